@@ -6,7 +6,7 @@ The question is: which roots, which directories of the host, which binds of modu
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -165,24 +165,24 @@ def loader_of_host(request: Request, host: Tree, folders: Sequence[str]) -> Load
     defaults = {}
     for stack, version in request.site.platforms[request.platform].defaults.items():
         if software := software_of(stack, request.site.stacks[stack].gpu):
-            defaults[software.name] = f"{software.folders[0]}{version}"
+            defaults[software.name] = software.tops(str(version))
     everywhere = dict.fromkeys((*rules.directories, *beyond(request.site, host, defaults)))
     return Loader(host, replace(rules, directories=tuple(everywhere)))
 
 
-def beyond(site: Site, host: Tree, defaults: Mapping[str, str]) -> Iterator[str]:
+def beyond(site: Site, host: Tree, defaults: Mapping[str, Iterable[str]]) -> Iterator[str]:
     """Give folders with libraries where a host's own loader does not look.
 
     They are those from which the site binds a single library, those of software that a module puts on LD_LIBRARY_PATH
-    (the folder of `defaults` first, then the newest), and of products with a folder of their own, such as a plugin.
+    (the folders of `defaults` first, then the newest), and of products with a folder of their own, such as a plugin.
     """
     for bind in site.binds:
         if ".so" in posixpath.basename(bind.path):
             yield posixpath.dirname(bind.path)
     patterns = []
     for _, software in all_software():
-        first = [defaults[software.name]] if software.name in defaults else []
-        tops = (*first, *(f"{start}*" for start in software.folders))
+        first = defaults.get(software.name, ())
+        tops = (*first, *(f"{start}*" for start in (*software.series, *software.folders)))
         patterns += [f"{top}/{folder}" for top in tops for folder in software.libraries]
     for pattern in (*patterns, *(one for maker in all_vendors() for one in maker.host_libraries)):
         yield from sorted(glob(host, pattern), key=numbers_in, reverse=True)

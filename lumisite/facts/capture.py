@@ -19,6 +19,7 @@ from lumisite.errors import DifferenceError, LumisiteError
 from lumisite.facts.capture_plain import PARTS, with_closed, with_digests
 from lumisite.facts.capture_system import capture_system
 from lumisite.facts.facts import Deployed, Facts, ImageFile, Library, Named, Program, Releases
+from lumisite.facts.installed import VERSION, installed_releases, package_version, versions_below
 from lumisite.images.contents import glibc_of
 from lumisite.images.sif import MAGIC, MAGIC_OFFSET
 from lumisite.machine.ldcache import glob
@@ -27,14 +28,12 @@ from lumisite.machine.tree import Tree, content_of, digest_of, head_of, names_of
 from lumisite.render.manifest import LARGEST_MANIFEST_BYTES, MANIFEST, parse_manifest
 from lumisite.site.model import Site
 from lumisite.vendors import all_fabrics, all_software, all_vendors, fabrics_of, plugins, software_of
-from lumisite.vendors.model import Software
 
 _RUNTIME = "runtime.executable"
 #: A library that a host is asked for whatever the site names, with what carries its fabric and with plugins, which are
 #: opened by names without a version.
 _ALWAYS = "libfabric.so.1"
 _GROUPS = ("GLIBC", "GLIBCXX", "CXXABI")
-_VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([-_+.][\w.]+)?")
 _LARGEST_FILE_BYTES, _LARGEST_PROGRAM_BYTES = 64 * 1024 * 1024, 256 * 1024 * 1024
 _MOST_FILES, _DEEPEST = 5000, 8
 #: What image files are called; anything else in a directory of images is no image.
@@ -68,7 +67,7 @@ def capture(tree: Tree, site: Site) -> Captured:
         facts,
         slurm=_slurm(tree, searched),
         runtime=Program() if site.runtime.executable is None else _program(tree, site.runtime.executable),
-        stacks={one.name: found for _, one in all_software() if (found := _releases(tree, one)).versions},
+        stacks={one.name: found for _, one in all_software() if (found := installed_releases(tree, one)).versions},
         products=products,
         paths={path: _named(tree, path) for path in sorted({*stated, *folders})},
         dangling={**facts.dangling, **dangling},
@@ -124,7 +123,7 @@ def _loader(tree: Tree, site: Site, notes: list[str]) -> Loader:
     except LumisiteError as error:
         rules = Rules(library_path=library_path)
         notes.append(str(error))
-    defaults = {one.name: resolve(tree, one.default).path for _, one in all_software()}
+    defaults = {one.name: [resolve(tree, path).path for path in one.defaults] for _, one in all_software()}
     everywhere = dict.fromkeys((*rules.directories, *beyond(site, tree, defaults)))
     return Loader(tree, replace(rules, directories=tuple(everywhere)))
 
@@ -137,9 +136,8 @@ def _in_force(tree: Tree, site: Site) -> Iterator[str]:
     platform = site.platforms[site.platform]
     for stack in site.host_stacks:
         software = software_of(stack, None)
-        link = None if software is None else resolve(tree, software.default)
-        default = posixpath.basename(link.path) if link and link.links else str(platform.defaults.get(stack))
-        release = site.releases(stack).get(default)
+        default = None if software is None else installed_releases(tree, software).default
+        release = site.releases(stack).get(default or str(platform.defaults.get(stack)))
         yield from release.libraries.values() if release else ()
     parents = dict.fromkeys(posixpath.dirname(path) for _, path in _stated_libraries(site))
     yield from (resolve(tree, f"{parent}/default").path for parent in parents)
@@ -229,12 +227,12 @@ def _library(tree: Tree, found: Found) -> Library:
 
 def _products(tree: Tree, site: Site) -> tuple[dict[str, Releases], dict[str, str]]:
     """Find the directories that hold one directory for each release of a product; and defaults that lead nowhere."""
-    parents = {posixpath.dirname(at) for _, at in _stated_libraries(site) if _VERSION.fullmatch(posixpath.basename(at))}
+    parents = {posixpath.dirname(at) for _, at in _stated_libraries(site) if VERSION.fullmatch(posixpath.basename(at))}
     tops = {top for one in all_vendors() for top in one.products}
     parents |= {f"{top}/{name}" for top in tops for name in names_of(tree, top)}
     found, dangling = {}, {}
     for path in sorted(parents - tops):
-        if versions := _versions(tree, path):
+        if versions := tuple(in_order(versions_below(tree, path))):
             place = resolve(tree, f"{path}/default")
             leads = bool(place.links)
             found[path] = Releases(versions, posixpath.basename(place.path) if leads and place.entry else None)
@@ -251,21 +249,6 @@ def _stated_libraries(site: Site) -> Iterator[tuple[str, str]]:
         for name, release in described.releases.items():
             here = f"stacks.{stack}.releases.{name}.libraries"
             yield from ((f"{here}.{what}", path) for what, path in release.libraries.items())
-
-
-def _versions(tree: Tree, folder: str, prefix: str = "") -> tuple[str, ...]:
-    """Give the releases that are installed: packages leave empty directories behind when they are removed."""
-    names = (name.removeprefix(prefix) for name in names_of(tree, folder) if name.startswith(prefix))
-    named = [name for name in names if _VERSION.fullmatch(name)]
-    return tuple(in_order(name for name in named if names_of(tree, f"{folder}/{prefix}{name}")))
-
-
-def _releases(tree: Tree, software: Software) -> Releases:
-    """Find the releases of software on the host, and the one that its link of defaults names."""
-    starts = [posixpath.split(start) for start in software.folders]
-    versions = dict.fromkeys(one for folder, prefix in starts for one in _versions(tree, folder, prefix))
-    default = posixpath.basename(resolve(tree, software.default).path).removeprefix(starts[0][1])
-    return Releases(tuple(in_order(versions)), default if default in versions else None)
 
 
 def _slurm(tree: Tree, directories: Iterable[str]) -> str | None:
@@ -293,14 +276,9 @@ def _program(tree: Tree, path: str) -> Program:
 
 
 def _package(tree: Tree) -> str | None:
-    """Find the package of a container runtime in dpkg's list, the only one that is text."""
-    status = content_of(tree, "/var/lib/dpkg/status", _LARGEST_FILE_BYTES) or b""
-    for name in _PACKAGES:
-        found = re.search(rf"^Package: {name}\n((?:.+\n)*)".encode(), status, re.MULTILINE)
-        if found and b"Status: install ok installed\n" in found[1]:
-            version = re.search(rb"^Version: ([!-~]+)$", found[1], re.MULTILINE)
-            return f"{name} {version[1].decode()}" if version else None
-    return None
+    """Find the package of a container runtime."""
+    found = ((name, package_version(tree, name)) for name in _PACKAGES)
+    return next((f"{name} {version}" for name, version in found if version), None)
 
 
 def _images(tree: Tree, path: str) -> dict[str, ImageFile]:

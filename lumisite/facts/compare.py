@@ -42,7 +42,7 @@ def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[C
     needed = {name for one in found if one.kind == "needs" for name in one.after or ()}
     software = {one.title: one for _, one in all_software()}
     moving = (software.get(one) for one in subjects["default"])
-    releases = tuple(one.follows or one.folders[0] for one in moving if one is not None)
+    releases = tuple(start for one in moving if one is not None for start in one.moving)
     releases += tuple(f"{one}/" for one in subjects["default"] if one not in software)
     built = subjects["needs"] | subjects["wants"] | subjects["gives"]
 
@@ -64,14 +64,14 @@ def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[C
                 lacking = getattr(change.before, "needed_by", ())
                 return name in known or (not lacking and any(_is_below(path, folders) for path in paths if path))
             case "library" if paths[0] == paths[1]:
-                return name in built and paths[0] == before.loads.get(name)
+                return (name in built and paths[0] == before.loads.get(name)) or _is_below(str(paths[0]), folders)
             case "library":  # with another default, the loader comes to another file first
                 kept = all(path in before.libraries and path in after.libraries for path in paths)
                 return (kept and str(paths[0]).startswith(releases)) or _is_below(str(paths[0]), folders)
             case "default":
                 return f"{name}/default" in subjects["dangling"]
             case "dangling":
-                return any(one.default == name and one.title in subjects["default"] for one in software.values())
+                return any(name in one.defaults and one.title in subjects["default"] for one in software.values())
             case "gpu-place":  # the CPUs near a GPU are those of an L3 group
                 return bool(subjects["cpus"]) and change.before.numa == change.after.numa  # type: ignore[union-attr]
         return False
@@ -94,7 +94,7 @@ def _releases(found: Iterable[Change[Any]], before: Facts, after: Facts) -> Iter
     yield from (path for one in found if one.kind == "product" for path in (one.before, one.after) if path)
     for _, one in all_software():
         versions = (facts.stacks.get(one.name, Releases()).versions for facts in (before, after))
-        yield from (f"{start}{name}" for pair in parted(*versions) for name in pair for start in one.folders)
+        yield from (top for pair in parted(*versions) for name in pair for top in one.tops(name))
 
 
 def _is_below(path: str, folders: Iterable[str]) -> bool:
@@ -211,12 +211,13 @@ def _is_hidden(change: Change[Any], shut: set[str], before: Facts, after: Facts)
     if change.subject in _behind(before, shut) | _behind(after, shut):
         return True
     # Where the releases of a subject without a path stand.
-    releases = next((one.folders[0] for _, one in all_software() if one.title == change.subject), None)
+    software = next((one for _, one in all_software() if one.title == change.subject), None)
     texts = [change.subject]
     for facts, value in ((before, change.before), (after, change.after)):
         names = value if isinstance(value, tuple) else (change.subject,)
         texts += [facts.loads.get(name, "") if isinstance(name, str) else "" for name in names]
-        texts += [f"{releases}{name}" for name in (value if isinstance(value, tuple) else [value])] if releases else []
+        releases = value if isinstance(value, tuple) else [value]
+        texts += [top for name in releases for top in software.tops(str(name))] if software else []
         texts += value.split() if isinstance(value, str) else []
         texts += (getattr(value, name, None) or "" for name in ("path", "real", "target"))
     # A folder of releases or of links is known by what is in it, and a deployed file by its path in the release.

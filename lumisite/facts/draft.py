@@ -81,7 +81,7 @@ def _host_release(context: Context, stack: str) -> tuple[Version | None, str]:
     version = told_release(default) if default and _is_name(default) else None
     if version is None:
         where = context.now or context.was
-        link = software.default if software is not None else "link"
+        link = " or ".join(software.defaults) if software is not None else "link"
         return None, f"the node has no {link} that leads to a release; this is what {where} has"
     tables = (family.default_for or {} for family in context.site.families.values())
     if not any(version in one[stack] for one in tables if stack in one):

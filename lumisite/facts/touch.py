@@ -182,7 +182,7 @@ def _gone_from_host(context: Context, stack: str, release: str) -> Touches:
     if entry is not None and entry.found != "image":
         why = f"says found: {entry.found}; the host has it no more"
         yield Touch("site", f"stacks.{stack}.releases.{release}", why)
-    for folder in (f"{start}{release}" for start in (software.folders if software else ())):
+    for folder in software.tops(release) if software else ():
         yield from keys_naming(context, folder, "is gone")
         for family, hit in families_borrowing(context, sonames_under(folder, context.before)):
             yield Touch("plan", family, f"{hit} came from {folder}")

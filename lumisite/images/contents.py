@@ -18,6 +18,8 @@ from lumisite.machine.ldcache import conf_directories, glob
 from lumisite.machine.tree import Tree, resolve, text_of
 from lumisite.site.images import Holds, told_release
 from lumisite.site.model import Site
+from lumisite.site.versions import Version as Release
+from lumisite.site.versions import parse_version
 from lumisite.vendors import all_fabrics, all_vendors, fabrics_of, gpu_of, plugins, software_of
 
 if TYPE_CHECKING:
@@ -153,18 +155,22 @@ def collectives_of(site: Site) -> tuple[Collectives, ...]:
 
 
 def _signed(signs: Iterable[Sign], tree: Tree, folders: Iterable[str]) -> Version | None:
-    """Give the version that the first sign states; of several folders of releases the last by name."""
+    """Give the version that the first sign states; of several folders of releases the newest one."""
     for sign in signs:
-        if sign.of in ("text", "path"):
-            paths = glob(tree, sign.paths)[::-1]
-        else:
-            within = folders if sign.of == "libraries" else packages_in(tree)
-            paths = tuple(path for folder in within for path in glob(tree, f"{folder}/{sign.paths}"))
-        for path in paths:
+        in_place = sign.of in ("text", "path")
+        within = ("",) if in_place else folders if sign.of == "libraries" else packages_in(tree)
+        stated = []
+        for path in (path for folder in within for path in glob(tree, f"{folder}/{sign.paths}")):
             text = text_of(tree, path, _LARGEST_RECORD_BYTES) if sign.of == "text" else path
             if version := sign.version(text or ""):
-                return Version(version, path)
+                stated.append(Version(version, path))
+        if stated:
+            return max(stated, key=_order) if in_place else stated[0]
     return None
+
+
+def _order(version: Version) -> Release:
+    return told_release(version.value) or parse_version("0")
 
 
 def packages_in(tree: Tree) -> Iterator[str]:

@@ -74,8 +74,14 @@ for pci in /sys/bus/pci/devices/*; do
   esac
 done
 
-for tree in / $trees; do
-  leads "$tree"
+leads /
+for tree in $trees; do
+  leads "$tree" || continue
+  # Something in it: packages that are removed leave empty folders behind.
+  for below in "$real"/*; do
+    [ -e "$below" ] && printf 'D %s\n' "$below"
+    break
+  done
 done
 for link in /*; do [ -L "$link" ] && leads "$link"; done
 for path in /usr/share/lmod /usr/share/modules /usr/share/Modules "$@"; do [ -e "$path" ] && printf 'D %s\n' "$path"; done

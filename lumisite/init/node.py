@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from lumisite.binds.copies import numbers_in
 from lumisite.facts.capture_system import capture_system
 from lumisite.facts.facts import Facts
+from lumisite.facts.installed import installed_releases
 from lumisite.init.known import LOCAL, RUNTIMES, SHARED, SYSTEM
 from lumisite.init.slurm import is_name
 from lumisite.init.told import Told
@@ -218,15 +219,9 @@ def releases_of(node: Node, software: Software) -> tuple[list[str], str | None]:
     facts = node.facts.stacks.get(software.name)
     if facts is not None and facts.versions:
         return sorted(filter(_VERSION.fullmatch, facts.versions), key=numbers_in), facts.default
-    found = []
-    for start in software.folders:
-        folder, prefix = posixpath.split(start)
-        names = (name[len(prefix) :] for name in names_of(node.told, folder) if name.startswith(prefix))
-        found += [name for name in names if _VERSION.fullmatch(name)]
-    default = resolve(node.told, software.default)
-    leads = posixpath.basename(default.path).removeprefix(posixpath.basename(software.folders[0]))
-    found = sorted(set(found), key=numbers_in)
-    return found, leads if leads in found else found[-1] if found else None
+    installed = installed_releases(node.told, software)
+    found = sorted(filter(_VERSION.fullmatch, installed.versions), key=numbers_in)
+    return found, installed.default if installed.default in found else found[-1] if found else None
 
 
 def module_systems(node: Node) -> list[str]:

@@ -18,13 +18,17 @@ _SCRIPT_BYTES = 64 * 1024
 def collector() -> str:
     """Give the script that makes a node tell, behind what vendors have; more paths to look for are its arguments."""
     software = [one for _, one in all_software()]
-    trees = [f"{start}*" for one in software for start in one.folders] + [one.default for one in software]
+    trees = [f"{start}*" for one in software for start in (*one.folders, *one.series)]
+    trees += [path for one in software for path in one.defaults]
     trees += [one.bound for one in all_vendors()]
     trees += [posixpath.dirname(folder) for one in all_vendors() for folder in one.libraries]
     said = {
         "modules": (name for one in all_gpus() for name in one.drivers),
         "classes": (one.folder for one in all_fabrics()),
-        "stated": (sign.paths for one in all_gpus() for sign in one.stated.values()),
+        "stated": [
+            *(sign.paths for one in all_gpus() for sign in one.stated.values()),
+            *(f"{start}*/{one.stated.paths}" for one in software if one.stated for start in one.series),
+        ],
         "trees": trees,
     }
     words = (f"{name}={shlex.quote(' '.join(dict.fromkeys(filter(None, values))))}" for name, values in said.items())

@@ -13,7 +13,7 @@ VENDOR = Vendor(
             title="CPE",
             words="Cray programming environment",
             folders=("/opt/cray/pe/cpe/",),
-            default="/opt/cray/pe/cpe/default",
+            defaults=("/opt/cray/pe/cpe/default",),
             follows="/opt/cray/",
         ),
     ),

@@ -34,8 +34,11 @@ class Software:
     """Software whose releases matter to containers, by the name that it usually has as a stack of a site.
 
     `words` is what people read of it where its title is not enough. `folders` are what stands before the version in
-    paths of its releases, `default` the link to the default one, `libraries` the folders of libraries below a release;
-    `follows` is what stands before the paths of what changes with the default.
+    paths of its releases, `series` before the first two numbers of it in paths of folders that all releases of a series
+    share. There `stated`, a text in the folder, has the whole version, and so has the package that is called `package`
+    with the two numbers behind. `defaults` are links to the default release, the first that leads to one counts;
+    `libraries` are the folders of libraries below a release, `follows` stands before the paths of what changes with the
+    default, where more than its releases do.
     Of a vendor of GPUs its driver decides what runs, of others what the host has installed; `drivers` says by major
     version the first major version of the driver that runs all of its minor ones. `images` says where images state the
     release, what counts more first.
@@ -45,7 +48,10 @@ class Software:
     title: str
     words: str = ""
     folders: tuple[str, ...]
-    default: str
+    series: tuple[str, ...] = ()
+    stated: Sign | None = None
+    package: str = ""
+    defaults: tuple[str, ...]
     follows: str = ""
     libraries: tuple[str, ...] = ()
     drivers: Mapping[int, int] = field(default_factory=dict)
@@ -55,6 +61,16 @@ class Software:
     def on_host(self) -> str:
         """What of it a node has, for people."""
         return self.words or f"{self.title} on the host"
+
+    @property
+    def moving(self) -> tuple[str, ...]:
+        """What stands before the paths of what changes with the default."""
+        return (self.follows,) if self.follows else (*self.folders, *self.series)
+
+    def tops(self, release: str) -> tuple[str, ...]:
+        """The folders that a release may have, whether they are there or not."""
+        series = ".".join(release.split(".")[:2])
+        return (*(f"{start}{release}" for start in self.folders), *(f"{start}{series}" for start in self.series))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -1,6 +1,9 @@
 """AMD.
 
-Sources: ROCm installation guide for Linux (packages install to /opt/rocm-VERSION and write .info/version);
+Sources: ROCm installation guide for Linux (packages install to /opt/rocm-VERSION and write .info/version). Of the ROCm
+Core SDK (7.14, 10.0): "Transition guide from legacy ROCm release stream" (rocm.docs.amd.com/en/docs-10.0.0/about) and
+`build_tools/packaging` of ROCm/TheRock (89553ce): packages amdrocm-NAMEX.Y, all files in /opt/rocm/core-X.Y, links to
+these by update-alternatives (/opt/rocm/core, core-X, lib and others) from amdrocm-core alone; wheels rocm-sdk-core.
 `src/misc/rocmwrap.cc` (what it asks of the kernel before it uses DMA-BUF), `src/plugin/net.cc` and `CMakeLists.txt` of
 RCCL; MIOpen's pages on its databases and caches; the PCI ID repository. An MI250X is a "display controller", an
 MI300 a "processing accelerator".
@@ -9,6 +12,9 @@ MI300 a "processing accelerator".
 from lumisite.vendors.model import Cache, Collectives, Gpu, LogWords, Sign, Software, Vendor
 
 _RELEASE = r"(\d+)\.(\d+)(?:\.(\d+))?"
+_STATED = ".info/version"
+#: Folders of a release, the default one first; `*` sorts as text, and what is stated decides.
+_TOPS = ("/opt/rocm", "/opt/rocm/core", "/opt/rocm/core-*", "/opt/rocm-*")
 
 VENDOR = Vendor(
     title="AMD",
@@ -29,12 +35,13 @@ VENDOR = Vendor(
             library="librccl",
             prefix="RCCL_",
             plugins=("librccl-net.so", "librccl-net-ofi.so"),
-            images=(
+            images=tuple(
                 Sign(
                     of="text",
-                    paths="/opt/rocm/lib/cmake/rccl/rccl-config-version.cmake",
+                    paths=f"{top}/lib/cmake/rccl/rccl-config-version.cmake",
                     says=r'PACKAGE_VERSION "(\d+)\.(\d+)\.(\d+)',
-                ),
+                )
+                for top in _TOPS
             ),
             tests=("/usr/libexec/rccl-tests", "/opt/rccltests"),
         ),
@@ -59,18 +66,23 @@ VENDOR = Vendor(
             name="rocm",
             title="ROCm",
             folders=("/opt/rocm-",),
-            default="/opt/rocm",
+            series=("/opt/rocm/core-",),
+            stated=Sign(of="text", paths=_STATED, says=_RELEASE),
+            package="amdrocm-base",
+            defaults=("/opt/rocm", "/opt/rocm/core"),
             libraries=("lib",),
             images=(
-                Sign(of="text", paths="/opt/rocm/.info/version", says=_RELEASE),
-                Sign(of="text", paths="/opt/rocm-*/.info/version", says=_RELEASE),
+                *(Sign(of="text", paths=f"{top}/{_STATED}", says=_RELEASE) for top in _TOPS),
+                Sign(of="path", paths="/opt/rocm/core-*", says=rf"/core-{_RELEASE}$"),
                 Sign(of="path", paths="/opt/rocm-*", says=rf"-{_RELEASE}$"),
-                # librccl.so.1.0.70002 is of 7.0.2.
+                Sign(of="path", paths="/var/lib/dpkg/info/amdrocm-*.list", says=r"/amdrocm-[a-z-]*(\d+)\.(\d+)[-.:]"),
+                Sign(of="packages", paths="rocm_sdk_core-*.dist-info", says=rf"-{_RELEASE}"),
+                # librccl.so.1.0.70002 is of 7.0.2; that of the Core SDK says nothing.
                 Sign(of="libraries", paths="librccl.so.1.0.*", says=r"\.(\d{1,2})(\d\d)(\d\d)$"),
             ),
         ),
     ),
-    image_libraries=("/opt/rocm/lib",),
+    image_libraries=tuple(f"{top}/lib" for top in _TOPS),
     log=LogWords(harmless=("rocprofiler",)),
     kernel_options={"CONFIG_DMABUF_MOVE_NOTIFY": "RCCL", "CONFIG_PCI_P2PDMA": "RCCL"},
 )

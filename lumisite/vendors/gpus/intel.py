@@ -42,7 +42,7 @@ VENDOR = Vendor(
             name="oneapi",
             title="oneAPI",
             folders=(f"{_ONEAPI}/compiler/", f"{_ONEAPI}/"),
-            default=f"{_ONEAPI}/compiler/latest",
+            defaults=(f"{_ONEAPI}/compiler/latest",),
             libraries=("lib",),
             images=(
                 Sign(of="path", paths=f"{_ONEAPI}/compiler/[0-9]*", says=rf"/{_RELEASE}$"),

@@ -1,0 +1,71 @@
+"""Which releases of software are installed on a node: by the folders that they are in, and by what these state."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+
+from lumisite.binds.copies import in_order
+from lumisite.facts.facts import Releases
+from lumisite.machine.tree import Tree, content_of, names_of, resolve, small_text
+from lumisite.site.images import told_release
+from lumisite.site.versions import parse_version
+from lumisite.vendors.model import Software
+
+#: What names of folders of releases are.
+VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([-_+.][\w.]+)?")
+_SERIES = re.compile(r"[0-9]+\.[0-9]+", re.ASCII)
+_PACKAGES = "/var/lib/dpkg/status"
+_LARGEST_LIST_BYTES = 64 * 1024 * 1024
+
+
+def installed_releases(tree: Tree, software: Software) -> Releases:
+    """Return the releases of software on a node, and the one that the first link of defaults leads to."""
+    folders = dict(_folders(tree, software))
+    ordered = in_order(folders)
+    for path in software.defaults:
+        top = resolve(tree, path).path
+        if default := [release for release in ordered if folders[release] == top]:
+            return Releases(tuple(ordered), default[-1])
+    return Releases(tuple(ordered))
+
+
+def versions_below(tree: Tree, folder: str, prefix: str = "") -> Iterator[str]:
+    """Return the releases that have a folder: packages leave empty ones behind when they are removed."""
+    names = (name.removeprefix(prefix) for name in names_of(tree, folder) if name.startswith(prefix))
+    named = (name for name in names if VERSION.fullmatch(name))
+    return (name for name in named if names_of(tree, f"{folder}/{prefix}{name}"))
+
+
+def _folders(tree: Tree, software: Software) -> Iterator[tuple[str, str]]:
+    """Return each release with its real folder; a link to a folder of a series is no release of its own."""
+    for start in (*software.folders, *software.series):
+        folder, prefix = posixpath.split(start)
+        for name in versions_below(tree, folder, prefix):
+            top = resolve(tree, f"{start}{name}").path
+            shared = next((top.removeprefix(one) for one in software.series if top.startswith(one)), "")
+            yield _stated(tree, software, top, shared) if _SERIES.fullmatch(shared) else name, top
+
+
+def _stated(tree: Tree, software: Software, top: str, series: str) -> str:
+    """Return the release in a folder of a series: as a file in it or the list of packages states it, else its name."""
+    if software.stated is None:
+        return series
+    package = package_version(tree, f"{software.package}{series}")
+    for text in (small_text(tree, f"{top}/{software.stated.paths}"), package):
+        release = software.stated.version(text or "")
+        version = told_release(release)
+        if release is not None and version is not None and version.within(parse_version(series)):
+            return release
+    return series
+
+
+def package_version(tree: Tree, name: str) -> str | None:
+    """Return the version of an installed package by dpkg's list, the only one that is text."""
+    status = content_of(tree, _PACKAGES, _LARGEST_LIST_BYTES) or b""
+    found = re.search(rf"^Package: {re.escape(name)}\n((?:.+\n)*)".encode(), status, re.MULTILINE)
+    if found is None or b"Status: install ok installed\n" not in found[1]:
+        return None
+    version = re.search(rb"^Version: ([!-~]+)$", found[1], re.MULTILINE)
+    return version[1].decode() if version else None

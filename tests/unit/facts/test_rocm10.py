@@ -1,0 +1,108 @@
+"""ROCm in the layout of its Core SDK (7.14, 10.0): captured on a node, and compared with the layout of before."""
+
+from __future__ import annotations
+
+import pytest
+
+from lumisite.facts.compare import compare
+from lumisite.facts.facts import Facts
+from lumisite.facts.tell import make_report, words
+from tests.support.breaks import LUMI, facts_of
+from tests.support.dict_trees import Link
+from tests.support.nodes import NodeFiles, lumi_node
+from tests.support.rocm10 import HSA, dpkg_files, rocm_files
+
+
+def without_rocm() -> NodeFiles:
+    return {path: content for path, content in lumi_node().items() if not path.startswith("/opt/rocm")}
+
+
+def node(*parts: NodeFiles) -> Facts:
+    files = without_rocm()
+    for part in parts:
+        files |= part
+    return facts_of(files)
+
+
+def installed(facts: Facts) -> tuple[tuple[str, ...], str | None]:
+    return facts.stacks["rocm"].versions, facts.stacks["rocm"].default
+
+
+@pytest.mark.parametrize("release", ["7.14.0", "10.0.0", "10.1.2"])
+def test_a_release_is_read_with_and_without_links(release: str) -> None:
+    assert installed(node(rocm_files(release))) == ((release,), release)
+    bare = node(rocm_files(release, links=False))
+    assert installed(bare) == ((release,), None), "no link names a default"
+    series = release.rpartition(".")[0]
+    assert bare.loads[HSA] == f"/opt/rocm/core-{series}/lib/{HSA}", "no file tells the loader of that folder"
+
+
+def test_what_states_the_release_counts_more_than_its_folder() -> None:
+    unstated = rocm_files("10.0.0", info=False)
+    assert installed(node(unstated)) == (("10.0",), "10.0")
+    assert installed(node(unstated, dpkg_files("10.0.1"))) == (("10.0.1",), "10.0.1")
+    assert installed(node(rocm_files("10.0.2"), dpkg_files("10.0.1"))) == (("10.0.2",), "10.0.2")
+    for text in (b"", b"7.2.4\n", b"unknown\n", b"\xff\xfe"):
+        odd: NodeFiles = {"/opt/rocm/core-10.0/.info/version": text}
+        assert installed(node(unstated, odd)) == (("10.0",), "10.0"), text
+    removed = dpkg_files()["/var/lib/dpkg/status"]
+    assert isinstance(removed, bytes)
+    gone: NodeFiles = {"/var/lib/dpkg/status": removed.replace(b"install ok installed", b"deinstall ok config-files")}
+    assert installed(node(unstated, gone)) == (("10.0",), "10.0")
+
+
+@pytest.mark.parametrize("target", ["/opt/rocm/core-10.0", "/opt/rocm/core", "rocm/core-10"])
+def test_a_link_under_the_old_name_is_no_second_release(target: str) -> None:
+    assert installed(node(rocm_files(), {"/opt/rocm-10.0.0": Link(target)})) == (("10.0.0",), "10.0.0")
+
+
+def test_releases_of_both_layouts_stand_side_by_side_in_order() -> None:
+    old: NodeFiles = {"/opt/rocm-7.2.1/.info/version": b"7.2.1-81\n", "/opt/rocm-6.10.1/x": b""}
+    all_three = node(old, rocm_files("7.14.0", links=False), rocm_files("10.0.0"))
+    assert installed(all_three) == (("6.10.1", "7.2.1", "7.14.0", "10.0.0"), "10.0.0")
+
+
+def test_an_empty_folder_and_one_of_another_build_are_no_release() -> None:
+    odd: NodeFiles = {
+        "/opt/rocm/core-asan-10.0/lib/x": b"",
+        "/opt/rocm/extras-10/lib/x": b"",
+        "/opt/rocm/core-x/y": b"",
+    }
+    assert "rocm" not in node(odd).stacks
+
+
+# ---- compared
+
+
+OLD: NodeFiles = {
+    f"/opt/rocm-7.2.1/lib/{HSA}": rocm_files()[f"/opt/rocm/core-10.0/lib/{HSA}"],
+    "/opt/rocm-7.2.1/.info/version": b"7.2.1-81\n",
+    "/opt/rocm": Link("rocm-7.2.1"),
+}
+
+
+def test_the_step_to_the_new_layout_is_told_once() -> None:
+    report = make_report(node(OLD), node(rocm_files(), dpkg_files()), LUMI)
+    told = [words(one.change) for one in report.changes]
+    assert len(told) == 2, told
+    assert "ROCm on the host: 7.2.1 -> 10.0.0" in told[0]
+    assert "default ROCm: 7.2.1 -> 10.0.0" in told[1]
+    touched = {(touch.what, touch.name) for one in report.changes for touch in one.touches}
+    assert ("site", "stacks.rocm.releases") in touched
+
+
+def test_without_links_the_default_has_gone() -> None:
+    told = [words(one) for one in compare(node(OLD), node(rocm_files(links=False)))]
+    assert [line for line in told if "default" in line] == ["default ROCm: 7.2.1 -> none"], told
+    assert len(told) == 2, told
+
+
+def test_an_update_in_its_folder_is_told_once() -> None:
+    """10.0.0 and 10.0.1 share a folder: each library in it changes under its name."""
+    told = [words(one) for one in compare(node(rocm_files("10.0.0")), node(rocm_files("10.0.1")))]
+    assert told == ["ROCm on the host: 10.0.0 -> 10.0.1", "default ROCm: 10.0.0 -> 10.0.1"]
+
+
+def test_links_that_come_are_told_as_a_default() -> None:
+    told = [words(one) for one in compare(node(rocm_files(links=False)), node(rocm_files()))]
+    assert told == ["default ROCm: none -> 10.0.0"]
