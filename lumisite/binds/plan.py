@@ -19,6 +19,7 @@ from lumisite.images.container import container_of
 from lumisite.images.container import library_path as library_path_of_image
 from lumisite.images.contents import read_holds
 from lumisite.images.family import recognise_family, recognised
+from lumisite.images.recipe import compare_recipe
 from lumisite.images.sif import Image
 from lumisite.images.speed import parts_for_speed
 from lumisite.machine.ldcache import glob
@@ -94,6 +95,7 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
     known = request.family is not None or recognised(site, request.image_paths, image.tree) is not None
     holds = read_holds(site, name, image.tree)
     notes = [f"image family {name} ({why})", *image.notes]
+    notes += compare_recipe(site, name, image.tree) if known else ()
     if not roots:
         notes.append(f"{name} needs no library of the host: {family.why}")
         lacks = () if known else _speed(site, image.tree, ())

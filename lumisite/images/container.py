@@ -12,7 +12,7 @@ import re
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 
-from lumisite.machine.tree import Entry, Source, Tree, is_under, resolve, text_of
+from lumisite.machine.tree import Entry, Source, Tree, is_under, names_of, resolve, text_of
 
 _VARIABLE = "LD_LIBRARY_PATH"
 _ENVIRONMENT = "/.singularity.d/env"
@@ -96,14 +96,20 @@ def library_path(image: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
     place = resolve(image, _ENVIRONMENT)
     if place.entry is None or place.entry.kind != "directory":
         return (), ()
-    values = {_VARIABLE: ""}
-    for name in sorted(image.names(place.path)):
-        if name.endswith(".sh") and not name.startswith(_RUNTIMES_OWN):
-            evaluate(text_of(image, f"{_ENVIRONMENT}/{name}", _LARGEST_SCRIPT_BYTES) or "", values)
-            values.setdefault(_VARIABLE, "")
+    values = variables_of(image)
     parts = [part for part in re.split("[:;]", values[_VARIABLE]) if part]
     unknown = tuple(part.replace(UNKNOWN, "") for part in parts if not part.startswith("/") or UNKNOWN in part)
     return (*(part for part in parts if part.startswith("/") and UNKNOWN not in part), _RUNTIME_LIBRARIES), unknown
+
+
+def variables_of(image: Tree) -> dict[str, str]:
+    """Give the variables that the scripts of an image set; what a script cannot tell begins with UNKNOWN."""
+    values = {_VARIABLE: ""}
+    for name in names_of(image, _ENVIRONMENT, None):
+        if name.endswith(".sh") and not name.startswith(_RUNTIMES_OWN):
+            evaluate(text_of(image, f"{_ENVIRONMENT}/{name}", _LARGEST_SCRIPT_BYTES) or "", values)
+            values.setdefault(_VARIABLE, "")
+    return values
 
 
 #: Stands before what cannot be told: a command, or a variable that no script sets.

@@ -12,7 +12,8 @@ from typing import TypeAlias
 from lumisite.errors import LumisiteError
 from lumisite.images.contents import Version, read_labels, read_versions
 from lumisite.images.digest import Kind, digest_of
-from lumisite.images.family import recognise_family
+from lumisite.images.family import recognise_family, recognised
+from lumisite.images.recipe import compare_recipe
 from lumisite.images.sif import open_image
 from lumisite.machine.host import DiskTree, list_directory, open_file
 from lumisite.machine.tree import Place, resolve
@@ -149,8 +150,11 @@ def _read(reading: Reading, real: str, aliases: Sequence[Image], progress: Calla
         labels, versions = read_labels(image.tree), read_versions(reading.site, image.tree)
         known = replace(known, labels=labels, versions=versions, notes=image.notes)
         for alias in aliases:
-            family, why = recognise_family(reading.site, (alias.path, real), image.tree, reading.releases)
-            yield replace(known, path=alias.path, links=alias.links, family=family, why=why)
+            names = (alias.path, real)
+            family, why = recognise_family(reading.site, names, image.tree, reading.releases)
+            is_known = recognised(reading.site, names, image.tree) is not None
+            notes = (*known.notes, *(compare_recipe(reading.site, family, image.tree) if is_known else ()))
+            yield replace(known, path=alias.path, links=alias.links, family=family, why=why, notes=notes)
     except LumisiteError as error:
         fault = str(error).removeprefix(f"{path}: ")
         for alias in aliases:

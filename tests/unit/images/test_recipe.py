@@ -1,0 +1,94 @@
+"""An image that is no longer what the description says of its family: named in one line, by `images` and by `binds`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.images.recipe import Deviation, compare_recipe, deviations
+from lumisite.site.load import load_site
+from tests.support.closures import stock
+from tests.support.dict_trees import DictTree, Link, write_tree
+from tests.support.elves import elf
+
+LUMI = load_site("lumi").site
+Tree = dict[str, bytes | Link]
+Output = pytest.CaptureFixture[str]
+RUNSCRIPT: Tree = {"/.singularity.d/runscript": b'#!/bin/sh\nexec "$@"\n'}
+PLUGIN: Tree = {"/usr/lib64/librccl-net.so": b"\x7fELF"}
+CONDA: Tree = {
+    "/.singularity.d/env/10-docker2singularity.sh": b'#!/bin/sh\nexport WITH_CONDA="${WITH_CONDA:-"source /opt/x"}"\n',
+    "/opt/miniconda3/envs/pytorch/bin/python": b"",
+}
+#: What the runtime writes for a definition without %runscript.
+EMPTY = b'#!/bin/sh\n\necho "There is no runscript defined for this container\\n";\n'
+#: What opens a plugin: where it is not, nobody looked for one.
+RCCL: Tree = {"/usr/lib64/librccl.so.1": elf("librccl.so.1")}
+
+
+def found(family: str, *parts: Tree) -> list[Deviation]:
+    files: Tree = {"/etc/os-release": b""}
+    for part in parts:
+        files |= part
+    return list(deviations(LUMI, family, DictTree(files)))
+
+
+def test_an_image_as_its_family_is_described_has_no_line() -> None:
+    assert found("laif-multitorch", RUNSCRIPT, PLUGIN, RCCL) == []
+    assert found("lumi-pytorch-conda", CONDA, PLUGIN, RCCL) == []
+    assert found("lumi-rocm", PLUGIN, RCCL) == []
+    assert found("tykky") == found("tykky", RCCL) == []
+
+
+@pytest.mark.parametrize(
+    ("family", "parts", "key", "actual"),
+    [
+        ("laif-multitorch", (RUNSCRIPT, RCCL), "plugin", "has no OFI plugin"),
+        ("laif-multitorch", (PLUGIN,), "activation", "has no runscript"),
+        ("laif-multitorch", (PLUGIN, {"/.singularity.d/runscript": EMPTY}), "activation", "has no runscript"),
+        ("tykky", (PLUGIN,), "plugin", "has an OFI plugin"),
+    ],
+)
+def test_what_differs_is_named(family: str, parts: tuple[Tree, ...], key: str, actual: str) -> None:
+    assert [(one.key, one.actual) for one in found(family, *parts)] == [(key, actual)]
+
+
+def test_an_environment_that_has_gone_is_named() -> None:
+    lacking = found("lumi-pytorch-conda", PLUGIN)
+    assert [(one.key, one.stated, one.actual) for one in lacking] == [
+        ("activation", "with-conda", "does not set $WITH_CONDA"),
+        ("prepend_path", "/opt/miniconda3/envs/pytorch/bin", "has no such directory"),
+    ]
+
+
+def test_all_of_one_image_is_one_line() -> None:
+    lines = compare_recipe(LUMI, "laif-multitorch", DictTree(RCCL))
+    assert lines == (
+        (
+            "is not what families.laif-multitorch says: has no OFI plugin (plugin: in-image); has no runscript "
+            "(activation: runscript). What was read counts. Correct the description, or describe images like this as "
+            "another family"
+        ),
+    )
+
+
+def test_images_prints_it_for_images_that_a_family_recognises(tmp_path: Path, capsys: Output) -> None:
+    for name in ("lumi-multitorch-a.sif", "mine.sif"):
+        write_tree(tmp_path / name, {"/.singularity.d/labels.json": b"{}", "/etc/os-release": b""})
+    assert main(["images", "--site", "lumi", "--json", str(tmp_path)]) == 0
+    notes = {Path(one["path"]).name: one["notes"] for one in json.loads(capsys.readouterr().out)}
+    assert [line.partition(":")[0] for line in notes["lumi-multitorch-a.sif"]] == ["is not what families.laif-multitorch says"]  # fmt: skip
+    assert notes["mine.sif"] == [], "the default family is no recipe of it"
+
+
+@pytest.mark.parametrize(("options", "lines"), [([], 0), (["--family", "lumi-rocm"], 1)])
+def test_binds_prints_it(tmp_path: Path, capsys: Output, options: list[str], lines: int) -> None:
+    write_tree(tmp_path / "host", stock("after", "/usr/lib64") | {"/lib64": Link("usr/lib64")})
+    write_tree(tmp_path / "image", stock("suse155", "/lib64") | RCCL)
+    main(["binds", str(tmp_path / "image"), "--site", "lumi", "--host-root", str(tmp_path / "host"), *options])
+    said = capsys.readouterr().err
+    assert said.count("is not what families.") == lines, "the default family is no recipe of an image"
+    assert said.count("is not what families.lumi-rocm says: has no OFI plugin (plugin: in-image). ") == lines
