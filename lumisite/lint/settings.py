@@ -60,42 +60,46 @@ def harmful_value(job: Job) -> Iterator[Told]:
     """A value that is known to do harm, in the situations in which it does."""
     known, starts = tuple(harms(job.site)), tuple(starts_of(job))
     for setting, value in _in_force(job, {harm.setting.name for harm in known}):
-        here = (
-            one for one in known if one.setting.name == setting.name and _does_harm(job, one, setting, value, starts)
-        )
-        harm = next(here, None)
-        if harm:
+        mine = [(one, _judge(job, one, setting, value, starts)) for one in known if one.setting.name == setting.name]
+        # What is known to do harm here comes before what may.
+        found = sorted((one for one in mine if one[1] is not None), key=lambda one: bool(one[1]))
+        for harm, open_condition in found[:1]:
+            limited = f"only {open_condition}, which the script does not say: " if open_condition else ""
             yield Told(
                 setting.line,
-                f"{setting.name}={value}: {harm.evidence.what or harm.setting.why}",
+                f"{setting.name}={value}: {limited}{harm.evidence.what or harm.setting.why}",
                 _instead(job.site, setting.name),
                 "; ".join(map(str, references(job.site, harm.evidence.source))) or harm.evidence.source,
             )
 
 
-def _does_harm(job: Job, harm: Harm, setting: Setting, value: str, starts: tuple[Start, ...]) -> bool:
-    """Whether a value is one of those that do harm, whatever its case, with any image that the setting reaches.
+def _judge(job: Job, harm: Harm, setting: Setting, value: str, starts: tuple[Start, ...]) -> str | None:
+    """Return the condition under which a value does harm, empty where it does so here; `None` where it does none.
 
-    Where the script does not say how many nodes it has it does none; where it does not say which image it runs, or the
-    image's name does not tell what is in it, the evidence decides.
+    A value is one of those that do harm whatever its case, with any image that the setting reaches. Where the script
+    does not say how many nodes it has it does none; where it does not say which image it runs, or the image's name does
+    not tell what is in it, the evidence decides whether it may.
     """
     fits = "$" not in value and any(fnmatchcase(value.lower(), pattern.lower()) for pattern in harm.patterns)
     nodes = _nodes(job, setting) if fits else None
     if not fits or (harm.evidence.when.nodes and not nodes):
-        return False
+        return None
     own = {start.image for start in starts if start.command is setting.command}
     held = [holds_of(job.site, image) for image in own or {start.image for start in starts}] or [Holds()]
     site = job.site
     defaults = site.platforms[site.platform].defaults
     installed = {stack: defaults[stack] for stack in site.host_stacks if stack in defaults}
-    judged = {
+    judged = [
         judge_conditions(
             harm.evidence.when,
             Situation(site.platform, {**installed, **one.stacks}, one.family, one.plugin, nodes),
-        )[0]
+        )
         for one in held
-    }
-    return True in judged or (False not in judged and harm.evidence.unknown_images)
+    ]
+    outcomes = {outcome for outcome, _ in judged}
+    if True in outcomes:
+        return ""
+    return judged[0][1] if False not in outcomes and harm.evidence.unknown_images else None
 
 
 def _instead(site: Site, name: str) -> str:

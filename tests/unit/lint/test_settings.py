@@ -172,6 +172,40 @@ def test_an_entry_is_data() -> None:
     assert found(f"{ONE}export X=Abc\n{run(R64)}", unknown) == []
 
 
+def test_harm_is_claimed_only_of_images_that_are_known_to_have_the_release() -> None:
+    harm = Evidence(
+        effect="harmful",
+        by="measured",
+        of=Line("*"),
+        when=When(stacks={"rocm": parse_version_range(">=7.0")}),
+        what=Line("it hangs"),
+        source=Line("STUDY"),
+    )
+    milder = dataclasses.replace(harm, when=When(stacks={"rocm": parse_version_range("<9")}), what=Line("it is slow"))
+
+    def reasons(image: str, *evidence: Evidence) -> list[str]:
+        entries = [Setting(name=VariableName("X"), leave=True, why=Line("x"), evidence=(one,)) for one in evidence]
+        site = dataclasses.replace(LUMI, settings=tuple(entries))
+        findings = lint_script(f"{ONE}export X=1\n{run(image)}".encode(), "s", site)
+        return [one.reason for one in findings if one.rule == "harmful-value"]
+
+    r714 = "lumi-multitorch-full-u26r714f23.sif"
+    assert reasons(R70, harm) == reasons(R70.replace("r70", "r100"), harm) == ["X=1: it hangs"]
+    assert reasons(R64, harm) == reasons(R61, harm) == []
+    for image in (
+        "$SIF",
+        "my.sif",
+        "lumi-multitorch-latest.sif",
+        r714,
+        "docker://vllm/vllm-openai-rocm:nightly-rocm100",
+    ):
+        assert reasons(image, harm) == ["X=1: only where rocm is >=7.0, which the script does not say: it hangs"], image
+        assert reasons(image, dataclasses.replace(harm, unknown_images=False)) == []
+    always = dataclasses.replace(harm, when=When(), what=Line("it aborts"))
+    assert reasons("$SIF", harm, always) == ["X=1: it aborts"], "what is certain comes first"
+    assert reasons(R64, harm, milder) == ["X=1: it is slow"]
+
+
 def test_a_script_as_a_terminal_showed_it() -> None:
     text = "cat start.sh\n#!/bin/bash\n#SBATCH -p standard-g\n#SBATCH -N 2\nexport NCCL_NET_GDR_LEVEL=PHB\nsrun torchrun x\n"
     assert found(text) == ["5 harmful-value"]
