@@ -125,11 +125,22 @@ class Job:
         return frozenset(own | {cache.variable for gpu in self.gpus for cache in gpu.caches})
 
     def own_directory(self, name: str) -> str:
-        """Give the line that leads a cache to a directory of the node's own."""
+        """Give the line that leads a cache to a directory of the node, of each rank where ranks must not share it."""
         place = next(iter(self.site.private_places), None)
         local = "$TMPDIR/${USER}" if place is None else place.job_folder or f"{place.path}/${{USER}}"
         folder = re.sub(r"_(?:PATH|DIR)$", "", name).lower().replace("_", "-")
-        return f"export {name}={local}/{folder}"
+        own = (setting.directory or "" for setting in self.site.settings if setting.name == name)
+        rank = "/${SLURM_LOCALID}" if any("{rank}" in directory for directory in own) else ""
+        return f"export {name}={local}/{folder}{rank}"
+
+    def made_in_task(self, name: str) -> str:
+        """Give that line, and where it belongs: a batch script makes directories on one node, and is no rank."""
+        line = self.own_directory(name)
+        return (
+            f"in each task: {line}, and mkdir -p it"
+            if "SLURM_LOCALID" in line
+            else f"{line}, and mkdir -p it in the task"
+        )
 
     @cached_property
     def settings(self) -> tuple[Setting, ...]:

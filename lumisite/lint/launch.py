@@ -46,7 +46,7 @@ def cache_by_mktemp(job: Job) -> Iterator[Told]:
     parts = [part for word in batch for part in word.parts if part.quote != "'"]
     found |= {line: text.partition("=")[0] for part in parts for text, line in part.matches(inside)}
     for line, name in found.items():
-        right = f"{job.own_directory(job.misspelt.get(name, name))}, and mkdir -p it in the task"
+        right = job.made_in_task(job.misspelt.get(name, name))
         yield Told(line, "mktemp in the batch script makes a folder on the first node only", right)
 
 

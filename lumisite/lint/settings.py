@@ -159,7 +159,7 @@ def shared_cache(job: Job) -> Iterator[Told]:
                 setting.line,
                 f"{setting.name} is {where}, which all nodes share: "
                 "many tasks write there at once, which is slow and fails at times",
-                f"{job.own_directory(setting.name)}, and mkdir -p it in the task",
+                job.made_in_task(setting.name),
             )
 
 

@@ -307,6 +307,18 @@ def test_caches_that_all_nodes_share(name: str) -> None:
         assert found(f"{ONE}export {name}={path}\nsrun ./x\n") == []
 
 
+def test_the_right_line_for_a_cache_that_ranks_must_not_share() -> None:
+    mine = Setting(name=VariableName("X_JIT_DIR"), directory=Line("x/{rank}"), why=Line("x"))
+    others = Setting(name=VariableName("Y_DIR"), directory=Line("y"), why=Line("y"))
+    site = dataclasses.replace(LUMI, settings=(mine, others))
+    for value in ("$HOME/c", "$(mktemp -d)"):
+        text = f"{ONE}export X_JIT_DIR={value}\nexport Y_DIR={value}\nsrun ./x\n"
+        assert [finding.right for finding in lint_script(text.encode(), "s", site)] == [
+            "in each task: export X_JIT_DIR=/tmp/${USER}/x-jit/${SLURM_LOCALID}, and mkdir -p it",
+            "export Y_DIR=/tmp/${USER}/y, and mkdir -p it in the task",
+        ]
+
+
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
