@@ -325,7 +325,11 @@ COMMANDS: dict[str, Command] = {
         "known-bad lines in job scripts",
         "Find lines in job scripts that are known to fail, hang or run slowly on this site, each with the line that "
         "would be right. Exit code 1 if there are any.",
-        {"scripts SCRIPT...": "a job script; - is standard input", **shared("--site NAME|FILE", "--json")},
+        {
+            "scripts SCRIPT...": "a job script; - is standard input",
+            "--lock FILE": INPUTS["--lock FILE"],
+            **shared("--site NAME|FILE", "--json"),
+        },
     ),
     "report": Command(
         "what a run found: what changed, what is slower, which node, what to do",

@@ -7,13 +7,16 @@ from dataclasses import asdict
 
 from lumisite.cli.parser import tell
 from lumisite.cli.transport import file_blocks
+from lumisite.images.lock import load_lock
 from lumisite.lint.find import SIZE_LIMIT_BYTES, Finding, lint_script
 from lumisite.site.load import load_site
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print every bad line."""
-    site = load_site(arguments.site).site
+    loaded = load_site(arguments.site)
+    lock = load_lock(loaded, arguments.lock)
+    locked = {} if lock is None else lock.lock.images
     findings: list[tuple[str, Finding]] = []
     for name in arguments.scripts:
         data = bytearray()
@@ -21,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
             data += block
             if len(data) > SIZE_LIMIT_BYTES:
                 break
-        findings += [(name, finding) for finding in lint_script(bytes(data), name, site)]
+        findings += [(name, finding) for finding in lint_script(bytes(data), name, loaded.site, locked)]
     lines = (f"{name}:{finding.line}: {finding.reason} ({finding.right})" for name, finding in findings)
     tell([{"file": name, **asdict(finding)} for name, finding in findings], lines, as_json=arguments.json)
     return 1 if findings else 0

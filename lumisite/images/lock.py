@@ -17,7 +17,9 @@ from lumisite.images.inventory import Image
 from lumisite.machine.host import LARGEST_READ_BYTES, open_file
 from lumisite.site.decode import JsonFile, short
 from lumisite.site.document import joined
+from lumisite.site.images import Holds, family_by_path, told_release
 from lumisite.site.load import LoadedSite
+from lumisite.site.model import Site
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,20 @@ def locked(image: Image) -> LockedImage:
     """Take of an image what a lock keeps; labels are left out, since the digest covers them."""
     versions = {name: version.value for name, version in image.versions.items()}
     return LockedImage(image.target, image.links, image.size, image.digest, image.family, versions, image.fault)
+
+
+def holds_by_lock(site: Site, path: str, image: LockedImage) -> Holds:
+    """Return what a lock says that an image holds; a plugin that was not found is not there.
+
+    A family counts if it recognised the image, and does not only stand for what none recognises.
+    """
+    known = site.families.get(image.family or "")
+    recognised = known is not None and known.default_for is None
+    named = family_by_path(site, image.target or path, path)
+    family = image.family if recognised or named == image.family else None
+    read = {stack: told_release(image.versions.get(stack)) for stack in site.gpu_stacks}
+    stacks = {stack: release for stack, release in read.items() if release is not None}
+    return Holds(family, stacks, "ofi_plugin" in image.versions)
 
 
 def format_lock(lock: Lock) -> str:

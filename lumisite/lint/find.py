@@ -6,10 +6,11 @@ A rule is one function, named as its findings are: `gpu_binding` yields `gpu-bin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from lumisite.images.lock import LockedImage
 from lumisite.lint import images, launch, modules, resources, settings
 from lumisite.lint.job import Job, Told
 from lumisite.lint.shell import parse_script
@@ -40,6 +41,7 @@ HERE: dict[Rule, str] = {
     launch.fixed_port: "the site description: partitions whose nodes are shared",
     launch.old_library: "the site description: libraries of the current platform",
     modules.unknown_version: "the site description: releases of the current platform",
+    images.image_for_other_gpus: "the site description: GPUs of the partition; lumisite/vendors: names of images",
     images.image_outside_range: "the site description: what the driver of the current platform runs",
     images.skipped_runscript: "the site description: activation of the image's family",
     resources.gpu_binding: "srun(1), --gpu-bind",
@@ -65,12 +67,14 @@ class Finding:
     source: str
 
 
-def lint_script(data: bytes, name: str, site: Site) -> tuple[Finding, ...]:
+def lint_script(
+    data: bytes, name: str, site: Site, locked: Mapping[str, LockedImage] | None = None
+) -> tuple[Finding, ...]:
     """Judge one script, by line. Raises `InputError` for what is no text."""
     if len(data) > SIZE_LIMIT_BYTES or data.count(b"\n") > LINE_LIMIT or b"\0" in data:
         right = f"text of at most {SIZE_LIMIT_BYTES >> 20} MiB and {LINE_LIMIT} lines"
         raise InputError(f"{name}: is not a script ({right} would be right)")
-    job = Job(site, parse_script(data.decode("utf-8", "replace")))
+    job = Job(site, parse_script(data.decode("utf-8", "replace")), locked or {})
     found: set[Finding] = set()
     for rule, source in (ANYWHERE | HERE if job.here else ANYWHERE).items():
         title = rule.__name__.replace("_", "-")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
+from lumisite.images.lock import LockedImage
 from lumisite.lint.shell import Command, Part, Script, Word
 from lumisite.lint.slurm import Step, read_options
 from lumisite.site.model import Site
@@ -48,10 +49,11 @@ class Setting:
 
 @dataclass(frozen=True)
 class Job:
-    """A job script, read for rules."""
+    """A job script, read for rules; `locked` is what was read in images, by their paths."""
 
     site: Site
     script: Script
+    locked: Mapping[str, LockedImage] = field(default_factory=dict)
 
     @cached_property
     def commands(self) -> tuple[Command, ...]:

@@ -85,7 +85,7 @@ def _judge(job: Job, harm: Harm, setting: Setting, value: str, starts: tuple[Sta
     if not fits or (harm.evidence.when.nodes and not nodes):
         return None
     own = {start.image for start in starts if start.command is setting.command}
-    held = [holds_of(job.site, image) for image in own or {start.image for start in starts}] or [Holds()]
+    held = [holds_of(job, image) for image in own or {start.image for start in starts}] or [Holds()]
     site = job.site
     defaults = site.platforms[site.platform].defaults
     installed = {stack: defaults[stack] for stack in site.host_stacks if stack in defaults}

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 
-from lumisite.images.lock import Lock
+from lumisite.images.lock import Lock, holds_by_lock
 from lumisite.machine.masks import mask_tables, shared_cores
 from lumisite.machine.topology import topology_of
 from lumisite.render import shell_text as sh
@@ -31,7 +31,7 @@ from lumisite.render.helper_settings import (
 from lumisite.render.modules import Rendering, bind_marker
 from lumisite.render.templates import comment, lua_pattern, quote_lua
 from lumisite.site.entries import FileSystem, HostPath
-from lumisite.site.images import family_by_path, has_plugin, told_release
+from lumisite.site.images import has_plugin
 from lumisite.site.library_path import library_path
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, LoadedPlan, literal_path
@@ -321,20 +321,16 @@ def _followed(site: Site, plan: ImagePlan) -> Iterator[str]:
 
 
 def _locked(site: Site, lock: Lock) -> Iterator[tuple[Sequence[str], str]]:
-    """Give each file of a lock once with what was read in it; a plugin that was not found is not there."""
+    """Give each file of a lock once with what was read in it."""
     seen = set()
     for path, image in lock.images.items():
         target = image.target or path
         if not image.fault and image.versions and target not in seen:
             seen.add(target)
-            # A family counts if it recognised the image, and does not only stand for what none recognises.
-            family = image.family or ""
-            stands_in = family not in site.families or site.families[family].default_for is not None
-            if stands_in and family_by_path(site, target, path) != family:
-                family = ""
+            holds = holds_by_lock(site, path, image)
             values = sh.row(
-                ls_family=family,
-                **_release(site, {one: told_release(image.versions.get(one)) for one in site.gpu_stacks}),
-                ls_plugin=plugin_word("ofi_plugin" in image.versions),
+                ls_family=holds.family or "",
+                **_release(site, holds.stacks),
+                ls_plugin=plugin_word(holds.plugin),
             )
             yield [sh.case_pattern(glob.escape(target))], values

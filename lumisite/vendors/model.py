@@ -112,7 +112,8 @@ class Gpu:
     `tool` is the program that lists GPUs, `torch` what PyTorch calls such a device, `jax` what JAX calls the platform.
     `bus_ids` are the run-time library that can tell PCI addresses, and its functions that count GPUs and tell the
     address of one; `prefixes` are how variables of its libraries begin. `misspelt` are names of variables that people
-    write, with the right ones.
+    write, with the right ones. `image_words` are regular expressions, in lower case, for what says that an image is
+    built for these GPUs: in its name, its address without Docker's registry, or what versions it is known to have.
     """
 
     pci: str
@@ -131,6 +132,7 @@ class Gpu:
     prefixes: tuple[str, ...] = ()
     caches: tuple[Cache, ...] = ()
     misspelt: Mapping[str, str] = field(default_factory=dict)
+    image_words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -47,6 +47,7 @@ VENDOR = Vendor(
         ),
         bus_ids=("libamdhip64.so", "hipGetDeviceCount", "hipDeviceGetPCIBusId"),
         prefixes=("MIOPEN_", "HSA_"),
+        image_words=(r"(?<![a-z])rocm",),
         caches=(
             Cache(
                 variable="MIOPEN_USER_DB_PATH",

@@ -25,6 +25,7 @@ VENDOR = Vendor(
         torch="xpu",
         jax=("xpu", "sycl"),
         prefixes=("ZE_",),
+        image_words=(r"(?<![a-z])xpu(?![a-z])",),
         collectives=Collectives(
             name="oneccl",
             title="oneCCL",

@@ -33,6 +33,7 @@ VENDOR = Vendor(
         jax=("cuda", "gpu"),
         bus_ids=("libcudart.so", "cudaGetDeviceCount", "cudaDeviceGetPCIBusId"),
         prefixes=("CUDA_",),
+        image_words=(r"^nvcr\.io/", r"^nvidia/", r"(?<![a-z])cuda[-_]?\d", r"(?<![a-z0-9])cu1\d\d?(?![a-z0-9])"),
         collectives=Collectives(
             name="nccl",
             title="NCCL",

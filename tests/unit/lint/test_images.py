@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from lumisite.cli import main
+from lumisite.images.lock import Lock, LockedImage, format_lock
 from lumisite.lint.find import lint_script
 from lumisite.lint.images import holds_of, starts_of
 from lumisite.lint.job import Job
@@ -13,6 +17,7 @@ from lumisite.site.load import load_site
 SITE = load_site("lumi").site
 LUMI = SITE
 TWIN = load_site("twin").site
+JOB = Job(SITE, parse_script(""))
 LAIF = "/appl/local/laifs/containers"
 
 
@@ -46,7 +51,7 @@ def found(text: str) -> list[str]:
     ],
 )
 def test_the_rocm_that_a_name_tells(path: str, rocm: str | None) -> None:
-    told = holds_of(SITE, path).stacks.get("rocm")
+    told = holds_of(JOB, path).stacks.get("rocm")
     assert (None if told is None else str(told)) == rocm
 
 
@@ -62,7 +67,7 @@ def test_the_rocm_that_a_name_tells(path: str, rocm: str | None) -> None:
     ],
 )
 def test_the_family_that_a_path_tells(path: str, family: str | None) -> None:
-    assert holds_of(SITE, path).family == family
+    assert holds_of(JOB, path).family == family
 
 
 @pytest.mark.parametrize(
@@ -129,3 +134,88 @@ def test_exec_of_an_image_that_its_runscript_prepares(command: str, expected: in
     assert found(f"#SBATCH -p dev-g --gpus=2\n{command}\n") == ["2 skipped-runscript"] * expected
     assert found(f"#SBATCH -p dev-g\n{command}\n") == []
     assert found(f"#SBATCH -p gpu --gpus=2\n{command}\n") == []
+
+
+# ---------------------------------------------------------------- GPUs of another vendor
+
+GPUS = "#SBATCH -p dev-g --gpus=2\n"
+
+
+@pytest.mark.parametrize(
+    ("image", "maker"),
+    [
+        ("docker://nvcr.io/nvidia/pytorch:24.10-py3", "NVIDIA"),
+        ("docker://nvidia/cuda:12.4.1-devel-ubuntu22.04", "NVIDIA"),
+        ("docker://pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime", "NVIDIA"),
+        ("docker://docker.io/nvidia/cuda:12.6.3-base-ubuntu22.04", "NVIDIA"),
+        ("/scratch/p/cuda_12.4.1-devel-ubuntu22.04.sif", "NVIDIA"),
+        ("torch2.4-cu121-py310.sif", "NVIDIA"),
+        ("$DIR/pytorch-CUDA12.sif", "NVIDIA"),
+        ("docker://intel/intel-extension-for-pytorch:2.8.10-xpu", "Intel"),
+        ("/scratch/nvidia/cuda12/mine.sif", None),
+        ("my-barracuda12.sif", None),
+        ("304cu120.sif", None),
+        ("from-cuda12-to-rocm6.2.sif", None),
+        ("docker://vllm/vllm-openai:latest", None),
+        ("docker://rocm/pytorch:rocm6.3_ubuntu22.04", None),
+        ("lumi-multitorch-latest.sif", None),
+        ("$SIF", None),
+    ],
+)
+def test_an_image_for_gpus_of_another_vendor(image: str, maker: str | None) -> None:
+    findings = lint_script(f"{GPUS}singularity run {image} x\n".encode(), "s", LUMI)
+    assert [one.rule for one in findings] == ["image-for-other-gpus"] * (maker is not None)
+    for one in findings:
+        assert one.reason == f"{image.rpartition('/')[2]} is built for GPUs of {maker}, but the job gets GPUs of AMD"
+        assert one.right.startswith("an image for GPUs of AMD, such as /appl/local/")
+    assert found(f"#SBATCH -p small\nsingularity run {image} x\n") == [], "without GPUs it does not matter"
+    assert found(f"singularity pull a.sif {image}\n") == []
+
+
+def test_which_gpus_the_job_gets_is_the_sites() -> None:
+    leonardo = load_site("leonardo").site
+    for image, maker in (("docker://rocm/pytorch:rocm6.3", "AMD"), ("docker://nvidia/cuda:12.4.1-base", None)):
+        findings = lint_script(f"singularity run {image} x\n".encode(), "s", leonardo)
+        assert [one.rule for one in findings] == ["image-for-other-gpus"] * (maker is not None)
+        assert all("is built for GPUs of AMD, but the job gets GPUs of NVIDIA" in one.reason for one in findings)
+
+
+# ---------------------------------------------------------------- what was read in the image
+
+
+def test_what_the_lock_has_counts_more_than_the_name() -> None:
+    locked = {
+        "/x/mine.sif": LockedImage(target="/y/file.sif", versions={"torch": "2.5.1+cu124"}),
+        "/x/lumi-rocm-rocm-6.0.3.sif": LockedImage(family="lumi-rocm", versions={"rocm": "6.2.4"}),
+        "/x/cuda12.sif": LockedImage(versions={"rocm": "6.2.4"}),
+        "/x/stranger.sif": LockedImage(family="laif-multitorch", versions={"rocm": "6.2.4"}),
+        "/x/lumi-multitorch-u24r64f2.sif": LockedImage(family="gone", versions={"rocm": "5.7.3"}),
+        "/x/lumi-rocm-rocm-5.6.1.sif": LockedImage(fault="cannot be read", versions={"rocm": "6.2.4"}),
+    }
+
+    def rules(image: str) -> list[str]:
+        findings = lint_script(f"{GPUS}singularity run {image} x\n".encode(), "s", LUMI, locked)
+        return [one.rule for one in findings]
+
+    assert rules("/x/mine.sif") == rules("/y/file.sif") == ["image-for-other-gpus"]
+    assert rules("/x/lumi-rocm-rocm-6.0.3.sif") == rules("/x/cuda12.sif") == []
+    assert rules("/x/lumi-multitorch-u24r64f2.sif") == rules("/x/lumi-rocm-rocm-5.6.1.sif") == ["image-outside-range"]
+    job = Job(LUMI, parse_script(""), locked)
+    assert (holds_of(job, "/x/lumi-rocm-rocm-6.0.3.sif").family, holds_of(job, "/x/mine.sif").plugin) == (
+        "lumi-rocm",
+        False,
+    )
+    assert holds_of(job, "/x/lumi-multitorch-u24r64f2.sif").family is None
+    assert holds_of(job, "/x/stranger.sif").family is None, "it only stands for what no family recognises"
+
+
+def test_the_command_takes_a_lock(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lock, script = tmp_path / "images.lock", tmp_path / "job.sh"
+    lock.write_text(
+        format_lock(Lock("lumi", "header", (), {"/x/mine.sif": LockedImage(versions={"torch": "2.5.1+cu124"})}))
+    )
+    script.write_text(f"{GPUS}singularity run /x/mine.sif x\n")
+    assert main(["lint", "--site", "lumi", str(script)]) == 0
+    assert main(["lint", "--site", "lumi", str(script), "--lock", str(lock)]) == 1
+    assert "mine.sif is built for GPUs of NVIDIA" in capsys.readouterr().out
+    assert main(["lint", "--site", "lumi", str(script), "--lock", str(tmp_path / "gone")]) == 3

@@ -5,3 +5,4 @@ SIF=lumi-multitorch-latest.sif
 RUN="singularity --quiet exec -eB /y $SIF"
 srun $RUN python train.py
 srun singularity exec $SIF python train.py
+srun singularity run docker://nvcr.io/nvidia/pytorch:24.10-py3 python train.py
