@@ -11,6 +11,7 @@ from typing import NamedTuple
 from lumisite.images.lock import LockedImage
 from lumisite.lint.shell import Command, Part, Script, Word
 from lumisite.lint.slurm import Step, read_options
+from lumisite.site.ledger import decided_by_image
 from lumisite.site.model import Site
 from lumisite.vendors import gpu_of
 from lumisite.vendors.model import Gpu
@@ -136,7 +137,12 @@ class Job:
         return f"export {name}={local}/{folder}{rank}"
 
     def made_in_task(self, name: str) -> str:
-        """Give that line, and where it belongs: a batch script makes directories on one node, and is no rank."""
+        """Give that line, and where it belongs: a batch script makes directories on one node, and is no rank.
+
+        A directory that only some images need is left to the helper, which knows the image.
+        """
+        if any(decided_by_image(self.site, one) for one in self.site.settings if one.name == name):
+            return f"unset {name}"
         line = self.own_directory(name)
         return (
             f"in each task: {line}, and mkdir -p it"

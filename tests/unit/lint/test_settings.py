@@ -317,6 +317,9 @@ def test_the_right_line_for_a_cache_that_ranks_must_not_share() -> None:
             "in each task: export X_JIT_DIR=/tmp/${USER}/x-jit/${SLURM_LOCALID}, and mkdir -p it",
             "export Y_DIR=/tmp/${USER}/y, and mkdir -p it in the task",
         ]
+    some = dataclasses.replace(mine, when=When(stacks={"rocm": parse_version_range("==6.2.4")}))
+    (finding,) = lint_script(text.encode(), "s", dataclasses.replace(LUMI, settings=(some,)))
+    assert finding.right == "unset X_JIT_DIR", "other images may do worse with it"
 
 
 @pytest.mark.parametrize(
