@@ -22,7 +22,7 @@ from lumisite.text import columns
 
 def run_diff(arguments: argparse.Namespace) -> int:
     """Show what deploying a tree would change."""
-    plan = plan_deploy(load_out(arguments.out), arguments.root)
+    plan = plan_deploy(load_out(arguments.out, os.geteuid()), arguments.root)
     if arguments.json:
         edited = {str(release.path): [str(fault) for fault in release.faults] for release in plan.edited}
         tell({**to_json(plan.difference), "edited": edited}, (), as_json=True)
@@ -37,7 +37,7 @@ def run_diff(arguments: argparse.Namespace) -> int:
 
 def run_deploy(arguments: argparse.Namespace) -> int:
     """Show what would change, and with `--apply` do it."""
-    out = load_out(arguments.out)
+    out = load_out(arguments.out, os.geteuid())
     plan = plan_deploy(out, arguments.root, os.geteuid(), any_site=arguments.change_site)
     if not arguments.apply:
         _show(plan, arguments)

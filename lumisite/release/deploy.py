@@ -27,6 +27,7 @@ from lumisite.release.root import (
     shared_mode,
 )
 from lumisite.release.tree import Tree, fault_lines, load_tree
+from lumisite.release.trust import refuse_out
 from lumisite.render.manifest import MANIFEST, is_release_id, sha256_of
 
 
@@ -67,13 +68,18 @@ class Plan:
         return bool(self.current) and not self.difference and not self.edited
 
 
-def load_out(path: Path) -> Tree:
-    """Read the tree to deploy; raises `DifferenceError` unless it is whole and as it was rendered."""
+def load_out(path: Path, admin: int) -> Tree:
+    """Read the tree to deploy; raises `DifferenceError` unless it is whole and as it was rendered.
+
+    Raises `ToolError` where others than the user id `admin` and root could have changed it.
+    """
     if not path.is_dir():
         raise LumisiteError(f"{path}: is not a directory; name one that `lumisite render` wrote")
     if not os.path.lexists(path / MANIFEST):
         raise LumisiteError(f"{path}: has no {MANIFEST}; name a directory that `lumisite render` wrote")
+    refuse_out(path, admin)
     tree = load_tree(path)
+    refuse_out(path, admin, tree.status)
     if tree.content_faults:
         raise DifferenceError(
             f"{path}: is not as it was rendered; render it again (edits belong into the site description "

@@ -1,6 +1,7 @@
 """A rendered tree as it lies on disk: its manifest, its content, and where the two disagree.
 
-Nothing is followed or trusted here: a tree may have been edited, cut short, or filled with links and pipes.
+Nothing is followed or trusted here: a tree may have been edited, cut short, or filled with links and pipes, and may
+change at any time. So each folder and file is judged as it was opened, and what was read then is what is used.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 import os
 import pwd
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path, PurePath
@@ -24,11 +26,11 @@ from lumisite.render.manifest import (
     parse_manifest,
     sha256_of,
 )
-from lumisite.site.read import UnfitFileError, kind_of, read_file
+from lumisite.site.read import UnfitFileError, kind_of, read_entry, read_file
 
 # No rendered file comes near; a larger one was put there by somebody and is not worth reading into memory.
 LARGEST_FILE_BYTES = 16 * 1024 * 1024
-
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 #: How something in a tree differs from its manifest.
 FaultKind = Literal["edited", "missing", "unknown", "mode"]
@@ -54,7 +56,8 @@ class Fault:
 class Tree:
     """A tree and what is wrong with it; `contents` holds the regular files that the manifest knows.
 
-    Where no manifest can be read, `manifest` is `NO_MANIFEST`, and the faults say why.
+    Where no manifest can be read, `manifest` is `NO_MANIFEST`, and the faults say why. `status` has everything that is
+    on disk, by its path, `.` for the folder itself.
     """
 
     path: Path
@@ -62,6 +65,7 @@ class Tree:
     manifest_bytes: bytes = b""
     contents: Mapping[str, bytes] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
+    status: Mapping[str, os.stat_result] = field(default_factory=dict)
 
     @property
     def state(self) -> str:
@@ -118,13 +122,12 @@ def judge(directory: Path, manifest: Manifest, manifest_bytes: bytes, manifest_s
         MANIFEST: FileEntry(sha256_of(manifest_bytes) if manifest_sha256 is None else manifest_sha256, "0644"),
     }
     parents = {str(parent) for path in known for parent in PurePath(path).parents}
-    found = entries(directory)
-    top = directory.stat()
-    contents: dict[str, bytes] = {}
+    found, contents = _read_all(directory, known)
+    top = found["."]
     faults = [Fault(path, "missing", "missing") for path in known if path not in found]
-    for path, status in {".": top, **found}.items():
+    for path, status in found.items():
         if path in known:
-            fault = _judge_file(directory, path, status, known[path], contents)
+            fault = _judge_file(path, status, known[path], contents.get(path))
         elif path in parents and stat.S_ISDIR(status.st_mode):
             fault = _judge_mode(path, status, 0o755)
         else:
@@ -134,19 +137,52 @@ def judge(directory: Path, manifest: Manifest, manifest_bytes: bytes, manifest_s
         if fault:
             faults.append(fault)
     faults.sort(key=lambda fault: fault.path)
-    return Tree(directory, manifest, manifest_bytes, contents, tuple(faults))
+    return Tree(directory, manifest, manifest_bytes, contents, tuple(faults), found)
 
 
-def entries(directory: Path) -> dict[str, os.stat_result]:
-    """List everything below a directory by its relative path, folders too, following no link."""
+def _read_all(directory: Path, wanted: Container[str]) -> tuple[dict[str, os.stat_result], dict[str, bytes]]:
+    """Return the status of a directory and of all below it, and the content of the `wanted` files, by relative path.
+
+    No link is followed. Raises `OSError` with the path that the system refuses.
+    """
     found: dict[str, os.stat_result] = {}
-    pending = [directory]
-    while pending:
-        for path in pending.pop().iterdir():
-            found[str(path.relative_to(directory))] = status = path.lstat()
-            if stat.S_ISDIR(status.st_mode):
-                pending.append(path)
-    return found
+    contents: dict[str, bytes] = {}
+    top = os.open(os.path.realpath(directory), _FLAGS | os.O_DIRECTORY)
+    try:
+        pending = ["."]
+        while pending:
+            at = path = pending.pop()
+            try:
+                with _opened_below(top, at) as folder:
+                    found[at] = os.fstat(folder)
+                    for name in [entry.name for entry in os.scandir(folder)]:
+                        path = os.path.normpath(f"{at}/{name}")
+                        found[path] = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                        if stat.S_ISDIR(found[path].st_mode):
+                            pending.append(path)
+                        elif stat.S_ISREG(found[path].st_mode) and path in wanted:
+                            found[path], content = read_entry(name, folder, LARGEST_FILE_BYTES)
+                            contents |= {} if content is None else {path: content}
+            except OSError as error:
+                error.filename = str(directory / path)  # what is opened in a folder is known by its last name alone
+                raise
+    finally:
+        os.close(top)
+    return found, contents
+
+
+@contextmanager
+def _opened_below(top: int, path: str) -> Iterator[int]:
+    """Open a folder by its relative path, each folder on the way in the one before: no link can lead elsewhere."""
+    folder = os.dup(top)
+    try:
+        for name in PurePath(path).parts:
+            below = os.open(name, _FLAGS | os.O_DIRECTORY, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        yield folder
+    finally:
+        os.close(folder)
 
 
 def fault_lines(faults: Sequence[Fault], most: int = 20) -> str:
@@ -165,15 +201,12 @@ def utc(seconds: float) -> str:
         return f"@{seconds:.0f}"
 
 
-def _judge_file(
-    directory: Path, path: str, status: os.stat_result, entry: FileEntry, contents: dict[str, bytes]
-) -> Fault | None:
+def _judge_file(path: str, status: os.stat_result, entry: FileEntry, content: bytes | None) -> Fault | None:
     if not stat.S_ISREG(status.st_mode):
         return _fault(path, "edited", f"replaced by {kind_of(status.st_mode)}", status)
-    if status.st_size > LARGEST_FILE_BYTES:
+    if content is None:
         return _fault(path, "edited", f"edited, now {status.st_size} bytes", status)
-    contents[path] = read_file(directory / path, LARGEST_FILE_BYTES, follow=False)
-    if sha256_of(contents[path]) != entry.sha256:
+    if sha256_of(content) != entry.sha256:
         return _fault(path, "edited", "edited", status)
     return _judge_mode(path, status, int(entry.mode, 8))
 

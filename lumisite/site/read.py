@@ -36,10 +36,13 @@ def regular_size(path: str | os.PathLike[str], *, follow: bool = True) -> int:
         raise OSError(errno.EINVAL, str(error), ascii(os.fspath(path))) from None
 
 
-def open_regular(path: str | os.PathLike[str], *, follow: bool = True) -> int:
-    """Give a descriptor of a regular file, at the end of a link only where links are to `follow`. Raises `OSError`."""
+def open_regular(path: str | os.PathLike[str], *, follow: bool = True, folder: int | None = None) -> int:
+    """Give a descriptor of a regular file, at the end of a link only where links are to `follow`. Raises `OSError`.
+
+    A relative path is looked up in the open `folder`, where one is given.
+    """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW)
-    descriptor = os.open(path, flags)
+    descriptor = os.open(path, flags, dir_fd=folder)
     try:
         _size_if_regular(os.fstat(descriptor), path)
     except OSError:
@@ -67,6 +70,16 @@ def read_file(path: str | os.PathLike[str], most_bytes: int, *, follow: bool = T
     if len(content) > most_bytes:
         raise UnfitFileError(errno.EFBIG, f"it has more than {most_bytes} bytes, as no such file has", os.fspath(path))
     return content
+
+
+def read_entry(name: str, folder: int, most_bytes: int) -> tuple[os.stat_result, bytes | None]:
+    """Return the status and the content of what `name` is in an open folder, both of what was opened.
+
+    A link is not followed. The content of a larger file is None. Raises `OSError`.
+    """
+    with os.fdopen(open_regular(name, follow=False, folder=folder), "rb") as stream:
+        status = os.fstat(stream.fileno())
+        return status, None if status.st_size > most_bytes else stream.read(most_bytes)
 
 
 def kind_of(mode: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.release import tree
-from lumisite.site.read import read_file
+from lumisite.site.read import read_entry
 from tests.unit.release.test_node_check import Output, host
 from tests.unit.release.test_node_check import node as node  # the fixture
 
@@ -78,11 +79,11 @@ def test_status_reads_only_the_release_that_users_load(
     shutil.copytree(current, current.with_name("2026-01-0123456789ab"))
     read: list[Path] = []
 
-    def watched(path: Path, most: int, *, follow: bool) -> bytes:
-        read.append(path)
-        return read_file(path, most, follow=follow)
+    def watched(name: str, folder: int, most: int) -> tuple[os.stat_result, bytes | None]:
+        read.append(Path(f"/proc/self/fd/{folder}").readlink() / name)
+        return read_entry(name, folder, most)
 
-    monkeypatch.setattr(tree, "read_file", watched)
+    monkeypatch.setattr(tree, "read_entry", watched)
     assert status(capsys)[0] == 0
     assert [path.parts[-4:-2] for path in read if path.name == "task_prolog"] == [("releases", current.name)]
 

@@ -270,10 +270,10 @@ def test_a_root_of_somebody_else_says_whose_it_is(
     deploy("old")
     really = os.open
 
-    def not_mine(path: Path, *more: int) -> int:
+    def not_mine(path: Path, *more: int, dir_fd: int | None = None) -> int:
         if Path(path).name == ".lock":
             raise PermissionError(13, "Permission denied", str(path))
-        return really(path, *more)
+        return really(path, *more, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "open", not_mine)
     code, out, err = run(*words)

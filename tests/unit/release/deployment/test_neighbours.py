@@ -6,14 +6,17 @@ import json
 import os
 import stat
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
-from tests.support.scene import Run, current, deploy
-from tests.support.trees import NEW, OLD, everything
+from lumisite.release import deploy as deploy_of
+from lumisite.release.trust import refuse_out
+from tests.support.scene import THIRD, Run, current, deploy
+from tests.support.trees import NEW, OLD, everything, tree, written
 
 NEIGHBOUR = 4242
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
@@ -100,6 +103,132 @@ def test_a_file_of_somebody_else_in_a_release_is_found_though_nothing_in_it_is_c
     code, _, err = run("rollback", "ROOT")
     assert code == 1
     assert "spank/task_prolog: belongs to another than the folder (root)" in err
+
+
+FOREIGN: list[tuple[str, Callable[[Path], object], str, str]] = [
+    # of the rendered tree or the folders above it, what is changed, and what is said of it
+    *((name, give, f"owner uid {NEIGHBOUR}, mode 0", f"belongs to uid {NEIGHBOUR}, who can change what users load")
+      for name in ("", "MANIFEST.json", "spank", "spank/task_prolog", "modules/singularity-CPEbits/25.03.lua", "..")),
+    *((name, lambda path: path.chmod(0o777), "owner root, mode 0777", "has mode 0777, so that others can change")
+      for name in ("", "spank", "spank/task_prolog", "../..")),
+    ("spank/task_prolog", lambda path: path.chmod(0o775), "owner root, mode 0775", "has mode 0775, so that others can"),
+    ("modules", lambda path: path.chmod(0o1777), "owner root, mode 1777", "has mode 1777, so that others can change"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def rendered() -> Path:
+    """A rendered tree, two folders down and behind a link."""
+    written(Path("home/admin/out"), tree(THIRD))
+    Path("OUT").symlink_to("home/admin/out")
+    return Path("OUT")
+
+
+@needs_root
+@pytest.mark.parametrize(("name", "change", "whose", "found"), FOREIGN)
+def test_a_tree_that_others_could_have_changed_is_not_deployed(
+    run: Run, rendered: Path, name: str, change: Callable[[Path], object], whose: str, found: str
+) -> None:
+    place = Path(os.path.normpath(Path.cwd() / "home/admin/out" / name))
+    change(place)
+    for words in (["deploy", "OUT", "ROOT"], ["deploy", "OUT", "ROOT", "--apply"], ["diff", "OUT", "ROOT", "--json"]):
+        code, out, err = run(*words)
+        assert (code, out) == (3, "")
+        assert err.startswith(f"lumisite: {place} ({whose}")
+        assert found in err
+        assert err.endswith(
+            "; OUT cannot be deployed: render it again as root, into a folder that only root can change\n"
+        )
+        assert err.count("\n") == 1
+    assert not Path("ROOT").exists()
+
+
+@needs_root
+def test_a_tree_forged_to_fit_its_manifest_is_not_deployed(run: Run) -> None:
+    """A neighbour renders his own: every hash fits, and each file is his."""
+    with TemporaryDirectory() as place:
+        written(Path(place, "out"), tree(THIRD))
+        for path in Path(place, "out").rglob("*"):
+            give(path)
+        some = run("deploy", f"{place}/out", "ROOT", "--apply")
+        give(Path(place, "out"))
+        Path(place, "out/MANIFEST.json").write_text("{")  # what others wrote is not even parsed
+        every = run("deploy", f"{place}/out", "ROOT", "--apply")
+    assert (some[:2], every[:2], Path("ROOT").exists()) == ((3, ""), (3, ""), False)
+    assert f"{place}/out/MANIFEST.json (owner uid {NEIGHBOUR}, mode 0644): belongs to uid {NEIGHBOUR}" in some[2]
+    assert " and 8 paths more; " in some[2]
+    assert f"{place}/out (owner uid {NEIGHBOUR}, mode 0755): belongs to uid {NEIGHBOUR}" in every[2]
+
+
+@needs_root
+def test_a_link_to_the_tree_that_somebody_else_can_move_is_refused(run: Run, rendered: Path) -> None:
+    give(rendered)
+    code, _, err = run("deploy", "OUT", "ROOT", "--apply")
+    assert code == 3
+    assert f"/OUT (owner uid {NEIGHBOUR}, mode 0777): belongs to uid {NEIGHBOUR}" in err
+
+
+@needs_root
+def test_what_root_rendered_may_be_deployed_by_an_admin_and_a_team_may_share_the_folder(run: Run) -> None:
+    with TemporaryDirectory() as place:
+        Path(place).chmod(0o2775)
+        os.chown(place, NEIGHBOUR, NEIGHBOUR)
+        written(Path(place, "out"), tree(THIRD))
+        assert run("diff", f"{place}/out", f"{place}/ROOT")[0] == 3  # root is in no such team
+        os.setegid(NEIGHBOUR)
+        os.seteuid(NEIGHBOUR)
+        try:
+            code = run("deploy", f"{place}/out", f"{place}/ROOT", "--apply")[0]
+        finally:
+            os.seteuid(0)
+            os.setegid(0)
+    assert code == 0
+
+
+def test_what_is_copied_is_what_was_judged(run: Run, rendered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody who is quick changes the tree after it was looked at, and puts links in the place of folders."""
+    really = refuse_out
+
+    def judged(path: Path, admin: int, status: Mapping[str, os.stat_result] | None = None) -> None:
+        really(path, admin, status)
+        if status:
+            (path / "spank").rename("gone")
+            (path / "spank").symlink_to(Path("evil").absolute())
+            (path / "modules/singularity-CPEbits/25.03.lua").write_text("evil")
+
+    Path("evil").mkdir()
+    Path("evil/task_prolog").write_text("evil")
+    monkeypatch.setattr(deploy_of, "refuse_out", judged)
+    assert run("deploy", "OUT", "ROOT", "--apply")[0] == 0
+    assert current() == THIRD
+
+
+@pytest.mark.parametrize("name", ["spank", "spank/task_prolog"])
+def test_no_link_out_of_the_tree_is_followed(run: Run, rendered: Path, name: str) -> None:
+    linked(rendered.resolve() / name)
+    code, _, err = run("deploy", "OUT", "ROOT", "--apply")
+    assert code == 1
+    assert f"{name}: " in err
+    assert not Path("ROOT").exists()
+
+
+@needs_root
+def test_a_link_that_is_put_into_the_tree_while_it_is_read_is_not_followed(
+    run: Run, rendered: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = os.stat
+
+    def stat_then_swap(path: str | Path, *words: object, **named: Any) -> os.stat_result:
+        status = really(path, *words, **named)
+        if path == "spank" and named.get("dir_fd") is not None:
+            monkeypatch.setattr(os, "stat", really)
+            linked(Path("home/admin/out/spank").absolute())
+        return status
+
+    monkeypatch.setattr(os, "stat", stat_then_swap)
+    code, out, err = run("deploy", "OUT", "ROOT", "--apply")
+    assert (code, out) == (3, "")
+    assert err == "lumisite: cannot go on: OUT/spank: Not a directory\n"
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o700])
