@@ -112,7 +112,7 @@ COMMANDS: dict[str, Command] = {
             **shared("out OUT", "root ROOT"),
             "--apply": "write; without it, only show what would change",
             "--set-edits-aside": "go on over files that were edited by hand in ROOT; they stay in their release's "
-            "folder",
+            "folder, or, where that release is deployed again and made whole, are kept in ROOT/set-aside",
             "--change-site": "go on over a root that is of another site than OUT",
             **shared("--details", "--full"),
         },

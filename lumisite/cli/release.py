@@ -45,8 +45,7 @@ def run_deploy(arguments: argparse.Namespace) -> int:
             _say(edits_text(plan))
         if plan.nothing_to_do:
             return 0
-        if not plan.is_damaged:
-            _say(f"nothing was written; {_how_to_deploy(plan, arguments)}")
+        _say(f"nothing was written; {_how_to_deploy(plan, arguments)}")
         return 1
     try:
         make_directories(Path(os.path.realpath(arguments.root)))
@@ -59,7 +58,7 @@ def run_deploy(arguments: argparse.Namespace) -> int:
     print(told)
     if not plan.nothing_to_do:
         _say(f"whether it fits: {_command('status', arguments.root)}")
-        if plan.root.current:
+        if plan.root.current not in ("", plan.out.manifest.release):
             _say(f"go back: {_command('rollback', arguments.root)}")
     return 0
 

@@ -48,7 +48,8 @@ def _status(
     keys = ("site", "platform", "stacks", "deployed", "by", "lumisite", "state")
     before = root.before if root.before and root.release(root.before).exists() else None
     status |= {**{key: current[key] for key in keys}, "before": before}
-    back = f"lumisite rollback {place}" if before else f"lumisite deploy OUT {place} --apply"
+    over = " --set-edits-aside" if current["state"] != "whole" else ""
+    back = f"lumisite rollback {place}" if before else f"lumisite deploy OUT {place} --apply{over}"
     if loaded is None:
         why = f"{shown(current['site'])} is no embedded site" if current["site"] else "its manifest cannot be read"
         status |= {"fits": None, "faults": [why], "waiting": []}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused, 
 from lumisite.release.diff import Difference, compare
 from lumisite.release.files import make_directories, make_temporary, make_tree, remove, sync_directory
 from lumisite.release.names import with_earlier_names
+from lumisite.release.repair import make_whole
 from lumisite.release.root import (
     Root,
     append_step,
@@ -29,6 +31,9 @@ from lumisite.release.root import (
 from lumisite.release.tree import Tree, fault_lines, load_tree
 from lumisite.release.trust import refuse_out
 from lumisite.render.manifest import MANIFEST, is_release_id, sha256_of
+
+#: The folder of a root where the edits in a release are kept that was made whole.
+SET_ASIDE = "set-aside"
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class Plan:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether the release to deploy is there already and not as it should be: lumisite never writes into one."""
+        """Whether the release to deploy is there already and not as it should be."""
         return self.there is not None and bool(self.there.faults)
 
     @property
@@ -120,11 +125,15 @@ def apply_plan(plan: Plan, by: str, *, set_edits_aside: bool) -> str:
     if plan.nothing_to_do:
         same = f" and has the same content as {release}" if root.current != release else ""
         return f"nothing to do: {root.current} is deployed{same}"
-    if plan.edited and (not set_edits_aside or plan.is_damaged):
+    if plan.edited and not set_edits_aside:
         raise DifferenceError(edits_text(plan))
+    kept, aside = False, root.path / SET_ASIDE / f"{release}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
     try:
         releases = root.path / "releases"
-        if plan.there is None:
+        if plan.is_damaged:
+            make_directories(aside.parent, shared_mode(root.path))
+            kept = make_whole(releases / release, plan.out, aside)
+        elif plan.there is None:
             make_directories(releases, shared_mode(root.path))
             temporary = make_temporary(releases)
             try:
@@ -133,13 +142,13 @@ def apply_plan(plan: Plan, by: str, *, set_edits_aside: bool) -> str:
             finally:
                 remove(temporary)
         sync_directory(releases)
-        if root.current != release:
+        if root.current != release or plan.is_damaged:
             append_step(root, "deploy", release, by, sha256_of(plan.out.manifest_bytes))
             point_current(root, release)
     except OSError as error:
         raise refused(f"deploy into {root.path}:", error) from error
     before = f" (before: {root.current})" if root.current not in ("", release) else ""
-    return f"deployed {release}{before}"
+    return f"deployed {release}{before}{f'; what was edited in it is in {aside}' if kept else ''}"
 
 
 def edits_text(plan: Plan) -> str:
@@ -147,21 +156,19 @@ def edits_text(plan: Plan) -> str:
     found = "\n".join(
         f"{release.path}: is not as it was deployed:{fault_lines(release.faults)}" for release in plan.edited
     )
-    if plan.there and plan.is_damaged:
-        way = f"or make that release whole, which loses the edits: {_make_whole(str(plan.out.path), plan.there)}"
+    if plan.is_damaged:
+        then = f"makes that release what it was, and keeps what was edited in {plan.root.path / SET_ASIDE}"
     else:
-        way = "or use --set-edits-aside, which leaves them to that release alone"
+        then = "leaves the edits in the folder of that release, which users no longer get"
     return (
         f"{found}\ndeploy --apply refuses to go on over this: bring the edits into the site description or "
-        f"the templates and render again,\n{way}"
+        f"the templates and render again, or\n{deploy_command(plan.out.path, plan.root.path)} {then}"
     )
 
 
-def _make_whole(out: str, release: Tree) -> str:
-    """Give the command for what lumisite never does: to write into a release that is there."""
-    # What `deploy` itself has added begins with a dot, and is in no rendered tree.
-    own = f" --exclude='.*' --exclude={MANIFEST}" if release.manifest.rendered else ""
-    return f"rsync -a --checksum --delete{own} {shlex.quote(f'{out}/')} {shlex.quote(f'{release.path}/')}"
+def deploy_command(out: Path | str, root: Path) -> str:
+    """Return the command that deploys over edits in a release of a root."""
+    return shlex.join(["lumisite", "deploy", str(out), str(root), "--apply", "--set-edits-aside"])
 
 
 def roll_back(root: Root, by: str, to: str = "") -> tuple[Tree, Tree, bool]:
@@ -193,7 +200,7 @@ def roll_back(root: Root, by: str, to: str = "") -> tuple[Tree, Tree, bool]:
         as_it_is = f"; to use it as it is, {link}" if target.state == "edited" else ""
         raise DifferenceError(
             f"{target.path}: is not as it was deployed; nothing was changed:{fault_lines(target.faults)}\n"
-            f"to make it whole, render it again and {_make_whole('OUT', target)}{as_it_is}"
+            f"to make it what it was, render it again as OUT and {deploy_command('OUT', root.path)}{as_it_is}"
         )
     left = inspect_release(root, root.current)
     logged = True

@@ -1,9 +1,10 @@
 """A deployment root on disk.
 
-ROOT/releases/<id>/   one folder for each release, never changed
+ROOT/releases/<id>/   one folder for each release, never changed but back to what it was
 ROOT/current          a relative link to one of them, the only truth about what users load
 ROOT/history          one line of JSON for each time that the link was about to be moved; it is written before, so the
                       last one may tell of something that a kill has prevented
+ROOT/set-aside/       what somebody had edited in a release that was made whole again
 ROOT/.lock            held while a deploy or a rollback is at work
 """
 

@@ -40,6 +40,7 @@ EDGES = {
     "cli",
     "release/deploy.py",
     "release/files.py",
+    "release/repair.py",
     "release/root.py",
     "release/tree.py",
     "release/trust.py",
