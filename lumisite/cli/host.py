@@ -37,7 +37,9 @@ def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_
     loaded, host = load_site(site_name), DiskTree(host_root)
     checked = checked_deployed(loaded, root_name, host)
     code, drain = judged(loaded.site, host, checked.faults)
-    lines = [*map(str, checked.faults), *([f"to drain this node (nothing runs it): {drain}"] if drain else [])]
+    lines = [str(fault) for fault in checked.faults]
+    # One node cannot tell what all of its kind have.
+    lines += [f"to drain this node, where others of its kind pass (nothing runs it): {drain}"] if drain else []
     tell([_entry(fault, drain) for fault in checked.faults], map(shown, lines), as_json=as_json)
     for note in (*checked.notes, *checked.waiting):
         say(note)

@@ -95,9 +95,9 @@ def check_host(site: Site, manifest: Manifest, host: DiskTree) -> tuple[list[Hos
     A cause is told once: not also by what is below it, or needs it.
     """
     _same_site(site, manifest)
-    if silent := list(silent_faults(site, host)):
+    if silent := list(silent_faults(site, host, mounts_of(host))):
         return silent, len(site.file_systems), []
-    mounts = mounts_of(host)
+    mounts = mounts_of(host)  # once more, with what an automounter has mounted for that
     bound = frozenset(spec.partition(":")[0] for one in manifest.modules.values() for spec in one.binds)
     shared = tuple(resolve(host, one.path).path for one in site.file_systems if one.kind == "shared")
     check = _Check(site, manifest, host, shared, _parts(site, manifest))

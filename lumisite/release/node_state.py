@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from lumisite.machine.host import DiskTree, Mount, has_address, mount_of, names_of_this_node, silent_paths
 from lumisite.machine.live import read_topology
+from lumisite.machine.reach import reach
 from lumisite.machine.topology import TopologyError, recognise, topology_of
 from lumisite.machine.tree import resolve, text_of
 from lumisite.site.model import Site
@@ -63,30 +64,41 @@ def permitted(host: DiskTree, path: str, real: str, what: str, need: int) -> Hos
 
 
 def shared_faults(site: Site, bound: frozenset[str], host: DiskTree, mounts: tuple[Mount, ...]) -> Iterator[HostFault]:
-    """Say which shared file systems among the `bound` paths are folders of the node's own root file system."""
+    """Say through which shared file systems among the `bound` paths users reach none, or not all that links lead to."""
     for one in site.file_systems:
-        place = resolve(host, one.path)
-        if one.kind != "shared" or one.path not in bound or place.entry is None:
+        found = reach(host, mounts, one.path) if one.kind == "shared" and one.path in bound else None
+        if found is None:
             continue
-        mount = mount_of(mounts, place.path)
-        if mount is not None and mount.point == "/":
-            where = "it" if place.path == one.path else place.path
-            found = f"no file system is mounted there, {where} is a folder of this node's own root file system"
-            yield HostFault(
-                one.path, f"a shared file system ({one.why})", found, f"mount {place.path}", True, place.path
+        what = f"a shared file system ({one.why})"
+        for folder, link in found.missing.items():
+            text = (
+                f"no file system is mounted at {folder}, where {link} leads: it is an empty folder of this node's own"
             )
+            yield HostFault(one.path, what, f"{text} root file system", f"mount {folder}", True, folder)
+        for point, mount in found.points.items():
+            if mount.kind == "autofs" and host.look(f"{point}/.") is None:
+                text = f"its automounter mounts nothing at {point}"
+                yield HostFault(one.path, what, text, f"`automount -m` has its map; mount {point}", True, point)
+        if not found.points and not found.missing and resolve(host, found.real).entry is not None:
+            where = "it" if found.real == one.path else found.real
+            text = f"no file system is mounted there, {where} is a folder of this node's own root file system"
+            yield HostFault(one.path, what, text, f"mount {found.real}", True, found.real)
 
 
-def silent_faults(site: Site, host: DiskTree) -> Iterator[HostFault]:
+def silent_faults(site: Site, host: DiskTree, mounts: tuple[Mount, ...]) -> Iterator[HostFault]:
     """Say which file systems of this very node do not answer: whoever looks at one waits for ever."""
     if host.name.strip("/"):
         return
-    silent = silent_paths([one.path for one in site.file_systems], SILENT_S)
+    whys: dict[str, str] = {}
     for one in site.file_systems:
-        if one.path in silent:
-            found = f"has not answered within {SILENT_S:g} s, and nothing else was looked at"
-            remedy = f"`dmesg` says what its client waits for; mount {one.path} anew"
-            yield HostFault(one.path, f"a file system ({one.why})", found, remedy, alone=True)
+        found = reach(host, mounts, one.path)
+        if found and not found.mounted:  # else it is asked by its own name
+            whys |= dict.fromkeys(found.points, f"users reach it through {one.path}")
+    whys |= {one.path: one.why for one in site.file_systems}
+    for path in silent_paths([*whys], SILENT_S):
+        found_text = f"has not answered within {SILENT_S:g} s, and nothing else was looked at"
+        remedy = f"`dmesg` says what its client waits for; mount {path} anew"
+        yield HostFault(path, f"a file system ({whys[path]})", found_text, remedy, alone=True)
 
 
 def local_faults(site: Site, host: DiskTree, mounts: tuple[Mount, ...]) -> Iterator[HostFault]:

@@ -11,10 +11,13 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.machine.host import DiskTree, Mount, mount_of, mounts_of
-from lumisite.release.node_state import local_faults
+from lumisite.release.node_state import local_faults, shared_faults
+from lumisite.site.load import load_site
 from tests.support.dict_trees import Files, Link, write_tree
 from tests.support.elves import elf
 from tests.support.sites import load_text, site_text
+from tests.unit.machine.test_reach import FIVE, LUMI
+from tests.unit.machine.test_reach import table as lustre
 from tests.unit.release.test_node_check import FABRIC, LIBCXI, host, node
 
 Output = pytest.CaptureFixture[str]
@@ -117,6 +120,62 @@ ALONE: dict[str, tuple[dict[str, bytes | Link | None], str, str, str]] = {
 }
 
 
+def projects(*points: str) -> dict[str, bytes | Link | None]:
+    """A node on which the shared paths hold a link for each project, and whose file systems are mounted elsewhere."""
+    links = {
+        f"/{name}/project_{at}": Link(f"{point}/{name}/p{at}") for name in SHARED for at, point in enumerate(points)
+    }
+    return {**{f"/{name}/.keep": None for name in SHARED}, **links, "/proc/self/mountinfo": table(*points)}
+
+
+def test_a_node_whose_shared_paths_hold_links_into_mounts_is_silent(nid: Callable[..., Path], capsys: Output) -> None:
+    nid(projects("/pfs/lustrep1", "/pfs/lustrep3"))
+    assert checked(capsys) == (0, [])
+
+
+def test_lumi_s_own_file_systems_are_none_of_the_faults_of_its_node(tmp_path: Path) -> None:
+    host = DiskTree(str(write_tree(tmp_path, LUMI | {"/proc/self/mountinfo": lustre(**FIVE)})))
+    site = load_site("lumi").site
+    every = frozenset(one.path for one in site.file_systems)
+    assert list(shared_faults(site, every, host, mounts_of(host))) == []
+    (tmp_path / "pfs/lustrep3/.keep").unlink()
+    (tmp_path / "proc/self/mountinfo").write_bytes(lustre(**{name: FIVE[name] for name in FIVE if "p3" not in name}))
+    faults = list(shared_faults(site, every, host, mounts_of(host)))
+    assert {one.cause for one in faults} == {"/pfs/lustrep3"}
+    assert [one.path for one in faults] == ["/scratch", "/projappl", "/appl"]
+
+
+def test_one_mount_that_is_missing_behind_links_is_told_once(nid: Callable[..., Path], capsys: Output) -> None:
+    top = nid(projects("/pfs/lustrep1", "/pfs/lustrep3") | {"/proc/self/mountinfo": table("/pfs/lustrep1")})
+    (top / "pfs/lustrep3").mkdir(parents=True)
+    code, (fault,) = checked(capsys)
+    assert (code, fault["path"], fault["remedy"]) == (5, "/scratch", "mount /pfs/lustrep3")
+    assert fault["found"].startswith(
+        "no file system is mounted at /pfs/lustrep3, where /scratch/project_1 leads: it is"
+    )
+
+
+def test_a_path_all_of_whose_links_lead_to_one_missing_mount_is_told_once(
+    nid: Callable[..., Path], capsys: Output
+) -> None:
+    change = {"/flash/.keep": None, "/flash/project_1": Link("/pfs/lustref1/flash/project_1")}
+    top = nid(change | {"/proc/self/mountinfo": table(*(f"/{name}" for name in SHARED if name != "flash"))})
+    (top / "pfs/lustref1").mkdir(parents=True)
+    code, (fault,) = checked(capsys)
+    assert (code, fault["path"], fault["remedy"]) == (5, "/flash", "mount /pfs/lustref1")
+
+
+def test_an_automounter_that_mounts_nothing_is_told(nid: Callable[..., Path], capsys: Output) -> None:
+    mounts = table(*(f"/{name}" for name in SHARED)).replace(b"/flash rw - lustre", b"/flash rw - autofs")
+    top = nid({"/proc/self/mountinfo": mounts})
+    assert checked(capsys) == (0, [])
+    (top / "flash/.keep").unlink()
+    (top / "flash").rmdir()
+    (top / "flash").write_bytes(b"")  # as a trigger that cannot be entered
+    code, faults = checked(capsys)
+    assert (code, faults[0]["found"]) == (5, "its automounter mounts nothing at /flash")
+
+
 @pytest.mark.parametrize("case", ALONE)
 def test_what_only_this_node_can_have_is_told_once_with_its_drain_line(
     nid: Callable[..., Path], capsys: Output, case: str
@@ -129,7 +188,9 @@ def test_what_only_this_node_can_have_is_told_once_with_its_drain_line(
     drain = f"scontrol update nodename=nid001 state=drain reason='lumisite: {path}'"
     assert (code, fault["drain"]) == (5, drain)
     main(["check", "twin", "--host", "--root", "root", "--host-root", "host"])
-    assert capsys.readouterr().out.splitlines()[1:] == [f"to drain this node (nothing runs it): {drain}"]
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        f"to drain this node, where others of its kind pass (nothing runs it): {drain}"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -168,12 +168,58 @@ def test_all_that_is_wrong_with_a_node_is_one_line() -> None:
     assert (second.nodes, fourth.nodes, rest.nodes) == (("n2",), ("n4",), ("n1", "n3"))
 
 
-def test_a_file_system_that_no_node_has_mounted_is_told_of_each() -> None:
+def test_what_is_wrong_with_all_nodes_is_told_once_and_drains_none() -> None:
     records = [healthy(name) | {"mounts": without("/flash")} for name in FOUR.nodes]
-    assert [gate.cause.partition(" (")[0] for gate in lines(records, FOUR)] == [
-        f"{name}: /flash is not mounted: it is a folder on /" for name in FOUR.nodes
+    records[2]["interfaces"]["hsn1"]["state"] = "down"
+    every, third = lines(records, FOUR)
+    assert every.cause.startswith("all nodes: /flash is not mounted: it is a folder on / (overlay) (project space")
+    assert every.advice.endswith("all nodes are alike: look at what they share, and at the site's description")
+    assert (every.verdict, every.nodes) == ("fail", FOUR.nodes)
+    assert (third.cause, third.nodes) == ("n3: hsn1 is down", ("n3",))
+    assert ("drain" in every.advice, "drain n3" in third.advice) == (False, True)
+
+
+def on_lumi(name: str) -> dict[str, Any]:
+    """Five Lustre file systems below /pfs, a link for each project, and one of five copies of /appl on each node."""
+    one = healthy(name)
+    one["mounts"] = [line for line in one["mounts"] if " overlay " in line or " /users " in line]
+    every = ("lustrep1", "lustrep2", "lustrep3", "lustrep4", "lustref1")
+    one["mounts"] += [
+        f"{at} 28 0:{at} / /pfs/{fs} rw - lustre 10.0.0.1@kfi:/{fs} rw" for at, fs in enumerate(every, 70)
     ]
-    assert not any("drain" in gate.advice for gate in lines(records, FOUR))
+    for path in ("/scratch", "/project", "/projappl"):
+        one["paths"][path]["links"] = "/pfs/lustrep1 /pfs/lustrep3 "
+    one["paths"]["/flash"]["links"] = "/pfs/lustref1 "
+    one["paths"]["/appl"]["leads"] = f"/pfs/lustrep{1 if name == 'n4' else 3}/appl"
+    return one
+
+
+@pytest.mark.parametrize("job", [FOUR, TWO, a_job(("n1",), 1, "node")], ids=["four", "two", "one"])
+def test_nodes_as_on_lumi_pass(job: Expected) -> None:
+    assert [gate.verdict for gate in lines([on_lumi(name) for name in job.nodes], job)] == ["pass"]
+
+
+@pytest.mark.parametrize("job", [FOUR, TWO], ids=["four", "two"])
+def test_a_mount_that_is_missing_behind_links_on_one_node_is_told_once(job: Expected) -> None:
+    for lost, why in (("lustref1", "project space on flash storage"), ("lustrep1", "project scratch space")):
+        records = [on_lumi(name) for name in job.nodes]
+        records[1]["mounts"] = [line for line in records[1]["mounts"] if lost not in line]
+        for path in records[1]["paths"].values():
+            path["links"] = path.get("links", "").replace(f"/pfs/{lost} ", "")
+        bad, rest = lines(records, job)
+        assert (bad.cause, bad.nodes) == (f"n2: /pfs/{lost} is not mounted ({why})", ("n2",))
+        assert rest.verdict == "pass"
+
+
+def test_what_an_automounter_has_mounted_on_some_nodes_is_no_difference() -> None:
+    records = []
+    for name in FOUR.nodes:
+        one = healthy(name)
+        one["mounts"] = [*without("/users"), "80 28 0:80 / /users rw - autofs auto.users rw"]
+        if name != "n2":
+            one["mounts"].append("81 80 0:81 / /users/alice rw - nfs server:/alice rw")
+        records.append(one)
+    assert [gate.verdict for gate in lines(records, FOUR)] == ["pass"]
 
 
 def test_where_links_lead_the_mounts_below_count() -> None:
@@ -261,6 +307,20 @@ def test_only_what_users_can_write_is_tried() -> None:
     writable = "{path: /tmp, kind: node-local, writable: yes,"
     site = load_text(site_text((writable, "{path: /tmp, kind: node-local, job_folder: $TMPDIR,"))).site
     assert [node(target).parts[0].arguments[0] for target in (target_of("twin"), target_of(site))] == ["/tmp", ""]
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+def test_the_script_tells_which_mounts_the_links_in_a_folder_lead_to(tmp_path: Path, shell: str) -> None:
+    """By the text of the links: what they lead to need not be there, and is not looked at."""
+    for number, to in enumerate(("/proc/none/x", "/proc", "/none", "../../../../../../../../proc/y", "/dev/../proc/z")):
+        (tmp_path / f"link{number}").symlink_to(to)
+    text = scripts()["node.sh"].read_text()
+    text = text[: text.index("\npaths() {")].replace("exec 3>&2 2>/dev/null", "").replace("shift 2\n", "", 1)
+    same = text.replace("stat -c %d /)", f"stat -c %d {tmp_path})")  # as if the folder were on the root file system
+    done = subprocess.run([shell, "-c", f"{same}\nlinked {tmp_path}"], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("/proc ", "")
+    done = subprocess.run([shell, "-c", f"{text}\nlinked /proc"], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("", ""), "a file system that is mounted itself is not listed"
 
 
 def test_a_script_that_cannot_record_says_so_and_what_is_away(tmp_path: Path) -> None:

@@ -86,6 +86,18 @@ shut_above() { # the first folder on the way that users may not enter
     [ -x "$above" ] || { shut=$above && break; }
   done
 }
+# The mount points that links in a folder of the root file system lead to, by their text: no other one is looked at.
+linked() {
+  [ "$(stat -c %d "$1/.")" = "$(stat -c %d /)" ] || return
+  find "$1/" -maxdepth 1 -type l -printf '%l\n' | awk -v "top=$1" '
+    FNR == NR { point[$5]; next }
+    {
+      path = /^\// ? $0 : top "/" $0
+      while (sub(/\/[^\/]+\/\.\.(\/|$)/, "/", path)) continue
+      while (path != "" && !(path in point)) sub(/\/*[^\/]*$/, "", path)
+      if (path != "" && !(path in seen)) { seen[path]; printf "%s ", path }
+    }' /proc/self/mountinfo -
+}
 paths() { # PATTERN...
   comma=
   quiet=$(silent "$@")
@@ -106,7 +118,11 @@ paths() { # PATTERN...
       comma=', '
       case $is in
       *e*)
-        case $pattern in *'*') ;; *) field leads "$(readlink -f "$path")" ;; esac
+        case $pattern,$is in
+        *'*',*) ;;
+        *d*) field leads "$(readlink -f "$path")" && field links "$(linked "$path")" ;;
+        *) field leads "$(readlink -f "$path")" ;;
+        esac
         # Of what is named one by one: its size, and how it begins.
         case $pattern,$is in
         *'*',* | *d*) ;;

@@ -10,9 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from lumisite.machine.host import Mount, mount_of, parse_mounts
+from lumisite.machine.reach import NO_FILES, OWN
+from lumisite.machine.tree import is_under
 from lumisite.site.ledger import decide
 from lumisite.site.scalars import TASK
 from lumisite.text import some
@@ -23,14 +25,13 @@ from lumisite.vendors import all_fabrics, all_gpus
 
 #: A clock counts as wrong that is further from the others, in seconds; tasks of a step start within a few.
 CLOCK_S = 30
-#: File systems of the kernel's that are the node's own (Documentation/filesystems in Linux 6.1).
-OWN = ("ext2", "ext3", "ext4", "xfs", "btrfs", "overlay", "tmpfs", "ramfs", "rootfs", "squashfs")
-#: What comes and goes on a mount point by itself, or with a user.
-COMES_AND_GOES = ("autofs", "fuse", "squash")
+#: How that begins which comes and goes below a path with a user; what an automounter mounts is counted as that.
+COMES_AND_GOES = "fuse"
 #: Libraries of one folder that a cause names; more are counted.
 NAMED_FILES = 3
 LINK = "look at the cable, the switch and the driver"
 MEND = "mount it or mend the path there"
+ALIKE = "all nodes are alike: look at what they share, and at the site's description"
 #: What `facts` of a record are called; of one with a unit, less is a fault where two nodes differ.
 FACTS = {
     "kernel": ("the kernel", ""),
@@ -123,15 +124,17 @@ def _judge(
     # Where Slurm could not start the step on one node, it may not have started it on others either.
     lost = [name for name in lost if name in ended.words] or lost
     lines: list[Line] = []
+    common = _common(faults, expected)
+    if common:
+        lines.append(_bad(expected, common))
     for name in lost:
         told = ended.words.split(" | ")
         # Its script says what is wrong where it cannot write the record.
         own = [(line.removeprefix(f"{name}: "), MEND) for line in told if line.startswith(f"{name}: ")]
         words = " | ".join(line for line in told if name in line)
-        lines.append(_bad(expected, name, own or [(f"left no record: {words or end}", STDERR)]))
-    (first, *_) = faults.values()
-    alike = len(records) == len(expected.nodes) > 1 and all(found == first for found in faults.values())
-    lines += [_bad(expected, name, found, alike=alike) for name, found in faults.items() if found]
+        lines.append(_bad(expected, own or [(f"left no record: {words or end}", STDERR)], name))
+    alone = {name: [said for said in found if said not in common] for name, found in faults.items()}
+    lines += [_bad(expected, found, name) for name, found in alone.items() if found]
     good = [name for name in records if not faults[name]]
     if good:
         what = f"{some(interfaces, between=', ')}, {len(paths)} paths and the clock are as they should be"
@@ -139,10 +142,21 @@ def _judge(
     return lines
 
 
-def _bad(expected: Expected, name: str, found: Sequence[Said], *, alike: bool = False) -> Line:
-    then = "all nodes are alike: look at what they share, and at the site's description" if alike else ""
-    advice = dict.fromkeys([*(said for _, said in found), then or f"drain {name} until then"])
-    return expected.gate("fail", f"{name}: {'; '.join(cause for cause, _ in found)}", "; ".join(advice), nodes=(name,))
+def _common(faults: Mapping[str, Sequence[Said]], expected: Expected) -> list[Said]:
+    """Return what is wrong with every node of several: that is no fault of a node."""
+    (first, *others) = faults.values()
+    if not others or len(faults) != len(expected.nodes):
+        return []
+    return [said for said in first if all(said in found for found in others)]
+
+
+def _bad(expected: Expected, found: Sequence[Said], name: str = "") -> Line:
+    """Return the line for what is wrong with one node, or with all."""
+    who = name or "all nodes"
+    then = f"drain {name} until then" if name else ALIKE
+    advice = dict.fromkeys([*(said for _, said in found), then])
+    nodes = (name,) if name else ()
+    return expected.gate("fail", f"{who}: {'; '.join(cause for cause, _ in found)}", "; ".join(advice), nodes=nodes)
 
 
 def _usual(values: Iterable[_Value]) -> _Value | None:
@@ -173,11 +187,12 @@ def _interfaces(record: Record, others: Sequence[Record], wanted: Sequence[str])
 def _of_paths(
     record: Record, others: Sequence[Record], paths: Mapping[str, _Path], of_mounts: Mapping[str, str]
 ) -> Iterator[Said]:
-    told: list[str] = []
+    told: dict[str, str] = {}
     for path, wanted in paths.items():
         fault = _of_path(record, path, wanted) or of_mounts.get(path) or _of_content(record, others, path)
-        if fault and not any(path.startswith(f"{above}/") for above in told):
-            told.append(path)
+        # One mount may be missing behind several paths.
+        if fault and fault not in told.values() and not any(path.startswith(f"{above}/") for above in told):
+            told[path] = fault
             yield f"{fault} ({wanted.why})", MEND
     files = dict.fromkeys(path for one in (record, *others) for path in table(one, "paths") if path not in paths)
     bad: dict[tuple[str, str], list[str]] = {}
@@ -221,31 +236,52 @@ def _of_file(record: Record, others: Sequence[Record], path: str) -> str:
     return "is not there" if 2 * len(usual) > len(others) else ""
 
 
-def _mounted(record: Record, path: str) -> tuple[Mount, set[str]]:
-    """Give the mount that a path is on, and the mount points just below it but for those that come and go."""
+class _Mounted(NamedTuple):
+    """The mount that a path is on, and the mount points that users reach through it: all, and those that stay."""
+
+    on: Mount
+    points: frozenset[str]
+    stay: frozenset[str]
+
+
+def _mounted(record: Record, path: str) -> _Mounted:
+    """Return what a path is on, what is mounted below it, and what links in it lead to."""
     real, mounts = text(record, "paths", path, "leads") or path, tuple(parse_mounts(texts(record, "mounts")))
-    stay = {one.point for one in mounts if not one.kind.startswith(COMES_AND_GOES)}
-    below = {point for point in stay if point.rpartition("/")[0] == real}
-    return mount_of(mounts, real) or Mount("/", "", "", read_only=False), below
+    reached = [mount for point in text(record, "paths", path, "links").split() if (mount := mount_of(mounts, point))]
+    reached += [mount for mount in mounts if is_under(mount.point, real) and mount.point != real]
+    reached = [mount for mount in reached if mount.point != "/" and mount.kind not in NO_FILES]
+    automounters = [mount.point for mount in mounts if mount.kind == "autofs"]
+
+    def point(mount: Mount) -> str:
+        return next((above for above in automounters if is_under(mount.point, above)), mount.point)
+
+    on = mount_of(mounts, real) or Mount("/", "", "", read_only=False)
+    stay = (mount for mount in reached if not mount.kind.startswith(COMES_AND_GOES))
+    return _Mounted(on, frozenset(map(point, reached)) - {on.point}, frozenset(map(point, stay)) - {on.point})
 
 
-def _of_mount(node: str, path: str, mounted: Mapping[str, tuple[Mount, set[str]]]) -> str:
-    """Compare what is mounted there: of two nodes that differ the one is wrong that has its own root there."""
-    (own, below), elsewhere = mounted[node], [one for other, one in mounted.items() if other != node]
-    theirs = [mount for mount, _ in elsewhere]
+def _of_mount(node: str, path: str, mounted: Mapping[str, _Mounted]) -> str:
+    """Compare what is mounted there: of two nodes that differ the one is wrong that has its own root there.
+
+    Where a path is a link, each node may have its own, to its own copy: only what is mounted at one place is compared.
+    """
+    found, elsewhere = mounted[node], [one for other, one in mounted.items() if other != node]
+    own, theirs = found.on, [one.on for one in elsewhere]
     if own.read_only and theirs and not any(one.read_only for one in theirs):
         return f"{path} is mounted read-only"
     usual = _usual([own, *theirs])
     if usual is None and own.point == "/" and theirs and all(one.point != "/" for one in theirs):
         usual = theirs[0]
     if usual not in (None, own) and "autofs" not in (usual.kind, own.kind):
-        there = f"{usual.kind or 'nothing'} on {usual.point} on the other nodes"
-        if len(own.point) < len(usual.point):
+        if own.point != usual.point and is_under(usual.point, own.point):
+            there = f"{usual.kind or 'nothing'} on {usual.point} on the other nodes"
             return f"{path} is not mounted: it is a folder on {own.point} ({own.kind}), and {there}"
-        return f"{path} is another file system: {own.source} ({own.kind}), and {usual.source} ({usual.kind}) elsewhere"
-    if missing := sorted(set.intersection(*(points for _, points in elsewhere)) - below) if elsewhere else []:
+        if is_under(own.point, usual.point):
+            there = f"{usual.source} ({usual.kind}) elsewhere"
+            return f"{path} is another file system: {own.source} ({own.kind}), and {there}"
+    if missing := sorted(frozenset.intersection(*(one.stay for one in elsewhere)) - found.stay) if elsewhere else []:
         return f"{some(missing, NAMED_FILES, ', ')} is not mounted"
-    if own.point == "/" and own.kind in OWN and not below:
+    if own.point == "/" and own.kind in OWN and not found.points:
         return f"{path} is not mounted: it is a folder on / ({own.kind})"
     return ""
 

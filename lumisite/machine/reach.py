@@ -1,0 +1,117 @@
+"""What users reach through a path: the file systems that are mounted there, below it, or where links in it lead.
+
+On some machines a shared path is a mount point; on others it is a folder of the node's own root file system, with
+mount points below it, or with a link for each project into one of them. The mount table and the links tell which, so
+nothing here looks into a file system but the node's own: one that does not answer keeps nobody waiting.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from lumisite.machine.host import DiskTree, Mount
+from lumisite.machine.tree import Entry, is_under, resolve
+
+#: File systems of the kernel's that are the node's own (Documentation/filesystems in Linux 6.1).
+OWN = ("ext2", "ext3", "ext4", "xfs", "btrfs", "overlay", "tmpfs", "ramfs", "rootfs", "squashfs")
+#: What is mounted on a node and holds no user's files: the kernel's own, memory, and images that come and go.
+NO_FILES = (
+    "proc",
+    "sysfs",
+    "devtmpfs",
+    "tmpfs",
+    "ramfs",
+    "rootfs",
+    "squashfs",
+    "fuse.squashfuse",
+    "fuse.squashfuse_ll",
+)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The mount `points` that users reach through a path, and where a mount is missing.
+
+    `missing` are empty folders of the node's own root file system, with the first link that leads there. `real` is the
+    path without links; it is not `mounted` where it is a folder of the root file system itself.
+    """
+
+    real: str
+    mounted: bool
+    points: dict[str, Mount] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _OwnTree(DiskTree):
+    """The root file system of a node; of others it tells no more than that everything in them may be there.
+
+    A copy of a node can be looked at everywhere, but may lack what was mounted.
+    """
+
+    points: dict[str, Mount] = field(default_factory=dict)
+
+    def mount(self, path: str) -> Mount | None:
+        """Return the mount other than the root file system that a path without links is on."""
+        above = path
+        while above != "/":
+            if above in self.points:
+                return self.points[above]
+            above = posixpath.dirname(above)
+        return None
+
+    def look(self, path: str) -> Entry | None:
+        """Tell what stands at a path."""
+        mount = self.mount(path)
+        if mount and not self.name.strip("/"):
+            return Entry("directory")
+        seen = super().look(path)
+        if seen is None and (mount or any(is_under(point, path) for point in self.points)):
+            return Entry("directory")
+        return seen
+
+
+def reach(host: DiskTree, mounts: Iterable[Mount], path: str) -> Reach | None:
+    """Return what users reach through a path of a node whose `mounts` are known; None where they are not."""
+    points = {one.point: one for one in mounts}
+    root = points.pop("/", None)
+    if root is None:
+        return None
+    if root.kind not in OWN:  # such as NFS, which nodes share
+        return Reach(path, mounted=True, points={"/": root})
+    tree = _OwnTree(host.name, points=points)
+    place = resolve(tree, path)
+    mount = tree.mount(place.path)
+    found = Reach(place.path, mounted=mount is not None)
+    if mount:
+        found.points[mount.point] = mount
+        return found
+    below = (one for one in points.values() if is_under(one.point, place.path))
+    found.points.update({one.point: one for one in below if one.kind not in NO_FILES})
+    if place.path != path:
+        _follow(tree, path, found)
+    if place.entry and place.entry.kind == "directory":
+        for name in tree.names(place.path):
+            _follow(tree, posixpath.join(place.path, name), found)
+    return found
+
+
+def _follow(tree: _OwnTree, path: str, found: Reach) -> None:
+    """Add where a path leads, if it is a link."""
+    entry = tree.look(path)
+    if entry is None or entry.kind != "link":
+        return
+    place = resolve(tree, path)
+    mount = tree.mount(place.path)
+    if mount:
+        if mount.kind not in NO_FILES:
+            found.points[mount.point] = mount
+        return
+    folder = posixpath.dirname(place.path) if place.entry is None else place.path
+    seen = tree.look(folder)
+    if folder in found.missing or seen is None or seen.kind != "directory":
+        return
+    if not tree.names(folder) and folder not in tree.unreadable:
+        found.missing[folder] = path
