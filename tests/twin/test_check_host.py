@@ -141,6 +141,20 @@ PLANTED = {
 }
 
 
+#: A node laid out as on LUMI in turn: what is done to it, and the line that names it, if any.
+BEHIND_LINKS = {
+    "mkdir -p /pfs/lustref1 && mount --move /flash /pfs/lustref1 && ln -s /pfs/lustref1/p1 /flash/project_1": "",
+    "setsid python3 /var/lib/twin/hung_mount.py /pfs/lustref1 </dev/null >/run/h 2>&1 & until grep h /run/h; do sleep 1; done": (
+        "/pfs/lustref1: has not answered within 10 s, and nothing else was looked at"
+    ),
+    "kill -KILL $(pgrep -f '[h]ung_mount.py'); umount -l /pfs/lustref1; rm /run/h": "",
+    "mkdir /elsewhere && mount --move /pfs/lustref1 /elsewhere": (
+        "/flash: no file system is mounted at /pfs/lustref1, where /flash/project_1 leads: it is an empty folder"
+    ),
+    "rm /flash/project_1 && mount --move /elsewhere /flash && rmdir -p /elsewhere /pfs/lustref1 || [ ! -e /pfs ]": "",
+}
+
+
 @pytest.mark.slurm
 def test_a_fault_of_one_node_is_told_there_with_its_drain_line_and_nowhere_else(tmp_path: Path) -> None:
     """Each fault in turn, those that last behind those that are taken back."""
@@ -157,6 +171,11 @@ def test_a_fault_of_one_node_is_told_there_with_its_drain_line_and_nowhere_else(
         cluster.run(
             "mkdir /broken && cp -a /usr/lib64/. /broken && : >/broken/libcxi.so.1", node=bad, user="root"
         ).check()
+        for plant, line in BEHIND_LINKS.items():
+            cluster.run(plant, node=bad, user="root").check()
+            done = cluster.run(check, node=bad)
+            assert [one.startswith(line) for one in done.stdout.splitlines()[:1]] == [True] * bool(line), done.stdout
+            assert done.code == (5 if line else 0), (plant, done.stdout, done.stderr)
         lasting = ""
         for plant, (undo, line) in sorted(PLANTED.items(), key=lambda one: one[1][0] == "true"):
             cluster.run(plant, node=bad, user="root").check()
