@@ -1,0 +1,69 @@
+"""What the page "Not for you if" says of sites that lumisite is not for, where no other test shows it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lumisite.cli import main
+
+REPOSITORY = Path(__file__).parents[3]
+PAGE = (REPOSITORY / "docs/explanation/not-for-you-if.md").read_text()
+Output = pytest.CaptureFixture[str]
+
+
+def test_every_test_that_the_page_names_is_there() -> None:
+    named = re.findall(r"`(tests/\S+\.py)::(\w+)`", PAGE)
+    assert len(named) > 10
+    assert [f"{file}::{test}" for file, test in named if f"def {test}(" not in (REPOSITORY / file).read_text()] == []
+
+
+@pytest.fixture
+def university(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    return (REPOSITORY / "lumisite/sites/university.yaml").read_text()
+
+
+def rendered(text: str, old: str, new: str) -> Path:
+    assert old in text
+    Path("site.yaml").write_text(text.replace(old, new))
+    assert main(["check", "site.yaml"]) == 0
+    assert main(["render", "--site", "site.yaml", "--out", "out"]) == 0
+    return Path("out")
+
+
+def test_two_runtimes_share_the_binds_of_the_first(university: str) -> None:
+    first = "runtimes:\n  singularity: {executable: /usr/bin/singularity, variant: x, prefix: SINGULARITY, source: INVENTED}\n"
+    out = rendered(university, "runtimes:\n", first)
+    modules = "".join(path.read_text() for path in out.glob("modules/*/*.lua"))
+    assert "SINGULARITY_BINDPATH" in modules
+    assert "APPTAINER_BINDPATH" not in modules
+    prefixes = {"task_prolog": "SINGULARITY", "bin/singularity": "SINGULARITY", "bin/apptainer": "APPTAINER"}
+    for name, prefix in prefixes.items():
+        assert f"ls_site_prefix={prefix} " in (out / "spank" / name).read_text()
+
+
+def test_a_runtime_of_another_name_is_accepted_and_gets_no_wrapper(university: str) -> None:
+    out = rendered(university, "runtimes:\n  apptainer:", "runtimes:\n  ch-run:")
+    assert sorted(path.name for path in (out / "spank/bin").iterdir()) == ["apptainer", "singularity"]
+
+
+def test_an_image_in_a_registry_is_not_read(capsys: Output) -> None:
+    assert main(["binds", "docker://ubuntu"]) == 3
+    assert "cannot read docker:/ubuntu" in capsys.readouterr().err
+
+
+def test_a_run_needs_a_folder_that_all_nodes_see(tmp_path: Path, capsys: Output) -> None:
+    assert main(["validate", "--image", "x.sif", "--out", str(tmp_path / "run")]) == 2
+    assert "is not on a file system that all nodes see" in capsys.readouterr().err
+
+
+def test_without_fcntl_it_does_not_start() -> None:
+    program = "import sys; sys.modules['fcntl'] = None; import lumisite.cli; lumisite.cli.main(['status', '/'])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert "import of fcntl halted" in done.stderr
