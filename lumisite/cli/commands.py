@@ -34,6 +34,10 @@ COMMANDS: dict[str, Command] = {
             "--host": "check the deployed release of the site against this node",
             "--root ROOT": "with --host: the deployment root (default: the site's)",
             "--host-root DIR": "with --host: the root of the node, or of a copy of it (default: /)",
+            "--other-node FILE...": About(
+                "with --host: what --json printed on another node of the kind; a fault of all of them drains no node",
+                PATH,
+            ),
             "--site NAME|FILE": "the same as FILE",
             **shared("--json"),
         },

@@ -27,14 +27,21 @@ def run_check(arguments: argparse.Namespace) -> int:
     if arguments.host:
         from lumisite.cli.host import check_deployed
 
-        return check_deployed(arguments.file, arguments.root, arguments.host_root or "/", as_json=arguments.json)
+        return check_deployed(
+            arguments.file,
+            arguments.root,
+            arguments.host_root or "/",
+            arguments.other_node,
+            as_json=arguments.json,
+        )
     if arguments.update and arguments.json:
         raise ResolveError("--json: does not go with --update")
     if arguments.update:
         return _update(arguments.file, arguments.out)
     if arguments.out is not None:
         raise ResolveError("--out: goes with --update only")
-    for option, value in (("--root", arguments.root), ("--host-root", arguments.host_root)):
+    of_host = (("--root", arguments.root), ("--host-root", arguments.host_root), ("--other-node", arguments.other_node))
+    for option, value in of_host:
         if value:
             raise ResolveError(f"{option}: goes with --host only")
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,9 +18,12 @@ from lumisite.release.root import existing_root, inspect_release
 from lumisite.release.tree import Tree
 from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import sha256_of
-from lumisite.site.load import LoadedSite, load_site
+from lumisite.site.decode import parse_json
+from lumisite.site.load import LoadedSite, load_site, read_input
 from lumisite.site.model import Site
 from lumisite.text import counted, drain_command
+
+ALIKE = "the other nodes are alike: look at what they share, and at the site's description"
 
 
 class Checked(NamedTuple):
@@ -31,15 +35,23 @@ class Checked(NamedTuple):
     waiting: Sequence[str] = ()
 
 
-def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_json: bool) -> int:
-    """Print one line for each fault; 0 when there is none, 5 when only this node can be meant, 1 otherwise."""
+def check_deployed(
+    site_name: str, root_name: str | None, host_root: str, others: Sequence[Path] = (), *, as_json: bool
+) -> int:
+    """Print one line for each fault; 0 when there is none, 5 when only this node can be meant, 1 otherwise.
+
+    `others` are files with what this printed as JSON on other nodes of the kind.
+    """
     check_root(host_root)
+    known = [_printed(file) for file in others]
     loaded, host = load_site(site_name), DiskTree(host_root)
     checked = checked_deployed(loaded, root_name, host)
+    checked = checked._replace(faults=_compared(checked.faults, known))
     code, drain = judged(loaded.site, host, checked.faults)
     lines = [str(fault) for fault in checked.faults]
     # One node cannot tell what all of its kind have.
-    lines += [f"to drain this node, where others of its kind pass (nothing runs it): {drain}"] if drain else []
+    only = "" if others else ", where others of its kind pass"
+    lines += [f"to drain this node{only} (nothing runs it): {drain}"] if drain else []
     tell([_entry(fault, drain) for fault in checked.faults], map(shown, lines), as_json=as_json)
     for note in (*checked.notes, *checked.waiting):
         say(note)
@@ -91,6 +103,25 @@ def judged(site: Site, host: DiskTree, faults: Sequence[HostFault]) -> tuple[int
     alone = [fault.path for fault in faults if fault.alone]
     drain = drain_command([name], ", ".join(dict.fromkeys(alone))) if name is not None and alone else None
     return (0 if not faults else 5 if drain and len(alone) == len(faults) else 1), drain
+
+
+def _printed(file: Path) -> frozenset[tuple[str, str]]:
+    """Read what `check --host --json` printed on another node: the path of each fault, and what was found there."""
+    entries = parse_json(read_input(file, right="what `lumisite check --host --json` prints"), str(file))
+    try:
+        return frozenset((str(one["path"]), str(one["found"])) for one in entries)
+    except (KeyError, TypeError):
+        raise LumisiteError(f"{file}: is not what `lumisite check --host --json` prints on another node") from None
+
+
+def _compared(faults: Sequence[HostFault], known: Sequence[frozenset[tuple[str, str]]]) -> list[HostFault]:
+    """Return the faults, those that all other nodes have too as none of this node alone."""
+    return [
+        replace(fault, alone=False, remedy=f"{fault.remedy}; {ALIKE}")
+        if known and all((fault.path, fault.found) in one for one in known)
+        else fault
+        for fault in faults
+    ]
 
 
 def _entry(fault: HostFault, drain: str | None) -> dict[str, str]:

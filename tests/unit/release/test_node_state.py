@@ -193,6 +193,31 @@ def test_what_only_this_node_can_have_is_told_once_with_its_drain_line(
     ]
 
 
+def test_what_other_nodes_have_too_drains_no_node(nid: Callable[..., Path], capsys: Output) -> None:
+    nid({"/proc/self/mountinfo": table("/scratch", "/project", "/projappl", "/appl")})
+    words = ["check", "twin", "--host", "--root", "root", "--host-root", "host"]
+    Path("good.json").write_text("[]")
+    Path("alike.json").write_text(json.dumps(checked(capsys)[1]))
+    for others, code in ((["good"], 5), (["alike"], 1), (["alike", "alike"], 1), (["alike", "good"], 5)):
+        assert main([*words, *(word for name in others for word in ("--other-node", f"{name}.json"))]) == code
+        fault, *drain = capsys.readouterr().out.splitlines()
+        assert fault.startswith("/flash: no file system is mounted there")
+        assert ("the other nodes are alike" in fault, bool(drain)) == (code == 1, code == 5)
+        assert not any("where others" in line for line in drain)
+
+
+@pytest.mark.parametrize("text", ["", "{", "7", "[7]", '[{"path": "/flash"}]'])
+def test_what_another_node_did_not_print_is_refused(nid: Callable[..., Path], capsys: Output, text: str) -> None:
+    nid({})
+    Path("other.json").write_text(text)
+    capsys.readouterr()
+    words = ["check", "twin", "--host", "--root", "root", "--host-root", "host", "--other-node", "other.json"]
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "other.json" in err
+
+
 @pytest.mark.parametrize(
     ("path", "mode", "right"), [("/tmp", 0o755, "chmod 1777 /tmp"), ("/flash", 0o700, "chmod o+x")]
 )
