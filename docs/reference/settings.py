@@ -25,7 +25,13 @@ def settings_page() -> str:
     site = loaded.site
     binds = [_bind_row(site, one) for one in site.host_paths.values()]
     sources = [
-        [f'<a id="{name}"></a>{name}', f"[{plain(one.title)}]({one.address})", plain(one.path or ""), one.date or ""]
+        [
+            f'<a id="{name}"></a>{name}',
+            f"[{plain(one.title)}]({one.address})",
+            plain(one.path or ""),
+            one.date or "",
+            "yes" if one.opened else "**no**",
+        ]
         for name, one in site.sources.items()
     ]
     lines = [
@@ -37,7 +43,7 @@ def settings_page() -> str:
         "## Binds",
         table(["path", "when", "where", "why", "source", "confirmed"], binds),
         "## Sources",
-        table(["name", "what", "where in it", "date"], sources),
+        table(["name", "what", "where in it", "date", "opened"], sources),
     ]
     return "\n\n".join(lines) + "\n"
 
@@ -58,7 +64,7 @@ def _entry(site: Site, setting: Setting) -> Iterator[str]:
     yield f"{'; '.join(part for part in said if part)}. {_capital(plain(setting.why))}."
     note = remark(setting)
     if note:
-        yield f"It {note}."
+        yield f"{_capital(note)}."
     yield ""
     for one in evidence_of(setting):
         yield f"- {plain(evidence_text(one))}. {_sources(site, one.source)}"

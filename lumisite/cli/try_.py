@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     trial = resumed_trial(arguments) if arguments.resume else new_trial(arguments)
     if arguments.write is not None:
         # What cannot stand in the ledger is told before jobs are spent on it.
-        unknown = evidence_of(trial, "unknown", "tried", 1)
+        unknown = evidence_of(trial, "unknown", "tried", 1, "speed")
         with_all(arguments.write, trial, {one.tried: unknown for one in trial.design.arms if one.tried})
     if arguments.dry_run:
         tell(asdict(trial.design), columns([*design_rows(trial.design)]), as_json=arguments.json)
@@ -109,18 +109,22 @@ def write_evidence(path: Path, trial: Trial, verdict: TrialVerdict) -> None:
         if answer.worth in ("unverified", "underpowered"):
             say(f"{answer.setting}: {answer.worth}, which is no evidence: nothing of it is written")
         else:
-            found[answer.setting] = evidence_of(trial, answer.worth, answer.reason, answer.hangs.with_it.runs)
+            stalls = min(answer.hangs.worse, answer.hangs.better) <= trial.design.thresholds.alpha
+            found[answer.setting] = evidence_of(
+                trial, answer.worth, answer.reason, answer.hangs.with_it.runs, "stalls" if stalls else "speed"
+            )
     if found and write_whole(path, with_all(path, trial, found).data):
         for setting, evidence in found.items():
             say(f"{path} has as evidence: {setting.name}: {evidence['effect']}, {evidence['what']}")
 
 
-def evidence_of(trial: Trial, effect: str, what: str, runs: int) -> dict[str, str]:
+def evidence_of(trial: Trial, effect: str, what: str, runs: int, metric: str) -> dict[str, str]:
     """Give what was found for the ledger; a reference that is not what ranks have today is told too."""
     against = ", ".join(map(str, trial.design.by_name[REFERENCE].settings))
     return {
         "effect": effect,
         "by": "measured",
+        "metric": metric,
         "what": f"{what}; against {against}" if against else what,
         "platform": trial.asked.platform,
         "image": Path(trial.asked.image).name,

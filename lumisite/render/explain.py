@@ -29,7 +29,7 @@ from lumisite.site.scalars import TASK
 from lumisite.site.selection import PLATFORM, Combination, Selection, module_version, option_of
 
 #: What is told of a piece of evidence, beside its one line of text; what is not known is empty.
-_FOUND = ("effect", "by", "of", "what", "platform", "image", "nodes", "runs", "date", "source")
+_FOUND = ("effect", "by", "of", "metric", "what", "platform", "image", "nodes", "runs", "date", "source")
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,12 @@ class Reference:
     address: str
     path: str
     date: str
+    opened: bool
 
     def __str__(self) -> str:
         place = "/".join(part for part in (self.path, self.place) if part)
-        return f"{self.id}: {self.title}{f', {place}' if place else ''} <{self.address}>"
+        text = f"{self.id}: {self.title}{f', {place}' if place else ''} <{self.address}>"
+        return text if self.opened else f"{text} (not opened)"
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,9 @@ def references(site: Site, *texts: str) -> Iterator[Reference]:
             if name in site.sources and (name, place) not in seen:
                 seen.add((name, place))
                 source = site.sources[name]
-                yield Reference(name, place, source.title, source.address, source.path or "", source.date or "")
+                yield Reference(
+                    name, place, source.title, source.address, source.path or "", source.date or "", source.opened
+                )
 
 
 def _explain_module(site: Site, releases: Combination, name: str) -> Explanation:

@@ -68,6 +68,11 @@ class Evidence(Known):
     )
     when: When = key("In which situations it was seen, where that is not wherever the entry applies.", default=When())
     unknown_images: bool = key("`no` where it counts only for images that are known to fit `when`.", default=True)
+    metric: Literal["speed", "start-up", "stalls", "failures", "memory"] | None = key(
+        "What was measured: the speed of the work, the time until it starts, how many runs stall, whether it works at "
+        "all, or memory.",
+        default=None,
+    )
     what: Line | None = key("What was seen, in numbers: `0 stalls in 18 attempts, 21 of 23 without`.", default=None)
     platform: str | None = key("The platform on which it was seen.", names="platforms", default=None)
     image: Line | None = key("The image in which it was seen.", default=None)

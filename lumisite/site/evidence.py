@@ -74,6 +74,8 @@ def policy_faults(setting: Setting) -> Iterator[tuple[str, str]]:
         if one.by == "measured" and (one.nodes is None or one.date is None):
             lacks = " and ".join(name for name in ("nodes", "date") if getattr(one, name) is None)
             yield here, f"is measured and does not say {lacks} (`nodes: 2-8` and `date: 2026-09` would be right)"
+        if one.effect == "inert" and one.metric == "stalls":
+            yield here, "counts stalls, which do not show that speed stays the same (`effect: unknown` would be right)"
         if not sets(setting) or not _about_own(setting, one):
             continue
         if one.effect == "harmful":
@@ -119,7 +121,8 @@ def remark(setting: Setting) -> str:
     if not sets(setting) or not any(_about_own(setting, one) for one in inert):
         return ""
     sized = any(one.nodes for one in setting.evidence if one.by != "measured" and one.effect in ("needed", "helps"))
-    return f"changes nothing on {inert[0].nodes} nodes; documented for {'larger jobs' if sized else 'jobs of any size'}"
+    on = f"no effect{f' on {inert[0].metric}' if inert[0].metric else ''} was measured on {inert[0].nodes} nodes"
+    return f"{on}; documented for {'larger jobs' if sized else 'jobs of any size'}"
 
 
 def evidence_text(one: Evidence) -> str:
@@ -134,7 +137,8 @@ def evidence_text(one: Evidence) -> str:
     said = f"{one.of}: " if one.of else ""
     what = f": {one.what}" if one.what else ""
     place = ", ".join(part for part in where if part)
-    return f"{said}{one.effect}, {one.by}{what}{f' ({place})' if place else ''}"
+    by = f"{one.by} ({one.metric})" if one.metric else one.by
+    return f"{said}{one.effect}, {by}{what}{f' ({place})' if place else ''}"
 
 
 def source_ids(text: str) -> tuple[str, ...]:

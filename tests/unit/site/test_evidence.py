@@ -56,6 +56,14 @@ def faults(entry: str, sources: str = SOURCES) -> list[str]:
             "leave: yes, evidence: [{effect: inert, by: measured, nodes: 4, source: S}]",
             "settings[0].evidence[0]: is measured and does not say date",
         ),
+        (
+            f"leave: yes, evidence: [{{effect: inert, by: measured, metric: stalls, {SEEN}, source: S}}]",
+            "settings[0].evidence[0]: counts stalls, which do not show that speed stays the same",
+        ),
+        (
+            f"leave: yes, evidence: [{{effect: inert, by: measured, metric: mood, {SEEN}, source: S}}]",
+            "settings[0].evidence[0].metric: 'mood' is not known here",
+        ),
         ("leave: yes, evidence: [{effect: inert, by: documented}]", "settings[0].evidence[0].source: is missing"),
         (
             "leave: yes, evidence: [{effect: inert, by: documented, source: T issue 3}]",
@@ -104,6 +112,7 @@ def test_what_evidence_forbids_is_a_fault_at_its_place(entry: str, fault: str) -
     [
         f"value: '3', evidence: [{{effect: harmful, by: measured, of: '[12]', {SEEN}, source: S}}]",
         f"leave: yes, evidence: [{{effect: harmful, by: measured, {SEEN}, source: S page 4; here}}]",
+        f"value: '3', evidence: [{{effect: unknown, by: measured, metric: stalls, {SEEN}, source: S}}]",
         (
             f"value: '1', evidence: [{{effect: inert, by: measured, {SEEN}, source: S}}, "
             "{effect: needed, by: documented, nodes: 9+, source: S}]"
@@ -147,7 +156,7 @@ def test_no_value_of_lumis_ledger_is_known_to_do_harm() -> None:
 
 def test_what_was_measured_inert_and_is_set_says_so() -> None:
     remarks = {str(setting.name): remark(setting) for setting in LUMI.settings if remark(setting)}
-    assert remarks["NCCL_CROSS_NIC"] == "changes nothing on 4 nodes; documented for jobs of any size"
+    assert remarks["NCCL_CROSS_NIC"] == "no effect on speed was measured on 4 nodes; documented for jobs of any size"
     assert "FI_MR_CACHE_MONITOR" not in remarks
     assert "HSA_NO_SCRATCH_RECLAIM" not in remarks  # left alone
 

@@ -106,7 +106,7 @@ def test_a_hang_of_the_second_group_without_the_monitor_names_it(monitor: dict[s
         f"suspect FI_MR_CACHE_MONITOR{shown}"
     )
     assert gate.advice.startswith("set FI_MR_CACHE_MONITOR=userfaultfd: 0 stalls in 18 attempts, 21 of 23 without it")
-    assert "(STUDY; LCR issue 44; AIG pull request 118)" in gate.advice
+    assert "COMMENT-issue-44.md; LCR issue 44; AIG pull request 118)" in gate.advice
     assert gate.advice.endswith("`lumisite why FI_MR_CACHE_MONITOR` has the sources")
     assert (gate.nodes, gate.rank) == (NODES, None)
 

@@ -89,30 +89,29 @@ Binds, where the node has it:
 Sets, unless you have set it, what jobs need first:
   FI_MR_CACHE_MONITOR = userfaultfd
       with the default monitor, memhooks, the second communicator of a job
-      hangs; kdreg2 is not in the images of ROCm 7.0 (where nodes is several
-      and gpus is yes)
+      hangs (measured with libfabric 2.1 in the image; with the host's 1.22
+      nobody has looked whether userfaultfd takes effect) (where nodes is
+      several and gpus is yes)
   FI_CXI_DISABLE_HOST_REGISTER = 1
       registering host memory with the GPU driver can hang (where nodes is
       several and gpus is yes)
   FI_CXI_DEFAULT_CQ_SIZE = 131072
       the default completion queue is too small for large jobs (where nodes is
-      several and gpus is yes; changes nothing on 2 to 8 nodes; documented for
-      jobs of any size)
+      several and gpus is yes)
   FI_CXI_DEFAULT_TX_SIZE = 2048
       the default transmit queue is too small for large jobs (where nodes is
-      several and gpus is yes; changes nothing on 2 to 8 nodes; documented for
-      jobs of any size)
+      several and gpus is yes; no effect on speed was measured on 4 nodes;
+      documented for jobs of any size)
   FI_CXI_RX_MATCH_MODE = hybrid
       matching goes on in software when the adapter's table is full, instead
-      of failing (where nodes is several and gpus is yes; changes nothing on 2
-      to 8 nodes; documented for jobs of any size)
+      of failing (where nodes is several and gpus is yes)
   MASTER_ADDR = master address, worked out on the node
       the name of the step's first node; which network that name leads to is
       for NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME
   NCCL_SOCKET_IFNAME = hsn0,hsn1,hsn2,hsn3
       RCCL meets its peers over the first interface that it finds, which may
-      be the slow management network (where gpus is yes; changes nothing on 2
-      to 8 nodes; documented for jobs of any size)
+      be the slow management network (where gpus is yes; no effect on start-up
+      was measured on 2 to 8 nodes; documented for jobs of any size)
   NCCL_NET_GDR_LEVEL = PHB
       the network adapter reads and writes GPU memory directly; from ROCm 6.2
       on RCCL does so by itself (where rocm is <6.2 and nodes is several and
@@ -123,28 +122,30 @@ Sets, unless you have set it, what jobs need first:
       plugin is yes and nodes is several and gpus is yes)
   NCCL_CROSS_NIC = 1
       rings may change the adapter between nodes, which Slingshot allows at no
-      cost (where nodes is several and gpus is yes; changes nothing on 4
-      nodes; documented for jobs of any size)
+      cost (where nodes is several and gpus is yes; no effect on speed was
+      measured on 4 nodes; documented for jobs of any size)
   HSA_FORCE_FINE_GRAIN_PCIE = 1
       GPU memory must be fine-grained for direct access by the adapter (where
-      nodes is several and gpus is yes; changes nothing on 2 to 8 nodes;
-      documented for jobs of any size)
+      nodes is several and gpus is yes)
   GLOO_SOCKET_IFNAME = hsn0
       gloo otherwise binds to the address of the host name, which may be on
       the management network (where gpus is yes)
   MIOPEN_USER_DB_PATH = a private node-local directory, miopen/db
-      databases on Lustre are slow and lock each other; /tmp is shared by all
-      users of a node, so the directory is private; it outlives the job, for
-      the next one (where gpus is yes)
+      its databases fail on Lustre; /tmp is shared by all users of a node, so
+      the directory is private; it outlives the job, for the next one (where
+      gpus is yes)
   MIOPEN_CUSTOM_CACHE_DIR = a private node-local directory, miopen/cache
       as MIOPEN_USER_DB_PATH, for compiled kernels (where gpus is yes)
   TORCHINDUCTOR_CACHE_DIR = a private node-local directory, inductor
       what Inductor compiles is written by all ranks at once, which a shared
-      file system does not take well (where gpus is yes)
+      file system does not take well; Inductor's own default, in /tmp, is on
+      the node too (where gpus is yes)
   TRITON_CACHE_DIR = a private node-local directory, triton
-      as TORCHINDUCTOR_CACHE_DIR, for kernels of Triton (where gpus is yes)
+      as TORCHINDUCTOR_CACHE_DIR, for kernels of Triton, whose default is the
+      home directory (where gpus is yes)
   TORCH_EXTENSIONS_DIR = a private node-local directory, extensions
-      as TORCHINDUCTOR_CACHE_DIR, for extensions in C++ (where gpus is yes)
+      as TORCHINDUCTOR_CACHE_DIR, for extensions in C++, whose default is the
+      home directory (where gpus is yes)
   PYTHONNOUSERSITE = 1
       packages in ~/.local would hide those of the image
   MASTER_PORT = master port, worked out on the node
