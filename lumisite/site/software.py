@@ -34,7 +34,7 @@ def prefix_of(variable: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Runtime(Known):
+class Runtime(Stated):
     """A container runtime on the compute nodes, by the command that users type."""
 
     executable: AbsolutePath | None = key(

@@ -42,8 +42,8 @@ def test_the_rehearsal_shows_before_maintenance_and_after(capfd: pytest.CaptureF
     # What was tried is in the ledger: two lines more in the description, nothing else.
     written, why = shown.partition("$ diff ")[2].split("$ lumisite why ")
     assert [line[0] for line in written.splitlines()[1:] if line[:1] in ("<", ">")] == [">", ">"]
-    assert "{effect: needed, by: measured, what: " in written
-    assert f"needed, measured: {rehearse.TRIED} (platform 2026-01, torch.sif, 2 nodes" in why
+    assert "{effect: needed, by: measured, metric: stalls, what: " in written
+    assert f"needed, measured (stalls): {rehearse.TRIED} (platform 2026-01, torch.sif, 2 nodes" in why
 
 
 def test_a_step_that_does_not_show_what_it_should_fails_the_rehearsal(
