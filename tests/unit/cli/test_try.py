@@ -40,6 +40,13 @@ def of_libuv(path: Path) -> list[tuple[str, str | None, str | None]]:
     return [(one.effect, one.of, one.what) for one in entry.evidence]
 
 
+@pytest.mark.parametrize(("bad", "metric"), [("A_B=1", "stalls"), ("none", "speed")])
+def test_evidence_names_what_was_measured(site: Path, bad: str, metric: str) -> None:
+    write_evidence(site, *a_trial([Setting("A_B", "1")], bad=bad))
+    (entry,) = (one for one in load_site(str(site)).site.settings if one.name == "A_B")
+    assert [one.metric for one in entry.evidence] == [metric]
+
+
 def test_what_is_needed_is_written_to_the_entry_that_ranks_have(site: Path) -> None:
     write_evidence(site, *a_trial([HELD], bad="USE_LIBUV unset"))
     assert of_libuv(site) == [("needed", None, "0 of 15 hung or failed with it, 15 of 15 without")]
