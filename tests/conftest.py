@@ -35,6 +35,12 @@ def _skips_forbidden(config: pytest.Config) -> bool:
     return bool(config.getoption("--no-skips") or (config.getoption("--no-skips-as-root") and os.geteuid() == 0))
 
 
+@pytest.fixture
+def at_lumi(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Name the site as an admin does for good."""
+    monkeypatch.setenv("LUMISITE_SITE", "lumi")
+
+
 @pytest.fixture(autouse=True)
 def own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test runs in a directory of its own."""

@@ -39,6 +39,7 @@ def _called(argv: Sequence[str] | None, first: list[str]) -> int:
         module, _, function = (COMMANDS[arguments.command].run or f"{arguments.command}.run").partition(".")
         code: int = getattr(importlib.import_module(f"lumisite.cli.{module}"), function)(arguments)
         sys.stdout.flush()
+        sys.stderr.write("")  # what comes first there, where nothing else was printed
     except LumisiteError as error:
         first.clear()  # the message names what it is about
         told = as_typed(str(error), arguments, words)

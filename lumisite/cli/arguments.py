@@ -52,13 +52,22 @@ JOBS: Arguments = {
     "--limit SECONDS": About("longest time of one step of a probe (default: by back-end)", COUNT),
     "--image FILE": "container image (default: the site's)",
 }
+EMPTY = {"default": ""}
+#: For commands that take an example where no site is named or known.
+SITE_OR_EXAMPLE: Arguments = {
+    "--site NAME|FILE": About(
+        "the site: the name of an embedded one, or a YAML file (default: LUMISITE_SITE, else the embedded one that "
+        "this machine is known as, else lumi as an example)",
+        EMPTY,
+    ),
+}
 HOST_ROOT = About("the host's root, or a copy (default: /)", {"default": "/"})
 #: What other commands have too, each by how it is typed.
 SHARED: Arguments = {
     "--site NAME|FILE": About(
         "the site: the name of an embedded one, or a YAML file (default: LUMISITE_SITE, else the embedded one that "
-        "this machine is, else lumi)",
-        {"default": ""},
+        "this machine is known as)",
+        EMPTY,
     ),
     "--host-root DIR": HOST_ROOT,
     "--host-root --root DIR": HOST_ROOT,

@@ -1,4 +1,4 @@
-"""The site that is meant where none is asked for."""
+"""The site that a command works for: named by an option, by LUMISITE_SITE, by a record, or known by the machine."""
 
 from __future__ import annotations
 
@@ -6,29 +6,67 @@ import fnmatch
 import os
 import re
 import socket
+from typing import NamedTuple
 
+from lumisite.errors import ResolveError
 from lumisite.site import load
 from lumisite.site.document import parse_yaml
 
-#: The site where nothing says which.
-_OTHERWISE = "lumi"
+#: The example of commands that only explain, or write into a folder, where no site is named or known.
+_EXAMPLE = "lumi"
+_REMEDY = "--site NAME|FILE or LUMISITE_SITE=NAME|FILE names it"
+_UNKNOWN = "no site is named, and this machine is not known"
 
 
-def default_site() -> tuple[str, str]:
-    """Give the site that is meant where none is asked for, and why; raises `ResolveError`."""
-    if name := os.environ.get("LUMISITE_SITE", ""):
-        load.require_site(name, "LUMISITE_SITE")
-        return name, "by LUMISITE_SITE"
+class Chosen(NamedTuple):
+    """A site by its name or file, and why it is this one."""
+
+    name: str
+    why: str
+    is_example: bool = False
+
+
+def named_site() -> Chosen | None:
+    """Return the site that LUMISITE_SITE names; raise `ResolveError` where there is none of this name."""
+    name = os.environ.get("LUMISITE_SITE", "")
+    if not name:
+        return None
+    load.require_site(name, "LUMISITE_SITE")
+    return Chosen(name, "by LUMISITE_SITE")
+
+
+def known_site() -> Chosen | None:
+    """Return the site that LUMISITE_SITE names, or that this machine is known as; raise `ResolveError`."""
+    if found := named_site():
+        return found
     host = socket.gethostname()  # the whole name would take a name server, which may be slow
     for name in load.embedded_sites():
         for sign in _known_by(name):
             if os.path.lexists(sign) if sign.startswith("/") else fnmatch.fnmatchcase(host, sign):
-                return name, f"as {sign} is here" if sign.startswith("/") else f"as this host is {host}"
-    return _OTHERWISE, "the default"
+                return Chosen(name, f"as {sign} is here" if sign.startswith("/") else f"as this host is {host}")
+    return None
+
+
+def default_site() -> Chosen:
+    """Return the site of a command that needs one; raise `ResolveError` where none is named or known."""
+    found = known_site()
+    if found is None:
+        raise ResolveError(f"--site: {_UNKNOWN} ({_REMEDY})")
+    return found
+
+
+def site_or_example() -> Chosen:
+    """Return the site of a command that also explains an example."""
+    return known_site() or Chosen(_EXAMPLE, f"an example: {_UNKNOWN} ({_REMEDY})", is_example=True)
 
 
 def own_site(name: str) -> str:
-    """Give a site's name out of a file, such as a manifest, if a site is embedded by it: else it opens nothing."""
+    """Return the site that a file, such as a manifest, names: LUMISITE_SITE of this name, else the embedded one.
+
+    A name in a file opens nothing else; the result is empty where there is neither.
+    """
+    if (found := named_site()) and load.load_site(found.name).site.name == name:
+        return found.name
     return name if name in load.embedded_sites() else ""
 
 

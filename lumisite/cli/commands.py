@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lumisite.cli.arguments import COUNT, INPUTS, JOBS, ONE_RELEASE, OTHER_IMAGES, PATH, RUN_FOLDER, SELECTION, shared
+from lumisite.cli.arguments import (
+    COUNT,
+    EMPTY,
+    INPUTS,
+    JOBS,
+    ONE_RELEASE,
+    OTHER_IMAGES,
+    PATH,
+    RUN_FOLDER,
+    SELECTION,
+    SITE_OR_EXAMPLE,
+    shared,
+)
 from lumisite.cli.parser import About, Command, number_to
 
 COMMANDS: dict[str, Command] = {
@@ -47,7 +59,7 @@ COMMANDS: dict[str, Command] = {
     "resolve": Command(
         "show which releases would be chosen, and why the others lost",
         "Show the platform and the releases of its stacks that `render` would use, and why each other one lost.",
-        {**shared("--site NAME|FILE"), **SELECTION, **shared("--json")},
+        {**SITE_OR_EXAMPLE, **SELECTION, **shared("--json")},
         run="describe.run_resolve",
     ),
     "why": Command(
@@ -58,7 +70,7 @@ COMMANDS: dict[str, Command] = {
         "and --platform choose versions of modules. A library is explained for one image.",
         {
             "names NAME...": "a variable, an absolute path, a module, or a SONAME",
-            **shared("--site NAME|FILE"),
+            **SITE_OR_EXAMPLE,
             "--root ROOT": "explain what is deployed in this deployment root: its site, platform and releases",
             **SELECTION,
             "--family F": "image family (default: any)",
@@ -88,7 +100,8 @@ COMMANDS: dict[str, Command] = {
             "cli_filter attaches the helper (default: the module with the helper)",
             **shared("--platform P"),
             **INPUTS,
-            **shared("--site NAME|FILE", "--json"),
+            **SITE_OR_EXAMPLE,
+            **shared("--json"),
         },
     ),
     "render": Command(
@@ -96,7 +109,7 @@ COMMANDS: dict[str, Command] = {
         "Write modules/, spank/ and MANIFEST.json for the releases asked for. The same input gives the same bytes; "
         "OUT is replaced as a whole or not at all.",
         {
-            **shared("--site NAME|FILE"),
+            **SITE_OR_EXAMPLE,
             **SELECTION,
             "--out DIR": About("where to write (default: %(default)s)", {"type": Path, "default": Path("site-out")}),
             "--strict": "write nothing, and exit 1, where a file cannot say all that the site wants",
@@ -144,7 +157,7 @@ COMMANDS: dict[str, Command] = {
         "where the site of the release is not known (--site names it).",
         {
             "root [ROOT]": "the deployment root (default: the site's)",
-            "--site NAME|FILE": "the site (default: the embedded one that the release is of)",
+            "--site NAME|FILE": "the site (default: the one that the release is of, by LUMISITE_SITE or embedded)",
             **shared("--host-root DIR", "--json"),
         },
     ),
@@ -153,7 +166,11 @@ COMMANDS: dict[str, Command] = {
         "Print one CPU list and mask for each task of a node: cores nearest to the task's GPU, inside what was "
         "granted. A task without a sound answer gets none, with the reason on stderr and exit code 1.",
         {
-            **shared("--site NAME|FILE"),
+            "--site NAME|FILE": About(
+                "the site, whose reserved cores are left out: the name of an embedded one, or a YAML file (default: "
+                "LUMISITE_SITE, else without --topology the embedded one that this machine is known as)",
+                EMPTY,
+            ),
             "--node KIND": "a node kind of the site, or 'live' for this node (default: the site's only kind with GPUs)",
             "--topology XML": "a node as hwloc's `lstopo FILE.xml` wrote it",
             "--tasks N": About("tasks on the node (default: one for each GPU)", {"type": int}),
@@ -225,8 +242,8 @@ COMMANDS: dict[str, Command] = {
         {
             "before BEFORE": "the facts file from before",
             "after AFTER": "the facts file from after",
-            "--site NAME|FILE": "the site: the name of an embedded one, or a YAML file (default: the embedded one that "
-            "the files name)",
+            "--site NAME|FILE": "the site: the name of an embedded one, or a YAML file (default: the one that the "
+            "files name, by LUMISITE_SITE or embedded)",
             "--draft": "print only the draft for the site description",
             "--users": "print only the text for users",
             **shared("--json"),
@@ -299,7 +316,9 @@ COMMANDS: dict[str, Command] = {
             "--site; without --site, any but those over sockets)",
             "--nics N": About("NICs that each process must find (default: as many as --site has)", COUNT),
             "--require-gdr": "fail without proof of GPU Direct RDMA",
-            "--site NAME|FILE": "take provider and NICs from this site (default: none)",
+            "--site NAME|FILE": About(
+                "take provider and NICs from this site (default: LUMISITE_SITE, else none)", EMPTY
+            ),
             **shared("--json"),
         },
     ),
@@ -319,7 +338,9 @@ COMMANDS: dict[str, Command] = {
                 )
                 for side in ("before", "after")
             },
-            "--site NAME|FILE": "take what is expected of each metric from this site (default: none)",
+            "--site NAME|FILE": About(
+                "take what is expected of each metric from this site (default: LUMISITE_SITE, else none)", EMPTY
+            ),
             "--allow-image-change": "compare samples of different images: the image is what is tested",
             **shared("--json"),
         },
@@ -332,7 +353,8 @@ COMMANDS: dict[str, Command] = {
         {
             "scripts SCRIPT...": "a job script; - is standard input",
             "--lock FILE": INPUTS["--lock FILE"],
-            **shared("--site NAME|FILE", "--json"),
+            **SITE_OR_EXAMPLE,
+            **shared("--json"),
         },
     ),
     "report": Command(

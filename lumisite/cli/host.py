@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from lumisite.cli.chosen import default_site, own_site
 from lumisite.cli.parser import check_root, say, tell
-from lumisite.errors import LumisiteError, shown
+from lumisite.errors import LumisiteError, ResolveError, shown
 from lumisite.machine.host import DiskTree, mounts_of
 from lumisite.machine.tree import is_under
 from lumisite.release.node_check import check_host
@@ -44,7 +45,7 @@ def check_deployed(
     """
     check_root(host_root)
     known = [_printed(file) for file in others]
-    loaded, host = load_site(site_name), DiskTree(host_root)
+    loaded, host = load_site(site_name or _site_of(Path(root_name or ""))), DiskTree(host_root)
     checked = checked_deployed(loaded, root_name, host)
     checked = checked._replace(faults=_compared(checked.faults, known))
     code, drain = judged(loaded.site, host, checked.faults)
@@ -57,6 +58,16 @@ def check_deployed(
         say(note)
     say(f"{checked.summary}, {counted(len(checked.faults), 'fault') if checked.faults else 'no fault'}")
     return code
+
+
+def _site_of(place: Path) -> str:
+    """Return the site of the release that is deployed in a root; raise `LumisiteError` where it is not known."""
+    root = existing_root(place)
+    named = inspect_release(root, root.current).manifest.site if root.current else ""
+    name = own_site(named) if named else default_site().name
+    if not name:
+        raise ResolveError(f"--site: {place} has a release of site {shown(named)}, not embedded (name its description)")
+    return name
 
 
 def checked_deployed(loaded: LoadedSite, root_name: str | None, host: DiskTree, release: Tree | None = None) -> Checked:

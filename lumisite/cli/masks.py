@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from lumisite.cli.parser import rows_of_json, say
+from lumisite.cli.parser import LIVE, rows_of_json, say
 from lumisite.errors import ResolveError
 from lumisite.machine.host import DiskTree
 from lumisite.machine.hwloc import SIZE_LIMIT_BYTES, parse_hwloc
@@ -18,8 +18,6 @@ from lumisite.site.decode import suggestion
 from lumisite.site.load import load_site, read_input
 from lumisite.site.model import Site
 from lumisite.text import columns
-
-_LIVE = "live"
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -46,21 +44,20 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _topology(arguments: argparse.Namespace) -> tuple[Topology, frozenset[int] | None]:
     """Give the node asked for, and the PUs that this process may use where it is this node."""
-    site = load_site(arguments.site).site
     if arguments.topology is not None:
         content = read_input(Path(arguments.topology), SIZE_LIMIT_BYTES, "an hwloc XML file would be right")
-        return _with_site_facts(parse_hwloc(content, arguments.topology), site), None
-    if arguments.node == _LIVE:
+        return _with_site_facts(parse_hwloc(content, arguments.topology), arguments.site), None
+    if arguments.node == LIVE:
         topology, allowed = read_topology(DiskTree("/")), read_allowed(DiskTree("/"))
-        return _with_site_facts(topology, site), None if allowed >= topology.pu_os else allowed
-    name = _kind_name(arguments.node, site)
-    return next(_kinds(site, name)), None
+        return _with_site_facts(topology, arguments.site), None if allowed >= topology.pu_os else allowed
+    site = load_site(arguments.site).site
+    return next(_kinds(site, _kind_name(arguments.node, site))), None
 
 
 def _kind_name(asked: str | None, site: Site) -> str:
     if asked is not None:
         if asked not in site.node_kinds:
-            hint = suggestion(asked, [*site.node_kinds, _LIVE])
+            hint = suggestion(asked, [*site.node_kinds, LIVE])
             raise ResolveError(f"--node: site {site.name} has no node kind {asked!r} ({hint})")
         return asked
     with_gpus = [name for name, kind in site.node_kinds.items() if kind.gpus]
@@ -79,7 +76,12 @@ def _kinds(site: Site, name: str) -> Iterator[Topology]:
         yield topology_of(f"node kind {name}, platform {platform}", kind, bus_ids)
 
 
-def _with_site_facts(seen: Topology, site: Site) -> Topology:
+def _with_site_facts(seen: Topology, name: str) -> Topology:
+    """Return the node kind of the named site that this is, whose reserved cores are left out; without one, the node."""
+    if not name:
+        say(f"{seen.name}: no site is named, so no core is left out as reserved (--site NAME|FILE names it)")
+        return seen
+    site = load_site(name).site
     known = recognise(seen, (kind for name in site.node_kinds for kind in _kinds(site, name)))
     if known is not None:
         say(f"{known.name}: recognised by its cores and bus ids; the cores that the site reserves are left out")

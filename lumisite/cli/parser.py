@@ -16,6 +16,7 @@ from lumisite.cli.version import TellVersion
 from lumisite.errors import ResolveError, ToolError, refused, shown
 
 if TYPE_CHECKING:
+    from lumisite.cli.chosen import Chosen
     from lumisite.site.load import LoadedSite
     from lumisite.site.model import Site
     from lumisite.site.selection import Selection
@@ -133,6 +134,12 @@ def number_to(most: int, no: str = "no") -> Callable[[str], int]:
 
 #: These name the site by themselves, in the first line of what they tell.
 _TELL_SITE = ("check", "render", "resolve")
+#: These explain, or write into a folder, and do so for an example where no site is named or known.
+_EXPLAIN = ("render", "why", "env", "resolve", "lint")
+#: These judge files, which may be of any machine: they take a site only where it is named.
+_JUDGE_FILES = ("transport", "verdict")
+#: What stands for this node in the place of a node kind.
+LIVE = "live"
 
 
 def parse(commands: Mapping[str, Command], words: Sequence[str]) -> argparse.Namespace:
@@ -169,22 +176,30 @@ def as_typed(message: str, arguments: argparse.Namespace, words: Sequence[str]) 
 
 def choose_site(arguments: argparse.Namespace) -> Iterator[str]:
     """Fill in the site where none was asked for, and give a line that names it."""
-    if any(getattr(arguments, name, None) for name in ("resume", "more")) or (
-        arguments.command == "why" and arguments.root
-    ):
-        return  # the run or the release knows its site
+    if any(getattr(arguments, name, None) for name in ("resume", "more")):
+        return  # the run knows its site
     if arguments.command == "check" and arguments.site:
         if arguments.file:
             raise ResolveError(f"--site: FILE is {arguments.file} already (leave one out)")
         arguments.file = arguments.site
+    if getattr(arguments, "root", None) and (arguments.command == "why" or getattr(arguments, "host", False)):
+        return  # the release knows its site
     for option in ("site", "file"):
-        if getattr(arguments, option, None) == "":
-            from lumisite.cli.chosen import default_site
+        if getattr(arguments, option, None) == "" and (found := _site_of(arguments)):
+            setattr(arguments, option, found.name)
+            if found.is_example or arguments.command not in _TELL_SITE:
+                yield f"lumisite: site {found.name}, {found.why}"
 
-            name, why = default_site()
-            setattr(arguments, option, name)
-            if arguments.command not in _TELL_SITE:
-                yield f"lumisite: site {name}, {why}"
+
+def _site_of(arguments: argparse.Namespace) -> Chosen | None:
+    """Return the site where no option names one; raise `ResolveError` where the command needs one."""
+    from lumisite.cli import chosen
+
+    if arguments.command in _EXPLAIN:
+        return chosen.site_or_example()
+    if arguments.command in _JUDGE_FILES or getattr(arguments, "topology", None) is not None:
+        return chosen.named_site()
+    return chosen.known_site() if getattr(arguments, "node", None) == LIVE else chosen.default_site()
 
 
 def load_selection(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection]:

@@ -67,8 +67,8 @@ def _site(arguments: argparse.Namespace, after: Side) -> LoadedSite | None:
     named = str(after.about.get("site_file", ""))
     if not named:
         return None
-    if own_site(named) or ("/" in named and Path(named).is_file()):
-        return load_site(named)
+    if name := own_site(named) or (named if "/" in named and Path(named).is_file() else ""):
+        return load_site(name)
     say(f"the site of the run, {named!r}, is not here: its expectations are left out")
     return None
 

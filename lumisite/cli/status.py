@@ -23,7 +23,7 @@ _MOST_FAULTS = 5
 def run(arguments: argparse.Namespace) -> int:
     """Print the status; the exit code is that of `check --host`, and 4 where nothing can tell."""
     check_root(arguments.host_root)
-    name = arguments.site or ("" if arguments.root else default_site()[0])
+    name = arguments.site or ("" if arguments.root else default_site().name)
     loaded = load_site(name) if name else None
     root = existing_root(Path(loaded.site.root if loaded and not arguments.root else arguments.root))
     release = inspect_release(root, root.current) if root.current else None
@@ -43,7 +43,8 @@ def _status(
     status: dict[str, Any] = {"root": str(root.path), "release": root.current or None}
     if release is None:
         there = f"lumisite releases {place}, then lumisite rollback {place} ID" if list_releases(root) else ""
-        return 1, {**status, "next": there or f"lumisite render, then lumisite deploy OUT {place} --apply"}
+        render = f"lumisite render --site {shlex.quote(name) if name else 'NAME|FILE'}"
+        return 1, {**status, "next": there or f"{render}, then lumisite deploy OUT {place} --apply"}
     current = release_row(root, release)
     keys = ("site", "platform", "stacks", "deployed", "by", "lumisite", "state")
     before = root.before if root.before and root.release(root.before).exists() else None

@@ -19,6 +19,8 @@ from tests.support.dict_trees import DictTree, Files, Link, write_tree
 from tests.support.elves import elf
 from tests.support.images import PARTITION, PRIMARY, SQUASHFS, needs_mksquashfs, sif, squash
 
+pytestmark = pytest.mark.usefixtures("at_lumi")
+
 PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "closure.md"
 Output = pytest.CaptureFixture[str]
 

@@ -13,6 +13,7 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.cli.commands import COMMANDS
+from lumisite.errors import ResolveError
 from lumisite.site.load import EMBEDDED
 from tests.support.sites import site_text
 
@@ -170,7 +171,7 @@ def test_an_interrupt_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch, capsy
 
     importlib.import_module("lumisite.cli.describe")  # which would keep for ever what it finds there
     monkeypatch.setattr("lumisite.site.load.load_site", interrupted)
-    code, _, err = run(capsys, "resolve")
+    code, _, err = run(capsys, "resolve", "--site", "lumi")
     assert (code, err) == (130, "lumisite: interrupted\n")
 
 
@@ -185,7 +186,7 @@ def test_help_is_as_wide_as_the_terminal(capsys: pytest.CaptureFixture[str], mon
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full (Linux) is not here")
 def test_an_output_that_is_full_is_one_line() -> None:
-    command = [sys.executable, "-m", "lumisite", "resolve", "--rocm", "6.2"]
+    command = [sys.executable, "-m", "lumisite", "resolve", "--site", "lumi", "--rocm", "6.2"]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (3, "lumisite: cannot go on: No space left on device\n")
@@ -194,11 +195,38 @@ def test_an_output_that_is_full_is_one_line() -> None:
 # ---- the site where none is asked for
 
 
-def test_a_site_that_nobody_asked_for_is_named_first(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys, "why", "MASTER_ADDR", "--json")
-    assert (code, err, json.loads(out)[0]["name"]) == (0, "lumisite: site lumi, the default\n", "MASTER_ADDR")
-    assert run(capsys, "why", "MASTER_ADDR", "--site", "lumi")[2] == ""
-    assert run(capsys, "resolve")[1].startswith("site lumi, platform ")
+UNKNOWN = "no site is named, and this machine is not known (--site NAME|FILE or LUMISITE_SITE=NAME|FILE names it)"
+
+
+@pytest.mark.parametrize(
+    "command", ["why MASTER_ADDR", "resolve", "render", "env", "lint ok.sh", "resolve --json", "why MASTER_ADDR --json"]
+)
+def test_what_only_explains_takes_an_example_and_says_so(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ok.sh").write_text("#!/bin/bash\n#SBATCH --nodes=1\ntrue\n")
+    code, _, err = run(capsys, *command.split())
+    assert (code, err.splitlines()[0]) == (0, f"lumisite: site lumi, an example: {UNKNOWN}")
+    assert "an example" not in run(capsys, *command.split(), "--site", "lumi")[2]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "check", "check --host", "check --update", "masks", "masks --node lumi-g", "binds image", "images", "facts",
+        "status", "validate --dry-run", "baseline --dry-run", "try A=1 --dry-run", "reframe",
+    ],
+)  # fmt: skip
+def test_what_needs_a_site_takes_none_that_nobody_named(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, *command.split()) == (2, "", f"lumisite: --site: {UNKNOWN}\n")
+
+
+def test_every_command_with_a_site_is_one_of_these() -> None:
+    """Those of neither test above know the site by a file that they read, or go without one."""
+    takes = {name for name, one in COMMANDS.items() if any(word.startswith("--site ") for word in one.arguments)}
+    example = {"why", "resolve", "render", "env", "lint"}
+    needed = {"check", "masks", "binds", "images", "facts", "status", "validate", "baseline", "try", "reframe"}
+    assert takes == example | needed | {"changes", "report"} | {"transport", "verdict"}
 
 
 def test_the_environment_chooses_the_site(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,11 +254,31 @@ def test_a_machine_that_an_embedded_site_knows_is_that_site(
         (tmp_path / f"{name}.yaml").write_text(text.replace("title: the twin", f"{more}title: x", 1))
     monkeypatch.setattr(load, "EMBEDDED", tmp_path)
     monkeypatch.setattr("socket.gethostname", lambda: "login1.other.example")
-    assert default_site() == ("twin", why.format(here=tmp_path))
+    assert default_site()[:2] == ("twin", why.format(here=tmp_path))
     assert load.load_site("twin").site.known_by
     monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
     (tmp_path / "twin.yaml").write_text((tmp_path / "twin.yaml").read_text().replace(str(tmp_path), "/nowhere"))
-    assert default_site() == ("lumi", "the default")
+    with pytest.raises(ResolveError, match="no site is named"):
+        default_site()
+
+
+def test_a_record_is_of_the_site_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lumisite.cli.chosen import own_site
+
+    (tmp_path / "mine.yaml").write_text(site_text(("name: twin\n", "name: mine\n")))
+    assert [own_site(name) for name in ("twin", "mine", "./mine.yaml", "")] == ["twin", "", "", ""]
+    monkeypatch.setenv("LUMISITE_SITE", "./mine.yaml")
+    assert [own_site(name) for name in ("twin", "mine", "other")] == ["twin", "./mine.yaml", ""]
+
+
+def test_what_judges_files_takes_a_site_that_is_named_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lumisite.cli.chosen.known_site", lambda: pytest.fail("the log may be of any machine"))
+    (tmp_path / "log").write_text("x\n")
+    assert run(capsys, "transport", "log")[2] == ""
+    monkeypatch.setenv("LUMISITE_SITE", "lumi")
+    assert run(capsys, "transport", "log")[2] == "lumisite: site lumi, by LUMISITE_SITE\n"
 
 
 def test_a_release_of_any_stack_is_asked_for_by_use(capsys: pytest.CaptureFixture[str]) -> None:

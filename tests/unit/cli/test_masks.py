@@ -6,11 +6,14 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main, masks
+from lumisite.cli.chosen import Chosen
 from lumisite.machine.host import DiskTree
 from lumisite.machine.hwloc import SIZE_LIMIT_BYTES
 from lumisite.site.load import load_site
 from tests.unit.machine.test_live import lumi_g_files, write
 from tests.unit.machine.test_masks import PUBLISHED, PUBLISHED_BOTH_THREADS
+
+pytestmark = pytest.mark.usefixtures("at_lumi")
 
 NODES = Path(__file__).parents[2] / "data" / "nodes"
 Output = pytest.CaptureFixture[str]
@@ -60,6 +63,31 @@ def test_a_file_of_a_lumi_g_node_gives_lumi_gs_masks(name: str, capsys: Output) 
     assert [entry["mask"] for entry in answers(capsys, "--topology", str(NODES / name))] == PUBLISHED
     assert main(["masks", "--topology", str(NODES / name)]) == 0
     assert "recognised by its cores and bus ids" in capsys.readouterr().err
+
+
+def test_a_file_has_no_reserved_cores_of_a_site_that_nobody_named(
+    capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = str(NODES / "lumi-g.xml")
+    monkeypatch.delenv("LUMISITE_SITE")
+    assert answers(capsys, "--topology", file, "--tasks", "8")[0]["cpus"] == "48-55"
+    assert main(["masks", "--topology", file]) == 0
+    assert "no site is named, so no core is left out as reserved" in capsys.readouterr().err
+    assert answers(capsys, "--topology", file, "--site", "lumi")[0]["cpus"] == "49-55"
+    # That this machine is known says nothing of a file.
+    monkeypatch.setattr("lumisite.cli.chosen.known_site", lambda: Chosen("lumi", "as it is here"))
+    assert answers(capsys, "--topology", file)[0]["cpus"] == "48-55"
+
+
+def test_this_node_has_the_reserved_cores_of_the_site_that_it_is_known_as(
+    tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(lumi_g_files() | {"proc/self/status": "Cpus_allowed_list:\t0-127\n"}, tmp_path)
+    monkeypatch.setattr(masks, "DiskTree", lambda _root: DiskTree(str(tmp_path)))
+    monkeypatch.delenv("LUMISITE_SITE")
+    assert answers(capsys, "--node", "live")[0]["cpus"] == "48-55"
+    monkeypatch.setattr("lumisite.cli.chosen.known_site", lambda: Chosen("lumi", "as it is here"))
+    assert answers(capsys, "--node", "live")[0]["cpus"] == "49-55"
 
 
 def test_a_file_of_a_node_from_before_the_bus_ids_changed_does_too(tmp_path: Path, capsys: Output) -> None:

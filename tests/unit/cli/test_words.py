@@ -14,6 +14,8 @@ from lumisite.cli.parser import EXIT_CODES, GROUPS
 from lumisite.site.load import EMBEDDED
 from tests.support.sites import site_text
 
+pytestmark = pytest.mark.usefixtures("at_lumi")
+
 Output = pytest.CaptureFixture[str]
 
 

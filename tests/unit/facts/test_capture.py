@@ -35,6 +35,8 @@ from tests.support.nodes import (
 )
 from tests.support.trees import manifest
 
+pytestmark = pytest.mark.usefixtures("at_lumi")
+
 LUMI = load_site("lumi").site
 
 

@@ -17,6 +17,8 @@ from lumisite.site.load import load_site
 from tests.support.closures import stock
 from tests.support.dict_trees import Files, Link, write_tree
 
+pytestmark = pytest.mark.usefixtures("at_lumi")
+
 Output = pytest.CaptureFixture[str]
 LAIF, CONTAINERS = "/appl/local/laifs/containers", "/appl/local/containers"
 PYTORCH = f"{CONTAINERS}/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif"

@@ -13,7 +13,7 @@ from tests.support.image_folders import LATEST, NEW, OLD, Output, image_folder, 
 from tests.support.images import needs_mksquashfs
 from tests.unit.images.test_contents import laif
 
-pytestmark = needs_mksquashfs
+pytestmark = [pytest.mark.usefixtures("at_lumi"), needs_mksquashfs]
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_the_list_for_people_says_the_same(folder: Path, capsys: Output) -> None
     assert lines[3] == (
         "    ROCm 6.4.4, torch 2.9.1, libfabric 2.1.0, OFI plugin 1.4.0, libcxi libcxi.so.1.5.0, glibc 2.39"
     )
-    assert output.err == "lumisite: site lumi, the default\nlumisite: 1 image, all can be read\n"
+    assert output.err == "lumisite: site lumi, by LUMISITE_SITE\nlumisite: 1 image, all can be read\n"
 
 
 def test_an_unpacked_image_is_one_image(tmp_path: Path, capsys: Output) -> None:
@@ -87,7 +87,7 @@ def test_a_bad_image_is_one_line_and_not_the_end(
     assert [one for one, entry in entries.items() if entry["fault"]] == [name]
     assert main(["images", str(folder)]) == 1
     output = capsys.readouterr()
-    assert output.err == "lumisite: site lumi, the default\nlumisite: 4 images, 1 cannot be used\n"
+    assert output.err == "lumisite: site lumi, by LUMISITE_SITE\nlumisite: 4 images, 1 cannot be used\n"
     assert len(output.out.splitlines()) < 20
 
 

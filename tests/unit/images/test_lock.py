@@ -23,7 +23,7 @@ from tests.support.image_folders import LATEST, NEW, OLD, Output, image_folder, 
 from tests.support.images import needs_mksquashfs, squash
 from tests.unit.images.test_contents import laif
 
-pytestmark = needs_mksquashfs
+pytestmark = [pytest.mark.usefixtures("at_lumi"), needs_mksquashfs]
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_a_moved_alias_names_what_it_touches(folder: Path, capsys: Output) -> No
         "    torch 2.9.1 -> 2.10.0",
         "    touches family laif-multitorch; modules singularity-userfilesystems, singularity-AI-bindings",
     ]
-    assert output.err == "lumisite: site lumi, the default\nlumisite: 3 images, 1 differ from images.lock\n"
+    assert output.err == "lumisite: site lumi, by LUMISITE_SITE\nlumisite: 3 images, 1 differ from images.lock\n"
 
 
 def test_every_difference_has_its_kind(folder: Path, capsys: Output) -> None:

@@ -14,6 +14,8 @@ from tests.support.dict_trees import write_tree
 from tests.support.elves import elf
 from tests.support.nodes import AFTER, LATEST, lumi_node
 
+pytestmark = pytest.mark.usefixtures("at_lumi")
+
 SIF = f"/appl/local/laifs/containers/lumi-multitorch-{AFTER.image}"
 IMAGE = {
     "/.singularity.d/labels.json": b"{}",

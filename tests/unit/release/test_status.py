@@ -48,6 +48,19 @@ def test_what_does_not_fit_is_told_with_the_check_that_says_more(node: Callable[
     assert "           /usr/bin/singularity: is not there\n" in capsys.readouterr().out
 
 
+def test_a_root_knows_its_site(node: Callable[..., Path], capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    node(host())
+    monkeypatch.setenv("LUMISITE_SITE", "lumi")  # another one
+    assert status(capsys)[1]["site"] == "twin"
+    assert main(["check", "--host", "--root", "root", "--host-root", "host", "--json"]) == 0
+    manifest = Path("root/current/MANIFEST.json").resolve()
+    manifest.chmod(0o644)
+    manifest.write_text(manifest.read_text().replace('"site": "twin"', '"site": "other"'))
+    capsys.readouterr()
+    assert main(["check", "--host", "--root", "root", "--host-root", "host"]) == 2
+    assert "root has a release of site other, not embedded (name its description)" in capsys.readouterr().err
+
+
 def test_an_edited_release_sends_back(node: Callable[..., Path], capsys: Output) -> None:
     node(host())
     Path("root/current/spank/task_prolog").write_text("mine")
@@ -114,6 +127,6 @@ def test_an_empty_root_says_how_to_begin(capsys: Output, tmp_path: Path) -> None
     (tmp_path / "root").mkdir()
     assert main(["status", str(tmp_path / "root")]) == 1
     out = capsys.readouterr().out
-    assert out.endswith(f"next: lumisite render, then lumisite deploy OUT {tmp_path}/root --apply\n")
+    assert out.endswith(f"next: lumisite render --site NAME|FILE, then lumisite deploy OUT {tmp_path}/root --apply\n")
     assert main(["status", str(tmp_path / "none")]) == 2
     assert "does not exist" in capsys.readouterr().err

@@ -313,7 +313,7 @@ def test_check_host_tells_a_user_of_a_root_that_is_closed_to_users(run: Run) -> 
         root = Path(place, "root")
         assert run("deploy", "new", str(root), "--apply")[0] == 0
         root.chmod(0o700)
-        words = ["check", "--host", "--root", str(root), "--json"]
+        words = ["check", "lumi", "--host", "--root", str(root), "--json"]
         assert run(*words)[0] == 1  # all is loaded now that the user needs of a Python that may be closed to him
         os.seteuid(NEIGHBOUR)
         try:
