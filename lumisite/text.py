@@ -67,6 +67,15 @@ def some(names: Sequence[str], most: int = 8, between: str = ",") -> str:
     return between.join(names[:most]) + more
 
 
+def natural(name: str) -> list[int | str]:
+    """Return what sorts names as people count: text and numbers by turns.
+
+    >>> sorted(["nic10", "nic9", "eth0"], key=natural)
+    ['eth0', 'nic9', 'nic10']
+    """
+    return [int(part) if at % 2 else part for at, part in enumerate(re.split(r"(\d{1,9})", name))]
+
+
 def drain_command(nodes: Iterable[str], reason: str) -> str:
     """Give the command that drains nodes, which nothing here runs."""
     names = shlex.quote(",".join(nodes))

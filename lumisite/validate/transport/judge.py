@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from lumisite.text import counted, some
+from lumisite.text import counted, natural, some
 from lumisite.validate.transport.lines import Process, whole_names
-from lumisite.validate.transport.log import Log, natural
+from lumisite.validate.transport.log import Log
 from lumisite.validate.transport.shown import (
     INTERNAL,
     OVER_SOCKETS,

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from lumisite.text import whole_lines
+from lumisite.text import natural, whole_lines
 from lumisite.validate.transport.lines import (
     CHANNEL_LINE,
     HEADS,
@@ -338,8 +338,3 @@ def _add(whole: Process, part: Process) -> None:
     if part.completed:
         whole.pending.clear()
     whole.pending |= part.pending if not whole.completed else set()
-
-
-def natural(name: str) -> list[int | str]:
-    """Sort nic10 after nic9: text and numbers by turns."""
-    return [int(part) if at % 2 else part for at, part in enumerate(re.split(r"(\d{1,9})", name))]

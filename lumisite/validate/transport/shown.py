@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from lumisite.text import natural
 from lumisite.validate.transport.lines import Evidence, Process
-from lumisite.validate.transport.log import Log, natural
+from lumisite.validate.transport.log import Log
 
 if TYPE_CHECKING:
     from lumisite.validate.lines import GateOutcome
