@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import ipaddress
 import posixpath
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from lumisite.facts.facts import Adapter, CpuGroup, Device, Driver, Facts, Interface, Kernel, KernelConfig, System
@@ -23,6 +24,7 @@ from lumisite.site.cpus import format_cpu_list
 from lumisite.vendors import all_fabrics, all_gpus, all_vendors
 
 _LARGEST_CONFIG_BYTES = 4 * 1024 * 1024
+_NET = "/sys/class/net"
 
 
 def capture_system(tree: Tree, site: str, wanted: Collection[str], notes: list[str]) -> Facts:
@@ -108,13 +110,12 @@ def _drivers(tree: Tree) -> dict[str, Driver]:
 
 
 def _interfaces(tree: Tree, wanted: Collection[str]) -> dict[str, Interface]:
-    """Read the interfaces that have a device behind them, or that the site names."""
-    found = {}
-    for name in names_of(tree, "/sys/class/net"):
-        here = f"/sys/class/net/{name}"
-        device, driver = (resolve(tree, f"{here}/{end}") for end in ("device", "device/driver"))
-        there = resolve(tree, here).entry is not None and name.isprintable()
-        if there and (device.entry is not None or name in wanted):
+    """Read the interfaces that have a device behind them, that lie on one that has, or that the site names."""
+    found, networks, real = {}, _networks(tree), interfaces_on_devices(tree)
+    for name in names_of(tree, _NET):
+        here = f"{_NET}/{name}"
+        if name in real or (name in wanted and name.isprintable() and resolve(tree, here).entry is not None):
+            device, driver = (resolve(tree, f"{here}/{end}") for end in ("device", "device/driver"))
             found[name] = Interface(
                 driver=None if driver.entry is None else posixpath.basename(driver.path),
                 state=first_line(tree, f"{here}/operstate"),
@@ -122,8 +123,51 @@ def _interfaces(tree: Tree, wanted: Collection[str]) -> dict[str, Interface]:
                 numa=_number(tree, f"{here}/device/numa_node"),
                 bus=None if device.entry is None else _bus(device.path),
                 mtu=_number(tree, f"{here}/mtu"),
+                lower=_lower(tree, name) or None,
+                networks=None if networks is None else tuple(sorted(networks[name])),
             )
     return found
+
+
+def interfaces_on_devices(tree: Tree) -> set[str]:
+    """Return the interfaces that have a device behind them, or lie on one that has."""
+    lower = {name: _lower(tree, name) for name in names_of(tree, _NET) if name.isprintable()}
+    devices = {name for name in lower if resolve(tree, f"{_NET}/{name}/device").entry is not None}
+    return {name for name in lower if devices & lies_on(name, lower)}
+
+
+def _lower(tree: Tree, name: str) -> tuple[str, ...]:
+    """Return what an interface lies on, sorted.
+
+    Source: `netdev_adjacent_sysfs_add` in Linux' net/core/dev.c, which makes the links `lower_NAME`.
+    """
+    links = (one for one in names_of(tree, f"{_NET}/{name}") if one.startswith("lower_") and one.isprintable())
+    return tuple(sorted(one.removeprefix("lower_") for one in links))
+
+
+def lies_on(name: str, lower: Mapping[str, Sequence[str] | None]) -> set[str]:
+    """Return an interface and all that it lies on: the parts of a bond, what a VLAN or a bridge is made on."""
+    found, waiting = set[str](), [name]
+    while waiting:
+        one = waiting.pop()
+        if one not in found:
+            found.add(one)
+            waiting += lower.get(one) or ()
+    return found
+
+
+def _networks(tree: Tree) -> defaultdict[str, list[str]] | None:
+    """Return the IPv4 networks of each interface by the kernel's table of routes (proc(5)); `None` without a table."""
+    text = small_text(tree, "/proc/net/route")
+    found = defaultdict[str, list[str]](list)
+    for line in (text or "").splitlines()[1:]:
+        fields = line.split()
+        if len(fields) > 7 and all(re.fullmatch("[0-9A-Fa-f]{8}", fields[at]) for at in (1, 2, 7)):
+            target, mask = (ipaddress.IPv4Address(bytes.fromhex(fields[at])[::-1]) for at in (1, 7))
+            if int(target) and not int(fields[2], 16):
+                with contextlib.suppress(ValueError):  # a mask with holes
+                    found[fields[0]].append(str(ipaddress.IPv4Network(f"{target}/{mask}", strict=False)))
+    return None if text is None else found
 
 
 def _bus(path: str) -> str | None:

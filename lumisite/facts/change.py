@@ -140,6 +140,8 @@ def driver_words(name: str, driver: Driver) -> str:
 
 def known(value: object) -> object:
     """Give a value as it is printed."""
+    if isinstance(value, tuple):
+        return " and ".join(map(str, value)) or "none"
     return "not known" if value is None else value
 
 

@@ -19,7 +19,7 @@ D = TypeVar("D", Interface, Adapter)
 Changes = Iterator[Change[Any]]
 
 #: What facts files of before lack: where one of two captures does not know it, it is not compared.
-_NEWER = ("mtu", "sha256", "kind", "link", "port")
+_NEWER = ("mtu", "lower", "networks", "sha256", "kind", "link", "port")
 
 
 def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[Change[Any], ...]:
@@ -117,7 +117,7 @@ def _differences(before: Facts, after: Facts, asked: Collection[str]) -> Changes
         yield from _changed("stack", one.title, was.versions or None, now.versions or None)
         yield from _changed("default", one.title, was.default, now.default)
     yield from _gpus(before, after)
-    yield from _devices("interface", before.interfaces, after.interfaces)
+    yield from _devices("interface", *_interfaces(before, after))
     yield from _devices("nic", before.nics, after.nics)
     yield from _kernel_configs(before, after)
     yield from _images(before, after)
@@ -151,6 +151,17 @@ def _pairs(old: Mapping[str, T], new: Mapping[str, T]) -> Iterator[tuple[str, T 
 def _entries(kind: Kind, old: Mapping[str, T], new: Mapping[str, T]) -> Iterator[Change[T]]:
     for name, was, now in _pairs(old, new):
         yield from _changed(kind, name, was, now)
+
+
+def _interfaces(before: Facts, after: Facts) -> tuple[Mapping[str, Interface], Mapping[str, Interface]]:
+    """Give the interfaces that both captures looked for: those of before did not look for what lies on others."""
+    old, new = before.interfaces, after.interfaces
+    if all(any(one.networks is not None for one in side.values()) for side in (old, new)):
+        return old, new
+    return (
+        {name: one for name, one in old.items() if name in new or not one.lower},
+        {name: one for name, one in new.items() if name in old or not one.lower},
+    )
 
 
 def _devices(kind: Kind, old: Mapping[str, D], new: Mapping[str, D]) -> Changes:

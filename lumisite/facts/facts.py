@@ -91,7 +91,11 @@ class Library:
 
 @dataclass(frozen=True)
 class Interface:
-    """A network interface; `numa` is the kernel's number, `bus` the PCI address of its adapter."""
+    """A network interface; `numa` is the kernel's number, `bus` the PCI address of its adapter.
+
+    `lower` are the interfaces that it lies on directly: the parts of a bond or team, what a VLAN, a macvlan or a bridge
+    is made on. `networks` are those of IPv4 that the kernel's table of routes has it in, none where it has no address.
+    """
 
     driver: str | None = None
     state: str | None = None
@@ -99,6 +103,8 @@ class Interface:
     numa: int | None = None
     bus: str | None = None
     mtu: int | None = None
+    lower: tuple[str, ...] | None = None
+    networks: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from lumisite.facts.facts import Deployed, Facts, Named, Plain, Releases, format
 from lumisite.facts.site import platform_of
 from lumisite.facts.tell import Report, make_report, report_lines, to_json, words
 from tests.support.breaks import BREAKS, LUMI, REQUIRED, facts_of, pasted, report_of
-from tests.support.dict_trees import DictTree
+from tests.support.dict_trees import DictTree, Link
 from tests.support.nodes import AFTER, BEFORE, LATEST, lumi_node, sif_head
 
 
@@ -225,6 +225,31 @@ def test_users_read_which_versions_of_modules_are_gone_and_what_has_their_place(
     report = make_report(replace(node, deployed=before), replace(node, deployed=after), LUMI)
     said = [line for line in report.users if "is gone" in line]
     assert said == ["- ai/24 is gone: ai/25 has its place.", "- gone/1 is gone: nothing has its place."]
+
+
+def test_what_an_interface_lies_on_is_compared_where_both_captures_know_it() -> None:
+    """A bond over a device, a VLAN on it, and the networks that they are in; a capture of before has the device alone."""
+    net, device = "/sys/class/net", "/sys/devices/pci0000:00/0000:21:00.0"
+    stack = {f"{net}/ens1/device": Link(device), f"{net}/bond0/lower_ens1": Link(f"{net}/ens1")}
+    stack |= {f"{net}/bond0.7/lower_bond0": Link(f"{net}/bond0"), f"{net}/docker0/lower_veth1": Link("/gone")}
+    table = "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n{} 0002010A 00000000 1 0 0 0 00FFFFFF\n"
+    files = {**lumi_node(), **stack, f"{device}/numa_node": b"0\n"}
+    now = facts_of({**files, "/proc/net/route": table.format("bond0.7").encode()})
+    found = {name: (now.interfaces[name].lower, now.interfaces[name].networks) for name in ("ens1", "bond0", "bond0.7")}
+    assert found == {"ens1": (None, ()), "bond0": (("ens1",), ()), "bond0.7": (("bond0",), ("10.1.2.0/24",))}
+    assert "docker0" not in now.interfaces
+    assert parse_facts(format_facts(now).encode(), "facts") == now
+
+    before = {name: replace(one, networks=None) for name, one in now.interfaces.items() if not one.lower}
+    old = replace(now, interfaces=before)
+    assert compare(old, now) == compare(now, old) == ()
+    moved = facts_of({**files, "/proc/net/route": table.format("bond0").encode()})
+    lost = replace(now, interfaces={name: one for name, one in now.interfaces.items() if name != "bond0.7"})
+    assert [words(one) for one in compare(now, moved)] == [
+        "interface bond0: networks none -> 10.1.2.0/24",
+        "interface bond0.7: networks 10.1.2.0/24 -> none",
+    ]
+    assert [words(one) for one in compare(now, lost)] == ["interface bond0.7 is gone"]
 
 
 def test_what_an_older_capture_did_not_know_is_no_part_of_a_change() -> None:
