@@ -15,6 +15,7 @@ from lumisite.cli.parser import say, write_whole
 from lumisite.errors import LumisiteError, ResolveError, ToolError, shown
 from lumisite.facts.facts import Facts
 from lumisite.init.known import IMAGE_FOLDERS
+from lumisite.init.machine import gpu_question
 from lumisite.init.node import Node, node_of
 from lumisite.init.slurm import Cluster, Kind, is_name, partitions_of, read_cluster
 from lumisite.init.told import Told, collector, read_told
@@ -58,7 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
         nodes = {kind: node for kind, node in found if node is not None}
     else:
         nodes = {"gpu" if login.facts.gpus else "cpu": login}
-    for note in notes:
+    kinds = {kind.name: kind for kind in cluster.kinds}
+    gpus = (gpu_question(kinds.get(one, Kind(one, ())), node) for one, node in nodes.items())
+    for note in (*notes, *filter(None, gpus)):
         say(note)
     seen = Seen(name, time.strftime("%Y-%m-%d"), cluster, login, nodes, _address, _image_folders, tuple(notes))
     text = describe(seen)

@@ -12,6 +12,15 @@ SHARED = frozenset(
 )
 #: File systems of one node that users work on.
 LOCAL = frozenset({"ext3", "ext4", "xfs", "btrfs", "zfs", "tmpfs", "f2fs"})
+#: What the kernel shows by itself, images of software, and what other programs show as files: no place of users' files.
+SYSTEM_TYPES = frozenset(
+    {"proc", "sysfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "mqueue", "hugetlbfs", "debugfs", "tracefs"}
+    | {"bpf", "securityfs", "selinuxfs", "pstore", "efivarfs", "configfs", "fusectl", "binfmt_misc", "nsfs", "ramfs"}
+    | {"rpc_pipefs", "nfsd", "overlay", "squashfs", "erofs", "iso9660", "vfat"}
+    | {"fuse.gvfsd-fuse", "fuse.portal", "fuse.lxcfs"}
+)
+#: What stands where file systems are mounted on demand.
+AUTOMOUNT = "autofs"
 #: Where the system keeps its own.
 SYSTEM = ("/proc", "/sys", "/dev", "/run", "/boot", "/etc", "/usr", "/lib", "/bin", "/sbin", "/var", "/snap", "/root")
 #: How the folder for software that all nodes see is called.

@@ -18,19 +18,22 @@ Entry = dict[str, object]
 def describe_kind(kind: Kind, node: Node | None, fabric: Fabric, own: Fabric) -> Entry:
     """Give a kind's values by name; those that are empty are not known. `own` is the fabric as its node has it."""
     slurm = min(kind.nodes, key=lambda one: one.memory_mib, default=SlurmNode("", {}))
-    groups, cores = _groups(node) if node else ([], ())
+    groups, cores, doubts = _groups(node) if node else ([], (), ())
     count = slurm.gpus[1]
     found = {
         "name": kind.name,
-        "node": node.name if node else f"{slurm.name}, of Slurm",
+        "node": f"{node.name}{', memory by Slurm' * (slurm.memory_mib > 0)}" if node else f"{slurm.name}, of Slurm",
         "memory_mib": slurm.memory_mib or _memory_mib(node),
+        "memory_of_slurm": bool(slurm.memory_mib),
         "answered": bool(groups),
+        "doubts": doubts,
         "special": slurm.said.get("CPUSpecList") or slurm.said.get("CoreSpecCount", ""),
         "reserved": _reserved(slurm, cores),
         "l3": (groups := groups or _usual(slurm)),
-        "gpus_of_slurm": count if kind.nodes else len(node.facts.gpus if node else ()),
+        "gpu_question": gpu_question(kind, node) if node else "",
         "gpus": [{"numa": groups[at * len(groups) // count]["numa"]} for at in range(count)],
         "nics": [],
+        "interfaces": own.interfaces if node and own.interfaces != fabric.interfaces else (),
     }
     if node:
         interfaces, domains = node.facts.interfaces, {group["numa"] for group in groups}
@@ -41,13 +44,28 @@ def describe_kind(kind: Kind, node: Node | None, fabric: Fabric, own: Fabric) ->
     return found
 
 
+def gpu_question(kind: Kind, node: Node) -> str:
+    """Return what is open about the GPUs of a node that answered, in one line; nothing where all is clear."""
+    stated = min((one.gpus[1] for one in kind.nodes), default=len(node.facts.gpus))
+    if node.facts.gpus and not node.gpus:
+        return f"where are the GPUs of {node.name}? Its kernel has no NUMA domain for them, so none is described"
+    if stated != len(node.facts.gpus):
+        return (
+            f"how many GPUs has {node.name} (kind {kind.name})? Slurm has {stated}, and /sys there shows "
+            f"{len(node.facts.gpus)}, which are described"
+        )
+    return ""
+
+
 def _memory_mib(node: Node | None) -> int:
     words = (node.told.lines("/proc/meminfo") or [""])[0].split() if node else []
     return int(words[1]) // 1024 if len(words) == 3 and words[0] == "MemTotal:" and words[1].isdecimal() else 0
 
 
-def _groups(node: Node) -> tuple[list[Entry], tuple[Core, ...]]:
-    """Give the L3 groups (NUMA domains where there is no L3), and the cores; of a facts file no cores."""
+def _groups(node: Node) -> tuple[list[Entry], tuple[Core, ...], tuple[str, ...]]:
+    """Give the L3 groups (NUMA domains where there is no L3), the cores (of facts: none), and what was guessed."""
+    domains = {group.numa for group in node.facts.cpus}
+    doubts = ["NUMA domain 0, as the kernel names none (`lscpu -e` on a node)"] if None in domains else []
     try:
         cores = read_topology(node.told).cores
     except LumisiteError:
@@ -55,7 +73,9 @@ def _groups(node: Node) -> tuple[list[Entry], tuple[Core, ...]]:
         threads = node.facts.threads_per_core or 1
         split = ((parse_number_list(group.cpus), group.numa) for group in node.facts.cpus)
         halves = ((cpus, max(1, len(cpus) // threads), numa) for cpus, numa in split if cpus)
-        return [_group(cpus[:at], cpus[at : 2 * at], numa, None) for cpus, at, numa in halves], ()
+        if threads > 1:
+            doubts.append("which CPUs are second threads, as Linux usually numbers (`lscpu -e` on a node)")
+        return [_group(cpus[:at], cpus[at : 2 * at], numa, None) for cpus, at, numa in halves], (), tuple(doubts)
     together: dict[tuple[int | None, int | None], list[Core]] = {}
     for core in cores:
         together.setdefault((core.l3, core.numa), []).append(core)
@@ -66,7 +86,7 @@ def _groups(node: Node) -> tuple[list[Entry], tuple[Core, ...]]:
         group = _group(firsts, seconds, mine[0].numa, mine[0].package)
         shared = mine[0].l3 is not None and len([l3 for l3, _ in together if l3 == mine[0].l3]) > 1
         groups.append(group | ({"cache": mine[0].l3} if shared else {}))
-    return groups, cores
+    return groups, cores, tuple(doubts)
 
 
 def _group(firsts: Sequence[int], seconds: Sequence[int], numa: int | None, package: int | None) -> Entry:
@@ -103,10 +123,13 @@ def _reserved(slurm: SlurmNode, cores: tuple[Core, ...]) -> str:
 
 def _gpus(node: Node, groups: list[Entry], fabric: Fabric) -> list[Entry]:
     rows = []
-    for gpu in node.facts.gpus:
+    for gpu in node.gpus:
         near = set(parse_number_list(gpu.cpus or ""))
         l3 = [at for at, one in enumerate(groups) if near and near >= set(parse_number_list(str(one["cores"])))]
-        row: Entry = {"numa": gpu.numa or 0, "l3": l3[0] if len(l3) == 1 else None}
+        row: Entry = {
+            "numa": groups[0]["numa"] if gpu.numa is None else gpu.numa,
+            "l3": l3[0] if len(l3) == 1 else None,
+        }
         row["adapter"] = adapter_near(node, gpu.bus, fabric)
         rows.append({key: value for key, value in row.items() if value is not None})
     return rows

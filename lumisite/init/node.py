@@ -5,18 +5,18 @@ from __future__ import annotations
 import ipaddress
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from lumisite.binds.copies import numbers_in
-from lumisite.facts.capture_system import capture_system
-from lumisite.facts.facts import Facts
+from lumisite.facts.capture_system import capture_system, interfaces_on_devices, lies_on
+from lumisite.facts.facts import Device, Facts, Interface
 from lumisite.facts.installed import installed_releases
-from lumisite.init.known import LOCAL, RUNTIMES, SHARED, SYSTEM
+from lumisite.init.known import RUNTIMES
 from lumisite.init.slurm import is_name
 from lumisite.init.told import Told
-from lumisite.machine.host import parse_mounts
-from lumisite.machine.tree import is_under, names_of, resolve
+from lumisite.machine.tree import names_of, resolve
+from lumisite.text import natural
 from lumisite.vendors import all_fabrics, fabrics_of
 from lumisite.vendors.model import Software
 
@@ -38,6 +38,14 @@ class Node:
         """What the kernel calls it."""
         name = (self.facts.host or "").partition(".")[0]
         return name if is_name(name) else "a node without a name"
+
+    @property
+    def gpus(self) -> tuple[Device, ...]:
+        """Its GPUs, where the NUMA domain of each is known: of a node with one domain that one."""
+        domains = {group.numa or 0 for group in self.facts.cpus}
+        is_alone = len(domains) == 1
+        known = all(gpu.numa in domains or (gpu.numa is None and is_alone) for gpu in self.facts.gpus)
+        return self.facts.gpus if known else ()
 
     @property
     def programs(self) -> dict[str, tuple[str, str]]:
@@ -70,87 +78,65 @@ class Node:
 
 @dataclass(frozen=True)
 class Fabric:
-    """The network by which nodes exchange data."""
+    """The network by which nodes exchange data; `shared` have a device in common with a fast interface."""
 
     carrier: str
     adapters: tuple[str, ...]
     interfaces: tuple[str, ...]
     management: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Folder:
-    """A file system that users work on; `kind` is `shared` or `node-local`, `type` the kernel's word.
-
-    `writable` is a node-local one in which all users can make directories.
-    """
-
-    path: str
-    kind: str
-    type: str
-    writable: bool = False
+    shared: tuple[str, ...] = ()
 
 
 def node_of(told: Told, site: str, notes: list[str]) -> Node:
-    """Read a node's answer."""
+    """Read a node's answer; where no interface has a device, as in a virtual machine, all of them count."""
     names = [name for name in names_of(told, _NET) if name != "lo" and is_name(name)]
-    real = [name for name in names if _devices(told, name)]
-    return Node(capture_system(told, site, real or names, notes), told)
-
-
-def _devices(told: Told, name: str) -> set[str]:
-    """Give the interfaces by whose devices one works: itself, the parts of a bond, what a VLAN or a bridge lies on.
-
-    Source: `netdev_adjacent_sysfs_add` in Linux' net/core/dev.c, which makes the links `lower_NAME`.
-    """
-    found, waiting = dict[str, list[str]](), [name]
-    while waiting:
-        one = waiting.pop()
-        if one not in found:
-            found[one] = names_of(told, f"{_NET}/{one}")
-            waiting += [below.removeprefix("lower_") for below in found[one] if below.startswith("lower_")]
-    return {one for one, here in found.items() if "device" in here}
+    return Node(capture_system(told, site, () if interfaces_on_devices(told) else names, notes), told)
 
 
 def fabric_of(node: Node, address: str | None) -> Fabric:
-    """Tell fast interfaces from those for management; `address` is by which Slurm reaches the node.
+    """Return fast interfaces and those for management; `address` is by which Slurm reaches the node.
 
     Where all are as fast, the one with that address manages, unless the others are called like it (`eth0`, `eth1`).
+    What lies on another one has its speed from that, and counts where that has no address itself.
     """
-    routes = list(_routes(node))
-    routed = {name for name, _ in routes}
-    up = {
-        name: one.speed_mbit or 0
-        for name, one in node.facts.interfaces.items()
-        if is_name(name) and one.state in ("up", "unknown") and (name in routed or not node.told.files)
-    }
-    fast = [name for name, speed in up.items() if speed == max(up.values())]
-    home = {name for name, network in routes if address and ipaddress.ip_address(address) in network}
+    facts = node.facts.interfaces
+    lower = {name: one.lower for name, one in facts.items()}
+    below = {name: lies_on(name, lower) for name in facts}
+    up = [name for name in sorted(facts, key=natural) if is_name(name) and _is_up(facts[name])]
+    alone = {name: facts[name].speed_mbit or 0 for name in up if not (below[name] - {name}).intersection(up)}
+    fast = [name for name, speed in alone.items() if speed == max(alone.values())]
+    home = {name for name in up if address and _has(facts[name], address)}
     others = [name for name in fast if name not in home]
-    if not {_stem(name) for name in others} & {_stem(name) for name in home}:
+    if not any(_stem(one) == _stem(other) and not below[one] & below[other] for one in others for other in home):
         fast = others or fast
-    carrier, adapters = _adapters(node, fast)
-    return Fabric(carrier, adapters, tuple(fast), tuple(name for name in up if name not in fast))
+    parts = set[str]().union(*(below[name] for name in fast))
+    rest = [name for name in up if name not in fast]
+    carrier, adapters = _adapters(node, {facts[part].bus for part in parts if part in facts} - {None})
+    return Fabric(
+        carrier,
+        adapters,
+        tuple(fast),
+        tuple(name for name in rest if not below[name].intersection(fast)),
+        tuple(name for name in up if any(below[name] & below[other] for other in fast if other != name)),
+    )
+
+
+def _is_up(interface: Interface) -> bool:
+    """Tell whether an interface can carry data: it is up and, as far as that is known, has an address."""
+    return interface.state in ("up", "unknown") and interface.networks != ()
+
+
+def _has(interface: Interface, address: str) -> bool:
+    networks = map(ipaddress.ip_network, interface.networks or ())
+    return any(ipaddress.ip_address(address) in network for network in networks)
 
 
 def _stem(name: str) -> str:
     return name.rstrip("0123456789")
 
 
-def _routes(node: Node) -> Iterator[tuple[str, ipaddress.IPv4Network]]:
-    """Give the networks that an interface is in, of the kernel's table (proc(5), /proc/net/route)."""
-    for line in node.told.lines("/proc/net/route")[1:]:
-        fields = line.split()
-        if len(fields) > 7 and all(re.fullmatch("[0-9A-Fa-f]{8}", fields[at]) for at in (1, 2, 7)):
-            target, mask = (ipaddress.IPv4Address(bytes.fromhex(fields[at])[::-1]) for at in (1, 7))
-            if int(target) and not int(fields[2], 16):
-                yield fields[0], ipaddress.IPv4Network(f"{target}/{mask}", strict=False)
-
-
-def _adapters(node: Node, fast: list[str]) -> tuple[str, tuple[str, ...]]:
-    """Give what carries data, and its adapters: those of the fast interfaces, where an adapter is also Ethernet."""
-    parts = set(fast).union(*(_devices(node.told, name) for name in fast))
-    buses = {node.facts.interfaces[part].bus for part in parts if part in node.facts.interfaces} - {None}
+def _adapters(node: Node, buses: Collection[str | None]) -> tuple[str, tuple[str, ...]]:
+    """Return what carries data, and its adapters: those at `buses`, where an adapter is also Ethernet."""
     for fabric in all_fabrics():
         found = []
         for name, adapter in node.facts.nics.items():
@@ -161,7 +147,7 @@ def _adapters(node: Node, fast: list[str]) -> tuple[str, tuple[str, ...]]:
             if is_name(name) and is_kind and is_driven and is_up and is_fast:
                 found.append(name)
         if found:
-            return fabric.carriers[0], tuple(found)
+            return fabric.carriers[0], tuple(sorted(found, key=natural))
     return "tcp", ()
 
 
@@ -178,31 +164,6 @@ def adapter_near(node: Node, bus: str | None, fabric: Fabric) -> str | None:
     return best[0] if len(best) == 1 else None
 
 
-def folders_of(node: Node, login: Node) -> Iterator[Folder]:
-    """Give the file systems that users work on, and the links in / that lead there; the outermost of each alone.
-
-    Shared is what is so by its type, or has on both nodes the same number and time of change.
-    """
-    here, there = (set(one.told.lines("/said/stat")) for one in (node, login))
-    folders = {line.split(" ", 5)[-1] for line in here if " directory /" in line}
-    same = {line.split(" ", 5)[-1] for line in here & there if " directory /" in line} if node is not login else set()
-    rights = {line[11:]: line for line in node.told.lines("/said/rights")}
-    found: dict[str, Folder] = {}
-    for mount in sorted(parse_mounts(node.told.lines("/proc/self/mountinfo")), key=lambda one: one.point):
-        if mount.point == "/" or mount.point not in folders or any(is_under(mount.point, one) for one in SYSTEM):
-            continue
-        kind = "shared" if mount.kind in SHARED or mount.point in same else "node-local" if mount.kind in LOCAL else ""
-        if kind and not any(is_under(mount.point, one) for one in found) and can_be_bound(mount.point):
-            writable = kind == "node-local" and rights.get(mount.point, "")[8:10] in ("wx", "wt")
-            found[mount.point] = Folder(mount.point, kind, mount.kind, writable)
-    yield from found.values()
-    for link in node.told.below("/"):
-        there_is = resolve(node.told, link)
-        for one in found.values() if there_is.path != link and can_be_bound(link) else ():
-            if is_under(there_is.path, one.path) and link not in found:
-                yield Folder(link, one.kind, f"a link to {there_is.path}")
-
-
 def can_be_bound(path: str) -> bool:
     """Tell whether a path of the machine can stand in the description without being asked after."""
     return re.fullmatch(r"(/[\w.+@=-]+)+", path, re.ASCII) is not None
@@ -215,13 +176,26 @@ def has_folder(node: Node, path: str) -> bool:
 
 
 def releases_of(node: Node, software: Software) -> tuple[list[str], str | None]:
-    """Give the releases of software that stand on the node, the oldest first, and the one that is the default."""
+    """Return the releases of software that a node has, the oldest first, and the one that its link names as default."""
     facts = node.facts.stacks.get(software.name)
     if facts is not None and facts.versions:
         return sorted(filter(_VERSION.fullmatch, facts.versions), key=numbers_in), facts.default
     installed = installed_releases(node.told, software)
     found = sorted(filter(_VERSION.fullmatch, installed.versions), key=numbers_in)
-    return found, installed.default if installed.default in found else found[-1] if found else None
+    return found, installed.default if installed.default in found else None
+
+
+def unclear_releases(node: Node, software: Software) -> list[str]:
+    """Return the folders whose names begin as a release and are none (`PRODUCT-12`), where no link leads elsewhere."""
+    found = []
+    for start in (*software.folders, *software.series):
+        folder, prefix = posixpath.split(start)
+        for name in names_of(node.told, folder):
+            path, version = f"{folder}/{name}", name.removeprefix(prefix)
+            is_one = name.startswith(prefix) and version[:1].isdecimal() and not _VERSION.fullmatch(version)
+            if is_one and resolve(node.told, path).path == path and can_be_bound(path):
+                found.append(path)
+    return sorted(found)
 
 
 def module_systems(node: Node) -> list[str]:

@@ -7,32 +7,23 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from lumisite.facts.change import driver_words
-from lumisite.facts.facts import Driver
+from lumisite.init.folders import QUESTIONS, Folder, folders_of, folders_of_all
 from lumisite.init.known import SOFTWARE
 from lumisite.init.machine import describe_kind
-from lumisite.init.node import (
-    Fabric,
-    Node,
-    can_be_bound,
-    fabric_of,
-    folders_of,
-    has_folder,
-    module_systems,
-    releases_of,
-)
+from lumisite.init.node import Fabric, Node, can_be_bound, fabric_of, has_folder, module_systems
 from lumisite.init.slurm import Cluster, Kind, partitions_of
+from lumisite.init.software import StackFound, stacks_of
 from lumisite.render.templates import make_environment
 from lumisite.site.read import read_file
 from lumisite.site.scalars import PCI_BUS
-from lumisite.text import Block, Noted, flow, yaml_key, yaml_lines
-from lumisite.vendors import all_software, all_vendors, gpu_names, gpu_of, vendor
-from lumisite.vendors.model import Software
+from lumisite.text import Block, Noted, flow, some, yaml_key, yaml_lines
+from lumisite.vendors import all_vendors, gpu_of
 
 #: What of Slurm's configuration decides what tasks find.
 _TOLD = ("MpiDefault", "JobContainerType", "SrunProlog", "TaskProlog", "Prolog")
+#: The variables of a login shell that has a module system.
+_MODULE_WORDS = ("LMOD_VERSION", "MODULES_CMD")
 _TEMPLATE_BYTES = 64 * 1024
 
 
@@ -55,7 +46,7 @@ class Seen:
     @property
     def node(self) -> Node:
         """The node that speaks for the machine: one with GPUs first."""
-        return max(self.nodes.values(), key=lambda node: len(node.facts.gpus), default=self.login)
+        return max(self.nodes.values(), key=lambda node: len(node.gpus), default=self.login)
 
 
 def describe(seen: Seen) -> str:
@@ -69,43 +60,33 @@ def describe(seen: Seen) -> str:
 
 def _values(seen: Seen) -> dict[str, object]:
     node, cluster = seen.node, seen.cluster
-    known = [kind.name for kind in cluster.kinds]
-    kinds = [*cluster.kinds, *(Kind(name, ()) for name in seen.nodes if name not in known)]
-    fabrics = {name: _fabric(seen, one) for name, one in seen.nodes.items()}
-    fabric = _fabric(seen, node)
-    folders = list(_folders(seen))
-    shared = [str(one["path"]) for one in folders if one["kind"] == "shared"]
-    lasting = [str(one["path"]) for one in folders if one["kind"] == "shared" and one["bound"]]
-    stacks = list(_stacks(seen))
-    gpu_stacks = [str(one["name"]) for one in stacks if "runs" in one]
-    gpus = {str(one["gpu"]): gpu_of(str(one["gpu"])) for one in stacks if "runs" in one}
+    folders, stacks_asked = _folders(seen), stacks_of(seen.nodes or {"": seen.login})
+    stacks, software_questions = stacks_asked
+    gpus = {one.gpu: gpu_of(one.gpu) for one in stacks if one.gpu}
     runtimes = _runtimes(seen, {name: one.flag for name, one in gpus.items() if one.flag})
     runtime = next(iter(runtimes), "apptainer")
-    images = seen.images(shared)
-    classes = {one.kind for one in node.facts.nics.values()}
-    makers = (one for one in all_vendors() if classes & {posixpath.basename(kind.folder) for kind in one.fabrics})
-    host = [one.bound for one in makers if one.bound and has_folder(node, one.bound)]
-    modules = list(_modules(runtime, {str(one["name"]): "runs" in one for one in stacks}, host=bool(host)))
+    entries = [_entry(seen, one) for one in folders if one.kind]
+    mine = [one.path for one in folders_of(seen.login, seen.login) if one.kind == "shared"]
+    images = seen.images(dict.fromkeys([*(one.path for one in folders if one.kind == "shared"), *mine]))
+    host = _host_binds(seen)
+    modules = list(_modules(runtime, {one.name: bool(one.gpu) for one in stacks}, host=bool(host)))
     spool = cluster.config.get("SlurmdSpoolDir", "")
-    suffix = f"-{fabric.interfaces[0]}" if fabric.interfaces else ""
+    systems = module_systems(seen.login) or module_systems(node)
     return {
         "name": seen.name,
         "date": seen.date,
         "login": seen.login.name,
         "node": node.name,
         "notes": seen.notes,
-        "top": next(iter(sorted(lasting, key=lambda path: posixpath.basename(path) not in SOFTWARE)), "/opt"),
+        "top": _top(entries, mine),
         "runtimes": runtimes,
         "runtime": runtime,
-        "fabric": fabric,
-        "speeds": {one: _speed(node, one) for one in (*fabric.interfaces, *fabric.management)},
-        "host_suffix": suffix if suffix and seen.address(f"{node.name}{suffix}") else "",
-        "folders": folders,
+        **_network(seen),
+        "folders": entries,
+        "folder_questions": [_question(one) for one in folders if one.doubt],
+        "software_questions": software_questions,
         "platform": "\n".join(yaml_lines(_platform(seen, stacks))),
-        "gpu_stacks": gpu_stacks,
-        "kinds": [
-            describe_kind(kind, seen.nodes.get(kind.name), fabric, fabrics.get(kind.name, fabric)) for kind in kinds
-        ],
+        "gpu_stacks": [one.name for one in stacks if one.gpu],
         "of_slurm": {key: cluster.config[key] for key in _TOLD if key in cluster.config},
         "partitions": list(_partitions(cluster)),
         "images": images,
@@ -114,42 +95,85 @@ def _values(seen: Seen) -> dict[str, object]:
         "host": host,
         "spool": spool if can_be_bound(spool) and has_folder(node, spool) else "",
         "caches": [one for gpu in gpus.values() for one in gpu.caches],
-        "systems": module_systems(seen.login) or module_systems(node),
+        "systems": systems,
+        "systems_are_guessed": not any(one.told.said(name) for one in (seen.login, node) for name in _MODULE_WORDS),
         "modules": modules,
     }
 
 
-def _platform(seen: Seen, stacks: Sequence[Mapping[str, Any]]) -> Block:
+def _network(seen: Seen) -> dict[str, object]:
+    """Return the fabric, and the node kinds with their places in it."""
+    known = [kind.name for kind in seen.cluster.kinds]
+    kinds = [*seen.cluster.kinds, *(Kind(name, ()) for name in seen.nodes if name not in known)]
+    fabrics = {name: _fabric(seen, one) for name, one in seen.nodes.items()}
+    fabric = _fabric(seen, seen.node)
+    suffix = f"-{fabric.interfaces[0]}" if fabric.interfaces else ""
+    return {
+        "fabric": fabric,
+        "speeds": {one: _speed(seen.node, one) for one in (*fabric.interfaces, *fabric.management)},
+        "host_suffix": suffix if suffix and seen.address(f"{seen.node.name}{suffix}") else "",
+        "kinds": [
+            describe_kind(kind, seen.nodes.get(kind.name), fabric, fabrics.get(kind.name, fabric)) for kind in kinds
+        ],
+    }
+
+
+def _host_binds(seen: Seen) -> list[str]:
+    """Return the folders whose libraries drive the adapters of a node, where all nodes have them."""
+    classes = {one.kind for one in seen.node.facts.nics.values()}
+    makers = (one for one in all_vendors() if classes & {posixpath.basename(kind.folder) for kind in one.fabrics})
+    nodes = [*seen.nodes.values()] or [seen.node]
+    return [one.bound for one in makers if one.bound and all(has_folder(node, one.bound) for node in nodes)]
+
+
+def _top(entries: Sequence[Mapping[str, object]], others: Sequence[str]) -> str:
+    """Return the folder that all nodes see below which the deployment root is guessed, one for software first."""
+    lasting = [str(one["path"]) for one in entries if one["kind"] == "shared" and one["bound"]] or [*others]
+    return next(iter(sorted(lasting, key=lambda path: posixpath.basename(path) not in SOFTWARE)), "/opt")
+
+
+def _platform(seen: Seen, stacks: Sequence[StackFound]) -> Block:
     """Give the stacks, and the only platform, with what was guessed of them."""
-    facts, month, source = seen.node.facts, seen.date[:7], f"here: read on {seen.node.name}, {seen.date}"
+    facts, month = seen.node.facts, seen.date[:7]
     entries, tables = {}, Block()
+    several = sum(bool(one.gpu) for one in stacks) > 1
     for one in stacks:
-        found = {version: {"found": where, "source": source} for version, where in one["releases"].items()}
-        if one["gpu"]:
-            several = sum(bool(other["gpu"]) for other in stacks) > 1
-            runs = Noted(one["runs"], f"guessed: what the driver runs (the release notes of {one['title']} tell)")
-            kinds = one["kinds"] if several else None
-            entries[one["name"]] = Block(driver=one["driver"], runs=runs, default=one["default"], kinds=kinds)
+        read = {"source": f"here: read on {one.node}, {seen.date}"}
+        unnamed = "" if one.is_linked else "guessed: the newest, as no link names a default that fits"
+        default = Noted(one.default, unnamed)
+        if one.gpu:
+            runs = Noted(one.runs, f"guessed: what the driver runs (the release notes of {one.software.title} tell)")
+            kinds = one.kinds if several else None
+            entries[one.name] = Block(driver=one.driver, runs=runs, default=default, kinds=kinds)
         else:
-            found = {version: {"source": source} for version in found}
-            supported = Noted([*found], "guessed: all that is installed is supported (your log of maintenances)")
-            entries[one["name"]] = Block(default=one["default"], supported=supported)
-        releases = Block({"releases": Block(found)})
-        tables[one["name"]] = Block({"title": one["title"], "gpu": one["gpu"] or None} | releases)
+            supported = Noted([*one.releases], "guessed: all that is installed is supported (your log of maintenances)")
+            entries[one.name] = Block(default=default, supported=supported)
+        found = {"found": "host"} if one.gpu else {}
+        releases = Block({"releases": Block(dict.fromkeys(one.releases, found | read))})
+        tables[one.name] = Block({"title": one.software.title, "gpu": one.gpu or None} | releases)
     version = seen.cluster.config.get("SLURM_VERSION", facts.slurm or "")
-    buses = {name: [gpu.bus for gpu in one.facts.gpus] for name, one in seen.nodes.items() if one.facts.gpus}
-    known = {name: ids for name, ids in buses.items() if all(PCI_BUS.fullmatch(bus or "") for bus in ids)}
+    of_slurm = f"; slurm: scontrol on {seen.login.name}" * ("SLURM_VERSION" in seen.cluster.config)
+    names = dict.fromkeys([seen.node.name, *(one.name for one in seen.nodes.values())])
+    buses = {name: [gpu.bus or "" for gpu in one.gpus] for name, one in seen.nodes.items() if one.gpus}
+    known = {name: ids for name, ids in buses.items() if all(map(PCI_BUS.fullmatch, ids))}
     platform = Block(
         since=Noted(seen.date, "guessed: the day on which this was read (your log of maintenances tells since when)"),
-        os=facts.os.name or "unknown",
+        os=_of_all(facts.os.name or "unknown", (one.facts.os.name for one in seen.nodes.values())),
         slurm=version if version.replace(".", "").isdecimal() else None,
-        kernel=facts.kernel.release,
+        kernel=_of_all(facts.kernel.release, (one.facts.kernel.release for one in seen.nodes.values())),
         stacks=Block(entries),
         gpu_bus_ids=known or None,
-        source=source,
+        source=f"here: read on {', '.join(names)}, {seen.date}{of_slurm}",
         confirmed="no",
     )
     return Block({"stacks": tables, "platform": month, "platforms": Block({month: platform})})
+
+
+def _of_all(value: str | None, others: Iterable[str | None]) -> Noted:
+    """Return what one node has for all, marked where others have something else."""
+    different = sorted({one for one in others if one and one != value})
+    unlike = f"guessed: of all nodes, while others have {some(different, 3, ', ')!a}"
+    return Noted(value, unlike if different else "")
 
 
 def _fabric(seen: Seen, node: Node) -> Fabric:
@@ -164,67 +188,40 @@ def _speed(node: Node, name: str) -> str:
 
 
 def _runtimes(seen: Seen, flags: Mapping[str, str]) -> dict[str, Mapping[str, object]]:
-    """Give the keys of each runtime that was found; Apptainer's other name is none of its own."""
-    found: dict[str, Mapping[str, object]] = {}
+    """Give the keys of each runtime that was found, and on which node; Apptainer's other name is none of its own."""
+    found: dict[str, dict[str, object]] = {}
     node = next((one for one in (seen.node, seen.login) if one.programs), seen.node)
     for name, (path, says) in node.programs.items():
         is_apptainer = "apptainer" in f"{name} {says.partition(' ')[0]}".lower()
         if not (is_apptainer and "apptainer" in found):
             gpu = {"gpu": next(iter(flags.values())) if len(flags) == 1 else flags} if flags else {}
             prefix = "APPTAINER" if is_apptainer else "SINGULARITY"
-            found[name] = {"executable": path, "variant": says or name, "prefix": prefix, **gpu}
-    return {**found, **seen.login.reads_no_modulefile, **seen.node.reads_no_modulefile}
+            found[name] = {"executable": path, "variant": says or name, "prefix": prefix, **gpu, "node": node.name}
+    for one in (seen.login, seen.node):
+        found |= {name: {**keys, "node": one.name} for name, keys in one.reads_no_modulefile.items()}
+    for keys in found.values():
+        if keys["node"] not in {one.name for one in seen.nodes.values()}:
+            keys.setdefault("question", f"is it on compute nodes too? It was found on {seen.login.name}")
+    return dict(found)
 
 
-def _folders(seen: Seen) -> Iterator[dict[str, object]]:
-    """Give the file systems. Not bound are those that the runtime mounts by itself, and what the login node lacks."""
-    home = seen.login.told.said("HOME")
-    node = seen.node if seen.node.told.files else seen.login  # a facts file has no mounts
-    for one in folders_of(node, seen.login):
-        bound, why = one.path != "/tmp" and has_folder(seen.login, one.path), f"{one.kind} file system"  # noqa: S108
-        if f"{home}/".startswith(f"{one.path}/"):
-            bound, why = False, "home directories, which the runtime mounts by itself"
-        yield {**vars(one), "why": why, "bound": bound}
+def _folders(seen: Seen) -> list[Folder]:
+    """Return the file systems of the nodes that answered; a facts file has no mounts."""
+    return folders_of_all([one for one in seen.nodes.values() if one.told.files], seen.login)
 
 
-def _stacks(seen: Seen) -> Iterator[dict[str, object]]:
-    """Give what there is of each stack, and on nodes of which kinds."""
-    nodes = seen.nodes or {"": seen.login}
-    words = [(name, software) for name in gpu_names() for software in vendor(name).software]
-    words += [("", software) for maker, software in all_software() if maker.gpu is None]
-    for gpu, software in words:
-        found = {kind: stack for kind, node in nodes.items() if (stack := _stack_of(node, software, gpu))}
-        if found:
-            keys = {"name": software.name, "title": software.title, "gpu": gpu, "kinds": list(found)}
-            yield next(iter(found.values())) | keys
+def _entry(seen: Seen, one: Folder) -> dict[str, object]:
+    """Give the keys of a file system. Not bound are those that the runtime mounts, and what the login node lacks."""
+    bound, why = one.path != "/tmp" and has_folder(seen.login, one.path), f"{one.kind} file system"  # noqa: S108
+    if f"{seen.login.told.said('HOME')}/".startswith(f"{one.path}/"):
+        bound, why = False, "home directories, which the runtime mounts by itself"
+    nodes = some(one.nodes, 3, ", ")
+    return {**vars(one), "why": why, "bound": bound, "node": nodes}
 
 
-def _stack_of(node: Node, software: Software, gpu: str) -> dict[str, object]:
-    """Give releases and default of a stack; of one for GPUs only where its driver tells what runs.
-
-    Some drivers run all minor releases of their major one; of others the series of the host's own default is taken.
-    """
-    versions, default = releases_of(node, software)
-    keys: dict[str, object] = {}
-    if gpu:
-        mine = ((name, node.facts.drivers.get(name, Driver())) for name in gpu_of(gpu).drivers)
-        name, driver = next((one for one in mine if one[1].version or one[1].build), ("", Driver()))
-        if not name or not node.facts.gpus:
-            return {}
-        keys["driver"] = driver_words(name, driver)
-        if firsts := software.drivers:
-            text = (driver.version or "").partition(".")[0]
-            number = int(text) if text.isdecimal() else 0
-            major = next((major for major, first in firsts.items() if number >= first), 0)
-            fitting = [one for one in (*versions, default or "") if one and int(one.partition(".")[0]) <= major]
-            default, keys["runs"] = [f"{major}.0", *fitting][-1] if major else None, f"<{major + 1}"
-        elif default is not None:
-            first, second = default.split(".")[:2]
-            keys["runs"] = f">={first}.{second},<{first}.{int(second) + 1}"
-    if default is None:
-        return {}
-    releases = {version: "host" if version in versions else "image" for version in [*versions, default]}
-    return keys | {"default": default, "releases": releases}
+def _question(one: Folder) -> str:
+    what = QUESTIONS[one.doubt] if one.doubt else ""
+    return f"{one.path} ({one.type}, on {some(one.nodes, 3, ', ')}): {what} (`findmnt {one.path}`)"
 
 
 def _partitions(cluster: Cluster) -> Iterator[dict[str, object]]:

@@ -93,22 +93,47 @@ def told(files: Files, end: str = "END\n") -> Told:
 def network(**interfaces: tuple[int, str]) -> dict[str, bytes | Link]:
     """Give interfaces by name, with speed (Mbit/s) and the first three bytes of their address."""
     files: dict[str, bytes | Link] = {}
-    routes = ROUTES + "eth0\t00000000\t0101010A\t0003\t0\t0\t0\t00000000\n"
-    for number, (name, (speed, address)) in enumerate(interfaces.items()):
+    for number, (name, (speed, _)) in enumerate(interfaces.items()):
         device = f"/sys/devices/pci0000:00/0000:0{number}:00.0"
         files |= {f"/sys/class/net/{name}/operstate": b"up\n", f"/sys/class/net/{name}/speed": f"{speed}\n".encode()}
         files |= {f"{device}/numa_node": b"0\n", f"/sys/class/net/{name}/device": Link(device)}
+    return files | {"/proc/net/route": routes(**{name: address for name, (_, address) in interfaces.items()})}
+
+
+def routes(**addresses: str) -> bytes:
+    """Give the kernel's table of routes; of an interface that has an address its first three bytes."""
+    table = ROUTES + "eth0\t00000000\t0101010A\t0003\t0\t0\t0\t00000000\n"
+    for name, address in addresses.items():
         if address:
             packed = bytes(map(int, address.split(".")))[::-1].hex().upper()
-            routes += f"{name}\t00{packed}\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n"
-    return files | {"/proc/net/route": routes.encode()}
+            table += f"{name}\t00{packed}\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n"
+    return table.encode()
+
+
+def stacked(stack: Mapping[str, tuple[str, ...]], fast: str, adapter: str = "") -> dict[str, bytes | Link]:
+    """Give a slow eth0, and two fast devices on which `stack` lies; only eth0 and `fast` have an address.
+
+    An adapter is that of the first fast device.
+    """
+    slow = {"eth0": (1000, "10.1.0"), "ens1": (100000, ""), "ens2": (100000, "")}
+    files = network(**{**slow, fast: (100000, "10.2.0")})
+    for name, parts in stack.items():
+        files.pop(f"/sys/class/net/{name}/device", None)
+        files |= {f"/sys/class/net/{name}/operstate": b"up\n", f"/sys/class/net/{name}/speed": b"100000\n"}
+        files |= {f"/sys/class/net/{name}/lower_{part}": Link(f"/sys/class/net/{part}") for part in parts}
+    if adapter:
+        here = f"/sys/class/infiniband/{adapter}"
+        files |= {f"{here}/ports/1/link_layer": b"Ethernet\n", f"{here}/ports/1/state": b"4: ACTIVE\n"}
+        files[f"{here}/device"] = files["/sys/class/net/ens1/device"]
+    return files
 
 
 def mounts(stamps: Mapping[str, str], **kinds: str) -> dict[str, bytes | Link]:
     """Give a table of mounts; `stamps` say which folder stands at each, and when it was changed."""
     points = {f"/{name.replace('_', '/')}": kind for name, kind in kinds.items()}
     table = "".join(
-        MOUNT.format(id=at, point=point, kind=kind, source="x") for at, (point, kind) in enumerate(points.items())
+        MOUNT.format(id=at, point=point.replace(" ", "\\040"), kind=kind, source="x")
+        for at, (point, kind) in enumerate(points.items())
     )
     rights = "".join(f"{'drwxrwxrwt' if kind == 'tmpfs' else 'drwxr-xr-x'} {point}\n" for point, kind in points.items())
     stats = "".join(f"{stamps.get(point, '7 2026-01-01 00:00:00.1 +0000')} directory {point}\n" for point in points)

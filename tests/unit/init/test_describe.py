@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -247,11 +248,30 @@ def test_home_is_not_bound_and_neither_is_what_the_login_node_lacks() -> None:
     assert value["root"] == "/shared/lumisite"
 
 
-def test_a_facts_file_has_no_mounts_so_those_of_the_login_node_count() -> None:
+def test_a_facts_file_has_no_mounts_and_those_of_the_login_node_are_a_question() -> None:
     login = small(m=mounts({}, users="nfs4", shared="lustre", **{"a b": "nfs4", "x$y": "nfs4"}))
     captured = Node(small().facts, told({}))
-    value = written(seen({"cpu": captured}, read_cluster(slurm(partition("all"), node("n1"))), login))
-    assert [one["path"] for one in value["file_systems"]] == ["/shared", "/users"]
+    one = seen({"cpu": captured}, read_cluster(slurm(partition("all"), node("n1"))), login)
+    assert written(one)["file_systems"] == []
+    assert re.findall(r"# QUESTION: (/.*?) \(.*?: (.*?)\?", describe(one)) == [
+        ("/a b", "is it for users"),
+        ("/shared", "is it on compute nodes too"),
+        ("/users", "is it on compute nodes too"),
+        ("/x$y", "is it for users"),
+    ]
+
+
+def test_what_some_nodes_have_is_a_question() -> None:
+    lines = node("n1", gres="gpu:h100:2") + node("n2")
+    names = {"h100": "g1", "cpu": "n2"}
+    tables = {"h100": mounts({}, shared="lustre", local="xfs"), "cpu": mounts({}, shared="lustre")}
+    nodes = {
+        kind: small(m=tables[kind], host={"/proc/sys/kernel/hostname": name.encode()}) for kind, name in names.items()
+    }
+    one = seen(nodes, read_cluster(slurm(partition("all"), lines)), small(m=tables["cpu"]))
+    (shared,) = written(one)["file_systems"]
+    assert (shared["path"], shared["source"]) == ("/shared", "here: read on g1, n2, 2026-11-22")
+    assert "# QUESTION: /local (xfs, on g1): is it for users? Not all nodes that answered have it" in describe(one)
 
 
 def test_questions_and_guesses_are_told() -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
-from lumisite.init.node import Fabric, Node, fabric_of, folders_of
-from tests.support.dict_trees import Link
-from tests.unit.init.answers import mounts, network, small, told
+from lumisite.facts.capture_system import capture_system
+from lumisite.facts.facts import format_facts, parse_facts
+from lumisite.init.folders import folders_of
+from lumisite.init.node import Fabric, Node, fabric_of
+from lumisite.init.told import Told
+from tests.support.dict_trees import DictTree, Files, Link
+from tests.unit.init.answers import mounts, network, routes, small, stacked, told
 
 
 @pytest.mark.parametrize(
@@ -78,23 +83,102 @@ def test_an_adapter_of_another_interface_is_no_fast_one() -> None:
         {"bond0": ("ens1", "ens2")},
         {"bond0": ("ens1", "ens2"), "bond0.7": ("bond0",)},
         {"team0": ("ens1",), "br0": ("team0", "veth1")},
+        {"bond0": ("ens1", "ens2"), "mac0": ("bond0",)},
         {"bond0": ("ens1", "bond0.7"), "bond0.7": ("bond0",)},  # no machine has it
     ],
 )
 def test_an_adapter_of_what_a_fast_interface_lies_on_is_its_own(stack: Mapping[str, tuple[str, ...]]) -> None:
     fast = [*stack][-1]
-    files = network(eth0=(1000, "10.1.0"), ens1=(100000, ""), ens2=(100000, ""), **{fast: (200000, "10.2.0")})
-    del files[f"/sys/class/net/{fast}/device"]
-    for name, parts in stack.items():
-        files[f"/sys/class/net/{name}/operstate"] = b"up\n"
-        files |= {f"/sys/class/net/{name}/lower_{part}": Link(f"/sys/class/net/{part}") for part in parts}
-    here = "/sys/class/infiniband/mlx5_bond_0"
-    files |= {f"{here}/ports/1/link_layer": b"Ethernet\n", f"{here}/ports/1/state": b"4: ACTIVE\n"}
     for device, found in (("ens1", ("RoCE", ("mlx5_bond_0",))), ("eth0", ("tcp", ()))):
-        adapter = {f"{here}/device": files[f"/sys/class/net/{device}/device"]}
-        fabric = fabric_of(small(net={**files, **adapter}), "10.1.0.1")
-        assert (fabric.interfaces, fabric.management) == ((fast,), ("eth0",))
-        assert (fabric.carrier, fabric.adapters) == found
+        files = stacked(stack, fast, "mlx5_bond_0")
+        files["/sys/class/infiniband/mlx5_bond_0/device"] = files[f"/sys/class/net/{device}/device"]
+        for one in both(files):
+            fabric = fabric_of(one, "10.1.0.1")
+            assert (fabric.interfaces, fabric.management, fabric.shared) == ((fast,), ("eth0",), ())
+            assert (fabric.carrier, fabric.adapters) == found
+
+
+def both(files: Files) -> tuple[Node, Node]:
+    """The node as it answers, and as a facts file has it, which was captured without a word of the site."""
+    facts = capture_system(DictTree({"/sys/devices/system/cpu/online": b"0\n", **files}), "x", (), [])
+    return small(net=files), Node(parse_facts(format_facts(facts).encode(), "facts"), Told("facts"))
+
+
+@pytest.mark.parametrize("above", ["bond0.7", "br0", "mac0"])
+@pytest.mark.parametrize("address", ["10.1.0.1", "10.2.0.1", None])
+def test_what_lies_on_a_fast_interface_is_not_fast_by_that(above: str, address: str | None) -> None:
+    files = stacked({"bond0": ("ens1", "ens2"), above: ("bond0",)}, above, "mlx5_bond_0")
+    files["/proc/net/route"] = routes(eth0="10.1.0", bond0="10.3.0", **{above: "10.2.0"})
+    for one in both(files):
+        fabric = fabric_of(one, address)
+        assert (fabric.interfaces, fabric.management, fabric.shared) == (("bond0",), ("eth0",), (above,))
+        assert (fabric.carrier, fabric.adapters) == ("RoCE", ("mlx5_bond_0",))
+    # What lies on the interface for management is for management.
+    files = stacked({above: ("eth0",)}, "ens1")
+    files["/proc/net/route"] = routes(eth0="10.1.0", ens1="10.3.0", **{above: "10.2.0"})
+    for one in both(files):
+        fabric = fabric_of(one, address)
+        assert (fabric.interfaces, set(fabric.management), fabric.shared) == (("ens1",), {"eth0", above}, ())
+
+
+def test_of_two_vlans_on_one_bond_that_of_slurm_manages() -> None:
+    files = stacked({"bond0": ("ens1", "ens2"), "bond0.7": ("bond0",), "bond0.8": ("bond0",)}, "bond0.8", "mlx5_0")
+    files["/proc/net/route"] = routes(**{"bond0.7": "10.3.0", "bond0.8": "10.2.0"})
+    for one in both(files):
+        fabric = fabric_of(one, "10.3.0.1")
+        assert (fabric.interfaces, fabric.shared) == (("bond0.8",), ("bond0.7",))
+        fabric = fabric_of(one, None)  # nobody knows
+        assert (fabric.interfaces, fabric.shared) == (("bond0.7", "bond0.8"), ("bond0.7", "bond0.8"))
+
+
+def test_interfaces_come_as_people_count() -> None:
+    names = {f"hsn{number}": (200000, f"10.{number}.0") for number in (10, 2, 1, 9)}
+    for one in both(network(eth0=(1000, "10.20.0"), **names)):
+        assert fabric_of(one, None).interfaces == ("hsn1", "hsn2", "hsn9", "hsn10")
+    without = {name: (speed, "" if name == "hsn1" else address) for name, (speed, address) in names.items()}
+    for one in both(network(eth0=(1000, "10.20.0"), **without)):
+        assert fabric_of(one, None).interfaces[0] == "hsn2"
+
+
+def test_a_facts_file_of_before_has_its_interfaces() -> None:
+    """It does not know which of them have an address."""
+    old = Node(small(net=network(eth0=(1000, "10.1.0"), ib0=(100000, "10.2.0"))).facts, Told("facts"))
+    interfaces = {name: replace(one, lower=None, networks=None) for name, one in old.facts.interfaces.items()}
+    fabric = fabric_of(replace(old, facts=replace(old.facts, interfaces=interfaces)), "10.1.0.1")
+    assert (fabric.interfaces, fabric.management) == (("ib0",), ("eth0",))
+
+
+MORE = {
+    "weird": ("weirdfs", "type"),
+    "var_nfs": ("nfs4", "system"),
+    "a b": ("nfs4", "name"),
+    "home": ("autofs", "automount"),
+    "home_ann": ("nfs4", None),
+    "scratch_fast": ("xfs", "inside"),
+    "scratch_deep": ("nfs4", None),
+    "usr_lib": ("xfs", None),
+    "cvmfs": ("squashfs", None),
+}
+
+
+def test_a_mount_that_is_not_known_by_name_does_not_vanish() -> None:
+    table = mounts({}, scratch="lustre", **{name: kind for name, (kind, _) in MORE.items()})
+    node = small(m=table)
+    found = {one.path: (one.kind, one.doubt) for one in folders_of(node, small())}
+    expected = {f"/{name.replace('_', '/')}": ("", doubt) for name, (_, doubt) in MORE.items() if doubt}
+    assert found == {"/scratch": ("shared", None), **expected}
+    silent = {**table, "/said/stat": table["/said/stat"].replace(b" directory /weird", b" directory /else")}  # type: ignore[union-attr]
+    assert {one.path: one.doubt for one in folders_of(small(m=silent), small())}["/weird"] == "silent"
+
+
+def test_of_two_mounts_at_one_point_the_last_counts() -> None:
+    table = mounts({}, data="autofs")
+    line = table["/proc/self/mountinfo"]
+    assert isinstance(line, bytes)
+    table["/proc/self/mountinfo"] = line + line.replace(b"autofs", b"nfs4")
+    assert [(one.path, one.kind, one.type) for one in folders_of(small(m=table), small())] == [
+        ("/data", "shared", "nfs4")
+    ]
 
 
 def test_shared_is_what_is_the_same_on_two_nodes() -> None:
