@@ -30,6 +30,8 @@ OWN = {
     *("whole_nodes", "node_kind", "required", "kinds", "kind", "writable", "in_memory"),
 }  # fmt: skip
 OWN_BLOCKS = ("modules",)
+#: Keys whose values nobody can read: they are concluded, so they always have a mark.
+CONCLUDED = {"root", "since", "runs", "supported", "reserved", "carrier", "interfaces", "management", "host_suffix"}
 ALL = partition("all") + partition("gpu", "EXCLUSIVE", "64") + partition("standard-g")
 LINES = node("n1", gres="gpu:h100:2") + LUMI_G.replace("Partitions=standard-g", "Partitions=all")
 
@@ -95,9 +97,11 @@ CLUSTERS = {
     "oneapi": Made({"max": oneapi()}, node("n1", gres="gpu:max:1")),
     "two vendors": Made({"mi250": node_of(told(lumi_node()), "lumi", []), "h100": h100()}, LINES),
     "no answer": Made({}, node("n1", cores=4, threads=2, gres="gpu:h100:2", special=" CoreSpecCount=1")),
+    "no answer, nothing reserved": Made({}, node("n1", cores=4, threads=2)),
     "facts": Made({"mi250": captured(node_of(told(lumi_node()), "lumi", []))}, LUMI_G, login(shared="lustre")),
     "file systems": Made({"cpu": small(m=SHARED)}, node("n1"), login(users="nfs4", shared="lustre", old="nfs")),
-    "no Slurm": Made({"cpu": small(m=SHARED)}, ""),
+    "no Slurm": Made({"cpu": small(m=SHARED, ram={"/proc/meminfo": b"MemTotal: 8000000 kB\n"})}, ""),
+    "links of defaults": Made({"h100": cuda("12.4", "12.8", default="/usr/local/cuda-12.4")}, node("n1", gres="gpu:h100:2")),
     "unplaced GPUs": Made({"h100": gpus_without_place()}, node("n1", gres="gpu:h100:2")),
     "no GPUs": Made({"h100": small()}, node("n1", gres="gpu:h100:2")),
     "RoCE over a VLAN on a bond": Made({"cpu": small(net=ROCE)}),
@@ -162,6 +166,13 @@ def unmarked(text: str) -> Iterator[Leaf]:
     yield from walk(yaml.compose(text, Loader=yaml.BaseLoader), (), ())
 
 
+def is_linked(made: Made, release: str) -> bool:
+    """Whether a link of a node names a release as the default."""
+    links = [to for one in made.nodes.values() for to in one.told.links.values()]
+    facts = [stack.default or "" for one in made.nodes.values() for stack in one.facts.stacks.values()]
+    return any(text.endswith(release) for text in (*links, *facts))
+
+
 def not_read(made: Made, text: str) -> list[Leaf]:
     """Give the values that have no mark, and that were not read where their source says."""
     seen = made.seen
@@ -170,6 +181,16 @@ def not_read(made: Made, text: str) -> list[Leaf]:
     of_slurm = words_of(CONFIG + ALL + made.lines)
     found = []
     for leaf in unmarked(text):
+        if leaf.keys[-1] in CONCLUDED or (leaf.keys[-1] == "default" and not is_linked(made, leaf.value)):
+            found.append(leaf)
+            continue
+        if (
+            leaf.keys[0] == "node_kinds"
+            and leaf.keys[-1] != "source"
+            and "of Slurm" in leaf.sources[0]
+            and leaf.keys[-1] != "memory_mib"
+        ):
+            found.append(leaf)  # nobody looked where they are
         if leaf.keys[-1] in OWN or leaf.keys[0] in OWN_BLOCKS or "{fabric" in leaf.value:
             continue
         source = leaf.sources[0] if leaf.sources else "Slurm"
