@@ -29,7 +29,18 @@ def run() -> list[Row]:
         host = _host(top / "host")
         large, small = _image(top / "large", FILES, LARGE_MB), _image(top / "small", 100, 1)
         commands = {
-            path.stem: [LUMISITE, "binds", str(path), "--host-root", str(host), "--family", "lumi-pytorch", "--json"]
+            path.stem: [
+                LUMISITE,
+                "binds",
+                str(path),
+                "--site",
+                "lumi",
+                "--host-root",
+                str(host),
+                "--family",
+                "lumi-pytorch",
+                "--json",
+            ]
             for path in (large, small)
         }
         entries = json.loads(subprocess.run(commands["large"], check=True, capture_output=True).stdout)

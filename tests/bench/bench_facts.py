@@ -23,14 +23,14 @@ def run() -> list[Row]:
     with tempfile.TemporaryDirectory() as scratch:
         top = Path(scratch)
         node = _node(top / "node")
-        facts = [LUMISITE, "facts", "--root", str(node), "-o", str(top / "facts.json")]
+        facts = [LUMISITE, "facts", "--site", "lumi", "--root", str(node), "-o", str(top / "facts.json")]
         files = "\0".join(map(str, _files(node)))
         listed = top / "files"
         listed.write_text(files)
         read = ["sh", "-c", f'{sys.executable} -c "{READ}" <{listed}']
         ratio, mine, plain = in_turn(lambda: seconds(facts), lambda: seconds(read), 9)
         write_tree(top / "before", lumi_node(BEFORE))
-        old = [LUMISITE, "facts", "--root", str(top / "before"), "-o", str(top / "old.json")]
+        old = [LUMISITE, "facts", "--site", "lumi", "--root", str(top / "before"), "-o", str(top / "old.json")]
         subprocess.run(old, check=True, stderr=subprocess.DEVNULL)
         changes = ["sh", "-c", f"{LUMISITE} changes {top}/old.json {top}/facts.json || test $? = 1"]
         both, compared, _ = in_turn(lambda: seconds(changes), lambda: seconds(facts), 5)

@@ -35,8 +35,8 @@ def run() -> list[Row]:
         top = Path(scratch)
         folder = _images(top)
         lock = str(top / "images.lock")
-        write = [LUMISITE, "images", str(folder), "--lock", lock]
-        check = [LUMISITE, "images", "--check", "--lock", lock]
+        write = [LUMISITE, "images", str(folder), "--site", "lumi", "--lock", lock]
+        check = [LUMISITE, "images", "--site", "lumi", "--check", "--lock", lock]
         read = [sys.executable, "-I", "-S", "-c", READ, str(folder)]
         ratio, whole, limit = in_turn(lambda: seconds(write), lambda: seconds(read), 7)
         checked = statistics.median(seconds(check) for _ in range(3))

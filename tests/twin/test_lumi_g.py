@@ -252,7 +252,7 @@ def test_it_is_captured(confined: dict[str, Result], confined_run: GuestRun, tmp
     confined["kernel"].check()
     kernel = write_files(confined_run.files, "kernel", tmp_path)
     (tmp_path / "root").mkdir()
-    mount = 'mount -t overlay -o "lowerdir=$1:$2" overlay root && exec "$3" -m lumisite facts --root root'
+    mount = 'mount -t overlay -o "lowerdir=$1:$2" overlay root && exec "$3" -m lumisite facts --site lumi --root root'
     words = ["unshare", "--mount", "sh", "-c", mount, "sh", str(kernel), str(node_root()), sys.executable]
     facts = parse_facts(run_tool(words).check().stdout.encode(), "guest")
     assert facts.host == "nid005001"
