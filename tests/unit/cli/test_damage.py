@@ -17,6 +17,8 @@ from tests.support.dict_trees import Link, write_tree
 from tests.support.elves import elf
 from tests.support.images import needs_mksquashfs
 
+pytestmark = pytest.mark.usefixtures("at_lumi")
+
 
 @pytest.mark.thorough
 @needs_mksquashfs

@@ -88,7 +88,7 @@ def test_what_the_shell_opens_may_be_a_pipe(capsys: pytest.CaptureFixture[str]) 
     os.write(writing, b"#!/bin/bash\ntrue\n")
     os.close(writing)
     try:
-        assert main(["lint", f"/dev/fd/{reading}"]) == 0
+        assert main(["lint", f"/dev/fd/{reading}", "--site", "lumi"]) == 0
     finally:
         os.close(reading)
     assert capsys.readouterr().err == ""

@@ -17,6 +17,8 @@ from lumisite.cli import main, progress
 from lumisite.cli.plain import plain_output
 from lumisite.cli.progress import Progress
 
+pytestmark = pytest.mark.usefixtures("at_lumi")
+
 Output = pytest.CaptureFixture[str]
 PYTHON = (sys.executable, "-c", "from lumisite.cli import run; run()")
 

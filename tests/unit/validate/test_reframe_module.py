@@ -21,6 +21,8 @@ from lumisite.validate.run import slurm
 from lumisite.validate.run.folder import SAMPLES
 from tests.support.sites import site_text
 
+pytestmark = pytest.mark.usefixtures("at_lumi")
+
 Output = pytest.CaptureFixture[str]
 ROOT = Path(__file__).parents[3]
 GATES = ["node", "modules", "binds", "affinity", "miopen", "usersite", "conda"]
