@@ -165,6 +165,46 @@ gpu_of_task() {
 	shift "$index"
 	gpu=$1
 }
+# A setting: the task's own GPU, on request.
+one_gpu() {
+	case ${LUMISITE_GPUS-} in
+	one) ;;
+	*)
+		explain "$1 is left alone: a task sees all GPUs that were granted (LUMISITE_GPUS=one gives it one)"
+		return
+		;;
+	esac
+	case $ls_misfit in ?*)
+		leave "$1" "$2" '' "$ls_misfit"
+		return
+		;;
+	esac
+	case $2 in
+	'')
+		if [ "$ls_kind_gpus" -gt "$ls_local_id" ]; then
+			offer "$1" "$2" "$ls_local_id" "$4"
+		else
+			leave "$1" "$2" '' 'there are fewer GPUs than tasks'
+		fi
+		;;
+	x | *[!0-9,x]* | x,* | *,,* | *,) explain "$1 stays as it is: not a list of GPU numbers" ;;
+	x*,*)
+		# Slurm has put the granted GPUs there, and the task takes its own of them.
+		rest=${2#x}, index=$ls_local_id
+		while [ "$index" -gt 0 ] && [ "$rest" ]; do
+			rest=${rest#*,} index=$((index - 1))
+		done
+		if [ -z "$rest" ]; then
+			explain "$1 stays as it is: there are fewer GPUs than tasks"
+		else
+			put "$1" "${rest%%,*}"
+			after="$after$1=${rest%%,*};"
+			[ -z "$verbose" ] || report setting "$1" "$4" "$1=${rest%%,*} ($4)"
+		fi
+		;;
+	*) explain "$1 stays as it is: it names one GPU" ;;
+	esac
+}
 # Why the task gets no mask.
 refuse() {
 	why=$1
@@ -207,7 +247,7 @@ choose_mask() {
 	[ "$count" -ge "$least" ] || refuse "near it are fewer than the $least CPUs that --cpus-per-task asks for" || return
 }
 bind_task() {
-	[ "$ls_kind" ] || refuse "partition $ls_partition has no node kind that is described" || return
+	[ "$ls_kind" ] || refuse "${ls_misfit:-partition $ls_partition is not described}" || return
 	! bound_by_user || refuse "the binding is yours" || return
 	tasks_here || refuse "how many tasks this node has is not known" || return
 	number "${SLURM_TASK_PID-}" ''

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Runs once for each task of a job step. Slurm obeys what it prints, and the task must start whatever happens here.
 # docs/explanation/what-the-helper-does.md says how it keeps to that, and why it is written as it is.
-# `lumisite render` joins this file, masks.sh, private.sh, step.sh and the site's data (all ls_site_*) to one, and calls
-# ls_start.
+# `lumisite render` joins this file, masks.sh, private.sh, kinds.sh, step.sh and the site's data (all ls_site_*) to one, and
+# calls ls_start.
 # Nothing of the user's shell may act here, not even on this line: an exported SHELLOPTS could trace into stdout.
 {
 	out=
@@ -163,40 +163,6 @@ master_port() {
 		offer "$1" "$2" $(((job % 7993 * 101 + SLURM_STEP_ID % 7993) % 7993 + 20000)) "$4"
 	fi
 }
-one_gpu() {
-	case ${LUMISITE_GPUS-} in
-	one) ;;
-	*)
-		explain "$1 is left alone: a task sees all GPUs that were granted (LUMISITE_GPUS=one gives it one)"
-		return
-		;;
-	esac
-	case $2 in
-	'')
-		if [ "$ls_kind_gpus" -gt "$ls_local_id" ]; then
-			offer "$1" "$2" "$ls_local_id" "$4"
-		else
-			leave "$1" "$2" '' 'there are fewer GPUs than tasks'
-		fi
-		;;
-	x | *[!0-9,x]* | x,* | *,,* | *,) explain "$1 stays as it is: not a list of GPU numbers" ;;
-	x*,*)
-		# Slurm has put the granted GPUs there, and the task takes its own of them.
-		rest=${2#x}, index=$ls_local_id
-		while [ "$index" -gt 0 ] && [ "$rest" ]; do
-			rest=${rest#*,} index=$((index - 1))
-		done
-		if [ -z "$rest" ]; then
-			explain "$1 stays as it is: there are fewer GPUs than tasks"
-		else
-			put "$1" "${rest%%,*}"
-			after="$after$1=${rest%%,*};"
-			[ -z "$verbose" ] || report setting "$1" "$4" "$1=${rest%%,*} ($4)"
-		fi
-		;;
-	*) explain "$1 stays as it is: it names one GPU" ;;
-	esac
-}
 
 # ---- binds
 # That a shared file system is there is seen in the list of `/`, without asking its servers.
@@ -302,7 +268,9 @@ serve_tykky() {
 }
 
 ls_start() {
+	set +f
 	ls_know_step
+	set -f
 	node=${SLURMD_NODENAME-} after=';' wanted=''
 	case $node in '' | *[!A-Za-z0-9._-]*) node='this node' ;; esac
 	if [ "$verbose" ]; then

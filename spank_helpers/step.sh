@@ -2,7 +2,7 @@
 # variable that the user happens to export would reach the container with a new value.
 ls_nl='
 '
-# ls_stack, ls_nodes, ls_gpus and ls_partition are what the site's rules ask for.
+# ls_stack, ls_nodes, ls_gpus, ls_partition and ls_kind are what the site's rules ask for.
 ls_know_step() {
 	ls_stack=${ls_site_stacks%%,*} ls_known_stack=1
 	case ${LUMISITE_STACK-} in
@@ -21,15 +21,18 @@ ls_know_step() {
 	'' | 0* | *[!0-9]*) ;;
 	*) ls_nodes=several ;;
 	esac
-	ls_kind='' ls_kind_gpus=0 ls_whole_nodes='' ls_gpus=cpu
-	# Whether the nodes have GPUs: as the partition's nodes are described, else as Slurm has granted some.
+	ls_kind='' ls_kind_gpus=0 ls_kinds='' ls_misfit='' ls_whole_nodes='' ls_gpus=''
 	if ls_site_partition "${SLURM_JOB_PARTITION-}"; then
 		ls_partition=$SLURM_JOB_PARTITION
-		case $ls_kind_gpus in 0) ;; *) ls_gpus=gpu ;; esac
+		ls_find_kind
 	else
 		ls_partition=other
-		case ${SLURM_STEP_GPUS-}${SLURM_JOB_GPUS-} in '') ;; *) ls_gpus=gpu ;; esac
 	fi
+	# Whether the node has GPUs: as all kinds of the partition, else as its own kind, else as Slurm has granted some.
+	case $ls_gpus,$ls_kind in
+	,) case ${SLURM_STEP_GPUS-}${SLURM_JOB_GPUS-} in '') ls_gpus=cpu ;; *) ls_gpus=gpu ;; esac ;;
+	,*) case $ls_kind_gpus in 0) ls_gpus=cpu ;; *) ls_gpus=gpu ;; esac ;;
+	esac
 	case ${LUMISITE_EXPORTS-} in
 	*"$ls_nl"*) ls_before= ;;
 	*) ls_before=${LUMISITE_EXPORTS-} ;;

@@ -2,8 +2,8 @@
 # Stands before the real runtime on PATH: corrects the environment for the image in hand, then becomes the real one with
 # the same arguments. It starts no program but readlink, for an image that is a link, and changes no shell option, which an
 # exported SHELLOPTS would carry into the container. docs/explanation/what-the-helper-does.md says what is corrected, and
-# when nothing is. `lumisite render` joins this file, image.sh, step.sh and the site's data (all ls_site_*) to one,
-# and calls ls_start.
+# when nothing is. `lumisite render` joins this file, image.sh, kinds.sh, step.sh and the site's data (all ls_site_*) to
+# one, and calls ls_start.
 unset -f '[' test printf readlink cd >/dev/null 2>&1 || :
 ls_verbose=
 case ${LUMISITE_VERBOSE-} in '' | 0 | no | off) ;; *) ls_verbose=1 ;; esac

@@ -96,6 +96,7 @@ COMMANDS: dict[str, Command] = {
                 {"type": number_to(1024)},  # the prolog is run for each of them
             ),
             "--partition P": "partition (default: the one that the site validates)",
+            "--node KIND": "node kind, where the partition has nodes of several (default: the first)",
             "--module M": "the module that is loaded, with or without its version, or `none`, where the site's "
             "cli_filter attaches the helper (default: the module with the helper)",
             **shared("--platform P"),

@@ -73,8 +73,13 @@ def _step(site: Site, arguments: argparse.Namespace) -> Step:
     name = arguments.partition or default
     if name not in site.partitions:
         raise ResolveError(f"--partition: {name} is not described ({suggestion(name, site.partitions)})")
-    gpus = len(site.kind_of(name).gpus)
-    return Step(name, arguments.nodes, arguments.tasks_per_node or gpus or 1)
+    kinds = site.kinds_of(name)
+    kind = arguments.node or next(iter(kinds))
+    if kind not in kinds:
+        raise ResolveError(f"--node: partition {name} has no nodes of the kind {kind} ({suggestion(kind, kinds)})")
+    if len(kinds) > 1 and not arguments.node:
+        say(f"partition {name} has nodes of the kinds {', '.join(kinds)}: this is for {kind} (others: --node KIND)")
+    return Step(name, arguments.nodes, arguments.tasks_per_node or len(kinds[kind].gpus) or 1, kind)
 
 
 def _loaded(site: Site, plans: Sequence[ModulePlan], asked: str | None) -> tuple[ModulePlan, ...]:

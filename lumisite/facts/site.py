@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lumisite.facts.facts import Facts, Releases
-from lumisite.machine.topology import full_pci_bus
 from lumisite.site.images import told_release
 from lumisite.site.model import Module, Platform, Site
 from lumisite.site.plans import LoadedPlan
+from lumisite.site.scalars import full_pci_bus
 from lumisite.site.selection import combinations, module_version
 from lumisite.site.versions import Version, parse_version
 from lumisite.vendors import software_of

@@ -104,8 +104,8 @@ def image_outside_range(job: Job) -> Iterator[Told]:
 
 
 def _may_have_gpus(job: Job) -> bool:
-    partitions = [job.site.partitions[name] for name in job.partitions if name in job.site.partitions]
-    return not partitions or any(job.site.node_kinds[one.node_kind].gpus for one in partitions)
+    kinds = job.site.kinds_of(*job.partitions).values()
+    return not kinds or any(kind.gpus for kind in kinds)
 
 
 def _example(job: Job) -> str:

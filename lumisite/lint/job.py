@@ -111,8 +111,8 @@ class Job:
     @cached_property
     def gpus(self) -> tuple[Gpu, ...]:
         """What is known of the GPUs that it may get: those of its partitions, else all that the site has."""
-        site, mine = self.site, self.partitions
-        own = [site.vendor_of(one.node_kind) for name, one in site.partitions.items() if name in mine]
+        site = self.site
+        own = list(map(site.vendor_of, site.kinds_of(*self.partitions)))
         every = [one.gpu for one in site.stacks.values()]
         return tuple(gpu_of(name) for name in dict.fromkeys(own if any(own) else every) if name)
 

@@ -53,7 +53,7 @@ def cache_by_mktemp(job: Job) -> Iterator[Told]:
 def gpu_flag(job: Job) -> Iterator[Told]:
     """The flag for GPUs of another vendor than the nodes have."""
     site = job.site
-    kinds = {site.partitions[name].node_kind for name in job.partitions if name in site.partitions}
+    kinds = site.kinds_of(*job.partitions)
     right = {flag for kind in kinds for flag in site.gpu_flags(kind)}
     others = {flag for kind in site.node_kinds for flag in site.gpu_flags(kind)} - right
     for word in (word for command in job.commands for word in command.behind(*RUNTIMES) or () if right):

@@ -154,8 +154,7 @@ class Step:
     def node_kinds(self, site: Site) -> list[NodeKind]:
         """Give the node kinds that it may run on: where nothing tells, all with GPUs if it asks for some."""
         if names := self.reached(site):
-            known = [site.partitions[name].node_kind for name in names if name in site.partitions]
-            return [site.node_kinds[name] for name in known] if len(known) == len(names) else []
+            return list(site.kinds_of(*names).values()) if site.partitions.keys() >= set(names) else []
         return [kind for kind in site.node_kinds.values() if kind.gpus] if self.asks_for_gpus else []
 
 

@@ -6,15 +6,17 @@ Source of the files: Documentation/admin-guide/cputopology.rst and ABI/{stable,t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from lumisite.machine.topology import Core, CoreGroup, Topology, TopologyError, cores_of, gpus_of, is_gpu, place_of
 from lumisite.machine.tree import Tree, names_of, small_text
 from lumisite.site.cpus import CpusetError, parse_number_list
+from lumisite.site.kinds import NO_GPUS, NodeFacts
 
 _CPU = "/sys/devices/system/cpu"
 _NODE = "/sys/devices/system/node"
 _PCI = "/sys/bus/pci/devices"
+_DRIVERS = "/sys/bus/pci/drivers"
 _STATUS = "/proc/self/status"
 
 
@@ -25,6 +27,28 @@ def read_topology(tree: Tree) -> Topology:
         raise _fault(tree, f"{_CPU}/online", "no CPU is online")
     buses = (name.lower() for name in names_of(tree, _PCI) if _is_gpu(tree, name))
     return Topology("this node", cores, gpus_of({bus: _place(tree, bus, cores) for bus in buses}))
+
+
+def read_facts(tree: Tree, drivers: Mapping[str, Sequence[str]]) -> NodeFacts:
+    """Read by what a node's kind is known; `drivers` are those of GPUs, by vendor."""
+    domains = [name for name in names_of(tree, _NODE) if re.fullmatch(r"node[0-9]{1,5}", name)]
+    buses = {
+        vendor: [bus for name in names for bus in sorted(names_of(tree, f"{_DRIVERS}/{name}")) if bus.count(":") > 1]
+        for vendor, names in drivers.items()
+    }
+    return NodeFacts(
+        present=(small_text(tree, f"{_CPU}/present") or "").strip(),
+        online=(small_text(tree, f"{_CPU}/online") or "").strip(),
+        domains=(small_text(tree, f"{_NODE}/has_cpu") or "").strip(),
+        domain_of={
+            int(name[3:]): int(domain[4:])
+            for domain in domains
+            for name in names_of(tree, f"{_NODE}/{domain}")
+            if re.fullmatch(r"cpu[0-9]{1,5}", name)
+        },
+        gpus=" and ".join(f"{len(mine)} {vendor}" for vendor, mine in buses.items() if mine) or NO_GPUS,
+        buses=tuple(bus for mine in buses.values() for bus in mine),
+    )
 
 
 def read_allowed(tree: Tree) -> frozenset[int]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from lumisite.errors import LumisiteError
-from lumisite.site.scalars import PCI_BUS
+from lumisite.site.scalars import full_pci_bus
 from lumisite.vendors import all_gpus
 
 if TYPE_CHECKING:
@@ -112,16 +112,6 @@ def cores_of(groups: Iterable[CoreGroup]) -> tuple[Core, ...]:
 def gpus_of(places: Mapping[str, tuple[int | None, int | None]]) -> tuple[Gpu, ...]:
     """Number GPUs in the order of their PCI addresses, as vendors' tools do; `places` has NUMA domain and L3."""
     return tuple(Gpu(index, bus, *places[bus]) for index, bus in enumerate(sorted(places, key=pci_order)))
-
-
-def full_pci_bus(text: str) -> str:
-    """Give the whole PCI address of a GPU that a site names by its bus (`c1`); empty if it is no PCI address.
-
-    >>> full_pci_bus("C1"), full_pci_bus("0000:c1:00.0"), full_pci_bus("first")
-    ('0000:c1:00.0', '0000:c1:00.0', '')
-    """
-    found = PCI_BUS.fullmatch(text.strip().lower())
-    return f"{found[1] or '0000:'}{found[2]}{found[3] or ':00.0'}" if found else ""
 
 
 def is_gpu(pci_class: str, pci_vendor: str) -> bool:

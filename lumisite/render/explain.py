@@ -111,13 +111,14 @@ def explain(
         if one is not None and one not in table:
             raise ResolveError(f"--{option}: {one} is not described ({suggestion(one, table)})")
     here = of_modules(site, selection.default)
+    kinds = [] if partition is None else [*site.kinds_of(partition)]
     situation = replace(
         here,
         **{**vars(inside), "stacks": {**here.stacks, **inside.stacks}},
         nodes=nodes,
-        gpus=None if partition is None else bool(site.kind_of(partition).gpus),
+        gpus=None if partition is None else site.have_gpus(partition),
         partition=partition,
-        kind=None if partition is None else site.partitions[partition].node_kind,
+        kind=kinds[0] if len(kinds) == 1 else None,
     )
     decision = decide(site, situation)
     known = _known(site, situation, holds)

@@ -32,6 +32,7 @@ from lumisite.render.modules import Rendering, bind_marker
 from lumisite.render.templates import comment, lua_pattern, quote_lua
 from lumisite.site.entries import FileSystem, HostPath
 from lumisite.site.images import has_plugin
+from lumisite.site.kinds import drivers_of, fingerprint_of
 from lumisite.site.library_path import library_path
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, LoadedPlan, literal_path
@@ -74,11 +75,26 @@ def step_data(of: Rendering, runtime: Runtime) -> Iterator[str]:
     yield sh.assign(ls_site_prefix=runtime.prefix, ls_site_stacks=", ".join(of.decisions))
     partitions = []
     for name, one in site.partitions.items():
-        gpus = len(site.node_kinds[one.node_kind].gpus)
+        gpus = {None: "", True: "gpu", False: "cpu"}[site.have_gpus(name)]
         whole = "1" if one.whole_nodes else ""
-        values = sh.row(ls_kind=one.node_kind, ls_kind_gpus=str(gpus), ls_whole_nodes=whole)
+        values = sh.row(ls_kinds=" ".join(one.node_kind), ls_gpus=gpus, ls_whole_nodes=whole)
         partitions.append(([shlex.quote(name)], values))
     yield from sh.lookup("ls_site_partition", partitions)
+    kinds = (([shlex.quote(name)], _kind(site, name)) for name in site.node_kinds)
+    yield from sh.function("ls_site_kind", sh.case('"$1"', kinds))
+    drivers = drivers_of(site).items()
+    yield from sh.function("ls_site_gpus", (" ".join(["ls_count_gpus", one, *names]) for one, names in drivers))
+
+
+def _kind(site: Site, name: str) -> list[str]:
+    """Give a row of node kinds: how many GPUs tasks have there, and by what a node is known to be one."""
+    of, gpus = fingerprint_of(site, name), len(site.node_kinds[name].gpus)
+    rows = [sh.row(ls_kind_gpus=str(gpus), ls_kind_has=of.gpus, ls_kind_cpus=of.cpus, ls_kind_domains=of.domains)]
+    if of.places:
+        rows.append(sh.numbers("ls_kind_places", (f"{cpu}@{numa}" for cpu, numa in of.places)))
+    if of.buses:
+        rows.append(sh.assign(ls_kind_buses=" or ".join(map(" ".join, of.buses))))
+    return rows
 
 
 def prolog_data(of: Rendering) -> Iterator[str]:

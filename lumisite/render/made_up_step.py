@@ -35,6 +35,11 @@ LIMIT_S = 30
 _MOST_BYTES = 1 << 23
 #: Between the parts of a report: what it is about, its name, why.
 _PARTS = "\x1f"
+#: The node is of the kind that is meant, whatever this machine is.
+_NODE = """
+ls_know_node() {{ :; }}
+ls_is_kind() {{ case $1 in {kind}) ;; *) return 1 ;; esac }}
+"""
 PROLOG = """
 there() { :; }
 in_root() { :; }
@@ -66,11 +71,12 @@ _Stage: TypeAlias = tuple[str, Mapping[str, str], Mapping[str, str], Sequence[_R
 
 @dataclass(frozen=True)
 class Step:
-    """The step that is made up: its partition, nodes, and tasks on each node."""
+    """The step that is made up: its partition, nodes, tasks on each, and of which of the partition's kinds they are."""
 
     partition: str
     nodes: int
     tasks_per_node: int
+    kind: str | None = None
 
 
 @dataclass(frozen=True)
@@ -197,10 +203,15 @@ def _after_modules(asked: Question) -> dict[str, str]:
     return environment
 
 
+def _kind(asked: Question) -> str:
+    """Give the node kind that is meant: without another word, the first of the partition's."""
+    return asked.step.kind or next(iter(asked.site.kinds_of(asked.step.partition)))
+
+
 def _slurm(asked: Question, task: int) -> dict[str, str]:
     """Give what Slurm sets for a task of the first node."""
     step = asked.step
-    groups = asked.site.kind_of(step.partition).l3
+    groups = asked.site.node_kinds[_kind(asked)].l3
     names = f"node[1-{step.nodes}]" if step.nodes > 1 else "node1"
     return {
         "SLURM_JOB_ID": "1",
@@ -272,7 +283,7 @@ def _reports(said: str) -> list[_Report]:
 
 def _with_own(asked: Question, folder: Path, path: str, own: str) -> Path:
     """Write a script with functions of our own behind those that they stand for, before its last line starts it."""
-    text = asked.files[path].text
+    text, own = asked.files[path].text, own + _NODE.format(kind=shlex.quote(_kind(asked)))
     for name in (START, *re.findall(r"^\w+\(\) \{", own, re.MULTILINE)):
         if f"\n{text}".count(f"\n{name}") != 1:
             raise ToolError(f"{path} has not one line {name.strip()!r}: its script is not the one of this lumisite")

@@ -27,9 +27,9 @@ from lumisite.site.selection import Selection
 RELEASE_TOKEN = "@lumisite-release-id@"  # noqa: S105  # no secret
 
 #: The files of `spank_helpers/` that make up what a task runs.
-PROLOG = ("prolog.sh", "masks.sh", "private.sh", "step.sh")
+PROLOG = ("prolog.sh", "masks.sh", "private.sh", "kinds.sh", "step.sh")
 SHARES = "shares.sh"
-WRAPPER = ("wrapper.sh", "image.sh", "step.sh")
+WRAPPER = ("wrapper.sh", "image.sh", "kinds.sh", "step.sh")
 
 
 def render_tree(

@@ -10,6 +10,7 @@ from typing import Any, cast
 from lumisite.site.decode import Faults, Rule, UnfitError, suggestion, unknown
 from lumisite.site.document import joined
 from lumisite.site.evidence import HERE, source_ids
+from lumisite.site.kinds import partitions_tell_kinds_apart
 from lumisite.site.ledger_checks import conditions_can_be_known, settings_do_no_harm, settings_say_one_thing
 from lumisite.site.library_path import library_faults
 from lumisite.site.model import Module, Platform, Site
@@ -314,4 +315,5 @@ STAGES: tuple[tuple[Rule, ...], ...] = (
         sources_are_described,
         validation_fits,
     ),
+    (partitions_tell_kinds_apart,),
 )

@@ -66,7 +66,11 @@ class Platform(Stated):
 class Partition(Known):
     """A Slurm partition."""
 
-    node_kind: str = key("The node kind of its nodes.", names="node_kinds")
+    node_kind: tuple[str, ...] = key(
+        "The node kind of its nodes, or a list of several, which the helper tells apart on the node.",
+        names="node_kinds",
+        alone=True,
+    )
     whole_nodes: bool = key("Whether a job always gets whole nodes.")
     max_nodes: int | None = key("Most nodes for one job.", default=None)
     constraint: Name | None = key("What users ask for with `--constraint` to get its nodes.", default=None)
@@ -319,9 +323,20 @@ class Site:
         lists: dict[str, tuple[HostPath, ...]] = {"file_systems": self.file_systems, "binds": self.binds}
         return {f"{name}[{index}]": one for name, entries in lists.items() for index, one in enumerate(entries)}
 
-    def kind_of(self, partition: str) -> NodeKind:
-        """The node kind of a partition's nodes."""
-        return self.node_kinds[self.partitions[partition].node_kind]
+    def kinds_of(self, *partitions: str) -> dict[str, NodeKind]:
+        """The node kinds of the nodes of partitions, by name; partitions that are not described have none."""
+        mine = (one for name, one in self.partitions.items() if name in partitions)
+        return {kind: self.node_kinds[kind] for one in mine for kind in one.node_kind}
+
+    def validated_kind(self, partition: str) -> str:
+        """The node kind of a partition that is validated: it has one."""
+        (kind,) = self.partitions[partition].node_kind
+        return kind
+
+    def have_gpus(self, partition: str) -> bool | None:
+        """Whether a partition's nodes have GPUs; not known where some have."""
+        answers = {bool(kind.gpus) for kind in self.kinds_of(partition).values()}
+        return answers.pop() if len(answers) == 1 else None
 
     def fabric_of(self, kind: str) -> Fabric:
         """The fabric, with the adapters that nodes of a kind have."""

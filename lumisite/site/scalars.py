@@ -65,6 +65,16 @@ class NodeCount:
 MAX_VALUE_BYTES = 100_000
 
 
+def full_pci_bus(text: str) -> str:
+    """Give the whole PCI address of a GPU that a site names by its bus (`c1`); empty if it is no PCI address.
+
+    >>> full_pci_bus("C1"), full_pci_bus("0000:c1:00.0"), full_pci_bus("first")
+    ('0000:c1:00.0', '0000:c1:00.0', '')
+    """
+    found = PCI_BUS.fullmatch(text.strip().lower())
+    return f"{found[1] or '0000:'}{found[2]}{found[3] or ':00.0'}" if found else ""
+
+
 def read_line(text: str) -> Line:
     """Text for people: one line; the line break at the end of a YAML block is dropped."""
     line = text.removesuffix("\n")

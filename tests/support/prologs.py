@@ -13,8 +13,9 @@ import pytest
 
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
-from lumisite.site.load import EMBEDDED, LoadedSite
+from lumisite.site.load import EMBEDDED, LoadedSite, load_site
 from lumisite.site.selection import resolve_selection
+from tests.support.kernels import be_node, kernel_files, seen_in
 from tests.support.sites import load_text
 from tests.support.tools import tool
 
@@ -151,11 +152,21 @@ def lumi_like_files(*rocm: str) -> dict[str, str]:
     return render_files(lumi_like(), rocm=rocm or ("6.2",))
 
 
-def lay_out(folder: Path, files: Mapping[str, str]) -> Path:
-    """Write rendered files and what the test site's node has; give the directory of the scripts."""
+@functools.cache
+def _files_of(site: str, kind: str) -> dict[str, str]:
+    return kernel_files(load_site(site).site, kind)
+
+
+def lay_out(folder: Path, files: Mapping[str, str], node: tuple[str, str] = ("lumi", "lumi-g")) -> Path:
+    """Write rendered files and what the test site's node has; give the directory of the scripts.
+
+    The node is of an embedded site's kind.
+    """
     for path, text in files.items():
         if path.startswith("spank/"):
-            write_script(folder / path, text.replace(ROOT, str(folder)))
+            script = text if path.endswith(".lua") else seen_in(folder, text)
+            write_script(folder / path, script.replace(ROOT, str(folder)))
+    be_node(folder, _files_of(*node))
     for name in ("projappl", "opt/cray", "spool"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "libcxi.so.1").touch()

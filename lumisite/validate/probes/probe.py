@@ -120,7 +120,7 @@ class Target:
     @property
     def kind(self) -> str:
         """The node kind of the nodes that are probed."""
-        return self.site.partitions[self.plan.partition].node_kind
+        return self.site.validated_kind(self.plan.partition)
 
     @property
     def has_gpus(self) -> bool:
@@ -181,7 +181,7 @@ class Target:
 def gpu_of_plan(site: Site, plan: Validation) -> Gpu | None:
     """Give what is known of the GPUs of the nodes that are probed: nccl says that there are some."""
     stacks = [site.stacks[name].gpu for name in site.gpu_stacks if plan.backend == "nccl"]
-    name = next(filter(None, [site.vendor_of(site.partitions[plan.partition].node_kind), *stacks]), None)
+    name = next(filter(None, [site.vendor_of(site.validated_kind(plan.partition)), *stacks]), None)
     return gpu_of(name) if name else None
 
 

@@ -131,6 +131,6 @@ def _step_line(site: Site, validation: Validation, plan: JobPlan, step: Step, pr
 
 def _cpus_per_task(site: Site, validation: Validation) -> int:
     """Give each rank its part of the cores that jobs get; a step has no more CPUs than it asks for."""
-    kind = site.node_kinds[site.partitions[validation.partition].node_kind]
+    kind = site.node_kinds[site.validated_kind(validation.partition)]
     cores = {core for group in kind.l3 for core in group.cores}
     return max(1, len(cores.difference(kind.reserved or ())) // validation.tasks_per_node)

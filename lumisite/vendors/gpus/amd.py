@@ -9,6 +9,7 @@ RCCL; MIOpen's pages on its databases and caches; the PCI ID repository. An MI25
 MI300 a "processing accelerator".
 """
 
+from lumisite.vendors.gpus import DRIVERS
 from lumisite.vendors.model import Cache, Collectives, Gpu, LogWords, Sign, Software, Vendor
 
 _RELEASE = r"(\d+)\.(\d+)(?:\.(\d+))?"
@@ -21,7 +22,7 @@ VENDOR = Vendor(
     gpu=Gpu(
         pci="1002",
         classes=frozenset({"0300", "0302", "0380", "1200"}),
-        drivers=("amdgpu",),
+        drivers=DRIVERS["amd"],
         control="/dev/kfd",
         devices=("/dev/kfd*", "/dev/dri/render*"),
         flag="rocm",

@@ -6,6 +6,7 @@ PyTorch's documentation (torch.xpu; XCCL in torch.distributed); Intel's wheels o
 drivers i915 and xe. What else Intel has for a display (class 0300) is in processors.
 """
 
+from lumisite.vendors.gpus import DRIVERS
 from lumisite.vendors.model import Collectives, Gpu, LogWords, Sign, Software, Vendor
 
 _ONEAPI = "/opt/intel/oneapi"
@@ -17,7 +18,7 @@ VENDOR = Vendor(
     gpu=Gpu(
         pci="8086",
         classes=frozenset({"0380"}),
-        drivers=("i915", "xe"),
+        drivers=DRIVERS["intel"],
         control="/dev/dri",
         devices=("/dev/dri/render*",),
         visible=("ZE_AFFINITY_MASK",),

@@ -5,6 +5,7 @@ Sources: CUDA installation guide for Linux (trees below /usr/local/cuda-VERSION,
 /dev/nvidiactl); `src/plugin/net.cc` and the makefiles of NCCL (libnccl.so.2.21.5); NVIDIA's wheels on PyPI.
 """
 
+from lumisite.vendors.gpus import DRIVERS
 from lumisite.vendors.model import Collectives, Gpu, LogWords, Sign, Software, Vendor
 
 _RELEASE = r"(\d+)\.(\d+)(?:\.(\d+))?"
@@ -16,7 +17,7 @@ VENDOR = Vendor(
     gpu=Gpu(
         pci="10de",
         classes=frozenset({"0300", "0302"}),
-        drivers=("nvidia",),
+        drivers=DRIVERS["nvidia"],
         stated={
             "nvidia": Sign(
                 of="text",

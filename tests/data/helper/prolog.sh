@@ -1,13 +1,19 @@
 # A site of one bind and one setting, to run the prolog by hand in a step (any machine does):
-#   cat spank_helpers/prolog.sh spank_helpers/masks.sh spank_helpers/private.sh \
-#     spank_helpers/step.sh tests/data/helper/prolog.sh >/tmp/prolog
+#   cd spank_helpers; cat prolog.sh masks.sh private.sh kinds.sh step.sh ../tests/data/helper/prolog.sh >/tmp/prolog
 #   SLURM_JOB_ID=1 SLURM_STEP_ID=0 LUMISITE_VERBOSE=1 sh /tmp/prolog
 ls_site_prefix=SINGULARITY ls_site_stacks=25.03-rocm6.2
 ls_site_partition() {
 	case $1 in
-	gpu) ls_kind=node ls_kind_gpus=2 ls_whole_nodes=1 ;;
+	gpu) ls_kinds=node ls_gpus=gpu ls_whole_nodes=1 ;;
 	*) return 1 ;;
 	esac
+}
+# Nothing is said of its nodes that could be compared: any machine is one.
+ls_site_kind() {
+	ls_kind_gpus=2
+}
+ls_site_gpus() {
+	:
 }
 ls_site_release=try ls_site_root=/nowhere
 ls_site_host_suffix='' ls_site_libraries=''

@@ -1,5 +1,5 @@
 # A site of one family, to run the wrapper by hand; `echo` stands for the runtime:
-#   cat spank_helpers/wrapper.sh spank_helpers/image.sh spank_helpers/step.sh tests/data/helper/wrapper.sh >/tmp/wrapper
+#   cd spank_helpers; cat wrapper.sh image.sh kinds.sh step.sh ../tests/data/helper/wrapper.sh >/tmp/wrapper
 #   LUMISITE_VERBOSE=1 LUMISITE_DONE=x sh /tmp/wrapper exec torch-rocm-6.2.4.sif
 ls_site_prefix=SINGULARITY ls_site_stacks=25.03-rocm6.2
 ls_site_partition() {

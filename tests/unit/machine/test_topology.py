@@ -5,22 +5,21 @@ from dataclasses import replace
 
 import pytest
 
-from lumisite.machine import topology
 from lumisite.machine.topology import (
     Core,
     Gpu,
     Topology,
-    full_pci_bus,
     is_gpu,
     pci_order,
     place_of,
     recognise,
     topology_of,
 )
+from lumisite.site import scalars
 from lumisite.site.load import load_site
 from lumisite.site.nodes import CacheGroup, NodeKind
 from lumisite.site.nodes import Gpu as KindGpu
-from lumisite.site.scalars import Line, read_cpu_list
+from lumisite.site.scalars import Line, full_pci_bus, read_cpu_list
 
 SITE = load_site("lumi").site
 BUS_IDS = SITE.platforms["2026-01"].gpu_bus_ids["lumi-g"]
@@ -195,5 +194,5 @@ def test_a_contradiction_means_another_node(what: str) -> None:
 
 
 def test_the_examples_in_the_docstrings_are_true() -> None:
-    assert doctest.testmod(topology).failed == 0
-    assert doctest.testmod(topology).attempted > 0
+    assert doctest.testmod(scalars).failed == 0
+    assert doctest.testmod(scalars).attempted > 0

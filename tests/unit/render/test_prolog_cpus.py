@@ -13,6 +13,7 @@ import pytest
 from lumisite.machine.masks import Request, cpu_masks
 from lumisite.machine.topology import topology_of
 from lumisite.site.load import load_site
+from tests.support.kernels import be_node, kernel_files
 from tests.support.prologs import SHELLS, STEP, Ran, Script, lay_out, lumi_like_files, render_files, shell_command
 from tests.support.sites import load_text, site_text
 
@@ -270,8 +271,9 @@ def test_the_mask_reaches_the_task(shell: str, tmp_path: Path, task: subprocess.
     if len(mine) < 2:
         pytest.skip("this machine gives one core, on which no binding shows")
     cpus = f"{mine[0]},{mine[1]}"
-    files = render_files(load_text(site_text(("{cores: 0-1, numa: 0}", f"{{cores: '{cpus}', numa: 0}}"))))
-    prolog = Script(tuple(shell_command(shell, tmp_path)), lay_out(tmp_path, files) / "task_prolog")
+    loaded = load_text(site_text(("{cores: 0-1, numa: 0}", f"{{cores: '{cpus}', numa: 0}}")))
+    prolog = Script(tuple(shell_command(shell, tmp_path)), lay_out(tmp_path, render_files(loaded)) / "task_prolog")
+    be_node(tmp_path, kernel_files(loaded.site, "twin"))
     whole = {"SLURM_CPUS_ON_NODE": "2", "SLURM_STEP_TASKS_PER_NODE": "1", "SLURM_LOCALID": "0"}
     ran = prolog.step(SLURM_TASK_PID=str(task.pid), LUMISITE_VERBOSE="1", **whole)
     assert (ran.status, ran.stderr) == (0, "")

@@ -21,7 +21,7 @@ PART = {"SLURM_JOB_PARTITION": "boost_usr_prod", "SLURM_CPUS_ON_NODE": "8"}
 @pytest.fixture(params=SHELLS)
 def prolog(request: pytest.FixtureRequest, tmp_path: Path) -> Script:
     """Leonardo's, with the kernel's files about cgroups in the test's own directory."""
-    path = lay_out(tmp_path, render_files(LEONARDO)) / "task_prolog"
+    path = lay_out(tmp_path, render_files(LEONARDO), ("leonardo", "booster")) / "task_prolog"
     text = path.read_text().replace("/proc/self/cpuset", f"{tmp_path}/cpuset")
     path.write_text(text.replace("/sys/fs/cgroup", f"{tmp_path}/cgroup"))
     return Script(tuple(shell_command(request.param, tmp_path)), path)

@@ -112,7 +112,8 @@ def test_kind_partition_and_variables_of_the_job_decide(
     shell: str, job: dict[str, str | None], set_: str, tmp_path: Path
 ) -> None:
     files = conditions()
-    script = Script(tuple(shell_command(shell, tmp_path)), lay_out(tmp_path, files) / "task_prolog")
+    node = ("lumi", "lumi-c" if job.get("SLURM_JOB_PARTITION") == "standard" else "lumi-g")
+    script = Script(tuple(shell_command(shell, tmp_path)), lay_out(tmp_path, files, node) / "task_prolog")
     ran = sound(script.step(**job))
     assert [name for name in ran.exports if name.startswith("BY_")] == set_.split()
     assert not list(tmp_path.rglob("ran"))

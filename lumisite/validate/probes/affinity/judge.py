@@ -33,9 +33,8 @@ def affinity(target: Target) -> Plan:
 
 def expected_topology(target: Target) -> Topology:
     """The topology of the partition's node kind, with the bus ids of the platform."""
-    name = target.site.partitions[target.plan.partition].node_kind
-    buses = target.site.platforms[target.selection.platform].gpu_bus_ids.get(name, ())
-    return topology_of(name, target.site.node_kinds[name], buses)
+    buses = target.site.platforms[target.selection.platform].gpu_bus_ids.get(target.kind, ())
+    return topology_of(target.kind, target.site.node_kinds[target.kind], buses)
 
 
 class _Rank:

@@ -1,0 +1,162 @@
+"""By what a node is known to be of a node kind: what its kernel tells of it, against what the site describes.
+
+The task prolog compares the same (`spank_helpers/kinds.sh`); all of it is the node's, whatever cgroup a task is in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, islice
+
+from lumisite.site.cpus import format_cpu_list
+from lumisite.site.decode import Faults
+from lumisite.site.model import Site
+from lumisite.site.scalars import full_pci_bus
+from lumisite.vendors.gpus import DRIVERS
+
+#: What is said of a node without GPUs.
+NO_GPUS = "none"
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """What a node's kernel tells of it.
+
+    `present` and `online` are its CPUs, and `domains` its NUMA domains with CPUs, as the kernel lists them;
+    `domain_of` has the domain of each CPU. `gpus` says how many GPUs of which vendor there are (`8 VENDOR`), as their
+    drivers have them; `buses` are their PCI addresses.
+    """
+
+    present: str
+    online: str
+    domains: str
+    domain_of: Mapping[int, int]
+    gpus: str
+    buses: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What the facts of a kind's nodes are; what is empty is not described, and not compared.
+
+    `places` are CPUs with their domains, two of each L3 group. `buses` has the addresses for each platform that has
+    them described: addresses may change with the firmware.
+    """
+
+    cpus: str
+    domains: str
+    domain_of: Mapping[int, int]
+    places: tuple[tuple[int, int], ...]
+    gpus: str
+    buses: tuple[tuple[str, ...], ...]
+
+    def differences(self, node: NodeFacts) -> Iterator[str]:
+        """Say what a node has otherwise."""
+        layout = []
+        if self.cpus and self.cpus not in (node.present, node.online):
+            layout.append(f"CPUs {node.present or 'unknown'}, expected {self.cpus}")
+        if self.domains and self.domains != node.domains:
+            layout.append(f"NUMA domains {node.domains or 'unknown'}, expected {self.domains}")
+        outside = ((cpu, numa) for cpu, numa in self.places if not layout and node.domain_of.get(cpu) != numa)
+        yield from layout or (f"CPU {cpu} outside NUMA domain {numa}" for cpu, numa in islice(outside, 1))
+        where = f" at {' '.join(node.buses)}" if node.buses else ""
+        if self.gpus and self.gpus != node.gpus:
+            yield f"GPUs {node.gpus}{where}, expected {self.gpus}"
+        elif self.buses and node.buses not in self.buses:
+            yield f"GPUs{where}, expected {' or '.join(map(' '.join, self.buses))}"
+
+    def lost_gpus(self, node: NodeFacts) -> bool:
+        """Tell whether a node is of the kind but for GPUs, of which it has some and no others."""
+        count, _, vendor = self.gpus.partition(" ")
+        known = {bus for one in self.buses for bus in one} or {*node.buses}
+        return (
+            node.gpus == f"{len(node.buses)} {vendor}"
+            and len(node.buses) < int(count)
+            and known.issuperset(node.buses)
+            and not any(replace(self, gpus="", buses=()).differences(node))
+        )
+
+    def differs(self, other: Fingerprint) -> bool:
+        """Tell whether no node can be of both kinds: they state the same thing, and not alike."""
+        stated = ((self.cpus, other.cpus), (self.domains, other.domains), (self.gpus, other.gpus))
+        return (
+            any(mine and theirs and mine != theirs for mine, theirs in stated)
+            or bool(self.buses and other.buses and not set(self.buses) & set(other.buses))
+            or (self._contradicts(other) and other._contradicts(self))
+        )
+
+    def _contradicts(self, other: Fingerprint) -> bool:
+        return any(other.domain_of.get(cpu, numa) != numa for cpu, numa in self.places)
+
+    def __str__(self) -> str:
+        gpus = {"": "GPUs of no vendor", NO_GPUS: "no GPUs"}.get(self.gpus, f"GPUs {self.gpus}")
+        return f"CPUs {self.cpus}, NUMA domains {self.domains}, {gpus}" if self.cpus else f"no CPUs described, {gpus}"
+
+
+def fingerprint_of(site: Site, name: str) -> Fingerprint:
+    """Give the fingerprint of a node kind.
+
+    Addresses count where the platform in force has them described; those of the others are as good.
+    """
+    kind = site.node_kinds[name]
+    layout = [(group.cores, group.siblings or (), group.numa) for group in kind.l3]
+    here = site.platforms[site.platform].gpu_bus_ids.get(name)
+    described = [one.gpu_bus_ids[name] for one in site.platforms.values() if here and name in one.gpu_bus_ids]
+    # A card may be several GPUs at one address.
+    gpus, vendor = len(set(map(full_pci_bus, here)) if here else kind.gpus), site.vendor_of(name)
+    return fingerprint(layout, gpus, vendor if gpus else NO_GPUS if site.gpu_stacks else "", described)
+
+
+def fingerprint(
+    layout: Iterable[tuple[Sequence[int], Sequence[int], int]],
+    gpus: int,
+    vendor: str | None,
+    buses: Iterable[Sequence[str]],
+) -> Fingerprint:
+    """Give the fingerprint of nodes.
+
+    `layout` has the first and second threads of each L3 group, and its NUMA domain. GPUs of which no `vendor` is known
+    are not compared; for a node without GPUs it is `NO_GPUS`.
+    """
+    groups = [(list(filter(None, (first, second))), numa) for first, second, numa in layout]
+    domain_of = {cpu: numa for threads, numa in groups for cpus in threads for cpu in cpus}
+    several = len(set(domain_of.values())) > 1
+    return Fingerprint(
+        cpus=format_cpu_list(domain_of),
+        domains=format_cpu_list(domain_of.values()),
+        domain_of=domain_of,
+        places=tuple((cpus[0], numa) for threads, numa in groups for cpus in threads if several),
+        gpus=f"{gpus} {vendor}" if gpus and vendor else vendor or "",
+        buses=tuple(dict.fromkeys(tuple(sorted(set(map(_of_kernel, one)))) for one in buses)),
+    )
+
+
+def _of_kernel(bus: str) -> str:
+    """Give an address as the kernel writes it, where vendors' tools write a longer domain."""
+    domain, _, rest = full_pci_bus(bus).partition(":")
+    return f"{int(domain, 16):04x}:{rest}"
+
+
+def drivers_of(site: Site) -> dict[str, tuple[str, ...]]:
+    """The drivers of the GPUs that a site's nodes may have, by vendor."""
+    return {vendor: DRIVERS[vendor] for stack in site.gpu_stacks if (vendor := site.stacks[stack].gpu)}
+
+
+def partitions_tell_kinds_apart(site: Site) -> Faults:
+    """A partition has node kinds of which no node can be two, and one where it is validated: results differ by kind."""
+    plan = site.validation
+    if plan is not None and len(kinds := site.partitions[plan.partition].node_kind) > 1:
+        right = "one with nodes of one kind would be right, whose results can be compared"
+        yield "validation.partition", f"{plan.partition} has nodes of several kinds, {', '.join(kinds)} ({right})"
+    for name, partition in site.partitions.items():
+        here, kinds = f"partitions.{name}.node_kind", partition.node_kind
+        if not kinds:
+            yield here, "names none (the node kind of its nodes would be right)"
+        for first, second in combinations(range(len(kinds)), 2):
+            one, other = kinds[first], kinds[second]
+            if one == other:
+                yield f"{here}[{second}]", f"{other} stands there twice"
+            elif not (mine := fingerprint_of(site, other)).differs(fingerprint_of(site, one)):
+                right = "describe what differs: `l3`, `gpus`, the platform's `gpu_bus_ids`; or make one kind of both"
+                yield f"{here}[{second}]", f"on a node, {other} cannot be told from {one}: {mine} ({right})"

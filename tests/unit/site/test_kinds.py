@@ -1,0 +1,124 @@
+"""Node kinds of one partition: which can be told apart on a node, and what is said where two cannot."""
+
+from __future__ import annotations
+
+import pytest
+
+from lumisite.errors import SiteError
+from lumisite.site.load import load_site
+from lumisite.site.model import Site
+from tests.support.sites import load_text, site_faults, site_text
+
+#: Changes one at a time make another kind of it.
+SMALL = "memory_mib: 1, source: here, l3: [{cores: 0-1, numa: 0}, {cores: 2-3, numa: 1}]"
+GPUS = "gpus: [{l3: 0, numa: 0}, {l3: 1, numa: 1}]"
+HERE = "partitions.standard-g.node_kind"
+
+
+def changes(one: str, other: str, *more: tuple[str, str]) -> list[tuple[str, str]]:
+    kinds = f"\nnode_kinds:\n  one: {{{one}}}\n  other: {{{other}}}\n"
+    return [
+        ("\nnode_kinds:\n", kinds),
+        ("standard-g: {node_kind: twin,", "standard-g: {node_kind: [one, other],"),
+        ("  partition: standard-g\n", "  partition: small-g\n"),
+        *more,
+    ]
+
+
+APART = {
+    "CPUs": SMALL.replace("2-3", "2-4"),
+    "domains": SMALL.replace("numa: 1", "numa: 2"),
+    "numbers of CPUs": SMALL.replace("0-1", "'0,2'").replace("2-3", "'1,3'"),
+    "GPUs": f"{SMALL}, {GPUS}",
+    "GPUs, and no cores are described": "memory_mib: 1, source: here, l3: [{cores: '9', numa: 0}], gpus: [{numa: 0}]",
+}
+
+
+@pytest.mark.parametrize("what", APART)
+def test_kinds_that_differ_may_share_a_partition(what: str) -> None:
+    site = load_text(site_text(*changes(SMALL, APART[what]))).site
+    assert list(site.kinds_of("standard-g")) == ["one", "other"]
+
+
+BUSES = "    os: Debian\n    gpu_bus_ids: {{one: [c1, c6], other: [{}]}}\n"
+
+
+def test_addresses_of_gpus_tell_kinds_apart() -> None:
+    both = f"{SMALL}, {GPUS}"
+    for ids, fine in (("c1, c9", True), ("c6, c1", False), ("'00000000:C1:00.0', c6", False)):
+        # The platform in force is the second.
+        old, new = "    since: 2026-01-21\n    os: Debian\n", f"    since: 2026-01-21\n{BUSES.format(ids)}"
+        given = changes(both, both, (old, new))
+        if fine:
+            assert load_text(site_text(*given)).site.have_gpus("standard-g") is True
+        else:
+            assert len(site_faults(*given)) == 1
+
+
+ALIKE = {
+    "all": (SMALL, "CPUs 0-3, NUMA domains 0-1, no GPUs"),
+    "memory and reserved cores": (
+        SMALL.replace("mib: 1", "mib: 2") + ", reserved: '0'",
+        "CPUs 0-3, NUMA domains 0-1, no GPUs",
+    ),
+    "nothing is described": ("memory_mib: 1, source: here, l3: []", "no CPUs described, no GPUs"),
+    # No node of the first kind has CPU 3 in domain 0; one of this kind has all that is looked at of the first.
+    "numbers that are looked at for one kind alone": (
+        SMALL.replace(
+            "{cores: 0-1, numa: 0}, {cores: 2-3, numa: 1}",
+            "{cores: '0', numa: 0}, {cores: '3', numa: 0}, {cores: '2,1', numa: 1}",
+        ),
+        "CPUs 0-3, NUMA domains 0-1, no GPUs",
+    ),
+    # Its first cores are where the other kind has them too: a node of the other kind would be taken for both.
+    "L3 groups": (
+        SMALL.replace("{cores: 0-1, numa: 0}", "{cores: '0', numa: 0}, {cores: '1', numa: 0}"),
+        "CPUs 0-3, NUMA domains 0-1, no GPUs",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", ALIKE)
+def test_kinds_that_a_node_cannot_tell_apart_are_a_fault(what: str) -> None:
+    other, facts = ALIKE[what]
+    right = "describe what differs: `l3`, `gpus`, the platform's `gpu_bus_ids`; or make one kind of both"
+    assert site_faults(*changes(SMALL, other)) == [
+        f"{HERE}[1]: on a node, other cannot be told from one: {facts} ({right})"
+    ]
+
+
+def test_the_fault_has_its_place() -> None:
+    text = site_text(*changes(SMALL, SMALL))
+    line = text[: text.index("standard-g: {node_kind")].count("\n") + 1
+    column = text.splitlines()[line - 1].index("other") + 1
+    with pytest.raises(SiteError) as caught:
+        load_text(text)
+    assert str(caught.value).startswith(f"site.yaml:{line}:{column}: {HERE}[1]: on a node, other cannot be told")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "fault"),
+    [
+        ("[]", f"{HERE}: names none (the node kind of its nodes would be right)"),
+        ("[twin, twin]", f"{HERE}[1]: twin stands there twice"),
+        ("[twin, twim]", f"{HERE}: twim is not described (did you mean twin?)"),
+        ("{twin: x}", f"{HERE}: is a mapping (a list would be right: [a, b])"),
+    ],
+)
+def test_a_list_of_kinds_is_checked(kinds: str, fault: str) -> None:
+    moved = ("  partition: standard-g\n", "  partition: small-g\n")
+    assert site_faults(("standard-g: {node_kind: twin,", f"standard-g: {{node_kind: {kinds},"), moved) == [fault]
+
+
+def test_what_is_validated_has_nodes_of_one_kind() -> None:
+    given = [change for change in changes(SMALL, APART["GPUs"]) if "partition" not in change[0]]
+    right = "one with nodes of one kind would be right, whose results can be compared"
+    assert site_faults(*given) == [f"validation.partition: standard-g has nodes of several kinds, one, other ({right})"]
+
+
+def test_what_differs_by_kind_is_not_known_of_a_partition() -> None:
+    site: Site = load_text(site_text(*changes(SMALL, APART["GPUs"]))).site
+    assert site.have_gpus("standard-g") is None
+    assert site.have_gpus("small-g") is False
+    assert load_site("lumi").site.have_gpus("small-g") is True
+    assert list(site.kinds_of("small-g", "elsewhere", "standard-g")) == ["one", "other", "twin"]
