@@ -168,6 +168,11 @@ def names_of_this_node() -> tuple[str, str]:
     return os.environ.get("SLURMD_NODENAME", ""), socket.gethostname().partition(".")[0]
 
 
+def partition_of_this_job() -> str:
+    """Give the partition that this node is in, as a job is told; nothing outside of jobs."""
+    return os.environ.get("SLURM_JOB_PARTITION", "")
+
+
 def silent_paths(paths: Sequence[str], within_s: float) -> list[str]:
     """Ask after paths of this node, and give those that do not answer in time: whoever looks there waits for ever."""
     asked = {path: Thread(target=os.path.exists, args=(f"{path}/.",), daemon=True) for path in paths}

@@ -21,6 +21,7 @@ from lumisite.release.node_state import (
     READ,
     HostFault,
     interface_faults,
+    kind_faults,
     local_faults,
     permitted,
     shared_faults,
@@ -102,7 +103,8 @@ def check_host(site: Site, manifest: Manifest, host: DiskTree) -> tuple[list[Hos
     shared = tuple(resolve(host, one.path).path for one in site.file_systems if one.kind == "shared")
     check = _Check(site, manifest, host, shared, _parts(site, manifest))
     unmounted = tuple(shared_faults(site, bound, host, mounts))
-    found = [*local_faults(site, host, mounts), *interface_faults(site, host), *filter(None, (_runtime(check),))]
+    found = [*local_faults(site, host, mounts), *interface_faults(site, host), *kind_faults(site, host)]
+    found += filter(None, (_runtime(check),))
     for part in check.parts:
         if fault := _part(check, part):
             found.append(fault)

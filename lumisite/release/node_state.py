@@ -10,11 +10,20 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from lumisite.machine.host import DiskTree, Mount, has_address, mount_of, names_of_this_node, silent_paths
-from lumisite.machine.live import read_topology
+from lumisite.machine.host import (
+    DiskTree,
+    Mount,
+    has_address,
+    mount_of,
+    names_of_this_node,
+    partition_of_this_job,
+    silent_paths,
+)
+from lumisite.machine.live import read_facts, read_topology
 from lumisite.machine.reach import reach
 from lumisite.machine.topology import TopologyError, recognise, topology_of
 from lumisite.machine.tree import resolve, text_of
+from lumisite.site.kinds import drivers_of, fingerprint_of
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
 
@@ -154,6 +163,31 @@ def _expected(site: Site, host: DiskTree, there: frozenset[str]) -> frozenset[st
                 return kinds[name]
     # A kind of which no interface is described may have any number of them.
     return min(known, key=len) if known and all(kinds.values()) else there
+
+
+def kind_faults(site: Site, host: DiskTree) -> Iterator[HostFault]:
+    """Say what a compute node has otherwise than nodes of each kind that it may be; in a job, those of its partition.
+
+    Then its tasks get no CPU masks. Nothing is said of a copy without the kernel's files.
+    """
+    live = not host.name.strip("/")
+    mine = site.kinds_of(partition_of_this_job()) if live else {}
+    node = read_facts(host, drivers_of(site))
+    if not (mine or compute_node(site, host)) or not (live or node.present):
+        return
+    known = {name: fingerprint_of(site, name) for name in mine or site.node_kinds}
+    differing = {name: list(one.differences(node)) for name, one in known.items()}
+    if not all(differing.values()):
+        return
+    lost = next((name for name, one in known.items() if one.lost_gpus(node)), None)
+    remedy = (
+        f"`dmesg` and `lspci` say why {lost} nodes have more"
+        if lost
+        else "if such nodes are meant to be here, describe their kind, render and deploy; if not, repair this one"
+    )
+    found = ", ".join(f"{name} ({'; '.join(texts)})" for name, texts in differing.items())
+    expected = "a node of a described kind, whose tasks get CPU masks,"
+    yield HostFault("node kind", expected, f"this node is none of {found}", remedy, alone=lost is not None)
 
 
 def compute_node(site: Site, host: DiskTree) -> bool:
