@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lumisite.init.folders import QUESTIONS, Folder, folders_of, folders_of_all
 from lumisite.init.known import SOFTWARE
@@ -15,6 +16,8 @@ from lumisite.init.node import Fabric, Node, can_be_bound, fabric_of, has_folder
 from lumisite.init.slurm import Cluster, Kind, partitions_of
 from lumisite.init.software import StackFound, stacks_of
 from lumisite.render.templates import make_environment
+from lumisite.site.cpus import parse_number_list
+from lumisite.site.kinds import NO_GPUS, Fingerprint, fingerprint
 from lumisite.site.read import read_file
 from lumisite.site.scalars import PCI_BUS
 from lumisite.text import Block, Noted, flow, some, yaml_key, yaml_lines
@@ -72,6 +75,7 @@ def _values(seen: Seen) -> dict[str, object]:
     modules = list(_modules(runtime, {one.name: bool(one.gpu) for one in stacks}, host=bool(host)))
     spool = cluster.config.get("SlurmdSpoolDir", "")
     systems = module_systems(seen.login) or module_systems(node)
+    network = _network(seen)
     return {
         "name": seen.name,
         "date": seen.date,
@@ -81,14 +85,16 @@ def _values(seen: Seen) -> dict[str, object]:
         "top": _top(entries, mine),
         "runtimes": runtimes,
         "runtime": runtime,
-        **_network(seen),
+        **network,
         "folders": entries,
         "folder_questions": [_question(one) for one in folders if one.doubt],
         "software_questions": software_questions,
         "platform": "\n".join(yaml_lines(_platform(seen, stacks))),
         "gpu_stacks": [one.name for one in stacks if one.gpu],
         "of_slurm": {key: cluster.config[key] for key in _TOLD if key in cluster.config},
-        "partitions": list(_partitions(cluster)),
+        "partitions": list(
+            _partitions(cluster, {str(one["name"]): _fingerprint(seen, one, stacks) for one in network["kinds"]})
+        ),
         "images": images,
         "image_paths": [f"{one}/*" for one in images] or ["*.sif"],
         "bind_modules": [one["name"] for one in modules[:-1]],
@@ -101,7 +107,7 @@ def _values(seen: Seen) -> dict[str, object]:
     }
 
 
-def _network(seen: Seen) -> dict[str, object]:
+def _network(seen: Seen) -> dict[str, Any]:
     """Return the fabric, and the node kinds with their places in it."""
     known = [kind.name for kind in seen.cluster.kinds]
     kinds = [*seen.cluster.kinds, *(Kind(name, ()) for name in seen.nodes if name not in known)]
@@ -154,15 +160,13 @@ def _platform(seen: Seen, stacks: Sequence[StackFound]) -> Block:
     version = seen.cluster.config.get("SLURM_VERSION", facts.slurm or "")
     of_slurm = f"; slurm: scontrol on {seen.login.name}" * ("SLURM_VERSION" in seen.cluster.config)
     names = dict.fromkeys([seen.node.name, *(one.name for one in seen.nodes.values())])
-    buses = {name: [gpu.bus or "" for gpu in one.gpus] for name, one in seen.nodes.items() if one.gpus}
-    known = {name: ids for name, ids in buses.items() if all(map(PCI_BUS.fullmatch, ids))}
     platform = Block(
         since=Noted(seen.date, "guessed: the day on which this was read (your log of maintenances tells since when)"),
         os=_of_all(facts.os.name or "unknown", (one.facts.os.name for one in seen.nodes.values())),
         slurm=version if version.replace(".", "").isdecimal() else None,
         kernel=_of_all(facts.kernel.release, (one.facts.kernel.release for one in seen.nodes.values())),
         stacks=Block(entries),
-        gpu_bus_ids=known or None,
+        gpu_bus_ids=_buses(seen) or None,
         source=f"here: read on {', '.join(names)}, {seen.date}{of_slurm}",
         confirmed="no",
     )
@@ -174,6 +178,12 @@ def _of_all(value: str | None, others: Iterable[str | None]) -> Noted:
     different = sorted({one for one in others if one and one != value})
     unlike = f"guessed: of all nodes, while others have {some(different, 3, ', ')!a}"
     return Noted(value, unlike if different else "")
+
+
+def _buses(seen: Seen) -> dict[str, list[str]]:
+    """Return the addresses of the GPUs of each kind of which a node told all."""
+    buses = {name: [gpu.bus or "" for gpu in one.gpus] for name, one in seen.nodes.items() if one.gpus}
+    return {name: ids for name, ids in buses.items() if all(map(PCI_BUS.fullmatch, ids))}
 
 
 def _fabric(seen: Seen, node: Node) -> Fabric:
@@ -224,15 +234,33 @@ def _question(one: Folder) -> str:
     return f"{one.path} ({one.type}, on {some(one.nodes, 3, ', ')}): {what} (`findmnt {one.path}`)"
 
 
-def _partitions(cluster: Cluster) -> Iterator[dict[str, object]]:
+def _fingerprint(seen: Seen, kind: Mapping[str, Any], stacks: Sequence[StackFound]) -> Fingerprint:
+    """Give by what nodes of a kind will be known, as it is described."""
+    layout = [
+        (*(parse_number_list(one.get(key, "")) for key in ("cores", "siblings")), one["numa"]) for one in kind["l3"]
+    ]
+    of_gpus = [one for one in stacks if one.gpu]
+    mine = [one.gpu for one in of_gpus if len(of_gpus) == 1 or kind["name"] in one.kinds]
+    gpus, buses = len(kind["gpus"]), _buses(seen).get(kind["name"])
+    vendor = next(iter(mine), None) if gpus else NO_GPUS if of_gpus else None
+    return fingerprint(layout, gpus, vendor, [buses] if buses else ())
+
+
+def _partitions(cluster: Cluster, known: Mapping[str, Fingerprint]) -> Iterator[dict[str, object]]:
+    """Give the partitions, each with the kinds that its nodes can be told to be of, and with the others."""
     for name, said in cluster.partitions.items():
         mine = Counter(kind.name for kind in cluster.kinds for node in kind.nodes if name in partitions_of(node))
         if mine:
-            kind, *others = [one for one, _ in mine.most_common()]
+            kinds: list[str] = []
+            for kind, _ in mine.most_common():
+                if all(known[kind].differs(known[one]) for one in kinds):
+                    kinds.append(kind)
+            others = [kind for kind in mine if kind not in kinds]
             # Slurm 26.05 says it by a key of its own.
             whole = "EXCLUSIVE" in said.get("OverSubscribe", "") or said.get("Exclusive") == "NODE"
             whole = whole or cluster.config.get("SelectType") == "select/linear"
-            keys = {"node_kind": kind, "whole_nodes": "yes" if whole else "no"}
+            keys: dict[str, object] = {"node_kind": kinds[0] if len(kinds) == 1 else kinds}
+            keys |= {"whole_nodes": "yes" if whole else "no"}
             keys |= {"max_nodes": said["MaxNodes"]} if said.get("MaxNodes", "").isdecimal() else {}
             yield {"name": name, "others": others, "said": keys}
 

@@ -196,6 +196,21 @@ def test_whole_nodes_in_the_words_of_each_slurm(old: str, new: str) -> None:
         assert value["partitions"]["all"]["whole_nodes"] == whole
 
 
+def test_a_partition_has_the_kinds_that_its_nodes_can_be_told_to_be_of() -> None:
+    """Two kinds differ by what a node's kernel says; one by memory alone is named beside them."""
+    lines = node("n1") + node("n2") + node("n3", cores=4, total=8) + node("n4", cores=4, total=8, memory=9000)
+    one = seen({}, read_cluster(slurm(partition("all"), lines)))
+    value = written(one)
+    wide, most = (next(name for name in value["node_kinds"] if end in name) for end in ("8c-2g", "2c"))
+    assert value["partitions"]["all"]["node_kind"] == [most, wide]
+    assert f"# all also has nodes of {wide.replace('2g', '9g')}, which on a node cannot be told from these" in describe(
+        one
+    )
+    assert (
+        written(seen({}, read_cluster(slurm(partition("all"), node("n1")))))["partitions"]["all"]["node_kind"] == "cpu"
+    )
+
+
 def test_the_least_memory_of_a_kind_is_what_jobs_can_have() -> None:
     lines = node("n1", memory=2010) + node("n2", memory=2000) + node("n3", memory=2005)
     (kind,) = written(seen({}, read_cluster(slurm(partition("all"), lines))))["node_kinds"].values()
