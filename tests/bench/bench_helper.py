@@ -1,8 +1,8 @@
 """The srun helper: what LUMI's task prolog adds to a step of 32 tasks, and the wrapper to starting a container.
 
-The nodes are the twin's; Slurm is told that they have 64 CPUs, so each task takes the prolog's longest way: binds,
-variables, its private directory and `taskset` for its row of the table of a whole node (which this machine then
-refuses, having fewer CPUs).
+The nodes are the twin's; Slurm is told that they have 64 CPUs, and the prolog reads what the kernel of a LUMI-G node says.
+So each task takes the prolog's longest way: binds, variables, its private directory and `taskset` for its row of the
+table of a whole node (which this machine then refuses, having fewer CPUs).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from lumisite.site.load import load_site
 from tests.bench.measure import Row, table
+from tests.support.kernels import be_node, kernel_files, seen_in
 from tests.support.prologs import render_files
 from tests.twin.cluster import EXCHANGE, Cluster, ClusterPlan, running
 from tests.twin.helper_site import IMAGE, deploy_site
@@ -64,7 +65,8 @@ def run() -> list[Row]:
 
 
 def _prolog(cluster: Cluster) -> list[Row]:
-    helper = render_files(load_site("lumi"), rocm=("6.2",))["spank/task_prolog"]
+    helper = seen_in(f"{EXCHANGE}/node", render_files(load_site("lumi"), rocm=("6.2",))["spank/task_prolog"])
+    be_node(cluster.exchange / "node", kernel_files(load_site("lumi").site, "lumi-g"))
     step = f"srun -p standard-g -N{NODES} -n{TASKS} --cpu-bind=none"
     _install(cluster, {"helper": helper, "empty": EMPTY})
     said = cluster.run(f"LUMISITE_VERBOSE=1 SLURM_TASK_PROLOG={EXCHANGE}/helper {step} true").check().stdout

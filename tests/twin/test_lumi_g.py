@@ -26,6 +26,7 @@ from lumisite.site.cpus import parse_number_list
 from lumisite.site.load import load_site
 from lumisite.validate.probes.probe import scripts
 from lumisite.validate.probes.suite import choose_probes
+from tests.support.kernels import kernel_files, seen_in
 from tests.support.prologs import render_files
 from tests.support.records import target_of
 from tests.twin import slurm_conf
@@ -109,6 +110,7 @@ THREADS = {
     "one thread": f"{SRUN} -p standard-g -n8 --hint=nomultithread {SHOW}",
     "-c14": f"{SRUN} -p standard-g -n8 -c14 {SHOW}",
     "part": f"{SRUN} -p small-g -n8 -c4 {SHOW}",
+    "as it is": f"{SRUN.replace('prolog=/opt/prolog', 'prolog=/opt/on-guest')} -p standard-g -n8 --cpu-bind=none {SHOW}",
 }
 
 
@@ -145,8 +147,11 @@ def golden(tasks: int, threads: int) -> list[str | None]:
     return [answer.mask for answer in cpu_masks(TOPOLOGY, Request(tasks, threads))]
 
 
-def prolog() -> str:
-    return render_files(load_site("lumi"), rocm=("6.2",))["spank/task_prolog"]
+def helper() -> dict[str, str]:
+    """The prolog, and what the kernel of a LUMI-G node says: of second threads and GPUs the guest's says less."""
+    kernel = {f"/opt/kernel{path}": text for path, text in kernel_files(load_site("lumi").site, "lumi-g").items()}
+    script = render_files(load_site("lumi"), rocm=("6.2",))["spank/task_prolog"]
+    return {"/opt/prolog": seen_in("/opt/kernel", script), "/opt/on-guest": script, **kernel}
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +164,7 @@ def confined_run() -> GuestRun:
     start, mount = (SCRIPTS / "guest_init.sh").read_text(), "mount -t devtmpfs devtmpfs /dev\n"
     assert mount in start
     files = {
-        "/opt/prolog": prolog(),
+        **helper(),
         "/init": start.replace(mount, f"{mount}mount -t cgroup2 cgroup2 /sys/fs/cgroup\n"),
         "/etc/slurm/slurm.conf": conf.replace("CPUs=64", shape),
         "/etc/slurm/cgroup.conf": "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\nConstrainCores=yes\n",
@@ -176,7 +181,7 @@ def confined(confined_run: GuestRun) -> dict[str, Result]:
 def threads_run() -> GuestRun:
     """Two threads per core, and no cgroups."""
     require_twin("qemu-system-x86_64", "cpio")
-    return lumi_g_all(tuple(THREADS.values()), threads=2, files={"/opt/prolog": prolog()}, timeout_s=900)
+    return lumi_g_all(tuple(THREADS.values()), threads=2, files=helper(), timeout_s=900)
 
 
 @pytest.fixture(scope="module")
@@ -338,6 +343,12 @@ def test_as_many_cpus_as_both_threads_have_means_both(threads: dict[str, Result]
 
 def test_a_part_that_no_cgroup_tells_keeps_slurms_binding(threads: dict[str, Result]) -> None:
     assert threads["part"].stdout.count("part of a node, and there is no cgroup that tells which") == 8
+
+
+def test_as_it_is_it_is_no_lumi_g_node(threads: dict[str, Result]) -> None:
+    """Its siblings are neighbours, so that CPU 64 is in another domain than on LUMI, and it has no GPU with a driver."""
+    assert set(masks_of(threads["as it is"])) == {f"0x{'f' * 32}"}
+    assert threads["as it is"].stdout.count("(CPU 64 outside NUMA domain 0; GPUs none, expected 8 amd)") == 8
 
 
 def test_two_ranks_with_each_others_masks_fail_the_gate(

@@ -14,6 +14,12 @@ root=$PWD/top/root
 mount -t proc proc "$root/proc"
 # A sysfs of its own shows this node's interfaces only; slurmd looks for the machine's cgroups in it.
 mount -t sysfs sysfs "$root/sys"
+# What tells a node's kind is as the twin's description has it, whatever this machine is.
+mkdir -p kernel
+echo 0-1 >kernel/present
+echo 0 >kernel/has_cpu
+mount --bind kernel/present "$root/sys/devices/system/cpu/present"
+mount --bind kernel/has_cpu "$root/sys/devices/system/node/has_cpu"
 if [ -d /sys/fs/cgroup ]; then mount --rbind /sys/fs/cgroup "$root/sys/fs/cgroup"; fi
 mount -t tmpfs -o mode=755 tmpfs "$root/run"
 mount -t tmpfs -o mode=1777,size=256m tmpfs "$root/tmp"

@@ -1,0 +1,111 @@
+"""A partition with nodes of two kinds, and one node that is neither, under real Slurm: by what their kernels say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from lumisite.site.load import EMBEDDED
+from tests.twin.cluster import EXCHANGE, Cluster, ClusterPlan, running
+from tests.twin.fixtures import require_twin
+from tests.twin.helper_site import GENERATIONS, PROLOG, deploy_site
+from tests.twin.login_node import LUMISITE, install_lumisite
+from tests.twin.process import Result
+
+pytestmark = [pytest.mark.root, pytest.mark.slurm]
+
+#: Two kinds with the same CPUs, of which each GPU is next to another one, and where their GPUs are.
+KIND = """
+  {name}:
+    memory_mib: 2048
+    l3: [{{cores: '0', numa: 0}}, {{cores: '1', numa: 0}}]
+    gpus: [{{l3: {first}, numa: 0}}, {{l3: {second}, numa: 0}}]
+    source: here"""
+BUSES = {"straight": ("c1", "c6"), "crossed": ("41", "46")}
+BOTH = KIND.format(name="straight", first=0, second=1) + KIND.format(name="crossed", first=1, second=0)
+CHANGES = {
+    "\nnode_kinds:": f"\nnode_kinds:{BOTH}",
+    "    since: 2026-01-21\n": "    since: 2026-01-21\n    gpu_bus_ids: {straight: [c1, c6], crossed: ['41', '46']}\n",
+    "small-g: {node_kind: twin,": "small-g: {node_kind: [straight, crossed],",
+    "\nsettings:\n": """
+settings:
+  - {name: ROCR_VISIBLE_DEVICES, computed: one-gpu, why: on request, source: here}
+  - {name: BY_KIND, value: crossed, when: {kind: [crossed]}, why: to see it, source: here}
+""",
+}
+#: What each node's driver has, in the order of the nodes.
+SEEN = (BUSES["straight"], BUSES["crossed"], ("c1",))
+
+SHOW = (
+    "sh -c 'while read -r name value; do [ $name != Cpus_allowed: ] || mask=$value; done </proc/self/status"
+    "; echo task $SLURMD_NODENAME $SLURM_LOCALID ${mask##*0} $ROCR_VISIBLE_DEVICES ${BY_KIND-none}'"
+)
+STEP = (
+    f"LUMISITE_VERBOSE=1 LUMISITE_GPUS=one SLURM_TASK_PROLOG={PROLOG} srun -p small-g -N3 --ntasks-per-node=2 "
+    f"--gpus-per-node=2 --cpu-bind=none {SHOW}"
+)
+WHY = (
+    "this node is none of the kinds of partition small-g, straight (GPUs 1 amd at 0000:c1:00.0, expected 2 amd), "
+    "crossed (GPUs 1 amd at 0000:c1:00.0, expected 2 amd): `lumisite check --host` on it says more"
+)
+
+
+def have_gpus(cluster: Cluster, node: str, buses: tuple[str, ...]) -> None:
+    """Let a driver have GPUs of a node, as far as the kernel's files tell."""
+    devices = " ".join(f"amdgpu/0000:{bus}:00.0" for bus in buses)
+    make = f"mkdir -p /run/drivers && cd /run/drivers && mkdir -p amdgpu {devices} && : >amdgpu/bind"
+    cluster.run(f"{make} && mount --bind /run/drivers /sys/bus/pci/drivers", node=node, user="root").check()
+
+
+@pytest.fixture(scope="module", params=GENERATIONS)
+def mixed(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    require_twin()
+    with running(ClusterPlan(request.param, nodes=3, images=(), cpus=2)) as cluster:
+        deploy_site(cluster, CHANGES)
+        for node, buses in zip(cluster.nodes, SEEN, strict=True):
+            have_gpus(cluster, node, buses)
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def step(mixed: Cluster) -> Result:
+    return mixed.run(STEP).check()
+
+
+def tasks(step: Result, node: str) -> list[tuple[str, ...]]:
+    """The mask, the GPU and the setting of each task of a node, by its number there."""
+    rows = re.findall(rf"^task {node} (\d) (\S+) (\S+) (\S+)$", step.stdout, re.MULTILINE)
+    return [tuple(row[1:]) for row in sorted(rows)]
+
+
+def test_each_task_has_the_mask_of_its_nodes_kind(mixed: Cluster, step: Result) -> None:
+    assert tasks(step, mixed.nodes[0]) == [("1", "0", "none"), ("2", "1", "none")]
+    assert tasks(step, mixed.nodes[1]) == [("2", "0", "crossed"), ("1", "1", "crossed")]
+
+
+def test_on_a_node_of_neither_kind_tasks_run_as_slurm_binds_them_and_say_why(mixed: Cluster, step: Result) -> None:
+    third = mixed.nodes[2]
+    everything = mixed.run("grep Cpus_allowed: /proc/self/status", node=third).check().stdout.split()[1].lstrip("0,")
+    assert tasks(step, third) == [(everything, "0,1", "none")] * 2
+    assert step.stdout.count(f"lumisite: no CPU mask: {WHY}\n") == 2
+    assert step.stdout.count(f"lumisite: ROCR_VISIBLE_DEVICES is left alone ({WHY})\n") == 2
+
+
+def test_without_being_asked_it_says_nothing(mixed: Cluster) -> None:
+    done = mixed.run(STEP.replace("LUMISITE_VERBOSE=1 ", "")).check()
+    assert "lumisite" not in done.stdout
+    assert len(done.stdout.splitlines()) == 6
+
+
+def test_check_host_names_the_node_of_neither_kind(mixed: Cluster) -> None:
+    install_lumisite(mixed)
+    text = (EMBEDDED / "twin.yaml").read_text()
+    for old, new in CHANGES.items():
+        text = text.replace(old, new, 1)
+    (mixed.exchange / "twin.yaml").write_text(text)
+    check = f"env {LUMISITE} check {EXCHANGE}/twin.yaml --host --json"
+    found = [mixed.run(f"srun -p small-g -w {node} -n1 {check}").stdout for node in mixed.nodes]
+    assert ["node kind" in one for one in found] == [False, False, True]
+    assert "straight (GPUs 1 amd at 0000:c1:00.0, expected 2 amd)" in found[2]
