@@ -20,10 +20,10 @@ from lumisite.site.images import Holds, told_release
 from lumisite.site.model import Site
 from lumisite.site.versions import Version as Release
 from lumisite.site.versions import parse_version
-from lumisite.vendors import all_fabrics, all_vendors, fabrics_of, gpu_of, plugins, software_of
+from lumisite.vendors import all_fabrics, all_vendors, fabrics_of, gpu_names, gpu_of, plugins, software_of, vendor
 
 if TYPE_CHECKING:
-    from lumisite.vendors.model import Collectives, Sign
+    from lumisite.vendors.model import Collectives, Sign, Vendor
 
 _LABELS = "/.singularity.d/labels.json"
 _LARGEST_TEXT_BYTES = 1024 * 1024
@@ -110,6 +110,25 @@ def read_holds(site: Site, family: str | None, tree: Tree) -> Holds:
     return Holds(family, {name: one for name, one in told.items() if one is not None}, plugin)
 
 
+def gpu_vendors(tree: Tree) -> tuple[str, ...]:
+    """Return the vendors for whose GPUs an image holds libraries, by the words of `stacks.*.gpu`."""
+    folders = library_folders(tree)
+    return tuple(name for name in gpu_names() if _holds_libraries_of(vendor(name), tree, folders))
+
+
+def _holds_libraries_of(maker: Vendor, tree: Tree, folders: Iterable[str]) -> bool:
+    software = any(_signed(one.images, tree, folders) for one in maker.software)
+    return software or (maker.gpu is not None and bool(copies_of(maker.gpu.collectives, tree, folders)))
+
+
+def copies_of(library: Collectives, tree: Tree, folders: Iterable[str]) -> tuple[str, ...]:
+    """Return the real paths of all copies of a library for collectives, those outside of Python packages first."""
+    files = [f"{folder}/{library.library}.so*" for folder in (*folders, *environment_folders(tree))]
+    files += [f"{one}/{inner}/{library.library}.so*" for one in packages_in(tree) for inner in library.packages]
+    places = (resolve(tree, path) for pattern in files for path in glob(tree, pattern))
+    return tuple(dict.fromkeys(one.path for one in places if one.entry is not None and one.entry.kind == "file"))
+
+
 def title_of(site: Site, name: str) -> str:
     """Give the name that people have for what has a version."""
     titles = {one.name: one.title for one in collectives_of(site)} | {"ofi_plugin": "OFI plugin"}
@@ -178,6 +197,11 @@ def packages_in(tree: Tree) -> Iterator[str]:
     yield from (folder for pattern in _PACKAGE_FOLDERS for folder in glob(tree, pattern))
 
 
+def environment_folders(tree: Tree) -> tuple[str, ...]:
+    """Return the folders of libraries of the environments that have Python packages, as conda lays them out."""
+    return tuple(dict.fromkeys(posixpath.dirname(posixpath.dirname(folder)) for folder in packages_in(tree)))
+
+
 def _torch(tree: Tree) -> Version | None:
     """Join what the environments of an image have; one that has the same adds nothing."""
     seen: dict[str, str] = {}
@@ -196,7 +220,8 @@ def library_folders(tree: Tree) -> tuple[str, ...]:
 
 def plugins_in(tree: Tree) -> tuple[str, ...]:
     """Give the paths of all that an image has under the names of a network plugin."""
-    paths = (f"{folder}/{name}" for folder in library_folders(tree) for name in plugins())
+    folders = dict.fromkeys((*library_folders(tree), *environment_folders(tree)))
+    paths = (f"{folder}/{name}" for folder in folders for name in plugins())
     return tuple(path for path in paths if resolve(tree, path).entry is not None)
 
 

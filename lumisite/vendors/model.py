@@ -79,7 +79,8 @@ class Collectives:
 
     `backend` is what PyTorch calls it, `library` what its files are called (up to `.so`), `prefix` how its variables
     begin, `plugins` under which names it looks for a network plugin, `images` where images state its version; `tests`
-    are folders of images with its tests, if not on PATH.
+    are folders of images with its tests, if not on PATH. `packages` are folders below those of Python packages that
+    have a copy of it.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Collectives:
     plugins: tuple[str, ...] = ()
     images: tuple[Sign, ...] = ()
     tests: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ("torch/lib",)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

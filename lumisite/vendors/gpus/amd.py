@@ -45,6 +45,7 @@ VENDOR = Vendor(
                 for top in _TOPS
             ),
             tests=("/usr/libexec/rccl-tests", "/opt/rccltests"),
+            packages=("torch/lib", "_rocm_sdk_libraries*/lib", "_rocm_sdk_core/lib"),
         ),
         bus_ids=("libamdhip64.so", "hipGetDeviceCount", "hipDeviceGetPCIBusId"),
         prefixes=("MIOPEN_", "HSA_"),

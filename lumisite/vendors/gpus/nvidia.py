@@ -41,6 +41,7 @@ VENDOR = Vendor(
             library="libnccl",
             prefix="NCCL_",
             plugins=("libnccl-net.so", "libnccl-net-ofi.so"),
+            packages=("torch/lib", "nvidia/nccl/lib", "nvidia/cu[0-9]*/lib"),
             images=(
                 Sign(of="libraries", paths="libnccl.so.2.*", says=r"\.so\.(\d+)\.(\d+)\.(\d+)$"),
                 Sign(of="packages", paths="nvidia_nccl_cu*.dist-info", says=r"-(\d+)\.(\d+)\.(\d+)"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.images.contents import read_holds, read_labels, read_versions, version_lines
+from lumisite.images.contents import gpu_vendors, read_holds, read_labels, read_versions, version_lines
 from lumisite.images.family import holds_of_image
 from lumisite.machine.tree import resolve
 from lumisite.site.images import Holds
@@ -280,3 +280,33 @@ def test_what_was_read_counts_and_a_name_where_nothing_can_be(tmp_path: Path) ->
     assert holds == Holds("lumi-rocm", {"rocm": parse_version("6.1.3")}, True, guessed=True)
     assert "taken for what its name says, since it cannot be read: " in note
     assert holds_of_image(site, "a\0b") == (Holds(), "'a\\x00b': is no name of an image")
+
+
+# ---- whose GPUs
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("/opt/rocm-6.2.4/.info/version", ("amd",)),
+        (f"{MULTIARCH}/librccl.so.1.0.60204", ("amd",)),
+        (f"{PACKAGES}/torch/lib/librccl.so", ("amd",)),
+        (f"{PACKAGES}/_rocm_sdk_libraries_gfx90X/lib/librccl.so.1", ("amd",)),
+        ("/usr/local/cuda-12.4/version.json", ("nvidia",)),
+        (f"{PACKAGES}/nvidia/nccl/lib/libnccl.so.2", ("nvidia",)),
+        ("/opt/miniconda3/envs/pytorch/lib/python3.11/site-packages/torch/lib/libnccl.so.2", ("nvidia",)),
+        ("/opt/intel/oneapi/compiler/2025.0/lib/x", ("intel",)),
+        ("/usr/bin/true", ()),
+    ],
+)
+def test_the_vendors_of_gpus_are_those_whose_libraries_are_there(path: str, found: tuple[str, ...]) -> None:
+    content = CUDA_RECORD if path.endswith(".json") else b"6.2.4"
+    assert gpu_vendors(DictTree({path: content})) == found
+    more = {path: content, "/opt/rocm/.info/version": b"6.2.4\n"}
+    assert set(gpu_vendors(DictTree(more))) == {*found, "amd"}
+
+
+def test_a_library_in_a_conda_environment_counts_without_a_package_around_it() -> None:
+    python = {"/opt/miniconda3/envs/x/lib/python3.11/site-packages/pip.py": b""}
+    files = {**python, "/opt/miniconda3/envs/x/lib/librccl.so.1": b""}
+    assert gpu_vendors(DictTree(files)) == ("amd",)
