@@ -17,11 +17,11 @@ from lumisite.binds.copies import in_order, numbers_in
 from lumisite.errors import ResolveError
 from lumisite.images.container import container_of
 from lumisite.images.container import library_path as library_path_of_image
-from lumisite.images.contents import read_holds
 from lumisite.images.family import recognise_family, recognised
 from lumisite.images.recipe import compare_recipe
 from lumisite.images.sif import Image
 from lumisite.images.speed import parts_for_speed
+from lumisite.images.versions import read_holds
 from lumisite.machine.ldcache import glob
 from lumisite.machine.loader import MACHINES, Loader, Processor, processor, read_rules
 from lumisite.machine.tree import Tree, names_of, opened_by, resolve

@@ -14,10 +14,10 @@ from lumisite.cli.parser import check_root, say, tell, write_whole
 from lumisite.cli.progress import Progress
 from lumisite.errors import LumisiteError, ResolveError, shown
 from lumisite.facts.drift import Change, compare_images
-from lumisite.images.contents import version_lines
 from lumisite.images.cotainr import pin_systems
 from lumisite.images.inventory import Image, Reading, read_inventory, wanted_of
 from lumisite.images.lock import format_lock, lock_of, parse_lock, read_lock_file
+from lumisite.images.versions import version_lines
 from lumisite.site.load import LoadedSite, load_plans, load_site
 from lumisite.site.model import Site
 from lumisite.text import counted

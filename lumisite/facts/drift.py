@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import Literal
 
 from lumisite.errors import shown
-from lumisite.images.contents import title_of
 from lumisite.images.inventory import Image
 from lumisite.images.lock import Lock, LockedImage, locked
+from lumisite.images.versions import title_of
 from lumisite.machine.tree import is_under
 from lumisite.site.model import Site
 

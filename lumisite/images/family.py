@@ -7,8 +7,9 @@ import os.path
 from collections.abc import Mapping
 
 from lumisite.errors import LumisiteError, ResolveError
-from lumisite.images.contents import read_holds, read_labels
+from lumisite.images.contents import read_labels
 from lumisite.images.sif import open_image
+from lumisite.images.versions import read_holds
 from lumisite.machine.tree import Tree, resolve
 from lumisite.site.decode import suggestion
 from lumisite.site.images import Holds, family_by_path, holds_by_name

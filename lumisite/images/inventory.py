@@ -10,11 +10,12 @@ from itertools import chain
 from typing import TypeAlias
 
 from lumisite.errors import LumisiteError
-from lumisite.images.contents import Version, read_labels, read_versions
+from lumisite.images.contents import Version, read_labels
 from lumisite.images.digest import Kind, digest_of
 from lumisite.images.family import recognise_family, recognised
 from lumisite.images.recipe import compare_recipe
 from lumisite.images.sif import open_image
+from lumisite.images.versions import read_versions
 from lumisite.machine.host import DiskTree, list_directory, open_file
 from lumisite.machine.tree import Place, resolve
 from lumisite.site.model import Site

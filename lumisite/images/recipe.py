@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lumisite.images.container import variables_of
-from lumisite.images.contents import read_holds
+from lumisite.images.versions import read_holds
 from lumisite.machine.tree import Tree, resolve, small_text
 from lumisite.site.model import Site
 

@@ -233,50 +233,77 @@ class Loader:
         return resolve(self.tree, name, place.path) if place.entry.kind == "directory" else resolve(self.tree, path)
 
 
-def walk(loader: Loader, roots: Iterable[Loaded | Need], *, others: bool = False) -> tuple[Need, ...]:
-    """Load roots and all that they need into one process, in the loader's order; roots that failed are passed on.
+@dataclass
+class Process:
+    """The objects of one process, as they come: each with all that it needs, breadth first, before the next is opened.
 
-    Breadth first; an object that is already there serves everyone who asks for its name or SONAME. With `others`, say
-    where a requester alone would have got another file.
+    An object that is already there serves everyone who asks for its name or SONAME. With `others`, needs say where a
+    requester alone would have got another file.
     """
-    by_name: dict[str, Loaded] = {}
-    by_file: dict[str, Loaded] = {}
-    own = None if loader.rules.interpreter is None else loader.search(loader.rules.interpreter).found
-    interpreter = None if own is None else Loaded(own.info.soname or posixpath.basename(own.path), own)
-    if interpreter is not None:
-        by_name[interpreter.name] = interpreter
-    needs: list[Need] = []
-    waiting: deque[Loaded] = deque()
 
-    def enter(loaded: Loaded) -> Loaded:
-        known = by_file.setdefault(loaded.found.real, loaded)
-        by_name[loaded.name] = known
+    loader: Loader
+    others: bool = False
+    needs: list[Need] = field(default_factory=list)
+    by_name: dict[str, Loaded] = field(default_factory=dict)
+    _by_file: dict[str, Loaded] = field(default_factory=dict)
+    _waiting: deque[Loaded] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        rules = self.loader.rules
+        own = None if rules.interpreter is None else self.loader.search(rules.interpreter).found
+        self._interpreter = None if own is None else Loaded(own.info.soname or posixpath.basename(own.path), own)
+        if self._interpreter is not None:
+            self.by_name[self._interpreter.name] = self._interpreter
+
+    def load(self, roots: Iterable[Loaded | Need]) -> None:
+        """Load objects at once, as those that a program is linked with; roots that failed are passed on."""
+        for root in roots:
+            if isinstance(root, Need):
+                loaded = None if root.loaded is None else self.by_name.get(root.name) or self._enter(root.loaded)
+                self.needs.append(Need(root.name, None, loaded, root.search))
+            else:
+                self._enter(root)
+        while self._waiting:
+            self._load_needed(self._waiting.popleft())
+
+    def open(self, name: str, caller: Loaded | None = None) -> Loaded | None:
+        """Open a library as dlopen(3) does for an object that calls it; `None` where there is none."""
+        expanded = name if caller is None else self.loader.expanded(name, caller)
+        if expanded not in self.by_name:
+            search = self.loader.search(name, caller)
+            if search.found is None:
+                return None
+            self.load([Loaded(expanded, search.found, caller)])
+        return self.by_name[expanded]
+
+    def _enter(self, loaded: Loaded) -> Loaded:
+        known = self._by_file.setdefault(loaded.found.real, loaded)
+        self.by_name[loaded.name] = known
         if known is loaded:
-            by_name.setdefault(loaded.found.info.soname or loaded.name, loaded)
-            waiting.append(loaded)
+            self.by_name.setdefault(loaded.found.info.soname or loaded.name, loaded)
+            self._waiting.append(loaded)
         return known
 
-    for root in roots:
-        if isinstance(root, Need):
-            loaded = None if root.loaded is None else by_name.get(root.name) or enter(root.loaded)
-            needs.append(Need(root.name, None, loaded, root.search))
-        else:
-            enter(root)
-    while waiting:
-        requester = waiting.popleft()
+    def _load_needed(self, requester: Loaded) -> None:
         for name in requester.found.info.needed:
-            asked = loader.expanded(name, requester)
-            if asked in by_name:
-                served = by_name[asked]
-                search = loader.search(name, requester) if others and served is not interpreter else Search(None)
-                alone = search.found
+            expanded = self.loader.expanded(name, requester)
+            if expanded in self.by_name:
+                served = self.by_name[expanded]
+                look = self.others and served is not self._interpreter
+                alone = self.loader.search(name, requester).found if look else None
                 other = alone.path if alone is not None and alone.real != served.found.real else None
-                needs.append(Need(name, requester, served, Search(served.found), other))
+                self.needs.append(Need(name, requester, served, Search(served.found), other))
                 continue
-            search = loader.search(name, requester)
-            loaded = None if search.found is None else enter(Loaded(asked, search.found, requester))
-            needs.append(Need(name, requester, loaded, search))
-    return tuple(needs)
+            search = self.loader.search(name, requester)
+            loaded = None if search.found is None else self._enter(Loaded(expanded, search.found, requester))
+            self.needs.append(Need(name, requester, loaded, search))
+
+
+def walk(loader: Loader, roots: Iterable[Loaded | Need], *, others: bool = False) -> tuple[Need, ...]:
+    """Load roots and all that they need into one process, in the loader's order; roots that failed are passed on."""
+    process = Process(loader, others)
+    process.load(roots)
+    return tuple(process.needs)
 
 
 def processor(tree: Tree, unknown: Processor = Processor()) -> Processor:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.images.contents import gpu_vendors, read_holds, read_labels, read_versions, version_lines
+from lumisite.images.contents import gpu_vendors, read_labels
 from lumisite.images.family import holds_of_image
+from lumisite.images.versions import read_holds, read_versions, version_lines
 from lumisite.machine.tree import resolve
 from lumisite.site.images import Holds
 from lumisite.site.load import load_site
