@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lumisite.images.container import library_path
+from lumisite.machine.elf import read_only_data
 from lumisite.machine.ldcache import conf_directories, glob
 from lumisite.machine.tree import Tree, resolve, text_of
 from lumisite.site.images import told_release
@@ -28,6 +29,7 @@ _LABELS = "/.singularity.d/labels.json"
 LARGEST_TEXT_BYTES = 1024 * 1024
 LARGEST_RECORD_BYTES = 16 * 1024
 _LARGEST_LIBRARY_BYTES = 8 * 1024 * 1024
+_LARGEST_CONSTANTS_BYTES = 64 * 1024 * 1024
 _CHUNK_BYTES = 128 * 1024
 _LONGEST_BANNER_BYTES = 512
 
@@ -173,14 +175,21 @@ def glibc_of(tree: Tree, path: str) -> Version | None:
 
 
 def banner(pattern: re.Pattern[bytes], tree: Tree, path: str) -> Version | None:
-    """Find what a library says of itself, from its end, since constants stand behind the code; read only so far."""
+    """Return the first group of what a library says of itself; of a large one only its read-only data is read."""
+    match = find_constant(pattern, tree, path)
+    return None if match is None else Version(match[1].decode("ascii", "replace"), path)
+
+
+def find_constant(pattern: re.Pattern[bytes], tree: Tree, path: str) -> re.Match[bytes] | None:
+    """Search the constants of a library, from the end, since they stand behind the code; read is only so far."""
     source = tree.source(path)
-    if source is None or source.size > _LARGEST_LIBRARY_BYTES:
+    if source is None:
         return None
+    first, size = (0, source.size) if source.size <= _LARGEST_LIBRARY_BYTES else read_only_data(source)
     behind = b""
-    for start in reversed(range(0, source.size, _CHUNK_BYTES)):
+    for start in reversed(range(first, first + min(size, _LARGEST_CONSTANTS_BYTES), _CHUNK_BYTES)):
         chunk = source.read(start, _CHUNK_BYTES)
         if match := pattern.search(chunk + behind):
-            return Version(match[1].decode("ascii", "replace"), path)
+            return match
         behind = chunk[:_LONGEST_BANNER_BYTES]
     return None

@@ -7,12 +7,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
+from lumisite.images.collectives import NOT_KNOWN, Collection, read_collectives
 from lumisite.images.contents import (
     LARGEST_RECORD_BYTES,
     LARGEST_TEXT_BYTES,
     Version,
     banner,
     collectives_of,
+    environment_folders,
     find_file,
     glibc_of,
     labelled,
@@ -24,7 +26,7 @@ from lumisite.images.contents import (
 from lumisite.machine.tree import Tree, text_of
 from lumisite.site.images import Holds, told_release
 from lumisite.site.model import Site
-from lumisite.vendors import all_fabrics, fabrics_of, plugins, software_of
+from lumisite.vendors import all_fabrics, fabrics_of, gpu_of, plugins, software_of
 
 _TORCH = re.compile(r"^__version__\s*(?::[^=]*)?=\s*['\"]([\w.+!-]{1,100})['\"]", re.M)
 _PKG_CONFIG = re.compile(r"^Version:\s*(\d[\w.+-]{0,60})\s*$", re.M)
@@ -34,36 +36,49 @@ _PLUGIN = re.compile(rb"aws-ofi-[a-z]{0,8}ccl (\d+\.\d+[\w.+-]{0,40})")
 _WORDS = {"torch": "torch|pytorch", "ofi_plugin": "aws-ofi-[a-z]*ccl"}
 
 
-def read_versions(site: Site, tree: Tree) -> dict[str, Version]:
+def read_versions(site: Site, tree: Tree, held: Mapping[str, Collection] | None = None) -> dict[str, Version]:
     """Read the version of each thing that is found; raises a `LumisiteError` for an image that is damaged there.
 
     Releases of the site's stacks come by their names, then what carries the traffic of its GPUs and of its fabric.
+    `held` are the image's copies of libraries for collectives, where they are read already.
     """
+    held = read_collectives(site, tree) if held is None else held
     labels = read_labels(tree)
     folders = library_folders(tree)
     libc = find_file(tree, folders, ["libc.so.6"])
-    carriers = {one.name: signed(one.images, tree, folders) for one in collectives_of(site)}
+    carriers = {gpu_of(str(site.stacks[name].gpu)).collectives: one for name, one in held.items()}
     fabric = [name for one in fabrics_of(site.fabric.carrier) or all_fabrics() for name in one.libraries]
     found = {
         "torch": _torch(tree),
-        **carriers,
+        **{one.name: copies.version or signed(one.images, tree, folders) for one, copies in carriers.items()},
         "libfabric": _library(tree, folders, ["libfabric.so.1"], _libfabric),
-        "ofi_plugin": _library(tree, folders, plugins(), partial(banner, _PLUGIN)),
+        "ofi_plugin": _library(tree, _plugin_folders(tree), plugins(), partial(banner, _PLUGIN)),
         **{name.partition(".")[0]: _library(tree, folders, [name]) for name in fabric},
         "glibc": None if libc is None else glibc_of(tree, libc),
     }
     stated = {name: one or labelled(labels, _WORDS.get(name, re.escape(name))) for name, one in found.items()}
-    versions = {**_releases(site, tree, folders), **stated}
+    versions = {**_releases(site, tree, held), **stated}
     return {name: one for name, one in versions.items() if one is not None}
 
 
-def read_holds(site: Site, family: str | None, tree: Tree) -> Holds:
-    """Read what settings depend on in an image of a family: releases of the site's stacks, and the OFI plugin."""
-    folders = library_folders(tree)
-    plugin = find_file(tree, folders, plugins()) is not None
-    stated = _releases(site, tree, folders).items()
-    told = {name: told_release(one.value) for name, one in stated if one is not None}
-    return Holds(family, {name: one for name, one in told.items() if one is not None}, plugin)
+def read_holds(site: Site, family: str | None, tree: Tree, held: Mapping[str, Collection] | None = None) -> Holds:
+    """Read what settings depend on in an image of a family: releases of the site's stacks, and the OFI plugin.
+
+    A release is that of the library for collectives which programs get, and is left out where they get several. That
+    there is no plugin is known only where the library is found that would open it.
+    """
+    held = read_collectives(site, tree) if held is None else held
+    plugin = find_file(tree, _plugin_folders(tree), plugins()) is not None
+    looked_at = any(one.copies for one in held.values())
+    stated = _releases(site, tree, held).items()
+    known = {name: told_release(one.value) for name, one in stated if one is not None}
+    return Holds(
+        family, {name: one for name, one in known.items() if one is not None}, plugin or (False if looked_at else None)
+    )
+
+
+def _plugin_folders(tree: Tree) -> tuple[str, ...]:
+    return (*library_folders(tree), *environment_folders(tree))
 
 
 def title_of(site: Site, name: str) -> str:
@@ -72,14 +87,17 @@ def title_of(site: Site, name: str) -> str:
     return site.stacks[name].title if name in site.stacks else titles.get(name, name)
 
 
-def _releases(site: Site, tree: Tree, folders: Iterable[str]) -> dict[str, Version | None]:
-    """Give for each stack of the site that images bring the release that is in an image."""
-    labels, found = read_labels(tree), {}
+def _releases(site: Site, tree: Tree, held: Mapping[str, Collection]) -> dict[str, Version | None]:
+    """Return for each stack of the site that images bring the release that programs in an image get."""
+    labels, folders, found = read_labels(tree), library_folders(tree), {}
     for name, stack in site.stacks.items():
         software = None if stack.gpu is None else software_of(name, stack.gpu)
         if software is not None:
             words = "|".join(map(re.escape, {name, software.name}))
-            found[name] = signed(software.images, tree, folders) or labelled(labels, words)
+            stated = signed(software.images, tree, folders) or labelled(labels, words)
+            loaded = held[name].release
+            # What is not known is worth saying where something else is stated, which must not count.
+            found[name] = stated if loaded is None or not (stated or loaded.value != NOT_KNOWN) else loaded
     return found
 
 

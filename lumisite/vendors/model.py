@@ -14,11 +14,13 @@ class Sign:
 
     One group of `says` is the version as it stands, several are its numbers. `of` is what is read: the beginning of the
     `text` of a file, the `path` itself, or the path of a file in a folder of `libraries` or of Python `packages` (where
-    `paths` is its name there).
+    `paths` is its name there). The release of one copy of a library is in its own real path (`library`), in a constant
+    of it (`banner`), in the text of a file whose path begins in its folder (`beside`), or among the `packages` that
+    have it.
     """
 
-    of: Literal["text", "path", "libraries", "packages"]
-    paths: str
+    of: Literal["text", "path", "libraries", "packages", "library", "banner", "beside"]
+    paths: str = ""
     says: str
 
     def version(self, text: str) -> str | None:
@@ -80,7 +82,9 @@ class Collectives:
     `backend` is what PyTorch calls it, `library` what its files are called (up to `.so`), `prefix` how its variables
     begin, `plugins` under which names it looks for a network plugin, `images` where images state its version; `tests`
     are folders of images with its tests, if not on PATH. `packages` are folders below those of Python packages that
-    have a copy of it.
+    have a copy of it, and `preloads` the file there that opens one before PyTorch, where it says so by `name`.
+    Of one copy, `copies` state its version and `releases` the release of the stack; `torch` is what `torch/version.py`
+    says of the release that PyTorch was built for, with its copy in the same packages or inside itself.
     """
 
     name: str
@@ -92,6 +96,10 @@ class Collectives:
     images: tuple[Sign, ...] = ()
     tests: tuple[str, ...] = ()
     packages: tuple[str, ...] = ("torch/lib",)
+    preloads: str = ""
+    copies: tuple[Sign, ...] = ()
+    releases: tuple[Sign, ...] = ()
+    torch: Sign | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

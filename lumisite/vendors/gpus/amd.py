@@ -5,7 +5,9 @@ Core SDK (7.14, 10.0): "Transition guide from legacy ROCm release stream" (rocm.
 `build_tools/packaging` of ROCm/TheRock (89553ce): packages amdrocm-NAMEX.Y, all files in /opt/rocm/core-X.Y, links to
 these by update-alternatives (/opt/rocm/core, core-X, lib and others) from amdrocm-core alone; wheels rocm-sdk-core.
 `src/misc/rocmwrap.cc` (what it asks of the kernel before it uses DMA-BUF), `src/plugin/net.cc` and `CMakeLists.txt` of
-RCCL; MIOpen's pages on its databases and caches; the PCI ID repository. An MI250X is a "display controller", an
+RCCL, and `src/init.cc` there (VERSION_STRING: what `strings` shows, "+hip6.0" up to ROCm 6.1, "ROCm version" since);
+`docs/packaging/python_packaging.md` of ROCm/TheRock (wheels of ROCm, and what `torch/_rocm_init.py` opens first);
+MIOpen's pages on its databases and caches; the PCI ID repository. An MI250X is a "display controller", an
 MI300 a "processing accelerator".
 """
 
@@ -46,6 +48,18 @@ VENDOR = Vendor(
             ),
             tests=("/usr/libexec/rccl-tests", "/opt/rccltests"),
             packages=("torch/lib", "_rocm_sdk_libraries*/lib", "_rocm_sdk_core/lib"),
+            preloads="torch/_rocm_init.py",
+            copies=(Sign(of="banner", says=r"RCCL version(?: : | )(\d+)\.(\d+)\.(\d+)"),),
+            releases=(
+                # librccl.so.1.0.70002 is of 7.0.2.
+                Sign(of="library", says=r"/librccl\.so\.1\.0\.(\d{1,2})(\d\d)(\d\d)$"),
+                Sign(of="banner", says=rf"ROCm version : {_RELEASE}"),
+                Sign(of="banner", says=r"RCCL version \d[\w.-]{0,40}\+hip(\d+)\.(\d+)"),
+                Sign(of="beside", paths="../.info/version", says=_RELEASE),
+                Sign(of="library", says=rf"^/opt/rocm(?:-|/core-){_RELEASE}/"),
+                Sign(of="packages", paths="rocm_sdk_libraries*.dist-info", says=rf"-{_RELEASE}"),
+            ),
+            torch=Sign(of="text", says=rf"\+rocm{_RELEASE}|(?m:^hip\b[^=\n]{{0,40}}=\s*['\"](\d+)\.(\d+))"),
         ),
         bus_ids=("libamdhip64.so", "hipGetDeviceCount", "hipDeviceGetPCIBusId"),
         prefixes=("MIOPEN_", "HSA_"),

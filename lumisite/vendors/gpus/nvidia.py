@@ -2,7 +2,8 @@
 
 Sources: CUDA installation guide for Linux (trees below /usr/local/cuda-VERSION, `version.json` since 11.1 and
 `version.txt` before); "CUDA compatibility" (what a driver runs); README of the driver for Linux (/proc/driver/nvidia,
-/dev/nvidiactl); `src/plugin/net.cc` and the makefiles of NCCL (libnccl.so.2.21.5); NVIDIA's wheels on PyPI.
+/dev/nvidiactl); `src/plugin/net.cc`, `src/init.cc` (VERSION_STRING) and the
+makefiles of NCCL (libnccl.so.2.21.5); NVIDIA's wheels on PyPI.
 """
 
 from lumisite.vendors.gpus import DRIVERS
@@ -42,6 +43,13 @@ VENDOR = Vendor(
             prefix="NCCL_",
             plugins=("libnccl-net.so", "libnccl-net-ofi.so"),
             packages=("torch/lib", "nvidia/nccl/lib", "nvidia/cu[0-9]*/lib"),
+            copies=(
+                Sign(of="library", says=r"/libnccl\.so\.(\d+)\.(\d+)\.(\d+)$"),
+                Sign(of="banner", says=r"NCCL version (\d+)\.(\d+)\.(\d+)"),
+                Sign(of="packages", paths="nvidia_nccl_cu*.dist-info", says=r"-(\d+)\.(\d+)\.(\d+)"),
+            ),
+            # The release of CUDA in NCCL's own banner is that of its build, which runs with any minor one.
+            torch=Sign(of="text", says=r"\+cu(\d\d)(\d)\b|(?m:^cuda\b[^=\n]{0,40}=\s*['\"](\d+)\.(\d+))"),
             images=(
                 Sign(of="libraries", paths="libnccl.so.2.*", says=r"\.so\.(\d+)\.(\d+)\.(\d+)$"),
                 Sign(of="packages", paths="nvidia_nccl_cu*.dist-info", says=r"-(\d+)\.(\d+)\.(\d+)"),

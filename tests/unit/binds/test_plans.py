@@ -56,7 +56,7 @@ def test_a_plan_says_all_that_the_table_says(trees: Path) -> None:
         "family": "twin-torch",
         "paths": ["/appl/images/suse.sif"],
     }
-    assert plan["holds"] == {"plugin": False}, "it was read, and has neither ROCm nor the plugin"
+    assert "holds" not in plan, "nothing in it would open a plugin, so where one would be is not known"
     assert "image" not in plan, "a folder has no digest that is worth something"
     lines = {line.pop("library"): line for line in plan["lines"]}
     assert lines["libfabric.so.1"] == {

@@ -177,14 +177,13 @@ def test_a_link_to_a_folder_may_end_in_dots() -> None:
         ({f"{MULTIARCH}/librccl.so.1.0.60204": b""}, "6.2.4"),
         ({"/opt/rocm/lib/librccl.so.1.0": b""}, None),
         ({"/.singularity.d/labels.json": json.dumps({"org.example.rocm.version": "6.4.4"}).encode()}, "6.4.4"),
-        ({"/opt/rocm-7.0.2/.info/version": b"7.0.2-56", "/opt/rocm/lib/librccl.so.1.0.60204": b""}, "7.0.2"),
+        ({"/opt/rocm-7.0.2/.info/version": b"7.0.2-56", "/opt/rocm/lib/librccl.so.1.0.60204": b""}, "6.2.4"),
         ({}, None),
     ],
 )
 def test_the_rocm_release_is_read_where_it_can_be(files: Files, rocm: str | None) -> None:
-    assert read_holds(LUMI, "some", DictTree(files)) == Holds(
-        "some", {"rocm": parse_version(rocm)} if rocm else {}, False
-    )
+    holds = read_holds(LUMI, "some", DictTree(files))
+    assert (holds.family, holds.stacks) == ("some", {"rocm": parse_version(rocm)} if rocm else {})
 
 
 def of_vendor(vendor: str, stack: str) -> Site:
@@ -264,9 +263,16 @@ def test_adapters_of_the_sites_fabric_have_their_library() -> None:
 
 def test_the_plugin_is_there_where_its_file_is() -> None:
     assert read_holds(LUMI, None, DictTree(laif())).plugin
-    without = {path: content for path, content in laif().items() if "rccl-net" not in path}
-    assert not read_holds(LUMI, None, DictTree(without)).plugin
     assert read_holds(LUMI, None, DictTree({"/opt/aws-ofi-rccl/librccl-net.so": b""})).plugin
+    conda = "/opt/miniconda3/envs/x/lib"
+    files = {f"{conda}/python3.11/site-packages/pip.py": b"", f"{conda}/librccl-net.so": b""}
+    assert read_holds(LUMI, None, DictTree(files)).plugin
+
+
+def test_that_there_is_no_plugin_is_known_only_beside_the_library_that_opens_it() -> None:
+    without = {path: content for path, content in laif().items() if "rccl-net" not in path}
+    assert read_holds(LUMI, None, DictTree(without)).plugin is None
+    assert read_holds(LUMI, None, DictTree({**without, "/opt/rocm-6.4.4/lib/librccl.so.1": b""})).plugin is False
 
 
 def test_what_was_read_counts_and_a_name_where_nothing_can_be(tmp_path: Path) -> None:

@@ -1,0 +1,186 @@
+"""The copies of a library for collectives in an image: which version and release each has, and which programs load it.
+
+PyTorch often brings a copy in its wheel, beside the one of the system, and both may be of other releases. Settings are
+right for the one that runs.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lumisite.images.container import library_path
+from lumisite.images.contents import (
+    LARGEST_RECORD_BYTES,
+    Version,
+    copies_of,
+    find_constant,
+    library_folders,
+    signed,
+)
+from lumisite.images.programs import packages_with, uses_of
+from lumisite.machine.ldcache import glob
+from lumisite.machine.loader import Loader, read_rules
+from lumisite.machine.tree import Tree, resolve, text_of
+from lumisite.site.images import told_release
+from lumisite.site.model import Site
+from lumisite.vendors import gpu_of, software_of
+
+if TYPE_CHECKING:
+    from lumisite.vendors.model import Collectives, Sign
+
+NOT_KNOWN = "not known"
+LEFT_OUT = "settings that depend on the release are left out; an image with one copy gets them"
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy by its real path, with its `version`, the `release` of the stack that it is of, and who loads it.
+
+    `linked` means that PyTorch has the library inside itself. A copy is `counted` where a program loads it, or may.
+    """
+
+    path: str
+    version: Version | None
+    release: Version | None
+    programs: tuple[str, ...] = ()
+    counted: bool = True
+    linked: bool = False
+
+
+@dataclass(frozen=True)
+class Collection:
+    """All copies of one library for collectives, `title` for people, in an image for a stack."""
+
+    title: str
+    stack: str
+    copies: tuple[Copy, ...] = ()
+
+    @property
+    def counted(self) -> tuple[Copy, ...]:
+        """The copies that programs load, or may."""
+        return tuple(one for one in self.copies if one.counted)
+
+    @property
+    def release(self) -> Version | None:
+        """The release of the stack that programs get, all that differ in major and minor number joined."""
+        stated = {one.release.value if one.release else NOT_KNOWN: one for one in self.counted}
+        if len(stated) < 2:
+            return next((one.release or Version(NOT_KNOWN, one.path) for one in stated.values()), None)
+        of = ", ".join(one.path for one in stated.values())
+        series = {_series(value) for value in stated}
+        (first, *others) = series
+        return Version(", ".join(stated), of) if others or first is None else Version(first, of)
+
+    @property
+    def settled(self) -> bool:
+        """Whether all programs get one release, as far as settings ask for it."""
+        return self.release is None or told_release(self.release.value) is not None
+
+    @property
+    def version(self) -> Version | None:
+        """The versions of the copies that count, joined."""
+        found = {one.version.value: one.version.of for one in self.counted if one.version is not None}
+        return Version(", ".join(found), ", ".join(found.values())) if found else None
+
+
+def read_collectives(site: Site, tree: Tree) -> Mapping[str, Collection]:
+    """Read the copies for each stack of the site that has GPUs; raises a `LumisiteError` for a damaged image."""
+    folders = library_folders(tree)
+    directories, unknown = library_path(tree)
+    loader = Loader(tree, read_rules(tree, library_path=directories))
+    found = {}
+    for name, stack in site.stacks.items():
+        if stack.gpu is not None:
+            library, software = gpu_of(stack.gpu).collectives, software_of(name, stack.gpu)
+            system = None if software is None else signed(software.images, tree, folders)
+            copies = tuple(_copies(library, loader, folders, system, searched=not unknown))
+            found[name] = Collection(library.title, name, copies)
+    return found
+
+
+def _copies(
+    library: Collectives, loader: Loader, folders: Sequence[str], system: Version | None, *, searched: bool
+) -> Iterator[Copy]:
+    """Yield all copies, what PyTorch loads first; with a library path that is not `searched` any may be loaded."""
+    tree = loader.tree
+    programs: dict[str, list[str]] = {}
+    linked = False
+    for use in uses_of(library, loader, folders):
+        if use.copy is not None:
+            programs.setdefault(use.copy.found.real, []).append(use.program)
+            linked = linked or use.packages is None
+        elif use.packages is not None:
+            release = _built_for(library, tree, use.packages)
+            yield Copy(f"{use.packages}/torch", None, release, (use.program,), linked=True)
+    own = {resolve(tree, folder).path for folder in folders}
+    paths = copies_of(library, tree, folders)
+    for path in sorted(paths, key=lambda path: [*programs, path].index(path)):
+        packages = packages_with(tree, path)
+        release = _stated(library.releases, tree, path, packages)
+        if packages is not None:
+            release = release or _built_for(library, tree, packages)
+        elif posixpath.dirname(path) in own:
+            release = release or system
+        counted = path in programs or not (searched and programs) or (packages is None and not linked)
+        yield Copy(path, _stated(library.copies, tree, path, packages), release, tuple(programs.get(path, ())), counted)
+
+
+def _stated(signs: Iterable[Sign], tree: Tree, path: str, packages: str | None) -> Version | None:
+    """Return what the first sign states of one copy."""
+    for sign in signs:
+        for of, text in _texts(sign, tree, path, packages):
+            if version := sign.version(text):
+                return Version(version, of)
+    return None
+
+
+def _texts(sign: Sign, tree: Tree, path: str, packages: str | None) -> Iterator[tuple[str, str]]:
+    """Yield what a sign is looked for in, each with the file that it is of."""
+    if sign.of == "library":
+        yield path, path
+    elif sign.of == "banner":
+        match = find_constant(re.compile(sign.says.encode()), tree, path)
+        yield path, match[0].decode("ascii", "replace") if match else ""
+    elif sign.of == "beside":
+        file = posixpath.normpath(f"{posixpath.dirname(path)}/{sign.paths}")
+        yield file, text_of(tree, file, LARGEST_RECORD_BYTES) or ""
+    elif packages is not None:
+        yield from ((one, one) for one in glob(tree, f"{packages}/{sign.paths}"))
+
+
+def _built_for(library: Collectives, tree: Tree, packages: str) -> Version | None:
+    """Return the release that PyTorch of some packages was built for, as it states it itself."""
+    file = f"{packages}/torch/version.py"
+    version = library.torch.version(text_of(tree, file, LARGEST_RECORD_BYTES) or "") if library.torch else None
+    return None if version is None else Version(version, file)
+
+
+def _series(value: str) -> str | None:
+    """Return the first two numbers of a release.
+
+    >>> _series("7.0.2"), _series("not known")
+    ('7.0', None)
+    """
+    numbers = re.match(r"\d+\.\d+", value)
+    return None if numbers is None else numbers[0]
+
+
+def describe_collectives(collection: Collection, stack: str) -> Iterator[str]:
+    """Yield a line for each copy where an image has several, and what follows where their releases differ."""
+    title = collection.title
+    if len(collection.copies) < 2:
+        return
+    for one in collection.copies:
+        version = f" {one.version.value}" if one.version else ""
+        release = f" of {stack} {one.release.value}" if one.release else f", of which {stack} is not known"
+        where = "inside itself" if one.linked else one.path
+        for program in one.programs:
+            yield f"{program}: {title}{version}{release}, {where}"
+        if not one.programs:
+            yield f"no known program loads {title}{version}{release}, {where}"
+    if not collection.settled:
+        yield f"programs get {title} of more than one release of {stack}, or of one that is not known ({LEFT_OUT})"

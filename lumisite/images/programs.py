@@ -1,0 +1,124 @@
+"""Which copy of a library for collectives the programs of an image load; nothing is run.
+
+PyTorch is followed as its interpreter opens it, any other program as one that is linked with the library.
+
+Sources: `torch/__init__.py` of PyTorch (`libtorch_global_deps.so` is opened by its path, then the extension `_C`); what
+vendors' wheels open before that, each in the vendor's file; dlopen(3) and `elf/dl-open.c` of glibc 2.36.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lumisite.images.contents import LARGEST_RECORD_BYTES, copies_of, packages_in
+from lumisite.machine.elf import read_needed
+from lumisite.machine.ldcache import glob
+from lumisite.machine.loader import Loaded, Loader, Process
+from lumisite.machine.tree import Tree, is_under, names_of, resolve, text_of
+
+if TYPE_CHECKING:
+    from lumisite.vendors.model import Collectives
+
+_PYTHON = "python3"
+
+
+@dataclass(frozen=True)
+class Use:
+    """A program, its process, and the `copy` of a library for collectives in it, which may also be linked in.
+
+    `packages` is the folder of Python packages that has the program, if it is one of Python.
+    """
+
+    program: str
+    process: Process
+    copy: Loaded | None
+    packages: str | None = None
+
+    def open_plugin(self, library: Collectives) -> Loaded | None:
+        """Open the network plugin as the library does: under the first of its names that the loader finds."""
+        opened = (self.process.open(name, self.copy) for name in library.plugins)
+        return next((one for one in opened if one is not None), None)
+
+
+def uses_of(library: Collectives, loader: Loader, folders: Iterable[str]) -> tuple[Use, ...]:
+    """Return the programs that use a library for collectives, PyTorch of each environment first."""
+    torch = tuple(_torch_uses(library, loader))
+    copies = copies_of(library, loader.tree, folders)
+    return (*torch, *_linked_use(library, loader, copies))
+
+
+def packages_with(tree: Tree, path: str) -> str | None:
+    """Return the folder of Python packages that has a file, given by its real path."""
+    return next((one for one in packages_in(tree) if is_under(path, resolve(tree, one).path)), None)
+
+
+def _torch_uses(library: Collectives, loader: Loader) -> Iterator[Use]:
+    tree = loader.tree
+    for packages in packages_in(tree):
+        folder = f"{packages}/torch/lib"
+        if not names_of(tree, folder):
+            continue
+        process = Process(loader)
+        program = _interpreter(loader, packages)
+        if program is not None:
+            process.load([program])
+        for path in _opened_by_torch(library, tree, packages):
+            process.open(path, program)
+        copy = _copy_in(process, library)
+        built = text_of(tree, f"{packages}/torch/version.py", LARGEST_RECORD_BYTES) or ""
+        if copy is not None or (library.torch and library.torch.version(built)):
+            yield Use(f"PyTorch in {packages}", process, copy, packages)
+
+
+def _interpreter(loader: Loader, packages: str) -> Loaded | None:
+    """Return the program that runs Python of an environment; $ORIGIN of a program is where its real file is."""
+    top = posixpath.normpath(f"{packages}/../../..")
+    for folder in (f"{top}/bin", "/usr/local/bin", "/usr/bin"):
+        place = resolve(loader.tree, f"{folder}/{_PYTHON}")
+        found = None if place.entry is None else loader.search(place.path).found
+        if found is not None:
+            return Loaded(place.path, found)
+    return None
+
+
+def _opened_by_torch(library: Collectives, tree: Tree, packages: str) -> Iterator[str]:
+    """Yield the paths that PyTorch opens, as far as they matter for what serves as a library for collectives."""
+    init = text_of(tree, f"{packages}/{library.preloads}", LARGEST_RECORD_BYTES) if library.preloads else None
+    if init and re.search(rf"['\"]{re.escape(library.name)}['\"]", init):
+        found = (path for one in library.packages[1:] for path in glob(tree, f"{packages}/{one}/{library.library}.so*"))
+        yield from tuple(found)[:1]
+    folder = f"{packages}/torch/lib"
+    yield f"{folder}/libtorch_global_deps.so"
+    yield from glob(tree, f"{packages}/torch/_C.*.so")
+    for name in names_of(tree, folder):
+        needed = read_needed(tree, resolve(tree, f"{folder}/{name}").path) if ".so" in name else ()
+        if any(_is_called(library, one) for one in needed):
+            yield f"{folder}/{name}"
+
+
+def _is_called(library: Collectives, name: str) -> bool:
+    file = posixpath.basename(name)
+    return file == f"{library.library}.so" or file.startswith(f"{library.library}.so.")
+
+
+def _copy_in(process: Process, library: Collectives) -> Loaded | None:
+    """Return the object of a process that serves as a library for collectives."""
+    return next((one for name, one in process.by_name.items() if _is_called(library, name)), None)
+
+
+def _linked_use(library: Collectives, loader: Loader, copies: Iterable[str]) -> Iterator[Use]:
+    """Yield the copy that a program gets which is linked with the library, and has no search path of its own."""
+    own = [path for path in copies if packages_with(loader.tree, path) is None]
+    found = (loader.search(path).found for path in copies)
+    names = dict.fromkeys(one.info.soname or posixpath.basename(one.path) for one in found if one is not None)
+    # What no search finds a program has on its own search path, or it does not run.
+    for name in (*names, *(own if len(own) == 1 else ())):
+        process = Process(loader)
+        copy = process.open(name)
+        if copy is not None:
+            yield Use(f"programs that are linked with {library.title}", process, copy)
+            return
