@@ -15,10 +15,12 @@ import yaml
 from lumisite.binds.closure import Line, Sides, closure
 from lumisite.binds.copies import in_order, numbers_in
 from lumisite.errors import ResolveError
+from lumisite.images.collectives import read_collectives
 from lumisite.images.container import container_of
 from lumisite.images.container import library_path as library_path_of_image
 from lumisite.images.family import recognise_family, recognised
 from lumisite.images.recipe import compare_recipe
+from lumisite.images.remarks import remarks
 from lumisite.images.sif import Image
 from lumisite.images.speed import parts_for_speed
 from lumisite.images.versions import read_holds
@@ -93,8 +95,10 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
     family = site.families[name]
     roots = (*family.libraries, *request.libraries)
     known = request.family is not None or recognised(site, request.image_paths, image.tree) is not None
-    holds = read_holds(site, name, image.tree)
-    notes = [f"image family {name} ({why})", *image.notes]
+    held = read_collectives(site, image.tree)
+    holds = read_holds(site, name, image.tree, held)
+    said = remarks(site, request.image_paths[::-1], image.tree, held)
+    notes = [f"image family {name} ({why})", *image.notes, *said]
     notes += compare_recipe(site, name, image.tree) if known else ()
     if not roots:
         notes.append(f"{name} needs no library of the host: {family.why}")

@@ -10,10 +10,12 @@ from itertools import chain
 from typing import TypeAlias
 
 from lumisite.errors import LumisiteError
+from lumisite.images.collectives import read_collectives
 from lumisite.images.contents import Version, read_labels
 from lumisite.images.digest import Kind, digest_of
 from lumisite.images.family import recognise_family, recognised
 from lumisite.images.recipe import compare_recipe
+from lumisite.images.remarks import remarks
 from lumisite.images.sif import open_image
 from lumisite.images.versions import read_versions
 from lumisite.machine.host import DiskTree, list_directory, open_file
@@ -148,13 +150,15 @@ def _read(reading: Reading, real: str, aliases: Sequence[Image], progress: Calla
             known = replace(known, size=source.size)
             known = replace(known, digest=digest_of(source, reading.digest, progress))
         image = open_image(path)
-        labels, versions = read_labels(image.tree), read_versions(reading.site, image.tree)
-        known = replace(known, labels=labels, versions=versions, notes=image.notes)
+        held = read_collectives(reading.site, image.tree)
+        labels, versions = read_labels(image.tree), read_versions(reading.site, image.tree, held)
+        known = replace(known, labels=labels, versions=versions)
         for alias in aliases:
             names = (alias.path, real)
             family, why = recognise_family(reading.site, names, image.tree, reading.releases)
             is_known = recognised(reading.site, names, image.tree) is not None
-            notes = (*known.notes, *(compare_recipe(reading.site, family, image.tree) if is_known else ()))
+            changed = compare_recipe(reading.site, family, image.tree) if is_known else ()
+            notes = (*image.notes, *changed, *remarks(reading.site, (real, alias.path), image.tree, held))
             yield replace(known, path=alias.path, links=alias.links, family=family, why=why, notes=notes)
     except LumisiteError as error:
         fault = str(error).removeprefix(f"{path}: ")

@@ -40,7 +40,7 @@ class Use:
 
     def open_plugin(self, library: Collectives) -> Loaded | None:
         """Open the network plugin as the library does: under the first of its names that the loader finds."""
-        opened = (self.process.open(name, self.copy) for name in library.plugins)
+        opened = (self.process.dlopen(name, self.copy) for name in library.plugins)
         return next((one for one in opened if one is not None), None)
 
 
@@ -67,7 +67,7 @@ def _torch_uses(library: Collectives, loader: Loader) -> Iterator[Use]:
         if program is not None:
             process.load([program])
         for path in _opened_by_torch(library, tree, packages):
-            process.open(path, program)
+            process.dlopen(path, program)
         copy = _copy_in(process, library)
         built = text_of(tree, f"{packages}/torch/version.py", LARGEST_RECORD_BYTES) or ""
         if copy is not None or (library.torch and library.torch.version(built)):
@@ -118,7 +118,7 @@ def _linked_use(library: Collectives, loader: Loader, copies: Iterable[str]) -> 
     # What no search finds a program has on its own search path, or it does not run.
     for name in (*names, *(own if len(own) == 1 else ())):
         process = Process(loader)
-        copy = process.open(name)
+        copy = process.dlopen(name)
         if copy is not None:
             yield Use(f"programs that are linked with {library.title}", process, copy)
             return

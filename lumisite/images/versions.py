@@ -57,8 +57,7 @@ def read_versions(site: Site, tree: Tree, held: Mapping[str, Collection] | None 
         "glibc": None if libc is None else glibc_of(tree, libc),
     }
     stated = {name: one or labelled(labels, _WORDS.get(name, re.escape(name))) for name, one in found.items()}
-    versions = {**_releases(site, tree, held), **stated}
-    return {name: one for name, one in versions.items() if one is not None}
+    return {**read_releases(site, tree, held), **{name: one for name, one in stated.items() if one is not None}}
 
 
 def read_holds(site: Site, family: str | None, tree: Tree, held: Mapping[str, Collection] | None = None) -> Holds:
@@ -70,8 +69,7 @@ def read_holds(site: Site, family: str | None, tree: Tree, held: Mapping[str, Co
     held = read_collectives(site, tree) if held is None else held
     plugin = find_file(tree, _plugin_folders(tree), plugins()) is not None
     looked_at = any(one.copies for one in held.values())
-    stated = _releases(site, tree, held).items()
-    known = {name: told_release(one.value) for name, one in stated if one is not None}
+    known = {name: told_release(one.value) for name, one in read_releases(site, tree, held).items()}
     return Holds(
         family, {name: one for name, one in known.items() if one is not None}, plugin or (False if looked_at else None)
     )
@@ -87,9 +85,10 @@ def title_of(site: Site, name: str) -> str:
     return site.stacks[name].title if name in site.stacks else titles.get(name, name)
 
 
-def _releases(site: Site, tree: Tree, held: Mapping[str, Collection]) -> dict[str, Version | None]:
+def read_releases(site: Site, tree: Tree, held: Mapping[str, Collection]) -> dict[str, Version]:
     """Return for each stack of the site that images bring the release that programs in an image get."""
-    labels, folders, found = read_labels(tree), library_folders(tree), {}
+    labels, folders = read_labels(tree), library_folders(tree)
+    found: dict[str, Version | None] = {}
     for name, stack in site.stacks.items():
         software = None if stack.gpu is None else software_of(name, stack.gpu)
         if software is not None:
@@ -98,7 +97,7 @@ def _releases(site: Site, tree: Tree, held: Mapping[str, Collection]) -> dict[st
             loaded = held[name].release
             # What is not known is worth saying where something else is stated, which must not count.
             found[name] = stated if loaded is None or not (stated or loaded.value != NOT_KNOWN) else loaded
-    return found
+    return {name: one for name, one in found.items() if one is not None}
 
 
 def _torch(tree: Tree) -> Version | None:

@@ -266,7 +266,7 @@ class Process:
         while self._waiting:
             self._load_needed(self._waiting.popleft())
 
-    def open(self, name: str, caller: Loaded | None = None) -> Loaded | None:
+    def dlopen(self, name: str, caller: Loaded | None = None) -> Loaded | None:
         """Open a library as dlopen(3) does for an object that calls it; `None` where there is none."""
         expanded = name if caller is None else self.loader.expanded(name, caller)
         if expanded not in self.by_name:

@@ -1,0 +1,68 @@
+"""What `images` and `binds` say of an image whose name and contents disagree, or that is for other GPUs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.images.remarks import other_gpus, remarks
+from lumisite.site.load import load_site
+from tests.support.dict_trees import DictTree, Files, write_tree
+from tests.support.elves import elf
+from tests.support.torch import VENV, torch
+
+LUMI = load_site("lumi").site
+ROCM70: Files = {"/opt/rocm-7.0.2/.info/version": b"7.0.2-56\n"}
+CUDA: Files = {"/usr/local/cuda-12.4/bin/nvcc": b""}
+NAMED = "/images/lumi-pytorch-rocm-6.0.3-python-3.12-pytorch-v2.7.1.sif"
+
+
+@pytest.mark.parametrize(
+    ("names", "files", "said"),
+    [
+        ((NAMED,), ROCM70, "the name says ROCm 6.0.3, the image holds ROCm 7.0.2 (/opt/rocm-7.0.2/.info/version)"),
+        (("/images/mine_rocm6.0_ubuntu.sif",), ROCM70, "the name says ROCm 6.0, the image holds ROCm 7.0.2"),
+        (("/images/lumi-pytorch-rocm-7.0.1-x.sif",), ROCM70, ""),
+        (("/images/mine.sif",), ROCM70, ""),
+        ((NAMED,), {}, ""),
+    ],
+)
+def test_a_name_that_says_another_release_is_reported(names: tuple[str, ...], files: Files, said: str) -> None:
+    found = remarks(LUMI, names, DictTree(files))
+    assert len(found) == bool(said)
+    assert said in "".join(found)
+    assert not said or "the contents count" in found[0]
+
+
+def test_a_name_that_fits_one_of_two_copies_is_not_reported() -> None:
+    own = {"torch/lib/librccl.so.1": elf("librccl.so.1")}
+    files = torch(VENV, own, rpath="$ORIGIN", built="2.9.1+rocm7.0")
+    files |= {"/opt/rocm-6.0.3/lib/librccl.so.1.0.60003": elf("librccl.so.1")}
+    found = remarks(LUMI, (NAMED,), DictTree(files))
+    assert len(found) == 3
+    assert not any("the name says" in line for line in found)
+    other = remarks(LUMI, (NAMED.replace("6.0.3", "5.6.1"),), DictTree(files))
+    assert "the name says ROCm 5.6.1, the image holds ROCm 7.0, 6.0.3" in other[0]
+
+
+def test_an_image_for_other_gpus_is_reported() -> None:
+    assert other_gpus(LUMI, DictTree(CUDA)) == ("nvidia",)
+    assert other_gpus(LUMI, DictTree({**CUDA, **ROCM70})) == other_gpus(LUMI, DictTree({})) == ()
+    assert other_gpus(load_site("university").site, DictTree(CUDA)) == ()
+    line = "the image is built for GPUs of NVIDIA; lumi has GPUs of AMD (use an image for these)"
+    assert remarks(LUMI, ("/images/mine.sif",), DictTree(CUDA)) == (line,)
+
+
+def test_images_and_binds_say_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = NAMED.rpartition("/")[2]
+    write_tree(tmp_path / name, {**ROCM70, "/.singularity.d/x": b""})
+    write_tree(tmp_path / "cuda", {**CUDA, "/.singularity.d/x": b""})
+    write_tree(tmp_path / "host", {"/lib64/ld-linux-x86-64.so.2": elf("ld-linux-x86-64.so.2")})
+    expected = {name: "the name says ROCm 6.0.3", "cuda": "the image is built for GPUs of NVIDIA"}
+    for image, said in expected.items():
+        assert main(["images", str(tmp_path / image), "--site", "lumi"]) == 0
+        assert f"    {said}" in capsys.readouterr().out
+        main(["binds", image, "--site", "lumi", "--host-root", "host"])
+        assert f"lumisite: {said}" in capsys.readouterr().err
