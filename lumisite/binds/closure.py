@@ -193,7 +193,7 @@ def _revise(cases: dict[str, _Case], sides: Sides) -> bool:
         trouble = _trouble(info, cases) or _lacked(case, info, cases, sides)
         if not trouble:
             continue
-        if image is not None and not case.root and _suffices(image.info, _needed_versions(case, cases)):
+        if image is not None and not case.root and suffices(image.info, _needed_versions(case, cases)):
             told = trouble.removeprefix("the host's ")
             reason = f"the image's copy is older but has all that is needed; the host's {told}"
             cases[name] = case.decided("skip", reason)
@@ -206,13 +206,13 @@ def _revise(cases: dict[str, _Case], sides: Sides) -> bool:
 def _lacked(case: _Case, info: ElfInfo, cases: _Cases, sides: Sides) -> str:
     """Say what the image's own objects, but for those that are bound over, need of a host library in vain."""
     for user, versions in sides.users(case.name) if info.verdef else ():
-        if (user not in cases or cases[user].decision != "bind") and not _suffices(info, set(versions)):
+        if (user not in cases or cases[user].decision != "bind") and not suffices(info, set(versions)):
             lacking = newest(set(versions) - set(info.verdef))
             return f"the host's lacks {lacking}, which {user} of the image needs; it has up to {newest(info.verdef)}"
     return ""
 
 
-def _suffices(info: ElfInfo, versions: set[str]) -> bool:
+def suffices(info: ElfInfo, versions: set[str]) -> bool:
     """Tell whether a library has versions; of one without any, the loader asks for none and only warns."""
     return not info.verdef or versions <= set(info.verdef)
 
@@ -224,7 +224,7 @@ def _trouble(info: ElfInfo, cases: _Cases) -> str:
         case = cases.get(name)
         where = "host" if case is not None and case.decision == "bind" else "image"
         served = None if case is None else case.host.found if where == "host" else case.image.found
-        if served is not None and not _suffices(served.info, set(versions)):
+        if served is not None and not suffices(served.info, set(versions)):
             # Named is the newest of those that are lacking.
             lacking = set(versions) - set(served.info.verdef)
             more = f" and {len(lacking) - 1} older" if len(lacking) > 1 else ""

@@ -14,10 +14,12 @@ import yaml
 
 from lumisite.binds.closure import Line, Sides, closure
 from lumisite.binds.copies import in_order, numbers_in
+from lumisite.binds.plugin import plugin_lines, unopened
 from lumisite.errors import ResolveError
 from lumisite.images.collectives import read_collectives
 from lumisite.images.container import container_of
 from lumisite.images.container import library_path as library_path_of_image
+from lumisite.images.contents import plugins_in
 from lumisite.images.family import recognise_family, recognised
 from lumisite.images.recipe import compare_recipe
 from lumisite.images.remarks import remarks
@@ -100,23 +102,30 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
     said = remarks(site, request.image_paths[::-1], image.tree, held)
     notes = [f"image family {name} ({why})", *image.notes, *said]
     notes += compare_recipe(site, name, image.tree) if known else ()
-    if not roots:
-        notes.append(f"{name} needs no library of the host: {family.why}")
-        lacks = () if known else _speed(site, image.tree, ())
-        return Plan(name, (), (*notes, *lacks), holds)
-    folders, lacking = library_folders(request, host)
+    folders, lacking = library_folders(request, host) if roots else ((), ())
     sides, unknown = _sides(request, name, image.tree, host, folders)
     notes += lacking
-    if unknown:
+    if not roots:
+        notes.append(f"{name} needs no library of the host: {family.why}")
+    if roots and unknown:
         notes.append(f"LD_LIBRARY_PATH of the image is known only in part; left out: {', '.join(unknown)}")
-    if sides.image.rules.interpreter is None:
+    if roots and sides.image.rules.interpreter is None:
         notes.append("the image has no dynamic loader for this machine; the usual directories are taken for it")
     lines = closure(roots, sides)
     shut: Mapping[str, str] = getattr(image.tree, "unreadable", {})
-    notes += (f"the image's {at} may not be read ({command})" for at, command in shut.items())
+    notes += (f"the image's {at} may not be read ({command})" for at, command in shut.items() if roots)
     brought = {line.library for line in lines if line.decision in ("bind", "skip")}
+    lines += plugin_lines(site, sides, lines)
+    none = unopened(site, sides, lines) if known and family.plugin != "none" else ()
+    # What start-up scripts put on the library path is not read.
+    if family.activation != "none" and plugins_in(image.tree):
+        notes += (
+            f"{line.library}: {line.reason}, unless the image's start-up scripts name its folder" for line in none
+        )
+        notes += [UNKNOWN] if none else []
+        none = ()
     lacks = () if known else _speed(site, image.tree, brought)
-    return Plan(name, lines, (*notes, *lacks), holds)
+    return Plan(name, (*lines, *none), (*notes, *lacks), holds)
 
 
 def _speed(site: Site, image: Tree, brought: Collection[str]) -> tuple[str, ...]:

@@ -176,7 +176,7 @@ def describe_collectives(collection: Collection, stack: str) -> Iterator[str]:
         return
     for one in collection.copies:
         version = f" {one.version.value}" if one.version else ""
-        release = f" of {stack} {one.release.value}" if one.release else f", of which {stack} is not known"
+        release = f" of {stack} {one.release.value}" if one.release else f" of an unknown release of {stack}"
         where = "inside itself" if one.linked else one.path
         for program in one.programs:
             yield f"{program}: {title}{version}{release}, {where}"

@@ -18,7 +18,7 @@ from lumisite.machine.tree import Tree, names_of
 from lumisite.site.model import Site
 from lumisite.vendors import fabrics_of, is_own, plugins
 
-_LIBFABRIC = "libfabric.so.1"
+LIBFABRIC = "libfabric.so.1"
 _PLANNED = "by the plan"
 
 
@@ -53,11 +53,11 @@ def parts_for_speed(site: Site, tree: Tree, brought: Collection[str]) -> Iterato
     if names := dict.fromkeys(name for library in collectives_of(site) for name in library.plugins):
         at = _PLANNED if set(plugins()) & set(brought) else find_file(tree, folders, plugins()) or ""
         yield Part("a network plugin", at, f"none of {', '.join(names)}: collectives between nodes go over sockets")
-    if _LIBFABRIC in brought:
+    if LIBFABRIC in brought:
         yield Part("libfabric", _PLANNED, "")
         return
-    libfabric = find_file(tree, folders, [_LIBFABRIC]) or ""
-    yield Part("libfabric", libfabric, f"no {_LIBFABRIC}: a plugin cannot load")
+    libfabric = find_file(tree, folders, [LIBFABRIC]) or ""
+    yield Part("libfabric", libfabric, f"no {LIBFABRIC}: a plugin cannot load")
     if libfabric:
         at = next((path for path in _providers(tree, libfabric) if set(linked) & set(read_needed(tree, path))), "")
         means = f"nothing in or beside {libfabric} is linked with {linked[0]}: it takes TCP"
@@ -68,7 +68,12 @@ def parts_for_speed(site: Site, tree: Tree, brought: Collection[str]) -> Iterato
 
 
 def _providers(tree: Tree, libfabric: str) -> Iterator[str]:
-    """Give what may hold a provider: libfabric itself, and what stands beside it (fabric(7), FI_PROVIDER_PATH)."""
+    """Give what may hold a provider: libfabric itself, and what stands beside it."""
     yield libfabric
+    yield from providers_beside(tree, libfabric)
+
+
+def providers_beside(tree: Tree, libfabric: str) -> Iterator[str]:
+    """Yield the providers that libfabric opens, which stand in a folder beside it (fabric(7), FI_PROVIDER_PATH)."""
     folder = posixpath.join(posixpath.dirname(libfabric), "libfabric")
     yield from (f"{folder}/{name}" for name in names_of(tree, folder))

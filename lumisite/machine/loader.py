@@ -267,7 +267,7 @@ class Process:
             self._load_needed(self._waiting.popleft())
 
     def dlopen(self, name: str, caller: Loaded | None = None) -> Loaded | None:
-        """Open a library as dlopen(3) does for an object that calls it; `None` where there is none."""
+        """Return a library that an object opens at run time, by name or path; `None` where there is none."""
         expanded = name if caller is None else self.loader.expanded(name, caller)
         if expanded not in self.by_name:
             search = self.loader.search(name, caller)

@@ -1,0 +1,173 @@
+"""The plugin in an image: what it loads in a container that has the plan, by search paths of its own too."""
+
+from __future__ import annotations
+
+import pytest
+
+from lumisite.binds.closure import Line, closure
+from lumisite.binds.plugin import plugin_lines, unopened
+from lumisite.site.load import load_site
+from tests.support.closures import DEBIAN, FABRIC, ROOTS, sides
+from tests.support.dict_trees import Files, Link
+from tests.support.elves import elf
+from tests.support.torch import VENV, torch
+
+LUMI = load_site("lumi").site
+HOST: Files = {
+    f"{FABRIC}/libfabric.so.1": elf("libfabric.so.1", ["libcxi.so.1"], verdef=["FABRIC_1.7"]),
+    "/usr/lib64/libcxi.so.1": elf("libcxi.so.1", verdef=["LIBCXI_1.5"]),
+}
+OFI = "/opt/ofi/lib"
+RCCL: Files = {"/opt/rocm-6.4.4/lib/librccl.so.1": elf("librccl.so.1", rpath="/opt/ofi/lib")}
+TCP = "traffic between nodes goes over TCP"
+WITHOUT = elf("libfabric.so.1", verdef=["FABRIC_1.7"])
+WITH = elf("libfabric.so.1", ["libcxi.so.1"], verdef=["FABRIC_1.7"])
+
+
+def plugin(*, needs: str = "FABRIC_1.7", rpath: str | None = None, runpath: str | None = None) -> bytes:
+    versions = {"libfabric.so.1": [needs]}
+    return elf("librccl-net.so", ["libfabric.so.1"], verneed=versions, rpath=rpath, runpath=runpath)
+
+
+def lines(image: Files, roots: list[str] = ROOTS, *, binds: tuple[str, ...] = ()) -> dict[str, Line]:
+    """Return the lines past the plan's own, by library."""
+    both = sides(HOST, {"/lib64/libc.so.6": elf("libc.so.6", verdef=["GLIBC_2.38"]), **image}, binds=binds)
+    found = plugin_lines(LUMI, both, closure(roots, both))
+    assert len({line.library for line in found}) == len(found)
+    return {str(line.library): line for line in found}
+
+
+def decided(image: Files, roots: list[str] = ROOTS) -> dict[str, str]:
+    return {name: line.decision for name, line in lines(image, roots).items()}
+
+
+@pytest.mark.parametrize("kind", ["rpath", "runpath"])
+def test_the_hosts_libfabric_is_put_over_the_copy_that_the_plugin_has_for_itself(kind: str) -> None:
+    """The plan binds it where a search without the plugin's own paths finds it, which the plugin never does."""
+    image = {
+        **RCCL,
+        f"{OFI}/librccl-net.so": plugin(**{kind: "$ORIGIN"}),
+        f"{OFI}/libfabric.so.1": Link("libfabric.so.1.2"),
+    }
+    image[f"{OFI}/libfabric.so.1.2"] = WITHOUT
+    found = lines(image)
+    line = found["libfabric.so.1"]
+    assert (line.decision, line.source, line.target) == ("bind", f"{FABRIC}/libfabric.so.1", f"{OFI}/libfabric.so.1.2")
+    way = f"through the {kind.upper()} of librccl-net.so"
+    assert line.reason == f"librccl-net.so loads the image's own {way}, past the one that is bound; put over it"
+    assert line.chain == ("libfabric.so.1", "librccl-net.so", "librccl.so.1", "programs that are linked with RCCL")
+    assert (
+        found["librccl-net.so"].reason
+        == "opened by librccl.so.1, through the RPATH of /opt/rocm-6.4.4/lib/librccl.so.1"
+    )
+
+
+def test_what_the_host_lacks_a_version_of_is_refused() -> None:
+    image = {**RCCL, f"{OFI}/librccl-net.so": plugin(needs="FABRIC_1.8", rpath="$ORIGIN")}
+    image[f"{OFI}/libfabric.so.1"] = elf("libfabric.so.1", verdef=["FABRIC_1.7", "FABRIC_1.8"])
+    found = decided(image)
+    assert found["libfabric.so.1"] == "refuse"
+
+
+def test_a_copy_without_the_network_is_refused_where_the_family_takes_nothing_from_the_host() -> None:
+    image = {**RCCL, f"{OFI}/librccl-net.so": plugin(rpath="$ORIGIN"), f"{OFI}/libfabric.so.1": WITHOUT}
+    line = lines(image, [])["libfabric.so.1"]
+    assert (line.decision, line.target) == ("refuse", f"{OFI}/libfabric.so.1")
+    assert line.reason == (
+        "it is loaded through the RPATH of librccl-net.so and has no provider cxi, as nothing in or beside it is linked "
+        f"with libcxi.so.1: {TCP} (`--library libfabric.so.1` plans the host's in its place)"
+    )
+    beside = {
+        f"{OFI}/libfabric/libcxi-fi.so": elf("libcxi-fi.so", ["libcxi.so.1"]),
+        "/lib64/libcxi.so.1": elf("libcxi.so.1"),
+    }
+    assert decided({**image, **beside}, [])["libfabric.so.1"] == "skip", "a provider stands beside it"
+
+
+def test_a_search_path_of_the_plugin_may_hide_the_images_good_copy() -> None:
+    image = {**RCCL, f"{OFI}/librccl-net.so": plugin(runpath=OFI), f"{OFI}/libfabric.so.1": WITHOUT}
+    image |= {f"{DEBIAN}/libfabric.so.1": WITH, f"{DEBIAN}/libcxi.so.1": elf("libcxi.so.1", verdef=["LIBCXI_1.5"])}
+    assert decided(image, [])["libfabric.so.1"] == "refuse"
+    path = {"/.singularity.d/env/10-x.sh": f"export LD_LIBRARY_PATH={DEBIAN}".encode()}
+    found = lines({**image, **path}, [])
+    assert found["libfabric.so.1"].decision == found["libcxi.so.1"].decision == "skip"
+    assert found["libfabric.so.1"].target == f"{DEBIAN}/libfabric.so.1", "LD_LIBRARY_PATH comes before a RUNPATH"
+
+
+def test_a_libfabric_that_is_nowhere_or_damaged_is_named() -> None:
+    image = {**RCCL, f"{OFI}/librccl-net.so": plugin(rpath="$ORIGIN/../gone")}
+    line = lines(image, [])["libfabric.so.1"]
+    assert (line.decision, line.target) == ("missing", None)
+    assert line.reason == f"librccl-net.so needs it, and its search finds none: {TCP}"
+    line = lines({**image, f"{DEBIAN}/libfabric.so.1": b"text"}, [])["libfabric.so.1"]
+    assert line.decision == "refuse"
+    assert "cannot be loaded" in line.reason
+
+
+def test_a_provider_whose_library_is_nowhere_is_named() -> None:
+    image = {**RCCL, f"{OFI}/librccl-net.so": plugin(rpath="$ORIGIN"), f"{OFI}/libfabric.so.1": WITH}
+    assert decided(image, []) == {"librccl-net.so": "skip", "libfabric.so.1": "skip", "libcxi.so.1": "missing"}
+
+
+def test_a_plugin_that_needs_a_newer_libfabric_than_it_gets_cannot_be_loaded() -> None:
+    image = {
+        **RCCL,
+        f"{OFI}/librccl-net.so": plugin(needs="FABRIC_1.8", rpath="$ORIGIN"),
+        f"{OFI}/libfabric.so.1": WITH,
+    }
+    line = lines(image, [])["libfabric.so.1"]
+    assert line.decision == "refuse"
+    assert line.reason.startswith(f"librccl-net.so needs FABRIC_1.8, and {OFI}/libfabric.so.1, which it loads through")
+
+
+def test_what_the_bound_libfabric_needs_is_put_over_the_plugins_copies_too() -> None:
+    """An RPATH is for all that is loaded below it: the host's libfabric gets its libcxi from there."""
+    image = {**RCCL, f"{OFI}/librccl-net.so": plugin(rpath="$ORIGIN"), f"{OFI}/libfabric.so.1": WITHOUT}
+    image[f"{OFI}/libcxi.so.1"] = elf("libcxi.so.1", verdef=["LIBCXI_1.0"])
+    found = lines(image)
+    assert {name: line.target for name, line in found.items() if line.decision == "bind"} == {
+        "libfabric.so.1": f"{OFI}/libfabric.so.1",
+        "libcxi.so.1": f"{OFI}/libcxi.so.1",
+    }
+    assert found["libcxi.so.1"].chain[:3] == ("libcxi.so.1", "libfabric.so.1", "librccl-net.so")
+
+
+def test_a_module_that_binds_over_the_images_folder_counts() -> None:
+    image = {**RCCL, f"{OFI}/librccl-net.so": plugin(rpath=FABRIC), "/lib64/libfabric.so.1": WITHOUT}
+    assert decided(image, []) == {"librccl-net.so": "skip", "libfabric.so.1": "refuse"}
+    assert list(lines(image, [], binds=("/opt/cray", "/usr/lib64/libcxi.so.1"))) == ["librccl-net.so"], "the host's"
+    debian = {**image, f"{DEBIAN}/x": b""}
+    line = lines(debian, [], binds=("/opt/cray", "/usr/lib64/libcxi.so.1"))["libcxi.so.1"]
+    assert (line.decision, line.chain[1]) == ("missing", "libfabric.so.1"), "its loader does not look in /usr/lib64"
+
+
+def test_two_programs_with_plugins_of_their_own_have_lines_of_their_own() -> None:
+    own = {
+        "torch/lib/librccl.so.1": elf("librccl.so.1", rpath="$ORIGIN"),
+        "torch/lib/librccl-net.so": plugin(rpath="$ORIGIN"),
+    }
+    own["torch/lib/libfabric.so.1"] = WITHOUT
+    image = {**RCCL, f"{OFI}/librccl-net.so": plugin(rpath="$ORIGIN"), f"{OFI}/libfabric.so.1": WITH}
+    both = sides(HOST, {**image, f"{OFI}/libcxi.so.1": elf("libcxi.so.1"), **torch(VENV, own, rpath="$ORIGIN")})
+    found = [(line.library, line.decision, line.target) for line in plugin_lines(LUMI, both, ())]
+    assert ("libfabric.so.1", "refuse", f"{VENV}/torch/lib/libfabric.so.1") in found
+    assert ("libfabric.so.1", "skip", f"{OFI}/libfabric.so.1") in found
+
+
+def test_a_plugin_that_nothing_opens_is_followed_by_itself() -> None:
+    line = lines({f"{OFI}/x": b"", "/opt/aws-ofi-rccl/librccl-net.so": plugin()}, [])["libfabric.so.1"]
+    assert (line.decision, line.chain) == ("missing", ("libfabric.so.1", "librccl-net.so", "root"))
+
+
+def test_a_program_that_finds_no_plugin_is_named_with_the_plugin_that_is_there() -> None:
+    image = {"/opt/rocm-6.4.4/lib/librccl.so.1": elf("librccl.so.1"), "/opt/aws-ofi-rccl/librccl-net.so": plugin()}
+    (line,) = unopened(LUMI, sides(HOST, image), ())
+    assert (line.decision, line.library) == ("missing", "librccl-net.so")
+    assert "; /opt/aws-ofi-rccl/librccl-net.so is where no search looks" in line.reason
+    path = {"/.singularity.d/env/10-x.sh": b"export LD_LIBRARY_PATH=/opt/aws-ofi-rccl"}
+    assert unopened(LUMI, sides(HOST, {**image, **path}), ()) == ()
+    assert unopened(load_site("university").site, sides(HOST, image), ()) == (), "NCCL's own network carries it there"
+
+
+def test_an_image_without_a_library_for_collectives_has_no_line() -> None:
+    assert lines({f"{DEBIAN}/libfabric.so.1": WITHOUT}, []) == {}
