@@ -36,20 +36,23 @@ _MOST_BINDS = 32
 
 @dataclass(frozen=True)
 class Opened:
-    """A plugin in a process, and the `program` in which a library for collectives opened it, if one is known."""
+    """A plugin in a process, and the `program` in which a library for collectives opened it, if one is known.
+
+    The library is the `opener`, unless the program has it inside itself.
+    """
 
     process: Process
     plugin: Loaded
-    program: str | None
+    program: str = "root"
+    opener: Loaded | None = None
 
     def chain(self, needed: str, requester: Loaded | None) -> Chain:
         """Return what leads from a library to the program: what needs it, the plugin, and what opened that."""
-        names, one, above = [needed], requester, self.plugin.parent
-        while one is not None and one is not above:
+        names, one = [needed], requester
+        while one is not None and one is not self.process.program:
             names.append(_name_of(one))
             one = one.parent
-        opener = [_name_of(above)] if above is not None and self.program is not None else []
-        return Chain((*names, *opener, self.program or "root"))
+        return Chain((*names, *([] if self.opener is None else [_name_of(self.opener)]), self.program))
 
     def needs(self, start: Loaded) -> tuple[Need, ...]:
         """Return what an object needs, itself or through others."""
@@ -101,7 +104,7 @@ class _Container:
             process = Process(self.loader)
             plugin = process.dlopen(path)
             if plugin is not None:
-                yield Opened(process, plugin, None)
+                yield Opened(process, plugin)
 
 
 def plugin_lines(site: Site, sides: Sides, lines: Sequence[Line]) -> tuple[Line, ...]:
@@ -157,7 +160,7 @@ def carry_out(site: Site, sides: Sides, lines: Sequence[Line]) -> _Container:
 
 def _opened_by(use: Use, library: Collectives) -> Opened | None:
     plugin = use.open_plugin(library)
-    return None if plugin is None else Opened(use.process, plugin, use.program)
+    return None if plugin is None else Opened(use.process, plugin, use.program, use.copy)
 
 
 def _name_of(loaded: Loaded) -> str:
@@ -168,7 +171,7 @@ def _bound_over(one: Opened, container: _Container) -> Iterator[Line]:
     """Yield a line for each copy of the image that is loaded although the plan binds the host's."""
     done = {(line.library, line.target) for line in container.lines}
     for need in one.needs(one.plugin):
-        line, loaded = container.line(need.name, "bind"), need.loaded
+        line, loaded = container.line(_library(need), "bind"), need.loaded
         if (
             line is None
             or loaded is None
@@ -177,7 +180,7 @@ def _bound_over(one: Opened, container: _Container) -> Iterator[Line]:
         ):
             continue
         host = container.sides.host.search(str(line.source)).found
-        versions = _versions(one, need.name)
+        versions = _versions(one, need)
         taken = f"{_requester(need)} loads the image's own {loaded.found.how}, past the one that is bound"
         if host is not None and suffices(host.info, versions):
             yield _line(one, need, "bind", f"{taken}; put over it", source=line.source)
@@ -189,16 +192,18 @@ def _bound_over(one: Opened, container: _Container) -> Iterator[Line]:
 def _judged(one: Opened, container: _Container) -> Iterator[Line]:
     """Yield what a plugin is, and what carries its traffic where that is not what the plan says already."""
     needed = one.needs(one.plugin)
-    fabric = next((need for need in needed if need.name == LIBFABRIC), None)
+    fabric = next((need for need in needed if _library(need) == LIBFABRIC), None)
     if container.is_own(one.plugin.found):
-        plugin = Need(_name_of(one.plugin), one.plugin.parent, one.plugin, Search(one.plugin.found))
-        opener = f"opened by {_name_of(one.plugin.parent)}" if one.plugin.parent and one.program else "in the image"
-        reason = f"{opener}, {one.plugin.found.how}{'' if fabric else f'; it needs no {LIBFABRIC}'}"
+        name = _name_of(one.plugin)
+        plugin = Need(name, None, one.plugin, Search(one.plugin.found))
+        opener = f"the image's own, which {_name_of(one.opener)} opens" if one.opener else "the image's own"
+        reason = f"{opener}; it is found {one.plugin.found.how}{'' if fabric else f', and needs no {LIBFABRIC}'}"
         gone = (need for need in needed if need.loaded is None and need is not fabric)
         notes = (
             f"nothing has {need.name}, which {_requester(need)} needs, unless the runtime injects it" for need in gone
         )
-        yield replace(_line(one, plugin, "skip", reason), warnings=tuple(map(Text, notes)))
+        line = _line(one, plugin, "skip", reason)
+        yield replace(line, library=Text(name), chain=one.chain(name, None), warnings=tuple(map(Text, notes)))
     if fabric is not None:
         yield from (line for line in _fabric_lines(one, fabric, container) if not _is_said(line, container))
 
@@ -213,7 +218,7 @@ def _fabric_lines(one: Opened, fabric: Need, container: _Container) -> Iterator[
         yield _line(one, fabric, decision, f"{why}{''.join(f'; {one}' for one in fabric.search.passed)}: {_TCP}")
         return
     found = fabric.loaded.found
-    versions = _versions(one, LIBFABRIC)
+    versions = _versions(one, fabric)
     if not suffices(found.info, versions):
         lacking, has = newest(versions - set(found.info.verdef)), newest(found.info.verdef)
         why = f"{_requester(fabric)} needs {lacking}, and {found.path}, which it loads {found.how}, has up to {has}"
@@ -246,7 +251,7 @@ def _provider(one: Opened, fabric: Loaded, libraries: Sequence[str]) -> Need | N
     beside = providers_beside(one.process.loader.tree, fabric.found.real)
     opened = (one.process.dlopen(path, fabric) for path in beside)
     places = (fabric, *(place for place in opened if place is not None))
-    return next((need for place in places for need in one.needs(place) if need.name in libraries), None)
+    return next((need for place in places for need in one.needs(place) if _library(need) in libraries), None)
 
 
 def _is_said(line: Line, container: _Container) -> bool:
@@ -259,10 +264,17 @@ def _real(line: Line, container: _Container) -> str | None:
     return None if line.target is None else resolve(container.tree, line.target).path
 
 
-def _versions(one: Opened, name: str) -> set[str]:
+def _library(need: Need) -> str:
+    """Return the SONAME of what is needed, which some objects need by its path."""
+    soname = None if need.loaded is None else need.loaded.found.info.soname
+    return soname or posixpath.basename(need.name)
+
+
+def _versions(one: Opened, need: Need) -> set[str]:
     """Return the versions of a library that the objects of a process need."""
-    users = [need.requester for need in one.process.needs if need.name == name and need.requester is not None]
-    return {version for user in users for version in user.found.info.verneed.get(name, ())}
+    others = (other for other in one.process.needs if _library(other) == _library(need))
+    users = [(other.requester, other.name) for other in others if other.requester is not None]
+    return {version for user, name in users for version in user.found.info.verneed.get(name, ())}
 
 
 def _requester(need: Need) -> str:
@@ -272,14 +284,14 @@ def _requester(need: Need) -> str:
 def _line(one: Opened, need: Need, decision: Decision, reason: str, source: AbsolutePath | None = None) -> Line:
     found = None if need.loaded is None else need.loaded.found
     had = None if found is None else summary(found)
-    wanted = newest(versions) if (versions := _versions(one, need.name)) else None
+    wanted = newest(versions) if (versions := _versions(one, need)) else None
     return Line(
-        library=Text(need.name),
+        library=Text(_library(need)),
         decision=decision,
         source=source,
         target=None if found is None else AbsolutePath(found.real),
         wanted=None if wanted is None else Text(wanted),
         found=None if had is None else Text(had),
         reason=Text(reason),
-        chain=one.chain(need.name, need.requester),
+        chain=one.chain(_library(need), need.requester),
     )

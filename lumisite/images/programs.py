@@ -62,12 +62,9 @@ def _torch_uses(library: Collectives, loader: Loader) -> Iterator[Use]:
         folder = f"{packages}/torch/lib"
         if not names_of(tree, folder):
             continue
-        process = Process(loader)
-        program = _interpreter(loader, packages)
-        if program is not None:
-            process.load([program])
+        process = Process(loader, program=_interpreter(loader, packages))
         for path in _opened_by_torch(library, tree, packages):
-            process.dlopen(path, program)
+            process.dlopen(path)
         copy = _copy_in(process, library)
         built = text_of(tree, f"{packages}/torch/version.py", LARGEST_RECORD_BYTES) or ""
         if copy is not None or (library.torch and library.torch.version(built)):

@@ -238,11 +238,12 @@ class Process:
     """The objects of one process, as they come: each with all that it needs, breadth first, before the next is opened.
 
     An object that is already there serves everyone who asks for its name or SONAME. With `others`, needs say where a
-    requester alone would have got another file.
+    requester alone would have got another file. The RPATH of the `program` is for all that is opened.
     """
 
     loader: Loader
     others: bool = False
+    program: Loaded | None = None
     needs: list[Need] = field(default_factory=list)
     by_name: dict[str, Loaded] = field(default_factory=dict)
     _by_file: dict[str, Loaded] = field(default_factory=dict)
@@ -254,6 +255,8 @@ class Process:
         self._interpreter = None if own is None else Loaded(own.info.soname or posixpath.basename(own.path), own)
         if self._interpreter is not None:
             self.by_name[self._interpreter.name] = self._interpreter
+        if self.program is not None:
+            self.load([self.program])
 
     def load(self, roots: Iterable[Loaded | Need]) -> None:
         """Load objects at once, as those that a program is linked with; roots that failed are passed on."""
@@ -268,12 +271,14 @@ class Process:
 
     def dlopen(self, name: str, caller: Loaded | None = None) -> Loaded | None:
         """Return a library that an object opens at run time, by name or path; `None` where there is none."""
+        caller = caller or self.program
         expanded = name if caller is None else self.loader.expanded(name, caller)
         if expanded not in self.by_name:
             search = self.loader.search(name, caller)
             if search.found is None:
                 return None
-            self.load([Loaded(expanded, search.found, caller)])
+            # The search path of the caller finds it, and is none of what it needs itself.
+            self.load([Loaded(expanded, search.found, self.program)])
         return self.by_name[expanded]
 
     def _enter(self, loaded: Loaded) -> Loaded:

@@ -54,6 +54,7 @@ def elf(
         body += part + bytes(-len(part) % 8)
     tags += [(5, at["s"]), (10, len(strings.content)), (4, at["hash"]), (6, at["symbols"])]
     tags += [(11, 24 if bits == 64 else 16)]
+    tags += [(0x6FFFFFF0, at["symbols"])] if needs or defines else []  # the version of the one symbol: none
     tags += [(0x6FFFFFFE, at["n"]), (0x6FFFFFFF, len(verneed or {}))] if needs else []
     tags += [(0x6FFFFFFC, at["d"]), (0x6FFFFFFD, len(verdef) + 1)] if defines else []
     layout = order + ("qQ" if bits == 64 else "iI")

@@ -56,9 +56,8 @@ def test_the_hosts_libfabric_is_put_over_the_copy_that_the_plugin_has_for_itself
     way = f"through the {kind.upper()} of librccl-net.so"
     assert line.reason == f"librccl-net.so loads the image's own {way}, past the one that is bound; put over it"
     assert line.chain == ("libfabric.so.1", "librccl-net.so", "librccl.so.1", "programs that are linked with RCCL")
-    assert (
-        found["librccl-net.so"].reason
-        == "opened by librccl.so.1, through the RPATH of /opt/rocm-6.4.4/lib/librccl.so.1"
+    assert found["librccl-net.so"].reason == (
+        "the image's own, which librccl.so.1 opens; it is found through the RPATH of /opt/rocm-6.4.4/lib/librccl.so.1"
     )
 
 
