@@ -35,7 +35,7 @@ from lumisite.site.images import Holds
 from lumisite.site.ledger import Situation, decide
 from lumisite.site.library_path import library_path
 from lumisite.site.model import Site
-from lumisite.site.plans import ImagePlan, PlanLine, PlannedImage
+from lumisite.site.plans import UNMET, ImagePlan, PlanLine, PlannedImage
 from lumisite.site.versions import Version
 from lumisite.vendors import all_software, all_vendors, software_of
 
@@ -285,7 +285,9 @@ class LibraryExplanation:
 
 def explain_library(request: Request, plan: Plan, image: str, name: str) -> LibraryExplanation:
     """Explain one library; raises `ResolveError` for one that the plan does not speak of."""
-    line = next((one for one in plan.lines if one.library == name), None)
+    lines = [one for one in plan.lines if one.library == name]
+    # Of several copies, what a container cannot have matters most.
+    line = next((one for one in lines if one.decision in UNMET), lines[0] if lines else None)
     if line is None:
         known = [one.library for one in plan.lines]
         raise ResolveError(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lumisite.cli.parser import say, tell
 from lumisite.errors import ResolveError, shown
-from lumisite.images.family import holds_of_image
+from lumisite.images.family import holds_of_image, remarks_of_image
 from lumisite.images.lock import LoadedLock, load_lock
 from lumisite.render.made_up_step import Environment, FoundImage, Question, Step, environment_of, release_of
 from lumisite.render.modules import ModulePlan, Rendering, plan_modules
@@ -54,6 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
     found = environment_of(Question(site, files, modules, step, arguments.image))
     if arguments.image is not None and not _was_read(arguments.image, lock, plans):
         _compare_with_image(site, arguments.image)
+    for line in () if arguments.image is None else remarks_of_image(site, arguments.image):
+        say(shown(line))
     before = _set_before(found)
     lines = _lines(site, found, step, modules, arguments.image, before)
     tell(asdict(found) | {"set_before": before}, lines, as_json=arguments.json)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from lumisite.errors import LumisiteError, ResolveError
 from lumisite.images.contents import read_labels
+from lumisite.images.remarks import remarks
 from lumisite.images.sif import open_image
 from lumisite.images.versions import read_holds
 from lumisite.machine.tree import Tree, resolve
@@ -72,3 +73,11 @@ def holds_of_image(site: Site, path: str) -> tuple[Holds, str]:
     except LumisiteError as error:
         note = f"{path}: taken for what its name says, since it cannot be read: {error}"
     return holds_by_name(site, real, typed), note
+
+
+def remarks_of_image(site: Site, path: str) -> tuple[str, ...]:
+    """Return what is known by the contents of an image alone; nothing of one that cannot be read."""
+    try:
+        return remarks(site, (), open_image(os.path.realpath(path)).tree)
+    except LumisiteError:
+        return ()

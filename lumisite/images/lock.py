@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lumisite.errors import ToolError, shown
+from lumisite.images.contents import collectives_of
 from lumisite.images.digest import Kind
 from lumisite.images.inventory import Image
 from lumisite.machine.host import LARGEST_READ_BYTES, open_file
@@ -66,9 +67,9 @@ def locked(image: Image) -> LockedImage:
 
 
 def holds_by_lock(site: Site, path: str, image: LockedImage) -> Holds:
-    """Return what a lock says that an image holds; a plugin that was not found is not there.
+    """Return what a lock says that an image holds.
 
-    A family counts if it recognised the image, and does not only stand for what none recognises.
+    A plugin that was not found is not there, where the library was found that would open it. A family counts if it recognised the image, and does not only stand for what none recognises.
     """
     known = site.families.get(image.family or "")
     recognised = known is not None and known.default_for is None
@@ -76,7 +77,9 @@ def holds_by_lock(site: Site, path: str, image: LockedImage) -> Holds:
     family = image.family if recognised or named == image.family else None
     read = {stack: told_release(image.versions.get(stack)) for stack in site.gpu_stacks}
     stacks = {stack: release for stack, release in read.items() if release is not None}
-    return Holds(family, stacks, "ofi_plugin" in image.versions)
+    plugin, openers = "ofi_plugin" in image.versions, {one.name for one in collectives_of(site)}
+    looked_at = not openers.isdisjoint(image.versions)
+    return Holds(family, stacks, plugin if plugin or looked_at else None)
 
 
 def format_lock(lock: Lock) -> str:

@@ -66,3 +66,22 @@ def test_images_and_binds_say_it(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert f"    {said}" in capsys.readouterr().out
         main(["binds", image, "--site", "lumi", "--host-root", "host"])
         assert f"lumisite: {said}" in capsys.readouterr().err
+    assert main(["env", "cuda", "--site", "lumi"]) == 0
+    assert f"lumisite: {expected['cuda']}" in capsys.readouterr().err
+
+
+def test_env_names_both_copies_and_gives_nothing_that_depends_on_the_release(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = {"torch/lib/librccl.so.1": elf("librccl.so.1")}
+    files = torch(VENV, own, rpath="$ORIGIN", built="2.9.1+rocm7.0")
+    files |= {"/opt/rocm-6.1.3/lib/librccl.so.1.0.60103": elf("librccl.so.1"), "/.singularity.d/x": b""}
+    image = write_tree(tmp_path / "mine.sif", files)
+    assert main(["env", str(image), "--site", "lumi"]) == 0
+    error = capsys.readouterr().err
+    assert f"PyTorch in {VENV}: RCCL of ROCm 7.0, {VENV}/torch/lib/librccl.so.1" in error
+    assert "RCCL of ROCm 6.1.3, /opt/rocm-6.1.3/lib/librccl.so.1.0.60103" in error
+    assert main(["why", "NCCL_NET_GDR_LEVEL", "--image", str(image), "--site", "lumi"]) == 0
+    output = capsys.readouterr().out
+    assert "rocm not known" in output.partition("\n")[0]
+    assert "  wins: " not in output, "neither release decides"
