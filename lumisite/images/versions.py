@@ -70,9 +70,8 @@ def read_holds(site: Site, family: str | None, tree: Tree, held: Mapping[str, Co
     plugin = find_file(tree, _plugin_folders(tree), plugins()) is not None
     looked_at = any(one.copies for one in held.values())
     known = {name: told_release(one.value) for name, one in read_releases(site, tree, held).items()}
-    return Holds(
-        family, {name: one for name, one in known.items() if one is not None}, plugin or (False if looked_at else None)
-    )
+    releases = {name: one for name, one in known.items() if one is not None}
+    return Holds(family, releases, plugin if plugin or looked_at else None)
 
 
 def _plugin_folders(tree: Tree) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lumisite.binds.closure import Line, closure
-from lumisite.binds.plugin import plugin_lines, unopened
+from lumisite.binds.plugin import carry_out, plugin_lines, unopened
 from lumisite.site.load import load_site
 from tests.support.closures import DEBIAN, FABRIC, ROOTS, sides
 from tests.support.dict_trees import Files, Link
@@ -138,6 +138,16 @@ def test_a_module_that_binds_over_the_images_folder_counts() -> None:
     debian = {**image, f"{DEBIAN}/x": b""}
     line = lines(debian, [], binds=("/opt/cray", "/usr/lib64/libcxi.so.1"))["libcxi.so.1"]
     assert (line.decision, line.chain[1]) == ("missing", "libfabric.so.1"), "its loader does not look in /usr/lib64"
+
+
+def test_what_the_plan_takes_away_of_a_modules_binds_is_not_there() -> None:
+    path = "/usr/lib64/libcxi.so.1"
+    newer = elf("libcxi.so.1", verdef=["LIBCXI_1.5", "LIBCXI_1.6"])
+    both = sides(HOST, {"/lib64/libc.so.6": elf("libc.so.6"), path: newer}, binds=(path,))
+    lines = closure(["libcxi.so.1"], both)
+    assert lines[0].without == path
+    assert carry_out(LUMI, both, lines).tree.host_path(path) is None
+    assert carry_out(LUMI, both, ()).tree.host_path(path) == path
 
 
 def test_two_programs_with_plugins_of_their_own_have_lines_of_their_own() -> None:

@@ -207,6 +207,15 @@ def test_what_the_lock_knows_counts_more_than_the_name(shell: str, tmp_path: Pat
     assert given(wrapper, old) == (None, None)
 
 
+def test_a_lock_says_that_there_is_no_plugin_only_where_something_would_open_one(tmp_path: Path) -> None:
+    bare, opener = (LockedImage(versions={"rocm": "6.1.3", **more}) for more in ({}, {"rccl": "2.18.6"}))
+    wrapper = with_lock(tmp_path, "sh", {f"{tmp_path}/bare.sif": bare, f"{tmp_path}/opener.sif": opener})
+    lines = (wrapper.folder / "spank/bin/singularity").read_text().splitlines()
+    words = {name: line for name in ("bare", "opener") for line in lines if f"/{name}.sif" in line}
+    assert "ls_plugin=no" in words["opener"]
+    assert "ls_plugin" not in words["bare"]
+
+
 def with_plan(folder: Path, shell: str, paths: list[str], more: str = "") -> Wrapper:
     plan = folder / "plan.yaml"
     plan.write_text(
