@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import TypedDict
 
 import pytest
 
@@ -45,6 +46,11 @@ PYTHON, LINKED = "/usr/bin/python3.12", "/usr/bin/linked"
 IMAGES = 60
 
 
+class SearchPaths(TypedDict):
+    rpath: str | None
+    runpath: str | None
+
+
 @dataclass
 class Scene:
     """Files of an image and its host, binds of modules, and what gcc has to build: path, SONAME, search path."""
@@ -62,9 +68,8 @@ class Scene:
             ":".join(self.choose.sample(forms, self.choose.randrange(1, 3))) if self.choose.random() < often else None
         )
 
-    def paths(self, often: float = 0.6) -> dict[str, str | None]:
-        rpath, runpath = self.search_path(often), self.search_path(often / 2)
-        return {"rpath": rpath, "runpath": runpath}
+    def paths(self, often: float = 0.6) -> SearchPaths:
+        return SearchPaths(rpath=self.search_path(often), runpath=self.search_path(often / 2))
 
     def put(self, folder: str, name: str, content: bytes, files: dict[str, bytes | Link] | None = None) -> None:
         """Put a library into a folder: as a file, behind a link, or below glibc-hwcaps."""
