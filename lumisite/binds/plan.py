@@ -24,7 +24,7 @@ from lumisite.images.family import recognise_family, recognised
 from lumisite.images.recipe import compare_recipe
 from lumisite.images.remarks import remarks
 from lumisite.images.sif import Image
-from lumisite.images.speed import parts_for_speed
+from lumisite.images.speed import LIBFABRIC, parts_for_speed
 from lumisite.images.versions import read_holds
 from lumisite.machine.ldcache import glob
 from lumisite.machine.loader import MACHINES, Loader, Processor, processor, read_rules
@@ -114,8 +114,10 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
     lines = closure(roots, sides)
     shut: Mapping[str, str] = getattr(image.tree, "unreadable", {})
     notes += (f"the image's {at} may not be read ({command})" for at, command in shut.items() if roots)
+    followed = plugin_lines(site, sides, lines)
     brought = {line.library for line in lines if line.decision in ("bind", "skip")}
-    lines += plugin_lines(site, sides, lines)
+    brought -= {line.library for line in followed if line.decision in UNMET}
+    lines += followed
     none = unopened(site, sides, lines) if known and family.plugin != "none" else ()
     # What start-up scripts put on the library path is not read.
     if family.activation != "none" and plugins_in(image.tree):
@@ -124,13 +126,14 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
         )
         notes += [UNKNOWN] if none else []
         none = ()
-    lacks = () if known else _speed(site, image.tree, brought)
+    loaded = next((line.target for line in followed if line.library == LIBFABRIC and line.decision != "bind"), None)
+    lacks = () if known else _speed(site, image.tree, brought, loaded)
     return Plan(name, (*lines, *none), (*notes, *lacks), holds)
 
 
-def _speed(site: Site, image: Tree, brought: Collection[str]) -> tuple[str, ...]:
+def _speed(site: Site, image: Tree, brought: Collection[str], loaded: str | None) -> tuple[str, ...]:
     """Say what an image that no family knows has and lacks for full speed on the site's network."""
-    parts = tuple(parts_for_speed(site, image, brought))
+    parts = tuple(parts_for_speed(site, image, brought, loaded))
     return (*map(str, parts), *([] if all(part.at for part in parts) else [UNKNOWN]))
 
 

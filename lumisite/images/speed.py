@@ -34,8 +34,11 @@ class Part:
         return f"it has {self.what}: {self.at}" if self.at else f"missing for full speed: {self.what}; {self.means}"
 
 
-def parts_for_speed(site: Site, tree: Tree, brought: Collection[str]) -> Iterator[Part]:
-    """Give what an image has and lacks; `brought` are SONAMEs of which its plan says that a container has them."""
+def parts_for_speed(site: Site, tree: Tree, brought: Collection[str], loaded: str | None = None) -> Iterator[Part]:
+    """Give what an image has and lacks; `brought` are SONAMEs of which its plan says that a container has them.
+
+    `loaded` is the image's libfabric that its plugin loads, where that is known.
+    """
     carrier, folders = site.fabric.carrier, library_folders(tree)
     for library in collectives_of(site):
         file = f"{library.library}.so*"
@@ -56,7 +59,7 @@ def parts_for_speed(site: Site, tree: Tree, brought: Collection[str]) -> Iterato
     if LIBFABRIC in brought:
         yield Part("libfabric", _PLANNED, "")
         return
-    libfabric = find_file(tree, folders, [LIBFABRIC]) or ""
+    libfabric = loaded or find_file(tree, folders, [LIBFABRIC]) or ""
     yield Part("libfabric", libfabric, f"no {LIBFABRIC}: a plugin cannot load")
     if libfabric:
         at = next((path for path in _providers(tree, libfabric) if set(linked) & set(read_needed(tree, path))), "")

@@ -113,3 +113,19 @@ def test_binds_says_so_with_an_exit_code_of_its_own(
     assert vouched == (1 if left_out else 0), "who says the family vouches for it, but not for what was read"
     assert "full speed" not in output.err
     assert ("missing   librccl-net.so" in output.out) == bool(left_out)
+
+
+def test_the_libfabric_that_the_plugin_loads_is_the_one_that_is_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = {
+        f"{LIB}/librccl-net.so": elf("librccl-net.so", ["libfabric.so.1"], rpath="/opt/ofi"),
+        "/opt/ofi/libfabric.so.1": elf("libfabric.so.1"),
+    }
+    write_tree(tmp_path / "image", {**FAST, **own})
+    write_tree(tmp_path / "host", {"/lib64/ld-linux-x86-64.so.2": elf("ld-linux-x86-64.so.2")})
+    assert main(["binds", "image", "--site", "lumi", "--host-root", "host"]) == 1
+    output = capsys.readouterr()
+    assert "refuse    libfabric.so.1" in output.out
+    assert "it has libfabric: /opt/ofi/libfabric.so.1" in output.err
+    assert "missing for full speed: libfabric's provider for cxi" in output.err

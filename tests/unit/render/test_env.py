@@ -175,6 +175,10 @@ def test_an_image_that_holds_something_else_than_its_name_says_is_told(
     (image / "opt/rocm-7.0.2/.info").mkdir(parents=True)
     (image / "opt/rocm-7.0.2/.info/version").write_text("7.0.2-56\n")
     assert main(["env", str(image)]) == 0
+    assert "holds ROCm 7.0.2, taken for 6.1.3 (" in capsys.readouterr().err, "nothing in it would open a plugin"
+    (image / "opt/rocm-7.0.2/lib").mkdir()
+    (image / "opt/rocm-7.0.2/lib/librccl.so.1").touch()
+    assert main(["env", str(image)]) == 0
     assert "holds ROCm 7.0.2, taken for 6.1.3; plugin no, taken for yes" in capsys.readouterr().err
 
 
