@@ -28,7 +28,7 @@ from lumisite.images.speed import LIBFABRIC, parts_for_speed
 from lumisite.images.versions import read_holds
 from lumisite.machine.ldcache import glob
 from lumisite.machine.loader import MACHINES, Loader, Processor, processor, read_rules
-from lumisite.machine.tree import Tree, names_of, opened_by, resolve
+from lumisite.machine.tree import Tree, is_under, names_of, opened_by, resolve
 from lumisite.site.decode import suggestion
 from lumisite.site.entries import Bind
 from lumisite.site.images import Holds
@@ -107,28 +107,35 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
     notes += lacking
     if not roots:
         notes.append(f"{name} needs no library of the host: {family.why}")
-    if roots and unknown:
-        notes.append(f"LD_LIBRARY_PATH of the image is known only in part; left out: {', '.join(unknown)}")
-    if roots and sides.image.rules.interpreter is None:
-        notes.append("the image has no dynamic loader for this machine; the usual directories are taken for it")
     lines = closure(roots, sides)
-    shut: Mapping[str, str] = getattr(image.tree, "unreadable", {})
-    notes += (f"the image's {at} may not be read ({command})" for at, command in shut.items() if roots)
     followed = plugin_lines(site, sides, lines)
+    if roots or followed:
+        notes += _limits(sides, unknown)
     brought = {line.library for line in lines if line.decision in ("bind", "skip")}
     brought -= {line.library for line in followed if line.decision in UNMET}
     lines += followed
     none = unopened(site, sides, lines) if known and family.plugin != "none" else ()
     # What start-up scripts put on the library path is not read.
-    if family.activation != "none" and plugins_in(image.tree):
-        notes += (
-            f"{line.library}: {line.reason}, unless the image's start-up scripts name its folder" for line in none
-        )
+    if (family.activation != "none" or unknown) and plugins_in(image.tree):
+        notes += (f"{line.library}: {line.reason}, unless start-up scripts name its folder" for line in none)
         notes += [UNKNOWN] if none else []
         none = ()
     loaded = next((line.target for line in followed if line.library == LIBFABRIC and line.decision != "bind"), None)
     lacks = () if known else _speed(site, image.tree, brought, loaded)
     return Plan(name, (*lines, *none), (*notes, *lacks), holds)
+
+
+def _limits(sides: Sides, unknown: Sequence[str]) -> Iterator[str]:
+    """Yield what limits the answer: what of the image could not be read, or is not known."""
+    if unknown:
+        yield f"LD_LIBRARY_PATH of the image is known only in part; left out: {', '.join(unknown)}"
+    if sides.image.rules.interpreter is None:
+        yield "the image has no dynamic loader for this machine; the usual directories are taken for it"
+    shut: Mapping[str, str] = getattr(sides.image.tree, "unreadable", {})
+    for at, command in shut.items():
+        # What is below a closed folder is not closed itself.
+        if not any(at != top and is_under(at, top) for top in shut):
+            yield f"the image's {at} may not be read ({command})"
 
 
 def _speed(site: Site, image: Tree, brought: Collection[str], loaded: str | None) -> tuple[str, ...]:

@@ -132,9 +132,10 @@ def unopened(site: Site, sides: Sides, lines: Sequence[Line]) -> tuple[Line, ...
         return ()
     container = carry_out(site, sides, lines)
     found: dict[str, Line] = {}
+    lacking = {line.library for line in lines if line.decision in UNMET}
     for library, use in container.uses():
         name = library.plugins[0]
-        if use.open_plugin(library) is None and container.line(name) is None:
+        if use.open_plugin(library) is None and name not in lacking:
             there = container.plugins()
             has = f"; {', '.join(there)} is where no search looks" if there else ""
             opener = [] if use.copy is None else [_name_of(use.copy)]

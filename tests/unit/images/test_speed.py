@@ -129,3 +129,19 @@ def test_the_libfabric_that_the_plugin_loads_is_the_one_that_is_judged(
     assert "refuse    libfabric.so.1" in output.out
     assert "it has libfabric: /opt/ofi/libfabric.so.1" in output.err
     assert "missing for full speed: libfabric's provider for cxi" in output.err
+
+
+def test_a_plugin_that_only_start_up_scripts_may_name_leaves_the_speed_open(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = {"/opt/aws-ofi-rccl/librccl-net.so": elf("librccl-net.so", ["libfabric.so.1"])}
+    write_tree(tmp_path / "image", {**without("librccl-net"), **plugin})
+    write_tree(tmp_path / "host", {"/lib64/ld-linux-x86-64.so.2": elf("ld-linux-x86-64.so.2")})
+    arguments = ["binds", "image", "--site", "lumi", "--host-root", "host"]
+    assert main([*arguments, "--family", "laif-multitorch"]) == 4, "its runscript is not read"
+    error = capsys.readouterr().err
+    assert "/opt/aws-ofi-rccl/librccl-net.so is where no search looks" in error
+    assert "unless start-up scripts name its folder" in error
+    assert "lumisite transport" in error
+    assert main([*arguments, "--family", "easybuild"]) == 1
+    assert "missing  librccl-net.so" in capsys.readouterr().out.replace("   ", "  ")
