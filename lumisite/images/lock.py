@@ -69,7 +69,8 @@ def locked(image: Image) -> LockedImage:
 def holds_by_lock(site: Site, path: str, image: LockedImage) -> Holds:
     """Return what a lock says that an image holds.
 
-    A plugin that was not found is not there, where the library was found that would open it. A family counts if it recognised the image, and does not only stand for what none recognises.
+    A plugin that was not found is not there, where the library was found that would open it. A family counts if it
+    recognised the image, and does not only stand for what none recognises.
     """
     known = site.families.get(image.family or "")
     recognised = known is not None and known.default_for is None

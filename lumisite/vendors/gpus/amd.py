@@ -5,7 +5,7 @@ Core SDK (7.14, 10.0): "Transition guide from legacy ROCm release stream" (rocm.
 `build_tools/packaging` of ROCm/TheRock (89553ce): packages amdrocm-NAMEX.Y, all files in /opt/rocm/core-X.Y, links to
 these by update-alternatives (/opt/rocm/core, core-X, lib and others) from amdrocm-core alone; wheels rocm-sdk-core.
 `src/misc/rocmwrap.cc` (what it asks of the kernel before it uses DMA-BUF), `src/plugin/net.cc` and `CMakeLists.txt` of
-RCCL, and `src/init.cc` there (VERSION_STRING: what `strings` shows, "+hip6.0" up to ROCm 6.1, "ROCm version" since);
+RCCL, and `src/init.cc` there (VERSION_STRING: what `strings` shows, "+hip6.0" in older ones, "ROCm version" since);
 `docs/packaging/python_packaging.md` of ROCm/TheRock (wheels of ROCm, and what `torch/_rocm_init.py` opens first);
 MIOpen's pages on its databases and caches; the PCI ID repository. An MI250X is a "display controller", an
 MI300 a "processing accelerator".

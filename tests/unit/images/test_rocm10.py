@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from lumisite.cli import main
-from lumisite.images.versions import read_holds, read_versions
 from lumisite.images.speed import parts_for_speed
+from lumisite.images.versions import read_holds, read_versions
 from lumisite.site.load import load_site
 from lumisite.site.versions import parse_version, parse_version_range
 from tests.support.closures import stock

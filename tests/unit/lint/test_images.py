@@ -203,7 +203,7 @@ def test_what_the_lock_has_counts_more_than_the_name() -> None:
     job = Job(LUMI, parse_script(""), locked)
     assert (holds_of(job, "/x/lumi-rocm-rocm-6.0.3.sif").family, holds_of(job, "/x/mine.sif").plugin) == (
         "lumi-rocm",
-        False,
+        None,
     )
     assert holds_of(job, "/x/lumi-multitorch-u24r64f2.sif").family is None
     assert holds_of(job, "/x/stranger.sif").family is None, "it only stands for what no family recognises"
