@@ -8,7 +8,7 @@ from pathlib import Path
 from lumisite.cli.chosen import own_site
 from lumisite.cli.parser import check_root, say, tell, write_text
 from lumisite.errors import ResolveError
-from lumisite.facts.capture import capture
+from lumisite.facts.capture import capture, capture_undescribed
 from lumisite.facts.facts import LARGEST_FACTS_BYTES, Facts, format_facts, parse_facts
 from lumisite.facts.tell import make_report, report_lines, to_json
 from lumisite.machine.host import DiskTree
@@ -19,7 +19,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Capture a node."""
     root = arguments.host_root
     check_root(root)
-    captured = capture(DiskTree(root), load_site(arguments.site).site)
+    if arguments.site:
+        captured = capture(DiskTree(root), load_site(arguments.site).site)
+    else:
+        say("no site is named (--site): these are the hardware, drivers and releases alone that `init --from` takes")
+        captured = capture_undescribed(DiskTree(root))
     for note in captured.notes:
         say(note)
     write_text(format_facts(captured.facts), arguments.output)
@@ -49,6 +53,8 @@ def _site(arguments: argparse.Namespace, before: Facts, after: Facts) -> LoadedS
     if not name:
         raise ResolveError(
             f"--site: {arguments.before} is of site {before.site!r}, which is not embedded; name its description"
+            if before.site
+            else f"--site: {arguments.before} was read without a site; name the description of this one"
         )
     return load_site(name)
 

@@ -199,7 +199,9 @@ def _site_of(arguments: argparse.Namespace) -> Chosen | None:
         return chosen.site_or_example()
     if arguments.command in _JUDGE_FILES or getattr(arguments, "topology", None) is not None:
         return chosen.named_site()
-    return chosen.known_site() if getattr(arguments, "node", None) == LIVE else chosen.default_site()
+    if arguments.command == "facts" or getattr(arguments, "node", None) == LIVE:
+        return chosen.known_site()  # a machine that nobody has described yet is read as well
+    return chosen.default_site()
 
 
 def load_selection(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection]:

@@ -67,7 +67,7 @@ def capture(tree: Tree, site: Site) -> Captured:
         facts,
         slurm=_slurm(tree, searched),
         runtime=Program() if site.runtime.executable is None else _program(tree, site.runtime.executable),
-        stacks={one.name: found for _, one in all_software() if (found := installed_releases(tree, one)).versions},
+        stacks=_stacks(tree),
         products=products,
         paths={path: _named(tree, path) for path in sorted({*stated, *folders})},
         dangling={**facts.dangling, **dangling},
@@ -79,6 +79,17 @@ def capture(tree: Tree, site: Site) -> Captured:
     if facts.runtime.real is not None and facts.runtime.package is None:
         notes.append(f"no file tells the version of {facts.runtime.real}; its own --version would")
     return Captured(facts, tuple(notes))
+
+
+def capture_undescribed(tree: Tree) -> Captured:
+    """Read of a node what no site description has to name: hardware, kernel, drivers and installed releases."""
+    notes: list[str] = []
+    facts = capture_system(tree, "", (), notes)
+    return Captured(replace(facts, stacks=_stacks(tree)), tuple(notes))
+
+
+def _stacks(tree: Tree) -> dict[str, Releases]:
+    return {one.name: found for _, one in all_software() if (found := installed_releases(tree, one)).versions}
 
 
 def _image_folders(site: Site) -> tuple[str, ...]:

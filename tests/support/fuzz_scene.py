@@ -50,6 +50,7 @@ def make(scene: Path, now: Path, call: Call) -> None:
     """Lay it out in a new folder; `now` is where it will be played."""
     scene.mkdir()
     os.chdir(scene)
+    os.environ["LUMISITE_SITE"] = "lumi"  # as an admin names it for good
     _sites()
     write_runs(scene / "runs", Maintenance(nodes=4, failed_gate="transport"))
     _nodes(scene, call)

@@ -1,4 +1,4 @@
-"""`changes` on the command line: exit codes, what is printed, bad input."""
+"""`facts` and `changes` on the command line: exit codes, what is printed, bad input."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.facts.facts import Facts, format_facts
+from lumisite.facts.facts import Facts, format_facts, parse_facts
 from tests.support.breaks import facts_of
+from tests.support.dict_trees import write_tree
 from tests.support.nodes import lumi_node
 
 
@@ -68,3 +69,21 @@ def test_bad_input_is_named(
     assert message in said.err
     assert "\n" not in said.err.strip()
     assert said.out == ""
+
+
+def test_a_machine_that_nobody_has_described_is_read_and_given_no_site(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lumisite.cli.chosen.known_site", lambda: None)
+    root = write_tree(tmp_path / "node", lumi_node())
+    assert main(["facts", "--root", str(root), "-o", "mine.json"]) == 0
+    assert "no site is named (--site)" in capsys.readouterr().err
+    facts = parse_facts(Path("mine.json").read_bytes(), "mine.json")
+    assert (facts.site, facts.libraries, facts.paths) == ("", {}, {})
+    assert len(facts.gpus) == 8
+    assert "rocm" in facts.stacks
+    assert main(["changes", "mine.json", "mine.json"]) == 2
+    assert "mine.json was read without a site; name the description of this one" in capsys.readouterr().err
+    assert main(["init", "--from", "mine.json", "--name", "mine"]) == 0
+    assert "gpus:" in Path("mine.yaml").read_text()
+    assert "lumi" not in Path("mine.yaml").read_text().replace("lumisite", "")
