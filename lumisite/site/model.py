@@ -63,7 +63,7 @@ class Platform(Stated):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Partition(Known):
+class Partition(Stated):
     """A Slurm partition."""
 
     node_kind: tuple[str, ...] = key(
