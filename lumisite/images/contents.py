@@ -23,7 +23,7 @@ from lumisite.site.versions import parse_version
 from lumisite.vendors import all_vendors, gpu_names, gpu_of, plugins, vendor
 
 if TYPE_CHECKING:
-    from lumisite.vendors.model import Collectives, Sign, Vendor
+    from lumisite.vendors.model import Collectives, Sign
 
 _LABELS = "/.singularity.d/labels.json"
 LARGEST_TEXT_BYTES = 1024 * 1024
@@ -76,11 +76,12 @@ class Version:
 
 def gpu_vendors(tree: Tree) -> tuple[str, ...]:
     """Return the vendors for whose GPUs an image holds libraries, by the words of `stacks.*.gpu`."""
-    folders = library_folders(tree)
-    return tuple(name for name in gpu_names() if _holds_libraries_of(vendor(name), tree, folders))
+    return tuple(name for name in gpu_names() if is_for_gpus_of(name, tree))
 
 
-def _holds_libraries_of(maker: Vendor, tree: Tree, folders: Iterable[str]) -> bool:
+def is_for_gpus_of(name: str, tree: Tree) -> bool:
+    """Return whether an image holds libraries for the GPUs of a vendor."""
+    maker, folders = vendor(name), library_folders(tree)
     software = any(signed(one.images, tree, folders) for one in maker.software)
     return software or (maker.gpu is not None and bool(copies_of(maker.gpu.collectives, tree, folders)))
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from lumisite.images.collectives import Collection, describe_collectives, read_collectives
-from lumisite.images.contents import Version, gpu_vendors
+from lumisite.images.contents import gpu_vendors, is_for_gpus_of
 from lumisite.images.versions import read_releases
 from lumisite.machine.tree import Tree
 from lumisite.site.images import told_releases
@@ -20,14 +20,14 @@ def remarks(
     """Return a line for each thing to know of an image; `paths` are its names, where they lead first."""
     held = read_collectives(site, tree) if held is None else held
     copies = (line for name, one in held.items() for line in describe_collectives(one, site.stacks[name].title))
-    return (*_for_other_gpus(site, tree), *_misnamed(site, paths, read_releases(site, tree, held)), *copies)
+    return (*_for_other_gpus(site, tree), *_misnamed(site, paths, tree, held), *copies)
 
 
 def other_gpus(site: Site, tree: Tree) -> tuple[str, ...]:
     """Return the vendors for whose GPUs an image is, where it is for none that the site has."""
     here = {stack.gpu for stack in site.stacks.values() if stack.gpu is not None}
-    found = gpu_vendors(tree)
-    return found if here and here.isdisjoint(found) else ()
+    # Most images are for the site's own: then nobody looks for the others.
+    return () if not here or any(is_for_gpus_of(name, tree) for name in here) else gpu_vendors(tree)
 
 
 def _for_other_gpus(site: Site, tree: Tree) -> Iterator[str]:
@@ -37,9 +37,11 @@ def _for_other_gpus(site: Site, tree: Tree) -> Iterator[str]:
         yield f"the image is built for GPUs of {theirs}; {site.name} has GPUs of {here} (use an image for these)"
 
 
-def _misnamed(site: Site, paths: Sequence[str], releases: Mapping[str, Version]) -> Iterator[str]:
+def _misnamed(site: Site, paths: Sequence[str], tree: Tree, copies: Mapping[str, Collection]) -> Iterator[str]:
     """Yield a line for each release that the name states and the contents do not, by its first two numbers."""
-    for stack, named in told_releases(site, *paths).items():
+    stated = told_releases(site, *paths)
+    releases = read_releases(site, tree, copies) if stated else {}
+    for stack, named in stated.items():
         held = releases.get(stack)
         series = [] if held is None else re.findall(r"(?:^|, )(\d+\.\d+)", held.value)
         if held is not None and series and not any(f"{named}.".startswith(f"{one}.") for one in series):
