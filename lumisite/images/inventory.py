@@ -157,7 +157,7 @@ def _read(reading: Reading, real: str, aliases: Sequence[Image], progress: Calla
             names = (alias.path, real)
             family, why = recognise_family(reading.site, names, image.tree, reading.releases)
             is_known = recognised(reading.site, names, image.tree) is not None
-            changed = compare_recipe(reading.site, family, image.tree) if is_known else ()
+            changed = compare_recipe(reading.site, family, image.tree, held) if is_known else ()
             notes = (*image.notes, *changed, *remarks(reading.site, (real, alias.path), image.tree, held))
             yield replace(known, path=alias.path, links=alias.links, family=family, why=why, notes=notes)
     except LumisiteError as error:
