@@ -8,6 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lumisite.findings.finding import Finding, Severity
+from lumisite.text import printable as shown
+
+__all__ = ["shown"]
+
 #: More faults of one file than anybody reads.
 MOST_TOLD = 500
 #: A line that quotes what is wrong is cut where that is longer than any path.
@@ -15,15 +20,28 @@ MOST_LETTERS = 6000
 
 
 class LumisiteError(Exception):
-    """Base of every expected error; `exit_code` is what `main` returns for it (design: 2 usage, 3 refused)."""
+    """Base of every expected error: a finding that ends a command.
+
+    `exit_code` is what `main` returns for it (design: 2 usage, 3 refused).
+    """
 
     exit_code = 2
 
+    def __init__(self, finding: Finding | str) -> None:
+        super().__init__(finding)
+        self.finding = finding if isinstance(finding, Finding) else Finding("", Severity.FAULT, finding)
+
     def __str__(self) -> str:
-        """Give the message, of long lines the start and the end."""
-        lines = ((line, shown(line)) for line in super().__str__().split("\n"))
-        most = MOST_LETTERS
-        return "\n".join(line if len(told) <= most else f"{told[: most - 500]} … {told[-499:]}" for line, told in lines)
+        """Return the message, of long lines the start and the end."""
+        from lumisite.findings.writers import line
+
+        text = line(self.finding) if self.finding.code else self.finding.subject
+        return "\n".join(map(_cut, text.split("\n")))
+
+
+def _cut(text: str) -> str:
+    most = MOST_LETTERS
+    return text if len(text) <= most else f"{text[: most - 500]} … {text[-499:]}"
 
 
 @dataclass(frozen=True, order=True)
@@ -70,11 +88,6 @@ class ToolError(LumisiteError):
     """The system, or a tool that lumisite ran, refused."""
 
     exit_code = 3
-
-
-def shown(name: str) -> str:
-    """Give a name as it stands when it prints on one line, else quoted with odd characters spelled out."""
-    return name if name.isprintable() and name else ascii(name)
 
 
 def refused(action: str, error: OSError) -> ToolError:

@@ -67,6 +67,15 @@ def some(names: Sequence[str], most: int = 8, between: str = ",") -> str:
     return between.join(names[:most]) + more
 
 
+def printable(name: str) -> str:
+    """Return a text as it is when it prints on one line, else quoted with odd characters spelled out.
+
+    >>> printable("a b"), printable("")
+    ('a b', "''")
+    """
+    return name if name.isprintable() and name else ascii(name)
+
+
 def natural(name: str) -> list[int | str]:
     """Return what sorts names as people count: text and numbers by turns.
 

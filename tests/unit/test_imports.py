@@ -26,8 +26,9 @@ ROOMS = (
     "machine",
     "site",
     "vendors",
-    "text",
     "errors",
+    "findings",
+    "text",
 )
 #: The rooms of `validate`, from the top.
 PROOF = (
@@ -38,6 +39,7 @@ PROOF = (
 #: The modules that may read or write files, run programs or look at the environment.
 EDGES = {
     "cli",
+    "findings/catalogue.py",
     "release/deploy.py",
     "release/files.py",
     "release/repair.py",
@@ -59,6 +61,7 @@ WORLD = {"os", "subprocess", "shutil", "socket", "tempfile", "fcntl", "signal"}
 READERS = ("open", "fdopen", "FileIO", "read_text", "read_bytes", "mmap", "fromfile", "loadtxt")
 #: What opens something else than a file that is there: one reader of files, standard input, the lock of a root.
 READING = {
+    ("findings/catalogue.py", "path.read_bytes"),
     ("site/read.py", "os.open"),
     ("site/read.py", "os.fdopen"),
     ("cli/transport.py", "io.FileIO"),

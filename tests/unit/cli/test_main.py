@@ -145,7 +145,7 @@ def test_help_and_usage_errors_load_no_command(argv: list[str]) -> None:
     loaded = set(done.stderr.splitlines()[-1].split())
     assert loaded == {
         "lumisite",
-        "lumisite.errors",
+        *("lumisite.errors", "lumisite.findings", "lumisite.findings.finding", "lumisite.text"),
         *(f"lumisite.cli{one}" for one in ("", ".arguments", ".commands", ".parser", ".plain", ".version")),
     }
 

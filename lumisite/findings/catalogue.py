@@ -1,0 +1,85 @@
+"""The catalogue: an entry for each code, with all that people read about it. Its data are the YAML files here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from lumisite.findings.finding import Finding, Place, Severity, Value
+
+FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What people read about a code.
+
+    `text` and `advice` are templates over the values of a finding (`str.format`). Of several, the first one counts
+    whose values are all known. `meaning` says more than one line can: what follows from it, and what to look at.
+    `group` is the file that has the entry.
+    """
+
+    code: str
+    group: str
+    title: str
+    text: tuple[str, ...]
+    severity: Severity
+    advice: tuple[str, ...] = ()
+    meaning: str = ""
+
+
+def make_finding(
+    code: str,
+    subject: str = "",
+    *,
+    nodes: Iterable[str] = (),
+    cause: str | None = None,
+    place: Place | None = None,
+    severity: Severity | None = None,
+    **values: Value,
+) -> Finding:
+    """Return a finding, by default with the severity that the catalogue has for its code.
+
+    Raises `KeyError` for a code that the catalogue does not have.
+    """
+    return Finding(code, severity or entry(code).severity, subject, tuple(nodes), values, cause, place)
+
+
+def entry(code: str) -> Entry:
+    """Return the entry of a code; raises `KeyError`."""
+    return catalogue()[code]
+
+
+@cache
+def catalogue() -> Mapping[str, Entry]:
+    """Return all entries by code, file by file."""
+    import yaml  # most commands have nothing to report, and start without it
+
+    # libyaml, where PyYAML was built with it, reads fifteen times as fast.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    entries: dict[str, Entry] = {}
+    for path in sorted(FOLDER.glob("*.yaml")):
+        raw = yaml.load(path.read_bytes(), loader) or {}  # noqa: S506, a file of the package, by a safe loader
+        for code, fields in raw.items():
+            if code in entries:
+                raise ValueError(f"{path.name}: {code} is in {entries[code].group}.yaml too")
+            entries[code] = _entry(code, path.stem, fields)
+    return entries
+
+
+def _entry(code: str, group: str, fields: Mapping[str, object]) -> Entry:
+    known = {name: str(fields[name]).strip() for name in ("title", "meaning") if name in fields}
+    return Entry(
+        code=code,
+        group=group,
+        severity=Severity(fields["severity"]),
+        text=_templates(fields["text"]),
+        advice=_templates(fields.get("advice", [])),
+        **known,
+    )
+
+
+def _templates(raw: object) -> tuple[str, ...]:
+    return tuple(str(one).strip() for one in raw) if isinstance(raw, list) else (str(raw).strip(),)

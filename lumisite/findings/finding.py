@@ -1,0 +1,61 @@
+"""One shape for everything that is wrong, or has changed: values, never sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+Value: TypeAlias = "str | int | float | bool | tuple[Value, ...] | None"
+
+
+class Severity(Enum):
+    """How bad a finding is."""
+
+    INFO = "info"
+    DOUBT = "doubt"
+    NODE = "node"
+    FAULT = "fault"
+
+
+#: The exit code of the worst finding, from the worst: a system that is at fault, in doubt, or fine but for some nodes.
+EXIT_CODES: Mapping[Severity, int] = {Severity.FAULT: 1, Severity.DOUBT: 4, Severity.NODE: 5, Severity.INFO: 0}
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """Where something stands in a file: `line` and `column` count from 1, 0 means the file as a whole."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        """Return `file:line:column` without what is not known."""
+        numbers = [self.line, self.column] if self.column else [self.line] if self.line else []
+        return ":".join([self.file, *map(str, numbers)])
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is wrong, or has changed.
+
+    `code` is an entry of the catalogue, `subject` the path, variable, library, metric or key that it is about.
+    `values` are what the sentence is made from: numbers, paths, versions. `cause` is the code of the finding that this
+    one follows from. `place` is where it stands, for what was read from a file.
+    """
+
+    code: str
+    severity: Severity
+    subject: str = ""
+    nodes: tuple[str, ...] = ()
+    values: Mapping[str, Value] = field(default_factory=dict, hash=False)
+    cause: str | None = None
+    place: Place | None = None
+
+
+def exit_code(findings: Iterable[Finding]) -> int:
+    """Return the exit code of findings: that of the worst one, 0 where there is none."""
+    severities = {finding.severity for finding in findings}
+    return next((code for severity, code in EXIT_CODES.items() if severity in severities), 0)
