@@ -12,21 +12,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from lumisite.binds.copies import (
-    User,
-    built_without,
-    compare,
-    in_order,
-    is_foundation,
-    newest,
-    objects_of,
-    stands_in,
-    stem,
-    summary,
-    users_of,
-)
+from lumisite.binds.copies import User, built_without, compare, objects_of, stands_in, summary, users_of
 from lumisite.images.container import Bound, ContainerTree
 from lumisite.machine.elf import ElfInfo
+from lumisite.machine.library_names import in_order, is_foundation, newest, stem
 from lumisite.machine.loader import Found, Loaded, Loader, Need, Search, walk
 from lumisite.machine.tree import is_under, resolve
 from lumisite.site.plans import PlanLine

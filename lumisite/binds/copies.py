@@ -8,32 +8,16 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal, TypeAlias
 
 from lumisite.images.contents import plugins_in
 from lumisite.machine.elf import read_needed
+from lumisite.machine.library_names import newest, numbers_in, public_versions, stem
 from lumisite.machine.loader import Found, Loaded, Loader, walk
 from lumisite.machine.tree import names_of, resolve
 
-#: The C library and GCC's run time. Their parts must fit each other and the loader, and a process has one of each.
-_FOUNDATION = re.compile(
-    r"ld(-linux[-\w]*|64)\.so\.\d+|"
-    r"lib(c|m|mvec|pthread|dl|rt|resolv|util|anl|nsl|nss_(files|dns|compat|hesiod)|thread_db|BrokenLocale)\.so\.\d+|"
-    r"lib(gcc_s|stdc\+\+)\.so\.\d+"
-)
-
 Relation = Literal["same", "newer", "older", "different", "unknown"]
-
-
-def is_foundation(name: str) -> bool:
-    """Tell whether a library is part of the C library or of GCC's run time, which are never bound one by one.
-
-    >>> [is_foundation(name) for name in ("libc.so.6", "ld-linux-x86-64.so.2", "libstdc++.so.6", "libfabric.so.1")]
-    [True, True, True, False]
-    """
-    return _FOUNDATION.fullmatch(posixpath.basename(name)) is not None
 
 
 def compare(image: Found, host: Found) -> tuple[Relation, str]:
@@ -62,59 +46,12 @@ def compare(image: Found, host: Found) -> tuple[Relation, str]:
     return ("newer" if numbers > others else "older"), f"it is {file}, the host's {other}"
 
 
-def newest(versions: Iterable[str]) -> str:
-    """Give the newest of some symbol versions: of the largest group with one name, the one with the highest number.
-
-    >>> newest(["GLIBC_2.9", "GLIBC_2.34", "GLIBC_PRIVATE", "GLIBC_2.2.5"])
-    'GLIBC_2.34'
-    """
-    kept = sorted(public_versions(versions) or set(versions))
-    groups = Counter(_group(version) for version in kept)
-    return max(kept, key=lambda version: (groups[_group(version)], numbers_in(version)), default="none")
-
-
 def summary(found: Found) -> str | None:
     """Say in a word how new a library is: its newest symbol version, or the version of its file."""
     if public_versions(found.info.verdef):
         return newest(found.info.verdef)
     numbers = _file_version(posixpath.basename(found.real))
     return ".".join(map(str, numbers)) if len(numbers) > 1 else None
-
-
-def numbers_in(text: str) -> tuple[int, ...]:
-    """Give the numbers in a text, to sort names as people do.
-
-    >>> numbers_in("gnu/12.3"), numbers_in("GLIBC_2.34")
-    ((12, 3), (2, 34))
-    """
-    return tuple(int(number) for number in re.findall(r"[0-9]{1,18}", text))
-
-
-def in_order(names: Iterable[str]) -> list[str]:
-    """Sort names by their numbers, and those with the same by their text.
-
-    >>> in_order(["1.22", "lib", "1.9", "etc"])
-    ['etc', 'lib', '1.9', '1.22']
-    """
-    return sorted(names, key=lambda name: (numbers_in(name), name))
-
-
-def stem(name: str) -> str:
-    """Give what all versions of a library share in their names.
-
-    >>> stem("libjson-c.so.5"), stem("libx-net.so")
-    ('libjson-c.so.', 'libx-net.so.')
-    """
-    return name.removesuffix(".so").partition(".so.")[0] + ".so."
-
-
-def public_versions(versions: Iterable[str]) -> set[str]:
-    """Give the symbol versions that other projects may use: those named PRIVATE are for a project's own parts."""
-    return {version for version in versions if "PRIVATE" not in version}
-
-
-def _group(version: str) -> str:
-    return re.split(r"[0-9]", version, maxsplit=1)[0]
 
 
 def _file_version(name: str) -> tuple[int, ...]:

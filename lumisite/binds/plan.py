@@ -13,7 +13,6 @@ from typing import Any, Literal
 import yaml
 
 from lumisite.binds.closure import Line, Sides, closure
-from lumisite.binds.copies import in_order, numbers_in
 from lumisite.binds.plugin import plugin_lines, unopened
 from lumisite.errors import ResolveError
 from lumisite.images.collectives import read_collectives
@@ -27,6 +26,7 @@ from lumisite.images.sif import Image
 from lumisite.images.speed import LIBFABRIC, parts_for_speed
 from lumisite.images.versions import read_holds
 from lumisite.machine.ldcache import glob
+from lumisite.machine.library_names import in_order, numbers_in
 from lumisite.machine.loader import MACHINES, Loader, Processor, processor, read_rules
 from lumisite.machine.tree import Tree, is_under, names_of, opened_by, resolve
 from lumisite.site.decode import suggestion

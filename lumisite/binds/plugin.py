@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lumisite.binds.closure import Decision, Line, Sides, suffices
-from lumisite.binds.copies import newest, summary
+from lumisite.binds.copies import summary
 from lumisite.images.container import ContainerTree, container_of
 from lumisite.images.contents import collectives_of, library_folders, plugins_in
 from lumisite.images.programs import Use, uses_of
 from lumisite.images.speed import LIBFABRIC, providers_beside
+from lumisite.machine.library_names import newest
 from lumisite.machine.loader import Found, Loaded, Loader, Need, Process, Search
 from lumisite.machine.tree import resolve
 from lumisite.site.model import Site

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from lumisite.binds.copies import in_order, is_foundation, newest, numbers_in, public_versions, stem
 from lumisite.binds.plan import beyond, folders_below
 from lumisite.errors import DifferenceError, LumisiteError
 from lumisite.facts.capture_plain import PARTS, with_closed, with_digests
@@ -23,6 +22,7 @@ from lumisite.facts.installed import VERSION, installed_releases, package_versio
 from lumisite.images.contents import glibc_of
 from lumisite.images.sif import MAGIC, MAGIC_OFFSET
 from lumisite.machine.ldcache import glob
+from lumisite.machine.library_names import in_order, is_foundation, newest, numbers_in, public_versions, stem
 from lumisite.machine.loader import Found, Loaded, Loader, Rules, processor, read_rules, walk
 from lumisite.machine.tree import Tree, content_of, digest_of, head_of, names_of, resolve, size_of
 from lumisite.render.manifest import LARGEST_MANIFEST_BYTES, MANIFEST, parse_manifest

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass, replace
 from typing import Any, TypeVar, get_args
 
-from lumisite.binds.copies import is_foundation, stem
 from lumisite.facts.change import BootConfig, Change, DeployedFile, Kind, LoadedFile, OtherDriver, SymbolVersion, parted
 from lumisite.facts.facts import Adapter, Facts, Interface, Library, Plain, Releases
+from lumisite.machine.library_names import is_foundation, stem
 from lumisite.machine.tree import is_under
 from lumisite.vendors import all_gpus, all_software, all_vendors
 

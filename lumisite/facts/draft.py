@@ -10,9 +10,9 @@ import posixpath
 import re
 from collections.abc import Iterable
 
-from lumisite.binds.copies import numbers_in
 from lumisite.facts.change import driver_words
 from lumisite.facts.site import Context
+from lumisite.machine.library_names import numbers_in
 from lumisite.site.images import told_release
 from lumisite.site.versions import Version
 from lumisite.text import Block, Noted, yaml_lines

@@ -6,8 +6,8 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from lumisite.binds.copies import in_order
 from lumisite.facts.facts import Releases
+from lumisite.machine.library_names import in_order
 from lumisite.machine.tree import Tree, content_of, names_of, resolve, small_text
 from lumisite.site.images import told_release
 from lumisite.site.versions import parse_version

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lumisite.binds.copies import stem
 from lumisite.errors import ResolveError, shown
 from lumisite.facts.capture import asked_stems
 from lumisite.facts.change import BootConfig, Change, Kind, known, parted
@@ -17,6 +16,7 @@ from lumisite.facts.draft import draft_lines
 from lumisite.facts.facts import Facts
 from lumisite.facts.site import Context, Touch, families_borrowing, make_context
 from lumisite.facts.touch import touches
+from lumisite.machine.library_names import stem
 from lumisite.site.images import family_by_path
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan

@@ -8,13 +8,13 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from lumisite.binds.copies import numbers_in
 from lumisite.facts.capture_system import capture_system, interfaces_on_devices, lies_on
 from lumisite.facts.facts import Device, Facts, Interface
 from lumisite.facts.installed import installed_releases
 from lumisite.init.known import RUNTIMES
 from lumisite.init.slurm import is_name
 from lumisite.init.told import Told
+from lumisite.machine.library_names import numbers_in
 from lumisite.machine.tree import names_of, resolve
 from lumisite.text import natural
 from lumisite.vendors import all_fabrics, fabrics_of

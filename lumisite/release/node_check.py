@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
-from lumisite.binds.copies import in_order, is_foundation, newest, stem
 from lumisite.binds.plan import Request, folders_below, library_folders, loader_of_host
 from lumisite.errors import ResolveError, shown
 from lumisite.machine.elf import ElfError, read_elf
 from lumisite.machine.host import DiskTree, mounts_of
+from lumisite.machine.library_names import in_order, is_foundation, newest, stem
 from lumisite.machine.loader import Loaded, Need, Search, walk
 from lumisite.machine.tree import Place, is_under, resolve
 from lumisite.release.node_state import (

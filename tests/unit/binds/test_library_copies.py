@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lumisite.binds.copies import compare, is_foundation
+from lumisite.binds.copies import compare
 from lumisite.images.container import library_path
+from lumisite.machine.library_names import is_foundation
 from lumisite.machine.loader import Found, Loader, read_rules
 from tests.support.dict_trees import DictTree
 from tests.support.elves import elf
