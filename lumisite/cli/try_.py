@@ -37,7 +37,7 @@ from lumisite.validate.trial.collect import results_of
 from lumisite.validate.trial.design import REFERENCE, Design, Setting, SlotResult, design_text, plan, read_design
 from lumisite.validate.trial.jobs import PROBES, SIGN, check_probes, controls, deciding, slot_seconds, trial_plans
 from lumisite.validate.trial.judge import TrialVerdict, judge_trial
-from lumisite.validate.trial.report import design_rows, html, text, trial_document
+from lumisite.validate.trial.report import design_rows, text, trial_document
 from lumisite.validate.trial.valid import judge_allocations
 
 #: The largest seed that is drawn.
@@ -76,7 +76,6 @@ def run(arguments: argparse.Namespace) -> int:
     if results is None:
         return 130
     verdict = judge_trial(trial.design, results)
-    write_whole(folder / "report.html", html(trial.design, verdict).encode())
     lines = f"{text(trial.design, verdict)}{folder}"
     tell({"run": str(folder)} | trial_document(trial.design, verdict), [lines], as_json=arguments.json)
     if arguments.write is not None:
@@ -170,8 +169,6 @@ def resumed_trial(arguments: argparse.Namespace) -> Trial:
         )
     design = read_design(read_input(place / DESIGN), str(place / DESIGN))
     asked, loaded = recorded_run(arguments, "--resume", (*KEPT, *JOBS_WANTED, *DESIGNED), partial(trial_plans, design))
-    if asked.design != design.digest:
-        raise ResolveError(f"--resume: {place / DESIGN} is not the design that the trial began with (start a new run)")
     return Trial(asked, loaded, design)
 
 
@@ -217,7 +214,6 @@ def new_trial(arguments: argparse.Namespace) -> Trial:
         require_shared(loaded.site, folder, "--out")
         say_before(asked)
         asked = with_nodes(asked, arguments)
-    asked = replace(asked, design=design.digest)
     return Trial(with_specs(replace(asked, specs={}), loaded, partial(trial_plans, design)), loaded, design)
 
 

@@ -139,7 +139,7 @@ def rgb(text: str) -> tuple[int, ...]:
 
 
 def test_every_plot_is_seen_and_nothing_is_complained_about(tmp_path: Path) -> None:
-    from lumisite.validate.report.plots import AFTER, BAD, BEFORE
+    from lumisite.validate.report.plots import AFTER, BEFORE
 
     page = report(tmp_path, Maintenance(network=0.85, slow_node="nid005017", failed_gate="transport"))
     layout = measured(page)
@@ -151,17 +151,14 @@ def test_every_plot_is_seen_and_nothing_is_complained_about(tmp_path: Path) -> N
         "ddp/step_time_s/1n, all steps of all ranks",
         "ddp/step_time_s/2n, all steps of all ranks",
         "ddp/samples_per_s: scaling",
-        "nodes/gemm_tflops/1g: nodes",
     ]
     for plot, seen in zip(plots, colours(page, height, plots), strict=True):
         assert plot.box[2] > 400, plot.title
-        assert plot.box[3] > (150 if plot.title.endswith("nodes") else 200), plot.title
+        assert plot.box[3] > 200, plot.title
         assert plot.marks > 10, plot.title
         assert len(plot.alt) > 40, plot.title
         assert len(seen) > 20, plot.title
-        wanted = {rgb(BAD)} if plot.title.endswith("nodes") else {rgb(BEFORE), rgb(AFTER)}
-        assert wanted <= seen, plot.title
-    assert "nid005017" in plots[-1].words
+        assert {rgb(BEFORE), rgb(AFTER)} <= seen, plot.title
     assert {"1MiB", "4GiB", "GB/s"} <= set(plots[0].words)
 
 
@@ -212,18 +209,6 @@ def test_long_names_and_causes_and_many_gates_and_none_are_not_cut(width: int, g
     )
     assert layout.first.endswith(f"{host} is bad")
     assert (layout.width, layout.beside, layout.texts) == (width, [], [])
-    assert "node-of…r-away-1" in layout.plots[-1].words
-
-
-def test_a_thousand_nodes_and_a_run_without_baseline_are_drawn_too(tmp_path: Path) -> None:
-    _, after = write_runs(tmp_path / "runs", Maintenance(slow_node="nid005900", nodes=1000))
-    page = tmp_path / "report.html"
-    assert main(["report", str(after), "-o", str(page)]) == 5
-    height, plots = (layout := measured(page)).height, layout.plots
-    assert plots[0].title == "nodes/gemm_tflops/1g: nodes"
-    assert plots[0].box[3] > 600
-    assert "nid005900" in plots[0].words
-    assert all(len(seen) > 20 for seen in colours(page, height, plots))
 
 
 def test_hostile_texts_stay_texts(tmp_path: Path) -> None:

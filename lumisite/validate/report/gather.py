@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -22,11 +21,9 @@ from lumisite.validate.report.headline import day, headline, since, times
 from lumisite.validate.samples import Recorded, Series
 from lumisite.validate.verdict.gates import nodes_of_runs
 from lumisite.validate.verdict.metric import MetricVerdict
-from lumisite.validate.verdict.nodes import is_per_node, job_value, node_scores
+from lumisite.validate.verdict.nodes import job_value
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
-#: How vectors of the probe `wrapper` are called: this, the environment, the shape.
-EPOCHS = "wrapper/epoch_s/"
 #: A file of series with so many lines that cannot be read is some other file.
 LEFT_OUT = 1000
 #: A distribution is shown by so many quantiles.
@@ -99,24 +96,6 @@ class Scaling:
 
 
 @dataclass(frozen=True)
-class NodeMap:
-    """How fast each node is against the median of all (1.0), higher is better, by name; `slow` are the outliers."""
-
-    metric: str
-    nodes: tuple[tuple[str, float], ...]
-    slow: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class EpochTable:
-    """Seconds of each epoch (the median over the jobs), one column for each environment, in alphabetical order."""
-
-    shape: str
-    environments: tuple[str, ...]
-    epochs: tuple[tuple[float, ...], ...]
-
-
-@dataclass(frozen=True)
 class Report:
     """Everything that a report shows; `users` is the text on the changes that can be sent to users, line by line.
 
@@ -133,8 +112,6 @@ class Report:
     curves: tuple[Curve, ...]
     distributions: tuple[Distribution, ...]
     scalings: tuple[Scaling, ...]
-    maps: tuple[NodeMap, ...]
-    epochs: tuple[EpochTable, ...]
 
 
 def make_report(before: Side, after: Side, terms: Terms, loaded: LoadedSite | None = None) -> Report:
@@ -153,8 +130,6 @@ def make_report(before: Side, after: Side, terms: Terms, loaded: LoadedSite | No
         curves=tuple(_curves(before.recorded.series, after.recorded.series, verdict.metrics)),
         distributions=tuple(_distributions(before.vectors, after.vectors)),
         scalings=tuple(_scalings(verdict.metrics)),
-        maps=tuple(_maps(after.recorded.series.values(), verdict)),
-        epochs=tuple(_epochs(after.vectors)),
     )
 
 
@@ -252,7 +227,7 @@ def _curves(
 
 
 def _distributions(before: Sequence[Vector], after: Sequence[Vector]) -> Iterator[Distribution]:
-    for name in sorted({vector.series for vector in (*before, *after) if not vector.series.startswith(EPOCHS)}):
+    for name in sorted({vector.series for vector in (*before, *after)}):
         unit = next(vector.unit for vector in (*after, *before) if vector.series == name)
         old, new = ([v for vector in side if vector.series == name for v in vector.values] for side in (before, after))
         yield Distribution(name, unit, quantiles(old), quantiles(new))
@@ -278,28 +253,3 @@ def _scalings(metrics: Iterable[MetricVerdict]) -> Iterator[Scaling]:
         bars = (Bar(one, old[one], new[one], efficiency(old, one), efficiency(new, one)) for one in shapes)
         if shapes:
             yield Scaling(family, unit, tuple(bars))
-
-
-def _maps(series: Iterable[Series], verdict: SystemVerdict) -> Iterator[NodeMap]:
-    for one in series:
-        if is_per_node(one):
-            scores = node_scores(one)
-            middle = statistics.median(scores.values())
-            parts = tuple((node, math.exp(score - middle)) for node, score in sorted(scores.items()))
-            slow = tuple(slow.node for slow in verdict.slow_nodes if slow.metric == one.metric)
-            yield NodeMap(one.metric, parts, slow)
-
-
-def _epochs(vectors: Iterable[Vector]) -> Iterator[EpochTable]:
-    """Give a table for each shape that more than one environment was measured in."""
-    shapes: dict[str, dict[str, list[tuple[float, ...]]]] = {}
-    for vector in vectors:
-        if vector.series.startswith(EPOCHS):
-            name = parse_name(vector.series)
-            environments = shapes.setdefault(name.shape, {})
-            environments.setdefault(name.quantity.removeprefix(EPOCHS), []).append(vector.values)
-    for shape, environments in sorted(shapes.items()):
-        if len(environments) > 1:
-            names = sorted(environments)
-            columns = [map(statistics.median, zip(*environments[name], strict=False)) for name in names]
-            yield EpochTable(shape, tuple(names), tuple(zip(*columns, strict=False)))

@@ -12,18 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lumisite.text import change, figure, percent
+from lumisite.text import figure, percent
 from lumisite.validate.metric_names import parse_name, size_text
-from lumisite.validate.report.gather import Curve, Distribution, NodeMap, Report, Scaling
+from lumisite.validate.report.gather import Curve, Distribution, Report, Scaling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BEFORE, AFTER, BAD = "#E69F00", "#0072B2", "#D55E00"
+BEFORE, AFTER = "#E69F00", "#0072B2"
 #: The two sides: name, colour and line.
 SIDES = (("before", BEFORE, "--"), ("after", AFTER, "-"))
-#: Nodes in a row of the map, and how far from the median its colours reach.
-ROW, REACH = 16, 0.10
 WIDTH_IN, HEIGHT_IN = 5.2, 3.2
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -35,14 +33,13 @@ STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Plot:
-    """A drawing of the numbers `about` a metric or family, which `rows` tell too; `places` is how many a map has."""
+    """A drawing of the numbers `about` a metric or family, which `rows` tell too."""
 
     title: str
     about: str
     head: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     draw: Callable[[Axes], None]
-    places: int = 0
 
     @property
     def sentence(self) -> str:
@@ -58,8 +55,7 @@ class Plot:
 
         # Names of clip paths and markers must differ between plots on one page, and so must ids.
         with matplotlib.rc_context({**STYLE, "svg.hashsalt": f"lumisite{number}"}):
-            height = max(2.0, 0.3 * (self.places / ROW) + 1.0) if self.places else HEIGHT_IN
-            figure = Figure(figsize=(WIDTH_IN, height), layout="constrained")
+            figure = Figure(figsize=(WIDTH_IN, HEIGHT_IN), layout="constrained")
             FigureCanvasSVG(figure)
             self.draw(figure.add_subplot())
             stream = io.StringIO()
@@ -76,7 +72,6 @@ def plots(report: Report) -> tuple[Plot, ...]:
         *map(_curve, report.curves),
         *map(_distribution, report.distributions),
         *map(_scaling, report.scalings),
-        *map(_map, report.maps),
     )
 
 
@@ -141,42 +136,11 @@ def _scaling(scaling: Scaling) -> Plot:
     return Plot(f"{scaling.name}: scaling", scaling.name, ("shape", "before", "after"), rows, draw)
 
 
-def _map(one: NodeMap) -> Plot:
-    places = [divmod(place, ROW) for place in range(len(one.nodes))]
-
-    def draw(axes: Axes) -> None:
-        lines, columns = zip(*places, strict=True)
-        parts = [100 * (part - 1) for _, part in one.nodes]
-        reach = 100 * REACH
-        shown = axes.scatter(columns, lines, c=parts, marker="s", s=90, cmap="cividis", vmin=-reach, vmax=reach)
-        for (line, column), (node, _) in zip(places, one.nodes, strict=True):
-            if node in one.slow:
-                axes.plot(column, line, marker="x", color=BAD, markersize=12, markeredgewidth=3)
-                axes.annotate(_short(node), (column, line), xytext=(0, 8), textcoords="offset points", ha="center")
-        axes.set_xlim(-1, min(ROW, len(places)))
-        axes.set_ylim(max(lines) + 1, -1.5)
-        axes.set_xticks([])
-        axes.set_yticks(range(max(lines) + 1), [_short(node) for node, _ in one.nodes[::ROW]])
-        axes.grid(visible=False)
-        axes.figure.colorbar(shown, ax=axes, label="% from the median", pad=0.02)
-
-    slowest = sorted(one.nodes, key=lambda pair: (pair[1], pair[0]))[:10]
-    rows = [(node, change(part - 1), "slow" if node in one.slow else "") for node, part in slowest]
-    return Plot(f"{one.metric}: nodes", one.metric, ("slowest nodes", "from the median", ""), rows, draw, len(places))
-
-
-def _short(node: str) -> str:
-    """Give a node's name as it fits beside a plot; the tables have it whole."""
-    host = node.partition(".")[0]
-    return host if len(host) <= 16 else f"{host[:7]}…{host[-8:]}"
-
-
 def lead(report: Report, every: Sequence[Plot]) -> Plot | None:
-    """Give the plot that shows the finding: of the largest drop, else of a slow node, else the last curve."""
+    """Give the plot that shows the finding: of the largest drop, else the last curve."""
     metrics = [one for one in report.verdict.metrics if one.decides and one.verdict in ("fail", "unconfirmed")]
     names = [parse_name(one.metric) for one in sorted(metrics, key=lambda one: one.change or 0.0)]
     wanted = [about for one in names for about in (f"{one.quantity}/{one.shape}", one.quantity)]
-    wanted += [one.metric for one in report.verdict.slow_nodes]
     if report.curves:
         wanted.append(report.curves[-1].name)
     shown = {plot.about: plot for plot in reversed(every)}

@@ -18,7 +18,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from lumisite.text import change, columns, figure, percent, some
 from lumisite.validate.lines import State
 from lumisite.validate.report.advice import advice
-from lumisite.validate.report.gather import EpochTable, Report
+from lumisite.validate.report.gather import Report
 from lumisite.validate.report.plots import Plot, lead, plots
 from lumisite.validate.verdict.gates import LOOK, Cause
 from lumisite.validate.verdict.metric import DECIDING, MetricVerdict
@@ -66,8 +66,6 @@ def report_blocks(report: Report) -> Iterator[Block]:
     yield from (block for block in judged if block not in bad)
     if report.scalings:
         yield _scalings(report)
-    for table in report.epochs:
-        yield _epochs(table)
     if report.about:
         sides = [(name, old or "-", new or "-") for name, old, new in report.about]
         yield Block("table", "What was run", (), "The runs", ("", "before", "after"), sides)
@@ -152,17 +150,6 @@ def _said(rows: Sequence[Row]) -> list[Row]:
     """Leave out columns that say nothing below their head, as those of a baseline where there is none."""
     kept = [number for number, cells in enumerate(zip(*rows, strict=True)) if {*cells[1:]} != {"-"}]
     return [tuple(row[number] for number in kept) for row in rows]
-
-
-def _epochs(table: EpochTable) -> Block:
-    """Give a column for each environment, and what the last took against the first."""
-    title, head = f"Epochs, {table.shape}", ("epoch", *(f"{name} s" for name in table.environments), "ratio")
-    rows = []
-    for number, seconds in enumerate(table.epochs, start=1):
-        ratio = seconds[-1] / seconds[0] if seconds[0] else float("inf")
-        rows.append((str(number), *(f"{value:.3f}" for value in seconds), f"{ratio:.2f}"))
-    lines = [title.lower(), *columns([head, *rows])]
-    return Block("table", title, lines, "What each epoch took after the change", head, rows)
 
 
 def _metric_row(metric: MetricVerdict) -> Row:

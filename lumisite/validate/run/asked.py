@@ -48,8 +48,6 @@ class Asked:
     wrapper: str | None = None
     baseline: tuple[str, ...] = ()
     into: str | None = None
-    design: str | None = None
-    """The digest of a trial's design."""
 
     @property
     def node_sets(self) -> list[tuple[str, ...]]:
@@ -59,23 +57,13 @@ class Asked:
     def about(self) -> dict[str, object]:
         """Give run.json."""
         spec = hashlib.sha256(json.dumps(sorted(self.specs.items())).encode()).hexdigest()[:12]
-        return (
-            asdict(self) | {"node_sets": self.node_sets, "spec": spec} | ({"seal": self._seal} if self.design else {})
-        )
-
-    @property
-    def _seal(self) -> str:
-        """A hash of all of it: a trial whose terms were changed proves nothing."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+        return asdict(self) | {"node_sets": self.node_sets, "spec": spec}
 
 
 def parse_asked(about: Mapping[str, object], place: str) -> Asked:
     """Read run.json back; `place` names it in messages. Raises `ResolveError`."""
     try:
-        asked = decode_values(about, Asked, place, (_faults,))
-        if asked.design and about.get("seal") != asked._seal:
-            raise ResolveError(f"{place}: was changed since the trial began, so it proves nothing (start a new run)")
-        return asked
+        return decode_values(about, Asked, place, (_faults,))
     except SiteError as error:
         raise ResolveError(f"{error.problems[0]} (this lumisite wrote no such file, or it is damaged)") from None
 

@@ -1,28 +1,19 @@
-"""What a trial found: the answers first, then what they stand on, for a terminal, as an HTML page or as JSON."""
+"""What a trial found: the answers first, then what they stand on, for a terminal or as JSON."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 
 from lumisite.text import change, counted, percent, some
-from lumisite.validate.lines import State
-from lumisite.validate.report.write import Block, block_lines, html_page
+from lumisite.validate.report.write import Block, block_lines
 from lumisite.validate.trial.design import Design
 from lumisite.validate.trial.effects import Effect
 from lumisite.validate.trial.judge import Answer, Rate, TrialVerdict, Worth
-from lumisite.validate.trial.plots import plots
 
-#: How the page shows an answer, from what is told first to what is told last.
-STATES: Mapping[Worth, State] = {
-    "harmful": "fail",
-    "needed": "pass",
-    "helps": "pass",
-    "inert": "pass",
-    "unverified": "inconclusive",
-    "underpowered": "inconclusive",
-}
+#: Answers, from what is told first to what is told last.
+WORST_FIRST: tuple[Worth, ...] = ("harmful", "needed", "helps", "inert", "unverified", "underpowered")
 NODES_SHOWN = 16
 
 
@@ -32,7 +23,7 @@ def headline(verdict: TrialVerdict) -> str:
         (answer,) = verdict.answers
         return f"{answer.setting} is {answer.worth}" if answer.worth != "helps" else f"{answer.setting} helps"
     counts = Counter(answer.worth for answer in verdict.answers)
-    told = ", ".join(f"{counts[worth]} {worth}" for worth in STATES if counts[worth])
+    told = ", ".join(f"{counts[worth]} {worth}" for worth in WORST_FIRST if counts[worth])
     return f"{counted(len(verdict.answers), 'setting')}: {told}"
 
 
@@ -49,10 +40,10 @@ def summary(design: Design, verdict: TrialVerdict) -> tuple[str, ...]:
 
 def worst_first(verdict: TrialVerdict) -> list[Answer]:
     """Give the answers in the order in which they are told."""
-    return sorted(verdict.answers, key=lambda answer: [*STATES].index(answer.worth))
+    return sorted(verdict.answers, key=lambda answer: WORST_FIRST.index(answer.worth))
 
 
-def blocks(design: Design, verdict: TrialVerdict) -> Iterator[Block]:
+def blocks(verdict: TrialVerdict) -> Iterator[Block]:
     """Give what there is below the headline."""
     answers = worst_first(verdict)
     rows = [(str(answer.setting), answer.worth, answer.reason, answer.proof) for answer in answers]
@@ -64,12 +55,10 @@ def blocks(design: Design, verdict: TrialVerdict) -> Iterator[Block]:
         yield hangs
     if effects := [(answer, effect) for answer in answers for effect in answer.effects]:
         yield _effects("Effects", "With the setting against without it, 95 % interval", effects)
-    yield Block("plots", "Plots")
     if sizes := [(answer, effect) for answer in answers for effect in answer.sizes]:
         yield _effects("Effects by size", "Each size by itself", sizes)
     if verdict.allocations:
         yield _allocations(verdict)
-    yield Block("table", "Design", (), "Fixed before the first job", ("", ""), list(design_rows(design)))
 
 
 def _hangs(answers: Sequence[Answer]) -> Block:
@@ -166,12 +155,12 @@ def trial_document(design: Design, verdict: TrialVerdict) -> dict[str, object]:
         "nodes": verdict.nodes,
         "slots": verdict.runs,
         "node_hours": verdict.node_hours,
-        "design": {**asdict(design), "sha256": design.digest},
+        "design": asdict(design),
     }
 
 
 def text(design: Design, verdict: TrialVerdict) -> str:
-    """Write what fits on a screen: of effects, those on a workload and those that count; the page has all."""
+    """Write what fits on a screen: of effects, those on a workload and those that count; JSON has all."""
     alpha = design.thresholds.alpha
     answers = [
         replace(
@@ -183,19 +172,5 @@ def text(design: Design, verdict: TrialVerdict) -> str:
     ]
     thrown = tuple(one for one in verdict.allocations if one.standing != "valid")
     short = replace(verdict, answers=tuple(answers), allocations=thrown)
-    told = (block for block in blocks(design, short) if block.title != "Design")
-    lines = [headline(verdict), "; ".join(summary(design, verdict)), *block_lines(told)]
+    lines = [headline(verdict), "; ".join(summary(design, verdict)), *block_lines(blocks(short))]
     return "\n".join(lines) + "\n"
-
-
-def html(design: Design, verdict: TrialVerdict) -> str:
-    """Write the page."""
-    drawn = plots(design, worst_first(verdict))
-    head = headline(verdict), state(verdict), summary(design, verdict)
-    return html_page(*head, blocks(design, verdict), drawn, next(iter(drawn), None))
-
-
-def state(verdict: TrialVerdict) -> State:
-    """Give the state that the page shows: the worst of the answers, else what is open."""
-    states = {STATES[answer.worth] for answer in verdict.answers}
-    return next((one for one in ("fail", "inconclusive") if one in states), "pass")

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from lumisite.errors import ResolveError
-from lumisite.validate.run.asked import Asked, Batch, parse_asked
+from lumisite.validate.run.asked import Asked, Batch
 from lumisite.validate.run.folder import Run, create_run, slot_run
 from lumisite.validate.run.plan import with_specs
 from lumisite.validate.run.script import DONE, EXIT, RECORDS, JobPlan, job_script
@@ -43,7 +43,7 @@ def a_design(*tried: Setting, probes: tuple[str, ...] = ("collectives",), alloca
 
 def a_trial(design: Design, folder: str = "/scratch/run", *jobs: int) -> tuple[Asked, list[JobPlan]]:
     batches = tuple(Batch(f"b{at}", count, (("n1", "n2"),)) for at, count in enumerate(jobs or (design.allocations,)))
-    asked = replace(an_asked(), purpose="try", folder=folder, batches=batches, specs={}, design=design.digest)
+    asked = replace(an_asked(), purpose="try", folder=folder, batches=batches, specs={})
     asked = with_specs(asked, LOADED, partial(trial_plans, design))
     return asked, trial_plans(design, asked, LOADED)
 
@@ -289,14 +289,6 @@ def test_a_gate_that_was_changed_is_refused(left: Left) -> None:
             stream.write(json.dumps(gate | {"verdict": verdict}) + "\n")
     with pytest.raises(ResolveError, match=r"collectives of b0-01\.s02 has two verdicts"):
         results_of(design, run, plans)
-
-
-def test_what_a_trial_was_asked_is_sealed() -> None:
-    asked, _ = a_trial(a_design())
-    about = json.loads(json.dumps(asked.about()))
-    assert parse_asked(about, "run.json") == asked
-    with pytest.raises(ResolveError, match="was changed since the trial began"):
-        parse_asked(about | {"limit": 7}, "run.json")
 
 
 # ---- whether it took effect
