@@ -3,9 +3,10 @@
 A sample is `{"metric", "value", "better": "higher|lower", "run", "nodes", "time"}`, and may say its `unit`, the digest
 of the `image`, and `spec`, a short hash of what was measured. A gate is `{"gate", "verdict": "pass|fail|inconclusive",
 "cause", "advice", "run", "nodes", "time"}`, and may say its `rank`, and in `asked` all nodes that it asked, of which
-`nodes` are those at fault. `value` is a finite number above 0; `run` names the job; `nodes` lists the nodes that it ran
-on; `time` is seconds since 1970 or an ISO 8601 date and time (without a zone: UTC). Other keys are allowed and not
-read, so that a tool may note more.
+`nodes` are those at fault. `code` is an entry of the catalogue of findings, from which `cause` and `advice` are made
+with its `values`; lines of older runs have none. `value` is a finite number above 0; `run` names the job; `nodes` lists
+the nodes that it ran on; `time` is seconds since 1970 or an ISO 8601 date and time (without a zone: UTC). Other keys are
+allowed and not read, so that a tool may note more.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from lumisite.errors import SiteError
+from lumisite.findings.finding import Value
 from lumisite.site.decode import parse_json, short
 
 Better: TypeAlias = Literal["higher", "lower"]
@@ -33,6 +35,9 @@ GATE_STATES: tuple[GateOutcome, ...] = ("pass", "fail", "inconclusive")
 
 #: No measured value is smaller or larger, in whatever unit.
 LEAST, LARGEST = 1e-100, 1e100
+
+#: What a key may hold that need not be there, and then is not written.
+_NOTHING: tuple[object, ...] = (None, "", [], (), {})
 
 _NODE = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
@@ -60,7 +65,8 @@ class Sample:
 class Gate:
     """One answer to one hard question in one job; a gate that passed needs no cause and no advice.
 
-    `asked` are all nodes that were asked, empty where that is not said: `nodes` may be only those at fault.
+    `asked` are all nodes that were asked, empty where that is not said: `nodes` may be only those at fault. `code` and
+    `values` are those of a finding, with its `subject` and the `ranks` among the values.
     """
 
     gate: str
@@ -72,16 +78,27 @@ class Gate:
     time: float
     rank: int | None = None
     asked: Nodes = ()
+    code: str = ""
+    values: Mapping[str, Value] = field(default_factory=dict, hash=False)
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """What it is about, by which gates of one cause are alike on whatever nodes and with whatever numbers."""
+        return (self.code, str(self.values.get("subject", ""))) if self.code else ("", self.cause)
 
 
 _KEYS = {kind: [one.name for one in fields(kind)] for kind in (Sample, Gate)}
-_NEEDED = {kind: [one.name for one in fields(kind) if one.default is MISSING] for kind in (Sample, Gate)}
+_NEEDED = {
+    kind: [one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING]
+    for kind in (Sample, Gate)
+}
 
 
 def line_json(line: Sample | Gate) -> str:
     """Write a line without its end, in the order of keys that is read fastest. What is not said is left out."""
-    said = {one.name: value for one in fields(line) if (value := getattr(line, one.name)) != one.default}
-    return json.dumps(said)
+    known = {one.name: getattr(line, one.name) for one in fields(line)}
+    needed = _NEEDED[type(line)]
+    return json.dumps({name: value for name, value in known.items() if name in needed or value not in _NOTHING})
 
 
 def parse_line(line: bytes) -> Sample | Gate:
@@ -102,7 +119,7 @@ def line_of(raw: object) -> Sample | Gate:
     if missing := [key for key in needed if key not in raw]:
         have = " ".join(", ".join(map(str, raw)).split()) or "nothing"
         raise LineError(f"{', '.join(missing)} missing (have {have})")
-    known = [key for key in _KEYS[kind] if key in needed or raw.get(key) not in (None, "", [])]
+    known = [key for key in _KEYS[kind] if key in needed or raw.get(key) not in _NOTHING]
     line = kind(**{key: _READERS[key](key, raw[key]) for key in known})
     if isinstance(line, Gate) and line.verdict != "pass" and not line.cause:
         raise LineError("cause: empty (a gate that did not pass says why)")
@@ -167,6 +184,12 @@ def _nodes(key: str, raw: object) -> Nodes:
     return tuple(sorted(raw))
 
 
+def _values(key: str, raw: object) -> dict[str, Value]:
+    if not isinstance(raw, dict):
+        raise LineError(f"{key}: {short(raw)} is not an object")
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in raw.items()}
+
+
 def parse_time(raw: object) -> float:
     """Give a time in seconds since 1970. Raises `LineError`."""
     seconds = as_float(raw)
@@ -187,7 +210,7 @@ def parse_time(raw: object) -> float:
 
 #: How the value of each key is read.
 _READERS: Mapping[str, Callable[[str, object], Any]] = {
-    **dict.fromkeys(("metric", "gate", "unit", "image", "spec"), _name),
+    **dict.fromkeys(("metric", "gate", "unit", "image", "spec", "code"), _name),
     **dict.fromkeys(("cause", "advice"), _sentence),
     **dict.fromkeys(("nodes", "asked"), _nodes),
     "better": partial(_one_of, BETTER),
@@ -195,5 +218,6 @@ _READERS: Mapping[str, Callable[[str, object], Any]] = {
     "run": lambda key, raw: _name(key, str(raw) if type(raw) is int else raw),
     "time": lambda _, raw: parse_time(raw),
     "value": _value,
+    "values": _values,
     "verdict": partial(_one_of, GATE_STATES),
 }

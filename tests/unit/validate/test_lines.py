@@ -40,6 +40,9 @@ gates = st.builds(
     nodes,
     times,
     st.none() | st.integers(0, 99),
+    st.just(()),
+    st.just("") | st.just("bind-missing"),
+    st.dictionaries(names, names | st.integers() | st.booleans() | st.lists(names).map(tuple)),
 )
 
 
@@ -83,12 +86,20 @@ def test_a_gate_that_passed_needs_no_cause() -> None:
         ({"rank": -1}, "rank: -1 is not a number from 0 up"),
         ({"rank": True}, "rank: true is not"),
         ({"nodes": []}, "nodes: [] is not a list"),
+        ({"values": "x"}, 'values: "x" is not an object'),
     ],
 )
 def test_what_is_wrong_with_a_gate_is_said(changed: dict[str, object], message: str) -> None:
     with pytest.raises(LineError) as caught:
         parse_line(json.dumps({**json.loads(line_json(GATE)), **changed}).encode())
     assert message in str(caught.value)
+
+
+def test_gates_are_alike_by_code_and_subject() -> None:
+    one = replace(GATE, code="bind-missing", values={"subject": "/opt/cray", "size": 1})
+    other = replace(one, cause="other words", values={"subject": "/opt/cray", "size": 2})
+    assert one.kind == other.kind != replace(one, values={"subject": "/opt"}).kind
+    assert GATE.kind != replace(GATE, cause="other words").kind
 
 
 def test_a_gate_without_its_keys_is_no_gate() -> None:
