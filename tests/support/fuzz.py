@@ -115,7 +115,7 @@ class Player:
         self.scene, self.now = top / "scene", top / "now"
         signal.signal(signal.SIGPROF, _too_long)
         signal.signal(signal.SIGALRM, _asleep)
-        _at_edges()
+        at_edges()
         make(self.scene, self.now, _call)
         shutil.copytree(self.scene, self.now, symlinks=True)
         os.chdir(self.now)
@@ -281,7 +281,7 @@ def _peak_mib() -> float:
     return peak
 
 
-def _at_edges() -> None:
+def at_edges() -> None:
     """Put files in the place of Slurm and of this node, and let nothing wait."""
     import lumisite.cli.masks as masks
     import lumisite.cli.reframe as reframe
