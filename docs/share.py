@@ -15,8 +15,7 @@ from argparse_manpage.manpage import Manpage
 
 from docs.reference.schema import site_schema
 from lumisite import __version__
-from lumisite.cli.commands import COMMANDS
-from lumisite.cli.parser import build_parser
+from lumisite.cli.commands import COMMANDS, build_parser
 
 DOCS = Path(__file__).parent
 #: Where each shell looks for completions below a prefix.
@@ -29,7 +28,7 @@ COMPLETIONS = {
 
 def share(top: Path) -> None:
     """Write the files below `top`/share."""
-    parser = build_parser(COMMANDS)
+    parser = build_parser()
     completed = _completed()
     texts = {path: shtab.complete(completed, shell) for shell, path in COMPLETIONS.items()}
     texts["man/man1/lumisite.1"] = _man_page(parser)
@@ -43,7 +42,7 @@ def share(top: Path) -> None:
 
 def _completed() -> argparse.ArgumentParser:
     """Give the parser as completions need it: a value may be a file, and of a command its line of help is shown."""
-    parser = build_parser(COMMANDS)
+    parser = build_parser()
     (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     for name, own in commands.choices.items():
         own.description = COMMANDS[name].help

@@ -10,15 +10,14 @@ import re
 from collections.abc import Iterator
 
 from docs.markdown import notice, plain, table
-from lumisite.cli.commands import COMMANDS
-from lumisite.cli.parser import GROUPS, build_parser
+from lumisite.cli.commands import GROUPS, build_parser
 
 USAGE_WIDTH = 88
 
 
 def cli_page() -> str:
     """Describe the command line: each command with its usage, arguments and options, and the exit codes."""
-    parser = build_parser(COMMANDS)
+    parser = build_parser()
     described = commands_of(parser)
     lines = [
         "# Command line",

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import io
 import os
 import re
 import sys
 from collections.abc import Sequence
 
-from lumisite.cli.commands import COMMANDS
-from lumisite.cli.parser import as_typed, choose_site, parse
+from lumisite.cli.commands import parse, runner
 from lumisite.cli.plain import plain_output
 from lumisite.errors import LumisiteError, refused
 
@@ -31,19 +29,20 @@ def _called(argv: Sequence[str] | None, first: list[str]) -> int:
     if not re.fullmatch(r"[0-9]{2,4}", os.environ.get("COLUMNS", "80"), re.ASCII):
         del os.environ["COLUMNS"]  # argparse takes any number of digits, and fails far from here
     try:
-        arguments = parse(COMMANDS, words)
+        arguments = parse(words)
     except SystemExit as stop:  # argparse has printed help, the version or a usage error
         return stop.code if isinstance(stop.code, int) else 2
     try:
+        from lumisite.cli.parser import choose_site
+
         first += choose_site(arguments)
-        module, _, function = (COMMANDS[arguments.command].run or f"{arguments.command}.run").partition(".")
-        code: int = getattr(importlib.import_module(f"lumisite.cli.{module}"), function)(arguments)
+        code = runner(arguments.command)(arguments)
         sys.stdout.flush()
         sys.stderr.write("")  # what comes first there, where nothing else was printed
     except LumisiteError as error:
         first.clear()  # the message names what it is about
-        told = as_typed(str(error), arguments, words)
-        print(f"lumisite: {told}" if "\n" not in told else told, file=sys.stderr)
+        text = str(error)
+        print(f"lumisite: {text}" if "\n" not in text else text, file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
         # The reader (head, less) has left; what it did not read is no failure of ours.

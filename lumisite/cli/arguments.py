@@ -2,92 +2,209 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Callable
 from pathlib import Path
 
-from lumisite.cli.parser import About, Arguments, number_to
+#: What stands for this node in the place of a node kind.
+LIVE = "live"
 
-COUNT = {"type": number_to(10_000, "not a")}
-PATH = {"type": Path}
-#: What chooses releases.
-SELECTION: Arguments = {
-    "--use STACK=V...": "release of a stack of the site; 12.8 means its newest 12.8.x. May be given several times; "
-    "`all` means every release that is supported, or the newest of each series that the platform's driver supports "
-    "(default: the platform's own)",
-    "--rocm V...": "the same as --use rocm=V",
-    "--platform P": "what the machine was after which maintenance (default: the current one)",
-    "--cpe V...": "the same as --use cpe=V",
-}
-#: Short forms where one release of a stack is meant: a list too, as where there may be several.
-ONE_RELEASE: Arguments = {
-    "--cpe V": About("the same as --use cpe=V", {"nargs": 1, "default": []}),
-    "--rocm V": About("the same as --use rocm=V", {"nargs": 1, "default": []}),
-}
-#: What is known of images.
-INPUTS: Arguments = {
-    "--plan FILE...": About(
-        "a reviewed plan of an image, beside those that the site names; may be given several times",
-        PATH,
-    ),
-    "--lock FILE": About(
-        "a lock of the site's images (`lumisite images --lock`): what it knows of an image counts more than the "
+
+def number_to(most: int, no: str = "no") -> Callable[[str], int]:
+    """Return what reads how many of something there should be."""
+
+    def number(text: str) -> int:
+        value = int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else 0
+        if not 1 <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is {no} number from 1 to {most}")
+        return value
+
+    return number
+
+
+COUNT = number_to(10_000, "not a")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add `--json`."""
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Add `--output`."""
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE (default: standard output)")
+
+
+def add_dry_run(parser: argparse.ArgumentParser) -> None:
+    """Add `--dry-run`."""
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the jobs' scripts and submit nothing; needs no Slurm"
+    )
+
+
+def add_site(parser: argparse.ArgumentParser) -> None:
+    """Add `--site` for a command that needs a site."""
+    parser.add_argument(
+        "--site",
+        metavar="NAME|FILE",
+        default="",
+        help="the site: the name of an embedded one, or a YAML file (default: LUMISITE_SITE, else the embedded one "
+        "that this machine is known as)",
+    )
+
+
+def add_site_or_example(parser: argparse.ArgumentParser) -> None:
+    """Add `--site` for a command that takes an example where no site is named or known."""
+    parser.add_argument(
+        "--site",
+        metavar="NAME|FILE",
+        default="",
+        help="the site: the name of an embedded one, or a YAML file (default: LUMISITE_SITE, else the embedded one "
+        "that this machine is known as, else lumi as an example)",
+    )
+
+
+def add_host_root(parser: argparse.ArgumentParser, *aliases: str) -> None:
+    """Add `--host-root`."""
+    parser.add_argument(
+        "--host-root", *aliases, metavar="DIR", default="/", help="the host's root, or a copy (default: /)"
+    )
+
+
+def add_out(parser: argparse.ArgumentParser) -> None:
+    """Add OUT, a rendered tree."""
+    parser.add_argument("out", metavar="OUT", type=Path, help="a tree that `lumisite render` wrote")
+
+
+def add_root(parser: argparse.ArgumentParser) -> None:
+    """Add ROOT, a deployment root."""
+    parser.add_argument("root", metavar="ROOT", type=Path, help="the deployment root")
+
+
+def add_details(parser: argparse.ArgumentParser) -> None:
+    """Add how much of a difference is shown."""
+    parser.add_argument("--details", action="store_true", help="show every change and the diff of the files")
+    parser.add_argument("--full", action="store_true", help="show the whole diff of every file")
+
+
+def add_platform(parser: argparse.ArgumentParser) -> None:
+    """Add `--platform`."""
+    parser.add_argument(
+        "--platform",
+        metavar="P",
+        help="the system release: a platform of the site description (default: its current one)",
+    )
+
+
+def add_selection(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose a platform and releases, of which there may be several."""
+    parser.add_argument(
+        "--use",
+        metavar="STACK=V",
+        action="append",
+        default=[],
+        help="release of a stack of the site; 12.8 means its newest 12.8.x. May be given several times; `all` "
+        "means "
+        "every release that is supported, or the newest of each series that the platform's driver supports "
+        "(default: the platform's own)",
+    )
+    add_platform(parser)
+    for stack in ("rocm", "cpe"):
+        parser.add_argument(f"--{stack}", metavar="V", action="append", default=[], help=f"the same as --use {stack}=V")
+
+
+def add_one_release(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose a platform and one release of a stack; the values are lists too."""
+    parser.add_argument(
+        "--use",
+        metavar="STACK=V",
+        action="append",
+        default=[],
+        help="release of a stack (default: the platform's own)",
+    )
+    add_platform(parser)
+    for stack in ("rocm", "cpe"):
+        parser.add_argument(f"--{stack}", metavar="V", nargs=1, default=[], help=f"the same as --use {stack}=V")
+
+
+def add_lock(parser: argparse.ArgumentParser) -> None:
+    """Add `--lock`, a lock that is read."""
+    parser.add_argument(
+        "--lock",
+        metavar="FILE",
+        type=Path,
+        help="a lock of the site's images (`lumisite images --lock`): what it knows of an image counts more than "
+        "the "
         "image's name (default: the one that the site names)",
-        PATH,
-    ),
-}
-#: What `validate`, `baseline` and `reframe` have in common.
-OTHER_IMAGES: Arguments = {
-    "--jax-image FILE": "image with JAX, for the probe jax (default: none)",
-    "--wrapper DIR": "environment of the container wrapper, for the probe wrapper (default: none)",
-}
-JOBS: Arguments = {
-    "--nodes N": About("nodes of each job (default: the site's)", COUNT),
-    "--node-sets N": About("disjoint sets of nodes (default: 2)", COUNT),
-    "--nodelist NODES": "only these nodes, in Slurm's notation",
-    "--avoid NODES": "not these nodes, in Slurm's notation",
-    "--probe NAME...": "only this one; several times",
-    "--partition P": "partition (default: the site's)",
-    "--account A": "account for sbatch",
-    "--reservation R": "reservation for sbatch; its nodes are used",
-    "--sbatch OPTION...": "one more option for sbatch",
-    "--limit SECONDS": About("longest time of one step of a probe (default: by back-end)", COUNT),
-    "--image FILE": "container image (default: the site's)",
-}
-EMPTY = {"default": ""}
-#: For commands that take an example where no site is named or known.
-SITE_OR_EXAMPLE: Arguments = {
-    "--site NAME|FILE": About(
-        "the site: the name of an embedded one, or a YAML file (default: LUMISITE_SITE, else the embedded one that "
-        "this machine is known as, else lumi as an example)",
-        EMPTY,
-    ),
-}
-HOST_ROOT = About("the host's root, or a copy (default: /)", {"default": "/"})
-#: What other commands have too, each by how it is typed.
-SHARED: Arguments = {
-    "--site NAME|FILE": About(
-        "the site: the name of an embedded one, or a YAML file (default: LUMISITE_SITE, else the embedded one that "
-        "this machine is known as)",
-        EMPTY,
-    ),
-    "--host-root DIR": HOST_ROOT,
-    "--host-root --root DIR": HOST_ROOT,
-    "--platform P": "what the machine is (default: the site's current platform)",
-    "out OUT": About("a tree that `lumisite render` wrote", PATH),
-    "root ROOT": About("the deployment root", PATH),
-    "--details": "show every change and the diff of the files, on a terminal by PAGER",
-    "--full": "show the whole diff of every file",
-    "--dry-run": "print the jobs' scripts and submit nothing; needs no Slurm",
-    "--json": "print the result as JSON",
-    "-o --output FILE": "write to FILE (default: standard output)",
-    **{name: JOBS[name] for name in ("--nodes N", "--probe NAME...", "--image FILE")},
-}
-RUN_FOLDER: Arguments = {
-    "--site NAME|FILE": SHARED["--site NAME|FILE"],
-    "--out RUN": "folder of the run, on a file system that all nodes see",
-    "--resume RUN": "go on with a run that was interrupted",
-}
+    )
 
 
-def shared(*typed: str) -> Arguments:
-    """Give some of them."""
-    return {one: SHARED[one] for one in typed}
+def add_plan_and_lock(parser: argparse.ArgumentParser) -> None:
+    """Add what is known of images."""
+    parser.add_argument(
+        "--plan",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="a reviewed plan of an image, beside those that the site names; may be given several times",
+    )
+    add_lock(parser)
+
+
+def add_run_folder(parser: argparse.ArgumentParser, *, more: bool = False) -> None:
+    """Add the site, and the folder of a run: a new one, one to go on with, or one to add jobs to."""
+    add_site(parser)
+    folder = parser.add_mutually_exclusive_group()
+    folder.add_argument("--out", metavar="RUN", help="folder of the run, on a file system that all nodes see")
+    folder.add_argument("--resume", metavar="RUN", help="go on with a run that was interrupted")
+    if more:
+        folder.add_argument(
+            "--more",
+            metavar="RUN",
+            help="add jobs to a run, on other nodes if there are any: what its verdict asks for",
+        )
+
+
+def add_nodes(parser: argparse.ArgumentParser) -> None:
+    """Add `--nodes`."""
+    parser.add_argument("--nodes", metavar="N", type=COUNT, help="nodes of each job (default: the site's)")
+
+
+def add_probe(parser: argparse.ArgumentParser) -> None:
+    """Add `--probe`."""
+    parser.add_argument("--probe", metavar="NAME", action="append", default=[], help="only this one; several times")
+
+
+def add_image(parser: argparse.ArgumentParser) -> None:
+    """Add `--image`, the image that is run."""
+    parser.add_argument("--image", metavar="FILE", help="container image (default: the site's)")
+
+
+def add_jobs(parser: argparse.ArgumentParser) -> None:
+    """Add what jobs are submitted with."""
+    add_nodes(parser)
+    parser.add_argument("--nodelist", metavar="NODES", help="only these nodes, in Slurm's notation")
+    parser.add_argument("--avoid", metavar="NODES", help="not these nodes, in Slurm's notation")
+    add_probe(parser)
+    parser.add_argument("--partition", metavar="P", help="partition (default: the site's)")
+    parser.add_argument("--account", metavar="A", help="account for sbatch")
+    parser.add_argument("--reservation", metavar="R", help="reservation for sbatch; its nodes are used")
+    parser.add_argument("--sbatch", metavar="OPTION", action="append", default=[], help="one more option for sbatch")
+    parser.add_argument(
+        "--limit", metavar="SECONDS", type=COUNT, help="longest time of one step of a probe (default: by back-end)"
+    )
+    add_image(parser)
+
+
+def add_node_sets(parser: argparse.ArgumentParser) -> None:
+    """Add `--node-sets`."""
+    parser.add_argument("--node-sets", metavar="N", type=COUNT, help="disjoint sets of nodes (default: 2)")
+
+
+def add_other_images(parser: argparse.ArgumentParser) -> None:
+    """Add the images of single probes."""
+    parser.add_argument("--jax-image", metavar="FILE", help="image with JAX, for the probe jax (default: none)")
+    parser.add_argument(
+        "--wrapper", metavar="DIR", help="environment of the container wrapper, for the probe wrapper (default: none)"
+    )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from lumisite.binds.closure import Line
 from lumisite.binds.plan import UNKNOWN, Plan, Request, format_plan, make_plan
+from lumisite.cli.arguments import add_host_root, add_json, add_one_release, add_site
 from lumisite.cli.parser import check_root, load_selection, rows_of_json, say, write_whole
 from lumisite.errors import ResolveError, SiteError, shown
 from lumisite.images.digest import digest_of
@@ -22,7 +23,47 @@ from lumisite.site.plans import ImagePlan, PlannedImage, literal_path, plan_stag
 from lumisite.text import columns
 
 
-def run(arguments: argparse.Namespace) -> int:
+def add_binds(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `binds`."""
+    parser.description = (
+        "Print what an image needs from the host: each library with the decision to bind it, to skip it (the image "
+        "has it), to refuse it (the image cannot run it), or that the host misses it; with reason and chain. The "
+        "image is read, never run. Where no family recognises it, also what it lacks for full speed on the site's "
+        "network. Exit 0 when all is bound or skipped, 1 otherwise, 4 where an image without a family lacks "
+        "something."
+    )
+    parser.add_argument("image", metavar="IMAGE", help="a SIF, or the folder of an unpacked image")
+    add_site(parser)
+    add_host_root(parser)
+    parser.add_argument("--family", metavar="F", help="image family (default: the one that recognises the image)")
+    parser.add_argument(
+        "--library",
+        metavar="SONAME",
+        action="append",
+        default=[],
+        help="a library to bring beside those of the family (libmpi.so.12); several times",
+    )
+    add_one_release(parser)
+    parser.add_argument(
+        "--write",
+        metavar="FILE",
+        type=Path,
+        help="also store it as a plan, to be reviewed, for `render`; what you have edited in FILE before stays",
+    )
+    parser.add_argument(
+        "--path",
+        metavar="PATTERN",
+        action="append",
+        default=[],
+        help=(
+            "how jobs name the image, for its plan, and for its family where IMAGE itself tells none; may be given "
+            "several times (default: IMAGE, and where it leads)"
+        ),
+    )
+    add_json(parser)
+
+
+def run_binds(arguments: argparse.Namespace) -> int:
     """Print the plan of one image, and store it."""
     for library in arguments.library:
         if not library.isprintable() or not library or "/" in library:

@@ -7,7 +7,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import asked_for, load_selection, say, say_untried, tell, write_whole
+from lumisite.cli.arguments import add_host_root, add_json, add_selection, add_site_or_example
+from lumisite.cli.parser import asked_for, load_selection, say, say_untried, tell
 from lumisite.errors import ResolveError, SiteError
 from lumisite.site.load import load_plans, load_site
 from lumisite.text import counted
@@ -22,6 +23,75 @@ if TYPE_CHECKING:
     from lumisite.site.selection import Selection
 
 
+def add_check(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `check`."""
+    parser.description = (
+        "Read a site description and print every fault as file:line:column: key: what is wrong, or as JSON with file,"
+        " line, column, key and message. Exit 0 when there is none, 2 otherwise. With --host, check the "
+        "deployed release against this node instead: exit 1 when something that its modules need is not there as "
+        "they need it, 5 when"
+        " only this node can be meant."
+    )
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        default="",
+        help="a YAML file, or an embedded site's name (default: as for --site)",
+    )
+    parser.add_argument("--host", action="store_true", help="check the deployed release of the site against this node")
+    parser.add_argument("--root", metavar="ROOT", help="with --host: the deployment root (default: the site's)")
+    parser.add_argument(
+        "--host-root", metavar="DIR", help="with --host: the root of the node, or of a copy of it (default: /)"
+    )
+    parser.add_argument(
+        "--other-node",
+        metavar="FILE",
+        action="append",
+        default=[],
+        type=Path,
+        help="with --host: what --json printed on another node of the kind; a fault of all of them drains no node",
+    )
+    parser.add_argument("--site", metavar="NAME|FILE", help="the same as FILE")
+    add_json(parser)
+
+
+def add_resolve(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `resolve`."""
+    parser.description = (
+        "Show the platform and the releases of its stacks that `render` would use, and why each other one lost."
+    )
+    add_site_or_example(parser)
+    add_selection(parser)
+    add_json(parser)
+
+
+def add_why(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `why`."""
+    parser.description = (
+        "Explain a variable, a bound path or a module: the value, the rule that won, the reason and its evidence with"
+        " its sources, and the entries that lost. What is not given of image, nodes and partition stays open, and "
+        "each entry that could win is shown with its condition. What is inside the image is judged by --image; --use "
+        "and --platform choose versions of modules. A library is explained for one image."
+    )
+    parser.add_argument("names", metavar="NAME", nargs="+", help="a variable, an absolute path, a module, or a SONAME")
+    add_site_or_example(parser)
+    parser.add_argument(
+        "--root",
+        metavar="ROOT",
+        help="explain what is deployed in this deployment root: its site, platform and releases",
+    )
+    add_selection(parser)
+    parser.add_argument("--family", metavar="F", help="image family (default: any)")
+    parser.add_argument("--nodes", choices=("one", "several"), help="nodes of the job step (default: any)")
+    parser.add_argument("--partition", metavar="NAME", help="partition (default: any)")
+    parser.add_argument(
+        "--image", metavar="IMAGE", help="the image that runs: read where it is there, else told by its name"
+    )
+    add_host_root(parser)
+    add_json(parser)
+
+
 def run_check(arguments: argparse.Namespace) -> int:
     """Print all faults, or a line that says what was read."""
     if arguments.host:
@@ -34,12 +104,6 @@ def run_check(arguments: argparse.Namespace) -> int:
             arguments.other_node,
             as_json=arguments.json,
         )
-    if arguments.update and arguments.json:
-        raise ResolveError("--json: does not go with --update")
-    if arguments.update:
-        return _update(arguments.file, arguments.out)
-    if arguments.out is not None:
-        raise ResolveError("--out: goes with --update only")
     of_host = (("--root", arguments.root), ("--host-root", arguments.host_root), ("--other-node", arguments.other_node))
     for option, value in of_host:
         if value:
@@ -63,25 +127,6 @@ def run_check(arguments: argparse.Namespace) -> int:
         + (f"{' and '.join(releases)} releases, " if releases else "")
         + ", ".join(counted(len(things), name) for name, things in have.items() if things or name != "plan")
     )
-    return 0
-
-
-def _update(name: str, out: Path | None) -> int:
-    """Write a description anew in today's format, and print what changes; what has faults is left as it is."""
-    from difflib import unified_diff
-
-    from lumisite.site.document import text_of
-    from lumisite.site.update import updated
-
-    loaded = load_site(name)
-    file = loaded.directory / loaded.file
-    old, new = text_of(loaded.data, str(file)), updated(loaded.data, str(file))
-    if out is not None or new != old:
-        write_whole(out or file, new.encode())
-    lines = unified_diff(old.splitlines(), new.splitlines(), str(file), str(out or file), lineterm="")
-    print("\n".join(lines) or f"{file}: is of today's format already")
-    if out is not None or new != old:
-        say(f"{out or file}: is written")
     return 0
 
 

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from lumisite.cli.arguments import add_json, add_plan_and_lock, add_platform, add_site_or_example, number_to
 from lumisite.cli.parser import say, tell
 from lumisite.errors import ResolveError, shown
 from lumisite.images.family import holds_of_image, remarks_of_image
@@ -34,7 +35,44 @@ _KNOWN_FROM = {
 }
 
 
-def run(arguments: argparse.Namespace) -> int:
+def add_env(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `env`."""
+    parser.description = (
+        "Run the rendered task prolog and wrapper in a made-up step, on a made-up node that has all that the site "
+        "describes and grants all of its CPUs, and print what the first rank finds: each variable, bind and mask, "
+        "with who sets it (module, prolog, wrapper), by which entry of the site description, and why. A variable that"
+        " this shell has set before is named with its value. Without IMAGE it is what every container gets that no "
+        "wrapper sees. Slurm is not asked, and no container is started."
+    )
+    parser.add_argument("image", metavar="IMAGE", nargs="?", help="the image, as a job names it; it need not be here")
+    parser.add_argument(
+        "--nodes", metavar="N", type=number_to(999_999), default=1, help="nodes of the step (default: 1)"
+    )
+    parser.add_argument(
+        "--tasks-per-node",
+        metavar="T",
+        type=number_to(1024),
+        help="tasks on each node (default: one for each GPU, else 1)",
+    )
+    parser.add_argument("--partition", metavar="P", help="partition (default: the one that the site validates)")
+    parser.add_argument(
+        "--node", metavar="KIND", help="node kind, where the partition has nodes of several (default: the first)"
+    )
+    parser.add_argument(
+        "--module",
+        metavar="M",
+        help=(
+            "the module that is loaded, with or without its version, or `none`, where the site's cli_filter attaches "
+            "the helper (default: the module with the helper)"
+        ),
+    )
+    add_platform(parser)
+    add_plan_and_lock(parser)
+    add_site_or_example(parser)
+    add_json(parser)
+
+
+def run_env(arguments: argparse.Namespace) -> int:
     """Print the environment of the first rank."""
     if "\0" in (arguments.image or ""):
         raise ResolveError(f"{arguments.image!r}: is no name of an image")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from lumisite.cli.arguments import add_host_root, add_output, add_site
 from lumisite.cli.chosen import own_site
 from lumisite.cli.parser import check_root, say, tell, write_text
 from lumisite.errors import ResolveError
@@ -15,7 +16,44 @@ from lumisite.machine.host import DiskTree
 from lumisite.site.load import LoadedSite, load_plans, load_site, read_input
 
 
-def run(arguments: argparse.Namespace) -> int:
+def add_facts(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `facts`."""
+    parser.description = (
+        "Write down what a maintenance may change under the containers: system, kernel, glibc, Slurm, GPU driver, "
+        "releases of stacks, libraries, interfaces, GPUs, CPUs, kernel parameters, default modules, Slurm's files, "
+        "image names and the deployed release. Only files are read; no program is run and no root is needed. What is "
+        "not there is absent in the file; what may not be read is said, with the command that opens it. The same node"
+        " gives the same bytes."
+    )
+    add_site(parser)
+    add_host_root(parser, "--root")
+    add_output(parser)
+
+
+def add_changes(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `changes`."""
+    parser.description = (
+        "Compare two captures of a node, before and after a maintenance. Each change comes with the modules, image "
+        "families, masks and entries of the site description that it touches; then a draft of the platform for the "
+        "site description, and a text for users. Exit 0 when nothing changed, 1 when something did."
+    )
+    either = parser.add_mutually_exclusive_group()
+    parser.add_argument("before", metavar="BEFORE", help="the facts file from before")
+    parser.add_argument("after", metavar="AFTER", help="the facts file from after")
+    parser.add_argument(
+        "--site",
+        metavar="NAME|FILE",
+        help=(
+            "the site: the name of an embedded one, or a YAML file (default: the one that the files name, by "
+            "LUMISITE_SITE or embedded)"
+        ),
+    )
+    either.add_argument("--draft", action="store_true", help="print only the draft for the site description")
+    either.add_argument("--users", action="store_true", help="print only the text for users")
+    either.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run_facts(arguments: argparse.Namespace) -> int:
     """Capture a node."""
     root = arguments.host_root
     check_root(root)

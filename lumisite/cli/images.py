@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 
+from lumisite.cli.arguments import add_host_root, add_json, add_site
 from lumisite.cli.parser import check_root, say, tell, write_whole
 from lumisite.cli.progress import Progress
 from lumisite.errors import LumisiteError, ResolveError, shown
@@ -23,7 +24,35 @@ from lumisite.site.model import Site
 from lumisite.text import counted
 
 
-def run(arguments: argparse.Namespace) -> int:
+def add_images(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `images`."""
+    parser.description = (
+        "Print the images of the site, or those given: where each name leads, family, size, digest, and the versions "
+        "inside. Images are read, never run. Exit 1 when an image cannot be used; with --check, when one differs from"
+        " the lock."
+    )
+    parser.add_argument(
+        "paths", metavar="DIR|FILE", nargs="*", help="images, or directories of them (default: those of the site)"
+    )
+    add_site(parser)
+    add_host_root(parser)
+    parser.add_argument("--lock", metavar="FILE", help="write what is found to a lock; with --check, compare with it")
+    parser.add_argument("--check", action="store_true", help="say what moved, changed, broke, vanished or is new")
+    parser.add_argument(
+        "--digest",
+        choices=("header", "whole"),
+        help=(
+            "what to take of a file: `header` sees every new build and reads little, `whole` reads everything "
+            "(default: header; with --check, as the lock)"
+        ),
+    )
+    parser.add_argument(
+        "--systems", metavar="FILE", help="write cotainr's systems.json with the file behind each base image, only"
+    )
+    add_json(parser)
+
+
+def run_images(arguments: argparse.Namespace) -> int:
     """List, lock, check, or write cotainr's systems."""
     if arguments.check and not arguments.lock:
         raise ResolveError("--check: needs --lock FILE, a lock that `lumisite images --lock FILE` wrote")

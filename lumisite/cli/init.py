@@ -38,7 +38,41 @@ _SLURM_KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_ACCOUNT")
 _MOST_TRIED = 2
 
 
-def run(arguments: argparse.Namespace) -> int:
+def add_init(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `init`."""
+    parser.description = (
+        "Ask Slurm, this node, and one compute node of each kind through a short job, and write what they say: values"
+        " with sources, guesses with the command that would tell, and questions. Compute nodes need no Python."
+    )
+    parser.add_argument(
+        "--from",
+        metavar="FACTS",
+        action="append",
+        default=[],
+        dest="facts",
+        help="a facts file instead of a job; may be given several times",
+    )
+    parser.add_argument("--name", metavar="N", help="name of the site (default: Slurm's ClusterName)")
+    parser.add_argument(
+        "--out", metavar="FILE", type=Path, help="where to write, if nothing is there (default: NAME.yaml)"
+    )
+    parser.add_argument(
+        "--partition",
+        metavar="P",
+        action="append",
+        default=[],
+        help="only this partition and its nodes; may be given several times",
+    )
+    parser.add_argument(
+        "--srun",
+        metavar="OPTION",
+        action="append",
+        default=[],
+        help="one more option for srun, such as --srun=--account=project",
+    )
+
+
+def run_init(arguments: argparse.Namespace) -> int:
     """Ask Slurm and one node of each kind, and write what they say."""
     if arguments.name is not None and not is_name(arguments.name):
         raise ResolveError(f"--name: {shown(arguments.name)} is no name (letters, digits and ._+@- would be right)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
+from lumisite.cli.arguments import add_json, add_lock, add_site_or_example
 from lumisite.cli.parser import tell
 from lumisite.cli.transport import file_blocks
 from lumisite.images.lock import load_lock
@@ -12,7 +13,19 @@ from lumisite.lint.find import SIZE_LIMIT_BYTES, Finding, lint_script
 from lumisite.site.load import load_site
 
 
-def run(arguments: argparse.Namespace) -> int:
+def add_lint(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `lint`."""
+    parser.description = (
+        "Find lines in job scripts that are known to fail, hang or run slowly on this site, each with the line that "
+        "would be right. Exit code 1 if there are any."
+    )
+    parser.add_argument("scripts", metavar="SCRIPT", nargs="+", help="a job script; - is standard input")
+    add_lock(parser)
+    add_site_or_example(parser)
+    add_json(parser)
+
+
+def run_lint(arguments: argparse.Namespace) -> int:
     """Print every bad line."""
     loaded = load_site(arguments.site)
     lock = load_lock(loaded, arguments.lock)

@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from lumisite.cli.parser import LIVE, rows_of_json, say
+from lumisite.cli.arguments import LIVE, add_json
+from lumisite.cli.parser import rows_of_json, say
 from lumisite.errors import ResolveError
 from lumisite.machine.host import DiskTree
 from lumisite.machine.hwloc import SIZE_LIMIT_BYTES, parse_hwloc
@@ -20,7 +21,38 @@ from lumisite.site.model import Site
 from lumisite.text import columns
 
 
-def run(arguments: argparse.Namespace) -> int:
+def add_masks(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `masks`."""
+    parser.description = (
+        "Print one CPU list and mask for each task of a node: cores nearest to the task's GPU, inside what was "
+        "granted. A task without a sound answer gets none, with the reason on stderr and exit code 1."
+    )
+    either = parser.add_mutually_exclusive_group()
+    parser.add_argument(
+        "--site",
+        metavar="NAME|FILE",
+        default="",
+        help=(
+            "the site, whose reserved cores are left out: the name of an embedded one, or a YAML file (default: "
+            "LUMISITE_SITE, else without --topology the embedded one that this machine is known as)"
+        ),
+    )
+    either.add_argument(
+        "--node",
+        metavar="KIND",
+        help="a node kind of the site, or 'live' for this node (default: the site's only kind with GPUs)",
+    )
+    either.add_argument("--topology", metavar="XML", help="a node as hwloc's `lstopo FILE.xml` wrote it")
+    parser.add_argument("--tasks", metavar="N", type=int, help="tasks on the node (default: one for each GPU)")
+    parser.add_argument("--threads", type=int, choices=(1, 2), default=1, help="hardware threads of each core")
+    parser.add_argument("--cpus", metavar="LIST", help="granted CPUs in kernel numbers, such as 49-55 (default: all)")
+    parser.add_argument(
+        "--gpus", metavar="LIST", help="granted GPUs in task order, such as 0-3 or 4,5,2,3 (default: all)"
+    )
+    add_json(parser)
+
+
+def run_masks(arguments: argparse.Namespace) -> int:
     """Print the masks, and the option of srun that sets them."""
     topology, allowed = _topology(arguments)
     request = _request(arguments, topology, allowed)

@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any
 
 
@@ -35,30 +35,12 @@ _COLOURS = (
 
 
 def show(text: str) -> None:
-    """Print text; on a terminal with colours (unless NO_COLOR is set), and by PAGER where it is longer than that."""
-    if not sys.stdout.isatty():
+    """Print a difference, on a terminal with colours unless NO_COLOR is set."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         print(text)
         return
-    import shlex
-    import signal
-    import subprocess
-
-    lines = plain(text).split("\n")
-    if not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
-        lines = [_coloured(line) for line in lines]
-    content = "\n".join(lines) + "\n"
-    with suppress(OSError, ValueError):  # none there, or one that cannot be read: then without
-        command = shlex.split(os.environ.get("PAGER", "less"))
-        if command and len(lines) >= shutil.get_terminal_size().lines:
-            sys.stdout.flush()
-            values = {"LESS": "FRX", **os.environ}  # keeps colours and what was read on the screen
-            pager = subprocess.Popen(command, stdin=subprocess.PIPE, env=values)
-            before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pager's, which sets the terminal back
-            pager.communicate(content.encode(errors="backslashreplace"))
-            signal.signal(signal.SIGINT, before)
-            if pager.returncode not in (1, 127):  # else it has refused, and shown nothing
-                return
-    getattr(sys.stdout, "_stream", sys.stdout).write(content)
+    lines = [_coloured(line) for line in plain(text).split("\n")]
+    getattr(sys.stdout, "_stream", sys.stdout).write("\n".join(lines) + "\n")
 
 
 def _coloured(line: str) -> str:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lumisite import __version__
+from lumisite.cli.arguments import add_image, add_nodes, add_other_images, add_output, add_probe, add_site
 from lumisite.cli.parser import real_path, say, write_text
 from lumisite.cli.transport import EXIT
 from lumisite.cli.validate import decided, require_shared
@@ -28,7 +29,26 @@ PASSED_ON = ("image", "nodes", "partition", "jax_image", "wrapper")
 FILES = ("image", "jax_image", "wrapper")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def add_reframe(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `reframe`."""
+    parser.description = (
+        "Write a test module for ReFrame 4 with the probes of `validate`: same jobs, same gates, same numbers. "
+        "`verdict`, `report` and `validate --baseline` take what ReFrame recorded as it is."
+    )
+    either = parser.add_mutually_exclusive_group()
+    add_site(parser)
+    add_image(parser)
+    add_probe(parser)
+    add_nodes(parser)
+    parser.add_argument("--partition", metavar="P", help="Slurm's partition (default: the site's)")
+    add_other_images(parser)
+    add_output(parser)
+    either.add_argument("--stage", metavar="DIR", help="for the module: put a probe's job into a stage directory")
+    either.add_argument("--judge", metavar="DIR", help="for the module: judge a probe's job in a stage directory")
+    parser.add_argument("--job", metavar="ID", help="with --judge: the job's number")
+
+
+def run_reframe(arguments: argparse.Namespace) -> int:
     """Write the module, or do what it asks."""
     if arguments.stage:
         return _stage(arguments)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from lumisite.cli.arguments import add_details, add_json, add_out, add_root
 from lumisite.cli.parser import tell
 from lumisite.cli.plain import show
 from lumisite.errors import refused, shown
@@ -18,6 +19,45 @@ from lumisite.release.files import make_directories
 from lumisite.release.root import existing_root, list_releases, locked, read_root
 from lumisite.release.tree import fault_lines, owner_of
 from lumisite.text import columns
+
+
+def add_diff(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `diff`."""
+    add_out(parser)
+    add_root(parser)
+    add_details(parser)
+    add_json(parser)
+
+
+def add_deploy(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `deploy`."""
+    add_out(parser)
+    add_root(parser)
+    parser.add_argument("--apply", action="store_true", help="write; without it, only show what would change")
+    parser.add_argument(
+        "--set-edits-aside",
+        action="store_true",
+        help=(
+            "go on over files that were edited by hand in ROOT; they stay in their release's folder, or, where that "
+            "release is deployed again and made whole, are kept in ROOT/set-aside"
+        ),
+    )
+    parser.add_argument("--change-site", action="store_true", help="go on over a root that is of another site than OUT")
+    add_details(parser)
+
+
+def add_rollback(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `rollback`."""
+    add_root(parser)
+    parser.add_argument(
+        "release", metavar="ID", nargs="?", default="", help="the release to go to (default: the one before)"
+    )
+
+
+def add_releases(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `releases`."""
+    add_root(parser)
+    add_json(parser)
 
 
 def run_diff(arguments: argparse.Namespace) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
+from lumisite.cli.arguments import add_plan_and_lock, add_selection, add_site_or_example
 from lumisite.cli.parser import load_selection, real_path, say, say_untried
 from lumisite.errors import LumisiteError, shown
 from lumisite.images.lock import load_lock
@@ -16,7 +18,26 @@ from lumisite.render.templates import load_templates
 from lumisite.site.load import load_plans
 
 
-def run(arguments: argparse.Namespace) -> int:
+def add_render(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `render`."""
+    parser.description = (
+        "Write modules/, spank/ and MANIFEST.json for the releases asked for. The same input gives the same bytes; "
+        "OUT is replaced as a whole or not at all."
+    )
+    add_site_or_example(parser)
+    add_selection(parser)
+    parser.add_argument(
+        "--out", metavar="DIR", type=Path, default=Path("site-out"), help="where to write (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="write nothing, and exit 1, where a file cannot say all that the site wants",
+    )
+    add_plan_and_lock(parser)
+
+
+def run_render(arguments: argparse.Namespace) -> int:
     """Render and write; print each path, then how to try the modules."""
     if real_path(arguments.out).name == "current":
         # The modulefiles take a folder of this name for the link of a deployment root, and look beside it.

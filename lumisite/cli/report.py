@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from lumisite.cli.arguments import add_json, add_output
 from lumisite.cli.chosen import own_site
 from lumisite.cli.facts import load_facts
 from lumisite.cli.parser import say, tell, write_text
@@ -24,7 +25,92 @@ from lumisite.validate.samples import Recorded, lines_in, read_lines
 from lumisite.validate.verdict.system import Terms, judge_system
 
 
-def run(arguments: argparse.Namespace) -> int:
+def add_verdict(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `verdict`."""
+    parser.description = (
+        "Judge samples and gates after a change against those before it: files of JSON lines, samples with metric, "
+        "value, better (higher or lower), run, nodes and time, gates with gate, verdict, cause, advice, run, nodes "
+        "and time. A failed gate is a failure. The first five jobs after the change decide, five later ones on other "
+        "nodes confirm. Exit code 0: not slower, 1: a gate failed, or slower and confirmed, 4: not decided, with what"
+        " to run next, 5: the system is fine but some nodes are not."
+    )
+    parser.add_argument(
+        "--before",
+        metavar="FILE",
+        action="append",
+        default=[],
+        required=True,
+        help=(
+            "samples before the change, or a report or perflog of ReFrame; may be given several times; - is standard "
+            "input"
+        ),
+    )
+    parser.add_argument(
+        "--after",
+        metavar="FILE",
+        action="append",
+        default=[],
+        required=True,
+        help=(
+            "samples after the change, or a report or perflog of ReFrame; may be given several times; - is standard "
+            "input"
+        ),
+    )
+    parser.add_argument(
+        "--site",
+        metavar="NAME|FILE",
+        default="",
+        help="take what is expected of each metric from this site (default: LUMISITE_SITE, else none)",
+    )
+    parser.add_argument(
+        "--allow-image-change",
+        action="store_true",
+        help="compare samples of different images: the image is what is tested",
+    )
+    add_json(parser)
+
+
+def add_report(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `report`."""
+    parser.description = (
+        "Show a run of `validate` against a baseline: the verdict, what to do, what changed on the machine, gates, "
+        "metrics, nodes, and as HTML the plots. A run is the folder that `validate` or `baseline` wrote, a file of "
+        "samples, or a report or perflog of ReFrame. The exit code is that of the verdict: 0 fine, 1 failed, 4 not "
+        "decided, 5 only some nodes."
+    )
+    parser.add_argument("run", metavar="RUN", help="the folder of a run after the change, or its file of samples")
+    parser.add_argument(
+        "--baseline",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help=(
+            "a run from before the change, folder or file, or a report or perflog of ReFrame; may be given several "
+            "times (default: none, and then only gates and the site's expectations decide)"
+        ),
+    )
+    parser.add_argument(
+        "--site",
+        metavar="NAME|FILE",
+        help=(
+            "take what is expected of each metric, and what changes touch, from this site (default: the one that the "
+            "run was made for)"
+        ),
+    )
+    parser.add_argument("--allow-image-change", action="store_true", help="compare samples of different images")
+    parser.add_argument(
+        "--format",
+        choices=("text", "markdown", "html", "junit", "json"),
+        help=(
+            "what to write; html is one file, with plots where matplotlib is installed (default: by the ending of "
+            "FILE: .md, .html, .xml, .json, else text)"
+        ),
+    )
+    add_json(parser)
+    add_output(parser)
+
+
+def run_report(arguments: argparse.Namespace) -> int:
     """Write the report of a run."""
     form = "json" if arguments.json else arguments.format or _form(arguments.output)
     before, after = read_side(arguments.baseline), read_side([arguments.run], after=True)

@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from lumisite.cli.arguments import add_host_root, add_json
 from lumisite.cli.chosen import default_site, own_site
 from lumisite.cli.host import checked_deployed, judged
 from lumisite.cli.parser import check_root, tell
@@ -20,7 +21,24 @@ from lumisite.text import columns
 _MOST_FAULTS = 5
 
 
-def run(arguments: argparse.Namespace) -> int:
+def add_status(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `status`."""
+    parser.description = (
+        "Say which release users load, of which site, whether it is whole and fits this node (as `check --host`), "
+        "what the site description has that it lacks, and the next command. The exit code is that of `check --host`, "
+        "and 4 where the site of the release is not known (--site names it)."
+    )
+    parser.add_argument("root", metavar="ROOT", nargs="?", help="the deployment root (default: the site's)")
+    parser.add_argument(
+        "--site",
+        metavar="NAME|FILE",
+        help="the site (default: the one that the release is of, by LUMISITE_SITE or embedded)",
+    )
+    add_host_root(parser)
+    add_json(parser)
+
+
+def run_status(arguments: argparse.Namespace) -> int:
     """Print the status; the exit code is that of `check --host`, and 4 where nothing can tell."""
     check_root(arguments.host_root)
     name = arguments.site or ("" if arguments.root else default_site().name)

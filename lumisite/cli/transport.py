@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import BinaryIO
 
+from lumisite.cli.arguments import COUNT, add_json
 from lumisite.cli.parser import tell
 from lumisite.cli.progress import Progress
 from lumisite.errors import shown
@@ -36,7 +37,36 @@ ROWS_SHOWN = 16
 EVIDENCE_SHOWN = 72
 
 
-def run(arguments: argparse.Namespace) -> int:
+def add_transport(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `transport`."""
+    parser.description = (
+        "Read the logs of NCCL or its like (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET,ENV) of all ranks of a run "
+        "and tell whether the plugin carried the traffic over the expected fabric. Exit code 0: it did, 1: it did "
+        "not, 4: the log does not show it."
+    )
+    parser.add_argument("logs", metavar="LOG", nargs="+", help="a log, plain or gzip; - is standard input")
+    parser.add_argument(
+        "--expect",
+        metavar="PROVIDER",
+        help=(
+            "libfabric provider that must carry the traffic, such as verbs (default: that of --site; without --site, "
+            "any but those over sockets)"
+        ),
+    )
+    parser.add_argument(
+        "--nics", metavar="N", type=COUNT, help="NICs that each process must find (default: as many as --site has)"
+    )
+    parser.add_argument("--require-gdr", action="store_true", help="fail without proof of GPU Direct RDMA")
+    parser.add_argument(
+        "--site",
+        metavar="NAME|FILE",
+        default="",
+        help="take provider and NICs from this site (default: LUMISITE_SITE, else none)",
+    )
+    add_json(parser)
+
+
+def run_transport(arguments: argparse.Namespace) -> int:
     """Judge one run's logs."""
     site = None
     if arguments.site:

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
+from lumisite.cli.arguments import COUNT, add_jobs, add_json, add_run_folder
 from lumisite.cli.parser import real_path, say, tell, write_whole
 from lumisite.cli.validate import (
     JOBS_WANTED,
@@ -58,7 +59,49 @@ class Trial:
     design: Design
 
 
-def run(arguments: argparse.Namespace) -> int:
+def add_try(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `try`."""
+    parser.description = (
+        "Run what ranks have today first and last, and between them, in an order drawn from the seed, each setting, a"
+        " sham and a control. What they have is tried by doing without. Exit 0: all answered, 1: harmful, 4: not all."
+    )
+    parser.add_argument("settings", metavar="NAME=VALUE", nargs="*", help="a variable with the value that is tried")
+    add_run_folder(parser)
+    parser.add_argument("--unset", metavar="NAME", action="append", default=[], help="try to do without a variable")
+    parser.add_argument(
+        "--against",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="what the reference sets (default: nothing more than what ranks have today)",
+    )
+    parser.add_argument(
+        "--ledger",
+        action="store_true",
+        help="try every entry of the ledger that ranks have here and nobody measured on this platform",
+    )
+    parser.add_argument(
+        "--budget",
+        metavar="NODE_HOURS",
+        type=COUNT,
+        help="with --ledger: as many entries as this is enough for (default: all)",
+    )
+    parser.add_argument("--allocations", metavar="K", type=COUNT, help="valid allocations that are needed (default: 3)")
+    parser.add_argument(
+        "--attempts", metavar="A", type=COUNT, help="slots of each setting in each allocation (default: 1)"
+    )
+    parser.add_argument(
+        "--seed", metavar="S", type=COUNT, help="draw the order of slots from this number (default: at random)"
+    )
+    add_jobs(parser)
+    parser.add_argument(
+        "--write", metavar="SITE.yaml", type=Path, help="add the evidence to the ledger's entries in this file"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the design only")
+    add_json(parser)
+
+
+def run_try(arguments: argparse.Namespace) -> int:
     """Run `try`: begin a trial or go on with one, and print what its settings are worth."""
     trial = resumed_trial(arguments) if arguments.resume else new_trial(arguments)
     if arguments.write is not None:

@@ -15,6 +15,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from lumisite import __version__
+from lumisite.cli.arguments import (
+    COUNT,
+    add_dry_run,
+    add_jobs,
+    add_json,
+    add_node_sets,
+    add_other_images,
+    add_run_folder,
+)
 from lumisite.cli.parser import real_path, say
 from lumisite.cli.progress import Progress, line_of_stderr
 from lumisite.cli.report import read_side
@@ -55,7 +64,55 @@ KEPT = ("out", "nodes", "partition", "account", "reservation", "sbatch", "limit"
 JOBS_WANTED = ("jobs", "node_sets", "nodelist", "avoid", "probe", "dry_run")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def add_validate(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `validate`."""
+    parser.description = (
+        "Submit jobs that run the probes in the site's container through the deployed module, follow them, and keep "
+        "every number as a line in RUN/samples.jsonl. Exit code 0: all gates passed, 1: one failed, 4: one could not "
+        "tell, 5: a node is bad, or slower than the others; with --baseline that of the verdict."
+    )
+    add_run_folder(parser, more=True)
+    parser.add_argument("--jobs", metavar="N", type=COUNT, help="jobs to measure (default: 5)")
+    add_jobs(parser)
+    add_node_sets(parser)
+    parser.add_argument(
+        "--baseline",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help=(
+            "judge against these runs from before the change: folders, files, reports and perflogs of ReFrame "
+            "(default: only gates decide)"
+        ),
+    )
+    add_other_images(parser)
+    add_dry_run(parser)
+    add_json(parser)
+
+
+def add_baseline(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `baseline`."""
+    parser.description = (
+        "As `validate`, for the time before a change: to be run on several days, so that noise is known."
+    )
+    add_run_folder(parser)
+    parser.add_argument("--jobs", metavar="N", type=COUNT, help="jobs to measure (default: 4)")
+    add_jobs(parser)
+    add_node_sets(parser)
+    parser.add_argument(
+        "--into",
+        metavar="PLACE",
+        help=(
+            "add what was measured to PLACE, and say what is still missing for a baseline; PLACE is a folder like "
+            "that of a run, or a file NAME.jsonl, which has the samples only"
+        ),
+    )
+    add_other_images(parser)
+    add_dry_run(parser)
+    add_json(parser)
+
+
+def run_validate(arguments: argparse.Namespace) -> int:
     """Run, or go on with a run, and print what came of it."""
     more = getattr(arguments, "more", None)
     if arguments.resume:
@@ -86,6 +143,11 @@ def run(arguments: argparse.Namespace) -> int:
     if code in (0, 5) and asked.into:
         _gather(run, Path(asked.into), loaded.site)
     return code
+
+
+def run_baseline(arguments: argparse.Namespace) -> int:
+    """Measure the time before a change."""
+    return run_validate(arguments)
 
 
 def facts_command(asked: Asked) -> tuple[str, ...]:

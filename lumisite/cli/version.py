@@ -1,4 +1,4 @@
-"""What `--version` tells: the version, and the commit that this was made of."""
+"""`--version`: the version, and the commit that this was made of."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from lumisite import __version__
 _PACKAGE = Path(__file__).parent.parent
 
 
-class TellVersion(argparse.Action):
-    """Tells the version and ends, as argparse's own action does; the commit is asked for only then."""
+class ShowVersion(argparse.Action):
+    """Print the version and end, as argparse's own action does; the commit is looked up only then."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         """Print on standard output, and end with 0."""

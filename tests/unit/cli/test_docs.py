@@ -18,8 +18,7 @@ from docs.hooks import on_page_markdown
 from docs.markdown import plain, table
 from docs.reference.cli import commands_of, exit_codes, help_text, shown_arguments, usage
 from docs.reference.site import fields_of, rule_text, site_sections
-from lumisite.cli.commands import COMMANDS
-from lumisite.cli.parser import build_parser
+from lumisite.cli.commands import build_parser
 from lumisite.errors import LumisiteError
 from lumisite.site.checks import STAGES
 from tests.support.consoles import EXAMPLES, find_blocks, find_commands, matches, refusal, rewritten, work_through
@@ -61,7 +60,7 @@ def test_check_names_the_stale_page_and_writes_nothing(
 
 
 def test_every_command_and_argument_has_help() -> None:
-    parser = build_parser(COMMANDS)
+    parser = build_parser()
     arguments = [(one, parser) for one in shown_arguments(parser)]
     for name, (summary, command) in commands_of(parser).items():
         assert summary, f"{name} has no help"
@@ -72,7 +71,7 @@ def test_every_command_and_argument_has_help() -> None:
 
 def test_every_option_is_in_the_reference() -> None:
     page = (DOCS / "reference/cli.md").read_text()
-    for name, (_, command) in commands_of(build_parser(COMMANDS)).items():
+    for name, (_, command) in commands_of(build_parser()).items():
         section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
         for argument in shown_arguments(command):
             for spelling in argument.option_strings or [str(argument.metavar or argument.dest)]:
@@ -80,7 +79,7 @@ def test_every_option_is_in_the_reference() -> None:
 
 
 def test_every_exit_code_is_said() -> None:
-    codes = dict(exit_codes(build_parser(COMMANDS)))
+    codes = dict(exit_codes(build_parser()))
     assert list(codes) == ["0", "1", "2", "3", "4", "5"]
     kinds: list[type[LumisiteError]] = [LumisiteError, *LumisiteError.__subclasses__()]
     assert {str(kind.exit_code) for kind in kinds} <= set(codes)
@@ -168,7 +167,7 @@ def test_what_cannot_run_here_at_least_parses(page: Path, capsys: pytest.Capture
 
 
 def test_commands_in_prose_exist(page: Path) -> None:
-    commands = {*commands_of(build_parser(COMMANDS)), "--version", "--help"}
+    commands = {*commands_of(build_parser()), "--version", "--help"}
     targets = set(re.findall(r"^([a-z-]+):", (TOP / "Makefile").read_text(), re.MULTILINE))
     prose = _without_blocks(page.read_text())
     for name in re.findall(r"`lumisite ([\w-]+)", prose):
@@ -179,7 +178,7 @@ def test_commands_in_prose_exist(page: Path) -> None:
 
 def _parse(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     try:
-        build_parser(COMMANDS).parse_args(words)
+        build_parser().parse_args(words)
     except SystemExit as stop:
         if stop.code != 0:
             pytest.fail(f"lumisite {' '.join(words)}: {capsys.readouterr().err}")
@@ -379,4 +378,4 @@ def test_a_picture_fetches_nothing(name: str) -> None:
 
 def test_which_command_when_has_every_command() -> None:
     page = (DOCS / "how-to/which-command.md").read_text()
-    assert [name for name in commands_of(build_parser(COMMANDS)) if f"`lumisite {name}" not in page] == []
+    assert [name for name in commands_of(build_parser()) if f"`lumisite {name}" not in page] == []

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from docs.reference.cli import commands_of
 from lumisite.cli import main
-from lumisite.cli.commands import COMMANDS
+from lumisite.cli.commands import COMMANDS, build_parser, runner
 from lumisite.errors import ResolveError
 from lumisite.site.load import EMBEDDED
 from tests.support.sites import site_text
@@ -131,11 +132,10 @@ def test_every_embedded_site_checks_by_name(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_command_has_a_function_that_runs_it(name: str) -> None:
-    module, _, function = (COMMANDS[name].run or f"{name}.run").partition(".")
-    assert callable(getattr(importlib.import_module(f"lumisite.cli.{module}"), function))
+    assert callable(runner(name))
 
 
-@pytest.mark.parametrize("argv", [["--help"], ["--version"], ["rendr"], ["render", "--help"], ["-x", "check", "--jso"]])
+@pytest.mark.parametrize("argv", [["--help"], ["--version"], ["rendr"]])
 def test_help_and_usage_errors_load_no_command(argv: list[str]) -> None:
     script = (
         "import sys; from lumisite.cli import main; main(sys.argv[1:]);"
@@ -146,7 +146,7 @@ def test_help_and_usage_errors_load_no_command(argv: list[str]) -> None:
     assert loaded == {
         "lumisite",
         *("lumisite.errors", "lumisite.findings", "lumisite.findings.finding", "lumisite.text"),
-        *(f"lumisite.cli{one}" for one in ("", ".arguments", ".commands", ".parser", ".plain", ".version")),
+        *(f"lumisite.cli{one}" for one in ("", ".commands", ".plain", ".version")),
     }
 
 
@@ -213,7 +213,7 @@ def test_what_only_explains_takes_an_example_and_says_so(
 @pytest.mark.parametrize(
     "command",
     [
-        "check", "check --host", "check --update", "masks", "masks --node lumi-g", "binds image", "images",
+        "check", "check --host", "masks", "masks --node lumi-g", "binds image", "images",
         "status", "validate --dry-run", "baseline --dry-run", "try A=1 --dry-run", "reframe",
     ],
 )  # fmt: skip
@@ -223,7 +223,8 @@ def test_what_needs_a_site_takes_none_that_nobody_named(command: str, capsys: py
 
 def test_every_command_with_a_site_is_one_of_these() -> None:
     """Those of neither test above know the site by a file that they read, or go without one."""
-    takes = {name for name, one in COMMANDS.items() if any(word.startswith("--site ") for word in one.arguments)}
+    parsers = commands_of(build_parser()).items()
+    takes = {name for name, (_, parser) in parsers if "--site" in parser.format_usage()}
     example = {"why", "resolve", "render", "env", "lint"}
     needed = {"check", "masks", "binds", "images", "status", "validate", "baseline", "try", "reframe"}
     assert takes == example | needed | {"changes", "report"} | {"transport", "verdict", "facts"}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.cli.commands import COMMANDS
-from lumisite.cli.parser import choose_site, parse
+from lumisite.cli.commands import parse
+from lumisite.cli.parser import choose_site
 from lumisite.cli.try_ import Trial, write_evidence
 from lumisite.errors import SiteError
 from lumisite.site.load import EMBEDDED, load_site
@@ -94,6 +94,6 @@ def test_what_cannot_stand_in_the_ledger_is_told_before_any_job(
 def test_of_a_run_that_goes_on_no_other_site_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("try", "validate"):
         assert main([command, "--resume", str(tmp_path)]) == 2
-        arguments = parse(COMMANDS, [command, "--resume", str(tmp_path)])
+        arguments = parse([command, "--resume", str(tmp_path)])
         assert list(choose_site(arguments)) == []
     assert capsys.readouterr().err == f"lumisite: {tmp_path} is no run: it has no run.json\n" * 2
