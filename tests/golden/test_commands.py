@@ -12,7 +12,6 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -61,7 +60,7 @@ _SENTENCES = ("remedy", "found", "expected", "why", "reason", "right", "next", "
 
 
 @pytest.fixture(scope="session")
-def pinned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, Any]]]:
+def pinned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """By command, and by command line, what is pinned of it."""
     top = tmp_path_factory.mktemp("commands").resolve()
     before = Path.cwd()
@@ -71,7 +70,7 @@ def pinned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[
         at_edges()
         try:
             _lay_out(top)
-            yield _play(top / "now", top / "scene")
+            return _play(top / "now", top / "scene")
         finally:
             mock.patch.stopall()
             os.chdir(before)
