@@ -9,6 +9,7 @@ from pathlib import Path
 
 from docs.draw import PICTURES
 from docs.reference.cli import cli_page
+from docs.reference.findings import findings_page
 from docs.reference.settings import settings_page
 from docs.reference.site import plan_page, site_page
 
@@ -16,6 +17,7 @@ DOCS = Path(__file__).parent
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "reference/cli.md": cli_page,
+    "reference/findings.md": findings_page,
     "reference/plan.md": plan_page,
     "reference/settings.md": settings_page,
     "reference/site.md": site_page,

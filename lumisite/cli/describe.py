@@ -74,7 +74,12 @@ def add_why(parser: argparse.ArgumentParser) -> None:
         "each entry that could win is shown with its condition. What is inside the image is judged by --image; --use "
         "and --platform choose versions of modules. A library is explained for one image."
     )
-    parser.add_argument("names", metavar="NAME", nargs="+", help="a variable, an absolute path, a module, or a SONAME")
+    parser.add_argument(
+        "names",
+        metavar="NAME",
+        nargs="+",
+        help="a variable, an absolute path, a module, a SONAME, or the code of a finding",
+    )
     add_site_or_example(parser)
     parser.add_argument(
         "--root",
@@ -143,7 +148,14 @@ def run_resolve(arguments: argparse.Namespace) -> int:
 
 def run_why(arguments: argparse.Namespace) -> int:
     """Explain each name; an unknown one is an error that names what comes close."""
+    from lumisite.findings.catalogue import catalogue
+    from lumisite.findings.writers import describe
     from lumisite.render.explain import explain
+
+    if all(name in catalogue() for name in arguments.names):
+        entries = [asdict(catalogue()[name]) for name in arguments.names]
+        tell(entries, ["\n\n".join(map(describe, arguments.names))], as_json=arguments.json)
+        return 0
 
     loaded, selection, led = _deployed(arguments) if arguments.root else (*load_selection(arguments), {})
     libraries = _explain_libraries(arguments)

@@ -10,7 +10,7 @@ from typing import TypeAlias
 Value: TypeAlias = "str | int | float | bool | tuple[Value, ...] | None"
 
 
-class Severity(Enum):
+class Severity(str, Enum):
     """How bad a finding is."""
 
     INFO = "info"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from string import Formatter
 from typing import Any, Literal
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from lumisite.findings.catalogue import catalogue, entry
-from lumisite.findings.finding import Finding, Severity
+from lumisite.findings.finding import EXIT_CODES, Finding, Severity
 from lumisite.text import printable, some
 
 #: A list in a sentence ends after so many, and counts the rest.
@@ -83,6 +83,19 @@ def as_json(finding: Finding) -> dict[str, object]:
         "message": message(finding),
         **{key: value for key, value in known.items() if value},
     }
+
+
+def describe(code: str) -> str:
+    """Return all that the catalogue has about a code; raises `KeyError`."""
+    known = entry(code)
+    lines = [
+        f"{code}: {known.title}",
+        f"severity   {known.severity.value} (exit code {EXIT_CODES[known.severity]})",
+        f"message    {known.text[0]}",
+        *(f"advice     {template}" for template in known.advice),
+        *filter(None, (known.meaning,)),
+    ]
+    return "\n".join(lines)
 
 
 def sarif(findings: Sequence[Finding], version: str) -> dict[str, object]:
@@ -173,8 +186,3 @@ def _add_case(suite: Element, case: Case) -> None:
 
 def _xml(text: str) -> str:
     return _ILLEGAL.sub("?", text)
-
-
-def lines(findings: Iterable[Finding]) -> str:
-    """Return one line for each finding."""
-    return "\n".join(map(line, findings))

@@ -5,8 +5,8 @@ of the `image`, and `spec`, a short hash of what was measured. A gate is `{"gate
 "cause", "advice", "run", "nodes", "time"}`, and may say its `rank`, and in `asked` all nodes that it asked, of which
 `nodes` are those at fault. `code` is an entry of the catalogue of findings, from which `cause` and `advice` are made
 with its `values`; lines of older runs have none. `value` is a finite number above 0; `run` names the job; `nodes` lists
-the nodes that it ran on; `time` is seconds since 1970 or an ISO 8601 date and time (without a zone: UTC). Other keys are
-allowed and not read, so that a tool may note more.
+the nodes that it ran on; `time` is seconds since 1970 or an ISO 8601 date and time (without a zone: UTC). Other keys
+are allowed and not read, so that a tool may note more.
 """
 
 from __future__ import annotations
