@@ -32,8 +32,7 @@ FILES = ("image", "jax_image", "wrapper")
 def add_reframe(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `reframe`."""
     parser.description = (
-        "Write a test module for ReFrame 4 with the probes of `validate`: same jobs, same gates, same numbers. "
-        "`verdict`, `report` and `validate --baseline` take what ReFrame recorded as it is."
+        "Write a test module for ReFrame 4 with the probes of `validate`: same jobs, same gates, same numbers."
     )
     either = parser.add_mutually_exclusive_group()
     add_site(parser)

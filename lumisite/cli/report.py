@@ -16,7 +16,6 @@ from lumisite.site.decode import parse_json
 from lumisite.site.load import LoadedSite, load_site, read_input
 from lumisite.validate import InputError
 from lumisite.validate.probes.probe import Vector
-from lumisite.validate.reframe.read import with_reframe
 from lumisite.validate.report.gather import LEFT_OUT, Side, make_report, parse_vectors
 from lumisite.validate.report.write import WRITERS, verdict_text
 from lumisite.validate.run.folder import RUN, SAMPLES, SERIES
@@ -40,10 +39,7 @@ def add_verdict(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         required=True,
-        help=(
-            "samples before the change, or a report or perflog of ReFrame; may be given several times; - is standard "
-            "input"
-        ),
+        help="samples before the change; may be given several times; - is standard input",
     )
     parser.add_argument(
         "--after",
@@ -51,10 +47,7 @@ def add_verdict(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         required=True,
-        help=(
-            "samples after the change, or a report or perflog of ReFrame; may be given several times; - is standard "
-            "input"
-        ),
+        help="samples after the change; may be given several times; - is standard input",
     )
     parser.add_argument(
         "--site",
@@ -74,9 +67,8 @@ def add_report(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `report`."""
     parser.description = (
         "Show a run of `validate` against a baseline: the verdict, what to do, what changed on the machine, gates, "
-        "metrics, nodes, and as HTML the plots. A run is the folder that `validate` or `baseline` wrote, a file of "
-        "samples, or a report or perflog of ReFrame. The exit code is that of the verdict: 0 fine, 1 failed, 4 not "
-        "decided, 5 only some nodes."
+        "metrics, nodes, and as HTML the plots. A run is the folder that `validate` or `baseline` wrote, or a file "
+        "of samples. The exit code is that of the verdict: 0 fine, 1 failed, 4 not decided, 5 only some nodes."
     )
     parser.add_argument("run", metavar="RUN", help="the folder of a run after the change, or its file of samples")
     parser.add_argument(
@@ -85,8 +77,8 @@ def add_report(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help=(
-            "a run from before the change, folder or file, or a report or perflog of ReFrame; may be given several "
-            "times (default: none, and then only gates and the site's expectations decide)"
+            "a run from before the change, folder or file; may be given several times "
+            "(default: none, and then only gates and the site's expectations decide)"
         ),
     )
     parser.add_argument(
@@ -113,7 +105,7 @@ def add_report(parser: argparse.ArgumentParser) -> None:
 def run_report(arguments: argparse.Namespace) -> int:
     """Write the report of a run."""
     form = "json" if arguments.json else arguments.format or _form(arguments.output)
-    before, after = read_side(arguments.baseline), read_side([arguments.run], after=True)
+    before, after = read_side(arguments.baseline), read_side([arguments.run])
     loaded = _site(arguments, after)
     terms = _terms(loaded, arguments)
     if loaded is None and after.facts is not None and (name := own_site(after.facts.site)):
@@ -126,7 +118,7 @@ def run_report(arguments: argparse.Namespace) -> int:
 def run_verdict(arguments: argparse.Namespace) -> int:
     """Judge samples and gates after against those before."""
     terms = _terms(load_site(arguments.site) if arguments.site else None, arguments)
-    verdict = judge_system(_recorded(arguments.before), _recorded(arguments.after, after=True), terms)
+    verdict = judge_system(_recorded(arguments.before), _recorded(arguments.after), terms)
     tell(asdict(verdict), verdict_text(verdict), as_json=arguments.json)
     return verdict.exit_code
 
@@ -137,8 +129,8 @@ def _terms(loaded: LoadedSite | None, arguments: argparse.Namespace) -> Terms:
     return Terms.of(rules, allow_image_change=arguments.allow_image_change, alone=alone)
 
 
-def _recorded(names: Iterable[str], *, after: bool = False) -> Recorded:
-    return read_lines(with_reframe(((name, file_blocks(name)) for name in names), say, after=after))
+def _recorded(names: Iterable[str]) -> Recorded:
+    return read_lines((name, file_blocks(name)) for name in names)
 
 
 def _form(output: str | None) -> str:
@@ -159,12 +151,12 @@ def _site(arguments: argparse.Namespace, after: Side) -> LoadedSite | None:
     return None
 
 
-def read_side(names: Sequence[str], *, after: bool = False) -> Side:
+def read_side(names: Sequence[str]) -> Side:
     """Read runs, folders or files, as one side. Raises `InputError`."""
     paths = [Path(name) for name in names]
     samples = [path / SAMPLES if path.is_dir() else path for path in paths]
     folders = [path for path in paths if path.is_dir()]
-    recorded = _recorded(map(str, samples), after=after)
+    recorded = _recorded(map(str, samples))
     facts = [load_facts(str(path)) for folder in folders if (path := folder / FACTS).exists()]
     about = [found for folder in folders if (found := _object(folder / RUN))]
     vectors = tuple(vector for folder in folders for vector in _vectors(folder / SERIES))

@@ -80,10 +80,7 @@ def add_validate(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         default=[],
-        help=(
-            "judge against these runs from before the change: folders, files, reports and perflogs of ReFrame "
-            "(default: only gates decide)"
-        ),
+        help="judge against these runs from before the change: folders or files (default: only gates decide)",
     )
     add_other_images(parser)
     add_dry_run(parser)

@@ -58,8 +58,6 @@ def make(scene: Path, now: Path, call: Call) -> None:
     data = DATA.parent
     for name, source in (
         ("node.xml", "nodes/lumi-g.xml"),
-        ("report.json", "reframe/report-4.10.json"),
-        ("perf.log", "reframe/Bw.log"),
         ("rank.log", "transport/pass-rccl218-aws-ofi-rccl14-cxi.log"),
         ("fail.log", "transport/fail-two-nics-of-four.log"),
     ):

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.validate.reframe.read import with_reframe
 from lumisite.validate.run.folder import SAMPLES
 from tests.twin import faults
 from tests.twin.cluster import Cluster, ClusterPlan, running
@@ -61,9 +60,8 @@ def cases(checked: Checked, name: str) -> dict[str, dict[str, object]]:
     return {case["name"]: case for case in report["runs"][0]["testcases"]}
 
 
-def imported(files: list[Path]) -> list[str]:
-    sources = with_reframe(((path.name, [path.read_bytes()]) for path in files), print)
-    return sorted(line.decode().rstrip("\n") for _, found in sources for line in found)
+def samples(folder: Path, below: str) -> list[Path]:
+    return sorted((folder / below).glob(f"*/*/*/Lumisite*/{SAMPLES}"))
 
 
 def recorded(checked: Checked) -> list[str]:
@@ -84,15 +82,11 @@ def test_the_numbers_are_those_of_the_suite(checked: Checked) -> None:
     assert "twin:standard-g:ddp/scaling_efficiency/comm/2n" in numbers  # what only all shapes together tell
 
 
-def test_report_and_perflogs_hold_what_lumisite_recorded(checked: Checked) -> None:
-    own = recorded(checked)
-    assert any('"metric": "pairs/gemm/1n"' in line and '["nid000002"]' in line for line in own)
-    report = checked.folder / "good.json"
-    perflogs = sorted((checked.folder / "perflogs/twin/standard-g").glob("*.log"))
-    assert len(perflogs) == len(PROBES)
-    assert imported([report]) == own
-    assert imported(perflogs) == own
-    assert imported([report, *perflogs]) == own  # no job counts twice
+def test_the_output_directories_hold_what_lumisite_recorded(checked: Checked) -> None:
+    lines = recorded(checked)
+    assert any('"metric": "pairs/gemm/1n"' in line and '["nid000002"]' in line for line in lines)
+    kept = [path.read_text().splitlines() for path in samples(checked.folder, "output")]
+    assert sorted(line for own in kept for line in own) == lines
 
 
 def test_a_stage_directory_judged_again_gives_the_same(checked: Checked) -> None:
@@ -103,21 +97,26 @@ def test_a_stage_directory_judged_again_gives_the_same(checked: Checked) -> None
         done = checked.cluster.run(f"{LUMISITE} reframe --site twin --probe {probe} --judge {place} --job 1")
         assert done.code == 0, done.stderr
         kept = [json.loads(line) for line in (stage / SAMPLES).read_text().splitlines()]
-        assert json.loads(json.loads(done.stdout)["lines"]) == kept
+        assert json.loads(done.stdout)["verdict"] == "pass"
+        assert [json.loads(line) for line in (stage / SAMPLES).read_text().splitlines()] == kept
     assert recorded(checked) == before
 
 
 def test_a_fault_fails_the_right_test_with_the_cause_that_validate_names(
     checked: Checked, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    good = [str(path) for path in samples(checked.folder, "output")]
     with faults.interface_down(checked.cluster, "nid000002", "hsn1"):
-        done = reframe(checked.cluster, "down", "-n 'LumisiteTransport|LumisiteModules'")
+        done = reframe(
+            checked.cluster, "down", "--stage stage-down --keep-stage-files -n 'LumisiteTransport|LumisiteModules'"
+        )
     assert done.code == 1, done.stdout + done.stderr
     found = cases(checked, "down")
     assert found["LumisiteModules"]["result"] == "pass"
     assert found["LumisiteTransport"]["result"] == "fail"
     reason = str(found["LumisiteTransport"]["fail_reason"])
     assert reason.startswith("sanity error: nid000002: hsn1 is down (")  # as in test_one_bad_node
-    good, down = (str(checked.folder / f"{name}.json") for name in ("good", "down"))
-    assert main(["verdict", "--before", good, "--after", down]) == 1
+    down = [str(path) for path in samples(checked.folder, "stage-down")]
+    words = [f"--{side}={path}" for side, paths in (("before", good), ("after", down)) for path in paths]
+    assert main(["verdict", *words]) == 1
     assert "node: nid000002: hsn1 is down" in capsys.readouterr().out

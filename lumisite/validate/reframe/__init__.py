@@ -1,1 +1,1 @@
-"""ReFrame: its results as samples, and the probes as its tests."""
+"""The probes as a ReFrame test module."""

@@ -14,23 +14,24 @@ from collections.abc import Sequence
 from lumisite.site.model import Site
 from lumisite.validate.lines import LARGEST, Gate, Sample, line_json
 from lumisite.validate.probes.probe import rounded
-from lumisite.validate.reframe.read import OWN_TEST
 from lumisite.validate.run.script import JobPlan, validation_of
 from lumisite.validate.run.slurm import KEPT
 from lumisite.validate.samples import read_lines
 from lumisite.validate.verdict.nodes import job_value
 
-#: What ReFrame writes of a job itself, so the module need not.
-_REFRAMES_OWN = ("--job-name=", "--output=")
+#: How the module's tests are called, before the probe's name.
+TEST = "Lumisite"
+#: Options of sbatch that ReFrame writes itself.
+_WRITTEN_BY_REFRAME = ("--job-name=", "--output=")
 
 
 def module_text(
     site: Site, plan: JobPlan, options: Sequence[str], system: str, words: Sequence[str], command: str
 ) -> str:
-    """Give the module's text: the same for the same site, options and lumisite.
+    """Return the module's text: the same for the same site, options and lumisite.
 
-    `plan` is a job of the suite, `options` what it asks of sbatch, `system` how ReFrame's settings call the system and
-    partition, `words` what lumisite is asked with, `command` what was typed.
+    `plan` is a job of the suite, `options` are those for sbatch, `system` is the name of system and partition in
+    ReFrame's settings, `words` are the options of `lumisite reframe` that the module repeats, `command` what was typed.
     """
     import jinja2
 
@@ -43,7 +44,7 @@ def module_text(
     )
     environment.filters["py"] = json.dumps
     validation = validation_of(site)
-    options = [word for word in options if not word.startswith(_REFRAMES_OWN)]
+    options = [word for word in options if not word.startswith(_WRITTEN_BY_REFRAME)]
     return environment.get_template("lumisite_probes.py.j2").render(
         command=command,
         site=site.name,
@@ -55,34 +56,31 @@ def module_text(
         options=[*options, f"--export={','.join(KEPT)}"],
         rules=validation.metrics,
         largest=f"{LARGEST:g}".replace("+", ""),
-        test=OWN_TEST,
+        test=TEST,
         probes={group.steps[0].probe: group.asks for group in plan.groups},
     )
 
 
 def answer(lines: Sequence[Sample | Gate]) -> dict[str, object]:
-    """Give what the module is told of a job, as JSON may have it: whether its gates hold, and the numbers.
+    """Return the verdict on a job, its causes and its numbers, as JSON for the module.
 
-    A metric of several nodes has one number, as a verdict has. `lines`, which are lumisite's own, is a text with no `|`
-    in it, which cuts the columns of perflogs.
+    A metric of several nodes has one number, as a verdict has.
     """
     gates = [line for line in lines if isinstance(line, Gate)]
     states = {gate.verdict for gate in gates}
-    texts = [line_json(line) for line in lines]
-    recorded = read_lines([("samples.jsonl", [f"{text}\n".encode() for text in texts])])
+    recorded = read_lines([("samples.jsonl", [f"{line_json(line)}\n".encode() for line in lines])])
     return {
         "verdict": "fail" if "fail" in states else "inconclusive" if "inconclusive" in states or not gates else "pass",
-        "causes": [_told(gate) for gate in gates if gate.verdict != "pass"]
+        "causes": [_cause(gate) for gate in gates if gate.verdict != "pass"]
         or ([] if gates else ["inconclusive: the job left nothing to judge"]),
         "performance": {
             metric: [rounded(job_value(job, series.better)), series.unit, series.better]
             for metric, series in recorded.series.items()
             for job in series.jobs
         },
-        "lines": f"[{', '.join(texts)}]".replace("|", "\\u007c"),
     }
 
 
-def _told(gate: Gate) -> str:
+def _cause(gate: Gate) -> str:
     cause = gate.cause if gate.verdict == "fail" else f"inconclusive: {gate.cause}"
     return f"{cause} ({gate.advice})" if gate.advice else cause

@@ -56,11 +56,6 @@ def facts(*keys: str | int) -> None:
     Path("facts.json").write_text(planted(json.loads((EXAMPLES / "after/facts.json").read_text()), *keys))
 
 
-def reframe(*keys: str | int) -> None:
-    cases = json.loads((REPOSITORY / "tests/data/reframe/report-4.10.json").read_text())
-    Path("report.json").write_text(planted(cases, "runs", 0, "testcases", 0, *keys))
-
-
 def deployed() -> Path:
     written(Path("out").absolute(), tree(NEW))
     assert main(["deploy", "out", "root", "--apply"]) == 0
@@ -97,10 +92,6 @@ CASES: Sequence[tuple[Callable[..., None], Sequence[str | int], Sequence[str]]] 
     (sample, ("cause",), (*REPORT, "--json")),
     *((run_json, (key,), REPORT) for key in ("site", "image")),
     *((facts, (key,), ("changes", str(EXAMPLES / "before/facts.json"), "facts.json")) for key in ("site",)),
-    *(
-        (reframe, (key,), ("verdict", "--before", "report.json", "--after", "report.json"))
-        for key in ("environ", "job_nodelist", "display_name")
-    ),
     (edited, (), ("diff", "out", "root", "--full")),
     (edited, (), ("diff", "out", "root", "--json")),
     *((odd_file, (), words) for words in (("releases", "root"), ("deploy", "out", "root"))),
