@@ -13,6 +13,8 @@ from functools import cached_property
 from typing import Literal, TypeAlias
 
 from lumisite.binds.copies import User, built_without, compare, objects_of, stands_in, summary, users_of
+from lumisite.findings.finding import Finding
+from lumisite.findings.writers import message
 from lumisite.images.container import Bound, ContainerTree
 from lumisite.machine.elf import ElfInfo
 from lumisite.machine.library_names import in_order, is_foundation, newest, stem
@@ -74,7 +76,7 @@ class _Case:
     @property
     def shut(self) -> bool:
         """Whether the host has one that may not be read."""
-        return any(" may not be " in what for what in self.host.passed)
+        return bool(self.host.closed)
 
     def decided(self, decision: Decision, reason: str) -> _Case:
         """Give it with what is decided now."""
@@ -134,11 +136,11 @@ def _first(case: _Case, roots: Sequence[str], sides: Sides) -> _Case:
         own = summary(image) or "-"
         return case.decided("skip", f"part of the C or GCC run time, never bound by itself; the image has {own}")
     if case.host.trouble:
-        return case.decided("refuse", case.host.trouble)
+        return case.decided("refuse", described(case.host.trouble))
     if host is None:
         return _absent(case)
     if case.image.trouble:
-        return case.decided("refuse", f"the image's own copy is broken: {case.image.trouble}")
+        return case.decided("refuse", f"the image's own copy is broken: {described(case.image.trouble)}")
     if image is None:
         return case.decided("bind", "the image has none")
     relation, proof = compare(image, host)
@@ -154,9 +156,14 @@ def _first(case: _Case, roots: Sequence[str], sides: Sides) -> _Case:
     return case.decided("skip", f"the image has {words[relation]}: {proof}")
 
 
+def described(finding: Finding) -> str:
+    """Return the text of a finding with its subject."""
+    return f"{finding.subject} {message(finding)}"
+
+
 def _absent(case: _Case) -> _Case:
     """Decide where the host has no copy that its loader would take."""
-    passed = "".join(f"; {what}" for what in case.host.passed)
+    passed = "".join(f"; {described(one)}" for one in case.host.passed)
     none = "the host has none that can be read" if case.shut else "the host has none"
     if case.image.found is not None and not case.root:
         return case.decided("skip", f"{none}, the image has its own{passed}")

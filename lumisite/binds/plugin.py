@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lumisite.binds.closure import Decision, Line, Sides, suffices
+from lumisite.binds.closure import Decision, Line, Sides, described, suffices
 from lumisite.binds.copies import summary
 from lumisite.images.container import ContainerTree, container_of
 from lumisite.images.contents import collectives_of, library_folders, plugins_in
@@ -215,9 +215,11 @@ def _fabric_lines(one: Opened, fabric: Need, container: _Container) -> Iterator[
     carrier = container.site.fabric.carrier
     libraries = [name for known in fabrics_of(carrier) for name in known.libraries]
     if fabric.loaded is None:
-        why = fabric.search.trouble or f"{_requester(fabric)} needs it, and its search finds none"
+        trouble = fabric.search.trouble
+        why = described(trouble) if trouble else f"{_requester(fabric)} needs it, and its search finds none"
         decision: Decision = "refuse" if fabric.search.trouble else "missing"
-        yield _line(one, fabric, decision, f"{why}{''.join(f'; {one}' for one in fabric.search.passed)}: {_TCP}")
+        passed = "".join(f"; {described(one)}" for one in fabric.search.passed)
+        yield _line(one, fabric, decision, f"{why}{passed}: {_TCP}")
         return
     found = fabric.loaded.found
     versions = _versions(one, fabric)

@@ -19,11 +19,12 @@ from lumisite.facts.capture_plain import PARTS, with_closed, with_digests
 from lumisite.facts.capture_system import capture_system
 from lumisite.facts.facts import Deployed, Facts, ImageFile, Library, Named, Program, Releases
 from lumisite.facts.installed import VERSION, installed_releases, package_version, versions_below
+from lumisite.findings.writers import message
 from lumisite.images.contents import glibc_of
 from lumisite.images.sif import MAGIC, MAGIC_OFFSET
 from lumisite.machine.ldcache import glob
 from lumisite.machine.library_names import in_order, is_foundation, newest, numbers_in, public_versions, stem
-from lumisite.machine.loader import Found, Loaded, Loader, Rules, processor, read_rules, walk
+from lumisite.machine.loader import Found, Loaded, Loader, Rules, Search, processor, read_rules, walk
 from lumisite.machine.tree import Tree, content_of, digest_of, head_of, names_of, resolve, size_of
 from lumisite.render.manifest import LARGEST_MANIFEST_BYTES, MANIFEST, parse_manifest
 from lumisite.site.model import Site
@@ -116,7 +117,7 @@ def _named(tree: Tree, path: str) -> Named:
     if place.entry is None:
         if posixpath.dirname(place.path) in getattr(tree, "unreadable", {}):
             return Named("unreadable", place.trouble)
-        return Named("none") if place.trouble == "is not there" else Named("dangling", place.trouble)
+        return Named("none") if place.code == "path-missing" else Named("dangling", place.trouble)
     tree.look(f"{place.path}/.")  # notes a folder that may not be entered
     kind = place.entry.kind if place.entry.kind in ("file", "directory") else "other"
     return Named(kind, place.path if place.path != path else None)
@@ -220,8 +221,14 @@ def _scan(
             elif (place := resolve(loader.tree, path)).entry is None:
                 dangling[path] = place.trouble
             elif place.path not in getattr(loader.tree, "unreadable", {}):  # which is told of all files
-                damaged.setdefault(place.path, answer.trouble or "; ".join(answer.passed))
+                damaged.setdefault(place.path, _why(answer))
     return list(found.values()), dangling
+
+
+def _why(answer: Search) -> str:
+    """Return what is wrong with a library that no search takes."""
+    findings = [answer.trouble] if answer.trouble else answer.passed
+    return "; ".join(f"{one.subject} {message(one)}" for one in findings)
 
 
 def _library(tree: Tree, found: Found) -> Library:

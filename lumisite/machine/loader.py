@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
 from lumisite.machine.elf import ElfError, ElfInfo, read_elf
 from lumisite.machine.ldcache import CACHE, conf_directories, read_cache
 from lumisite.machine.tree import Place, Tree, file_of, names_of, opened_by, resolve, text_of
@@ -81,11 +83,16 @@ class Found:
 
 @dataclass(frozen=True)
 class Search:
-    """What became of a search: what was `found`, or `trouble` that ends it, and the candidates `passed` over."""
+    """The result of a search: what was `found`, or `trouble` that ends it, and the candidates `passed` over."""
 
     found: Found | None
-    trouble: str = ""
-    passed: tuple[str, ...] = ()
+    trouble: Finding | None = None
+    passed: tuple[Finding, ...] = ()
+
+    @property
+    def closed(self) -> tuple[str, ...]:
+        """The files and folders among those passed over which this user may not read or enter."""
+        return tuple(one.subject for one in self.passed if one.code in ("folder-closed", "file-closed"))
 
 
 @dataclass(frozen=True)
@@ -122,15 +129,15 @@ class Loader:
 
     def search(self, name: str, requester: Loaded | None = None) -> Search:
         """Find a library for an object that needs it, or for a program that opens it by name."""
-        passed: list[str] = []
+        passed: dict[tuple[str, str], Finding] = {}
         for path, how in self._candidates(name, requester):
             answer = self._judged(path)
-            passed += answer.passed
+            passed |= {(one.code, one.subject): one for one in answer.passed}
             if answer.trouble:
-                return Search(None, answer.trouble, tuple(passed))
+                return Search(None, answer.trouble, tuple(passed.values()))
             if answer.found is not None:
-                return Search(replace(answer.found, how=how), "", tuple(passed))
-        return Search(None, "", tuple(dict.fromkeys(passed)))
+                return Search(replace(answer.found, how=how), None, tuple(passed.values()))
+        return Search(None, None, tuple(passed.values()))
 
     def copies(self, name: str) -> tuple[str, ...]:
         """Give all copies of a library on the search path of a program, each real file once, the one taken first."""
@@ -203,22 +210,22 @@ class Loader:
         """Judge one candidate: absent, found, passed over, or the end of the search."""
         place = self._place(path)
         if place.entry is None:
-            if command := opened_by(self.tree, posixpath.dirname(place.path)):
-                return Search(None, "", (f"{posixpath.dirname(place.path)} may not be entered ({command})",))
-            return Search(None, "", () if place.trouble == "is not there" else (f"{path} {place.trouble}",))
+            folder = posixpath.dirname(place.path)
+            if command := opened_by(self.tree, folder):
+                return _passed(make_finding("folder-closed", folder, command=command))
+            return Search(None, None, () if place.code == "path-missing" else (place.finding(path),))
         if place.entry.kind != "file":
-            return Search(None, "", (f"{path} is no file",))
+            return _passed(make_finding("not-a-file", path))
         source = self.tree.source(place.path)
         if source is None:
-            return Search(None, "", (f"{path} may not be read ({opened_by(self.tree, place.path)})",))
+            return _passed(make_finding("file-closed", path, command=opened_by(self.tree, place.path)))
         try:
             info = read_elf(source)
         except ElfError as error:
-            return Search(None, f"{path} cannot be loaded: {error}")
+            return Search(None, make_finding("library-damaged", path, cause=error.finding.code, reason=str(error)))
         if (info.machine, info.bits, info.endianness) != (self.rules.machine, 64, "little"):
-            name = MACHINES.get(info.machine, f"machine {info.machine}")
-            built_for = f"{name}, {info.bits} bits, {info.endianness}-endian"
-            return Search(None, "", (f"{path} is for another machine ({built_for})",))
+            built_for = f"{MACHINES.get(info.machine, info.machine)}, {info.bits} bits, {info.endianness}-endian"
+            return _passed(make_finding("wrong-machine", path, machine=built_for))
         return Search(Found(path, place.path, info))
 
     def _place(self, path: str) -> Place:
@@ -229,8 +236,12 @@ class Loader:
             place = self._folders[folder] = resolve(self.tree, folder)
         if place.entry is None:
             # A link at the end of the folder's path is in the middle of this one.
-            return Place(place.path, None, "is not there" if place.trouble.endswith("is not there") else place.trouble)
+            return place._replace(code="path-missing" if place.code == "link-broken" else place.code, links=())
         return resolve(self.tree, name, place.path) if place.entry.kind == "directory" else resolve(self.tree, path)
+
+
+def _passed(finding: Finding) -> Search:
+    return Search(None, None, (finding,))
 
 
 @dataclass

@@ -11,7 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
-from lumisite.errors import LumisiteError, shown
+from lumisite.errors import LumisiteError
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
+from lumisite.findings.writers import message
 
 #: As many links as Linux follows in one path (path_resolution(7)).
 MOST_LINKS = 40
@@ -81,15 +84,26 @@ class Tree(Protocol):
 
 
 class Place(NamedTuple):
-    """Where a path leads: its real `path` and `entry`, or no entry and the `trouble` in words.
+    """Where a path leads: its real `path` and `entry`, or no entry and the `code` of what is wrong.
 
     `links` is what each link says that the path ends at, one behind the other; those among its folders do not count.
+    `command` lets everybody enter a folder on the way which this user may not enter.
     """
 
     path: str
     entry: Entry | None
-    trouble: str = ""
+    code: str = ""
     links: tuple[str, ...] = ()
+    command: str = ""
+
+    def finding(self, subject: str) -> Finding:
+        """Return what is wrong with a path that leads to nothing."""
+        return make_finding(self.code, subject, at=self.path, links=self.links, command=self.command)
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong, in words."""
+        return message(self.finding(self.path)) if self.code else ""
 
 
 def resolve(tree: Tree, path: str, folder: str = "/") -> Place:
@@ -107,22 +121,25 @@ def resolve(tree: Tree, path: str, folder: str = "/") -> Place:
             continue
         here = f"{real.rstrip('/')}/{part}"
         if len(here) > LONGEST_PATH:
-            return Place(path, None, f"is longer than {LONGEST_PATH} bytes", links)
+            return Place(path, None, "path-too-long", links)
         seen = tree.look(here)
         if seen is None:
             command = opened_by(tree, posixpath.dirname(here))
-            why = f"is in a folder that may not be entered ({command})" if command else "is not there"
-            return Place(here, None, f"leads to {shown(here)}, which {why}" if links else why, links)
+            if command:
+                return Place(
+                    here, None, "link-into-closed-folder" if links else "path-in-closed-folder", links, command
+                )
+            return Place(here, None, "link-broken" if links else "path-missing", links)
         if seen.kind == "link":
             followed += 1
             if not waiting:
                 links += (seen.link,)
             if followed > MOST_LINKS:
-                return Place(here, None, "is a loop of links", links[:2])
+                return Place(here, None, "link-loop", links[:2])
             real = "/" if seen.link.startswith("/") else real
             waiting += _parts(seen.link)
         elif waiting and seen.kind != "directory":
-            return Place(here, None, f"leads through {shown(here)}, which is no directory", links)
+            return Place(here, None, "path-through-file", links)
         else:
             real, entry = here, seen
     return Place(real, entry, links=links)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
+from lumisite.binds.closure import described
 from lumisite.binds.plan import Request, folders_below, library_folders, loader_of_host
 from lumisite.errors import ResolveError, shown
 from lumisite.machine.elf import ElfError, read_elf
@@ -297,7 +298,8 @@ def _libraries(check: _Check, releases: Mapping[str, Version]) -> Iterator[HostF
                 yield from shut
                 continue
             told.add(need.name)
-            trouble, folders = need.search.trouble, () if need.search.trouble else loader.rules.directories
+            trouble = described(need.search.trouble) if need.search.trouble else ""
+            folders = () if need.search.trouble else loader.rules.directories
             beside = next(filter(None, (_beside(check.host, one, need.name) for one in folders)), "")
             yield HostFault(
                 need.name,
@@ -312,12 +314,16 @@ def _libraries(check: _Check, releases: Mapping[str, Version]) -> Iterator[HostF
 
 def _tried(search: Search) -> bool:
     """Tell whether something of that name is there, if only a link to nowhere."""
-    return search.found is not None or bool(search.trouble) or any("leads through" not in one for one in search.passed)
+    return (
+        search.found is not None
+        or bool(search.trouble)
+        or any(one.code != "path-through-file" for one in search.passed)
+    )
 
 
 def _unreadable(check: _Check, search: Search, what: str) -> Iterator[HostFault]:
     """Say why what a search passed over may not be read, as this user or by others."""
-    for path in (one.partition(" may not be ")[0] for one in search.passed if " may not be " in one):
+    for path in search.closed:
         if fault := check.may(path, resolve(check.host, path).path, what, READ):
             yield fault
 
@@ -331,7 +337,8 @@ def _not_found(check: _Check, name: str, what: str, search: Search) -> HostFault
             or any(resolve(check.host, f"{other}/{name}").entry for other in others)
         ):
             return HostFault(name, f"a library {what}", "is where users cannot get at it", _UPDATED, cause=cause)
-    found = search.trouble or "; ".join(search.passed) or "is in no directory of libraries"
+    passed = [search.trouble] if search.trouble else search.passed
+    found = "; ".join(map(described, passed)) or "is in no directory of libraries"
     return HostFault(name, f"a library {what}", found, _UPDATED, alone=check.own(found.partition(" ")[0]))
 
 
