@@ -105,7 +105,7 @@ def run_init(arguments: argparse.Namespace) -> int:
     comments = [line.split()[1] for line in text.splitlines() if line.lstrip().startswith("# ")]
     questions, guesses = comments.count("QUESTION:"), comments.count("guessed:")
     say(f"wrote {out}: {counted(questions, 'question')} to answer, {counted(guesses, 'guessed value')} to confirm")
-    decode(data, Site, file=str(out), scalars=SCALARS, stages=STAGES, older=prepared)
+    decode(data, Site, file=str(out), scalars=SCALARS, stages=STAGES, prepare=prepared)
     return 0
 
 

@@ -21,7 +21,6 @@ from typing import Any, Literal, TypeVar
 
 from lumisite.errors import LumisiteError, Problem, SiteError, file_fault, shown
 from lumisite.site.document import MAX_DEPTH, Document, Place, joined, parse_yaml, text_of
-from lumisite.site.eyes import name_fault
 from lumisite.text import some
 
 T = TypeVar("T")
@@ -68,16 +67,16 @@ def decode(
     file: str,
     scalars: Scalars,
     stages: Iterable[Iterable[Rule]] = (),
-    older: Callable[[Document], Document] = lambda document: document,
+    prepare: Callable[[Document], Document] = lambda document: document,
 ) -> T:
     """Decode YAML `data` into the dataclass `kind`; raise one `SiteError` with every fault found.
 
-    `older` turns what an older format has into today's.
+    `prepare` may fill in what follows from other values.
 
     Rules run only on a file whose keys and values are all sound, and those of a stage only when the stages before
     found nothing.
     """
-    return Decoder(older(parse_yaml(data, file)), scalars, by_hand=True).decode(kind, stages)
+    return Decoder(prepare(parse_yaml(data, file)), scalars, by_hand=True).decode(kind, stages)
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
@@ -226,8 +225,6 @@ def _key_fault(name: str) -> str:
     """Say why a name is none that people may write in keys; empty where it is one."""
     if (size := len(name.encode())) > LONGEST_NAME:
         return f"is a name of {size} bytes (at most {LONGEST_NAME} fit into names of files)"
-    if message := name_fault(name):
-        return message
     fits = re.fullmatch(r"[\w.+-]+", name)
     return "" if fits else f"{name!r} is not a name (letters, digits, and . _ + - would be right)"
 

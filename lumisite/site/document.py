@@ -31,8 +31,8 @@ class Document:
     """The values of a file: dicts, lists, texts, and `None` where nothing was typed (`key:` alone).
 
     JSON has its numbers and truth values too. Places are by key path, `partitions.small-g.node` or `gpus[0]`: those of
-    values and those of keys. `faults` are what is wrong already, with the rest of the file readable. `moved` is where
-    the file, of an older format, has what stands elsewhere in `value`: the path in the file by the one there.
+    values and those of keys. `faults` are what is wrong already, with the rest of the file readable. `moved` maps the
+    path of a value that was filled in to the path in the file that it follows from.
     """
 
     file: str

@@ -12,7 +12,6 @@ from lumisite.site.checks import STAGES
 from lumisite.site.decode import Rule, decode, suggestion
 from lumisite.site.document import MAX_BYTES, Document
 from lumisite.site.flags import with_flags
-from lumisite.site.format_1 import upgraded, upgraded_plan
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, LoadedPlan, plan_stages
 from lumisite.site.read import UnfitFileError, read_file
@@ -63,13 +62,13 @@ def embedded_sites() -> list[str]:
 def site_of(data: bytes, path: Path) -> LoadedSite:
     """Read the text of a site description; `path` is where it is, or will be. Raises `SiteError` with every fault."""
     # Output names the file without its directory, so that a render does not depend on where the checkout is.
-    site = decode(data, Site, file=str(path), scalars=SCALARS, stages=STAGES, older=prepared)
+    site = decode(data, Site, file=str(path), scalars=SCALARS, stages=STAGES, prepare=prepared)
     return LoadedSite(site, shown(path.name), data, path.parent)
 
 
 def prepared(document: Document) -> Document:
-    """Give a document as today's format has it, with what follows from other values filled in."""
-    return with_flags(with_references(upgraded(document)))
+    """Return a document with what follows from other values filled in."""
+    return with_flags(with_references(document))
 
 
 def load_plans(loaded: LoadedSite, more: Sequence[Path] = ()) -> tuple[LoadedPlan, ...]:
@@ -101,7 +100,7 @@ def load_plans(loaded: LoadedSite, more: Sequence[Path] = ()) -> tuple[LoadedPla
 
 def parse_plan(data: bytes, path: Path, stages: Iterable[Iterable[Rule]] = ()) -> ImagePlan:
     """Read the text of a plan; `path` is for messages, `stages` are what it must keep to. Raises `SiteError`."""
-    return decode(data, ImagePlan, file=str(path), scalars=SCALARS, stages=stages, older=upgraded_plan)
+    return decode(data, ImagePlan, file=str(path), scalars=SCALARS, stages=stages)
 
 
 def read_input(path: Path, most_bytes: int = MAX_BYTES, right: str = "a YAML file would be right") -> bytes:

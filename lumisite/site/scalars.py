@@ -12,7 +12,6 @@ from typing import Any, NewType, TypeVar
 
 from lumisite.site.cpus import CpusetError, parse_number_list
 from lumisite.site.decode import LONGEST_NAME, UnfitError
-from lumisite.site.eyes import name_fault, text_fault
 from lumisite.site.versions import Version, VersionRange, parse_version, parse_version_range
 
 T = TypeVar("T")
@@ -61,6 +60,8 @@ class NodeCount:
         return str(self.least) if self.least == self.most else f"{self.least} to {self.most}"
 
 
+#: Categories of Unicode: control and format characters, separators of lines, and surrogates, which UTF-8 cannot write.
+_CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")
 #: Slurm drops a variable of a task prolog whose name and value reach 131072 bytes (measured on 22.05.8).
 MAX_VALUE_BYTES = 100_000
 
@@ -78,7 +79,7 @@ def full_pci_bus(text: str) -> str:
 def read_line(text: str) -> Line:
     """Text for people: one line; the line break at the end of a YAML block is dropped."""
     line = text.removesuffix("\n")
-    _refuse(line, text_fault)
+    _require_visible(line)
     if not line.strip():
         raise UnfitError("has no text")
     return Line(line)
@@ -86,14 +87,12 @@ def read_line(text: str) -> Line:
 
 def read_name(text: str) -> Name:
     """A name, a path or a pattern of either, as the machine has it."""
-    name = read_line(text)
-    _refuse(name, name_fault)
-    return Name(name)
+    return Name(read_line(text))
 
 
 def read_value(text: str) -> Value:
     """The value of a variable, byte for byte: one line, since a task prolog cannot set more than one."""
-    _refuse(text, text_fault)
+    _require_visible(text)
     if len(text.encode()) > MAX_VALUE_BYTES:
         raise UnfitError(f"is {len(text.encode())} bytes long (at most {MAX_VALUE_BYTES} reach a task)")
     return Value(text)
@@ -104,7 +103,7 @@ def read_absolute_path(text: str) -> AbsolutePath:
 
     SingularityCE also splits at `^` (its pkg/util/bind/bind.go).
     """
-    _refuse(text, name_fault)
+    _require_visible(text)
     normal = posixpath.normpath(text) if text else ""
     if not text.startswith("/"):
         raise UnfitError(f"{text!r} is not an absolute path (it must start with /)")
@@ -137,7 +136,7 @@ def read_job_folder(text: str) -> JobFolder:
 
 def read_relative_path(text: str) -> RelativePath:
     """A path below a directory, which it cannot leave by `..`."""
-    _refuse(text, name_fault)
+    _require_visible(text)
     if not text or text.startswith("/") or posixpath.normpath(text) != text or text in (".", "..") or text[:3] == "../":
         raise UnfitError(f"{text!r} is not a relative path in its shortest form (plans/image.yaml would be right)")
     return RelativePath(text)
@@ -179,14 +178,14 @@ def is_file_name(text: str) -> bool:
     return fits and not set(text) & set("/\\ \t'\"")
 
 
-def _refuse(text: str, fault_of: Callable[[str], str]) -> None:
-    """Refuse control characters, and what `fault_of` says is not what it looks like."""
+def _require_visible(text: str) -> None:
+    """Raise `UnfitError` for line breaks and for control characters, among them those that change what is displayed."""
+    if text.isascii() and text.isprintable():
+        return
     for character in text:
-        if unicodedata.category(character) in ("Cc", "Cs") and character != "\t":  # Cs: UTF-8 cannot write it
+        if unicodedata.category(character) in _CONTROLS and character != "\t":
             what = "a line break" if character == "\n" else f"the control character U+{ord(character):04X}"
             raise UnfitError(f"contains {what} (one line of text would be right; >- folds lines)")
-    if fault := fault_of(text):
-        raise UnfitError(fault)
 
 
 SCALARS: MappingProxyType[Any, Callable[[str], Any]] = MappingProxyType(

@@ -27,7 +27,6 @@ PRODUCTS = (
 #: What is `allowed` in files that fit a pattern, and why.
 EXCEPTIONS = (
     (r"lumisite/(cli/(arguments|parser)|site/selection)\.py", "rocm cpe", "the short forms --rocm and --cpe of --use"),
-    (r"lumisite/site/(format_1|update)\.py", "rocm cpe amd", "what descriptions of format 1 said, and are read as"),
     (r"lumisite/render/manifest\.py", "rocm cpe", "what manifests of the first releases have at their top"),
     (r"lumisite/cli/(chosen|arguments)\.py", "lumi", "the site where nothing says another"),
     (r"lumisite/render/helper\.py|spank_helpers/image\.sh|spank_helpers/wrapper\.sh", "rocm",

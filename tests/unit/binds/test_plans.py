@@ -176,11 +176,11 @@ def test_a_plan_knows_its_image_by_its_head(trees: Path) -> None:
 # ---- checked against the site
 
 GOOD = """\
-plan: 1
+plan: 2
 site: twin
 platform: 2026-01
-cpe: 25.03
-rocm: 6.2.4
+stacks:
+  {cpe: 25.03, rocm: 6.2.4}
 family: twin-torch
 paths: [/appl/images/small.sif]
 lines:
@@ -190,8 +190,8 @@ lines:
 BAD = {
     "another site": (("site: twin", "site: lumi"), "2:7: site: lumi is another site (this is twin)"),
     "no platform": (("2026-01", "2027-01"), "3:11: platform: 2027-01 is not described (did you mean 2026-01?)"),
-    "no CPE": (("25.03", "26.03"), "4:6: cpe: 26.03 is not described (did you mean 25.03?)"),
-    "no ROCm": (("6.2.4", "9.9"), "5:7: rocm: 9.9 is not described (have 6.0.3, 6.2.4)"),
+    "no CPE": (("25.03", "26.03"), "5:9: stacks.cpe: 26.03 is not described (did you mean 25.03?)"),
+    "no ROCm": (("6.2.4", "9.9"), "5:22: stacks.rocm: 9.9 is not described (have 6.0.3, 6.2.4)"),
     "no family": (("twin-torch", "twin-torhc"), "6:9: family: twin-torhc is not described (did you mean twin-torch?)"),
     "no path": (("[/appl/images/small.sif]", "[]"), "7:8: paths: is empty, so that no image has this plan"),
     "a relative path": (("/appl/images", "images"), "7:9: paths[0]: 'images/small.sif' fits no absolute path"),
@@ -231,9 +231,9 @@ BAD = {
         "lines[1].decision: libz.so.1 is missing: has it (another imag",
     ),
     "nothing to accept": (("has it", "x, accepted: y"), "lines[1].accepted: libz.so.1 is not refused or missing"),
-    "an odd key": (("plan: 1", "plan: 1\nplam: 1"), "2:1: plam: is not a key here (did you mean plan?)"),
-    "another form": (("plan: 1", "plan: 3"), "1:7: plan: '3' is not known here (have 2)"),
-    "no YAML": (("plan: 1", "plan: ["), "not YAML"),
+    "an odd key": (("plan: 2", "plan: 2\nplam: 1"), "2:1: plam: is not a key here (did you mean plan?)"),
+    "another form": (("plan: 2", "plan: 3"), "1:7: plan: '3' is not known here (have 2)"),
+    "no YAML": (("plan: 2", "plan: ["), "not YAML"),
 }
 
 
@@ -259,7 +259,7 @@ def test_check_finds_the_faults_of_the_plans_that_a_site_names(trees: Path, caps
     (trees / "plans/a.yaml").write_text(GOOD.replace("25.03", "26.03"))
     assert main(["check", "site.yaml"]) == 2
     said = capsys.readouterr().out
-    assert "plans/a.yaml:4:6: cpe: 26.03 is not described" in said
+    assert "plans/a.yaml:5:9: stacks.cpe: 26.03 is not described" in said
     assert "plans/b.yaml: cannot be read: No such file or directory" in said
     (trees / "plans/a.yaml").write_text(GOOD)
     (trees / "plans/b.yaml").write_text(GOOD)
@@ -315,7 +315,7 @@ def test_a_plan_for_another_platform_is_left_out_and_said_so(trees: Path, capsys
 
 def test_the_wrapper_adds_only_what_no_module_binds() -> None:
     text = (
-        b"{plan: 1, site: lumi, platform: 2026-01, cpe: 25.03, rocm: 6.2.4, family: lumi-pytorch, paths: ['/a.sif'], lines: ["
+        b"{plan: 2, site: lumi, platform: 2026-01, stacks: {cpe: 25.03, rocm: 6.2.4}, family: lumi-pytorch, paths: ['/a.sif'], lines: ["
         b"{library: liba.so, decision: bind, source: /a/liba.so, target: /a/liba.so, by: M, reason: r, chain: c},"
         b"{library: libb.so, decision: bind, source: /a/libb.so, target: /lib64/libb.so, reason: r, chain: libb.so <- root},"
         b"{library: libc.so, decision: skip, target: /a/libc.so, reason: r, chain: c}]}"

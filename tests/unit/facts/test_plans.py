@@ -20,11 +20,10 @@ from tests.support.nodes import AFTER, BEFORE, LATEST, lumi_node
 
 LUMI = load_site("lumi").site
 PLAN = f"""\
-plan: 1
+plan: 2
 site: lumi
 platform: 2026-01
-cpe: 25.03
-rocm: 6.3.4
+stacks: {{cpe: 25.03, rocm: 6.3.4}}
 family: lumi-pytorch
 paths: [{LATEST}]
 library_path: [/opt/cray/libfabric/1.22.0/lib64]
@@ -100,4 +99,4 @@ def test_the_command_reads_the_plans_of_the_site(
     assert {"what": "plan", "name": "plans/a.yaml", "why": f"is for {LATEST}, and decides about libcxi.so.1"} in touches
     Path("plans/a.yaml").write_text(PLAN.replace("25.03", "27.03"))
     assert main(command) == 2
-    assert "plans/a.yaml:4:6: cpe: 27.03 is not described" in capsys.readouterr().err
+    assert "plans/a.yaml:4:15: stacks.cpe: 27.03 is not described" in capsys.readouterr().err

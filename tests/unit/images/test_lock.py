@@ -148,7 +148,13 @@ def test_plans_for_the_image_are_named(folder: Path) -> None:
 
 def test_a_plan_that_the_site_names_is_named(folder: Path, capsys: Output) -> None:
     Path("site.yaml").write_text(f"{lumi_text()}\nplans: [latest.yaml]\n")
-    lines = ["plan: 1", "site: lumi", "platform: 2026-01", "cpe: 25.03", "rocm: 6.3.4", "family: laif-multitorch"]
+    lines = [
+        "plan: 2",
+        "site: lumi",
+        "platform: 2026-01",
+        "stacks: {cpe: 25.03, rocm: 6.3.4}",
+        "family: laif-multitorch",
+    ]
     Path("latest.yaml").write_text("\n".join([*lines, f"paths: ['{folder / LATEST}']", "lines: []", ""]))
     lock(folder, "--site", "site.yaml")
     retarget(folder)

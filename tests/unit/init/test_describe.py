@@ -52,7 +52,7 @@ CACHES = {"MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"}
 def written(one: Seen) -> dict[str, Any]:
     """Give the description, which has no faults."""
     text = describe(one)
-    decode(text.encode(), Site, file="skerry.yaml", scalars=SCALARS, stages=STAGES, older=prepared)
+    decode(text.encode(), Site, file="skerry.yaml", scalars=SCALARS, stages=STAGES, prepare=prepared)
     value: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))
     return value
 

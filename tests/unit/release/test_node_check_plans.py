@@ -23,11 +23,10 @@ RCCL = "/appl/plugin/lib/librccl-net.so"
 MPI = "/opt/cray/pe/mpich/8.1.32/lib/libmpi.so.12"
 IMAGE = "/appl/images/torch.sif"
 PLAN = f"""\
-plan: 1
+plan: 2
 site: twin
 platform: 2026-01
-cpe: 25.03
-rocm: 6.2.4
+stacks: {{cpe: 25.03, rocm: 6.2.4}}
 family: twin-torch
 paths: [IMAGE, '*/copies/*.sif']
 image: {{bytes: 5, digest: 'DIGEST'}}

@@ -219,8 +219,8 @@ def test_a_lock_says_that_there_is_no_plugin_only_where_something_would_open_one
 def with_plan(folder: Path, shell: str, paths: list[str], more: str = "") -> Wrapper:
     plan = folder / "plan.yaml"
     plan.write_text(
-        f"plan: '1'\nsite: lumi\nplatform: 2026-01\ncpe: 25.03\nrocm: 6.2.4\nfamily: lumi-rocm\npaths: {paths}\n"
-        f"holds: {{rocm: 6.1.3, plugin: no}}\n{more}"
+        f"plan: '2'\nsite: lumi\nplatform: 2026-01\nstacks: {{cpe: 25.03, rocm: 6.2.4}}\nfamily: lumi-rocm\npaths: {paths}\n"
+        f"holds: {{stacks: {{rocm: 6.1.3}}, plugin: no}}\n{more}"
     )
     loaded = lumi_like(("executable: /usr/bin/singularity", f"executable: {ROOT}/runtime/singularity"))
     selection = resolve_selection(loaded.site, rocm=["6.2"])

@@ -19,11 +19,10 @@ MINE = "/scratch/me/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif"
 ODD = "/scratch/me/an odd $(reboot) [name].sif"
 
 PLAN = f"""\
-plan: 1
+plan: 2
 site: lumi
 platform: 2026-01
-cpe: 25.03
-rocm: 6.2.4
+stacks: {{cpe: 25.03, rocm: 6.2.4}}
 family: FAMILY
 paths: PATHS
 lines:
@@ -34,11 +33,10 @@ lines:
      chain: c}}
 """
 OWN = f"""\
-plan: 1
+plan: 2
 site: lumi
 platform: 2026-01
-cpe: 25.03
-rocm: 6.2.4
+stacks: {{cpe: 25.03, rocm: 6.2.4}}
 family: lumi-pytorch
 paths: ['*/own-network-*.sif', '/scratch/me/an odd $(reboot) [[]name].sif']
 library_path: [/opt/own/lib64]

@@ -113,6 +113,10 @@ def test_all_faults_come_in_one_run_and_in_order() -> None:
             'words: ["\\0"]',
             "t.yaml:3:9: words[0]: contains the control character U+0000 (one line of text would be right; >- folds lines)",
         ),
+        (
+            'words: ["\u202e"]',
+            "t.yaml:3:9: words[0]: contains the control character U+202E (one line of text would be right; >- folds lines)",
+        ),
         ('words: [""]', "t.yaml:3:9: words[0]: has no text"),
         (
             "ports: {a: {name: x, speed: 010}}",

@@ -8,7 +8,7 @@ import pytest
 
 from lumisite.errors import ResolveError, SiteError
 from lumisite.site.found import with_evidence
-from lumisite.site.load import site_of
+from lumisite.site.load import load_site, site_of
 from tests.support.sites import load_text, site_text
 
 FOUND = {
@@ -19,13 +19,15 @@ FOUND = {
     "date": "2026-11-22",
     "source": "here",
 }
-LINE = '{effect: needed, by: measured, what: "5, and {6}", nodes: 2, date: 2026-11-22, source: here}'
-ENTRY = """\
+LINE = "{effect: needed, by: measured, what: '5, and {6}', nodes: '2', date: '2026-11-22', source: here}"
+HEAD = """\
   - name: USE_LIBUV
     value: "0"
     why: Debian's PyTorch is built without libuv, and its TCPStore asks for it
-    source: tests/twin
 """
+SOURCE = "    source: tests/twin\n"
+ENTRY = HEAD + SOURCE
+ADDED = f"{HEAD}    evidence:\n      - {LINE}\n{SOURCE}"
 KNOWN = "{effect: unknown, by: inferred, source: here}"
 
 
@@ -40,14 +42,14 @@ def added(entry: str, value: str | None = None, name: str = "USE_LIBUV", effect:
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
-        (ENTRY, f"{ENTRY}    evidence:\n      - {LINE}\n"),
-        (f"{ENTRY}    # last words\n\n", f"{ENTRY}    evidence:\n      - {LINE}\n    # last words\n\n"),
+        (ENTRY, ADDED),
+        (f"{ENTRY}    # last words\n\n", f"{ADDED}    # last words\n\n"),
         (
-            f"{ENTRY}    evidence: # known\n    # the first\n    - {KNOWN}\n",
-            f"{ENTRY}    evidence: # known\n    # the first\n    - {LINE}\n    - {KNOWN}\n",
+            f"{ENTRY}    evidence: # known\n    # the first\n      - {KNOWN}\n",
+            f"{ENTRY}    evidence: # known\n    # the first\n      - {LINE}\n      - {KNOWN}\n",
         ),
         (f"{ENTRY}    evidence: [{KNOWN}]\n", f"{ENTRY}    evidence: [{LINE}, {KNOWN}]\n"),
-        ('  - {name: USE_LIBUV, value: "0", why: x, source: y} # z\n', f'  - {{name: USE_LIBUV, value: "0", why: x, source: y, evidence: [{LINE}]}} # z\n'),
+        ('  - {name: USE_LIBUV, value: "0", why: x, source: y} # z\n', f'  - {{name: USE_LIBUV, value: "0", why: x, evidence: [{LINE}], source: y}} # z\n'),
         (
             f'  - {{name: USE_LIBUV, value: "0", why: x, evidence: [{KNOWN}]}}\n',
             f'  - {{name: USE_LIBUV, value: "0", why: x, evidence: [{LINE}, {KNOWN}]}}\n',
@@ -65,7 +67,7 @@ def test_evidence_is_put_first_and_all_else_stays(entry: str, expected: str, val
 def test_of_several_entries_the_one_with_this_value_gets_it() -> None:
     left = "  - {name: USE_LIBUV, leave: yes, when: {nodes: one}, why: x, source: y}\n"
     before, after = added(left + ENTRY, "0")
-    assert after == before.replace(ENTRY, f"{ENTRY}    evidence:\n      - {LINE}\n")
+    assert after == before.replace(ENTRY, ADDED)
     _, after = added(left + ENTRY, "7")
     assert load_text(after).site.settings[2].evidence[0].of == "7"
 
@@ -78,8 +80,10 @@ def test_of_another_value_the_evidence_says_which() -> None:
 
 def test_a_variable_without_an_entry_gets_one_that_leaves_it_alone() -> None:
     before, after = added(ENTRY, "1", "A_B")
-    assert after.replace(after[after.index("  - name: A_B") : after.index("\nvalidation:")], "") == before
-    found = load_text(after).site.settings[-1]
+    assert (
+        after.replace(after[after.index("  - name: A_B") : after.index("  - name: NCCL_SOCKET_IFNAME")], "") == before
+    )
+    found = load_text(after).site.settings[0]
     assert (found.name, found.leave, found.evidence[0].of) == ("A_B", True, "1")
 
 
@@ -93,6 +97,11 @@ def test_evidence_of_two_entries_at_once_is_not_touched() -> None:
     other = f'  - {{name: X, value: "0", why: x, evidence: &both [{KNOWN}]}}\n'
     with pytest.raises(ResolveError, match="is that of another entry"):
         added(f"{other}{ENTRY}    evidence: *both\n")
+
+
+def test_what_follows_from_a_flag_has_no_entry_that_could_hold_evidence() -> None:
+    with pytest.raises(ResolveError, match="SINGULARITY_NV follows from `gpu`"):
+        with_evidence(load_site("dardel"), "SINGULARITY_NV", "1", FOUND, "dardel.yaml")
 
 
 def test_the_source_stays_beside_the_evidence() -> None:
