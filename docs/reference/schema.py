@@ -45,7 +45,8 @@ def _schema(hint: Any, kinds: dict[str, Any]) -> dict[str, Any]:
 
 def _object(kind: type, kinds: dict[str, Any]) -> dict[str, Any]:
     known: dict[str, Any] = {}
-    required, others = [], False
+    required: list[str] = []
+    others: dict[str, Any] | bool = False
     for item, hint in fields_of(kind):
         if item.metadata["among"]:
             others = _schema(typing.get_args(hint)[1], kinds)

@@ -9,7 +9,7 @@ from string import Formatter
 from typing import Any, Literal
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from lumisite.findings.catalogue import catalogue, entry
+from lumisite.findings.catalogue import entry
 from lumisite.findings.finding import EXIT_CODES, Finding, Severity
 from lumisite.text import printable, some
 
@@ -111,7 +111,7 @@ def sarif(findings: Sequence[Finding], version: str) -> dict[str, object]:
 
 
 def _sarif_rule(code: str) -> dict[str, object]:
-    known = catalogue()[code]
+    known = entry(code)
     return {
         "id": code,
         "shortDescription": {"text": known.title},

@@ -6,12 +6,15 @@ A string of three or more words is a sentence and is kept as `...`; paths of thi
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import io
 import json
 import os
 import re
 import shutil
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -20,6 +23,8 @@ import pytest
 
 from lumisite import __version__
 from lumisite.cli import main
+from lumisite.findings import catalogue
+from lumisite.findings.catalogue import Entry
 from tests.support.fuzz import at_edges
 from tests.support.fuzz_commands import COMMANDS
 from tests.support.fuzz_scene import make
@@ -60,8 +65,8 @@ _SENTENCES = ("remedy", "found", "expected", "why", "reason", "right", "next", "
 
 
 @pytest.fixture(scope="session")
-def pinned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """By command, and by command line, what is pinned of it."""
+def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, dict[str, Any]]]:
+    """What is pinned of each command line, by its command: with the catalogue's sentences, and with scrambled ones."""
     top = tmp_path_factory.mktemp("commands").resolve()
     before = Path.cwd()
     with mock.patch.dict(os.environ):
@@ -70,7 +75,11 @@ def pinned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
         at_edges()
         try:
             _lay_out(top)
-            return _play(top / "now", top / "scene")
+            found = {"plain": _play(top / "now", top / "scene")}
+            words = scrambled()
+            with mock.patch.object(catalogue, "catalogue", lambda: words):
+                found["scrambled"] = _play(top / "now", top / "scene")
+            return found
         finally:
             mock.patch.stopall()
             os.chdir(before)
@@ -160,13 +169,33 @@ def _text(text: str, top: str) -> str:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_command_answers_as_before(
-    name: str, pinned: dict[str, dict[str, Any]], request: pytest.FixtureRequest
+    name: str, played: dict[str, dict[str, dict[str, Any]]], request: pytest.FixtureRequest
 ) -> None:
     golden = HERE / f"{name}.json"
     if request.config.getoption("--update-golden"):
         golden.parent.mkdir(exist_ok=True)
-        golden.write_text(json.dumps(pinned[name], indent=1, ensure_ascii=False) + "\n")
-    assert pinned[name] == json.loads(golden.read_text())
+        golden.write_text(json.dumps(played["plain"][name], indent=1, ensure_ascii=False) + "\n")
+    assert played["plain"][name] == json.loads(golden.read_text())
+
+
+def scrambled() -> Mapping[str, Entry]:
+    """Return the catalogue with other letters in each sentence; the values that are filled in stay."""
+    return {code: _scrambled(entry) for code, entry in catalogue.catalogue().items()}
+
+
+def _scrambled(entry: Entry) -> Entry:
+    texts, advice = tuple(map(_other, entry.text)), tuple(map(_other, entry.advice))
+    return replace(entry, title=_other(entry.title), meaning=_other(entry.meaning), text=texts, advice=advice)
+
+
+def _other(text: str) -> str:
+    parts = re.split(r"(\{[^}]*\})", text)
+    return "".join(part if at % 2 else codecs.encode(part, "rot13") for at, part in enumerate(parts))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_decision_depends_on_a_sentence(name: str, played: dict[str, dict[str, dict[str, Any]]]) -> None:
+    assert played["scrambled"][name] == played["plain"][name]
 
 
 def test_no_other_command_is_kept() -> None:

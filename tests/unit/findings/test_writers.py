@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from junitparser import JUnitXml
 
-from lumisite.findings import catalogue, writers
+from lumisite.findings import catalogue
 from lumisite.findings.catalogue import Entry
 from lumisite.findings.finding import Finding, Place, Severity
 from lumisite.findings.writers import Case, as_json, junit, line, sarif
@@ -26,7 +26,6 @@ ENTRY = Entry(
 @pytest.fixture(autouse=True)
 def one_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue, "catalogue", lambda: {"x": ENTRY})
-    monkeypatch.setattr(writers, "catalogue", lambda: {"x": ENTRY})
 
 
 def an_x(**values: object) -> Finding:
