@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Severity
 from lumisite.text import printable as shown
 
@@ -90,7 +91,9 @@ class ToolError(LumisiteError):
     exit_code = 3
 
 
-def refused(action: str, error: OSError) -> ToolError:
-    """Turn an `OSError` into one line that names the action, the path and the system's own reason."""
-    where = f" {error.filename}" if error.filename else ""
-    return ToolError(f"cannot {action}{where}: {error.strerror or error}")
+def refused(action: str, error: OSError, remedy: str = "") -> ToolError:
+    """Return the error for what the system refused: the action, such as `read`, the path and the system's reason."""
+    path = str(error.filename or "")
+    return ToolError(
+        make_finding("system-refused", path, action=action, reason=error.strerror or str(error), remedy=remedy)
+    )

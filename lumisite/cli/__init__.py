@@ -56,7 +56,7 @@ def _called(argv: Sequence[str] | None, first: list[str]) -> int:
         return 130
     except OSError as error:
         first.clear()
-        refusal = refused("go on:" if error.filename else "go on", error)
+        refusal = refused("go on", error)
         print(f"lumisite: {refusal}", file=sys.stderr)
         return refusal.exit_code
     return code

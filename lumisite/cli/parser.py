@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from lumisite.cli.arguments import LIVE
 from lumisite.cli.plain import plain
-from lumisite.errors import ResolveError, ToolError, refused, shown
+from lumisite.errors import ResolveError, ToolError, refused
+from lumisite.findings.catalogue import make_finding
 
 if TYPE_CHECKING:
     from lumisite.cli.chosen import Chosen
@@ -131,4 +132,5 @@ def write_text(text: str, output: str | None) -> None:
     try:
         Path(output).write_text(plain(text), encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise ToolError(f"cannot write {shown(output)}: {getattr(error, 'strerror', None) or error}") from None
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ToolError(make_finding("system-refused", output, action="write", reason=reason)) from None

@@ -90,7 +90,7 @@ def run_deploy(arguments: argparse.Namespace) -> int:
     try:
         make_directories(Path(os.path.realpath(arguments.root)))
     except OSError as error:
-        raise refused("make the deployment root, or a folder above it:", error) from error
+        raise refused("make the folder", error) from error
     with locked(read_root(arguments.root).path, by := _user()):
         plan = plan_deploy(out, arguments.root, os.geteuid(), any_site=arguments.change_site)
         told = apply_plan(plan, by, set_edits_aside=arguments.set_edits_aside)

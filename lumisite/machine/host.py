@@ -137,12 +137,11 @@ def _shut_folder(path: str, top: str = "") -> str | None:
 
 def _refused(action: str, error: OSError) -> ToolError:
     """Say why the system refused, and where it does not let this user, with the command that lets everybody."""
-    said = refused(action, error)
     if not isinstance(error, PermissionError) or not isinstance(error.filename, str):
-        return said
+        return refused(action, error)
     shut = _shut_folder(error.filename)
     command = _opened(error.filename, "rx" if action == "list" else "r") if shut is None else _opened(shut, "rx")
-    return ToolError(f"{said} ({command})")
+    return refused(action, error, command)
 
 
 def open_file(path: str) -> File:

@@ -146,7 +146,7 @@ def apply_plan(plan: Plan, by: str, *, set_edits_aside: bool) -> str:
             append_step(root, "deploy", release, by, sha256_of(plan.out.manifest_bytes))
             point_current(root, release)
     except OSError as error:
-        raise refused(f"deploy into {root.path}:", error) from error
+        raise refused("deploy", error) from error
     before = f" (before: {root.current})" if root.current not in ("", release) else ""
     return f"deployed {release}{before}{f'; what was edited in it is in {aside}' if kept else ''}"
 

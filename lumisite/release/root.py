@@ -319,4 +319,4 @@ def _lock(descriptor: int, path: Path, root: Path) -> None:
         ) from None
     except OSError as error:
         error.filename = str(path)
-        raise refused("lock (does the file system have flock? Lustre: mount option flock)", error) from error
+        raise refused("lock", error, "a file system without flock? Lustre has the mount option flock") from error

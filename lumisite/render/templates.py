@@ -34,7 +34,7 @@ def load_templates() -> dict[str, str]:
             for path in sorted(path for path in directory.iterdir() if path.suffix in (".j2", ".sh", ".lua")):
                 texts[f"{folder}/{path.name}"] = read_file(path, _MOST_BYTES).decode()
         except OSError as error:
-            raise refused("read the template", error) from error
+            raise refused("read", error) from error
     return texts
 
 

@@ -77,7 +77,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, dict
             _lay_out(top)
             found = {"plain": _play(top / "now", top / "scene")}
             words = scrambled()
-            with mock.patch.object(catalogue, "catalogue", lambda: words):
+            with mock.patch.object(catalogue, "catalogue", return_value=words):
                 found["scrambled"] = _play(top / "now", top / "scene")
             return found
         finally:

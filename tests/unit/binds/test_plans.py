@@ -140,7 +140,7 @@ def test_a_file_that_is_no_plan_is_not_overwritten(trees: Path, capsys: Output) 
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("no/folder/plan.yaml", "cannot write no/folder/plan.yaml: No such file or directory"),
+        ("no/folder/plan.yaml", "no/folder/plan.yaml: cannot write: No such file or directory"),
         ("host", "host: cannot be read: it is not a file but a directory"),
     ],
 )

@@ -298,11 +298,11 @@ def test_why_says_what_it_cannot_explain(hosts: Path, capsys: Output) -> None:
     assert "is a library, which is explained for one image (--image IMAGE)" in explained(capsys, "libcxi.so.1", code=2)
     assert "settings[" in explained(capsys, "NCCL_NET", *options)
     gone = explained(capsys, "libcxi.so.1", "--image", "gone.sif", code=3)
-    assert gone == "lumisite: cannot read gone.sif: No such file or directory\n"
+    assert gone.startswith("lumisite: gone.sif: cannot read: No such file or directory")
 
 
 BROKEN: dict[str, tuple[list[str], int, str]] = {
-    "no image": (["gone.sif"], 3, "lumisite: cannot read gone.sif: No such file or directory"),
+    "no image": (["gone.sif"], 3, "lumisite: gone.sif: cannot read: No such file or directory"),
     "no SIF": (["plain"], 2, "lumisite: plain: byte 0: is neither a SIF nor a squashfs file, it begins with b'text'"),
     "no root": (["tree", "--host-root", "nowhere"], 2, "lumisite: --host-root: 'nowhere' is no directory"),
     "no family": (["tree", "--family", "lumi-pytorh"], 2, "did you mean lumi-pytorch?"),
@@ -313,7 +313,7 @@ BROKEN: dict[str, tuple[list[str], int, str]] = {
     ),
     "no platform": (["tree", "--platform", "2031"], 2, "lumisite: --platform: lumi has no platform '2031'"),
     "no site": (["tree", "--site", "mars"], 2, "mars"),
-    "a NUL": (["a\0b"], 3, "lumisite: cannot read 'a\\x00b': "),
+    "a NUL": (["a\0b"], 3, "lumisite: 'a\\x00b': cannot read: "),
     "another machine": (
         ["arm", *LEGACY, "--host-root", "host"],
         2,

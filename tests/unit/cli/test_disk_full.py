@@ -58,7 +58,7 @@ def render() -> None:
     out = Path("disk/out")
     written(out, tree(OLD))
     for files in (many(500), many(2000)):  # no room for the bytes; no room for the names
-        with pytest.raises(ToolError, match=r"^cannot write .*/disk/out/modules/module.*: No space left on device$"):
+        with pytest.raises(ToolError, match=r"disk/out/modules/module.*: cannot write: No space left on device"):
             write_tree(files, out)
         assert names("disk") == ["out"]
         assert load_tree(out).manifest.release == OLD
@@ -78,8 +78,8 @@ def deploy() -> None:
     code, _, err = run("deploy", "new", "disk/ROOT", "--apply")
     assert code == 3
     root = Path("disk/ROOT").resolve()
-    assert err.startswith(f"lumisite: cannot deploy into {root}: {root}/releases/"), err
-    assert err.endswith(": No space left on device\n"), err
+    assert err.startswith(f"lumisite: {root}/releases/"), err
+    assert ": cannot deploy: No space left on device" in err, err
     assert err.count("\n") == 1
     assert names("disk/ROOT/releases") == [OLD]
     assert names("disk/ROOT") == [".lock", "current", "history", "releases"]

@@ -56,7 +56,7 @@ def test_faults_and_what_they_quote_are_told_up_to_a_length() -> None:
 def test_what_cannot_be_read_on_the_way_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     Path("x.sif").symlink_to("/proc/self/mem")
     assert main(["binds", "x.sif", "--site", "lumi"]) == 3
-    assert "cannot read x.sif: Input/output error" in capsys.readouterr().err
+    assert "x.sif: cannot read: Input/output error" in capsys.readouterr().err
 
 
 def test_what_a_job_notes_of_its_files_is_read_up_to_a_size(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_a_runtime_of_another_name_is_accepted_and_gets_no_wrapper(university: s
 
 def test_an_image_in_a_registry_is_not_read(capsys: Output) -> None:
     assert main(["binds", "docker://ubuntu", "--site", "lumi"]) == 3
-    assert "cannot read docker:/ubuntu" in capsys.readouterr().err
+    assert "docker:/ubuntu: cannot read" in capsys.readouterr().err
 
 
 def test_a_run_needs_a_folder_that_all_nodes_see(tmp_path: Path, capsys: Output) -> None:

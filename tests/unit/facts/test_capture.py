@@ -362,10 +362,10 @@ def test_a_cut_or_scratched_facts_file_gives_an_error_or_facts() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--root", "/nowhere"], "--root: '/nowhere' is no directory"),
+        (["--root", "/nowhere"], "--host-root: '/nowhere' is no directory"),
         (["--root", "/etc/passwd"], "is no directory"),
         (["--root", "a\0b"], "is no directory"),
-        (["-o", "/nowhere/x"], "cannot write /nowhere/x: No such file or directory"),
+        (["-o", "/nowhere/x"], "/nowhere/x: cannot write: No such file or directory"),
         (["--site", "lumo"], "did you mean lumi?"),
     ],
 )

@@ -193,7 +193,7 @@ def test_a_folder_of_something_else_is_no_image(tmp_path: Path) -> None:
 
 
 def test_an_image_that_is_not_there_is_refused() -> None:
-    with pytest.raises(ToolError, match=r"cannot read gone\.sif: No such file or directory"):
+    with pytest.raises(ToolError, match=r"gone\.sif: cannot read: No such file or directory"):
         open_image("gone.sif")
     with pytest.raises(ToolError, match="embedded null byte"):
         open_image("a\0b")

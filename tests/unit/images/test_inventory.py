@@ -116,7 +116,9 @@ def test_a_directory_that_cannot_be_listed_is_one_line(
     (folder / "secret").mkdir()
     monkeypatch.setattr(os, "listdir", refuse)
     entries = listing(capsys, str(folder), code=1)
-    assert entries["secret"]["fault"] == f"cannot list {folder}/secret: Permission denied (chmod o+rx {folder}/secret)"
+    assert entries["secret"]["fault"] == (
+        f"{folder}/secret: cannot list: Permission denied (chmod o+rx {folder}/secret) [system-refused]"
+    )
     assert entries[LATEST]["fault"] == ""
 
 
@@ -127,7 +129,7 @@ def test_the_images_of_the_site_are_the_default(folder: Path, capsys: Output) ->
     assert entries[LATEST]["target"] == str(folder / OLD)
     faults = [entry["fault"] for entry in entries.values() if entry["fault"]]
     assert len(faults) == 4
-    assert faults[0] == "cannot list /appl/local/containers/cotainr-baseimages: No such file or directory"
+    assert faults[0].startswith("/appl/local/containers/cotainr-baseimages: cannot list: No such file or directory")
 
 
 def test_a_copy_of_a_host_is_read_below_its_root(folder: Path, capsys: Output, tmp_path: Path) -> None:

@@ -315,7 +315,7 @@ def test_usage_that_makes_no_sense_is_refused(folder: Path, capsys: Output) -> N
         (["--check", "--lock", "no.lock"], "--lock: no.lock is not there"),
         (["--systems", "s.json", "--lock", "x"], "--systems: goes with --site and --host-root only"),
         (["--lock", str(folder)], "it is not a file but a directory"),
-        (["--lock", "a\0b"], "cannot read 'a\\x00b'"),
+        (["--lock", "a\0b"], "cannot read"),
     ):
         assert main(["images", *words]) in (2, 3)
         assert said in capsys.readouterr().err
@@ -323,5 +323,5 @@ def test_usage_that_makes_no_sense_is_refused(folder: Path, capsys: Output) -> N
 
 def test_a_lock_that_cannot_be_written_names_its_file(folder: Path, capsys: Output) -> None:
     assert main(["images", str(folder), "--lock", "no/where.lock"]) == 3
-    assert capsys.readouterr().err.endswith("lumisite: cannot write no/where.lock: No such file or directory\n")
+    assert capsys.readouterr().err.splitlines()[-1].startswith("lumisite: no/where.lock: cannot write: No such file")
     assert not list(Path().glob(".lumisite*"))

@@ -89,7 +89,7 @@ def test_what_is_no_file_is_never_opened(tmp_path: Path) -> None:
     tree = DiskTree(str(tmp_path))
     rules = Rules(62, ("/",))
     assert [one.code for one in Loader(tree, rules).search("libpipe.so").passed] == ["not-a-file"]
-    with pytest.raises(ToolError, match=r"libpipe\.so: it is not a file but a pipe"):
+    with pytest.raises(ToolError, match=r"libpipe\.so: cannot read: it is not a file but a pipe"):
         open_file(str(tmp_path / "libpipe.so"))
     with pytest.raises(ToolError, match="No such file or directory"):
         open_file(str(tmp_path / "gone"))

@@ -190,14 +190,14 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
 )
 def test_a_place_where_nothing_can_be_written_is_one_line(tmp_path: Path, where: str, reason: str) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ToolError, match=f"^cannot write {tmp_path}/.*({reason})$"):
+    with pytest.raises(ToolError, match=f"^{tmp_path}/.*{reason.replace(':', ': cannot write:')}"):
         write_tree(tree(), tmp_path / where)
     assert {path.name for path in tmp_path.rglob("*")} <= {"file", "new"}
 
 
 def test_a_file_name_that_is_too_long_leaves_nothing(tmp_path: Path) -> None:
     files = with_manifest({f"modules/{'m' * 300}/1.lua": RenderedFile("")}, load_tree(written(tmp_path / "a")).manifest)
-    with pytest.raises(ToolError, match=f"^cannot write {tmp_path}/out/modules/m+: File name too long$"):
+    with pytest.raises(ToolError, match=f"^{tmp_path}/out/modules/m+: cannot write: File name too long"):
         write_tree(files, tmp_path / "out")
     assert names(tmp_path) == ["a"]
 
@@ -228,7 +228,7 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, old: bool) -> 
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200, hard))
     try:
-        with pytest.raises(ToolError, match=f"^cannot write {out}/MANIFEST.json: File too large$"):
+        with pytest.raises(ToolError, match=f"^{out}/MANIFEST.json: cannot write: File too large"):
             write_tree(tree(), out)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -302,7 +302,7 @@ def test_what_comes_to_the_place_while_the_tree_is_written_is_not_lost(
         (out / "mine").write_text("mine")
 
     monkeypatch.setattr(files, "make_tree", somebody_is_quicker)
-    with pytest.raises(ToolError, match=f"^cannot write {out}: Directory not empty$"):
+    with pytest.raises(ToolError, match=f"^{out}: cannot write: Directory not empty"):
         write_tree(tree(), out)
     assert names(tmp_path) == ["out"]
     assert (out / "mine").read_text() == "mine"

@@ -287,7 +287,7 @@ def test_a_file_that_is_no_series_is_not_read_to_its_end(capsys: Output) -> None
 
 def test_what_cannot_be_written_is_exit_3(capsys: Output) -> None:
     report(Maintenance(), "-o", "no/where.md", code=3)
-    assert "cannot write no/where.md: No such file or directory" in capsys.readouterr().err
+    assert "no/where.md: cannot write: No such file or directory" in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------- parts

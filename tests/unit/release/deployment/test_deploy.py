@@ -159,7 +159,7 @@ def test_modes_of_the_rendered_tree_do_not_matter_since_the_copy_gets_its_own() 
         ),
         (lambda root: (root.mkdir(), (root / "history").write_text("x\n")), 1, "history:1: is not a line of"),
         (lambda root: (root / "history").mkdir(parents=True), 3, "history: it is not a file but a directory"),
-        (lambda root: (root.mkdir(), (root / "releases").write_text("")), 3, "cannot deploy into"),
+        (lambda root: (root.mkdir(), (root / "releases").write_text("")), 3, "cannot deploy"),
         (lambda root: (root / ".lock").mkdir(parents=True), 3, "cannot lock"),
         (
             lambda root: subprocess.run(["mkfifo", "-m600", root.mkdir() or root / ".lock"], check=True),
@@ -285,7 +285,7 @@ def test_a_root_of_somebody_else_says_whose_it_is(
 def test_a_root_that_cannot_be_made_is_named(run: Run) -> None:
     code, _, err = run("deploy", "new", "/proc/ROOT/x", "--apply")
     assert code == 3
-    assert err.startswith("lumisite: cannot make the deployment root, or a folder above it: /proc/ROOT")
+    assert err.startswith("lumisite: /proc/ROOT: cannot make the folder")
 
 
 # -- the site of a root

@@ -94,27 +94,6 @@ def test_colours_are_for_terminals(run: Run) -> None:
     assert on_terminal("diff", "large", "ROOT", "--details", PAGER="cat", TERM="dumb") == plain
 
 
-@pytest.mark.usefixtures("large")
-@pytest.mark.parametrize("pager", ["sed s/^/PAGED:/", "", "/nonexistent/pager", "'", "false"])
-def test_a_pager_is_for_what_is_longer_than_the_terminal(run: Run, pager: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PAGER", "false")
-    plain = run("diff", "large", "ROOT", "--details")[1]
-    assert plain.startswith("release "), "no terminal, no pager"
-    long = on_terminal("diff", "large", "ROOT", "--details", PAGER=pager, NO_COLOR="1")
-    short = on_terminal("diff", "large", "ROOT", PAGER=pager, NO_COLOR="1")
-    assert long.startswith("PAGED:release" if pager.startswith("sed") else "release ")
-    assert long.replace("PAGED:", "") == plain
-    assert short.startswith("release ")
-
-
-@pytest.mark.usefixtures("large")
-def test_control_c_is_the_pagers() -> None:
-    pager = """sh -c 'trap "echo STAYS" INT; sleep 0.3; kill -INT 0; sleep 0.3; cat >/dev/null; echo ENDS'"""
-    shown = on_terminal("diff", "large", "ROOT", "--details", PAGER=pager)
-    assert "STAYS" in shown
-    assert shown.endswith("ENDS\n")
-
-
 def test_what_stands_in_files_is_no_colour(run: Run, tmp_path: Path) -> None:
     files = tree(NEW, libfabric="\x1b[31m1.22.0")
     written(tmp_path / "hostile", files)
