@@ -81,7 +81,7 @@ def _stack_of(node: Node, software: Software, gpu: str) -> StackFound | None:
     if loaded and software.drivers:
         text = (loaded[1].version or "").partition(".")[0]
         number = int(text) if text.isdecimal() else 0
-        major = next((major for major, least in software.drivers.items() if number >= least), 0)
+        major = next((int(major) for major, least in software.drivers.items() if number >= least), 0)
         fitting, runs = [one for one in versions if int(one.partition(".")[0]) <= major], f"<{major + 1}"
     default = linked if linked in fitting else fitting[-1] if fitting else None
     if default is None:

@@ -23,9 +23,10 @@ from lumisite.machine.live import read_facts, read_topology
 from lumisite.machine.reach import reach
 from lumisite.machine.topology import TopologyError, recognise, topology_of
 from lumisite.machine.tree import resolve, text_of
-from lumisite.site.kinds import drivers_of, fingerprint_of
+from lumisite.site.kinds import fingerprint_of
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
+from lumisite.vendors import drivers_of
 
 READ, WRITE, ENTER = 0o4, 0o2, 0o1
 _NET = "/sys/class/net"

@@ -32,13 +32,14 @@ from lumisite.render.modules import Rendering, bind_marker
 from lumisite.render.templates import comment, lua_pattern, quote_lua
 from lumisite.site.entries import FileSystem, HostPath
 from lumisite.site.images import has_plugin
-from lumisite.site.kinds import drivers_of, fingerprint_of
+from lumisite.site.kinds import fingerprint_of
 from lumisite.site.library_path import library_path
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, LoadedPlan, literal_path
 from lumisite.site.scalars import TASK
 from lumisite.site.software import Runtime
 from lumisite.site.versions import Version
+from lumisite.vendors import drivers_of
 
 #: What stands in scripts for the title of the stack that images bring.
 STACK_MARK = "@STACK@"

@@ -18,7 +18,7 @@ from lumisite.site.load import LoadedSite
 from lumisite.site.model import Module, Site
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import PLATFORM, Combination, Selection, combinations, module_version, with_release
-from lumisite.vendors.gpus import CACHING
+from lumisite.vendors import gpu_of
 
 #: How the names of its templates end, by module system.
 TEMPLATES: Mapping[str, str] = {"lmod": "lua", "tcl": "tcl"}
@@ -137,7 +137,7 @@ def _plan(of: Rendering, name: str, chosen: Combination, told: Sequence[tuple[st
     provides = [(what, at) for what, at in libraries.items() if any(is_under(at, bind.path) for bind in binds)]
     loads = tuple(f"{other}/{module_version(site, site.modules[other], chosen)}" for other in module.loads)
     title = f"{name}/{version} for {site.title}, platform {chosen.platform}"
-    caching = filter(None, (CACHING.get(str(stack.gpu)) for stack in site.stacks.values()))
+    caching = filter(None, (gpu_of(stack.gpu).caching for stack in site.stacks.values() if stack.gpu))
     return ModulePlan(
         name=name,
         version=version,

@@ -13,7 +13,6 @@ from lumisite.site.cpus import format_cpu_list
 from lumisite.site.decode import Faults
 from lumisite.site.model import Site
 from lumisite.site.scalars import full_pci_bus
-from lumisite.vendors.gpus import DRIVERS
 
 #: What is said of a node without GPUs.
 NO_GPUS = "none"
@@ -136,11 +135,6 @@ def _of_kernel(bus: str) -> str:
     """Give an address as the kernel writes it, where vendors' tools write a longer domain."""
     domain, _, rest = full_pci_bus(bus).partition(":")
     return f"{int(domain, 16):04x}:{rest}"
-
-
-def drivers_of(site: Site) -> dict[str, tuple[str, ...]]:
-    """The drivers of the GPUs that a site's nodes may have, by vendor."""
-    return {vendor: DRIVERS[vendor] for stack in site.gpu_stacks if (vendor := site.stacks[stack].gpu)}
 
 
 def partitions_tell_kinds_apart(site: Site) -> Faults:

@@ -5,19 +5,21 @@ As in `model`, annotations are real types, and the classes go without `__eq__` a
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from lumisite.site.decode import key
 from lumisite.site.entries import Known, Stated
 from lumisite.site.scalars import AbsolutePath, Line, Name
 from lumisite.site.versions import Version, VersionRange, parse_version
-from lumisite.vendors import gpu_names
 
+#: The vendors of GPUs: each has a file in this folder.
+GPU_FOLDER = Path(__file__).parent.parent / "vendors/gpu"
+GPU_VENDORS = tuple(sorted(path.stem for path in GPU_FOLDER.glob("*.yaml")))
 if TYPE_CHECKING:
     GpuVendor = str
 else:
-    GpuVendor = Literal[gpu_names()]
-
+    GpuVendor = Literal[GPU_VENDORS]
 
 #: What begins the names of the variables that one runtime reads, and no other.
 PREFIXES = ("SINGULARITY", "APPTAINER")

@@ -1,8 +1,8 @@
-"""What a vendor's products are called and where they stand: data. Adding a vendor is adding a file.
+"""What a vendor's products are called and where they are: data. Adding a vendor is adding a YAML file.
 
-A file of this room, or of `gpus` for a vendor of GPUs, has one `VENDOR`. A site chooses (`stacks.*.gpu`,
-`fabric.carrier`); where no site is known all are tried. Facts come from the sources that each file names. Files are
-loaded when they are asked for: to render needs none.
+A file of this folder, or of `gpu` for a vendor of GPUs, has the keys of `model.Vendor`. A site chooses (`stacks.*.gpu`
+and `fabric.carrier`); where no site is known all are tried. Facts come from the sources that each file names. A file is
+read when it is asked for.
 """
 
 from __future__ import annotations
@@ -10,53 +10,53 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from functools import cache
-from importlib import import_module
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from lumisite.vendors.model import Fabric, Gpu, LogWords, Software, Vendor
+from lumisite.site.decode import decode
+from lumisite.site.document import MAX_BYTES
+from lumisite.site.model import Site
+from lumisite.site.read import read_file
+from lumisite.site.scalars import SCALARS
+from lumisite.site.software import GPU_FOLDER, GPU_VENDORS
+from lumisite.vendors.model import Fabric, Gpu, LogWords, Software, Vendor
 
 _FOLDER = Path(__file__).parent
-_NO_VENDORS = ("__init__", "model")
-
-
-@cache
-def _names(folder: Path) -> tuple[str, ...]:
-    """The names of files with a vendor; no file is read."""
-    files = (path for path in folder.iterdir() if path.suffix == ".py")
-    return tuple(sorted(path.stem for path in files if path.stem not in _NO_VENDORS))
 
 
 def gpu_names() -> tuple[str, ...]:
-    """The vendors of GPUs, by the words that `stacks.*.gpu` of a site may have."""
-    return _names(_FOLDER / "gpus")
+    """Return the vendors of GPUs, by the words that `stacks.*.gpu` of a site may have."""
+    return GPU_VENDORS
 
 
 @cache
 def vendor(name: str) -> Vendor:
-    """Give the vendor whose file has a name; raises `ModuleNotFoundError` for one that has none."""
-    package = f"{__name__}.gpus" if name in gpu_names() else __name__
-    found: Vendor = import_module(f"{package}.{name}").VENDOR
-    return found
+    """Return the vendor whose file has a name; raises `OSError` where there is none."""
+    path = (GPU_FOLDER if name in GPU_VENDORS else _FOLDER) / f"{name}.yaml"
+    return decode(read_file(path, MAX_BYTES), Vendor, file=str(path), scalars=SCALARS)
 
 
 @cache
 def all_vendors() -> tuple[Vendor, ...]:
-    """All vendors, those of GPUs first."""
-    return tuple(map(vendor, (*gpu_names(), *_names(_FOLDER))))
+    """Return all vendors, those of GPUs first."""
+    others = sorted(path.stem for path in _FOLDER.glob("*.yaml"))
+    return tuple(map(vendor, (*GPU_VENDORS, *others)))
 
 
 def gpu_of(name: str) -> Gpu:
-    """Give a vendor's GPUs, by the word that a site has for it."""
+    """Return a vendor's GPUs, by the word that a site has for it."""
     found = vendor(name).gpu
-    assert found is not None, "the files of `gpus` are of vendors of GPUs"
+    assert found is not None, "the files of `gpu` are of vendors of GPUs"
     return found
 
 
+def drivers_of(site: Site) -> dict[str, tuple[str, ...]]:
+    """Return the drivers of the GPUs that a site's nodes may have, by vendor."""
+    return {gpu: gpu_of(gpu).drivers for stack in site.gpu_stacks if (gpu := site.stacks[stack].gpu)}
+
+
 def all_gpus() -> tuple[Gpu, ...]:
-    """The GPUs of all vendors."""
+    """Return the GPUs of all vendors."""
     return tuple(map(gpu_of, gpu_names()))
 
 

@@ -56,7 +56,7 @@ class Software:
     defaults: tuple[str, ...]
     follows: str = ""
     libraries: tuple[str, ...] = ()
-    drivers: Mapping[int, int] = field(default_factory=dict)
+    drivers: Mapping[str, int] = field(default_factory=dict)
     images: tuple[Sign, ...] = ()
 
     @property
@@ -124,10 +124,11 @@ class Gpu:
     address of one; `prefixes` are how variables of its libraries begin. `misspelt` are names of variables that people
     write, with the right ones. `image_words` are regular expressions, in lower case, for what says that an image is
     built for these GPUs: in its name, its address without Docker's registry, or what versions it is known to have.
+    `caching` is what of the vendor's keeps caches on disk, for people.
     """
 
     pci: str
-    classes: frozenset[str]
+    classes: tuple[str, ...]
     drivers: tuple[str, ...]
     stated: Mapping[str, Sign] = field(default_factory=dict)
     control: str
@@ -138,11 +139,12 @@ class Gpu:
     torch: str
     jax: tuple[str, ...] = ()
     collectives: Collectives
-    bus_ids: tuple[str, str, str] | None = None
+    bus_ids: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
     caches: tuple[Cache, ...] = ()
     misspelt: Mapping[str, str] = field(default_factory=dict)
     image_words: tuple[str, ...] = ()
+    caching: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

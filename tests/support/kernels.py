@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lumisite.site.kinds import NO_GPUS, fingerprint_of
 from lumisite.site.model import Site
-from lumisite.vendors.gpus import DRIVERS
+from lumisite.vendors import gpu_names, gpu_of
 
 CPU, DOMAIN, DRIVER = "/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/bus/pci/drivers"
 #: How the paths begin that scripts have.
@@ -24,11 +24,11 @@ def kernel_files(site: Site, kind: str) -> dict[str, str]:
     files = {f"{CPU}/present": known.cpus or "0-255", f"{CPU}/online": known.cpus or "0-255"}
     files |= {f"{DOMAIN}/has_cpu": known.domains or "0-7"}
     files |= {f"{DOMAIN}/node{numa}/cpu{cpu}": "" for cpu, numa in known.places}
-    files |= {f"{DRIVER}/{name}/bind": "" for names in DRIVERS.values() for name in names}
+    files |= {f"{DRIVER}/{name}/bind": "" for gpu in gpu_names() for name in gpu_of(gpu).drivers}
     if known.gpus not in ("", NO_GPUS):
         count, vendor = known.gpus.split()
         buses = known.buses[-1] if known.buses else [f"0000:{4 * number:02x}:00.0" for number in range(int(count))]
-        files |= {f"{DRIVER}/{DRIVERS[vendor][0]}/{bus}": "" for bus in buses}
+        files |= {f"{DRIVER}/{gpu_of(vendor).drivers[0]}/{bus}": "" for bus in buses}
     return {path: f"{text}\n" if text else "" for path, text in files.items()}
 
 

@@ -14,8 +14,9 @@ from lumisite.machine.host import DiskTree
 from lumisite.machine.live import read_facts
 from lumisite.machine.masks import Request, cpu_masks
 from lumisite.machine.topology import topology_of
-from lumisite.site.kinds import drivers_of, fingerprint_of
+from lumisite.site.kinds import fingerprint_of
 from lumisite.site.load import LoadedSite
+from lumisite.vendors import drivers_of
 from tests.support.kernels import CPU, DOMAIN, DRIVER, be_node, kernel_files
 from tests.support.prologs import (
     ROOT,
