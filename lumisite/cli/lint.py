@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+import json
 
-from lumisite.cli.arguments import add_json, add_lock, add_site_or_example
+from lumisite import __version__
+from lumisite.cli.arguments import add_lock, add_site_or_example
 from lumisite.cli.parser import tell
 from lumisite.cli.transport import file_blocks
+from lumisite.findings.writers import advice, message, sarif
 from lumisite.images.lock import load_lock
-from lumisite.lint.find import SIZE_LIMIT_BYTES, Finding, lint_script
+from lumisite.lint.rules import SIZE_LIMIT_BYTES, BadLine, lint_script
 from lumisite.site.load import load_site
+from lumisite.text import printable
 
 
 def add_lint(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `lint`."""
     parser.description = (
         "Find lines in job scripts that are known to fail, hang or run slowly on this site, each with the line that "
-        "would be right. Exit code 1 if there are any."
+        "would be right. `# lumisite: ignore[CODE]` keeps a line from being reported. Exit code 1 if there are any."
     )
     parser.add_argument("scripts", metavar="SCRIPT", nargs="+", help="a job script; - is standard input")
     add_lock(parser)
     add_site_or_example(parser)
-    add_json(parser)
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("--json", action="store_true", help="print the result as JSON")
+    either.add_argument(
+        "--sarif", action="store_true", help="print the result as SARIF 2.1.0, which forges and editors show"
+    )
 
 
 def run_lint(arguments: argparse.Namespace) -> int:
@@ -30,14 +37,31 @@ def run_lint(arguments: argparse.Namespace) -> int:
     loaded = load_site(arguments.site)
     lock = load_lock(loaded, arguments.lock)
     locked = {} if lock is None else lock.lock.images
-    findings: list[tuple[str, Finding]] = []
+    found: list[BadLine] = []
     for name in arguments.scripts:
         data = bytearray()
         for block in file_blocks(name):
             data += block
             if len(data) > SIZE_LIMIT_BYTES:
                 break
-        findings += [(name, finding) for finding in lint_script(bytes(data), name, loaded.site, locked)]
-    lines = (f"{name}:{finding.line}: {finding.reason} ({finding.right})" for name, finding in findings)
-    tell([{"file": name, **asdict(finding)} for name, finding in findings], lines, as_json=arguments.json)
-    return 1 if findings else 0
+        found += lint_script(bytes(data), name, loaded.site, locked)
+    if arguments.sarif:
+        print(json.dumps(sarif([one.finding for one in found], __version__), indent=2))
+    else:
+        tell([_as_json(one) for one in found], map(_line, found), as_json=arguments.json)
+    return 1 if found else 0
+
+
+def _reason(bad: BadLine) -> str:
+    return f"{printable(bad.finding.subject)}: {message(bad.finding)}"
+
+
+def _line(bad: BadLine) -> str:
+    return f"{bad.finding.place}: {bad.finding.code} {_reason(bad)} ({advice(bad.finding)})"
+
+
+def _as_json(bad: BadLine) -> dict[str, object]:
+    place = bad.finding.place
+    assert place is not None
+    known = {"file": place.file, "line": place.line, "rule": bad.finding.code}
+    return {**known, "reason": _reason(bad), "right": advice(bad.finding), "source": bad.source}

@@ -18,7 +18,7 @@ class Entry:
 
     `text` and `advice` are templates over the values of a finding (`str.format`). Of several, the first one counts
     whose values are all known. `meaning` says more than one line can: what follows from it, and what to look at.
-    `group` is the file that has the entry.
+    `group` is the file that has the entry, `source` where it is known from.
     """
 
     code: str
@@ -28,6 +28,7 @@ class Entry:
     severity: Severity
     advice: tuple[str, ...] = ()
     meaning: str = ""
+    source: str = ""
 
 
 def make_finding(
@@ -70,7 +71,7 @@ def catalogue() -> Mapping[str, Entry]:
 
 
 def _entry(code: str, group: str, fields: Mapping[str, object]) -> Entry:
-    known = {name: str(fields[name]).strip() for name in ("title", "meaning") if name in fields}
+    known = {name: str(fields[name]).strip() for name in ("title", "meaning", "source") if name in fields}
     return Entry(
         code=code,
         group=group,

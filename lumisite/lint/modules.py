@@ -6,15 +6,17 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from lumisite.lint.job import Job, Told
-from lumisite.lint.shell import Command
+from lumisite.lint.hit import Hit, hit
+from lumisite.lint.job import Job
+from lumisite.lint.script import Command
 from lumisite.machine.tree import is_under
 from lumisite.render.runtimes import RUNTIMES
 from lumisite.site.model import Site
 from lumisite.site.selection import combinations, module_version, usable
 
-_VERBS = ("load", "add", "unload", "rm", "del", "swap", "use", "purge", "reset", "restore")
-_EMPTIES = ("purge", "reset", "restore")
+_UNLOADING = ("unload", "rm", "del")
+_EMPTYING = ("purge", "reset", "restore")
+_VERBS = ("load", "add", "swap", "use", *_UNLOADING, *_EMPTYING)
 #: Modules of other hands that carry binds; a site's own, and those that they conflict with, do so too.
 _BINDINGS = re.compile(r"singularity-(?:\w+-)?bindings")
 _BIND_LIST = re.compile(r"(?:SINGULARITY|APPTAINER)_BIND(?:PATH)?")
@@ -27,10 +29,7 @@ _DEFAULTS = ("", "default")
 
 
 def _request(job: Job, command: Command) -> tuple[str, tuple[str, ...]]:
-    """Give what `module` or `ml` is asked to do, and for which names; `ml NAME` loads. Nothing for other commands.
-
-    Long options may stand before the verb.
-    """
+    """Return the verb and the names of `module` or `ml`, where `ml NAME` loads; nothing for other commands."""
     if command.values[:1] not in (("module",), ("ml",)):
         return "", ()
     words = tuple(job.resolved(value) for value in command.values[1:] if not value.startswith("--"))
@@ -39,7 +38,7 @@ def _request(job: Job, command: Command) -> tuple[str, tuple[str, ...]]:
     return (words[0], words[1:]) if words else ("", ())
 
 
-def build_with_binds(job: Job) -> Iterator[Told]:
+def build_with_binds(job: Job) -> Iterator[Hit]:
     """The build of an image while a module has its binds in the environment, and no wrapper of ours takes them away."""
     modules, helper = job.site.modules, job.site.helper_module
     carrying = {*modules, *(name for module in modules.values() for name in module.conflicts)}
@@ -48,27 +47,22 @@ def build_with_binds(job: Job) -> Iterator[Told]:
     for command in job.commands:
         verb, names = _request(job, command)
         ours &= verb != "use" or all(is_under(folder, job.site.root) for folder in names)
-        if verb in _EMPTIES or _without_binds(command):
+        if verb in _EMPTYING or _removes_binds(command):
             loaded.clear()
         for name in names:
             module = name.lstrip("-").partition("/")[0]
-            if verb in ("unload", "rm", "del") or name.startswith("-"):
+            if verb in _UNLOADING or name.startswith("-"):
                 loaded.pop(module, None)
             elif verb in ("load", "add", "swap") and (module in carrying or _BINDINGS.fullmatch(module)):
                 loaded[module] = name
         wrapped = ours and helper in loaded and not any(map(_RUNTIME_BY_PATH.fullmatch, command.values))
-        left = sorted(name for module, name in loaded.items() if not wrapped or module not in modules)
+        left = tuple(sorted(name for module, name in loaded.items() if not wrapped or module not in modules))
         if left and _builds(command) and not _replaces_binds(command):
-            told = " ".join(left)
-            yield Told(
-                command.line,
-                f"{told} binds paths that a new image does not have, and the build fails",
-                f"module unload {told} before the build",
-            )
+            yield hit(command.line, " ".join(left))
 
 
-def _without_binds(command: Command) -> bool:
-    """Whether it takes the binds away from all that follows."""
+def _removes_binds(command: Command) -> bool:
+    """Return whether a command takes the binds away from all that follows."""
     unset = command.values[:1] == ("unset",) and any(map(_BIND_LIST.fullmatch, command.values))
     return unset or (_replaces_binds(command) and not _builds(command))
 
@@ -78,11 +72,11 @@ def _replaces_binds(command: Command) -> bool:
 
 
 def _builds(command: Command) -> bool:
-    words = command.behind(*RUNTIMES, "cotainr") or ()
+    words = command.words_after(*RUNTIMES, "cotainr") or ()
     return "build" in [word.value for word in words[:2]]
 
 
-def unknown_version(job: Job) -> Iterator[Told]:
+def unknown_version(job: Job) -> Iterator[Hit]:
     """A version of a module of the site that the site cannot have now; modules from folders of others are theirs."""
     others = False
     for command in job.commands:
@@ -93,78 +87,60 @@ def unknown_version(job: Job) -> Iterator[Told]:
             module, _, version = name.partition("/")
             known = _versions(job.site, module)
             if known and "$" not in version and version.lstrip(".") not in (*_DEFAULTS, *known):
-                yield Told(
-                    command.line,
-                    f"this system cannot have {module}/{version}: its versions are like {known[0]}",
-                    f"module load {module}, or what module spider {module} lists",
-                )
+                yield hit(command.line, name, module=module, example=known[0])
 
 
 def _versions(site: Site, name: str) -> tuple[str, ...]:
-    """All versions that a render for the current platform can give a module, the default's first, and its old names."""
+    """Return all versions that a render for the current platform can give a module, and its old names."""
     module = site.modules.get(name)
     if module is None:
         return ()
     platform = site.platforms[site.platform]
     releases = {
-        stack: dict.fromkeys((here.default, *usable(site, platform, stack))) for stack, here in platform.stacks.items()
+        stack: dict.fromkeys((known.default, *usable(site, platform, stack)))
+        for stack, known in platform.stacks.items()
     }
-    made = (module_version(site, module, one) for one in combinations(site, site.platform, releases))
+    made = (module_version(site, module, versions) for versions in combinations(site, site.platform, releases))
     return tuple(dict.fromkeys((*made, *module.old_versions)))
 
 
-def retired_folder(job: Job) -> Iterator[Told]:
+def retired_folder(job: Job) -> Iterator[Hit]:
     """A folder of a past course, from which modules are loaded that the site has."""
     requests = [(command, *_request(job, command)) for command in job.commands]
-    for at, (command, verb, names) in enumerate(requests):
+    for index, (command, verb, names) in enumerate(requests):
         folder = next((name for name in names if verb == "use" and _retired(job.site, name)), None)
-        if not folder:
-            continue
-        later = [name for _, verb, names in requests[at:] if verb in ("load", "add") for name in names]
-        wanted = [name for name in dict.fromkeys(one.partition("/")[0] for one in later) if name in job.site.modules]
-        if wanted:
-            yield Told(
-                command.line,
-                f"{folder} was made for a past course and is not kept up",
-                f"module load {' '.join(wanted)} without this line",
-            )
+        later = [name for _, verb, names in requests[index:] if verb in ("load", "add") for name in names]
+        loaded = dict.fromkeys(name.partition("/")[0] for name in later)
+        if folder and any(name in job.site.modules for name in loaded):
+            yield hit(command.line, folder, modules=" ".join(name for name in loaded if name in job.site.modules))
 
 
 def _retired(site: Site, path: str) -> bool:
     return any(fnmatchcase(path.rstrip("/"), pattern) for pattern in site.retired_modules)
 
 
-def host_venv(job: Job) -> Iterator[Told]:
+def host_venv(job: Job) -> Iterator[Hit]:
     """A venv that a module's Python made to use its packages, where a container uses it."""
-    module, made = "", dict[str, str]()
+    module = ""
+    makers: dict[str, str] = {}
     for command in job.commands:
         contained = command.spot == "container" or command.names_any(*RUNTIMES)
         verb, names = _request(job, command)
         if verb:
             loaded = next((name for name in names if verb in ("load", "add") and _PYTHONS.fullmatch(name)), "")
-            module = loaded or ("" if verb in (*_EMPTIES, "unload", "rm", "del", "swap") else module)
+            module = loaded or ("" if verb in (*_EMPTYING, *_UNLOADING, "swap") else module)
         elif not contained and module and (folder := _venv_made(job, command)):
-            made[folder] = module
+            makers[folder] = module
         for word in command.words if contained else ():
             found = re.fullmatch(r"(.+)/bin/(?:activate|python[\d.]*)", job.resolved(word.value))
-            if found and found[1] in made:
-                maker = made[found[1]]
-                yield Told(
-                    word.line,
-                    f"{found[1]} was made with the Python of {maker}, "
-                    "so that a container gets this and not the packages of its image",
-                    f"singularity exec IMAGE python -m venv --system-site-packages {found[1]}",
-                )
+            if found and found[1] in makers:
+                yield hit(word.line, found[1], module=makers[found[1]])
 
 
 def _venv_made(job: Job, command: Command) -> str | None:
-    """Give the folder of `python -m venv --system-site-packages FOLDER`, in any order, with one folder."""
+    """Return the folder of `python -m venv --system-site-packages FOLDER`, in any order, with one folder."""
     folders = [value for value in command.values[3:] if not value.startswith("-")]
-    makes = (
-        command.spot == "batch"
-        and command.values[1:3] == ("-m", "venv")
-        and re.fullmatch(r"python[\d.]*", command.programs[0])
-        and "--system-site-packages" in command.values
-        and len(folders) == 1
-    )
-    return job.resolved(folders[0]).rstrip("/") if makes else None
+    makes = command.values[1:3] == ("-m", "venv") and re.fullmatch(r"python[\d.]*", command.programs[0])
+    if command.spot != "batch" or not makes or "--system-site-packages" not in command.values or len(folders) != 1:
+        return None
+    return job.resolved(folders[0]).rstrip("/")

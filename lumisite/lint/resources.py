@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lumisite.lint.job import Job, Told
-from lumisite.lint.slurm import Option, Step, usable_cores
+from lumisite.lint.hit import Hit, hit
+from lumisite.lint.job import Job
+from lumisite.lint.options import Option, Step, usable_cores
 from lumisite.site.model import Site
 from lumisite.site.nodes import NodeKind
 
@@ -17,25 +18,19 @@ _SIZE = re.compile(r"(\d{1,12})([KMGT]?)B?", re.IGNORECASE)
 _UNIT_KIB = {"K": 1, "": 1 << 10, "M": 1 << 10, "G": 1 << 20, "T": 1 << 30}
 
 
-def gpu_binding(job: Job) -> Iterator[Told]:
+def gpu_binding(job: Job) -> Iterator[Hit]:
     """A binding of GPUs to several tasks without sharing."""
     gpu = job.gpus[0] if job.gpus else None
-    library = gpu.collectives.title if gpu else "NCCL"
+    library, visible = (gpu.collectives.title, gpu.visible[0]) if gpu else ("NCCL", "")
     for step in job.steps:
         flags, bind, each = (step.merged.get(name) for name in ("gres-flags", "gpu-bind", "gpus-per-task"))
         shared = flags and "allow-task-sharing" in flags.value
         if (step.tasks_per_node or 1) < 2 or shared or (bind and re.search(r"(?:^|,)none$", bind.value)):
             continue
         hiding = bind and re.search(r"(?:^|[,:])(?:closest|map|mask|single|per_task)", bind.value)
-        option = each or (bind if hiding else None)
-        if option:
-            yield Told(
-                option.line,
-                f"--{option.name} with several tasks on a node hides the other GPUs from each task: "
-                f"{library} and MPI fail or slow down",
-                f"srun --gpu-bind=map:{_gpu_order(job.site)} --gres-flags=allow-task-sharing …, or no GPU binding"
-                + (f" and {gpu.visible[0]}=$SLURM_LOCALID in the task" if gpu else ""),
-            )
+        if option := each or (bind if hiding else None):
+            order = _gpu_order(job.site)
+            yield hit(option.line, f"--{option.name}", library=library, order=order, variable=visible)
 
 
 def _gpu_order(site: Site) -> str:
@@ -45,43 +40,35 @@ def _gpu_order(site: Site) -> str:
     return ",".join(str(index) for _, index in sorted(places)) or "0"
 
 
-def too_many_cores(job: Job) -> Iterator[Told]:
+def too_many_cores(job: Job) -> Iterator[Hit]:
     """More cores than jobs get of a node with GPUs."""
-    of_gpu_nodes = [kind for kind in job.site.node_kinds.values() if kind.gpus]
     for step in (job.allocation, *job.steps):
         kinds = step.node_kinds(job.site)
-        option, asked = step.cores_per_node
+        option, cores = step.cores_per_node
         threads = step.merged.get("hint") or step.merged.get("threads-per-core")
-        each = 2 if threads and threads.value in ("multithread", "2") else 1
-        cores = each * max((usable_cores(kind) for kind in kinds), default=0)
-        if option and kinds and all(kind.gpus for kind in kinds) and asked > cores:
-            yield Told(
-                option.line,
-                f"{asked} cores of a node of which jobs get {cores}: the job never starts",
-                f"#SBATCH --cpus-per-task={min(usable_cores(kind) // len(kind.gpus) for kind in of_gpu_nodes)} "
-                "with one task for each GPU",
-            )
+        per_core = 2 if threads and threads.value in ("multithread", "2") else 1
+        usable = per_core * max((usable_cores(kind) for kind in kinds), default=0)
+        if option and kinds and all(kind.gpus for kind in kinds) and cores > usable:
+            of_gpu_nodes = [kind for kind in job.site.node_kinds.values() if kind.gpus]
+            each = min(usable_cores(kind) // len(kind.gpus) for kind in of_gpu_nodes)
+            yield hit(option.line, f"--{option.name}", cores=cores, usable=usable, each=each)
 
 
-def cpu_bind_and_count(job: Job) -> Iterator[Told]:
+def cpu_bind_and_count(job: Job) -> Iterator[Hit]:
     """A list of masks or CPUs, and a number of cores, on one srun."""
     for step in job.steps:
         bind = step.own.get("cpu-bind")
         if bind and "cpus-per-task" in step.own and re.search(r"\b(?:mask|map)_cpu", bind.value):
-            yield Told(
-                bind.line,
-                "--cpu-bind with a list of masks or CPUs does not go together with --cpus-per-task on one srun",
-                "srun --cpu-bind=mask_cpu:… without -c; the number of cores stands in #SBATCH",
-            )
+            yield hit(bind.line, "--cpu-bind")
 
 
 def _memory(job: Job) -> Iterator[tuple[Step, list[NodeKind], Option, int]]:
-    """Give the allocation, and the steps that name memory themselves.
+    """Yield the allocation, and the steps that name memory themselves.
 
     With each: the node kinds that it may run on, the option, and the memory of a node that it asks for, in MiB.
     """
-    own = (step for step in job.steps if not step.own.keys().isdisjoint(_MEMORY))
-    for step in (job.allocation, *own):
+    steps = (step for step in job.steps if not step.own.keys().isdisjoint(_MEMORY))
+    for step in (job.allocation, *steps):
         kinds = step.node_kinds(job.site)
         found = (options[name] for options in (step.own, step.merged) for name in _MEMORY if name in options)
         option = next(found, None)
@@ -96,48 +83,40 @@ def _gpus(step: Step, kinds: list[NodeKind]) -> int | None:
     """How many GPUs of a node a step asks for, which are no more than the node has."""
     most = min(len(kind.gpus) for kind in kinds)
     each, tasks = step.number("gpus-per-task"), step.tasks_per_node
-    asked = step.gpus_per_node or (each * tasks if each and tasks else None)
-    return min(asked, most) if asked and most else None
+    gpus = step.gpus_per_node or (each * tasks if each and tasks else None)
+    return min(gpus, most) if gpus and most else None
 
 
-def memory_of_node(job: Job) -> Iterator[Told]:
+def memory_of_node(job: Job) -> Iterator[Hit]:
     """More memory than any node of the partitions has; what is asked for by GPU or CPU may spread over more nodes."""
-    for step, kinds, option, asked in _memory(job):
+    for step, kinds, option, memory in _memory(job):
         most = max(kind.memory_mib for kind in kinds)
         on_one_node = option.name == "mem" or not step.merged.keys().isdisjoint(_PER_NODE)
-        if asked > most and on_one_node:
-            yield Told(
-                option.line,
-                f"{_said(asked)} of memory on a node of which jobs get {_said(most)}: the job never starts",
-                f"#SBATCH --mem={_as_option(most)}, or --mem=0 for all of a whole node",
-            )
+        if memory > most and on_one_node:
+            yield hit(option.line, f"--{option.name}", memory=_size(memory), most=_size(most), option=_option(most))
 
 
-def memory_of_others(job: Job) -> Iterator[Told]:
+def memory_of_others(job: Job) -> Iterator[Hit]:
     """More memory than goes with the GPUs of a job, where others would have the rest of the node.
 
     Steps in an allocation may share it unevenly.
     """
-    for step, kinds, option, asked in _memory(job):
+    for step, kinds, option, memory in _memory(job):
         gpus = _gpus(step, kinds)
-        allocates = step.command is None or "partition" in step.own
-        names = step.reached(job.site)
+        names = step.partitions(job.site)
         alone = "exclusive" in step.merged or any(job.site.partitions[name].whole_nodes for name in names) or not names
-        if not gpus or alone or not allocates or asked > max(kind.memory_mib for kind in kinds):
+        inside = step.command is not None and "partition" not in step.own
+        if not gpus or alone or inside or memory > max(kind.memory_mib for kind in kinds):
             continue
         share = max(kind.memory_mib // len(kind.gpus) for kind in kinds)
-        if asked > gpus * share:
-            yield Told(
-                option.line,
-                f"{_said(asked)} of memory for {gpus} GPU{'s' if gpus > 1 else ''}, with which "
-                f"{_said(gpus * share)} go: the rest is that of other GPUs, whose jobs must wait",
-                f"#SBATCH --mem-per-gpu={_as_option(share)}",
-            )
+        if memory > gpus * share:
+            sizes = {"memory": _size(memory), "share": _size(gpus * share), "option": _option(share)}
+            yield hit(option.line, f"--{option.name}", gpus=gpus, **sizes)
 
 
-def _said(mib: int) -> str:
+def _size(mib: int) -> str:
     return f"{mib // 1024} GiB" if mib % 1024 == 0 else f"{mib} MiB"
 
 
-def _as_option(mib: int) -> str:
+def _option(mib: int) -> str:
     return f"{mib // 1024}G" if mib % 1024 == 0 else f"{mib}M"

@@ -8,8 +8,10 @@ from fnmatch import fnmatchcase
 from itertools import dropwhile
 from typing import Literal
 
+from lumisite.findings.finding import Value
+from lumisite.lint.hit import Hit, hit
 from lumisite.lint.images import Start, holds_of, starts_of
-from lumisite.lint.job import Job, Setting, Told
+from lumisite.lint.job import Job, Setting, variables_in
 from lumisite.machine.tree import is_under
 from lumisite.render.explain import references
 from lumisite.site.evidence import Harm, harms
@@ -23,21 +25,64 @@ _BY_NAME = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 _WITH_DEFAULT = re.compile(r"\$\{\w+:?[-=]([^{}]*)\}")
 _HOME = re.compile(r"(?:~|\$HOME|\$\{HOME\})(?:/|$)")
 _STARTERS = ("srun", "mpirun", "mpiexec", "singularity", "apptainer", "torchrun", "accelerate", "deepspeed")
+_MKTEMP = r"(?<!\\)(?:\$\(|`)[^)`$]{0,200}\bmktemp\b"
+
+
+def misnamed_variable(job: Job) -> Iterator[Hit]:
+    """A variable that nothing reads, in place of one that has another name."""
+    for setting in job.settings_of(*job.misspelt):
+        name = job.misspelt[setting.name]
+        yield hit(setting.line, setting.name, expected=name, **_directory(job, name))
+
+
+def cache_by_mktemp(job: Job) -> Iterator[Hit]:
+    """`mktemp` in the batch script, for the directory of a cache or for a variable that such a one is made of."""
+    caches = job.caches | {name for name, meant in job.misspelt.items() if meant in job.caches}
+    made: dict[str, set[int]] = {}
+    for setting in job.settings:
+        lines = made.setdefault(setting.name, set())
+        if setting.command.spot == "batch" and re.search(_MKTEMP, setting.value):
+            lines.clear()
+            lines.add(setting.line)
+        else:
+            lines.update(*(made.get(name, ()) for name in variables_in(setting.value)))
+    found = {line: name for name, lines in made.items() if name in caches for line in lines}
+    inside = re.compile(rf"\b(?:{'|'.join(sorted(caches))})=[\"'\\]*{_MKTEMP}") if caches else re.compile(r"(?!)")
+    for word in (word for command in job.commands if command.spot == "batch" for word in command.words):
+        found |= {line: text.partition("=")[0] for text, line in word.matches(inside)}
+    for line, name in found.items():
+        name = job.misspelt.get(name, name)
+        yield hit(line, name, **_directory(job, name))
+
+
+def _directory(job: Job, name: str) -> dict[str, Value]:
+    """Return what leads a cache to a directory of the node, of each rank where ranks must not share it.
+
+    A directory that only some images need is left to the helper, which knows the image.
+    """
+    settings = [setting for setting in job.site.settings if setting.name == name]
+    if name not in job.caches or any(decided_by_image(job.site, setting) for setting in settings):
+        return {}
+    private = next(iter(job.site.private_places), None)
+    local = "$TMPDIR/${USER}" if private is None else private.job_folder or f"{private.path}/${{USER}}"
+    folder = f"{local}/{re.sub(r'_(?:PATH|DIR)$', '', name).lower().replace('_', '-')}"
+    of_rank = any("{rank}" in (setting.directory or "") for setting in settings)
+    return {"of_rank": f"{folder}/${{SLURM_LOCALID}}"} if of_rank else {"directory": folder}
 
 
 def _in_force(job: Job, names: Collection[str]) -> Iterator[tuple[Setting, str]]:
-    """Give the settings of some variables that hold when something is started, with what they set.
+    """Yield the settings of some variables that hold when something is started, with what they set.
 
     Other variables are put in; of `${NAME:-value}` it is the value.
     """
-    for setting in job.named(*names):
+    for setting in job.settings_of(*names):
         if not _replaced(job, setting):
             yield setting, _WITH_DEFAULT.sub(lambda found: found[1], job.resolved(setting.value))
 
 
 def _replaced(job: Job, setting: Setting) -> bool:
-    """Whether the variable is set again or taken away before anything is started."""
-    for command in dropwhile(lambda one: one is not setting.command, job.commands):
+    """Return whether the variable is set again or unset before anything is started."""
+    for command in dropwhile(lambda command: command is not setting.command, job.commands):
         if command.names_any(*_STARTERS):
             return False
         again = any(name == setting.name for name, _ in command.assignments)
@@ -48,29 +93,26 @@ def _replaced(job: Job, setting: Setting) -> bool:
 
 
 def _nodes(job: Job, setting: Setting) -> Literal["one", "several"] | None:
-    """Whether what a setting reaches has one node or several: its own step, or else any step of the job."""
-    own = {step.nodes for step in job.steps if step.command is setting.command}
-    counts = own or {step.nodes for step in job.steps}
+    """Return whether what a setting reaches has one node or several: its own step, or else any step of the job."""
+    counts = {step.nodes for step in job.steps if step.command is setting.command}
+    counts = counts or {step.nodes for step in job.steps}
     if any(count is not None and count > 1 for count in counts):
         return "several"
     return "one" if counts == {1} else None
 
 
-def harmful_value(job: Job) -> Iterator[Told]:
+def harmful_value(job: Job) -> Iterator[Hit]:
     """A value that is known to do harm, in the situations in which it does."""
     known, starts = tuple(harms(job.site)), tuple(starts_of(job))
     for setting, value in _in_force(job, {harm.setting.name for harm in known}):
-        mine = [(one, _judge(job, one, setting, value, starts)) for one in known if one.setting.name == setting.name]
+        judged = [(harm, _judge(job, harm, setting, value, starts)) for harm in known]
         # What is known to do harm here comes before what may.
-        found = sorted((one for one in mine if one[1] is not None), key=lambda one: bool(one[1]))
-        for harm, open_condition in found[:1]:
-            limited = f"only {open_condition}, which the script does not say: " if open_condition else ""
-            yield Told(
-                setting.line,
-                f"{setting.name}={value}: {limited}{harm.evidence.what or harm.setting.why}",
-                _instead(job.site, setting.name),
-                "; ".join(map(str, references(job.site, harm.evidence.source))) or harm.evidence.source,
-            )
+        found = sorted((one for one in judged if one[1] is not None), key=lambda one: bool(one[1]))
+        for harm, condition in found[:1]:
+            evidence = harm.evidence
+            source = "; ".join(map(str, references(job.site, evidence.source))) or evidence.source
+            values = {"condition": condition, "effect": evidence.what or harm.setting.why}
+            yield Hit(setting.line, f"{setting.name}={value}", values | _instead(job.site, setting.name), source)
 
 
 def _judge(job: Job, harm: Harm, setting: Setting, value: str, starts: tuple[Start, ...]) -> str | None:
@@ -80,93 +122,80 @@ def _judge(job: Job, harm: Harm, setting: Setting, value: str, starts: tuple[Sta
     does not say how many nodes it has it does none; where it does not say which image it runs, or the image's name does
     not tell what is in it, the evidence decides whether it may.
     """
-    fits = "$" not in value and any(fnmatchcase(value.lower(), pattern.lower()) for pattern in harm.patterns)
+    fits = harm.setting.name == setting.name and "$" not in value
+    fits = fits and any(fnmatchcase(value.lower(), pattern.lower()) for pattern in harm.patterns)
     nodes = _nodes(job, setting) if fits else None
     if not fits or (harm.evidence.when.nodes and not nodes):
         return None
-    own = {start.image for start in starts if start.command is setting.command}
-    held = [holds_of(job, image) for image in own or {start.image for start in starts}] or [Holds()]
+    images = {start.image for start in starts if start.command is setting.command} or {start.image for start in starts}
     site = job.site
     defaults = site.platforms[site.platform].defaults
     installed = {stack: defaults[stack] for stack in site.host_stacks if stack in defaults}
-    judged = [
-        judge_conditions(
-            harm.evidence.when,
-            Situation(site.platform, {**installed, **one.stacks}, one.family, one.plugin, nodes),
-        )
-        for one in held
-    ]
-    outcomes = {outcome for outcome, _ in judged}
+    outcomes: dict[bool | None, str] = {}
+    for holds in [holds_of(job, image) for image in images] or [Holds()]:
+        situation = Situation(site.platform, {**installed, **holds.stacks}, holds.family, holds.plugin, nodes)
+        outcome, condition = judge_conditions(harm.evidence.when, situation)
+        outcomes.setdefault(outcome, condition)
     if True in outcomes:
         return ""
-    return judged[0][1] if False not in outcomes and harm.evidence.unknown_images else None
+    return outcomes[None] if False not in outcomes and harm.evidence.unknown_images else None
 
 
-def _instead(site: Site, name: str) -> str:
-    """Give the line that would be right: what the ledger sets whatever the image, else nothing."""
+def _instead(site: Site, name: str) -> dict[str, Value]:
+    """Return what the ledger sets whatever the image, if anything."""
     always = (one.value for one in site.settings if one.name == name and not decided_by_image(site, one))
-    value = next((value for value in always if value is not None), None)
-    return f"unset {name}" if value is None else f"export {name}={value}"
+    return {"variable": name, "expected": next((value for value in always if value is not None), None)}
 
 
-def wrong_interface(job: Job) -> Iterator[Told]:
+def wrong_interface(job: Job) -> Iterator[Hit]:
     """An interface that the site does not have for traffic."""
-    interfaces = job.site.fabric.interfaces
     for setting, value in _in_force(job, (*_BY_PREFIX, *_BY_NAME)):
         exact = setting.name in _BY_NAME
-        fault = _fault(value, exact, _nodes(job, setting), job.site) if "$" not in value else None
-        if fault:
-            yield Told(
-                setting.line,
-                f"{setting.name}={value} {fault}",
-                f"export {setting.name}={interfaces[0] if exact else ','.join(interfaces)}",
-            )
+        kind = _wrong(value, exact, _nodes(job, setting), job.site) if "$" not in value else None
+        if kind:
+            fast = job.site.fabric.interfaces
+            expected = fast[0] if exact else ",".join(fast)
+            values = {kind: value.lstrip("^="), "expected": f"{setting.name}={expected}"}
+            yield hit(setting.line, f"{setting.name}={value}", **values)
 
 
-def _fault(value: str, exact: bool, nodes: Literal["one", "several"] | None, site: Site) -> str | None:
-    """Say what is wrong with a list of interfaces.
+def _wrong(value: str, exact: bool, nodes: Literal["one", "several"] | None, site: Site) -> str | None:
+    """Return what a list of interfaces is that is wrong, if it is.
 
     With `^` in front NCCL takes all but these, with `=` it takes whole names. It passes over names that nothing has,
     as long as one is left; gloo fails on the first.
     """
     fast, slow = site.fabric.interfaces, site.fabric.management
-    sign = re.match(r"\^?=?", "" if exact else value)
-    assert sign is not None
-    names = [name.partition(":")[0].strip() for name in value[sign.end() :].split(",") if name.strip()]
-    whole = exact or "=" in sign[0]
+    sign = "" if exact else value[: len(value) - len(value.lstrip("^="))]
+    names = [name.partition(":")[0].strip() for name in value[len(sign) :].split(",") if name.strip()]
+    whole = exact or "=" in sign
     if not names:
         return None
-    if "^" in sign[0]:
-        left_out = all(_named(interface, names, whole) for interface in fast)
-        return "leaves out the high-speed network" if left_out else None
+    if "^" in sign:
+        return "excluded" if all(_named(interface, names, whole) for interface in fast) else None
     if any(_named(interface, names, whole) for interface in slow):
-        return "is the management network, which must not carry traffic" if nodes != "one" else None
+        return "management" if nodes != "one" else None
     fits = [any(_named(interface, [name], whole) for interface in fast) for name in names]
     if ("lo" in names and nodes != "several") or (all(fits) if exact else any(fits)):
         return None
-    return f"is not {'the name' if whole else 'the beginning of the name'} of a high-speed interface of this system"
+    return "name" if whole else "prefix"
 
 
 def _named(interface: str, names: Iterable[str], whole: bool) -> bool:
     return any(interface == name if whole else interface.startswith(name) for name in names)
 
 
-def shared_cache(job: Job) -> Iterator[Told]:
+def shared_cache(job: Job) -> Iterator[Hit]:
     """A cache of kernels or of a compiler, which belongs on the node, on a file system that all nodes share."""
     for setting, value in _in_force(job, job.caches):
-        if where := _shared(value, job.site):
-            yield Told(
-                setting.line,
-                f"{setting.name} is {where}, which all nodes share: "
-                "many tasks write there at once, which is slow and fails at times",
-                job.made_in_task(setting.name),
-            )
+        if path := _shared(value, job.site):
+            yield hit(setting.line, setting.name, path=path, **_directory(job, setting.name))
 
 
 def _shared(path: str, site: Site) -> str | None:
-    """Say where on a shared file system a path is; a home directory is always on one."""
+    """Return the shared file system that a path is on; a home directory is always on one."""
     if _HOME.match(path):
-        return "in the home directory"
-    holding = [one for one in site.file_systems if is_under(path, one.path)]
-    nearest = max(holding, key=lambda one: len(one.path), default=None)
-    return f"on {nearest.path}" if nearest and nearest.kind == "shared" else None
+        return "$HOME"
+    holding = [system for system in site.file_systems if is_under(path, system.path)]
+    nearest = max(holding, key=lambda system: len(system.path), default=None)
+    return nearest.path if nearest and nearest.kind == "shared" else None

@@ -8,21 +8,14 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.images.lock import Lock, LockedImage, format_lock
-from lumisite.lint.find import lint_script
 from lumisite.lint.images import holds_of, starts_of
 from lumisite.lint.job import Job
-from lumisite.lint.shell import parse_script
 from lumisite.site.load import load_site
+from tests.support.linted import LUMI, findings, found
 
-SITE = load_site("lumi").site
-LUMI = SITE
 TWIN = load_site("twin").site
-JOB = Job(SITE, parse_script(""))
+JOB = Job(LUMI, "")
 LAIF = "/appl/local/laifs/containers"
-
-
-def found(text: str) -> list[str]:
-    return [f"{finding.line} {finding.rule}" for finding in lint_script(text.encode(), "s", LUMI)]
 
 
 # ---------------------------------------------------------------- which image
@@ -92,7 +85,7 @@ def test_the_family_that_a_path_tells(path: str, family: str | None) -> None:
     ],
 )
 def test_the_containers_that_a_script_starts(text: str, expected: list[tuple[str, str]]) -> None:
-    assert [(start.action, start.image) for start in starts_of(Job(SITE, parse_script(text)))] == expected
+    assert [(start.action, start.image) for start in starts_of(Job(LUMI, text))] == expected
 
 
 @pytest.mark.parametrize(
@@ -113,7 +106,7 @@ def test_images_outside_the_range_of_the_driver(image: str, expected: int) -> No
         line = head.count("\n") + 2
         assert found(f"{head}I={image}\nsingularity run $I x\n") == [f"{line} image-outside-range"] * expected
     assert found(f"#SBATCH -p small\nsingularity run {image} x\n") == []
-    assert lint_script(f"#SBATCH -p small-g\nsingularity run {image} x\n".encode(), "s", TWIN) == ()
+    assert findings(f"#SBATCH -p small-g\nsingularity run {image} x\n", TWIN) == []
 
 
 @pytest.mark.parametrize(
@@ -163,11 +156,12 @@ GPUS = "#SBATCH -p dev-g --gpus=2\n"
     ],
 )
 def test_an_image_for_gpus_of_another_vendor(image: str, maker: str | None) -> None:
-    findings = lint_script(f"{GPUS}singularity run {image} x\n".encode(), "s", LUMI)
-    assert [one.rule for one in findings] == ["image-for-other-gpus"] * (maker is not None)
-    for one in findings:
-        assert one.reason == f"{image.rpartition('/')[2]} is built for GPUs of {maker}, but the job gets GPUs of AMD"
-        assert one.right.startswith("an image for GPUs of AMD, such as /appl/local/")
+    bad = findings(f"{GPUS}singularity run {image} x\n")
+    assert [one.code for one in bad] == ["image-for-other-gpus"] * (maker is not None)
+    for one in bad:
+        assert one.subject == image.rpartition("/")[2]
+        assert one.values["vendors"] == (maker,)
+        assert one.values["expected"] == ("AMD",)
     assert found(f"#SBATCH -p small\nsingularity run {image} x\n") == [], "without GPUs it does not matter"
     assert found(f"singularity pull a.sif {image}\n") == []
 
@@ -175,9 +169,9 @@ def test_an_image_for_gpus_of_another_vendor(image: str, maker: str | None) -> N
 def test_which_gpus_the_job_gets_is_the_sites() -> None:
     leonardo = load_site("leonardo").site
     for image, maker in (("docker://rocm/pytorch:rocm6.3", "AMD"), ("docker://nvidia/cuda:12.4.1-base", None)):
-        findings = lint_script(f"singularity run {image} x\n".encode(), "s", leonardo)
-        assert [one.rule for one in findings] == ["image-for-other-gpus"] * (maker is not None)
-        assert all("is built for GPUs of AMD, but the job gets GPUs of NVIDIA" in one.reason for one in findings)
+        bad = findings(f"singularity run {image} x\n", leonardo)
+        assert [one.code for one in bad] == ["image-for-other-gpus"] * (maker is not None)
+        assert all((one.values["vendors"], one.values["expected"]) == (("AMD",), ("NVIDIA",)) for one in bad)
 
 
 # ---------------------------------------------------------------- what was read in the image
@@ -194,13 +188,12 @@ def test_what_the_lock_has_counts_more_than_the_name() -> None:
     }
 
     def rules(image: str) -> list[str]:
-        findings = lint_script(f"{GPUS}singularity run {image} x\n".encode(), "s", LUMI, locked)
-        return [one.rule for one in findings]
+        return [one.code for one in findings(f"{GPUS}singularity run {image} x\n", LUMI, locked)]
 
     assert rules("/x/mine.sif") == rules("/y/file.sif") == ["image-for-other-gpus"]
     assert rules("/x/lumi-rocm-rocm-6.0.3.sif") == rules("/x/cuda12.sif") == []
     assert rules("/x/lumi-multitorch-u24r64f2.sif") == rules("/x/lumi-rocm-rocm-5.6.1.sif") == ["image-outside-range"]
-    job = Job(LUMI, parse_script(""), locked)
+    job = Job(LUMI, "", locked)
     assert (holds_of(job, "/x/lumi-rocm-rocm-6.0.3.sif").family, holds_of(job, "/x/mine.sif").plugin) == (
         "lumi-rocm",
         None,
@@ -217,5 +210,5 @@ def test_the_command_takes_a_lock(tmp_path: Path, capsys: pytest.CaptureFixture[
     script.write_text(f"{GPUS}singularity run /x/mine.sif x\n")
     assert main(["lint", "--site", "lumi", str(script)]) == 0
     assert main(["lint", "--site", "lumi", str(script), "--lock", str(lock)]) == 1
-    assert "mine.sif is built for GPUs of NVIDIA" in capsys.readouterr().out
+    assert "image-for-other-gpus" in capsys.readouterr().out
     assert main(["lint", "--site", "lumi", str(script), "--lock", str(tmp_path / "gone")]) == 3

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lumisite.lint.find import lint_script
 from lumisite.site.load import EMBEDDED, load_site
+from tests.support.linted import findings, found
 from tests.support.sites import load_text
 
-LUMI = load_site("lumi").site
 TWIN = load_site("twin").site
-
-
-def found(text: str) -> list[str]:
-    return [f"{finding.line} {finding.rule}" for finding in lint_script(text.encode(), "s", LUMI)]
 
 
 @pytest.mark.parametrize(
@@ -68,12 +63,11 @@ def test_steps_share_what_their_job_has() -> None:
     assert found("srun -p small-g -N 1 --gpus=1 --mem=120G ./x\n") == ["1 memory-of-others"]
 
 
-def test_memory_is_said_in_words_and_as_an_option() -> None:
-    (finding,) = lint_script(b"#SBATCH -p dev-g --gpus=2 --mem=200G\n", "s", LUMI)
-    assert finding.reason.startswith("200 GiB of memory for 2 GPUs, with which 120 GiB go")
-    assert finding.right == "#SBATCH --mem-per-gpu=60G"
-    (finding,) = lint_script(b"#SBATCH -p standard-g --mem=4G\n", "s", TWIN)
-    assert finding.reason == "4 GiB of memory on a node of which jobs get 2 GiB: the job never starts"
+def test_memory_is_reported_with_its_unit_and_as_an_option() -> None:
+    (bad,) = findings("#SBATCH -p dev-g --gpus=2 --mem=200G\n")
+    assert bad.values == {"gpus": 2, "memory": "200 GiB", "share": "120 GiB", "option": "60G"}
+    (bad,) = findings("#SBATCH -p standard-g --mem=4G\n", TWIN)
+    assert (bad.values["memory"], bad.values["most"]) == ("4 GiB", "2 GiB")
 
 
 ASKED = "small-g: {node_kind: lumi-g, whole_nodes: no, constraint: gpu, qos: [debug, shared]"
@@ -93,5 +87,4 @@ def test_a_partition_may_be_reached_by_constraint_and_qos(options: str, rules: l
     text = (EMBEDDED / "lumi.yaml").read_text()
     site = load_text(text.replace("small-g: {node_kind: lumi-g, whole_nodes: no", ASKED)).site
     script = f"#!/bin/bash\n#SBATCH {options} -N 1 -t 1:00:00\n#SBATCH --gpus-per-node=1 --mem=64G\nsrun true\n"
-    found = [f"{one.line} {one.rule}" for one in lint_script(script.encode(), "s", site)]
-    assert [one for one in found if "memory" in one] == rules
+    assert [one for one in found(script, site) if "memory" in one] == rules

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lumisite.lint.find import lint_script
-from lumisite.site.load import load_site
-
-LUMI = load_site("lumi").site
-
-
-def found(text: str) -> list[str]:
-    return [f"{finding.line} {finding.rule}" for finding in lint_script(text.encode(), "s", LUMI)]
+from tests.support.linted import findings, found
 
 
 @pytest.mark.parametrize(
@@ -65,10 +58,10 @@ def test_folders_of_past_courses(lines: str, expected: list[str]) -> None:
 
 def test_what_to_load_instead_is_said() -> None:
     text = "module use /appl/local/training/modules/AI-20241126\nmodule load cotainr singularity-CPEbits/default\n"
-    (finding,) = lint_script(text.encode(), "s", LUMI)
-    assert finding.right == "module load singularity-CPEbits without this line"
-    (finding,) = lint_script(b"ml singularity-AI-bindings/99.99\n", "s", LUMI)
-    assert finding.reason.endswith("its versions are like 25.03-rocm6.3")
+    (finding,) = findings(text)
+    assert finding.values["modules"] == "singularity-CPEbits"
+    (finding,) = findings("ml singularity-AI-bindings/99.99\n")
+    assert finding.values["example"] == "25.03-rocm6.3"
 
 
 MAKE = "module load cray-python/3.11.7\npython3 -m venv --system-site-packages /projappl/p/venv\n"

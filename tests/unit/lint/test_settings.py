@@ -6,24 +6,21 @@ import dataclasses
 
 import pytest
 
-from lumisite.lint.find import lint_script
+from lumisite.findings.finding import Place, Value
+from lumisite.lint.rules import lint_script
 from lumisite.site.entries import Evidence, Setting, When
 from lumisite.site.evidence import harms
 from lumisite.site.load import load_site
 from lumisite.site.model import Site
 from lumisite.site.scalars import Line, VariableName
 from lumisite.site.versions import parse_version_range
+from tests.support.linted import LUMI, findings, found
 
-LUMI = load_site("lumi").site
 HEAD = "#!/bin/bash\n#SBATCH -p standard-g --gpus-per-node=8 --ntasks-per-node=8 -N {}\n"
 SEVERAL, ONE = HEAD.format(4), HEAD.format(1)
 R70 = "lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif"
 R64 = "lumi-multitorch-full-u24r64f21m43t29-20260225_144743.sif"
 R61 = "/appl/local/containers/sif-images/lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.4.1.sif"
-
-
-def found(text: str, site: Site = LUMI) -> list[str]:
-    return [f"{finding.line} {finding.rule}" for finding in lint_script(text.encode(), "s", site)]
 
 
 def run(image: str) -> str:
@@ -92,7 +89,6 @@ def test_a_script_without_a_container_has_an_image_that_is_not_known() -> None:
         (f"export NCCL_NET_GDR_LEVEL=PHB\nunset NCCL_NET_GDR_LEVEL\n{run(R70)}", []),
         (f"export NCCL_NET_GDR_LEVEL=PHB\nexport NCCL_NET_GDR_LEVEL=LOC\n{run(R70)}", []),
         (f"export NCCL_NET_GDR_LEVEL=PHB\n{run(R70)}unset NCCL_NET_GDR_LEVEL\n", ["3 harmful-value"]),
-        (f"cat > run.sh <<'EOF'\nexport NCCL_NET_GDR_LEVEL=PHB\nEOF\n{run(R70)}", ["4 harmful-value"]),
         ("echo NCCL_NET_GDR_LEVEL=PHB\n# export NCCL_NET_GDR_LEVEL=PHB\n", []),
     ],
 )
@@ -133,14 +129,14 @@ def test_a_monitor_that_an_image_lacks(image: str, expected: int) -> None:
 
 
 def test_a_finding_gives_the_reason_the_right_line_and_the_source_of_its_entry() -> None:
-    (finding,) = lint_script(f"{ONE}export NCCL_PROTO=LL128\n".encode(), "s", LUMI)
+    (bad,) = lint_script(f"{ONE}export NCCL_PROTO=LL128\n".encode(), "s", LUMI)
     (harm,) = (one for one in harms(LUMI) if one.setting.name == "NCCL_PROTO")
-    assert finding.reason == f"NCCL_PROTO=LL128: {harm.evidence.what}"
-    assert finding.right == "unset NCCL_PROTO"
-    assert finding.source.startswith(f"{harm.evidence.source}: ")
-    assert "<http" in finding.source
-    (finding,) = lint_script(f"{SEVERAL}export FI_MR_CACHE_MONITOR=memhooks\n".encode(), "s", LUMI)
-    assert finding.right == "export FI_MR_CACHE_MONITOR=userfaultfd"
+    assert (bad.finding.subject, bad.finding.values["effect"]) == ("NCCL_PROTO=LL128", harm.evidence.what)
+    assert bad.finding.values["expected"] is None
+    assert bad.source.startswith(f"{harm.evidence.source}: ")
+    assert "<http" in bad.source
+    (finding,) = findings(f"{SEVERAL}export FI_MR_CACHE_MONITOR=memhooks\n")
+    assert finding.values["expected"] == "userfaultfd"
 
 
 def test_an_entry_is_data() -> None:
@@ -183,14 +179,14 @@ def test_harm_is_claimed_only_of_images_that_are_known_to_have_the_release() -> 
     )
     milder = dataclasses.replace(harm, when=When(stacks={"rocm": parse_version_range("<9")}), what=Line("it is slow"))
 
-    def reasons(image: str, *evidence: Evidence) -> list[str]:
+    def reasons(image: str, *evidence: Evidence) -> list[tuple[Value, Value]]:
         entries = [Setting(name=VariableName("X"), leave=True, why=Line("x"), evidence=(one,)) for one in evidence]
         site = dataclasses.replace(LUMI, settings=tuple(entries))
-        findings = lint_script(f"{ONE}export X=1\n{run(image)}".encode(), "s", site)
-        return [one.reason for one in findings if one.rule == "harmful-value"]
+        bad = [one for one in findings(f"{ONE}export X=1\n{run(image)}", site) if one.code == "harmful-value"]
+        return [(one.values["condition"], one.values["effect"]) for one in bad]
 
     r714 = "lumi-multitorch-full-u26r714f23.sif"
-    assert reasons(R70, harm) == reasons(R70.replace("r70", "r100"), harm) == ["X=1: it hangs"]
+    assert reasons(R70, harm) == reasons(R70.replace("r70", "r100"), harm) == [("", "it hangs")]
     assert reasons(R64, harm) == reasons(R61, harm) == []
     for image in (
         "$SIF",
@@ -199,11 +195,11 @@ def test_harm_is_claimed_only_of_images_that_are_known_to_have_the_release() -> 
         r714,
         "docker://vllm/vllm-openai-rocm:nightly-rocm100",
     ):
-        assert reasons(image, harm) == ["X=1: only where rocm is >=7.0, which the script does not say: it hangs"], image
+        assert reasons(image, harm) == [("where rocm is >=7.0", "it hangs")], image
         assert reasons(image, dataclasses.replace(harm, unknown_images=False)) == []
     always = dataclasses.replace(harm, when=When(), what=Line("it aborts"))
-    assert reasons("$SIF", harm, always) == ["X=1: it aborts"], "what is certain comes first"
-    assert reasons(R64, harm, milder) == ["X=1: it is slow"]
+    assert reasons("$SIF", harm, always) == [("", "it aborts")], "what is certain comes first"
+    assert reasons(R64, harm, milder) == [("", "it is slow")]
 
 
 def test_a_script_as_a_terminal_showed_it() -> None:
@@ -217,25 +213,25 @@ def test_a_script_as_a_terminal_showed_it() -> None:
 @pytest.mark.parametrize(
     ("setting", "fault"),
     [
-        ("NCCL_SOCKET_IFNAME=ib0", "not the beginning of the name of a high-speed interface"),
-        ("NCCL_SOCKET_IFNAME=eth", "not the beginning"),
-        ("NCCL_SOCKET_IFNAME=hsn4", "not the beginning"),
-        ("NCCL_SOCKET_IFNAME==hsn", "not the name of a high-speed interface"),
-        ("NCCL_SOCKET_IFNAME=^hsn,lo", "leaves out the high-speed network"),
-        ("NCCL_SOCKET_IFNAME=nmn0", "is the management network"),
-        ("NCCL_SOCKET_IFNAME=hsn,nmn", "is the management network"),
-        ("NCCL_SOCKET_IFNAME=lo", "not the beginning"),
-        ("GLOO_SOCKET_IFNAME=hsn", "not the name"),
-        ("GLOO_SOCKET_IFNAME=hsn0,eth0", "not the name"),
-        ("GLOO_SOCKET_IFNAME=nmn0", "is the management network"),
-        ("TP_SOCKET_IFNAME=ib0", "not the name"),
+        ("NCCL_SOCKET_IFNAME=ib0", "prefix"),
+        ("NCCL_SOCKET_IFNAME=eth", "prefix"),
+        ("NCCL_SOCKET_IFNAME=hsn4", "prefix"),
+        ("NCCL_SOCKET_IFNAME==hsn", "name"),
+        ("NCCL_SOCKET_IFNAME=^hsn,lo", "excluded"),
+        ("NCCL_SOCKET_IFNAME=nmn0", "management"),
+        ("NCCL_SOCKET_IFNAME=hsn,nmn", "management"),
+        ("NCCL_SOCKET_IFNAME=lo", "prefix"),
+        ("GLOO_SOCKET_IFNAME=hsn", "name"),
+        ("GLOO_SOCKET_IFNAME=hsn0,eth0", "name"),
+        ("GLOO_SOCKET_IFNAME=nmn0", "management"),
+        ("TP_SOCKET_IFNAME=ib0", "name"),
     ],
 )
 def test_interfaces_that_the_site_does_not_have_for_traffic(setting: str, fault: str) -> None:
-    (finding,) = lint_script(f"{SEVERAL}export {setting}\nsrun ./x\n".encode(), "s", LUMI)
-    assert (finding.line, finding.rule) == (3, "wrong-interface")
-    assert fault in finding.reason
-    assert finding.right.endswith("hsn0,hsn1,hsn2,hsn3" if setting.startswith("NCCL") else "=hsn0")
+    (finding,) = findings(f"{SEVERAL}export {setting}\nsrun ./x\n")
+    assert (finding.place, finding.code) == (Place("s", 3), "wrong-interface")
+    assert fault in finding.values
+    assert str(finding.values["expected"]).endswith("hsn0,hsn1,hsn2,hsn3" if setting.startswith("NCCL") else "=hsn0")
 
 
 @pytest.mark.parametrize(
@@ -271,8 +267,8 @@ def test_on_one_node_there_is_no_traffic_between_nodes() -> None:
 
 def test_another_site_has_other_interfaces() -> None:
     text = "#SBATCH -p standard-g -N 2\nexport NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=hsn1\n"
-    (finding,) = lint_script(text.encode(), "s", load_site("twin").site)
-    assert finding.reason.startswith("NCCL_SOCKET_IFNAME=eth0 is the management network")
+    (finding,) = findings(text, load_site("twin").site)
+    assert finding.values["management"] == "eth0"
     assert found("#SBATCH -p batch -N 2\nexport NCCL_SOCKET_IFNAME=ib0\n") == []
 
 
@@ -313,13 +309,13 @@ def test_the_right_line_for_a_cache_that_ranks_must_not_share() -> None:
     site = dataclasses.replace(LUMI, settings=(mine, others))
     for value in ("$HOME/c", "$(mktemp -d)"):
         text = f"{ONE}export X_JIT_DIR={value}\nexport Y_DIR={value}\nsrun ./x\n"
-        assert [finding.right for finding in lint_script(text.encode(), "s", site)] == [
-            "in each task: export X_JIT_DIR=/tmp/${USER}/x-jit/${SLURM_LOCALID}, and mkdir -p it",
-            "export Y_DIR=/tmp/${USER}/y, and mkdir -p it in the task",
+        assert [(one.values.get("of_rank"), one.values.get("directory")) for one in findings(text, site)] == [
+            ("/tmp/${USER}/x-jit/${SLURM_LOCALID}", None),
+            (None, "/tmp/${USER}/y"),
         ]
     some = dataclasses.replace(mine, when=When(stacks={"rocm": parse_version_range("==6.2.4")}))
-    (finding,) = lint_script(text.encode(), "s", dataclasses.replace(LUMI, settings=(some,)))
-    assert finding.right == "unset X_JIT_DIR", "other images may do worse with it"
+    (finding,) = findings(text, dataclasses.replace(LUMI, settings=(some,)))
+    assert not finding.values.keys() & {"of_rank", "directory"}, "other images may do worse with it"
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lumisite.lint.find import ANYWHERE, HERE, Finding, lint_script
+from lumisite.findings.finding import Finding
+from lumisite.lint.rules import ANYWHERE, OF_SITE, lint_script
 from lumisite.site.load import EMBEDDED, embedded_sites, load_site
+from tests.support.linted import findings
 from tests.support.sites import load_text, site_text
 
 UNIVERSITY = (EMBEDDED / "university.yaml").read_text()
@@ -17,7 +19,7 @@ SITES["of jobs"] = load_text(site_text((TMP, "{path: /tmp, kind: node-local, job
 
 
 def found(site: str, text: str) -> list[Finding]:
-    return list(lint_script(text.encode(), "s", SITES[site]))
+    return findings(text, SITES[site])
 
 
 @pytest.mark.parametrize(
@@ -35,21 +37,17 @@ def test_a_binding_of_gpus_names_what_fails_and_what_to_set(
     site: str, partition: str, library: str, variable: str
 ) -> None:
     (finding,) = found(site, f"#SBATCH -p {partition}\nsrun -n 4 -N 1 --gpu-bind=closest x\n")
-    assert finding.rule == "gpu-binding"
-    assert f": {library} and MPI fail" in finding.reason
-    assert finding.right.endswith(f"or no GPU binding and {variable}=$SLURM_LOCALID in the task")
+    assert finding.code == "gpu-binding"
+    assert (finding.values["library"], finding.values["variable"]) == (library, variable)
 
 
 def test_a_variable_that_nothing_reads_is_one_of_the_sites_vendor() -> None:
     text = "export MIOPEN_USER_DB=/tmp/x\nsrun x\n"
     (finding,) = found("lumi", text)
-    assert (finding.rule, finding.right) == (
-        "misnamed-variable",
-        "export MIOPEN_USER_DB_PATH=/tmp/${USER}/miopen-user-db",
-    )
-    assert finding.reason == "nothing reads MIOPEN_USER_DB, so that MIOPEN_USER_DB_PATH keeps its default"
+    assert finding.code == "misnamed-variable"
+    assert finding.values == {"expected": "MIOPEN_USER_DB_PATH", "directory": "/tmp/${USER}/miopen-user-db"}
     assert found("university", text) == []
-    assert [one.rule for one in found("dardel", f"#SBATCH -p gpu\n{text}")] == ["misnamed-variable"]
+    assert [one.code for one in found("dardel", f"#SBATCH -p gpu\n{text}")] == ["misnamed-variable"]
     assert found("dardel", f"#SBATCH -p gpugh\n{text}") == []
 
 
@@ -65,20 +63,21 @@ def test_a_variable_that_nothing_reads_is_one_of_the_sites_vendor() -> None:
     ],
 )
 def test_a_folder_of_the_first_node_for_a_cache_that_the_site_has(site: str, name: str, right: str) -> None:
-    findings = found(site, f"export {name}=$(mktemp -d)\nsrun x\n")
-    assert [one.rule for one in findings] == ["cache-by-mktemp"] * bool(right)
-    assert all(right in one.right and one.right.startswith(f"export {name}=") for one in findings)
+    bad = found(site, f"export {name}=$(mktemp -d)\nsrun x\n")
+    assert [one.code for one in bad] == ["cache-by-mktemp"] * bool(right)
+    assert all((one.subject, one.values["directory"]) == (name, right) for one in bad)
 
 
 def test_the_module_that_binds_what_fits_is_the_sites() -> None:
     text = "#SBATCH -p dev-g\nexport LD_LIBRARY_PATH=/opt/cray/libfabric/1.15.2.0/lib64\nsrun x\n"
     (finding,) = found("lumi", text)
-    assert finding.right == "module load singularity-AI-bindings, which binds what fits"
+    assert finding.values["module"] == "singularity-AI-bindings"
 
 
 def test_the_site_says_where_more_is_said_of_a_rule() -> None:
     text = "#SBATCH -p {}\nsrun -n 4 -N 1 --gpu-bind=closest x\n"
-    (lumi,), (university,) = found("lumi", text.format("dev-g")), found("university", text.format("gpu"))
+    (lumi,) = lint_script(text.format("dev-g").encode(), "s", SITES["lumi"])
+    (university,) = lint_script(text.format("gpu").encode(), "s", SITES["university"])
     assert lumi.source.startswith("TM: LUMI training materials, 2day-20260422 202-Binding <https://")
     assert lumi.source.endswith(university.source)
     assert university.source == "srun(1), --gpu-bind"
@@ -86,4 +85,4 @@ def test_the_site_says_where_more_is_said_of_a_rule() -> None:
 
 @pytest.mark.parametrize("name", [name for name in SITES if SITES[name].lint])
 def test_what_a_site_says_is_of_rules_that_there_are(name: str) -> None:
-    assert set(SITES[name].lint) <= {rule.__name__.replace("_", "-") for rule in (*ANYWHERE, *HERE)}
+    assert set(SITES[name].lint) <= {*ANYWHERE, *OF_SITE}

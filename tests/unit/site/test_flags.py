@@ -6,9 +6,9 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.errors import SiteError
-from lumisite.lint.find import lint_script
 from lumisite.site.load import EMBEDDED, load_site
 from lumisite.site.model import Site
+from tests.support.linted import found
 from tests.support.sites import load_text
 
 DARDEL = (EMBEDDED / "dardel.yaml").read_text()
@@ -86,5 +86,4 @@ def test_a_flag_that_cannot_be_is_one_fault_at_its_place(old: str, new: str, fau
 )
 def test_lint_finds_the_flag_of_other_gpus(command: str, partition: str, rules: list[str]) -> None:
     script = f"#!/bin/bash\n#SBATCH -p {partition} -N 1 -t 1:00:00\n\n{command}\n"
-    found = lint_script(script.encode(), "s", load_site("dardel").site)
-    assert [f"{one.line} {one.rule}" for one in found if one.rule == "gpu-flag"] == rules
+    assert [one for one in found(script, load_site("dardel").site) if one.endswith("gpu-flag")] == rules

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from lumisite.lint.shell import Command
+from lumisite.lint.script import Command
 from lumisite.site.model import Site
 from lumisite.site.nodes import NodeKind
 
-#: Options of sbatch and srun that take a value, which may be the next word (srun(1), sbatch(1) of Slurm 24.05).
-_VALUED = frozenset(
+#: Options that are flags: the word after any other one is its value (srun(1), sbatch(1) of Slurm 24.05).
+_FLAGS = frozenset(
     re.findall(
         r"\S+",
-        """account array chdir comment constraint core-spec cores-per-socket cpu-bind cpu-freq cpus-per-gpu
-        cpus-per-task dependency distribution error exclude export gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket
-        gpus-per-task gres gres-flags het-group hint input job-name jobid kill-on-bad-exit mail-type mail-user mem
-        mem-bind mem-per-cpu mem-per-gpu mpi network nodelist nodes ntasks ntasks-per-core ntasks-per-gpu
-        ntasks-per-node open-mode output pack-group partition qos relative reservation signal sockets-per-node
-        task-epilog task-prolog tasks-per-node threads-per-core time wait wckey wrap""",
+        """contiguous disable-status exact exclusive hold ignore-pbs immediate interactive label multi-prog no-kill
+        no-requeue overcommit overlap oversubscribe parsable preserve-env propagate pty quiet quit-on-interrupt requeue
+        spread-job test-only unbuffered use-min-nodes verbose wait-all-nodes whole""",
     )
 )
 _SHORT = dict(
@@ -32,8 +29,7 @@ _SHORT = dict(
 )
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """An option that Slurm gets; `value` is empty for a flag."""
 
     name: str
@@ -52,7 +48,7 @@ def read_options(words: Iterable[tuple[str, int]], *, stop: bool) -> dict[str, O
         word, line = rest.pop()
         if word.startswith("--") and len(word) > 2:
             name, equals, value = word[2:].partition("=")
-            if not equals and name in _VALUED and rest and not rest[-1][0].startswith("-"):
+            if not equals and name not in _FLAGS and rest and not rest[-1][0].startswith("-"):
                 value = rest.pop()[0]
         elif re.match(r"-[A-Za-z]", word):
             name, value = _SHORT.get(word[1], word[1]), word[2:].removeprefix("=")
@@ -67,11 +63,10 @@ def read_options(words: Iterable[tuple[str, int]], *, stop: bool) -> dict[str, O
     return found
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One srun with the options that hold for it: its own, and those of `#SBATCH` where it has none.
 
-    `command` is the srun itself; none stands for the batch script, which runs as one task.
+    `command` is the srun; none stands for the batch script, which runs as one task.
     """
 
     command: Command | None
@@ -79,7 +74,7 @@ class Step:
     merged: Options
 
     def number(self, name: str) -> int | None:
-        """Give a number that an option sets outright."""
+        """Return a number that an option sets outright."""
         option = self.merged.get(name)
         return int(option.value) if option and re.fullmatch(r"\d{1,6}", option.value) else None
 
@@ -87,14 +82,13 @@ class Step:
     def nodes(self) -> int | None:
         """How many nodes it has at least; None where the script does not say it in numbers, and for `1-4`."""
         option = self.merged.get("nodes")
-        found = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", option.value) if option else None
         tasks, each = self.number("ntasks"), self.number("ntasks-per-node")
-        if found:
-            least = int(found[1])
-            if least == 1 and found[2] not in (None, "1"):
-                return None
-            return least if tasks is None else min(least, tasks)  # Slurm starts no more nodes than tasks
-        return -(-tasks // each) if not option and tasks and each else None
+        if option is None:
+            return -(-tasks // each) if tasks and each else None
+        found = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", option.value)
+        if found is None or (int(found[1]) == 1 and found[2] not in (None, "1")):
+            return None
+        return int(found[1]) if tasks is None else min(int(found[1]), tasks)  # Slurm starts no more nodes than tasks
 
     @property
     def tasks_per_node(self) -> int | None:
@@ -136,28 +130,31 @@ class Step:
         gres = self.merged.get("gres")
         return any(name.startswith("gpu") for name in self.merged) or bool(gres and "gpu" in gres.value)
 
-    def reached(self, site: Site) -> tuple[str, ...]:
-        """The partitions that are named, else those that its constraint and QoS lead to, as the site says."""
+    def partitions(self, site: Site) -> tuple[str, ...]:
+        """Return the partitions that are named, else those that its constraint and QoS lead to, as the site says."""
         option = self.merged.get("partition")
         names = option.value.split(",") if option else []
         if named := [name for name in names if re.fullmatch(r"[\w.-]+", name) and name.lower() != "partition"]:
             return tuple(named)
-        asked = {key: re.split("[&|,]", self.merged[key].value) for key in ("constraint", "qos") if key in self.merged}
-        return tuple(
-            name
-            for name, one in site.partitions.items()
-            if (wanted := (("constraint", one.constraint and (one.constraint,)), ("qos", one.qos)))
-            and any(names for _, names in wanted)
-            and not any(names and set(names).isdisjoint(asked.get(key, ())) for key, names in wanted)
-        )
+        given = {key: self.merged[key].value for key in ("constraint", "qos") if key in self.merged}
+        requested = {key: set(re.split("[&|,]", value)) for key, value in given.items()}
+        found = []
+        for name, partition in site.partitions.items():
+            needed: dict[str, set[str]] = {"qos": set(partition.qos)}
+            if partition.constraint:
+                needed["constraint"] = {partition.constraint}
+            fits = [values & requested.get(key, set()) for key, values in needed.items() if values]
+            if fits and all(fits):
+                found.append(name)
+        return tuple(found)
 
     def node_kinds(self, site: Site) -> list[NodeKind]:
-        """Give the node kinds that it may run on: where nothing tells, all with GPUs if it asks for some."""
-        if names := self.reached(site):
+        """Return the node kinds that it may run on: where nothing tells, all with GPUs if it asks for some."""
+        if names := self.partitions(site):
             return list(site.kinds_of(*names).values()) if site.partitions.keys() >= set(names) else []
         return [kind for kind in site.node_kinds.values() if kind.gpus] if self.asks_for_gpus else []
 
 
 def usable_cores(kind: NodeKind) -> int:
-    """Give the number of cores of a node that jobs can get."""
+    """Return the number of cores of a node that jobs can get."""
     return sum(len(set(group.cores).difference(kind.reserved or ())) for group in kind.l3)

@@ -1,0 +1,122 @@
+"""How a script starts programs: ports, hosts and the size of the world, what a container gets, libraries by hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from lumisite.lint.hit import Hit, hit
+from lumisite.lint.job import Job, variables_in
+from lumisite.lint.options import usable_cores
+from lumisite.render.runtimes import RUNTIMES
+
+_STARTERS_OF_TASKS = re.compile(r"(?:^|/)(?:torchrun|accelerate|deepspeed)$|torch\.distributed\.(?:run|launch)")
+_CUTTING = re.compile(
+    r"\$\{SLURM_(?:JOB_|STEP_)?NODELIST[^}\w]|NODELIST.*\|\s*(?:cut|sed|awk|tr|grep|perl|python\w*)\b|"
+    r"^\$\{?SLURM_(?:JOB_|STEP_)?NODELIST\}?$",
+    re.DOTALL,
+)
+_WORLD = re.compile(r"\$\{?SLURM_(?:NTASKS|NPROCS|NNODES|JOB_NUM_NODES)\}?")
+_PORT_OPTION = r"--(?:master[-_]port|main[-_]process[-_]port|rdzv[-_]endpoint)"
+_CONDA = re.compile(r"(?<!\\)\$\{?WITH_CONDA\b")
+
+
+def gpu_flag(job: Job) -> Iterator[Hit]:
+    """The flag for GPUs of another vendor than the nodes have."""
+    site = job.site
+    kinds = site.kinds_of(*job.partitions)
+    expected = {f"--{flag}" for kind in kinds for flag in site.gpu_flags(kind)}
+    others = {f"--{flag}" for kind in site.node_kinds for flag in site.gpu_flags(kind)} - expected
+    for command in job.commands if expected else ():
+        for word in command.words_after(*RUNTIMES) or ():
+            if word.value in others:
+                yield hit(word.line, word.value, kinds=tuple(sorted(kinds)), expected=tuple(sorted(expected)))
+
+
+def fixed_port(job: Job) -> Iterator[Hit]:
+    """A fixed port, which another job may have where nodes are shared."""
+    partitions = (job.site.partitions[name] for name in job.partitions if name in job.site.partitions)
+    # Nothing of a node is left to others where all its cores are asked for, or all of it.
+    cores = max((usable_cores(kind) for kind in job.allocation.node_kinds(job.site) if kind.gpus), default=None)
+    alone = all(partition.whole_nodes for partition in partitions) or "exclusive" in job.allocation.merged
+    alone |= cores is not None and job.allocation.cores_per_node[1] >= cores
+    for line, port in () if alone else (*_set_ports(job), *_given_ports(job)):
+        if port != "0":
+            yield hit(line, port)
+
+
+def _set_ports(job: Job) -> Iterator[tuple[int, str]]:
+    """MASTER_PORT as a number, or with one for where it is not set before; a number to count from is not the port."""
+    settings = tuple(job.settings_of("MASTER_PORT"))
+    counted = any("$(" in setting.value for setting in settings)
+    for setting in () if counted else settings:
+        if found := re.fullmatch(r"(\d+)|\$\{\w+:?[-=](\d+)\}", job.resolved(setting.value)):
+            yield setting.line, found[1] or found[2]
+    for word in job.words:
+        if found := re.fullmatch(r"\$\{MASTER_PORT:?=(\d+)\}", word.value):
+            yield word.line, found[1]
+
+
+def _given_ports(job: Job) -> Iterator[tuple[int, str]]:
+    """The port in options of a launcher; where it is that of MASTER_PORT, the line that sets this is found."""
+    for value, line in job.option_values(_PORT_OPTION):
+        found = re.fullmatch(r"(?:.*[^:]:)?([1-9]\d*)", job.resolved(value))
+        if found and "MASTER_PORT" not in value:
+            yield line, found[1]
+
+
+def with_conda(job: Job) -> Iterator[Hit]:
+    """`$WITH_CONDA` in what a container gets, or in the batch script itself, expanded by the shell outside."""
+    scripted = [command for command in job.commands if command.names_any("srun", "bash", "sh", *RUNTIMES)]
+    values = " ".join(value for command in scripted for value in command.values)
+    given = set(re.findall(r"(?<!\\)\$\{?(\w+)", values))
+    for command in (command for command in job.commands if command.spot == "batch"):
+        starts_job = job.directives and command.values[:1] and _CONDA.match(command.values[0])
+        words = [*command.documents, *(word for name, word in command.assignments if name in given)]
+        words += command.words if command in scripted or starts_job else ()
+        for word in words:
+            for _, line in word.matches(_CONDA):
+                yield hit(line, "$WITH_CONDA")
+
+
+def world_size(job: Job) -> Iterator[Hit]:
+    """The number of nodes as WORLD_SIZE, where nothing starts one process for each GPU."""
+    gpus = max(step.gpus_per_node or 1 for step in job.steps)
+    one_each = gpus > 1 and all(step.tasks_per_node == 1 for step in job.steps)
+    started = any(_STARTERS_OF_TASKS.search(value) for command in job.commands for value in command.values)
+    for setting in job.settings_of("WORLD_SIZE") if one_each and not started else ():
+        if _WORLD.fullmatch(setting.value):
+            yield hit(setting.line, "WORLD_SIZE", gpus=gpus)
+
+
+def rdzv_literal(job: Job) -> Iterator[Hit]:
+    """A variable that reaches the launcher as it is written."""
+    for value, line in job.option_values(r"--rdzv[-_](?:id|endpoint)"):
+        if escaped := re.search(r"\\(\$\{?\w+\}?)", value):
+            yield hit(line, escaped[1])
+
+
+def nodelist(job: Job) -> Iterator[Hit]:
+    """The first node by cutting the list, which holds for one node only."""
+    if (nodes := job.allocation.merged.get("nodes")) and nodes.value == "1":
+        return
+    settings = {setting.name: setting for setting in job.settings}
+    hosts = [value for value, _ in job.option_values(r"--(?:rdzv[-_]endpoint|master[-_]addr)")]
+    named = [settings[name] for value in hosts for name in variables_in(value) if name in settings]
+    for setting in (*job.settings_of("MASTER_ADDR"), *named):
+        via = re.fullmatch(r"\$\{?(\w+)\}?", setting.value)
+        made = settings.get(via[1], setting) if via else setting
+        if "scontrol" not in made.value and _CUTTING.search(made.value):
+            yield hit(made.line, made.name)
+
+
+def old_library(job: Job) -> Iterator[Hit]:
+    """The directory of a library in another version than the host has."""
+    for library in job.site.platforms[job.site.platform].libraries.values():
+        folder, _, version = library.rpartition("/")
+        pinned = re.compile(rf"{re.escape(folder)}/(\d[\w.]*)")
+        for word in job.words:
+            for found in pinned.finditer(word.raw):
+                if found[1].rstrip(".") != version:
+                    line = word.line + word.raw.count("\n", 0, found.start())
+                    yield hit(line, found[0], library=library, module=job.site.helper_module)

@@ -1,0 +1,100 @@
+"""The rules, and what they find in a job script.
+
+A rule is one function, which yields the bad lines of a script. What depends on the
+machine (partitions, cores, memory, GPUs, interfaces, libraries, modules, harmful values) is the site description's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias
+
+from lumisite.findings.catalogue import entry, make_finding
+from lumisite.findings.finding import Finding, Place
+from lumisite.images.lock import LockedImage
+from lumisite.lint import images, modules, programs, resources, settings
+from lumisite.lint.hit import Hit
+from lumisite.lint.job import Job
+from lumisite.render.explain import references
+from lumisite.site.model import Site
+from lumisite.validate import InputError
+
+#: A job script is no longer than this, in bytes and in lines.
+SIZE_LIMIT_BYTES = 1 << 20
+LINE_LIMIT = 50_000
+#: What keeps a finding from being reported, on its line.
+_IGNORE = re.compile(r"#\s*lumisite:\s*ignore\[([\w, -]*)\]")
+
+Rule: TypeAlias = Callable[[Job], Iterator[Hit]]
+#: By the code of what they find, the rules that hold on any machine.
+ANYWHERE: Mapping[str, Rule] = {
+    "misnamed-variable": settings.misnamed_variable,
+    "cache-by-mktemp": settings.cache_by_mktemp,
+    "with-conda": programs.with_conda,
+    "world-size": programs.world_size,
+    "rdzv-literal": programs.rdzv_literal,
+    "nodelist": programs.nodelist,
+    "build-with-binds": modules.build_with_binds,
+    "retired-folder": modules.retired_folder,
+    "host-venv": modules.host_venv,
+}
+#: Rules for jobs of this machine only.
+OF_SITE: Mapping[str, Rule] = {
+    "gpu-flag": programs.gpu_flag,
+    "fixed-port": programs.fixed_port,
+    "old-library": programs.old_library,
+    "unknown-version": modules.unknown_version,
+    "image-for-other-gpus": images.image_for_other_gpus,
+    "image-outside-range": images.image_outside_range,
+    "skipped-runscript": images.skipped_runscript,
+    "gpu-binding": resources.gpu_binding,
+    "too-many-cores": resources.too_many_cores,
+    "cpu-bind-and-count": resources.cpu_bind_and_count,
+    "memory-of-node": resources.memory_of_node,
+    "memory-of-others": resources.memory_of_others,
+    "harmful-value": settings.harmful_value,
+    "wrong-interface": settings.wrong_interface,
+    "shared-cache": settings.shared_cache,
+}
+
+
+class BadLine(NamedTuple):
+    """A finding about a line of a script, and where it is known from."""
+
+    finding: Finding
+    source: str
+
+
+def lint_script(
+    data: bytes, name: str, site: Site, locked: Mapping[str, LockedImage] | None = None
+) -> tuple[BadLine, ...]:
+    """Judge one script, by line. Raises `InputError` for what is no text."""
+    if len(data) > SIZE_LIMIT_BYTES or data.count(b"\n") > LINE_LIMIT or b"\0" in data:
+        raise InputError(make_finding("no-script", name, size_mib=SIZE_LIMIT_BYTES >> 20, lines=LINE_LIMIT))
+    text = data.decode("utf-8", "replace")
+    job = Job(site, text, locked)
+    ignored = dict(_ignored(text))
+    found: dict[tuple[int, str, str], BadLine] = {}
+    rules = {**ANYWHERE, **OF_SITE} if job.for_this_site else ANYWHERE
+    for code, rule in rules.items():
+        for hit in rule(job):
+            if code not in ignored.get(hit.line, ()):
+                finding = Finding(
+                    code, entry(code).severity, hit.subject, values=hit.values, place=Place(name, hit.line)
+                )
+                found[hit.line, code, hit.subject] = BadLine(finding, hit.source or _source(site, code))
+    return tuple(found[key] for key in sorted(found))
+
+
+def _ignored(text: str) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if found := _IGNORE.search(line):
+            yield number, found[1].replace(",", " ").split()
+
+
+def _source(site: Site, code: str) -> str:
+    """Return where a rule is known from: what the site says of it, and what the catalogue does."""
+    of_site = site.lint[code].source if code in site.lint else ""
+    named = "; ".join(map(str, references(site, of_site))) if site.sources else of_site
+    return "; ".join(filter(None, (named, entry(code).source)))

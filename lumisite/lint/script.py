@@ -1,0 +1,223 @@
+"""Read a job script line by line: its directives, and its commands with their words, as far as rules need them.
+
+This is no grammar of shell: quotes, continued lines, comments and here-documents are seen, so that no rule takes a text
+for a command. What cannot be read (a quote without an end, expansions nested deeper than two levels) is passed over to
+the end of its line, and rules are silent about it. Nothing is ever expanded or run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from lumisite.render.runtimes import RUNTIMES
+
+#: Scripts in scripts (`bash -c '...'`) are read to this depth.
+DEPTH_LIMIT = 4
+#: Programs that print the words after them, or load them, and do not run them.
+TALKERS = frozenset({"echo", "printf", "which", "type", "command", "man", "grep", "alias", "hash", "module", "ml"})
+_LAUNCHERS = ("srun", "mpirun", "mpiexec")
+_DECLARING = ("export", "declare", "local", "readonly", "typeset")
+_RESERVED = frozenset({"if", "then", "elif", "else", "while", "until", "do", "!", "{", "time"})
+
+_SINGLE = r"\$?'[^']*'"
+_PLAIN = r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.|[^()'\"\\]"
+_PARENTHESES = rf"\((?:{_PLAIN}|\((?:{_PLAIN}|\((?:{_PLAIN})*\))*\))*\)"
+_EXPANSION = rf"\${_PARENTHESES}|\$\{{(?:[^{{}}$]|\$(?!\{{)|\$\{{[^{{}}]*\}})*\}}|`[^`]*`"
+_DOUBLE = rf"\$?\"(?:\\.|{_EXPANSION}|\$(?![({{])|[^\"\\$`])*\""
+_TOKEN = re.compile(
+    rf"(?P<space>(?:[ \t\r]|\\\n|\#[^\n]*)+)|(?P<line>\n)"
+    r"|(?<!<)<<(?!<)(?P<tabs>-?)[ \t]*(?P<quote>['\"\\]?)(?P<delimiter>\w+)['\"]?"
+    r"|(?P<arithmetic>\(\([^\n()]*\)\))|(?P<file>&>>?|[<>]+&?)|(?P<operator>[;&|()])"
+    rf"|(?P<word>(?:{_SINGLE}|{_DOUBLE}|{_EXPANSION}|\\.|\$(?![({{'\"])|[^\s;&|()<>'\"`\\$])+)|(?P<other>.)",
+    re.DOTALL,
+)
+_PART = re.compile(
+    rf"(?P<single>{_SINGLE})|(?P<double>{_DOUBLE})|(?P<expansion>{_EXPANSION})|(?P<bare>\\.|[^'\"\\])",
+    re.DOTALL,
+)
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=(.*)", re.DOTALL)
+#: How a script begins that was copied from a terminal.
+_LISTING = re.compile(r"(?:\$ )?cat [\w./-]+[ \t]*\n(?=#!)")
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word as it stands in the script, with the line on which it begins."""
+
+    raw: str
+    line: int
+
+    @cached_property
+    def value(self) -> str:
+        """The word without quotes. A dollar that the shell leaves alone has a backslash."""
+        parts = []
+        for part in _PART.finditer(self.raw):
+            if part["single"]:
+                parts.append(part["single"].strip("$")[1:-1].replace("$", r"\$").replace("`", r"\`"))
+            elif part["double"]:
+                parts.append(part["double"].removeprefix("$")[1:-1])
+            else:
+                bare = part["expansion"] or part["bare"]
+                parts.append(bare[1] if bare[0] == "\\" and bare[1] not in "$`\n" else bare)
+        return "".join(parts).replace("\\\n", "")
+
+    @cached_property
+    def inner(self) -> str:
+        """The word as an inner shell gets it, as the script of `bash -c`."""
+        parts = []
+        for part in _PART.finditer(self.raw):
+            quoted = (part["single"] or part["double"] or "").removeprefix("$")[1:-1]
+            if part["double"]:
+                quoted = re.sub(r'\\([$`"\\])', r"\1", quoted)
+            parts.append(quoted or part["expansion"] or (part["bare"] or "")[-1:])
+        return "".join(parts)
+
+    @cached_property
+    def expanded(self) -> str:
+        """What the shell expands, with as many lines: all but what is in single quotes."""
+        return _PART.sub(lambda part: re.sub(r"[^\n]", " ", part[0]) if part["single"] else part[0], self.raw)
+
+    def matches(self, pattern: re.Pattern[str]) -> Iterator[tuple[str, int]]:
+        """Yield all matches in what the shell expands, with their lines."""
+        for match in pattern.finditer(self.expanded):
+            yield match[0], self.line + self.expanded.count("\n", 0, match.start())
+
+
+@dataclass(frozen=True)
+class Command:
+    """A simple command: the variables that it sets, its words, and its here-documents that the shell expands.
+
+    `spot` is where it runs: `batch` is the batch script itself, on the first node, `task` what a launcher starts,
+    `container` what a container runs.
+    """
+
+    assignments: tuple[tuple[str, Word], ...]
+    words: tuple[Word, ...]
+    documents: tuple[Word, ...]
+    spot: str
+
+    @property
+    def line(self) -> int:
+        """Where it begins."""
+        return self.assignments[0][1].line if self.assignments else self.words[0].line
+
+    @cached_property
+    def values(self) -> tuple[str, ...]:
+        """The values of its words."""
+        return tuple(word.value for word in self.words)
+
+    @cached_property
+    def programs(self) -> tuple[str, ...]:
+        """What each word is called as a program, without directories."""
+        return tuple(value.rpartition("/")[2] for value in self.values)
+
+    def names_any(self, *programs: str) -> bool:
+        """Return whether one of these is among its words, as `srun` is in `exec /usr/bin/srun`."""
+        return not set(programs).isdisjoint(self.programs)
+
+    def words_after(self, *programs: str, first: int | None = None) -> tuple[Word, ...] | None:
+        """Return the words after one of these programs; None where there is none, or where it is only printed.
+
+        The program is among the `first` words, or anywhere.
+        """
+        for index, name in enumerate(self.programs[:first]):
+            if name in programs:
+                return self.words[index + 1 :]
+            if name in TALKERS:
+                break
+        return None
+
+
+def read_directives(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the words of `#SBATCH` lines; sbatch stops to read them at the first command."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() and not line.startswith("#"):
+            return
+        if line.startswith("#SBATCH"):
+            for word in re.sub(r"\s#.*", "", line.removeprefix("#SBATCH")).split():
+                yield word.strip("\"'"), number
+
+
+def without_listing(text: str) -> str:
+    """Return a script without the `cat` of a terminal before it, with as many lines."""
+    found = _LISTING.match(text)
+    return "\n" + text[found.end() :] if found else text
+
+
+def read_commands(text: str, line: int = 1, spot: str = "batch", depth: int = 0) -> Iterator[Command]:
+    """Yield all commands, each followed by those of a script that it has as an argument."""
+    for command in _simple_commands(text, line, spot):
+        yield command
+        if depth == DEPTH_LIMIT:
+            continue
+        inner = "task" if spot == "batch" and command.names_any(*_LAUNCHERS) else spot
+        inner = "container" if command.names_any(*RUNTIMES) else inner
+        for program, option, script in zip(command.programs, command.values[1:], command.words[2:], strict=False):
+            if program in ("bash", "sh") and re.fullmatch("-[a-z]*c", option):
+                yield from read_commands(script.inner, script.line, inner, depth + 1)
+
+
+def _simple_commands(text: str, line: int, spot: str) -> Iterator[Command]:
+    words: list[Word] = []
+    documents: list[Word] = []
+    expected: list[re.Match[str]] = []
+    in_array = False
+    position = 0
+    while position < len(text):
+        token = _TOKEN.match(text, position)
+        assert token is not None
+        position = token.end()
+        kind = token.lastgroup
+        if kind == "word":
+            words.append(Word(token[0], line))
+        elif kind == "delimiter":
+            expected.append(token)
+        elif kind == "other":
+            end = text.find("\n", position)
+            position = len(text) if end < 0 else end
+        elif kind in ("line", "operator", "arithmetic") and not (in_array and kind == "line"):
+            in_array = token[0] == "(" and bool(words) and words[-1].raw.endswith("=")
+            if kind == "line":
+                for start in expected:
+                    first = line + text.count("\n", token.start(), position)
+                    position = _read_document(text, position, start, first, documents)
+                expected.clear()
+            yield from _command(words, documents, spot)
+            words, documents = [], []
+        line += text.count("\n", token.start(), position)
+    yield from _command(words, documents, spot)
+
+
+def _read_document(text: str, position: int, start: re.Match[str], line: int, documents: list[Word]) -> int:
+    """Return where a here-document ends, and keep it where the shell expands it; one without an end is none."""
+    end = re.compile(rf"^{'	*' if start['tabs'] else ''}{start['delimiter']}$\n?", re.MULTILINE).search(
+        text, position
+    )
+    if end is None:
+        return position
+    if not start["quote"]:
+        documents.append(Word(text[position : end.start()], line))
+    return end.end()
+
+
+def _command(words: list[Word], documents: list[Word], spot: str) -> Iterator[Command]:
+    assignments: list[tuple[str, Word]] = []
+    rest = list(words)
+    while rest and rest[0].raw in _RESERVED:
+        del rest[0]
+    while rest and (found := _assignment(rest[0])):
+        assignments.append(found)
+        del rest[0]
+    if rest and rest[0].value in _DECLARING:
+        declared = (Word(word.raw.strip("\"'") if word.raw[0] in "\"'" else word.raw, word.line) for word in rest[1:])
+        assignments += filter(None, map(_assignment, declared))
+    if assignments or rest:
+        yield Command(tuple(assignments), tuple(rest), tuple(documents), spot)
+
+
+def _assignment(word: Word) -> tuple[str, Word] | None:
+    found = _ASSIGNMENT.match(word.raw)
+    return (found[1], Word(found[2], word.line)) if found else None
