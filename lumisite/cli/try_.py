@@ -1,4 +1,4 @@
-"""The command `try`: what a setting is worth on this machine, by a trial that is planned before its first job."""
+"""The command `try`: the effect of a setting on this machine, by a trial that is planned before its first job."""
 
 from __future__ import annotations
 
@@ -25,21 +25,33 @@ from lumisite.cli.validate import (
     worked,
 )
 from lumisite.errors import ResolveError
+from lumisite.findings.finding import exit_code
+from lumisite.findings.writers import message
 from lumisite.site.evidence import HERE
 from lumisite.site.found import with_evidence
 from lumisite.site.load import LoadedSite, load_site, read_input, site_of
-from lumisite.text import columns, counted
+from lumisite.text import counted
+from lumisite.validate.report.templates import messages
 from lumisite.validate.run.asked import Asked
 from lumisite.validate.run.folder import Run, create_run, open_run
 from lumisite.validate.run.plan import target_of, with_specs
 from lumisite.validate.run.runner import Runner
-from lumisite.validate.trial.bad_input import check_asked, given_to_ranks, settings_of, unmeasured
-from lumisite.validate.trial.collect import results_of
-from lumisite.validate.trial.design import REFERENCE, Design, Setting, SlotResult, design_text, plan, read_design
-from lumisite.validate.trial.jobs import PROBES, SIGN, check_probes, controls, deciding, slot_seconds, trial_plans
+from lumisite.validate.trial.allocations import judge_allocations
+from lumisite.validate.trial.design import REFERENCE, Arm, Design, Setting, design_text, plan, read_design
+from lumisite.validate.trial.jobs import (
+    PROBES,
+    SIGN,
+    check_probes,
+    controls,
+    deciding,
+    slot_seconds,
+    trial_plans,
+    with_time,
+)
 from lumisite.validate.trial.judge import TrialVerdict, judge_trial
-from lumisite.validate.trial.report import design_rows, text, trial_document
-from lumisite.validate.trial.valid import judge_allocations
+from lumisite.validate.trial.report import plan_text, trial_document, trial_text
+from lumisite.validate.trial.results import RunResult, results_of
+from lumisite.validate.trial.settings import parse_settings, settings_present, unmeasured
 
 #: The largest seed that is drawn.
 SEEDS = 1_000_000
@@ -52,7 +64,7 @@ DESIGNED = ("unset", "against", "ledger", "budget", "allocations", "attempts", "
 
 @dataclass(frozen=True)
 class Trial:
-    """A trial at hand: what was asked, of which site, by which design."""
+    """A trial: what was requested, of which site, by which design."""
 
     asked: Asked
     loaded: LoadedSite
@@ -63,7 +75,7 @@ def add_try(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `try`."""
     parser.description = (
         "Run what ranks have today first and last, and between them, in an order drawn from the seed, each setting, a"
-        " sham and a control. What they have is tried by doing without. Exit 0: all answered, 1: harmful, 4: not all."
+        " placebo and a control. What they have is tried by doing without. Exit 0: answered, 1: harmful, 4: not all."
     )
     parser.add_argument("settings", metavar="NAME=VALUE", nargs="*", help="a variable with the value that is tried")
     add_run_folder(parser)
@@ -88,10 +100,10 @@ def add_try(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--allocations", metavar="K", type=COUNT, help="valid allocations that are needed (default: 3)")
     parser.add_argument(
-        "--attempts", metavar="A", type=COUNT, help="slots of each setting in each allocation (default: 1)"
+        "--attempts", metavar="A", type=COUNT, help="runs of each setting in each allocation (default: 1)"
     )
     parser.add_argument(
-        "--seed", metavar="S", type=COUNT, help="draw the order of slots from this number (default: at random)"
+        "--seed", metavar="S", type=COUNT, help="draw the order of runs from this number (default: at random)"
     )
     add_jobs(parser)
     parser.add_argument(
@@ -102,66 +114,166 @@ def add_try(parser: argparse.ArgumentParser) -> None:
 
 
 def run_try(arguments: argparse.Namespace) -> int:
-    """Run `try`: begin a trial or go on with one, and print what its settings are worth."""
+    """Run `try`: begin a trial or go on with one, and print the effects of its settings."""
     trial = resumed_trial(arguments) if arguments.resume else new_trial(arguments)
+    design = trial.design
     if arguments.write is not None:
-        # What cannot stand in the ledger is told before jobs are spent on it.
-        unknown = evidence_of(trial, "unknown", "tried", 1, "speed")
-        with_all(arguments.write, trial, {one.tried: unknown for one in trial.design.arms if one.tried})
+        # What the ledger may not have is refused before jobs are spent on it.
+        describe(arguments.write, trial, {arm: evidence_of(trial, "unknown", "tried") for arm in design.variants})
     if arguments.dry_run:
-        tell(asdict(trial.design), columns([*design_rows(trial.design)]), as_json=arguments.json)
+        tell(asdict(design), [plan_text(design).rstrip()], as_json=arguments.json)
         return 0
     facts = facts_command(trial.asked)
     folder = Path(trial.asked.folder)
-    files = {DESIGN: design_text(trial.design)}
-    run = Run(folder) if arguments.resume else create_run(folder, trial.asked.about(), files)
-    results = measured(trial, run, facts, again=bool(arguments.resume))
+    run = Run(folder) if arguments.resume else create_run(folder, trial.asked.about(), {DESIGN: design_text(design)})
+    results = measure(trial, run, facts, again=bool(arguments.resume))
     if results is None:
         return 130
-    verdict = judge_trial(trial.design, results)
-    lines = f"{text(trial.design, verdict)}{folder}"
-    tell({"run": str(folder)} | trial_document(trial.design, verdict), [lines], as_json=arguments.json)
+    verdict = judge_trial(design, results)
+    document = {"run": str(folder)} | trial_document(design, verdict)
+    tell(document, [f"{trial_text(design, verdict)}{folder}"], as_json=arguments.json)
     if arguments.write is not None:
         write_evidence(arguments.write, trial, verdict)
     if not any(result.seconds for result in results):
         return 3
-    worths = {answer.worth for answer in verdict.answers}
-    return 1 if "harmful" in worths else 4 if worths & {"unverified", "underpowered"} else 0
+    return exit_code(answer.finding for answer in verdict.answers)
 
 
-def with_all(path: Path, trial: Trial, found: Mapping[Setting, Mapping[str, str]]) -> LoadedSite:
-    """Give the description in a file with evidence of all these settings. Raises `LumisiteError`."""
+def resumed_trial(arguments: argparse.Namespace) -> Trial:
+    """Return a trial that was interrupted. Raises `ResolveError`."""
+    folder = real_path(arguments.resume)
+    open_run(folder)
+    if arguments.settings:
+        raise ResolveError(f"--resume: settings were decided when the run began (leave {arguments.settings[0]} out)")
+    design = read_design(read_input(folder / DESIGN), str(folder / DESIGN))
+    plans = partial(trial_plans, design)
+    return Trial(*recorded_run(arguments, "--resume", (*KEPT, *JOBS_WANTED, *DESIGNED), plans), design)
+
+
+def new_trial(arguments: argparse.Namespace) -> Trial:
+    """Decide all that a trial needs, and refuse what proves nothing. Raises `ResolveError`."""
+    arguments.probe = arguments.probe or list(PROBES)
+    stamp = stamp_now()
+    folder = real_path(arguments.out or f"lumisite-runs/{stamp[:15]}-try")
+    allocations = arguments.allocations or 3
+    asked, loaded = decided(arguments, str(folder), stamp, allocations)
+    target = target_of(asked, loaded)
+    check_probes(target, arguments.probe)
+    tried, against = parse_settings(arguments.settings, arguments.unset, arguments.against, target)
+    warn_of_names(loaded, [*tried, *against])
+    metrics, thresholds = deciding(loaded.site, arguments.probe)
+    designed = partial(
+        plan,
+        1 + secrets.randbelow(SEEDS) if arguments.seed is None else arguments.seed,
+        against=against,
+        control=controls(loaded.site),
+        present={name: entry.value for name, entry in settings_present(target).items() if entry.value is not None},
+        probes=arguments.probe,
+        metrics=metrics,
+        thresholds=thresholds,
+        nodes=len(asked.batches[0].node_sets[0]),
+        allocations=allocations,
+        attempts=arguments.attempts or 1,
+        slot_s=slot_seconds(loaded.site, arguments.probe, asked.limit),
+        sign_s=slot_seconds(loaded.site, (SIGN,), None),
+    )
+    if arguments.budget and not arguments.ledger:
+        raise ResolveError("--budget: is for --ledger (leave it out, or give both)")
+    if arguments.ledger and (tried or against):
+        raise ResolveError("--ledger: takes its settings from the ledger (leave the others out)")
+    design = within_budget(designed, unmeasured(target), arguments.budget) if arguments.ledger else designed(tried)
+    asked = with_time(asked, design)
+    if not arguments.dry_run:
+        require_shared(loaded.site, folder, "--out")
+        say_before(asked)
+        asked = with_nodes(asked, arguments)
+    return Trial(with_specs(replace(asked, specs={}), loaded, partial(trial_plans, design)), loaded, design)
+
+
+def warn_of_names(loaded: LoadedSite, settings: Sequence[Setting]) -> None:
+    """Name the variables that may be mistyped."""
+    known = sorted({one.name for one in loaded.site.settings})
+    for setting in settings:
+        if setting.name not in known and (near := get_close_matches(setting.name, known, n=1, cutoff=NEAR)):
+            say(f"{setting.name} is not in the ledger (did you mean {near[0]}?)")
+
+
+def within_budget(
+    designed: Callable[[Sequence[Setting]], Design], settings: Sequence[Setting], budget: int | None
+) -> Design:
+    """Return the design with as many of these settings as the budget is enough for, and print what it costs."""
+    if not settings:
+        raise ResolveError("--ledger: every entry that ranks have here is measured on this platform")
+    every = [designed(settings[:count]) for count in range(1, len(settings) + 1)]
+    design = next((one for one in reversed(every) if budget is None or one.node_hours <= budget), None)
+    if design is None:
+        raise ResolveError(
+            f"--budget: {budget} node hours are less than one setting may take ({every[0].node_hours:g})"
+        )
+    names = [arm.name for arm in design.variants]
+    say(f"{len(names)} of {counted(len(settings), 'entry')} without measured evidence: {', '.join(names)}")
+    say(f"{design.node_hours:g} node hours at most, {design.most_node_hours:g} where allocations are run again")
+    return design
+
+
+def measure(trial: Trial, run: Run, facts: Sequence[str], *, again: bool) -> list[RunResult] | None:
+    """Run allocations until enough of them are valid, or no more may run; None where Ctrl-C has stopped it."""
+    design, asked, loaded = trial.design, trial.asked, trial.loaded
+    plans, journal = trial_plans(design, asked, loaded), run.hold()
+    runner = Runner(run, loaded.site, asked, plans, say, facts=facts)
+    reported: set[int] = set()
+    while worked(runner, journal, again=again):
+        results = results_of(design, run, plans)
+        allocations = judge_allocations(design, results)
+        for one in allocations:
+            if one.reasons and one.number not in reported:
+                reported.add(one.number)
+                say(f"allocation {one.number} is thrown out: {messages(one.reasons)}")
+        valid = sum(one.standing == "valid" for one in allocations)
+        wanted = min(design.allocations - valid, design.most_allocations - len(plans))
+        latest = range(len(plans) - asked.batches[-1].jobs + 1, len(plans) + 1)
+        if wanted <= 0 or not any(result.seconds for result in results if result.run.allocation in latest):
+            return results
+        batch = replace(asked.batches[-1], stamp=stamp_now(), jobs=wanted)
+        asked = with_specs(replace(asked, batches=(*asked.batches, batch)), loaded, partial(trial_plans, design))
+        run.describe(asked.about())
+        plans, journal, again = trial_plans(design, asked, loaded), [], False
+        runner.add(asked, plans)
+    return None
+
+
+# ---- evidence
+
+
+def describe(path: Path, trial: Trial, evidence: Mapping[Arm, Mapping[str, str]]) -> LoadedSite:
+    """Return the description in a file with evidence of these variants. Raises `LumisiteError`."""
     loaded = load_site(str(path) if "/" in str(path) else f"./{path}")
     if loaded.site.name != trial.asked.site:
         raise ResolveError(f"--write: {path} describes {loaded.site.name}, and this is tried on {trial.asked.site}")
-    has: dict[str, str | None] = {
-        name: one.value for name, one in given_to_ranks(target_of(trial.asked, trial.loaded)).items()
-    }
-    has |= {one.name: one.value for one in trial.design.by_name[REFERENCE].settings}
-    for setting, evidence in found.items():
-        value = has.get(setting.name) if setting.value is None else setting.value
-        loaded = site_of(with_evidence(loaded, setting.name, value, evidence, str(path)), path)
+    for arm, found in evidence.items():
+        if arm.tried is not None:
+            loaded = site_of(with_evidence(loaded, arm.tried.name, arm.value, found, str(path)), path)
     return loaded
 
 
 def write_evidence(path: Path, trial: Trial, verdict: TrialVerdict) -> None:
     """Add what was found to the ledger's entries in a file, all of it or nothing. Raises `LumisiteError`."""
-    found = {}
-    for answer in verdict.answers:
-        if answer.worth in ("unverified", "underpowered"):
-            say(f"{answer.setting}: {answer.worth}, which is no evidence: nothing of it is written")
-        else:
-            stalls = min(answer.hangs.worse, answer.hangs.better) <= trial.design.thresholds.alpha
-            found[answer.setting] = evidence_of(
-                trial, answer.worth, answer.reason, answer.hangs.with_it.runs, "stalls" if stalls else "speed"
-            )
-    if found and write_whole(path, with_all(path, trial, found).data):
-        for setting, evidence in found.items():
-            say(f"{path} has as evidence: {setting.name}: {evidence['effect']}, {evidence['what']}")
+    alpha = trial.design.thresholds.alpha
+    found: dict[Arm, Mapping[str, str]] = {}
+    for arm, answer in zip(trial.design.variants, verdict.answers, strict=True):
+        if answer.effect in ("unverified", "underpowered"):
+            say(f"{answer.finding.subject} {message(answer.finding)}, which is no evidence: nothing of it is written")
+            continue
+        metric = "stalls" if min(answer.hangs.worse, answer.hangs.better) <= alpha else "speed"
+        what = "; ".join(map(message, answer.reasons))
+        found[arm] = evidence_of(trial, answer.effect, what, answer.hangs.with_it.runs, metric)
+    if found and write_whole(path, describe(path, trial, found).data):
+        for arm, evidence in found.items():
+            say(f"{path} has as evidence: {arm.tried and arm.tried.name}: {evidence['effect']}, {evidence['what']}")
 
 
-def evidence_of(trial: Trial, effect: str, what: str, runs: int, metric: str) -> dict[str, str]:
-    """Give what was found for the ledger; a reference that is not what ranks have today is told too."""
+def evidence_of(trial: Trial, effect: str, what: str, runs: int = 1, metric: str = "speed") -> dict[str, str]:
+    """Return evidence for the ledger; a reference that is not what ranks have today is named too."""
     against = ", ".join(map(str, trial.design.by_name[REFERENCE].settings))
     return {
         "effect": effect,
@@ -175,104 +287,3 @@ def evidence_of(trial: Trial, effect: str, what: str, runs: int, metric: str) ->
         "date": trial.asked.started[:10],
         "source": HERE,
     }
-
-
-def measured(trial: Trial, run: Run, facts: Sequence[str], *, again: bool) -> list[SlotResult] | None:
-    """Run allocations until enough of them are valid, or no more may run; None where Ctrl-C has stopped it."""
-    design, asked, loaded = trial.design, trial.asked, trial.loaded
-    plans, journal = trial_plans(design, asked, loaded), run.hold()
-    runner = Runner(run, loaded.site, asked, plans, say, facts=facts)
-    told: set[int] = set()
-    while worked(runner, journal, again=again):
-        results = results_of(design, run, plans)
-        allocations = judge_allocations(design, results)
-        for one in (one for one in allocations if one.reasons and one.number not in told):
-            told.add(one.number)
-            say(f"allocation {one.number} is thrown out: {'; '.join(one.reasons)}")
-        valid = sum(one.standing == "valid" for one in allocations)
-        wanted = min(design.allocations - valid, design.most_allocations - len(plans))
-        latest = range(len(plans) - asked.batches[-1].jobs + 1, len(plans) + 1)
-        if wanted <= 0 or not any(result.seconds for result in results if result.slot.allocation in latest):
-            return results
-        batch = replace(asked.batches[-1], stamp=stamp_now(), jobs=wanted)
-        asked = with_specs(replace(asked, batches=(*asked.batches, batch)), loaded, partial(trial_plans, design))
-        run.describe(asked.about())
-        plans, journal, again = trial_plans(design, asked, loaded), [], False
-        runner.add(asked, plans)
-    return None
-
-
-def resumed_trial(arguments: argparse.Namespace) -> Trial:
-    """Give what a trial that was interrupted was asked, if it is as it was left. Raises `ResolveError`."""
-    place = real_path(arguments.resume)
-    open_run(place)
-    if arguments.settings:
-        raise ResolveError(
-            f"--resume: what is tried was decided when the run began ({arguments.settings[0]}: leave it out)"
-        )
-    design = read_design(read_input(place / DESIGN), str(place / DESIGN))
-    asked, loaded = recorded_run(arguments, "--resume", (*KEPT, *JOBS_WANTED, *DESIGNED), partial(trial_plans, design))
-    return Trial(asked, loaded, design)
-
-
-def new_trial(arguments: argparse.Namespace) -> Trial:
-    """Decide all that a trial needs, and refuse what proves nothing. Raises `ResolveError`."""
-    arguments.probe = arguments.probe or list(PROBES)
-    stamp = stamp_now()
-    folder = real_path(arguments.out or f"lumisite-runs/{stamp[:15]}-try")
-    allocations = arguments.allocations or 3
-    asked, loaded = decided(arguments, str(folder), stamp, allocations)
-    target = target_of(asked, loaded)
-    check_probes(target, arguments.probe)
-    tried, against = settings_of(arguments.settings, arguments.unset, arguments.against, target)
-    known = sorted({one.name for one in loaded.site.settings})
-    for one in (*tried, *against):
-        if one.name not in known and (near := get_close_matches(one.name, known, n=1, cutoff=NEAR)):
-            say(f"{one.name} is not in the ledger (did you mean {near[0]}?)")
-    metrics, thresholds = deciding(loaded.site, arguments.probe)
-    designed = partial(
-        plan,
-        1 + secrets.randbelow(SEEDS) if arguments.seed is None else arguments.seed,
-        against=against,
-        control=controls(loaded.site),
-        probes=arguments.probe,
-        metrics=metrics,
-        thresholds=thresholds,
-        nodes=len(asked.batches[0].node_sets[0]),
-        allocations=allocations,
-        attempts=arguments.attempts or 1,
-        slot_s=slot_seconds(loaded.site, arguments.probe, asked.limit),
-        sign_s=slot_seconds(loaded.site, (SIGN,), None),
-    )
-    if arguments.budget and not arguments.ledger:
-        raise ResolveError("--budget: is for --ledger (leave it out, or give both)")
-    if arguments.ledger:
-        if tried or against:
-            raise ResolveError("--ledger: takes its settings from the ledger (leave the others out)")
-        design = within_budget(designed, unmeasured(target), arguments.budget)
-    else:
-        design = designed(tried)
-    asked = check_asked(asked, loaded, design)
-    if not arguments.dry_run:
-        require_shared(loaded.site, folder, "--out")
-        say_before(asked)
-        asked = with_nodes(asked, arguments)
-    return Trial(with_specs(replace(asked, specs={}), loaded, partial(trial_plans, design)), loaded, design)
-
-
-def within_budget(
-    designed: Callable[[Sequence[Setting]], Design], found: Sequence[Setting], budget: int | None
-) -> Design:
-    """Give the design with as many of these settings as the budget is enough for, and say what it asks for."""
-    if not found:
-        raise ResolveError("--ledger: every entry that ranks have here is measured on this platform")
-    every = [designed(found[:count]) for count in range(1, len(found) + 1)]
-    design = next((one for one in reversed(every) if budget is None or one.node_hours <= budget), None)
-    if design is None:
-        raise ResolveError(
-            f"--budget: {budget} node hours are less than one setting may take ({every[0].node_hours:g})"
-        )
-    names = [str(one) for one in found[: len(design.of_role("variant"))]]
-    say(f"{len(names)} of {counted(len(found), 'entry')} without measured evidence: {', '.join(names)}")
-    say(f"{design.node_hours:g} node hours at most, {design.most_node_hours:g} where allocations are run again")
-    return design

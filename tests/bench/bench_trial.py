@@ -9,8 +9,9 @@ import gc
 import random
 import time
 
-from lumisite.validate.trial.design import Design, Setting, SlotResult
+from lumisite.validate.trial.design import Design, Setting
 from lumisite.validate.trial.judge import judge_trial
+from lumisite.validate.trial.results import RunResult
 from tests.bench.measure import Row
 from tests.support.trials import Machine, a_trial, run_slot
 from tests.twin.test_try import trial_cluster, tried
@@ -52,7 +53,7 @@ def _taken(slots: int, settings: int, attempts: int) -> float:
     The best of three: what else stands in memory is none of it.
     """
     tried = [Setting(f"TRIED{number}", "1") for number in range(settings)]
-    each = len(a_trial(tried, attempts=attempts).slots_of(1))
+    each = len(a_trial(tried, attempts=attempts).runs_of(1))
     results = _results(a_trial(tried, attempts=attempts, allocations=round(slots / each)))
     gc.freeze()
     taken = []
@@ -64,7 +65,7 @@ def _taken(slots: int, settings: int, attempts: int) -> float:
     return min(taken)
 
 
-def _results(design: Design) -> list[SlotResult]:
+def _results(design: Design) -> list[RunResult]:
     chance = random.Random(1)
     last = [slot for slot in design.slots if slot.allocation <= design.allocations]
     return [run_slot(MACHINE, chance, slot, len(last), 0.0) for slot in last]

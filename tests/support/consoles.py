@@ -71,6 +71,8 @@ class Session:
             "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
             "HOME": str(self.home),
             "LC_ALL": "C.UTF-8",
+            # This checkout's own commands, whichever one is installed.
+            "PYTHONPATH": str(Path(__file__).parents[2]),
             # What a command says on both streams comes in the order in which it says it.
             "PYTHONUNBUFFERED": "1",
         }

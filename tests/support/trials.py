@@ -7,8 +7,9 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from lumisite.validate.trial.design import Design, Measured, Outcome, Setting, Slot, SlotResult, Thresholds, plan
+from lumisite.validate.trial.design import Design, PlannedRun, Setting, Thresholds, plan
 from lumisite.validate.trial.judge import TrialVerdict, judge_trial
+from lumisite.validate.trial.results import Measured, Outcome, RunResult
 
 MIB = 1 << 20
 #: Metrics as two nodes measure them: curves of collectives, and a workload of two models.
@@ -67,7 +68,7 @@ def a_trial(
     )
 
 
-def run_slot(machine: Machine, chance: random.Random, slot: Slot, of: int, base: float) -> SlotResult:
+def run_slot(machine: Machine, chance: random.Random, slot: PlannedRun, of: int, base: float) -> RunResult:
     """Give what one slot leaves; `of` is how many its allocation has, `base` the logarithm of what that can do."""
     outcome: Outcome = "hung" if chance.random() < machine.hangs(slot.arm) else "done"
     values = {}
@@ -79,21 +80,21 @@ def run_slot(machine: Machine, chance: random.Random, slot: Slot, of: int, base:
         if slot.arm == "control":
             hurt += math.log(0.4)
         values[metric] = Measured((math.exp(5 + base + own - late + hurt),), "higher", "GB/s")
-    return SlotResult(slot, outcome, values, "yes", "CHANNELS=4 in the log", seconds=30.0, nodes=("n1", "n2"), job="1")
+    return RunResult(slot, outcome, values, "yes", (), seconds=30.0, nodes=("n1", "n2"), job="1")
 
 
-def run_trial(design: Design, machine: Machine, seed: int) -> list[SlotResult]:
+def run_trial(design: Design, machine: Machine, seed: int) -> list[RunResult]:
     """Run a trial to its end, by its stopping rule."""
     return _ended(design, machine, seed)[0]
 
 
-def _ended(design: Design, machine: Machine, seed: int) -> tuple[list[SlotResult], TrialVerdict]:
+def _ended(design: Design, machine: Machine, seed: int) -> tuple[list[RunResult], TrialVerdict]:
     """Give the results of a trial, and the verdict that ended it."""
     chance = random.Random(seed)
-    results: list[SlotResult] = []
+    results: list[RunResult] = []
     due = design.allocations
     for number in range(1, design.most_allocations + 1):
-        slots, base = design.slots_of(number), chance.gauss(0, machine.allocation)
+        slots, base = design.runs_of(number), chance.gauss(0, machine.allocation)
         results += [run_slot(machine, chance, slot, len(slots), base) for slot in slots]
         if number == min(due, design.most_allocations):  # before, the rule cannot end it
             verdict = judge_trial(design, results)

@@ -96,7 +96,7 @@ def rehearse() -> int:
         _title("and back: one command gives the release of before the maintenance")
         steps += [stage.rollback(), stage.user(f"{LOAD} && module list 2>&1", "24.03-rocm6.0")]
 
-        _title("what is one of its settings worth? with it and without it, in an order drawn by lot, beside a sham")
+        _title("what is one of its settings worth? with it and without it, in randomised order, with a placebo run")
         steps += [stage.user(COPY), stage.user(TRY, TRIED), stage.user(WRITTEN, TRIED, code=1)]
         steps.append(stage.user(WHY, TRIED))
     _title("all as it should be" if all(steps) else "NOT as it should be")

@@ -159,6 +159,12 @@ class Run:
                 lambda told: job_of(str(told.get("run"))) == run and (told.get("gate") == END) == end, self._aside
             )
 
+    def set_aside_jobs(self) -> set[str]:
+        """Return the jobs of which nothing counts, since what they measured was changed while they ran."""
+        path = self.folder / JOURNAL
+        lines = read_file(path, LARGEST_BYTES).splitlines() if path.exists() else []
+        return {str(event.get("run")) for event in map(_event, lines) if event.get("event") == "aside"}
+
     @property
     def has_facts(self) -> bool:
         """Whether a capture of a node is kept."""

@@ -1,1 +1,1 @@
-"""What a setting is worth on this machine: the design, its slots, the answer with its proof, and the page."""
+"""The effect of a setting on this machine: the design of a trial, its jobs, their results and the answer."""

@@ -1,35 +1,33 @@
-"""The design of a trial: which arms run in which slots of which allocations, and what decides, all fixed before.
+"""The design of a trial: which arms run when in which allocations, and what decides, all fixed before the first job.
 
-An arm is an environment of the rank. Each allocation runs the reference first and last, and between them, in an order
-drawn from the seed, every variant, a sham (the reference under another name) and, where there is one, a positive
-control. Several settings share the references, the sham and the control. The order of every allocation that may be run
+An arm is an environment of the ranks. Each allocation runs the reference first and last, and between them, in an order
+drawn from the seed, every variant, a placebo (the reference under another name) and, where there is one, a positive
+control. Several settings share the references, the placebo and the control. The order of every allocation that may run
 is in the design, those in place of allocations that are thrown out too, so that nothing is drawn after data were seen.
+
+In the file of a design, runs of arms are called `slots`, and the placebo `sham`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from lumisite.errors import ResolveError
+from lumisite.findings.catalogue import make_finding
 from lumisite.site.decode import JsonFile
-from lumisite.validate.lines import Better, Sample
 
 Role: TypeAlias = Literal["reference", "variant", "sham", "control"]
-#: How a slot ended. `hung`: the watchdog ended it; `failed`: it ended itself, without success; `lost`: neither, through
-#: Slurm, a node or a person, so that it is no evidence.
-Outcome: TypeAlias = Literal["done", "hung", "failed", "lost"]
-TookEffect: TypeAlias = Literal["yes", "no", "unknown"]
 
-REFERENCE, SHAM, CONTROL = "reference", "sham", "control"
-#: Patterns of the metrics that decide, if nothing else is asked; all others are shown only.
+REFERENCE, PLACEBO, CONTROL = "reference", "sham", "control"
+#: Patterns of the metrics that decide, unless others are requested; all others are only reported.
 DECIDING = ("*_busbw/*", "ddp/samples_per_s/*")
 #: Patterns of those of them that are a workload: what users run, not a microbenchmark.
 WORKLOAD = ("ddp/*",)
-#: What a job needs beside its slots and signs: to load the module, to look at its nodes, checks; in seconds.
+#: What a job needs beside the runs and signs: to load the module, to check its nodes; in seconds.
 BESIDE_S = 600
 #: What a variable of the environment may be called.
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -50,21 +48,23 @@ class Setting:
 class Arm:
     """What is compared: `settings` is all that it changes of the environment that lumisite gives a rank.
 
-    `tried` is the one among them that a variant is about, None for all other arms.
+    `tried` is the one among them that a variant is about, None for all other arms. `value` is the value whose effect
+    is measured: the variant's, or the reference's where the variant unsets it (None where that is not known).
     """
 
     name: str
     role: Role
     settings: tuple[Setting, ...] = ()
     tried: Setting | None = None
+    value: str | None = None
 
 
 @dataclass(frozen=True, order=True)
-class Slot:
+class PlannedRun:
     """One run of an arm: `allocation` and `position` in it, both from 1; `attempt` from 1 among the arm's in there.
 
-    `check` is 0 for a slot of the design, else the number of a plain reference slot that had to pass after the slot of
-    this position hung; such a slot says whether the allocation is still clean, and counts for nothing else.
+    `check` is 0 for a run of the design, else the number of a plain reference run that had to pass after the run of
+    this position hung; it shows whether the allocation is still clean, and counts for nothing else.
     """
 
     allocation: int
@@ -78,7 +78,7 @@ class Slot:
 class Thresholds:
     """What decides, as parts (0.03: 3 %) of the reference's value; `alpha` bounds the false discovery rate.
 
-    A smaller effect than `smallest` is of no interest. An allocation is thrown out where the sham differs from the
+    A smaller effect than `smallest` is of no interest. An allocation is thrown out where the placebo differs from the
     references by more than `sham`, the last reference from the first by more than `drift`, or the positive control
     costs less than `control`. A setting without which the workload loses more than `needed` is needed.
     """
@@ -97,13 +97,13 @@ class Design:
 
     Stopping rule: allocations run in their order until `allocations` are valid, or `most_allocations` have run, and
     nothing else ends a trial. `attempts`: in each allocation every variant runs at least so often, and so do references
-    and sham together. `slot_s` bounds one slot, and `job_s` the job of one allocation, in seconds; node hours are those
-    of `allocations`, and of `most_allocations`, were every job to take so long.
+    and placebo together. `slot_s` bounds one run, and `job_s` the job of one allocation, in seconds; node hours are
+    those of `allocations`, and of `most_allocations`, were every job to take so long.
     """
 
     seed: int
     arms: tuple[Arm, ...]
-    slots: tuple[Slot, ...]
+    slots: tuple[PlannedRun, ...]
     probes: tuple[str, ...]
     metrics: tuple[str, ...]
     workload: tuple[str, ...]
@@ -122,43 +122,14 @@ class Design:
         """The arms by their names."""
         return {arm.name: arm for arm in self.arms}
 
-    def of_role(self, role: Role) -> tuple[Arm, ...]:
-        """Give the arms of a role."""
-        return tuple(arm for arm in self.arms if arm.role == role)
+    @property
+    def variants(self) -> tuple[Arm, ...]:
+        """The arms that try a setting."""
+        return tuple(arm for arm in self.arms if arm.role == "variant")
 
-    def slots_of(self, allocation: int) -> tuple[Slot, ...]:
-        """Give the slots of an allocation, in the order in which they run."""
-        return tuple(slot for slot in self.slots if slot.allocation == allocation)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What one slot measured of one metric; values are finite and above 0."""
-
-    values: tuple[float, ...]
-    better: Better
-    unit: str = ""
-
-
-@dataclass(frozen=True)
-class SlotResult:
-    """How one slot ended.
-
-    `values` are by metric, as samples name them. `took_effect` says whether what the arm sets reached the rank and was
-    acted on, with its `evidence`. `leftovers` are nodes on which processes were left after the slot was reaped. `cause`
-    says why it failed or was lost; `job` is Slurm's id.
-    """
-
-    slot: Slot
-    outcome: Outcome
-    values: Mapping[str, Measured] = field(default_factory=dict)
-    took_effect: TookEffect = "unknown"
-    evidence: str = ""
-    leftovers: tuple[str, ...] = ()
-    seconds: float = 0.0
-    nodes: tuple[str, ...] = ()
-    cause: str = ""
-    job: str = ""
+    def runs_of(self, allocation: int) -> tuple[PlannedRun, ...]:
+        """Return the runs of an allocation, in their order."""
+        return tuple(run for run in self.slots if run.allocation == allocation)
 
 
 _FILE = JsonFile(
@@ -170,24 +141,21 @@ _FILE = JsonFile(
 )
 
 
-def setting_of(text: str, option: str = "try") -> Setting:
-    """Read NAME=VALUE, or NAME alone for one that is unset; `option` is named in the `ResolveError` for another."""
-    name, equals, value = text.partition("=")
-    if not NAME.fullmatch(name):
-        raise ResolveError(f"{option}: {text!r} is no setting (NAME=VALUE would be right)")
-    if not value.isprintable():
-        raise ResolveError(f"{option}: the value of {name} has a character that does not print")
-    return Setting(name, value if equals else None)
+def design_text(design: Design) -> str:
+    """Format the file of a design: the same design always gives the same bytes."""
+    return _FILE.encode(design)
 
 
-def values_of(samples: Iterable[Sample]) -> dict[str, Measured]:
-    """Give what the samples of one slot say, by metric."""
-    found: dict[str, list[Sample]] = {}
-    for sample in samples:
-        found.setdefault(sample.metric, []).append(sample)
-    return {
-        name: Measured(tuple(sample.value for sample in own), own[0].better, own[0].unit) for name, own in found.items()
-    }
+def read_design(data: bytes, file: str) -> Design:
+    """Parse the file of a design. Raises `ResolveError`."""
+    return _FILE.decode(data, Design, file, (_unknown_arms,))
+
+
+def _unknown_arms(design: Design) -> Iterator[tuple[str, str]]:
+    names = design.by_name
+    for index, run in enumerate(design.slots):
+        if run.arm not in names:
+            yield f"slots[{index}].arm", f"{run.arm!r} is not an arm (have {', '.join(names)})"
 
 
 def plan(
@@ -196,6 +164,7 @@ def plan(
     *,
     against: Sequence[Setting] = (),
     control: Sequence[Setting] = (),
+    present: Mapping[str, str] | None = None,
     probes: Sequence[str],
     metrics: Sequence[str] = DECIDING,
     nodes: int,
@@ -205,14 +174,15 @@ def plan(
     sign_s: int = 0,
     thresholds: Thresholds | None = None,
 ) -> Design:
-    """Make the design: each of `tried` is a variant by itself, `against` is what the reference sets.
+    """Return the design in which each of `tried` is a variant by itself, and `against` is what the reference sets.
 
-    `sign_s` bounds the short step that asks whether an arm takes effect, in seconds. The same arguments give the same
-    design. Raises `ResolveError` for what cannot be compared.
+    `present` are values that ranks have already. `sign_s` bounds the short step that shows whether an arm takes effect,
+    in seconds. The same arguments give the same design. Raises `ResolveError` for what cannot be compared.
     """
-    arms = _arms(tried, against, control)
+    _check_arms(tried, against, control)
+    arms = _arms(tried, against, control, present or {})
     most = 2 * allocations
-    slots = [slot for number in range(1, most + 1) for slot in _order(seed, number, arms, attempts)]
+    slots = [run for number in range(1, most + 1) for run in _order(seed, number, arms, attempts)]
     job_s = len(slots) // most * slot_s + (1 + len(tried)) * sign_s + BESIDE_S
     hours = job_s * nodes / 3600
     return Design(
@@ -234,25 +204,30 @@ def plan(
     )
 
 
-def _arms(tried: Sequence[Setting], against: Sequence[Setting], control: Sequence[Setting]) -> tuple[Arm, ...]:
+def _check_arms(tried: Sequence[Setting], against: Sequence[Setting], control: Sequence[Setting]) -> None:
     if not tried:
-        raise ResolveError("try: there is nothing to try (NAME=VALUE, or --unset NAME)")
-    for given, option in ((against, "--against"), (control, "the positive control")):
-        names = [one.name for one in given]
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise ResolveError(f"{option}: {twice} stands twice")
-    if twice := next((str(one) for one in tried if tried.count(one) > 1), None):
-        raise ResolveError(f"try: {twice} stands twice")
-    if same := next((str(one) for one in tried if one in against), None):
-        raise ResolveError(f"try: the reference has {same} too, so there is nothing to compare")
+        raise ResolveError(make_finding("nothing-to-try", "try"))
+    for option, names in (("try", [str(one) for one in tried]), ("--against", [one.name for one in against])):
+        if repeated := next((name for name in names if names.count(name) > 1), None):
+            raise ResolveError(make_finding("setting-repeated", option, name=repeated))
+    for setting in tried:
+        if setting in against:
+            raise ResolveError(make_finding("setting-in-reference", "try", setting=str(setting)))
     if control and {*control} <= {*against}:
-        raise ResolveError(
-            f"--against: {', '.join(map(str, control))} is the control, which has to cost speed against it"
-        )
-    reference = tuple(against)
-    variants = [Arm(str(one), "variant", (*_without(against, [one]), one), one) for one in tried]
-    controls = [Arm(CONTROL, "control", (*_without(against, control), *control))] if control else []
-    return (Arm(REFERENCE, "reference", reference), Arm(SHAM, "sham", reference), *controls, *variants)
+        raise ResolveError(make_finding("control-in-reference", "--against", settings=tuple(map(str, control))))
+
+
+def _arms(
+    tried: Sequence[Setting], against: Sequence[Setting], control: Sequence[Setting], present: Mapping[str, str]
+) -> tuple[Arm, ...]:
+    values = {**present, **{one.name: one.value for one in against}}
+    arms = [Arm(REFERENCE, "reference", tuple(against)), Arm(PLACEBO, "sham", tuple(against))]
+    if control:
+        arms.append(Arm(CONTROL, "control", (*_without(against, control), *control)))
+    for setting in tried:
+        value = values.get(setting.name) if setting.value is None else setting.value
+        arms.append(Arm(str(setting), "variant", (*_without(against, [setting]), setting), setting, value))
+    return tuple(arms)
 
 
 def _without(settings: Sequence[Setting], others: Sequence[Setting]) -> list[Setting]:
@@ -260,25 +235,18 @@ def _without(settings: Sequence[Setting], others: Sequence[Setting]) -> list[Set
     return [one for one in settings if one.name not in names]
 
 
-def _order(seed: int, allocation: int, arms: Sequence[Arm], attempts: int) -> list[Slot]:
-    """Give the slots of one allocation. By a hash, so that every Python draws the same order from a seed."""
+def _order(seed: int, allocation: int, arms: Sequence[Arm], attempts: int) -> list[PlannedRun]:
+    """Return the runs of one allocation. The order is that of a hash, so that every Python draws the same one."""
 
     def drawn(run: tuple[str, int]) -> bytes:
         return hashlib.sha256(f"{seed}/{allocation}/{run[0]}/{run[1]}".encode()).digest()
 
-    more = max(2, attempts - 1)
-    inner = [(arm.name, attempt) for arm in arms if arm.role == "variant" for attempt in range(1, attempts + 1)]
-    inner += [(arm.name, 1) for arm in arms if arm.role in ("sham", "control")]
-    inner += [(REFERENCE, attempt) for attempt in range(2, more)]
-    runs = [(REFERENCE, 1), *sorted(inner, key=drawn), (REFERENCE, more)]
-    return [Slot(allocation, place, arm, attempt) for place, (arm, attempt) in enumerate(runs, start=1)]
-
-
-def design_text(design: Design) -> str:
-    """Write the file of a design: the same design always gives the same bytes."""
-    return _FILE.encode(design)
-
-
-def read_design(data: bytes, file: str) -> Design:
-    """Read the file of a design; raises `ResolveError` for what is none."""
-    return _FILE.decode(data, Design, file)
+    references = max(2, attempts - 1)
+    inner = [(REFERENCE, attempt) for attempt in range(2, references)]
+    for arm in arms:
+        if arm.role == "variant":
+            inner += [(arm.name, attempt) for attempt in range(1, attempts + 1)]
+        elif arm.role != "reference":
+            inner.append((arm.name, 1))
+    runs = [(REFERENCE, 1), *sorted(inner, key=drawn), (REFERENCE, references)]
+    return [PlannedRun(allocation, position, arm, attempt) for position, (arm, attempt) in enumerate(runs, start=1)]

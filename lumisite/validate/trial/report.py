@@ -1,153 +1,67 @@
-"""What a trial found: the answers first, then what they stand on, for a terminal or as JSON."""
+"""What a trial found, and its design: for a terminal and as JSON."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
-from lumisite.text import change, counted, percent, some
-from lumisite.validate.report.write import Block, block_lines
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.writers import as_json, message
+from lumisite.validate.report.templates import fill, messages
+from lumisite.validate.trial.allocations import label
 from lumisite.validate.trial.design import Design
-from lumisite.validate.trial.effects import Effect
-from lumisite.validate.trial.judge import Answer, Rate, TrialVerdict, Worth
-
-#: Answers, from what is told first to what is told last.
-WORST_FIRST: tuple[Worth, ...] = ("harmful", "needed", "helps", "inert", "unverified", "underpowered")
-NODES_SHOWN = 16
+from lumisite.validate.trial.judge import CODES, Answer, TrialVerdict
 
 
 def headline(verdict: TrialVerdict) -> str:
-    """Say what was found in one line."""
+    """Return the answer to the one setting, or how many there are of each."""
     if len(verdict.answers) == 1:
-        (answer,) = verdict.answers
-        return f"{answer.setting} is {answer.worth}" if answer.worth != "helps" else f"{answer.setting} helps"
-    counts = Counter(answer.worth for answer in verdict.answers)
-    told = ", ".join(f"{counts[worth]} {worth}" for worth in WORST_FIRST if counts[worth])
-    return f"{counted(len(verdict.answers), 'setting')}: {told}"
+        finding = verdict.answers[0].finding
+        return f"{finding.subject} {message(finding)}"
+    counts = Counter(answer.effect for answer in verdict.answers)
+    effects = tuple(f"{counts[name]} {name}" for name in CODES if counts[name])
+    return message(make_finding("settings-answered", count=len(verdict.answers), effects=effects))
 
 
-def summary(design: Design, verdict: TrialVerdict) -> tuple[str, ...]:
-    """Give what the answers stand on, a few words each."""
-    ran = len(verdict.allocations)
-    return (
-        f"{verdict.valid} of {counted(ran, 'allocation')} valid, {design.allocations} wanted",
-        f"{counted(verdict.runs, 'slot')} on {counted(len(verdict.nodes), 'node')}",
-        f"{verdict.node_hours:g} node hours",
-        *(() if verdict.next_allocation is None else ("the trial has not come to its end",)),
+def trial_text(design: Design, verdict: TrialVerdict) -> str:
+    """Return what fits on a screen: of effects, those on a workload and those that count; JSON has all."""
+    alpha = design.thresholds.alpha
+    answers = sorted(verdict.answers, key=lambda answer: [*CODES].index(answer.effect))
+    rates = [one for one in answers if one.effect != "unverified" or one.hangs.with_it.bad or one.hangs.without.bad]
+    bands = [(one, effect) for one in answers for effect in one.effects if effect.workload or effect.chance <= alpha]
+    sizes = [(one, effect) for one in answers for effect in one.sizes if effect.chance <= alpha]
+    return fill(
+        "trial/result.txt.j2",
+        headline=headline(verdict),
+        answers=answers,
+        verdict=verdict,
+        design=design,
+        hangs=rates,
+        effects={"effects": bands, "sizes": sizes},
+        dropped=[one for one in verdict.allocations if one.standing != "valid"],
     )
 
 
-def worst_first(verdict: TrialVerdict) -> list[Answer]:
-    """Give the answers in the order in which they are told."""
-    return sorted(verdict.answers, key=lambda answer: WORST_FIRST.index(answer.worth))
-
-
-def blocks(verdict: TrialVerdict) -> Iterator[Block]:
-    """Give what there is below the headline."""
-    answers = worst_first(verdict)
-    rows = [(str(answer.setting), answer.worth, answer.reason, answer.proof) for answer in answers]
-    lines = [line for row in rows for line in (f"{row[0]}: {row[1]}", f"  {row[2]}", f"  took effect: {row[3]}")]
-    yield Block(
-        "table", "Answers", lines, "What each setting is worth", ("setting", "worth", "why", "took effect"), rows
-    )
-    if (hangs := _hangs(answers)).rows:
-        yield hangs
-    if effects := [(answer, effect) for answer in answers for effect in answer.effects]:
-        yield _effects("Effects", "With the setting against without it, 95 % interval", effects)
-    if sizes := [(answer, effect) for answer in answers for effect in answer.sizes]:
-        yield _effects("Effects by size", "Each size by itself", sizes)
-    if verdict.allocations:
-        yield _allocations(verdict)
-
-
-def _hangs(answers: Sequence[Answer]) -> Block:
-    head = ("setting", "with it", "rate", "without", "rate", "p worse", "p better")
-    rows = [
-        (
-            str(answer.setting),
-            *_rate(answer.hangs.with_it),
-            *_rate(answer.hangs.without),
-            _chance(answer.hangs.worse),
-            _chance(answer.hangs.better),
-        )
-        for answer in answers
-        if answer.worth != "unverified" or answer.hangs.with_it.bad or answer.hangs.without.bad
-    ]
-    return Block(
-        "table", "Runs that hung or failed", (), "Counts, with the exact 95 % interval of the rate", head, rows
-    )
-
-
-def _rate(rate: Rate) -> tuple[str, str]:
-    hung = f" ({rate.hung} hung)" if rate.bad else ""
-    return f"{rate}{hung}", f"{percent(rate.low, 0)} to {percent(rate.high, 0)}"
-
-
-def _chance(chance: float) -> str:
-    return f"{chance:.2g}" if chance >= 1e-6 else "<1e-6"
-
-
-def _effects(title: str, caption: str, found: Sequence[tuple[Answer, Effect]]) -> Block:
-    head = ("setting", "metric", "effect", "interval", "MDE", "p", "allocations")
-    rows = [
-        (
-            str(answer.setting),
-            effect.name,
-            change(effect.effect),
-            f"{change(effect.low)} to {change(effect.high)}",
-            percent(effect.mde),
-            _chance(effect.chance),
-            " ".join(change(part) for part in effect.each.values()),
-        )
-        for answer, effect in found
-    ]
-    return Block("table", title, (), caption, head, rows)
-
-
-def _allocations(verdict: TrialVerdict) -> Block:
-    rows = [
-        (
-            str(one.number),
-            one.standing,
-            "; ".join(one.reasons) or "-",
-            some(one.nodes, NODES_SHOWN),
-            some(one.jobs) or "-",
-        )
-        for one in verdict.allocations
-    ]
-    head = ("allocation", "standing", "why", "nodes", "job")
-    return Block("table", "Allocations", (), "Those that count, and those that were run again", head, rows)
-
-
-def design_rows(design: Design) -> Iterator[tuple[str, str]]:
-    """Say all that is fixed before the first job; of allocations, those in place of others are left out."""
-    limits = design.thresholds
-    yield "seed", str(design.seed)
-    yield "probes", ", ".join(design.probes)
-    for arm in design.arms:
-        yield arm.name, f"{arm.role}: {', '.join(map(str, arm.settings)) or 'nothing changed'}"
-    for number in range(1, design.allocations + 1):
-        yield f"allocation {number}", ", ".join(slot.arm for slot in design.slots_of(number))
-    yield "what decides", ", ".join(design.metrics)
-    yield "workload", ", ".join(design.workload)
-    yield "of interest from", percent(limits.smallest)
-    yield "needed from", f"{percent(limits.needed)} of the workload lost without it"
-    yield "false discoveries", f"at most {percent(limits.alpha)}"
-    own = {"sham off by": limits.sham, "drift of": limits.drift, "control below": limits.control}
-    yield "thrown out", ", ".join(f"{what} {percent(limit)}" for what, limit in own.items())
-    yield "stops", f"at {design.allocations} valid allocations, or {design.most_allocations} in all"
-    again = f"{design.most_node_hours:g} where allocations are run again"
-    yield "node hours", f"{design.node_hours:g} at most on {counted(design.nodes, 'node')}, {again}"
+def plan_text(design: Design) -> str:
+    """Return all that is fixed before the first job; allocations that are run again are left out."""
+    numbers = range(1, design.allocations + 1)
+    orders = {number: [label(run.arm) for run in design.runs_of(number)] for number in numbers}
+    return fill("trial/design.txt.j2", design=design, limits=design.thresholds, label=label, orders=orders)
 
 
 def trial_document(design: Design, verdict: TrialVerdict) -> dict[str, object]:
-    """Give the document of `--json`; numbers are parts, of the setting against its absence."""
+    """Return the document of `--json`; numbers are parts, of the setting against its absence."""
     return {
         "headline": headline(verdict),
-        "answers": [{**asdict(answer), "setting": str(answer.setting)} for answer in verdict.answers],
+        "answers": [_answer(answer) for answer in verdict.answers],
         "allocations": [
-            {name: getattr(one, name) for name in ("number", "standing", "reasons", "nodes", "jobs")}
+            {
+                "number": one.number,
+                "standing": one.standing,
+                "reasons": [message(reason) for reason in one.reasons],
+                "nodes": one.nodes,
+                "jobs": one.jobs,
+            }
             for one in verdict.allocations
         ],
         "next_allocation": verdict.next_allocation,
@@ -159,18 +73,14 @@ def trial_document(design: Design, verdict: TrialVerdict) -> dict[str, object]:
     }
 
 
-def text(design: Design, verdict: TrialVerdict) -> str:
-    """Write what fits on a screen: of effects, those on a workload and those that count; JSON has all."""
-    alpha = design.thresholds.alpha
-    answers = [
-        replace(
-            answer,
-            effects=tuple(one for one in answer.effects if one.workload or one.chance <= alpha),
-            sizes=tuple(one for one in answer.sizes if one.chance <= alpha),
-        )
-        for answer in verdict.answers
-    ]
-    thrown = tuple(one for one in verdict.allocations if one.standing != "valid")
-    short = replace(verdict, answers=tuple(answers), allocations=thrown)
-    lines = [headline(verdict), "; ".join(summary(design, verdict)), *block_lines(blocks(short))]
-    return "\n".join(lines) + "\n"
+def _answer(answer: Answer) -> dict[str, object]:
+    return {
+        "setting": str(answer.setting),
+        "worth": answer.effect,
+        "reason": messages(answer.reasons),
+        "effects": [asdict(effect) for effect in answer.effects],
+        "sizes": [asdict(effect) for effect in answer.sizes],
+        "hangs": asdict(answer.hangs),
+        "proof": messages(answer.proof),
+        "findings": [as_json(one) for one in (answer.finding, *answer.reasons, *answer.proof)],
+    }

@@ -1,6 +1,6 @@
 """The statistics of a trial: Student's t, Fisher's exact test, Clopper and Pearson's interval, false discoveries.
 
-They are finite sums and a bisection, exact for the whole numbers of slots that a trial has: scipy, against which they
+They are finite sums and a bisection, exact for the whole numbers of runs that a trial has: scipy, against which they
 are tested, would be by far the largest dependency of an admin's node.
 """
 
@@ -14,7 +14,7 @@ from lumisite.validate.verdict.stats import POWER_Z
 
 
 def within(t: float, freedom: int) -> float:
-    """Give the chance that Student's t with so many degrees of freedom is at most `t` away from 0.
+    """Return the chance that Student's t with so many degrees of freedom is at most `t` away from 0.
 
     Source: Abramowitz and Stegun, 26.7.3 and 26.7.4, finite sums for whole degrees of freedom.
     """
@@ -30,7 +30,7 @@ def within(t: float, freedom: int) -> float:
 
 @cache
 def reach(chance: float, freedom: int) -> float:
-    """Give how far from 0 Student's t is with so much chance, `chance` below 1: the inverse of `within`."""
+    """Return how far from 0 Student's t is with so much chance, `chance` below 1: the inverse of `within`."""
     most = 1.0
     while within(most, freedom) < chance:
         most *= 2
@@ -38,7 +38,7 @@ def reach(chance: float, freedom: int) -> float:
 
 
 def seen_from(alpha: float, freedom: int) -> float:
-    """Give how many standard errors an effect has to have, so that nine of ten trials find it at `alpha`, two-sided.
+    """Return how many standard errors an effect has that nine of ten trials find at `alpha`, two-sided.
 
     Normal approximation of noncentral t, whose spread counts where there are few degrees of freedom.
     """
@@ -47,7 +47,7 @@ def seen_from(alpha: float, freedom: int) -> float:
 
 
 def fisher(bad: int, runs: int, bad_others: int, others: int) -> float:
-    """Give the chance of at least `bad` of `runs`, with so many bad ones in all, were both sides of one kind.
+    """Return the chance of at least `bad` of `runs`, with so many bad ones in all, were both sides of one kind.
 
     >>> round(fisher(3, 3, 0, 9), 5)
     0.00455
@@ -59,7 +59,7 @@ def fisher(bad: int, runs: int, bad_others: int, others: int) -> float:
 
 @cache
 def rate_interval(bad: int, runs: int, chance: float = 0.95) -> tuple[float, float]:
-    """Give the interval of Clopper and Pearson for the rate of which `bad` of `runs` were seen.
+    """Return the interval of Clopper and Pearson for the rate of which `bad` of `runs` were seen.
 
     >>> [round(limit, 3) for limit in rate_interval(21, 23)]
     [0.72, 0.989]
@@ -71,39 +71,35 @@ def rate_interval(bad: int, runs: int, chance: float = 0.95) -> tuple[float, flo
 
 
 def adjusted(chances: Sequence[float]) -> list[float]:
-    """Give for each p the least false discovery rate at which it counts (Benjamini and Hochberg, 1995).
+    """Return for each p the least false discovery rate at which it counts (Benjamini and Hochberg, 1995).
 
     >>> adjusted([0.01, 0.5, 0.02])
     [0.03, 0.5, 0.03]
     """
     found = [1.0] * len(chances)
+    order = sorted(range(len(chances)), key=chances.__getitem__)
     least = 1.0
-    for rank, place in reversed(list(enumerate(sorted(range(len(chances)), key=chances.__getitem__), start=1))):
-        least = found[place] = min(least, chances[place] * (len(chances) / rank))
+    for rank in range(len(order), 0, -1):
+        index = order[rank - 1]
+        found[index] = least = min(least, chances[index] * (len(chances) / rank))
     return found
 
 
 def _at_least(bad: int, runs: int, rate: float) -> float:
-    """Give the chance of at least `bad` of `runs` at a rate."""
-    if bad <= 0 or rate >= 1:
-        return 1.0 if bad <= runs else 0.0
-    if rate <= 0:
-        return 0.0
+    """Return the chance of at least `bad` of `runs` at a rate between 0 and 1."""
     up, down, fixed = math.log(rate), math.log1p(-rate), math.lgamma(runs + 1)
 
-    def chance(counts: range) -> float:
-        """Give the chance of exactly one of these counts."""
-        parts = (math.lgamma(count + 1) + math.lgamma(runs - count + 1) for count in counts)
-        return math.fsum(
-            math.exp(fixed - part + count * up + (runs - count) * down)
-            for count, part in zip(counts, parts, strict=True)
-        )
+    def chance(count: int) -> float:
+        ways = fixed - math.lgamma(count + 1) - math.lgamma(runs - count + 1)
+        return math.exp(ways + count * up + (runs - count) * down)
 
-    return chance(range(bad, runs + 1)) if 2 * bad > runs else 1 - chance(range(bad))
+    if 2 * bad > runs:
+        return math.fsum(map(chance, range(bad, runs + 1)))
+    return 1 - math.fsum(map(chance, range(bad)))
 
 
 def _bisect(below: Callable[[float], bool], low: float, high: float) -> float:
-    """Give where `below`, true from `low` on, ends."""
+    """Return where `below`, true from `low` on, ends."""
     for _ in range(64):
         middle = (low + high) / 2
         if below(middle):

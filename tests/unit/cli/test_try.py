@@ -49,12 +49,16 @@ def test_evidence_names_what_was_measured(site: Path, bad: str, metric: str) -> 
 
 def test_what_is_needed_is_written_to_the_entry_that_ranks_have(site: Path) -> None:
     write_evidence(site, *a_trial([HELD], bad="USE_LIBUV unset"))
-    assert of_libuv(site) == [("needed", None, "0 of 15 hung or failed with it, 15 of 15 without")]
+    ((effect, value, what),) = of_libuv(site)
+    assert (effect, value) == ("needed", None)
+    assert "0 of 15" in str(what)
 
 
 def test_evidence_is_of_the_value_that_the_reference_was_given(site: Path) -> None:
     write_evidence(site, *a_trial([HELD], Setting("USE_LIBUV", "7"), bad="USE_LIBUV unset"))
-    assert of_libuv(site) == [("needed", "7", "0 of 15 hung or failed with it, 15 of 15 without; against USE_LIBUV=7")]
+    ((effect, value, what),) = of_libuv(site)
+    assert (effect, value) == ("needed", "7")
+    assert str(what).endswith("; against USE_LIBUV=7")
 
 
 def test_of_what_is_not_answered_nothing_is_written(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,9 +66,7 @@ def test_of_what_is_not_answered_nothing_is_written(site: Path, capsys: pytest.C
     before = site.read_bytes()
     write_evidence(site, trial, judge_trial(trial.design, []))
     assert site.read_bytes() == before
-    assert capsys.readouterr().err.endswith(
-        "USE_LIBUV unset: unverified, which is no evidence: nothing of it is written\n"
-    )
+    assert "USE_LIBUV is unverified" in capsys.readouterr().err
 
 
 def test_what_the_ledger_forbids_leaves_the_file_as_it_was(site: Path) -> None:

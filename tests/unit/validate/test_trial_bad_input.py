@@ -10,60 +10,58 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
+from lumisite.cli.commands import parse
+from lumisite.cli.try_ import new_trial
+from lumisite.errors import ResolveError
 from lumisite.site.load import EMBEDDED
-from lumisite.validate.trial.bad_input import check_asked, given_to_ranks, settings_of
 from lumisite.validate.trial.design import Setting
-from lumisite.validate.trial.jobs import deciding
+from lumisite.validate.trial.jobs import deciding, with_time
+from lumisite.validate.trial.settings import parse_settings, settings_present
 from tests.support.asked import LOADED
 from tests.unit.validate.test_trial_jobs import HELD, NEW, TWIN, a_design, a_trial
 
 
 def test_what_ranks_have_is_tried_by_doing_without_it() -> None:
-    assert given_to_ranks(TWIN)["GLOO_SOCKET_IFNAME"].value == "hsn0"
-    assert settings_of(["GLOO_SOCKET_IFNAME=hsn0", "A=1"], ["B"], [], TWIN)[0] == [
+    assert settings_present(TWIN)["GLOO_SOCKET_IFNAME"].value == "hsn0"
+    assert parse_settings(["GLOO_SOCKET_IFNAME=hsn0", "A=1"], ["B"], [], TWIN)[0] == [
         HELD,
         Setting("A", "1"),
         Setting("B"),
     ]
-    assert settings_of(["GLOO_SOCKET_IFNAME=hsn1"], [], [], TWIN)[0] == [Setting("GLOO_SOCKET_IFNAME", "hsn1")]
+    assert parse_settings(["GLOO_SOCKET_IFNAME=hsn1"], [], [], TWIN)[0] == [Setting("GLOO_SOCKET_IFNAME", "hsn1")]
     against = ["GLOO_SOCKET_IFNAME=eth0"]
-    assert settings_of(["GLOO_SOCKET_IFNAME=hsn0"], [], against, TWIN)[0] == [Setting("GLOO_SOCKET_IFNAME", "hsn0")]
+    assert parse_settings(["GLOO_SOCKET_IFNAME=hsn0"], [], against, TWIN)[0] == [Setting("GLOO_SOCKET_IFNAME", "hsn0")]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "option", "code"),
     [
-        ([], "try: there is nothing to try (NAME=VALUE, or --unset NAME)"),
-        (["1A=2"], "try: '1A=2' is no setting (NAME=VALUE would be right)"),
-        (["A"], "try: A has no value (NAME=VALUE, or `--unset A` to try without it)"),
-        (["A=1", "--against", "B"], "--against: B has no value (NAME=VALUE, or `--unset B` to try without it)"),
-        (["A=1", "--unset", "B=2"], "--unset: 'B=2' is no name (--unset NAME would be right)"),
-        (["A=1", "--unset", "B-2"], "--unset: 'B-2' is no name (--unset NAME would be right)"),
-        (["A=1", "--budget", "9"], "--budget: is for --ledger (leave it out, or give both)"),
-        (
-            ["A=1", "--against", "GLOO_SOCKET_IFNAME=eth0"],
-            "--against: GLOO_SOCKET_IFNAME=eth0 is the control, which has",
-        ),
-        (
-            ["A=1", "--nodes", "1"],
-            "--nodes: one rank on one node measures nothing that slots compare (--nodes 2 would be",
-        ),
-        (
-            ["MASTER_ADDR=x"],
-            "try: MASTER_ADDR is worked out by the helper on each node, so no value of it can be compared",
-        ),
-        (["MIOPEN_USER_DB_PATH=/x"], "try: MIOPEN_USER_DB_PATH is worked out by the helper on each node"),
-        (["SLURM_CPU_BIND=none"], "try: SLURM_CPU_BIND is made anew in each task, whatever it was before"),
-        (["A=1", "--probe", "binds"], "--probe: binds measures nothing that slots compare"),
-        (["A=1", "--probe", "bends"], "--probe: there is no probe 'bends'"),
-        (["A=1", "--sbatch=--nodes=1"], "--sbatch: 1 nodes are another allocation than the design's (--nodes 1)"),
-        (["A=1", "--sbatch=--time=5"], "--sbatch: 5 is less than an allocation may take ("),
-        (["A=1", "--against", "A=1"], "try: the reference has A=1 too, so there is nothing to compare"),
+        ([], "try", "nothing-to-try"),
+        (["1A=2"], "try", "setting-malformed"),
+        (["A"], "try", "setting-malformed"),
+        (["A=\n"], "try", "setting-malformed"),
+        (["A=1", "--against", "B"], "--against", "setting-malformed"),
+        (["A=1", "--unset", "B=2"], "--unset", "setting-malformed"),
+        (["A=1", "--unset", "B-2"], "--unset", "setting-malformed"),
+        (["A=1", "--against", "GLOO_SOCKET_IFNAME=eth0"], "--against", "control-in-reference"),
+        (["A=1", "--nodes", "1"], "--nodes", "rank-alone"),
+        (["MASTER_ADDR=x"], "try", "setting-computed"),
+        (["MIOPEN_USER_DB_PATH=/x"], "try", "setting-computed"),
+        (["SLURM_CPU_BIND=none"], "try", "setting-computed"),
+        (["A=1", "--probe", "communicators", "--probe", "transport"], "--probe", "probe-not-compared"),
+        (["A=1", "--against", "A=1"], "try", "setting-in-reference"),
     ],
 )
-def test_bad_input_is_refused_before_any_job(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["try", "--site", "twin", "--seed", "1", *words]) == 2
-    assert capsys.readouterr().err.splitlines()[-1].startswith(f"lumisite: {said}")
+def test_bad_input_is_refused_before_any_job(words: list[str], option: str, code: str) -> None:
+    arguments = parse(["try", "--site", "twin", "--seed", "1", *words])
+    with pytest.raises(ResolveError) as refused:
+        new_trial(arguments)
+    assert (refused.value.finding.subject, refused.value.finding.code) == (option, code)
+
+
+def test_a_budget_is_for_the_ledger(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["try", "--site", "twin", "--seed", "1", "A=1", "--budget", "9"]) == 2
+    assert "--budget" in capsys.readouterr().err
 
 
 def test_a_variable_that_may_be_mistyped_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,15 +100,15 @@ def test_a_file_that_evidence_cannot_go_into_is_told_before_any_job(
         assert said in captured.err
 
 
-def test_a_job_is_asked_for_as_long_as_its_slots_may_take() -> None:
+def test_a_job_is_asked_for_as_long_as_its_runs_may_take() -> None:
     design = a_design(NEW, HELD)
     asked, _ = a_trial(design)
-    assert check_asked(asked, LOADED, design).sbatch == (
+    assert with_time(asked, design).sbatch == (
         "--qos=x",
         "--time=38",
-    )  # 6 slots and 3 signs of 180 s, 10 minutes
+    )  # 6 runs and 3 signs of 180 s, 10 minutes
     longer = replace(asked, sbatch=("--time=02:00:00",))
-    assert check_asked(longer, LOADED, design) == longer
+    assert with_time(longer, design) == longer
 
 
 def test_rules_of_the_site_say_what_decides_and_how_noisy_it_is() -> None:
@@ -129,7 +127,7 @@ def test_a_plan_is_printed_without_slurm_and_without_a_shared_folder(capsys: pyt
     out = capsys.readouterr().out
     rows = dict(re.split(" {2,}", line, maxsplit=1) for line in out.splitlines())
     assert (rows["seed"], rows["control"]) == ("1", "control: NCCL_MAX_NCHANNELS=4")
-    assert rows["allocation 3"] == "reference, control, NCCL_CROSS_NIC=2, sham, reference"
+    assert rows["allocation 3"] == "reference, control, NCCL_CROSS_NIC=2, placebo, reference"
     assert rows["node hours"] == "7.8 at most on 2 nodes, 15.6 where allocations are run again"
     assert main(["validate", "--site", "lumi", "--dry-run", "--probe", "ddp"]) == 0
     out = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The jobs of a trial: each slot with its arm's environment, a plain step after what went wrong, and what slots left."""
+"""The jobs of a trial: each run with its arm's environment, a plain step after what went wrong, and what runs left."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from lumisite.validate.run.asked import Asked, Batch
 from lumisite.validate.run.folder import Run, create_run, slot_run
 from lumisite.validate.run.plan import with_specs
 from lumisite.validate.run.script import DONE, EXIT, RECORDS, JobPlan, job_script
-from lumisite.validate.trial.collect import Signs, results_of, took_effect
 from lumisite.validate.trial.design import Arm, Design, Setting, plan
 from lumisite.validate.trial.jobs import controls, trial_plans
+from lumisite.validate.trial.results import Signs, find_proof, results_of
 from tests.support.asked import LOADED, an_asked
 from tests.support.records import target_of
 
@@ -60,7 +60,7 @@ def lines_of_job(design: Design) -> dict[str, str]:
 def test_each_slot_has_its_arms_environment_as_a_user_sets_it() -> None:
     design = a_design(NEW, HELD)
     found = lines_of_job(design)
-    by_arm = {slot.arm: found[f"s{slot.position:02}-collectives-2n"] for slot in design.slots_of(1)}
+    by_arm = {slot.arm: found[f"s{slot.position:02}-collectives-2n"] for slot in design.runs_of(1)}
     assert "env SIDE=x srun " in by_arm["reference"]
     assert (
         by_arm["sham"].partition("env ")[2].partition(" /scratch")[0]
@@ -97,7 +97,7 @@ def test_whether_it_takes_effect_is_asked_once_in_each_batch() -> None:
     _, plans = a_trial(design, "/scratch/run", 2, 1)
     signs = [[step.folder for step in plan.steps if step.probe == "sign"] for plan in plans]
     assert signs == [["v00-sign-2n", "v03-sign-2n"], [], ["v00-sign-2n", "v03-sign-2n"]]
-    assert len({slot.arm for plan in plans for slot in design.slots_of(3)}) == 4
+    assert len({slot.arm for plan in plans for slot in design.runs_of(3)}) == 4
 
 
 def test_what_is_measured_is_the_same_in_all_slots() -> None:
@@ -192,7 +192,7 @@ def _left(tmp_path: Path) -> Left:
     job = Path(plans[0].folder)
     arms = design.by_name
     for step in plans[0].steps:
-        slot = next((one for one in design.slots_of(1) if f"s{one.position:02}" == step.slot), None)
+        slot = next((one for one in design.runs_of(1) if f"s{one.position:02}" == step.slot), None)
         arm = (
             arms[slot.arm]
             if slot
@@ -210,7 +210,7 @@ def _left(tmp_path: Path) -> Left:
             record |= {"named": {"A_B": "liba.so"}, "carried": {"hsn0": 10}}
             (job / step.folder / RECORDS / f"{rank}.json").write_text(json.dumps(record))
     (job / DONE).write_text("7 0 1000\n")
-    lines = [json.dumps(a_sample(f"s{slot.position:02}", 1.5)) for slot in design.slots_of(1)]
+    lines = [json.dumps(a_sample(f"s{slot.position:02}", 1.5)) for slot in design.runs_of(1)]
     (run.folder / "samples.jsonl").write_text("\n".join(lines) + "\n")
     return design, run, plans, job
 
@@ -218,15 +218,15 @@ def _left(tmp_path: Path) -> Left:
 def test_slots_that_ended_well_have_their_numbers_and_their_proof(left: Left) -> None:
     design, run, plans, _ = left
     results = results_of(design, run, plans)
-    assert [result.slot for result in results] == [*design.slots_of(1)]
+    assert [result.run for result in results] == [*design.runs_of(1)]
     assert {(result.outcome, result.seconds) for result in results} == {("done", 5.5)}
     assert [one.values["collectives/all_reduce_busbw/4MiB/2n"].values for one in results] == [(1.5,)] * 5
-    (tried,) = (one for one in results if one.slot.arm == str(NEW))
-    assert (tried.took_effect, tried.evidence) == ("yes", "liba.so names A_B")
+    (tried,) = (one for one in results if one.run.arm == str(NEW))
+    assert (tried.took_effect, [one.code for one in tried.proof]) == ("yes", ["library-names-setting"])
 
 
 def slot_of(design: Design, arm: str) -> str:
-    return next(f"s{one.position:02}" for one in design.slots_of(1) if one.arm == arm)
+    return next(f"s{one.position:02}" for one in design.runs_of(1) if one.arm == arm)
 
 
 @pytest.mark.parametrize(
@@ -261,9 +261,9 @@ def test_how_a_slot_went_wrong(left: Left, exit_mark: str, record: dict[str, flo
     (run.folder / "samples.jsonl").write_text("\n".join(lines) + "\n")
     results = results_of(design, run, plans)
     (bad,) = (one for one in results if one.outcome != "done")
-    assert (bad.slot.arm, bad.outcome, bad.cause, bad.leftovers) == (str(NEW), outcome, "rank 1 hung", ("n2",))
-    (check,) = (one for one in results if one.slot.check)
-    assert (check.slot.position, check.slot.arm, check.outcome) == (bad.slot.position, "reference", "done")
+    assert (bad.run.arm, bad.outcome, bad.leftovers) == (str(NEW), outcome, ("n2",))
+    (check,) = (one for one in results if one.run.check)
+    assert (check.run.position, check.run.arm, check.outcome) == (bad.run.position, "reference", "done")
 
 
 def test_a_slot_that_never_began_is_lost(left: Left) -> None:
@@ -273,12 +273,24 @@ def test_a_slot_that_never_began_is_lost(left: Left) -> None:
     assert [one.outcome for one in results_of(design, run, plans)] == ["done"] * 4 + ["lost"]
 
 
+def test_what_a_job_measured_that_was_set_aside_is_lost(left: Left) -> None:
+    design, run, plans, _ = left
+    (run.folder / "jobs.jsonl").write_text(json.dumps({"run": plans[0].run, "event": "aside"}) + "\n")
+    assert {one.outcome for one in results_of(design, run, plans)} == {"lost"}
+
+
+def repeated(design: Design, run: Run, plans: list[JobPlan]) -> object:
+    with pytest.raises(ResolveError) as refused:
+        results_of(design, run, plans)
+    assert refused.value.finding.code == "result-repeated"
+    return refused.value.finding.values["name"]
+
+
 def test_a_number_that_was_changed_is_refused(left: Left) -> None:
     design, run, plans, _ = left
     with (run.folder / "samples.jsonl").open("a") as stream:
         stream.write(json.dumps(a_sample("s02", 9.5)) + "\n")
-    with pytest.raises(ResolveError, match=r"4MiB/2n of b0-01\.s02 has two values"):
-        results_of(design, run, plans)
+    assert repeated(design, run, plans) == "collectives/all_reduce_busbw/4MiB/2n"
 
 
 def test_a_gate_that_was_changed_is_refused(left: Left) -> None:
@@ -287,44 +299,35 @@ def test_a_gate_that_was_changed_is_refused(left: Left) -> None:
     with (run.folder / "samples.jsonl").open("a") as stream:
         for verdict in ("pass", "fail"):
             stream.write(json.dumps(gate | {"verdict": verdict}) + "\n")
-    with pytest.raises(ResolveError, match=r"collectives of b0-01\.s02 has two verdicts"):
-        results_of(design, run, plans)
+    assert repeated(design, run, plans) == "collectives"
 
 
 # ---- whether it took effect
 
 ARM = Arm("A_B=1", "variant", (Setting("A_B", "1"),), Setting("A_B", "1"))
+NOT_REACHED = {"rank": 1, "name": "A_B", "actual": "2", "setting": "A_B=1"}
 REACHED = [{"rank": 0, "given": {"A_B": "1"}}, {"rank": 1, "given": {"A_B": "1"}}]
 
 
 @pytest.mark.parametrize(
-    ("records", "signs", "expected"),
+    ("records", "signs", "took_effect", "code", "values"),
     [
-        ([], Signs(), ("unknown", "no rank told its environment")),
-        (REACHED, None, ("unknown", "no step showed whether anything acts on it")),
-        (REACHED, Signs(), ("unknown", "it reached every rank, and no file that a rank has in use names A_B")),
-        (REACHED, Signs({"A_B": "liba.so"}), ("yes", "liba.so names A_B")),
-        (REACHED, Signs(carried="eth0"), ("yes", "eth0 carried the bytes, hsn0 does in the reference")),
-        (REACHED, Signs(cpus=("0-3", "0-3")), ("yes", "rank 0 may run on CPUs 0-3, on 1 in the reference")),
-        (REACHED, Signs(devices=("anon_inode:[userfaultfd]",)), ("yes", "open in one of both only: anon_inode:[userfaultfd]")),
-        (
-            REACHED,
-            Signs({"A_B": "liba.so"}, log=("INFO A_B=1 not available, ignored",)),
-            ("unknown", "the library says: INFO A_B=1 not available, ignored"),
-        ),
-        (
-            [REACHED[0], {"rank": 1, "given": {"A_B": "2"}}],
-            Signs({"A_B": "liba.so"}),
-            ("no", "A_B is 2 on rank 1 in the container, where A_B=1 was asked for"),
-        ),
-        (
-            [REACHED[0], {"rank": 1, "given": {}}],
-            Signs({"A_B": "liba.so"}),
-            ("no", "A_B is not set on rank 1 in the container, where A_B=1 was asked for"),
-        ),
+        ([], Signs(), "unknown", "setting-not-shown", {}),
+        (REACHED, None, "unknown", "setting-not-shown", {}),
+        (REACHED, Signs(), "unknown", "setting-not-shown", {"name": "A_B"}),
+        (REACHED, Signs({"A_B": "liba.so"}), "yes", "library-names-setting", {"file": "liba.so", "name": "A_B"}),
+        (REACHED, Signs(log=("INFO A_B=1",)), "yes", "library-logs-setting", {"line": "INFO A_B=1"}),
+        (REACHED, Signs(carrier="eth0"), "yes", "carrier-changed", {"carrier": "eth0", "reference": "hsn0"}),
+        (REACHED, Signs(cpus=("0-3", "0-3")), "yes", "cpus-changed", {"rank": 0, "cpus": "0-3", "reference": "1"}),
+        (REACHED, Signs(cpus=("", "2")), "unknown", "setting-not-shown", {"name": "A_B"}),
+        (REACHED, Signs(devices=("anon_inode:x",)), "yes", "devices-changed", {"devices": ("anon_inode:x",)}),
+        (REACHED, Signs(log=("A_B=1 not available",)), "unknown", "setting-refused", {"line": "A_B=1 not available"}),
+        ([REACHED[0], {"rank": 1, "given": {"A_B": "2"}}], Signs(), "no", "setting-not-reached", NOT_REACHED),
+        ([REACHED[0], {"rank": 1, "given": {}}], Signs(), "no", "setting-not-reached", NOT_REACHED | {"actual": None}),
     ],
-)  # fmt: skip
-def test_what_shows_that_a_setting_took_effect(
-    records: list[dict[str, Any]], signs: Signs | None, expected: tuple[str, str]
+)
+def test_what_proves_that_a_setting_took_effect(
+    records: list[dict[str, Any]], signs: Signs | None, took_effect: str, code: str, values: dict[str, object]
 ) -> None:
-    assert took_effect(ARM, records, signs, Signs(carried="hsn0", cpus=("1", "2"))) == expected
+    state, (finding,) = find_proof(ARM, records, signs, Signs(carrier="hsn0", cpus=("1", "2")))
+    assert (state, finding.code, finding.values) == (took_effect, code, values)

@@ -1,0 +1,62 @@
+"""The templates of reports: one a form, with the filters that write numbers and findings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import partial
+
+import jinja2
+
+from lumisite.findings import writers
+from lumisite.findings.finding import Finding
+from lumisite.text import change, columns, counted, figure, percent, some
+
+#: What Markdown or HTML would take for more than text.
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
+
+
+def fill(name: str, **values: object) -> str:
+    """Return a template of this package, `FOLDER/NAME`, filled with values."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("lumisite.validate", "."),
+        autoescape=name.endswith(".html.j2"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=not name.endswith(".html.j2"),
+    )
+    environment.filters |= {
+        "advice": writers.advice,
+        "aligned": aligned,
+        "change": change,
+        "counted": lambda number, noun: counted(number, noun),
+        "figure": figure,
+        "markdown": markdown,
+        "message": writers.message,
+        "messages": messages,
+        "named": partial(some, between=", "),
+        "nodes": some,
+        "percent": percent,
+    }
+    return environment.get_template(name).render(values)
+
+
+def aligned(text: str) -> str:
+    """Align the cells of lines, which tabs separate, as columns."""
+    rows = [line.split("\t") for line in text.splitlines() if line]
+    return "".join(f"{line}\n" for line in columns(rows)) if rows else ""
+
+
+def markdown(text: str) -> str:
+    """Return a text so that Markdown shows it as it is, on one line."""
+    return " ".join(_SPECIAL.sub(r"\\\1", text).split())
+
+
+def messages(findings: Iterable[Finding]) -> str:
+    """Return what findings say, each with its advice in brackets."""
+    texts = []
+    for finding in findings:
+        advice = writers.advice(finding)
+        texts.append(f"{writers.message(finding)} ({advice})" if advice else writers.message(finding))
+    return "; ".join(texts)

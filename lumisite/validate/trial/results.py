@@ -1,0 +1,263 @@
+"""What the runs of a trial came to, by the run's folder: how each ended, its numbers, whether its arm took effect."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from lumisite.errors import ResolveError
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
+from lumisite.site.cpus import format_cpu_list
+from lumisite.validate.lines import Better, Gate, Sample
+from lumisite.validate.probes.probe import TIMED_OUT, Group, Record, Step
+from lumisite.validate.probes.records import number, rank_of, table, text, texts
+from lumisite.validate.run.folder import SAMPLES, Run, lines_of, slot_run
+from lumisite.validate.run.script import EXIT, SKIPPED, JobPlan
+from lumisite.validate.trial.design import REFERENCE, Arm, Design, PlannedRun
+from lumisite.validate.trial.jobs import SIGN, sign_name, slot_name
+
+#: How a run ended. `hung`: the watchdog ended it; `failed`: it ended itself, without success; `lost`: neither, through
+#: Slurm, a node or a person, so that it is no evidence.
+Outcome: TypeAlias = Literal["done", "hung", "failed", "lost"]
+TookEffect: TypeAlias = Literal["yes", "no", "unknown"]
+#: Words of a library that did not take what it was given.
+_REFUSED = re.compile(r"not available|ignor|invalid|unsupported|not supported|unknown|falling back", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one run measured of one metric; values are finite and above 0."""
+
+    values: tuple[float, ...]
+    better: Better
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How one run ended.
+
+    `values` are by metric, as samples name them. `took_effect` says whether what the arm sets reached the rank and was
+    acted on, `proof` how that is known. `leftovers` are nodes on which processes were left after the run was ended.
+    `job` is Slurm's id.
+    """
+
+    run: PlannedRun
+    outcome: Outcome
+    values: Mapping[str, Measured] = field(default_factory=dict)
+    took_effect: TookEffect = "unknown"
+    proof: tuple[Finding, ...] = ()
+    leftovers: tuple[str, ...] = ()
+    seconds: float = 0.0
+    nodes: tuple[str, ...] = ()
+    job: str = ""
+
+
+@dataclass(frozen=True)
+class Signs:
+    """What a short step of an arm left, beside its ranks' environment; `cpus` are those of each rank."""
+
+    named: Mapping[str, str] = field(default_factory=dict)
+    devices: tuple[str, ...] = ()
+    carrier: str = ""
+    cpus: tuple[str, ...] = ()
+    log: tuple[str, ...] = ()
+
+
+def results_of(design: Design, run: Run, plans: Sequence[JobPlan]) -> list[RunResult]:
+    """Return how all runs of jobs that are over ended, in their order; those that never began are lost.
+
+    Raises `ResolveError` for lines that were edited.
+    """
+    path = run.folder / SAMPLES
+    lines = lines_of(path) if path.exists() else []
+    _check_repeated(lines, str(path))
+    by_run: dict[str, list[Sample | Gate]] = {}
+    for line in lines:
+        by_run.setdefault(line.run, []).append(line)
+    signs = _signs(design, run, plans)
+    dropped = run.set_aside_jobs()
+    found: list[RunResult] = []
+    for allocation, plan in enumerate(plans, start=1):
+        job = _Job(run, plan, design, lost=plan.run in dropped)
+        for planned in design.runs_of(allocation):
+            found += job.results(planned, by_run.get(slot_run(plan.run, slot_name(planned)), []), signs)
+    return found
+
+
+def _check_repeated(lines: Sequence[Sample | Gate], file: str) -> None:
+    """Refuse two values of a metric, and a gate with two verdicts: `--resume` judges all anew, and adds it."""
+    known: dict[tuple[str, str, tuple[str, ...]], Sample | str] = {}
+    for line in lines:
+        name, value = (line.metric, line) if isinstance(line, Sample) else (line.gate, line.verdict)
+        if known.setdefault((name, line.run, line.nodes), value) != value:
+            raise ResolveError(make_finding("result-repeated", file, name=name, run=line.run))
+
+
+def values_of(samples: Iterable[Sample]) -> dict[str, Measured]:
+    """Return what the samples of one run measured, by metric."""
+    found: dict[str, list[Sample]] = {}
+    for sample in samples:
+        found.setdefault(sample.metric, []).append(sample)
+    return {
+        name: Measured(tuple(sample.value for sample in own), own[0].better, own[0].unit) for name, own in found.items()
+    }
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A job of a trial; one that is `lost` counts for nothing."""
+
+    run: Run
+    plan: JobPlan
+    design: Design
+    lost: bool
+
+    def results(
+        self, planned: PlannedRun, lines: Sequence[Sample | Gate], signs: Mapping[str, Signs]
+    ) -> Iterator[RunResult]:
+        """Yield how a run ended, and the plain reference run after it, where one had to pass."""
+        groups = [group for group in self.plan.groups if group.steps[0].slot == slot_name(planned)]
+        steps = [step for group in groups for step in group.steps if not step.check]
+        arm = self.design.by_name[planned.arm]
+        records = [record for step in steps for record in self.run.records(self.plan.run, step) if "given" in record]
+        took_effect, proof = find_proof(arm, records, signs.get(arm.name), signs.get(REFERENCE))
+        folders = {step.folder for step in steps}
+        if planned == self.design.runs_of(planned.allocation)[-1]:
+            folders.add("end")
+        leftovers = {node for folder, node, _ in self.run.left(self.plan.run) if folder in folders}
+        yield RunResult(
+            planned,
+            self._outcome(steps, lines),
+            values_of(line for line in lines if isinstance(line, Sample)),
+            took_effect,
+            proof,
+            tuple(sorted(leftovers)),
+            self._seconds(steps),
+            self.plan.nodes,
+            self.plan.run,
+        )
+        checks = _checks(groups)
+        if all(self._ran(step) for step in checks):
+            check = PlannedRun(planned.allocation, planned.position, REFERENCE, check=1)
+            outcome = self._outcome(checks, lines)
+            seconds = self._seconds(checks)
+            yield RunResult(
+                check, outcome, took_effect="yes", seconds=seconds, nodes=self.plan.nodes, job=self.plan.run
+            )
+
+    def _ran(self, step: Step) -> bool:
+        end = self.run.end(self.plan.run, f"{step.folder}/{EXIT}")
+        return end is not None and end.code != SKIPPED and self.run.step_began(self.plan.run, step) is not None
+
+    def _outcome(self, steps: Sequence[Step], lines: Sequence[Sample | Gate]) -> Outcome:
+        if self.lost:
+            return "lost"
+        for step in steps:
+            end = self.run.end(self.plan.run, f"{step.folder}/{EXIT}")
+            began = self.run.step_began(self.plan.run, step)
+            if end is not None and end.code == SKIPPED and began is None:
+                continue
+            if end is None or began is None:
+                return "lost"
+            late = end.code.isdecimal() and int(end.code) in TIMED_OUT and end.time - began >= step.limit_s
+            if late or any(number(record, "hung_time") for record in self.run.records(self.plan.run, step)):
+                return "hung"
+        probes = {step.probe for step in steps}
+        verdicts = {line.verdict for line in lines if isinstance(line, Gate) and line.gate in probes}
+        return "failed" if "fail" in verdicts else "lost" if "inconclusive" in verdicts else "done"
+
+    def _seconds(self, steps: Sequence[Step]) -> float:
+        began = [time for step in steps if (time := self.run.step_began(self.plan.run, step)) is not None]
+        ends = [end.time for step in steps if (end := self.run.end(self.plan.run, f"{step.folder}/{EXIT}"))]
+        return round(max(ends) - min(began), 3) if began and ends else 0.0
+
+
+def _checks(groups: Sequence[Group]) -> list[Step]:
+    return [step for group in groups for step in group.steps if step.check]
+
+
+# ---- whether it took effect
+
+
+def _signs(design: Design, run: Run, plans: Sequence[JobPlan]) -> dict[str, Signs]:
+    """Read the short steps of each arm, those of the first allocation that has them."""
+    found: dict[str, Signs] = {}
+    for plan in plans:
+        for arm in design.arms:
+            steps = [step for step in plan.steps if step.probe == SIGN and step.slot == sign_name(arm, design)]
+            records = [record for step in steps for record in run.records(plan.run, step)]
+            if records and arm.name not in found:
+                found[arm.name] = _read_signs(arm, sorted(records, key=rank_of))
+    return found
+
+
+def _read_signs(arm: Arm, records: Sequence[Record]) -> Signs:
+    names = [one.name for one in ([arm.tried] if arm.tried else arm.settings)]
+    named = {name: next((file for record in records if (file := text(record, "named", name))), "") for name in names}
+    carried: Counter[str] = Counter()
+    for record in records:
+        carried.update({name: int(number(record, "carried", name) or 0) for name in table(record, "carried")})
+    lines = [line for record in records for line in text(record, "log").splitlines()]
+    logged = [line.partition("NCCL ")[2] for line in lines if any(re.search(rf"\b{name}\b", line) for name in names)]
+    devices = {device for record in records for device in texts(record, "devices")}
+    return Signs(
+        named,
+        tuple(sorted(devices)),
+        next((name for name, _ in carried.most_common(1)), ""),
+        tuple(map(_cpu_list, records)),
+        tuple(dict.fromkeys(filter(None, logged))),
+    )
+
+
+def _cpu_list(record: Record) -> str:
+    cpus = record.get("cpus")
+    return format_cpu_list(cpu for cpu in cpus if isinstance(cpu, int)) if isinstance(cpus, list) else ""
+
+
+def find_proof(
+    arm: Arm, records: Sequence[Record], signs: Signs | None, reference: Signs | None
+) -> tuple[TookEffect, tuple[Finding, ...]]:
+    """Return whether what an arm sets has reached all its ranks and is acted on there, and how that is known."""
+    if not arm.settings:
+        return "yes", ()
+    for setting in arm.settings:
+        for record in records:
+            actual = table(record, "given").get(setting.name)
+            if actual != setting.value:
+                finding = make_finding(
+                    "setting-not-reached",
+                    name=setting.name,
+                    actual=None if actual is None else str(actual),
+                    rank=rank_of(record),
+                    setting=str(setting),
+                )
+                return "no", (finding,)
+    if not records or signs is None:
+        return "unknown", (make_finding("setting-not-shown"),)
+    refused = [line for line in signs.log if _REFUSED.search(line)]
+    if refused:
+        return "unknown", (make_finding("setting-refused", line=refused[0]),)
+    if found := tuple(_acted_on(signs, reference or Signs())):
+        return "yes", found
+    return "unknown", (make_finding("setting-not-shown", name=arm.settings[-1].name),)
+
+
+def _acted_on(signs: Signs, reference: Signs) -> Iterator[Finding]:
+    for name, file in signs.named.items():
+        if file:
+            yield make_finding("library-names-setting", file=file, name=name)
+    if signs.log:
+        yield make_finding("library-logs-setting", line=signs.log[0])
+    if signs.carrier and reference.carrier and signs.carrier != reference.carrier:
+        yield make_finding("carrier-changed", carrier=signs.carrier, reference=reference.carrier)
+    for rank, (cpus, before) in enumerate(zip(signs.cpus, reference.cpus, strict=False)):
+        if cpus and before and cpus != before:
+            yield make_finding("cpus-changed", rank=rank, cpus=cpus, reference=before)
+            break
+    if signs.devices and (devices := sorted({*signs.devices} ^ {*reference.devices})):
+        yield make_finding("devices-changed", devices=tuple(devices))
