@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE =
 SH_JOBS = $(wildcard lumisite/validate/probes/*/*.sh lumisite/validate/run/*.sh lumisite/init/*.sh)
 
 .DEFAULT_GOAL := help
-.PHONY: help render lint unit test bench docs dist twin twin-down rehearse clean
+.PHONY: help render lint unit test measure bench docs dist twin twin-down rehearse clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -42,10 +42,13 @@ lint: $(VENV)/.dev  ## ruff, mypy
 unit: $(VENV)/.dev  ## the tests that need no root and no packages, under a minute (without the thorough ones)
 	$(IN_MEMORY) $(BIN)/pytest tests/unit tests/golden --numprocesses auto -m "not thorough" $(PYTEST_FLAGS)
 
-test: lint  ## everything, on real Slurm, Lmod and Apptainer where the machine has root
+test: lint  ## what lumisite does, on real Slurm, Lmod and Apptainer where the machine has root
 	.ci/packages
 	$(IN_MEMORY) $(BIN)/pytest tests/unit tests/golden --numprocesses auto --no-skips-as-root $(PYTEST_FLAGS)
 	$(BIN)/pytest tests/twin tests/browser -m "not measures" --numprocesses 4 --dist loadfile --no-loadscope-reorder --no-skips-as-root $(PYTEST_FLAGS)
+
+measure: $(VENV)/.dev  ## what validate, try and the twin measure: minutes of real jobs, two at a time
+	.ci/packages
 	$(BIN)/pytest tests/twin -m measures --numprocesses 2 --dist loadfile --no-loadscope-reorder --no-skips-as-root $(PYTEST_FLAGS)
 
 bench: $(VENV)/.dev  ## speed, as ratios against a peer or a physical limit in the same run
