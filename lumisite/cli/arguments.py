@@ -204,7 +204,9 @@ def add_node_sets(parser: argparse.ArgumentParser) -> None:
 
 def add_other_images(parser: argparse.ArgumentParser) -> None:
     """Add the images of single probes."""
-    parser.add_argument("--jax-image", metavar="FILE", help="image with JAX, for the probe jax (default: none)")
     parser.add_argument(
-        "--wrapper", metavar="DIR", help="environment of the container wrapper, for the probe wrapper (default: none)"
+        "--jax-image", metavar="FILE", help="image with JAX, which the probe environment checks too (default: none)"
+    )
+    parser.add_argument(
+        "--wrapper", metavar="DIR", help="environment of Tykky, in which the probe ddp trains too (default: none)"
     )

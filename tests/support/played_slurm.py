@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lumisite.findings.catalogue import make_finding
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line, Part, Step
 from lumisite.validate.run import slurm
@@ -89,7 +90,10 @@ class PlayedSlurm:
 def judge(steps: Sequence[Ended], expected: Expected) -> list[Line]:
     value = steps[0].records[0]["value"]
     assert isinstance(value, int)
-    return [expected.gate("pass", "fine"), expected.sample("speed", float(value), "higher", "1/s")]
+    return [
+        expected.gate(make_finding("checks-passed", records=1)),
+        expected.sample("speed", float(value), "higher", "1/s"),
+    ]
 
 
 def a_group(name: str, nodes: tuple[str, ...]) -> Group:

@@ -19,7 +19,7 @@ DATA = Path(__file__).parent.parent / "data/gates"
 
 
 def a_job(nodes: tuple[str, ...], tasks: int, probe: str = "gate") -> Expected:
-    """Give what a judge knows of a job."""
+    """Return what a judge knows of a job."""
     return Expected(probe, Part("", ()), "several", nodes, tasks, 60, run="r", time=1.0)
 
 
@@ -27,7 +27,7 @@ TWO_NODES = a_job(("nid000001", "nid000002"), 1)
 
 
 def target_of(site: Site | str, image: str | None = None, rocm: str = "6.2", **options: str) -> Target:
-    """Give what is probed of a site, with the image that it validates or another."""
+    """Return what is probed of a site, with the image that it validates or another."""
     loaded = load_site(site).site if isinstance(site, str) else site
     assert loaded.validation is not None
     selection = resolve_selection(loaded, rocm=[rocm] if "rocm" in loaded.stacks else [])
@@ -35,13 +35,15 @@ def target_of(site: Site | str, image: str | None = None, rocm: str = "6.2", **o
 
 
 def recorded(name: str) -> list[dict[str, Any]]:
-    """Give the records of a probe; tests/data/gates/make.py says where they come from."""
+    """Return the records of a probe; tests/data/gates/make.py says where they come from."""
     records: list[dict[str, Any]] = json.loads((DATA / f"{name}.json").read_text())
     return records
 
 
-def changed(records: Sequence[dict[str, Any]], *keys: str, value: object, rank: int = 0, part: str = "") -> list[Any]:
-    """Give records with one value replaced in the record of one rank (and part)."""
+def changed(
+    records: Sequence[dict[str, Any]], *keys: str, value: object, rank: int = 0, part: str = "container"
+) -> list[Any]:
+    """Return records with one value replaced in the record of one rank of a part."""
     found = copy.deepcopy(list(records))
     for record in found:
         if record["rank"] == rank and record.get("part", "") == part:
@@ -53,19 +55,28 @@ def changed(records: Sequence[dict[str, Any]], *keys: str, value: object, rank: 
 
 
 def judged(probe: Probe | None, records: Sequence[Record], job: Expected = TWO_NODES) -> list[Line]:
-    """Judge the records of all parts of a probe together."""
+    """Judge the records of all parts of a probe together; one that names no part is of all of them."""
     assert probe is not None
-    step = Step(probe.name, probe.parts[0], "several", job.nodes, job.tasks, 60)
-    return list(probe.judge([Ended(step, tuple(records))], replace(job, part=probe.parts[0])))
+    steps = []
+    for part in probe.parts:
+        tasks = 1 if part.each == "node" else job.tasks
+        step = Step(probe.name, part, "several", job.nodes, tasks, 60)
+        of_part = tuple(record for record in records if record.get("part", part.name) == part.name)
+        steps.append(Ended(step, of_part))
+    return list(probe.judge(steps, replace(job, part=probe.parts[0], probe=probe.name)))
 
 
-def causes(lines: Sequence[Line]) -> list[str]:
-    """Give what was found, with its verdict in front."""
-    return [f"{line.verdict} {line.cause}" for line in lines if isinstance(line, Gate)]
+def failed(lines: Sequence[Line]) -> list[Gate]:
+    """Return the gates that did not pass."""
+    return [line for line in lines if isinstance(line, Gate) and line.verdict != "pass"]
+
+
+def codes(lines: Sequence[Line]) -> list[str]:
+    """Return the gates that did not pass, by their names and codes."""
+    return [f"{line.gate}: {line.code}" for line in failed(lines)]
 
 
 def only(lines: Sequence[Line]) -> Gate:
-    """Give the one line that there is, which is a gate's."""
-    (line,) = lines
-    assert isinstance(line, Gate)
+    """Return the one gate that did not pass."""
+    (line,) = failed(lines)
     return line

@@ -31,7 +31,7 @@ EXCEPTIONS = (
     (r"lumisite/cli/(chosen|arguments)\.py", "lumi", "the site where nothing says another"),
     (r"lumisite/render/helper\.py|spank_helpers/image\.sh|spank_helpers/wrapper\.sh", "rocm",
      "a variable of the scripts, which are rendered as they are"),
-    (r"lumisite/validate/probes/(miopen/.*|suite\.py)", "miopen", "the name of a probe, as runs and reports have it"),
+    (r"lumisite/validate/probes/environment/checks\.py", "miopen", "the name of a gate, as runs and reports have it"),
     (r"lumisite/render/runtimes\.py|spank_helpers/(image\.sh|cli_filter\.lua)", "rocm nv intel hpu",
      "options of the container runtimes, as users type them"),
     (r"lumisite/machine/loader\.py", "intel", "whose processors have names of their own to glibc"),

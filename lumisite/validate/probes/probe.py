@@ -22,17 +22,21 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from lumisite.findings.finding import Finding, Severity
+from lumisite.findings.writers import advice, message
+from lumisite.site.cpus import format_cpu_list
 from lumisite.site.images import family_by_path, has_plugin, holds_by_name
 from lumisite.site.ledger import Situation, default_family, of_modules
 from lumisite.site.model import Family, Site, Validation
 from lumisite.site.selection import Selection
+from lumisite.text import some
 from lumisite.validate.lines import Better, Gate, GateOutcome, Sample
 from lumisite.vendors import fabrics_of, gpu_of
 from lumisite.vendors.model import Fabric, Gpu
 
 Shape: TypeAlias = Literal["one-gpu", "one-node", "several"]
 Backend: TypeAlias = Literal["nccl", "gloo"]
-#: What is asked by itself: a node, or each rank, which has a GPU of its own where there are any.
+#: What has a task of its own: a node, or each rank, which has a GPU where there are any.
 Each: TypeAlias = Literal["node", "gpu"]
 #: What one rank wrote: a JSON object that anything may be missing from.
 Record: TypeAlias = Mapping[str, object]
@@ -54,21 +58,28 @@ Line: TypeAlias = Sample | Gate | Vector
 
 #: Exit codes of timeout(1): it ended the step, or had to kill it.
 TIMED_OUT = (124, 137)
-#: What stands in a step's words for the folder of scripts, and for the one of its records.
-PROBES, OUT = "{probes}", "{out}"
-#: What stands there for the text of a part's script, which the job reads where the folder of scripts is.
-TEXT = "{text}"
-#: What the scripts import from beside them: those that ask each rank by itself, and those whose ranks work together.
+#: In a step's words, the folder of scripts, the one of its records, and the text of the part's script.
+PROBES, OUT, TEXT = "{probes}", "{out}", "{text}"
+#: What the scripts import from beside them: all, and those whose ranks work together.
 RECORD, RANK = "lumisite_record.py", "rank.py"
 #: What a container must see of the job.
 BINDS = ("--bind", f"{PROBES},{OUT}")
+VERDICTS: Mapping[Severity, GateOutcome] = {
+    Severity.INFO: "pass",
+    Severity.DOUBT: "inconclusive",
+    Severity.NODE: "fail",
+    Severity.FAULT: "fail",
+}
+#: Nodes that a cause names; more are counted.
+NAMED_NODES = 4
 
 
 @dataclass(frozen=True)
 class Part:
     """One `srun` of a probe: `start` are the words before its script, `beside` the modules that the script imports.
 
-    `name` tells it from the probe's other parts: a place, or a control that must fail.
+    `name` tells it from the probe's other parts. `bare` runs before any module is loaded. `without` are variables that
+    its ranks do not have in the container, whatever sets them.
     """
 
     script: str
@@ -79,9 +90,7 @@ class Part:
     name: str = ""
     environment: tuple[tuple[str, str], ...] = ()
     bare: bool = False
-    """Whether it runs before any module is loaded."""
     without: tuple[str, ...] = ()
-    """Variables that its ranks do not have in the container, whatever sets them."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -98,7 +107,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Target:
-    """What all else follows from; `wrapper` is the directory of an environment of the container wrapper."""
+    """What all else follows from; `wrapper` is the directory of an environment of Tykky."""
 
     site: Site
     selection: Selection
@@ -140,53 +149,55 @@ class Target:
     @property
     def carriers(self) -> tuple[str, ...]:
         """The vendors' libraries that may carry traffic, by the beginnings of their files' names."""
-        own = [self.gpu.collectives.library] if self.gpu else []
-        return (*own, *(name.partition(".so")[0] for one in self.fabrics for name in one.libraries))
+        collectives = [self.gpu.collectives.library] if self.gpu else []
+        fabrics = [name.partition(".so")[0] for fabric in self.fabrics for name in fabric.libraries]
+        return (*collectives, *fabrics)
 
     @property
     def situation(self) -> Situation:
         """The situation in which settings and binds are decided; the step's nodes are left open."""
-        here = of_modules(self.site, self.selection.default)
-        holds = holds_by_name(self.site, self.image)
+        modules = of_modules(self.site, self.selection.default)
+        image = holds_by_name(self.site, self.image)
         return replace(
-            here,
-            stacks={**here.stacks, **holds.stacks},
+            modules,
+            stacks={**modules.stacks, **image.stacks},
             family=self.family_name,
             plugin=has_plugin(self.site, self.family_name),
-            guessed=holds.guessed,
+            guessed=image.guessed,
             gpus=self.has_gpus,
             partition=self.plan.partition,
             kind=self.kind,
         )
 
-    def alone(self, script: str, *arguments: str, each: Each = "gpu", name: str = "") -> Part:
-        """Give a part that asks each node or rank by itself, in the container as users start it."""
+    def alone(self, script: str, *arguments: str, name: str = "") -> Part:
+        """Return a part that asks each rank by itself, in the container as users start it."""
         action = "run" if self.family.activation == "runscript" else "exec"
         start = (self.site.command, action, *BINDS, self.image, "python3")
-        return Part(script, start, arguments, (RECORD,), each, name)
+        return Part(script, start, arguments, (RECORD,), name=name)
 
     def together(
         self, script: str, *arguments: str, name: str = "", environment: tuple[tuple[str, str], ...] = ()
     ) -> Part:
-        """Give a part whose ranks work together, in the container."""
+        """Return a part whose ranks work together, in the container."""
         start = (self.site.command, "--quiet", "exec", *BINDS, self.image, "python3")
-        asked = [*each("carrier", self.carriers), *arguments]
+        options = [*each("carrier", self.carriers), *arguments]
         backend: str = self.plan.backend
         if backend == "nccl" and (gpu := self.gpu):
             backend = gpu.collectives.backend
-            asked = ["--device", gpu.torch, *each("settings", (gpu.collectives.prefix, *gpu.prefixes)), *asked]
-        return Part(script, start, ("--backend", backend, *asked), (RANK, RECORD), name=name, environment=environment)
+            settings = each("settings", (gpu.collectives.prefix, *gpu.prefixes))
+            options = ["--device", gpu.torch, *settings, *options]
+        return Part(script, start, ("--backend", backend, *options), (RANK, RECORD), name=name, environment=environment)
 
 
 def gpu_of_plan(site: Site, plan: Validation) -> Gpu | None:
-    """Give what is known of the GPUs of the nodes that are probed: nccl says that there are some."""
+    """Return what is known of the GPUs of the nodes that are probed: with nccl there are some."""
     stacks = [site.stacks[name].gpu for name in site.gpu_stacks if plan.backend == "nccl"]
     name = next(filter(None, [site.vendor_of(site.validated_kind(plan.partition)), *stacks]), None)
     return gpu_of(name) if name else None
 
 
 def each(option: str, values: Iterable[str]) -> tuple[str, ...]:
-    """Give an option once for each value.
+    """Return an option once for each value.
 
     >>> each("path", ["/a", "/b"])
     ('--path', '/a', '--path', '/b')
@@ -196,7 +207,11 @@ def each(option: str, values: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Step:
-    """A part of a probe in a job: `nodes` are those that it runs on, `tasks` how many it has on each."""
+    """A part of a probe in a job: `nodes` are those that it runs on, `tasks` how many it has on each.
+
+    With `together`, a rank that fails ends the others, which would wait for it. `slot` is the run of an arm of a trial
+    that it belongs to. A `check` only runs where its slot went wrong, and ends the job if it does so itself.
+    """
 
     probe: str
     part: Part
@@ -205,11 +220,8 @@ class Step:
     tasks: int
     limit_s: int
     together: bool = True
-    """Whether a rank that fails ends the others, which would wait for it."""
     slot: str = ""
-    """Which of a job's slots it belongs to, where the job does the same several times."""
     check: bool = False
-    """Whether it only runs where its slot went wrong, and ends the job if it does so itself."""
 
     @property
     def label(self) -> str:
@@ -227,7 +239,7 @@ class Step:
         return len(self.nodes) * self.tasks
 
     def node_of(self, rank: int) -> str:
-        """Give the node of a rank; Slurm deals ranks out to nodes by name, in whatever order they were asked for."""
+        """Return the node of a rank; Slurm deals ranks out to nodes by name, in whatever order they were asked for."""
         return sorted(self.nodes)[rank // self.tasks]
 
 
@@ -255,61 +267,68 @@ class Expected(Step):
     time: float
     image: str = ""
     spec: str = ""
-    words: str = ""
-    """The last words of the steps that did not end well."""
 
-    def gate(
-        self, verdict: GateOutcome, cause: str, advice: str = "", rank: int | None = None, nodes: Sequence[str] = ()
-    ) -> Gate:
-        """Make a gate line of this probe, about some nodes or all."""
-        asked = tuple(sorted(self.nodes))
-        told = tuple(sorted(nodes)) or asked
-        return Gate(self.probe, verdict, cause, advice, self.run, told, self.time, rank, asked if told != asked else ())
+    def gate(self, finding: Finding, ranks: Sequence[int] = ()) -> Gate:
+        """Return the gate line of this probe for a finding about its nodes, or about all."""
+        every = tuple(sorted(self.nodes))
+        nodes = tuple(sorted(finding.nodes)) or every
+        about = describe_ranks(ranks, finding.nodes) if finding.nodes else ""
+        known = {"subject": finding.subject, "ranks": format_cpu_list(ranks), **finding.values}
+        return Gate(
+            self.probe,
+            VERDICTS[finding.severity],
+            ": ".join(filter(None, (about, finding.subject, message(finding)))),
+            advice(finding),
+            self.run,
+            nodes,
+            self.time,
+            rank=ranks[0] if len(ranks) == 1 else None,
+            asked=every if nodes != every else (),
+            code=finding.code,
+            values={key: value for key, value in known.items() if value not in (None, "", ())},
+        )
 
     def sample(self, quantity: str, value: float, better: Better, unit: str, nodes: tuple[str, ...] = ()) -> Sample:
-        """Make a sample; `quantity` stands between the probe's name and the shape, which `nodes` change."""
+        """Return a sample; `quantity` stands between the probe's name and the shape, which `nodes` change."""
         label = f"{len(nodes)}n" if nodes else self.label
-        where = tuple(sorted(nodes or self.nodes))
         name = f"{self.probe}/{quantity}/{label}"
+        where = tuple(sorted(nodes or self.nodes))
         return Sample(name, rounded(value), better, self.run, where, self.time, unit, self.image, self.spec)
 
     def series(self, quantity: str, values: Sequence[float], unit: str, rank: int = 0) -> Vector:
-        """Make a vector for plots."""
+        """Return a vector for plots."""
         name = f"{self.probe}/{quantity}/{self.label}"
         numbers = tuple(rounded(value) for value in values)
         return Vector(name, self.run, tuple(sorted(self.nodes)), rank, numbers, unit)
 
 
+def describe_ranks(ranks: Sequence[int], nodes: Sequence[str]) -> str:
+    """Return ranks and their nodes, or nodes alone, as text.
+
+    >>> describe_ranks([0, 1, 2], ["a", "b"]), describe_ranks([], ["a"])
+    ('ranks 0-2 on a, b', 'a')
+    """
+    where = some(nodes, NAMED_NODES, ", ")
+    return f"rank{'s' * (len(ranks) > 1)} {format_cpu_list(ranks)} on {where}" if ranks else where
+
+
 Judge: TypeAlias = Callable[[Sequence[Ended], Expected], Sequence[Line]]
-#: The parts of a probe, and how they are judged.
-Plan: TypeAlias = tuple[tuple[Part, ...], Judge]
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A probe of a site. `judge` takes all parts of one shape together.
+    """A probe of a site. `judge` takes all parts of one shape together; `question` is a sentence that must hold.
 
     Ranks that work `together` end together. Otherwise each node or rank is asked by itself: then only the largest shape
-    is needed, where all of them are. `asks` says in a sentence what must hold.
+    is needed, where all of them are.
     """
 
     name: str
-    asks: str
+    question: str
     parts: tuple[Part, ...]
     judge: Judge
-    shapes: tuple[Shape, ...]
-    together: bool
-
-
-def probe(
-    asks: str, *shapes: Shape, together: bool = False
-) -> Callable[[Callable[[Target], Plan]], Callable[[Target], Probe]]:
-    """Make of a function that gives the parts and the judge one that gives the probe, which has the function's name."""
-
-    def named(plan: Callable[[Target], Plan]) -> Callable[[Target], Probe]:
-        return lambda target: Probe(plan.__name__, asks, *plan(target), shapes or ("several",), together)
-
-    return named
+    shapes: tuple[Shape, ...] = ("several",)
+    together: bool = False
 
 
 @dataclass(frozen=True)
@@ -318,7 +337,7 @@ class Group:
 
     steps: tuple[Step, ...]
     judge: Judge
-    asks: str = ""
+    question: str = ""
 
     @property
     def folder(self) -> str:
@@ -338,23 +357,30 @@ def rounded(value: float, digits: int = 9) -> float:
 
 @cache
 def scripts() -> Mapping[str, Path]:
-    """Give every script by its name in a job: `binds.py` is `binds/job.py`, `binds_host.sh` is `binds/job_host.sh`."""
-    here = Path(__file__).parent
-    own = {path.parent.name + path.name.removeprefix("job"): path for path in here.glob("*/job*.*")}
-    return own | {path.name: path for path in here.glob("job/*.py") if path.stem != "__init__"}
+    """Return every script by its name in a job: `ddp.py` for `ddp/job.py`, `ddp_x.py` for `ddp/job_x.py`."""
+    folder = Path(__file__).parent
+    jobs = {path.parent.name + path.name.removeprefix("job"): path for path in folder.glob("*/job*.*")}
+    return jobs | {path.name: path for path in folder.glob("job/*.py") if path.stem != "__init__"}
 
 
 def spec_hash(contents: Sequence[bytes], group: Group) -> str:
-    """Give a short hash of what a group measures: its scripts and what they are asked, whatever the image.
+    """Return a short hash of what a group measures: its scripts and their arguments, whatever the image.
 
     What slots have beside that in their environment is what they compare.
     """
-    seen = hashlib.sha256()
+    digest = hashlib.sha256()
     for content in contents:
-        seen.update(hashlib.sha256(content).digest())
-    asked = [
-        [one.probe, one.shape, one.part.name, one.tasks, one.part.arguments, () if one.slot else one.part.environment]
-        for one in group.steps
+        digest.update(hashlib.sha256(content).digest())
+    steps = [
+        [
+            step.probe,
+            step.shape,
+            step.part.name,
+            step.tasks,
+            step.part.arguments,
+            () if step.slot else step.part.environment,
+        ]
+        for step in group.steps
     ]
-    seen.update(json.dumps(asked).encode())
-    return seen.hexdigest()[:12]
+    digest.update(json.dumps(steps).encode())
+    return digest.hexdigest()[:12]

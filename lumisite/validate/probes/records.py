@@ -9,37 +9,37 @@ from lumisite.validate.probes.probe import Record
 
 
 def finished(records: Iterable[Record]) -> list[Record]:
-    """Give the records of ranks that came to their end, by rank; of the others there is only where they were."""
+    """Return the records of ranks that came to their end, by rank; of the others there is only where they were."""
     return sorted((record for record in records if "local_rank" in record), key=rank_of)
 
 
 def rank_of(record: Record) -> int:
-    """Give the number of a rank."""
+    """Return the number of a rank."""
     rank = record.get("rank")
     return rank if isinstance(rank, int) else -1
 
 
 def value_at(record: object, *keys: str) -> object:
-    """Give what stands below some keys, `None` where one is missing."""
+    """Return the value below some keys, `None` where one is missing."""
     for key in keys:
         record = record.get(key) if isinstance(record, Mapping) else None
     return record
 
 
 def text(record: object, *keys: str) -> str:
-    """Give a text, empty where there is none."""
+    """Return a text, empty where there is none."""
     value = value_at(record, *keys)
     return value if isinstance(value, str) else ""
 
 
 def whole(record: object, *keys: str) -> int:
-    """Give a whole number, 0 where there is none."""
+    """Return a whole number, 0 where there is none."""
     value = value_at(record, *keys)
     return value if isinstance(value, int) else 0
 
 
 def number(record: object, *keys: str) -> float | None:
-    """Give a number, if it is one that can be measured."""
+    """Return a number, if it is one that can be measured."""
     value = value_at(record, *keys)
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > LARGEST:
         return None
@@ -47,34 +47,34 @@ def number(record: object, *keys: str) -> float | None:
 
 
 def numbers(record: object, *keys: str) -> list[float]:
-    """Give a list of numbers; what is none is left out."""
+    """Return a list of numbers; anything else is left out."""
     return [value for each in rows(record, *keys) if (value := number(each)) is not None]
 
 
 def slowest(records: Iterable[object], key: str) -> list[float]:
-    """Give the largest of all ranks at each place of a list of times: they wait for each other."""
+    """Return the largest of all ranks at each place of a list of times: they wait for each other."""
     return [max(times) for times in zip(*(numbers(record, key) for record in records), strict=False)]
 
 
 def table(record: object, *keys: str) -> Mapping[str, object]:
-    """Give what there is by name, empty where there is nothing."""
+    """Return a mapping, empty where there is none."""
     value = value_at(record, *keys)
     return value if isinstance(value, Mapping) else {}
 
 
 def rows(record: object, *keys: str) -> Sequence[object]:
-    """Give a list, empty where there is none."""
+    """Return a list, empty where there is none."""
     value = value_at(record, *keys)
     return value if isinstance(value, list) else ()
 
 
 def texts(record: object, *keys: str) -> list[str]:
-    """Give a list of texts, empty where there is none."""
+    """Return a list of texts, empty where there is none."""
     return [str(each) for each in rows(record, *keys)]
 
 
 def in_image(mount: object) -> bool:
-    """Tell whether what is on a mount is the image's own, not the host's: the root, or part of a squashfs file.
+    """Return whether what is on a mount is the image's own, not the host's: the root, or part of a squashfs file.
 
     Without overlay a runtime mounts parts of its squashfs one by one ("underlay" of SingularityCE's admin guide).
     """

@@ -2,67 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 
 from lumisite.errors import ResolveError
-from lumisite.site.decode import suggestion
+from lumisite.findings.catalogue import make_finding
 from lumisite.site.model import Validation
-from lumisite.validate.probes.affinity.judge import affinity
-from lumisite.validate.probes.binds.judge import binds
 from lumisite.validate.probes.collectives.judge import collectives
 from lumisite.validate.probes.communicators.judge import communicators
-from lumisite.validate.probes.ddp.judge import ddp
-from lumisite.validate.probes.jax.judge import jax
-from lumisite.validate.probes.miopen.judge import miopen
-from lumisite.validate.probes.modules.judge import modules
+from lumisite.validate.probes.ddp.judge import ddp, ddp_in_tykky
+from lumisite.validate.probes.environment.judge import ENVIRONMENT, GATES, environment
 from lumisite.validate.probes.node.judge import node
 from lumisite.validate.probes.pairs.judge import pairs
 from lumisite.validate.probes.probe import Backend, Group, Part, Probe, Shape, Step, Target
-from lumisite.validate.probes.python.judge import conda, usersite
 from lumisite.validate.probes.transport.judge import transport
-from lumisite.validate.probes.wrapper.judge import wrapper
 
-#: In the order in which a job runs them: what each node is, what asks each rank by itself, then what measures.
+#: In the order in which a job runs them: what each node and rank has, then what measures.
 PROBES: tuple[Callable[[Target], Probe], ...] = (
-    *(node, modules, binds, affinity, miopen, usersite, conda, jax, wrapper),
+    *(node, environment),
     *(transport, communicators, collectives, ddp, pairs),
 )
 #: What each node is comes first where ranks work together.
 NODE = "node"
-#: Probes that are there only where the target has what they need, which the option of that name gives.
-NEEDS = {"jax": "jax_image", "wrapper": "wrapper"}
 #: How long one step may take, in seconds: far longer than on a busy machine, as what is late is a failure.
 LIMITS_S: Mapping[Backend, int] = {"nccl": 240, "gloo": 180}
 
 
 def choose_probes(target: Target, names: Sequence[str] = ()) -> list[Probe]:
-    """Give the probes of these names, or all; where ranks work together, what each node is comes first.
+    """Return the probes of these names, or all; where ranks work together, what each node is comes first.
 
     Raises `ResolveError` for one that does not exist.
     """
-    every = (make(target) for make in PROBES)
-    probes = [probe for probe in every if probe.name not in NEEDS or getattr(target, NEEDS[probe.name])]
+    probes = [make(target) for make in PROBES]
     known = [probe.name for probe in probes]
     for name in names:
         if name not in known:
-            hint = f"it needs --{NEEDS[name].replace('_', '-')}" if name in NEEDS else suggestion(name, known)
-            raise ResolveError(f"--probe: there is no probe {name!r} ({hint})")
+            near = next(iter(get_close_matches(name, known, n=1)), None)
+            raise ResolveError(make_finding("unknown-probe", "--probe", name=name, near=near, known=tuple(known)))
     chosen = [probe for probe in probes if not names or probe.name in names]
-    wanted = NODE if any(probe.together for probe in chosen) else ""
-    return [probe for probe in probes if probe in chosen or probe.name == wanted]
+    if any(probe.together for probe in chosen):
+        chosen = [probe for probe in probes if probe in chosen or probe.name == NODE]
+    if target.wrapper and any(probe.name == "ddp" for probe in chosen):
+        chosen.append(ddp_in_tykky(target, target.wrapper))
+    return chosen
+
+
+def probes_of(gates: Iterable[str]) -> set[str]:
+    """Return the probes that gates of these names come from."""
+    return {ENVIRONMENT if gate in GATES else gate for gate in gates}
 
 
 def groups(probes: Sequence[Probe], plan: Validation, limit_s: int | None, nodes: tuple[str, ...]) -> list[Group]:
-    """Give what a job on `nodes` runs; `limit_s` bounds each step, or what is usual for the back-end."""
+    """Return what a job on `nodes` runs; `limit_s` bounds each step, or what is usual for the back-end."""
     limit = limit_s or LIMITS_S[plan.backend]
 
     def step(probe: Probe, part: Part, shape: Shape) -> Step:
-        own = nodes if shape == "several" else nodes[:1]
+        step_nodes = nodes if shape == "several" else nodes[:1]
         tasks = 1 if shape == "one-gpu" or part.each == "node" else plan.tasks_per_node
-        return Step(probe.name, part, shape, own, tasks, limit, probe.together)
+        return Step(probe.name, part, shape, step_nodes, tasks, limit, probe.together)
 
     return [
-        Group(tuple(step(probe, part, shape) for part in probe.parts), probe.judge, probe.asks)
+        Group(tuple(step(probe, part, shape) for part in probe.parts), probe.judge, probe.question)
         for probe in probes
         for shape in dict.fromkeys(_shapes(probe, len(nodes), plan.tasks_per_node))
     ]

@@ -57,7 +57,7 @@ def module_text(
         rules=validation.metrics,
         largest=f"{LARGEST:g}".replace("+", ""),
         test=TEST,
-        probes={group.steps[0].probe: group.asks for group in plan.groups},
+        probes={group.steps[0].probe: group.question for group in plan.groups},
     )
 
 

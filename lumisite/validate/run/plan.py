@@ -14,7 +14,7 @@ from lumisite.site.load import LoadedSite
 from lumisite.site.selection import resolve_selection
 from lumisite.text import some
 from lumisite.validate.probes.probe import Group, Target, spec_hash
-from lumisite.validate.probes.suite import choose_probes, groups
+from lumisite.validate.probes.suite import choose_probes, groups, probes_of
 from lumisite.validate.run.asked import Asked
 from lumisite.validate.run.folder import script_bytes
 from lumisite.validate.run.script import JobPlan, validation_of
@@ -142,7 +142,7 @@ def more_words(verdict: SystemVerdict, probes: Collection[str]) -> tuple[str, ..
         jobs = 1
         names = {gate.gate for gate in verdict.gates if not gate.runs}
     names |= {gate.gate for gate in verdict.gates if gate.follows}
-    wanted = sorted(names & set(probes))
+    wanted = sorted(probes_of(names) & set(probes))
     if not wanted:
         return ()
     words = ["--jobs", str(jobs), *(word for name in wanted for word in ("--probe", name))]

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
 
 from lumisite.errors import ToolError
+from lumisite.findings.catalogue import make_finding
 from lumisite.site.model import Site
 from lumisite.validate.lines import Gate, GateOutcome, Sample
 from lumisite.validate.probes.ddp.judge import scaling
@@ -201,9 +202,9 @@ class Runner:
         try:
             return group.judge(ended, expected)
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # what ranks wrote may hold anything
-            cause = f"the records of {group.folder} cannot be judged ({type(error).__name__}: {error})"
-            place = f"{self.run.job_folder(run) / first.folder}/{RECORDS}"
-            return [expected.gate("inconclusive", cause, f"look into {place}, then run again")]
+            path = f"{self.run.job_folder(run) / first.folder}/{RECORDS}"
+            words = f"{type(error).__name__}: {error}"
+            return [expected.gate(make_finding("records-unreadable", group.folder, error=words, path=path))]
 
     def _set_before(self, job: LiveJob) -> list[str]:
         """Give what was set before lumisite ran, with who set it, and say it once."""

@@ -11,8 +11,8 @@ from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import make_finding
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import Site
+from lumisite.validate.probes.outcome import judge_together
 from lumisite.validate.probes.probe import Group, Part, Shape, Step, Target
-from lumisite.validate.probes.ranks import judge_together
 from lumisite.validate.probes.suite import LIMITS_S, NODE, choose_probes, groups
 from lumisite.validate.probes.transport.judge import ARGUMENTS
 from lumisite.validate.run.asked import Asked
@@ -144,5 +144,5 @@ def _short_step(
     part = _with_arm(design, target.together("transport.py", *ARGUMENTS[backend], *names), arm)
     tasks = target.plan.tasks_per_node
     step = Step(name, part, shape, nodes, tasks, LIMITS_S[backend], slot=slot, check=name == CHECK)
-    passed = judge_together(lambda done, expected: [expected.gate("pass", f"{len(done)} ranks met")])
+    passed = judge_together(lambda done, expected: [expected.gate(make_finding("checks-passed", records=len(done)))])
     return Group((step,), passed)

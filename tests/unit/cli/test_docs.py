@@ -358,7 +358,7 @@ def test_every_file_that_contributors_are_sent_to_is_there() -> None:
         r"`((?:lumisite|spank_helpers|modulefiles_src|tests|docs)/[^` ]*)`", (TOP / "CONTRIBUTING.md").read_text()
     )
     assert len(told) > 12
-    assert [path for path in told if not (TOP / path.replace("NAME", "binds")).exists()] == []
+    assert [path for path in told if not (TOP / path.replace("NAME", "pairs")).exists()] == []
 
 
 # Pictures

@@ -15,15 +15,8 @@ import pytest
 from lumisite.validate.probes.probe import scripts
 from tests.support.job_scripts import put_scripts
 
-PYTHON = (
-    "affinity.py",
-    "binds.py",
-    "jax_devices.py",
-    "lumisite_record.py",
-    "miopen.py",
-    "python_setup.py",
-)
-SHELL = {"binds_host.sh": "sh", "modules.sh": "bash"}
+PYTHON = ("environment.py", "environment_jax.py", "lumisite_record.py")
+SHELL = {"environment_node.sh": "bash"}
 
 #: What no script expects: bytes that are no text, a line break, a home that is not there.
 HOSTILE = {
@@ -74,43 +67,20 @@ def test_shells_read_them(name: str) -> None:
     subprocess.run([SHELL[name], "-n", str(scripts()[name])], check=True)
 
 
-def test_affinity_is_the_kernels() -> None:
-    record = left_by("affinity.py")
+def test_a_rank_records_what_it_has_whatever_the_variables_hold() -> None:
+    words = ["--variable", "MIOPEN_USER_DB_PATH", "--variable", "MIOPEN_CUSTOM_CACHE_DIR", "--variable", "NONE"]
+    words += ["--path", "/", "--path", "/gone", "--import", "json", "--import", "nothing_of_that_name"]
+    words += ["--library", "libgone.so.1", "--library", "libc.so.6"]
+    record = left_by("environment.py", *words)
     assert record["cpus"]
     assert record["local_rank"] == 0
-    assert record["lumisite"]["LUMISITE_ODD"] == '\x01"\\\\udcff'
-
-
-def test_directories_are_told_whatever_the_variables_hold() -> None:
-    record = left_by(
-        "miopen.py", "--variable", "MIOPEN_USER_DB_PATH", "--variable", "MIOPEN_CUSTOM_CACHE_DIR", "--variable", "NONE"
-    )
+    assert record["environment"]["LUMISITE_ODD"] == '\x01"\\\\udcff'
+    assert record["user"] == os.getuid()
     assert record["directories"]["NONE"] == {"set": False}
     assert record["directories"]["MIOPEN_USER_DB_PATH"]["exists"] is False
-    assert record["user"] == os.getuid()
-
-
-def test_packages_are_found_without_importing_them(tmp_path: Path) -> None:
-    record = left_by("python_setup.py", "--import", "json", "--import", "nothing_of_that_name")
     assert record["frameworks"]["json"]["path"].endswith("/json")
     assert record["frameworks"]["nothing_of_that_name"]["path"] == ""
     assert [entry["hidden"] for entry in record["pythonpath"]] == [[], []]
-
-
-def test_binds_tell_what_cannot_be_opened_or_imported() -> None:
-    record = left_by(
-        "binds.py",
-        "--path",
-        "/",
-        "--path",
-        "/gone",
-        "--import",
-        "nothing_of_that_name",
-        "--library",
-        "libgone.so.1",
-        "--library",
-        "libc.so.6",
-    )
     assert record["paths"]["/"]["exists"] is True
     assert record["paths"]["/gone"]["exists"] is False
     assert record["imports"]["nothing_of_that_name"].startswith("error: ModuleNotFoundError: ")
@@ -118,32 +88,28 @@ def test_binds_tell_what_cannot_be_opened_or_imported() -> None:
     assert record["libraries"]["libc.so.6"] == ""
 
 
-def test_the_host_tells_the_same_file_numbers_as_the_container_would() -> None:
-    Path('odd "name\\').mkdir()
-    host = left_by("binds_host.sh", "/", "/gone", f'{Path.cwd()}/odd "name\\', launcher="sh")["paths"]
-    status = Path("/").stat()
-    assert host["/"] == {"exists": True, "file": f"{status.st_dev}:{status.st_ino}"}
-    assert host["/gone"] == {"exists": False}
-    assert host[f'{Path.cwd()}/odd "name\\']["exists"] is True
-
-
-def test_a_node_without_lmod_says_so(tmp_path: Path) -> None:
+def test_a_node_without_lmod_records_so_and_which_files_its_paths_are(tmp_path: Path) -> None:
     """The login shell's own start-up files must not bring a `module` of this machine into the test."""
     shell = tmp_path / "bash"
     shell.write_text('#!/bin/sh\n[ "$1" != -l ] || shift\nexec /bin/bash --noprofile --norc "$@"\n')
     shell.chmod(0o755)
-    script = scripts()["modules.sh"].read_text().replace("bash -l", str(shell))
-    (tmp_path / "modules.sh").write_text(script)
-    subprocess.run(
-        ["bash", str(tmp_path / "modules.sh"), "out", "/m", "A=1", "--", "a/1", 'b"\\/2'], env=HOSTILE, check=True
-    )
+    script = scripts()["environment_node.sh"].read_text().replace("bash -l", str(shell))
+    (tmp_path / "node.sh").write_text(script)
+    odd = tmp_path / 'odd "name\\'
+    odd.mkdir()
+    words = ["out", "/m", "A=1", "--", "a/1", 'b"\\/2', "--", "/", "/gone", str(odd)]
+    subprocess.run(["bash", str(tmp_path / "node.sh"), *words], env=HOSTILE, check=True)
     record = json.loads(Path("out/3.json").read_text())
     assert record["has_lmod"] is False
     assert record["modules"] == {"a/1": {}, 'b"\\/2': {}}
+    status = Path("/").stat()
+    assert record["paths"]["/"] == {"exists": True, "file": f"{status.st_dev}:{status.st_ino}"}
+    assert record["paths"]["/gone"] == {"exists": False}
+    assert record["paths"][str(odd)]["exists"] is True
 
 
 def test_jax_that_is_not_there_is_a_record_with_an_error() -> None:
-    assert left_by("jax_devices.py")["error"] == "ModuleNotFoundError: No module named 'jax'"
+    assert left_by("environment_jax.py")["error"] == "ModuleNotFoundError: No module named 'jax'"
 
 
 @pytest.mark.parametrize("script", ["transport.py", "communicators.py", "collectives.py", "ddp.py", "pairs.py"])

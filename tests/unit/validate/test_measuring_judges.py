@@ -73,43 +73,45 @@ def at(number: int, phase: str, time: float) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("records", "code", "cause"),
+    ("records", "exit_code", "code", "values"),
     [
-        (
-            changed(1, world_size=1),
-            0,
-            "1 ranks worked together where 2 should (1 on each node; reported: 1 on nid000001, 1 on nid000002)",
-        ),
+        (changed(1, world_size=1), 0, "ranks-count", {"found": ("1",), "expected": 2, "tasks": 1}),
         (
             changed(1, error="RuntimeError: boom", error_at="training", error_time=2.0),
             1,
-            "rank 1 on nid000002 failed while training: RuntimeError: boom",
+            "rank-failed",
+            {"subject": "rank 1 on nid000002", "phase": "training", "error": "RuntimeError: boom"},
         ),
         (
             [at(0, "training", 50.0), at(1, "training", 20.0)],
             124,
-            "not done after 60 s: rank 1 on nid000002 fell silent while training",
+            "rank-silent",
+            {"subject": "rank 1 on nid000002", "phase": "training", "limit_s": 60},
         ),
         (
             [at(0, "training", 50.0), at(1, "joining", 50.0)],
             124,
-            "not done after 60 s: rank 0 on nid000001 hung while training (2 ranks in all)",
+            "rank-hung",
+            {"subject": "rank 0 on nid000001", "phase": "training", "others": 1},
         ),
-        ([], 124, "not done after 60 s: 2 of 2 ranks wrote nothing: rank 0, 1"),
-        ([], 1, "srun ended with exit code 1: the last words"),
-        (GOOD[:1], 0, "1 of 2 ranks wrote nothing: rank 1"),
+        ([], 124, "step-late", {"limit_s": 60}),
+        ([], 1, "srun-failed", {"exit_code": 1, "words": "the last words"}),
+        (GOOD[:1], 0, "record-missing", {"ranks": "1"}),
     ],
 )
-def test_ranks_that_did_not_finish_are_named(records: list[Record], code: int, cause: str) -> None:
-    gate = gate_of(list(ddp(target_of("twin")).judge([ended(records, code)], expected("ddp"))))
-    assert (gate.verdict, gate.cause) == ("fail", cause)
+def test_ranks_that_did_not_finish_are_named(
+    records: list[Record], exit_code: int, code: str, values: dict[str, object]
+) -> None:
+    gate = gate_of(list(ddp(target_of("twin")).judge([ended(records, exit_code)], expected("ddp"))))
+    assert (gate.verdict, gate.code) == ("fail", code)
+    assert values.items() <= gate.values.items()
 
 
 def test_a_rank_that_was_killed_before_its_time_is_no_hang() -> None:
     """srun gives 137 where one rank failed and it killed the others, or where memory was out."""
     left = replace(ended([at(0, "training", 5.0), at(1, "training", 5.0)], 137), seconds=7.0)
     gate = gate_of(list(ddp(target_of("twin")).judge([left], expected("ddp"))))
-    assert gate.cause == "srun ended with exit code 137: the last words"
+    assert (gate.code, gate.values["exit_code"]) == ("srun-failed", 137)
 
 
 # ---- ddp
@@ -124,17 +126,20 @@ def test_training_gives_its_speed_by_the_slowest_rank() -> None:
 
 
 @pytest.mark.parametrize(
-    ("models", "cause"),
+    ("models", "code", "values"),
     [
-        (model(2.0, digest="other"), "model comm: after the exchange the gradient of rank 1 is not that of rank 0"),
-        (model(9.0), "model comm: the exchanged gradient is not the mean of the ranks' own (1.5, not 5)"),
-        ({**model(2.0), "gradient": {"digest": "d"}}, "model comm: a rank recorded no gradient"),
+        (model(2.0, digest="other"), "gradients-differ", {"rank": 1}),
+        (model(9.0), "gradients-wrong", {"found": 1.5, "expected": 5.0}),
+        ({**model(2.0), "gradient": {"digest": "d"}}, "gradients-missing", {}),
     ],
 )
-def test_gradients_that_do_not_agree_fail_and_give_no_numbers(models: Mapping[str, object], cause: str) -> None:
+def test_gradients_that_do_not_agree_fail_and_give_no_numbers(
+    models: Mapping[str, object], code: str, values: dict[str, object]
+) -> None:
     lines = list(ddp(target_of("twin")).judge([ended(changed(1, models={"comm": models}))], expected("ddp")))
-    assert gate_of(lines).cause == cause
-    assert not values(lines)
+    assert gate_of(lines).code == code
+    assert gate_of(lines).values == {"subject": "comm", **values}
+    assert [line for line in lines if not isinstance(line, Gate)] == []
 
 
 def test_scaling_starts_from_the_smallest_shape() -> None:
@@ -164,7 +169,8 @@ def test_bus_bandwidth_follows_the_published_formula_and_the_slowest_rank() -> N
 def test_a_wrong_sum_fails_and_gives_no_numbers() -> None:
     records: list[Record] = [rank(0, collectives=collective()), rank(1, collectives=collective(wrong=3))]
     lines = collectives(target_of("twin")).judge([ended(records)], expected("collectives"))
-    assert gate_of(lines).cause == "all_reduce of 1MiB gave 3 wrong values on rank 1 (nid000002)"
+    found = {"subject": "all_reduce", "size": "1MiB", "count": 3, "where": "rank 1 on nid000002"}
+    assert (gate_of(lines).code, gate_of(lines).values) == ("results-wrong", found)
     assert not values(lines)
 
 
@@ -179,19 +185,21 @@ TABLE = """\
 
 
 @pytest.mark.parametrize(
-    ("wrong", "bounds", "cause"),
+    ("wrong", "bounds", "code", "count"),
     [
-        ("0", "0 OK", "every result is right on 2 ranks"),
-        ("N/A", "0 OK", "every result is right on 2 ranks"),
-        ("4", "0 OK", "all_reduce_perf gave 4 wrong values at 1MiB"),
-        ("N/A", "2 FAILED", "all_reduce_perf found 2 values out of bounds"),
+        ("0", "0 OK", "results-right", None),
+        ("N/A", "0 OK", "results-right", None),
+        ("4", "0 OK", "results-wrong", 4),
+        ("N/A", "2 FAILED", "results-out-of-bounds", 2),
     ],
 )
-def test_the_table_of_rccl_tests_comes_before_pytorchs_numbers(wrong: str, bounds: str, cause: str) -> None:
+def test_the_table_of_rccl_tests_comes_before_pytorchs_numbers(
+    wrong: str, bounds: str, code: str, count: int | None
+) -> None:
     table = TABLE.format(wrong=wrong, bounds=bounds)
     records: list[Record] = [rank(0, collectives=collective(), tables={"all_reduce": table}), rank(1, collectives=[])]
     lines = collectives(target_of("twin")).judge([ended(records)], expected("collectives"))
-    assert gate_of(lines).cause == cause
+    assert (gate_of(lines).code, gate_of(lines).values.get("count")) == (code, count)
     if gate_of(lines).verdict == "pass":
         assert values(lines) == {"collectives/all_reduce_busbw/1MiB/2n": 24.54}
 
@@ -211,6 +219,7 @@ def test_each_node_and_each_pair_gives_a_number() -> None:
     pair = {"pair": [0, 1], "bytes": 1 << 20, "all_reduce_s": [0.01] * 3, "there_and_back_s": [0.02] * 3}
     records: list[Record] = [rank(number, node=number, alone=alone, pairs=[pair]) for number in (0, 1)]
     lines = pairs(target_of("twin")).judge([ended(records)], expected("pairs"))
+    assert gate_of(lines).code == "nodes-measured"
     per_node = [line for line in lines if isinstance(line, Sample) and line.metric == "pairs/gemm/1n"]
     assert [line.nodes for line in per_node] == [NODES[:1], NODES[1:]]
     assert per_node[0].value == pytest.approx(2 * 100**3 / 1e-3 / 1e12)
@@ -273,31 +282,33 @@ FORCED = ended(carried(2000, 10), GLOO_SOCKET_IFNAME="eth0")
 
 
 @pytest.mark.parametrize(
-    ("plain", "control", "verdict", "cause"),
+    ("plain", "control", "verdict", "code", "values"),
     [
-        (ended(carried(10, 2000)), FORCED, "pass", "hsn0 of nid000001 carried 0.0 MB of 0.0 MB"),
-        (ended(carried(2000, 10)), FORCED, "fail", "nid000001: eth0 carried"),
-        (ended(carried(10, 20)), FORCED, "inconclusive", "nid000001: the interfaces carried"),
+        (ended(carried(10, 2000)), FORCED, "pass", "transport-carried", {}),
+        (
+            ended(carried(2000, 10)),
+            FORCED,
+            "fail",
+            "transport-wrong-network",
+            {"subject": "nid000001", "interface": "eth0"},
+        ),
+        (ended(carried(10, 20)), FORCED, "inconclusive", "transport-unseen", {"subject": "nid000001"}),
         (
             ended(carried(10, 2000)),
             ended(carried(10, 2000), GLOO_SOCKET_IFNAME="eth0"),
             "inconclusive",
-            "the gate is blind: with GLOO_SOCKET_IFNAME=eth0",
+            "transport-blind",
+            {"forced": ("GLOO_SOCKET_IFNAME=eth0",)},
         ),
-        (
-            ended(carried(10, 2000)),
-            ended([], 1),
-            "inconclusive",
-            "the control did not run: srun ended with exit code 1",
-        ),
+        (ended(carried(10, 2000)), ended([], 1), "inconclusive", "srun-failed", {"exit_code": 1}),
     ],
 )
 def test_the_interfaces_counters_tell_and_the_control_must_fail(
-    plain: Ended, control: Ended, verdict: str, cause: str
+    plain: Ended, control: Ended, verdict: str, code: str, values: dict[str, object]
 ) -> None:
     gate = gate_of(judge_transport(TWIN, "gloo", [plain, control], expected("transport")))
-    assert gate.verdict == verdict
-    assert gate.cause.startswith(cause)
+    assert (gate.verdict, gate.code) == (verdict, code)
+    assert values.items() <= gate.values.items()
 
 
 def test_the_control_is_forced_onto_the_wrong_network() -> None:
@@ -326,18 +337,18 @@ def logged(text: str) -> list[Record]:
 
 
 @pytest.mark.parametrize(
-    ("plain", "control", "verdict"),
+    ("plain", "control", "verdict", "code"),
     [
-        (GOOD_LOG, SOCKET_LOG, "pass"),
-        (SOCKET_LOG, SOCKET_LOG, "fail"),
-        (GOOD_LOG, GOOD_LOG, "inconclusive"),
-        ("", SOCKET_LOG, "inconclusive"),
+        (GOOD_LOG, SOCKET_LOG, "pass", "transport-log-fine"),
+        (SOCKET_LOG, SOCKET_LOG, "fail", "transport-log-wrong"),
+        (GOOD_LOG, GOOD_LOG, "inconclusive", "transport-blind"),
+        ("", SOCKET_LOG, "inconclusive", "transport-log-unclear"),
     ],
 )
-def test_the_librarys_log_tells_and_the_control_must_fail(plain: str, control: str, verdict: str) -> None:
+def test_the_librarys_log_tells_and_the_control_must_fail(plain: str, control: str, verdict: str, code: str) -> None:
     steps = [ended(logged(plain)), ended(logged(control), NCCL_NET="Socket")]
     gate = gate_of(judge_transport(LUMI, "nccl", steps, expected("transport")))
-    assert gate.verdict == verdict, gate.cause
+    assert (gate.verdict, gate.code) == (verdict, code), gate.cause
 
 
 def test_the_adapters_of_the_nodes_kind_are_counted() -> None:

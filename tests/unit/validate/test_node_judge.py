@@ -13,7 +13,7 @@ import pytest
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.node.judge import node
 from lumisite.validate.probes.probe import Ended, Expected, Step, scripts
-from tests.support.records import a_job, causes, target_of
+from tests.support.records import a_job, target_of
 from tests.support.sites import load_text, site_text
 
 PROBE = node(target_of("twin"))
@@ -61,8 +61,8 @@ def lines(records: list[dict[str, Any]], job: Expected, **ended: Any) -> list[Ga
     return [line for line in PROBE.judge([Ended(step, tuple(records), **ended)], job) if isinstance(line, Gate)]
 
 
-def found(change: tuple[str, ...], value: object, job: Expected = FOUR) -> list[str]:
-    """What is said where one thing of the second node is so; every other node passes together."""
+def found(change: tuple[str, ...], value: object, job: Expected = FOUR) -> Gate:
+    """What is found where one thing of the second node is so; every other node passes together."""
     records = [copy.deepcopy(healthy(name)) for name in job.nodes]
     place = records[1]
     for key in change[:-1]:
@@ -71,10 +71,10 @@ def found(change: tuple[str, ...], value: object, job: Expected = FOUR) -> list[
         del place[change[-1]]
     else:
         place[change[-1]] = value
-    told = lines(records, job)
-    assert [gate.nodes for gate in told if gate.verdict == "pass"] == [tuple(n for n in job.nodes if n != "n2")]
-    assert [gate.nodes for gate in told if gate.verdict != "pass"] == [("n2",)]
-    return [gate.cause for gate in told if gate.verdict == "fail"]
+    bad, passed = lines(records, job)
+    assert (passed.verdict, passed.nodes) == ("pass", tuple(name for name in job.nodes if name != "n2"))
+    assert (bad.verdict, bad.nodes, bad.asked) == ("fail", ("n2",), job.nodes)
+    return bad
 
 
 @pytest.mark.parametrize("job", [FOUR, TWO, a_job(("n1",), 1, "node")], ids=["four", "two", "one"])
@@ -91,60 +91,70 @@ def without(*points: str) -> list[str]:
     return [line for line in MOUNTS if not any(f" {point} " in line for point in points)]
 
 
+CXI = "/usr/lib64/libcxi.so.1"
+FOLDER = {"subject": "/opt/cray/libfabric/1.22.0/lib64", "names": ("libfabric.so.1",)}
+
+
 @pytest.mark.parametrize("job", [FOUR, TWO], ids=["four", "two"])
 @pytest.mark.parametrize(
-    ("change", "value", "said"),
+    ("change", "value", "code", "values"),
     [
-        (INTERFACE, {"state": "", "addresses": None}, "hsn1 is not there"),
-        ((*INTERFACE, "state"), "lowerlayerdown", "hsn1 is lowerlayerdown"),
-        ((*INTERFACE, "addresses"), "", "hsn1 has no address"),
-        ((*INTERFACE, "speed"), "100000", "hsn1 has speed 100000 Mb/s, not 200000"),
-        ((*INTERFACE, "mtu"), "1500", "hsn1 has MTU 1500, not 9000"),
-        ((*PATH, "/flash"), {"is": "", "leads": "", "shut": ""}, "/flash is not there (project space on flash storage)"),
-        ((*PATH, "/flash"), {"is": "l", "leads": "/pfs/f", "shut": ""}, "/flash is a link to /pfs/f, which is not there"),
-        ((*PATH, "/opt/cray"), {"is": "", "leads": "", "shut": "/opt"}, "/opt/cray is behind /opt, which users may"),
-        ((*PATH, "/flash"), {"is": "ed", "leads": "/flash"}, "/flash may not be entered by users"),
-        ((*PATH, "/usr/lib64/libcxi.so.1"), {"is": "efr", "leads": "/x"}, "/usr/lib64/libcxi.so.1 is empty"),
-        ((*PATH, "/usr/lib64/libcxi.so.1"), {"is": "efs", "leads": "/x"}, "/usr/lib64/libcxi.so.1 may not be read"),
-        ((*PATH, "/usr/bin/singularity"), {"is": "efrs", "leads": "/x"}, "/usr/bin/singularity may not be run by users"),
-        ((*PATH, LIBRARY), None, "libfabric.so.1 in /opt/cray/libfabric/1.22.0/lib64 is not there"),
-        ((*PATH, LIBRARY), {"is": "efr"}, "libfabric.so.1 in /opt/cray/libfabric/1.22.0/lib64 is empty"),
-        ((*PATH, LIBRARY), {"is": "efs"}, "libfabric.so.1 in /opt/cray/libfabric/1.22.0/lib64 cannot be read"),
-        (("mounts",), without("/flash"), "/flash is not mounted: it is a folder on / (overlay), and lustre on /flash on"),
-        (("mounts",), [*without("/flash"), FLASH.replace(" rw,", " ro,")], "/flash is mounted read-only (project space"),
-        ((*PATH, "/flash"), {"is": "h"}, "/flash does not answer (project space"),
-        ((*PATH, KFD), None, "kfd in /dev is not there"),
-        (("private",), "No space left on device", "/tmp cannot be written: No space left on device"),
-        (("now",), 5000.0, "the clock is 399"),
-        (("now",), 100.0, "the clock is "),
-        (("facts", "cpu_allowed"), "50", "the CPU time that cgroups allow is 50 % of one CPU, not unlimited"),
-        (("facts", "cpu_limit_khz"), "1500000", "the limit of the CPU frequency is 1500000 kHz, not 3500000 kHz"),
+        (INTERFACE, {"state": "", "addresses": None}, "interface-down", {"subject": "hsn1"}),
+        ((*INTERFACE, "state"), "lowerlayerdown", "interface-down", {"subject": "hsn1", "state": "lowerlayerdown"}),
+        ((*INTERFACE, "addresses"), "", "interface-no-address", {"subject": "hsn1"}),
+        ((*INTERFACE, "speed"), "100000", "interface-differs", {"found": "100000", "expected": "200000"}),
+        ((*INTERFACE, "mtu"), "1500", "interface-differs", {"quantity": "mtu", "found": "1500", "expected": "9000"}),
+        ((*PATH, "/flash"), {"is": "", "leads": "", "shut": ""}, "node-path-missing", {"why": "project space on flash storage"}),
+        ((*PATH, "/flash"), {"is": "l", "leads": "/pfs/f", "shut": ""}, "node-path-missing", {"leads": "/pfs/f"}),
+        ((*PATH, "/opt/cray"), {"is": "", "leads": "", "shut": "/opt"}, "node-path-missing", {"shut": "/opt"}),
+        ((*PATH, "/flash"), {"is": "ed", "leads": "/flash"}, "path-shut", {"subject": "/flash", "access": "enter"}),
+        ((*PATH, CXI), {"is": "efr", "leads": "/x"}, "path-empty", {"subject": CXI}),
+        ((*PATH, CXI), {"is": "efs", "leads": "/x"}, "path-shut", {"subject": CXI, "access": "read"}),
+        ((*PATH, "/usr/bin/singularity"), {"is": "efrs", "leads": "/x"}, "path-shut", {"access": "execute"}),
+        ((*PATH, LIBRARY), None, "files-missing", FOLDER),
+        ((*PATH, LIBRARY), {"is": "efr"}, "files-empty", FOLDER),
+        ((*PATH, LIBRARY), {"is": "efs"}, "files-unreadable", FOLDER),
+        (("mounts",), without("/flash"), "mount-missing", {"on": "/", "kind": "overlay", "expected": "lustre /flash"}),
+        (("mounts",), [*without("/flash"), FLASH.replace(" rw,", " ro,")], "mount-read-only", {"subject": "/flash"}),
+        ((*PATH, "/flash"), {"is": "h"}, "path-silent", {"subject": "/flash"}),
+        ((*PATH, KFD), None, "files-missing", {"subject": "/dev", "names": ("kfd",)}),
+        (("private",), "No space left", "folder-not-writable", {"subject": "/tmp", "reason": "No space left"}),
+        (("now",), 5000.0, "clock-wrong", {}),
+        (("now",), 100.0, "clock-wrong", {}),
+        (("facts", "cpu_allowed"), "50", "fact-differs", {"found": "50 % of one CPU", "expected": "unlimited"}),
+        (("facts", "cpu_limit_khz"), "1500000", "fact-differs", {"found": "1500000 kHz", "expected": "3500000 kHz"}),
     ],
 )  # fmt: skip
-def test_one_bad_node_is_told_and_no_other(change: tuple[str, ...], value: object, said: str, job: Expected) -> None:
-    (cause,) = found(change, value, job)
-    assert cause.startswith(f"n2: {said}")
-    assert ";" not in cause
-    assert not {"n1", "n3", "n4"} & set(cause.replace(",", " ").split())
+def test_one_bad_node_is_named_and_no_other(
+    change: tuple[str, ...], value: object, code: str, values: dict[str, object], job: Expected
+) -> None:
+    gate = found(change, value, job)
+    assert gate.code == code
+    assert values.items() <= gate.values.items()
+    assert "all_nodes" not in gate.values
 
 
 @pytest.mark.parametrize(
-    ("change", "value", "said"),
+    ("change", "value", "code", "values"),
     [
-        (("facts", "kernel"), "6.3", "the kernel is 6.3, not 6.4"),
-        (("facts", "cpus"), "0-126", "the list of CPUs that are online is 0-126, not 0-127"),
-        ((*PATH, IMAGE), {"is": "efrxs", "seen": "9 1 9"}, f"{IMAGE} is another file than on the other nodes"),
-        (("facts", "governor"), "powersave ", "the CPU frequency governor is powersave, not performance"),
+        (("facts", "kernel"), "6.3", "fact-differs", {"subject": "kernel", "found": "6.3", "expected": "6.4"}),
+        (("facts", "cpus"), "0-126", "fact-differs", {"found": "0-126", "expected": "0-127"}),
+        ((*PATH, IMAGE), {"is": "efrxs", "seen": "9 1 9"}, "path-differs", {"subject": IMAGE}),
+        (("facts", "governor"), "powersave ", "fact-differs", {"found": "powersave", "expected": "performance"}),
         (
             ("mounts",),
             [*without("/flash"), FLASH.replace(":/flash ", ":/scratch ")],
-            "/flash is another file system: /scratch (lustre), and /flash (lustre) elsewhere",
+            "mount-other",
+            {"source": "/scratch", "kind": "lustre", "expected": "/flash (lustre)"},
         ),
     ],
 )
-def test_what_differs_is_told_where_more_than_half_agree(change: tuple[str, ...], value: object, said: str) -> None:
-    (cause,) = found(change, value)
-    assert cause.startswith(f"n2: {said}")
+def test_what_differs_is_named_where_more_than_half_agree(
+    change: tuple[str, ...], value: object, code: str, values: dict[str, object]
+) -> None:
+    gate = found(change, value)
+    assert gate.code == code
+    assert values.items() <= gate.values.items()
     # Of two nodes neither can be said to be the wrong one.
     records = [healthy("n1"), healthy("n2")]
     place: Any = records[1]
@@ -154,29 +164,32 @@ def test_what_differs_is_told_where_more_than_half_agree(change: tuple[str, ...]
     assert [gate.verdict for gate in lines(records, TWO)] == ["pass"]
 
 
-def test_all_that_is_wrong_with_a_node_is_one_line() -> None:
+def summary(gates: list[Gate]) -> list[tuple[str, object, tuple[str, ...]]]:
+    return [(gate.code, gate.values.get("subject"), gate.nodes) for gate in gates]
+
+
+def test_equal_findings_of_several_nodes_are_one_line_and_each_finding_has_its_own() -> None:
     records = [healthy(name) for name in FOUR.nodes]
-    for name in ("hsn0", "hsn2"):
-        records[1]["interfaces"][name]["state"] = "down"
-    records[1]["private"] = "Read-only file system"
+    for number, name in ((1, "hsn0"), (2, "hsn0"), (1, "hsn2")):
+        records[number]["interfaces"][name]["state"] = "down"
     records[3]["paths"]["/appl"] = {"is": "", "leads": "", "shut": ""}
     records[3]["paths"]["/appl/images/torch.sif"] = {"is": "", "leads": "", "shut": ""}
-    second, fourth, rest = lines(records, FOUR)
-    assert second.cause == "n2: hsn0 is down; hsn2 is down; /tmp cannot be written: Read-only file system"
-    assert second.advice.endswith("; drain n2 until then")
-    assert fourth.cause == "n4: /appl is not there (central software, the container images among it)"
-    assert (second.nodes, fourth.nodes, rest.nodes) == (("n2",), ("n4",), ("n1", "n3"))
+    assert summary(lines(records, FOUR)) == [
+        ("interface-down", "hsn0", ("n2", "n3")),
+        ("interface-down", "hsn2", ("n2",)),
+        ("node-path-missing", "/appl", ("n4",)),
+        ("node-fine", None, ("n1",)),
+    ]
 
 
-def test_what_is_wrong_with_all_nodes_is_told_once_and_drains_none() -> None:
+def test_what_is_wrong_with_all_nodes_drains_none() -> None:
     records = [healthy(name) | {"mounts": without("/flash")} for name in FOUR.nodes]
     records[2]["interfaces"]["hsn1"]["state"] = "down"
-    every, third = lines(records, FOUR)
-    assert every.cause.startswith("all nodes: /flash is not mounted: it is a folder on / (overlay) (project space")
-    assert every.advice.endswith("all nodes are alike: look at what they share, and at the site's description")
-    assert (every.verdict, every.nodes) == ("fail", FOUR.nodes)
-    assert (third.cause, third.nodes) == ("n3: hsn1 is down", ("n3",))
-    assert ("drain" in every.advice, "drain n3" in third.advice) == (False, True)
+    every, third = sorted(lines(records, FOUR), key=lambda gate: gate.code, reverse=True)
+    assert (every.code, every.nodes, every.asked) == ("mount-missing", FOUR.nodes, ())
+    assert every.values["all_nodes"] == 4
+    assert summary([third]) == [("interface-down", "hsn1", ("n3",))]
+    assert ("drain" in every.advice, "drain" in third.advice) == (False, True)
 
 
 def on_lumi(name: str) -> dict[str, Any]:
@@ -207,7 +220,8 @@ def test_a_mount_that_is_missing_behind_links_on_one_node_is_told_once(job: Expe
         for path in records[1]["paths"].values():
             path["links"] = path.get("links", "").replace(f"/pfs/{lost} ", "")
         bad, rest = lines(records, job)
-        assert (bad.cause, bad.nodes) == (f"n2: /pfs/{lost} is not mounted ({why})", ("n2",))
+        assert summary([bad]) == [("mount-missing", f"/pfs/{lost}", ("n2",))]
+        assert bad.values["why"] == why
         assert rest.verdict == "pass"
 
 
@@ -234,7 +248,7 @@ def test_where_links_lead_the_mounts_below_count() -> None:
         records.append(one)
     assert [gate.verdict for gate in lines(records, FOUR)] == ["pass"]
     records[1]["mounts"].pop()
-    assert lines(records, FOUR)[0].cause.startswith("n2: /pfs/p1 is not mounted")
+    assert summary(lines(records, FOUR)[:1]) == [("mount-missing", "/pfs/p1", ("n2",))]
 
 
 def test_interfaces_that_have_no_addresses_anywhere_need_none() -> None:
@@ -255,20 +269,20 @@ def test_a_node_without_a_record_is_told_in_its_own_words() -> None:
     rest = [healthy(name) for name in ("n1", "n2", "n4")]
     told = lines(rest, FOUR, exit_code=1, words=f"srun: error: n3: task 2: Exited with exit code 1 | n3: {words}")
     assert [(gate.verdict, gate.nodes) for gate in told] == [("fail", ("n3",)), ("pass", ("n1", "n2", "n4"))]
-    assert told[0].cause == f"n3: {words}"
+    assert told[0].code == "node-lost"
+    assert words in str(told[0].values["words"])
     killed = lines(rest, FOUR, exit_code=1, words="srun: error: n3: task 2: Killed")
-    assert killed[0].cause == "n3: left no record: srun: error: n3: task 2: Killed"
+    assert killed[0].values == {"words": "srun: error: n3: task 2: Killed"}
     late = lines(rest, FOUR, exit_code=124, seconds=60.0)
-    assert late[0].cause == "n3: left no record: not done after 60 s"
+    assert late[0].values == {"limit_s": 60}
 
 
 def test_a_step_that_slurm_could_not_start_on_one_node_blames_that_one() -> None:
     words = "srun: error: Task launch for StepId=7.0 failed on node n2: Communication connection failure"
     told = lines([healthy("n1")], FOUR, exit_code=1, words=words)
     assert [(gate.verdict, gate.nodes) for gate in told] == [("fail", ("n2",)), ("pass", ("n1",))]
-    assert causes(lines([], FOUR, exit_code=1, words="srun: error: Unable to create step")) == [
-        "fail node-4n ran on no node: srun: error: Unable to create step"
-    ]
+    (nowhere,) = lines([], FOUR, exit_code=1, words="srun: error: Unable to create step")
+    assert (nowhere.code, nowhere.values["words"]) == ("step-not-run", "srun: error: Unable to create step")
 
 
 # ---- the script

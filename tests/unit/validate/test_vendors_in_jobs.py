@@ -108,6 +108,11 @@ def test_nodes_are_asked_for_the_devices_of_their_vendors(name: str, expected: l
     assert [word for word in part(SITES[name], "node").arguments if word.startswith("/dev/")] == expected
 
 
+def pairs_of(words: str) -> list[list[str]]:
+    """Split words into options with their values."""
+    return [words.split()[at : at + 2] for at in range(0, len(words.split()), 2)]
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -130,13 +135,14 @@ def test_nodes_are_asked_for_the_devices_of_their_vendors(name: str, expected: l
     ],
 )
 def test_ranks_look_for_their_own_gpus(name: str, expected: str) -> None:
-    assert " ".join(part(SITES[name], "affinity").arguments) == expected
-    jax = part(SITES[name], "jax", jax_image="/j.sif").arguments
+    words = part(SITES[name], "environment", 1).arguments
+    assert given(words, "selecting", "runtime", "device") == [" ".join(pair) for pair in pairs_of(expected)]
+    jax = part(SITES[name], "environment", 2, jax_image="/j.sif").arguments
     assert given(jax, "selecting") == given(tuple(expected.split()), "selecting")
 
 
 def test_libraries_are_those_of_the_vendors() -> None:
-    lumi, nvidia = (part(SITES[name], "binds", 1).arguments for name in ("lumi", "nvidia"))
+    lumi, nvidia = (part(SITES[name], "environment", 1).arguments for name in ("lumi", "nvidia"))
     assert given(lumi, "plugin", "carrier") == [
         *("--plugin librccl-net.so", "--plugin libnccl-net.so"),
         *("--carrier librccl", "--carrier libcxi"),
@@ -242,11 +248,11 @@ class Runtime:
 
 def test_addresses_come_from_the_library_that_the_site_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(scripts()["lumisite_record.py"].parent))
-    found: dict[str, object] = {"__name__": "affinity"}
-    exec(compile(scripts()["affinity.py"].read_text(), "affinity.py", "exec"), found)
+    found: dict[str, object] = {"__name__": "environment"}
+    exec(compile(scripts()["environment.py"].read_text(), "environment.py", "exec"), found)
     monkeypatch.setattr(ctypes, "CDLL", Runtime)
     monkeypatch.setattr(
-        sys, "argv", ["affinity.py", "out", "--runtime", "libgone.so:a:b", "--runtime", "libtwo.so:count:address"]
+        sys, "argv", ["environment.py", "out", "--runtime", "libgone.so:a:b", "--runtime", "libtwo.so:count:address"]
     )
     bus_ids = found["bus_ids"]
     assert callable(bus_ids)

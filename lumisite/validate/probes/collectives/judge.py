@@ -7,10 +7,11 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from lumisite.text import counted
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
 from lumisite.validate.metric_names import size_text
-from lumisite.validate.probes.probe import Backend, Expected, Line, Plan, Record, Target, each, probe
-from lumisite.validate.probes.ranks import judge_together
+from lumisite.validate.probes.outcome import judge_together
+from lumisite.validate.probes.probe import Backend, Expected, Line, Probe, Record, Target, describe_ranks, each
 from lumisite.validate.probes.records import numbers, rank_of, rows, slowest, text, whole
 
 MIB = 1 << 20
@@ -33,23 +34,21 @@ REPEATS: Mapping[Backend, int] = {"nccl": 20, "gloo": 8}
 _ROW = re.compile(r"^ *(\d+)(?: +\S+){4} +(.+)$", re.MULTILINE)
 _RANK = re.compile(r"^#\s+Rank\s+\d+\b", re.MULTILINE)
 _BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*0*([1-9]\d*)", re.MULTILINE)
-ADVICE = "wrong results make training wrong without an error: run the probe again, then drain the node that differs"
 
 
-@probe("Collectives are right, and how fast they are.", "one-node", "several", together=True)
-def collectives(target: Target) -> Plan:
-    """Give the probe."""
+def collectives(target: Target) -> Probe:
+    """Return the probe."""
     backend = target.plan.backend
     sweeps = (f"{name}:{','.join(map(str, sizes))}" for name, sizes in SIZES[backend].items())
     tools = target.gpu.collectives.tests if target.gpu else ()
     limits = ("--repeats", str(REPEATS[backend]), "--limit", "120")
-    return (target.together("collectives.py", *limits, *each("sweep", sweeps), *each("tools", tools)),), judge_together(
-        _judge
-    )
+    part = target.together("collectives.py", *limits, *each("sweep", sweeps), *each("tools", tools))
+    question = "Collectives are right, and how fast they are."
+    return Probe("collectives", question, (part,), judge_together(_judge), ("one-node", "several"), together=True)
 
 
 def bus_bandwidth(collective: str, size: int, seconds: float, ranks: int) -> float:
-    """Give GB/s (10^9) from the total size in bytes: what a link carries, whatever the number of ranks.
+    """Return GB/s (10^9) from the total size in bytes: what a link carries, whatever the number of ranks.
 
     Source: doc/PERFORMANCE.md of nccl-tests.
 
@@ -63,45 +62,45 @@ def bus_bandwidth(collective: str, size: int, seconds: float, ranks: int) -> flo
 
 def _judge(done: Sequence[Record], expected: Expected) -> list[Line]:
     printed = {name: _printed(name, text(done[0], "tables", name), expected.ranks) for name in SIZES["nccl"]}
-    wrong = [*_wrong(done), *(fault for _, faults in printed.values() for fault in faults)]
+    wrong = [*_wrong(done), *(finding for _, findings in printed.values() for finding in findings)]
     if wrong:
-        return [expected.gate("fail", wrong[0], ADVICE)]
+        return [expected.gate(wrong[0])]
     lines = [
         expected.sample(f"{name}_busbw/{size_text(size)}", busbw, "higher", "GB/s")
         for name, (by_size, _) in printed.items()
         for size, busbw in (by_size or _measured(name, done, expected)).items()
     ]
     if not lines:
-        advice = "look at the image: has its PyTorch collectives?"
-        return [expected.gate("inconclusive", "nothing was measured", advice)]
-    return [expected.gate("pass", f"every result is right on {counted(len(done), 'rank')}"), *lines]
+        return [expected.gate(make_finding("nothing-measured"))]
+    return [expected.gate(make_finding("results-right", ranks=len(done))), *lines]
 
 
 def _measured(name: str, done: Sequence[Record], expected: Expected) -> dict[int, float]:
-    """Give the bus bandwidth by size; a collective takes as long as its slowest rank."""
+    """Return the bus bandwidth by size; a collective takes as long as its slowest rank."""
     found: dict[int, list[object]] = {}
     for row in (row for record in done for row in rows(record, "collectives")):
         if text(row, "collective") == name and numbers(row, "times_s"):
             found.setdefault(whole(row, "asked"), []).append(row)
     return {
         size: bus_bandwidth(
-            name, whole(own[0], "bytes") or size, statistics.median(slowest(own, "times_s")), expected.ranks
+            name, whole(of_ranks[0], "bytes") or size, statistics.median(slowest(of_ranks, "times_s")), expected.ranks
         )
-        for size, own in found.items()
+        for size, of_ranks in found.items()
         if expected.ranks > 1
     }
 
 
-def _wrong(done: Sequence[Record]) -> Iterator[str]:
+def _wrong(done: Sequence[Record]) -> Iterator[Finding]:
     for record in done:
         for row in rows(record, "collectives"):
             if count := whole(row, "wrong"):
-                what = f"{text(row, 'collective')} of {size_text(whole(row, 'asked'))}"
-                yield f"{what} gave {count} wrong values on rank {rank_of(record)} ({record.get('host')})"
+                where = describe_ranks([rank_of(record)], [str(record.get("host"))])
+                what, size = text(row, "collective"), size_text(whole(row, "asked"))
+                yield make_finding("results-wrong", what, size=size, count=count, where=where)
 
 
-def _printed(name: str, said: str, ranks: int) -> tuple[dict[int, float], list[str]]:
-    r"""Read what one of nccl-tests printed, if it ran over all ranks: GB/s by size in bytes, and what is wrong.
+def _printed(name: str, output: str, ranks: int) -> tuple[dict[int, float], list[Finding]]:
+    r"""Parse what one of nccl-tests printed, if it ran over all ranks: GB/s by size in bytes, and what is wrong.
 
     Of out of place and in place the worse counts. Checks that are off print N/A.
 
@@ -110,16 +109,16 @@ def _printed(name: str, said: str, ranks: int) -> tuple[dict[int, float], list[s
     ({1048576: 24.54}, [])
     """
     busbw: dict[int, float] = {}
-    faults: list[str] = []
-    if len(_RANK.findall(said)) != ranks:
-        return busbw, faults
-    for size, rest in _ROW.findall(said):
+    wrong: list[Finding] = []
+    if len(_RANK.findall(output)) != ranks:
+        return busbw, wrong
+    for size, rest in _ROW.findall(output):
         words = rest.split()
-        places = [words[first : first + 4] for first in range(0, len(words) - 3, 4)]
+        blocks = [words[first : first + 4] for first in range(0, len(words) - 3, 4)]
         with suppress(ValueError):
-            busbw[int(size)] = min(float(place[2]) for place in places)
-            if count := sum(int(place[3]) for place in places if place[3].isdecimal()):
-                faults.append(f"{name}_perf gave {count} wrong values at {size_text(int(size))}")
-    if busbw and (bounds := _BOUNDS.search(said)):
-        faults.append(f"{name}_perf found {bounds[1]} values out of bounds")
-    return busbw, faults
+            busbw[int(size)] = min(float(block[2]) for block in blocks)
+            if count := sum(int(block[3]) for block in blocks if block[3].isdecimal()):
+                wrong.append(make_finding("results-wrong", f"{name}_perf", size=size_text(int(size)), count=count))
+    if busbw and (bounds := _BOUNDS.search(output)):
+        wrong.append(make_finding("results-out-of-bounds", f"{name}_perf", count=int(bounds[1])))
+    return busbw, wrong

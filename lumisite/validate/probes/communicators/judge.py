@@ -15,26 +15,21 @@ from fnmatch import translate
 from functools import partial
 from operator import ne
 
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Value
 from lumisite.site.cpus import parse_number_list
 from lumisite.site.entries import Evidence
 from lumisite.site.evidence import harms
 from lumisite.site.ledger import decide, judge_conditions
-from lumisite.text import counted
 from lumisite.validate.lines import Gate
-from lumisite.validate.probes.collectives.judge import ADVICE
-from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Plan, Record, Target, probe
-from lumisite.validate.probes.ranks import LOST, NO_BEAT_S, STDERR, trouble, who
+from lumisite.validate.probes.outcome import NO_BEAT_S, trouble, with_values
+from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Record, Target, describe_ranks
 from lumisite.validate.probes.records import finished, number, rank_of, rows, table, text, whole
 
 #: As many as hung with four nodes where one of the settings below was missing.
 GROUPS = 8
-#: Where a rank can hang, in the order in which it comes there, as a cause says it.
-PLACES = {
-    "making": "in making group {} of {}",
-    "entering": "on entering the first collective of group {} of {}",
-    "running": "in the first collective of group {} of {}",
-    "leaving": "in leaving the other ranks after group {} of {}",
-}
+#: What a rank can be at, in the order in which it comes there; each has a code for a hang.
+PARTS = ("making", "entering", "running", "leaving")
 DONE = (GROUPS + 1, 0)
 #: More tasks than a step can have.
 MOST_RANKS = 1 << 24
@@ -50,28 +45,31 @@ MOMENTS: Mapping[str, Callable[[int, str], bool]] = {
     "FI_MR_CACHE_MONITOR": lambda group, _doing: group > 1,
     "NCCL_NET_GDR_LEVEL": lambda group, doing: group == 1 and doing != "making",
 }
-#: What to do where no setting is to blame.
-OTHERWISE = "the step's records have every rank's settings; the probe `transport` keeps the log of NCCL"
 
 
-@probe("Process groups come up one after the other, and none hangs.", "one-node", "several", together=True)
-def communicators(target: Target) -> Plan:
-    """Give the probe."""
+def communicators(target: Target) -> Probe:
+    """Return the probe."""
     part = target.together("communicators.py", *ARGUMENTS[target.plan.backend])
-    return (part,), partial(_judge, suspects(target))
+    question = "Process groups come up one after the other, and none hangs."
+    judge = partial(_judge, suspects(target))
+    return Probe("communicators", question, (part,), judge, ("one-node", "several"), together=True)
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """A variable, which of its values are known to hang (empty is not set), and what to do then."""
+    """A variable, which of its values are known to hang (empty is not set), and the evidence for it.
+
+    `value` is what it should be set to; `None` is to unset it.
+    """
 
     name: str
     hangs: Callable[[str], object] = lambda _value: False
-    advice: str = ""
+    value: str | None = None
+    evidence: Evidence | None = None
 
 
 def suspects(target: Target) -> tuple[Suspect, ...]:
-    """Give what the ledger knows for the image on several nodes, and what else is shown where none is to blame."""
+    """Return what the settings know for the image on several nodes, and what else is listed where none is to blame."""
     if target.plan.backend == "gloo":
         return (Suspect("GLOO_SOCKET_IFNAME"),)
     situation = replace(target.situation, nodes="several")
@@ -79,41 +77,41 @@ def suspects(target: Target) -> tuple[Suspect, ...]:
     # What jobs fail without comes before single values that do harm.
     for verdict in decide(target.site, situation).settings:
         setting = verdict.entry
-        needed = next((one for one in setting.evidence if one.effect == "needed"), None)
+        needed = next((evidence for evidence in setting.evidence if evidence.effect == "needed"), None)
         if setting.name in MOMENTS and verdict.applies and setting.value is not None and needed is not None:
-            advice = _advice("set", f"{setting.name}={setting.value}", needed)
-            found.append(Suspect(setting.name, partial(ne, setting.value), advice))
+            found.append(Suspect(setting.name, partial(ne, setting.value), str(setting.value), needed))
     for harm in harms(target.site):
         name, evidence = harm.setting.name, harm.evidence
         holds, _ = judge_conditions(evidence.when, situation)
         if name in MOMENTS and (holds or (holds is None and evidence.unknown_images)):
             values = "|".join(map(translate, harm.patterns))
-            found.append(Suspect(name, partial(re.match, values), _advice("unset", name, evidence)))
+            found.append(Suspect(name, partial(re.match, values), None, evidence))
     return (*found, *map(Suspect, MOMENTS))
 
 
-def _advice(verb: str, setting: str, evidence: Evidence) -> str:
-    what = evidence.what or evidence.effect
-    return f"{verb} {setting}: {what} ({evidence.source}); `lumisite why {setting.partition('=')[0]}` has the sources"
-
-
-def _suspicion(record: Record, known: Sequence[Suspect], nodes: int) -> tuple[str, str]:
-    """Say which setting of a rank that hangs is to blame, with its value in the container, and what to do."""
+def _suspicion(record: Record, known: Sequence[Suspect], nodes: int) -> dict[str, Value]:
+    """Return the setting of a rank that hangs that is to blame, or its values of all that were suspected."""
     settings = table(record, "settings")
-    group, doing = whole(record, "group"), str(record.get("part"))
-    for one in known if nodes > 1 else ():
-        if one.hangs(text(settings, one.name)) and MOMENTS[one.name](group, doing):
-            return f"suspect {_shown(one.name, settings)}", one.advice
-    values = ", ".join(_shown(name, settings) for name in dict.fromkeys(one.name for one in known))
-    return f"no setting that is known to hang ({values})", OTHERWISE
+    group, part = whole(record, "group"), str(record.get("part"))
+    for suspect in known if nodes > 1 else ():
+        evidence = suspect.evidence
+        if evidence and suspect.hangs(text(settings, suspect.name)) and MOMENTS[suspect.name](group, part):
+            return {
+                "suspect": _assignment(suspect.name, settings),
+                "variable": suspect.name,
+                "expected": suspect.value,
+                "effect": evidence.what or evidence.effect,
+                "source": str(evidence.source),
+            }
+    return {"settings": tuple(_assignment(name, settings) for name in dict.fromkeys(one.name for one in known))}
 
 
-def _shown(name: str, settings: Record) -> str:
-    return f"{name}={settings[name]}" if name in settings else f"{name} (not set)"
+def _assignment(name: str, settings: Record) -> str:
+    return f"{name}={settings[name]}" if name in settings else f"{name} (unset)"
 
 
 def _judge(known: Sequence[Suspect], steps: Sequence[Ended], expected: Expected) -> list[Line]:
-    """Give the gate, and how long groups took; `known` are settings that may be to blame for a hang.
+    """Return the gate, and how long groups took; `known` are settings that may be to blame for a hang.
 
     Who comes last waits for nobody in making a group; a collective is as long as on its slowest rank.
     """
@@ -130,13 +128,12 @@ def _judge(known: Sequence[Suspect], steps: Sequence[Ended], expected: Expected)
         return [failed]
     by_group = list(zip(*(rows(record, "groups") for record in done), strict=False))
     if len(by_group) < GROUPS:
-        return [expected.gate("inconclusive", "nothing was measured", "run the probe again")]
-    make = [min(number(row, "make_s") or 0.0 for row in own) for own in by_group]
-    first = [max(number(row, "first_s") or 0.0 for row in own) for own in by_group]
+        return [expected.gate(make_finding("nothing-measured"))]
+    make = [min(number(row, "make_s") or 0.0 for row in of_ranks) for of_ranks in by_group]
+    first = [max(number(row, "first_s") or 0.0 for row in of_ranks) for of_ranks in by_group]
     both = [made + used for made, used in zip(make, first, strict=True)]
-    cause = f"{GROUPS} groups of {counted(len(done), 'rank')} came up one after the other, and every sum is right"
     return [
-        expected.gate("pass", cause),
+        expected.gate(make_finding("communicators-fine", groups=GROUPS, ranks=len(done))),
         expected.sample("first_group_s", both[0], "lower", "s"),
         expected.sample("next_group_s", statistics.median(both[1:]), "lower", "s"),
         expected.series("make_s", make, "s"),
@@ -145,18 +142,18 @@ def _judge(known: Sequence[Suspect], steps: Sequence[Ended], expected: Expected)
 
 
 def _seats(records: Sequence[Record], expected: Expected) -> list[Record]:
-    """Give each rank's record, or what it last said of where it was; only rank and host where there is neither."""
-    # Of a rank that left its record, what it said before tells nothing more.
+    """Return each rank's record, or what it last wrote of where it was; only rank and host where there is neither."""
+    # Of a rank that left its record, what it wrote before shows nothing more.
     by_rank = {rank_of(record): record for record in sorted(records, key=lambda record: "local_rank" in record)}
     return [{"host": expected.node_of(rank), "rank": rank, **by_rank.get(rank, {})} for rank in range(expected.ranks)]
 
 
-def _place(seat: Record) -> tuple[int, int]:
-    """Say how far a rank is: the group, and what it does with it; (0, 0) before the first group."""
+def _progress(seat: Record) -> tuple[int, int]:
+    """Return how far a rank is: the group, and what it does with it; (0, 0) before the first group."""
     if "local_rank" in seat and not seat.get("error") and "hung_time" not in seat:
         return DONE
     part = seat.get("part")
-    return whole(seat, "group"), [*PLACES].index(part) if isinstance(part, str) else 0
+    return whole(seat, "group"), PARTS.index(part) if isinstance(part, str) else 0
 
 
 def _times(records: Sequence[Record], *keys: str) -> list[float]:
@@ -164,62 +161,62 @@ def _times(records: Sequence[Record], *keys: str) -> list[float]:
 
 
 def _hung(ended: Ended, seats: Sequence[Record], expected: Expected, known: Sequence[Suspect]) -> Gate | None:
-    """Name who hung, if a rank lost its patience before any failed, or the step's time was over.
+    """Return who hung, if a rank lost its patience before any failed, or the step's time was over.
 
     To blame are ranks that never began, else those that fell silent, else the least far.
     """
     gave_up, failed = _times(ended.records, "hung_time"), _times(ended.records, "error_time")
-    here = [seat for seat in seats if _place(seat) != DONE]
+    undone = [seat for seat in seats if _progress(seat) != DONE]
     # Where a rank failed first, the others hung because of it.
-    if not here or not (gave_up or ended.late) or min(failed, default=math.inf) < min(gave_up, default=math.inf):
+    if not undone or not (gave_up or ended.late) or min(failed, default=math.inf) < min(gave_up, default=math.inf):
         return None
-    never = [seat for seat in here if not {"local_rank", "phase"} & {*seat}]
+    never = [seat for seat in undone if not {"local_rank", "phase"} & {*seat}]
     last = max(_times(ended.records, "time", "hung_time", "error_time"), default=0.0)
     # The record that is left in the end has no such time.
-    silent = [one for one in here if one.get("froze") is True or last - (number(one, "time") or last) > NO_BEAT_S]
-    least = min(map(_place, here))
-    stuck = never or silent or [seat for seat in here if _place(seat) == least]
-    since = f"not done after {ended.step.limit_s} s: "
-    if gave_up:
-        since = f"no progress for {max(_times(ended.records, 'hung_s'), default=0.0):g} s: "
-    waited = f"; {counted(waiting, 'other rank')} waited" if (waiting := len(here) - len(stuck)) else ""
-    record = stuck[0]
+    silent = [seat for seat in undone if seat.get("froze") is True or last - (number(seat, "time") or last) > NO_BEAT_S]
+    least = min(map(_progress, undone))
+    stuck = never or silent or [seat for seat in undone if _progress(seat) == least]
+    limit_s = max(_times(ended.records, "hung_s"), default=0.0) if gave_up else float(ended.step.limit_s)
+    values: dict[str, Value] = {"limit_s": limit_s, "waiting": len(undone) - len(stuck) or None}
+    first = stuck[0]
+    group = whole(first, "group")
     if never:
-        return _blamed(stuck, f"never began: no record is left{waited}", STDERR, expected, since)
-    group = whole(record, "group")
-    where = PLACES[str(record["part"])].format(group, GROUPS) if group else f"while {record.get('phase')}"
-    if silent or not group:
-        return _blamed(stuck, f"{'fell silent' if silent else 'hung'} {where}{waited}", LOST, expected, since)
-    why, advice = _suspicion(record, known, len(expected.nodes))
-    return _blamed(stuck, f"hung {where}{waited}; {why}", advice, expected, since)
+        return _blamed(with_values(make_finding("communicator-never-began"), values), stuck, expected)
+    if not group:
+        code = "rank-silent" if silent else "rank-hung"
+        values["phase"] = str(first.get("phase"))
+        return _blamed(with_values(make_finding(code), values), stuck, expected)
+    values |= {"moment": str(first["part"]), "group": group, "groups": GROUPS}
+    if silent:
+        return _blamed(with_values(make_finding("communicator-silent"), values), stuck, expected)
+    values |= _suspicion(first, known, len(expected.nodes))
+    return _blamed(with_values(make_finding("communicator-hung"), values), stuck, expected)
 
 
 def _crashed(ended: Ended, seats: Sequence[Record], expected: Expected) -> Gate | None:
-    """Name the ranks that srun says ended by themselves and left no record: the others failed or were killed then."""
+    """Return the ranks that srun says ended by themselves and left no record: the others failed or were killed then."""
     if ended.late or ended.exit_code == 0:
         return None
     failed = min(_times(ended.records, "error_time"), default=math.inf)
-    for _, tasks, how in _TASK.findall(ended.words):
-        own = [seats[rank] for rank in parse_number_list(tasks, limit=MOST_RANKS) if rank < len(seats)]
-        lost = [seat for seat in own if "local_rank" not in seat and (number(seat, "time") or 0.0) <= failed]
+    for _, tasks, words in _TASK.findall(ended.words):
+        ranks = [seats[rank] for rank in parse_number_list(tasks, limit=MOST_RANKS) if rank < len(seats)]
+        lost = [seat for seat in ranks if "local_rank" not in seat and (number(seat, "time") or 0.0) <= failed]
         if lost:
-            doing = f" while {lost[0]['phase']}" if "phase" in lost[0] else ""
-            return _blamed(lost, f"ended without a record{doing}: {how}", STDERR, expected)
+            phase = text(lost[0], "phase")
+            return _blamed(make_finding("rank-crashed", phase=phase, words=words), lost, expected)
     return None
 
 
-def _blamed(seats: Sequence[Record], what: str, advice: str, expected: Expected, since: str = "") -> Gate:
-    """Make a gate line about some ranks and their nodes alone."""
-    nodes, ranks = sorted({str(seat["host"]) for seat in seats}), [whole(seat, "rank") for seat in seats]
-    return expected.gate(
-        "fail", f"{since}{who(ranks, nodes)} {what}", advice, ranks[0] if len(ranks) == 1 else None, nodes
-    )
+def _blamed(finding: Finding, seats: Sequence[Record], expected: Expected) -> Gate:
+    """Return the gate line about some ranks and their nodes alone."""
+    nodes = tuple(sorted({str(seat["host"]) for seat in seats}))
+    return expected.gate(replace(finding, nodes=nodes), [whole(seat, "rank") for seat in seats])
 
 
 def _wrong(done: Sequence[Record], expected: Expected) -> Gate | None:
     for at in range(GROUPS):
-        ranks = [one for one in done if at < len(rows(one, "groups")) and whole(rows(one, "groups")[at], "wrong")]
-        if ranks:
-            where = who([rank_of(one) for one in ranks], sorted({str(one.get("host")) for one in ranks}))
-            return expected.gate("fail", f"the first collective of group {at + 1} gave wrong sums on {where}", ADVICE)
+        wrong = [record for record in done if any(whole(row, "wrong") for row in rows(record, "groups")[at : at + 1])]
+        if wrong:
+            where = describe_ranks([rank_of(record) for record in wrong], sorted({text(one, "host") for one in wrong}))
+            return expected.gate(make_finding("communicator-wrong", group=at + 1, where=where))
     return None

@@ -1,4 +1,4 @@
-"""Judge `ddp`: did all ranks train one model together, and how fast."""
+"""Judge `ddp`: did all ranks train one model together, how fast, and how much slower in an environment of Tykky."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
 from lumisite.validate.lines import Sample
-from lumisite.validate.probes.probe import Expected, Line, Plan, Record, Target, each, probe, rounded
-from lumisite.validate.probes.ranks import judge_together
-from lumisite.validate.probes.records import number, numbers, slowest, table
+from lumisite.validate.probes.outcome import judge_together, trouble, with_values
+from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Record, Target, each, rounded
+from lumisite.validate.probes.records import finished, number, numbers, slowest, table, texts
 
 #: What the metrics are called that say how fast training is.
 RATE = "ddp/samples_per_s/"
@@ -21,9 +23,8 @@ LEAST_PART = 1e-3
 PERCENTS = (50, 90, 99)
 
 
-@probe("Ranks train one model together, and how fast.", "one-gpu", "one-node", "several", together=True)
-def ddp(target: Target) -> Plan:
-    """Give the probe; on the CPU all is small enough for a laptop."""
+def ddp(target: Target) -> Probe:
+    """Return the probe; on the CPU all is small enough for a laptop."""
     if target.plan.backend == "gloo":
         models = ("comm:linear:8:512:8", "compute:conv:3:16:16")
         limits = ("--steps", "12", "--warm-up", "3", "--limit", "120")
@@ -31,62 +32,139 @@ def ddp(target: Target) -> Plan:
         # 16 layers of 4096: 1 GB of gradients. 8 layers of 256 channels and 32 images: 19 MB of gradients for 1 TFLOP.
         models = ("comm:linear:16:4096:64", "compute:conv:8:256:32")
         limits = ("--steps", "60", "--warm-up", "15", "--limit", "120")
-    return (target.together("ddp.py", *each("model", models), *limits),), judge_together(_judge)
+    part = target.together("ddp.py", *each("model", models), *limits)
+    question = "Ranks train one model together, and how fast."
+    return Probe("ddp", question, (part,), judge_together(_judge), ("one-gpu", "one-node", "several"), together=True)
 
 
 def _judge(done: Sequence[Record], expected: Expected) -> list[Line]:
     lines: list[Line] = []
     for model in table(done[0], "models"):
-        own = [table(record, "models", model) for record in done]
-        wrong = _disagreement(model, own)
-        if wrong:
-            return [expected.gate("fail", wrong, "a collective gave wrong sums or was left out: run collectives")]
-        lines += _numbers(model, own, expected)
-    return [expected.gate("pass", f"{len(done)} ranks trained together and their gradients agree"), *lines]
+        of_ranks = [table(record, "models", model) for record in done]
+        wrong = _disagreement(model, of_ranks)
+        if wrong is not None:
+            return [expected.gate(wrong)]
+        lines += _numbers(model, of_ranks, expected)
+    return [expected.gate(make_finding("gradients-agree", ranks=len(done))), *lines]
 
 
-def _disagreement(model: str, own: Sequence[Record]) -> str:
-    """Say how gradients differ, or nothing."""
-    gradients = [table(each, "gradient") for each in own]
+def _disagreement(model: str, of_ranks: Sequence[Record]) -> Finding | None:
+    """Return how gradients differ, if they do."""
+    gradients = [table(each, "gradient") for each in of_ranks]
     for rank, gradient in enumerate(gradients):
         if gradient.get("digest") != gradients[0].get("digest"):
-            return f"model {model}: after the exchange the gradient of rank {rank} is not that of rank 0"
-    got = number(gradients[0], "exchanged")
+            return make_finding("gradients-differ", model, rank=rank)
+    exchanged = number(gradients[0], "exchanged")
     known = [value for value in (number(each, "own") for each in gradients) if value is not None]
-    if got is None or len(known) < len(own):
-        return f"model {model}: a rank recorded no gradient"
+    if exchanged is None or len(known) < len(of_ranks):
+        return make_finding("gradients-missing", model)
     mean = statistics.fmean(known)
-    size = max(*(abs(each) for each in known), abs(got), 1e-12)
-    if abs(got - mean) > AGREEMENT * size:
-        return f"model {model}: the exchanged gradient is not the mean of the ranks' own ({got:.6g}, not {mean:.6g})"
-    return ""
+    size = max(*(abs(each) for each in known), abs(exchanged), 1e-12)
+    if abs(exchanged - mean) > AGREEMENT * size:
+        return make_finding("gradients-wrong", model, found=rounded(exchanged, 6), expected=rounded(mean, 6))
+    return None
 
 
-def _numbers(model: str, own: Sequence[Record], expected: Expected) -> Iterator[Line]:
-    """Give the numbers of one model, of all ranks in their order; a step takes as long as its slowest rank."""
-    steps = slowest(own, "step_s")
-    total = max(number(each, "total_s") or 0.0 for each in own)
-    batch = number(own[0], "batch") or 0.0
-    yield expected.sample(f"samples_per_s/{model}", batch * len(own) * len(steps) / total, "higher", "1/s")
+def _numbers(model: str, of_ranks: Sequence[Record], expected: Expected) -> Iterator[Line]:
+    """Yield the numbers of one model, of all ranks in their order; a step takes as long as its slowest rank."""
+    steps = slowest(of_ranks, "step_s")
+    total = max(number(each, "total_s") or 0.0 for each in of_ranks)
+    batch = number(of_ranks[0], "batch") or 0.0
+    yield expected.sample(f"samples_per_s/{model}", batch * len(of_ranks) * len(steps) / total, "higher", "1/s")
     percentiles = statistics.quantiles(steps, n=100, method="inclusive")
     for percent in PERCENTS:
         yield expected.sample(f"step_time_p{percent}_s/{model}", percentiles[percent - 1], "lower", "s")
-    yield expected.series(f"first_step_s/{model}", [number(each, "first_step_s") or 0.0 for each in own], "s")
-    if len(own) > 1:
-        exposed = max(LEAST_PART, 1 - statistics.median(slowest(own, "alone_s")) / statistics.median(steps))
+    first_steps = [number(each, "first_step_s") or 0.0 for each in of_ranks]
+    yield expected.series(f"first_step_s/{model}", first_steps, "s")
+    if len(of_ranks) > 1:
+        exposed = max(LEAST_PART, 1 - statistics.median(slowest(of_ranks, "alone_s")) / statistics.median(steps))
         yield expected.sample(f"exposed_communication/{model}", exposed, "lower", "of the step time")
-    for rank, one in enumerate(own):
-        yield expected.series(f"step_time_s/{model}", numbers(one, "step_s"), "s", rank)
-        yield expected.series(f"compute_time_s/{model}", numbers(one, "alone_s"), "s", rank)
+    for rank, record in enumerate(of_ranks):
+        yield expected.series(f"step_time_s/{model}", numbers(record, "step_s"), "s", rank)
+        yield expected.series(f"compute_time_s/{model}", numbers(record, "alone_s"), "s", rank)
 
 
 def scaling(samples: Iterable[Sample], ranks: Mapping[str, int]) -> Iterator[Sample]:
-    """Give each model's scaling from its smallest shape, from all samples of a job; `ranks` by shape."""
+    """Yield each model's scaling from its smallest shape, from all samples of a job; `ranks` by shape."""
     rates = {sample.metric.removeprefix(RATE): sample for sample in samples if sample.metric.startswith(RATE)}
     for model in sorted({name.partition("/")[0] for name in rates}):
         shapes = [shape for shape in sorted(ranks, key=lambda shape: ranks[shape]) if f"{model}/{shape}" in rates]
         for shape in shapes[1:]:
-            own, first = (rates[f"{model}/{one}"].value / ranks[one] for one in (shape, shapes[0]))
+            rate, first = (rates[f"{model}/{each}"].value / ranks[each] for each in (shape, shapes[0]))
             name = f"{model}/{shape}"
-            value = rounded(own / first)
+            value = rounded(rate / first)
             yield replace(rates[name], metric=f"ddp/scaling_efficiency/{name}", value=value, unit="of linear")
+
+
+# ---- the same training in the container and in an environment of Tykky
+
+#: The environment is much slower above this. A missing plugin cost a factor of 2 or more on two sites alike;
+#: what costs less is for the samples to show.
+SLOWER = 2.0
+EPOCHS = 4
+#: Steps of an epoch: about a second on GPUs, less on cores.
+EPOCH_STEPS: dict[Backend, int] = {"nccl": 200, "gloo": 2}
+#: Eight linear layers: 8 MB of gradients cross the network in each step. Data are made up, so that file systems have no
+#: part in it.
+MODEL = "epoch"
+TRAINING = ("--model", f"{MODEL}:linear:8:512:16", "--warm-up", "2", "--limit", "60")
+CONTAINER, TYKKY = "container", "tykky"
+
+
+def ddp_in_tykky(target: Target, folder: str) -> Probe:
+    """Return the probe that compares the container with the environment in a folder."""
+    training = (*TRAINING, "--steps", str(EPOCHS * EPOCH_STEPS[target.plan.backend]))
+    inside, outside = (target.together("ddp.py", *training, name=name) for name in (CONTAINER, TYKKY))
+    outside = replace(outside, start=(f"{folder}/bin/python",))
+    question = "Ranks train one model together, how fast, and as fast in Tykky as in the container."
+    return Probe("ddp", question, (inside, outside), _compare)
+
+
+def _compare(steps: Sequence[Ended], expected: Expected) -> list[Line]:
+    """Return the gate, and the times of both.
+
+    Whatever else runs beside it only makes an epoch longer, so the fastest tells most of the environment; the first has
+    the search for kernels in it.
+    """
+    for ended in steps:
+        failed = trouble(ended, replace(expected, part=ended.step.part))
+        if failed is not None:
+            return [failed]
+    records = {ended.step.part.name: finished(ended.records) for ended in steps}
+    seconds = {part: _epoch_seconds(of_ranks) for part, of_ranks in records.items()}
+    if not all(seconds.values()):
+        return [expected.gate(make_finding("nothing-measured"))]
+    fastest = {part: min(values[1:] or values) for part, values in seconds.items()}
+    ratio = fastest[TYKKY] / fastest[CONTAINER]
+    found = make_finding("tykky-compared")
+    if ratio > SLOWER:
+        found = with_values(make_finding("tykky-slower"), _differences(records[CONTAINER][0], records[TYKKY][0]))
+    found = with_values(found, {"tykky_s": fastest[TYKKY], "container_s": fastest[CONTAINER], "ratio": rounded(ratio)})
+    return [
+        expected.gate(found),
+        *(expected.series(f"epoch_s/{part}", values, "s") for part, values in seconds.items()),
+        *(expected.sample(f"epoch_s/{part}", value, "lower", "s") for part, value in fastest.items()),
+        expected.sample("epoch_ratio", ratio, "lower", ""),
+    ]
+
+
+def _epoch_seconds(of_ranks: Sequence[Record]) -> list[float]:
+    """Return the seconds of each epoch: those of its slowest rank."""
+    steps = slowest([table(record, "models", MODEL) for record in of_ranks], "step_s")
+    length = max(1, len(steps) // EPOCHS)
+    return [sum(steps[first : first + length]) for first in range(0, len(steps), length)]
+
+
+def _differences(container: Record, tykky: Record) -> dict[str, tuple[str, ...]]:
+    """Return the settings that differ in Tykky, and the libraries that are not in use there."""
+    settings = table(tykky, "environment")
+    differ = [
+        f"{name}={settings.get(name, '')} ({value})"
+        for name, value in table(container, "environment").items()
+        if name.startswith(("NCCL_", "GLOO_", "FI_")) and settings.get(name) != value
+    ]
+    libraries = [
+        {path.rpartition("/")[2].partition(".so")[0] for path in texts(record, "mapped")}
+        for record in (container, tykky)
+    ]
+    return {"settings": tuple(differ), "libraries": tuple(sorted(libraries[0] - libraries[1]))}

@@ -1,4 +1,4 @@
-"""Judge `node`: what is wrong with each node by itself, all of it in one line, so that what follows has its cause.
+"""Judge `node`: what is wrong with each node by itself, so that what fails after it has its cause.
 
 A node is judged by what must be there, and against the other nodes of its job, of which more than half must agree.
 """
@@ -8,18 +8,19 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
 from lumisite.machine.host import Mount, mount_of, parse_mounts
 from lumisite.machine.reach import NO_FILES, OWN
 from lumisite.machine.tree import is_under
 from lumisite.site.ledger import decide
 from lumisite.site.scalars import TASK
-from lumisite.text import some
-from lumisite.validate.probes.probe import TEXT, Ended, Expected, Line, Part, Plan, Record, Target, probe
-from lumisite.validate.probes.ranks import NOT_STARTED, STDERR, Said
+from lumisite.validate.probes.outcome import Located, gates
+from lumisite.validate.probes.probe import TEXT, Ended, Expected, Line, Part, Probe, Record, Target
 from lumisite.validate.probes.records import number, table, text, texts, value_at, whole
 from lumisite.vendors import all_fabrics, all_gpus
 
@@ -27,213 +28,194 @@ from lumisite.vendors import all_fabrics, all_gpus
 CLOCK_S = 30
 #: How that begins which comes and goes below a path with a user; what an automounter mounts is counted as that.
 COMES_AND_GOES = "fuse"
-#: Libraries of one folder that a cause names; more are counted.
-NAMED_FILES = 3
-LINK = "look at the cable, the switch and the driver"
-MEND = "mount it or mend the path there"
-ALIKE = "all nodes are alike: look at what they share, and at the site's description"
-#: What `facts` of a record are called; of one with a unit, less is a fault where two nodes differ.
+#: `facts` of a record, by the names that people know; of one with a unit, less is a fault where two nodes differ.
 FACTS = {
-    "kernel": ("the kernel", ""),
-    "cpus": ("the list of CPUs that are online", ""),
-    "cpu_limit_khz": ("the limit of the CPU frequency", " kHz"),
-    "cpu_allowed": ("the CPU time that cgroups allow", " % of one CPU"),
-    "governor": ("the CPU frequency governor", ""),
+    "kernel": ("kernel", ""),
+    "cpus": ("online CPUs", ""),
+    "cpu_limit_khz": ("CPU frequency limit", " kHz"),
+    "cpu_allowed": ("CPU time allowed by cgroups", " % of one CPU"),
+    "governor": ("CPU frequency governor", ""),
 }
 
 _Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
-class _Path:
+class Needed:
     """A path that the node must have: why, the letters of the script's that must hold, and whether nodes share it."""
 
     why: str
-    needs: str
+    letters: str
     shared: bool = False
 
 
-@probe("Each node is as the others, and has what jobs need.")
-def node(target: Target) -> Plan:
-    """Give the probe. Nodes get the text of its script, as one may lack the folder where scripts lie."""
-    paths, interfaces = _paths(target), target.site.fabric.interfaces
-    local = next((one.path for one in target.site.private_places if one.writable), "")
-    part = Part(
-        "node.sh",
-        ("sh", "-c", TEXT),
-        (local, *interfaces, "--", *paths, *_libraries(target), *_devices(target)),
-        each="node",
-        bare=True,
-    )
-    return (part,), partial(_judge, interfaces, paths, local)
+@dataclass(frozen=True)
+class NodeSetup:
+    """What each node should have: interfaces, paths, and a local folder that can be written."""
+
+    interfaces: Sequence[str]
+    paths: Mapping[str, Needed]
+    local: str
+
+    @property
+    def shared(self) -> list[str]:
+        """The paths that nodes share."""
+        return [path for path, needed in self.paths.items() if needed.shared]
 
 
-def _paths(target: Target) -> dict[str, _Path]:
+def node(target: Target) -> Probe:
+    """Return the probe. Nodes get the text of its script, as one may lack the folder where scripts lie."""
+    site = target.site
+    local = next((system.path for system in site.private_places if system.writable), "")
+    setup = NodeSetup(site.fabric.interfaces, _paths(target), local)
+    patterns = (*_libraries(target), *_devices(target))
+    arguments = (local, *setup.interfaces, "--", *setup.paths, *patterns)
+    part = Part("node.sh", ("sh", "-c", TEXT), arguments, each="node", bare=True)
+    return Probe("node", "Each node is as the others, and has what jobs need.", (part,), partial(_judge, setup))
+
+
+def _paths(target: Target) -> dict[str, Needed]:
     site, spank = target.site, f"{target.site.root}/current/spank"
     decision = decide(site, target.situation)
-    binds = [bind for place in (*site.modules, TASK) for bind in decision.bound_by(place) if bind.required]
+    binds = [bind for module in (*site.modules, TASK) for bind in decision.bound_by(module) if bind.required]
     # What only a task binds may be Slurm's own, and shut.
-    found = {str(bind.path): _Path(bind.why, "e" if bind.where == TASK else "er") for bind in binds}
-    shared = [one for one in site.file_systems if one.kind == "shared"]
-    found |= {one.path: _Path(one.why, "ex", shared=True) for one in shared}
-    found |= {f"{spank}/{name}": _Path("the srun helper", "erxs") for name in ("task_prolog", f"bin/{site.command}")}
+    found = {str(bind.path): Needed(bind.why, "e" if bind.where == TASK else "er") for bind in binds}
+    shared = [system for system in site.file_systems if system.kind == "shared"]
+    found |= {system.path: Needed(system.why, "ex", shared=True) for system in shared}
+    found |= {f"{spank}/{name}": Needed("the srun helper", "erxs") for name in ("task_prolog", f"bin/{site.command}")}
     if site.runtime.executable is not None:
-        found[site.runtime.executable] = _Path("the container runtime", "erxs")
-    return found | {target.image: _Path("the image", "er")}
+        found[site.runtime.executable] = Needed("the container runtime", "erxs")
+    return found | {target.image: Needed("the image", "er")}
 
 
 def _libraries(target: Target) -> list[str]:
-    """Give patterns of the host libraries that containers load, in the folders of the platform and its releases."""
+    """Return patterns of the host libraries that containers load, in the folders of the platform and its releases."""
     site, selection = target.site, target.selection
     folders = site.libraries(selection.platform, selection.default.releases).values()
     return [f"{folder}/{name}/*.so*" for folder in dict.fromkeys(folders) for name in ("lib64", "lib")]
 
 
 def _devices(target: Target) -> list[str]:
-    """Give patterns of the devices of GPUs and of the network, by the names that their drivers give them.
-
-    Where the site says nothing of one they are those of all vendors: what one node of many lacks is told all the same.
-    """
+    """Return patterns of the devices of GPUs and of the network: of all vendors where the site names none."""
     gpus, fabrics = [target.gpu] if target.gpu else all_gpus(), target.fabrics or tuple(all_fabrics())
     return list(dict.fromkeys(pattern for one in (*gpus, *fabrics) for pattern in one.devices))
 
 
-def _judge(
-    interfaces: Sequence[str], paths: Mapping[str, _Path], local: str, steps: Sequence[Ended], expected: Expected
-) -> list[Line]:
-    """Give a line for each node that is not as it should be, and one for the others."""
+# ---- the judge
+
+
+def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list[Line]:
+    """Return a line for each thing that is wrong with some nodes, and one for the nodes that are fine."""
     ended = steps[0]
-    end = f"not done after {ended.step.limit_s} s" if ended.late else ended.words or NOT_STARTED
-    records = {name: one for one in ended.records if (name := text(one, "host")) in expected.nodes}
+    records = {name: record for record in ended.records if (name := text(record, "host")) in expected.nodes}
     if not records:
-        return [expected.gate("fail", f"{ended.step.folder} ran on no node: {ended.words or end}", STDERR)]
-    faults: dict[str, list[Said]] = {}
-    shared = [path for path, wanted in paths.items() if wanted.shared]
-    mounted = {path: {name: _mounted(record, path) for name, record in records.items()} for path in shared}
+        found = make_finding("step-not-run", ended.step.folder, words=ended.words, exit_code=ended.exit_code)
+        return [expected.gate(found)]
+    mounted = {path: {name: _mounted(record, path) for name, record in records.items()} for path in setup.shared}
+    located = [*_lost(ended, records, expected)]
     for name, record in records.items():
         others = [one for other, one in records.items() if other != name]
-        faults[name] = [
-            *_interfaces(record, others, interfaces),
-            *_of_paths(record, others, paths, {path: _of_mount(name, path, mounted[path]) for path in shared}),
-            *([(f"{local} cannot be written: {said}", MEND)] if (said := text(record, "private")) else ()),
-            *_of_facts(record, others),
-        ]
-    for name, wrong in _clocks(records).items():
-        faults[name].append(wrong)
-    lost = [name for name in expected.nodes if name not in records]
-    # Where Slurm could not start the step on one node, it may not have started it on others either.
-    lost = [name for name in lost if name in ended.words] or lost
-    lines: list[Line] = []
-    common = _common(faults, expected)
-    if common:
-        lines.append(_bad(expected, common))
-    for name in lost:
-        told = ended.words.split(" | ")
-        # Its script says what is wrong where it cannot write the record.
-        own = [(line.removeprefix(f"{name}: "), MEND) for line in told if line.startswith(f"{name}: ")]
-        words = " | ".join(line for line in told if name in line)
-        lines.append(_bad(expected, own or [(f"left no record: {words or end}", STDERR)], name))
-    alone = {name: [said for said in found if said not in common] for name, found in faults.items()}
-    lines += [_bad(expected, found, name) for name, found in alone.items() if found]
-    good = [name for name in records if not faults[name]]
+        of_mounts = {path: _of_mount(name, path, mounted[path]) for path in setup.shared}
+        located += [Located(found, name) for found in _interfaces(record, others, setup.interfaces)]
+        located += [Located(found, name) for found in _of_paths(record, others, setup.paths, of_mounts)]
+        if reason := text(record, "private"):
+            located.append(Located(make_finding("folder-not-writable", setup.local, reason=reason), name))
+        located += [Located(found, name) for found in _of_facts(record, others)]
+    located += _clocks(records)
+    lines = gates(located, expected)
+    bad = {one.node for one in located}
+    good = [name for name in records if name not in bad]
     if good:
-        what = f"{some(interfaces, between=', ')}, {len(paths)} paths and the clock are as they should be"
-        lines.append(expected.gate("pass", what, nodes=good))
+        names, paths = tuple(setup.interfaces), len(setup.paths)
+        lines.append(expected.gate(make_finding("node-fine", nodes=good, interfaces=names, paths=paths)))
     return lines
 
 
-def _common(faults: Mapping[str, Sequence[Said]], expected: Expected) -> list[Said]:
-    """Return what is wrong with every node of several: that is no fault of a node."""
-    (first, *others) = faults.values()
-    if not others or len(faults) != len(expected.nodes):
-        return []
-    return [said for said in first if all(said in found for found in others)]
-
-
-def _bad(expected: Expected, found: Sequence[Said], name: str = "") -> Line:
-    """Return the line for what is wrong with one node, or with all."""
-    who = name or "all nodes"
-    then = f"drain {name} until then" if name else ALIKE
-    advice = dict.fromkeys([*(said for _, said in found), then])
-    nodes = (name,) if name else ()
-    return expected.gate("fail", f"{who}: {'; '.join(cause for cause, _ in found)}", "; ".join(advice), nodes=nodes)
+def _lost(ended: Ended, records: Mapping[str, Record], expected: Expected) -> Iterator[Located]:
+    """Yield the nodes without a record, each with what its script or Slurm wrote of it."""
+    lost = [name for name in expected.nodes if name not in records]
+    # Where Slurm could not start the step on one node, it may not have started it on others either.
+    for name in [name for name in lost if name in ended.words] or lost:
+        lines = [line.removeprefix(f"{name}: ") for line in ended.words.split(" | ") if name in line]
+        limit_s = ended.step.limit_s if ended.late else None
+        yield Located(make_finding("node-lost", words=" | ".join(lines) or ended.words, limit_s=limit_s), name)
 
 
 def _usual(values: Iterable[_Value]) -> _Value | None:
-    """Give what more than half have, if there is such a value."""
+    """Return what more than half have, if there is such a value."""
     every = list(values)
     value, count = Counter(every).most_common(1)[0] if every else (None, 0)
     return value if 2 * count > len(every) else None
 
 
-def _interfaces(record: Record, others: Sequence[Record], wanted: Sequence[str]) -> Iterator[Said]:
+def _interfaces(record: Record, others: Sequence[Record], names: Sequence[str]) -> Iterator[Finding]:
     every = [record, *others]
-    addressed = any(text(one, "interfaces", name, "addresses") for one in every for name in wanted)
-    for name in wanted:
+    addressed = any(text(one, "interfaces", name, "addresses") for one in every for name in names)
+    for name in names:
         state = text(record, "interfaces", name, "state")
         if state not in ("up", "unknown"):
-            yield f"{name} is {state or 'not there'}", LINK
+            yield make_finding("interface-down", name, state=state)
             continue
         if addressed and value_at(record, "interfaces", name, "addresses") == "":
-            yield f"{name} has no address", "give the interface its address"
-        for key, unit in (("speed", "speed {} Mb/s"), ("mtu", "MTU {}")):
-            own = text(record, "interfaces", name, key)
+            yield make_finding("interface-no-address", name)
+        for key, unit in (("speed", "Mb/s"), ("mtu", "B")):
+            found = text(record, "interfaces", name, key)
             same = [text(one, "interfaces", name, key) for one in every]
-            usual = _usual(same) or _usual(text(one, "interfaces", each, key) for one in every for each in wanted)
-            if own.isdigit() and (usual or "").isdigit() and own != usual and usual in same:
-                yield f"{name} has {unit.format(own)}, not {usual}", LINK
+            usual = _usual(same) or _usual(text(one, "interfaces", each, key) for one in every for each in names)
+            if found.isdigit() and (usual or "").isdigit() and found != usual and usual in same:
+                yield make_finding("interface-differs", name, quantity=key, unit=unit, found=found, expected=usual)
 
 
 def _of_paths(
-    record: Record, others: Sequence[Record], paths: Mapping[str, _Path], of_mounts: Mapping[str, str]
-) -> Iterator[Said]:
-    told: dict[str, str] = {}
-    for path, wanted in paths.items():
-        fault = _of_path(record, path, wanted) or of_mounts.get(path) or _of_content(record, others, path)
-        # One mount may be missing behind several paths.
-        if fault and fault not in told.values() and not any(path.startswith(f"{above}/") for above in told):
-            told[path] = fault
-            yield f"{fault} ({wanted.why})", MEND
+    record: Record, others: Sequence[Record], paths: Mapping[str, Needed], of_mounts: Mapping[str, Finding | None]
+) -> Iterator[Finding]:
+    bad: dict[str, Finding] = {}
+    for path, needed in paths.items():
+        found = _of_path(record, path, needed) or of_mounts.get(path) or _of_content(record, others, path)
+        # One mount may be missing that several paths lead to.
+        if found and found not in bad.values() and not any(path.startswith(f"{above}/") for above in bad):
+            bad[path] = found
+            yield replace(found, values={**found.values, "why": needed.why})
     files = dict.fromkeys(path for one in (record, *others) for path in table(one, "paths") if path not in paths)
-    bad: dict[tuple[str, str], list[str]] = {}
+    names: dict[tuple[str, str], list[str]] = {}
     for path in files:
         folder, _, name = path.rpartition("/")
-        fault = _of_file(record, others, path)
-        if fault and not any(path.startswith(f"{above}/") for above in told):
-            bad.setdefault((folder, fault), []).append(name)
-    for (folder, fault), names in bad.items():
-        remedy = "look at the device and its driver" if folder.startswith("/dev") else "restore the library"
-        yield f"{some(names, NAMED_FILES, ', ')} in {folder} {fault}", remedy
+        code = _of_file(record, others, path)
+        if code and not any(path.startswith(f"{above}/") for above in bad):
+            names.setdefault((folder, code), []).append(name)
+    for (folder, code), files_there in names.items():
+        yield make_finding(code, folder, names=tuple(files_there))
 
 
-def _of_path(record: Record, path: str, wanted: _Path) -> str:
-    has, leads = text(record, "paths", path, "is"), text(record, "paths", path, "leads")
-    if has == "h":
-        return f"{path} does not answer"
-    if "e" not in has:
-        if shut := text(record, "paths", path, "shut"):
-            return f"{path} is behind {shut}, which users may not enter"
-        return f"{path} is a link to {leads}, which is not there" if "l" in has else f"{path} is not there"
-    if "x" in wanted.needs and "x" not in has:
-        return f"{path} may not be {'entered' if 'd' in has else 'run'} by users"
-    if "r" in wanted.needs and "r" not in has and not ("d" in has and "x" in has):
-        return f"{path} may not be read by users"
-    return f"{path} is empty" if "f" in has and "s" not in has else ""
+def _of_path(record: Record, path: str, needed: Needed) -> Finding | None:
+    letters, leads = text(record, "paths", path, "is"), text(record, "paths", path, "leads")
+    if letters == "h":
+        return make_finding("path-silent", path)
+    if "e" not in letters:
+        shut = text(record, "paths", path, "shut")
+        return make_finding("node-path-missing", path, shut=shut, leads=leads if "l" in letters else None)
+    if "x" in needed.letters and "x" not in letters:
+        return make_finding("path-shut", path, access="enter" if "d" in letters else "execute")
+    if "r" in needed.letters and "r" not in letters and not ("d" in letters and "x" in letters):
+        return make_finding("path-shut", path, access="read")
+    return make_finding("path-empty", path) if "f" in letters and "s" not in letters else None
 
 
-def _of_content(record: Record, others: Sequence[Record], path: str) -> str:
-    own, *theirs = (text(one, "paths", path, "seen") for one in (record, *others))
-    other = own and _usual([own, *theirs]) not in (None, "", own)
-    return f"{path} is another file than on the other nodes" if other else ""
+def _of_content(record: Record, others: Sequence[Record], path: str) -> Finding | None:
+    first, *theirs = (text(one, "paths", path, "seen") for one in (record, *others))
+    other = first and _usual([first, *theirs]) not in (None, "", first)
+    return make_finding("path-differs", path) if other else None
 
 
 def _of_file(record: Record, others: Sequence[Record], path: str) -> str:
-    """Judge a library that is looked for by pattern: one that most of the others have must be there too."""
-    has = text(record, "paths", path, "is")
-    if "e" in has:
-        return "" if "f" not in has or ("r" in has and "s" in has) else "is empty" if "r" in has else "cannot be read"
-    usual = [one for one in others if "e" in text(one, "paths", path, "is")]
-    return "is not there" if 2 * len(usual) > len(others) else ""
+    """Return what is wrong with a file that is looked for by pattern: one that most others have must be there too."""
+    letters = text(record, "paths", path, "is")
+    if "e" not in letters:
+        usual = [one for one in others if "e" in text(one, "paths", path, "is")]
+        return "files-missing" if 2 * len(usual) > len(others) else ""
+    if "f" not in letters or ("r" in letters and "s" in letters):
+        return ""
+    return "files-empty" if "r" in letters else "files-unreadable"
 
 
 class _Mounted(NamedTuple):
@@ -260,56 +242,56 @@ def _mounted(record: Record, path: str) -> _Mounted:
     return _Mounted(on, frozenset(map(point, reached)) - {on.point}, frozenset(map(point, stay)) - {on.point})
 
 
-def _of_mount(node: str, path: str, mounted: Mapping[str, _Mounted]) -> str:
+def _of_mount(node: str, path: str, mounted: Mapping[str, _Mounted]) -> Finding | None:
     """Compare what is mounted there: of two nodes that differ the one is wrong that has its own root there.
 
     Where a path is a link, each node may have its own, to its own copy: only what is mounted at one place is compared.
     """
     found, elsewhere = mounted[node], [one for other, one in mounted.items() if other != node]
-    own, theirs = found.on, [one.on for one in elsewhere]
-    if own.read_only and theirs and not any(one.read_only for one in theirs):
-        return f"{path} is mounted read-only"
-    usual = _usual([own, *theirs])
-    if usual is None and own.point == "/" and theirs and all(one.point != "/" for one in theirs):
+    on, theirs = found.on, [one.on for one in elsewhere]
+    if on.read_only and theirs and not any(one.read_only for one in theirs):
+        return make_finding("mount-read-only", path)
+    usual = _usual([on, *theirs])
+    if usual is None and on.point == "/" and theirs and all(one.point != "/" for one in theirs):
         usual = theirs[0]
-    if usual not in (None, own) and "autofs" not in (usual.kind, own.kind):
-        if own.point != usual.point and is_under(usual.point, own.point):
-            there = f"{usual.kind or 'nothing'} on {usual.point} on the other nodes"
-            return f"{path} is not mounted: it is a folder on {own.point} ({own.kind}), and {there}"
-        if is_under(own.point, usual.point):
-            there = f"{usual.source} ({usual.kind}) elsewhere"
-            return f"{path} is another file system: {own.source} ({own.kind}), and {there}"
-    if missing := sorted(frozenset.intersection(*(one.stay for one in elsewhere)) - found.stay) if elsewhere else []:
-        return f"{some(missing, NAMED_FILES, ', ')} is not mounted"
-    if own.point == "/" and own.kind in OWN and not found.points:
-        return f"{path} is not mounted: it is a folder on / ({own.kind})"
-    return ""
+    if usual not in (None, on) and "autofs" not in (usual.kind, on.kind):
+        if on.point != usual.point and is_under(usual.point, on.point):
+            expected = f"{usual.kind} {usual.point}".strip()
+            return make_finding("mount-missing", path, on=on.point, kind=on.kind, expected=expected)
+        if is_under(on.point, usual.point):
+            return make_finding(
+                "mount-other", path, source=on.source, kind=on.kind, expected=f"{usual.source} ({usual.kind})"
+            )
+    lacking = sorted(frozenset.intersection(*(one.stay for one in elsewhere)) - found.stay) if elsewhere else []
+    if lacking:
+        return make_finding("mount-missing", lacking[0], more=tuple(lacking[1:]))
+    if on.point == "/" and on.kind in OWN and not found.points:
+        return make_finding("mount-missing", path, on="/", kind=on.kind)
+    return None
 
 
-def _of_facts(record: Record, others: Sequence[Record]) -> Iterator[Said]:
-    for key, (what, unit) in FACTS.items():
-        own, theirs = text(record, "facts", key), [text(one, "facts", key) for one in others]
-        usual = _usual([own, *theirs])
+def _of_facts(record: Record, others: Sequence[Record]) -> Iterator[Finding]:
+    for key, (name, unit) in FACTS.items():
+        found, theirs = text(record, "facts", key), [text(one, "facts", key) for one in others]
+        usual = _usual([found, *theirs])
         # What is no number is no limit.
-        limits = {each: int(each) if each.isdigit() else math.inf for each in (own, *theirs)}
-        if usual is None and unit and all(theirs) and all(limits[own] < limits[each] for each in theirs):
+        limits = {each: int(each) if each.isdigit() else math.inf for each in (found, *theirs)}
+        if usual is None and unit and all(theirs) and all(limits[found] < limits[each] for each in theirs):
             usual = min(theirs, key=limits.__getitem__, default=None)
-        if own and usual and own != usual:
-            has, lacks = (f"{each.strip()}{unit if each.isdigit() else ''}" for each in (own, usual))
-            yield f"{what} is {has}, not {lacks}", "set it as on the other nodes"
+        if found and usual and found != usual:
+            values = [f"{each.strip()}{unit if each.isdigit() else ''}" for each in (found, usual)]
+            yield make_finding("fact-differs", name, found=values[0], expected=values[1])
 
 
-def _clocks(records: Mapping[str, Record]) -> dict[str, Said]:
+def _clocks(records: Mapping[str, Record]) -> Iterator[Located]:
     """Judge clocks against the one in the middle; of two that differ, the controller's time tells which is wrong."""
-    now = {name: number(one, "now") or 0.0 for name, one in records.items()}
+    now = {name: number(record, "now") or 0.0 for name, record in records.items()}
     middle = sorted(now.values())[len(now) // 2]
     if len(now) == 2:
-        started = max(whole(one, "started") for one in records.values())
+        started = max(whole(record, "started") for record in records.values())
         middle = min(now.values(), key=lambda each: abs(each - started)) if started else min(now.values())
         if not started and max(now.values()) - middle > CLOCK_S:
-            return {}
-    return {
-        name: (f"the clock is {abs(each - middle):.0f} s {'ahead' if each > middle else 'behind'}", "set the clock")
-        for name, each in now.items()
-        if abs(each - middle) > CLOCK_S
-    }
+            return
+    for name, each in now.items():
+        if abs(each - middle) > CLOCK_S:
+            yield Located(make_finding("clock-wrong", offset_s=round(each - middle)), name)

@@ -1,6 +1,6 @@
 """Judge `pairs`: what each node does by itself, and what each pair of neighbours does together.
 
-A number for every node or pair goes out; lumisite/validate/verdict/nodes.py tells from all of them which node is slow.
+Each node and each pair has a number; lumisite/validate/verdict/nodes.py finds the slow node in all of them.
 The best of the repeats counts, as in STREAM: what disturbs a node only ever takes time, and a slow node is never fast.
 """
 
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from lumisite.text import counted
+from lumisite.findings.catalogue import make_finding
 from lumisite.validate.metric_names import size_text
 from lumisite.validate.probes.collectives.judge import bus_bandwidth
-from lumisite.validate.probes.probe import Backend, Expected, Line, Plan, Record, Target, probe
-from lumisite.validate.probes.ranks import judge_together
+from lumisite.validate.probes.outcome import judge_together
+from lumisite.validate.probes.probe import Backend, Expected, Line, Probe, Record, Target
 from lumisite.validate.probes.records import number, numbers, rows, slowest, table, text, whole
 
 #: 256 MiB between GPUs; on the CPU all is small enough for a laptop.
@@ -22,16 +22,17 @@ ARGUMENTS: Mapping[Backend, tuple[str, ...]] = {
 }
 
 
-@probe("What each node does alone, and with each neighbour.", together=True)
-def pairs(target: Target) -> Plan:
-    """Give the probe."""
-    return (target.together("pairs.py", *ARGUMENTS[target.plan.backend]),), judge_together(_judge)
+def pairs(target: Target) -> Probe:
+    """Return the probe."""
+    part = target.together("pairs.py", *ARGUMENTS[target.plan.backend])
+    question = "What each node does alone, and with each neighbour."
+    return Probe("pairs", question, (part,), judge_together(_judge), together=True)
 
 
 def _judge(done: Sequence[Record], expected: Expected) -> list[Line]:
-    """Give the gate, and a sample for each node and each pair."""
-    cause = f"{counted(len(expected.nodes), 'node')} measured alone and in pairs"
-    return [expected.gate("pass", cause), *_nodes(done, expected), *_pairs(done, expected)]
+    """Return the gate, and a sample for each node and each pair."""
+    passed = make_finding("nodes-measured", count=len(expected.nodes))
+    return [expected.gate(passed), *_nodes(done, expected), *_pairs(done, expected)]
 
 
 def _nodes(done: Sequence[Record], expected: Expected) -> Iterator[Line]:
@@ -39,14 +40,14 @@ def _nodes(done: Sequence[Record], expected: Expected) -> Iterator[Line]:
     by_node: dict[str, list[Record]] = {}
     for record in done:
         by_node.setdefault(text(record, "host"), []).append(table(record, "alone"))
-    for node, own in sorted(by_node.items()):
-        width, size = number(own[0], "width") or 0.0, number(own[0], "bytes") or 0.0
+    for node, ranks in sorted(by_node.items()):
+        width, size = number(ranks[0], "width") or 0.0, number(ranks[0], "bytes") or 0.0
         for key, name, amount, unit in (
             ("product_s", "gemm", 2 * width**3 / 1e12, "TFLOP/s"),
             ("copy_s", "copy_bw", 2 * size / 1e9, "GB/s"),
             ("from_host_s", "from_host_bw", size / 1e9, "GB/s"),
         ):
-            times = [min(numbers(each, key)) for each in own if numbers(each, key)]
+            times = [min(numbers(rank, key)) for rank in ranks if numbers(rank, key)]
             if times:
                 yield expected.sample(name, amount / max(times), "higher", unit, nodes=(node,))
 
@@ -57,12 +58,12 @@ def _pairs(done: Sequence[Record], expected: Expected) -> Iterator[Line]:
     for row in (row for record in done for row in rows(record, "pairs")):
         first, second = (int(each) for each in numbers(row, "pair"))
         found.setdefault((first, second), []).append(row)
-    for pair, own in found.items():
+    for pair, of_ranks in found.items():
         nodes = (names[pair[0]], names[pair[1]])
-        size = whole(own[0], "bytes")
-        reduce_s, message_s = (min(slowest(own, key)) for key in ("all_reduce_s", "there_and_back_s"))
-        busbw = bus_bandwidth("all_reduce", size, reduce_s, len(own))
+        size = whole(of_ranks[0], "bytes")
+        reduce_s, message_s = (min(slowest(of_ranks, key)) for key in ("all_reduce_s", "there_and_back_s"))
+        busbw = bus_bandwidth("all_reduce", size, reduce_s, len(of_ranks))
         yield expected.sample(f"all_reduce_busbw/{size_text(size)}", busbw, "higher", "GB/s", nodes=nodes)
         # Each rank of one node sends to one of the other, and the same comes back.
-        message = size * (len(own) / 2) * 2 / message_s / 1e9
+        message = size * (len(of_ranks) / 2) * 2 / message_s / 1e9
         yield expected.sample(f"send_recv_bw/{size_text(size)}", message, "higher", "GB/s", nodes=nodes)

@@ -1,7 +1,7 @@
 #!/bin/bash
-# modules.sh OUTDIR MODULEPATH VARIABLE=VALUE... -- NAME/VERSION...: load and unload modules one by one in a login shell of a
-# compute node, and record what each left behind; one task on each node, outside the container. The variables are a
-# user's own, set before the load, which an unload must give back.
+# environment_node.sh OUTDIR MODULEPATH VARIABLE=VALUE... -- NAME/VERSION... -- PATH...: load and unload modules one by one
+# in a login shell of a compute node, and record what each left behind, and which file each path is; one task on each
+# node, outside the container. The variables are a user's own, set before the load, which an unload must restore.
 if [ "${LUMISITE_PROBE-}" != clean ]; then
   # As after a fresh login: the job script's own modules would hide what these do.
   keep=()
@@ -52,6 +52,18 @@ changes() { # what differs between the arrays, as JSON
   done
 }
 
+paths() { # PATH...: device and number of the file, which are the same in a container that has it
+  local path file comma=
+  for path; do
+    if file=$(stat -L -c %d:%i -- "$path" 2>/dev/null); then
+      printf '%s%s: {"exists": true, "file": "%s"}' "$comma" "$(quoted "$path")" "$file"
+    else
+      printf '%s%s: {"exists": false}' "$comma" "$(quoted "$path")"
+    fi
+    comma=', '
+  done
+}
+
 number() { case $1 in '' | *[!0-9]*) printf 0 ;; *) printf %s "$1" ;; esac; }
 
 is_loaded() { case :${LOADEDMODULES-}: in *":$1:"*) printf true ;; *) printf false ;; esac; }
@@ -63,14 +75,21 @@ while [ "$#" != 0 ] && [ "$1" != -- ]; do
   shift
 done
 shift
+names=()
+while [ "$#" != 0 ] && [ "$1" != -- ]; do
+  names+=("$1")
+  shift
+done
+shift
 rank=$(number "${SLURM_PROCID-}") said=$out/$rank.said has_lmod=false
 type module >/dev/null 2>&1 && has_lmod=true
 mkdir -p "$out"
 {
-  printf '{"host": %s, "rank": %s, "local_rank": %s, "has_lmod": %s, "lmod": %s, "modules": {' \
-    "$(quoted "${SLURMD_NODENAME:-$HOSTNAME}")" "$rank" "$(number "${SLURM_LOCALID-}")" "$has_lmod" "$(quoted "${LMOD_VERSION-}")"
+  printf '{"part": "node", "host": %s, "rank": %s, "local_rank": %s, "has_lmod": %s, "lmod": %s, "paths": {%s}, "modules": {' \
+    "$(quoted "${SLURMD_NODENAME:-$HOSTNAME}")" "$rank" "$(number "${SLURM_LOCALID-}")" "$has_lmod" "$(quoted "${LMOD_VERSION-}")" \
+    "$(paths "$@")"
   comma=
-  for name; do
+  for name in "${names[@]}"; do
     printf '%s%s: ' "$comma" "$(quoted "$name")"
     comma=', '
     [ "$has_lmod" = true ] || { printf '{}'; continue; }

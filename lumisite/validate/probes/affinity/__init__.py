@@ -1,1 +1,0 @@
-"""The probe `affinity`: each rank has the cores next to its GPU."""

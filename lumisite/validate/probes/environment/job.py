@@ -1,0 +1,274 @@
+"""Record what a rank has in the container: CPUs, GPUs, caches, Python, and once a node its binds and libraries.
+
+`environment.py OUTDIR [--path PATH]… [--variable NAME]… [--import MODULE]… [--library SONAME]… [--plugin NAME]…
+[--carrier NAME]… [--selecting VARIABLE]… [--runtime LIBRARY:COUNT:BUS_ID]… [--device FILE]…`, one task for each rank.
+`variable` are those that lead to private directories, `selecting` those that choose GPUs, `runtime` the libraries that
+can name a GPU's PCI address with their functions for it, `device` the files of which a node with GPUs has one.
+"""
+
+# mypy: disable-error-code="import-not-found"
+# lumisite_record stands beside this file in the job, and torch is in the image.
+
+import ctypes
+import importlib
+import importlib.util
+import os
+import shutil
+import site
+import stat
+import sys
+from pathlib import Path
+
+import lumisite_record as record
+
+#: Of all that is mapped, what carries traffic; beside the carriers that are given.
+NAMED = ("libnccl", "libfabric", "libmpi", "libtorch")
+#: More packages than these are not listed.
+MOST_PACKAGES = 50
+KEPT = ("LUMISITE", "SLURM_CPU_BIND", "SLURM_CPUS_", "SLURM_GPU_BIND", "PYTHON", "CONDA_", "VIRTUAL_ENV", "WITH_CONDA")
+KEPT_ON_NODE = ("PATH", "LD_", "NCCL_NET_PLUGIN", "FI_")
+
+
+def main() -> None:
+    """Write the record; what may crash the process comes last, when the rest is on disk."""
+    mounted = record.mounts()
+    facts = record.identity()
+    facts.update(
+        part="container",
+        in_container=Path("/.singularity.d").is_dir(),
+        user=os.getuid(),
+        cpus=allowed_cpus(),
+        granted=granted_cpus(),
+        directories={name: directory(os.environ.get(name), mounted) for name in record.options("variable")},
+        environment=record.environment((*KEPT, *KEPT_ON_NODE, *record.options("selecting"))),
+    )
+    facts.update(python(mounted))
+    record.leave(facts)
+    facts["gpus"] = bus_ids()
+    if facts["local_rank"] == 0:
+        facts["paths"] = {path: seen(path) for path in record.options("path")}
+        facts.update(libraries(mounted))
+    record.leave(facts)
+
+
+def allowed_cpus() -> str:
+    """Return the CPUs that the kernel lets this process run on."""
+    status = dict(line.split(":", 1) for line in record.text_of("/proc/self/status").splitlines() if ":" in line)
+    return str(status.get("Cpus_allowed_list", "").strip())
+
+
+def granted_cpus() -> str:
+    """Return the CPUs of the step's cgroup, version 2 or 1; nothing where Slurm made none."""
+    group = record.text_of("/proc/self/cpuset").strip()
+    while "/job_" in group and "/step_" in group:
+        for name in (f"/sys/fs/cgroup{group}/cpuset.cpus.effective", f"/sys/fs/cgroup/cpuset{group}/cpuset.cpus"):
+            found = str(record.text_of(name)).strip()
+            if found:
+                return found
+        group = group.rpartition("/")[0]
+    return ""
+
+
+# ---- GPUs
+
+
+def bus_ids() -> "list[str]":
+    """Return the PCI address of each GPU, from the run-time library of the image, or from the one that torch brings."""
+    for runtime in record.options("runtime"):
+        name, count, bus_id = runtime.split(":")
+        for library in (name, loaded_as(name)):
+            try:
+                functions = ctypes.CDLL(library)
+                return list(_bus_ids(getattr(functions, count), getattr(functions, bus_id)))
+            except (OSError, AttributeError, TypeError):
+                continue
+    return []
+
+
+def _bus_ids(count: "ctypes._FuncPointer", bus_id: "ctypes._FuncPointer") -> "list[str]":
+    gpus = ctypes.c_int(0)
+    if count(ctypes.byref(gpus)) != 0:
+        return []
+    found = []
+    for index in range(gpus.value):
+        text = ctypes.create_string_buffer(32)
+        if bus_id(text, ctypes.c_int(32), ctypes.c_int(index)) == 0:
+            found.append(text.value.decode("ascii", "replace").lower())
+    return found
+
+
+def loaded_as(name: str) -> str:
+    """Return the path under which torch has loaded a library; without GPUs torch is not imported for it."""
+    if not any(Path(device).exists() for device in record.options("device")):
+        return name
+    try:
+        import torch  # noqa: F401  # it is imported for the libraries that it loads
+    except Exception:
+        return name
+    return next(iter(record.mapped((name,))), name)
+
+
+# ---- directories and Python
+
+
+def directory(path: "str | None", mounted: "list[dict[str, str]]") -> "dict[str, object]":
+    """Return whose directory a variable leads to, on which mount, and why no file can be made there."""
+    if path is None:
+        return {"set": False}
+    real = str(Path(path).resolve())
+    found = {
+        "set": True,
+        "path": record.shown(path),
+        "real": record.shown(real),
+        "mount": record.mount_of(real, mounted),
+    }
+    try:
+        status = Path(path).stat()
+    except (OSError, ValueError) as error:
+        found.update(exists=False, error=str(error))
+        return found
+    found.update(
+        exists=True,
+        directory=stat.S_ISDIR(status.st_mode),
+        owner=status.st_uid,
+        mode=f"{stat.S_IMODE(status.st_mode):o}",
+        writing=writing(path),
+    )
+    return found
+
+
+def writing(folder: str) -> str:
+    """Make a file and remove it; return the system's refusal, or nothing."""
+    file = Path(folder) / ".lumisite-{}-{}".format(record.number("SLURM_PROCID"), os.getpid())
+    try:
+        file.write_text("x")
+        file.unlink()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def python(mounted: "list[dict[str, str]]") -> "dict[str, object]":
+    """Return which Python runs and where packages would come from; nothing is imported, so broken ones are found."""
+    # The first entry is the folder of this file.
+    path = [Path(entry).resolve() for entry in sys.path[1:] if entry]
+    user_site = site.getusersitepackages()
+    entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(":") if entry]
+    return {
+        "executable": located(sys.executable, mounted),
+        "prefix": record.shown(sys.prefix),
+        "version": ".".join(map(str, sys.version_info[:3])),
+        "found": {name: located(shutil.which(name) or "", mounted) for name in ("python", "python3")},
+        "frameworks": {name: located(origin(name), mounted) for name in record.options("import")},
+        "user_site": record.shown(user_site),
+        "user_site_on_path": Path(user_site).resolve() in path,
+        "user_packages": packages(user_site),
+        "hidden": hidden(user_site, path),
+        "pythonpath": [{"path": record.shown(entry), "hidden": hidden(entry, path)} for entry in entries],
+    }
+
+
+def located(path: str, mounted: "list[dict[str, str]]") -> "dict[str, object]":
+    """Return a path, where it leads, and the mounts that the two are on."""
+    if not path:
+        return {"path": "", "real": ""}
+    real = str(Path(path).resolve())
+    return {
+        "path": record.shown(path),
+        "real": record.shown(real),
+        "mount": record.mount_of(path, mounted),
+        "real_mount": record.mount_of(real, mounted),
+    }
+
+
+def origin(name: str) -> str:
+    """Return where a package would be imported from; empty where there is none."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except Exception:
+        spec = None
+    return next(iter(spec.submodule_search_locations or [spec.origin or ""]), "") if spec else ""
+
+
+def packages(folder: str) -> "list[str]":
+    """List what a folder has to import."""
+    try:
+        entries = sorted(Path(folder).iterdir())
+    except OSError:
+        return []
+    names = [
+        entry.name.split(".")[0]
+        for entry in entries
+        if entry.suffix in (".py", ".so") or (not entry.suffix and entry.is_dir())
+    ]
+    return [record.shown(name) for name in names if name != "__pycache__"][:MOST_PACKAGES]
+
+
+def hidden(folder: str, path: "list[Path]") -> "list[str]":
+    """List the packages of a folder that another folder of the path has too."""
+    others = [entry for entry in path if entry != Path(folder).resolve()]
+    return [
+        name
+        for name in packages(folder)
+        if any((other / file).exists() for other in others for file in (name, f"{name}.py"))
+    ]
+
+
+# ---- binds and libraries
+
+
+def seen(path: str) -> "dict[str, object]":
+    """Return whether a path is there, and which file or folder it is."""
+    try:
+        status = Path(path).stat()
+    except OSError as error:
+        return {"exists": False, "error": error.strerror or ""}
+    return {"exists": True, "file": f"{status.st_dev}:{status.st_ino}"}
+
+
+def libraries(mounted: "list[dict[str, str]]") -> "dict[str, object]":
+    """Return which libraries a program gets: by importing the framework, then by dlopen, then in /proc/self/maps."""
+    imports = {name: imported(name) for name in record.options("import")}
+    request = os.environ.get("NCCL_NET_PLUGIN", "")
+    plugins = {name: opened(plugin_name(request, name)) for name in record.options("plugin")}
+    opened_ones = {name: opened(name) for name in record.options("library")}
+    mapped = record.mapped((*NAMED, *record.options("carrier")))
+    return {
+        "imports": imports,
+        "plugins": plugins,
+        "libraries": opened_ones,
+        "mapped": [dict(record.mount_of(path, mounted), path=path) for path in mapped],
+    }
+
+
+def imported(name: str) -> str:
+    """Import a module; return its version, or the error in one line."""
+    try:
+        module = importlib.import_module(name)
+    except Exception as error:
+        return f"error: {record.words(error)}"
+    return str(getattr(module, "__version__", "unknown"))
+
+
+def opened(name: str) -> str:
+    """Open a library as the loader finds it; return the loader's words where it refuses, else nothing."""
+    try:
+        ctypes.CDLL(name)
+    except OSError as error:
+        return str(record.shown(str(error).splitlines()[0]))
+    return ""
+
+
+def plugin_name(request: str, usual: str) -> str:
+    """Return the library that NCCL_NET_PLUGIN names: a path, a file name, or a suffix (NCCL's user guide)."""
+    if not request or request == "none":
+        return usual
+    if "/" in request or ".so" in request:
+        return request
+    return usual.replace(".so", f"-{request}.so")
+
+
+if __name__ == "__main__":
+    main()
+    # What was loaded is not taken down: the record is there, and a library that crashes at its end is no finding.
+    os._exit(0)

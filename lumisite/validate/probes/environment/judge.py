@@ -1,0 +1,128 @@
+"""The probe `environment`: it asks each node and each rank once, and runs the table of checks over the records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Value
+from lumisite.validate.probes.environment.checks import CHECKS, USERS_BIND, Check, NodeRecords
+from lumisite.validate.probes.environment.expected import FRAMEWORK, Setup
+from lumisite.validate.probes.outcome import Located, gates, missing, unfinished, with_values
+from lumisite.validate.probes.probe import Ended, Expected, Line, Part, Probe, Record, Target, each
+from lumisite.validate.probes.records import finished, rows, text, texts, whole
+
+ENVIRONMENT = "environment"
+CONTAINER = "container"
+#: The gates that its checks answer.
+GATES = tuple(dict.fromkeys(check.gate for check in CHECKS))
+
+
+def environment(target: Target) -> Probe:
+    """Return the probe; what the node has is recorded outside of containers, as compute nodes need no Python."""
+    setup = Setup(target)
+    parts = [_on_node(setup), _in_container(setup)]
+    if target.jax_image:
+        parts.append(_with_jax(setup, target.jax_image))
+    question = "Each node and each rank has the modules, binds, CPUs, GPUs, caches and Python that the site says."
+    return Probe(ENVIRONMENT, question, tuple(parts), partial(_judge, setup))
+
+
+def _on_node(setup: Setup) -> Part:
+    site = setup.target.site
+    modules = f"{site.root}/current/{site.module_folder}", f"{setup.bind_variable}={USERS_BIND}", "--", *setup.modules
+    paths = dict.fromkeys(bind.path for bind in setup.binds)
+    return Part("environment_node.sh", ("bash",), (*modules, "--", *paths), each="node", name="node")
+
+
+def _in_container(setup: Setup) -> Part:
+    target, gpu, plugins = setup.target, setup.target.gpu, setup.plugin_names
+    arguments = [
+        *each("path", dict.fromkeys(bind.target or bind.path for bind in setup.binds)),
+        *each("variable", setup.directories),
+        *each("import", [FRAMEWORK]),
+        *each("plugin", [name for name in setup.origins if name in plugins]),
+        *each("library", [name for name in setup.origins if name not in plugins]),
+        *each("carrier", target.carriers),
+    ]
+    if gpu:
+        arguments += each("selecting", gpu.visible)
+        arguments += each("runtime", [":".join(gpu.bus_ids)] if gpu.bus_ids else [])
+        arguments += each("device", [gpu.control])
+    return target.alone("environment.py", *arguments, name=CONTAINER)
+
+
+def _with_jax(setup: Setup, image: str) -> Part:
+    visible = setup.target.gpu.visible if setup.target.gpu else ()
+    arguments = ("--one-gpu", "yes", *each("selecting", visible)) if setup.target.has_gpus else ()
+    return replace(setup.target, image=image).alone("environment_jax.py", *arguments, name="jax")
+
+
+def _judge(setup: Setup, steps: Sequence[Ended], expected: Expected) -> list[Line]:
+    """Return the lines of each gate that has records, and those of the probe itself for steps and records that lack."""
+    records = finished(record for ended in steps for record in ended.records)
+    tasks = next((ended.step for ended in steps if ended.step.part.each == "gpu"), expected).tasks
+    nodes = [_records_of(name, records, tasks, len(expected.nodes)) for name in sorted(expected.nodes)]
+    lines: list[Line] = []
+    broken = set()
+    for gate in GATES:
+        checks = [check for check in CHECKS if check.gate == gate]
+        found = [one for node in nodes for check in checks for one in _find(check, node, setup)]
+        broken |= {one.node for one in found if one.finding.code == "bind-missing"}
+        looked_at = [record for node in nodes for record in node.of_kind(checks[-1].kind)]
+        if found or looked_at:
+            names = tuple(dict.fromkeys(text(record, "host") for record in looked_at))
+            passed = make_finding("checks-passed", nodes=names, records=len(looked_at))
+            passed = with_values(passed, _seen(gate, looked_at, setup))
+            job = replace(expected, probe=gate)
+            lines += gates(found, job) or [job.gate(passed)]
+    failed = unfinished(steps, expected)
+    if failed is not None:
+        return [failed, *lines]
+    # A runtime that misses the source of a bind does not start, and the bind is named already.
+    lost = [one for ended in steps for one in missing(ended, _whole(ended)) if one.node not in broken]
+    complete = make_finding("checks-passed", records=len(records))
+    return [*(gates(lost, expected) or [expected.gate(complete)]), *lines]
+
+
+def _records_of(name: str, records: Sequence[Record], tasks: int, nodes: int) -> NodeRecords:
+    parts: dict[str, list[Record]] = {"node": [], "container": [], "jax": []}
+    for record in records:
+        if text(record, "host") == name and text(record, "part") in parts:
+            parts[text(record, "part")].append(record)
+    node = next(iter(parts["node"]), {})
+    return NodeRecords(node, tuple(parts["container"]), tuple(parts["jax"]), tasks, tasks * nodes)
+
+
+def _find(check: Check, node: NodeRecords, setup: Setup) -> Iterator[Located]:
+    """Yield what a check finds on a node: about a rank where each rank has a record of the kind."""
+    for record in node.of_kind(check.kind):
+        rank = whole(record, "rank") if check.kind in ("rank", "jax") else None
+        for finding in check.find(record, node, setup):
+            yield Located(finding, text(record, "host"), rank)
+
+
+def _whole(ended: Ended) -> list[Record]:
+    """Return the records of a step that are complete: the first rank of each node may have died of a library."""
+    in_container = ended.step.part.name == CONTAINER
+    return [
+        record
+        for record in finished(ended.records)
+        if not in_container or whole(record, "local_rank") or "imports" in record
+    ]
+
+
+def _seen(gate: str, records: Sequence[Record], setup: Setup) -> dict[str, Value]:
+    """Return what a gate that passed records beside the number of records: what was in use, and what did no harm."""
+    if gate == "usersite":
+        return {"kept_out": tuple(sorted({name for record in records for name in texts(record, "user_packages")}))}
+    if gate == "affinity":
+        return {"kind": setup.topology.name}
+    if gate == "binds":
+        words = ("nccl", "libfabric", *setup.target.carriers)
+        paths = {text(row, "path") for record in records for row in rows(record, "mapped")}
+        return {"libraries": tuple(sorted(path for path in paths if any(word in path for word in words)))}
+    versions = {text(record, key) for record in records if (key := {"conda": "version", "jax": "jax"}.get(gate))}
+    return {"versions": tuple(sorted(versions))}

@@ -1,1 +1,0 @@
-"""The probe `jax`: JAX finds its devices, and a collective is right."""

@@ -1,1 +1,0 @@
-"""The probe `miopen`: caches and databases are private, and on the node itself."""

@@ -1,1 +1,0 @@
-"""The probe `modules`: every module loads and unloads cleanly on each node."""

@@ -1,0 +1,145 @@
+"""What came of the ranks of a step: findings about nodes and ranks, equal ones together, as the lines of gates."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Value
+from lumisite.validate.lines import Gate
+from lumisite.validate.probes.probe import Ended, Expected, Judge, Line, Record, describe_ranks
+from lumisite.validate.probes.records import finished, number, rank_of, text, whole
+
+#: A rank reports once a second where it is; one that is silent for longer than this is frozen, in seconds.
+NO_BEAT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Located:
+    """A finding about one rank; without `rank` it is about the node."""
+
+    finding: Finding
+    node: str
+    rank: int | None = None
+
+
+def gates(located: Iterable[Located], expected: Expected) -> list[Line]:
+    """Return one gate line for each distinct finding, in the order of the first rank that has it.
+
+    A finding about all nodes of several has their number among its values.
+    """
+    alike: list[list[Located]] = []
+    for one in located:
+        same = next((group for group in alike if group[0].finding == one.finding), None)
+        if same is None:
+            alike.append([one])
+        else:
+            same.append(one)
+    lines: list[Line] = []
+    for group in alike:
+        nodes = tuple(dict.fromkeys(one.node for one in group))
+        values = dict(group[0].finding.values)
+        if len(nodes) == len(expected.nodes) > 1:
+            values["all_nodes"] = len(nodes)
+        ranks = [one.rank for one in group if one.rank is not None]
+        lines.append(expected.gate(replace(group[0].finding, nodes=nodes, values=values), ranks))
+    return lines
+
+
+def unfinished(steps: Sequence[Ended], expected: Expected) -> Gate | None:
+    """Return the finding about steps of which nothing can be judged: the time was over, or none has a record."""
+    late = next((ended.step for ended in steps if ended.late), None)
+    if late is not None:
+        return expected.gate(make_finding("step-late", late.folder, limit_s=late.limit_s))
+    dead = [ended for ended in steps if ended.exit_code]
+    if dead and not any(finished(ended.records) for ended in steps):
+        first = dead[0]
+        return expected.gate(
+            make_finding("step-not-run", first.step.folder, words=first.words, exit_code=first.exit_code)
+        )
+    return None
+
+
+def missing(ended: Ended, records: Iterable[Record]) -> list[Located]:
+    """Return a finding for each rank or node of a step that should have left one of these records and has not."""
+    step = ended.step
+    found = make_finding("record-missing", step.part.name, words=ended.words)
+    if step.part.each == "node":
+        nodes = {text(record, "host") for record in records}
+        return [Located(found, node) for node in step.nodes if node not in nodes]
+    ranks = {whole(record, "rank") for record in records}
+    return [Located(found, step.node_of(rank), rank) for rank in range(step.ranks) if rank not in ranks]
+
+
+# ---- ranks that work together
+
+
+def judge_together(judge: Callable[[Sequence[Record], Expected], Sequence[Line]]) -> Judge:
+    """Return the judge of a step whose ranks work together, which looks at the records if all came to their end."""
+
+    def judged(steps: Sequence[Ended], expected: Expected) -> Sequence[Line]:
+        failed = trouble(steps[0], expected)
+        return judge(finished(steps[0].records), expected) if failed is None else [failed]
+
+    return judged
+
+
+def trouble(ended: Ended, expected: Expected) -> Gate | None:
+    """Return what kept ranks that work together from finishing: a wrong number, an error, a rank that hangs."""
+    done = finished(ended.records)
+    counts = {record.get("world_size", record.get("tasks")) for record in done} - {None, expected.ranks}
+    if counts:
+        per_node = Counter(str(record.get("host")) for record in done)
+        return expected.gate(
+            make_finding(
+                "ranks-count",
+                found=tuple(sorted(map(str, counts))),
+                expected=expected.ranks,
+                tasks=expected.tasks,
+                reported=tuple(f"{host}: {count}" for host, count in sorted(per_node.items())),
+            )
+        )
+    errors = [record for record in done if record.get("error")]
+    if errors:
+        first = min(errors, key=lambda record: (number(record, "error_time") or 0.0, rank_of(record)))
+        phase, error = str(first.get("error_at")), str(first["error"])
+        part = ended.step.part.name
+        return rank_gate("rank-failed", first, expected, phase=phase, error=error, part=part, ranks_in_all=len(errors))
+    return _lost(ended, done, expected)
+
+
+def _lost(ended: Ended, done: Sequence[Record], expected: Expected) -> Gate | None:
+    """Return the ranks that hang, fell silent or left nothing."""
+    heard = {rank_of(record) for record in done}
+    left = [record for record in ended.records if "phase" in record and rank_of(record) not in heard]
+    if ended.late and left:
+        last = max(number(record, "time") or 0.0 for record in left)
+        silent = [record for record in left if last - (number(record, "time") or 0.0) > NO_BEAT_S]
+        stuck = sorted(silent or left, key=rank_of)
+        phase, limit_s = str(stuck[0].get("phase")), ended.step.limit_s
+        code = "rank-silent" if silent else "rank-hung"
+        return rank_gate(code, stuck[0], expected, phase=phase, limit_s=limit_s, ranks_in_all=len(stuck))
+    if ended.late:
+        return expected.gate(make_finding("step-late", ended.step.folder, limit_s=ended.step.limit_s))
+    if ended.exit_code:
+        return expected.gate(make_finding("srun-failed", exit_code=ended.exit_code, words=ended.words))
+    lost = [rank for rank in range(expected.ranks) if rank not in heard]
+    if lost:
+        found = make_finding("record-missing", ended.step.part.name, words=ended.words)
+        return expected.gate(replace(found, nodes=tuple(dict.fromkeys(map(expected.node_of, lost)))), lost)
+    return None
+
+
+def rank_gate(code: str, first: Record, expected: Expected, *, ranks_in_all: int, **values: Value) -> Gate:
+    """Return the gate line about the first of some ranks, not about its node: the others of its step suffer with it."""
+    rank = rank_of(first)
+    subject = describe_ranks([rank], [str(first.get("host"))])
+    finding = make_finding(code, subject, others=max(0, ranks_in_all - 1) or None)
+    return replace(expected.gate(with_values(finding, values)), rank=rank)
+
+
+def with_values(finding: Finding, values: Mapping[str, Value]) -> Finding:
+    """Return a finding with more values."""
+    return replace(finding, values={**finding.values, **values})
