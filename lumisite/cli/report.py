@@ -1,4 +1,4 @@
-"""What a run says: `report` and `verdict`."""
+"""The commands `report` and `verdict`: what a run found."""
 
 from __future__ import annotations
 
@@ -109,17 +109,18 @@ def run_report(arguments: argparse.Namespace) -> int:
     loaded = _site(arguments, after)
     terms = _terms(loaded, arguments)
     if loaded is None and after.facts is not None and (name := own_site(after.facts.site)):
-        loaded = load_site(name)  # the site that the capture names tells what changes touch, and nothing else
+        loaded = load_site(name)  # the site of the capture shows what changes touch, and nothing else
     report = make_report(before, after, terms, loaded)
     write_text(WRITERS[form](report), arguments.output)
     return report.verdict.exit_code
 
 
 def run_verdict(arguments: argparse.Namespace) -> int:
-    """Judge samples and gates after against those before."""
+    """Judge samples and gates after a change against those before it."""
     terms = _terms(load_site(arguments.site) if arguments.site else None, arguments)
     verdict = judge_system(_recorded(arguments.before), _recorded(arguments.after), terms)
-    tell(asdict(verdict), verdict_text(verdict), as_json=arguments.json)
+    lines = [] if arguments.json else [verdict_text(verdict).rstrip("\n")]
+    tell(asdict(verdict), lines, as_json=arguments.json)
     return verdict.exit_code
 
 
@@ -139,7 +140,7 @@ def _form(output: str | None) -> str:
 
 
 def _site(arguments: argparse.Namespace, after: Side) -> LoadedSite | None:
-    """Load the site asked for, or the one that the run was made for."""
+    """Load the site that is named, or the one that the run was made for."""
     if arguments.site:
         return load_site(arguments.site)
     named = str(after.about.get("site_file", ""))
@@ -147,7 +148,7 @@ def _site(arguments: argparse.Namespace, after: Side) -> LoadedSite | None:
         return None
     if name := own_site(named) or (named if "/" in named and Path(named).is_file() else ""):
         return load_site(name)
-    say(f"the site of the run, {named!r}, is not here: its expectations are left out")
+    say(f"the site of the run, {named!r}, was not found: its expectations are left out")
     return None
 
 
@@ -176,6 +177,6 @@ def _object(path: Path) -> Mapping[str, object]:
 def _vectors(path: Path) -> tuple[Vector, ...]:
     found, left_out = parse_vectors(lines_in(str(path), file_blocks(str(path))) if path.exists() else ())
     if left_out:
-        behind = ", and with them all behind them" * (left_out == LEFT_OUT)
-        say(f"{path}: {left_out} lines cannot be read and are left out of plots{behind}")
+        rest = ", with all that follow them" if left_out == LEFT_OUT else ""
+        say(f"{path}: {left_out} lines cannot be read and are left out of plots{rest}")
     return found

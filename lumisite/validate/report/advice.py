@@ -1,7 +1,4 @@
-"""Say in plain words what a maintenance changed, where the fault is likely to be, and what to do.
-
-What to do stands in the order in which an admin would do it.
-"""
+"""What a maintenance changed, where the fault is likely to be, and what to do, in the order of an admin's work."""
 
 from __future__ import annotations
 
@@ -14,6 +11,9 @@ from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts
 from lumisite.facts.site import Touch
 from lumisite.facts.tell import make_report, told
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
+from lumisite.findings.writers import message
 from lumisite.site.load import LoadedSite, load_plans
 from lumisite.text import some
 from lumisite.validate.metric_names import parse_name
@@ -21,7 +21,7 @@ from lumisite.validate.verdict.gates import LOOK, NODE
 from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.system import SystemVerdict
 
-#: Which kinds of change are first suspected where a part of the machine is slower.
+#: Which kinds of change are suspected first where a part of the machine is slower.
 SUSPECTS: Mapping[str, tuple[Kind, ...]] = {
     "network": (
         "product", "default", "soname", "library-gone", "library", "missing", "dangling", "interface", "nic", "kernel",
@@ -32,7 +32,7 @@ SUSPECTS: Mapping[str, tuple[Kind, ...]] = {
 #: Shapes that need no network.
 ALONE = ("1g", "1n")
 #: Changes that are named before they are only counted.
-FACTS_SHOWN = 6
+FACTS_NAMED = 6
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Changed:
 def changes(
     before: Facts | None, after: Facts | None, loaded: LoadedSite | None
 ) -> tuple[tuple[Changed, ...], tuple[str, ...]]:
-    """Compare two captures: give all changes, what matters most first, and what to tell users of them.
+    """Compare two captures: return all changes, what matters most first, and the text for users on them.
 
-    Without the site that the captures are of, nothing is said of what a change touches, and nothing to users.
+    Without the site that the captures are of, nothing is known of what a change touches, and there is no such text.
     """
     if before is None or after is None or before.site != after.site:
         return (), ()
@@ -64,56 +64,58 @@ def changes(
 
 
 def _together(touches: Iterable[Touch]) -> Iterator[str]:
-    """Give each kind of part once, with the names of all that are touched."""
+    """Yield each kind of part once, with the names of all that are touched."""
     by_what: dict[str, list[str]] = {}
     for touch in touches:
         by_what.setdefault(touch.what, []).append(touch.name)
     yield from (shown(f"{what} {', '.join(dict.fromkeys(names))}") for what, names in by_what.items())
 
 
+def slower_metrics(verdict: SystemVerdict) -> list[MetricVerdict]:
+    """Return the metrics that decide and are slower, confirmed or not."""
+    return [one for one in verdict.metrics if one.decides and one.verdict in ("fail", "unconfirmed")]
+
+
 def advice(verdict: SystemVerdict, changed: Sequence[Changed]) -> Iterator[str]:
-    """Give what to do: gates first, for a broken gate explains slow numbers; then numbers, nodes, and missing jobs."""
+    """Yield what to do: gates first, for a broken gate explains slow numbers; then numbers, nodes, and missing jobs."""
     for gate in verdict.gates:
-        own = [cause for cause in gate.causes if not cause.follows]
-        for cause in own if gate.gate == NODE else own[:1]:
+        causes = [cause for cause in gate.causes if not cause.follows]
+        for cause in causes if gate.gate == NODE else causes[:1]:
             yield f"{gate.gate}: {cause.cause}: {cause.advice or LOOK}"
-    slower = [one for one in verdict.metrics if one.decides and one.verdict in ("fail", "unconfirmed")]
-    if slower:
-        broken = [gate.gate for gate in verdict.gates if gate.verdict == "fail"]
-        if broken:
-            yield f"the numbers are lower too: put {', '.join(broken)} right first, then measure again"
-        else:
-            names = some([one.metric for one in slower])
-            once_more = f"slower: {names}; see what changed (`lumisite changes`), take it back, or measure once more"
-            yield from list(_where(slower, verdict.metrics, changed)) or [once_more]
+    yield from map(message, _on_numbers(verdict, changed))
     if verdict.drain:
-        yield f"measure {some(verdict.bad_nodes)} once more; if the same comes out, drain, with the line given here"
+        names = verdict.bad_nodes
+        yield message(make_finding("remeasure-nodes", names=some(names, between=", "), list=",".join(names)))
     yield from verdict.next_runs
-    if faster := ", ".join(one.metric for one in verdict.metrics if one.improved):
-        yield f"faster than before: {faster}; make sure that the benchmark still does its work"
+    if faster := tuple(one.metric for one in verdict.metrics if one.improved):
+        yield message(make_finding("metrics-faster", metrics=faster))
+
+
+def _on_numbers(verdict: SystemVerdict, changed: Sequence[Changed]) -> list[Finding]:
+    slower = slower_metrics(verdict)
+    broken = tuple(gate.gate for gate in verdict.gates if gate.verdict == "fail")
+    if slower and broken:
+        return [make_finding("fix-gates-first", gates=broken)]
+    if slower:
+        metrics = tuple(one.metric for one in slower)
+        return list(_where(slower, verdict.metrics, changed)) or [make_finding("look-at-metrics", metrics=metrics)]
+    return []
 
 
 def _where(
     slower: Sequence[MetricVerdict], metrics: Sequence[MetricVerdict], changed: Sequence[Changed]
-) -> Iterator[str]:
+) -> Iterator[Finding]:
     names = [parse_name(one.metric) for one in slower]
     fine = [parse_name(one.metric) for one in metrics if one.verdict == "pass"]
     alone = [name.shape for name in names if name.shape in ALONE]
     if all(name.shape and name.shape not in ALONE for name in names) and any(name.shape in ALONE for name in fine):
-        yield (
-            "only metrics between nodes are slower, a node alone is as fast as before: look at the network "
-            "(libfabric, the plugin, interfaces, routing)" + _facts("network", changed)
-        )
+        yield make_finding("look-at-network", changes=_facts("network", changed))
     elif alone:
-        what = "one GPU alone" if "1g" in alone else "one node alone"
-        facts = _facts("node", changed)
-        yield f"{what} is slower: look at the GPU driver, clocks and power limits, CPU masks and the image{facts}"
+        yield make_finding("look-at-gpu" if "1g" in alone else "look-at-node", changes=_facts("node", changed))
     families = {(name.quantity, name.shape) for name in fine if name.size is not None}
     if any(name.size is not None and (name.quantity, name.shape) in families for name in names):
-        yield "only some message sizes are slower: an algorithm or protocol may be chosen that was not before"
+        yield make_finding("look-at-sizes")
 
 
 def _facts(part: str, changed: Sequence[Changed]) -> str:
-    found = [one.what for one in changed if one.kind in SUSPECTS[part]]
-    more = f"; and {len(found) - FACTS_SHOWN} more" if len(found) > FACTS_SHOWN else ""
-    return f"; changed there: {'; '.join(found[:FACTS_SHOWN])}{more}" if found else ""
+    return some([one.what for one in changed if one.kind in SUSPECTS[part]], FACTS_NAMED, "; ")

@@ -1,6 +1,6 @@
-"""Gather what a report shows: the verdict, what changed, what to do, and the numbers behind the plots.
+"""What a report has: the verdict, what changed, what to do, and the numbers behind the plots.
 
-Everything here is a pure function of what the two runs wrote; `write` writes it down.
+Everything here is a pure function of what the two runs wrote; `write` has the forms.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 
 from lumisite import __version__
 from lumisite.facts.facts import Facts
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.writers import message
 from lumisite.site.load import LoadedSite
 from lumisite.text import counted
 from lumisite.validate.metric_names import Name, parse_name, shape_order
 from lumisite.validate.probes.probe import Vector
 from lumisite.validate.report.advice import Changed, advice, changes
-from lumisite.validate.report.headline import day, headline, since, times
+from lumisite.validate.report.headline import day, headline, time_of_change, times
 from lumisite.validate.samples import Recorded, Series
 from lumisite.validate.verdict.gates import nodes_of_runs
 from lumisite.validate.verdict.metric import MetricVerdict
@@ -26,18 +28,25 @@ from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
 #: A file of series with so many lines that cannot be read is some other file.
 LEFT_OUT = 1000
-#: A distribution is shown by so many quantiles.
+#: A distribution has so many quantiles.
 QUANTILES = 101
-#: The sides of a verdict on a metric, by the name of its number.
-SIDES = ("before", "after")
-#: What `run.json` says that a report repeats, and how it calls what it calls otherwise.
-ABOUT = ("site", "platform", "partition", "backend", "image", "image_digest", "spec", "started", "lumisite")
-CALLED = {"backend": "back-end", "image_digest": "image digest", "spec": "what is measured"}
+#: What of `run.json` a report repeats, with its label.
+ABOUT = {
+    "site": "site",
+    "platform": "platform",
+    "partition": "partition",
+    "backend": "back-end",
+    "image": "image",
+    "image_digest": "image digest",
+    "spec": "what is measured",
+    "started": "started",
+    "lumisite": "lumisite",
+}
 
 
 @dataclass(frozen=True)
 class Side:
-    """What one run wrote; `facts` is what the machine was, `about` what its `run.json` says."""
+    """What one run wrote; `facts` is what the machine was, `about` is its `run.json`."""
 
     recorded: Recorded
     vectors: tuple[Vector, ...] = ()
@@ -97,9 +106,9 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a report shows; `users` is the text on the changes that can be sent to users, line by line.
+    """Everything that a report has; `users` is the text on the changes that can be sent to users, line by line.
 
-    `headline` is the verdict and the finding, `summary` says when, on what, and how much was measured.
+    `headline` is the verdict and the finding, `summary` when, on what, and how much was measured.
     """
 
     headline: str
@@ -115,10 +124,10 @@ class Report:
 
 
 def make_report(before: Side, after: Side, terms: Terms, loaded: LoadedSite | None = None) -> Report:
-    """Judge `after` against `before` and gather what is shown; the site tells what changes touch."""
+    """Judge `after` against `before`; what changes touch follows from the site."""
     verdict = judge_system(before.recorded, after.recorded, terms)
     changed, users = changes(before.facts, after.facts, loaded)
-    when = since(before.recorded, after.recorded, after.about, loaded)
+    when = time_of_change(before.recorded, after.recorded, after.about, loaded)
     return Report(
         headline=headline(verdict, changed, when, with_baseline=not terms.alone),
         summary=tuple(_summary(before, after)),
@@ -133,20 +142,71 @@ def make_report(before: Side, after: Side, terms: Terms, loaded: LoadedSite | No
     )
 
 
-def parse_vectors(lines: Iterable[bytes]) -> tuple[tuple[Vector, ...], int]:
-    """Read vectors; give them with the number of lines that were left out.
+# ---- what was run
 
-    They are one JSON line each, of which plots show series, values and unit. No verdict depends on them, so a line that
-    cannot be read (the last one of a run that was killed) is left out. What is behind `LEFT_OUT` of them is not read.
+
+@dataclass(frozen=True)
+class _Amount:
+    """The days of a run, and how many jobs and nodes it had."""
+
+    days: str
+    jobs: int
+    nodes: int
+
+
+def _amount(side: Side) -> _Amount | None:
+    """Return how much was run; None where nothing was."""
+    jobs = [job for series in side.recorded.series.values() for job in series.jobs]
+    runs = nodes_of_runs([*side.recorded.gates, *jobs])
+    if not runs:
+        return None
+    moments = times(side.recorded)
+    days = dict.fromkeys(filter(None, (day(moments[0]), day(moments[-1]))))
+    return _Amount(" to ".join(days), len(runs), len(set[str]().union(*runs.values())))
+
+
+def _summary(before: Side, after: Side) -> Iterator[str]:
+    """Yield when and on what was measured, how much, and what wrote this."""
+    site, platform = (_value(after, key) for key in ("site", "platform"))
+    if site:
+        yield message(make_finding("run-site", site=site, platform=platform))
+    for side, code in ((after, "run-measured"), (before, "run-compared")):
+        if amount := _amount(side):
+            jobs, nodes = counted(amount.jobs, "job"), counted(amount.nodes, "node")
+            yield message(make_finding(code, jobs=jobs, count=nodes, days=amount.days))
+    yield f"lumisite {__version__}"
+
+
+def _about(before: Side, after: Side) -> Iterator[tuple[str, str, str]]:
+    for key, label in ABOUT.items():
+        old, new = _value(before, key), _value(after, key)
+        if old or new:
+            yield label, old, new
+    earlier, later = _amount(before), _amount(after)
+    for name in ("days", "jobs", "nodes"):
+        yield name, str(getattr(earlier, name, "")), str(getattr(later, name, ""))
+
+
+def _value(side: Side, key: str) -> str:
+    return " ".join(str(side.about.get(key) or "").split())
+
+
+# ---- the numbers of plots
+
+
+def parse_vectors(lines: Iterable[bytes]) -> tuple[tuple[Vector, ...], int]:
+    """Parse vectors; return them with the number of lines that were left out.
+
+    They are one JSON line each, of which plots need series, values and unit. No verdict depends on them, so a line that
+    cannot be read (the last one of a run that was killed) is left out. After `LEFT_OUT` of them nothing is read.
     """
     found: list[Vector] = []
     left_out = 0
-    for line in lines:
-        if line.strip():
-            if (vector := _vector(line)) is not None:
-                found.append(vector)
-            elif (left_out := left_out + 1) == LEFT_OUT:
-                break
+    for line in filter(bytes.strip, lines):
+        if (vector := _vector(line)) is not None:
+            found.append(vector)
+        elif (left_out := left_out + 1) == LEFT_OUT:
+            break
     return tuple(found), left_out
 
 
@@ -161,69 +221,36 @@ def _vector(line: bytes) -> Vector | None:
     return vector if sound and vector.values else None
 
 
-def _summary(before: Side, after: Side) -> Iterator[str]:
-    """Say when and on what was measured, how much, and what wrote this."""
-    said = [" ".join(str(after.about.get(key) or "").split()) for key in ("site", "platform")]
-    if any(said):
-        yield f"{said[0]}{', platform ' * bool(said[1])}{said[1]}"
-    for side, name in ((after, "measured"), (before, "compared with")):
-        measured = _measured(side)
-        if all(measured):
-            yield f"{name} {' on '.join(measured[1:])}, {measured[0]}"
-    yield f"lumisite {__version__}"
-
-
-def _measured(side: Side) -> tuple[str, str, str]:
-    """Give the days, the jobs and the nodes of a run; nothing of what was not run."""
-    runs = nodes_of_runs([*side.recorded.gates, *(job for one in side.recorded.series.values() for job in one.jobs)])
-    if not runs:
-        return "", "", ""
-    when, nodes = times(side.recorded), set[str]().union(*runs.values())
-    days = dict.fromkeys(filter(None, (day(when[0]), day(when[-1]))))
-    return " to ".join(days), counted(len(runs), "job"), counted(len(nodes), "node")
-
-
-def _about(before: Side, after: Side) -> Iterator[tuple[str, str, str]]:
-    for key in ABOUT:
-        old, new = (" ".join(str(side.about.get(key, "") or "").split()) for side in (before, after))
-        if old or new:
-            yield CALLED.get(key, key), old, new
-    earlier, later = _measured(before), _measured(after)
-    yield "days", earlier[0], later[0]
-    for name, was, now in zip(("jobs", "nodes"), earlier[1:], later[1:], strict=True):
-        yield name, was.partition(" ")[0], now.partition(" ")[0]
-
-
 def _families(
     metrics: Iterable[MetricVerdict], family_of: Callable[[Name], str]
 ) -> Iterator[tuple[str, str, dict[Name, MetricVerdict]]]:
-    """Give metrics of one family, by their names, with its name and unit; `family_of` gives none for what has none."""
+    """Yield the metrics of one family, by their names, with its name and unit; what has no family is left out."""
     families: dict[str, dict[Name, MetricVerdict]] = {}
     for one in metrics:
         name = parse_name(one.metric)
         families.setdefault(family_of(name), {})[name] = one
-    for family, own in sorted(families.items()):
-        if family and len(own) > 1:
-            yield family, next((one.unit for one in own.values() if one.unit), ""), own
+    for family, members in sorted(families.items()):
+        if family and len(members) > 1:
+            yield family, next((one.unit for one in members.values() if one.unit), ""), members
 
 
 def _curves(
     before: Mapping[str, Series], after: Mapping[str, Series], metrics: Iterable[MetricVerdict]
 ) -> Iterator[Curve]:
-    """Give curves through the numbers that were judged; the lowest and the highest are of all jobs."""
-
-    def points(sizes: Mapping[int, MetricVerdict], which: str, side: Mapping[str, Series]) -> Iterator[Point]:
-        for size, one in sorted(sizes.items()):
-            if (middle := getattr(one, which)) is not None:
-                values = [job_value(job, side[one.metric].better) for job in side[one.metric].jobs]
-                yield Point(size, min(values), middle, max(values))
+    """Yield curves through the numbers that were judged; the lowest and the highest are of all jobs."""
 
     def family_of(name: Name) -> str:
         return "" if name.size is None else f"{name.quantity}/{name.shape}".strip("/")
 
-    for family, unit, own in _families(metrics, family_of):
-        sizes = {name.size or 0: one for name, one in own.items()}
-        yield Curve(family, unit, tuple(points(sizes, "before", before)), tuple(points(sizes, "after", after)))
+    for family, unit, members in _families(metrics, family_of):
+        old: list[Point] = []
+        new: list[Point] = []
+        for name, one in sorted(members.items(), key=lambda item: item[0].size or 0):
+            for points, middle, series in ((old, one.before, before), (new, one.after, after)):
+                if middle is not None:
+                    values = [job_value(job, series[one.metric].better) for job in series[one.metric].jobs]
+                    points.append(Point(name.size or 0, min(values), middle, max(values)))
+        yield Curve(family, unit, tuple(old), tuple(new))
 
 
 def _distributions(before: Sequence[Vector], after: Sequence[Vector]) -> Iterator[Distribution]:
@@ -234,7 +261,7 @@ def _distributions(before: Sequence[Vector], after: Sequence[Vector]) -> Iterato
 
 
 def quantiles(values: Sequence[float]) -> tuple[float, ...]:
-    """Give `QUANTILES` quantiles in equal steps from the least to the largest value; none for no values."""
+    """Return `QUANTILES` quantiles in equal steps from the least to the largest value; none for no values."""
     ranked, last = sorted(values), len(values) - 1
     return tuple(ranked[round(last * step / (QUANTILES - 1))] for step in range(QUANTILES)) if ranked else ()
 
@@ -243,13 +270,15 @@ def _scalings(metrics: Iterable[MetricVerdict]) -> Iterator[Scaling]:
     def family_of(name: Name) -> str:
         return name.quantity if name.shape and name.size is None and name.quantity.endswith("_per_s") else ""
 
-    def efficiency(rates: Mapping[str, float | None], shape: str) -> float | None:
-        rate, one = rates.get(shape), rates.get("1n")
-        return rate / one / int(shape[:-1]) if rate and one and shape.endswith("n") else None
-
-    for family, unit, own in _families(metrics, family_of):
-        old, new = ({name.shape: getattr(one, which) for name, one in own.items()} for which in SIDES)
+    for family, unit, members in _families(metrics, family_of):
+        old = {name.shape: one.before for name, one in members.items()}
+        new = {name.shape: one.after for name, one in members.items()}
         shapes = [shape for shape in sorted(old, key=shape_order) if old[shape] or new[shape]]
-        bars = (Bar(one, old[one], new[one], efficiency(old, one), efficiency(new, one)) for one in shapes)
-        if shapes:
+        bars = [Bar(one, old[one], new[one], _efficiency(old, one), _efficiency(new, one)) for one in shapes]
+        if bars:
             yield Scaling(family, unit, tuple(bars))
+
+
+def _efficiency(rates: Mapping[str, float | None], shape: str) -> float | None:
+    rate, one = rates.get(shape), rates.get("1n")
+    return rate / one / int(shape[:-1]) if rate and one and shape.endswith("n") else None

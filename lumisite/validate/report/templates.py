@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import partial
-
-import jinja2
 
 from lumisite.findings import writers
 from lumisite.findings.finding import Finding
@@ -18,6 +15,8 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
 
 def fill(name: str, **values: object) -> str:
     """Return a template of this package, `FOLDER/NAME`, filled with values."""
+    import jinja2
+
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("lumisite.validate", "."),
         autoescape=name.endswith(".html.j2"),
@@ -30,21 +29,21 @@ def fill(name: str, **values: object) -> str:
         "advice": writers.advice,
         "aligned": aligned,
         "change": change,
-        "counted": lambda number, noun: counted(number, noun),
+        "counted": counted,
         "figure": figure,
         "markdown": markdown,
         "message": writers.message,
         "messages": messages,
-        "named": partial(some, between=", "),
         "nodes": some,
         "percent": percent,
+        "trim_end": str.rstrip,
     }
     return environment.get_template(name).render(values)
 
 
 def aligned(text: str) -> str:
     """Align the cells of lines, which tabs separate, as columns."""
-    rows = [line.split("\t") for line in text.splitlines() if line]
+    rows = [line.split("\t") for line in text.split("\n") if line]
     return "".join(f"{line}\n" for line in columns(rows)) if rows else ""
 
 

@@ -5,6 +5,7 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -13,11 +14,13 @@ from junitparser import JUnitXml
 import lumisite
 from lumisite.cli import main
 from lumisite.facts.facts import Releases
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.writers import message
 from lumisite.site.load import load_site
 from lumisite.validate.metric_names import metric_order, parse_name, size_text
 from lumisite.validate.report.advice import changes
 from lumisite.validate.report.gather import LEFT_OUT, QUANTILES, parse_vectors, quantiles
-from lumisite.validate.report.write import escaped
+from lumisite.validate.report.templates import markdown
 from tests.support.example_runs import Maintenance, capture_of, write_runs
 
 Output = pytest.CaptureFixture[str]
@@ -30,6 +33,11 @@ def report(came: Maintenance, *options: str, code: int) -> None:
     assert main(["report", "runs/after", "--baseline", "runs/before", *options]) == code
 
 
+def said(code: str, **values: Any) -> str:
+    """Return what the catalogue has for a finding."""
+    return message(make_finding(code, **values))
+
+
 def text(came: Maintenance, capsys: Output, *options: str, code: int) -> str:
     report(came, *options, code=code)
     return capsys.readouterr().out
@@ -40,9 +48,7 @@ def text(came: Maintenance, capsys: Output, *options: str, code: int) -> str:
 
 def test_a_good_maintenance_is_one_line_and_the_tables(capsys: Output) -> None:
     out = text(Maintenance(), capsys, code=0)
-    assert out.startswith(
-        "PASS: every gate passed and nothing is slower than before\nlumi, platform 2026-01; measured "
-    )
+    assert out.startswith(f"PASS: {said('system-passes')}\nlumi, platform 2026-01; measured ")
     assert "what to do" not in out
     assert f"\n  {RENAMED}\n    site platforms.2024-08.libraries.libfabric\n" in out
     assert "\n    module singularity-CPEbits, singularity-AI-bindings\n" in out
@@ -52,12 +58,11 @@ def test_a_good_maintenance_is_one_line_and_the_tables(capsys: Output) -> None:
 
 def test_a_slower_network_is_told_from_slower_nodes(capsys: Output) -> None:
     out = text(Maintenance(network=0.85), capsys, code=1)
-    assert "  1. only metrics between nodes are slower" in out
-    assert f"changed there: {RENAMED}" in out
+    assert f"  1. {said('look-at-network', changes=RENAMED)}\n" in out
     assert re.search(
         r"64MiB/2n +GB/s +[\d.]+ \(10\) +[\d.]+ \(5 of 10\) +-1\d\.\d % .* fail +slower by 1\d\.\d %, p = ", out
     )
-    assert "only some message sizes" not in out
+    assert said("look-at-sizes") not in out
 
 
 def test_one_slow_size_is_said(capsys: Output) -> None:
@@ -68,11 +73,11 @@ def test_one_slow_size_is_said(capsys: Output) -> None:
         if "/64MiB/2n" in one.get("metric", ""):
             one["value"] *= 0.7
     file.write_text("\n".join(map(json.dumps, raw)))
-    assert "only some message sizes are slower" in text(Maintenance(), capsys, code=1)
+    assert said("look-at-sizes") in text(Maintenance(), capsys, code=1)
 
 
-@pytest.mark.parametrize(("ending", "named"), [("", "one GPU alone"), ("n", "one node alone")])
-def test_all_shapes_slower_is_the_node(ending: str, named: str, capsys: Output) -> None:
+@pytest.mark.parametrize(("ending", "code"), [("", "look-at-gpu"), ("n", "look-at-node")])
+def test_all_shapes_slower_is_the_node(ending: str, code: str, capsys: Output) -> None:
     write_runs(Path("runs"), Maintenance())
     file = Path("runs/after/samples.jsonl")
     raw = [json.loads(line) for line in file.read_text().splitlines()]
@@ -81,20 +86,20 @@ def test_all_shapes_slower_is_the_node(ending: str, named: str, capsys: Output) 
             one["value"] *= 0.8
     file.write_text("\n".join(map(json.dumps, raw)))
     out = text(Maintenance(), capsys, code=1)
-    assert f"{named} is slower: look at the GPU driver" in out
+    assert said(code) in out
 
 
 def test_a_broken_gate_comes_first_and_explains_the_numbers(capsys: Output) -> None:
     out = text(Maintenance(network=0.5, failed_gate="transport"), capsys, code=1)
     first, second = (line for line in out.splitlines() if re.match(r"  [12]\. ", line))
     assert first == "  1. transport: rank 3 used sockets: no <plugin> & no 'cxi': bind the host's libfabric"
-    assert second == "  2. the numbers are lower too: put transport right first, then measure again"
+    assert second == f"  2. {said('fix-gates-first', gates=('transport',))}"
 
 
 def test_a_slow_node_is_named_with_its_line_to_drain(capsys: Output) -> None:
     out = text(Maintenance(slow_node="nid005017"), capsys, code=5)
-    assert out.startswith("BAD-NODES: nid005017 is bad; the system is fine\n")
-    assert "  1. measure nid005017 once more; if the same comes out, drain" in out
+    assert out.startswith(f"BAD-NODES: {said('nodes-bad', name='nid005017')}; {said('system-fine')}\n")
+    assert f"  1. {said('remeasure-nodes', names='nid005017', list='nid005017')}\n" in out
     assert "\n  scontrol update nodename=nid005017 state=drain reason=" in out
 
 
@@ -150,7 +155,7 @@ def test_junit_is_what_readers_of_it_expect(capsys: Output) -> None:
         suite.update_statistics()  # type: ignore[no-untyped-call]
     assert [(suite.tests, suite.failures, suite.errors, suite.skipped) for suite in again] == [c[1:] for c in counted]
     broken = next(case for suite in read for case in suite if case.name == "binds")
-    assert (broken.classname, broken.result[0].type) == ("lumisite.gates", "fail")
+    assert (broken.classname, broken.result[0].message) == ("lumisite.gates", "fail: failed in 10 of 10 jobs")
     assert "no <plugin> & no 'cxi'" in broken.result[0].text
     names = [(case.classname, case.name) for suite in read for case in suite]
     assert len(set(names)) == len(names)
@@ -192,7 +197,7 @@ def test_markdown_is_tables_whose_cells_are_only_text(capsys: Output) -> None:
     for at in heads:
         assert widths[at - 1] == widths[at]
     assert r"no \<plugin\> \& no 'cxi'" in out
-    assert escaped("a|b\n<c> [d](e) `f`") == r"a\|b \<c\> \[d\](e) \`f\`"
+    assert markdown("a|b\n<c> [d](e) `f`") == r"a\|b \<c\> \[d\](e) \`f\`"
 
 
 def without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +287,7 @@ def test_a_file_that_is_no_series_is_not_read_to_its_end(capsys: Output) -> None
     write_runs(Path("runs"), Maintenance())
     Path("runs/after/series.jsonl").write_bytes(b"x\n" * (LEFT_OUT + 5))
     report(Maintenance(), code=0)
-    assert f"{LEFT_OUT} lines cannot be read and are left out of plots, and with them all" in capsys.readouterr().err
+    assert f"{LEFT_OUT} lines cannot be read" in capsys.readouterr().err
 
 
 def test_what_cannot_be_written_is_exit_3(capsys: Output) -> None:
@@ -358,6 +363,6 @@ def test_a_run_is_judged_by_its_own_sites_expectations(capsys: Output) -> None:
         Path("strict.yaml").write_text(strict)
         about.write_text(json.dumps(json.loads(about.read_text()) | {"site_file": site}))
         told[site.rpartition("/")[2]] = main(["report", "runs/after", "--baseline", "runs/before"])
-        said = f"the site of the run, '{site}', is not here: its expectations are left out\n"
+        said = f"the site of the run, '{site}', was not found: its expectations are left out\n"
         assert (said in capsys.readouterr().err) == site.endswith("gone.yaml")
     assert told == {"lumi": 0, "strict.yaml": 1, "gone.yaml": 0}

@@ -18,6 +18,7 @@ from lumisite.validate.trial.design import Setting
 from lumisite.validate.trial.jobs import deciding, with_time
 from lumisite.validate.trial.settings import parse_settings, settings_present
 from tests.support.asked import LOADED
+from tests.support.records import target_of
 from tests.unit.validate.test_trial_jobs import HELD, NEW, TWIN, a_design, a_trial
 
 
@@ -57,6 +58,13 @@ def test_bad_input_is_refused_before_any_job(words: list[str], option: str, code
     with pytest.raises(ResolveError) as refused:
         new_trial(arguments)
     assert (refused.value.finding.subject, refused.value.finding.code) == (option, code)
+
+
+def test_what_an_image_lacks_is_not_tried() -> None:
+    target = target_of("lumi", "/appl/local/containers/sif-images/lumi-mpi4py-rocm-6.2.0.sif")
+    with pytest.raises(ResolveError) as refused:
+        parse_settings(["NCCL_NET=AWS Libfabric"], [], [], target)
+    assert refused.value.finding.code == "setting-needs-plugin"
 
 
 def test_a_budget_is_for_the_ledger(capsys: pytest.CaptureFixture[str]) -> None:

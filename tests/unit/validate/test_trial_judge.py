@@ -63,7 +63,7 @@ def test_an_inert_setting() -> None:
 
 def test_what_helps_the_workload() -> None:
     one = answer(ran(factor(0.07)))
-    assert one.effect == "helps"
+    assert one.finding.code == "setting-helps"
     assert codes(one) == ["effect-measured"]
     assert str(one.reasons[0].values["metric"]).startswith("ddp/samples_per_s/")
     assert len(one.effects) == 8
@@ -165,7 +165,7 @@ def test_a_hang_of_every_run_is_harmful_even_if_nothing_else_is_known() -> None:
 def test_a_hang_of_the_reference_makes_it_needed() -> None:
     machine = replace(CALM, hangs=lambda arm: 0.91 if arm in ("reference", "sham", "control") else 0.0)
     one = answer(ran(machine, design=a_trial(attempts=6)))
-    assert one.effect == "needed"
+    assert one.finding.code == "setting-needed"
     assert one.hangs.without.bad > one.hangs.with_it.bad == 0
     of_absence = replace(CALM, hangs=lambda arm: 0.91 if arm == "GONE unset" else 0.0)
     assert answer(ran(of_absence, design=a_trial([Setting("GONE")], attempts=6))).effect == "needed"
@@ -314,7 +314,7 @@ def test_the_effect_of_an_allocation_that_differs_from_the_others_widens_the_int
         return replace(result, values=values)
 
     one = answer(ran(CALM, wild))
-    assert one.effect == "underpowered"
+    assert (one.effect, codes(one)) == ("underpowered", ["effect-not-excluded"])
     assert all(effect.high - effect.low > 0.5 for effect in one.effects)
 
 

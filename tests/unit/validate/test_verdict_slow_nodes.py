@@ -7,6 +7,8 @@ import random
 
 import pytest
 
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.writers import message
 from lumisite.validate.report.headline import headline
 from lumisite.validate.samples import Job, Series
 from tests.support.series import SETS, STEADY, after, per_node, scaled, series, system
@@ -40,7 +42,8 @@ def test_jobs_on_a_slow_node_are_left_out() -> None:
     assert (enough.verdict, enough.exit_code) == ("bad-nodes", 5)
     few = system([series(STEADY), per_node([100.0] * 10)], [Series("m", "higher", tuple(jobs[:5])), nodes])
     assert (few.verdict, few.exit_code, few.metrics[1].verdict) == ("bad-nodes", 5, "inconclusive")
-    assert headline(few) == "BAD-NODES: n9 is bad; how the system is, jobs without them tell"
+    findings = [make_finding("nodes-bad", name="n9"), make_finding("system-behind-nodes")]
+    assert headline(few) == f"BAD-NODES: {'; '.join(map(message, findings))}"
     assert "3 of the deciding jobs ran on bad nodes" in few.metrics[1].reason
     assert few.next_runs == ("run 5 more jobs of m on nodes other than n9",)
 
