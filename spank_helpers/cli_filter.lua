@@ -3,7 +3,6 @@
 -- compiled and run against a made-up `slurm` table in the tests. `lumisite render` puts the table `site` before it.
 local lumisite = { release = site.release }
 
-local CONTAINERS = { singularity = true, apptainer = true }
 -- How Slurm 22.05 to 26.05 show an option that is not set, or that the command does not have.
 local UNSET = { [""] = true, ["unset"] = true, ["-2"] = true, ["0"] = true, ["(null)"] = true, ["invalid-context"] = true }
 local MARK = "LUMISITE_CPU_BIND=user"
@@ -45,7 +44,7 @@ local function is_container(options)
   local fine, argv = pcall(function() return options.argv end)
   if not fine or type(argv) ~= "table" then return false end
   local command = argv[1]
-  return type(command) == "string" and CONTAINERS[command:match("[^/]*$")] == true
+  return type(command) == "string" and (" " .. site.commands .. " "):find(" " .. command:match("[^/]*$") .. " ", 1, true) ~= nil
 end
 
 -- A prolog that is missing fails every task, so one that this host cannot read is not attached.
@@ -59,34 +58,16 @@ local function attach_prolog(options)
   end
 end
 
--- The words of the runtime: those that start a container, options that take the next word, and those that do not.
+-- The options are those of the wrapper, before the action and behind it: those that take the next word, and flags.
 local function set_of(words)
   local found = {}
   for word in words:gmatch("%S+") do found[word] = true end
   return found
 end
--- The options are those of the wrapper, before the action and behind it.
-local ACTIONS = set_of("exec run shell test")
-local GLOBAL_VALUED, GLOBAL_FLAGS = set_of("--config -c"), set_of([[
-  --build-config --debug --help --nocolor --quiet --silent --verbose --version -d -h -q -s -v
-]])
-local ACTION_VALUED = set_of([[
-  --add-caps --app --apply-cgroups --arch --authfile --bind --blkio-weight --blkio-weight-device --cdi-dirs
-  --containlibs --cpu-shares --cpus --cpuset-cpus --cpuset-mems --cwd --data --device --dns --docker-host
-  --docker-password --docker-username --drop-caps --env --env-file --fusemount --home --hostname --memory
-  --memory-reservation --memory-swap --mount --netns-path --network --network-args --no-env --no-mount --overlay
-  --pem-path --pid-file --pids-limit --proot --pwd --runscript-timeout --scratch --security --shell --tmpdir
-  --workdir
-]])
-local ACTION_FLAGS = set_of([[
-  --allow-setuid --boot --cleanenv --compat --compat32 --contain --containall --debug --disable-cache --docker-login
-  --fakeroot --help --ignore-fakeroot-command --ignore-subuid --ignore-userns --intel-hpu --ipc --keep-layers
-  --keep-privs --net --no-compat --no-eval --no-home --no-https --no-init --no-nv --no-oci --no-pid --no-privs
-  --no-rocm --no-setgroups --no-tmp-sandbox --no-umask --nocolor --nohttps --nv --nvccli --oci --oom-kill-disable
-  --passphrase --pid --quiet --rocm --sharens --sif-fuse --silent --tmp-sandbox --underlay --unsquash --userns --uts
-  --verbose --writable --writable-tmpfs
-]])
-local FLAG_LETTERS, VALUED_LETTERS = "^%-[Ccefhinpuw]+$", "^%-[Ccefhinpuw]*[BHSWo]$"
+local ACTIONS, GLOBAL_VALUED, GLOBAL_FLAGS = set_of(site.actions), set_of(site.global_valued), set_of(site.global_flags)
+local VALUED, FLAGS = set_of(site.valued), set_of(site.flags)
+local FLAG_LETTERS = "^%-[" .. site.letters .. "]+$"
+local VALUED_LETTERS = "^%-[" .. site.letters .. "]*[" .. site.valued_letters .. "]$"
 
 -- Nothing at the first word that is not known for sure.
 local function image_of(argv)
@@ -101,7 +82,7 @@ local function image_of(argv)
     elseif word:sub(1, 1) ~= "-" then
       if action then return word end
       if not ACTIONS[word] then return nil end
-      action, valued, flags = true, ACTION_VALUED, ACTION_FLAGS
+      action, valued, flags = true, VALUED, FLAGS
     elseif not (flags[word] or word:match("^%-%-[%w-]+=") or (action and word:match(FLAG_LETTERS))) then
       return nil
     end

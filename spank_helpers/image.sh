@@ -1,35 +1,31 @@
 # What the wrapper finds out about the container that is started: which command, which image, and what that image is.
-# Each name begins with ls_, as in step.sh.
 
-# ---- which command, and which image; at the first word that is not known for sure, nothing is.
-# The options are those of SingularityCE 4 and Apptainer 1, as lumisite/render/runtimes.py has them with their sources.
+# ---- the command and the image among the arguments; at the first word that is not known for sure, nothing is corrected
 ls_know_image() {
 	ls_state=global ls_command='' ls_image='' ls_back='' ls_writable=''
 	for ls_word; do
 		case $ls_state in
 		value) ls_state=$ls_back ;;
 		global) ls_read_global ;;
-		instance)
-			case $ls_word in
-			start | run) ls_command=instance ls_state=options ;;
-			*) ls_state=other ;;
-			esac
-			;;
+		instance) case $ls_word in start | run) ls_state=options ;; *) ls_state=other ;; esac ;;
 		options) ls_read_option ;;
-		image) if [ -z "$ls_image" ]; then ls_image=$ls_word; fi ;;
+		image) ls_image=$ls_word ls_state=found ;;
 		esac
-		case $ls_state$ls_image in other | unsure | image?*) break ;; esac
+		case $ls_state in other | unsure | found) break ;; esac
 	done
+	# In a writable image, a target of a bind that is not in it is fatal: cotainr builds that way.
+	case $ls_state$ls_writable in found1) ls_state=other ;; esac
 }
+# The site's lookups give in ls_takes whether an option takes the next word, and fail for what they do not know.
 ls_read_global() {
 	case $ls_word in
-	--config | -c) ls_back=global ls_state=value ;;
-	--build-config | --debug | --help | --nocolor | --quiet | --silent | --verbose | --version) ;;
-	-d | -h | -q | -s | -v | --*=*) ;;
-	-*) ls_command=unknown ls_state=unsure ;;
+	--*=*) ;;
+	-*)
+		ls_site_global_option "$ls_word" || ls_state=unsure
+		case $ls_state$ls_takes in global1) ls_state=value ls_back=global ;; esac
+		;;
 	instance) ls_state=instance ;;
-	exec | run | shell | test) ls_command=$ls_word ls_state=options ;;
-	*) ls_state=other ;;
+	*) if ls_site_action "$ls_word"; then ls_command=$ls_word ls_state=options; else ls_state=other; fi ;;
 	esac
 }
 ls_read_option() {
@@ -37,36 +33,24 @@ ls_read_option() {
 	--) ls_state=image ;;
 	--*=*) ;;
 	--writable) ls_writable=1 ;;
-	--add-caps | --app | --apply-cgroups | --arch | --authfile | --bind | --blkio-weight | --blkio-weight-device | \
-		--cdi-dirs | --containlibs | --cpu-shares | --cpus | --cpuset-cpus | --cpuset-mems | --cwd | --data | \
-		--device | --dns | --docker-host | --docker-password | --docker-username | --drop-caps | --env | --env-file | \
-		--fusemount | --home | --hostname | --memory | --memory-reservation | --memory-swap | --mount | \
-		--netns-path | --network | --network-args | --no-env | --no-mount | --overlay | --pem-path | --pid-file | \
-		--pids-limit | --proot | --pwd | --runscript-timeout | --scratch | --security | --shell | --tmpdir | \
-		--workdir)
-		ls_back=options ls_state=value
+	--*)
+		ls_site_option "$ls_word" || ls_state=unsure
+		case $ls_state$ls_takes in options1) ls_state=value ls_back=options ;; esac
 		;;
-	--allow-setuid | --boot | --cleanenv | --compat | --compat32 | --contain | --containall | --debug | \
-		--disable-cache | --docker-login | --fakeroot | --help | --ignore-fakeroot-command | --ignore-subuid | \
-		--ignore-userns | --intel-hpu | --ipc | --keep-layers | --keep-privs | --net | --no-compat | --no-eval | \
-		--no-home | --no-https | --no-init | --no-nv | --no-oci | --no-pid | --no-privs | --no-rocm | --no-setgroups | \
-		--no-tmp-sandbox | --no-umask | --nocolor | --nohttps | --nv | --nvccli | --oci | --oom-kill-disable | \
-		--passphrase | --pid | --quiet | --rocm | --sharens | --sif-fuse | --silent | --tmp-sandbox | --underlay | \
-		--unsquash | --userns | --uts | --verbose | --writable-tmpfs) ;;
-	--*) ls_state=unsure ;;
 	-?*) ls_read_letters ;;
-	*) ls_image=$ls_word ls_state=image ;;
+	*) ls_image=$ls_word ls_state=found ;;
 	esac
 }
+# shellcheck disable=SC2254  # sets of letters
 ls_read_letters() {
 	ls_rest=${ls_word#-}
 	while [ -n "$ls_rest" ]; do
 		ls_letter=${ls_rest%"${ls_rest#?}"} ls_rest=${ls_rest#?}
 		case $ls_command$ls_letter in
 		*w) ls_writable=1 ;;
-		*[Ccefhinpu]) ;;
-		*[BHSWo] | shells)
-			if [ -z "$ls_rest" ]; then ls_back=options ls_state=value; fi
+		*[$ls_site_letters]) ;;
+		*[$ls_site_valued_letters] | shells)
+			if [ -z "$ls_rest" ]; then ls_state=value ls_back=options; fi
 			ls_rest=
 			;;
 		*) ls_state=unsure ls_rest='' ;;
@@ -75,27 +59,22 @@ ls_read_letters() {
 }
 
 # ---- what the image is
-# What a link leads to: the file decides what an image is, not its name. ls_path is what was typed, from the root on.
+# ls_path is what was typed, from the root on; ls_file is where it leads: the file decides what an image is, not its name.
 ls_know_file() {
 	case $ls_image in
 	/* | *://*) ls_path=$ls_image ;;
 	*) ls_path=${PWD-}/${ls_image#./} ;;
 	esac
-	ls_file=$ls_path ls_rest=${ls_path%/*}
+	# Only where there is a link, a program is started.
+	ls_file=$ls_path ls_rest=
 	case $ls_path in
-	/*/../* | /../* | *//* | */./*) ;;
-	/*) while [ -n "$ls_rest" ] && ! [ -L "$ls_rest" ]; do ls_rest=${ls_rest%/*}; done ;;
-	*) ls_rest= ;;
+	/*/../* | /../* | /*//* | /*/./*) ls_rest=$ls_path ;;
+	/*) ls_rest=$ls_path && while [ -n "$ls_rest" ] && ! [ -L "$ls_rest" ]; do ls_rest=${ls_rest%/*}; done ;;
 	esac
-	if [ -L "$ls_path" ]; then
-		ls_rest=$(PATH=/usr/bin:/bin LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' readlink -f -- "$ls_path" 2>/dev/null) ||
-			ls_rest=
-		case $ls_rest in /*) ls_file=$ls_rest ;; esac
-	elif [ -n "$ls_rest" ]; then
-		# A link among its folders is followed without a program.
-		ls_rest=$(cd -P -- "${ls_path%/*}" >/dev/null 2>&1 && printf '%s/' "${PWD%/}") || ls_rest=
-		case $ls_rest in /*) ls_file=$ls_rest${ls_path##*/} ;; esac
+	if [ -n "$ls_rest" ]; then
+		ls_rest=$(PATH=/usr/bin:/bin LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' readlink -f -- "$ls_path" 2>/dev/null) || ls_rest=
 	fi
+	case $ls_rest in /*) ls_file=$ls_rest ;; esac
 	# What stands before `..` is no part of the name.
 	case $ls_path in */../*) ls_path=$ls_file ;; esac
 }
@@ -105,17 +84,16 @@ ls_plan_of() {
 	ls_family='' ls_rocm='' ls_plugin='' ls_plan='' ls_planned=''
 	return 1
 }
+# ls_basis is from where that is known: content (read in this very file), site (its name in the site's folders), or name.
 ls_know_family() {
-	ls_family='' ls_rocm='' ls_plugin='' ls_plan='' ls_planned='' ls_known='' ls_basis=name
+	ls_family='' ls_rocm='' ls_plugin='' ls_plan='' ls_planned='' ls_read='' ls_basis=name
 	ls_mpi='' ls_needs='' ls_front='' ls_libraries='' ls_has='' ls_after=''
 	if ls_site_family "${LUMISITE_FAMILY-}"; then
 		ls_family=$LUMISITE_FAMILY
 	else
-		# Somebody has read this very file, or else its name tells.
 		if ls_plan_of "$ls_file" || ls_site_plan "$ls_path" || ls_site_plan "$ls_file" || ls_site_image "$ls_file"; then
-			ls_known=1
+			ls_read=1
 		fi
-		# A name in the site's own folders is the site's word; one that a user chose is a guess.
 		case $ls_file in */../*) ;; *) if ls_site_folder "$ls_file"; then ls_basis=site; fi ;; esac
 		if [ -z "$ls_family" ] && ! ls_site_name "$ls_file"; then
 			ls_basis=name
@@ -124,11 +102,9 @@ ls_know_family() {
 		ls_site_family "$ls_family" || :
 	fi
 	# What was read in another file than this one, or in an earlier one of this name, does not count.
-	if [ -n "$ls_known" ]; then
-		if [ -n "$ls_planned" ] && [ -e "$ls_path" ] && ! [ "$ls_path" -ef "$ls_planned" ]; then ls_known=; fi
-		if [ "$ls_file" -nt "$0" ]; then ls_known=; fi
-	fi
-	if [ -z "$ls_known" ]; then
+	if [ -n "$ls_planned" ] && [ -e "$ls_path" ] && ! [ "$ls_path" -ef "$ls_planned" ]; then ls_read=; fi
+	if [ "$ls_file" -nt "$0" ]; then ls_read=; fi
+	if [ -z "$ls_read" ]; then
 		ls_rocm='' ls_plugin=$ls_has
 		ls_read_rocm
 	elif [ -z "$ls_plan" ] || [ -n "$ls_planned" ]; then

@@ -1,70 +1,96 @@
 #!/bin/sh
-# Stands before the real runtime on PATH: corrects the environment for the image in hand, then becomes the real one with
-# the same arguments. It starts no program but readlink, for an image that is a link, and changes no shell option, which an
-# exported SHELLOPTS would carry into the container. docs/explanation/what-the-helper-does.md says what is corrected, and
-# when nothing is. `lumisite render` joins this file, image.sh, kinds.sh, step.sh and the site's data (all ls_site_*) to
-# one, and calls ls_start.
-unset -f '[' test printf readlink cd >/dev/null 2>&1 || :
-ls_verbose=
-case ${LUMISITE_VERBOSE-} in '' | 0 | no | off) ;; *) ls_verbose=1 ;; esac
+# Stands before the real runtime on PATH, as `singularity` and as `apptainer`: corrects the environment for the image in
+# hand, then becomes the real one with the same arguments. It starts no program but readlink, for a link, and changes no shell option,
+# which an exported SHELLOPTS would carry into the container. Each name begins with ls_: a shell variable that the user
+# happens to export would reach the container with a new value. docs/explanation/what-the-helper-does.md says what is
+# corrected, and when nothing is. `lumisite render` joins this file, image.sh and
+# the site's data (all ls_site_*) to one, and calls ls_start.
+unset -f '[' test printf readlink >/dev/null 2>&1 || :
+ls_nl='
+'
+case ${LUMISITE_VERBOSE-} in 0 | no | off) ls_verbose= ;; *) ls_verbose=${LUMISITE_VERBOSE-} ;; esac
 
-# ---- what asks the node, or tells what was decided: `lumisite env` defines these anew
+# ---- what touches the node: `lumisite env` defines these anew
 ls_there() { [ -e "$1" ]; }
-# What it is about (setting), its name, why, and all of it in words.
-ls_report() { ls_explain "$4"; }
 
+# ---- output
 ls_say() { printf '%s\n' "lumisite: $1" >&2 || :; }
-ls_explain() { if [ -n "$ls_verbose" ]; then ls_say "$1"; fi; }
-
-# The real program is looked for on PATH only if it is not where the site says, or if that led back here.
-ls_find() {
-	ls_own=${0%/*} ls_rest=${PATH-}:
-	while [ -n "$ls_rest" ]; do
-		ls_folder=${ls_rest%%:*} ls_rest=${ls_rest#*:}
-		case $ls_folder in '' | "$ls_own" | */spank/bin) continue ;; esac
-		if [ -f "$ls_folder/$ls_program" ] && [ -x "$ls_folder/$ls_program" ]; then
-			ls_real=$ls_folder/$ls_program
-			return 0
-		fi
-	done
-	return 1
+# A key, its value, and both in words: LUMISITE_VERBOSE=1 is for people, `report` for `lumisite env`.
+ls_note() {
+	case $ls_verbose in
+	'') ;;
+	report) printf '%s\n' "report $1 $2" >&2 || : ;;
+	*) ls_say "$3" ;;
+	esac
 }
+# Rank, text about the image: by one task, of the job or of the node.
+ls_warn() { case $1 in 0) ls_say "$ls_path $2" ;; esac }
+
+# ---- the real program; it is looked for on PATH only if it is not where the site says, or if that led back here
 ls_know_runtime() {
-	ls_real=$ls_site_runtime ls_program=${ls_site_runtime##*/}
+	ls_program=${ls_site_runtime##*/} ls_real=$ls_site_runtime ls_rest=${PATH-}: ls_mark=$$
 	if [ "${LUMISITE_WRAPPER-}" = "$$" ] || [ ! -x "$ls_real" ]; then
-		if [ "${LUMISITE_WRAPPER-}" = "$$ searched" ] || ! ls_find; then
+		ls_mark="$$ searched" ls_real=''
+		[ "${LUMISITE_WRAPPER-}" != "$ls_mark" ] || ls_rest=
+		while [ -n "$ls_rest" ] && [ -z "$ls_real" ]; do
+			ls_folder=${ls_rest%%:*} ls_rest=${ls_rest#*:}
+			case $ls_folder in '' | "${0%/*}" | */spank/bin) continue ;; esac
+			if [ -f "$ls_folder/$ls_program" ] && [ -x "$ls_folder/$ls_program" ]; then ls_real=$ls_folder/$ls_program; fi
+		done
+		if [ -z "$ls_real" ]; then
 			ls_say "there is no $ls_program on this node, neither $ls_site_runtime nor on PATH"
 			exit 127
 		fi
-		export LUMISITE_WRAPPER="$$ searched"
-	else
-		export LUMISITE_WRAPPER="$$"
 	fi
+	export LUMISITE_WRAPPER="$ls_mark"
 }
-
-# ---- the list of binds
-# Entries that are ours: each is taken out of the list once.
-ls_take_out() {
-	ls_rest=$1,
+# A --task-prolog of the user's own comes in the place of ours, which the module has named: what ours says is done here.
+ls_catch_up() {
+	case ${SLURM_STEP_ID:--} in -*) return 0 ;; esac
+	case ${LUMISITE_DONE-}/${SLURM_TASK_PROLOG-} in
+	"${SLURM_JOB_ID-}.$SLURM_STEP_ID.${SLURM_PROCID-}"/*) return 0 ;;
+	*/"${0%/bin/*}/task_prolog") ;;
+	*) return 0 ;;
+	esac
+	ls_rest=$("$SLURM_TASK_PROLOG" </dev/null 2>/dev/null)$ls_nl || :
 	while [ -n "$ls_rest" ]; do
-		ls_entry=${ls_rest%%,*} ls_rest=${ls_rest#*,}
-		case $ls_entry,$ls_list, in
-		,*) ;;
-		*",$ls_entry,"*)
-			ls_without "$ls_list" "$ls_entry"
-			ls_list=$ls_answer
-			ls_explain "without the bind $ls_entry"
-			;;
+		ls_word=${ls_rest%%"$ls_nl"*} ls_rest=${ls_rest#*"$ls_nl"}
+		case $ls_word in
+		'export '*) export "${ls_word#export }" ;;
+		'unset '*) unset "${ls_word#unset }" ;;
+		'print '*) printf '%s\n' "${ls_word#print }" >&2 || : ;;
 		esac
 	done
 }
-# Path, target, bind: into the list if the node has it and nothing is bound there yet.
-ls_add() {
-	case ,$ls_list,$ls_beside, in *",$2,"* | *":$2,"* | *":$2:"*) return 0 ;; esac
-	if ls_there "$1"; then
-		ls_list=${ls_list:+$ls_list,}$3
-		ls_explain "with the bind $3"
-	fi
+# What the prolog has found out about this task's step: ls_stack, ls_nodes, ls_gpus, ls_partition and ls_kind are what the
+# site's rules ask for.
+ls_know_step() {
+	ls_in_step='' ls_stack=${ls_site_stacks%% *} ls_nodes=unknown ls_gpus=cpu ls_partition=other ls_kind=''
+	case ${LUMISITE_DONE-} in
+	"${SLURM_JOB_ID-}.${SLURM_STEP_ID-}.${SLURM_PROCID-}")
+		ls_in_step=1 ls_rest=${LUMISITE_STEP-}/////
+		ls_stack=${ls_rest%%/*} ls_rest=${ls_rest#*/}
+		ls_nodes=${ls_rest%%/*} ls_rest=${ls_rest#*/}
+		ls_gpus=${ls_rest%%/*} ls_rest=${ls_rest#*/}
+		ls_partition=${ls_rest%%/*} ls_rest=${ls_rest#*/}
+		ls_kind=${ls_rest%%/*}
+		;;
+	*) case " $ls_site_stacks " in *" ${LUMISITE_STACK:-none} "*) ls_stack=$LUMISITE_STACK ;; esac ;;
+	esac
+}
+
+# ---- the list of binds
+# Apptainer drops SINGULARITY_BINDPATH where APPTAINER_BINDPATH differs from it: what a user has there stays in use.
+ls_know_list() {
+	ls_list=${SINGULARITY_BINDPATH-} ls_list_name=SINGULARITY_BINDPATH ls_beside=${SINGULARITY_BIND-}
+	case $ls_site_prefix in
+	APPTAINER)
+		ls_beside=${APPTAINER_BIND-}
+		if [ -n "${APPTAINER_BINDPATH-}" ] || [ -z "$ls_list" ]; then
+			ls_list=${APPTAINER_BINDPATH-} ls_list_name=APPTAINER_BINDPATH
+		fi
+		;;
+	esac
 }
 # Variable, its old value: the list as it is now, and no empty variable that was not there.
 ls_store() {
@@ -74,22 +100,40 @@ ls_store() {
 	*) export "$1=$ls_list" ;;
 	esac
 }
-# These get a variable that remembers whose binds are in the list, and its value behind an `x` or nothing.
-ls_take_out_brought() { ls_take_out "${2#x}"; }
-# What is not there, such as a link in `/` that leads nowhere, which the prolog does not touch: no container would start.
-ls_take_out_missing() {
+# A bind: out of the list, once, if it is there.
+ls_take_out() {
+	case ,$ls_list, in *",$1,"*) ;; *) return 0 ;; esac
+	ls_list=,$ls_list,
+	ls_list=${ls_list%%",$1,"*},${ls_list#*",$1,"}
+	ls_list=${ls_list#,} ls_list=${ls_list%,}
+	ls_note no-bind "$1" "without the bind $1"
+}
+# Path, target, bind: into the list if the node has it and nothing is bound there yet.
+ls_add() {
+	case ,$ls_list,$ls_beside, in *",$2,"* | *":$2,"* | *":$2:"*) return 0 ;; esac
+	if ls_there "$1"; then
+		ls_list=${ls_list:+$ls_list,}$3
+		ls_note bind "$3" "with the bind $3"
+	fi
+}
+# A variable that remembers whose binds are in the list, its value behind an `x` or nothing. What the image does not need
+# goes, and what is not there, such as a broken link in `/`, which the prolog does not touch: no container would start.
+ls_review() {
 	ls_left=${2#x},
 	while [ -n "$ls_left" ]; do
 		ls_bind=${ls_left%%,*} ls_left=${ls_left#*,}
-		case ,$ls_list, in *",${ls_bind:-,},"*) ls_there "${ls_bind%%:*}" || ls_without_missing ;; esac
+		case ,$ls_list, in *",${ls_bind:-,},"*) ;; *) continue ;; esac
+		case $ls_state,$ls_family,$1,$ls_needs in
+		found,,* | found,*,LUMISITE_BINDS_TASK,* | found,*" $1 "*)
+			if ls_there "${ls_bind%%:*}"; then continue; fi
+			case ${SLURM_LOCALID-0} in 0)
+				ls_say "${ls_bind%%:*} not found on ${SLURMD_NODENAME-this node}: the container starts without it"
+				;;
+			esac
+			;;
+		esac
+		ls_take_out "$ls_bind"
 	done
-}
-ls_without_missing() {
-	ls_take_out "$ls_bind"
-	case ${SLURM_LOCALID-0} in 0) ls_say "${SLURMD_NODENAME-this node} lacks ${ls_bind%%:*}, which is not bound" ;; esac
-}
-ls_take_out_unneeded() {
-	case $1,$ls_needs in LUMISITE_BINDS_TASK,* | *" $1 "*) ;; *) ls_take_out "${2#x}" ;; esac
 }
 # Whether the image needs these binds; a module that was there and is not any more has been unloaded on purpose.
 ls_needed() {
@@ -102,60 +146,50 @@ ls_follow_plan() {
 	# A link that leads elsewhere now, and a file that was written anew: both can be told without a program.
 	if [ -n "$ls_planned" ] && [ -e "$ls_path" ]; then
 		if ! [ "$ls_path" -ef "$ls_planned" ]; then
-			ls_warn "${SLURM_PROCID-0}" \
-				"leads to another file than the one that $ls_plan is for, so it gets what its family gets"
+			ls_warn "${SLURM_PROCID-0}" "is not the file that $ls_plan was made for, so it gets what its family gets"
 			return 0
 		fi
 		if [ "$ls_path" -nt "$0" ]; then
-			ls_warn "${SLURM_PROCID-0}" \
-				"is newer than the release with its plan $ls_plan, which may be for another image"
+			ls_warn "${SLURM_PROCID-0}" "is newer than the release with its plan $ls_plan, which may be for another image"
 		fi
 	fi
-	ls_explain "$ls_path has the plan $ls_plan"
+	ls_note plan "$ls_plan" "plan $ls_plan"
 	ls_site_follow "$ls_plan"
 }
 # The value of a variable that remembers binds, a bind: out of the list where a module brought it.
-ls_take_out_planned() {
-	case ,$1, in *",$2,"*) ls_take_out "$2" ;; esac
-}
+ls_take_out_planned() { case ,$1, in *",$2,"*) ls_take_out "$2" ;; esac }
 ls_add_planned() {
 	if ls_there "$1"; then ls_add "$@"; else
-		ls_warn "${SLURM_LOCALID-0}" "starts without $1, which its plan binds and ${SLURMD_NODENAME-this node} lacks"
+		ls_warn "${SLURM_LOCALID-0}" "starts without $1, which its plan binds: not found on ${SLURMD_NODENAME-this node}"
 	fi
 }
 ls_accept() { ls_warn "${SLURM_PROCID-0}" "$1"; }
-# Rank, text: said by one task, of the job or of the node.
-ls_warn() {
-	case $1 in 0) ls_say "$ls_path $2" ;; esac
-}
 
-# ---- settings, as in the prolog: name, its value behind an `x` or nothing, what the ledger has, and why
+# ---- settings, as in the prolog: a name, its value behind an `x` or nothing, the ledger's value, and its entry's number
+# Name, value: whether the helper itself has set this value. Its own values never contain `;`.
+ls_mine() {
+	case $2 in *';'* | *"$ls_nl"*) return 1 ;; esac
+	case ${LUMISITE_EXPORTS-} in *";$1=$2;"*) ;; *) return 1 ;; esac
+}
 ls_offer() {
 	if [ -n "$2" ] && ! ls_mine "$1" "${2#x}"; then return 0; fi
 	export "$1=$3"
-	ls_report setting "$1" "$4" "$1=$3 ($4)"
+	ls_note setting "$1 $4" "$1=$3"
 }
-ls_leave() {
-	if [ -n "$2" ] && ls_mine "$1" "${2#x}"; then unset "$1"; fi
-	ls_report setting "$1" "$4" "$1 is left alone ($4)"
-}
-ls_withdraw() {
-	case " ${LUMISITE_KEEP-} " in *" $1 "*) ;; *) unset "$1" ;; esac
-}
-ls_want_directory() {
-	if [ -n "${LUMISITE_PRIVATE-}" ]; then ls_offer "$1" "$2" "$LUMISITE_PRIVATE/$3" "$4"; fi
-}
+ls_leave() { if [ -n "$2" ] && ls_mine "$1" "${2#x}"; then unset "$1"; fi; }
+ls_withdraw() { case " ${LUMISITE_KEEP-} " in *" $1 "*) ;; *) unset "$1" ;; esac }
+ls_cache_directory() { if [ -n "${LUMISITE_PRIVATE-}" ]; then ls_offer "$1" "$2" "$LUMISITE_PRIVATE/$3" "$4"; fi; }
 # A variable, and its rules: the first that fits decides, as in the ledger.
 ls_variable() { ls_name=$1 ls_value=$2 ls_decided=; }
 # Comparisons of the image's @STACK@, families in blanks, yes or no for its plugin, `read` where a guess about the image
-# could hang or abort it (each may be empty); what to do, with which value, and why. What is not known is not guessed.
+# could hang or abort it (each may be empty); what to do, the value, the entry. What is not known is not guessed.
 ls_rule() {
 	case $ls_decided,$4,$ls_basis in 1,* | ,read,name) return 0 ;; esac
 	ls_open='' ls_rest=$1
 	while [ -n "$ls_rest" ]; do
 		ls_word=${ls_rest#* } ls_letter=${ls_rest%% *}
 		if [ -z "$ls_rocm" ]; then
-			ls_open='its @STACK@ release'
+			ls_open=1
 		elif ! test "$ls_rocm" "$ls_letter" "${ls_word%% *}"; then
 			return 0
 		fi
@@ -163,20 +197,16 @@ ls_rule() {
 	done
 	case $2,$ls_family, in
 	,*) ;;
-	*,,) ls_open='its family' ;;
+	*,,) ls_open=1 ;;
 	*) case $2 in *" $ls_family "*) ;; *) return 0 ;; esac ;;
 	esac
 	case $3,$ls_plugin in
 	,* | yes,yes | no,no) ;;
-	*,) ls_open='its plugin' ;;
+	*,) ls_open=1 ;;
 	*) return 0 ;;
 	esac
 	ls_decided=1
-	if [ -n "$ls_open" ]; then
-		ls_leave "$ls_name" "$ls_value" '' "$ls_open is not known: $7"
-	else
-		"ls_$5" "$ls_name" "$ls_value" "$6" "$7"
-	fi
+	if [ -n "$ls_open" ]; then ls_leave "$ls_name" "$ls_value"; else "ls_$5" "$ls_name" "$ls_value" "$6" "$7"; fi
 }
 
 # ---- what is put in front, or behind what the user has
@@ -197,7 +227,6 @@ ls_add_venv() {
 		*) ls_list=${ls_list:+$ls_list,}$ls_file:$ls_target:image-src=/ ;;
 		esac
 		ls_front=$ls_target/bin${ls_front:+:$ls_front}
-		ls_explain "with the venv $ls_file at $ls_target"
 	elif [ "$LUMISITE_VENV" != auto ]; then
 		ls_say "LUMISITE_VENV: there is no file $ls_file"
 	fi
@@ -208,7 +237,7 @@ ls_extend() {
 	,* | *":$3:"*) ;;
 	*)
 		export "$1=${2:+$2:}$3"
-		ls_explain "$1=${2:+$2:}$3"
+		ls_note extended "$1" "$1=${2:+$2:}$3"
 		;;
 	esac
 }
@@ -217,18 +246,17 @@ ls_correct() {
 	ls_know_file
 	ls_know_family
 	ls_rest=${ls_rocm:+$((ls_rocm / 1000000)).$((ls_rocm / 1000 % 1000)).$((ls_rocm % 1000))}
-	ls_rest=${ls_rest%.0} ls_word=${ls_family:+of the family $ls_family}
-	ls_report image "$ls_family" "$ls_basis/$ls_rest/$ls_plugin" \
-		"$ls_path is ${ls_word:-of no family that is known}${ls_rest:+, with @STACK@ $ls_rest}"
+	ls_rest=${ls_rest%.0}
+	ls_note image "$ls_basis/$ls_family/$ls_rest/$ls_plugin" "$ls_path: family ${ls_family:-unknown}${ls_rest:+, @STACK@ $ls_rest}"
+	ls_site_brought ls_review
 	if [ -n "$ls_family" ]; then
-		ls_site_brought ls_take_out_unneeded
 		ls_site_binds
 		if [ -n "$ls_plan" ]; then ls_follow_plan; fi
 		if [ -n "$ls_mpi" ] && [ "${SLURM_STEP_NUM_TASKS:-1}" != 1 ] && [ -z "${PMI_FD-}" ]; then
-			ls_explain "MPI in it needs srun --mpi=$ls_mpi, without which each task is alone"
+			ls_note mpi "$ls_mpi" "MPI in it needs srun --mpi=$ls_mpi, without which each task is alone"
 		fi
 	fi
-	if [ -n "${LUMISITE_DONE-}" ]; then
+	if [ -n "$ls_in_step" ]; then
 		ls_local_id=0
 		case ${SLURM_LOCALID-} in '' | *[!0-9]*) ;; *) ls_local_id=$SLURM_LOCALID ;; esac
 		ls_site_settings
@@ -246,48 +274,28 @@ ls_correct() {
 	esac
 }
 
-# A --task-prolog of the user's own comes in the place of ours, which the module has named: what ours says is done here.
-ls_catch_up() {
-	case ${SLURM_STEP_ID:--} in -*) return 0 ;; esac
-	case ${LUMISITE_DONE-}/${SLURM_TASK_PROLOG-} in
-	"${SLURM_JOB_ID-}.$SLURM_STEP_ID.${SLURM_PROCID-}"/*) return 0 ;;
-	*/"${0%/bin/*}/task_prolog") ;;
-	*) return 0 ;;
-	esac
-	ls_rest=$("$SLURM_TASK_PROLOG" </dev/null 2>/dev/null)$ls_nl || :
-	while [ -n "$ls_rest" ]; do
-		ls_word=${ls_rest%%"$ls_nl"*} ls_rest=${ls_rest#*"$ls_nl"}
-		case $ls_word in
-		'export '*) export "${ls_word#export }" ;;
-		'unset '*) unset "${ls_word#unset }" ;;
-		'print '*) printf '%s\n' "${ls_word#print }" >&2 || : ;;
-		esac
-	done
-}
-
 ls_start() {
+	ls_site_runtime_of "${0##*/}"
 	ls_know_runtime
 	case ${LUMISITE-} in off | OFF | no | 0) exec "$ls_real" "$@" ;; esac
 	ls_catch_up
 	ls_know_image "$@"
 	ls_know_step
-	case $ls_state$ls_writable in
-	unsure*) ls_explain 'an option that is not known: nothing is corrected' ;;
-	image)
+	case $ls_state in
+	unsure) ls_note unsure "$ls_word" 'an option that is not known: nothing is corrected' ;;
+	found)
 		ls_know_list
 		ls_old=$ls_list
-		ls_site_brought ls_take_out_missing
 		ls_correct
 		ls_store "$ls_list_name" "$ls_old"
 		;;
 	*)
-		# build, pull, inspect and all that start no container: ours would only break them, the user's own stay. So too with
-		# --writable, where a target that is not in the image is fatal: cotainr builds that way.
-		ls_list=${SINGULARITY_BINDPATH-}
-		ls_site_brought ls_take_out_brought
+		# build, pull, inspect and all that start no container: ours would only break them, the user's own stay.
+		ls_list=${SINGULARITY_BINDPATH-} ls_family='' ls_needs=''
+		ls_site_brought ls_review
 		ls_store SINGULARITY_BINDPATH "${SINGULARITY_BINDPATH-}"
 		ls_list=${APPTAINER_BINDPATH-}
-		ls_site_brought ls_take_out_brought
+		ls_site_brought ls_review
 		ls_store APPTAINER_BINDPATH "${APPTAINER_BINDPATH-}"
 		;;
 	esac

@@ -14,7 +14,7 @@ from lumisite.cli.parser import say, tell
 from lumisite.errors import ResolveError, shown
 from lumisite.images.family import holds_of_image, remarks_of_image
 from lumisite.images.lock import LoadedLock, load_lock
-from lumisite.render.made_up_step import Environment, FoundImage, Question, Step, environment_of, release_of
+from lumisite.render.made_up_step import Cpus, Environment, Image, Question, Step, Variable, environment_of, release_of
 from lumisite.render.modules import ModulePlan, Rendering, plan_modules
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
@@ -26,6 +26,16 @@ from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import ALL, resolve_selection
 from lumisite.text import counted
 
+#: Why variables are set that no entry of the ledger is about.
+_REASONS = {
+    "PATH": "the wrapper around the container runtime comes first",
+    "SLURM_TASK_PROLOG": "switches the srun helper on",
+    "BINDPATH": "the list of binds",
+    "PREPEND_PATH": "what activates the image's Python",
+    "LD_LIBRARY_PATH": "where the image's loader looks for host libraries",
+    "PET_LOCAL_ADDR": "ranks meet by a name like MASTER_ADDR",
+    "PET_RDZV_CONF": "this node hosts the torchrun rendezvous",
+}
 #: What follows from where the facts about an image are known from.
 _KNOWN_FROM = {
     "content": "read in the image",
@@ -95,9 +105,32 @@ def run_env(arguments: argparse.Namespace) -> int:
     for line in () if arguments.image is None else remarks_of_image(site, arguments.image):
         say(shown(line))
     before = _set_before(found)
+    variables = {
+        name: {"value": one.value, "by": one.by, "entry": one.entry, "why": _why(site, step, name, one)}
+        for name, one in found.variables.items()
+    }
+    cpus = [{"task": one.task, "mask": one.mask, "cpus": None, "why": _why_cpus(step, one)} for one in found.cpus]
     lines = _lines(site, found, step, modules, arguments.image, before)
-    tell(asdict(found) | {"set_before": before}, lines, as_json=arguments.json)
+    told = asdict(found) | {"variables": variables, "cpus": cpus, "set_before": before}
+    tell(told, lines, as_json=arguments.json)
     return 0
+
+
+def _why(site: Site, step: Step, name: str, variable: Variable) -> str:
+    """Return why a variable is as it is: the reason of its entry, or what the helper needs it for."""
+    if variable.entry:
+        entry = site.settings[int(variable.entry.removeprefix("settings[").removesuffix("]"))]
+        return f"the image decides: {entry.why}" if variable.open else str(entry.why)
+    if variable.value is None:
+        return f"no site setting applies to this step ({counted(step.nodes, 'node')})"
+    if name.startswith("LUMISITE_"):
+        return "bookkeeping"
+    return next((why for end, why in _REASONS.items() if name == end or name.endswith(f"_{end}")), "")
+
+
+def _why_cpus(step: Step, cpus: Cpus) -> str:
+    near = "" if cpus.gpu is None else f", near GPU {cpus.gpu}"
+    return cpus.why or f"task {cpus.task} of {step.tasks_per_node}{near}"
 
 
 def _set_before(found: Environment) -> dict[str, str]:
@@ -153,7 +186,7 @@ def _was_read(image: str, lock: LoadedLock | None, plans: Sequence[LoadedPlan]) 
 def _compare_with_image(site: Site, image: str) -> None:
     """Say where the image holds something else than the wrapper takes it for."""
     if not Path(image).exists():
-        say(f"{shown(image)} is not here: the wrapper is asked by its name alone")
+        say(f"{shown(image)} not found; its releases and family are inferred from the file name")
         return
     holds, note = holds_of_image(site, image)
     if note:
@@ -177,7 +210,7 @@ def _said(value: object) -> str:
     return "unknown" if value is None else ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
-def _facts(site: Site, image: FoundImage) -> str:
+def _facts(site: Site, image: Image) -> str:
     """Describe what the wrapper takes the image for, and where that is known from."""
     stack = site.stacks[site.gpu_stacks[0]].title if len(site.gpu_stacks) == 1 else "release"
     facts = {"family": image.family, stack: image.release, "plugin inside": image.plugin}
@@ -203,15 +236,22 @@ def _lines(
     given = {name: one for name, one in found.variables.items() if not name.startswith("LUMISITE_")}
     said = [(f"{name}={shown(one.value)}", one) for name, one in given.items() if one.value is not None]
     left = [(name, one) for name, one in given.items() if one.value is None]
-    binds = [(one.source + (f":{one.target}" if one.target != one.source else ""), one) for one in found.binds]
-    for title, things in (("Variables", said), ("Left alone", left), ("Binds", binds)):
+    for title, things in (("Variables", said), ("Not set", left)):
         yield f"\n{title}"
         for text, one in things:
             yield f"  {text}"
-            yield f"      {one.by}{f', {one.entry}' if one.entry else ''}{f': {one.why}' if one.why else ''}"
+            yield _reason(one.by, one.entry, _why(site, step, text.partition("=")[0], one))
+    yield "\nBinds"
+    for bind in found.binds:
+        yield f"  {bind.source}" + (f":{bind.target}" if bind.target != bind.source else "")
+        yield _reason(bind.by, bind.entry, bind.why)
     yield "\nCPUs, by task of a node"
     for cpus in found.cpus:
-        yield f"  {cpus.task}  {cpus.mask or cpus.cpus or 'as Slurm binds'}  ({cpus.why})"
+        yield f"  {cpus.task}  {cpus.mask or 'as Slurm binds'}  ({_why_cpus(step, cpus)})"
     if before:
-        yield "\nSet before lumisite runs, in this shell: it stays so in jobs from here, whatever is said above"
+        yield "\nAlready set in this shell; these values override the table above:"
     yield from (f"  {name}={shown(value)}" for name, value in before.items())
+
+
+def _reason(by: str, entry: str, why: str) -> str:
+    return f"      {by}{f', {entry}' if entry else ''}{f': {why}' if why else ''}"

@@ -10,6 +10,7 @@ import glob
 import posixpath
 import re
 import shlex
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 
@@ -19,16 +20,26 @@ from lumisite.machine.topology import topology_of
 from lumisite.render import shell_text as sh
 from lumisite.render.helper_settings import (
     harm_chains,
-    left_chains,
     number_of,
     offset_word,
     plugin_word,
     prolog_chains,
+    prolog_names,
     rank_word,
     step_of,
     wrapper_chains,
 )
 from lumisite.render.modules import Rendering, bind_marker
+from lumisite.render.runtimes import (
+    ACTION_FLAGS,
+    ACTION_LETTERS,
+    ACTION_VALUED,
+    ACTION_VALUED_LETTERS,
+    ACTIONS,
+    GLOBAL_FLAGS,
+    GLOBAL_VALUED,
+    RUNTIMES,
+)
 from lumisite.render.templates import comment, lua_pattern, quote_lua
 from lumisite.site.entries import FileSystem, HostPath
 from lumisite.site.images import has_plugin
@@ -70,32 +81,26 @@ def _origin(mark: str, name: str, of: Rendering) -> str:
     return f"{mark} spank_helpers/{name} and {comment(of.loaded.file)}: change those and render again."
 
 
-def step_data(of: Rendering, runtime: Runtime) -> Iterator[str]:
-    """Give the data that prolog and wrapper both look up; the variables are those of one runtime."""
-    site = of.site
-    yield sh.assign(ls_site_prefix=runtime.prefix, ls_site_stacks=", ".join(of.decisions))
+def step_data(site: Site, runtime: Runtime) -> Iterator[str]:
+    """Yield the data by which the prolog knows the step; the variables are those of one runtime."""
     partitions = []
     for name, one in site.partitions.items():
         gpus = {None: "", True: "gpu", False: "cpu"}[site.have_gpus(name)]
         whole = "1" if one.whole_nodes else ""
-        values = sh.row(ls_kinds=" ".join(one.node_kind), ls_gpus=gpus, ls_whole_nodes=whole)
+        values = sh.row(kinds=" ".join(one.node_kind), ls_gpus=gpus, whole_nodes=whole)
         partitions.append(([shlex.quote(name)], values))
+    yield sh.assign(ls_site_prefix=runtime.prefix)
     yield from sh.lookup("ls_site_partition", partitions)
-    kinds = (([shlex.quote(name)], _kind(site, name)) for name in site.node_kinds)
-    yield from sh.function("ls_site_kind", sh.case('"$1"', kinds))
+    yield from sh.function("ls_site_kinds", (_kind(site, name) for name in site.node_kinds))
     drivers = drivers_of(site).items()
-    yield from sh.function("ls_site_gpus", (" ".join(["ls_count_gpus", one, *names]) for one, names in drivers))
+    yield from sh.function("ls_site_drivers", (" ".join(["count_gpus", one, *names]) for one, names in drivers))
 
 
-def _kind(site: Site, name: str) -> list[str]:
-    """Give a row of node kinds: how many GPUs tasks have there, and by what a node is known to be one."""
-    of, gpus = fingerprint_of(site, name), len(site.node_kinds[name].gpus)
-    rows = [sh.row(ls_kind_gpus=str(gpus), ls_kind_has=of.gpus, ls_kind_cpus=of.cpus, ls_kind_domains=of.domains)]
-    if of.places:
-        rows.append(sh.numbers("ls_kind_places", (f"{cpu}@{numa}" for cpu, numa in of.places)))
-    if of.buses:
-        rows.append(sh.assign(ls_kind_buses=" or ".join(map(" ".join, of.buses))))
-    return rows
+def _kind(site: Site, name: str) -> str:
+    """Return a call with a node kind, how many GPUs tasks have there, and by what a node is known to be one."""
+    of, gpus = fingerprint_of(site, name), str(len(site.node_kinds[name].gpus))
+    places = " ".join(f"{cpu}@{numa}" for cpu, numa in of.places)
+    return sh.call("kind", name, gpus, of.cpus, of.domains, places, of.gpus, " or ".join(map(" ".join, of.buses)))
 
 
 def prolog_data(of: Rendering) -> Iterator[str]:
@@ -103,18 +108,20 @@ def prolog_data(of: Rendering) -> Iterator[str]:
     site = of.site
     tykky = [name for name, family in site.families.items() if family.activation == "tykky"]
     libraries = chain.from_iterable(library_path(site, of.selection.platform, name) for name in tykky)
-    yield sh.assign(ls_site_release=of.release, ls_site_root=site.root)
+    yield sh.assign(ls_site_release=of.release, ls_site_root=site.root, ls_site_stacks=" ".join(of.decisions))
     yield sh.assign(
         ls_site_host_suffix=site.fabric.host_suffix or "",
         ls_site_libraries=":".join(dict.fromkeys(libraries)),
     )
     yield from sh.function("ls_site_binds", _prolog_binds(of))
-    yield from sh.function("ls_site_settings", sh.decide(prolog_chains(site, of.decisions)))
+    yield sh.numbers("ls_site_names", [*prolog_names(site), "PET_LOCAL_ADDR", "PET_RDZV_CONF"])
+    settings, caches = (prolog_chains(site, of.decisions, directories=these) for these in (False, True))
+    yield from sh.function("ls_site_settings", sh.decide(settings))
     yield from sh.function("ls_site_harms", sh.decide(harm_chains(site)))
-    yield from sh.function("ls_site_left_alone", sh.decide(left_chains(site, of.decisions)))
+    yield from sh.function("ls_site_caches", sh.decide(caches))
     yield from sh.function("ls_site_directories", _directories(site))
     yield from sh.function("ls_site_places", _places(site))
-    yield from _masks(site)
+    yield from sh.lookup("ls_site_cpus", _cpus(site))
 
 
 def wrapper_binds(of: Rendering) -> Iterator[str]:
@@ -139,6 +146,19 @@ def _filter_data(of: Rendering) -> Iterator[str]:
     """Give the table of the cli_filter module; the first family counts of which a pattern fits."""
     yield "local site = {"
     yield f"  release = {quote_lua(of.release)}, root = {quote_lua(of.site.root)},"
+    yield f"  commands = {quote_lua(' '.join(RUNTIMES))}, actions = {quote_lua(' '.join(ACTIONS))},"
+    yield f"  letters = {quote_lua(ACTION_LETTERS + 'w')}, valued_letters = {quote_lua(ACTION_VALUED_LETTERS)},"
+    for name, options in (
+        ("global_valued", GLOBAL_VALUED),
+        ("global_flags", GLOBAL_FLAGS),
+        ("valued", ACTION_VALUED),
+        ("flags", ACTION_FLAGS),
+    ):
+        yield f"  {name} = [["
+        yield from textwrap.wrap(
+            " ".join(options), sh.WIDTH, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False
+        )
+        yield "  ]],"
     yield "  families = {"
     for family in of.site.families.values():
         mpi = [f"mpi = {quote_lua(family.mpi)}"] if family.mpi else []
@@ -171,7 +191,7 @@ def _prolog_binds(of: Rendering) -> Iterator[str]:
             # That a shared file system stands in `/` is seen in the list of `/`, without touching its servers.
             shared = isinstance(item, FileSystem) and item.kind == "shared" and item.path.count("/") == 1
             seen, required = item.path[1:] if shared else "", "x" if item.required else ""
-            line = sh.call("bind", item.path, item.target or item.path, item.spec, seen, required, item.why)
+            line = sh.call("bind", item.path, item.target or item.path, item.spec, seen, required)
             chains.append(((where, line),))
     yield from sh.decide(chains)
     if of_jobs := _bound_job_folders(of.site):
@@ -179,8 +199,7 @@ def _prolog_binds(of: Rendering) -> Iterator[str]:
             yield f"brought_by {sh.variable(bind_marker(TASK))}"
         yield "take_out_gone"
         for one in of_jobs:
-            words = ["bind_job_folder", shlex.quote(one.path), sh.filled_in(str(one.job_folder))]
-            yield sh.with_reason(words, one.why)
+            yield f"bind_job_folder {shlex.quote(one.path)} {sh.filled_in(str(one.job_folder))}"
 
 
 def _binds(of: Rendering, modules: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[HostPath, sh.Where]]:
@@ -227,46 +246,28 @@ def _directories(site: Site) -> Iterator[str]:
     yield " ".join(['"$@"', *words])
 
 
-def _masks(site: Site) -> Iterator[str]:
-    """Give the tables of whole nodes by kind, tasks and threads, and the CPUs near each GPU or of the node."""
-    masks, cpus = [], []
+def _cpus(site: Site) -> Iterator[tuple[list[str], str]]:
+    """Yield the CPUs of each task of a whole node, by kind, tasks and threads.
+
+    Where each GPU has cores of its own, those near it are known on part of a node too.
+    """
     for name, kind in site.node_kinds.items():
-        word, topology = shlex.quote(name), topology_of(name, kind)
+        topology = topology_of(name, kind)
         for (tasks, threads), answers in mask_tables(topology).items():
-            least = min(len(answer.pu_os) for answer in answers)
-            line = f"count={least} {sh.numbers('masks', (answer.mask for answer in answers))}"
-            masks.append(([f"{word}/{tasks}/{threads}"], line))
-            if tasks == 1:
-                cpus.append(([f"{word}/{threads}"], sh.numbers("words", answers[0].pu_os)))
-            if tasks == len(kind.gpus):
-                shared = shared_cores(topology, threads)
-                for one in answers:
-                    gpu = one.gpus[0]
-                    parts = (
-                        f"{sh.numbers('pool', pus)} && share {gpu} {' '.join(map(str, gpus))}"
-                        for pus, gpus in shared.get(gpu, ())
-                    )
-                    line = "; ".join(["runs=''", *parts, "words=$runs"]) if shared else sh.numbers("words", one.pu_os)
-                    cpus.append(([f"{word}/{threads}/{gpu}"], line))
-    yield from sh.lookup("ls_site_masks", masks)
-    yield from sh.lookup("ls_site_cpus", cpus)
+            keys = [shlex.quote(f"{name}/{tasks}/{threads}")]
+            if tasks == len(kind.gpus) and not shared_cores(topology, threads):
+                keys.append(shlex.quote(f"{name}/near/{threads}"))
+            yield keys, sh.numbers("lists", (answer.cpus for answer in answers))
 
 
-def shares_cores(site: Site) -> bool:
-    """Tell whether several GPUs of some node have the same cores near them, or some cores are near none."""
-    return any(shared_cores(topology_of(name, kind), 1) for name, kind in site.node_kinds.items() if kind.gpus)
-
-
-def wrapper_data(of: Rendering, command: str) -> Iterator[str]:
-    """Give the data of the wrapper that stands for `command`: for the runtime of that name, else the default one."""
+def wrapper_data(of: Rendering) -> Iterator[str]:
+    """Yield the data of the wrapper."""
     site = of.site
-    runtime = site.runtimes.get(command, site.runtime)
-    runtime = runtime if runtime.emit == "modulefile" else site.runtime
     followed = [one for one in of.plans if one.plan.platform == of.selection.platform]
-    yield from step_data(of, runtime)
-    # Without a path of the site, one that no system has: the wrapper goes on to PATH.
-    folder = posixpath.dirname(runtime.executable or "/")
-    yield sh.assign(ls_site_runtime=posixpath.join(folder, command))
+    yield sh.assign(ls_site_stacks=" ".join(of.decisions))
+    runtimes = [([command if command != RUNTIMES[0] else "*"], [_runtime(site, command)]) for command in RUNTIMES[::-1]]
+    yield from sh.function("ls_site_runtime_of", sh.case('"$1"', runtimes))
+    yield from _options()
     # A plan that names an image counts more than one of which a pattern only fits it.
     planned = [planned for one in followed for planned in _planned(site, one)]
     yield from sh.lookup("ls_site_plan", sorted(planned, key=lambda one: one[1].endswith("ls_planned=''")))
@@ -285,9 +286,26 @@ def wrapper_data(of: Rendering, command: str) -> Iterator[str]:
     yield from sh.function("ls_site_settings", chain(_WHICH_STACK if len(site.gpu_stacks) > 1 else (), settings))
 
 
+def _runtime(site: Site, command: str) -> str:
+    """Return the variables of the runtime of a name, or of the default one, and the real program of that name."""
+    runtime = site.runtimes.get(command, site.runtime)
+    runtime = runtime if runtime.emit == "modulefile" else site.runtime
+    # Without a path of the site, one that no system has: the wrapper goes on to PATH.
+    folder = posixpath.dirname(runtime.executable or "/")
+    return sh.assign(ls_site_prefix=runtime.prefix, ls_site_runtime=posixpath.join(folder, command))
+
+
+def _options() -> Iterator[str]:
+    """Yield lookups of the runtimes' options; those that take the next word set ls_takes."""
+    yield from sh.lookup("ls_site_action", [(ACTIONS, sh.NOTHING)])
+    yield from sh.lookup("ls_site_global_option", [(GLOBAL_VALUED, "ls_takes=1"), (GLOBAL_FLAGS, "ls_takes=''")])
+    yield from sh.lookup("ls_site_option", [(ACTION_VALUED, "ls_takes=1"), (ACTION_FLAGS, "ls_takes=''")])
+    yield sh.assign(ls_site_letters=ACTION_LETTERS, ls_site_valued_letters=ACTION_VALUED_LETTERS)
+
+
 #: What was read in an image says of which stack its release is, else the family whose name told it.
 _WHICH_STACK = (
-    'if [ -n "$ls_known" ]; then ls_offset=${ls_held-}; fi',
+    'if [ -n "$ls_read" ]; then ls_offset=${ls_held-}; fi',
     'if [ -n "$ls_rocm" ]; then ls_rocm=$((ls_rocm + ${ls_offset:-0})); fi',
 )
 

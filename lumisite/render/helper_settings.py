@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from lumisite.render.shell_text import Chain, Where, case_pattern, variable, with_reason
+from lumisite.render.shell_text import NOTHING, Chain, Where, case_pattern, variable, with_reason
 from lumisite.site.entries import Setting, When
 from lumisite.site.evidence import harms
 from lumisite.site.ledger import (
@@ -31,24 +31,26 @@ from lumisite.site.versions import Version
 
 _TESTS = {">=": "-ge", "<=": "-le", ">": "-gt", "<": "-lt", "==": "-eq", "!=": "-ne"}
 
-#: Said where the ledger knows a variable but no entry holds.
-NOTHING_APPLIES = "no entry of the ledger applies here"
+
+def prolog_names(site: Site) -> list[str]:
+    """Return the variables of tasks that some entry sets before the image is known, or takes away."""
+    return _names(site, partial(_acts, site))
 
 
-def prolog_chains(site: Site, decisions: Mapping[str, Decision]) -> Iterable[Chain]:
-    """Give what the prolog does with each variable that some entry sets before the image is known, or takes away."""
-    return _chains(site, decisions, _names(site, partial(_acts, site)), _for_prolog)
+def prolog_chains(site: Site, decisions: Mapping[str, Decision], *, directories: bool) -> Iterable[Chain]:
+    """Return what the prolog does with each variable that some entry sets before the image is known, or takes away.
 
+    `directories` selects the variables that name a directory, which has to be made, or all others.
+    """
 
-def left_chains(site: Site, decisions: Mapping[str, Decision]) -> Iterable[Chain]:
-    """Give what the prolog says of the other variables."""
-    acted = _names(site, partial(_acts, site))
-    names = [name for name in _names(site, lambda setting: True) if name not in acted]
-    return _chains(site, decisions, names, _for_words)
+    def wanted(name: str) -> bool:
+        return directories == any(one.directory for one in site.settings if one.name == name)
+
+    return _chains(site, decisions, filter(wanted, prolog_names(site)), _for_prolog)
 
 
 def harm_chains(site: Site) -> Iterator[Chain]:
-    """Give what the prolog says of values that somebody saw do harm, also where the image is yet to be known."""
+    """Yield what the prolog says of values that somebody saw do harm, also where the image is yet to be known."""
     for harm in harms(site):
         one, name = harm.evidence, harm.setting.name
         known = When(
@@ -123,24 +125,23 @@ def _names(site: Site, wanted: Callable[[Setting], bool]) -> list[str]:
 
 
 def _acts(site: Site, setting: Setting) -> bool:
-    return _action(setting)[0] != "leave" and not decided_by_image(site, setting)
+    return not setting.leave and not decided_by_image(site, setting)
 
 
-def _for_prolog(site: Site, name: str, setting: Setting | None) -> str:
-    if setting is None:
-        return f"no_entry {variable(name)}"
-    action, word = ("leave", "''") if decided_by_image(site, setting) else _action(setting)
-    return with_reason([action, variable(name), word], _reason(site, setting))
+def _for_prolog(site: Site, name: str, verdict: Verdict[Setting] | None) -> str:
+    action, word = _action(verdict)
+    if verdict is None or action == "leave" or decided_by_image(site, verdict.entry):
+        return NOTHING
+    return " ".join([action, variable(name), word, index_of(verdict.key)])
 
 
-def _for_words(site: Site, name: str, setting: Setting | None) -> str:
-    return with_reason(["left", name], _reason(site, setting))
+def index_of(key: str) -> str:
+    """Return the number in a key of the ledger.
 
-
-def _reason(site: Site, setting: Setting | None) -> str:
-    if setting is None:
-        return NOTHING_APPLIES
-    return f"the image decides: {setting.why}" if decided_by_image(site, setting) else str(setting.why)
+    >>> index_of("settings[12]")
+    '12'
+    """
+    return key.removeprefix("settings[").removesuffix("]")
 
 
 def _tests(site: Site, when: When) -> Iterator[str]:
@@ -152,34 +153,36 @@ def _tests(site: Site, when: When) -> Iterator[str]:
         yield from (f"{_TESTS[sign]} {number_of(one, begin)}" for sign, one in when.stacks[stack].bounds)
 
 
-def _for_wrapper(site: Site, name: str, setting: Setting | None) -> str:
-    when = When() if setting is None else setting.when
+def _for_wrapper(site: Site, name: str, verdict: Verdict[Setting] | None) -> str:
+    when, reading, index = When(), "", ""
+    if verdict is not None:
+        when, index = verdict.entry.when, index_of(verdict.key)
+        reading = "read" if needs_reading(site, verdict.entry) else ""
     image = (
         " ".join(_tests(site, when)),
         "" if when.family is None else f" {' '.join(when.family)} ",
         plugin_word(when.plugin),
     )
-    reading = "read" if setting is not None and needs_reading(site, setting) else ""
-    action, word = _action(setting)
-    why = NOTHING_APPLIES if setting is None else str(setting.why)
-    return with_reason(["ls_rule", *map(shlex.quote, (*image, reading)), action, word], why)
+    action, word = _action(verdict)
+    return " ".join(["ls_rule", *map(shlex.quote, (*image, reading)), action, word, index or "''"])
 
 
-def _action(setting: Setting | None) -> tuple[str, str]:
-    """Give the function of the scripts that does what an entry says, and its value as one word of sh."""
-    if setting is None or setting.where != TASK:
+def _action(verdict: Verdict[Setting] | None) -> tuple[str, str]:
+    """Return the function of the scripts that does what an entry says, and its value as one word of sh."""
+    if verdict is None or verdict.entry.where != TASK:
         return "leave", "''"
+    setting = verdict.entry
     if setting.value is not None:
         return "offer", shlex.quote(setting.value)
     if setting.directory is not None:
-        return "want_directory", rank_word(setting.directory)
+        return "cache_directory", rank_word(setting.directory)
     if setting.computed is not None:
         return setting.computed.replace("-", "_"), "''"
     return "withdraw" if setting.unset else "leave", "''"
 
 
 #: What is written for a variable, and an entry about it or none.
-Line: TypeAlias = Callable[[Site, str, Setting | None], str]
+Line: TypeAlias = Callable[[Site, str, Verdict[Setting] | None], str]
 
 
 def _chains(site: Site, decisions: Mapping[str, Decision], names: Iterable[str], line_of: Line) -> Iterator[Chain]:
@@ -201,7 +204,7 @@ def _links(site: Site, name: str, verdicts: Iterable[Verdict[Setting]], line_of:
         setting = verdict.entry
         if setting.name == name and verdict.applies:
             where = step_of(setting.when)
-            yield where, line_of(site, name, setting)
+            yield where, line_of(site, name, verdict)
             if where == Where() and (line_of is not _for_wrapper or not decided_by_image(site, setting)):
                 return
     yield Where(), line_of(site, name, None)

@@ -1,8 +1,8 @@
 """What a rank finds in its environment: the rendered scripts are run, in a step and on a node that are made up.
 
-The scripts are the very texts that `render` writes. Only the functions that ask or touch a node, or tell what was
-decided, are defined anew at their end (`PROLOG` and `WRAPPER` below), since this machine is none: the made-up node has
-every path, and all of its CPUs are granted.
+The scripts are the very texts that `render` writes. Only the functions that touch a node are defined anew at their end
+(`PROLOG` and `WRAPPER` below), since this machine is none: the made-up node has every path, and all of its CPUs are
+granted. What the scripts decide they report as lines of a key and a value (`LUMISITE_VERBOSE=report`).
 """
 
 from __future__ import annotations
@@ -14,48 +14,43 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 from lumisite.errors import ToolError
+from lumisite.machine.masks import mask_of
 from lumisite.render.helper import START
-from lumisite.render.helper_settings import NOTHING_APPLIES
 from lumisite.render.manifest import MANIFEST, RenderedFile
 from lumisite.render.modules import ModulePlan
-from lumisite.site.entries import Setting
+from lumisite.site.cpus import parse_number_list
+from lumisite.site.ledger import Situation, decide, decided_by_image
 from lumisite.site.model import Site
 from lumisite.site.read import read_file
-from lumisite.site.scalars import JOB_VARIABLE
+from lumisite.site.scalars import JOB_VARIABLE, TASK
+from lumisite.site.versions import parse_version
 
 #: How long a script may take, in seconds; it takes milliseconds.
 LIMIT_S = 30
 #: The kernel gives a program no larger environment, execve(2).
 _MOST_BYTES = 1 << 23
-#: Between the parts of a report: what it is about, its name, why.
-_PARTS = "\x1f"
 #: The node is of the kind that is meant, whatever this machine is.
-_NODE = """
-ls_know_node() {{ :; }}
-ls_is_kind() {{ case $1 in {kind}) ;; *) return 1 ;; esac }}
-"""
 PROLOG = """
-there() { :; }
-in_root() { :; }
-own_cpuset() { place=; }
-run_taskset() { :; }
-report() { out="${out}print $1\x1f$2\x1f$3$ls_nl"; }
-own_folder() { :; }
-make_private() {
+there() {{ :; }}
+in_root() {{ :; }}
+is_kind() {{ [ "$1" = {kind} ]; }}
+run_taskset() {{ :; }}
+own_folder() {{ :; }}
+make_private() {{
     case $1 in *[!A-Za-z0-9/._+@=-]*) return 1 ;; esac
-    user_id; private=$1-$answer
-}
-tidy() { :; }
+    private=$1-$user
+}}
+tidy() {{ :; }}
+granted_cpus() {{ granted=; }}
 """
 WRAPPER = """
-ls_there() { :; }
-ls_report() { printf '%s\\n' "print $1\x1f$2\x1f$3" >&2; }
+ls_there() {{ :; }}
+ls_site_runtime_of() {{ ls_site_prefix={prefix} ls_site_runtime={runtime}; }}
 """
 #: What the folder of the made-up job is called, where the site's variable says more than the job's number.
 MADE_UP_FOLDER = "job1"
@@ -63,10 +58,18 @@ MADE_UP_FOLDER = "job1"
 _RUNTIME = "#!/bin/sh\nexec env -0 >'{out}'\n"
 
 
-#: What was decided: setting or cpus, the name or the mask, and why.
-_Report: TypeAlias = tuple[str, str, str]
-#: Who acts, the environment before and after it, and what it said.
-_Stage: TypeAlias = tuple[str, Mapping[str, str], Mapping[str, str], Sequence[_Report]]
+@dataclass(frozen=True)
+class _Stage:
+    """Who acts, the environment before and after it, and the keys and values that it reports."""
+
+    by: str
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+    reports: Sequence[tuple[str, str]] = ()
+
+    def report(self, key: str) -> str | None:
+        """Return the value of a key that is reported once."""
+        return next((value for name, value in self.reports if name == key), None)
 
 
 @dataclass(frozen=True)
@@ -80,20 +83,21 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Found:
-    """A variable as a rank finds it; `value` is `None` where the ledger knows it and leaves it alone.
+class Variable:
+    """A variable as a rank finds it; `value` is `None` where the ledger knows it and nothing sets it.
 
-    `by` is module, prolog or wrapper; `entry` is the key of the site description, and empty for what has none.
+    `entry` is the key of the site description, and empty for what has none. `open` is whether that entry depends on
+    what is not known of the image.
     """
 
     value: str | None
     by: str
     entry: str
-    why: str
+    open: bool = False
 
 
 @dataclass(frozen=True)
-class FoundBind:
+class Bind:
     """A bind of the container."""
 
     source: str
@@ -104,17 +108,18 @@ class FoundBind:
 
 
 @dataclass(frozen=True)
-class FoundCpus:
-    """The CPUs of one task of the first node: `mask` or a list in `cpus`, else neither, and why."""
+class Cpus:
+    """The CPUs of one task of the first node, as a list and as a mask; else `why` Slurm's binding stays."""
 
     task: int
     mask: str | None
     cpus: str | None
+    gpu: int | None
     why: str
 
 
 @dataclass(frozen=True)
-class FoundImage:
+class Image:
     """What the wrapper takes the image for; `None` is not known.
 
     `known_from` is `content` where somebody read the image, for a plan or a lock, `site` where its name is one of the
@@ -131,15 +136,15 @@ class FoundImage:
 class Environment:
     """All that a rank finds; `image` is `None` where no wrapper sees one."""
 
-    variables: Mapping[str, Found]
-    binds: tuple[FoundBind, ...]
-    cpus: tuple[FoundCpus, ...]
-    image: FoundImage | None = None
+    variables: Mapping[str, Variable]
+    binds: tuple[Bind, ...]
+    cpus: tuple[Cpus, ...]
+    image: Image | None = None
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked: the rendered tree, the modules that are loaded, the step, and the image that is started.
+    """The rendered tree, the modules that are loaded, the step, and the image that is started.
 
     Without modules the helper is on all the same, as the site's cli_filter attaches it.
     """
@@ -150,38 +155,44 @@ class Question:
     step: Step
     image: str | None
 
+    @property
+    def kind(self) -> str:
+        """The node kind: without another word, the first of the partition's."""
+        return self.step.kind or next(iter(self.site.kinds_of(self.step.partition)))
+
 
 def release_of(files: Mapping[str, RenderedFile]) -> str:
-    """Give the id of a rendered tree."""
+    """Return the id of a rendered tree."""
     return str(json.loads(files[MANIFEST].text)["release"])
 
 
 def environment_of(asked: Question) -> Environment:
     """Run the scripts for the first rank, and the prolog for each task of its node. Raises `ToolError`."""
     loaded = _after_modules(asked)
-    stages: list[_Stage] = [("module", {}, loaded, ())]
+    stages = [_Stage("module", {}, loaded)]
     tasks: list[_Stage] = []
     if not asked.modules or "SLURM_TASK_PROLOG" in loaded:
         with tempfile.TemporaryDirectory(prefix="lumisite-env-") as folder:
             tasks += _run_prologs(asked, Path(folder), loaded)
             stages.append(tasks[0])
             if asked.image is not None:
-                stages.append(_run_wrapper(asked, Path(folder), tasks[0][2]))
+                stages.append(_run_wrapper(asked, Path(folder), tasks[0].after))
+    image = _image(stages[-1])
+    left = _not_set(asked, image) if tasks else {}
     return Environment(
-        variables=dict(sorted(_variables(asked, stages).items())),
+        variables=dict(sorted({**left, **_variables(asked, stages)}.items())),
         binds=tuple(_binds(asked, stages)),
-        cpus=tuple(_cpus(task, said) for task, (*_, said) in enumerate(tasks)),
-        image=_image(stages[-1]),
+        cpus=tuple(_cpus(task, stage) for task, stage in enumerate(tasks)),
+        image=image,
     )
 
 
-def _image(stage: _Stage) -> FoundImage | None:
-    *_, reports = stage
-    for kind, family, facts in reports:
-        if kind == "image":
-            known_from, release, plugin = facts.split("/")
-            return FoundImage(family or None, release or None, {"yes": True, "no": False}.get(plugin), known_from)
-    return None
+def _image(stage: _Stage) -> Image | None:
+    reported = stage.report("image")
+    if reported is None:
+        return None
+    known_from, family, release, plugin = reported.split("/")
+    return Image(family or None, release or None, {"yes": True, "no": False}.get(plugin), known_from)
 
 
 def _after_modules(asked: Question) -> dict[str, str]:
@@ -203,18 +214,14 @@ def _after_modules(asked: Question) -> dict[str, str]:
     return environment
 
 
-def _kind(asked: Question) -> str:
-    """Give the node kind that is meant: without another word, the first of the partition's."""
-    return asked.step.kind or next(iter(asked.site.kinds_of(asked.step.partition)))
-
-
 def _slurm(asked: Question, task: int) -> dict[str, str]:
     """Give what Slurm sets for a task of the first node."""
     step = asked.step
-    groups = asked.site.node_kinds[_kind(asked)].l3
+    groups = asked.site.node_kinds[asked.kind].l3
     names = f"node[1-{step.nodes}]" if step.nodes > 1 else "node1"
     return {
         "SLURM_JOB_ID": "1",
+        "SLURM_JOB_UID": str(os.getuid()),
         "SLURM_STEP_ID": "0",
         "SLURM_PROCID": str(task),
         "SLURM_LOCALID": str(task),
@@ -243,21 +250,22 @@ def _job_folders(site: Site) -> dict[str, str]:
 
 def _run_prologs(asked: Question, folder: Path, loaded: Mapping[str, str]) -> Iterator[_Stage]:
     """Run the prolog for each task of the first node; its lines make the environment, as Slurm reads them."""
-    script = _with_own(asked, folder, "spank/task_prolog", PROLOG)
+    own = PROLOG.format(kind=shlex.quote(asked.kind))
+    script = _with_own(asked, folder, "spank/task_prolog", own)
     # Sourced under the name that it has where it is deployed, since it puts its own folder on PATH.
-    own = f"{asked.site.root}/releases/{release_of(asked.files)}/spank/task_prolog"
+    name = f"{asked.site.root}/releases/{release_of(asked.files)}/spank/task_prolog"
     for task in range(asked.step.tasks_per_node):
         before = {**loaded, **_job_folders(asked.site), **_slurm(asked, task)}
         environment = dict(before)
-        said = _run(["-c", '. "$1"', own, str(script)], before)
-        for line in said.split("\n"):
+        lines = _run(["-c", '. "$1"', name, str(script)], before).split("\n")
+        for line in lines:
             verb, _, rest = line.partition(" ")
-            name, _, value = rest.partition("=")
+            variable, _, value = rest.partition("=")
             if verb == "export":
-                environment[name] = value
+                environment[variable] = value
             elif verb == "unset":
-                environment.pop(name, None)
-        yield "prolog", loaded, environment, _reports(said)
+                environment.pop(variable, None)
+        yield _Stage("prolog", loaded, environment, _reports(line.removeprefix("print ") for line in lines))
 
 
 def _run_wrapper(asked: Question, folder: Path, before: Mapping[str, str]) -> _Stage:
@@ -265,25 +273,26 @@ def _run_wrapper(asked: Question, folder: Path, before: Mapping[str, str]) -> _S
     out, runtime = folder / "environment", folder / "runtime"
     runtime.write_text(_RUNTIME.format(out=out))
     runtime.chmod(0o700)
-    own = f"{WRAPPER}ls_site_runtime={shlex.quote(str(runtime))}\n"
+    own = WRAPPER.format(prefix=asked.site.runtime.prefix, runtime=shlex.quote(str(runtime)))
     script = _with_own(asked, folder, f"spank/bin/{asked.site.command}", own)
     image = str(asked.image)
     path = image if "://" in image else os.path.abspath(image)  # noqa: PTH100 - as a shell's PWD has it
-    said = _run([str(script), "exec", path, "true"], {**before, "PWD": str(folder)})
+    output = _run([str(script), "exec", path, "true"], {**before, "PWD": str(folder)})
     pairs = (pair.partition("=") for pair in os.fsdecode(read_file(out, _MOST_BYTES)).split("\0") if pair)
     extra = {"LUMISITE_WRAPPER", "LUMISITE_VERBOSE", "PWD", "OLDPWD", "SHLVL", "_"} - set(before)
     after = {name: value for name, _, value in pairs if name not in extra}
-    return "wrapper", before, after, _reports(said)
+    return _Stage("wrapper", before, after, _reports(output.split("\n")))
 
 
-def _reports(said: str) -> list[_Report]:
-    lines = (line.removeprefix("print ").split(_PARTS) for line in said.split("\n") if _PARTS in line)
-    return [(kind, name, why) for kind, name, why in lines]
+def _reports(lines: Iterable[str]) -> list[tuple[str, str]]:
+    """Parse `report KEY VALUE`."""
+    words = (line.split(" ", 2) for line in lines if line.startswith("report "))
+    return [(key, value) for _, key, value in words]
 
 
 def _with_own(asked: Question, folder: Path, path: str, own: str) -> Path:
     """Write a script with functions of our own behind those that they stand for, before its last line starts it."""
-    text, own = asked.files[path].text, own + _NODE.format(kind=shlex.quote(_kind(asked)))
+    text = asked.files[path].text
     for name in (START, *re.findall(r"^\w+\(\) \{", own, re.MULTILINE)):
         if f"\n{text}".count(f"\n{name}") != 1:
             raise ToolError(f"{path} has not one line {name.strip()!r}: its script is not the one of this lumisite")
@@ -298,7 +307,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> str:
     try:
         done = subprocess.run(
             [shell, *command],
-            env={**environment, "LUMISITE_VERBOSE": "1"},
+            env={**environment, "LUMISITE_VERBOSE": "report"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -315,69 +324,77 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> str:
     return text
 
 
-def _variables(asked: Question, stages: Sequence[_Stage]) -> dict[str, Found]:
-    """Give each variable that some stage changed, and each of the ledger that is left alone."""
-    found: dict[str, Found] = {}
-    reasons: dict[str, dict[str, str]] = {}
-    for by, _, _, said in stages:
-        reasons[by] = {name: why for kind, name, why in said if kind == "setting"}
-        found |= {name: Found(None, by, *_entry(asked, name, why)) for name, why in reasons[by].items()}
-    for by, before, after, _ in stages:
-        for name in {*before, *after}:
-            if before.get(name) == after.get(name) or (name.startswith("SLURM") and name != "SLURM_TASK_PROLOG"):
-                continue
-            told = reasons[by].get(name)
-            entry, why = _own_reason(asked, name, by) if told is None else _entry(asked, name, told)
-            found[name] = Found(after.get(name), by, entry, why)
+def _variables(asked: Question, stages: Sequence[_Stage]) -> dict[str, Variable]:
+    """Return each variable that some stage changed, or reports to take away."""
+    found: dict[str, Variable] = {}
+    of_module = {str(one.name): f"settings[{index}]" for index, one in reversed([*enumerate(asked.site.settings)])}
+    for stage in stages:
+        pairs = (value.partition(" ") for key, value in stage.reports if key == "setting")
+        entries = {name: f"settings[{index}]" for name, _, index in pairs if index}
+        changed = {name for name in {*stage.before, *stage.after} if stage.before.get(name) != stage.after.get(name)}
+        for name in changed | entries.keys():
+            if not name.startswith("SLURM") or name == "SLURM_TASK_PROLOG":
+                entry = (of_module if stage.by == "module" else entries).get(name, "")
+                found[name] = Variable(stage.after.get(name), stage.by, entry)
     return found
 
 
-def _entry(asked: Question, name: str, why: str) -> tuple[str, str]:
-    """Find the ledger's entry by its reason, which the scripts carry; what a script says beyond that stays."""
-    own = _entries(asked, name)
-    directories = [(key, setting) for key, setting in own if setting.directory]
-    for key, setting in own:
-        if setting.why in why:
-            return key, why
-    if len(directories) == 1 and why != NOTHING_APPLIES:
-        key, setting = directories[0]
-        return key, f"{setting.why} ({why})"
-    return "", why
+def _not_set(asked: Question, image: Image | None) -> dict[str, Variable]:
+    """Return the variables of tasks that the ledger leaves alone here, with the entry that decides it."""
+    site = asked.site
+    found: dict[str, Variable] = {}
+    verdicts = decide(site, _situation(asked, image)).settings
+    for name in dict.fromkeys(one.name for one in site.settings if one.where == TASK):
+        decided = next((one for one in verdicts if one.entry.name == name and one.applies), None)
+        if decided is not None and decided.entry.computed:
+            continue
+        by_image = any(decided_by_image(site, one) for one in site.settings if one.name == name)
+        by = "wrapper" if by_image and asked.image is not None else "prolog"
+        is_open = decided is not None and decided.outcome == "may win" and decided_by_image(site, decided.entry)
+        found[name] = Variable(None, by, "" if decided is None else decided.key, is_open)
+    return found
 
 
-def _entries(asked: Question, name: str) -> list[tuple[str, Setting]]:
-    return [(f"settings[{index}]", one) for index, one in enumerate(asked.site.settings) if one.name == name]
-
-
-def _own_reason(asked: Question, name: str, by: str) -> tuple[str, str]:
-    for key, setting in _entries(asked, name) if by == "module" else ():
-        return key, setting.why
-    reasons = {
-        "PATH": "the wrapper around the container runtime comes first",
-        "SLURM_TASK_PROLOG": "switches the srun helper on",
-        f"{asked.site.runtime.prefix}_BINDPATH": "the list of binds",
-        f"{asked.site.runtime.prefix}ENV_PREPEND_PATH": "what activates the image's Python",
-        f"{asked.site.runtime.prefix}ENV_LD_LIBRARY_PATH": "where the image's loader looks for host libraries",
+def _situation(asked: Question, image: Image | None) -> Situation:
+    """Return what is known of the step, and what the wrapper takes the image for."""
+    site, manifest = asked.site, json.loads(asked.files[MANIFEST].text)
+    stacks = {
+        stack: parse_version(manifest["stacks"][stack][0]) for stack in site.host_stacks if stack in manifest["stacks"]
     }
-    return "", reasons.get(name, "what the helper remembers" if name.startswith("LUMISITE_") else "")
+    if image is not None and image.release is not None and len(site.gpu_stacks) == 1:
+        stacks[site.gpu_stacks[0]] = parse_version(image.release)
+    gpus = site.have_gpus(asked.step.partition)
+    return Situation(
+        manifest["platform"],
+        stacks,
+        None if image is None else image.family,
+        None if image is None else image.plugin,
+        "one" if asked.step.nodes == 1 else "several",
+        bool(site.node_kinds[asked.kind].gpus) if gpus is None else gpus,
+        asked.step.partition,
+        asked.kind,
+        guessed=image is not None and image.known_from == "name",
+    )
 
 
-def _binds(asked: Question, stages: Sequence[_Stage]) -> Iterator[FoundBind]:
-    """Give the binds at the end, in their order, with who brought each."""
+def _binds(asked: Question, stages: Sequence[_Stage]) -> Iterator[Bind]:
+    """Yield the binds at the end, in their order, with who brought each."""
     variable = f"{asked.site.runtime.prefix}_BINDPATH"
     # Of equals the first counts, so that a file system is called one.
     described = {one.spec: (key, one.why) for key, one in reversed(asked.site.host_paths.items())}
     for index, one in enumerate(asked.site.file_systems):
-        folder = JOB_VARIABLE.sub(lambda name: stages[-1][2].get(name[1] or name[2], ""), one.job_folder or "")
+        folder = JOB_VARIABLE.sub(lambda name: stages[-1].after.get(name[1] or name[2], ""), one.job_folder or "")
         described[folder] = f"file_systems[{index}].job_folder", one.why
-    listed = [(by, after.get(variable, "").split(",")) for by, _, after, _ in stages]
+    listed = [(stage.by, stage.after.get(variable, "").split(",")) for stage in stages]
     for spec in filter(None, listed[-1][1]):
         source, _, rest = spec.partition(":")
         by = next(by for by, specs in listed if spec in specs)
-        yield FoundBind(source, rest.partition(":")[0] or source, by, *described.get(spec, ("", "")))
+        yield Bind(source, rest.partition(":")[0] or source, by, *described.get(spec, ("", "")))
 
 
-def _cpus(task: int, said: Sequence[_Report]) -> FoundCpus:
-    word, why = next(((word, why) for kind, word, why in said if kind == "cpus"), ("", ""))
-    is_mask = word.startswith("0x")
-    return FoundCpus(task, word if is_mask else None, None if is_mask else word or None, why)
+def _cpus(task: int, stage: _Stage) -> Cpus:
+    reported = stage.report("cpus")
+    if reported is None:
+        return Cpus(task, None, None, None, stage.report("no-cpus") or "")
+    cpus, _, gpu = reported.partition(" ")
+    return Cpus(task, mask_of(parse_number_list(cpus)), cpus, int(gpu) if gpu else None, "")

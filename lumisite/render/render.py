@@ -8,7 +8,7 @@ from dataclasses import replace
 from lumisite import __version__
 from lumisite.errors import shown
 from lumisite.images.lock import LoadedLock
-from lumisite.render.helper import join_filter, join_script, prolog_data, shares_cores, step_data, wrapper_data
+from lumisite.render.helper import join_filter, join_script, prolog_data, step_data, wrapper_data
 from lumisite.render.manifest import MANIFEST, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
 from lumisite.render.module_help import paragraph, support
 from lumisite.render.modules import TEMPLATES, ModulePlan, Rendering, plan_modules
@@ -27,9 +27,8 @@ from lumisite.site.selection import Selection
 RELEASE_TOKEN = "@lumisite-release-id@"  # noqa: S105  # no secret
 
 #: The files of `spank_helpers/` that make up what a task runs.
-PROLOG = ("prolog.sh", "masks.sh", "private.sh", "kinds.sh", "step.sh")
-SHARES = "shares.sh"
-WRAPPER = ("wrapper.sh", "image.sh", "kinds.sh", "step.sh")
+PROLOG = ("prolog.sh", "masks.sh", "caches.sh")
+WRAPPER = ("wrapper.sh", "image.sh")
 
 
 def render_tree(
@@ -107,15 +106,14 @@ def _module_files(of: Rendering, plans: Sequence[ModulePlan]) -> dict[str, Rende
 
 
 def _helper_files(of: Rendering) -> dict[str, RenderedFile]:
-    shares = (SHARES,) if shares_cores(of.site) else ()
-    prolog = join_script(of, (*PROLOG[:-1], *shares, PROLOG[-1]), (*step_data(of, of.site.runtime), *prolog_data(of)))
+    prolog = join_script(of, PROLOG, (*step_data(of.site, of.site.runtime), *prolog_data(of)))
     files = {
         "spank/task_prolog": RenderedFile(prolog, executable=True),
         "spank/cli_filter.lua": RenderedFile(join_filter(of)),
     }
-    for command in RUNTIMES if "modulefile" in of.site.emitters else ():
-        text = join_script(of, WRAPPER, wrapper_data(of, command))
-        files[f"spank/bin/{command}"] = RenderedFile(text, executable=True)
+    if "modulefile" in of.site.emitters:
+        wrapper = RenderedFile(join_script(of, WRAPPER, wrapper_data(of)), executable=True)
+        files |= {f"spank/bin/{command}": wrapper for command in RUNTIMES}
     return files
 
 
@@ -123,7 +121,6 @@ def _inputs(of: Rendering) -> dict[str, str]:
     site, loaded, lock = of.site, of.loaded, of.lock
     systems = {system for module in site.modules.values() for system in module.systems if "modulefile" in site.emitters}
     unused = tuple(f".{TEMPLATES[system]}.j2" for system in TEMPLATES if system not in systems)
-    unused += () if shares_cores(site) else (SHARES,)
     unused += tuple(template for emit, (template, _) in STATIC.items() if emit not in site.emitters)
     return {
         **({} if lock is None else {shown(lock.file): sha256_of(lock.data)}),

@@ -32,6 +32,8 @@ class Where:
 
 #: Lines of which the first counts whose condition holds.
 Chain: TypeAlias = tuple[tuple[Where, str], ...]
+#: What a line is where a script does nothing.
+NOTHING = ":"
 #: What the scripts call the sides of a step.
 _SIDES = ("stack", "nodes", "gpus", "partition", "kind")
 
@@ -43,7 +45,7 @@ def assign(**values: str) -> str:
 
 def row(**values: str) -> str:
     """Write a row of a table: what is empty is left out, since the scripts begin with empty variables."""
-    return assign(**{name: value for name, value in values.items() if value}) or ":"
+    return assign(**{name: value for name, value in values.items() if value}) or NOTHING
 
 
 def numbers(name: str, words: Iterable[object]) -> str:
@@ -75,7 +77,7 @@ def indented(text: str) -> str:
 
 def function(name: str, body: Iterable[str]) -> list[str]:
     """Write a function; one without a body does nothing."""
-    return [f"{name}() {{", *map(indented, list(body) or [":"]), "}"]
+    return [f"{name}() {{", *map(indented, list(body) or [NOTHING]), "}"]
 
 
 def case(subject: str, rows: Iterable[tuple[Sequence[str], Sequence[str]]], otherwise: str = "") -> list[str]:
@@ -118,18 +120,30 @@ def lookup(name: str, rows: Iterable[tuple[Sequence[str], str]]) -> list[str]:
 
 def decide(chains: Iterable[Chain]) -> Iterator[str]:
     """Write chains; neighbours that ask for the same share a case, and a case asks only what some line asks."""
-    for wheres, group in groupby(chains, key=lambda chain: tuple(where for where, _ in chain)):
-        bodies = list(zip(*([line for _, line in chain] for chain in group), strict=True))
+    shortened = map(_without_idle_end, chains)
+    for wheres, group in groupby(shortened, key=lambda chain: tuple(where for where, _ in chain)):
+        bodies = [
+            list(dict.fromkeys(lines)) for lines in zip(*([line for _, line in chain] for chain in group), strict=True)
+        ]
         asked = [side for side in _SIDES if any(getattr(where, side) for where in wheres)]
         tests = list(dict.fromkeys(where.variable for where in wheres if where.variable))
         for number, test in enumerate(tests):
             yield from _holds(f"ls_holds_{number}", test)
+        if not wheres:
+            continue
         if asked or tests:
             rows = [(_patterns(where, asked, tests), body) for where, body in zip(wheres, bodies, strict=True)]
             sides = [*asked, *(f"holds_{number}" for number in range(len(tests)))]
             yield from case("/".join(f"$ls_{side}" for side in sides), rows)
         else:
             yield from bodies[0]
+
+
+def _without_idle_end(chain: Chain) -> Chain:
+    """Return a chain without links at its end that do nothing, which a `case` need not have."""
+    while chain and chain[-1][1] == NOTHING:
+        chain = chain[:-1]
+    return chain
 
 
 def _holds(name: str, test: Sequence[tuple[str, str]]) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """By what a node is known to be of a node kind: what its kernel tells of it, against what the site describes.
 
-The task prolog compares the same (`spank_helpers/kinds.sh`); all of it is the node's, whatever cgroup a task is in.
+The task prolog compares the same (`spank_helpers/prolog.sh`); all of it is the node's, whatever cgroup a task is in.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ SHELLS = ("dash", "bash", pytest.param("busybox", marks=pytest.mark.thorough))
 STEP = {
     "PATH": "/usr/bin:/bin",
     "SLURM_JOB_ID": "1234567",
+    "SLURM_JOB_UID": str(os.getuid()),
     "SLURM_STEP_ID": "0",
     "SLURM_PROCID": "3",
     "SLURM_LOCALID": "3",

@@ -11,13 +11,6 @@ from pathlib import Path
 
 from tests.support.prologs import ROOT, STEP, lay_out, lumi_like, render_files, shell_command, write_script
 
-#: Options of the runtimes without a value, before the command and of one letter: what the scripts are held against.
-GLOBAL_FLAGS = (
-    *("--build-config", "--debug", "--help", "--nocolor", "--quiet", "--silent", "--verbose", "--version"),
-    *("-d", "-h", "-q", "-s", "-v"),
-)
-ACTION_FLAG_LETTERS = "Ccefhinpuw"
-
 #: Stands for the real runtime: writes down the arguments and the environment that it was given.
 RUNTIME = f"""#!{sys.executable} -SEs
 import os, sys
@@ -34,6 +27,7 @@ TASK = {
     **STEP,
     "LUMISITE_STACK": "25.03-rocm6.2",
     "LUMISITE_DONE": "1234567.0.3",
+    "LUMISITE_STEP": "25.03-rocm6.2/several/gpu/standard-g/lumi-g",
     "LUMISITE_EXPORTS": ";NCCL_CROSS_NIC=1;AITER_JIT_DIR=/private/aiter/3;",
     "LUMISITE_PRIVATE": "/private",
     "NCCL_CROSS_NIC": "1",

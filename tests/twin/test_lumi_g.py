@@ -275,7 +275,7 @@ def test_eight_tasks_get_the_published_masks(confined: dict[str, Result], mode: 
 @pytest.mark.parametrize(("name", "theirs"), [("their masks", SWAPPED), ("their variable", THEIRS)])
 def test_a_users_masks_survive(confined: dict[str, Result], name: str, theirs: str) -> None:
     assert masks_of(confined[name]) == theirs.split(",")
-    assert confined[name].stdout.count("no CPU mask: the binding is yours") == 8
+    assert confined[name].stdout.count("no CPU binding: the binding is yours") == 8
 
 
 def test_a_users_taskset_survives(confined: dict[str, Result]) -> None:

@@ -187,7 +187,7 @@ def test_tykky_on_two_nodes_hears_of_its_own_setting_and_keeps_it(
     assert len(set(ran.nodes)) == 2
     for rank in ran.ranks:
         assert rank["environment"]["NCCL_NET_GDR_LEVEL"] == "PHB"
-    line = "NCCL_NET_GDR_LEVEL=PHB stays: it was set before lumisite ran, but the first collective hangs"
+    line = "NCCL_NET_GDR_LEVEL=PHB, set before lumisite ran, does harm: the first collective hangs"
     assert ran.text.count(f"lumisite: {line}: unset NCCL_NET_GDR_LEVEL\n") == 1
     # Before it is submitted, too.
     script = tmp_path / "start.sh"

@@ -32,7 +32,7 @@ EXCEPTIONS = (
     (r"lumisite/render/helper\.py|spank_helpers/image\.sh|spank_helpers/wrapper\.sh", "rocm",
      "a variable of the scripts, which are rendered as they are"),
     (r"lumisite/validate/probes/environment/checks\.py", "miopen", "the name of a gate, as runs and reports have it"),
-    (r"lumisite/render/runtimes\.py|spank_helpers/(image\.sh|cli_filter\.lua)", "rocm nv intel hpu",
+    (r"lumisite/render/runtimes\.py|spank_helpers/image\.sh", "rocm nv intel hpu",
      "options of the container runtimes, as users type them"),
     (r"lumisite/machine/loader\.py", "intel", "whose processors have names of their own to glibc"),
 )  # fmt: skip

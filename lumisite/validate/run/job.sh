@@ -45,8 +45,7 @@ login() {
 }
 # A line for each variable that the helper finds set and leaves so: NAME=VALUE<tab>who set it.
 who_set() {
-  LUMISITE_VERBOSE=1 each_node true 2>/dev/null |
-    sed -n 's/^lumisite: \(.*\) stays: it was set before lumisite ran$/\1/p' | sort -u | while IFS= read -r told; do
+  LUMISITE_VERBOSE=report each_node true 2>/dev/null | sed -n 's/^report kept //p' | sort -u | while IFS= read -r told; do
     name=${told%%=*} by="the job's own options, or something of Slurm's"
     if login /; then
       by='the login files of the site, /etc/profile'

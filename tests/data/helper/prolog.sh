@@ -1,34 +1,34 @@
 # A site of one bind and one setting, to run the prolog by hand in a step (any machine does):
-#   cd spank_helpers; cat prolog.sh masks.sh private.sh kinds.sh step.sh ../tests/data/helper/prolog.sh >/tmp/prolog
+#   cd spank_helpers; cat prolog.sh masks.sh caches.sh ../tests/data/helper/prolog.sh >/tmp/prolog
 #   SLURM_JOB_ID=1 SLURM_STEP_ID=0 LUMISITE_VERBOSE=1 sh /tmp/prolog
-ls_site_prefix=SINGULARITY ls_site_stacks=25.03-rocm6.2
+ls_site_prefix=SINGULARITY
 ls_site_partition() {
 	case $1 in
-	gpu) ls_kinds=node ls_gpus=gpu ls_whole_nodes=1 ;;
+	gpu) kinds=node ls_gpus=gpu whole_nodes=1 ;;
 	*) return 1 ;;
 	esac
 }
 # Nothing is said of its nodes that could be compared: any machine is one.
-ls_site_kind() {
-	ls_kind_gpus=2
+ls_site_kinds() {
+	kind node 2 '' '' '' '' ''
 }
-ls_site_gpus() {
+ls_site_drivers() {
 	:
 }
-ls_site_release=try ls_site_root=/nowhere
+ls_site_release=try ls_site_root=/nowhere ls_site_stacks=25.03-rocm6.2
 ls_site_host_suffix='' ls_site_libraries=''
 ls_site_binds() {
 	brought_by LUMISITE_BINDS_TASK "${LUMISITE_BINDS_TASK+x$LUMISITE_BINDS_TASK}"
-	bind / /host /:/host '' x 'all of the host'
+	bind / /host /:/host '' x
 }
 ls_site_settings() {
-	offer NCCL_DEBUG "${NCCL_DEBUG+x$NCCL_DEBUG}" WARN 'errors are worth a line'
+	offer NCCL_DEBUG "${NCCL_DEBUG+x$NCCL_DEBUG}" WARN 0
 }
 ls_site_harms() {
 	case ${NCCL_PROTO-} in LL128*) harm NCCL_PROTO "$NCCL_PROTO" 'sums of bf16 fail: unset NCCL_PROTO' ;; esac
 }
-ls_site_left_alone() {
-	left OMP_NUM_THREADS 'only the program knows better'
+ls_site_caches() {
+	:
 }
 ls_site_directories() {
 	"$@"
@@ -36,15 +36,10 @@ ls_site_directories() {
 ls_site_places() {
 	return 1
 }
-ls_site_masks() {
-	case $1 in
-	node/2/1) count=2 masks='0x3 0xc' ;;
-	*) return 1 ;;
-	esac
-}
 ls_site_cpus() {
 	case $1 in
-	node/1) words='0 1 2 3' ;;
+	node/1/1) lists=0-3 ;;
+	node/2/1) lists='0-1 2-3' ;;
 	*) return 1 ;;
 	esac
 }

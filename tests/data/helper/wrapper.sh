@@ -1,11 +1,27 @@
 # A site of one family, to run the wrapper by hand; `echo` stands for the runtime:
-#   cd spank_helpers; cat wrapper.sh image.sh kinds.sh step.sh ../tests/data/helper/wrapper.sh >/tmp/wrapper
-#   LUMISITE_VERBOSE=1 LUMISITE_DONE=x sh /tmp/wrapper exec torch-rocm-6.2.4.sif
-ls_site_prefix=SINGULARITY ls_site_stacks=25.03-rocm6.2
-ls_site_partition() {
+#   cat spank_helpers/wrapper.sh spank_helpers/image.sh tests/data/helper/wrapper.sh >/tmp/wrapper
+#   LUMISITE_VERBOSE=1 LUMISITE_DONE=.. sh /tmp/wrapper exec torch-rocm-6.2.4.sif
+ls_site_stacks=25.03-rocm6.2
+ls_site_runtime_of() {
+	ls_site_prefix=SINGULARITY ls_site_runtime=/usr/bin/echo
+}
+ls_site_action() {
+	case $1 in
+	exec) : ;;
+	*) return 1 ;;
+	esac
+}
+ls_site_global_option() {
 	return 1
 }
-ls_site_runtime=/usr/bin/echo
+ls_site_option() {
+	case $1 in
+	--bind) ls_takes=1 ;;
+	--nv) ls_takes='' ;;
+	*) return 1 ;;
+	esac
+}
+ls_site_letters=e ls_site_valued_letters=B
 ls_site_plan() {
 	return 1
 }
@@ -43,7 +59,7 @@ ls_site_follow() {
 }
 ls_site_settings() {
 	ls_variable NCCL_NET "${NCCL_NET+x$NCCL_NET}"
-	ls_rule '-ge 6002000' ' torch ' yes read offer 'AWS Libfabric' 'TCP would go unnoticed'
-	ls_rule '' '' '' '' leave '' 'older images have no plugin'
+	ls_rule '-ge 6002000' ' torch ' yes read offer 'AWS Libfabric' 0
+	ls_rule '' '' '' '' leave '' ''
 }
 ls_start "$@"

@@ -141,12 +141,8 @@ def test_what_depends_on_the_image_is_left_to_the_wrapper_whatever_the_module(
     spank = lay_out(tmp_path, lumi_like_files("6.2", "7.0"))
     prolog = Script(tuple(shell_command(shell, tmp_path)), spank / "task_prolog")
     for nodes in ("1", "2"):
-        ran = sound(prolog.step(LUMISITE_STACK=stack, SLURM_STEP_NUM_NODES=nodes, LUMISITE_VERBOSE="1"))
+        ran = sound(prolog.step(LUMISITE_STACK=stack, SLURM_STEP_NUM_NODES=nodes))
         assert not {"NCCL_NET_GDR_LEVEL", "NCCL_NET"} & set(ran.exports)
-    assert any(
-        "NCCL_NET is left alone (the image decides: " in line
-        for line in ran.prints + sound(prolog.step(LUMISITE_VERBOSE="1")).prints
-    )
 
 
 def test_cpu_partitions_get_nothing_that_is_meant_for_gpus(prolog: Script, tmp_path: Path) -> None:
@@ -195,7 +191,7 @@ def test_no_bind_is_there_twice(prolog: Script, tmp_path: Path, mine: str) -> No
 def test_a_missing_required_bind_is_said_once_for_each_node_by_its_name(prolog: Script, tmp_path: Path) -> None:
     (tmp_path / "libcxi.so.1").unlink()
     first = sound(prolog.step(SLURM_LOCALID="0"))
-    assert any(f"nid005124 lacks {tmp_path}/libcxi.so.1" in line for line in first.prints)
+    assert any(f"{tmp_path}/libcxi.so.1 not found on nid005124" in line for line in first.prints)
     assert f"{tmp_path}/libcxi.so.1" not in binds(first)
     assert not sound(prolog.step(SLURM_LOCALID="1")).prints
 
@@ -372,6 +368,6 @@ def test_apptainer_keeps_the_list_that_the_user_has(given: dict[str, str], chang
 def test_what_was_set_before_is_said_with_its_value_and_blamed_on_nobody(prolog: Script, value: str, told: str) -> None:
     ran = sound(prolog.step(NCCL_SOCKET_IFNAME=value, LUMISITE_VERBOSE="1"))
     (line,) = [line for line in ran.prints if line.startswith("lumisite: NCCL_SOCKET_IFNAME")]
-    assert line == f"lumisite: {told} stays: it was set before lumisite ran"
-    assert not [line for line in ran.prints if " you " in f"{line} " and "stays" in line]
+    assert line == f"lumisite: {told} not changed: it was set before lumisite ran"
+    assert not [line for line in ran.prints if " you " in f"{line} " and "not changed" in line]
     assert "EVIL" not in ran.exports

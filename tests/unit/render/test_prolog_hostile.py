@@ -38,12 +38,9 @@ TEXT = lumi_like_files()["spank/task_prolog"]
 #: Every variable that the prolog reads or uses; a user may have any of them in the environment.
 NAMES = sorted(set(re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", TEXT)) | set(re.findall(r"\b([a-z_0-9]+)=", TEXT)))
 #: What it may set.
-LEDGER = set(
-    re.findall(r"^\s*(?:.*\) )?(?:offer|leave|left|want_directory|master_\w+|one_gpu) ([A-Z_]+) ", TEXT, re.MULTILINE)
-)
+LEDGER = set(re.findall(r"^\s*(?:.*\) )?(?:offer|cache_directory|master_\w+|one_gpu) ([A-Z_]+) ", TEXT, re.MULTILINE))
 ALLOWED = LEDGER | {
     "LD_LIBRARY_PATH",
-    "LUMISITE_AUTO_BIND",
     "LUMISITE_CPU_BIND",
     "PATH",
     "SINGULARITY_BINDPATH",
@@ -53,6 +50,11 @@ ALLOWED = LEDGER | {
     "LUMISITE_DONE",
     "LUMISITE_EXPORTS",
     "LUMISITE_PRIVATE",
+    "LUMISITE_STEP",
+    "SLURM_CPU_BIND",
+    "SLURM_CPU_BIND_LIST",
+    "SLURM_CPU_BIND_TYPE",
+    "SLURM_CPU_BIND_VERBOSE",
 }
 
 
@@ -79,7 +81,7 @@ def without_warnings(ran: Ran) -> Ran:
 
 def test_the_names_are_found() -> None:
     assert {"SLURM_JOB_ID", "NCCL_CROSS_NIC", "out", "private", "verbose"} <= set(NAMES)
-    assert {"NCCL_NET", "MIOPEN_USER_DB_PATH", "MASTER_PORT", "ROCR_VISIBLE_DEVICES"} <= LEDGER
+    assert {"NCCL_CROSS_NIC", "MIOPEN_USER_DB_PATH", "MASTER_PORT", "ROCR_VISIBLE_DEVICES"} <= LEDGER
 
 
 FUNCTIONS = (
@@ -257,9 +259,10 @@ def changed(prolog: Script, *changes: tuple[str, str]) -> None:
 def test_a_signal_while_it_runs(prolog: Script, tmp_path: Path, number: signal.Signals) -> None:
     """It waits for a fifo in place of a file of the kernel; what it had to say by then is still said."""
     os.mkfifo(tmp_path / "fifo")
-    changed(prolog, ("/proc/self/status", str(tmp_path / "fifo")))
+    changed(prolog, ("/proc/self/cpuset", str(tmp_path / "fifo")))
     command = [*prolog.command, str(prolog.path)]
-    with subprocess.Popen(command, env=STEP, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    step = {**STEP, "SLURM_TASK_PID": str(os.getpid() + 10**8)}
+    with subprocess.Popen(command, env=step, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         with contextlib.suppress(BrokenPipeError), (tmp_path / "fifo").open("w") as fifo:  # opens when the prolog reads
             process.send_signal(number)
             fifo.write("Name: x\n")
@@ -272,9 +275,9 @@ def test_a_signal_while_it_runs(prolog: Script, tmp_path: Path, number: signal.S
     "changes",
     [
         [("PATH=/usr/bin:/bin:/usr/sbin:/sbin", "PATH=/nowhere")],
-        [("/proc/self/status", "/nowhere/status"), ("/proc/self/cpuset", "/nowhere/cpuset")],
-        [("/proc/self/status", "/dev/null"), ("/proc/self/cpuset", "/dev/null")],
-        [("/proc/self/status", "/usr"), ("/proc/self/cpuset", "/usr")],
+        [("/proc/self/cpuset", "/nowhere/cpuset")],
+        [("/proc/self/cpuset", "/dev/null")],
+        [("/proc/self/cpuset", "/usr")],
         [("/dev/null", "/nowhere/null")],
         [("for name in /*", "for name in /nowhere/*")],
     ],
@@ -371,7 +374,7 @@ def test_a_site_with_next_to_nothing_gives_a_script_that_runs_to_its_end(tmp_pat
     files = render_files(load_text(text))
     sparse = Script(prolog.command, lay_out(tmp_path / "sparse", files) / "task_prolog")
     ran = harmless(sparse.step(LUMISITE_VERBOSE="1"))
-    assert ran.prints[-1].startswith("lumisite: no CPU mask")
+    assert ran.prints[-1].startswith("lumisite: no CPU binding")
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -21,7 +21,7 @@ def prolog(request: pytest.FixtureRequest, tmp_path: Path) -> Script:
 
 
 def test_a_value_that_does_harm_is_told_by_one_task_and_stays(prolog: Script) -> None:
-    told = "lumisite: NCCL_NET_GDR_LEVEL=PHB stays: it was set before lumisite ran, but the first collective between "
+    told = "lumisite: NCCL_NET_GDR_LEVEL=PHB, set before lumisite ran, does harm: the first collective between "
     first, other = (sound(prolog.step(SLURM_PROCID=rank, NCCL_NET_GDR_LEVEL="PHB")) for rank in "01")
     assert next(line for line in first.prints if "GDR_LEVEL" in line).startswith(told)
     assert "(rocm >=7.0): unset NCCL_NET_GDR_LEVEL" in first.stdout
@@ -49,7 +49,7 @@ def test_what_does_no_harm_here_is_not_told(prolog: Script, changes: dict[str, s
 def test_no_value_that_does_harm_makes_two_lines(prolog: Script) -> None:
     ran = sound(prolog.step(SLURM_PROCID="0", NCCL_MIN_NCHANNELS="32\nexport EVIL=1", NCCL_PROTO="LL128" + "x" * 999))
     told = ["lumisite: NCCL_PROTO", "lumisite: NCCL_MIN_NCHANNELS"]
-    assert [line.partition(" stays")[0] for line in ran.prints] == told
+    assert [line.partition(", set before")[0] for line in ran.prints] == told
     assert "EVIL" not in ran.exports
 
 

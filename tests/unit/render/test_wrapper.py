@@ -63,7 +63,7 @@ def test_what_is_not_there_is_taken_out_so_that_the_container_starts(wrapper: Wr
     lost.symlink_to("nowhere")
     call = wrapper.call("exec", "image.sif", "x", SLURM_LOCALID="0")
     assert call.binds == ["/mine", "/usr", f"{wrapper.folder}/libcxi.so.1", "/sbin", "/other"]
-    assert call.stderr == f"lumisite: nid005124 lacks {lost}, which is not bound\n"
+    assert call.stderr == f"lumisite: {lost} not found on nid005124: the container starts without it\n"
     assert wrapper.call("exec", "image.sif", "x").stderr == ""
     # What the user has in the list is the user's.
     mine = wrapper.call("exec", "image.sif", "x", SINGULARITY_BINDPATH="/gone:/x,/sbin")
@@ -169,7 +169,7 @@ def test_the_user_may_name_the_family(wrapper: Wrapper) -> None:
 
 def test_verbose_says_on_stderr_what_it_corrects(wrapper: Wrapper) -> None:
     said = wrapper.call("exec", LAIF, "x", LUMISITE_VERBOSE="1").stderr
-    assert f"lumisite: {LAIF} is of the family laif-multitorch\n" in said
+    assert f"lumisite: {LAIF}: family laif-multitorch\n" in said
     assert f"lumisite: without the bind {wrapper.folder}/opt/cray\n" in said
 
 

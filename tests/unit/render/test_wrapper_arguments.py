@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lumisite.render import runtimes
 from tests.support.prologs import SHELLS, write_script
-from tests.support.wrappers import ACTION_FLAG_LETTERS, CONDA, LAIF, LUMI_PYTORCH, ODD, TASK, Wrapper, make
+from tests.support.wrappers import CONDA, LAIF, LUMI_PYTORCH, ODD, TASK, Wrapper, make
 
 
 @pytest.fixture(params=SHELLS)
@@ -129,6 +129,6 @@ def test_where_an_option_is_not_known_nothing_is_corrected(wrapper: Wrapper, wor
 
 def test_the_options_of_the_runtimes_are_listed_once() -> None:
     assert not set(runtimes.ACTION_VALUED) & set(runtimes.ACTION_FLAGS)
-    assert not set(runtimes.ACTION_VALUED_LETTERS) & set(ACTION_FLAG_LETTERS)
+    assert not set(runtimes.ACTION_VALUED_LETTERS) & set(runtimes.ACTION_LETTERS)
     assert len(set(runtimes.ACTION_VALUED)) == len(runtimes.ACTION_VALUED)
     assert len(set(runtimes.ACTION_FLAGS)) == len(runtimes.ACTION_FLAGS)

@@ -326,8 +326,8 @@ def test_what_is_measured_is_noted_at_the_start_and_after_each_step(tmp_path: Pa
     ],
 )
 def test_who_set_a_variable_is_noted(tmp_path: Path, where: str, who: str) -> None:
-    told = "lumisite: NCCL_SOCKET_IFNAME=eth0 stays: it was set before lumisite ran\n"
-    (tmp_path / "said").write_text(f"lumisite: release 1\n{told}{told}lumisite: GLOO_X=hsn0 (why)\n")
+    kept = "report kept NCCL_SOCKET_IFNAME=eth0\n"
+    (tmp_path / "said").write_text(f"report step x/one/gpu/y/z\n{kept}{kept}report setting GLOO_X 3\n")
     for number, name in enumerate(reversed(where.split())):
         (tmp_path / name).write_text(f"export NCCL_SOCKET_IFNAME=eth{number}\n")
     tools = tmp_path / "tools"

@@ -1,0 +1,111 @@
+# ---- directories for caches that are the user's alone, in the first of the site's places that will do
+
+# ---- what touches the node: `lumisite env` defines these anew
+# dash, bash and busybox all have -O and -k.
+# shellcheck disable=SC3067
+own_folder() { [ -d "$1" ] && [ ! -L "$1" ] && [ -O "$1" ]; }
+# Path: $private is a directory that begins like it, is the user's own, and has all that the site wants in it. It must have
+# the sticky bit that the mkdir below gives it: one that stood there before, of another user or open to a group, has not.
+# shellcheck disable=SC3065,SC3067
+make_private() {
+	[ -k "${1%/*}" ] || [ -O "${1%/*}" ] || return 1
+	case $1 in *[!A-Za-z0-9/._+@=-]*) return 1 ;; esac
+	for private in "$1-$user" "$1-$user-$job"; do
+		ls_site_directories made && return 0
+		if [ -e "$private" ] || [ -L "$private" ]; then
+			own_folder "$private" && [ -k "$private" ] || continue
+		fi
+		ls_site_directories make_directories
+		ls_site_directories made
+		return
+	done
+	return 1
+}
+# Most MiB that stay from one job to the next, or nothing. The first task of each job on a node looks; `.tidied` names the
+# job. What nothing has read or written for two weeks goes. Where more stays than may, what is older than half of that
+# goes, and so on, but nothing that was used within the last hour.
+tidy() {
+	last='' minutes=20160
+	case $ls_local_id/$job in 0/0) return 0 ;; 0/*) ;; *) return 0 ;; esac
+	umask 077
+	[ ! -f "$private/.tidied" ] || [ -L "$private/.tidied" ] || read -r last <"$private/.tidied"
+	case $last in "$job") return 0 ;; esac
+	printf '%s\n' "$job" >"$private/.tidied" || return 0
+	remove_older || return 0
+	while [ "$1" ] && [ "$kib" -gt "$(($1 * 1024))" ] && [ "$minutes" -ge 120 ]; do
+		minutes=$((minutes / 2))
+		remove_older || return 0
+	done
+}
+
+# Path of a file system, the folder as the job's variables name it: $folder, if it is below that path and the user's own.
+# A variable may hold anything, such as a shared file system's path from a login file.
+know_job_folder() {
+	folder=${2%/}
+	case $folder/ in
+	*[!A-Za-z0-9/._+@=-]* | *//* | */./* | */../*) return 1 ;;
+	"${1%/}"/?*) own_folder "$folder" ;;
+	*) return 1 ;;
+	esac
+}
+# The same: programs in the container use it too.
+bind_job_folder() {
+	if know_job_folder "$1" "$2"; then bind "$folder" "$folder" "$folder" '' ''; fi
+}
+take_job_folder() {
+	know_job_folder "$1" "$2" && make_private "$folder/lumisite" && return 0
+	note no-place "$3" "no directory for caches in $3: it names no folder of yours in $1"
+	return 1
+}
+# Path, most MiB that stay or nothing.
+take_place() {
+	make_private "${1%/}/lumisite" && tidy "$2" && return 0
+	note no-place "$1" "no directory for caches in $1: it is missing, full or not writable"
+	return 1
+}
+find_private() {
+	case $private in none) return 1 ;; ?*) return 0 ;; esac
+	if ls_site_places; then
+		case ${LUMISITE_PRIVATE-} in "$private") ;; *) put LUMISITE_PRIVATE "$private" ;; esac
+		return 0
+	fi
+	private=none
+	[ "$ls_local_id" != 0 ] || say "$node has no place for private directories, so caches go where programs put them"
+	[ -z "${LUMISITE_PRIVATE+x}" ] || out="${out}unset LUMISITE_PRIVATE$nl"
+	return 1
+}
+# A setting that names a directory.
+cache_directory() {
+	if [ "$2" ] && ! mine "$1" "${2#x}"; then
+		offer "$@"
+	elif find_private; then
+		offer "$1" "$2" "$private/$3" "$4"
+	fi
+}
+# shellcheck disable=SC3065
+made() {
+	own_folder "$private" && [ -k "$private" ] || return 1
+	for name; do own_folder "$private/$name" || return 1; done
+}
+# One program for all. The parents of what is named get their mode from the umask (700), the named ones 1700.
+# shellcheck disable=SC2174
+make_directories() {
+	for name; do
+		set -- "$@" "$private/$name/.lumisite"
+		shift
+	done
+	umask 077
+	LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' mkdir -p -m 1700 "$private" "$@" >/dev/null
+}
+# $kib is how much is left. A time limit, as there may be millions of files. Nothing reads their names.
+# shellcheck disable=SC3045
+remove_older() {
+	kib=$(
+		ulimit -c 0
+		ulimit -t 2
+		LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' /usr/bin/find "$private" -xdev -mindepth 1 -type f \
+			\( -amin "+$minutes" -mmin "+$minutes" -delete -o -printf '%k+' \)
+	)
+	case $kib in *[!0-9+]*) return 1 ;; esac
+	kib=$((${kib}0))
+}
