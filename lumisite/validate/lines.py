@@ -20,7 +20,8 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from lumisite.errors import SiteError
+from lumisite.errors import LumisiteError, SiteError
+from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Value
 from lumisite.site.decode import parse_json, short
 
@@ -42,7 +43,7 @@ _NOTHING: tuple[object, ...] = (None, "", [], (), {})
 _NODE = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
-class LineError(ValueError):
+class LineError(LumisiteError):
     """What is wrong with one line."""
 
 
@@ -95,76 +96,77 @@ _NEEDED = {
 
 
 def line_json(line: Sample | Gate) -> str:
-    """Write a line without its end, in the order of keys that is read fastest. What is not said is left out."""
+    """Return a line without its end, in the order of keys that is read fastest; keys without a value are left out."""
     known = {one.name: getattr(line, one.name) for one in fields(line)}
     needed = _NEEDED[type(line)]
     return json.dumps({name: value for name, value in known.items() if name in needed or value not in _NOTHING})
 
 
 def parse_line(line: bytes) -> Sample | Gate:
-    """Read one line of either kind; raises `LineError`."""
+    """Parse one line of either kind; raises `LineError`."""
     try:
         raw = parse_json(line, "")
     except SiteError as error:
-        raise LineError(f"{error.problems[0].message} (one object on a line would be right)") from None
+        raise LineError(make_finding("line-not-json", reason=error.problems[0].message)) from None
     return line_of(raw)
 
 
 def line_of(raw: object) -> Sample | Gate:
-    """Read what a line holds; raises `LineError`."""
+    """Return what an object of JSON holds; raises `LineError`."""
     kind = Gate if isinstance(raw, dict) and "gate" in raw and "metric" not in raw else Sample
     needed = _NEEDED[kind]
     if not isinstance(raw, dict):
-        raise LineError(f"{short(raw)} is not an object with {', '.join(needed)}")
-    if missing := [key for key in needed if key not in raw]:
-        have = " ".join(", ".join(map(str, raw)).split()) or "nothing"
-        raise LineError(f"{', '.join(missing)} missing (have {have})")
+        raise LineError(make_finding("line-not-object", found=short(raw), keys=tuple(needed)))
+    if missing := tuple(key for key in needed if key not in raw):
+        raise LineError(make_finding("line-key-missing", missing=missing, found=tuple(map(str, raw))))
     known = [key for key in _KEYS[kind] if key in needed or raw.get(key) not in _NOTHING]
     line = kind(**{key: _READERS[key](key, raw[key]) for key in known})
     if isinstance(line, Gate) and line.verdict != "pass" and not line.cause:
-        raise LineError("cause: empty (a gate that did not pass says why)")
+        raise _unfit("gate-without-cause", "cause", "")
     return line
+
+
+def _unfit(code: str, key: str, raw: object, expected: Sequence[str] = ()) -> LineError:
+    return LineError(make_finding(code, key, found=short(raw), expected=tuple(expected)))
 
 
 def _name(key: str, raw: object) -> str:
     if not isinstance(raw, str) or not raw.strip() or not raw.isprintable():
-        raise LineError(f"{key}: {short(raw)} is not a name")
+        raise _unfit("name-invalid", key, raw)
     return raw
 
 
 def _sentence(key: str, raw: object) -> str:
-    """Read what people are told: any text, on one line."""
+    """Parse any text, on one line."""
     if raw is None:
         return ""
     if not isinstance(raw, str):
-        raise LineError(f"{key}: {short(raw)} is not a text")
+        raise _unfit("text-invalid", key, raw)
     return " ".join("".join(letter if letter.isprintable() else " " for letter in raw).split())
 
 
 def _one_of(words: Sequence[str], key: str, raw: object) -> str:
-    """Read one of a few words."""
+    """Parse one of a few words."""
     if isinstance(raw, str) and raw in words:
         return raw
-    raise LineError(f"{key}: {short(raw)} is neither {' nor '.join(words)}")
+    raise _unfit("word-invalid", key, raw, words)
 
 
 def _rank(key: str, raw: object) -> int:
     if type(raw) is not int or raw < 0:
-        raise LineError(f"{key}: {short(raw)} is not a number from 0 up")
+        raise _unfit("rank-invalid", key, raw)
     return raw
 
 
 def _value(key: str, raw: object) -> float:
     value = as_float(raw)
-    if value is None:
-        raise LineError(f"{key}: {short(raw)} is not a number")
-    if not LEAST <= value <= LARGEST:
-        raise LineError(f"{key}: {short(raw)} is not above 0 and finite (leave a job out that measured nothing)")
+    if value is None or not LEAST <= value <= LARGEST:
+        raise _unfit("number-invalid", key, raw)
     return value
 
 
 def as_float(raw: object) -> float | None:
-    """Give a number of JSON, infinite where it is too large; None for what is none."""
+    """Return a number of JSON, infinite where it is too large; None for anything else."""
     if isinstance(raw, bool) or not isinstance(raw, int | float):
         return None
     try:
@@ -175,23 +177,23 @@ def as_float(raw: object) -> float | None:
 
 def _nodes(key: str, raw: object) -> Nodes:
     if not isinstance(raw, list) or not raw:
-        raise LineError(f'{key}: {short(raw)} is not a list of node names, such as ["nid005001", "nid005002"]')
+        raise _unfit("nodes-invalid", key, raw)
     for name in raw:
         if not isinstance(name, str) or not _NODE.fullmatch(name):
-            raise LineError(f"{key}: {short(name)} is not the name of a node (letters, digits, . _ and -)")
+            raise _unfit("nodes-invalid", key, name)
     if len(set(raw)) < len(raw):
-        raise LineError(f"{key}: {next(name for name in raw if raw.count(name) > 1)} stands twice")
+        raise _unfit("nodes-repeated", key, next(name for name in raw if raw.count(name) > 1))
     return tuple(sorted(raw))
 
 
 def _values(key: str, raw: object) -> dict[str, Value]:
     if not isinstance(raw, dict):
-        raise LineError(f"{key}: {short(raw)} is not an object")
+        raise _unfit("text-invalid", key, raw)
     return {name: tuple(value) if isinstance(value, list) else value for name, value in raw.items()}
 
 
 def parse_time(raw: object) -> float:
-    """Give a time in seconds since 1970. Raises `LineError`."""
+    """Return a time in seconds since 1970; raises `LineError`."""
     seconds = as_float(raw)
     if seconds is not None and math.isfinite(seconds):
         return seconds
@@ -205,7 +207,7 @@ def parse_time(raw: object) -> float:
             return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
         except (ValueError, OverflowError):
             pass
-    raise LineError(f"time: {short(raw)} is neither seconds since 1970 nor ISO 8601, such as 2026-01-22T10:15:00+02:00")
+    raise _unfit("time-invalid", "time", raw)
 
 
 #: How the value of each key is read.

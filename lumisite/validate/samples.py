@@ -1,20 +1,23 @@
 """Read what runs wrote: samples and gates, one JSON line each, in any order; `lines` has their form.
 
-All faults of the files are told together, each as `file:line: what is wrong (what would be right)`.
+All that is wrong with the files is raised together, each with its place.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Place
+from lumisite.findings.writers import line as line_of
 from lumisite.text import whole_lines
 from lumisite.validate import InputError
 from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Nodes, Sample, parse_line
 
-#: Faults that are told before they are only counted, and after which what has so many is not read on.
+#: Findings that are kept before they are only counted, and after which what has so many is not read on.
 FAULTS_SHOWN, FAULTS_COUNTED = 50, 10_000
 #: A sample with 100,000 nodes fits in a line of this length.
 LINE_LIMIT = 1 << 21
@@ -68,29 +71,12 @@ class Recorded:
 
 
 class SamplesError(InputError):
-    """Samples that cannot be used: the first faults, and how many there are in all."""
+    """Samples that cannot be used: the first findings, and how many there are in all."""
 
-
-class Faults:
-    """What is wrong with files, until all of it is told."""
-
-    def __init__(self) -> None:
-        self._first: list[str] = []
-        self._count = 0
-
-    def add(self, text: str) -> None:
-        """Take one more."""
-        self._count += 1
-        if len(self._first) < FAULTS_SHOWN:
-            self._first.append(text)
-        if self._count == FAULTS_COUNTED:
-            self.tell()
-
-    def tell(self) -> None:
-        """Raise `SamplesError` if there are any."""
-        if self._first:
-            more = self._count - len(self._first)
-            raise SamplesError("\n".join([*self._first, *([f"… and {more} more"] if more else [])]))
+    def __init__(self, findings: Sequence[Finding], count: int = 1) -> None:
+        self.findings = tuple(findings)
+        more = count - len(findings)
+        super().__init__("\n".join([*map(line_of, findings), *([f"… and {more} more"] if more > 0 else [])]))
 
 
 def read_lines(sources: Iterable[tuple[str, Iterable[bytes]]]) -> Recorded:
@@ -121,11 +107,11 @@ class _Group:
 
     better: Better
     time: float
-    place: str
+    place: Place
     image: str
     spec: str
     values: dict[Nodes, float] = field(default_factory=dict)
-    again: str = ""
+    again: Place | None = None
 
 
 class _Reader:
@@ -138,9 +124,10 @@ class _Reader:
         self._jobs: dict[tuple[bytes, bytes, bytes], _Group] = {}
         self._nodes: dict[bytes, Nodes] = {}
         self._gates: set[Gate] = set()
-        self._better: dict[str, tuple[Better, str]] = {}
-        self._units: dict[str, tuple[str, str]] = {}
-        self._faults = Faults()
+        self._better: dict[str, tuple[Better, Place]] = {}
+        self._units: dict[str, tuple[str, Place]] = {}
+        self._findings: list[Finding] = []
+        self._wrong = 0
 
     def read(self, block: bytes) -> None:
         """Take whole lines. One of which all but the numbers stood in lines before it needs no JSON parser."""
@@ -184,27 +171,33 @@ class _Reader:
                 self._gates.add(read)
                 return None
             self._add(read)
-        except LineError as fault:
-            self._faults.add(f"{self.file}:{self.line}: {fault}")
+        except LineError as error:
+            self._add_finding(replace(error.finding, place=Place(self.file, self.line)))
             return None
         return read
 
+    def _add_finding(self, finding: Finding) -> None:
+        self._wrong += 1
+        if self._wrong <= FAULTS_SHOWN:
+            self._findings.append(finding)
+        if self._wrong == FAULTS_COUNTED:
+            raise SamplesError(self._findings, self._wrong)
+
     def _add(self, sample: Sample) -> None:
-        place = f"{self.file}:{self.line}"
+        place = Place(self.file, self.line)
         better, first = self._better.setdefault(sample.metric, (sample.better, place))
         if sample.better != better:
-            raise LineError(f"better: {sample.better} for {sample.metric}, which is {better} at {first}")
-        unit, first = self._units.setdefault(sample.metric, (sample.unit, place)) if sample.unit else ("", "")
+            raise _differs("better", sample, sample.better, better, first)
+        unit, first = self._units.setdefault(sample.metric, (sample.unit, place)) if sample.unit else ("", place)
         if sample.unit != unit:
-            raise LineError(f"unit: {sample.unit} for {sample.metric}, which is in {unit} at {first}")
+            raise _differs("unit", sample, sample.unit, unit, first)
         key = (sample.metric, sample.run)
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = _Group(better, sample.time, place, sample.image, sample.spec)
-        for what, old, new in (("image", group.image, sample.image), ("spec", group.spec, sample.spec)):
+        for name, old, new in (("image", group.image, sample.image), ("spec", group.spec, sample.spec)):
             if old != new:
-                was = f"which has {old or 'none'} at {group.place}"
-                raise LineError(f"{what}: {new or 'none'} in run {sample.run}, {was}")
+                raise _differs(name, sample, new, old, group.place)
         group.time = min(group.time, sample.time)
         self._put(group, sample.nodes, sample.value)
 
@@ -213,29 +206,43 @@ class _Reader:
         if known is None or (value < known) == (group.better == "higher"):
             group.values[nodes] = value
         if known is not None and not group.again:
-            group.again = f"{self.file}:{self.line}"
+            group.again = Place(self.file, self.line)
 
     def recorded(self) -> Recorded:
-        """Give what was read, or raise all faults."""
+        """Return what was read; raises `SamplesError` with all that is wrong."""
         jobs: dict[str, list[Job]] = {}
         parted = {metric for (metric, _), group in self._groups.items() if len(group.values) > 1}
         for (metric, run), group in self._groups.items():
             if group.again and metric not in parted:
-                self._faults.add(
-                    f"{group.again}: {metric} of run {run} stands at {group.place} too (a job has one value)"
-                )
+                repeated = make_finding("value-repeated", metric, place=group.again, run=run, first=str(group.place))
+                self._add_finding(repeated)
             jobs.setdefault(metric, []).append(Job(run, group.time, group.values, group.image, group.spec))
-        self._faults.tell()
+        if self._findings:
+            raise SamplesError(self._findings, self._wrong)
         series = {
             metric: Series(
                 metric,
                 self._better[metric][0],
                 tuple(sorted(own, key=lambda job: (job.time, job.run))),
-                self._units.get(metric, ("", ""))[0],
+                self._units[metric][0] if metric in self._units else "",
             )
             for metric, own in sorted(jobs.items())
         }
         return Recorded(series, tuple(sorted(self._gates, key=_gate_order)))
+
+
+def _differs(key: str, sample: Sample, found: str, expected: str, first: Place) -> LineError:
+    return LineError(
+        make_finding(
+            "samples-disagree",
+            sample.metric,
+            key=key,
+            found=found or None,
+            expected=expected or None,
+            run=sample.run,
+            first=str(first),
+        )
+    )
 
 
 def _gate_order(gate: Gate) -> tuple[object, ...]:
@@ -243,7 +250,7 @@ def _gate_order(gate: Gate) -> tuple[object, ...]:
     return (gate.gate, gate.time, gate.run, gate.nodes, rank, gate.verdict, gate.cause, gate.advice)
 
 
-def _short_enough(name: str, line: bytes) -> bytes:
-    if len(line) > LINE_LIMIT:
-        raise SamplesError(f"{name}: a line is longer than {LINE_LIMIT} bytes: these are no samples")
-    return line
+def _short_enough(name: str, text: bytes) -> bytes:
+    if len(text) > LINE_LIMIT:
+        raise SamplesError([make_finding("line-too-long", name, limit=LINE_LIMIT)])
+    return text

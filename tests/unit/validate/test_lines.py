@@ -77,22 +77,22 @@ def test_a_gate_that_passed_needs_no_cause() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("changed", "code"),
     [
-        ({"verdict": "ok"}, 'verdict: "ok" is neither pass nor fail nor inconclusive'),
-        ({"cause": ""}, "cause: empty (a gate that did not pass says why)"),
-        ({"cause": 3}, "cause: 3 is not a text"),
-        ({"gate": ""}, 'gate: "" is not a name'),
-        ({"rank": -1}, "rank: -1 is not a number from 0 up"),
-        ({"rank": True}, "rank: true is not"),
-        ({"nodes": []}, "nodes: [] is not a list"),
-        ({"values": "x"}, 'values: "x" is not an object'),
+        ({"verdict": "ok"}, "word-invalid"),
+        ({"cause": ""}, "gate-without-cause"),
+        ({"cause": 3}, "text-invalid"),
+        ({"gate": ""}, "name-invalid"),
+        ({"rank": -1}, "rank-invalid"),
+        ({"rank": True}, "rank-invalid"),
+        ({"nodes": []}, "nodes-invalid"),
+        ({"values": "x"}, "text-invalid"),
     ],
 )
-def test_what_is_wrong_with_a_gate_is_said(changed: dict[str, object], message: str) -> None:
+def test_what_is_wrong_with_a_gate_is_named(changed: dict[str, object], code: str) -> None:
     with pytest.raises(LineError) as caught:
         parse_line(json.dumps({**json.loads(line_json(GATE)), **changed}).encode())
-    assert message in str(caught.value)
+    assert (caught.value.finding.code, caught.value.finding.subject) == (code, next(iter(changed)))
 
 
 def test_gates_are_alike_by_code_and_subject() -> None:
@@ -103,8 +103,10 @@ def test_gates_are_alike_by_code_and_subject() -> None:
 
 
 def test_a_gate_without_its_keys_is_no_gate() -> None:
-    with pytest.raises(LineError, match=r"verdict, cause, advice, run, nodes, time missing \(have gate\)"):
+    with pytest.raises(LineError) as caught:
         parse_line(b'{"gate": "x"}')
+    assert caught.value.finding.code == "line-key-missing"
+    assert caught.value.finding.values["missing"] == ("verdict", "cause", "advice", "run", "nodes", "time")
     # A sample may note anything, even a key of that name.
     assert parse_line(line_json(SAMPLE).encode()[:-1] + b', "gate": 1}') == SAMPLE
 
@@ -130,16 +132,25 @@ def test_gates_stand_among_samples_in_any_order_and_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "values"),
     [
-        (line_json(SAMPLE).replace("GB/s", "MB/s").replace('"7"', '"8"'), "unit: MB/s for m/128MiB/2n, which is in GB/s at f.jsonl:1"),
-        (line_json(SAMPLE).replace("0a", "0b"), "image: sha256:0b in run 7, which has sha256:0a at f.jsonl:1"),
-        (line_json(SAMPLE).replace(', "spec": "1f"', ""), "spec: none in run 7, which has 1f at f.jsonl:1"),
-        (line_json(SAMPLE).replace("}", ', "unit": "GB/s"}'), "is not JSON that can be read: the key unit stands twice in one object (one object on a line would be right)"),
+        (
+            line_json(SAMPLE).replace("GB/s", "MB/s").replace('"7"', '"8"'),
+            {"key": "unit", "found": "MB/s", "expected": "GB/s", "run": "8"},
+        ),
+        (line_json(SAMPLE).replace("0a", "0b"), {"key": "image", "found": "sha256:0b", "expected": "sha256:0a", "run": "7"}),
+        (line_json(SAMPLE).replace(', "spec": "1f"', ""), {"key": "spec", "found": None, "expected": "1f", "run": "7"}),
     ],
 )  # fmt: skip
-def test_units_images_and_specs_must_agree(text: str, message: str) -> None:
+def test_units_images_and_specs_must_agree(text: str, values: dict[str, object]) -> None:
     with pytest.raises(SamplesError) as caught:
         read(line_json(SAMPLE), text)
-    assert str(caught.value) == f"f.jsonl:2: {message}"
-    assert parse_line(line_json(SAMPLE).encode()) == SAMPLE
+    (found,) = caught.value.findings
+    assert (found.code, found.subject, str(found.place)) == ("samples-disagree", SAMPLE.metric, "f.jsonl:2")
+    assert found.values == {**values, "first": "f.jsonl:1"}
+
+
+def test_a_key_that_stands_twice_is_no_json() -> None:
+    with pytest.raises(LineError) as caught:
+        parse_line(line_json(SAMPLE).replace("}", ', "unit": "GB/s"}').encode())
+    assert caught.value.finding.code == "line-not-json"
