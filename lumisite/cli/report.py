@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from lumisite.cli.arguments import add_json, add_output
@@ -22,6 +21,7 @@ from lumisite.validate.run.folder import RUN, SAMPLES, SERIES
 from lumisite.validate.run.script import FACTS
 from lumisite.validate.samples import Recorded, lines_in, read_lines
 from lumisite.validate.verdict.system import Terms, judge_system
+from lumisite.validate.verdict.system import as_json as verdict_json
 
 
 def add_verdict(parser: argparse.ArgumentParser) -> None:
@@ -120,7 +120,7 @@ def run_verdict(arguments: argparse.Namespace) -> int:
     terms = _terms(load_site(arguments.site) if arguments.site else None, arguments)
     verdict = judge_system(_recorded(arguments.before), _recorded(arguments.after), terms)
     lines = [] if arguments.json else [verdict_text(verdict).rstrip("\n")]
-    tell(asdict(verdict), lines, as_json=arguments.json)
+    tell(verdict_json(verdict), lines, as_json=arguments.json)
     return verdict.exit_code
 
 

@@ -29,6 +29,7 @@ from lumisite.cli.progress import Progress, line_of_stderr
 from lumisite.cli.report import read_side
 from lumisite.cli.transport import file_blocks
 from lumisite.errors import ResolveError, ToolError
+from lumisite.findings import writers
 from lumisite.site.load import LoadedSite, is_file, load_site
 from lumisite.site.model import Site
 from lumisite.text import counted, figure, percent
@@ -51,7 +52,7 @@ from lumisite.validate.run.plan import (
 from lumisite.validate.run.runner import Runner
 from lumisite.validate.run.script import job_script, validation_of
 from lumisite.validate.samples import Recorded, read_lines
-from lumisite.validate.verdict.baseline import has_and_lacks
+from lumisite.validate.verdict.baseline import baseline_size, mixed_images
 from lumisite.validate.verdict.gates import LOOK, following
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
@@ -204,9 +205,9 @@ def _gather(run: Run, into: Path, site: Site) -> None:
     gather(run.folder, into)
     place = samples_of(into)
     recorded = read_lines([(str(place), file_blocks(str(place)))])
-    has, lacks = has_and_lacks(recorded, validation_of(site).baseline_days)
-    say(f"{into} has {has}")
-    say(f"for a baseline it lacks {lacks}" if lacks else "that is a baseline")
+    found = [baseline_size(recorded, validation_of(site).baseline_days), mixed_images(recorded)]
+    for finding in filter(None, found):
+        say(writers.sentence(replace(finding, subject=f"baseline {into}")))
 
 
 def _against(run: Run, asked: Asked, loaded: LoadedSite, before: Side, *, as_json: bool) -> int:

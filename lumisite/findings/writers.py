@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
 from typing import Any, Literal
@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from lumisite.findings.catalogue import entry
 from lumisite.findings.finding import EXIT_CODES, Finding, Severity
-from lumisite.text import printable, some
+from lumisite.text import figure, percent, printable, some
 
 #: A list in a sentence ends after so many, and counts the rest.
 MOST_NAMES = 8
@@ -22,6 +22,10 @@ _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _ILLEGAL = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
+#: Formats of numbers in templates, beside Python's own: a part as per cent, and a measured number.
+_FORMATS: Mapping[str, Callable[[float], str]] = {"percent": percent, "figure": figure}
+
+
 class _Words(Formatter):
     """Values as they stand in a sentence: a list with commas, a text on one line."""
 
@@ -30,7 +34,7 @@ class _Words(Formatter):
             return some([self.format_field(one, spec) for one in value], MOST_NAMES, ", ")
         if isinstance(value, str) and not spec:
             return printable(value)
-        return format(value, spec)
+        return _FORMATS[spec](value) if spec in _FORMATS else format(value, spec)
 
 
 _WORDS = _Words()
@@ -58,10 +62,20 @@ def _fill(templates: Sequence[str], finding: Finding) -> str:
 
 def line(finding: Finding) -> str:
     """Return one line: place, subject, what is wrong, what to do, code."""
-    parts = [str(finding.place) if finding.place else "", printable(finding.subject) if finding.subject else ""]
-    text = ": ".join([*filter(None, parts), message(finding)])
+    text = f"{finding.place}: {sentence(finding)}" if finding.place else sentence(finding)
+    return f"{text} [{finding.code}]"
+
+
+def sentences(findings: Iterable[Finding]) -> str:
+    """Return what is wrong with one thing on one line, without its name and advice."""
+    return "; ".join(map(message, findings))
+
+
+def sentence(finding: Finding) -> str:
+    """Return subject, what is wrong, and what to do."""
+    text = f"{printable(finding.subject)}: {message(finding)}" if finding.subject else message(finding)
     todo = advice(finding)
-    return f"{text} ({todo}) [{finding.code}]" if todo else f"{text} [{finding.code}]"
+    return f"{text} ({todo})" if todo else text
 
 
 def as_json(finding: Finding) -> dict[str, object]:

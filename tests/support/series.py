@@ -13,6 +13,7 @@ import pytest
 from lumisite.site.model import MetricRule
 from lumisite.site.scalars import Line
 from lumisite.validate.samples import Job, Recorded, Series
+from lumisite.validate.verdict.gates import GateVerdict
 from lumisite.validate.verdict.metric import MetricVerdict, judge_metric
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
@@ -65,6 +66,10 @@ def per_node(
 def system(before: Sequence[Series], new: Sequence[Series]) -> SystemVerdict:
     old, after = (Recorded({one.metric: one for one in side}) for side in (before, new))
     return judge_system(old, after, Terms())
+
+
+def codes(judged: MetricVerdict | GateVerdict) -> list[str]:
+    return [finding.code for finding in judged.findings]
 
 
 def write(path: str, *every: Series) -> list[str]:

@@ -21,6 +21,7 @@ from lumisite.validate.report.plots import lead, plots
 from lumisite.validate.report.tables import report_tables, verdict_tables
 from lumisite.validate.report.templates import fill
 from lumisite.validate.verdict.system import SystemVerdict
+from lumisite.validate.verdict.system import as_json as verdict_json
 
 #: States that are a `failure` in JUnit, and those that are an `error`: a skipped test looks like a passed one.
 FAILED = ("fail", "bad-nodes")
@@ -95,5 +96,5 @@ WRITERS: dict[str, Callable[[Report], str]] = {
     "markdown": _markdown,
     "html": _html,
     "junit": _junit,
-    "json": lambda report: json.dumps(asdict(report), indent=2) + "\n",
+    "json": lambda report: json.dumps(asdict(report) | {"verdict": verdict_json(report.verdict)}, indent=2) + "\n",
 }

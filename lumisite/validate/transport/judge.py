@@ -10,36 +10,35 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from lumisite.text import counted, natural, some
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Severity
+from lumisite.text import natural, some
 from lumisite.validate.transport.lines import Process, whole_names
 from lumisite.validate.transport.log import Log
-from lumisite.validate.transport.shown import (
+from lumisite.validate.transport.result import (
     INTERNAL,
     OVER_SOCKETS,
     Answer,
     ProcessResult,
     Result,
+    join_results,
     joined,
     over_sockets,
-    seen,
-    with_shown,
+    with_opened,
 )
 from lumisite.vendors import is_own, words_of_logs
 
 if TYPE_CHECKING:
     from lumisite.validate.lines import GateOutcome
 
-#: How something counts, what it is, and the process that it is about; empty for the run.
-Reason: TypeAlias = "tuple[GateOutcome, str, str]"
-
 #: Provider names that are whole though others begin with them.
 PROVIDERS = OVER_SOCKETS | {"shm", *words_of_logs().providers}
-#: Names shown in a reason before it only counts.
-NAMES_SHOWN = 4
-#: What is said of a run that never left its node.
-WITHIN = "all channels stay within the node, so nothing shows what would carry traffic between nodes"
+#: Processes that a finding names before it only counts them.
+MOST_PROCESSES = 4
+#: Letters of a line of the log that a finding holds.
+LINE_LIMIT = 120
 
 #: What differs between lines that say the same.
 _ADDRESS = re.compile("0x[0-9a-f]+")
@@ -61,23 +60,25 @@ class Expectation:
 def judge(log: Log, expectation: Expectation) -> Result:
     """Apply the rule to all processes of a run."""
     run = _Run(log, expectation)
-    reasons: list[Reason] = list(run.reasons())
+    pairs = [(finding, "") for finding in run.findings()]
     results = []
     for process in log.processes:
         result = run.result(process)
-        own = list(run.reasons_of(process, result))
-        reasons += [(verdict, text, str(result)) for verdict, text in own]
-        results.append(replace(result, verdict=_worst(verdict for verdict, _ in own)))
+        found = list(run.findings_of(process, result))
+        pairs += [(finding, str(result)) for finding in found]
+        results.append(replace(result, verdict=_outcome(found)))
     gdr = run.gdr(results)
     if expectation.require_gdr and gdr == "no":
-        reasons += [("fail", "no GPU Direct RDMA", str(result)) for result in results if result.gdr == "no"]
+        pairs += [(make_finding("transport-no-gdr"), str(result)) for result in results if result.gdr == "no"]
     elif expectation.require_gdr and gdr == "unknown":
-        reasons.append(("inconclusive", "nothing proves GPU Direct RDMA in both directions", ""))
-    verdict = _worst(verdict for verdict, _, _ in reasons)
+        pairs.append((make_finding("transport-gdr-unproved"), ""))
+    verdict = _outcome(finding for finding, _ in pairs)
     summary = [_summary(results, gdr)] if verdict == "pass" else []
-    views = [one if run.one_node else seen(process, one) for process, one in zip(log.processes, results, strict=True)]
-    told = (*summary, *_told_once(reasons), *run.notes(results))
-    return with_shown(verdict, told, gdr, log, views, seen(log.loose, run.result(log.loose)))
+    findings = (*summary, *_merged(pairs), *run.notes(results))
+    views = results
+    if not run.one_node:
+        views = [with_opened(process, result) for process, result in zip(log.processes, results, strict=True)]
+    return join_results(verdict, findings, gdr, log, views, with_opened(log.loose, run.result(log.loose)))
 
 
 class _Run:
@@ -94,11 +95,11 @@ class _Run:
         self.missing = sorted(set(range(self.world)) - seen)
         self.crossed = any(self.devices.values())
         self.one_node = log.within_nodes and not self.crossed and len(self.devices) == 1 and not self.missing
-        self.completes = any(process.init == "complete" for process in self.processes)
+        self.completed = sum(process.init == "complete" for process in self.processes)
         self.known = {name for process in self.processes for name in process.providers}
 
     def result(self, process: Process) -> ProcessResult:
-        """Say what the log shows of a process, before it is judged."""
+        """Return what the log shows of a process, before it is judged."""
         plugin = self._plugin(process)
         return ProcessResult(
             process=process.name,
@@ -118,15 +119,14 @@ class _Run:
             return "no"
         if process.networks:
             return "unknown" if self.one_node else "yes"
-        if "failed" in process.told or ("fell back" in process.told and "loaded" not in process.told):
-            return "no"
-        return "unknown"
+        gave_up = "fell back" in process.messages and "loaded" not in process.messages
+        return "no" if gave_up or "failed" in process.messages else "unknown"
 
     def _providers(self, process: Process) -> list[str]:
         return whole_names(process.providers, PROVIDERS, self.known)
 
     def _nics(self, process: Process) -> int | None:
-        """Give what the plugin or NCCL's own network counted, else how many devices were named or used on the node."""
+        """Return what the plugin or NCCL counted, else how many devices were named or used on the node."""
         if "IB" in process.networks:
             return len(process.adapters) or None
         if process.counted or not process.providers:
@@ -140,13 +140,13 @@ class _Run:
         """
         if "Socket" in process.networks or any(map(over_sockets, self._providers(process))):
             return "no"
-        told = [channel.gdr for channel in process.channels if channel.gdr is not None]
-        if told:
-            return "yes" if all(told) else "no"
-        if "gdr on" in process.told and not self.one_node:
+        on_channels = [channel.gdr for channel in process.channels if channel.gdr is not None]
+        if on_channels:
+            return "yes" if all(on_channels) else "no"
+        if "gdr on" in process.messages and not self.one_node:
             return "yes"
-        far = "gdr far" in process.told and "gdr near" not in process.told
-        return "no" if far or "gdr off" in process.told else "unknown"
+        far = "gdr far" in process.messages and "gdr near" not in process.messages
+        return "no" if far or "gdr off" in process.messages else "unknown"
 
     def gdr(self, results: Sequence[ProcessResult]) -> Answer:
         """Judge the run: no process without it, and proof in both directions."""
@@ -154,140 +154,140 @@ class _Run:
             return "no"
         if not self.crossed:
             return "yes" if results and all(result.gdr == "yes" for result in results) else "unknown"
-        told = {channel.sends for process in self.processes for channel in process.channels if channel.gdr}
-        both_ways = {True, False} <= told or any("gdr on" in process.told for process in self.processes)
+        directions = {channel.sends for process in self.processes for channel in process.channels if channel.gdr}
+        both_ways = {True, False} <= directions or any("gdr on" in process.messages for process in self.processes)
         pairs = zip(results, self.processes, strict=True)
         proved = all(result.gdr == "yes" or not process.channels for result, process in pairs)
         return "yes" if both_ways and proved else "unknown"
 
-    def reasons_of(self, process: Process, result: ProcessResult) -> Iterator[tuple[GateOutcome, str]]:
-        """Say what keeps a process from passing."""
+    def findings_of(self, process: Process, result: ProcessResult) -> Iterator[Finding]:
+        """Yield what keeps a process from passing."""
         if result.plugin_in_use == "no":
-            yield from self._own_network(process, result)
+            yield from self._without_plugin(process, result)
         else:
             if result.plugin_in_use == "unknown":
-                yield "inconclusive", self._unknown_plugin(process)
+                yield self._network_unknown(process)
             yield from self._wrong_provider(process, result)
             yield from self._wrong_nics(process, result)
-        if "broken" in process.told:
-            yield "fail", f"the plugin reports errors ({_shortened(process.told['broken'])})"
+        if "broken" in process.messages:
+            yield make_finding("transport-plugin-errors", line=_shortened(process.messages["broken"]))
         if result.init == "stuck":
-            yield "fail", "rings are connected and trees never were: communicator setup hangs"
+            yield make_finding("transport-setup-stuck")
         elif result.init == "unfinished":
-            yield "inconclusive", "a communicator began and never completed: it hangs, or the log ends too early"
-        elif result.init == "unknown" and self.completes:
-            yield "inconclusive", "no communicator completed, while those of other processes did"
+            yield make_finding("transport-setup-unfinished")
+        elif result.init == "unknown" and self.completed:
+            yield make_finding("transport-setup-not-seen", completed=self.completed)
         elif result.init == "unknown" and result.plugin_in_use == "yes" and not self.crossed:
-            yield "inconclusive", "nothing shows that a communicator was set up"
+            yield make_finding("transport-setup-not-seen")
 
-    def _own_network(self, process: Process, result: ProcessResult) -> Iterator[tuple[GateOutcome, str]]:
-        """Say that NCCL's own network is in use, unless that is the right one, over all of its adapters."""
-        networks = " and ".join(process.networks)
-        if len(process.networks) > 1:
-            yield "fail", f"communicators use different networks, {networks}"
-        elif networks == "IB" and is_own(self.expectation.provider or ""):
+    def _without_plugin(self, process: Process, result: ProcessResult) -> Iterator[Finding]:
+        """Yield that NCCL's own network is in use, unless that is the right one, over all of its adapters."""
+        networks = tuple(process.networks)
+        if len(networks) > 1:
+            yield make_finding("transport-mixed-networks", networks=networks)
+        elif networks == ("IB",) and is_own(self.expectation.provider or ""):
             yield from self._wrong_nics(process, result)
         else:
-            verb = "NCCL chose its" if self.one_node else "traffic goes through NCCL's"
-            what = f"{verb} own network {networks}" if networks else "the plugin is not in use"
-            why = process.told.get("failed") or process.told.get("fell back")
-            yield "fail", f"{what} ({_shortened(why)})" if why else what
+            code = "transport-own-network-one-node" if self.one_node and networks else "transport-own-network"
+            line = process.messages.get("failed") or process.messages.get("fell back") or ""
+            yield make_finding(code, networks=networks, line=_shortened(line))
 
-    def _unknown_plugin(self, process: Process) -> str:
+    def _network_unknown(self, process: Process) -> Finding:
         if self.one_node and process.networks:
-            return WITHIN
-        if not process.providers and "loaded" not in process.told:
-            return "nothing shows which network is used"
-        did = f"chose {','.join(sorted(process.providers))}" if process.providers else "was loaded"
-        return f"the plugin {did}, but nothing shows that traffic goes through it"
+            return make_finding("transport-one-node")
+        line = _shortened(process.messages.get("loaded", ""))
+        return make_finding("transport-network-unknown", providers=tuple(sorted(process.providers)), line=line)
 
-    def _wrong_provider(self, process: Process, result: ProcessResult) -> Iterator[tuple[GateOutcome, str]]:
-        """Find what the plugin should not have chosen; where it is not in use in the end, sockets or IB are."""
+    def _wrong_provider(self, process: Process, result: ProcessResult) -> Iterator[Finding]:
+        """Yield what the plugin should not have chosen; where it is not in use in the end, sockets or IB are."""
         expected, providers = self.expectation.provider, self._providers(process)
         if not providers and result.plugin_in_use == "yes":
             names = {name.casefold() for name in process.networks}
             if expected is None or names != {expected.casefold()}:
-                networks = " and ".join(process.networks)
-                yield "inconclusive", f"network {networks} is in use, but no line names its provider"
+                yield make_finding("transport-provider-unknown", networks=tuple(process.networks))
         for name in providers:
             if expected is None and over_sockets(name):
-                yield "fail", f"the plugin runs over sockets, provider {name}"
+                yield make_finding("transport-over-sockets", provider=name)
             elif expected is not None and expected not in (name, name.partition(";")[0]):
-                yield "fail", f"provider is {name}, expected {expected}"
+                yield make_finding("transport-provider-wrong", provider=name, expected=expected)
 
-    def _wrong_nics(self, process: Process, result: ProcessResult) -> Iterator[tuple[GateOutcome, str]]:
+    def _wrong_nics(self, process: Process, result: ProcessResult) -> Iterator[Finding]:
         expected = self.expectation.nics
         if expected is None or result.nics == expected:
             return
-        if process.adapters and "IB" in process.networks:
-            names = " ".join(sorted(process.adapters, key=natural))
-            yield "fail", f"NCCL uses {counted(len(process.adapters), 'adapter')} ({names}), expected {expected}"
-        elif not process.counted and (result.nics is None or result.nics < expected):
-            who = "NCCL" if "IB" in process.networks else "the plugin"
-            yield "inconclusive", f"nothing shows how many NICs {who} found, expected {expected}"
+        adapters = tuple(sorted(process.adapters, key=natural)) if "IB" in process.networks else ()
+        if not adapters and not process.counted and (result.nics is None or result.nics < expected):
+            yield make_finding("transport-nics-unknown", expected=expected)
         else:
-            yield "fail", f"the plugin found {result.nics} NICs, expected {expected}"
+            yield make_finding("transport-nics-wrong", nics=result.nics, adapters=adapters, expected=expected)
 
-    def reasons(self) -> Iterator[Reason]:
-        """Say what keeps the run as a whole from passing."""
+    def findings(self) -> Iterator[Finding]:
+        """Yield what keeps the run as a whole from passing."""
         log = self.log
-        if not self.processes:
-            what = "the lines of NCCL say nothing of the network" if log.lines else "no line of NCCL found"
-            hint = "run with NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET,ENV"
-            yield "inconclusive", WITHIN if log.within_nodes else f"{what} ({hint})", ""
+        if not self.processes and log.within_nodes:
+            yield make_finding("transport-one-node")
+        elif not self.processes:
+            yield make_finding("transport-no-network-lines" if log.lines else "transport-no-log")
         elif log.bare:
-            cut = "messages have been cut out of a log: nothing shows how many processes there were"
-            yield "inconclusive", cut, ""
-        silent = [str(rank) for rank in sorted(log.ends) if not log.ends[rank]]
+            yield make_finding("transport-excerpt")
+        silent = tuple(rank for rank in sorted(log.ends) if not log.ends[rank])
+        ray = "RAY_DEDUP_LOGS=0" if log.dropped else ""
         if self.crossed and not self.world and (silent or not log.ends):
-            which = f": {some(silent, NAMES_SHOWN, ', ')}" if silent else ""
-            yield "inconclusive", f"channels lead to ranks that say nothing in the log{which}", ""
+            yield make_finding("transport-ranks-missing", ranks=silent, ray=ray)
         if self.missing:
-            shown = ", ".join(map(str, self.missing[:NAMES_SHOWN])) + (", …" if len(self.missing) > NAMES_SHOWN else "")
-            hint = "; Ray left repeated lines out, set RAY_DEDUP_LOGS=0" if log.dropped else ""
-            yield "inconclusive", f"{len(self.missing)} of {self.world} ranks say nothing in the log: {shown}{hint}", ""
+            count, ranks = len(self.missing), tuple(self.missing)
+            yield make_finding("transport-ranks-missing", missing=count, world=self.world, ranks=ranks, ray=ray)
 
-    def notes(self, results: Sequence[ProcessResult]) -> Iterator[str]:
-        """Say what does not change the verdict."""
+    def notes(self, results: Sequence[ProcessResult]) -> Iterator[Finding]:
+        """Yield what does not change the verdict."""
         sockets = next((one.sockets for one in self.processes if "Socket" in one.networks and one.sockets), None)
         if sockets:
-            yield f"sockets use {', '.join(sockets)}"
+            yield make_finding("transport-interfaces", interfaces=tuple(sockets))
         if self.expectation.provider is None and any("IB" in process.networks for process in self.processes):
-            yield "IB is NCCL's own network and no plugin: where it is the right one, say --expect IB"
-        for result, told in zip(results, (process.told for process in self.processes), strict=True):
-            if "warned" in told and result.init != "complete" and not {"broken", "failed"} & {*told}:
-                yield f"{result} warned: {_shortened(told['warned'])}"
+            yield make_finding("transport-ib-is-own")
+        for result, process in zip(results, self.processes, strict=True):
+            messages = process.messages
+            if "warned" in messages and result.init != "complete" and not {"broken", "failed"} & {*messages}:
+                yield make_finding("transport-warned", str(result), line=_shortened(messages["warned"]))
                 break
         if results and all(result.init == "unknown" for result in results):
-            yield "the log does not show whether communicators completed (it has no INIT lines of that)"
+            yield make_finding("transport-setup-not-logged")
 
 
-def _told_once(reasons: Iterable[Reason]) -> Iterator[str]:
-    """Say each thing once, the worst first, with the processes that it is about."""
-    alike: dict[tuple[GateOutcome, str], tuple[str, list[str]]] = {}
-    for verdict, text, process in reasons:
-        alike.setdefault((verdict, _ADDRESS.sub("", text)), (text, []))[1].append(process)
-    for _, (text, processes) in sorted(alike.items(), key=lambda one: one[0][0] != "fail"):
-        names = [name for name in processes if name]
-        yield f"{text}: {some(names, NAMES_SHOWN, ', ')}" if names else text
+def _merged(pairs: Iterable[tuple[Finding, str]]) -> Iterator[Finding]:
+    """Yield each finding once, the worst first, with the processes that it is about."""
+    alike: dict[tuple[str, str], tuple[Finding, list[str]]] = {}
+    for finding, process in pairs:
+        same = _ADDRESS.sub("", repr(sorted(finding.values.items())))
+        alike.setdefault((finding.code, same), (finding, []))[1].append(process)
+    for finding, processes in sorted(alike.values(), key=lambda pair: pair[0].severity is not Severity.FAULT):
+        if names := tuple(filter(None, processes)):
+            subject, values = some(names, MOST_PROCESSES, ", "), {**finding.values, "processes": names}
+            yield replace(finding, subject=subject, values=values)
+        else:
+            yield finding
 
 
-def _summary(results: Sequence[ProcessResult], gdr: Answer) -> str:
-    nodes = len({result.host for result in results})
+def _summary(results: Sequence[ProcessResult], gdr: Answer) -> Finding:
     nics = {result.nics for result in results}
-    counted = f", {nics.pop()} NICs" if len(nics) == 1 and None not in nics else ""
-    return (
-        f"{len(results)} process{'es' if len(results) > 1 else ''} on {nodes} node{'s' if nodes > 1 else ''}: provider "
-        f"{joined(result.provider for result in results)}, network {joined(result.network for result in results)}"
-        f"{counted}, GPU Direct RDMA {gdr}"
+    return make_finding(
+        "transport-as-expected",
+        processes=len(results),
+        count=len({result.host for result in results}),
+        provider=joined(result.provider for result in results),
+        network=joined(result.network for result in results),
+        nics=nics.pop() if len(nics) == 1 else None,
+        gdr=gdr,
     )
 
 
-def _worst(verdicts: Iterable[GateOutcome]) -> GateOutcome:
-    found = set(verdicts)
-    return "fail" if "fail" in found else "inconclusive" if "inconclusive" in found else "pass"
+def _outcome(findings: Iterable[Finding]) -> GateOutcome:
+    severities = {finding.severity for finding in findings}
+    if Severity.FAULT in severities:
+        return "fail"
+    return "inconclusive" if Severity.DOUBT in severities else "pass"
 
 
 def _shortened(text: str) -> str:
-    """Give a line of the log, or as much of it as a reason has room for."""
-    return text if len(text) <= 120 else text[:117] + "…"
+    """Return a line of the log, or as much of it as a finding has room for."""
+    return text if len(text) <= LINE_LIMIT else f"{text[: LINE_LIMIT - 1]}…"

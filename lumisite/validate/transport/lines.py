@@ -1,4 +1,4 @@
-"""What single lines of NCCL, and of what is built on it, say, and what they make of a process; `log` finds them."""
+"""The messages of NCCL, and of what is built on it, and what they show of a process; `log` finds them in files."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ _OFF = re.compile(
     rb"GDRDMA not enabled"
 )
 
-#: What a line may tell: that the plugin was loaded, was given up for NCCL's own network, does not start, reports errors
-#: at run time; why a communicator may not come up; GPU Direct RDMA off, or off (far) and on (near) for one pair of GPU
-#: and adapter of many, or on by the summary of rings; that the graph of a communicator is made.
+#: The kinds of messages: the plugin was loaded, was given up for NCCL's own network, does not start, reports errors at
+#: run time; why a communicator may not come up; GPU Direct RDMA off, or off (far) and on (near) for one pair of GPU and
+#: adapter of many, or on by the summary of rings; the graph of a communicator is made.
 Kind: TypeAlias = Literal[
     "loaded", "fell back", "failed", "broken", "warned", "gdr off", "gdr far", "gdr near", "gdr on", "graph"
 ]
@@ -116,14 +116,12 @@ class Process:
 
     `pid` is what stands in brackets for processes without one. `ranks` count within its largest communicator, which has
     `world` ranks (0: not said); `counted` are the NICs that the plugin says it found, `opened` the networks whose
-    devices were opened, `told` the first line of each kind, `pending` the communicators that have begun and not
+    devices were opened, `messages` the first of each kind, `pending` the communicators that have begun and not
     completed. The others count lines.
     """
 
     host: str
     pid: str
-    records: int = 0
-    threads: set[bytes] = field(default_factory=set)
     world: int = 0
     ranks: set[int] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
@@ -134,7 +132,7 @@ class Process:
     sockets: dict[str, None] = field(default_factory=dict)
     opened: set[str] = field(default_factory=set)
     adapters: set[str] = field(default_factory=set)
-    told: dict[Kind, str] = field(default_factory=dict)
+    messages: dict[Kind, str] = field(default_factory=dict)
     pending: set[bytes] = field(default_factory=set)
     begun: int = 0
     completed: int = 0
@@ -153,7 +151,7 @@ class Process:
 
     @property
     def networks(self) -> list[str]:
-        """The networks in use, without torn beginnings of names: `Soc` must not pass for a plugin."""
+        """The networks in use, without cut beginnings of names: `Soc` must not pass for a plugin."""
         names = self.used | {channel.network for channel in self.channels}
         return whole_names(names, NETWORKS, names | NETWORKS)
 
@@ -165,29 +163,29 @@ class Process:
         use, so that rings without trees are a fault only in a communicator that has not completed. Where nothing shows
         that one began, lines have been left out, and those of trees may be among them.
         """
-        began = self.pending or ("graph" in self.told and not self.begun)
+        began = self.pending or ("graph" in self.messages and not self.begun)
         if began and self.rings > self.trees and self.rings > self.completed:
             return "stuck"
         if self.pending:
             return "unfinished"
         if self.completed or self.trees:
             return "complete"
-        return "unfinished" if self.begun or "graph" in self.told or self.rings else "unknown"
+        return "unfinished" if self.begun or "graph" in self.messages or self.rings else "unknown"
 
 
-def note(process: Process, text: bytes) -> tuple[Fact, ...]:
-    """Take one record that is no channel, and give what it shows."""
+def read_record(process: Process, text: bytes) -> tuple[Fact, ...]:
+    """Add one record that is no channel to what is known of its process, and return what it shows."""
     head = text[:4]
     if head in _INIT_HEADS:
-        _note_init(process, text)
+        _read_init(process, text)
         return ()
     if head == b"Conn":
         process.rings += text.startswith(b"Connected all rings")
         process.trees += text.startswith(b"Connected all trees")
     facts = _facts(text)
     for what, name in facts:
-        if what == "told":
-            process.told.setdefault(cast("Kind", name), text_of(text))
+        if what == "message":
+            process.messages.setdefault(cast("Kind", name), text_of(text))
         elif what == "nics":
             process.counted.add(int(name))
         elif what == "sockets":
@@ -199,7 +197,7 @@ def note(process: Process, text: bytes) -> tuple[Fact, ...]:
 
 @lru_cache(maxsize=4096)
 def _facts(text: bytes) -> tuple[Fact, ...]:
-    """Tell what a message shows; processes mostly say the same, so that few are read."""
+    """Return what a message shows; processes mostly write the same, so that few are read."""
     return tuple(_read(text))
 
 
@@ -211,18 +209,16 @@ def _read(text: bytes) -> Iterator[Fact]:
     elif head == b"NET/":
         yield from _read_net(text)
     elif head in _NETWORK_HEADS and (found := _NETWORK.match(text)):
-        # Another process may have written into the line: `SocketNCCL` is Socket.
-        name = text_of(found[1])
-        yield "used", next((known for known in ("Socket", *words_of_logs().networks) if name.startswith(known)), name)
+        yield "used", text_of(found[1])
     if head in _OPENED_HEADS and (found := _OPENED.match(text)):
         yield "opened", text_of(next(filter(None, found.groups())))
-    told = next((kind for kind, pattern in kinds if pattern.search(text)), None)
-    if told:
-        yield "told", told
+    kind = next((kind for kind, pattern in kinds if pattern.search(text)), None)
+    if kind:
+        yield "message", kind
 
 
 def _read_net(text: bytes) -> Iterator[Fact]:
-    """Give the names of what a network uses."""
+    """Yield the names of what a network uses."""
     if found := _PROVIDER.search(text):
         yield "providers", text_of(found[1])
         if found[2]:
@@ -235,12 +231,12 @@ def _read_net(text: bytes) -> Iterator[Fact]:
             yield "opened", "IB"
         yield from (("adapters", text_of(one)) for one in cards)
     else:
-        mine = {b"NET/Socket": "sockets", b"NET/IB": "adapters"}.get(text.partition(b" ")[0].rstrip(b":"), "devices")
+        kind = {b"NET/Socket": "sockets", b"NET/IB": "adapters"}.get(text.partition(b" ")[0].rstrip(b":"), "devices")
         yield from (("devices", text_of(one)) for one in _GUID.findall(text))
-        yield from ((mine, text_of(one)) for one in _HCA.findall(text))
+        yield from ((kind, text_of(one)) for one in _HCA.findall(text))
 
 
-def _note_init(process: Process, text: bytes) -> None:
+def _read_init(process: Process, text: bytes) -> None:
     if not (found := _INIT.search(text)):
         return
     world = int(found[3])
@@ -257,7 +253,7 @@ def _note_init(process: Process, text: bytes) -> None:
 
 
 def whole_names(names: Iterable[str], known: Collection[str], others: Collection[str]) -> list[str]:
-    """Leave out torn names: those that are not `known` and are the beginning of one of the others."""
+    """Return names without the cut ones: those that are not `known` and are the beginning of one of the others."""
     return sorted(
         name for name in names if name in known or not any(one != name and one.startswith(name) for one in others)
     )

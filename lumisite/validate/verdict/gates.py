@@ -4,20 +4,22 @@ Nodes are blamed, and the system is not, where every failing answer names its no
 node that never passed the same gate in a job of at least as many nodes, and these nodes are fewer than half of all that
 were asked. Half or more by one cause is the system.
 
-A cause is told once: what fails in the same job on a node that another gate names follows from it, and counts no more.
+A cause counts once: what fails in the same job on a node that another gate names follows from it.
 """
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lumisite.text import counted
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
+from lumisite.findings.writers import sentences
 from lumisite.validate.lines import Gate, State
 from lumisite.validate.samples import Job
 
-#: The gate that is asked first and tells what each node is: what fails on a node that it names follows from that.
+#: The gate that runs first and looks at each node: what fails on a node that it names follows from that.
 NODE = "node"
 #: What to do where a gate does not say.
 LOOK = "look at its step, in the folder jobs of the run"
@@ -27,7 +29,7 @@ LOOK = "look at its step, in the folder jobs of the run"
 class Cause:
     """One cause that jobs named, what to do about it, and the nodes and ranks that it was seen on.
 
-    Where it follows from bad nodes that another gate names, `follows` has these.
+    Where it follows from bad nodes that another gate names, `follows` has these. `code` is that of the gate's finding.
     """
 
     cause: str
@@ -36,6 +38,7 @@ class Cause:
     runs: tuple[str, ...]
     ranks: tuple[int, ...] = ()
     follows: tuple[str, ...] = ()
+    code: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,13 +50,18 @@ class GateVerdict:
 
     gate: str
     verdict: State
-    reason: str
+    findings: tuple[Finding, ...]
     runs: int
     bad: int
     causes: tuple[Cause, ...] = ()
     nodes: tuple[str, ...] = ()
     failed_before: bool = False
     follows: tuple[str, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """The findings in words."""
+        return sentences(self.findings)
 
 
 def judge_gates(before: Sequence[Gate], after: Sequence[Gate]) -> tuple[GateVerdict, ...]:
@@ -116,34 +124,32 @@ def _asked(gates: Sequence[Gate]) -> list[Gate]:
 
 
 def _judge(
-    name: str, before: Sequence[Gate], after: Sequence[Gate], behind: Mapping[Gate, tuple[str, ...]]
+    name: str, before: Sequence[Gate], after: Sequence[Gate], caused_by: Mapping[Gate, tuple[str, ...]]
 ) -> GateVerdict:
     if not after:
-        return GateVerdict(name, "inconclusive", "passed before, and was not asked after", 0, 0)
-    own, followed = ([gate for gate in after if (gate in behind) == follows] for follows in (False, True))
-    failed = [gate for gate in own if gate.verdict == "fail"]
-    told = failed or [gate for gate in own if gate.verdict == "inconclusive"]
-    runs, bad = (len({gate.run for gate in gates}) for gates in (after, told or followed))
-    nodes = _suspects(own, failed)
-    jobs = counted(runs, "job")
-    follows = tuple(sorted({node for gate in followed for node in behind[gate]}))
-    shown = len({gate.run for gate in own} - {gate.run for gate in followed})
+        return GateVerdict(name, "inconclusive", (make_finding("gate-not-run", name),), 0, 0)
+    plain, followed = ([gate for gate in after if (gate in caused_by) == follows] for follows in (False, True))
+    failed = [gate for gate in plain if gate.verdict == "fail"]
+    wrong = failed or [gate for gate in plain if gate.verdict == "inconclusive"]
+    runs, bad = (len({gate.run for gate in gates}) for gates in (after, wrong or followed))
+    nodes = _suspects(plain, failed)
+    follows = tuple(sorted({node for gate in followed for node in caused_by[gate]}))
+    passed = len({gate.run for gate in plain} - {gate.run for gate in followed})
     state: State = "pass"
-    reason = f"passed in all {jobs}"
+    finding = make_finding("gate-passed", name, passed=runs, jobs=runs)
     if failed:
         state = "bad-nodes" if nodes else "fail"
-        reason = f"failed in {bad} of {jobs}" + (f", only on {','.join(nodes)}" if nodes else "")
-    elif told:
-        state, reason = "inconclusive", f"not shown in {bad} of {jobs}"
+        finding = make_finding("gate-failed", name, nodes=nodes, bad=bad, jobs=runs)
+    elif wrong:
+        state, finding = "inconclusive", make_finding("gate-unclear", name, bad=bad, jobs=runs)
     elif followed:
-        state = "pass" if shown else "inconclusive"
-        reason = f"{f'passed in {shown} of {jobs}; the rest ' if shown else ''}follows from {','.join(follows)}"
-    known = any(gate.verdict == "fail" for gate in before)
-    if known:
-        reason += "; it failed before the change" + (" too" if told else "")
-    causes = (*_causes(told), *(replace(one, follows=follows) for one in _causes(followed)))
-    pure = follows if state == "inconclusive" and not told else ()
-    return GateVerdict(name, state, reason, runs, bad, causes, nodes, known, pure)
+        state = "pass" if passed else "inconclusive"
+        finding = make_finding("gate-follows", name, nodes=follows, passed=passed or None, jobs=runs)
+    failed_before = any(gate.verdict == "fail" for gate in before)
+    findings = (finding, make_finding("gate-failed-before", name)) if failed_before else (finding,)
+    causes = (*_causes(wrong), *(replace(cause, follows=follows) for cause in _causes(followed)))
+    pure = follows if state == "inconclusive" and not wrong else ()
+    return GateVerdict(name, state, findings, runs, bad, causes, nodes, failed_before, pure)
 
 
 def _suspects(after: Sequence[Gate], failed: Sequence[Gate]) -> tuple[str, ...]:
@@ -153,35 +159,31 @@ def _suspects(after: Sequence[Gate], failed: Sequence[Gate]) -> tuple[str, ...]:
         if gate.verdict == "pass":
             for node in gate.nodes:
                 passed[node] = max(passed.get(node, 0), len(gate.nodes))
-    suspects: dict[str, set[str]] = {}
+    suspects: dict[tuple[str, str] | None, set[str]] = {}
     for gate in failed:
         # Nodes that an answer picks out of those that it asked are bad, whatever they did in another job.
         own = {node for node in gate.nodes if gate.asked or passed.get(node, 0) < len(gate.nodes)}
         if not own:
             return ()
-        suspects.setdefault(_alike(gate) if gate.asked else "", set()).update(own)
+        suspects.setdefault(gate.kind if gate.asked else None, set()).update(own)
     every = {node for gate in after for node in gate.asked or gate.nodes}
     named = set().union(*suspects.values())
     many = any(2 * len(nodes) >= len(every) for nodes in suspects.values())
     return () if many or named == every else tuple(sorted(named))
 
 
-def _alike(gate: Gate) -> str:
-    """Give a cause without its nodes and numbers, in which the same cause differs from node to node."""
-    names = "|".join(sorted(map(re.escape, gate.asked), key=len, reverse=True))
-    return re.sub(r"\d+", "#", re.sub(rf"(ranks? [\d,-]+ on )?\b({names})\b(, ({names})\b)*", "NODE", gate.cause))
-
-
 def _causes(gates: Iterable[Gate]) -> Iterable[Cause]:
-    """Gather what was said, the most frequent first."""
-    told: dict[tuple[str, str], list[Gate]] = {}
+    """Yield each cause once, the most frequent first."""
+    alike: dict[tuple[str, str, str], list[Gate]] = {}
     for gate in gates:
-        told.setdefault((gate.cause, gate.advice), []).append(gate)
-    for (cause, advice), own in sorted(told.items(), key=lambda item: (-len(item[1]), item[0])):
+        key = (gate.code, json.dumps(gate.values, sort_keys=True), "") if gate.code else ("", gate.cause, gate.advice)
+        alike.setdefault(key, []).append(gate)
+    for _, same in sorted(alike.items(), key=lambda item: (-len(item[1]), item[0])):
         yield Cause(
-            cause,
-            advice,
-            tuple(sorted({node for gate in own for node in gate.nodes})),
-            tuple(sorted({gate.run for gate in own})),
-            tuple(sorted({gate.rank for gate in own if gate.rank is not None})),
+            same[0].cause,
+            same[0].advice,
+            tuple(sorted({node for gate in same for node in gate.nodes})),
+            tuple(sorted({gate.run for gate in same})),
+            tuple(sorted({gate.rank for gate in same if gate.rank is not None})),
+            code=same[0].code,
         )

@@ -16,8 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
+from lumisite.findings.writers import sentences
 from lumisite.site.model import MetricRule
-from lumisite.text import figure, percent, some
 from lumisite.validate.lines import State
 from lumisite.validate.probes.probe import rounded
 from lumisite.validate.samples import Series
@@ -56,7 +58,7 @@ class MetricVerdict:
     metric: str
     better: str
     verdict: State
-    reason: str
+    findings: tuple[Finding, ...]
     before: float | None = None
     after: float | None = None
     jobs_before: int = 0
@@ -77,6 +79,11 @@ class MetricVerdict:
     hunt: tuple[str, ...] = ()
     """Nodes among which a slow one is, where jobs on some of their sets are far slower than on the others."""
 
+    @property
+    def reason(self) -> str:
+        """The findings in words."""
+        return sentences(self.findings)
+
 
 @dataclass(frozen=True)
 class _Unit:
@@ -94,7 +101,7 @@ class _Unit:
 
 @dataclass(frozen=True)
 class _Comparison:
-    """Jobs after against jobs before; `change` and `limit` are logarithms, `below_spec` says by what it is too low.
+    """Jobs after against jobs before; `change` and `limit` are logarithms, `missed` is the expectation that it misses.
 
     In noise (`noisy`) a median moves by chance, however far. A drop is `large` beyond noise and threshold, `unlikely`
     where the order of values is no chance; beyond the `floor` no test is asked, but in noise. What has `regressed` is
@@ -104,16 +111,21 @@ class _Comparison:
     change: float
     limit: float
     p: float
-    below_spec: str
+    missed: Finding | None
     noisy: bool
     large: bool
     unlikely: bool
     floor: bool
     regressed: bool
 
+    @property
+    def drop(self) -> float:
+        """The part by which it is worse."""
+        return -math.expm1(self.change)
+
 
 def judge_metric(
-    before: Series | str,
+    before: Series | Finding,
     after: Series,
     rule: MetricRule,
     slow_before: frozenset[str] = frozenset(),
@@ -121,14 +133,14 @@ def judge_metric(
 ) -> MetricVerdict:
     """Judge one metric; jobs on slow nodes are left out where enough others are there.
 
-    `before` may say why there are no jobs to compare with: only the site's own expectation can fail it then.
+    `before` may be why there are no jobs to compare with: only the site's own expectation can fail it then.
     """
-    alone, old = (before, []) if isinstance(before, str) else ("", _units(before))
-    if is_per_node(after) or (not isinstance(before, str) and is_per_node(before)):
-        return _judge_units(after, old, _units(after), rule, alone, per_node=True)
+    missing, old = (before, []) if isinstance(before, Finding) else (None, _units(before))
+    if is_per_node(after) or (isinstance(before, Series) and is_per_node(before)):
+        return _judge_units(after, old, _units(after), rule, missing, per_node=True)
     units = _without(_units(after), slow_after)
-    verdict = _judge_units(after, _without(old, slow_before), units, rule, alone)
-    if alone and not verdict.below_spec:
+    verdict = _judge_units(after, _without(old, slow_before), units, rule, missing)
+    if missing and not verdict.below_spec:
         return verdict
     if (left_out := _on_slow(verdict, units, slow_after)).on_slow_nodes:
         return left_out
@@ -137,16 +149,15 @@ def judge_metric(
         counted = [*units[:DECIDING], *(_confirming(units) if verdict.confirmed else ())]
         slow, fine = _sides(old, counted, math.log1p(-verdict.limit))
         if slow and fine:
-            there, elsewhere = (some(sorted(nodes)) for nodes in (slow, fine))
-            why = f"but only on {there}, not on {elsewhere}: a node, not the system"
-            return replace(_open(verdict, why), hunt=tuple(sorted({*slow, *fine})))
+            only_slow = make_finding("metric-slow-nodes-only", slow=tuple(sorted(slow)), fine=tuple(sorted(fine)))
+            return replace(_open(verdict, only_slow), hunt=tuple(sorted({*slow, *fine})))
     return replace(verdict, avoid=tuple(sorted({*verdict.avoid, *slow_after}))) if verdict.more_jobs else verdict
 
 
-def _open(verdict: MetricVerdict, why: str) -> MetricVerdict:
-    """Let a verdict decide nothing."""
-    reason = f"{verdict.reason}; {why}"
-    return replace(verdict, verdict="inconclusive", reason=reason, confirmed=False, more_jobs=0, avoid=())
+def _open(verdict: MetricVerdict, why: Finding) -> MetricVerdict:
+    """Return the verdict without a decision."""
+    findings = (*verdict.findings, why)
+    return replace(verdict, verdict="inconclusive", findings=findings, confirmed=False, more_jobs=0, avoid=())
 
 
 def _on_slow(verdict: MetricVerdict, units: Sequence[_Unit], slow: frozenset[str]) -> MetricVerdict:
@@ -154,8 +165,8 @@ def _on_slow(verdict: MetricVerdict, units: Sequence[_Unit], slow: frozenset[str
     count = sum(not unit.nodes.isdisjoint(slow) for unit in units[:DECIDING])
     if not count or verdict.verdict == "pass":
         return verdict
-    left = _open(verdict, f"but {count} of the deciding jobs ran on bad nodes")
-    return replace(left, on_slow_nodes=True, more_jobs=DECIDING, avoid=tuple(sorted(slow)))
+    undecided = _open(verdict, make_finding("metric-on-bad-nodes", jobs=count))
+    return replace(undecided, on_slow_nodes=True, more_jobs=DECIDING, avoid=tuple(sorted(slow)))
 
 
 def _sides(before: Sequence[_Unit], after: Sequence[_Unit], least: float) -> tuple[frozenset[str], frozenset[str]]:
@@ -198,26 +209,28 @@ def _judge_units(
     before: Sequence[_Unit],
     after: Sequence[_Unit],
     rule: MetricRule,
-    alone: str,
+    missing: Finding | None,
     *,
     per_node: bool = False,
 ) -> MetricVerdict:
-    """Judge, and say how many jobs are missing and which nodes they should not run on."""
+    """Judge, with how many jobs are missing and which nodes they should not run on."""
     noise = spread([unit.score for unit in before]) if before else NOISE_FLOOR
     deciding, limit = after[:DECIDING], max(rule.threshold, rule.k * noise)
     first = _compare(before, deciding, limit, rule, noisy=noise > NOISE_LIMIT)
     state: State = "inconclusive"
+    findings: tuple[Finding, ...]
     more, avoid = 0, set[str]()
-    if alone and not first.below_spec:
-        reason = alone
-    elif per_node and not _enough(before, deciding) and not first.below_spec:
-        state, reason = _judge_few_node_runs(first)
+    if missing and not first.missed:
+        findings = (missing,)
+    elif per_node and not _enough(before, deciding) and not first.missed:
+        state, findings = _judge_few_node_runs(first)
     elif first.regressed and (first.floor or _enough(before, deciding)):
-        state, reason = _confirm(before, after, first, rule)
+        state, findings = _confirm(before, after, first, rule)
     elif not _enough(before, deciding):
-        reason = _too_few(len(before), len(deciding))
+        findings = (_too_few(len(before), len(deciding)),)
     else:
-        state, reason, more = _judge_quiet(first, noise, before, after)
+        state, found, more = _judge_quiet(first, noise, before, after)
+        findings = (found,)
     if state == "unconfirmed":
         more, avoid = DECIDING - len(_confirming(after)), avoid.union(*(unit.nodes for unit in deciding))
     elif state == "inconclusive" and len(before) >= LEAST_BEFORE:
@@ -226,14 +239,14 @@ def _judge_units(
         metric=series.metric,
         better=series.better,
         verdict=state,
-        reason=reason,
+        findings=findings,
         after=statistics.median(unit.value for unit in deciding),
         jobs_before=len(before),
         jobs_after=len(after),
         confirmed=state == "fail",
         decides=rule.decides,
         spec=rule.spec,
-        below_spec=bool(first.below_spec),
+        below_spec=first.missed is not None,
         unit=series.unit,
         more_jobs=more,
         avoid=tuple(sorted(avoid)),
@@ -264,22 +277,21 @@ def _compare(
         old, new = (statistics.median(unit.value for unit in units) for units in (before, after))
         change = before[0].sign * (math.log(new) - math.log(old))
         p = float(lower_tail([unit.score for unit in after], [unit.score for unit in before]))
-    below, large, unlikely = _below_spec(after, rule), change < -limit, p < ALPHA
-    floor = bool(below) or (change < math.log(1 - FLOOR_DROP) and (unlikely or not noisy))
-    return _Comparison(change, limit, p, below, noisy, large, unlikely, floor, regressed=floor or (large and unlikely))
+    missed, large, unlikely = _missed_spec(after, rule), change < -limit, p < ALPHA
+    floor = missed is not None or (change < math.log(1 - FLOOR_DROP) and (unlikely or not noisy))
+    return _Comparison(change, limit, p, missed, noisy, large, unlikely, floor, regressed=floor or (large and unlikely))
 
 
-def _below_spec(units: Sequence[_Unit], rule: MetricRule) -> str:
-    """Say by what the median misses the site's expectation; empty where it does not."""
+def _missed_spec(units: Sequence[_Unit], rule: MetricRule) -> Finding | None:
+    """Return that the median misses the site's expectation, if it does."""
     if rule.spec is None:
-        return ""
+        return None
     value, higher = statistics.median(unit.value for unit in units), units[0].sign > 0
-    if higher and value < rule.spec * rule.floor:
-        part = percent(rule.floor, 0)
-        return f"{figure(value)} is below {part} of the {figure(rule.spec)} that the site expects"
-    if not higher and value > (most := rule.spec / rule.floor):
-        return f"{figure(value)} is above {figure(most)}, the limit for the {figure(rule.spec)} that the site expects"
-    return ""
+    bound = rule.spec * rule.floor if higher else rule.spec / rule.floor
+    if higher == (value < bound) and value != bound:
+        code = "metric-below-spec" if higher else "metric-above-spec"
+        return make_finding(code, after=value, bound=bound, spec=rule.spec)
+    return None
 
 
 def _enough(before: Sequence[_Unit], after: Sequence[_Unit]) -> bool:
@@ -287,63 +299,69 @@ def _enough(before: Sequence[_Unit], after: Sequence[_Unit]) -> bool:
     return not few and least_chance(len(after), len(before)) < ALPHA
 
 
-def _too_few(before: int, after: int) -> str:
-    ways = []
-    if before >= LEAST_BEFORE:
-        ways.append(f"{max(LEAST_AFTER, needed(before, ALPHA))} jobs after")
-    if after >= LEAST_AFTER:
-        ways.append(f"{max(LEAST_BEFORE, needed(after, ALPHA))} jobs before")
-    ways.append(f"best {DECIDING} after and {GOOD_BEFORE} before")
-    return f"too few jobs, {after} after and {before} before, to reach p < {ALPHA:g}: needs {' or '.join(ways)}"
+def _too_few(before: int, after: int) -> Finding:
+    return make_finding(
+        "metric-few-jobs",
+        alpha=ALPHA,
+        jobs_after=after,
+        jobs_before=before,
+        needed_after=max(LEAST_AFTER, needed(before, ALPHA)) if before >= LEAST_BEFORE else None,
+        needed_before=max(LEAST_BEFORE, needed(after, ALPHA)) if after >= LEAST_AFTER else None,
+        best_after=DECIDING,
+        best_before=GOOD_BEFORE,
+    )
 
 
 def _judge_quiet(
     first: _Comparison, noise: float, before: Sequence[_Unit], after: Sequence[_Unit]
-) -> tuple[State, str, int]:
-    """Judge what is no regression; give also how many more jobs would settle it."""
+) -> tuple[State, Finding, int]:
+    """Judge what is no regression, with how many more jobs would settle it."""
     if first.noisy:
-        told = judge_noisy(noise, [unit.score for unit in before], [unit.score for unit in after])
-        if told is not None:
-            return told
-    detectable = percent(math.expm1(-first.limit) if not first.noisy else FLOOR_DROP)
-    drop = percent(math.expm1(first.change))
+        undecided = judge_noisy(noise, [unit.score for unit in before], [unit.score for unit in after])
+        if undecided is not None:
+            return undecided
+    detectable = FLOOR_DROP if first.noisy else -math.expm1(-first.limit)
     if first.large and not first.noisy:
-        return "warn", f"slower by {drop}, but p = {first.p:.2g} may be chance", 0
+        return "warn", make_finding("metric-maybe-chance", drop=first.drop, p=first.p), 0
     if first.unlikely and first.change < 0:
-        return "warn", f"slower by {drop} with p = {first.p:.2g}, but a drop counts from {detectable}", 0
+        return "warn", make_finding("metric-small-drop", drop=first.drop, p=first.p, limit=detectable), 0
     if first.change > first.limit:
-        return "pass", f"faster by {drop}: a better system, or a broken benchmark", 0
-    few = f"; {len(before)} jobs before are few, {GOOD_BEFORE} are right" if len(before) < GOOD_BEFORE else ""
-    noisy = f", though jobs differ by {percent(noise)}" if first.noisy else ""
-    return "pass", f"no drop of {detectable} or more{noisy}{few}", 0
+        return "pass", make_finding("metric-faster", gain=math.expm1(first.change)), 0
+    steady = make_finding(
+        "metric-steady",
+        detectable=detectable,
+        noise=noise if first.noisy else None,
+        few=len(before) if len(before) < GOOD_BEFORE else None,
+        recommended=GOOD_BEFORE,
+    )
+    return "pass", steady, 0
 
 
-def _judge_few_node_runs(first: _Comparison) -> tuple[State, str]:
+def _judge_few_node_runs(first: _Comparison) -> tuple[State, tuple[Finding, ...]]:
     """Judge a metric of nodes that was run too seldom for the test: what all nodes lose is no fault of one node."""
     if first.large:
-        drop = percent(math.expm1(first.change))
-        return "inconclusive", f"all nodes together are slower by {drop}: the system, not a node; needs more runs"
-    return "pass", f"the median of all nodes has not dropped by {percent(math.expm1(-first.limit))}"
+        return "inconclusive", (make_finding("metric-nodes-slower", drop=first.drop),)
+    return "pass", (make_finding("metric-nodes-steady", limit=-math.expm1(-first.limit)),)
 
 
 def _confirm(
     before: Sequence[_Unit], after: Sequence[_Unit], first: _Comparison, rule: MetricRule
-) -> tuple[State, str]:
-    what = f"slower by {_drop(first)}"
-    if first.below_spec:
-        was = "; it was before too" if before and _below_spec(before, rule) else f"; {what}" if first.large else ""
-        what = first.below_spec + was
+) -> tuple[State, tuple[Finding, ...]]:
+    slower = make_finding("metric-slower", drop=first.drop, p=first.p)
+    findings = [first.missed or slower]
+    if first.missed and before and _missed_spec(before, rule):
+        findings.append(make_finding("metric-spec-missed-before"))
+    elif first.missed and first.large:
+        findings.append(slower)
     confirming = _confirming(after)
     if len(confirming) < DECIDING:
-        return "unconfirmed", f"{what}; {len(confirming)} of {DECIDING} jobs on other nodes are there to confirm it"
+        findings.append(make_finding("metric-unconfirmed", jobs=len(confirming), needed=DECIDING))
+        return "unconfirmed", tuple(findings)
     pooled = _compare(before, [*after[:DECIDING], *confirming], first.limit, rule, noisy=first.noisy)
-    again = pooled.below_spec or (_drop(pooled) if before else "")
-    told = f"{': ' if again else ''}{again} with {DECIDING} more jobs"
-    return ("fail", f"{what}; confirmed{told}") if pooled.regressed else ("warn", f"{what}; not confirmed{told}")
-
-
-def _drop(found: _Comparison) -> str:
-    return f"{percent(math.expm1(found.change))}, p = {found.p:.2g}"
+    drop = (pooled.drop, pooled.p) if before and not pooled.missed else (None, None)
+    code = "metric-confirmed" if pooled.regressed else "metric-refuted"
+    findings.append(make_finding(code, jobs=DECIDING, drop=drop[0], p=drop[1]))
+    return "fail" if pooled.regressed else "warn", tuple(findings)
 
 
 def _confirming(units: Sequence[_Unit]) -> list[_Unit]:

@@ -12,7 +12,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from fractions import Fraction
 
-from lumisite.text import counted, percent
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
 from lumisite.validate.lines import State
 
 #: Chance of error of the rank test.
@@ -74,32 +75,30 @@ def jobs_to_exclude(drop: float, noise: float, before: int, most: int) -> int:
     return math.ceil(1 / left) if left * most >= 1 else 0
 
 
-def judge_noisy(noise: float, before: Sequence[float], after: Sequence[float]) -> tuple[State, str, int] | None:
-    """Ask all jobs (logarithms, higher is better) whether they rule out a drop of 20 %; None if so.
+def judge_noisy(noise: float, before: Sequence[float], after: Sequence[float]) -> tuple[State, Finding, int] | None:
+    """Return what all jobs (logarithms, higher is better) exclude; None where they exclude a drop of 20 %.
 
-    Else give the verdict, its reason, and how many more jobs it waits for: a warning where a halving is ruled out.
+    That is the verdict, its reason, and how many more jobs it waits for: a warning where they exclude a halving.
     """
     after = after[:MOST_JOBS]
     middles = ((side, statistics.median(side)) for side in (before, after))
     noise = spread([value - middle for side, middle in middles for value in side], noise)
 
     def excluded(drop: float) -> bool:
-        """Tell whether `after` lies too high, had all dropped by so much."""
+        """Return whether `after` lies too high, had all dropped by so much."""
         return float(lower_tail([value - drop for value in before], after)) < ALPHA
 
     floor, half = (-math.log(1 - drop) for drop in (FLOOR_DROP, HALF_DROP))
     if excluded(floor):
         return None
-    said = f"too noisy, jobs differ by {percent(noise)}, to"
     settles = {drop: jobs_to_exclude(drop, noise, len(before), MOST_JOBS) for drop in (floor, half)}
     if excluded(half):
         more = settles[floor] - len(after)
-        told = f"; {counted(more, 'more job')} would tell" if more > 0 else ""
-        return "warn", f"{said} tell a drop of {percent(FLOOR_DROP)}; it has not dropped by half{told}", 0
-    if not settles[half]:
-        return "inconclusive", f"{said} rule out a drop by half, and more jobs cannot, with {len(before)} before", 0
-    more = max(1, settles[half] - len(after))
-    return "inconclusive", f"{said} rule out a drop by half: {counted(more, 'more job')} would tell", more
+        found = make_finding("metric-noisy-not-halved", noise=noise, drop=FLOOR_DROP, more=more if more > 0 else None)
+        return "warn", found, 0
+    more = max(1, settles[half] - len(after)) if settles[half] else 0
+    found = make_finding("metric-noisy", noise=noise, more=more or None, jobs_before=len(before))
+    return "inconclusive", found, more
 
 
 def _count_up_to(ranks: Sequence[int], size: int, limit: int) -> int:

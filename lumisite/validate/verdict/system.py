@@ -7,13 +7,16 @@ metrics by the method in `metric`, then single nodes among the others. docs/expl
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
 
+from lumisite.findings import writers
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
 from lumisite.site.model import MetricRule, Validation
 from lumisite.site.scalars import Line
-from lumisite.text import counted, drain_command, figure, some
+from lumisite.text import drain_command, some
 from lumisite.validate.lines import State
 from lumisite.validate.metric_names import metric_order
 from lumisite.validate.probes.communicators import SHOWN_ONLY
@@ -23,8 +26,8 @@ from lumisite.validate.verdict.gates import NODE, GateVerdict, judge_gates, node
 from lumisite.validate.verdict.metric import MetricVerdict, judge_metric
 from lumisite.validate.verdict.nodes import SlowNode, slow_nodes
 
-#: Names that are listed before they are only counted.
-NAMES_SHOWN = 16
+#: Metrics that a finding names before it only counts them.
+MOST_NAMES = 16
 #: Letters of a cause that a drain's reason holds.
 CAUSE_SHOWN = 120
 
@@ -66,8 +69,18 @@ class SystemVerdict:
     metrics: tuple[MetricVerdict, ...]
     slow_nodes: tuple[SlowNode, ...]
     drain: str | None
-    next_runs: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    missing_runs: tuple[Finding, ...]
+    doubts: tuple[Finding, ...] = ()
+
+    @property
+    def next_runs(self) -> tuple[str, ...]:
+        """What to run next, in words."""
+        return tuple(map(writers.message, self.missing_runs))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What stands on little, in words."""
+        return tuple(map(writers.sentence, self.doubts))
 
     @property
     def bad_nodes(self) -> list[str]:
@@ -84,14 +97,14 @@ def judge_system(before: Recorded, after: Recorded, terms: Terms) -> SystemVerdi
     runs = nodes_of_runs(chain(after.gates, *(series.jobs for series in after.series.values())))
     spoiled = all(not nodes.isdisjoint(bad) for nodes in runs.values())
     metrics = []
-    notes: dict[str, list[str]] = {}
+    doubts: dict[Finding, list[str]] = {}
     for name in sorted({*before.series, *after.series}, key=metric_order):
-        verdict, said = _judge(before.series.get(name), after.series.get(name), terms, slow_before, bad)
+        verdict, found = _judge(before.series.get(name), after.series.get(name), terms, slow_before, bad)
         if bad and (not before.series or (spoiled and name not in after.series)):
             verdict = replace(verdict, on_slow_nodes=True)
         metrics.append(verdict)
-        for note in said:
-            notes.setdefault(note, []).append(name)
+        for doubt in found:
+            doubts.setdefault(doubt, []).append(name)
     overall, code = _overall(gates, metrics, slow, spoiled=bool(bad) and spoiled)
     return SystemVerdict(
         overall,
@@ -101,8 +114,19 @@ def judge_system(before: Recorded, after: Recorded, terms: Terms) -> SystemVerdi
         slow,
         _drain(gates, slow),
         tuple(_next_runs(gates, metrics)),
-        tuple(_notes(notes, metrics)),
+        tuple(_merged(doubts, metrics)),
     )
+
+
+def as_json(verdict: SystemVerdict) -> dict[str, object]:
+    """Return a verdict for JSON, with its findings in words and as codes and values."""
+    found = asdict(verdict) | {"next_runs": verdict.next_runs, "notes": verdict.notes}
+    del found["missing_runs"], found["doubts"]
+    parts: list[GateVerdict | MetricVerdict] = [*verdict.gates, *verdict.metrics]
+    for row, part in zip((*found["gates"], *found["metrics"]), parts, strict=True):
+        row["reason"] = part.reason
+        row["findings"] = [writers.as_json(finding) for finding in part.findings]
+    return found
 
 
 def _deciding(recorded: Recorded, terms: Terms) -> Iterator[Series]:
@@ -112,11 +136,12 @@ def _deciding(recorded: Recorded, terms: Terms) -> Iterator[Series]:
 
 def _judge(
     old: Series | None, new: Series | None, terms: Terms, slow_before: frozenset[str], slow_after: frozenset[str]
-) -> tuple[MetricVerdict, tuple[str, ...]]:
+) -> tuple[MetricVerdict, tuple[Finding, ...]]:
     if new is None:
         assert old is not None
         decides = terms.rule(old.metric).decides
-        return MetricVerdict(old.metric, old.better, "inconclusive", "not measured after", decides=decides), ()
+        missing = (make_finding("metric-not-after"),)
+        return MetricVerdict(old.metric, old.better, "inconclusive", missing, decides=decides), ()
     rule = terms.rule(new.metric)
     baseline, notes = comparable(old, new, allow_image_change=terms.allow_image_change, least_days=terms.baseline_days)
     verdict = judge_metric(baseline, new, rule, slow_before, slow_after)
@@ -128,9 +153,9 @@ def _by_spec(verdict: MetricVerdict, rule: MetricRule) -> MetricVerdict:
     if verdict.below_spec:
         return verdict
     if rule.spec is None:
-        return replace(verdict, decides=False, reason="no baseline, and the site expects no number")
-    told = f"{figure(verdict.after)} is within what the site expects, {figure(rule.spec)}"
-    return replace(verdict, verdict="pass", reason=told)
+        return replace(verdict, decides=False, findings=(make_finding("metric-without-spec"),))
+    within = make_finding("metric-within-spec", after=verdict.after, spec=rule.spec)
+    return replace(verdict, verdict="pass", findings=(within,))
 
 
 def _overall(
@@ -159,47 +184,45 @@ def _drain(gates: Sequence[GateVerdict], slow: Sequence[SlowNode]) -> str | None
     nodes = _bad(gates, slow)
     if not nodes:
         return None
-    reasons = [f"slow by {', '.join(sorted({one.metric for one in slow}))}"] if slow else []
+    reasons = []
+    if slow:
+        metrics = tuple(sorted({one.metric for one in slow}))
+        reasons.append(writers.message(make_finding("drain-slow", metrics=metrics)))
     if failed := [gate for gate in gates if gate.nodes]:
-        told = [cause.cause for gate in failed if gate.gate == NODE for cause in gate.causes]
-        words = f": {'; '.join(told)}" if told else ""
-        reasons.append(f"failed {', '.join(gate.gate for gate in failed)}{words}"[:CAUSE_SHOWN])
+        causes = tuple(cause.cause for gate in failed if gate.gate == NODE for cause in gate.causes)
+        names = tuple(gate.gate for gate in failed)
+        reasons.append(writers.message(make_finding("drain-failed", gates=names, causes=causes))[:CAUSE_SHOWN])
     return drain_command(nodes, "; ".join(reasons))
 
 
-def _next_runs(gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict]) -> Iterator[str]:
-    """Say which jobs are missing, metrics with the same need together."""
-    unasked = [gate.gate for gate in gates if not gate.runs]
+def _next_runs(gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict]) -> Iterator[Finding]:
+    """Yield which jobs are missing, metrics with the same need together."""
+    unasked = tuple(gate.gate for gate in gates if not gate.runs)
     if unasked:
-        yield f"run {', '.join(unasked)}, which passed before the change"
-    behind = [gate for gate in gates if gate.follows]
-    if behind:
-        nodes = some(sorted({node for gate in behind for node in gate.follows}), NAMES_SHOWN)
-        told = ", ".join(gate.gate for gate in behind)
-        yield f"run {told} on nodes other than {nodes}: what failed there follows from them"
-    wanted: dict[tuple[int, tuple[str, ...]], list[str]] = {}
+        yield make_finding("next-gates", gates=unasked)
+    followed = [gate for gate in gates if gate.follows]
+    if followed:
+        nodes = sorted({node for gate in followed for node in gate.follows})
+        yield make_finding("next-other-nodes", gates=tuple(gate.gate for gate in followed), nodes=nodes)
+    needs: dict[tuple[int, tuple[str, ...]], list[str]] = {}
     for metric in metrics:
         if metric.more_jobs and metric.decides:
-            wanted.setdefault((metric.more_jobs, metric.avoid), []).append(metric.metric)
-    for (count, avoid), names in sorted(wanted.items()):
-        others = f" on nodes other than {some(avoid, NAMES_SHOWN)}" if avoid else ""
-        yield f"run {counted(count, 'more job')} of {', '.join(names)}{others}"
-    stuck = [
+            needs.setdefault((metric.more_jobs, metric.avoid), []).append(metric.metric)
+    for (count, avoid), names in sorted(needs.items()):
+        yield make_finding("next-jobs", jobs=count, metrics=tuple(names), avoid=avoid)
+    stuck = tuple(
         one.metric
         for one in metrics
         if one.decides and one.verdict == "inconclusive" and one.jobs_before and not one.more_jobs
-    ]
+    )
     hunt = sorted({node for metric in metrics if metric.decides for node in metric.hunt})
     if hunt:
-        yield f"run one job of pairs on {some(hunt, NAMES_SHOWN)} together: it tells which node is slow"
+        yield make_finding("next-find-node", nodes=hunt)
     elif stuck:
-        yield (
-            f"no more jobs settle {some(stuck, NAMES_SHOWN)}: take a longer or newer baseline before the next change "
-            "(`lumisite baseline --into`), or say what the site expects (`spec`, or `decides: no`)"
-        )
+        yield make_finding("next-baseline", metrics=stuck)
 
 
-def _notes(notes: Mapping[str, Sequence[str]], metrics: Sequence[MetricVerdict]) -> Iterator[str]:
-    """Say each note once, with the metrics that it holds for where these are not all."""
-    for note, names in notes.items():
-        yield note if len(names) == len(metrics) else f"{some(names, NAMES_SHOWN)}: {note}"
+def _merged(doubts: Mapping[Finding, Sequence[str]], metrics: Sequence[MetricVerdict]) -> Iterator[Finding]:
+    """Yield each doubt once, with the metrics that it is about where these are not all."""
+    for doubt, names in doubts.items():
+        yield doubt if len(names) == len(metrics) else replace(doubt, subject=some(names, MOST_NAMES))

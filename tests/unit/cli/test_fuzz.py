@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 from pathlib import Path
 
@@ -10,10 +9,8 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.cli.commands import COMMANDS as ALL
-from lumisite.cli.transport import file_blocks
 from lumisite.errors import Problem, SiteError, ToolError
 from lumisite.site.load import load_site
-from lumisite.validate import InputError
 from lumisite.validate.run.folder import Run
 from tests.support.fuzz import played
 from tests.support.fuzz_commands import COMMANDS
@@ -29,18 +26,6 @@ def test_some_of_all_damage_to_all_files_ends_in_an_answer() -> None:
 
 def test_damage_comes_to_every_command() -> None:
     assert {words.split()[0] for words, _, _ in COMMANDS} == set(ALL)
-
-
-def test_zeros_behind_a_packed_file_are_passed_over_in_blocks(tmp_path: Path) -> None:
-    log = tmp_path / "log.gz"
-    log.write_bytes(gzip.compress(b"a\n") + bytes(5000) + gzip.compress(b"b" * 3_000_000) + bytes(7))
-    assert b"".join(file_blocks(str(log))) == b"a\n" + b"b" * 3_000_000
-    with log.open("ab") as stream:
-        stream.truncate(60 << 20)
-        assert sum(map(len, file_blocks(str(log)))) == 3_000_002
-        stream.truncate(5 << 30)
-    with pytest.raises(InputError, match=r"log.gz: cannot be unpacked: behind what is packed are more than 64 MiB"):
-        sum(map(len, file_blocks(str(log))))
 
 
 def test_faults_and_what_they_quote_are_told_up_to_a_length() -> None:

@@ -109,7 +109,7 @@ def a_verdict(*metrics: MetricVerdict, gates: tuple[GateVerdict, ...] = (), slow
 
 
 def open_metric(name: str, jobs: int, *, decides: bool = True) -> MetricVerdict:
-    return MetricVerdict(name, "higher", "unconfirmed", "", more_jobs=jobs, decides=decides)
+    return MetricVerdict(name, "higher", "unconfirmed", (), more_jobs=jobs, decides=decides)
 
 
 PROBES = {"collectives", "ddp", "pairs", "environment"}
@@ -132,8 +132,8 @@ def test_a_hunt_has_all_nodes_of_both_sets_in_one_job() -> None:
         (a_verdict(open_metric("ddp/a/2n", 5), slow="n3"), "--jobs 5 --probe ddp --avoid n3"),
         (a_verdict(open_metric("ddp/a/2n", 5, decides=False)), ""),
         (a_verdict(open_metric("imported.metric", 5)), ""),
-        (a_verdict(gates=(GateVerdict("miopen", "inconclusive", "", 0, 0),)), "--jobs 1 --probe environment"),
-        (a_verdict(gates=(GateVerdict("miopen", "fail", "", 5, 5),)), ""),
+        (a_verdict(gates=(GateVerdict("miopen", "inconclusive", (), 0, 0),)), "--jobs 1 --probe environment"),
+        (a_verdict(gates=(GateVerdict("miopen", "fail", (), 5, 5),)), ""),
     ],
 )
 def test_what_a_verdict_waits_for_is_said_in_options(verdict: SystemVerdict, words: str) -> None:

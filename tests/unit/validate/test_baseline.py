@@ -7,7 +7,7 @@ import json
 import pytest
 
 from lumisite.validate.samples import read_lines
-from lumisite.validate.verdict.baseline import has_and_lacks
+from lumisite.validate.verdict.baseline import baseline_size, mixed_images
 
 DAY_S = 86_400
 
@@ -32,39 +32,49 @@ def samples(jobs: list[tuple[int, str]], image: str = "one") -> bytes:
 WHOLE = [(day, nodes) for day in range(3) for nodes in ("a b", "c d")] * 2
 
 
+def size(*lines: bytes, days: int = 3) -> tuple[str, dict[str, object]]:
+    """The finding's code, and what the baseline has and needs."""
+    found = baseline_size(read_lines([("f", [b"".join(lines)])]), days)
+    values: dict[str, object] = {name: found.values[name] for name in ("jobs", "days", "node_sets")}
+    return found.code, values
+
+
 @pytest.mark.parametrize(
-    ("jobs", "has", "lacks"),
+    ("jobs", "code", "has"),
     [
-        (WHOLE, "12 jobs, 3 days, 2 node sets", ""),
-        (WHOLE[:6], "6 jobs, 3 days, 2 node sets", "4 jobs more"),
-        ([(0, "a b")] * 10, "10 jobs, 1 day, 1 node set", "2 days more, 1 node set more"),
-        (
-            [(day, nodes) for day in range(3) for nodes in ("a b", "b c", "a c", "a d b")],
-            "12 jobs, 3 days, 1 node set",
-            "1 node set more",
-        ),
+        (WHOLE, "baseline-size", (12, 3, 2)),
+        (WHOLE[:6], "baseline-incomplete", (6, 3, 2)),
+        ([(0, "a b")] * 10, "baseline-incomplete", (10, 1, 1)),
+        ([(day, nodes) for day in range(3) for nodes in ("a b", "b c", "a c", "a d b")], "baseline-incomplete", (12, 3, 1)),
         # The first shares a node with each of the others, which share none.
-        ([(day, nodes) for day in range(3) for nodes in ("b c", "a b", "c d")] * 2, "18 jobs, 3 days, 2 node sets", ""),
+        ([(day, nodes) for day in range(3) for nodes in ("b c", "a b", "c d")] * 2, "baseline-size", (18, 3, 2)),
     ],
-)
-def test_it_is_told_in_jobs_days_and_node_sets(jobs: list[tuple[int, str]], has: str, lacks: str) -> None:
-    assert has_and_lacks(read_lines([("f", [samples(jobs)])])) == (has, lacks)
+)  # fmt: skip
+def test_it_has_jobs_days_and_node_sets(jobs: list[tuple[int, str]], code: str, has: tuple[int, int, int]) -> None:
+    assert size(samples(jobs)) == (code, dict(zip(("jobs", "days", "node_sets"), has, strict=True)))
 
 
 def test_the_metric_that_fewest_jobs_have_counts() -> None:
     rare = samples(WHOLE[:1]).replace(b'"metric": "m"', b'"metric": "rare"')
-    assert has_and_lacks(read_lines([("f", [samples(WHOLE) + rare])]))[0] == "1 job, 1 day, 1 node set"
+    assert size(samples(WHOLE), rare) == ("baseline-incomplete", {"jobs": 1, "days": 1, "node_sets": 1})
 
 
 def test_a_site_may_be_content_with_fewer_days() -> None:
-    told = has_and_lacks(read_lines([("f", [samples([(0, "a b"), (0, "c d")] * 5)])]), 1)
-    assert told == ("10 jobs, 1 day, 2 node sets", "")
+    assert size(samples([(0, "a b"), (0, "c d")] * 5), days=1)[0] == "baseline-size"
 
 
 def test_what_is_measured_on_each_node_needs_one_set() -> None:
     ring = samples([(0, "a b")] * 10) + samples([(0, "b c")] * 10) + samples([(0, "a c")] * 10)
-    assert has_and_lacks(read_lines([("f", [ring])]), 1) == ("10 jobs, 1 day, 1 node set", "")
+    assert size(ring, days=1) == ("baseline-size", {"jobs": 10, "days": 1, "node_sets": 1})
 
 
 def test_nothing_is_no_baseline() -> None:
-    assert has_and_lacks(read_lines([("f", [])])) == ("no samples", "10 jobs")
+    assert size() == ("baseline-incomplete", {"jobs": 0, "days": 0, "node_sets": 0})
+
+
+def test_images_are_not_mixed() -> None:
+    lines = samples(WHOLE) + samples([(7, "x y")], "two").replace(b'"r0"', b'"r99"')
+    found = mixed_images(read_lines([("f", [lines])]))
+    assert found is not None
+    assert (found.code, found.values) == ("baseline-mixed-images", {"images": 2})
+    assert mixed_images(read_lines([("f", [samples(WHOLE)])])) is None

@@ -11,6 +11,7 @@ import pytest
 
 import lumisite
 from lumisite.cli import main
+from lumisite.findings.catalogue import make_finding
 from lumisite.text import figure
 from lumisite.validate.lines import State
 from lumisite.validate.metric_names import size_text
@@ -134,14 +135,14 @@ def test_the_sites_expectations_are_asked(capsys: Output) -> None:
             one["value"] /= 4
     file.write_text("\n".join(map(json.dumps, raw)))
     assert main(["report", "runs/after", "--site", "lumi"]) == 1
-    assert "is below 60 % of the 125 that the site expects" in capsys.readouterr().out
+    assert "the limit for the 125 that the site expects" in capsys.readouterr().out
 
 
 # ---------------------------------------------------------------- each finding of a headline
 
 
 def metric(name: str, state: State = "fail", **values: Any) -> MetricVerdict:
-    return MetricVerdict(name, "higher", state, "too noisy", **values)
+    return MetricVerdict(name, "higher", state, (make_finding("metric-not-before"),), **values)
 
 
 def verdict(state: State, *metrics: MetricVerdict, gates: tuple[GateVerdict, ...] = ()) -> SystemVerdict:
@@ -165,7 +166,7 @@ SLOWER: dict[str, Any] = {"change": -0.2, "limit": 0.05}
         ),
         (verdict("warn", metric("m", "warn")), True, "worth-a-look", {}),
         (verdict("fail"), True, "system-fails", {}),
-        (verdict("inconclusive", metric("m", "inconclusive")), True, "system-undecided", {"name": "m", "reason": "too noisy"}),
+        (verdict("inconclusive", metric("m", "inconclusive")), True, "system-undecided", {"name": "m", "reason": said("metric-not-before")}),
         (verdict("inconclusive"), True, "system-undecided", {}),
     ],
 )  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 from lumisite.cli import main
 from lumisite.validate.transport.judge import Expectation, judge
 from lumisite.validate.transport.log import scan
-from lumisite.validate.transport.shown import Result
+from lumisite.validate.transport.result import Result
 from tests.support.logs import Run
 
 RANK = "nid005001:7000:7040 [0] NCCL INFO "
@@ -136,7 +136,7 @@ def test_what_is_shown_is_not_what_is_asked_of_every_rank() -> None:
     )
     result = shown(text, Expectation("cxi", 4, require_gdr=True))
     assert (result.gdr, result.verdict) == ("yes", "inconclusive")
-    assert "nothing proves GPU Direct RDMA in both directions" in result.reasons
+    assert "transport-gdr-unproved" in [finding.code for finding in result.findings]
 
 
 SENDS = f"{RANK}Channel 00/0 : 0[c1] -> 8[c1] [send] via NET/IB/0/GDRDMA\n"
@@ -147,19 +147,21 @@ LATER = f"{OTHER}Channel 00/0 : 8[c1] -> 16[c1] [send] via NET/IB/0/GDRDMA\n"
 @pytest.mark.parametrize(
     ("text", "silent"),
     [
-        (SENDS, ": 8"),
-        (RECEIVES, ": 0"),
-        (SENDS + RECEIVES + LATER, ": 16"),
-        ("NCCL INFO Channel 00 : ... [send] via NET/IB/0/GDRDMA\n", ""),
+        (SENDS, (8,)),
+        (RECEIVES, (0,)),
+        (SENDS + RECEIVES + LATER, (16,)),
+        ("NCCL INFO Channel 00 : ... [send] via NET/IB/0/GDRDMA\n", ()),
     ],
 )
-def test_channels_to_ranks_that_say_nothing_are_no_proof(text: str, silent: str) -> None:
+def test_channels_to_ranks_that_say_nothing_are_no_proof(text: str, silent: tuple[int, ...]) -> None:
     """Where no line says how many ranks there are, channels name some of them at least."""
     result = shown(text, Expectation("IB"))
     assert (result.verdict, result.gdr) == ("inconclusive", "yes")
-    assert f"channels lead to ranks that say nothing in the log{silent}" in result.reasons
+    missing = [finding.values["ranks"] for finding in result.findings if finding.code == "transport-ranks-missing"]
+    assert missing == [silent]
     whole = "".join(f"{OTHER}ncclCommInitRank comm 0x1 rank {rank} nranks 17 - Init COMPLETE\n" for rank in range(17))
-    assert not any("channels lead" in reason for reason in shown(text + whole, Expectation("IB")).reasons)
+    found = shown(text + whole, Expectation("IB")).findings
+    assert "transport-ranks-missing" not in [finding.code for finding in found]
 
 
 def test_channels_of_which_both_ends_speak_are_proof() -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import re
 from dataclasses import asdict, replace
 from fractions import Fraction
 from pathlib import Path
@@ -16,7 +15,7 @@ from lumisite.site.scalars import Line
 from lumisite.validate.lines import Gate, line_json
 from lumisite.validate.verdict.metric import judge_metric
 from lumisite.validate.verdict.stats import least_chance, lower_tail, needed, spread
-from tests.support.series import RULE, SETS, STEADY, after, judged, per_node, scaled, series, system, write
+from tests.support.series import RULE, SETS, STEADY, after, codes, judged, per_node, scaled, series, system, write
 
 Output = pytest.CaptureFixture[str]
 
@@ -77,7 +76,8 @@ def test_noise_is_robust_and_has_a_floor() -> None:
 def test_no_change_passes() -> None:
     verdict = judged(STEADY, STEADY[:5])
     assert (verdict.verdict, verdict.jobs_before, verdict.jobs_after) == ("pass", 10, 5)
-    assert verdict.reason == "no drop of 4.9 % or more"
+    assert codes(verdict) == ["metric-steady"]
+    assert verdict.findings[0].values["detectable"] == pytest.approx(0.0488, abs=1e-4)
 
 
 @pytest.mark.parametrize("better", ["higher", "lower"])
@@ -89,13 +89,16 @@ def test_a_drop_is_unconfirmed_then_confirmed_or_refuted(better: str) -> None:
     assert first.p == pytest.approx(1 / 3003, rel=1e-4)
     both = judged(STEADY, scaled(slow, 10), better=better)
     assert (both.verdict, both.confirmed) == ("fail", True)
-    assert re.fullmatch(
-        r"slower by 1\d\.\d %, p = 0\.00033; confirmed: 1\d\.\d %, p = 5\.4e-06 with 5 more jobs", both.reason
-    )
+    slower, confirmed = both.findings
+    assert (slower.code, confirmed.code) == ("metric-slower", "metric-confirmed")
+    assert slower.values["drop"] == pytest.approx(0.12, abs=0.005)
+    assert slower.values["p"] == pytest.approx(1 / 3003)
+    assert confirmed.values["p"] == pytest.approx(5.4e-6, rel=0.01)
     refuted = judged(STEADY, [*scaled(slow, 5), *scaled(1.0, 5)], better=better)
     assert (refuted.verdict, refuted.confirmed) == ("warn", False)
-    assert "not confirmed" in refuted.reason
-    assert judged(STEADY, scaled(1 / slow, 10), better=better).improved
+    assert codes(refuted) == ["metric-slower", "metric-refuted"]
+    faster = judged(STEADY, scaled(1 / slow, 10), better=better)
+    assert (faster.improved, codes(faster)) == (True, ["metric-faster"])
 
 
 def test_what_is_better_decides_what_is_worse() -> None:
@@ -109,7 +112,8 @@ def test_later_jobs_on_the_same_nodes_do_not_confirm() -> None:
     other_set = replace(one_set, jobs=one_set.jobs[:5] + series(scaled(0.88, 5), sets=SETS[1:2], at=200).jobs)
     assert judge_metric(series(STEADY), other_set, RULE).verdict == "fail"
     four = replace(other_set, jobs=other_set.jobs[:9])
-    assert "4 of 5 jobs on other nodes" in judge_metric(series(STEADY), four, RULE).reason
+    waiting = judge_metric(series(STEADY), four, RULE).findings[-1]
+    assert (waiting.code, waiting.values) == ("metric-unconfirmed", {"jobs": 4, "needed": 5})
 
 
 def test_the_first_five_jobs_by_time_decide() -> None:
@@ -120,10 +124,10 @@ def test_the_first_five_jobs_by_time_decide() -> None:
 def test_only_one_of_the_two_gates_is_a_warning() -> None:
     small = judged(STEADY, scaled(0.97, 5))
     assert (small.verdict, small.improved) == ("warn", False)
-    assert "but a drop counts from 4.9 %" in small.reason
+    assert codes(small) == ["metric-small-drop"]
     stray = judged(STEADY, [93.0, 93.5, 94.0, 101.0, 102.0])
     assert stray.verdict == "warn"
-    assert "may be chance" in stray.reason
+    assert codes(stray) == ["metric-maybe-chance"]
 
 
 def test_a_drop_of_more_than_a_fifth_needs_no_test() -> None:
@@ -141,10 +145,11 @@ def test_a_noisy_metric_says_what_its_jobs_rule_out() -> None:
     quiet = judged(NOISY, [98.0, 99.0, 100.0, 101.0, 108.0])
     assert quiet.noise is not None
     assert quiet.noise > 0.05
-    assert (quiet.verdict, quiet.reason) == ("pass", "no drop of 20.0 % or more, though jobs differ by 12.4 %")
+    assert (quiet.verdict, codes(quiet)) == ("pass", ["metric-steady"])
+    assert quiet.findings[0].values["noise"] == pytest.approx(0.124, abs=1e-3)
     slower = judged(NOISY, [84.0, 86.0, 88.0, 90.0, 92.0])
     assert slower.verdict == "warn"
-    assert "to tell a drop of 20.0 %; it has not dropped by half" in slower.reason
+    assert codes(slower) == ["metric-noisy-not-halved"]
     assert judged(NOISY, [40.0, 41.0, 42.0, 43.0, 44.0] * 2).verdict == "fail"
 
 
@@ -154,10 +159,8 @@ WILD = [100.0, 160.0, 60.0, 190.0, 45.0, 120.0, 80.0, 110.0, 90.0, 210.0]
 def test_what_noise_leaves_open_says_how_many_more_jobs_settle_it() -> None:
     first = judged(WILD, [50.0, 60.0, 100.0, 110.0, 120.0])
     assert first.verdict == "inconclusive"
-    assert (
-        first.reason
-        == f"too noisy, jobs differ by 51.4 %, to rule out a drop by half: {first.more_jobs} more jobs would tell"
-    )
+    assert codes(first) == ["metric-noisy"]
+    assert first.findings[0].values["more"] == first.more_jobs
     assert (
         judged(WILD, [50.0, 60.0, 100.0, 110.0, 120.0, *WILD[: first.more_jobs], 100.0, 105.0, 95.0]).verdict == "warn"
     )
@@ -165,27 +168,32 @@ def test_what_noise_leaves_open_says_how_many_more_jobs_settle_it() -> None:
     assert judged(WILD, [50.0, 60.0, 75.0, 130.0, 140.0] * 2).verdict in ("inconclusive", "warn")
     hopeless = system([series([*WILD[:4]] * 2)], [series([50.0, 100.0, 200.0, 60.0, 400.0], at=100)])
     assert (hopeless.exit_code, hopeless.metrics[0].more_jobs) == (4, 0)
-    assert hopeless.next_runs[0].startswith("no more jobs settle m: take a longer or newer baseline")
+    assert [(run.code, run.values) for run in hopeless.missing_runs] == [("next-baseline", {"metrics": ("m",)})]
 
 
 @pytest.mark.parametrize(
     ("before", "new", "needs"),
     [
-        (5, 3, "4 jobs after or 7 jobs before"),
-        (10, 2, "3 jobs after or best"),
-        (3, 5, "4 jobs before or best"),
-        (1, 1, "needs best 5 after and 10 before"),
+        (5, 3, (4, 7)),
+        (10, 2, (3, None)),
+        (3, 5, (None, 4)),
+        (1, 1, (None, None)),
     ],
 )
-def test_too_few_jobs_decide_nothing_and_say_how_many_would(before: int, new: int, needs: str) -> None:
+def test_too_few_jobs_decide_nothing_and_say_how_many_would(
+    before: int, new: int, needs: tuple[int | None, int | None]
+) -> None:
     verdict = judged(STEADY[:before], scaled(0.9, new))
     assert verdict.verdict == "inconclusive"
-    assert f"too few jobs, {new} after and {before} before" in verdict.reason
-    assert needs in verdict.reason
+    assert codes(verdict) == ["metric-few-jobs"]
+    values = verdict.findings[0].values
+    assert (values["jobs_after"], values["jobs_before"]) == (new, before)
+    assert (values["needed_after"], values["needed_before"]) == needs
 
 
 def test_few_jobs_before_are_said() -> None:
-    assert "5 jobs before are few, 10 are right" in judged(STEADY[:5], STEADY[5:]).reason
+    values = judged(STEADY[:5], STEADY[5:]).findings[0].values
+    assert (values["few"], values["recommended"]) == (5, 10)
 
 
 def test_k_and_threshold_can_be_set() -> None:
@@ -200,11 +208,11 @@ def test_k_and_threshold_can_be_set() -> None:
 
 def test_a_metric_on_one_side_only_is_inconclusive() -> None:
     gone = system([series(STEADY), replace(series(STEADY), metric="gone")], [after(scaled(1.0, 5))])
-    assert (gone.exit_code, gone.metrics[0].reason) == (4, "not measured after")
-    assert system([], [after(scaled(1.0, 5))]).metrics[0].reason == "not measured before"
+    assert (gone.exit_code, codes(gone.metrics[0])) == (4, ["metric-not-after"])
+    assert codes(system([], [after(scaled(1.0, 5))]).metrics[0]) == ["metric-not-before"]
     assert system([], []).exit_code == 4
     turned = system([series(STEADY)], [after(STEADY, better="lower")])
-    assert turned.metrics[0].reason == "higher is better before and lower after"
+    assert codes(turned.metrics[0]) == ["metric-direction-changed"]
 
 
 def test_the_worst_metric_decides() -> None:
@@ -218,8 +226,10 @@ def test_the_worst_metric_decides() -> None:
 
 def test_what_to_run_next_names_the_nodes_to_avoid() -> None:
     verdict = system([series(STEADY)], [after(scaled(0.88, 7))])
-    assert verdict.next_runs == ("run 3 more jobs of m on nodes other than n1,n2,n3,n4",)
-    assert system([series(STEADY)], [after(scaled(1.0, 2))]).next_runs == ("run 3 more jobs of m",)
+    avoid = ("n1", "n2", "n3", "n4")
+    assert [run.values for run in verdict.missing_runs] == [{"jobs": 3, "metrics": ("m",), "avoid": avoid}]
+    (few,) = system([series(STEADY)], [after(scaled(1.0, 2))]).missing_runs
+    assert (few.code, few.values) == ("next-jobs", {"jobs": 3, "metrics": ("m",), "avoid": ()})
 
 
 # ---------------------------------------------------------------- the command

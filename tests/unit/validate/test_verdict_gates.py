@@ -9,8 +9,13 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.writers import message
 from lumisite.validate.lines import Gate, GateOutcome, Sample, line_json
+from lumisite.validate.samples import Recorded
 from lumisite.validate.verdict.gates import GateVerdict, judge_gates
+from lumisite.validate.verdict.system import Terms, judge_system
+from tests.support.series import codes
 
 Output = pytest.CaptureFixture[str]
 
@@ -28,14 +33,15 @@ def judged(*after: Gate, before: Sequence[Gate] = ()) -> GateVerdict:
 
 def test_a_gate_that_passes_passes() -> None:
     one = judged(gate("pass", "n1", "n2"), gate("pass", "n3", "n4"))
-    assert (one.verdict, one.runs, one.bad, one.reason, one.causes) == ("pass", 2, 0, "passed in all 2 jobs", ())
+    assert (one.verdict, one.runs, one.bad, codes(one), one.causes) == ("pass", 2, 0, ["gate-passed"], ())
 
 
 def test_a_failure_everywhere_is_the_system_and_causes_are_gathered() -> None:
     one = judged(
         gate("fail", "n1", "n2"), gate("fail", "n3", "n4"), gate("fail", "n3", "n4", cause="a rank hung", run="r9")
     )
-    assert (one.verdict, one.nodes, one.reason) == ("fail", (), "failed in 3 of 3 jobs")
+    assert (one.verdict, one.nodes, codes(one)) == ("fail", (), ["gate-failed"])
+    assert one.findings[0].values == {"bad": 3, "jobs": 3}
     assert [(cause.cause, cause.nodes) for cause in one.causes] == [
         ("libcxi is missing", ("n1", "n2", "n3", "n4")),
         ("a rank hung", ("n3", "n4")),
@@ -57,7 +63,7 @@ def test_a_failure_everywhere_is_the_system_and_causes_are_gathered() -> None:
 def test_nodes_that_explain_every_failure_are_blamed(after: list[Gate], nodes: tuple[str, ...]) -> None:
     one = judged(*after)
     assert (one.verdict, one.nodes) == ("bad-nodes", nodes)
-    assert f"only on {','.join(nodes)}" in one.reason
+    assert one.findings[0].nodes == nodes
 
 
 @pytest.mark.parametrize(
@@ -78,7 +84,8 @@ def test_what_no_few_nodes_explain_is_the_system(after: list[Gate]) -> None:
 def test_inconclusive_is_no_pass_and_a_failure_wins_over_it() -> None:
     unclear = gate("inconclusive", "n1", cause="no line names the provider")
     one = judged(unclear, gate("pass", "n2"))
-    assert (one.verdict, one.reason) == ("inconclusive", "not shown in 1 of 2 jobs")
+    assert (one.verdict, codes(one)) == ("inconclusive", ["gate-unclear"])
+    assert one.findings[0].values == {"bad": 1, "jobs": 2}
     assert one.causes[0].cause == "no line names the provider"
     assert judged(unclear, gate("fail", "n2")).verdict == "fail"
 
@@ -86,13 +93,13 @@ def test_inconclusive_is_no_pass_and_a_failure_wins_over_it() -> None:
 def test_what_failed_before_is_said() -> None:
     both = judged(gate("fail", "n1"), before=[gate("fail", "n1")])
     assert (both.verdict, both.failed_before) == ("fail", True)
-    assert both.reason.endswith("it failed before the change too")
-    assert judged(gate("pass", "n1"), before=[gate("fail", "n1")]).reason.endswith("it failed before the change")
+    assert codes(both) == ["gate-failed", "gate-failed-before"]
+    assert codes(judged(gate("pass", "n1"), before=[gate("fail", "n1")])) == ["gate-passed", "gate-failed-before"]
 
 
 def test_a_gate_that_passed_before_must_be_asked_after() -> None:
     (one,) = judge_gates([gate("pass", "n1")], [])
-    assert (one.verdict, one.reason) == ("inconclusive", "passed before, and was not asked after")
+    assert (one.verdict, codes(one)) == ("inconclusive", ["gate-not-run"])
     # A job that was lost before says nothing about gates after.
     assert judge_gates([gate("fail", "n1", name="job")], []) == ()
 
@@ -102,10 +109,13 @@ def test_a_gate_that_passed_before_must_be_asked_after() -> None:
 FOUR = ("n1", "n2", "n3", "n4")
 
 
-def node(*bad: str, cause: str = "hsn0 is gone", run: str = "r1", asked: tuple[str, ...] = FOUR) -> list[Gate]:
+def node(
+    *bad: str, cause: str = "hsn0 is gone", code: str = "nic-gone", run: str = "r1", asked: tuple[str, ...] = FOUR
+) -> list[Gate]:
     if not bad:
         return [gate("pass", *asked, name="node", run=run)]
-    return [replace(gate("fail", name, name="node", run=run, cause=f"{name}: {cause}"), nodes=(name,)) for name in bad]
+    failed = [gate("fail", name, name="node", run=run, cause=f"{name}: {cause}") for name in bad]
+    return [replace(one, code=code, values={"name": one.cause}) for one in failed]
 
 
 def told(*after: Gate) -> dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]]:
@@ -143,9 +153,21 @@ def test_half_of_the_nodes_bad_by_one_cause_is_the_system_and_by_two_is_not() ->
     rest = [gate("pass", *FOUR, name="binds", run="r1"), gate("fail", *FOUR, name="ddp", run="r1")]
     assert told(*rest, *node("n2", "n3"))["node"] == ("fail", (), ())
     assert told(*rest, *node(*FOUR))["node"][0] == "fail"
-    assert told(*rest, *node("n2"), *node("n3", cause="/flash is gone"))["node"] == ("bad-nodes", ("n2", "n3"), ())
+    assert told(*rest, *node("n2"), *node("n3", code="folder-gone"))["node"] == ("bad-nodes", ("n2", "n3"), ())
     every = [one for name in FOUR for one in node(name, cause=f"fault {name * 2}x")]
     assert told(*rest, *every)["node"][0] == "fail"
+
+
+def test_what_follows_has_to_run_on_other_nodes() -> None:
+    lines = (gate("fail", *FOUR, name="ddp", run="r1"), *node("n3"))
+    verdict = judge_system(Recorded({}, (gate("pass", "n1", name="pairs"),)), Recorded({}, lines), Terms())
+    assert {one.gate: codes(one) for one in verdict.gates} == {
+        "node": ["gate-failed"], "ddp": ["gate-follows"], "pairs": ["gate-not-run"],
+    }  # fmt: skip
+    assert [(run.code, run.nodes) for run in verdict.missing_runs] == [
+        ("next-gates", ()),
+        ("next-other-nodes", ("n3",)),
+    ]
 
 
 def test_another_gate_that_names_one_node_of_those_it_asked_is_a_cause_too() -> None:
@@ -243,7 +265,8 @@ def test_an_inconclusive_gate_is_exit_4_unless_something_failed(capsys: Output) 
 def test_a_gate_that_fails_on_few_nodes_is_exit_5_and_drains_them(capsys: Output) -> None:
     code, out = verdict([gate("fail", "n8"), *(gate("pass", f"n{n}") for n in range(4))], capsys)
     assert (code, out.split("\n")[0]) == (5, "BAD-NODES")
-    assert "  scontrol update nodename=n8 state=drain reason='lumisite: failed binds'\n" in out
+    reason = message(make_finding("drain-failed", gates=("binds",)))
+    assert f"  scontrol update nodename=n8 state=drain reason='lumisite: {reason}'\n" in out
 
 
 def test_jobs_on_a_bad_node_do_not_judge_the_system(capsys: Output) -> None:

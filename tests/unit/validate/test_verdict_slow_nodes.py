@@ -11,7 +11,7 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.findings.writers import message
 from lumisite.validate.report.headline import headline
 from lumisite.validate.samples import Job, Series
-from tests.support.series import SETS, STEADY, after, per_node, scaled, series, system
+from tests.support.series import SETS, STEADY, after, codes, per_node, scaled, series, system
 
 Output = pytest.CaptureFixture[str]
 
@@ -22,14 +22,20 @@ def test_a_slow_node_is_told_from_a_slow_system() -> None:
     assert (verdict.verdict, verdict.exit_code) == ("bad-nodes", 5)
     assert [slow.node for slow in verdict.slow_nodes] == ["n31"]
     assert verdict.slow_nodes[0].below == pytest.approx(0.12, abs=0.02)
-    assert verdict.drain == "scontrol update nodename=n31 state=drain reason='lumisite: slow by gemm'"
+    reason = message(make_finding("drain-slow", metrics=("gemm",)))
+    assert verdict.drain == f"scontrol update nodename=n31 state=drain reason='lumisite: {reason}'"
+
+
+def test_nodes_that_are_as_fast_as_before_pass() -> None:
+    same = system([per_node([100.0] * 32)], [per_node([100.0] * 32, seed=2)])
+    assert codes(same.metrics[0]) == ["metric-nodes-steady"]
 
 
 def test_all_nodes_slower_is_the_system() -> None:
     verdict = system([per_node([100.0] * 32)], [per_node([90.0] * 32, seed=2)])
     assert verdict.slow_nodes == ()
     assert (verdict.verdict, verdict.exit_code) == ("inconclusive", 4)
-    assert "the system, not a node" in verdict.metrics[0].reason
+    assert codes(verdict.metrics[0]) == ["metric-nodes-slower"]
     runs = system([per_node([100.0] * 32, runs=10)], [per_node([90.0] * 32, seed=2, runs=5)])
     assert runs.metrics[0].verdict == "unconfirmed"
 
@@ -44,16 +50,18 @@ def test_jobs_on_a_slow_node_are_left_out() -> None:
     assert (few.verdict, few.exit_code, few.metrics[1].verdict) == ("bad-nodes", 5, "inconclusive")
     findings = [make_finding("nodes-bad", name="n9"), make_finding("system-behind-nodes")]
     assert headline(few) == f"BAD-NODES: {'; '.join(map(message, findings))}"
-    assert "3 of the deciding jobs ran on bad nodes" in few.metrics[1].reason
-    assert few.next_runs == ("run 5 more jobs of m on nodes other than n9",)
+    assert (codes(few.metrics[1])[-1], few.metrics[1].findings[-1].values) == ("metric-on-bad-nodes", {"jobs": 3})
+    assert [run.values for run in few.missing_runs] == [{"jobs": 5, "metrics": ("m",), "avoid": ("n9",)}]
 
 
 def test_a_set_that_is_far_slower_than_the_other_is_a_node_and_not_the_system() -> None:
     mixed = [STEADY[n] * (0.25 if n % 2 == 0 else 1.0) for n in range(5)]
     first = system([series(STEADY)], [series(mixed, at=100)])
     assert (first.metrics[0].verdict, first.exit_code) == ("inconclusive", 4)
-    assert first.metrics[0].reason.endswith("; but only on n1,n2, not on n3,n4: a node, not the system")
-    assert first.next_runs == ("run one job of pairs on n1,n2,n3,n4 together: it tells which node is slow",)
+    only = first.metrics[0].findings[-1]
+    assert (only.code, only.values) == ("metric-slow-nodes-only", {"slow": ("n1", "n2"), "fine": ("n3", "n4")})
+    (run,) = first.missing_runs
+    assert (run.code, run.nodes) == ("next-find-node", ("n1", "n2", "n3", "n4"))
     # Nor is it fine where fewer than half of the jobs ran there.
     few = [STEADY[n] * (0.25 if n % 2 else 1.0) for n in range(5)]
     assert system([series(STEADY)], [series(few, at=100)]).exit_code == 4

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
 from lumisite.site.model import MetricRule
 from lumisite.validate.samples import Job, Recorded, Series
 from lumisite.validate.verdict.metric import MetricVerdict, judge_metric
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
-from tests.support.series import SETS, STEADY, after, scaled, series, write
+from tests.support.series import SETS, STEADY, after, codes, scaled, series, write
 from tests.support.sites import site_text
 
 Output = pytest.CaptureFixture[str]
@@ -71,19 +73,21 @@ def test_below_the_floor_of_spec_fails_whatever_the_baseline_says() -> None:
     low = rule(spec=200.0)
     first = one(series(STEADY), after(scaled(1.0, 5)), low)
     assert (first.verdict, first.below_spec, first.more_jobs) == ("unconfirmed", True, 5)
-    assert first.reason.startswith("100 is below 60 % of the 200 that the site expects; it was before too; 0 of 5")
+    assert codes(first) == ["metric-below-spec", "metric-spec-missed-before", "metric-unconfirmed"]
+    assert first.findings[0].values == {"after": pytest.approx(100, abs=1), "bound": 120.0, "spec": 200.0}
     confirmed = one(series(STEADY), after(scaled(1.0, 10)), low)
     assert (confirmed.verdict, confirmed.confirmed) == ("fail", True)
     assert one(series(STEADY), after(scaled(1.0, 10)), rule(spec=200.0, floor=0.4)).verdict == "pass"
     refuted = one(series(scaled(1.3, 10)), after([*scaled(1.15, 5), *scaled(1.3, 5)]), low)
-    assert (refuted.verdict, "not confirmed" in refuted.reason) == ("warn", True)
+    assert (refuted.verdict, codes(refuted)[-1]) == ("warn", "metric-refuted")
 
 
 def test_spec_of_a_metric_that_is_better_lower_is_a_ceiling() -> None:
     low = rule(spec=50.0)
     slow = one(series(STEADY, better="lower"), after(scaled(1.0, 10), better="lower"), low)
     assert slow.verdict == "fail"
-    assert slow.reason.startswith("100 is above 83.333, the limit for the 50 that the site expects")
+    assert slow.findings[0].code == "metric-above-spec"
+    assert slow.findings[0].values["bound"] == pytest.approx(83.333, abs=1e-3)
     assert (
         one(series(STEADY, better="lower"), after(scaled(1.0, 10), better="lower"), rule(spec=61.0)).verdict == "pass"
     )
@@ -94,14 +98,16 @@ def test_spec_needs_no_baseline_to_fail_and_is_none_to_pass() -> None:
     failed = one(None, after(scaled(1.0, 10)), rule(spec=200.0))
     assert (failed.verdict, failed.confirmed) == ("fail", True)
     assert one(None, after([*scaled(1.0, 5), *scaled(3.0, 5)]), rule(spec=200.0)).verdict == "warn"
-    assert one(None, after(scaled(1.0, 10)), rule(spec=101.0)).reason == "not measured before"
+    assert one(None, after(scaled(1.0, 10)), rule(spec=101.0)).findings[0].code == "metric-not-before"
     # On bad nodes alone it does not count for the system.
-    found = judge_metric("none before", after(scaled(1.0, 10)), rule(spec=200.0), slow_after=frozenset(NODES))
+    found = judge_metric(
+        make_finding("metric-not-before"), after(scaled(1.0, 10)), rule(spec=200.0), slow_after=frozenset(NODES)
+    )
     assert (found.verdict, found.on_slow_nodes, found.avoid) == ("inconclusive", True, NODES)
 
 
 def test_a_rule_cannot_hide_that_a_metric_is_gone() -> None:
-    assert one(series(STEADY), None, rule(spec=1.0)).reason == "not measured after"
+    assert one(series(STEADY), None, rule(spec=1.0)).findings[0].code == "metric-not-after"
 
 
 # ---------------------------------------------------------------- unlike jobs
@@ -111,15 +117,29 @@ def marked(values: Series, **marks: str) -> Series:
     return replace(values, jobs=tuple(replace(job, **marks) for job in values.jobs))  # type: ignore[arg-type]
 
 
+def test_codes_say_what_was_not_alike() -> None:
+    mixed = (*marked(after(scaled(1.0, 5)), spec="a").jobs, *marked(series(STEADY, at=300), spec="b").jobs)
+    assert codes(one(series(STEADY), Series("m", "higher", mixed))) == ["metric-mixed-specs"]
+    both = (*marked(series(STEADY), spec="a").jobs, *marked(series(STEADY, at=50), spec="b").jobs)
+    found = system(Series("m", "higher", both), marked(after(scaled(1.0, 5)), spec="b"))
+    assert "baseline-other-spec" in [doubt.code for doubt in found.doubts]
+
+
+@pytest.mark.parametrize(("expected", "code"), [(100.0, "metric-within-spec"), (None, "metric-without-spec")])
+def test_without_a_baseline_the_site_decides(expected: float | None, code: str) -> None:
+    alone = judge_system(
+        Recorded({}), Recorded({"m": after(scaled(1.0, 5))}), Terms((rule(spec=expected),), alone=True)
+    )
+    assert codes(alone.metrics[0]) == [code]
+
+
 @pytest.mark.parametrize("what", ["image", "spec"])
 def test_jobs_with_another_image_or_spec_are_not_compared(what: str) -> None:
     old, new = marked(series(STEADY), **{what: "a"}), marked(after(scaled(0.88, 10)), **{what: "b"})
     refused = one(old, new)
     assert refused.verdict == "inconclusive"
-    assert refused.reason == {
-        "image": "another image: a before, b after",
-        "spec": "another spec of what is measured: a before, b after",
-    }[what]  # fmt: skip
+    assert refused.findings[0].code == {"image": "metric-other-image", "spec": "metric-other-spec"}[what]
+    assert refused.findings[0].values == {"before": ("a",), "after": ("b",)}
     assert one(old, new, allow_image_change=True).verdict == {"image": "fail", "spec": "inconclusive"}[what]
     assert one(old, marked(new, **{what: "a"})).verdict == "fail"
     assert one(old, marked(new, **{what: ""})).verdict == "fail"
@@ -130,12 +150,14 @@ def test_a_baseline_of_two_images_is_judged_by_the_right_one() -> None:
     both = (*marked(series(scaled(1.2, 10)), image="old").jobs, *marked(series(STEADY, at=50), image="new").jobs)
     found = system(Series("m", "higher", both), marked(after(scaled(1.0, 5)), image="new"))
     assert (found.exit_code, found.metrics[0].jobs_before) == (0, 10)
-    assert "10 of 20 jobs before had another image and are left out" in found.notes
+    left_out = [doubt.values for doubt in found.doubts if doubt.code == "baseline-other-image"]
+    assert left_out == [{"count": 10, "jobs": 20}]
 
 
 def test_jobs_after_of_two_images_decide_nothing() -> None:
     jobs = (*marked(after(scaled(1.0, 5)), image="a").jobs, *marked(series(STEADY, at=300), image="b").jobs)
-    assert "the jobs after differ in the image (a, b)" in one(series(STEADY), Series("m", "higher", jobs)).reason
+    mixed = one(series(STEADY), Series("m", "higher", jobs)).findings[0]
+    assert (mixed.code, mixed.values) == ("metric-mixed-images", {"names": ("a", "b")})
 
 
 def test_spec_is_asked_even_where_jobs_cannot_be_compared() -> None:
@@ -145,13 +167,13 @@ def test_spec_is_asked_even_where_jobs_cannot_be_compared() -> None:
 
 def test_the_same_job_on_both_sides_is_a_mistake() -> None:
     same = one(series(STEADY), series(STEADY))
-    assert (same.verdict, "run j0 stands before and after" in same.reason) == ("inconclusive", True)
+    assert (same.verdict, codes(same)) == ("inconclusive", ["metric-run-twice"])
+    assert same.findings[0].values == {"run": "j0"}
 
 
 def test_units_must_agree() -> None:
-    assert "in s before and in ms after" in one(
-        replace(series(STEADY), unit="s"), replace(after(scaled(1.0, 5)), unit="ms")
-    ).reason  # fmt: skip
+    found = one(replace(series(STEADY), unit="s"), replace(after(scaled(1.0, 5)), unit="ms"))
+    assert codes(found) == ["metric-unit-changed"]
 
 
 # ---------------------------------------------------------------- a poor baseline
@@ -162,31 +184,31 @@ def dated(days: list[float], sets: tuple[tuple[str, ...], ...] = SETS[:2]) -> Se
     return Series("m", "higher", tuple(jobs))
 
 
-def notes(before: Series) -> tuple[str, ...]:
+def doubts(before: Series) -> tuple[Finding, ...]:
     new = after(scaled(1.0, 5))
     later = replace(new, jobs=tuple(replace(job, time=NEW + job.time) for job in new.jobs))
     found = system(before, later)
     assert found.exit_code == 0
-    return found.notes
+    return found.doubts
 
 
 def test_a_good_baseline_needs_no_note() -> None:
-    assert notes(dated([90, 91, 92])) == ()
+    assert doubts(dated([90, 91, 92])) == ()
 
 
 @pytest.mark.parametrize(
-    ("before", "note"),
+    ("before", "code", "values"),
     [
-        (dated([60, 91, 92]), "4 of 10 jobs before are more than 30 days older than the first after"),
-        (dated([91, 92]), "the jobs before are of 2 days, 3 are right"),
-        (dated([92]), "the jobs before are of 1 day, 3 are right"),
-        (dated([90, 91, 101]), "3 of 10 jobs before are later than the first after"),
-        (dated([90, 91, 92], (("n1", "n2"), ("n2", "n3"))), "no two jobs before ran on wholly different nodes, 2 disjoint"),
+        (dated([60, 91, 92]), "baseline-old", {"count": 4, "jobs": 10, "days": 30}),
+        (dated([91, 92]), "baseline-few-days", {"days": 2, "recommended": 3}),
+        (dated([92]), "baseline-few-days", {"days": 1, "recommended": 3}),
+        (dated([90, 91, 101]), "baseline-late", {"count": 3, "jobs": 10}),
+        (dated([90, 91, 92], (("n1", "n2"), ("n2", "n3"))), "baseline-one-node-set", {"recommended": 2}),
     ],
 )  # fmt: skip
-def test_what_a_baseline_lacks_is_said_and_fails_nothing(before: Series, note: str) -> None:
-    (found,) = notes(before)
-    assert found.startswith(note)
+def test_what_a_baseline_lacks_is_said_and_fails_nothing(before: Series, code: str, values: dict[str, int]) -> None:
+    (found,) = doubts(before)
+    assert (found.code, found.values) == (code, values)
 
 
 # ---------------------------------------------------------------- the command
@@ -198,8 +220,9 @@ def test_the_command_reads_the_sites_rules(capsys: Output) -> None:
     write("after", replace(after(scaled(0.5, 10)), metric=name))
     command = ["verdict", "--before", "before", "--after", "after"]
     assert main(command) == 0
-    assert main([*command, "--site", "lumi"]) == 1
-    assert "is below 60 % of the 125 that the site expects; it was before too" in capsys.readouterr().out
+    assert main([*command, "--site", "lumi", "--json"]) == 1
+    findings = json.loads(capsys.readouterr().out.partition("\n{")[2].join(["{", ""]))["metrics"][0]["findings"]
+    assert [finding["code"] for finding in findings][:2] == ["metric-below-spec", "metric-spec-missed-before"]
     # A site without a section about validation has no rules.
     text = site_text()
     Path("site.yaml").write_text(text[: text.index("validation:")] + text[text.index("images:\n  folders:") :])
@@ -213,4 +236,4 @@ def test_the_command_compares_images_only_when_told(capsys: Output) -> None:
     command = ["verdict", "--before", "before", "--after", "after"]
     assert main(command) == 4
     assert main([*command, "--allow-image-change"]) == 0
-    assert "another image: before before, after after" in capsys.readouterr().out
+    assert "another image: " in capsys.readouterr().out

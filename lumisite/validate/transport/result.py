@@ -1,6 +1,6 @@
-"""What a log shows, whoever is proved by it: the answer to each question with the line that gives it.
+"""What a log shows: the answer to each question, with the line that gives it.
 
-A fragment of a log shows what its few lines say; whether every process is proved is the verdict's business (`judge`).
+A fragment of a log shows what its few lines say; whether every process is proved is for the verdict (`judge`).
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from lumisite.findings import writers
+from lumisite.findings.finding import Finding
 from lumisite.text import natural
 from lumisite.validate.transport.lines import Evidence, Process
 from lumisite.validate.transport.log import Log
@@ -42,16 +44,13 @@ class ProcessResult:
     init: str
 
     def __str__(self) -> str:
-        """Name the process, by its rank if that is known."""
+        """Return the process's name, with its rank if that is known."""
         return self.process if self.rank is None else f"rank {self.rank} ({self.process})"
 
 
 @dataclass(frozen=True)
 class Result:
-    """The verdict of a run, and what its log shows; the fields are those of the command's JSON.
-
-    `evidence` has the line that gives each answer, None where none does.
-    """
+    """The verdict of a run, and what its log shows; `evidence` has the line that gives each answer, if any does."""
 
     verdict: GateOutcome
     plugin_in_use: Answer
@@ -60,17 +59,22 @@ class Result:
     gdr: Answer
     interfaces: tuple[str, ...]
     processes: tuple[ProcessResult, ...]
-    reasons: tuple[str, ...]
+    findings: tuple[Finding, ...]
     evidence: dict[str, Evidence | None] = field(compare=False)
 
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Each finding as a sentence."""
+        return tuple(writers.sentence(finding) for finding in self.findings)
 
-def seen(process: Process, proved: ProcessResult) -> ProcessResult:
-    """Add to what is proved of a process what its lines on devices show.
+
+def with_opened(process: Process, proved: ProcessResult) -> ProcessResult:
+    """Return what is proved of a process with the network whose devices it opened.
 
     NCCL opens networks in an order, plugins, IB, sockets, and stops at the first one that works (`src/plugin/net.cc`):
-    one that was opened last is in use, though no line says so.
+    the one that was opened last is in use, even if no line says so.
     """
-    if process.networks or not (name := _opened(process)):
+    if process.networks or not (name := _opened_last(process)):
         return proved
     if name not in INTERNAL:
         return replace(proved, plugin_in_use="yes", network=name)
@@ -78,71 +82,71 @@ def seen(process: Process, proved: ProcessResult) -> ProcessResult:
     return replace(proved, plugin_in_use="no", provider="none", network=name, gdr=gdr)
 
 
-def _opened(process: Process) -> str:
-    """Give the network that was opened last; NCCL before 2.8 opens sockets for its bootstrap in any case."""
-    others = sorted(process.opened - INTERNAL)
-    if others:
-        return others[0]
-    by_plugin = process.providers or "loaded" in process.told
+def _opened_last(process: Process) -> str:
+    """Return the network that was opened last; NCCL before 2.8 opens sockets for its bootstrap in any case."""
+    plugins = sorted(process.opened - INTERNAL)
+    if plugins:
+        return plugins[0]
     if "IB" in process.opened:
+        by_plugin = process.providers or "loaded" in process.messages
         return "" if by_plugin else "IB"
-    gave_up = {"failed", "fell back"} & {*process.told}
+    gave_up = {"failed", "fell back"} & {*process.messages}
     return "Socket" if "Socket" in process.opened and (gave_up or not process.providers) else ""
 
 
-def with_shown(
+def join_results(
     verdict: GateOutcome,
-    reasons: Sequence[str],
+    findings: Sequence[Finding],
     gdr: Answer,
     log: Log,
     results: Sequence[ProcessResult],
     loose: ProcessResult,
 ) -> Result:
-    """Join what processes show; `gdr` is what is proved of the run, `loose` what stands in the midst of other text."""
-    all_of_them = [*results, loose]
+    """Join what processes show; `gdr` is what is proved of the run, `loose` what messages without a process show."""
+    everything = [*results, loose]
     plugins = {result.plugin_in_use for result in results} - {"unknown"} or {loose.plugin_in_use}
     plugin: Answer = "no" if "no" in plugins else "yes" if "yes" in plugins else "unknown"
-    told = {result.gdr for result in all_of_them}
-    if "no" in told:
+    answers = {result.gdr for result in everything}
+    if "no" in answers:
         gdr = "no"
-    elif not any(result.init == "complete" for result in results) and "yes" in told:
+    elif not any(result.init == "complete" for result in results) and "yes" in answers:
         # Where communicators completed, channels of one direction only are a log that has lost some.
         gdr = "yes"
     provider = joined(result.provider for result in results)
     network = joined(result.network for result in results)
-    shown = Result(
+    result = Result(
         verdict=verdict,
         plugin_in_use=plugin,
         provider=provider if provider != "unknown" else loose.provider,
         network=network if network != "unknown" else loose.network,
         gdr=gdr,
-        interfaces=_interfaces(zip([*log.processes, log.loose], all_of_them, strict=True)),
+        interfaces=_interfaces(zip([*log.processes, log.loose], everything, strict=True)),
         processes=tuple(results),
-        reasons=tuple(reasons),
+        findings=tuple(findings),
         evidence={},
     )
-    return replace(shown, evidence=dict(_evidence(log, shown)))
+    return replace(result, evidence=dict(_evidence(log, result)))
 
 
-def _evidence(log: Log, shown: Result) -> Iterator[tuple[str, Evidence | None]]:
-    """Give for each answer the line that shows it best: channels, then what says what is used, then what was opened."""
+def _evidence(log: Log, result: Result) -> Iterator[tuple[str, Evidence | None]]:
+    """Yield for each answer the best line: channels, then what says what is used, then what was opened."""
 
     def first(*facts: tuple[str, str]) -> Evidence | None:
         return next((log.evidence[fact] for fact in facts if fact in log.evidence), None)
 
-    names = sorted(shown.network.split(","), key=lambda name: name not in INTERNAL)
+    names = sorted(result.network.split(","), key=lambda name: name not in INTERNAL)
     network = first(*((what, name) for name in names for what in ("channel", "used", "opened")))
-    gave_up = first(("told", "failed"), ("told", "fell back"))
-    carried = network if shown.plugin_in_use == "yes" or names[0] in INTERNAL else gave_up
-    providers = shown.provider.split(",")
+    gave_up = first(("message", "failed"), ("message", "fell back"))
+    carried = network if result.plugin_in_use == "yes" or names[0] in INTERNAL else gave_up
+    providers = result.provider.split(",")
     provider = carried if "none" in providers else first(*(("providers", name) for name in providers))
     over = provider if any(map(over_sockets, providers)) else carried
     gdr = {
-        "yes": first(("gdr", "True"), ("told", "gdr on")),
-        "no": first(("gdr", "False"), ("told", "gdr off"), ("told", "gdr far")) or over,
-    }.get(shown.gdr)
-    devices = ((what, name) for name in shown.interfaces for what in ("devices", "adapters", "sockets"))
-    yield "plugin_in_use", None if shown.plugin_in_use == "unknown" else carried
+        "yes": first(("gdr", "True"), ("message", "gdr on")),
+        "no": first(("gdr", "False"), ("message", "gdr off"), ("message", "gdr far")) or over,
+    }.get(result.gdr)
+    devices = ((what, name) for name in result.interfaces for what in ("devices", "adapters", "sockets"))
+    yield "plugin_in_use", None if result.plugin_in_use == "unknown" else carried
     yield "provider", provider
     yield "network", network
     yield "gdr", gdr
@@ -150,7 +154,7 @@ def _evidence(log: Log, shown: Result) -> Iterator[tuple[str, Evidence | None]]:
 
 
 def _interfaces(pairs: Iterable[tuple[Process, ProcessResult]]) -> tuple[str, ...]:
-    """List the devices of the networks in use; the bootstrap interface is not among them."""
+    """Return the devices of the networks in use; the bootstrap interface is not among them."""
     names: dict[str, None] = {}
     for process, result in pairs:
         networks = {*result.network.split(",")} - {"unknown"}
@@ -164,10 +168,10 @@ def _interfaces(pairs: Iterable[tuple[Process, ProcessResult]]) -> tuple[str, ..
 
 
 def over_sockets(provider: str) -> bool:
-    """Tell whether a provider runs over sockets: `tcp` and `tcp;ofi_rxm` alike."""
+    """Return whether a provider runs over sockets: `tcp` and `tcp;ofi_rxm` alike."""
     return not OVER_SOCKETS.isdisjoint(provider.split(";"))
 
 
 def joined(names: Iterable[str]) -> str:
-    """Join what processes have; one of which nothing is known adds nothing."""
+    """Return all names that processes have; a process of which nothing is known adds nothing."""
     return ",".join(sorted({part for name in names for part in name.split(",")} - {"unknown"})) or "unknown"
