@@ -1,39 +1,44 @@
-"""`check --host`: the deployed release against a node."""
+"""`check --host`: the deployed release against a node; `status` uses the same."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from lumisite.cli.chosen import default_site, own_site
 from lumisite.cli.parser import check_root, say, tell
-from lumisite.errors import LumisiteError, ResolveError, shown
+from lumisite.errors import LumisiteError, ResolveError
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Severity, exit_code
+from lumisite.findings.writers import advice, line, message
 from lumisite.machine.host import DiskTree, mounts_of
 from lumisite.machine.tree import is_under
 from lumisite.release.node_check import check_host
-from lumisite.release.node_state import HostFault, name_of, shared_faults
+from lumisite.release.node_state import name_of, shared_faults
 from lumisite.release.root import existing_root, inspect_release
-from lumisite.release.tree import Tree
+from lumisite.release.tree import Tree, describe
 from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import sha256_of
 from lumisite.site.decode import parse_json
 from lumisite.site.load import LoadedSite, load_site, read_input
-from lumisite.site.model import Site
 from lumisite.text import counted, drain_command
 
-ALIKE = "the other nodes are alike: look at what they share, and at the site's description"
 
+@dataclass(frozen=True)
+class Checked:
+    """What is wrong with a deployed release on a host, after how many checks, and what a new release would change.
 
-class Checked(NamedTuple):
-    """What is wrong with a deployed release on a host, what was looked at, and what a new one would change."""
+    `drain` is the command that drains the node, where something is wrong with it alone.
+    """
 
-    faults: Sequence[HostFault]
-    notes: Sequence[str]
-    summary: str
-    waiting: Sequence[str] = ()
+    release: str
+    faults: Sequence[Finding]
+    notes: Sequence[Finding] = ()
+    pending: Sequence[Finding] = ()
+    checks: int = 0
+    drain: str | None = None
 
 
 def check_deployed(
@@ -44,98 +49,117 @@ def check_deployed(
     `others` are files with what this printed as JSON on other nodes of the kind.
     """
     check_root(host_root)
-    known = [_printed(file) for file in others]
+    known = [_printed_faults(file) for file in others]
     loaded, host = load_site(site_name or _site_of(Path(root_name or ""))), DiskTree(host_root)
-    checked = checked_deployed(loaded, root_name, host)
-    checked = checked._replace(faults=_compared(checked.faults, known))
-    code, drain = judged(loaded.site, host, checked.faults)
-    lines = [str(fault) for fault in checked.faults]
-    # One node cannot tell what all of its kind have.
-    only = "" if others else ", where others of its kind pass"
-    lines += [f"to drain this node{only} (nothing runs it): {drain}"] if drain else []
-    tell([_entry(fault, drain) for fault in checked.faults], map(shown, lines), as_json=as_json)
-    for note in (*checked.notes, *checked.waiting):
-        say(note)
-    say(f"{checked.summary}, {counted(len(checked.faults), 'fault') if checked.faults else 'no fault'}")
-    return code
+    checked = check_release(loaded, root_name, host, known)
+    lines = [line(fault) for fault in checked.faults]
+    if checked.drain:
+        # One node cannot tell what all of its kind have.
+        only = "" if others else ", if others of its kind pass"
+        lines.append(f"to drain this node{only} (command is not executed): {checked.drain}")
+    tell([_entry(fault, checked.drain) for fault in checked.faults], lines, as_json=as_json)
+    for note in (*checked.notes, *checked.pending):
+        say(line(note))
+    where = host.name if host.name.strip("/") else "this node"
+    checks = counted(checked.checks, "check")
+    if checked.faults:
+        say(f"release {checked.release} on {where}: {counted(len(checked.faults), 'fault')} in {checks}")
+    else:
+        say(f"release {checked.release} matches {where}: {checks} passed")
+    return exit_code(checked.faults)
 
 
-def _site_of(place: Path) -> str:
+def _site_of(path: Path) -> str:
     """Return the site of the release that is deployed in a root; raise `LumisiteError` where it is not known."""
-    root = existing_root(place)
+    root = existing_root(path)
     named = inspect_release(root, root.current).manifest.site if root.current else ""
     name = own_site(named) if named else default_site().name
     if not name:
-        raise ResolveError(f"--site: {place} has a release of site {shown(named)}, not embedded (name its description)")
+        raise ResolveError(make_finding("site-not-embedded", "--site", root=str(path), site=named))
     return name
 
 
-def checked_deployed(loaded: LoadedSite, root_name: str | None, host: DiskTree, release: Tree | None = None) -> Checked:
-    """Check the deployed `release` of a root (default: the site's) against a host.
+def check_release(
+    loaded: LoadedSite,
+    root_name: str | None,
+    host: DiskTree,
+    others: Sequence[frozenset[tuple[str, str]]] = (),
+    release: Tree | None = None,
+) -> Checked:
+    """Check the deployed `release` of a root (default: the site's) against a host; it is read where it is not given.
 
-    It is read where it is not given; raises `LumisiteError` where there is none.
+    `others` have the path and the code of each fault on other nodes of the kind. Raises `LumisiteError` where no
+    release is deployed.
     """
-    place = Path(root_name or loaded.site.root)
-    if root_name is None and not os.path.lexists(place):
+    checked = _checked(loaded, root_name, host, release)
+    name = name_of(loaded.site, host)
+    faults, shared = [], []
+    for fault in checked.faults:
+        if others and all((fault.subject, fault.code) in other for other in others):
+            shared.append(fault.code)
+            fault = replace(fault, severity=Severity.FAULT)
+        elif name is None and fault.severity is Severity.NODE:
+            fault = replace(fault, severity=Severity.FAULT)
+        faults.append(fault)
+    paths = [fault.subject for fault in faults if fault.severity is Severity.NODE]
+    drain = drain_command([name], ", ".join(dict.fromkeys(paths))) if name and paths else None
+    notes = list(checked.notes)
+    if shared:
+        notes.append(make_finding("same-on-all-nodes", codes=tuple(dict.fromkeys(shared))))
+    return replace(checked, faults=faults, notes=notes, drain=drain)
+
+
+def _checked(loaded: LoadedSite, root_name: str | None, host: DiskTree, release: Tree | None) -> Checked:
+    site = loaded.site
+    path = Path(root_name or site.root)
+    if root_name is None and not os.path.lexists(path):
         # Where the file system that holds the release is not mounted, that is the cause.
-        everything = frozenset(one.path for one in loaded.site.file_systems)
-        gone = list(shared_faults(loaded.site, everything, host, mounts_of(host)))
-        if any(is_under(loaded.site.root, fault.path) for fault in gone):
-            return Checked(gone, (), str(place))
-    faults = list(root_doubts(place, whole_way=str(place) == loaded.site.root))
-    if faults and not os.access(place, os.R_OK | os.X_OK, effective_ids=True):
-        return Checked(faults, (), str(place))
+        everything = frozenset(system.path for system in site.file_systems)
+        unmounted = list(shared_faults(site, everything, host, mounts_of(host)))
+        if any(is_under(site.root, fault.subject) for fault in unmounted):
+            return Checked("", unmounted)
+    faults = list(root_doubts(path, whole_way=str(path) == site.root))
+    if faults and not os.access(path, os.R_OK | os.X_OK, effective_ids=True):
+        return Checked("", faults)
     if release is None:
-        root = existing_root(place)
+        root = existing_root(path)
         if not root.current:
-            raise LumisiteError(
-                f"{root.path}: no release is deployed there (`lumisite deploy OUT {root.path} --apply`)"
-            )
+            raise LumisiteError(make_finding("root-empty", str(root.path)))
         release = inspect_release(root, root.current)
-    faults += [
-        HostFault(str(release.path / fault.path), "what was deployed", fault.what, "deploy it again, or roll back")
-        for fault in release.faults
-    ]
-    notes: list[str] = []
-    waiting: list[str] = []
-    looked_at = 0
     name, manifest = release.path.name, release.manifest
-    if manifest.release:
-        found, looked_at, notes = check_host(loaded.site, manifest, host)
-        faults += found
-        if manifest.inputs.get(loaded.file, "") != sha256_of(loaded.data):
-            waiting.append(f"{loaded.file} is not as it was when {name} was rendered; its present text was used")
-    return Checked(faults, notes, f"{name} against {host.name}: {looked_at} things looked at", waiting)
+    faults += [replace(fault, subject=str(release.path / fault.subject)) for fault in release.faults]
+    if not manifest.release:
+        return Checked(name, faults)
+    found, checks = check_host(site, manifest, host)
+    faults += [finding for finding in found if finding.severity is not Severity.INFO]
+    notes = [finding for finding in found if finding.severity is Severity.INFO]
+    pending = []
+    if manifest.inputs.get(loaded.file, "") != sha256_of(loaded.data):
+        pending.append(make_finding("site-changed", loaded.file, release=name))
+    return Checked(name, faults, notes, pending, checks)
 
 
-def judged(site: Site, host: DiskTree, faults: Sequence[HostFault]) -> tuple[int, str | None]:
-    """Give the exit code of faults, and the command that drains the node where it alone can be meant."""
-    name = name_of(site, host)
-    alone = [fault.path for fault in faults if fault.alone]
-    drain = drain_command([name], ", ".join(dict.fromkeys(alone))) if name is not None and alone else None
-    return (0 if not faults else 5 if drain and len(alone) == len(faults) else 1), drain
-
-
-def _printed(file: Path) -> frozenset[tuple[str, str]]:
-    """Read what `check --host --json` printed on another node: the path of each fault, and what was found there."""
+def _printed_faults(file: Path) -> frozenset[tuple[str, str]]:
+    """Read what `check --host --json` printed on another node: the path and the code of each fault."""
     entries = parse_json(read_input(file, right="what `lumisite check --host --json` prints"), str(file))
     try:
-        return frozenset((str(one["path"]), str(one["found"])) for one in entries)
+        return frozenset((str(entry["path"]), str(entry["code"])) for entry in entries)
     except (KeyError, TypeError):
-        raise LumisiteError(f"{file}: is not what `lumisite check --host --json` prints on another node") from None
+        raise LumisiteError(make_finding("other-node-unreadable", str(file))) from None
 
 
-def _compared(faults: Sequence[HostFault], known: Sequence[frozenset[tuple[str, str]]]) -> list[HostFault]:
-    """Return the faults, those that all other nodes have too as none of this node alone."""
-    return [
-        replace(fault, alone=False, remedy=f"{fault.remedy}; {ALIKE}")
-        if known and all((fault.path, fault.found) in one for one in known)
-        else fault
-        for fault in faults
-    ]
+def _entry(fault: Finding, drain: str | None) -> dict[str, str]:
+    """Return the JSON of a fault; the command that drains the node comes with what is wrong with it alone."""
+    entry = {
+        "path": fault.subject,
+        "code": fault.code,
+        "expected": str(fault.values.get("needed_by", "")),
+        "found": message(fault),
+        "remedy": advice(fault),
+    }
+    return entry | ({"drain": drain} if drain and fault.severity is Severity.NODE else {})
 
 
-def _entry(fault: HostFault, drain: str | None) -> dict[str, str]:
-    """Give the JSON of a fault; the command that drains the node comes with what is wrong with it alone."""
-    said = {"path": fault.path, "expected": fault.expected, "found": fault.found, "remedy": fault.remedy}
-    return said | ({"drain": drain} if drain and fault.alone else {})
+def described(findings: Iterable[Finding]) -> list[str]:
+    """Return what is wrong, a line for each finding, for JSON."""
+    return [describe(finding) for finding in findings]

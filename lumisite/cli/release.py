@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from lumisite.cli.arguments import add_details, add_json, add_out, add_root
+from lumisite.cli.difference import file_lines, meaning_lines, summary_lines
 from lumisite.cli.parser import tell
 from lumisite.cli.plain import show
-from lumisite.errors import refused, shown
-from lumisite.release.deploy import Plan, apply_plan, edits_text, load_out, plan_deploy, roll_back
-from lumisite.release.diff import compare, file_lines, meaning_lines, summary_lines, to_json
+from lumisite.errors import refused
+from lumisite.release.deploy import Deployed, Plan, apply_plan, load_out, plan_deploy, roll_back
+from lumisite.release.diff import compare, to_json
 from lumisite.release.files import make_directories
 from lumisite.release.root import existing_root, list_releases, locked, read_root
-from lumisite.release.tree import fault_lines, owner_of
-from lumisite.text import columns
+from lumisite.release.tree import describe, fault_lines, owner_of
+from lumisite.text import columns, printable
 
 
 def add_diff(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +43,7 @@ def add_deploy(parser: argparse.ArgumentParser) -> None:
             "release is deployed again and made whole, are kept in ROOT/set-aside"
         ),
     )
-    parser.add_argument("--change-site", action="store_true", help="go on over a root that is of another site than OUT")
+    parser.add_argument("--change-site", action="store_true", help="allow a root that belongs to another site")
     add_details(parser)
 
 
@@ -61,94 +62,111 @@ def add_releases(parser: argparse.ArgumentParser) -> None:
 
 
 def run_diff(arguments: argparse.Namespace) -> int:
-    """Show what deploying a tree would change."""
+    """Print what deploying a tree would change."""
     plan = plan_deploy(load_out(arguments.out, os.geteuid()), arguments.root)
     if arguments.json:
-        edited = {str(release.path): [str(fault) for fault in release.faults] for release in plan.edited}
+        edited = {str(release.path): [describe(fault) for fault in release.faults] for release in plan.edited}
         tell({**to_json(plan.difference), "edited": edited}, (), as_json=True)
     else:
         _show(plan, arguments)
     if plan.edited:
-        _say(edits_text(plan))
+        _print_aside(str(plan.edits_error()))
     elif plan.difference and not arguments.json:
-        _say(_how_to_deploy(plan, arguments))
+        _print_aside(_how_to_deploy(plan, arguments))
     return 1 if plan.difference or plan.edited else 0
 
 
 def run_deploy(arguments: argparse.Namespace) -> int:
-    """Show what would change, and with `--apply` do it."""
+    """Print what would change, and with `--apply` do it."""
     out = load_out(arguments.out, os.geteuid())
     plan = plan_deploy(out, arguments.root, os.geteuid(), any_site=arguments.change_site)
     if not arguments.apply:
         _show(plan, arguments)
         if plan.edited:
-            _say(edits_text(plan))
+            _print_aside(str(plan.edits_error()))
         if plan.nothing_to_do:
             return 0
-        _say(f"nothing was written; {_how_to_deploy(plan, arguments)}")
+        _print_aside(f"nothing was written; {_how_to_deploy(plan, arguments)}")
         return 1
     try:
         make_directories(Path(os.path.realpath(arguments.root)))
     except OSError as error:
-        raise refused("make the folder", error) from error
+        raise refused("create the deployment root", error) from error
     with locked(read_root(arguments.root).path, by := _user()):
         plan = plan_deploy(out, arguments.root, os.geteuid(), any_site=arguments.change_site)
-        told = apply_plan(plan, by, set_edits_aside=arguments.set_edits_aside)
+        deployed = apply_plan(plan, by, set_edits_aside=arguments.set_edits_aside)
     _show(plan, arguments)  # by now a reader that has left stops nothing half-way
-    print(told)
-    if not plan.nothing_to_do:
-        _say(f"whether it fits: {_command('status', arguments.root)}")
+    print(_deployed_line(plan, deployed))
+    if deployed.changed:
+        _print_aside(f"check that it fits: {_command('status', arguments.root)}")
         if plan.root.current not in ("", plan.out.manifest.release):
-            _say(f"go back: {_command('rollback', arguments.root)}")
+            _print_aside(f"go back: {_command('rollback', arguments.root)}")
     return 0
 
 
+def _deployed_line(plan: Plan, deployed: Deployed) -> str:
+    before, release = plan.root.current, plan.out.manifest.release
+    if not deployed.changed:
+        same = f" and has the same content as {release}" if before != release else ""
+        return f"nothing to do: {before} is deployed{same}"
+    text = f"deployed {release}"
+    if before not in ("", release):
+        text += f" (before: {before})"
+    return f"{text}; edits were moved to {deployed.aside}" if deployed.aside else text
+
+
 def _how_to_deploy(plan: Plan, arguments: argparse.Namespace) -> str:
-    options = [*["--set-edits-aside"] * bool(plan.edited), *["--change-site"] * plan.is_of_another_site]
-    only = f", where users of {shown(plan.site)} shall get it" * plan.is_of_another_site
-    return f"deploy it{only}: {_command('deploy', arguments.out, arguments.root, '--apply', *options)}"
+    options = ["--set-edits-aside"] if plan.edited else []
+    options += ["--change-site"] if plan.is_of_another_site else []
+    note = f" (it replaces site {printable(plan.site)} for its users)" if plan.is_of_another_site else ""
+    return f"deploy it: {_command('deploy', arguments.out, arguments.root, '--apply', *options)}{note}"
 
 
 def run_rollback(arguments: argparse.Namespace) -> int:
-    """Go back."""
+    """Go back one release, or to the one that is named."""
     root = existing_root(arguments.root, os.geteuid()).path
     with locked(root, by := _user()):
-        before, after, logged = roll_back(now := read_root(root), by, arguments.release)
-    print(f"rolled back {now.current or '(none)'} -> {after.path.name}")
-    if before.manifest.release and (difference := compare(before, after)):
+        now = read_root(root)
+        done = roll_back(now, by, arguments.release)
+    print(f"rolled back {now.current or '(none)'} -> {done.after.path.name}")
+    if done.before.manifest.release and (difference := compare(done.before, done.after)):
         show("\n".join(summary_lines(difference)))
-    if now.current and before.faults:
-        _say(f"{before.path}: is not as it was deployed, and stays so:{fault_lines(before.faults)}")
-    if not logged:
-        _say(f"{root}/history: could not be written; the link was moved all the same")
-    _say(f"whether it fits: {_command('status', arguments.root)}")
+    if now.current and done.before.faults:
+        _print_aside(f"{done.before.path}: not as it was deployed; left as it is:{fault_lines(done.before.faults)}")
+    if not done.logged:
+        _print_aside(f"{root}/history: could not be written; the link was moved all the same")
+    _print_aside(f"check that it fits: {_command('status', arguments.root)}")
     return 0
 
 
 def run_releases(arguments: argparse.Namespace) -> int:
     """List the releases of a root."""
-    listed = list_releases(existing_root(arguments.root))
+    rows = list_releases(existing_root(arguments.root))
     if arguments.json:
-        told = [{**one.pop("stacks"), **one, "faults": list(map(str, one["faults"]))} for one in map(dict, listed)]
-        tell(told, (), as_json=True)
-    elif listed:
-        stacks = dict.fromkeys(stack for one in listed for stack in one["stacks"])
+        tell([_json_of(row) for row in rows], (), as_json=True)
+    elif rows:
+        stacks = dict.fromkeys(stack for row in rows for stack in row["stacks"])
         names = ("release", "deployed", "site", "platform", *stacks, "lumisite", "inputs", "state")
-        print("\n".join(columns([("", *map(str.upper, names)), *(_row(one, names) for one in listed)])))
-        _say("* current   < where rollback goes   others: kept for the jobs that started with them")
+        print("\n".join(columns([("", *map(str.upper, names)), *(_row(row, names) for row in rows)])))
+        _print_aside("* current  < previous (rollback target)")
     else:
-        _say(f"{arguments.root}: no release yet")
-    for one in listed:
-        if one["faults"] and not arguments.json:
-            _say(f"{one['release']}: is not as it was deployed:{fault_lines(one['faults'], most=5)}")
-    return 1 if any(one["role"] == "current" and one["state"] != "whole" for one in listed) else 0
+        _print_aside(f"{arguments.root}: no release yet")
+    for row in rows:
+        if row["faults"] and not arguments.json:
+            _print_aside(f"{row['release']}: not as it was deployed:{fault_lines(row['faults'], most=5)}")
+    return 1 if any(row["role"] == "current" and row["state"] != "whole" for row in rows) else 0
+
+
+def _json_of(row: dict[str, Any]) -> dict[str, Any]:
+    values = {name: value for name, value in row.items() if name != "stacks"}
+    return {**row["stacks"], **values, "faults": [describe(fault) for fault in row["faults"]]}
 
 
 def _row(release: dict[str, Any], names: tuple[str, ...]) -> tuple[str, ...]:
     stacks = {stack: ",".join(versions) for stack, versions in release["stacks"].items()}
-    short = {**dict.fromkeys(names, ""), **release, **stacks, "inputs": release["inputs"][:12]}
+    values = {**dict.fromkeys(names, ""), **release, **stacks, "inputs": release["inputs"][:12]}
     mark = {"current": "*", "before": "<"}.get(release["role"], " ")
-    return (mark, *(shown(short[name] or "-") for name in names))
+    return (mark, *(printable(values[name] or "-") for name in names))
 
 
 def _show(plan: Plan, arguments: argparse.Namespace) -> None:
@@ -158,14 +176,14 @@ def _show(plan: Plan, arguments: argparse.Namespace) -> None:
         print(f"no difference to {plan.root.current}")
         return
     if plan.current is None and plan.root.current:
-        _say(f"{plan.root.release(plan.root.current)}: is missing, though {plan.root.path}/current names it")
+        _print_aside(f"{plan.root.release(plan.root.current)}: missing, though {plan.root.path}/current points to it")
     first = f"release {difference.old or '(none)'} -> {difference.new}"
     if arguments.details or arguments.full:
         show("\n".join([first, *meaning_lines(difference), "", *file_lines(difference, full=arguments.full)]))
     else:
         show("\n".join([first, *summary_lines(difference)]))
         if difference.old and not getattr(arguments, "apply", False):
-            _say(f"all of it: {_command('diff', arguments.out, arguments.root, '--details')}")
+            _print_aside(f"all of it: {_command('diff', arguments.out, arguments.root, '--details')}")
 
 
 def _command(*words: object) -> str:
@@ -176,5 +194,5 @@ def _user() -> str:
     return f"{owner_of(os.getuid())}@{os.uname().nodename}"
 
 
-def _say(text: str) -> None:
+def _print_aside(text: str) -> None:
     print(text, file=sys.stderr)

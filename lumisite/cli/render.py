@@ -8,7 +8,8 @@ from pathlib import Path
 
 from lumisite.cli.arguments import add_plan_and_lock, add_selection, add_site_or_example
 from lumisite.cli.parser import load_selection, real_path, say, say_untried
-from lumisite.errors import LumisiteError, shown
+from lumisite.errors import LumisiteError
+from lumisite.findings.writers import line as finding_line
 from lumisite.images.lock import load_lock
 from lumisite.machine.host import DiskTree
 from lumisite.release.files import write_tree
@@ -58,9 +59,9 @@ def run_render(arguments: argparse.Namespace) -> int:
         if one.plan.platform != selection.platform:  # its image is then treated by its family alone
             right = f"`lumisite binds IMAGE --write` makes one for {selection.platform}"
             say(f"{one.file}: is for platform {one.plan.platform}, so it is left out ({right})")
-    for other in other_images(plan_summaries(loaded.site, plans), DiskTree("/")):
-        if not other.gone:  # images need not be where a render is made
-            say(shown(str(other)))
+    for finding in other_images(plan_summaries(loaded.site, plans), DiskTree("/")):
+        if finding.code != "plan-image-missing":  # images need not be where a render is made
+            say(finding_line(finding))
     say_untried(loaded.site)
     for path in files:
         print(arguments.out / path)

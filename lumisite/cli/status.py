@@ -9,14 +9,16 @@ from typing import Any
 
 from lumisite.cli.arguments import add_host_root, add_json
 from lumisite.cli.chosen import default_site, own_site
-from lumisite.cli.host import checked_deployed, judged
+from lumisite.cli.host import check_release, described
 from lumisite.cli.parser import check_root, tell
-from lumisite.errors import LumisiteError, shown
+from lumisite.errors import LumisiteError
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import exit_code
 from lumisite.machine.host import DiskTree
 from lumisite.release.root import Root, existing_root, inspect_release, list_releases, release_row
 from lumisite.release.tree import Tree
 from lumisite.site.load import LoadedSite, load_site
-from lumisite.text import columns
+from lumisite.text import columns, printable
 
 _MOST_FAULTS = 5
 
@@ -24,9 +26,9 @@ _MOST_FAULTS = 5
 def add_status(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `status`."""
     parser.description = (
-        "Say which release users load, of which site, whether it is whole and fits this node (as `check --host`), "
-        "what the site description has that it lacks, and the next command. The exit code is that of `check --host`, "
-        "and 4 where the site of the release is not known (--site names it)."
+        "Print which release users load, of which site, whether it is whole and passes `check --host` on this node, "
+        "what of the site description is not deployed yet, and the next command. The exit code is that of `check "
+        "--host`, and 4 where the site of the release is not known (--site names it)."
     )
     parser.add_argument("root", metavar="ROOT", nargs="?", help="the deployment root (default: the site's)")
     parser.add_argument(
@@ -39,7 +41,7 @@ def add_status(parser: argparse.ArgumentParser) -> None:
 
 
 def run_status(arguments: argparse.Namespace) -> int:
-    """Print the status; the exit code is that of `check --host`, and 4 where nothing can tell."""
+    """Print the status; the exit code is that of `check --host`, and 4 where the site is not known."""
     check_root(arguments.host_root)
     name = arguments.site or ("" if arguments.root else default_site().name)
     loaded = load_site(name) if name else None
@@ -47,65 +49,87 @@ def run_status(arguments: argparse.Namespace) -> int:
     release = inspect_release(root, root.current) if root.current else None
     if release and not name and (name := own_site(release.manifest.site)):
         loaded = load_site(name)
-    code, status = _status(root, release, (name, loaded), DiskTree(arguments.host_root))
+    if release:
+        code, status = _status(root, release, (name, loaded), DiskTree(arguments.host_root))
+    else:
+        code, status = 1, {"root": str(root.path), "release": None, "next": _first_command(root, name)}
     tell(status, _lines(status), as_json=arguments.json)
     return code
 
 
+def _first_command(root: Root, site: str) -> str:
+    """Return the commands for a root without a current release."""
+    quoted = shlex.quote(str(root.path))
+    if list_releases(root):
+        return f"lumisite releases {quoted}, then lumisite rollback {quoted} ID"
+    render = f"lumisite render --site {shlex.quote(site) if site else 'NAME|FILE'}"
+    return f"{render}, then lumisite deploy OUT {quoted} --apply"
+
+
 def _status(
-    root: Root, release: Tree | None, site: tuple[str, LoadedSite | None], host: DiskTree
+    root: Root, release: Tree, site: tuple[str, LoadedSite | None], host: DiskTree
 ) -> tuple[int, dict[str, Any]]:
-    """Give the exit code and the keys of the JSON; `site` has the name by which it was asked for."""
+    """Return the exit code and the keys of the JSON; `site` has the name of the site as it was given."""
     name, loaded = site
-    place = shlex.quote(str(root.path))
-    status: dict[str, Any] = {"root": str(root.path), "release": root.current or None}
-    if release is None:
-        there = f"lumisite releases {place}, then lumisite rollback {place} ID" if list_releases(root) else ""
-        render = f"lumisite render --site {shlex.quote(name) if name else 'NAME|FILE'}"
-        return 1, {**status, "next": there or f"{render}, then lumisite deploy OUT {place} --apply"}
-    current = release_row(root, release)
-    keys = ("site", "platform", "stacks", "deployed", "by", "lumisite", "state")
+    quoted = shlex.quote(str(root.path))
+    row = release_row(root, release)
     before = root.before if root.before and root.release(root.before).exists() else None
-    status |= {**{key: current[key] for key in keys}, "before": before}
-    over = " --set-edits-aside" if current["state"] != "whole" else ""
-    back = f"lumisite rollback {place}" if before else f"lumisite deploy OUT {place} --apply{over}"
+    whole = row["state"] == "whole"
+    again = f"lumisite deploy OUT {quoted} --apply{'' if whole else ' --set-edits-aside'}"
+    back = f"lumisite rollback {quoted}" if before else again
+    keys = ("site", "platform", "stacks", "deployed", "by", "lumisite", "state")
+    status: dict[str, Any] = {"root": str(root.path), "release": root.current}
+    status |= {**{key: row[key] for key in keys}, "before": before}
     if loaded is None:
-        why = f"{shown(current['site'])} is no embedded site" if current["site"] else "its manifest cannot be read"
-        status |= {"fits": None, "faults": [why], "waiting": []}
-        mend = f"lumisite status {place} --site FILE" if current["site"] else back
-        return 4 if current["site"] else 1, {**status, "next": mend}
+        if not row["site"]:
+            return 1, status | {"fits": None, "faults": described(release.faults), "waiting": [], "next": back}
+        finding = make_finding("site-not-embedded", "--site", root=str(root.path), site=row["site"])
+        next_command = f"lumisite status {quoted} --site FILE"
+        return 4, status | {"fits": None, "faults": described([finding]), "waiting": [], "next": next_command}
     try:
-        checked = checked_deployed(loaded, str(root.path), host, release)
+        checked = check_release(loaded, str(root.path), host, release=release)
     except LumisiteError as error:  # such as a release for what the site description does not have
-        return 1, {**status, "fits": False, "faults": [str(error)], "waiting": [], "next": back}
-    code, drain = judged(loaded.site, host, checked.faults)
-    newer, waiting = loaded.site.platform, list(checked.waiting)
-    if newer != current["platform"]:
-        waiting.append(f"the site is platform {newer} now")
-    render = f"lumisite render --site {shlex.quote(name)} --out site-out, then lumisite diff site-out {place}"
-    how = f"lumisite check {shlex.quote(name)} --host --root {place}"
-    mend = back if current["state"] != "whole" else drain or how
-    status |= {"fits": not checked.faults, "faults": list(map(str, checked.faults)), "waiting": waiting}
-    return code, {**status, "next": mend if checked.faults else render if waiting else "nothing"}
+        return 1, status | {"fits": False, "faults": described([error.finding]), "waiting": [], "next": back}
+    pending = list(checked.pending)
+    if loaded.site.platform != row["platform"]:
+        pending.append(
+            make_finding(
+                "platform-changed",
+                loaded.file,
+                platform=loaded.site.platform,
+                before=row["platform"],
+                release=root.current,
+            )
+        )
+    if checked.faults:
+        check = f"lumisite check {shlex.quote(name)} --host --root {quoted}"
+        next_command = checked.drain or check if whole else back
+    elif pending:
+        render = f"lumisite render --site {shlex.quote(name)} --out site-out"
+        next_command = f"{render}, then lumisite diff site-out {quoted}"
+    else:
+        next_command = "nothing"
+    status |= {"fits": not checked.faults, "faults": described(checked.faults), "waiting": described(pending)}
+    return exit_code(checked.faults), status | {"next": next_command}
 
 
 def _lines(status: dict[str, Any]) -> list[str]:
-    """Give the status in rows, as much as fits on a screen."""
+    """Return the status in rows, as much as fits on a screen."""
     if status["release"] is None:
         return [f"{status['root']}: no release is deployed", f"next: {status['next']}"]
     stacks = ", ".join(f"{stack} {' '.join(versions)}" for stack, versions in status["stacks"].items())
     faults = status["faults"]
-    fits = "cannot be told" if status["fits"] is None else "yes" if status["fits"] else f"no ({len(faults)})"
+    check = "unknown" if status["fits"] is None else "passed" if status["fits"] else f"failed ({len(faults)})"
     rows = [
-        ("root", f"{status['root']} of site {shown(status['site'] or '-')}"),
+        ("root", f"{status['root']} of site {printable(status['site'] or '-')}"),
         ("release", f"{status['release']}, {status['state']}"),
-        ("for", f"platform {shown(status['platform'] or '-')}{f', {stacks}' if stacks else ''}"),
+        ("for", f"platform {printable(status['platform'] or '-')}{f', {stacks}' if stacks else ''}"),
         ("deployed", f"{status['deployed']}{' by ' + status['by'] if status['by'] else ''}"),
-        ("before it", status["before"] or "none"),
-        ("fits", fits),
-        *(("", shown(fault.split("; ")[0])) for fault in faults[:_MOST_FAULTS]),
+        ("previous", status["before"] or "none"),
+        ("host check", check),
+        *(("", fault) for fault in faults[:_MOST_FAULTS]),
         *([("", f"and {len(faults) - _MOST_FAULTS} more")] if len(faults) > _MOST_FAULTS else []),
-        ("waiting", "; ".join(status["waiting"]) or "nothing"),
+        ("pending", "; ".join(status["waiting"]) or "nothing"),
         ("next", status["next"]),
     ]
     return list(columns(rows))

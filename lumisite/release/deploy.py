@@ -1,4 +1,4 @@
-"""Deploying a rendered tree into a root, and going one release back.
+"""Deploying a rendered tree into a root, making a release whole again, and going one release back.
 
 The order of the writes is what keeps users safe: first the whole release, on the disk and under its final
 name; then the line of the history; then the link, in one step. Killed anywhere, the link names the old or the
@@ -10,14 +10,24 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused, shown
+from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused
+from lumisite.findings.catalogue import make_finding
 from lumisite.release.diff import Difference, compare
-from lumisite.release.files import make_directories, make_temporary, make_tree, remove, sync_directory
+from lumisite.release.files import (
+    TEMPORARY,
+    make_directories,
+    make_temporary,
+    make_tree,
+    open_to_all,
+    put_file,
+    remove,
+    sync_directory,
+)
 from lumisite.release.names import with_earlier_names
-from lumisite.release.repair import make_whole
 from lumisite.release.root import (
     Root,
     append_step,
@@ -28,7 +38,7 @@ from lumisite.release.root import (
     read_root,
     shared_mode,
 )
-from lumisite.release.tree import Tree, fault_lines, load_tree
+from lumisite.release.tree import FaultsError, Tree, judge, load_tree
 from lumisite.release.trust import refuse_out
 from lumisite.render.manifest import MANIFEST, is_release_id, sha256_of
 
@@ -40,14 +50,14 @@ SET_ASIDE = "set-aside"
 class Plan:
     """What a deploy of `out` would do.
 
-    `there` is the release of the same id from before; it and `current` are None when they do not exist. `site` is that
-    of the root's releases.
+    `existing` is the release of the same id from before; it and `current` are None when they do not exist. `site` is
+    that of the root's releases.
     """
 
     root: Root
     out: Tree
     current: Tree | None
-    there: Tree | None
+    existing: Tree | None
     difference: Difference
     site: str
 
@@ -58,19 +68,53 @@ class Plan:
 
     @property
     def edited(self) -> tuple[Tree, ...]:
-        """The releases that matter here and are not as they were deployed."""
-        faulty = [release for release in (self.current, self.there) if release and release.faults]
+        """The current release, and the one to deploy again, where they are not as they were deployed."""
+        faulty = [release for release in (self.current, self.existing) if release and release.faults]
         return tuple({release.path: release for release in faulty}.values())
 
     @property
     def is_damaged(self) -> bool:
-        """Whether the release to deploy is there already and not as it should be."""
-        return self.there is not None and bool(self.there.faults)
+        """Whether the release to deploy exists already and is not as it should be."""
+        return self.existing is not None and bool(self.existing.faults)
 
     @property
     def nothing_to_do(self) -> bool:
         """Whether users would notice nothing: then a new release would only be in rollback's way."""
         return bool(self.current) and not self.difference and not self.edited
+
+    def edits_error(self) -> FaultsError:
+        """Return the error for the edits that this deploy would go over."""
+        code = "deploy-edited" if self.is_damaged else "deploy-over-edits"
+        finding = make_finding(
+            code,
+            str(self.root.path),
+            releases=tuple(release.path.name for release in self.edited),
+            folder=str(self.root.path / SET_ASIDE),
+            command=deploy_command(self.out.path, self.root.path),
+        )
+        faults = [
+            replace(fault, subject=str(release.path / fault.subject))
+            for release in self.edited
+            for fault in release.faults
+        ]
+        return FaultsError(finding, faults)
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """What a deploy did: the folder with the edits that it moved away, if any; nothing where `changed` is false."""
+
+    changed: bool
+    aside: Path | None = None
+
+
+@dataclass(frozen=True)
+class RolledBack:
+    """The release that users had, the one that they have now, and whether the history could be written."""
+
+    before: Tree
+    after: Tree
+    logged: bool
 
 
 def load_out(path: Path, admin: int) -> Tree:
@@ -78,18 +122,13 @@ def load_out(path: Path, admin: int) -> Tree:
 
     Raises `ToolError` where others than the user id `admin` and root could have changed it.
     """
-    if not path.is_dir():
-        raise LumisiteError(f"{path}: is not a directory; name one that `lumisite render` wrote")
-    if not os.path.lexists(path / MANIFEST):
-        raise LumisiteError(f"{path}: has no {MANIFEST}; name a directory that `lumisite render` wrote")
+    if not path.is_dir() or not os.path.lexists(path / MANIFEST):
+        raise LumisiteError(make_finding("out-no-tree", str(path)))
     refuse_out(path, admin)
     tree = load_tree(path)
     refuse_out(path, admin, tree.status)
     if tree.content_faults:
-        raise DifferenceError(
-            f"{path}: is not as it was rendered; render it again (edits belong into the site description "
-            f"or the templates):{fault_lines(tree.content_faults)}"
-        )
+        raise FaultsError(make_finding("out-changed", str(path)), tree.content_faults)
     return tree
 
 
@@ -103,37 +142,58 @@ def plan_deploy(out: Tree, path: Path, admin: int | None = None, *, any_site: bo
     earlier = tuple(manifests(root))
     site = earlier[0].site if earlier else out.manifest.site
     if site != out.manifest.site and not any_site:
-        raise LumisiteError(
-            f"{out.path}: is of site {shown(out.manifest.site)}, and {root.path} is the deployment root of site "
-            f"{shown(site)}; nothing was written: name the root of {shown(out.manifest.site)}, or give --change-site "
-            f"where users of {shown(site)} shall get it"
-        )
-    here = Path(os.path.realpath(out.path))
-    if here in (root.path, *root.path.parents):
-        raise LumisiteError(f"{path}: lies inside {out.path}, which is to be deployed into it; name another root")
-    current = there = _there(root, out, named := with_earlier_names(out, earlier))
-    out = there if there and not there.faults else named
+        given, new = str(out.path), out.manifest.site
+        raise LumisiteError(make_finding("root-of-other-site", str(root.path), out=given, site=new, root_site=site))
+    real = Path(os.path.realpath(out.path))
+    if real in (root.path, *root.path.parents):
+        raise LumisiteError(make_finding("root-inside-out", str(path), out=str(out.path)))
+    named = with_earlier_names(out, earlier)
+    current = existing = _existing(root, out, named)
+    out = existing if existing and not existing.faults else named
     if root.current != out.manifest.release:
         exists = bool(root.current) and os.path.lexists(root.release(root.current))
         current = inspect_release(root, root.current) if exists else None
-    return Plan(root, out, current, there, compare(current, out), site)
+    return Plan(root, out, current, existing, compare(current, out), site)
 
 
-def apply_plan(plan: Plan, by: str, *, set_edits_aside: bool) -> str:
-    """Carry out a plan that was made under the lock; returns what to tell of it."""
+def _existing(root: Root, out: Tree, named: Tree) -> Tree | None:
+    """Return the release of the same id. It must have the same content: jobs that run rely on what it is.
+
+    `named` is what `out` would be deployed as today; what it was deployed as may lack names of later releases.
+    """
+    path = root.release(out.manifest.release)
+    if not os.path.lexists(path):
+        return None
+    if path.is_symlink() or not path.is_dir():
+        raise DifferenceError(make_finding("release-no-directory", str(path)))
+    found = inspect_release(root, path.name)
+    if found.rendered == out.rendered and not any(fault.subject == MANIFEST for fault in found.faults):
+        return found
+    expected = inspect_release(root, path.name, named)
+    if step := root.deployed(path.name):
+        is_other = step.manifest != sha256_of(named.manifest_bytes)
+    else:
+        is_other = bool(expected.faults) and not found.faults
+    if is_other:
+        folder = None if root.current == path.name else str(path)
+        raise DifferenceError(make_finding("release-id-taken", str(path), folder=folder))
+    return expected
+
+
+def apply_plan(plan: Plan, by: str, *, set_edits_aside: bool) -> Deployed:
+    """Carry out a plan that was made under the lock; raises `FaultsError` over edits that are not to be set aside."""
     root, release = plan.root, plan.out.manifest.release
     if plan.nothing_to_do:
-        same = f" and has the same content as {release}" if root.current != release else ""
-        return f"nothing to do: {root.current} is deployed{same}"
+        return Deployed(changed=False)
     if plan.edited and not set_edits_aside:
-        raise DifferenceError(edits_text(plan))
+        raise plan.edits_error()
     kept, aside = False, root.path / SET_ASIDE / f"{release}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
     try:
         releases = root.path / "releases"
         if plan.is_damaged:
             make_directories(aside.parent, shared_mode(root.path))
-            kept = make_whole(releases / release, plan.out, aside)
-        elif plan.there is None:
+            kept = _make_whole(releases / release, plan.out, aside)
+        elif plan.existing is None:
             make_directories(releases, shared_mode(root.path))
             temporary = make_temporary(releases)
             try:
@@ -147,23 +207,56 @@ def apply_plan(plan: Plan, by: str, *, set_edits_aside: bool) -> str:
             point_current(root, release)
     except OSError as error:
         raise refused("deploy", error) from error
-    before = f" (before: {root.current})" if root.current not in ("", release) else ""
-    return f"deployed {release}{before}{f'; what was edited in it is in {aside}' if kept else ''}"
+    return Deployed(changed=True, aside=aside if kept else None)
 
 
-def edits_text(plan: Plan) -> str:
-    """Say what was edited in the releases that a deploy meets, and what can be done."""
-    found = "\n".join(
-        f"{release.path}: is not as it was deployed:{fault_lines(release.faults)}" for release in plan.edited
-    )
-    if plan.is_damaged:
-        then = f"makes that release what it was, and keeps what was edited in {plan.root.path / SET_ASIDE}"
+def _make_whole(release: Path, wanted: Tree, aside: Path) -> bool:
+    """Make the folder of a release exactly the `wanted` tree; returns whether anything was kept in the folder `aside`.
+
+    Each file is replaced in one step, so that users have the release all the while, and a run that is killed leaves
+    less to repair. Raises `OSError` when the system refuses, `FaultsError` when somebody goes on changing the release.
+    """
+    files = wanted.files()
+    # Folders first: then nobody else can put a link in the place of what is in them.
+    for fault in _judge(release, wanted).faults:
+        if fault.code in ("release-mode", "release-owner") and fault.subject not in files:
+            _repair_folder(release, fault.subject, aside)
+    faulty = _judge(release, wanted)
+    for fault in faulty.faults:
+        path = release / fault.subject
+        if TEMPORARY in fault.subject:
+            remove(path)
+        elif fault in faulty.edits and os.path.lexists(path):
+            _keep(path, aside / fault.subject, in_place=fault.subject in files)
+        if fault.subject in files:
+            make_directories(path.parent)
+            put_file(path, *files[fault.subject])
+    if left := _judge(release, wanted).faults:
+        raise FaultsError(make_finding("release-changing", str(release)), left)
+    return aside.exists()
+
+
+def _judge(release: Path, wanted: Tree) -> Tree:
+    return judge(release, wanted.manifest, wanted.manifest_bytes)
+
+
+def _repair_folder(release: Path, name: str, aside: Path) -> None:
+    """Open a folder to all; one of somebody else is moved away, whole."""
+    path = release / name
+    if path.lstat().st_uid in (0, release.lstat().st_uid):
+        open_to_all(path)
     else:
-        then = "leaves the edits in the folder of that release, which users no longer get"
-    return (
-        f"{found}\ndeploy --apply refuses to go on over this: bring the edits into the site description or "
-        f"the templates and render again, or\n{deploy_command(plan.out.path, plan.root.path)} {then}"
-    )
+        _keep(path, aside / name, in_place=False)
+
+
+def _keep(path: Path, to: Path, *, in_place: bool) -> None:
+    """Move what is at a path; a file that users load stays there (`in_place`) until another replaces it."""
+    make_directories(to.parent)
+    if in_place and (path.is_symlink() or not path.is_dir()):
+        with suppress(OSError):  # a file system without hard links, or a file of somebody else
+            os.link(path, to, follow_symlinks=False)
+            return
+    path.rename(to)
 
 
 def deploy_command(out: Path | str, root: Path) -> str:
@@ -171,37 +264,29 @@ def deploy_command(out: Path | str, root: Path) -> str:
     return shlex.join(["lumisite", "deploy", str(out), str(root), "--apply", "--set-edits-aside"])
 
 
-def roll_back(root: Root, by: str, to: str = "") -> tuple[Tree, Tree, bool]:
+def roll_back(root: Root, by: str, to: str = "") -> RolledBack:
     """Move the link one release back, or to the release `to`; the caller holds the lock.
 
-    Gives the release that users had, the one that they have now, and whether the history tells of it. Raises
-    `ToolError` when there is no release before, `DifferenceError` when that release is not whole.
+    Raises `ToolError` when there is no release before, `DifferenceError` when that release is not whole.
     """
-    place = shlex.quote(str(root.path))
+    quoted = shlex.quote(str(root.path))
     if not root.current and not to:
-        raise ToolError(
-            f"{root.path}: has no current release; deploy one, or go to one that is there: `lumisite releases {place}` "
-            f"lists them, `lumisite rollback {place} ID` goes"
-        )
-    if to and (not is_release_id(to) or to == root.current):
-        why = "is what users load already" if to == root.current else "is no id of a release"
-        raise LumisiteError(f"{shown(to)}: {why}; `lumisite releases {place}` lists them")
+        raise ToolError(make_finding("root-without-release", str(root.path), quoted=quoted))
+    if to and not is_release_id(to):
+        raise LumisiteError(make_finding("release-id-unfit", to, quoted=quoted))
+    if to and to == root.current:
+        raise LumisiteError(make_finding("release-is-current", to, quoted=quoted))
     to = to or root.before
     if not to:
-        raise ToolError(f"{root.path}: {root.current} has no release before it; nothing was changed")
+        raise ToolError(make_finding("rollback-end", str(root.path), release=root.current))
     target = inspect_release(root, to)
     if target.state == "missing":
-        raise DifferenceError(
-            f"{target.path}: is missing; nothing was changed: `lumisite releases {place}` lists what is there, and "
-            f"`lumisite rollback {place} ID` goes to any of it"
-        )
+        raise DifferenceError(make_finding("rollback-missing", str(target.path), quoted=quoted))
     if target.faults:
-        link = link_command(root.path, target.path.name)
-        as_it_is = f"; to use it as it is, {link}" if target.state == "edited" else ""
-        raise DifferenceError(
-            f"{target.path}: is not as it was deployed; nothing was changed:{fault_lines(target.faults)}\n"
-            f"to make it what it was, render it again as OUT and {deploy_command('OUT', root.path)}{as_it_is}"
-        )
+        link = link_command(root.path, target.path.name) if target.state == "edited" else None
+        command = deploy_command("OUT", root.path)
+        finding = make_finding("rollback-edited", str(target.path), command=command, link=link)
+        raise FaultsError(finding, target.faults)
     left = inspect_release(root, root.current)
     logged = True
     try:
@@ -209,33 +294,4 @@ def roll_back(root: Root, by: str, to: str = "") -> tuple[Tree, Tree, bool]:
     except OSError:
         logged = False  # a full disk, say: `way_back` finds its way without the line, and users wait
     point_current(root, target.path.name)
-    return left, target, logged
-
-
-def _there(root: Root, out: Tree, named: Tree) -> Tree | None:
-    """Give the release of the same id. It must have the same content: jobs that run rely on what it is.
-
-    `named` is what `out` would be deployed as today; what it was deployed as may lack names of later releases.
-    """
-    path = root.release(out.manifest.release)
-    if not os.path.lexists(path):
-        return None
-    if path.is_symlink() or not path.is_dir():
-        raise DifferenceError(f"{path}: is not a directory, so lumisite did not make it; put the folder itself there")
-    own = inspect_release(root, path.name)
-    as_told = own.rendered == out.rendered and not any(fault.path == MANIFEST for fault in own.faults)
-    there = own if as_told else inspect_release(root, path.name, named)
-    step = root.deployed(path.name)
-    if as_told:
-        is_other = False
-    elif step:
-        is_other = step.manifest != sha256_of(named.manifest_bytes)
-    else:
-        is_other = bool(there.faults) and not own.faults
-    if is_other:
-        unused = "" if root.current == path.name else ", or remove that folder when no job uses it"
-        raise DifferenceError(
-            f"{path}: was deployed under the same id with other content, and a release never changes; "
-            f"render with another id{unused}"
-        )
-    return there
+    return RolledBack(left, target, logged)

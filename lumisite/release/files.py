@@ -14,7 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 
 from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused
-from lumisite.release.tree import fault_lines, load_tree
+from lumisite.findings.catalogue import make_finding
+from lumisite.release.tree import FaultsError, load_tree
 from lumisite.render.manifest import MANIFEST, RenderedFile, path_fault
 from lumisite.site.read import read_file, regular_size
 
@@ -59,7 +60,7 @@ def write_file(path: Path, content: bytes, mode: int, *, sync: bool) -> None:
 
 
 def put_file(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """Put a file in the place of what is there, a link too, in one step; all of it is on the disk then."""
+    """Replace what is at a path, a link too, by a file in one step; all of it is on the disk then."""
     folder = make_temporary(path.parent)
     try:
         write_file(folder / path.name, content, mode, sync=True)
@@ -89,7 +90,7 @@ def replace_file(path: Path, content: bytes) -> bool:
 
 
 def open_to_all(directory: Path, more: int = 0) -> None:
-    """Give a folder mode 0755 and `more`, keeping the set-group-id bit that it has inherited."""
+    """Set a folder's mode to 0755 and `more`, keeping the set-group-id bit that it has inherited."""
     directory.chmod(0o755 | more | (directory.stat().st_mode & stat.S_ISGID))
 
 
@@ -106,7 +107,7 @@ def make_directories(path: Path, more: int = 0) -> None:
 
 @contextmanager
 def umask(bits: int) -> Iterator[None]:
-    """Let what is made have no permissions but these taken away."""
+    """Set the umask while the block runs."""
     before = os.umask(bits)
     try:
         yield
@@ -115,12 +116,12 @@ def umask(bits: int) -> Iterator[None]:
 
 
 def sync_directory(directory: Path) -> None:
-    """Bring the names in a folder to the disk."""
+    """Write the names in a folder to the disk."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # what a file system says that has no such thing for folders
+        if error.errno != errno.EINVAL:  # from a file system that has no such thing for folders
             error.filename = str(directory)
             raise
     finally:
@@ -157,8 +158,8 @@ def write_tree(files: Mapping[str, RenderedFile], out: Path) -> bool:
     out = Path(os.path.realpath(out))
     wanted = {path: (file.text.encode(), file.mode) for path, file in files.items()}
     for path in wanted:
-        if fault := path_fault(path):
-            raise LumisiteError(f"{path!r}: {fault}; a tree cannot hold such a file")
+        if path_fault(path):
+            raise LumisiteError(make_finding("tree-path", path))
     try:
         make_directories(out.parent)
         with _alone_in(out.parent):
@@ -188,35 +189,29 @@ def _alone_in(parent: Path) -> Iterator[None]:
 
 
 def _is_wanted(out: Path, manifest: bytes) -> bool:
-    """Tell whether `out` is the wanted tree already; refuse what is not ours to replace."""
+    """Return whether `out` is the wanted tree already; refuse what is not ours to replace."""
     if not os.path.lexists(out):
         return False
     if not out.is_dir():
-        raise ToolError(f"cannot write {out}: it is not a directory; name one, which may be new")
+        raise ToolError(make_finding("out-no-directory", str(out)))
     if any(out.iterdir()):
         if not os.path.lexists(out / MANIFEST):
-            raise DifferenceError(
-                f"{out}: is not empty and has no {MANIFEST}, so lumisite did not write it; name a new directory"
-            )
+            raise DifferenceError(make_finding("out-foreign", str(out)))
         tree = load_tree(out)
         if tree.manifest_bytes == manifest and not tree.faults:
             return True
         # Nothing is lost with a file that somebody has removed, or with a mode.
-        edits = [fault for fault in tree.faults if fault.kind in ("edited", "unknown")]
-        if edits:
-            raise DifferenceError(
-                f"{out}: holds what lumisite did not write and would be lost; "
-                f"move it away, or name a new directory:{fault_lines(edits)}"
-            )
+        if tree.edits:
+            raise FaultsError(make_finding("out-edited", str(out)), tree.edits)
     with suppress(FileNotFoundError):  # the folder that we are in was removed
-        here = Path(os.path.realpath(Path.cwd()))
-        if out in (here, *here.parents):
-            raise LumisiteError(f"{out}: is replaced as a whole, and you are in it; go to {out.parent} and run again")
+        working = Path(os.path.realpath(Path.cwd()))
+        if out in (working, *working.parents):
+            raise LumisiteError(make_finding("out-in-use", str(out), parent=str(out.parent)))
     return False
 
 
 def _write(out: Path, wanted: Mapping[str, tuple[bytes, int]]) -> None:
-    """Write the tree beside `out`, and put it there."""
+    """Write the tree beside `out`, and move it there."""
     new, old = (make_temporary(out.parent, _NEW_TREE) for _ in range(2))
     try:
         make_tree(new, wanted, sync=False)

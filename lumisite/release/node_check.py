@@ -1,32 +1,32 @@
-"""The deployed release against a node: whether everything is there that its modules hand to containers, and loads."""
+"""The deployed release against a node: whether everything exists that its modules hand to containers, and loads."""
 
 from __future__ import annotations
 
 import posixpath
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
-from lumisite.binds.closure import described
 from lumisite.binds.plan import Request, folders_below, library_folders, loader_of_host
-from lumisite.errors import ResolveError, shown
+from lumisite.errors import ResolveError
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.elf import ElfError, read_elf
 from lumisite.machine.host import DiskTree, mounts_of
 from lumisite.machine.library_names import in_order, is_foundation, newest, stem
-from lumisite.machine.loader import Loaded, Need, Search, walk
-from lumisite.machine.tree import Place, is_under, resolve
+from lumisite.machine.loader import Loaded, Loader, Need, Search, walk
+from lumisite.machine.tree import Place, is_under, names_of, resolve
 from lumisite.release.node_state import (
     ENTER,
     READ,
-    HostFault,
     interface_faults,
     kind_faults,
     local_faults,
-    permitted,
     shared_faults,
     silent_faults,
+    users_shut_out,
 )
 from lumisite.render.manifest import Manifest
 from lumisite.render.plan_images import other_images
@@ -34,122 +34,125 @@ from lumisite.site.decode import suggestion
 from lumisite.site.model import Family, Site
 from lumisite.site.selection import Combination, combinations
 from lumisite.site.versions import Version, parse_version
-from lumisite.text import some
 from lumisite.vendors import plugins
-
-_UPDATED = "if the system was updated, describe its platform, render and deploy; if not, restore it"
-_REPLAN = "write its plan again (`lumisite binds {} --write`), render and deploy"
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A path of the host that the release counts on, and why; `soname` is what containers ask for a library by."""
+    """A path of the host that the release needs, and what of it does; `soname` is what containers ask for a library by.
+
+    `kind` is what must be there, where that is known.
+    """
 
     path: str
-    why: str
+    needed_by: str
     kind: Literal["directory", "file", ""] = ""
     soname: str = ""
 
 
 @dataclass(frozen=True)
 class _Check:
-    """A release on a host: which of its `parts` are `broken`, and by what.
-
-    What is wrong on `shared` file systems is wrong on all nodes.
-    """
+    """A release on a host: which of its `parts` are `broken`. `shared` are paths on all nodes."""
 
     site: Site
     manifest: Manifest
     host: DiskTree
     shared: tuple[str, ...]
     parts: tuple[_Part, ...]
-    broken: dict[_Part, str] = field(default_factory=dict)
+    broken: set[_Part] = field(default_factory=set)
 
     @cached_property
     def families(self) -> dict[str, Family]:
         """The image families that are run with a module of this release."""
         deployed = {module.partition("/")[0] for module in self.manifest.modules}
-        return {name: one for name, one in self.site.families.items() if deployed.intersection(one.modules)}
+        return {name: family for name, family in self.site.families.items() if deployed.intersection(family.modules)}
 
     @cached_property
-    def wanted(self) -> dict[str, list[str]]:
+    def wanted(self) -> dict[str, str]:
         """The libraries that families need, by SONAME, with the families."""
         wanted: dict[str, list[str]] = {}
         for name, family in self.families.items():
             for soname in family.libraries:
                 wanted.setdefault(soname, []).append(name)
-        return wanted
+        return {soname: ", ".join(names) for soname, names in wanted.items()}
 
-    def own(self, path: str) -> bool:
-        """Tell whether a path is on this node alone."""
-        return not any(is_under(path, folder) for folder in self.shared)
+    def severity(self, path: str) -> Severity:
+        """Return how bad something is at a path: on a shared file system it is wrong on all nodes."""
+        return Severity.FAULT if any(is_under(path, folder) for folder in self.shared) else Severity.NODE
 
-    def may(self, path: str, real: str, what: str, need: int) -> HostFault | None:
-        """Say what `permitted` says."""
-        fault = permitted(self.host, path, real, what, need)
-        return fault and replace(fault, alone=self.own(fault.cause) or fault.cause in self.shared)
+    def closed(self, path: str, real: str, need: int, needed_by: str) -> Finding | None:
+        """Return the finding for a path that users may not use."""
+        finding = users_shut_out(self.host, path, real, need, needed_by)
+        if finding is None:
+            return None
+        at = str(finding.values["at"])
+        return replace(finding, severity=Severity.NODE if at in self.shared else self.severity(at))
 
 
-def check_host(site: Site, manifest: Manifest, host: DiskTree) -> tuple[list[HostFault], int, list[str]]:
+def check_host(site: Site, manifest: Manifest, host: DiskTree) -> tuple[list[Finding], int]:
     """Check a host, or a copy of its tree; raises `ResolveError` when the release is not of this site.
 
-    Gives the faults, by path, how many paths and libraries were looked at, and what is worth saying besides.
-    A cause is told once: not also by what is below it, or needs it.
+    Returns the findings, by path, and how many paths and libraries were checked. Of several findings at one path, the
+    first one counts: not also what is below it, or needs it.
     """
     _same_site(site, manifest)
     if silent := list(silent_faults(site, host, mounts_of(host))):
-        return silent, len(site.file_systems), []
+        return silent, len(site.file_systems)
     mounts = mounts_of(host)  # once more, with what an automounter has mounted for that
-    bound = frozenset(spec.partition(":")[0] for one in manifest.modules.values() for spec in one.binds)
-    shared = tuple(resolve(host, one.path).path for one in site.file_systems if one.kind == "shared")
+    bound = frozenset(spec.partition(":")[0] for module in manifest.modules.values() for spec in module.binds)
+    shared = tuple(resolve(host, system.path).path for system in site.file_systems if system.kind == "shared")
     check = _Check(site, manifest, host, shared, _parts(site, manifest))
-    unmounted = tuple(shared_faults(site, bound, host, mounts))
     found = [*local_faults(site, host, mounts), *interface_faults(site, host), *kind_faults(site, host)]
-    found += filter(None, (_runtime(check),))
+    found += _runtime(check)
     for part in check.parts:
-        if fault := _part(check, part):
+        if fault := next(_part(check, part), None):
             found.append(fault)
-            check.broken[part] = fault.cause
+            check.broken.add(part)
     for combination in _combinations(site, manifest):
         found += _libraries(check, combination.releases)
-    notes = [
-        f"{bind.path}: is not there; compute nodes need it, others do not ({bind.why})"
-        for bind in site.binds
-        if bind.where == "task" and resolve(host, bind.path).entry is None
-    ]
-    for one in other_images(manifest.plans, host):
-        if one.gone:
-            notes.append(str(one))
-        else:
-            found.append(HostFault(one.path, f"the image of {one.file}", one.what, _REPLAN.format(one.path)))
-    lost = [one.cause for one in unmounted]
-    rest = (one for one in found if not any(is_under(one.cause, path) for path in lost))
-    told: dict[str, HostFault] = {}
-    for fault in (*unmounted, *rest):
-        told.setdefault(fault.cause or str(fault), fault)
-    return sorted(told.values()), len(check.parts) + len(check.wanted) + 1, notes
+    found += _not_here(site, host)
+    found += other_images(manifest.plans, host)
+    unmounted = list(shared_faults(site, bound, host, mounts))
+    lost = [str(fault.values["at"]) for fault in unmounted]
+    kept = [fault for fault in found if not any(is_under(str(fault.values.get("at", "")), path) for path in lost)]
+    return sorted(_causes(unmounted + kept), key=_order), len(check.parts) + len(check.wanted) + 1
+
+
+def _causes(findings: list[Finding]) -> list[Finding]:
+    """Return the first finding for each place that is at fault."""
+    first: dict[object, Finding] = {}
+    for finding in findings:
+        first.setdefault(finding.values.get("at") or (finding.code, finding.subject), finding)
+    return list(first.values())
+
+
+def _order(finding: Finding) -> tuple[str, str]:
+    return finding.subject, finding.code
+
+
+def _not_here(site: Site, host: DiskTree) -> Iterator[Finding]:
+    """Yield what only compute nodes have, and this host has not."""
+    for bind in site.binds:
+        if bind.where == "task" and resolve(host, bind.path).entry is None:
+            yield make_finding("task-path-missing", bind.path, needed_by=bind.why)
 
 
 def _same_site(site: Site, manifest: Manifest) -> None:
+    release = manifest.release
     if manifest.site != site.name:
-        raise ResolveError(
-            f"check: the release {manifest.release} is of site {shown(manifest.site)}, not of {site.name}"
-        )
-    for kind, names, known in (
-        ("platform", (manifest.platform,), site.platforms),
-        ("stack", tuple(manifest.stacks), site.stacks),
-        *((f"{one.title} release", manifest.stacks.get(name, ()), one.releases) for name, one in site.stacks.items()),
-    ):
-        for name in names:
-            if name not in known:
-                raise ResolveError(
-                    f"check: the release {manifest.release} is for {kind} {shown(name)}, which the site description "
-                    f"does not have ({suggestion(name, known)})"
-                )
+        raise ResolveError(make_finding("release-of-other-site", release, site=manifest.site, expected=site.name))
+    stated: list[tuple[str, str, Collection[str]]] = [("platform", manifest.platform, site.platforms)]
+    stated += [("stack", name, site.stacks) for name in manifest.stacks]
+    for name, stack in site.stacks.items():
+        stated += [(f"{stack.title} release", version, stack.releases) for version in manifest.stacks.get(name, ())]
+    for kind, name, known in stated:
+        if name not in known:
+            near = suggestion(name, known)
+            raise ResolveError(make_finding("release-not-described", release, kind=kind, name=name, near=near))
 
 
 def _combinations(site: Site, manifest: Manifest) -> Iterator[Combination]:
-    """Give each combination of what the host has; what images bring has no libraries here."""
+    """Return each combination of what the host has; what images bring has no libraries here."""
     hosts = {stack: map(parse_version, manifest.stacks.get(stack, ())) for stack in site.host_stacks}
     defaults = site.platforms[manifest.platform].defaults
     images = {stack: (defaults[stack],) for stack in site.gpu_stacks if stack in defaults}
@@ -157,23 +160,23 @@ def _combinations(site: Site, manifest: Manifest) -> Iterator[Combination]:
 
 
 def _parts(site: Site, manifest: Manifest) -> tuple[_Part, ...]:
-    """Give what modules bind, directories of libraries, and what stored plans bind beside those: each path once."""
+    """Return what modules bind, directories of libraries, and what stored plans bind beside those: each path once."""
     parts: list[_Part] = []
     for module, summary in manifest.modules.items():
         for spec in summary.binds:
-            source, *target = spec.split(":")
-            name = posixpath.basename(target[0] if target else source)
-            parts.append(_Part(source, f"what {module} binds", "", name if ".so" in name else ""))
-    stacks = [
+            source, _, target = spec.partition(":")
+            name = posixpath.basename(target.partition(":")[0] or source)
+            parts.append(_Part(source, module, "", name if ".so" in name else ""))
+    owners = [
         (f"{site.stacks[stack].title} {release}", site.releases(stack)[release].libraries)
         for stack, releases in manifest.stacks.items()
         for release in releases
     ]
-    stacks.append((f"platform {manifest.platform}", site.platforms[manifest.platform].libraries))
-    for owner, libraries in stacks:
-        parts += [_Part(str(path), f"{name} of {owner}", "directory") for name, path in libraries.items()]
+    owners.append((f"platform {manifest.platform}", site.platforms[manifest.platform].libraries))
+    for owner, libraries in owners:
+        parts += [_Part(str(path), f"{owner} ({name})", "directory") for name, path in libraries.items()]
     for module, summary in manifest.modules.items():
-        parts += [_Part(path, f"what {module} provides", "directory") for path in summary.provides]
+        parts += [_Part(path, module, "directory") for path in summary.provides]
     users: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     for file, plan in manifest.plans.items():
         for library in plan.libraries:
@@ -181,191 +184,206 @@ def _parts(site: Site, manifest: Manifest) -> tuple[_Part, ...]:
         for folder in plan.folders:
             users[folder, ""][file] = None
     for (path, soname), files in users.items():
-        what = "binds" if soname else "has on the library path"
-        parts.append(_Part(path, f"what {', '.join(files)} {what}", "file" if soname else "directory", soname))
+        parts.append(_Part(path, ", ".join(files), "file" if soname else "directory", soname))
     return tuple({part.path: part for part in reversed(parts)}.values())
 
 
-def _runtime(check: _Check) -> HostFault | None:
+def _runtime(check: _Check) -> Iterator[Finding]:
     command, path = check.site.command, check.site.runtime.executable
-    expected = f"the real {command}"
-    remedy = f"install it, or correct runtimes.{command}.executable and deploy again"
     if path is None:  # a module may bring it
-        return None
+        return
     place = resolve(check.host, path)
-    if place.entry is None or place.entry.kind != "file":
-        shut = check.may(path, place.path, expected, 0)
-        return shut or HostFault(path, expected, _what(place), remedy, cause=place.path)
-    if is_under(place.path, check.site.root):
-        return HostFault(path, expected, f"leads to {place.path}, lumisite's own wrapper", remedy)
-    if (source := check.host.source(place.path)) is not None and source.size == 0:
-        return HostFault(path, expected, "is empty", remedy, check.own(place.path), place.path)
-    return check.may(path, place.path, expected, READ | ENTER)
+    is_file = place.entry is not None and place.entry.kind == "file"
+    closed = check.closed(path, place.path, READ | ENTER if is_file else 0, command)
+    source = check.host.source(place.path) if is_file else None
+    if not is_file:
+        yield closed or make_finding("runtime-missing", path, at=place.path, needed_by=command)
+    elif is_under(place.path, check.site.root):
+        yield make_finding("runtime-is-wrapper", path, target=place.path, needed_by=command)
+    elif source is not None and source.size == 0:
+        severity = check.severity(place.path)
+        yield make_finding("runtime-empty", path, severity=severity, at=place.path, needed_by=command)
+    elif closed:
+        yield closed
 
 
-def _part(check: _Check, part: _Part) -> HostFault | None:
+def _part(check: _Check, part: _Part) -> Iterator[Finding]:
     place = resolve(check.host, part.path)
     if place.entry is None:
-        return check.may(part.path, place.path, part.why, 0) or _gone(check, part, place)
+        yield check.closed(part.path, place.path, 0, part.needed_by) or _missing(check, part, place)
+        return
     if part.kind and place.entry.kind != part.kind:
-        return HostFault(part.path, part.why, _what(place), _UPDATED, cause=place.path)
+        found, needed_by = place.entry.kind, part.needed_by
+        yield make_finding(
+            "host-path-kind", part.path, at=place.path, found=found, expected=part.kind, needed_by=needed_by
+        )
+        return
     need = READ if place.entry.kind == "file" else READ | ENTER if part.kind else ENTER
-    shut = check.may(part.path, place.path, part.why, need)
-    return shut or (_library(check, part, place.path) if part.soname else None)
+    if closed := check.closed(part.path, place.path, need, part.needed_by):
+        yield closed
+    elif part.soname:
+        yield from _library(check, part, place.path)
 
 
-def _gone(check: _Check, part: _Part, place: Place) -> HostFault:
-    """Tell of what is not there; where another version stands beside it, the system may have been updated."""
+def _missing(check: _Check, part: _Part, place: Place) -> Finding:
+    """Return the finding for a missing path; where another version is beside it, the system may have been updated."""
     folder, name = posixpath.split(part.path)
     real = resolve(check.host, folder)
-    link = real.entry is not None and check.host.look(posixpath.join(real.path, name)) is not None
-    remedy = "mend the link, or describe the new path, render and deploy" if link else _UPDATED
+    is_link = real.entry is not None and check.host.look(posixpath.join(real.path, name)) is not None
     beside = _beside(check.host, real.path, name)
-    others = beside if part.soname or part.kind == "directory" else ""
-    alone = not others.replace(f" ({real.path} has {name})", "") and (
-        check.own(place.path) or place.path in check.shared
+    is_versioned = bool(part.soname) or part.kind == "directory"
+    updated = is_versioned and beside not in ((), (name,))
+    this_node = not updated and (check.severity(place.path) is Severity.NODE or place.path in check.shared)
+    return make_finding(
+        "host-link-broken" if is_link else "host-path-missing",
+        part.path,
+        severity=Severity.NODE if this_node else Severity.FAULT,
+        cause=None if place.code in ("path-missing", "link-broken") else place.code,
+        at=place.path,
+        needed_by=part.needed_by,
+        folder=folder,
+        beside=beside,
     )
-    return HostFault(part.path, part.why, _what(place) + beside, remedy, alone, place.path)
 
 
-def _library(check: _Check, part: _Part, real: str) -> HostFault | None:
-    """Compare what a library calls itself; unlike a module, a plan may bind one that calls itself nothing."""
+def _library(check: _Check, part: _Part, real: str) -> Iterator[Finding]:
+    """Compare what a library calls itself; unlike a module, a plan may bind one that has no SONAME."""
     source = check.host.source(real)
     try:
         info = None if source is None else read_elf(source)
     except ElfError as error:
-        told = str(error).partition(": ")[2] or str(error)
-        return HostFault(part.path, f"the library {part.soname}, {part.why}", told, _UPDATED, check.own(real), real)
+        damaged = make_finding("library-damaged", part.path, severity=check.severity(real), reason=str(error))
+        yield replace(damaged, values={**damaged.values, "at": real, "needed_by": part.needed_by})
+        return
     soname = None if info is None else info.soname
-    if soname is None and part.kind == "file":
-        return None
-    return _named(part.path, part.soname, soname, part.why, real)
+    if soname is not None or part.kind != "file":
+        yield from _soname(part.path, part.soname, soname, part.needed_by, real)
 
 
-def _named(path: str, name: str, soname: str | None, what: str, real: str) -> HostFault | None:
+def _soname(path: str, name: str, soname: str | None, needed_by: str, real: str) -> Iterator[Finding]:
     """Compare the SONAME of a library with the name by which containers ask for it; only one with a version counts."""
-    if soname == name or ".so." not in name:
-        return None
-    remedy = "describe the new library, render and deploy; images built for the old one must be rebuilt"
-    return HostFault(path, f"SONAME {name}, {what}", f"has SONAME {soname or '(none)'}", remedy, cause=real)
+    if soname != name and ".so." in name:
+        found = soname or "none"
+        yield make_finding("library-soname", path, at=real, found=found, expected=name, needed_by=needed_by)
 
 
-def _libraries(check: _Check, releases: Mapping[str, Version]) -> Iterator[HostFault]:
+def _libraries(check: _Check, releases: Mapping[str, Version]) -> Iterator[Finding]:
     """Search the libraries that families need, and all that those need in turn, as the closure does.
 
     Beside those, what modules and plans bind one by one must find the symbol versions that it needs; what an image
     brings for a planned library is not known here.
     """
-    platform = check.manifest.platform
-    request = Request(check.site, platform, releases, ())
+    request = Request(check.site, check.manifest.platform, releases, ())
     folders, _ = library_folders(request, check.host)
     loader = loader_of_host(request, check.host, folders)
-    with_plugin = [name for name, family in check.families.items() if family.plugin == "from-host"]
-    # A plugin is opened by any of its names.
-    wanted = (name for name in plugins() if with_plugin and name not in check.wanted)
-    opened = [name for name in wanted if _tried(loader.search(name))]
-    told = {part.soname for part in check.broken if part.soname}
+    reported = {part.soname for part in check.broken if part.soname}
     roots: list[Need] = []
-    for name, families in (check.wanted | dict.fromkeys(sorted(opened), with_plugin)).items():
+    for name, needed_by in _roots(check, loader).items():
         search = loader.search(name)
-        what = f"for image families {', '.join(families)}"
-        if search.found is None:
-            if name not in told:
-                told.add(name)
-                yield from tuple(_unreadable(check, search, f"{name}, {what}")) or (
-                    _not_found(check, name, what, search),
-                )
-            continue
-        real = search.found.real
-        other = _named(search.found.path, name, search.found.info.soname, what, real)
-        if fault := other or check.may(search.found.path, real, f"{name}, {what}", READ):
-            yield fault
-        roots.append(Need(name, None, Loaded(name, search.found), search))
+        if search.found is not None:
+            found = search.found
+            roots.append(Need(name, None, Loaded(name, found), search))
+            other = next(_soname(found.path, name, found.info.soname, needed_by, found.real), None)
+            closed = check.closed(found.path, found.real, READ, needed_by)
+            yield from filter(None, (other or closed,))
+        elif name not in reported:
+            reported.add(name)
+            yield from _closed(check, search, needed_by) or _not_found(check, name, needed_by, search)
     bound: dict[_Part, Need] = {}
     for part in (one for one in check.parts if one.soname and one not in check.broken):
         search = loader.search(part.path)
         if search.found is not None:
             bound[part] = Need(part.path, None, Loaded(part.path, search.found), search)
-    for need in walk(loader, [*roots, *(one for part, one in bound.items() if part.kind != "file")]):
-        needed_by = "" if need.requester is None else f"a library that {need.requester.found.path} needs"
-        if need.loaded is not None:
-            found = need.loaded.found
-            if needed_by and (fault := check.may(found.path, found.real, needed_by, READ)):
-                yield fault
-            yield from _lacking(need)
-        elif need.requester is not None and need.name not in told and not is_foundation(need.name):
-            if shut := tuple(_unreadable(check, need.search, needed_by)):
-                yield from shut
-                continue
-            told.add(need.name)
-            trouble = described(need.search.trouble) if need.search.trouble else ""
-            folders = () if need.search.trouble else loader.rules.directories
-            beside = next(filter(None, (_beside(check.host, one, need.name) for one in folders)), "")
-            yield HostFault(
-                need.name,
-                needed_by,
-                trouble or f"is in no directory of libraries{beside}",
-                "install the package that has it, or the release that this one was built with",
-                alone=not beside and check.own(need.requester.found.real),
-            )
+    linked = [need for part, need in bound.items() if part.kind != "file"]
+    for need in walk(loader, [*roots, *linked]):
+        if need.requester is not None:
+            yield from _needed(check, loader, need, reported)
     for need in walk(loader, bound.values()):
         yield from _lacking(need)
 
 
-def _tried(search: Search) -> bool:
-    """Tell whether something of that name is there, if only a link to nowhere."""
-    return (
-        search.found is not None
-        or bool(search.trouble)
-        or any(one.code != "path-through-file" for one in search.passed)
-    )
+def _roots(check: _Check, loader: Loader) -> dict[str, str]:
+    """Return the libraries that families need, and the plugins that they open by any of their names, where some are."""
+    families = ", ".join(name for name, family in check.families.items() if family.plugin == "from-host")
+    names = sorted(name for name in plugins() if families and name not in check.wanted)
+    opened = [name for name in names if _exists(loader.search(name))]
+    return {**check.wanted, **dict.fromkeys(opened, families)}
 
 
-def _unreadable(check: _Check, search: Search, what: str) -> Iterator[HostFault]:
-    """Say why what a search passed over may not be read, as this user or by others."""
-    for path in search.closed:
-        if fault := check.may(path, resolve(check.host, path).path, what, READ):
-            yield fault
+def _exists(search: Search) -> bool:
+    """Return whether something of that name exists, if only a broken link."""
+    tried = [one for one in search.passed if one.code != "path-through-file"]
+    return bool(search.found or search.trouble or tried)
 
 
-def _not_found(check: _Check, name: str, what: str, search: Search) -> HostFault:
-    """Tell of a library that the loader does not find; where its directory is gone, that is the cause."""
-    for part, cause in check.broken.items():
+def _needed(check: _Check, loader: Loader, need: Need, reported: set[str]) -> Iterator[Finding]:
+    """Yield what is wrong with a library that another one needs."""
+    if need.requester is None:
+        return
+    needed_by = need.requester.found.path
+    if need.loaded is not None:
+        found = need.loaded.found
+        yield from filter(None, (check.closed(found.path, found.real, READ, needed_by),))
+        yield from _lacking(need)
+    elif need.name not in reported and not is_foundation(need.name):
+        if closed := _closed(check, need.search, needed_by):
+            yield from closed
+            return
+        reported.add(need.name)
+        if need.search.trouble:
+            yield _passed_over(check, need.search.trouble, needed_by)
+            return
+        folders = ((folder, _beside(check.host, folder, need.name)) for folder in loader.rules.directories)
+        folder, beside = next((pair for pair in folders if pair[1]), ("", ()))
+        severity = Severity.FAULT if beside else check.severity(need.requester.found.real)
+        yield make_finding(
+            "library-not-found", need.name, severity=severity, needed_by=needed_by, folder=folder, beside=beside
+        )
+
+
+def _closed(check: _Check, search: Search, needed_by: str) -> list[Finding]:
+    """Return why what a search passed over may not be read, as this user or by others."""
+    found = (check.closed(path, resolve(check.host, path).path, READ, needed_by) for path in search.closed)
+    return [finding for finding in found if finding]
+
+
+def _not_found(check: _Check, name: str, needed_by: str, search: Search) -> Iterator[Finding]:
+    """Yield the finding for a library of a family, unless it is in a directory that is broken as a whole."""
+    for part in check.broken:
         others = folders_below(check.host, f"{posixpath.dirname(part.path)}/*")
         if part.kind == "directory" and (
             stem(name).removesuffix(".so.") in part.path
             or any(resolve(check.host, f"{other}/{name}").entry for other in others)
         ):
-            return HostFault(name, f"a library {what}", "is where users cannot get at it", _UPDATED, cause=cause)
-    passed = [search.trouble] if search.trouble else search.passed
-    found = "; ".join(map(described, passed)) or "is in no directory of libraries"
-    return HostFault(name, f"a library {what}", found, _UPDATED, alone=check.own(found.partition(" ")[0]))
+            return
+    if passed := [search.trouble] if search.trouble else [*search.passed]:
+        yield _passed_over(check, passed[0], needed_by)
+    else:
+        yield make_finding("library-not-found", name, severity=Severity.NODE, needed_by=needed_by)
 
 
-def _lacking(need: Need) -> Iterator[HostFault]:
-    """Say which symbol versions an object needs of a library, and the one that the loader takes does not define."""
+def _passed_over(check: _Check, passed: Finding, needed_by: str) -> Finding:
+    """Return the finding for a library that the loader does not take."""
+    return replace(passed, severity=check.severity(passed.subject), values={**passed.values, "needed_by": needed_by})
+
+
+def _lacking(need: Need) -> Iterator[Finding]:
+    """Yield the symbol version that an object needs of a library, and that the one which the loader takes lacks."""
     if need.requester is None or need.loaded is None:
         return
     found, defined = need.loaded.found, need.loaded.found.info.verdef
     lacking = set(need.requester.found.info.verneed.get(need.name, ())).difference(defined)
     if defined and lacking:
-        expected = f"{newest(lacking)}, which {need.requester.found.path} needs of it,"
-        remedy = "the two are of different releases: install those that belong together"
-        yield HostFault(found.path, expected, f"has up to {newest(defined)}", remedy, cause=f"versions of {found.real}")
+        yield make_finding(
+            "library-too-old",
+            found.path,
+            version=newest(lacking),
+            found=newest(defined),
+            needed_by=need.requester.found.path,
+        )
 
 
-def _what(place: Place) -> str:
-    if place.entry is None:
-        return place.trouble
-    return {"directory": "is a directory", "file": "is a file"}.get(place.entry.kind, "is neither file nor directory")
-
-
-def _beside(host: DiskTree, folder: str, name: str) -> str:
-    """Say what stands in the folder of a path that is not there; beside a library, its other versions."""
-    place = resolve(host, folder)
-    names = host.names(place.path) if place.entry is not None and place.entry.kind == "directory" else ()
-    if ".so" in name:
-        names = tuple(one for one in names if one.startswith(stem(name)))
-    if not names:
-        return ""
-    return f" ({folder} has {some(in_order(names), between=', ')})"
+def _beside(host: DiskTree, folder: str, name: str) -> tuple[str, ...]:
+    """Return the names in the folder of a missing path; beside a library, its other versions."""
+    names = names_of(host, folder, None)
+    return tuple(in_order(other for other in names if ".so" not in name or other.startswith(stem(name))))

@@ -3,7 +3,7 @@
 ROOT/releases/<id>/   one folder for each release, never changed but back to what it was
 ROOT/current          a relative link to one of them, the only truth about what users load
 ROOT/history          one line of JSON for each time that the link was about to be moved; it is written before, so the
-                      last one may tell of something that a kill has prevented
+                      last one may be of a move that a kill has prevented
 ROOT/set-aside/       what somebody had edited in a release that was made whole again
 ROOT/.lock            held while a deploy or a rollback is at work
 """
@@ -23,9 +23,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from lumisite.errors import DifferenceError, LumisiteError, SiteError, ToolError, refused, shown
+from lumisite.errors import DifferenceError, LumisiteError, SiteError, ToolError, refused
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Place
 from lumisite.release.files import TEMPORARY, put_file, remove, sync_directory, umask
-from lumisite.release.tree import Fault, Tree, judge, load_manifest, load_tree, owner_of, utc
+from lumisite.release.tree import (
+    FaultsError,
+    Tree,
+    judge,
+    load_manifest,
+    load_tree,
+    owner_of,
+    utc,
+    without_manifest,
+)
 from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import MANIFEST, NO_MANIFEST, Manifest, is_release_id, sha256_of
 from lumisite.site.decode import UnfitError, decode_values, parse_json
@@ -34,7 +45,6 @@ from lumisite.site.scalars import read_root_path
 
 #: A line of the history has some 200.
 LARGEST_HISTORY_BYTES = 16 * 1024 * 1024
-START_ANEW = "move the file away, and the next deploy starts a new one (rollback then knows no release before it)"
 
 
 @dataclass(frozen=True)
@@ -55,18 +65,18 @@ class Step:
 
 @dataclass(frozen=True)
 class Root:
-    """What a deployment root says of itself; `current` is empty when no release is."""
+    """A deployment root; `current` is empty where no release is deployed."""
 
     path: Path
     current: str
     steps: tuple[Step, ...]
 
     def release(self, release: str) -> Path:
-        """Give the folder of a release, which may not exist."""
+        """Return the folder of a release, which may not exist."""
         return self.path / "releases" / release
 
     def deployed(self, release: str) -> Step | None:
-        """Give the last step that deployed a release, if any did."""
+        """Return the last step that deployed a release, if any did."""
         return next((s for s in reversed(self.steps) if s.action == "deploy" and s.release == release), None)
 
     @cached_property
@@ -85,20 +95,20 @@ def read_root(path: Path, admin: int | None = None) -> Root:
     for name in (os.path.abspath(given), str(path)):  # noqa: PTH100 - users' MODULEPATH has the name with its links
         try:
             read_root_path(name)
-        except UnfitError as error:
-            raise LumisiteError(f"the deployment root {error}") from None
+        except UnfitError:
+            raise LumisiteError(make_finding("root-name", name)) from None
     if os.path.lexists(path) and not path.is_dir():
-        raise LumisiteError(f"{path}: is not a directory; name the directory that holds, or shall hold, the releases")
+        raise LumisiteError(make_finding("root-no-directory", str(path)))
     if os.path.lexists(path / MANIFEST):
-        raise LumisiteError(f"{given}: is what `lumisite render` wrote (it has a {MANIFEST}); name a deployment root")
+        raise LumisiteError(make_finding("root-is-tree", str(given)))
     if admin is not None and (doubts := tuple(root_doubts(given, admin))):
-        raise DifferenceError("\n".join(f"{shown(one.path)}: {one.found}; {one.remedy}" for one in doubts))
+        raise FaultsError(doubts[0], doubts[1:])
     try:
         history = read_file(path / "history", LARGEST_HISTORY_BYTES, follow=False)
     except FileNotFoundError:
         history = b""
-    except UnfitFileError as error:
-        raise ToolError(f"{path / 'history'}: {error.strerror}; {START_ANEW}") from None
+    except UnfitFileError:
+        raise ToolError(make_finding("history-damaged", str(path / "history"))) from None
     return Root(path, _read_current(path), parse_history(history, str(path / "history")))
 
 
@@ -106,10 +116,7 @@ def existing_root(path: Path, admin: int | None = None) -> Root:
     """Read a deployment root that must be there."""
     root = read_root(path, admin)
     if not root.path.is_dir():
-        raise LumisiteError(
-            f"{path}: does not exist; name the deployment root, or `lumisite deploy OUT {shlex.quote(str(path))} "
-            "--apply` makes it"
-        )
+        raise LumisiteError(make_finding("root-missing", str(path), quoted=shlex.quote(str(path))))
     return root
 
 
@@ -117,23 +124,25 @@ def parse_history(content: bytes, where: str) -> tuple[Step, ...]:
     """Read a history; raises `DifferenceError` with the line that is not one."""
     steps = []
     for number, line in enumerate(content.split(b"\n"), start=1):
-        place = f"{where}:{number}"
+        if not line.strip():
+            continue
         try:
-            steps += [decode_values(parse_json(line, place), Step, place, (_faults,))] if line.strip() else []
+            step = decode_values(parse_json(line, where), Step, where)
         except SiteError:
-            raise DifferenceError(f"{place}: is not a line of lumisite's history; {START_ANEW}") from None
+            step = None
+        if step is None or not _is_sound(step):
+            raise DifferenceError(make_finding("history-damaged", place=Place(where, number))) from None
+        steps.append(step)
     return tuple(steps)
 
 
-def _faults(step: Step) -> Iterator[tuple[str, str]]:
-    if not is_release_id(step.release) or (step.before and not is_release_id(step.before)):
-        yield "release", "is not a release id"
-    if not f"{step.time}{step.by}".isprintable():
-        yield "time", "does not print"
+def _is_sound(step: Step) -> bool:
+    known = is_release_id(step.release) and (not step.before or is_release_id(step.before))
+    return known and f"{step.time}{step.by}".isprintable()
 
 
 def way_back(steps: Sequence[Step], current: str) -> tuple[str, ...]:
-    """Give the releases that rollback walks, the oldest first; the last is `current` itself.
+    """Return the releases that rollback walks, the oldest first; the last is `current` itself.
 
     A deploy after a rollback starts from where the rollback went: what was rolled back is not come back to.
 
@@ -146,18 +155,18 @@ def way_back(steps: Sequence[Step], current: str) -> tuple[str, ...]:
     stack: list[str] = []
     afterwards = [*(step.before for step in steps), current][1:]
     for step, after in zip(steps, afterwards, strict=True):
-        _stand_on(stack, step.before)
+        _move_to(stack, step.before)
         if after == step.before:
             continue
         if step.action == "rollback":
-            _stand_on(stack, step.release)
+            _move_to(stack, step.release)
         else:
             stack.append(step.release)
-    _stand_on(stack, current)
+    _move_to(stack, current)
     return tuple(stack)
 
 
-def _stand_on(stack: list[str], release: str) -> None:
+def _move_to(stack: list[str], release: str) -> None:
     """Follow a link that was moved by hand: back to a release on the way, or on to a new one."""
     if not release:
         return
@@ -171,43 +180,43 @@ def inspect_release(root: Root, release: str, expected: Tree | None = None) -> T
     """Judge a release by `expected`, else by its own manifest if that is the one that was deployed."""
     path = root.release(release)
     if not release or path.is_symlink() or not path.is_dir():
-        what = "is not a directory" if release and os.path.lexists(path) else "missing"
-        return Tree(path, NO_MANIFEST, faults=(Fault(".", "missing", what),))
+        return Tree(path, NO_MANIFEST, faults=(make_finding("release-missing", str(path)),))
     if expected:
         return judge(path, expected.manifest, expected.manifest_bytes)
     step = root.deployed(release)
     try:
         return load_tree(path, step.manifest if step else None)
     except DifferenceError as error:
-        fault = Fault(MANIFEST, "edited", str(error).removeprefix(f"{path / MANIFEST}:").strip())
-        return Tree(path, NO_MANIFEST, faults=(fault,))
+        return without_manifest(path, error)
 
 
 def manifests(root: Root) -> Iterator[Manifest]:
-    """Give what each release in a root says of itself, that of users first, then the last deployed; some may not read.
+    """Yield the manifest of each release in a root, the current one's first, then the last deployed; some may not read.
 
-    The first one tells the site of the root.
+    The first one has the site of the root.
     """
-    folder = root.path / "releases"
-    there = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else ()
-    for name in dict.fromkeys([root.current, *(step.release for step in reversed(root.steps)), *there]):
+    for name in dict.fromkeys([root.current, *(step.release for step in reversed(root.steps)), *_folders(root)]):
         if is_release_id(name):
             with suppress(DifferenceError, NotADirectoryError):
-                yield load_manifest(folder / name)[0]
+                yield load_manifest(root.release(name))[0]
+
+
+def _folders(root: Root) -> list[str]:
+    folder = root.path / "releases"
+    return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
 
 
 def list_releases(root: Root) -> list[dict[str, Any]]:
-    """Give the `release_row` of every release in a root and of the one that the link names, the newest first."""
-    folder = root.path / "releases"
-    names = {root.current, *(entry.name for entry in folder.iterdir())} if folder.is_dir() else {root.current}
-    listed = [release_row(root, inspect_release(root, name)) for name in filter(is_release_id, names)]
+    """Return the `release_row` of every release in a root and of the one that the link names, the newest first."""
+    names = filter(is_release_id, {root.current, *_folders(root)})
+    rows = [release_row(root, inspect_release(root, name)) for name in names]
     order = {step.release: number for number, step in enumerate(root.steps) if step.action == "deploy"}
-    listed.sort(key=lambda one: (order.get(one["release"], -1), one["deployed"], one["release"]), reverse=True)
-    return listed
+    rows.sort(key=lambda row: (order.get(row["release"], -1), row["deployed"], row["release"]), reverse=True)
+    return rows
 
 
 def release_row(root: Root, release: Tree) -> dict[str, Any]:
-    """Tell of one release by the keys of the JSON.
+    """Return what is known of one release, by the keys of the JSON.
 
     `role` is `current`, `before` (where rollback goes) or empty; `inputs` is one hash over all inputs.
     """
@@ -234,21 +243,14 @@ def locked(root: Path, by: str) -> Iterator[None]:
     """
     path = root / ".lock"
     try:
-        with umask(0):
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-            # Whoever may read a file can lock it, and so keep the admin out.
-            mode = 0o660 if shared_mode(root) else 0o600
-            descriptor = os.open(path, flags, mode)
-            with suppress(OSError):  # another admin's
-                os.fchmod(descriptor, mode)
+        descriptor = _open_lock(path, root)
     except PermissionError:
-        owner = owner_of(root.stat().st_uid)
-        raise ToolError(f"{root}: belongs to {owner}, and you cannot write there; nothing was changed") from None
+        raise ToolError(make_finding("root-not-yours", str(root), owner=owner_of(root.stat().st_uid))) from None
     except OSError as error:
         raise refused("lock", error) from error
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ToolError(f"{path} is no regular file, so it cannot be locked (remove it; deploy makes it anew)")
+            raise ToolError(make_finding("lock-no-file", str(path)))
         _lock(descriptor, path, root)
         with suppress(OSError):  # for the message of the one who must wait; a full disk is no reason to stop
             line = f"pid {os.getpid()}, {by}, since {utc(time.time())}\n".encode()
@@ -264,8 +266,28 @@ def locked(root: Path, by: str) -> Iterator[None]:
         os.close(descriptor)
 
 
+def _open_lock(path: Path, root: Path) -> int:
+    # Whoever may read a file can lock it, and so keep the admin out.
+    mode = 0o660 if shared_mode(root) else 0o600
+    with umask(0):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, mode)
+    with suppress(OSError):  # another admin's
+        os.fchmod(descriptor, mode)
+    return descriptor
+
+
+def _lock(descriptor: int, path: Path, root: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(descriptor, 1000, 0).decode(errors="replace").partition("\n")[0]
+        raise ToolError(make_finding("root-locked", str(root), holder=holder)) from None
+    except OSError as error:
+        raise ToolError(make_finding("lock-refused", str(path), reason=error.strerror)) from error
+
+
 def shared_mode(root: Path) -> int:
-    """Give the permission to write that the group has on a root: its admins share what is in it."""
+    """Return the permission to write that the group has on a root: its admins share what is in it."""
     return stat.S_IMODE(root.stat().st_mode) & 0o020
 
 
@@ -292,31 +314,17 @@ def _read_current(root: Path) -> str:
     if not os.path.lexists(link):
         return ""
     if not link.is_symlink():
-        raise DifferenceError(f"{link}: is not a symbolic link, so lumisite did not make it; move it away")
+        raise DifferenceError(make_finding("current-no-link", str(link)))
     target = link.readlink()
     if target.parent != Path("releases") or not is_release_id(target.name):
         there = [path.parent for path in root.glob(f"releases/*/{MANIFEST}") if is_release_id(path.parent.name)]
         newest = max(there, key=lambda path: path.stat().st_mtime, default=None)
-        repair = f"to go to the newest release: {link_command(root, newest.name)}" if newest else "remove it"
-        raise DifferenceError(f"{link}: points to {str(target)!r} and not to releases/<id> beside it; {repair}")
+        command = link_command(root, newest.name) if newest else None
+        raise DifferenceError(make_finding("current-elsewhere", str(link), target=str(target), command=command))
     return target.name
 
 
 def link_command(root: Path, release: str) -> str:
-    """Give the command that moves the link by hand, in one step, to a release that is there."""
+    """Return the command that moves the link by hand, in one step, to a release that is there."""
     new, link = (shlex.quote(f"{root}/{name}") for name in ("next", "current"))
     return f"ln -s releases/{release} {new} && mv -T {new} {link}"
-
-
-def _lock(descriptor: int, path: Path, root: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        found = os.pread(descriptor, 1000, 0).decode(errors="replace").partition("\n")[0]
-        holder = shown(found) if found else "one that has just begun"
-        raise ToolError(
-            f"{root}: another deploy or rollback is at work ({holder}); nothing was written, run again when it is done"
-        ) from None
-    except OSError as error:
-        error.filename = str(path)
-        raise refused("lock", error, "a file system without flock? Lustre has the mount option flock") from error

@@ -11,12 +11,14 @@ import pwd
 import stat
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path, PurePath
-from typing import Literal
 
-from lumisite.errors import DifferenceError, shown
+from lumisite.errors import DifferenceError
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
+from lumisite.findings.writers import line, message
 from lumisite.render.manifest import (
     LARGEST_MANIFEST_BYTES,
     MANIFEST,
@@ -27,29 +29,15 @@ from lumisite.render.manifest import (
     sha256_of,
 )
 from lumisite.site.read import UnfitFileError, kind_of, read_entry, read_file
+from lumisite.text import printable
 
 # No rendered file comes near; a larger one was put there by somebody and is not worth reading into memory.
 LARGEST_FILE_BYTES = 16 * 1024 * 1024
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-#: How something in a tree differs from its manifest.
-FaultKind = Literal["edited", "missing", "unknown", "mode"]
-
-
-@dataclass(frozen=True)
-class Fault:
-    """One thing in a tree that is not as it was written; `owner` and `changed` are empty if it is gone."""
-
-    path: str
-    kind: FaultKind
-    what: str
-    owner: str = ""
-    changed: str = ""
-
-    def __str__(self) -> str:
-        """Give one line with the path, what is wrong, and who owns it since when."""
-        since = f" ({self.owner}, {self.changed})" if self.owner else ""
-        return f"{shown(self.path)}: {self.what}{since}"
+#: Findings about something that is gone, and about owner or mode alone.
+_GONE = ("release-file-missing", "release-missing")
+_STATUS_ONLY = ("release-mode", "release-owner")
 
 
 @dataclass(frozen=True)
@@ -64,23 +52,28 @@ class Tree:
     manifest: Manifest
     manifest_bytes: bytes = b""
     contents: Mapping[str, bytes] = field(default_factory=dict)
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[Finding, ...] = ()
     status: Mapping[str, os.stat_result] = field(default_factory=dict)
 
     @property
     def state(self) -> str:
         """`whole`, `edited` (something was put in), `broken` (something is gone) or `missing` (all of it is)."""
-        if not self.faults:
-            return "whole"
-        if self.faults[0].path == "." and self.faults[0].kind == "missing":
+        codes = {fault.code for fault in self.faults}
+        if "release-missing" in codes:
             return "missing"
-        gone = self.manifest is NO_MANIFEST or any(fault.kind == "missing" for fault in self.faults)
-        return "broken" if gone else "edited"
+        if self.faults and self.manifest is NO_MANIFEST:
+            return "broken"
+        return "broken" if codes.intersection(_GONE) else "edited" if codes else "whole"
 
     @property
-    def content_faults(self) -> tuple[Fault, ...]:
-        """The faults that are more than a mode."""
-        return tuple(fault for fault in self.faults if fault.kind != "mode")
+    def content_faults(self) -> tuple[Finding, ...]:
+        """The faults that are more than an owner or a mode."""
+        return tuple(fault for fault in self.faults if fault.code not in _STATUS_ONLY)
+
+    @property
+    def edits(self) -> tuple[Finding, ...]:
+        """The faults by which somebody's work could be lost."""
+        return tuple(fault for fault in self.content_faults if fault.code not in _GONE)
 
     @property
     def rendered(self) -> str:
@@ -88,9 +81,21 @@ class Tree:
         return self.manifest.rendered or sha256_of(self.manifest_bytes)
 
     def files(self) -> dict[str, tuple[bytes, int]]:
-        """Give the content and the mode of each file of a tree that is whole, the manifest last."""
+        """Return the content and the mode of each file of a tree that is whole, the manifest last."""
         known = {path: (self.contents[path], int(entry.mode, 8)) for path, entry in self.manifest.files.items()}
         return {**dict(sorted(known.items())), MANIFEST: (self.manifest_bytes, 0o644)}
+
+
+class FaultsError(DifferenceError):
+    """An error with the findings that it sums up."""
+
+    def __init__(self, finding: Finding, faults: Sequence[Finding]) -> None:
+        super().__init__(finding)
+        self.faults = tuple(faults)
+
+    def __str__(self) -> str:
+        """Return the message, and an indented line for each fault."""
+        return super().__str__() + fault_lines(self.faults)
 
 
 def load_tree(directory: Path, manifest_sha256: str | None = None) -> Tree:
@@ -104,40 +109,43 @@ def load_tree(directory: Path, manifest_sha256: str | None = None) -> Tree:
 
 
 def load_manifest(directory: Path) -> tuple[Manifest, bytes]:
-    """Read what a tree says of itself, and give the bytes too; raises `DifferenceError` when that is nothing."""
+    """Read the manifest of a tree, and return its bytes too; raises `DifferenceError` where there is none."""
     path = directory / MANIFEST
     try:
         content = read_file(path, LARGEST_MANIFEST_BYTES, follow=False)
     except FileNotFoundError:
-        raise DifferenceError(f"{path}: is missing") from None
+        raise DifferenceError(make_finding("release-file-missing", str(path))) from None
     except UnfitFileError as error:
-        raise DifferenceError(f"{path}: {error.strerror}") from None
+        raise DifferenceError(make_finding("file-unfit", str(path), reason=error.strerror)) from None
     return parse_manifest(content, str(path)), content
 
 
 def judge(directory: Path, manifest: Manifest, manifest_bytes: bytes, manifest_sha256: str | None = None) -> Tree:
     """Compare a directory with a manifest, whose file may have to have another hash; faults are sorted by path."""
-    known = {
-        **manifest.files,
-        MANIFEST: FileEntry(sha256_of(manifest_bytes) if manifest_sha256 is None else manifest_sha256, "0644"),
-    }
+    expected_sha256 = sha256_of(manifest_bytes) if manifest_sha256 is None else manifest_sha256
+    known = {**manifest.files, MANIFEST: FileEntry(expected_sha256, "0644")}
     parents = {str(parent) for path in known for parent in PurePath(path).parents}
     found, contents = _read_all(directory, known)
-    top = found["."]
-    faults = [Fault(path, "missing", "missing") for path in known if path not in found]
+    owners = (0, found["."].st_uid)
+    faults = [make_finding("release-file-missing", path) for path in known if path not in found]
     for path, status in found.items():
         if path in known:
             fault = _judge_file(path, status, known[path], contents.get(path))
         elif path in parents and stat.S_ISDIR(status.st_mode):
             fault = _judge_mode(path, status, 0o755)
         else:
-            fault = _fault(path, "unknown", "not written by lumisite", status)
-        if not fault and status.st_uid not in (0, top.st_uid):
-            fault = _fault(path, "mode", f"belongs to another than the folder ({owner_of(top.st_uid)})", status)
-        if fault:
-            faults.append(fault)
-    faults.sort(key=lambda fault: fault.path)
+            fault = _fault("release-file-unknown", path, status)
+        if not fault and status.st_uid not in owners:
+            fault = _fault("release-owner", path, status, expected=owner_of(owners[-1]))
+        faults += [fault] if fault else []
+    faults.sort(key=lambda fault: fault.subject)
     return Tree(directory, manifest, manifest_bytes, contents, tuple(faults), found)
+
+
+def without_manifest(path: Path, error: DifferenceError) -> Tree:
+    """Return a tree of which no manifest can be read."""
+    finding = error.finding if error.finding.code else make_finding("manifest-damaged")
+    return Tree(path, NO_MANIFEST, faults=(replace(finding, subject=MANIFEST, place=None),))
 
 
 def _read_all(directory: Path, wanted: Container[str]) -> tuple[dict[str, os.stat_result], dict[str, bytes]]:
@@ -185,46 +193,50 @@ def _opened_below(top: int, path: str) -> Iterator[int]:
         os.close(folder)
 
 
-def fault_lines(faults: Sequence[Fault], most: int = 20) -> str:
-    """Give one indented line for each fault, for the end of an error."""
-    lines = [f"\n  {fault}" for fault in faults[:most]]
+def describe(finding: Finding) -> str:
+    """Return one line with the subject and what is wrong with it."""
+    return f"{printable(finding.subject)}: {message(finding)}"
+
+
+def fault_lines(faults: Sequence[Finding], most: int = 20) -> str:
+    """Return one indented line for each fault, for the end of an error."""
+    lines = [f"\n  {line(fault)}" for fault in faults[:most]]
     if len(faults) > most:
         lines.append(f"\n  and {len(faults) - most} more")
     return "".join(lines)
 
 
 def utc(seconds: float) -> str:
-    """Give a time in seconds since 1970 as `2026-01-21T08:00:00Z`, or as it is when no calendar has it."""
+    """Return a time in seconds since 1970 as `2026-01-21T08:00:00Z`, or as it is when no calendar has it."""
     try:
         return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (OverflowError, ValueError, OSError):
         return f"@{seconds:.0f}"
 
 
-def _judge_file(path: str, status: os.stat_result, entry: FileEntry, content: bytes | None) -> Fault | None:
+def _judge_file(path: str, status: os.stat_result, entry: FileEntry, content: bytes | None) -> Finding | None:
     if not stat.S_ISREG(status.st_mode):
-        return _fault(path, "edited", f"replaced by {kind_of(status.st_mode)}", status)
-    if content is None:
-        return _fault(path, "edited", f"edited, now {status.st_size} bytes", status)
-    if sha256_of(content) != entry.sha256:
-        return _fault(path, "edited", "edited", status)
+        return _fault("release-file-replaced", path, status, kind=kind_of(status.st_mode))
+    if content is None or sha256_of(content) != entry.sha256:
+        return _fault("release-file-edited", path, status)
     return _judge_mode(path, status, int(entry.mode, 8))
 
 
-def _judge_mode(path: str, status: os.stat_result, wanted: int) -> Fault | None:
+def _judge_mode(path: str, status: os.stat_result, expected: int) -> Finding | None:
     # A folder may have inherited its parent's set-group-id bit, which is as it should be.
-    found = stat.S_IMODE(status.st_mode) & ~stat.S_ISGID
-    if found == wanted:
+    mode = stat.S_IMODE(status.st_mode) & ~stat.S_ISGID
+    if mode == expected:
         return None
-    return _fault(path, "mode", f"has mode {found:04o} instead of {wanted:04o}", status)
+    return _fault("release-mode", path, status, mode=f"{mode:04o}", expected=f"{expected:04o}")
 
 
-def _fault(path: str, kind: FaultKind, what: str, status: os.stat_result) -> Fault:
-    return Fault(path, kind, what, owner_of(status.st_uid), utc(status.st_mtime))
+def _fault(code: str, path: str, status: os.stat_result, **values: str) -> Finding:
+    known = {"owner": owner_of(status.st_uid), "changed": utc(status.st_mtime)}
+    return replace(make_finding(code, path), values={**known, **values})
 
 
 def owner_of(uid: int) -> str:
-    """Give the name of a user, or the number where there is none."""
+    """Return the name of a user, or the number where there is none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

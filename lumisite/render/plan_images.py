@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 
 from lumisite.errors import LumisiteError
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
 from lumisite.images.digest import digest_of
 from lumisite.machine.host import DiskTree
 from lumisite.machine.tree import file_of, resolve
@@ -14,20 +15,6 @@ from lumisite.render.manifest import PlannedLibrary, PlanSummary
 from lumisite.site.library_path import host_path
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan, literal_path
-
-
-@dataclass(frozen=True)
-class OtherImage:
-    """A path that a plan is for, and `what` is not as planned there; `gone` where nothing is there."""
-
-    file: str
-    path: str
-    what: str
-    gone: bool = False
-
-    def __str__(self) -> str:
-        """Give one line."""
-        return f"{self.path}: {self.what}; {self.file} is for it (`lumisite binds {self.path} --write` makes it anew)"
 
 
 def plan_summaries(site: Site, plans: Iterable[LoadedPlan]) -> dict[str, PlanSummary]:
@@ -47,23 +34,29 @@ def plan_summaries(site: Site, plans: Iterable[LoadedPlan]) -> dict[str, PlanSum
     }
 
 
-def other_images(plans: Mapping[str, PlanSummary], tree: DiskTree) -> Iterator[OtherImage]:
+def other_images(plans: Mapping[str, PlanSummary], tree: DiskTree) -> Iterator[Finding]:
     """Compare the images of a tree with their plans, by at most some 5 MB of each file; unpacked images have no digest.
 
-    Looked at is every path that a pattern names in full, not where one may fit several.
+    Compared is every path that a pattern names in full, not where one may fit several.
     """
-    known: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for file, plan in plans.items():
         for path in filter(None, map(literal_path, plan.images if plan.digest else ())):
             place = resolve(tree, path)
             if place.entry is None:
-                yield OtherImage(file, path, place.trouble, gone=True)
+                yield make_finding("plan-image-missing", path, cause=place.code, plan=file)
                 continue
-            if place.path not in known:
-                known[place.path] = ""
-                with suppress(LumisiteError):
-                    source = file_of(tree, place.path)
-                    known[place.path] = "" if source is None else digest_of(source, "header")
-            if known[place.path] != plan.digest:
-                what = "is another file than it was planned for" if known[place.path] else "is no file to be read"
-                yield OtherImage(file, path, what)
+            if place.path not in digests:
+                digests[place.path] = _digest(tree, place.path)
+            if not digests[place.path]:
+                yield make_finding("plan-image-unreadable", path, plan=file)
+            elif digests[place.path] != plan.digest:
+                yield make_finding("plan-image-changed", path, plan=file)
+
+
+def _digest(tree: DiskTree, path: str) -> str:
+    """Return the digest of an image file, empty where it cannot be read."""
+    with suppress(LumisiteError):
+        if source := file_of(tree, path):
+            return digest_of(source, "header")
+    return ""

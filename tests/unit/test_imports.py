@@ -42,7 +42,6 @@ EDGES = {
     "findings/catalogue.py",
     "release/deploy.py",
     "release/files.py",
-    "release/repair.py",
     "release/root.py",
     "release/tree.py",
     "release/trust.py",

@@ -6,7 +6,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from lumisite.release.diff import Difference, compare, file_lines, meaning_lines, to_json
+from lumisite.cli.difference import file_lines, meaning_lines
+from lumisite.release.diff import Difference, compare, to_json
 from lumisite.release.tree import Tree
 from lumisite.render.manifest import MANIFEST, Manifest, ModuleSummary, RenderedFile, parse_manifest
 from tests.support.trees import NEW, OLD, manifest, tree, with_manifest
@@ -54,7 +55,7 @@ def test_the_only_version_of_a_module_before_and_after_reads_as_one_change() -> 
     old = {"CPEbits/24.03": ModuleSummary(binds=("/a", "/b"))}
     assert modules(old, {"CPEbits/25.03": ModuleSummary(binds=("/b", "/c"))}) == ["CPEbits/24.03 -> 25.03: + /c, - /a"]
     assert modules(old, {"CPEbits/25.03": ModuleSummary(binds=("/a", "/b"))}) == [
-        "CPEbits/24.03 -> 25.03: the same under a new version"
+        "CPEbits/24.03 -> 25.03: same content, new version"
     ]
 
 
@@ -97,7 +98,7 @@ def test_settings_that_changed_came_or_went_are_told() -> None:
 def test_without_a_release_before_everything_is_new() -> None:
     found = compare(None, on_disk(tree(NEW)))
     assert "platform: (none) -> 2026-01" in meaning_lines(found)
-    assert {change.what for change in found.files} == {"new"}
+    assert {change.kind for change in found.files} == {"new"}
     assert len(found.files) == len(tree()) - 1
 
 
@@ -117,7 +118,7 @@ def test_a_file_is_shown_as_a_unified_diff_with_its_release_id_blanked() -> None
 
 def test_the_file_of_a_module_with_a_new_version_is_compared_with_its_old_one() -> None:
     found = compare(on_disk(tree(OLD, cpe="24.03")), on_disk(tree(NEW)))
-    changes = {file.new.path: (file.old.path, file.what) for file in found.files if file.old and file.new}
+    changes = {file.new.path: (file.old.path, file.kind) for file in found.files if file.old and file.new}
     assert len(changes) == len(found.files)
     assert changes == {
         "modules/singularity-CPEbits/.modulerc.lua": ("modules/singularity-CPEbits/.modulerc.lua", "changed"),

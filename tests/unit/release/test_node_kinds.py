@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
+from lumisite.findings.finding import Severity
 from lumisite.machine.host import DiskTree
 from lumisite.release.node_state import kind_faults
 from lumisite.site.load import load_site
@@ -22,17 +23,16 @@ LUMI = load_site("lumi").site
 G, C = (kernel_files(LUMI, kind) for kind in ("lumi-g", "lumi-c"))
 #: What compute nodes alone have.
 SPOOL = {"/var/spool/slurmd/.keep": ""}
-DESCRIBE = "if such nodes are meant to be here, describe their kind, render and deploy; if not, repair this one"
 
 
 def without(files: Mapping[str, str], beginning: str) -> dict[str, str]:
     return {path: text for path, text in files.items() if not path.startswith(beginning)}
 
 
-def found(tmp_path: Path, files: Mapping[str, str]) -> list[tuple[str, str, bool]]:
+def found(tmp_path: Path, files: Mapping[str, str]) -> list[tuple[str, str, Severity]]:
     be_node(tmp_path, {**SPOOL, **files})
     faults = kind_faults(LUMI, DiskTree(str(tmp_path)))
-    return [(fault.found.removeprefix("this node is none of "), fault.remedy, fault.alone) for fault in faults]
+    return [(str(fault.values["differences"]), fault.code, fault.severity) for fault in faults]
 
 
 @pytest.mark.parametrize("files", [G, C, {}, {**G, f"{CPU}/online": "1-7,9-127\n"}])
@@ -49,23 +49,22 @@ def test_a_login_node_is_of_no_kind(tmp_path: Path) -> None:
 
 def test_a_node_of_another_kind_says_what_each_kind_has_otherwise(tmp_path: Path) -> None:
     third = {path: "0-255\n" if path.startswith(CPU) else text for path, text in G.items()}
-    ((what, remedy, alone),) = found(tmp_path, third)
-    assert what.startswith("lumi-g (CPUs 0-255, expected 0-127), lumi-c (GPUs 8 amd at 0000:c1:00.0 ")
-    assert (remedy, alone) == (DESCRIBE, False)
+    ((what, code, severity),) = found(tmp_path, third)
+    assert what.startswith("('lumi-g (CPUs 0-255, expected 0-127)', 'lumi-c (GPUs 8 amd at 0000:c1:00.0 ")
+    assert (code, severity) == ("node-of-no-kind", Severity.FAULT)
 
 
 def test_a_lost_gpu_is_this_nodes_alone(tmp_path: Path) -> None:
-    ((what, remedy, alone),) = found(tmp_path, without(G, f"{DRIVER}/amdgpu/0000:d1"))
-    assert what.startswith("lumi-g (GPUs 7 amd at 0000:c1:00.0 0000:c6:00.0 0000:c9:00.0 0000:ce:00.0 0000:d6:00.0 ")
-    assert (remedy, alone) == ("`dmesg` and `lspci` say why lumi-g nodes have more", True)
+    ((what, code, severity),) = found(tmp_path, without(G, f"{DRIVER}/amdgpu/0000:d1"))
+    assert what.startswith("('lumi-g (GPUs 7 amd at 0000:c1:00.0 0000:c6:00.0 0000:c9:00.0 0000:ce:00.0 0000:d6:00.0 ")
+    assert (code, severity) == ("node-lost-gpus", Severity.NODE)
 
 
 def test_other_addresses_may_be_those_of_all_nodes(tmp_path: Path) -> None:
     moved = {path.replace("0000:d1", "0000:d2"): text for path, text in G.items()}
-    ((_, remedy, alone),) = found(tmp_path, moved)
-    assert (remedy, alone) == (DESCRIBE, False)
-    ((_, remedy, alone),) = found(tmp_path, without(moved, f"{DRIVER}/amdgpu/0000:c1"))
-    assert (remedy, alone) == (DESCRIBE, False)
+    for files in (moved, without(moved, f"{DRIVER}/amdgpu/0000:c1")):
+        ((_, code, severity),) = found(tmp_path, files)
+        assert (code, severity) == ("node-of-no-kind", Severity.FAULT)
 
 
 def test_in_a_job_the_kinds_of_its_partition_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,8 +79,8 @@ def test_in_a_job_the_kinds_of_its_partition_count(tmp_path: Path, monkeypatch: 
             return f"{tmp_path}{path}"
 
     ((fault),) = kind_faults(LUMI, Live("/"))
-    assert fault.found == "this node is none of lumi-g (GPUs none, expected 8 amd)"
-    assert not fault.alone
+    assert fault.values["differences"] == ("lumi-g (GPUs none, expected 8 amd)",)
+    assert fault.severity is Severity.FAULT
     monkeypatch.setenv("SLURM_JOB_PARTITION", "elsewhere")
     assert list(kind_faults(LUMI, Live("/"))) == []
 
@@ -95,8 +94,6 @@ def test_the_command_says_it_in_one_line(node: Callable[[Files], Path], capsys: 
             (top / f"{CPU}/{name}".lstrip("/")).write_text(f"{cpus}\n")
         capsys.readouterr()
         assert main(["check", "twin", "--host", "--root", "root", "--host-root", "host"]) == code
-        told = (
-            "node kind: this node is none of twin (CPUs 0-3, expected 0-1); "
-            f"a node of a described kind, whose tasks get CPU masks, is expected; {DESCRIBE}\n"
-        )
-        assert capsys.readouterr().out == told * code
+        out = capsys.readouterr().out
+        assert out.count("\n") == code
+        assert out.endswith("[node-of-no-kind]\n" * code)

@@ -33,7 +33,7 @@ def test_a_release_that_fits_needs_nothing(node: Callable[..., Path], capsys: Ou
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split(maxsplit=1) == ["root", f"{Path('root').resolve()} of site twin"]
     assert [line.split()[0] for line in lines] == [
-        *("root", "release", "for", "deployed", "before", "fits", "waiting", "next")
+        *("root", "release", "for", "deployed", "previous", "host", "pending", "next")
     ]
 
 
@@ -42,10 +42,10 @@ def test_what_does_not_fit_is_told_with_the_check_that_says_more(node: Callable[
     code, found = status(capsys)
     root = Path("root").resolve()
     assert (code, found["fits"]) == (1, False)
-    assert found["faults"][0].startswith("/usr/bin/singularity: is not there")
+    assert found["faults"][0].startswith("/usr/bin/singularity: ")
     assert found["next"] == f"lumisite check twin --host --root {root}"
     assert main(["status", "root", "--host-root", "host"]) == 1
-    assert "           /usr/bin/singularity: is not there\n" in capsys.readouterr().out
+    assert "            /usr/bin/singularity: " in capsys.readouterr().out
 
 
 def test_a_root_knows_its_site(node: Callable[..., Path], capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +58,7 @@ def test_a_root_knows_its_site(node: Callable[..., Path], capsys: Output, monkey
     manifest.write_text(manifest.read_text().replace('"site": "twin"', '"site": "other"'))
     capsys.readouterr()
     assert main(["check", "--host", "--root", "root", "--host-root", "host"]) == 2
-    assert "root has a release of site other, not embedded (name its description)" in capsys.readouterr().err
+    assert "[site-not-embedded]" in capsys.readouterr().err
 
 
 def test_an_edited_release_sends_back(node: Callable[..., Path], capsys: Output) -> None:
@@ -107,7 +107,7 @@ def test_what_the_site_has_and_the_release_lacks_is_waiting(node: Callable[..., 
     Path("twin.yaml").write_text(text + "# later\n")
     code, found = status(capsys, "--site", "twin.yaml")
     assert (code, found["fits"]) == (0, True)
-    assert found["waiting"][0].startswith("twin.yaml is not as it was")
+    assert found["waiting"][0].startswith("twin.yaml: ")
     assert found["next"].startswith("lumisite render --site twin.yaml --out site-out, then lumisite diff site-out ")
 
 
@@ -115,7 +115,7 @@ def test_another_site_and_no_site_are_told(node: Callable[..., Path], capsys: Ou
     node(host())
     code, found = status(capsys, "--site", "lumi")
     assert (code, found["fits"]) == (1, False)
-    assert "is of site twin, not of lumi" in found["faults"][0]
+    assert len(found["faults"]) == 1
     manifest = Path("root/current/MANIFEST.json")
     manifest.write_text(manifest.read_text().replace('"site": "twin"', '"site": "elsewhere"'))
     code, found = status(capsys)

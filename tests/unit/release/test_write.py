@@ -102,7 +102,7 @@ def test_a_folder_of_somebody_is_refused_untouched(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").write_text("years of work")
     before = everything(tmp_path)
-    with pytest.raises(DifferenceError, match=r"is not empty and has no MANIFEST\.json"):
+    with pytest.raises(DifferenceError, match="out-foreign"):
         write_tree(tree(), tmp_path / "out")
     assert everything(tmp_path) == before
 
@@ -141,7 +141,7 @@ def odd_name(out: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        (edit, "spank/task_prolog: edited ("),
+        (edit, "spank/task_prolog: edited"),
         (add, "modules/mine.lua: not written by lumisite ("),
         (add_folder, "notes: not written by lumisite ("),
         (replace_by_link, "spank/task_prolog: replaced by a symbolic link ("),
@@ -160,20 +160,20 @@ def test_what_somebody_put_in_is_refused_and_named(
     with pytest.raises(DifferenceError) as caught:
         write_tree(tree(release), out)
     assert named in str(caught.value)
-    assert "move it away, or name a new directory" in str(caught.value)
+    assert caught.value.finding.code == "out-edited"
     assert everything(tmp_path) == before
 
 
 def test_a_damaged_manifest_is_refused(tmp_path: Path) -> None:
     out = written(tmp_path / "out")
     (out / MANIFEST).write_text("{")
-    with pytest.raises(DifferenceError, match="is not JSON"):
+    with pytest.raises(DifferenceError, match=r"MANIFEST\.json"):
         write_tree(tree(), out)
 
 
 def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("mine")
-    with pytest.raises(ToolError, match="it is not a directory"):
+    with pytest.raises(ToolError, match="out-no-directory"):
         write_tree(tree(), tmp_path / "out")
     assert (tmp_path / "out").read_text() == "mine"
 
@@ -204,7 +204,7 @@ def test_a_file_name_that_is_too_long_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", "a//x", "a\nx"])
 def test_a_path_that_leaves_the_tree_is_refused(tmp_path: Path, path: str) -> None:
-    with pytest.raises(LumisiteError, match="a tree cannot hold such a file"):
+    with pytest.raises(LumisiteError, match="tree-path"):
         write_tree({**tree(), path: RenderedFile("")}, tmp_path / "out")
     assert names(tmp_path) == []
 
@@ -212,7 +212,7 @@ def test_a_path_that_leaves_the_tree_is_refused(tmp_path: Path, path: str) -> No
 def test_the_folder_that_the_user_is_in_is_not_pulled_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = written(tmp_path / "out", tree(OLD))
     monkeypatch.chdir(out / "modules")
-    with pytest.raises(LumisiteError, match=f"you are in it; go to {tmp_path} and run again"):
+    with pytest.raises(LumisiteError, match="out-in-use"):
         write_tree(tree(), Path(".."))
     monkeypatch.chdir(out)
     assert not write_tree(tree(OLD), Path())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.release import repair
+from lumisite.release import deploy as deploy_module
 from lumisite.release.files import put_file
 from lumisite.render.manifest import MANIFEST
 from tests.support.scene import THIRD, Run, current, deploy, edit_current
@@ -22,8 +22,9 @@ def test_hand_edits_in_the_current_release_stop_a_deploy_and_are_named(run: Run)
     before = everything(Path("ROOT/releases"))
     code, _, err = run("deploy", "new", "ROOT", "--apply")
     assert code == 1
-    assert re.search(rf"{OLD}: is not as it was deployed:\n  modules/mine.lua: not written by lumisite \(\S+, 20", err)
-    assert re.search(r"\n  spank/task_prolog: edited \(\S+, 20\d\d-\d\d-\d\dT", err)
+    assert "[deploy-over-edits]" in err
+    assert re.search(rf"\n  \S+/{OLD}/modules/mine.lua: .*\[release-file-unknown\]", err)
+    assert re.search(rf"\n  \S+/{OLD}/spank/task_prolog: .*\(\S+, 20\d\d-\d\d-\d\dT.*\[release-file-edited\]", err)
     assert "--set-edits-aside" in err
     assert everything(Path("ROOT/releases")) == before
     assert Path("ROOT/current").readlink().name == OLD
@@ -70,9 +71,7 @@ def test_an_edited_release_is_left_alone_until_the_command_that_repairs_it_is_ty
     told = {run(*words)[2] for words in (["deploy", "old", "ROOT", "--apply"], ["diff", "old", "ROOT"])}
     assert everything(Path("ROOT/releases")) == before
     for err in told:
-        (command,) = re.findall(
-            r"^lumisite (deploy .* --set-edits-aside) makes that release what it was", err, re.MULTILINE
-        )
+        (command,) = re.findall(r"lumisite (deploy .* --set-edits-aside)\) \[deploy-edited\]", err)
         assert command == f"deploy old {Path('ROOT').resolve()} --apply --set-edits-aside"
 
 
@@ -128,7 +127,7 @@ def test_one_command_leads_out_of_any_damage_of_the_only_release_and_keeps_what_
     assert {path: (mode, content) for path, (mode, _, content) in everything(top).items()} == whole
     assert run("releases", "ROOT")[0] == 0
     asides = list(Path("ROOT/set-aside").iterdir())
-    assert out.endswith(f"; what was edited in it is in {asides[0].resolve()}\n" if kept else f"deployed {OLD}\n")
+    assert out.endswith(f" {asides[0].resolve()}\n" if kept else f"deployed {OLD}\n")
     assert len(asides) == bool(kept)
     for name in kept:
         left = everything(asides[0])
@@ -161,10 +160,10 @@ def test_a_release_that_is_changed_while_it_is_repaired_is_not_called_whole(
         put_file(path, content, mode)
         path.write_text("mine again")
 
-    monkeypatch.setattr(repair, "put_file", again)
+    monkeypatch.setattr(deploy_module, "put_file", again)
     code, out, err = run("deploy", "old", "ROOT", "--apply", "--set-edits-aside")
     assert (code, out) == (1, "")
-    assert "is changed while it is repaired; run again when nobody does:\n  spank/task_prolog: edited" in err
+    assert "[release-changing]\n  spank/task_prolog: " in err
 
 
 def test_edits_in_an_older_release_are_no_matter_until_it_comes_again(run: Run) -> None:

@@ -49,13 +49,13 @@ OTHERS = [
     ("releases", lambda path: path.chmod(0o2775), "mode 2775", "chmod g-w "),
     ("history", lambda path: path.chmod(0o666), "mode 0666", "chmod go-w "),
     (".lock", lambda path: path.chmod(0o622), "mode 0622", "chmod go-w "),
-    ("releases", linked, "is a symbolic link", "put what it leads to there itself"),
-    ("history", linked, "is a symbolic link", "put what it leads to there itself"),
-    (".lock", linked, "is a symbolic link", "or move it away"),
-    ("..", lambda path: path.chmod(0o777), "srv/team: has mode 0777", "chmod go-w "),
-    ("../..", lambda path: path.chmod(0o2770), "srv: has mode 2770", "chmod g-w "),
-    ("", lambda path: path.chmod(0o750), "mode 0750, which shuts users out", "chmod o+x "),
-    ("releases", lambda path: path.chmod(0o700), "mode 0700, which shuts users out", "chmod o+x "),
+    ("releases", linked, "symbolic link", "[root-link]"),
+    ("history", linked, "symbolic link", "[root-link]"),
+    (".lock", linked, "symbolic link", "[root-link]"),
+    ("..", lambda path: path.chmod(0o777), "srv/team: mode 0777", "chmod go-w "),
+    ("../..", lambda path: path.chmod(0o2770), "srv: mode 2770", "chmod g-w "),
+    ("", lambda path: path.chmod(0o750), "mode 0750", "chmod o+x "),
+    ("releases", lambda path: path.chmod(0o700), "mode 0700", "chmod o+x "),
 ]
 
 
@@ -87,7 +87,7 @@ def test_what_belongs_to_somebody_else_is_refused(run: Run, deep: Path, name: st
     place = Path(os.path.normpath(Path.cwd() / "srv/team/root" / name))
     give(place)
     command = f"chown {'-h ' if name == 'current' else ''}root {place}"
-    refused_everywhere(run, f"{place}: belongs to uid {NEIGHBOUR}, who can change what users load", command)
+    refused_everywhere(run, f"{place}: belongs to uid {NEIGHBOUR}", command)
 
 
 @needs_root
@@ -102,17 +102,18 @@ def test_a_file_of_somebody_else_in_a_release_is_found_though_nothing_in_it_is_c
     give(Path("ROOT/releases", OLD, "spank/task_prolog"))
     code, _, err = run("rollback", "ROOT")
     assert code == 1
-    assert "spank/task_prolog: belongs to another than the folder (root)" in err
+    assert "spank/task_prolog: " in err
+    assert "[release-owner]" in err
 
 
-FOREIGN: list[tuple[str, Callable[[Path], object], str, str]] = [
-    # of the rendered tree or the folders above it, what is changed, and what is said of it
-    *((name, give, f"owner uid {NEIGHBOUR}, mode 0", f"belongs to uid {NEIGHBOUR}, who can change what users load")
+FOREIGN: list[tuple[str, Callable[[Path], object], str]] = [
+    # of the rendered tree or the folders above it, what is changed, and whose it is then
+    *((name, give, f"owner uid {NEIGHBOUR}, mode 0")
       for name in ("", "MANIFEST.json", "spank", "spank/task_prolog", "modules/singularity-CPEbits/25.03.lua", "..")),
-    *((name, lambda path: path.chmod(0o777), "owner root, mode 0777", "has mode 0777, so that others can change")
+    *((name, lambda path: path.chmod(0o777), "owner root, mode 0777")
       for name in ("", "spank", "spank/task_prolog", "../..")),
-    ("spank/task_prolog", lambda path: path.chmod(0o775), "owner root, mode 0775", "has mode 0775, so that others can"),
-    ("modules", lambda path: path.chmod(0o1777), "owner root, mode 1777", "has mode 1777, so that others can change"),
+    ("spank/task_prolog", lambda path: path.chmod(0o775), "owner root, mode 0775"),
+    ("modules", lambda path: path.chmod(0o1777), "owner root, mode 1777"),
 ]  # fmt: skip
 
 
@@ -125,20 +126,17 @@ def rendered() -> Path:
 
 
 @needs_root
-@pytest.mark.parametrize(("name", "change", "whose", "found"), FOREIGN)
+@pytest.mark.parametrize(("name", "change", "whose"), FOREIGN)
 def test_a_tree_that_others_could_have_changed_is_not_deployed(
-    run: Run, rendered: Path, name: str, change: Callable[[Path], object], whose: str, found: str
+    run: Run, rendered: Path, name: str, change: Callable[[Path], object], whose: str
 ) -> None:
     place = Path(os.path.normpath(Path.cwd() / "home/admin/out" / name))
     change(place)
     for words in (["deploy", "OUT", "ROOT"], ["deploy", "OUT", "ROOT", "--apply"], ["diff", "OUT", "ROOT", "--json"]):
         code, out, err = run(*words)
         assert (code, out) == (3, "")
-        assert err.startswith(f"lumisite: {place} ({whose}")
-        assert found in err
-        assert err.endswith(
-            "; OUT cannot be deployed: render it again as root, into a folder that only root can change\n"
-        )
+        assert err.startswith(f"lumisite: OUT: {place} ({whose}")
+        assert err.endswith("[out-untrusted]\n")
         assert err.count("\n") == 1
     assert not Path("ROOT").exists()
 
@@ -155,9 +153,8 @@ def test_a_tree_forged_to_fit_its_manifest_is_not_deployed(run: Run) -> None:
         Path(place, "out/MANIFEST.json").write_text("{")  # what others wrote is not even parsed
         every = run("deploy", f"{place}/out", "ROOT", "--apply")
     assert (some[:2], every[:2], Path("ROOT").exists()) == ((3, ""), (3, ""), False)
-    assert f"{place}/out/MANIFEST.json (owner uid {NEIGHBOUR}, mode 0644): belongs to uid {NEIGHBOUR}" in some[2]
-    assert " and 8 paths more; " in some[2]
-    assert f"{place}/out (owner uid {NEIGHBOUR}, mode 0755): belongs to uid {NEIGHBOUR}" in every[2]
+    assert f"{place}/out/MANIFEST.json (owner uid {NEIGHBOUR}, mode 0644) and 8 more " in some[2]
+    assert f"{place}/out (owner uid {NEIGHBOUR}, mode 0755) " in every[2]
 
 
 @needs_root
@@ -165,7 +162,7 @@ def test_a_link_to_the_tree_that_somebody_else_can_move_is_refused(run: Run, ren
     give(rendered)
     code, _, err = run("deploy", "OUT", "ROOT", "--apply")
     assert code == 3
-    assert f"/OUT (owner uid {NEIGHBOUR}, mode 0777): belongs to uid {NEIGHBOUR}" in err
+    assert f"/OUT (owner uid {NEIGHBOUR}, mode 0777) " in err
 
 
 @needs_root
@@ -237,7 +234,7 @@ def test_the_folder_of_a_release_has_its_mode_too(run: Run, mode: int) -> None:
     Path("ROOT/releases", OLD).chmod(mode)
     code, _, err = run("rollback", "ROOT")
     assert code == 1
-    assert f"has mode {mode:04o} instead of 0755" in err
+    assert f"mode {mode:04o}, expected 0755" in err
 
 
 def test_a_sticky_folder_on_the_way_and_a_root_that_a_team_shares_are_taken(run: Run, deep: Path) -> None:
@@ -268,7 +265,7 @@ def test_a_root_whose_name_modules_cannot_have_is_refused(run: Run, sign: str) -
     for name in (f"a{sign}b", f"link{sign}"):
         code, out, err = run("deploy", "new", name, "--apply")
         assert (code, out) == (2, "")
-        assert f"contains {sign!r} (letters, digits and ._+@=- would be right)" in err
+        assert "[root-name]" in err
         assert err.count("\n") == 1
     assert not Path(f"a{sign}b").exists()
 
@@ -278,7 +275,7 @@ def test_no_advice_leaves_the_link_dangling(run: Run) -> None:
     Path("ROOT/releases", OLD).rename("gone")
     code, _, err = run("rollback", "ROOT")
     assert code == 1
-    assert "is missing; nothing was changed: `lumisite releases " in err
+    assert "[rollback-missing]" in err
     assert "ln -s" not in err
     # A release with nothing in it is no better than none.
     Path("gone").rename(Path("ROOT/releases", OLD))
@@ -292,7 +289,8 @@ def test_the_advice_for_a_link_that_leads_elsewhere_works_as_it_is(run: Run) -> 
     Path("ROOT/current").symlink_to("releases/none/of/them")
     code, _, err = run("deploy", "old", "ROOT", "--apply")
     assert code == 1
-    subprocess.run(err.partition("newest release: ")[2], shell=True, check=True)
+    command = err.partition("newest release: ")[2].rpartition(") [")[0]
+    subprocess.run(command, shell=True, check=True)
     assert current() == NEW
 
 
@@ -303,7 +301,8 @@ def test_the_current_release_is_never_told_to_be_removed(run: Run) -> None:
     )
     code, _, err = run("deploy", "third", "ROOT", "--apply")
     assert code == 1
-    assert "render with another id\n" in err
+    assert "[release-id-taken]" in err
+    assert "remove" not in err
 
 
 @needs_root
