@@ -1,4 +1,4 @@
-"""Compare two copies of one library, and tell whether the host's may take the place of the image's.
+"""Compare two copies of one library, and judge whether the host's may take the place of the image's.
 
 A distribution's libfabric is often newer than the host's and knows nothing of the host's network. It loads, and its
 traffic goes over TCP; nothing says so.
@@ -9,45 +9,45 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
 from lumisite.images.contents import plugins_in
 from lumisite.machine.elf import read_needed
 from lumisite.machine.library_names import newest, numbers_in, public_versions, stem
 from lumisite.machine.loader import Found, Loaded, Loader, walk
 from lumisite.machine.tree import names_of, resolve
 
-Relation = Literal["same", "newer", "older", "different", "unknown"]
 
-
-def compare(image: Found, host: Found) -> tuple[Relation, str]:
-    """Say what the image's copy is beside the host's, and by which proof.
+def compare(name: str, image: Found, host: Found) -> Finding:
+    """Return what the image's copy of a library is beside the host's: the same, newer, older, different, or unknown.
 
     Symbol versions decide where the host's copy defines some: a linker adds them and never takes one away, so the newer
     library has all of the older one. Versions named PRIVATE are for a project's own parts and do not count. Where the
-    versions say nothing, the version in the names of the real files does.
+    versions decide nothing, the version in the names of the real files does.
     """
-    mine, theirs = public_versions(image.info.verdef), public_versions(host.info.verdef)
-    if theirs:
-        if mine == theirs:
-            return "same", f"both have up to {newest(mine)}"
-        if mine > theirs:
-            return "newer", f"it has up to {newest(mine)}, the host's up to {newest(theirs)}"
-        if mine < theirs:
-            had = f"up to {newest(mine)}" if mine else "no symbol versions"
-            return "older", f"it has {had}, the host's up to {newest(theirs)}"
-        return "different", f"only it has {newest(mine - theirs)}, and only the host's {newest(theirs - mine)}"
-    file, other = posixpath.basename(image.real), posixpath.basename(host.real)
-    numbers, others = _file_version(file), _file_version(other)
-    if len(numbers) < 2 or len(others) < 2:
-        return "unknown", "the SONAME is the same, and neither symbol versions nor file names say more"
-    if numbers == others:
-        return "same", f"both are {file}"
-    return ("newer" if numbers > others else "older"), f"it is {file}, the host's {other}"
+    in_image, in_host = public_versions(image.info.verdef), public_versions(host.info.verdef)
+    if in_host:
+        if in_image == in_host:
+            return make_finding("image-copy-same", name, image=newest(in_image))
+        if in_image > in_host or in_image < in_host:
+            code = "image-copy-newer" if in_image > in_host else "image-copy-older"
+            return make_finding(code, name, image=newest(in_image), host=newest(in_host))
+        only, others = newest(in_image - in_host), newest(in_host - in_image)
+        return make_finding("image-copy-different", name, image=only, host=others)
+    file, host_file = posixpath.basename(image.real), posixpath.basename(host.real)
+    numbers, host_numbers = _file_version(file), _file_version(host_file)
+    if len(numbers) < 2 or len(host_numbers) < 2:
+        return make_finding("image-copy-unknown", name)
+    if numbers == host_numbers:
+        return make_finding("image-copy-same", name, image=file)
+    code = "image-copy-newer" if numbers > host_numbers else "image-copy-older"
+    return make_finding(code, name, image=file, host=host_file)
 
 
 def summary(found: Found) -> str | None:
-    """Say in a word how new a library is: its newest symbol version, or the version of its file."""
+    """Return how new a library is: its newest symbol version, or the version of its file."""
     if public_versions(found.info.verdef):
         return newest(found.info.verdef)
     numbers = _file_version(posixpath.basename(found.real))
@@ -55,7 +55,7 @@ def summary(found: Found) -> str | None:
 
 
 def _file_version(name: str) -> tuple[int, ...]:
-    """Give the version behind `.so.` in the name of a file: `libx.so.1.2.3` has (1, 2, 3)."""
+    """Return the version behind `.so.` in the name of a file: `libx.so.1.2.3` has (1, 2, 3)."""
     version = name.partition(".so.")[2]
     return numbers_in(version) if re.fullmatch(r"[0-9]+(\.[0-9]+)*", version) else ()
 
@@ -65,42 +65,40 @@ User: TypeAlias = tuple[str, tuple[str, ...]]
 
 
 def built_without(name: str, host: Found, image: Found, roots: Collection[str], loader: Loader) -> tuple[str, ...]:
-    """Give the roots that the host's copy needs and the image's never loads; `loader` is that of the image.
+    """Return the roots that the host's copy needs and the image's never loads; `loader` is that of the image.
 
-    A provider that libfabric opens by name stands beside it, in `libfabric/` (fabric(7), FI_PROVIDER_PATH).
+    A provider that libfabric opens by name is beside it, in `libfabric/` (fabric(7), FI_PROVIDER_PATH).
     """
-    lacking = tuple(one for one in host.info.needed if one in roots and one not in image.info.needed)
+    lacking = tuple(root for root in host.info.needed if root in roots and root not in image.info.needed)
     if not lacking:
         return ()
     folder = posixpath.join(posixpath.dirname(image.real), stem(name).removesuffix(".so."))
-    beside = (loader.search(posixpath.join(folder, one)).found for one in loader.tree.names(folder))
+    beside = (loader.search(posixpath.join(folder, file)).found for file in loader.tree.names(folder))
     objects = [Loaded(found.path, found) for found in (image, *beside) if found is not None]
     reached = {need.name for need in walk(loader, objects)}
-    return tuple(one for one in lacking if one not in reached)
+    return tuple(root for root in lacking if root not in reached)
 
 
-def stands_in(host: Found, image: Found, users: Iterable[User]) -> tuple[bool, str]:
-    """Tell whether the host's copy serves what the image's serves, and why.
+def stand_in(name: str, host: Found, image: Found, users: Iterable[User]) -> Finding:
+    """Return whether the host's copy serves what the image's serves; the code is `host-copy-short` where it does not.
 
     It does where it has all of its versions, or at least those that the libraries on the image's search path need.
     """
-    had = public_versions(host.info.verdef)
-    only = public_versions(image.info.verdef) - had
+    in_host = public_versions(host.info.verdef)
+    only = public_versions(image.info.verdef) - in_host
     if not only:
-        return True, "the host's has all of its versions"
-    asked: dict[str, set[str]] = {}
-    for user, needed in users:
-        asked[user] = set(needed)
-        if lacking := asked[user] - had:
-            return False, f"the host's cannot stand in for it: {user} needs {newest(lacking)} of it"
-    if not asked:
-        return True, f"the host's lacks {newest(only)} of it, which nothing on the image's search path needs"
-    most = newest({one for versions in asked.values() for one in versions} or {"no version"})
-    return True, f"the host's lacks {newest(only)} of it, and {', '.join(sorted(asked))} need {most} at most"
+        return make_finding("host-copy-complete", name)
+    needed: dict[str, set[str]] = {}
+    for user, versions in users:
+        needed[user] = set(versions)
+        if lacking := needed[user] - in_host:
+            return make_finding("host-copy-short", name, user=user, version=newest(lacking))
+    most = newest(set().union(*needed.values())) if any(needed.values()) else None
+    return make_finding("host-copy-suffices", name, version=newest(only), users=tuple(sorted(needed)), most=most)
 
 
 def users_of(name: str, loader: Loader, objects: Mapping[str, tuple[str, ...]]) -> Iterator[User]:
-    """Give which of an image's objects need a library, and the versions that they need of it."""
+    """Yield which of an image's objects need a library, and the versions that they need of it."""
     for path, needed in objects.items():
         found = loader.search(path).found if name in needed else None
         if found is not None:
@@ -108,10 +106,10 @@ def users_of(name: str, loader: Loader, objects: Mapping[str, tuple[str, ...]]) 
 
 
 def objects_of(loader: Loader) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Give the libraries on a search path and the plugins, each real file once, with what they need."""
+    """Yield the libraries on a search path and the plugins, each real file once, with what they need."""
     tree, seen = loader.tree, set()
     folders = [resolve(tree, path).path for path in (*loader.rules.library_path, *loader.rules.directories)]
-    libraries = (f"{at}/{file}" for at in folders for file in names_of(tree, at) if ".so" in file)
+    libraries = (f"{folder}/{file}" for folder in folders for file in names_of(tree, folder) if ".so" in file)
     for path in (*libraries, *plugins_in(tree)):
         place = resolve(tree, path)
         if place.entry is not None and place.entry.kind == "file" and place.path not in seen:

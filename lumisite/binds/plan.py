@@ -1,20 +1,20 @@
-"""The plan of an image: put the question together, ask, write the answer as a reviewed file, and explain a line of it.
-
-The question is: which roots, which directories of the host, which binds of modules.
-"""
+"""The bind plan of an image: find its roots, the directories of the host and the binds of modules; decide; write it."""
 
 from __future__ import annotations
 
 import posixpath
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import yaml
 
 from lumisite.binds.closure import Line, Sides, closure
 from lumisite.binds.plugin import plugin_lines, unopened
 from lumisite.errors import ResolveError
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, exit_code
+from lumisite.findings.writers import message
 from lumisite.images.collectives import read_collectives
 from lumisite.images.container import container_of
 from lumisite.images.container import library_path as library_path_of_image
@@ -52,8 +52,8 @@ _FOLDERS = (
     "ofi/*/*/lib-abi-mpich",
 )
 
-#: What is said of an image that no family knows and that lacks something.
-UNKNOWN = "so how fast it runs between nodes is unknown: judge the log of a run with `lumisite transport`"
+#: A note on a whole image; those of the images' room are texts.
+Note: TypeAlias = Finding | str
 
 #: What a plan file begins with.
 _HEADER = """\
@@ -69,18 +69,27 @@ class Plan:
 
     family: str
     lines: tuple[Line, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     holds: Holds = field(default_factory=Holds)
 
     @property
-    def sound(self) -> bool:
-        """Whether a container can have all that it needs."""
-        return all(line.decision in ("bind", "skip") for line in self.lines)
+    def exit_code(self) -> int:
+        """1 where a container cannot have all that it needs; else that of the notes."""
+        if any(line.decision in UNMET for line in self.lines):
+            return 1
+        return exit_code(note for note in self.notes if isinstance(note, Finding))
+
+
+def note_text(note: Note) -> str:
+    """Return a note in words."""
+    if isinstance(note, str):
+        return note
+    return f"{note.subject}: {message(note)}" if note.subject else message(note)
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked: the site and its releases, the names of the image, and what the admin adds or overrides."""
+    """What to plan: the site and its releases, the names of the image, and what the admin adds or overrides."""
 
     site: Site
     platform: str
@@ -91,79 +100,79 @@ class Request:
 
 
 def make_plan(request: Request, image: Image, host: Tree) -> Plan:
-    """Work out the plan of an image; raises a `LumisiteError` for what cannot be answered."""
+    """Return the plan of an image; raises a `LumisiteError` where there can be none."""
     site = request.site
     name, why = recognise_family(site, request.image_paths, image.tree, request.releases, request.family)
     family = site.families[name]
     roots = (*family.libraries, *request.libraries)
     known = request.family is not None or recognised(site, request.image_paths, image.tree) is not None
-    held = read_collectives(site, image.tree)
-    holds = read_holds(site, name, image.tree, held)
-    said = remarks(site, request.image_paths[::-1], image.tree, held)
-    notes = [f"image family {name} ({why})", *image.notes, *said]
+    collectives = read_collectives(site, image.tree)
+    holds = read_holds(site, name, image.tree, collectives)
+    notes: list[Note] = [make_finding("image-family", family=name, why=why), *image.notes]
+    notes += remarks(site, request.image_paths[::-1], image.tree, collectives)
     notes += compare_recipe(site, name, image.tree) if known else ()
     folders, lacking = library_folders(request, host) if roots else ((), ())
     sides, unknown = _sides(request, name, image.tree, host, folders)
     notes += lacking
     if not roots:
-        notes.append(f"{name} needs no library of the host: {family.why}")
+        notes.append(make_finding("family-needs-nothing", name, why=family.why))
     lines = closure(roots, sides)
     followed = plugin_lines(site, sides, lines)
     if roots or followed:
         notes += _limits(sides, unknown)
-    brought = {line.library for line in lines if line.decision in ("bind", "skip")}
+    brought = {line.library for line in lines if line.decision not in UNMET}
     brought -= {line.library for line in followed if line.decision in UNMET}
     lines += followed
     none = unopened(site, sides, lines) if known and family.plugin != "none" else ()
     # What start-up scripts put on the library path is not read.
-    if (family.activation != "none" or unknown) and plugins_in(image.tree):
-        notes += (f"{line.library}: {line.reason}, unless start-up scripts name its folder" for line in none)
-        notes += [UNKNOWN] if none else []
+    if none and (family.activation != "none" or unknown) and plugins_in(image.tree):
+        notes += [make_finding("plugin-uncertain", line.library) for line in none]
+        notes.append(make_finding("speed-unknown"))
         none = ()
-    loaded = next((line.target for line in followed if line.library == LIBFABRIC and line.decision != "bind"), None)
-    lacks = () if known else _speed(site, image.tree, brought, loaded)
-    return Plan(name, (*lines, *none), (*notes, *lacks), holds)
+    if not known:
+        loaded = next((line.target for line in followed if line.library == LIBFABRIC and line.decision != "bind"), None)
+        notes += _speed(site, image.tree, brought, loaded)
+    return Plan(name, (*lines, *none), tuple(notes), holds)
 
 
-def _limits(sides: Sides, unknown: Sequence[str]) -> Iterator[str]:
+def _limits(sides: Sides, unknown: Sequence[str]) -> Iterator[Finding]:
     """Yield what limits the answer: what of the image could not be read, or is not known."""
     if unknown:
-        yield f"LD_LIBRARY_PATH of the image is known only in part; left out: {', '.join(unknown)}"
+        yield make_finding("library-path-unknown", unknown=tuple(unknown))
     if sides.image.rules.interpreter is None:
-        yield "the image has no dynamic loader for this machine; the usual directories are taken for it"
-    shut: Mapping[str, str] = getattr(sides.image.tree, "unreadable", {})
-    for at, command in shut.items():
+        yield make_finding("image-without-loader")
+    closed: Mapping[str, str] = getattr(sides.image.tree, "unreadable", {})
+    for path, command in closed.items():
         # What is below a closed folder is not closed itself.
-        if not any(at != top and is_under(at, top) for top in shut):
-            yield f"the image's {at} may not be read ({command})"
+        if not any(path != top and is_under(path, top) for top in closed):
+            yield make_finding("image-path-closed", path, command=command)
 
 
-def _speed(site: Site, image: Tree, brought: Collection[str], loaded: str | None) -> tuple[str, ...]:
-    """Say what an image that no family knows has and lacks for full speed on the site's network."""
+def _speed(site: Site, image: Tree, brought: Collection[str], loaded: str | None) -> Iterator[Note]:
+    """Yield what an image that no family knows has and lacks for full speed on the site's network."""
     parts = tuple(parts_for_speed(site, image, brought, loaded))
-    return (*map(str, parts), *([] if all(part.at for part in parts) else [UNKNOWN]))
+    yield from map(str, parts)
+    if not all(part.at for part in parts):
+        yield make_finding("speed-unknown")
 
 
-def library_folders(request: Request, host: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Give the host's folders with the site's libraries, and notes on what the host lacks and what comes near."""
-    site = request.site
-    stated = site.libraries(request.platform, request.releases).items()
+def library_folders(request: Request, host: Tree) -> tuple[tuple[str, ...], tuple[Finding, ...]]:
+    """Return the host's folders with the site's libraries, and findings on those that the host lacks."""
     found: dict[str, None] = {}
     lacking = []
-    for name, path in stated:
+    for name, path in request.site.libraries(request.platform, request.releases).items():
         place = resolve(host, path)
         if place.entry is None and not opened_by(host, posixpath.dirname(place.path)):
-            near = in_order(names_of(host, path.rpartition("/")[0] or "/"))[:8]
-            has = f" (it has {', '.join(near)} there)" if near else ""
-            lacking.append(f"the site says that {name} is in {path}, which the host lacks{has}")
+            beside = tuple(in_order(names_of(host, path.rpartition("/")[0] or "/")))
+            lacking.append(make_finding("site-library-missing", path, library=name, beside=beside))
             continue
-        # One that is closed to this user stays, so that the search says so.
+        # One that is closed to this user stays, so that the search reports it.
         found.update(dict.fromkeys((*folders_below(host, path), path)))
     return tuple(found), tuple(lacking)
 
 
 def folders_below(host: Tree, path: str) -> Iterator[str]:
-    """Give the folders of libraries in a library's own directory, and the directory itself; none where it is not."""
+    """Yield the folders of libraries in a library's own directory, and the directory itself, where it exists."""
     for folder in _FOLDERS:
         yield from sorted(glob(host, f"{path}/{folder}"), key=numbers_in, reverse=True)
     yield from glob(host, path)
@@ -176,8 +185,9 @@ def _sides(
     directories, unknown = library_path_of_image(image)
     rules = read_rules(image, processor(host, _ASSUMED), directories)
     if rules.machine != host_loader.rules.machine:
-        mine, theirs = MACHINES[rules.machine], MACHINES[host_loader.rules.machine]
-        raise ResolveError(f"{image.name}: is an image for {mine}, the host {host.name} is {theirs}")
+        machine, host_machine = MACHINES[rules.machine], MACHINES[host_loader.rules.machine]
+        finding = make_finding("image-of-other-machine", image.name, machine=machine, host=host_machine)
+        raise ResolveError(finding)
     view = container_of(image, host, tuple(_binds(request, family)))
     first = library_path(request.site, request.platform, family)
     inside = replace(rules, library_path=(*first, *rules.library_path))
@@ -185,7 +195,7 @@ def _sides(
 
 
 def loader_of_host(request: Request, host: Tree, folders: Sequence[str]) -> Loader:
-    """Give what finds the host's libraries: in the site's folders first, then wherever the site says that some are."""
+    """Return the loader of the host: it looks in the site's folders first, then where else the site has some."""
     rules = read_rules(host, processor(host, _ASSUMED), folders, captured=True)
     defaults = {}
     for stack, version in request.site.platforms[request.platform].defaults.items():
@@ -196,7 +206,7 @@ def loader_of_host(request: Request, host: Tree, folders: Sequence[str]) -> Load
 
 
 def beyond(site: Site, host: Tree, defaults: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """Give folders with libraries where a host's own loader does not look.
+    """Yield folders with libraries where a host's own loader does not look.
 
     They are those from which the site binds a single library, those of software that a module puts on LD_LIBRARY_PATH
     (the folders of `defaults` first, then the newest), and of products with a folder of their own, such as a plugin.
@@ -209,12 +219,12 @@ def beyond(site: Site, host: Tree, defaults: Mapping[str, Iterable[str]]) -> Ite
         first = defaults.get(software.name, ())
         tops = (*first, *(f"{start}*" for start in (*software.series, *software.folders)))
         patterns += [f"{top}/{folder}" for top in tops for folder in software.libraries]
-    for pattern in (*patterns, *(one for maker in all_vendors() for one in maker.host_libraries)):
+    for pattern in (*patterns, *(pattern for maker in all_vendors() for pattern in maker.host_libraries)):
         yield from sorted(glob(host, pattern), key=numbers_in, reverse=True)
 
 
 def _binds(request: Request, family: str) -> Iterator[tuple[str, str, str]]:
-    """Give the binds of the modules that images of this family are run with: source, target, module."""
+    """Yield the binds of the modules that images of this family are run with: source, target, module."""
     site = request.site
     installed = {stack: request.releases[stack] for stack in site.host_stacks if stack in request.releases}
     decision = decide(site, Situation(request.platform, installed, family))
@@ -227,13 +237,13 @@ def _binds(request: Request, family: str) -> Iterator[tuple[str, str, str]]:
 def format_plan(
     plan: Plan, request: Request, paths: tuple[str, ...], image: PlannedImage | None, old: ImagePlan | None
 ) -> str:
-    """Give the text of a plan file: the same plan always gives the same bytes.
+    """Return the text of a plan file: the same plan always has the same bytes.
 
     `paths` recognise the image, and `image` is the file that was read. What `old`, the plan that the file held before,
-    accepts stays accepted where decision and reason are as before.
+    accepts stays accepted where the decision and what it follows from are as before.
     """
     earlier = () if old is None else old.lines
-    accepted = {(line.library, line.decision, line.reason): line.accepted for line in earlier}
+    accepted = {(line.library, line.decision, line.because): line.accepted for line in earlier}
     document = {
         "plan": "2",
         "site": request.site.name,
@@ -244,13 +254,13 @@ def format_plan(
         "image": None if image is None else vars(image),
         "holds": {"stacks": dict(plan.holds.stacks), "plugin": plan.holds.plugin},
         "library_path": library_path(request.site, request.platform, plan.family),
-        "notes": plan.notes,
+        "notes": tuple(map(note_text, plan.notes)),
         "lines": tuple(
             {
                 **{item.name: getattr(line, item.name) for item in fields(PlanLine)},
                 "soname": line.soname if line.soname != line.library else None,
                 "chain": " <- ".join(line.chain),
-                "accepted": accepted.get((line.library, line.decision, line.reason)),
+                "accepted": accepted.get((line.library, line.decision, line.because)),
             }
             for line in plan.lines
         ),
@@ -259,18 +269,18 @@ def format_plan(
 
 
 def _plain(value: Any) -> Any:
-    """Turn a value into what YAML has; what is not known or empty is left out of a table."""
+    """Return a value as YAML's types; what is unknown or empty is left out of a table."""
     if isinstance(value, dict):
-        table = {name: _plain(one) for name, one in value.items()}
-        return {name: one for name, one in table.items() if one not in (None, "", [], {})}
+        table = {name: _plain(item) for name, item in value.items()}
+        return {name: item for name, item in table.items() if item not in (None, "", [], {})}
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return str(value) if isinstance(value, Version) else value
 
 
 @dataclass(frozen=True)
 class LibraryExplanation:
-    """One line of a plan, by what `why --json` calls its parts, and what it was made for."""
+    """One line of a plan, by the names of `why --json`, and what it was made for."""
 
     name: str
     kind: Literal["library"]
@@ -289,27 +299,33 @@ class LibraryExplanation:
             ("without", line["without"]),
             *(("warning", note) for note in line["notes"]),
         ]
-        said = [f"{self.name} (library; {self.situation})", f"  {line['decision']}: {line['reason']}"]
-        return "\n".join([*said, *(f"    {name:7} {value}" for name, value in rows if value)])
+        head = [f"{self.name} (library; {self.situation})", f"  {line['decision']}: {line['reason']}"]
+        return "\n".join([*head, *(f"    {name:7} {value}" for name, value in rows if value)])
 
 
 def explain_library(request: Request, plan: Plan, image: str, name: str) -> LibraryExplanation:
-    """Explain one library; raises `ResolveError` for one that the plan does not speak of."""
-    lines = [one for one in plan.lines if one.library == name]
+    """Explain one library; raises `ResolveError` for one that is not in the plan."""
+    lines = [line for line in plan.lines if line.library == name]
+    if not lines:
+        near = suggestion(name, [line.library for line in plan.lines])
+        raise ResolveError(make_finding("library-not-planned", name, family=plan.family, image=image, near=near))
     # Of several copies, what a container cannot have matters most.
-    line = next((one for one in lines if one.decision in UNMET), lines[0] if lines else None)
-    if line is None:
-        known = [one.library for one in plan.lines]
-        raise ResolveError(
-            f"{name}: is in no chain from a root of the family {plan.family}, so {image} needs none "
-            f"({suggestion(name, known)})"
-        )
+    line = next((line for line in lines if line.decision in UNMET), lines[0])
     versions = "".join(f", {stack} {version}" for stack, version in request.releases.items())
     situation = f"{image}, family {plan.family}, platform {request.platform}{versions}"
-    own: dict[str, Any] = {"name": line.library, "source": line.source or line.library, "notes": line.warnings}
-    own |= {"wanted": line.wanted or "-", "found": line.found or "-"}
-    order = ("name", "decision", "source", "target", "wanted", "found", "reason", "chain", "notes")
-    shown = (*order, "by", "without", "needed_by", "soname")
-    return LibraryExplanation(
-        name, "library", situation, {item: own.get(item, getattr(line, item, None)) for item in shown}
-    )
+    values = {
+        "name": line.library,
+        "decision": line.decision,
+        "source": line.source or line.library,
+        "target": line.target,
+        "wanted": line.wanted or "-",
+        "found": line.found or "-",
+        "reason": line.reason,
+        "chain": line.chain,
+        "notes": line.warnings,
+        "by": line.by,
+        "without": line.without,
+        "needed_by": line.needed_by,
+        "soname": line.soname,
+    }
+    return LibraryExplanation(name, "library", situation, values)

@@ -8,12 +8,14 @@ says so.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lumisite.binds.closure import Decision, Line, Sides, described, suffices
+from lumisite.binds.closure import Decision, Line, Sides, make_line, suffices
 from lumisite.binds.copies import summary
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
 from lumisite.images.container import ContainerTree, container_of
 from lumisite.images.contents import collectives_of, library_folders, plugins_in
 from lumisite.images.programs import Use, uses_of
@@ -24,13 +26,11 @@ from lumisite.machine.tree import resolve
 from lumisite.site.model import Site
 from lumisite.site.plans import UNMET
 from lumisite.site.scalars import AbsolutePath, Chain
-from lumisite.site.scalars import Line as Text
 from lumisite.vendors import fabrics_of, is_own
 
 if TYPE_CHECKING:
     from lumisite.vendors.model import Collectives
 
-_TCP = "traffic between nodes goes over TCP"
 #: More copies than any image has that a plan binds over.
 _MOST_BINDS = 32
 
@@ -49,17 +49,17 @@ class Opened:
 
     def chain(self, needed: str, requester: Loaded | None) -> Chain:
         """Return what leads from a library to the program: what needs it, the plugin, and what opened that."""
-        names, one = [needed], requester
-        while one is not None and one is not self.process.program:
-            names.append(_name_of(one))
-            one = one.parent
+        names, parent = [needed], requester
+        while parent is not None and parent is not self.process.program:
+            names.append(_name_of(parent))
+            parent = parent.parent
         return Chain((*names, *([] if self.opener is None else [_name_of(self.opener)]), self.program))
 
     def needs(self, start: Loaded) -> tuple[Need, ...]:
         """Return what an object needs, itself or through others."""
         found, waiting = [], [start]
         for requester in waiting:
-            for need in (one for one in self.process.needs if one.requester is requester):
+            for need in (need for need in self.process.needs if need.requester is requester):
                 found.append(need)
                 if need.loaded is not None and need.loaded not in waiting:
                     waiting.append(need.loaded)
@@ -77,17 +77,18 @@ class _Container:
     loader: Loader
 
     def is_own(self, found: Found) -> bool:
-        """Tell whether a file is the image's own."""
+        """Return whether a file is the image's own."""
         return self.tree.host_path(found.real) is None
 
     def line(self, library: str, decision: Decision | None = None) -> Line | None:
         """Return the first line of a library, or the first with a decision."""
-        return next((one for one in self.lines if one.library == library and decision in (None, one.decision)), None)
+        known = (line for line in self.lines if line.library == library)
+        return next((line for line in known if decision in (None, line.decision)), None)
 
     def opened(self) -> tuple[Opened, ...]:
         """Return the plugins that programs open; where none is opened, those that are there."""
         found = (_opened_by(use, library) for library, use in self.uses())
-        return tuple(one for one in found if one is not None) or tuple(self._alone())
+        return tuple(opened for opened in found if opened is not None) or tuple(self._alone())
 
     def uses(self) -> Iterator[tuple[Collectives, Use]]:
         """Yield the programs that use a library for collectives which can open a plugin."""
@@ -116,12 +117,12 @@ def plugin_lines(site: Site, sides: Sides, lines: Sequence[Line]) -> tuple[Line,
     added: tuple[Line, ...] = ()
     for _ in range(_MOST_BINDS):
         container = carry_out(site, sides, (*lines, *added))
-        opened = container.opened()
-        more = next((line for one in opened for line in _bound_over(one, container)), None)
+        plugins = container.opened()
+        more = next((line for opened in plugins for line in _bound_over(opened, container)), None)
         if more is None:
             break
         added = (*added, more)
-    judged = (line for one in opened for line in _judged(one, container))
+    judged = (line for opened in plugins for line in _judged(opened, container))
     unique = {(line.library, line.decision, line.target): line for line in (*judged, *added)}
     return tuple(unique.values())
 
@@ -137,13 +138,17 @@ def unopened(site: Site, sides: Sides, lines: Sequence[Line]) -> tuple[Line, ...
     for library, use in container.uses():
         name = library.plugins[0]
         if use.open_plugin(library) is None and name not in lacking:
-            there = container.plugins()
-            has = f"; {', '.join(there)} is where no search looks" if there else ""
+            why = make_finding(
+                "plugin-not-found", name, library=library.title, names=library.plugins, unused=container.plugins()
+            )
             opener = [] if use.copy is None else [_name_of(use.copy)]
-            why = f"{library.title} looks for {' and '.join(library.plugins)}, and its search finds none{has}: {_TCP}"
-            chain = Chain((name, *opener, use.program))
-            found.setdefault(name, Line(library=Text(name), decision="missing", reason=Text(why), chain=chain))
+            chain = (name, *opener, use.program)
+            found.setdefault(name, make_line(name, "missing", [why, _over_tcp(name)], chain))
     return tuple(found.values())
+
+
+def _over_tcp(name: str) -> Finding:
+    return make_finding("traffic-over-tcp", name)
 
 
 def carry_out(site: Site, sides: Sides, lines: Sequence[Line]) -> _Container:
@@ -155,8 +160,9 @@ def carry_out(site: Site, sides: Sides, lines: Sequence[Line]) -> _Container:
         if line.decision == "bind" and line.by is None and line.source is not None and line.target is not None
     ]
     view = sides.view
-    own = container_of(view.image, view.host, placed).bound
-    tree = replace(view, bound=(*(one for one in view.bound if one.source not in gone), *own))
+    added = container_of(view.image, view.host, placed).bound
+    kept = [bound for bound in view.bound if bound.source not in gone]
+    tree = replace(view, bound=(*kept, *added))
     return _Container(site, sides, tuple(lines), tree, Loader(tree, sides.container.rules))
 
 
@@ -169,99 +175,123 @@ def _name_of(loaded: Loaded) -> str:
     return posixpath.basename(loaded.name)
 
 
-def _bound_over(one: Opened, container: _Container) -> Iterator[Line]:
+def _bound_over(opened: Opened, container: _Container) -> Iterator[Line]:
     """Yield a line for each copy of the image that is loaded although the plan binds the host's."""
     done = {(line.library, line.target) for line in container.lines}
-    for need in one.needs(one.plugin):
-        line, loaded = container.line(_library(need), "bind"), need.loaded
-        if (
-            line is None
-            or loaded is None
-            or not container.is_own(loaded.found)
-            or (need.name, loaded.found.real) in done
-        ):
+    for need in opened.needs(opened.plugin):
+        name, loaded = _library(need), need.loaded
+        line = container.line(name, "bind")
+        if line is None or loaded is None or not container.is_own(loaded.found):
+            continue
+        if (need.name, loaded.found.real) in done:
             continue
         host = container.sides.host.search(str(line.source)).found
-        versions = _versions(one, need)
-        taken = f"{_requester(need)} loads the image's own {loaded.found.how}, past the one that is bound"
-        if host is not None and suffices(host.info, versions):
-            yield _line(one, need, "bind", f"{taken}; put over it", source=line.source)
-        elif host is not None:
+        if host is None:
+            continue
+        versions = _versions(opened, need)
+        loads = make_finding("loads-own-copy", name, requester=_requester(need), how=loaded.found.how)
+        if suffices(host.info, versions):
+            yield _line(opened, need, "bind", [loads, make_finding("put-over-own-copy", name)], source=line.source)
+        else:
             lacking = newest(versions - set(host.info.verdef))
-            yield _line(one, need, "refuse", f"{taken}, which lacks {lacking} that is needed", source=line.source)
+            lacks = make_finding("bound-copy-lacks-version", name, version=lacking)
+            yield _line(opened, need, "refuse", [loads, lacks], source=line.source)
 
 
-def _judged(one: Opened, container: _Container) -> Iterator[Line]:
-    """Yield what a plugin is, and what carries its traffic where that is not what the plan says already."""
-    needed = one.needs(one.plugin)
+def _judged(opened: Opened, container: _Container) -> Iterator[Line]:
+    """Yield what a plugin is, and what carries its traffic where that is not what the plan has already."""
+    needed = opened.needs(opened.plugin)
     fabric = next((need for need in needed if _library(need) == LIBFABRIC), None)
-    if container.is_own(one.plugin.found):
-        name = _name_of(one.plugin)
-        plugin = Need(name, None, one.plugin, Search(one.plugin.found))
-        opener = f"the image's own, which {_name_of(one.opener)} opens" if one.opener else "the image's own"
-        reason = f"{opener}; it is found {one.plugin.found.how}{'' if fabric else f', and needs no {LIBFABRIC}'}"
-        gone = (need for need in needed if need.loaded is None and need is not fabric)
-        notes = (
-            f"nothing has {need.name}, which {_requester(need)} needs, unless the runtime injects it" for need in gone
-        )
-        line = _line(one, plugin, "skip", reason)
-        yield replace(line, library=Text(name), chain=one.chain(name, None), warnings=tuple(map(Text, notes)))
+    if container.is_own(opened.plugin.found):
+        yield _plugin_line(opened, fabric, needed)
     if fabric is not None:
-        yield from (line for line in _fabric_lines(one, fabric, container) if not _is_said(line, container))
+        yield from (line for line in _fabric_lines(opened, fabric, container) if not _is_known(line, container))
 
 
-def _fabric_lines(one: Opened, fabric: Need, container: _Container) -> Iterator[Line]:
-    """Yield whether the libfabric of a plugin is there, can be loaded, and has a provider for the site's network."""
+def _plugin_line(opened: Opened, fabric: Need | None, needed: Sequence[Need]) -> Line:
+    name, found = _name_of(opened.plugin), opened.plugin.found
+    opener = _name_of(opened.opener) if opened.opener else None
+    why = [make_finding("plugin-of-image", name, opener=opener, how=found.how)]
+    if fabric is None:
+        why.append(make_finding("plugin-without-libfabric", name, library=LIBFABRIC))
+    warnings = [
+        make_finding("plugin-needs-missing", name, library=need.name, requester=_requester(need))
+        for need in needed
+        if need.loaded is None and need is not fabric
+    ]
+    versions = _versions(opened, Need(name, None, opened.plugin, Search(found)))
+    return make_line(
+        name,
+        "skip",
+        why,
+        opened.chain(name, None),
+        target=found.real,
+        wanted=newest(versions) if versions else None,
+        found=summary(found),
+        warnings=warnings,
+    )
+
+
+def _fabric_lines(opened: Opened, fabric: Need, container: _Container) -> Iterator[Line]:
+    """Yield whether the libfabric of a plugin exists, can be loaded, and has a provider for the site's network."""
     carrier = container.site.fabric.carrier
     libraries = [name for known in fabrics_of(carrier) for name in known.libraries]
+    name, requester = _library(fabric), _requester(fabric)
     if fabric.loaded is None:
         trouble = fabric.search.trouble
-        why = described(trouble) if trouble else f"{_requester(fabric)} needs it, and its search finds none"
-        decision: Decision = "refuse" if fabric.search.trouble else "missing"
-        passed = "".join(f"; {described(one)}" for one in fabric.search.passed)
-        yield _line(one, fabric, decision, f"{why}{passed}: {_TCP}")
+        why = trouble or make_finding("search-finds-none", name, requester=requester)
+        decision: Decision = "refuse" if trouble else "missing"
+        yield _line(opened, fabric, decision, [why, *fabric.search.passed, _over_tcp(name)])
         return
     found = fabric.loaded.found
-    versions = _versions(one, fabric)
+    versions = _versions(opened, fabric)
     if not suffices(found.info, versions):
         lacking, has = newest(versions - set(found.info.verdef)), newest(found.info.verdef)
-        why = f"{_requester(fabric)} needs {lacking}, and {found.path}, which it loads {found.how}, has up to {has}"
-        yield _line(one, fabric, "refuse", f"{why}: the plugin cannot be loaded, and {_TCP}")
+        values = {"requester": requester, "version": lacking, "path": found.path, "how": found.how, "newest": has}
+        short = replace(make_finding("plugin-needs-version", name), values=values)
+        yield _line(opened, fabric, "refuse", [short, _over_tcp(name)])
         return
-    provider = _provider(one, fabric.loaded, libraries)
-    own = container.is_own(found)
-    if libraries and provider is None:
-        advice = "" if container.line(LIBFABRIC) else f" (`--library {LIBFABRIC}` plans the host's in its place)"
-        built = f"nothing in or beside it is linked with {' or '.join(libraries)}"
-        if own:
-            yield _line(
-                one,
-                fabric,
-                "refuse",
-                f"it is loaded {found.how} and has no provider {carrier}, as {built}: {_TCP}{advice}",
-            )
-        return
-    if own:
-        has = f", and has a provider {carrier}" if provider else ""
-        yield _line(one, fabric, "skip", f"{_requester(fabric)} loads it {found.how}{has}")
-    if provider is not None and provider.loaded is None:
-        yield _line(one, provider, "missing", f"the provider {carrier} needs it, and its search finds none: {_TCP}")
-    elif provider is not None and provider.loaded is not None and container.is_own(provider.loaded.found):
-        yield _line(one, provider, "skip", f"{_requester(provider)} loads it {provider.loaded.found.how}")
+    provider = _provider(opened, fabric.loaded, libraries)
+    is_own = container.is_own(found)
+    if is_own and provider:
+        yield _line(
+            opened, fabric, "skip", [_loads(name, fabric), make_finding("has-provider", name, provider=carrier)]
+        )
+    elif is_own and not libraries:
+        yield _line(opened, fabric, "skip", [_loads(name, fabric)])
+    elif is_own:
+        why = make_finding("no-provider", name, how=found.how, provider=carrier, libraries=tuple(libraries))
+        hint = [] if container.line(LIBFABRIC) else [make_finding("plan-libfabric", name, library=LIBFABRIC)]
+        yield _line(opened, fabric, "refuse", [why, _over_tcp(name), *hint])
+    if provider is not None:
+        library = _library(provider)
+        if provider.loaded is None:
+            missing = make_finding("provider-needs-missing", library, provider=carrier)
+            yield _line(opened, provider, "missing", [missing, _over_tcp(library)])
+        elif container.is_own(provider.loaded.found):
+            yield _line(opened, provider, "skip", [_loads(library, provider)])
 
 
-def _provider(one: Opened, fabric: Loaded, libraries: Sequence[str]) -> Need | None:
+def _loads(name: str, need: Need) -> Finding:
+    how = need.loaded.found.how if need.loaded else ""
+    return make_finding("loaded-by", name, requester=_requester(need), how=how)
+
+
+def _provider(opened: Opened, fabric: Loaded, libraries: Sequence[str]) -> Need | None:
     """Return the need of a provider for a library of the adapters: in libfabric, or in what it opens beside it."""
-    beside = providers_beside(one.process.loader.tree, fabric.found.real)
-    opened = (one.process.dlopen(path, fabric) for path in beside)
-    places = (fabric, *(place for place in opened if place is not None))
-    return next((need for place in places for need in one.needs(place) if _library(need) in libraries), None)
+    beside = providers_beside(opened.process.loader.tree, fabric.found.real)
+    providers = [opened.process.dlopen(path, fabric) for path in beside]
+    for loaded in (fabric, *filter(None, providers)):
+        for need in opened.needs(loaded):
+            if _library(need) in libraries:
+                return need
+    return None
 
 
-def _is_said(line: Line, container: _Container) -> bool:
-    """Tell whether the plan has a line for the same copy of a library, or says already that it lacks one."""
-    said = (one for one in container.lines if one.library == line.library)
-    return any(one.decision in UNMET or _real(one, container) == line.target for one in said)
+def _is_known(line: Line, container: _Container) -> bool:
+    """Return whether the plan has a line for the same copy of a library, or that it lacks one."""
+    known = (other for other in container.lines if other.library == line.library)
+    return any(other.decision in UNMET or _real(other, container) == line.target for other in known)
 
 
 def _real(line: Line, container: _Container) -> str | None:
@@ -274,28 +304,31 @@ def _library(need: Need) -> str:
     return soname or posixpath.basename(need.name)
 
 
-def _versions(one: Opened, need: Need) -> set[str]:
+def _versions(opened: Opened, need: Need) -> set[str]:
     """Return the versions of a library that the objects of a process need."""
-    others = (other for other in one.process.needs if _library(other) == _library(need))
-    users = [(other.requester, other.name) for other in others if other.requester is not None]
-    return {version for user, name in users for version in user.found.info.verneed.get(name, ())}
+    versions: set[str] = set()
+    for other in opened.process.needs:
+        if other.requester is not None and _library(other) == _library(need):
+            versions.update(other.requester.found.info.verneed.get(other.name, ()))
+    return versions
 
 
 def _requester(need: Need) -> str:
     return "nothing" if need.requester is None else _name_of(need.requester)
 
 
-def _line(one: Opened, need: Need, decision: Decision, reason: str, source: AbsolutePath | None = None) -> Line:
+def _line(
+    opened: Opened, need: Need, decision: Decision, why: Iterable[Finding], source: AbsolutePath | None = None
+) -> Line:
     found = None if need.loaded is None else need.loaded.found
-    had = None if found is None else summary(found)
-    wanted = newest(versions) if (versions := _versions(one, need)) else None
-    return Line(
-        library=Text(_library(need)),
-        decision=decision,
+    versions = _versions(opened, need)
+    return make_line(
+        _library(need),
+        decision,
+        why,
+        opened.chain(_library(need), need.requester),
         source=source,
-        target=None if found is None else AbsolutePath(found.real),
-        wanted=None if wanted is None else Text(wanted),
-        found=None if had is None else Text(had),
-        reason=Text(reason),
-        chain=one.chain(_library(need), need.requester),
+        target=None if found is None else found.real,
+        wanted=newest(versions) if versions else None,
+        found=None if found is None else summary(found),
     )

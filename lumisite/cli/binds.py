@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lumisite.binds.closure import Line
-from lumisite.binds.plan import UNKNOWN, Plan, Request, format_plan, make_plan
+from lumisite.binds.plan import Plan, Request, format_plan, make_plan, note_text
 from lumisite.cli.arguments import add_host_root, add_json, add_one_release, add_site
 from lumisite.cli.parser import check_root, load_selection, rows_of_json, say, write_whole
-from lumisite.errors import ResolveError, SiteError, shown
+from lumisite.errors import ResolveError, SiteError
+from lumisite.findings.catalogue import make_finding
 from lumisite.images.digest import digest_of
 from lumisite.images.sif import open_image
 from lumisite.machine.host import DiskTree, open_file
@@ -20,7 +21,7 @@ from lumisite.machine.tree import resolve
 from lumisite.site import scalars
 from lumisite.site.load import parse_plan, read_input
 from lumisite.site.plans import ImagePlan, PlannedImage, literal_path, plan_stages
-from lumisite.text import columns
+from lumisite.text import columns, printable
 
 
 def add_binds(parser: argparse.ArgumentParser) -> None:
@@ -67,17 +68,17 @@ def run_binds(arguments: argparse.Namespace) -> int:
     """Print the plan of one image, and store it."""
     for library in arguments.library:
         if not library.isprintable() or not library or "/" in library:
-            raise ResolveError(f"--library: {library!r} is no SONAME, such as libmpi.so.12")
+            raise ResolveError(make_finding("not-a-soname", "--library", name=library))
     request, plan = plan_image(arguments, tuple(arguments.library), tuple(arguments.path))
     for note in plan.notes:
-        say(shown(note))
+        say(printable(note_text(note)))
     if arguments.write is not None:
         _write_plan(arguments, request, plan)
     if arguments.json:
         print(rows_of_json(map(_entry, plan.lines)))
     elif plan.lines:
         print("\n".join(_table(plan.lines)))
-    return 1 if not plan.sound else 4 if UNKNOWN in plan.notes else 0
+    return plan.exit_code
 
 
 def plan_image(
@@ -95,22 +96,18 @@ def plan_image(
 
 
 class _Names:
-    """How an image is called: as it was `typed`, and the `real` file; both in the captured host `top`, if they are."""
+    """The names of an image: as it was `typed`, and the `real` file; both in the captured host `top`, if they are."""
 
     def __init__(self, image_path: str, host_root: str) -> None:
         typed, top = os.path.abspath(image_path), os.path.abspath(host_root)  # noqa: PTH100 - links stay
-        inside = top != "/" and typed.startswith(f"{top}/") and "\0" not in image_path  # opening one says so
-        self.top = top if inside else ""
+        is_inside = top != "/" and typed.startswith(f"{top}/") and "\0" not in image_path  # opening it has the message
+        self.top = top if is_inside else ""
         self.typed = typed[len(self.top) :]
-        self.on_disk = self.top + self.real if inside else image_path
+        self.real = self.follow(self.typed) if "\0" not in image_path else ""
+        self.on_disk = self.top + self.real if is_inside else image_path
 
-    @property
-    def real(self) -> str:
-        """Where it leads."""
-        return self.leads(self.typed)
-
-    def leads(self, path: str) -> str:
-        """Give where a path leads."""
+    def follow(self, path: str) -> str:
+        """Return the real path of a name."""
         return resolve(DiskTree(self.top), path).path if self.top else os.path.realpath(path)
 
 
@@ -118,17 +115,21 @@ def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> 
     """Store a plan where the admin wants it; an earlier plan there keeps what was edited."""
     file: Path = arguments.write
     old: ImagePlan | None = parse_plan(read_input(file), file) if file.exists() else None
-    known = _Names(arguments.image, arguments.host_root)
-    real = known.real
+    image_names = _Names(arguments.image, arguments.host_root)
+    real = image_names.real
     paths = tuple(arguments.path) or (tuple(map(glob.escape, request.image_paths)) if old is None else old.paths)
     literal = ((path, literal_path(path)) for path in paths)
-    names = tuple(path for path, name in literal if name not in (None, real) and known.leads(str(name)) == real)
+    links = tuple(path for path, name in literal if name not in (None, real) and image_names.follow(str(name)) == real)
     image = None
-    if not Path(known.on_disk).is_dir():
-        source = open_file(known.on_disk)
-        digest, links = scalars.Line(digest_of(source, "header")), tuple(map(scalars.Name, names))
-        image = PlannedImage(bytes=source.size, digest=digest, file=scalars.Name(real) if links else None, names=links)
-    # A path that is no text makes no plan: reading it back says so.
+    if not Path(image_names.on_disk).is_dir():
+        source = open_file(image_names.on_disk)
+        image = PlannedImage(
+            bytes=source.size,
+            digest=scalars.Line(digest_of(source, "header")),
+            file=scalars.Name(real) if links else None,
+            names=tuple(map(scalars.Name, links)),
+        )
+    # A path that is no text makes no plan: reading it back fails.
     content = format_plan(plan, request, paths, image, old).encode(errors="surrogateescape")
     left = 0
     try:
@@ -140,10 +141,10 @@ def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> 
         left = len(error.problems)
     write_whole(file, content)
     next_step = "review it, then name it in `plans` of the site, or give it to `lumisite render --plan`"
-    say(shown(f"{file} is written; {next_step}"))
+    say(printable(f"{file} is written; {next_step}"))
     if left:
         have = "library has" if left == 1 else "libraries have"
-        say(shown(f"{file}: render refuses it until {left} refused or missing {have} `accepted:` with a reason"))
+        say(printable(f"{file}: render refuses it until {left} refused or missing {have} `accepted:` with a reason"))
 
 
 def _entry(line: Line) -> dict[str, object]:
@@ -157,7 +158,7 @@ def _entry(line: Line) -> dict[str, object]:
 
 
 def _table(lines: Sequence[Line]) -> Iterator[str]:
-    """Give a row for each library, and below it where it comes from and goes to, the reason and the warnings."""
+    """Yield a row for each library, and below it where it comes from and goes to, the reason and the warnings."""
     rows = [("decision", "library", "wanted", "found", "chain")]
     rows += [
         (line.decision, line.library, line.wanted or "-", line.found or "-", " <- ".join(line.chain)) for line in lines
@@ -167,6 +168,6 @@ def _table(lines: Sequence[Line]) -> Iterator[str]:
     for line, text in zip(lines, texts, strict=True):
         yield text
         if line.decision == "bind":
-            yield f"    {shown(f'{line.source}:{line.target}')}"
+            yield f"    {printable(f'{line.source}:{line.target}')}"
         yield f"    {line.reason}"
         yield from (f"    warning: {note}" for note in line.warnings)

@@ -148,7 +148,7 @@ def _module_changes(old: Mapping[str, ModuleSummary], new: Mapping[str, ModuleSu
         if len(olds) == len(news) == 1:
             pairs = [(*olds, *news)]
         else:
-            pairs = [(one if one in olds else "", one if one in news else "") for one in sorted({*olds, *news})]
+            pairs = [(v if v in olds else "", v if v in news else "") for v in sorted({*olds, *news})]
         for old_version, new_version in pairs:
             before_it, after_it = olds.get(old_version, ModuleSummary()), news.get(new_version, ModuleSummary())
             lists = _list_changes(vars(before_it), vars(after_it), _LISTS)

@@ -290,7 +290,7 @@ def _libraries(check: _Check, releases: Mapping[str, Version]) -> Iterator[Findi
             reported.add(name)
             yield from _closed(check, search, needed_by) or _not_found(check, name, needed_by, search)
     bound: dict[_Part, Need] = {}
-    for part in (one for one in check.parts if one.soname and one not in check.broken):
+    for part in (part for part in check.parts if part.soname and part not in check.broken):
         search = loader.search(part.path)
         if search.found is not None:
             bound[part] = Need(part.path, None, Loaded(part.path, search.found), search)
@@ -312,7 +312,7 @@ def _roots(check: _Check, loader: Loader) -> dict[str, str]:
 
 def _exists(search: Search) -> bool:
     """Return whether something of that name exists, if only a broken link."""
-    tried = [one for one in search.passed if one.code != "path-through-file"]
+    tried = [finding for finding in search.passed if finding.code != "path-through-file"]
     return bool(search.found or search.trouble or tried)
 
 

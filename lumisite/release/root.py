@@ -294,7 +294,7 @@ def shared_mode(root: Path) -> int:
 def append_step(root: Root, action: str, release: str, by: str, manifest: str = "") -> None:
     """Add a step from `current` to the history: afterwards its line is there whole, or not at all."""
     step = Step(action, release, root.current, manifest, utc(time.time()), by)
-    lines = (json.dumps(asdict(one)) + "\n" for one in (*root.steps, step))
+    lines = (json.dumps(asdict(entry)) + "\n" for entry in (*root.steps, step))
     put_file(root.path / "history", "".join(lines).encode())
 
 

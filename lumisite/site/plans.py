@@ -35,6 +35,9 @@ class PlanLine:
     wanted: Line | None = key("How new a copy is wanted.", default=None)
     found: Line | None = key("How new the image's copy is.", default=None)
     reason: Line = key("Why this was decided.")
+    because: tuple[Line, ...] = key(
+        "The codes of the reason, with their values; what is accepted stays so while they are the same.", default=()
+    )
     chain: Chain = key("What leads from the library to a root.")
     warnings: tuple[Line, ...] = key("What a reviewer should know.", default=())
     accepted: Line | None = key(

@@ -178,7 +178,16 @@ def test_every_command_answers_as_before_whatever_its_sentences_say(
             golden.parent.mkdir(exist_ok=True)
             golden.write_text(json.dumps(found[name], indent=1, ensure_ascii=False) + "\n")
         assert found[name] == json.loads(golden.read_text()), name
-        assert with_other_sentences[name] == found[name], f"{name}: something reads a sentence"
+        decided = (_without_texts(entries[name]) for entries in (with_other_sentences, found))
+        assert next(decided) == next(decided), f"{name}: something reads a sentence"
+
+
+def _without_texts(entries: dict[str, Any]) -> dict[str, Any]:
+    """Leave out that a bind plan is written: it has sentences, and is written again where one is another."""
+    texts = ("writes", ["plan.yaml"])
+    return {
+        form: {key: value for key, value in entry.items() if (key, value) != texts} for form, entry in entries.items()
+    }
 
 
 def scrambled() -> Mapping[str, Entry]:

@@ -150,7 +150,7 @@ def test_a_break_is_named_with_its_reason(platform: str, root: Path, name: str, 
     for library, reason in reasons.items():
         assert filled(reason) in answer.reasons[filled(library)]
     if name == "libfabric renamed":
-        there = f"libfabric is in /opt/cray/libfabric/{version.libfabric}, which the host lacks (it has default, 1.30.0 there)"
+        there = f"/opt/cray/libfabric/{version.libfabric}: libfabric by the site description, which the host lacks (it has default, 1.30.0 there)"
         assert there in answer.said
 
 
@@ -160,10 +160,13 @@ def test_the_update_itself_is_told_where_the_site_has_not_followed(capsys: Outpu
     answer = ask(capsys, host_tree("2026-01"), "2024-08")
     assert (answer.code, answer.decisions["libfabric.so.1"]) == (1, "missing")
     assert (
-        "libfabric is in /opt/cray/libfabric/1.15.2.0, which the host lacks (it has default, 1.22.0 there)"
+        "/opt/cray/libfabric/1.15.2.0: libfabric by the site description, which the host lacks (it has default, 1.22.0 there)"
         in answer.said
     )
-    assert "cray-mpich is in /opt/cray/pe/mpich/8.1.29, which the host lacks (it has 8.1.32 there)" in answer.said
+    assert (
+        "/opt/cray/pe/mpich/8.1.29: cray-mpich by the site description, which the host lacks (it has 8.1.32 there)"
+        in answer.said
+    )
 
 
 def test_an_image_whose_glibc_is_too_old_is_told_after_the_update_only(capsys: Output) -> None:

@@ -74,7 +74,7 @@ def test_a_copy_without_the_network_is_refused_where_the_family_takes_nothing_fr
     assert (line.decision, line.target) == ("refuse", f"{OFI}/libfabric.so.1")
     assert line.reason == (
         "it is loaded through the RPATH of librccl-net.so and has no provider cxi, as nothing in or beside it is linked "
-        f"with libcxi.so.1: {TCP} (`--library libfabric.so.1` plans the host's in its place)"
+        f"with libcxi.so.1; {TCP}; `--library libfabric.so.1` plans the host's in its place"
     )
     beside = {
         f"{OFI}/libfabric/libcxi-fi.so": elf("libcxi-fi.so", ["libcxi.so.1"]),
@@ -97,7 +97,7 @@ def test_a_libfabric_that_is_nowhere_or_damaged_is_named() -> None:
     image = {**RCCL, f"{OFI}/librccl-net.so": plugin(rpath="$ORIGIN/../gone")}
     line = lines(image, [])["libfabric.so.1"]
     assert (line.decision, line.target) == ("missing", None)
-    assert line.reason == f"librccl-net.so needs it, and its search finds none: {TCP}"
+    assert line.reason == f"librccl-net.so needs it, and its search finds none; {TCP}"
     line = lines({**image, f"{DEBIAN}/libfabric.so.1": b"text"}, [])["libfabric.so.1"]
     assert line.decision == "refuse"
     assert "cannot be loaded" in line.reason
