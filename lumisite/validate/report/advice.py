@@ -11,9 +11,9 @@ from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts
 from lumisite.facts.site import Touch
 from lumisite.facts.tell import make_report, told
+from lumisite.findings import writers
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
-from lumisite.findings.writers import message
 from lumisite.site.load import LoadedSite, load_plans
 from lumisite.text import some
 from lumisite.validate.metric_names import parse_name
@@ -82,13 +82,18 @@ def advice(verdict: SystemVerdict, changed: Sequence[Changed]) -> Iterator[str]:
         causes = [cause for cause in gate.causes if not cause.follows]
         for cause in causes if gate.gate == NODE else causes[:1]:
             yield f"{gate.gate}: {cause.cause}: {cause.advice or LOOK}"
-    yield from map(message, _on_numbers(verdict, changed))
+    yield from map(step, _on_numbers(verdict, changed))
     if verdict.drain:
         names = verdict.bad_nodes
-        yield message(make_finding("remeasure-nodes", names=some(names, between=", "), list=",".join(names)))
+        yield step(make_finding("remeasure-nodes", names=some(names, between=", "), list=",".join(names)))
     yield from verdict.next_runs
     if faster := tuple(one.metric for one in verdict.metrics if one.improved):
-        yield message(make_finding("metrics-faster", metrics=faster))
+        yield step(make_finding("metrics-faster", metrics=faster))
+
+
+def step(finding: Finding) -> str:
+    """Return what is seen and what to do about it, in one line."""
+    return f"{writers.message(finding)}: {writers.advice(finding)}"
 
 
 def _on_numbers(verdict: SystemVerdict, changed: Sequence[Changed]) -> list[Finding]:

@@ -225,7 +225,7 @@ def test_a_failure_always_says_what_to_do(capsys: Output) -> None:
     bare = replace(gate("fail", "n1"), advice="")
     assert "look at its step" in verdict([bare], capsys)[1]
     code, out = verdict([gate("pass", "n1")], capsys, factor=0.5)
-    assert (code, "what to do\n  1. slower: m; " in out) == (1, True)
+    assert (code, "what to do\n  1. slower: m: " in out) == (1, True)
 
 
 # ---------------------------------------------------------------- with samples, by the command
