@@ -24,7 +24,7 @@ from lumisite.validate.report.templates import markdown
 from tests.support.example_runs import Maintenance, capture_of, write_runs
 
 Output = pytest.CaptureFixture[str]
-RENAMED = "libfabric: directory renamed, /opt/cray/libfabric/1.15.2.0 -> /opt/cray/libfabric/1.22.0"
+RENAMED = "/opt/cray/libfabric: release folder /opt/cray/libfabric/1.15.2.0 -> /opt/cray/libfabric/1.22.0"
 
 
 def report(came: Maintenance, *options: str, code: int) -> None:
