@@ -69,8 +69,11 @@ def _text(finding: Finding, library: str) -> str:
 
 def _as_values(finding: Finding) -> str:
     """Return the code of a finding and its values, by which two reasons are compared."""
-    values = [f"{name}={value}" for name, value in finding.values.items() if value not in (None, "", ())]
-    return " ".join([finding.code, *values])
+    texts = [finding.code]
+    for name, value in finding.values.items():
+        if value not in (None, "", ()):
+            texts.append(f"{name}={','.join(map(str, value)) if isinstance(value, tuple) else value}")
+    return " ".join(texts)
 
 
 @dataclass(frozen=True)

@@ -38,3 +38,8 @@ def host(name: str, fabric: str = FABRIC) -> dict[str, bytes | Link]:
 
 
 ROOTS = ["libcxi.so.1", "libfabric.so.1"]
+
+
+def codes(line: Line) -> list[str]:
+    """The codes that a decision follows from."""
+    return [text.partition(" ")[0] for text in line.because]

@@ -31,9 +31,9 @@ def test_a_newer_copy_without_the_network_is_refused_where_something_needs_it() 
     path = {"/.singularity.d/env/10-x.sh": b"export LD_LIBRARY_PATH=/opt/plugin"}
     line = without_network({"/lib64/libfabric.so.1": NEWER, **plugin, **path})
     assert (line.decision, line.target) == ("refuse", None)
-    assert line.reason == (
-        "the image's copy was built without libcxi.so.1, so its traffic would go over TCP; the host's cannot stand in "
-        "for it: librccl-net.so needs FABRIC_1.8 of it"
+    assert line.because == (
+        "image-copy-without-network lacking=libcxi.so.1",
+        "host-copy-short user=librccl-net.so version=FABRIC_1.8",
     )
 
 

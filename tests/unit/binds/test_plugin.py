@@ -7,7 +7,7 @@ import pytest
 from lumisite.binds.closure import Line, closure
 from lumisite.binds.plugin import carry_out, plugin_lines, unopened
 from lumisite.site.load import load_site
-from tests.support.closures import DEBIAN, FABRIC, ROOTS, sides
+from tests.support.closures import DEBIAN, FABRIC, ROOTS, codes, sides
 from tests.support.dict_trees import Files, Link
 from tests.support.elves import elf
 from tests.support.torch import VENV, torch
@@ -54,7 +54,7 @@ def test_the_hosts_libfabric_is_put_over_the_copy_that_the_plugin_has_for_itself
     line = found["libfabric.so.1"]
     assert (line.decision, line.source, line.target) == ("bind", f"{FABRIC}/libfabric.so.1", f"{OFI}/libfabric.so.1.2")
     way = f"through the {kind.upper()} of librccl-net.so"
-    assert line.reason == f"librccl-net.so loads the image's own {way}, past the one that is bound; put over it"
+    assert line.because == (f"loads-own-copy requester=librccl-net.so how={way}", "put-over-own-copy")
     assert line.chain == ("libfabric.so.1", "librccl-net.so", "librccl.so.1", "programs that are linked with RCCL")
     assert found["librccl-net.so"].reason == (
         "the image's own, which librccl.so.1 opens; it is found through the RPATH of /opt/rocm-6.4.4/lib/librccl.so.1"
@@ -72,10 +72,7 @@ def test_a_copy_without_the_network_is_refused_where_the_family_takes_nothing_fr
     image = {**RCCL, f"{OFI}/librccl-net.so": plugin(rpath="$ORIGIN"), f"{OFI}/libfabric.so.1": WITHOUT}
     line = lines(image, [])["libfabric.so.1"]
     assert (line.decision, line.target) == ("refuse", f"{OFI}/libfabric.so.1")
-    assert line.reason == (
-        "it is loaded through the RPATH of librccl-net.so and has no provider cxi, as nothing in or beside it is linked "
-        f"with libcxi.so.1; {TCP}; `--library libfabric.so.1` plans the host's in its place"
-    )
+    assert codes(line) == ["no-provider", "traffic-over-tcp", "plan-libfabric"]
     beside = {
         f"{OFI}/libfabric/libcxi-fi.so": elf("libcxi-fi.so", ["libcxi.so.1"]),
         "/lib64/libcxi.so.1": elf("libcxi.so.1"),
@@ -97,10 +94,10 @@ def test_a_libfabric_that_is_nowhere_or_damaged_is_named() -> None:
     image = {**RCCL, f"{OFI}/librccl-net.so": plugin(rpath="$ORIGIN/../gone")}
     line = lines(image, [])["libfabric.so.1"]
     assert (line.decision, line.target) == ("missing", None)
-    assert line.reason == f"librccl-net.so needs it, and its search finds none; {TCP}"
+    assert codes(line) == ["search-finds-none", "traffic-over-tcp"]
     line = lines({**image, f"{DEBIAN}/libfabric.so.1": b"text"}, [])["libfabric.so.1"]
     assert line.decision == "refuse"
-    assert "cannot be loaded" in line.reason
+    assert codes(line)[0] == "library-damaged"
 
 
 def test_a_provider_whose_library_is_nowhere_is_named() -> None:
@@ -116,7 +113,7 @@ def test_a_plugin_that_needs_a_newer_libfabric_than_it_gets_cannot_be_loaded() -
     }
     line = lines(image, [])["libfabric.so.1"]
     assert line.decision == "refuse"
-    assert line.reason.startswith(f"librccl-net.so needs FABRIC_1.8, and {OFI}/libfabric.so.1, which it loads through")
+    assert codes(line) == ["plugin-needs-version", "traffic-over-tcp"]
 
 
 def test_what_the_bound_libfabric_needs_is_put_over_the_plugins_copies_too() -> None:
@@ -172,7 +169,8 @@ def test_a_program_that_finds_no_plugin_is_named_with_the_plugin_that_is_there()
     image = {"/opt/rocm-6.4.4/lib/librccl.so.1": elf("librccl.so.1"), "/opt/aws-ofi-rccl/librccl-net.so": plugin()}
     (line,) = unopened(LUMI, sides(HOST, image), ())
     assert (line.decision, line.library) == ("missing", "librccl-net.so")
-    assert "; /opt/aws-ofi-rccl/librccl-net.so is where no search looks" in line.reason
+    assert codes(line) == ["plugin-not-found", "traffic-over-tcp"]
+    assert "/opt/aws-ofi-rccl/librccl-net.so" in line.because[0]
     path = {"/.singularity.d/env/10-x.sh": b"export LD_LIBRARY_PATH=/opt/aws-ofi-rccl"}
     assert unopened(LUMI, sides(HOST, {**image, **path}), ()) == ()
     assert unopened(load_site("university").site, sides(HOST, image), ()) == (), "NCCL's own network carries it there"

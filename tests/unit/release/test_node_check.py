@@ -64,7 +64,7 @@ def test_a_node_that_has_all_is_silent(node: Callable[[Files], Path], capsys: Ou
     assert main(["check", "twin", "--host", "--root", "root", "--host-root", "host"]) == 0
     output = capsys.readouterr()
     assert output.out == ""
-    assert output.err.splitlines()[0].startswith("lumisite: /var/spool/slurmd: missing; compute nodes need it")
+    assert output.err.splitlines()[0].endswith("[task-path-missing]")
     assert output.err.endswith(" matches host: 12 checks passed\n")
 
 

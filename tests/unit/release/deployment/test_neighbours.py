@@ -88,6 +88,7 @@ def test_what_belongs_to_somebody_else_is_refused(run: Run, deep: Path, name: st
     give(place)
     command = f"chown {'-h ' if name == 'current' else ''}root {place}"
     refused_everywhere(run, f"{place}: belongs to uid {NEIGHBOUR}", command)
+    assert "[root-owner]" in run("rollback", "ROOT")[2]
 
 
 @needs_root
