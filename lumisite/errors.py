@@ -6,10 +6,10 @@ Anything that is not a `LumisiteError` is a bug and shows its traceback.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Severity
+from lumisite.findings.finding import Finding, Place, Severity
 from lumisite.text import printable as shown
 
 __all__ = ["shown"]
@@ -45,34 +45,26 @@ def _cut(text: str) -> str:
     return text if len(text) <= most else f"{text[: most - 500]} … {text[-499:]}"
 
 
-@dataclass(frozen=True, order=True)
-class Problem:
-    """One fault of a file: `line` and `column` count from 1, 0 means the file as a whole."""
+class SiteError(LumisiteError):
+    """A file that cannot be used; carries every fault that was found in one run."""
 
-    file: str
-    line: int
-    column: int
-    key: str
-    message: str
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        self.findings = tuple(sorted(findings, key=lambda finding: (finding.place or Place(""), finding.subject)))
+        super().__init__(self.findings[0])
 
     def __str__(self) -> str:
-        """Give `file:line:column: key: message`, leaving out what is not known."""
-        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
-        return f"{place}: {self.key}: {self.message}" if self.key else f"{place}: {self.message}"
+        """Return a line for each fault."""
+        from lumisite.findings.writers import line
+
+        more = [f"… and {len(self.findings) - MOST_TOLD} more"] if len(self.findings) > MOST_TOLD else []
+        return "\n".join([*(_cut(line(finding)) for finding in self.findings[:MOST_TOLD]), *more])
 
 
-class SiteError(LumisiteError):
-    """A site description that cannot be used; carries every fault that was found in one run."""
+def file_error(code: str, file: str, line: int = 0, column: int = 0, **values: Any) -> SiteError:
+    """Return the error of a file that cannot be read at all, or not past a place."""
+    from lumisite.findings.catalogue import make_finding
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = tuple(sorted(problems))
-        more = [f"… and {len(problems) - MOST_TOLD} more"] if len(problems) > MOST_TOLD else []
-        super().__init__("\n".join([*map(str, self.problems[:MOST_TOLD]), *more]))
-
-
-def file_fault(file: str, message: str, line: int = 0, column: int = 0) -> SiteError:
-    """Give the error of a file that cannot be read at all, or not past a place."""
-    return SiteError([Problem(file, line, column, "", message)])
+    return SiteError([make_finding(code, place=Place(file, line, column), **values)])
 
 
 class ResolveError(LumisiteError):

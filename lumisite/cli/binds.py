@@ -136,9 +136,9 @@ def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> 
         parse_plan(content, file, plan_stages(request.site, {}))
     except SiteError as error:
         # Only what the image cannot have may be left for the reviewer to decide.
-        if any(not problem.key.endswith(".decision") for problem in error.problems):
+        if any(finding.code != "library-unmet" for finding in error.findings):
             raise
-        left = len(error.problems)
+        left = len(error.findings)
     write_whole(file, content)
     next_step = "review it, then name it in `plans` of the site, or give it to `lumisite render --plan`"
     say(printable(f"{file} is written; {next_step}"))

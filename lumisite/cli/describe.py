@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from lumisite.cli.arguments import add_host_root, add_json, add_selection, add_site_or_example
 from lumisite.cli.parser import asked_for, load_selection, say, say_untried, tell
 from lumisite.errors import ResolveError, SiteError
+from lumisite.findings.finding import Finding, Place
+from lumisite.findings.writers import advice, message
 from lumisite.site.load import load_plans, load_site
 from lumisite.text import counted
 
@@ -117,8 +119,8 @@ def run_check(arguments: argparse.Namespace) -> int:
         loaded = load_site(arguments.file)
         plans = load_plans(loaded)
     except SiteError as error:
-        tell(list(map(asdict, error.problems)), [str(error)], as_json=arguments.json)
-        say(counted(len(error.problems), "fault"))
+        tell(list(map(_fault_row, error.findings)), [str(error)], as_json=arguments.json)
+        say(counted(len(error.findings), "fault"))
         return error.exit_code
     if arguments.json:
         print("[]")
@@ -133,6 +135,20 @@ def run_check(arguments: argparse.Namespace) -> int:
         + ", ".join(counted(len(things), name) for name, things in have.items() if things or name != "plan")
     )
     return 0
+
+
+def _fault_row(finding: Finding) -> dict[str, object]:
+    """Return a fault as `check --json` prints it."""
+    place = finding.place or Place("")
+    return {
+        "file": place.file,
+        "line": place.line,
+        "column": place.column,
+        "key": finding.subject,
+        "code": finding.code,
+        "message": message(finding),
+        "advice": advice(finding),
+    }
 
 
 def run_resolve(arguments: argparse.Namespace) -> int:

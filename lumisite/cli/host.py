@@ -21,7 +21,7 @@ from lumisite.release.root import existing_root, inspect_release
 from lumisite.release.tree import Tree, describe
 from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import sha256_of
-from lumisite.site.decode import parse_json
+from lumisite.site.json_file import parse_json
 from lumisite.site.load import LoadedSite, load_site, read_input
 from lumisite.text import counted, drain_command
 

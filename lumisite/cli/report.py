@@ -11,7 +11,7 @@ from lumisite.cli.chosen import own_site
 from lumisite.cli.facts import load_facts
 from lumisite.cli.parser import say, tell, write_text
 from lumisite.cli.transport import file_blocks
-from lumisite.site.decode import parse_json
+from lumisite.site.json_file import parse_json
 from lumisite.site.load import LoadedSite, load_site, read_input
 from lumisite.validate import InputError
 from lumisite.validate.probes.probe import Vector

@@ -11,7 +11,7 @@ from typing import Any
 
 from lumisite.errors import DifferenceError, SiteError
 from lumisite.images.inventory import Reading, read_inventory
-from lumisite.site.decode import parse_json
+from lumisite.site.json_file import parse_json
 
 _KEY = "base-image"
 

@@ -11,14 +11,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lumisite.errors import ToolError, shown
+from lumisite.errors import ToolError
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
 from lumisite.images.contents import collectives_of
 from lumisite.images.digest import Kind
 from lumisite.images.inventory import Image
 from lumisite.machine.host import LARGEST_READ_BYTES, open_file
-from lumisite.site.decode import JsonFile, short
+from lumisite.site.decode import wrong_type
 from lumisite.site.document import joined
 from lumisite.site.images import Holds, family_by_path, told_release
+from lumisite.site.json_file import JsonFile
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import Site
 
@@ -91,15 +94,16 @@ def format_lock(lock: Lock) -> str:
 def parse_lock(content: bytes, where: str, site: str | None = None) -> Lock:
     """Read a lock; `where` is the file that errors name, `site` the site that it must be of. Raises `LumisiteError`."""
 
-    def faults(lock: Lock) -> Iterator[tuple[str, str]]:
+    def faults(lock: Lock) -> Iterator[Finding]:
         if site is not None and lock.site != site:
-            yield "site", f"is a lock of site {shown(lock.site)}, not of {site} (give --site, or another --lock)"
+            yield make_finding("lock-of-another-site", "site", actual=lock.site, expected=site)
         for path, image in lock.images.items():
             here = joined("images", path)
             if not path.startswith("/"):
-                yield here, "is no absolute path"
+                yield wrong_type(path, "absolute path", "/images/a.sif").finding(here)
             if image.digest is not None and not re.fullmatch(f"{lock.digest}:[0-9a-f]{{64}}", image.digest):
-                yield f"{here}.digest", f"{short(image.digest)} is not {lock.digest}: and 64 hexadecimal digits"
+                example = f"{lock.digest}: and 64 hexadecimal digits"
+                yield wrong_type(image.digest, "digest", example).finding(f"{here}.digest")
 
     return _FILE.decode(content, Lock, where, (faults,))
 
@@ -136,5 +140,5 @@ def read_lock_file(path: Path) -> bytes | None:
 _FILE = JsonFile(
     name="lock of images",
     key="lumisite_images",
-    remedy="write a new lock with `lumisite images --lock`, to a new file, if this one cannot be restored",
+    written_by="lumisite images --lock FILE",
 )

@@ -10,8 +10,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
 from lumisite.site.scalars import is_file_name
 
 #: A command that Slurm answers: gives its output.
@@ -27,17 +25,17 @@ class SlurmNode:
     """A node as Slurm knows it; memory in MiB."""
 
     name: str
-    keys: Mapping[str, str]
+    said: Mapping[str, str]
 
     def number(self, key: str) -> int:
-        """Return a number that Slurm tells; 0 where it tells none."""
-        text = self.keys.get(key, "")
+        """Give a number that Slurm tells; 0 where it tells none."""
+        text = self.said.get(key, "")
         return int(text) if re.fullmatch(r"[0-9]{1,12}", text) else 0
 
     @property
     def gpus(self) -> tuple[str, int]:
         """The type and the number of its GPUs: `gpu:h100:4(S:0-1)`."""
-        found = re.findall(r"(?:^|,)gpu(?::([\w.+-]+?))?:([0-9]{1,4})(?=[,(]|$)", self.keys.get("Gres", ""), re.ASCII)
+        found = re.findall(r"(?:^|,)gpu(?::([\w.+-]+?))?:([0-9]{1,4})(?=[,(]|$)", self.said.get("Gres", ""), re.ASCII)
         return (found[0][0], sum(int(count) for _, count in found)) if found else ("", 0)
 
     @property
@@ -48,7 +46,7 @@ class SlurmNode:
     @property
     def ready(self) -> bool:
         """Whether it takes a job."""
-        return re.fullmatch(rf"({'|'.join(_READY)})(\+PLANNED|\+CLOUD)*", self.keys.get("State", "")) is not None
+        return re.fullmatch(rf"({'|'.join(_READY)})(\+PLANNED|\+CLOUD)*", self.said.get("State", "")) is not None
 
     @property
     def build(self) -> tuple[object, ...]:
@@ -72,46 +70,46 @@ class Cluster:
     config: Mapping[str, str]
     partitions: Mapping[str, Mapping[str, str]]
     kinds: tuple[Kind, ...]
-    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def read_cluster(ask: Ask, wanted: Sequence[str] = ()) -> Cluster:
     """Ask Slurm for the partitions `wanted`, or all that users may submit to. Raises `ToolError`."""
     found = re.findall(r"^(\w+)\s+= (.*?)\s*$", ask(["scontrol", "show", "config"]), re.MULTILINE | re.ASCII)
     config = {key: value for key, value in found if value not in _NOTHING}
-    findings: list[Finding] = []
+    notes: list[str] = []
     partitions = {}
-    for name, keys in _rows(ask(["scontrol", "--oneliner", "show", "partition"]), "PartitionName", findings):
-        if name in wanted or (not wanted and keys.get("RootOnly") != "YES" and keys.get("State", "UP") != "INACTIVE"):
-            partitions[name] = keys
+    for name, said in _rows(ask(["scontrol", "--oneliner", "show", "partition"]), "PartitionName", notes):
+        if name in wanted or (not wanted and said.get("RootOnly") != "YES" and said.get("State", "UP") != "INACTIVE"):
+            partitions[name] = said
     nodes = []
-    for name, keys in _rows(ask(["scontrol", "--oneliner", "show", "node"]), "NodeName", findings):
-        node = SlurmNode(name, keys)
+    for name, said in _rows(ask(["scontrol", "--oneliner", "show", "node"]), "NodeName", notes):
+        node = SlurmNode(name, said)
         if node.number("CPUTot") and partitions.keys() & partitions_of(node):
             nodes.append(node)
-    return Cluster(config, partitions, _kinds(nodes), tuple(findings))
+    return Cluster(config, partitions, _kinds(nodes), tuple(notes))
 
 
 def partitions_of(node: SlurmNode) -> set[str]:
-    """Return the partitions that a node is in."""
-    return set(node.keys.get("Partitions", "").split(","))
+    """Give the partitions that a node is in."""
+    return set(node.said.get("Partitions", "").split(","))
 
 
-def _rows(text: str, first: str, findings: list[Finding]) -> list[tuple[str, dict[str, str]]]:
+def _rows(text: str, first: str, notes: list[str]) -> list[tuple[str, dict[str, str]]]:
     """Read lines of `KEY=VALUE`; values may have spaces, and of a key that stands twice the first counts."""
     lines = text.split("\n")
     if lines[-1].strip():
-        findings.append(make_finding("slurm-answer-cut", "scontrol", start=lines[-1][:40]))
+        notes.append(f"the answer of scontrol ends inside of a line, which is left out: {lines[-1][:40]!r}")
     rows = []
     for line in lines[:-1]:
-        keys = dict(reversed(re.findall(r"(?:^|(?<= ))([A-Za-z]\w*)=(.*?)(?=\s+[A-Za-z]\w*=|\s*$)", line, re.ASCII)))
-        name = keys.get(first, "")
+        said = dict(reversed(re.findall(r"(?:^|(?<= ))([A-Za-z]\w*)=(.*?)(?=\s+[A-Za-z]\w*=|\s*$)", line, re.ASCII)))
+        name = said.get(first, "")
         if not line.startswith(f"{first}="):
             continue
         if is_name(name):
-            rows.append((name, keys))
+            rows.append((name, said))
         else:
-            findings.append(make_finding("slurm-name-unusable", name[:40], sort=first))
+            notes.append(f"{first} {name[:40]!r} is no name that can be written, and is left out")
     return rows
 
 
@@ -136,7 +134,7 @@ def _kinds(nodes: Sequence[SlurmNode]) -> tuple[Kind, ...]:
 
 
 def _words(node: SlurmNode, number: int) -> tuple[str, ...]:
-    """Return what may set a kind apart, the first first."""
+    """Give what may set a kind apart, the first first."""
     vendor, count = node.gpus
     cores = node.number("Sockets") * node.number("CoresPerSocket")
     memory = f"{round(node.memory_mib / 1024)}g"

@@ -39,7 +39,8 @@ from lumisite.release.tree import (
 )
 from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import MANIFEST, NO_MANIFEST, Manifest, is_release_id, sha256_of
-from lumisite.site.decode import UnfitError, decode_values, parse_json
+from lumisite.site.decode import UnfitError
+from lumisite.site.json_file import decode_values, parse_json
 from lumisite.site.read import UnfitFileError, read_file
 from lumisite.site.scalars import read_root_path
 

@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lumisite.errors import DifferenceError
-from lumisite.site.decode import JsonFile, short
+from lumisite.findings.finding import Finding
+from lumisite.site.decode import wrong_type
 from lumisite.site.document import joined
+from lumisite.site.json_file import JsonFile
 
 MANIFEST = "MANIFEST.json"
 LARGEST_MANIFEST_BYTES = 8 * 1024 * 1024
@@ -153,7 +155,7 @@ def _stacks_of(values: Mapping[str, object]) -> dict[str, object]:
 _FILE = JsonFile(
     name="manifest",
     key="format",
-    remedy="`lumisite render` writes one",
+    written_by="lumisite render",
     error=DifferenceError,
     may_lack=("plans", "names", "rendered"),
     older=lambda values: {**_stacks_of(values), **values},
@@ -161,18 +163,18 @@ _FILE = JsonFile(
 )
 
 
-def _faults(manifest: Manifest) -> Iterator[tuple[str, str]]:
+def _faults(manifest: Manifest) -> Iterator[Finding]:
     """Find what no manifest that lumisite wrote would say."""
     if not is_release_id(manifest.release):
-        yield "release", f"{short(manifest.release)} is not a release id (letters, digits and ._+-, at most 100)"
+        yield wrong_type(manifest.release, "release id", "letters, digits and ._+-, at most 100").finding("release")
     for path, entry in manifest.files.items():
         here = joined("files", path)
-        if fault := path_fault(path) or ("the manifest cannot list itself" if path == MANIFEST else ""):
-            yield here, fault
+        if path_fault(path) or path == MANIFEST:
+            yield wrong_type(path, "path of a file of a rendered tree", "spank/task_prolog").finding(here)
         if not _SHA256.fullmatch(entry.sha256):
-            yield f"{here}.sha256", f"{short(entry.sha256)} is not 64 lower-case hexadecimal digits"
+            yield wrong_type(entry.sha256, "digest", "64 lower-case hexadecimal digits").finding(f"{here}.sha256")
         if entry.mode not in ("0644", "0755"):
-            yield f"{here}.mode", f"{short(entry.mode)} is not 0644 or 0755"
+            yield wrong_type(entry.mode, "mode of a file", "0644 or 0755").finding(f"{here}.mode")
 
 
 def path_fault(path: str) -> str:

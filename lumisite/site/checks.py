@@ -1,23 +1,19 @@
-"""Rules between keys of a site description; each yields (key path, message) for every fault."""
+"""Rules between keys of a site description; each yields a finding for every fault."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import Field, fields, is_dataclass
 from functools import cache, lru_cache
 from typing import Any, cast
 
-from lumisite.site.decode import Faults, Rule, UnfitError, suggestion, unknown
+from lumisite.findings.catalogue import make_finding
+from lumisite.site.decode import Faults, Rule, UnfitError, alternatives, unknown, wrong_type
 from lumisite.site.document import joined
 from lumisite.site.evidence import HERE, source_ids
-from lumisite.site.kinds import partitions_tell_kinds_apart
-from lumisite.site.ledger_checks import conditions_can_be_known, settings_do_no_harm, settings_say_one_thing
-from lumisite.site.library_path import library_faults
+from lumisite.site.host_checks import HOST_RULES, partitions_tell_kinds_apart
+from lumisite.site.ledger_checks import LEDGER_RULES
 from lumisite.site.model import Module, Platform, Site
-from lumisite.site.nodes import kind_faults
-from lumisite.site.places import place_faults
-from lumisite.site.references import PATTERN_SIGNS, shell_sign
-from lumisite.site.runtimes import runtime_faults
 from lumisite.site.scalars import TASK, is_file_name
 from lumisite.site.selection import PLATFORM
 from lumisite.site.software import PlatformStack
@@ -30,18 +26,18 @@ _NO_STACKS = ("platform", "nodes", "gpus", "partition", "kind", "variable", "fam
 def versions_are_versions(site: Site) -> Faults:
     """The keys of a stack's releases are versions, and no two of them are the same one; no stack has another's name."""
     for stack, described in site.stacks.items():
-        here = f"stacks.{stack}"
         if stack in _NO_STACKS:
-            yield here, f"{stack} is a word of its own here (another name for the stack would be right)"
+            yield make_finding("name-reserved", f"stacks.{stack}", name=stack)
         seen: dict[Version, str] = {}
         for text in described.releases:
+            path = f"stacks.{stack}.releases.{text}"
             try:
                 version = parse_version(text)
             except UnfitError as error:
-                yield f"{here}.releases.{text}", str(error)
+                yield error.finding(path)
                 continue
             if version in seen:
-                yield f"{here}.releases.{text}", f"is the same version as {seen[version]}"
+                yield make_finding("named-twice", path, name=text, first=seen[version])
             seen[version] = text
 
 
@@ -96,133 +92,140 @@ def _declared(kind: Hashable) -> tuple[Field[Any], ...]:
 def platforms_fit_their_releases(site: Site) -> Faults:
     """A platform's default releases are among those that it has, and it has a bus id for each GPU."""
     for name, platform in site.platforms.items():
-        here = f"platforms.{name}"
-        for stack, one in platform.stacks.items() if platform.stacks.keys() <= site.stacks.keys() else ():
-            faults = _of_driver if site.stacks[stack].gpu else _of_installed
-            yield from ((f"{here}.stacks.{stack}.{key}", message) for key, message in faults(site, one))
-        yield from _one_vendor(site, here, platform)
+        for stack, has in platform.stacks.items() if platform.stacks.keys() <= site.stacks.keys() else ():
+            path = f"platforms.{name}.stacks.{stack}"
+            yield from _of_driver(site, path, has) if site.stacks[stack].gpu else _of_installed(path, has)
+        yield from _one_vendor(site, f"platforms.{name}", platform)
         for kind, bus_ids in platform.gpu_bus_ids.items():
             gpus = len(site.node_kinds[kind].gpus) if kind in site.node_kinds else len(bus_ids)
             if len(bus_ids) != gpus:
-                yield f"{here}.gpu_bus_ids.{kind}", f"{len(bus_ids)} bus ids for {gpus} GPUs"
+                path = f"platforms.{name}.gpu_bus_ids.{kind}"
+                yield make_finding("wrong-count", path, actual=len(bus_ids), expected=gpus)
 
 
-def _of_installed(_site: Site, here: PlatformStack) -> Faults:
-    """Give the faults of what a platform says of a stack that the host has."""
-    if not here.supported:
-        yield "supported", "is missing (Installed releases that are supported, the default among them)"
-    elif here.default not in here.supported:
-        yield "default", f"{here.default} is the default but not among `supported`"
-    for version in here.leftover:
-        if version in here.supported:
-            yield "leftover", f"{version} is also among `supported`"
+def _of_installed(path: str, has: PlatformStack) -> Faults:
+    """Yield the faults of what a platform has of a stack that is installed on the host."""
+    if not has.supported:
+        yield make_finding("key-missing", f"{path}.supported")
+    elif has.default not in has.supported:
+        yield make_finding("default-not-supported", f"{path}.default", version=str(has.default))
+    for version in has.leftover:
+        if version in has.supported:
+            yield make_finding("named-twice", f"{path}.leftover", name=str(version), first="supported")
     for key in ("driver", "runs", "compat", "in_use", "kinds"):
-        if getattr(here, key):
-            yield key, "is for a stack with `gpu`, of which a driver decides what runs"
+        if getattr(has, key):
+            yield make_finding("key-without-effect", f"{path}.{key}", needs="`gpu` of the stack")
 
 
-def _of_driver(site: Site, here: PlatformStack) -> Faults:
-    """Give the faults of what a platform says of a stack that images bring."""
+def _of_driver(site: Site, path: str, has: PlatformStack) -> Faults:
+    """Yield the faults of what a platform has of a stack that images bring."""
     for key in ("supported", "leftover"):
-        if getattr(here, key):
-            yield key, "is for a stack without `gpu`, which the host has (`runs` would be right)"
-    if not here.supported and not here.has(here.default):
-        yield "default", f"{here.default} is outside what the driver supports ({here.runs})"
-    for index, kind in enumerate(here.kinds or ()):
+        if getattr(has, key):
+            yield make_finding("key-without-effect", f"{path}.{key}", excluded_by="`gpu` of the stack")
+    if not has.supported and not has.has(has.default):
+        yield make_finding("default-not-supported", f"{path}.default", version=str(has.default), range=str(has.runs))
+    for index, kind in enumerate(has.kinds or ()):
         if kind in site.node_kinds and not site.node_kinds[kind].gpus:
-            yield f"kinds[{index}]", f"nodes of the kind {kind} have no GPUs"
+            yield make_finding("kind-without-gpus", f"{path}.kinds[{index}]", kind=kind)
     for key in ("driver", "runs"):
-        if getattr(here, key) is None and any(kind.gpus for kind in site.node_kinds.values()):
-            yield key, "is missing: the site has GPUs, and what runs on them depends on their driver"
+        if getattr(has, key) is None and any(kind.gpus for kind in site.node_kinds.values()):
+            yield make_finding("key-missing", f"{path}.{key}")
 
 
 def _one_vendor(site: Site, path: str, platform: Platform) -> Faults:
-    """Say which node kinds would have GPUs of several vendors at once."""
+    """Yield the stacks by which the nodes of a kind would have GPUs of several vendors."""
     seen: dict[str, str] = {}
-    for stack, here in platform.stacks.items():
+    with_gpus = [name for name, kind in site.node_kinds.items() if kind.gpus]
+    for stack, has in platform.stacks.items():
         vendor = site.stacks[stack].gpu if stack in site.stacks else None
-        for kind in here.kinds or [name for name, one in site.node_kinds.items() if one.gpus] if vendor else ():
+        for kind in has.kinds or with_gpus if vendor else ():
             other = seen.setdefault(kind, stack)
-            if site.stacks[other].gpu != vendor:
-                what = f"is for GPUs of {vendor}, and {other} for those of {site.stacks[other].gpu} of the same nodes"
-                yield f"{path}.stacks.{stack}.kinds", f"{what}, {kind} (`kinds` for each of them would be right)"
+            other_vendor = site.stacks[other].gpu
+            if other_vendor != vendor:
+                yield make_finding(
+                    "several-gpu-vendors",
+                    f"{path}.stacks.{stack}.kinds",
+                    vendor=vendor,
+                    other=other,
+                    other_vendor=other_vendor,
+                    kind=kind,
+                )
                 break
-
-
-def node_kinds_add_up(site: Site) -> Faults:
-    """Cores belong to one L3 group, siblings pair up, and GPUs stand where the node has something."""
-    for name, kind in site.node_kinds.items():
-        adapters = site.fabric_of(name).adapters
-        yield from ((f"node_kinds.{name}.{key}", message) for key, message in kind_faults(kind, adapters))
 
 
 def families_cover_every_release(site: Site) -> Faults:
     """Each release that images bring has exactly one default family."""
     if not site.families:
-        yield "families", "names none (one would be right: what an image needs is said there)"
+        yield make_finding("list-empty", "families", example="the family of the site's images")
     for stack in site.gpu_stacks:
-        title = site.stacks[stack].title
         ranges = {n: f.default_for[stack] for n, f in site.families.items() if f.default_for and stack in f.default_for}
         for version in map(parse_version, site.releases(stack)):
-            names = [name for name, one in ranges.items() if version in one]
+            release = f"{site.stacks[stack].title} {version}"
+            names = [name for name, covered in ranges.items() if version in covered]
             if not names:
-                yield "families", f"no family is the default for {title} {version} (give one `default_for`)"
+                yield make_finding("default-family-missing", "families", release=release)
             elif len(names) > 1:
-                also = f"{title} {version} has {names[0]} as its default family already"
-                yield f"families.{names[1]}.default_for.{stack}", also
+                path = f"families.{names[1]}.default_for.{stack}"
+                yield make_finding("default-family-repeated", path, release=release, family=names[0])
 
 
 def releases_say_where(site: Site) -> Faults:
     """What images may bring says where it is found, there is a runtime, and no sign of the site fits any machine."""
     for index, sign in enumerate(site.known_by):
         if not sign.strip("*?/"):
-            yield f"known_by[{index}]", f"{sign} fits every machine (a path or a host name of this one would be right)"
+            yield make_finding("pattern-too-wide", f"known_by[{index}]", pattern=sign)
     if not site.runtimes:
-        yield "runtimes", "names none (the command that users type would be right)"
+        yield make_finding("list-empty", "runtimes", example="singularity")
     for stack in site.gpu_stacks:
         for version, release in site.releases(stack).items():
             if release.found is None:
-                here = f"stacks.{stack}.releases.{version}.found"
-                yield here, "is missing (Where the release is found: `image`, `host` or `both`)"
+                yield make_finding("key-missing", f"stacks.{stack}.releases.{version}.found")
 
 
 def modules_fit_together(site: Site) -> Faults:
     """Modules load others in versions that they can know, and never themselves."""
     for name, module in site.modules.items():
-        here = f"modules.{name}"
-        yield from ((f"{here}.version", message) for message in _version_faults(site, module))
+        path = f"modules.{name}"
+        yield from _version_faults(site, f"{path}.version", module)
         if name.startswith((".", "-")):
-            yield here, "a module's name cannot start with . or -"
-        for other, theirs in ((one, site.modules[one]) for one in module.loads if one in site.modules):
-            if lacking := [one for one in theirs.version if one not in (PLATFORM, *module.version)]:
-                yield f"{here}.loads", f"{other} has a version by {', '.join(lacking)}, which {name} lacks"
-            for system in (one for one in module.systems if one not in theirs.systems):
-                yield f"{here}.systems", f"{other}, which {name} loads, is not written for {system}"
+            yield wrong_type(name, "name of a module", "a letter or a digit first").finding(path)
+        for other in module.loads:
+            if other in site.modules:
+                yield from _load_faults(site, path, module, other)
         if not module.systems:
-            yield f"{here}.systems", "no module system could load it (one of lmod, tcl, or both)"
+            yield make_finding("list-empty", f"{path}.systems", example="lmod")
         for foreign in module.conflicts:
             if foreign in site.modules:
-                yield f"{here}.conflicts", f"{foreign} is a module of this site (its versions replace each other)"
+                yield make_finding("conflict-with-own-module", f"{path}.conflicts", module=foreign)
         for old in module.old_versions:
             if not is_file_name(old):
-                yield f"{here}.old_versions", f"{old!r} is not a version name"
+                yield wrong_type(old, "version of a module", "25.03").finding(f"{path}.old_versions")
         if name in site.loaded_with(module.loads):
-            yield f"{here}.loads", "the module loads itself in the end"
+            yield make_finding("module-loads-itself", f"{path}.loads")
 
 
-def _version_faults(site: Site, module: Module) -> Iterator[str]:
+def _load_faults(site: Site, path: str, module: Module, other: str) -> Faults:
+    loaded = site.modules[other]
+    if missing := tuple(part for part in loaded.version if part not in (PLATFORM, *module.version)):
+        yield make_finding("module-version-unknown", f"{path}.loads", module=other, missing=missing)
+    for system in module.systems:
+        if system not in loaded.systems:
+            yield make_finding("module-system-missing", f"{path}.systems", module=other, system=system)
+
+
+def _version_faults(site: Site, path: str, module: Module) -> Faults:
     if not module.version:
-        yield f"names nothing (stacks, or [{PLATFORM}], would be right)"
+        yield make_finding("list-empty", path, example=f"[{PLATFORM}], or stacks")
     if module.version == (PLATFORM,):
         return
     for index, stack in enumerate(module.version):
         if stack not in site.stacks:
-            yield f"{stack} is not described ({suggestion(stack, [PLATFORM, *site.stacks])})"
+            yield make_finding("unknown-name", path, name=stack, **alternatives(stack, [PLATFORM, *site.stacks]))
         elif stack in module.version[:index]:
-            yield f"{stack} stands there twice"
+            yield make_finding("named-twice", path, name=stack)
         for name, platform in site.platforms.items() if stack in site.stacks else ():
             if stack not in platform.stacks:
-                yield f"platform {name} has no {stack} (describe it under platforms.{name}.stacks)"
+                yield make_finding("module-version-unknown", path, platform=name, stack=stack)
 
 
 def validation_fits(site: Site) -> Faults:
@@ -231,67 +234,40 @@ def validation_fits(site: Site) -> Faults:
     if plan is None:
         return
     most = site.partitions[plan.partition].max_nodes if plan.partition in site.partitions else None
-    days, few = plan.baseline_days, plan.baseline_days < 3 and plan.baseline_why is None
-    always: dict[str, int] = {}
-    wrong = [
-        ("nodes", most and plan.nodes > most, f"{plan.nodes} nodes, but {plan.partition} gives a job at most {most}"),
-        ("nodes", plan.nodes < 2, f"{plan.nodes} is not several (2 would be right)"),
-        ("backend", plan.backend == "nccl" and not site.gpu_stacks, "nccl is for GPUs (gloo, or a stack with `gpu`)"),
-        ("tasks_per_node", plan.tasks_per_node < 1, "no task measures nothing (one for each GPU would be right)"),
-        ("baseline_days", days < 1, f"{days} days have no jobs (3 would be right)"),
-        ("baseline_days", days >= 1 and few, f"{days} is few (3 would be right, or say `baseline_why`)"),
-    ]
+    yield from _in_range("validation.nodes", plan.nodes, 2, most)
+    yield from _in_range("validation.tasks_per_node", plan.tasks_per_node, 1)
+    least_days = 3 if plan.baseline_why is None else 1
+    yield from _in_range("validation.baseline_days", plan.baseline_days, least_days, or_key="`baseline_why`")
+    if plan.backend == "nccl" and not site.gpu_stacks:
+        yield make_finding("key-without-effect", "validation.backend", needs="a stack with `gpu`")
+    first_of: dict[str, int] = {}
     for index, rule in enumerate(plan.metrics):
-        here, first, part = f"metrics[{index}]", always.setdefault(rule.metric, index), f"{rule.threshold:g}"
-        wrong += [
-            (f"{here}.floor", rule.floor > 1, f"{rule.floor:g} is more than all of the spec (0.6 would be right)"),
-            (f"{here}.threshold", rule.threshold >= 1, f"{part} is all that there is (0.05 would be right)"),
-            (f"{here}.metric", first != index, f"never counts: metrics[{first}] is for {rule.metric} already"),
-        ]
-    yield from ((f"validation.{key}", message) for key, is_wrong, message in wrong if is_wrong)
+        path, first = f"validation.metrics[{index}]", first_of.setdefault(rule.metric, index)
+        yield from _in_range(f"{path}.floor", rule.floor, 0, 1)
+        if rule.threshold >= 1:
+            yield from _in_range(f"{path}.threshold", rule.threshold, 0, 0.99)
+        if first != index:
+            yield make_finding("entry-never-used", f"{path}.metric", first=f"metrics[{first}]")
 
 
-def nothing_is_left_for_a_shell(site: Site) -> Faults:
-    """Paths and values are meant as they stand: nothing fills in `$NAME`, and no bind is a pattern."""
-    meant = "`exact: yes` where it stands for itself, would be right"
-    path = f"one path, or {meant}"
-    for here, bind in site.host_paths.items():
-        for key in ("path", "target"):
-            if (sign := shell_sign(getattr(bind, key) or "", PATTERN_SIGNS)) and not bind.exact:
-                yield f"{here}.{key}", f"contains {sign!r}, which nothing fills in ({path})"
-    for index, setting in enumerate(site.settings):
-        if (sign := shell_sign(setting.value or "")) and not setting.exact:
-            right = f"`={{...}}` with a key of this file, or {meant}"
-            yield f"settings[{index}].value", f"{setting.name} contains {sign!r}, which nothing fills in ({right})"
-
-
-def modules_keep_their_binds(site: Site) -> Faults:
-    """A path is bound in one place: a module that leaves could otherwise take away another's bind.
-
-    Lmod (8.6 and 8.7, `path_regularize`) writes some binds in another way into a list of paths.
-    """
-    owners: dict[str, str] = {}
-    for here, bind in site.host_paths.items():
-        if bind.where is not None and owners.setdefault(bind.path, bind.where) != bind.where:
-            yield f"{here}.path", f"{bind.path} is bound by {owners[bind.path]} already (one place for each path)"
-        for part in bind.spec.split(",") if bind.where in site.modules else ():
-            if not part or part != part.strip() or part.endswith("/") or "//" in part:
-                right = "no space and no / at the end, and no empty option, would be right; where: task keeps it"
-                yield here, f"Lmod does not keep {part!r} as it is in {site.runtime.prefix}_BINDPATH ({right})"
-                break
+def _in_range(path: str, value: float, least: float, most: float | None = None, or_key: str = "") -> Faults:
+    if value < least:
+        yield make_finding("value-out-of-range", path, value=value, least=least, or_key=or_key)
+    elif most is not None and value > most:
+        yield make_finding("value-out-of-range", path, value=value, most=most)
 
 
 def sources_are_described(site: Site) -> Faults:
     """Where the site has a table of sources, each `source` is made of its names."""
     if not site.sources:
         for index, setting in enumerate(site.settings):
-            if any(source_ids(one.source) != (HERE,) for one in setting.evidence):
-                yield f"settings[{index}].evidence", "has sources, which a table `sources` would describe"
+            if any(source_ids(evidence.source) != (HERE,) for evidence in setting.evidence):
+                yield make_finding("sources-undescribed", f"settings[{index}].evidence")
         return
+    known = [*site.sources, HERE]
     for path, item, text in _keys_of(site):
-        for name in source_ids(text) if item.name == "source" and text is not None else ():
-            if name != HERE and name not in site.sources:
-                yield path, f"{name} is not in `sources` ({suggestion(name, [*site.sources, HERE])})"
+        if item.name == "source" and text is not None:
+            yield from unknown(path, source_ids(text), known)
 
 
 #: In stages: the rules of the second may rely on versions being versions.
@@ -300,18 +276,11 @@ STAGES: tuple[tuple[Rule, ...], ...] = (
     (
         names_are_described,
         platforms_fit_their_releases,
-        node_kinds_add_up,
         families_cover_every_release,
-        library_faults,
-        place_faults,
         releases_say_where,
         modules_fit_together,
-        runtime_faults,
-        conditions_can_be_known,
-        nothing_is_left_for_a_shell,
-        modules_keep_their_binds,
-        settings_say_one_thing,
-        settings_do_no_harm,
+        *HOST_RULES,
+        *LEDGER_RULES,
         sources_are_described,
         validation_fits,
     ),

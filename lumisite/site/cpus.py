@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lumisite.errors import LumisiteError
+from lumisite.findings.catalogue import make_finding
 
 CPU_NUMBER_LIMIT = 8192
 """The kernel's own limit, `CONFIG_NR_CPUS` for x86_64: a larger number is damage and would only cost memory."""
 
 
 class CpusetError(LumisiteError):
-    """Text that is no CPU set; the message has the value met and the form that is right, not the place."""
+    """Text that is no CPU set."""
 
 
 def parse_number_list(text: str, *, limit: int = CPU_NUMBER_LIMIT) -> tuple[int, ...]:
@@ -28,15 +29,16 @@ def parse_number_list(text: str, *, limit: int = CPU_NUMBER_LIMIT) -> tuple[int,
         first, dash, last = part.strip().partition("-")
         bounds = (first, last if dash else first)
         if not all(bound.isascii() and bound.isdecimal() and len(bound) < 9 for bound in bounds):
-            raise CpusetError(f"{shown_cpus(part)} is not a number or a range (write a list such as 0-3,8)")
+            raise CpusetError(make_finding("wrong-type", value=part[:60], type="list of numbers", example="0-3,8"))
         low, high = map(int, bounds)
         if low > high:
-            raise CpusetError(f"{shown_cpus(part)} goes down (write {high}-{low})")
+            raise CpusetError(make_finding("wrong-type", value=part, type="range", example=f"{high}-{low}"))
         if high >= limit:
-            raise CpusetError(f"{shown_cpus(part)} goes past {limit - 1}, the highest number that is read")
+            raise CpusetError(make_finding("value-out-of-range", value=part, most=limit - 1))
         numbers.extend(range(low, high + 1))
     if len(set(numbers)) != len(numbers):
-        raise CpusetError(f"{shown_cpus(text)} names a number twice")
+        twice = next(number for number in numbers if numbers.count(number) > 1)
+        raise CpusetError(make_finding("named-twice", name=twice))
     return tuple(numbers)
 
 

@@ -7,12 +7,14 @@ silently; so every scalar stays the text that the admin typed, and `decode` give
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
 
-from lumisite.errors import Problem, SiteError, file_fault, shown
+from lumisite.errors import SiteError, file_error, shown
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Place
 
 MAX_BYTES = 4 * 1024 * 1024  # 100 times the largest description of the package
 MAX_DEPTH = 32
@@ -22,8 +24,8 @@ MAX_VALUES = 1_000_000  # aliases counted each time they are used: a file cannot
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 #: Line and column, from 1; 0 for the file as a whole.
-Place = tuple[int, int]
-NOWHERE: Place = (0, 0)
+Position = tuple[int, int]
+NOWHERE: Position = (0, 0)
 
 
 @dataclass
@@ -37,9 +39,9 @@ class Document:
 
     file: str
     value: Any
-    places: dict[str, Place] = field(default_factory=dict)
-    keys: dict[str, Place] = field(default_factory=dict)
-    faults: list[Problem] = field(default_factory=list)
+    places: dict[str, Position] = field(default_factory=dict)
+    keys: dict[str, Position] = field(default_factory=dict)
+    faults: list[Finding] = field(default_factory=list)
     moved: dict[str, str] = field(default_factory=dict)
 
     def written(self, path: str) -> str:
@@ -49,20 +51,22 @@ class Document:
             begin = begin[: max(begin.rfind("."), begin.rfind("["), 0)]
         return self.moved[begin] + path[len(begin) :] if begin else path
 
-    def place(self, path: str) -> Place:
-        """Give the place of the nearest value to `path` that stands in the file."""
+    def place(self, path: str) -> Position:
+        """Return the position of the nearest value to `path` that stands in the file."""
         path = self.written(path)
         while path not in self.places and path:
             path = path.rpartition(".")[0]
         return self.places.get(path, NOWHERE)
 
-    def key_place(self, path: str) -> Place:
-        """Give the place of the key at `path`."""
+    def key_place(self, path: str) -> Position:
+        """Return the position of the key at `path`."""
         return self.keys.get(self.written(path)) or self.place(path)
 
-    def problem(self, path: str, message: str, place: Place | None = None) -> Problem:
-        """Give a fault of what stands at `path`."""
-        return Problem(self.file, *(place or self.place(path)), self.written(path), message)
+    def add(self, finding: Finding, position: Position | None = None) -> None:
+        """Add a fault of what is at the key path that is its subject; by default it is where the value is."""
+        path = finding.subject
+        place = Place(self.file, *(position or self.place(path)))
+        self.faults.append(replace(finding, subject=self.written(path), place=place))
 
 
 def joined(path: str, name: str) -> str:
@@ -76,20 +80,23 @@ def parse_yaml(data: bytes, file: str) -> Document:
     Raises `SiteError` when it is too large, not UTF-8, not YAML, not one mapping, or has tags or looping aliases.
     """
     if len(data) > MAX_BYTES:
-        raise file_fault(file, f"more than {MAX_BYTES} bytes are too many for a site description")
+        raise file_error("file-too-large", file, most_bytes=MAX_BYTES)
     text = text_of(data, file)
     document = Document(file, None)
     try:
         _Reader(document, yaml.parse(text, Loader=LOADER)).read()
     except yaml.MarkedYAMLError as error:
-        said = ", ".join(part for part in (error.problem, error.context) if part) or "cannot be read"
-        raise file_fault(file, f"not YAML: {said}", *_place(error.problem_mark or error.context_mark)) from None
+        reason = ", ".join(part for part in (error.problem, error.context) if part) or "cannot be parsed"
+        raise file_error(
+            "not-yaml", file, *_position(error.problem_mark or error.context_mark), reason=reason
+        ) from None
     except yaml.reader.ReaderError as error:
         before = text[: error.position] if isinstance(error.position, int) else ""
-        message = f"character {_code(error.character)} is not allowed in YAML"
-        raise file_fault(file, message, before.count("\n") + 1, 1) from None
+        raise file_error(
+            "control-character", file, before.count("\n") + 1, 1, character=_code(error.character)
+        ) from None
     if not isinstance(document.value, dict):
-        raise file_fault(file, "the file must be a mapping of keys to values", *document.place(""))
+        raise file_error("not-a-mapping", file, *document.place(""))
     return document
 
 
@@ -110,24 +117,24 @@ class _Reader:
         for event in self.events:
             if isinstance(event, yaml.DocumentStartEvent):
                 if started:
-                    raise self.fault(event, "a second document starts here (one file describes one site)")
+                    raise self.fault(event, documents=2)
                 started = True
                 self.document.value = self.value(next(self.events), "")
         if not started:
-            raise file_fault(self.document.file, "the file is empty (a site description starts with `lumisite: 2`)")
+            raise file_error("not-a-mapping", self.document.file)
 
     def value(self, event: Any, path: str) -> Any:
         """Give the value that begins with `event`, and note where it and what is in it stand."""
         if isinstance(event, yaml.AliasEvent):
             return self.alias(event, path)
         if event.tag is not None:
-            raise self.fault(event, f"tags such as {event.tag} are not used here (leave it out)")
-        self.note(event, path, _place(event.start_mark))
+            raise self.fault(event, tag=event.tag)
+        self.note(event, path, _position(event.start_mark))
         value: Any
         if isinstance(event, yaml.ScalarEvent):
             value = event.value if event.value or not event.implicit[0] else None
         elif len(self.open) == MAX_DEPTH:
-            raise self.fault(event, f"nested deeper than {MAX_DEPTH} levels")
+            raise self.fault(event, levels=MAX_DEPTH)
         else:
             self.open.append(event.anchor)
             value = self.mapping(path) if isinstance(event, yaml.MappingStartEvent) else self.sequence(path)
@@ -146,22 +153,22 @@ class _Reader:
         values: dict[str, Any] = {}
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent) or event.tag is not None:
-                raise self.fault(event, "a key must be plain text")
-            here, place = joined(path, event.value), _place(event.start_mark)
+                raise self.fault(event)
+            key, position = joined(path, event.value), _position(event.start_mark)
             if event.value in values:
-                message = f"is given twice (first in line {self.document.keys[here][0]})"
-                self.document.faults.append(Problem(self.document.file, *place, here, message))
-                self.value(next(self.events), f"{here}, again")
+                first = self.document.keys[key][0]
+                self.document.add(make_finding("key-repeated", key, first=first), position)
+                self.value(next(self.events), f"{key}, again")
                 continue
-            self.document.keys[here] = place
-            values[event.value] = self.value(next(self.events), here)
+            self.document.keys[key] = position
+            values[event.value] = self.value(next(self.events), key)
         return values
 
     def alias(self, event: Any, path: str) -> Any:
         if event.anchor in self.open:
-            raise self.fault(event, f"the anchor &{event.anchor} contains itself")
+            raise self.fault(event, loop=event.anchor)
         if event.anchor not in self.anchors:
-            raise self.fault(event, f"there is no anchor &{event.anchor}")
+            raise self.fault(event, anchor=event.anchor)
         value, first = self.anchors[event.anchor]
         self.repeat(event, value, first, path, len(self.open))
         return value
@@ -170,7 +177,7 @@ class _Reader:
         """Note that a value which stands at `first` is that of `path` too."""
         self.note(event, path, self.document.places[first])
         if depth > MAX_DEPTH:
-            raise self.fault(event, f"nested deeper than {MAX_DEPTH} levels")
+            raise self.fault(event, levels=MAX_DEPTH)
         if isinstance(value, list):
             for index, child in enumerate(value):
                 self.repeat(event, child, f"{first}[{index}]", f"{path}[{index}]", depth + 1)
@@ -179,13 +186,13 @@ class _Reader:
                 self.document.keys[joined(path, name)] = self.document.keys[joined(first, name)]
                 self.repeat(event, child, joined(first, name), joined(path, name), depth + 1)
 
-    def note(self, event: Any, path: str, place: Place) -> None:
-        self.document.places[path] = place
+    def note(self, event: Any, path: str, position: Position) -> None:
+        self.document.places[path] = position
         if len(self.document.places) > MAX_VALUES:
-            raise self.fault(event, f"aliases unfold into more than {MAX_VALUES} values")
+            raise self.fault(event, most_values=MAX_VALUES)
 
-    def fault(self, event: Any, message: str) -> SiteError:
-        return file_fault(self.document.file, message, *_place(event.start_mark))
+    def fault(self, event: Any, **values: Any) -> SiteError:
+        return file_error("yaml-unsupported", self.document.file, *_position(event.start_mark), **values)
 
 
 def text_of(data: bytes, file: str) -> str:
@@ -194,11 +201,10 @@ def text_of(data: bytes, file: str) -> str:
         return data.decode().lstrip("\ufeff")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        message = f"byte 0x{data[error.start]:02x} is not UTF-8 (save the file as UTF-8)"
-        raise file_fault(file, message, line, 1) from None
+        raise file_error("text-not-utf-8", file, line, 1, byte=f"0x{data[error.start]:02x}") from None
 
 
-def _place(mark: Any) -> Place:
+def _position(mark: Any) -> Position:
     return (mark.line + 1, mark.column + 1) if mark else NOWHERE
 
 

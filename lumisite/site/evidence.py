@@ -50,7 +50,7 @@ def harms(site: Site, name: str | None = None) -> Iterator[Harm]:
 
 def rank(setting: Setting) -> int:
     """Give the place of an entry among others: the best effect that its own value is known for."""
-    own = [one.effect for one in evidence_of(setting) if _about_own(setting, one)]
+    own = [one.effect for one in evidence_of(setting) if about_own(setting, one)]
     return min((EFFECTS.index(effect) for effect in own), default=len(EFFECTS))
 
 
@@ -63,34 +63,12 @@ def checked(setting: Setting) -> str:
     return f"{latest.date} on platform {latest.platform}" if latest.platform else str(latest.date)
 
 
-def policy_faults(setting: Setting) -> Iterator[tuple[str, str]]:
-    """Give what an entry's evidence forbids: (key below the entry, message).
-
-    Harmful is never set. Measured inert is set only where it is documented for larger jobs than were measured.
-    """
-    own = f"{setting.name} " + ("as it is set here" if setting.value is None else f"= {setting.value}")
-    for index, one in enumerate(setting.evidence):
-        here = f"evidence[{index}]"
-        if one.by == "measured" and (one.nodes is None or one.date is None):
-            lacks = " and ".join(name for name in ("nodes", "date") if getattr(one, name) is None)
-            yield here, f"is measured and does not say {lacks} (`nodes: 2-8` and `date: 2026-09` would be right)"
-        if one.effect == "inert" and one.metric == "stalls":
-            yield here, "counts stalls, which do not show that speed stays the same (`effect: unknown` would be right)"
-        if not sets(setting) or not _about_own(setting, one):
-            continue
-        if one.effect == "harmful":
-            yield here, f"{own} is harmful, so it cannot be set (`leave: yes` would be right)"
-        if one.effect == "inert" and one.by == "measured" and not _documented_beyond(setting, one):
-            right = "`leave: yes`, or `documented` evidence of needed or helps for larger jobs"
-            yield here, f"{own} was measured to change nothing ({right} would be right)"
-
-
 def sets(setting: Setting) -> bool:
     """Return whether an entry gives its variable a value."""
     return not setting.leave and not setting.unset
 
 
-def _about_own(setting: Setting, one: Evidence) -> bool:
+def about_own(setting: Setting, one: Evidence) -> bool:
     """Tell whether evidence is about what the entry sets; of what is worked out on the node, `*` alone is."""
     if one.of is None:
         return True
@@ -104,7 +82,7 @@ def covers(patterns: tuple[str, ...], setting: Setting) -> bool:
     return any(fnmatch.fnmatchcase(setting.value, pattern) for pattern in patterns)
 
 
-def _documented_beyond(setting: Setting, measured: Evidence) -> bool:
+def documented_beyond(setting: Setting, measured: Evidence) -> bool:
     """Tell whether somebody documents an effect for more nodes than were measured; no number means any."""
     most = measured.nodes.most if measured.nodes is not None else None
     return any(
@@ -118,7 +96,7 @@ def _documented_beyond(setting: Setting, measured: Evidence) -> bool:
 def remark(setting: Setting) -> str:
     """Say of an entry that is set although it was measured inert for which jobs it is; empty for all others."""
     inert = [one for one in setting.evidence if one.effect == "inert" and one.by == "measured" and one.nodes]
-    if not sets(setting) or not any(_about_own(setting, one) for one in inert):
+    if not sets(setting) or not any(about_own(setting, one) for one in inert):
         return ""
     sized = any(one.nodes for one in setting.evidence if one.by != "measured" and one.effect in ("needed", "helps"))
     on = f"no effect{f' on {inert[0].metric}' if inert[0].metric else ''} was measured on {inert[0].nodes} nodes"

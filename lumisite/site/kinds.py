@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, islice
+from itertools import islice
 
 from lumisite.site.cpus import format_cpu_list
-from lumisite.site.decode import Faults
 from lumisite.site.model import Site
 from lumisite.site.scalars import full_pci_bus
 
@@ -135,22 +134,3 @@ def _of_kernel(bus: str) -> str:
     """Give an address as the kernel writes it, where vendors' tools write a longer domain."""
     domain, _, rest = full_pci_bus(bus).partition(":")
     return f"{int(domain, 16):04x}:{rest}"
-
-
-def partitions_tell_kinds_apart(site: Site) -> Faults:
-    """A partition has node kinds of which no node can be two, and one where it is validated: results differ by kind."""
-    plan = site.validation
-    if plan is not None and len(kinds := site.partitions[plan.partition].node_kind) > 1:
-        right = "one with nodes of one kind would be right, whose results can be compared"
-        yield "validation.partition", f"{plan.partition} has nodes of several kinds, {', '.join(kinds)} ({right})"
-    for name, partition in site.partitions.items():
-        here, kinds = f"partitions.{name}.node_kind", partition.node_kind
-        if not kinds:
-            yield here, "names none (the node kind of its nodes would be right)"
-        for first, second in combinations(range(len(kinds)), 2):
-            one, other = kinds[first], kinds[second]
-            if one == other:
-                yield f"{here}[{second}]", f"{other} stands there twice"
-            elif not (mine := fingerprint_of(site, other)).differs(fingerprint_of(site, one)):
-                right = "describe what differs: `l3`, `gpus`, the platform's `gpu_bus_ids`; or make one kind of both"
-                yield f"{here}[{second}]", f"on a node, {other} cannot be told from {one}: {mine} ({right})"

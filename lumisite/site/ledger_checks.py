@@ -1,10 +1,11 @@
-"""Rules for the entries of the settings ledger; each yields (key path, message) for every fault."""
+"""Rules for binds and for the entries of the settings ledger."""
 
 from __future__ import annotations
 
-from lumisite.site.decode import Faults
+from lumisite.findings.catalogue import make_finding
+from lumisite.site.decode import Faults, Rule, wrong_type
 from lumisite.site.entries import Bind, Setting
-from lumisite.site.evidence import covers, harms, policy_faults, sets
+from lumisite.site.evidence import about_own, covers, documented_beyond, harms, sets
 from lumisite.site.ledger import (
     STEP_CONDITIONS,
     decided_by_image,
@@ -15,6 +16,7 @@ from lumisite.site.ledger import (
     image_conditions,
 )
 from lumisite.site.model import Site
+from lumisite.site.references import PATTERN_SIGNS, shell_sign
 from lumisite.site.scalars import TASK, is_file_name
 
 #: What an entry of the ledger can do to its variable.
@@ -23,60 +25,114 @@ _FORMS = ("value", "directory", "computed", "unset", "leave")
 OWN_VARIABLES = ("PATH", "SLURM_TASK_PROLOG", "BASH_ENV", "ENV", "IFS", "LD_PRELOAD", "MODULEPATH")
 
 
+def nothing_is_left_for_a_shell(site: Site) -> Faults:
+    """Paths and values are meant as they are: nothing expands `$NAME`, and no bind is a pattern."""
+    for path, bind in site.host_paths.items():
+        for key in ("path", "target"):
+            if (sign := shell_sign(getattr(bind, key) or "", PATTERN_SIGNS)) and not bind.exact:
+                yield make_finding("shell-sign", f"{path}.{key}", sign=sign)
+    for index, setting in enumerate(site.settings):
+        if (sign := shell_sign(setting.value or "")) and not setting.exact:
+            yield make_finding("shell-sign", f"settings[{index}].value", sign=sign)
+
+
+def modules_keep_their_binds(site: Site) -> Faults:
+    """A path is bound in one place: a module that leaves could otherwise take away another's bind.
+
+    Lmod (8.6 and 8.7, `path_regularize`) writes some binds in another way into a list of paths.
+    """
+    owners: dict[str, str] = {}
+    for path, bind in site.host_paths.items():
+        if bind.where is not None and owners.setdefault(bind.path, bind.where) != bind.where:
+            yield make_finding("bind-repeated", f"{path}.path", path=bind.path, first=owners[bind.path])
+        for part in bind.spec.split(",") if bind.where in site.modules else ():
+            if not part or part != part.strip() or part.endswith("/") or "//" in part:
+                variable = f"{site.runtime.prefix}_BINDPATH"
+                yield make_finding("bind-unfit-for-lmod", path, bind=part, variable=variable)
+                break
+
+
 def conditions_can_be_known(site: Site) -> Faults:
     """What takes effect before the step, or before the image, asks for nothing that only those tell."""
     lists: dict[str, tuple[Bind | Setting, ...]] = {"binds": site.binds, "settings": site.settings}
-    for here, one in ((f"{name}[{index}]", one) for name, many in lists.items() for index, one in enumerate(many)):
-        if one.where == TASK and isinstance(one, Bind) and depends_on_image(site, one.when):
-            right = "the family's `modules`, or a plan of the image, say what an image gets"
-            yield f"{here}.when", f"the task prolog binds before any image is known ({right})"
-        for condition in given_conditions(one.when) if one.where != TASK else ():
-            path, module = f"{here}.when.{condition}", site.modules.get(one.where)
-            if condition in STEP_CONDITIONS:
-                yield path, f"the module {one.where} cannot know this before the step exists (where: task)"
-            elif condition in image_conditions(site):
-                right = "where: task, which the image decides"
-                yield path, f"the module {one.where} is loaded before any image is known ({right})"
-            elif condition in site.stacks and module is not None and condition not in module.version:
-                yield path, f"versions of {one.where} do not tell (they are made of: {', '.join(module.version)})"
+    for name, entries in lists.items():
+        for index, entry in enumerate(entries):
+            yield from _condition_faults(site, f"{name}[{index}].when", entry)
+
+
+def _condition_faults(site: Site, path: str, entry: Bind | Setting) -> Faults:
+    if entry.where == TASK:
+        if isinstance(entry, Bind) and depends_on_image(site, entry.when):
+            yield make_finding("condition-unknowable", path)
+        return
+    module = site.modules.get(entry.where)
+    for condition in given_conditions(entry.when):
+        key, name = f"{path}.{condition}", str(entry.where)
+        if condition in (*STEP_CONDITIONS, *image_conditions(site)):
+            yield make_finding("condition-unknowable", key, module=name, condition=condition)
+        elif condition in site.stacks and module is not None and condition not in module.version:
+            yield make_finding("condition-unknowable", key, module=name, stack=condition)
 
 
 def settings_say_one_thing(site: Site) -> Faults:
     """Each entry sets, unsets or leaves its variable, and can win somewhere."""
-    always: dict[str, int] = {}
+    unconditional: dict[str, int] = {}
     for index, setting in enumerate(site.settings):
-        here = f"settings[{index}]"
-        forms = [one for one in _FORMS if getattr(setting, one) not in (None, False)]
-        if len(forms) != 1:
-            said = " and ".join(forms) if forms else "nothing"
-            yield here, f"{setting.name} says {said} (one of {', '.join(_FORMS)} would be right)"
-        if setting.with_directories and setting.directory is None:
-            yield f"{here}.with_directories", f"{setting.name} names no directory that these could be in"
-        if not all(map(is_file_name, (setting.directory or "x").replace("{rank}", "0").split("/"))):
-            yield f"{here}.directory", f"{setting.directory!r} is not a relative path of plain names"
-        for number, name in enumerate(setting.with_directories if setting.directory is not None else ()):
-            if not is_file_name(name):
-                yield f"{here}.with_directories[{number}]", f"{name!r} is not a plain name"
-        if not setting.evidence and setting.source is None:
-            yield here, f"{setting.name} has no evidence (`evidence:`, or `source:` alone where no effect is known)"
-        for key, message in policy_faults(setting):
-            yield f"{here}.{key}", message
+        path = f"settings[{index}]"
+        yield from _form_faults(path, setting)
+        yield from _evidence_faults(path, setting)
         if setting.where == TASK and ";" in (setting.value or ""):
-            yield f"{here}.value", "contains ';', which separates what the helper remembers of its own settings"
+            # It parts what the helper remembers of its own settings.
+            yield make_finding("character-unfit", f"{path}.value", value=setting.value, character=";")
         if setting.computed and decided_by_image(site, setting):
-            inside = image_conditions(site)
-            yield (
-                f"{here}.computed",
-                f"is worked out before any image is known (no {', '.join(inside[:-1])} or {inside[-1]} in `when`)",
-            )
+            yield make_finding("condition-unknowable", f"{path}.computed", conditions=image_conditions(site))
         if setting.where != TASK and (setting.directory or setting.computed or setting.unset):
-            yield here, "a module can only set a value or leave it (where: task)"
+            yield make_finding("setting-unfit-for-module", path)
         if setting.name in OWN_VARIABLES or setting.name.startswith("LUMISITE") or "_BIND" in setting.name:
-            yield f"{here}.name", f"{setting.name} is not for the ledger: lumisite manages it itself, or it is unsafe"
-        if setting.name in always:
-            yield here, f"never wins: settings[{always[setting.name]}] sets {setting.name} without conditions before it"
+            yield make_finding("name-reserved", f"{path}.name", name=setting.name)
+        if setting.name in unconditional:
+            yield make_finding("entry-never-used", path, first=f"settings[{unconditional[setting.name]}]")
         elif not given_conditions(setting.when):
-            always[setting.name] = index
+            unconditional[setting.name] = index
+
+
+def _form_faults(path: str, setting: Setting) -> Faults:
+    """Yield what is wrong with what an entry does."""
+    forms = tuple(form for form in _FORMS if getattr(setting, form) not in (None, False))
+    if len(forms) != 1:
+        yield make_finding("setting-ambiguous", path, name=setting.name, forms=forms, allowed=_FORMS)
+    if setting.with_directories and setting.directory is None:
+        yield make_finding("key-without-effect", f"{path}.with_directories", needs="`directory`")
+    if not all(map(is_file_name, (setting.directory or "x").replace("{rank}", "0").split("/"))):
+        yield wrong_type(str(setting.directory), "relative path of plain names", "caches/db").finding(
+            f"{path}.directory"
+        )
+    for number, name in enumerate(setting.with_directories if setting.directory is not None else ()):
+        if not is_file_name(name):
+            yield wrong_type(name, "plain name", "db").finding(f"{path}.with_directories[{number}]")
+
+
+def _evidence_faults(path: str, setting: Setting) -> Faults:
+    """Yield what an entry's evidence forbids.
+
+    Harmful is never set. Measured inert is set only where it is documented for larger jobs than were measured.
+    """
+    if not setting.evidence and setting.source is None:
+        yield make_finding("key-missing", path, what="evidence, or source where no effect is known")
+    for index, evidence in enumerate(setting.evidence):
+        key = f"{path}.evidence[{index}]"
+        for name in ("nodes", "date") if evidence.by == "measured" else ():
+            if getattr(evidence, name) is None:
+                yield make_finding("key-missing", f"{key}.{name}")
+        if evidence.effect == "inert" and evidence.metric == "stalls":
+            yield make_finding("evidence-unfit", key)
+        if not sets(setting) or not about_own(setting, evidence):
+            continue
+        text = setting.name if setting.value is None else f"{setting.name}={setting.value}"
+        if evidence.effect == "harmful":
+            yield make_finding("harmful-value-set", key, setting=text)
+        if evidence.effect == "inert" and evidence.by == "measured" and not documented_beyond(setting, evidence):
+            yield make_finding("inert-value-set", key, setting=text)
 
 
 def settings_do_no_harm(site: Site) -> Faults:
@@ -87,6 +143,13 @@ def settings_do_no_harm(site: Site) -> Faults:
                 continue
             if not exclude(setting.when, harm.evidence.when):
                 where = describe_conditions(harm.evidence.when)
-                right = f"a `when` that leaves out {where}" if where != "always" else "`leave: yes`"
-                message = f"{setting.name} does harm as it is set here: {where} ({right} would be right)"
-                yield f"settings[{index}]", message
+                yield make_finding("harmful-value-set", f"settings[{index}]", setting=setting.name, conditions=where)
+
+
+LEDGER_RULES: tuple[Rule, ...] = (
+    conditions_can_be_known,
+    nothing_is_left_for_a_shell,
+    modules_keep_their_binds,
+    settings_say_one_thing,
+    settings_do_no_harm,
+)

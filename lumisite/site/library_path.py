@@ -6,11 +6,8 @@ must name what is below `/host`.
 
 from __future__ import annotations
 
-import posixpath
-from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from lumisite.site.decode import Faults, unknown
 from lumisite.site.entries import HostPath
 from lumisite.site.ledger import Situation, judge_conditions
 from lumisite.site.model import Site
@@ -26,7 +23,9 @@ def host_folders(site: Site, platform: str, family: str) -> tuple[str, ...]:
 def library_path(site: Site, platform: str, family: str) -> tuple[str, ...]:
     """Return these directories as the container has them; one that no bind covers is under its own path."""
     folders = host_folders(site, platform, family)
-    return tuple(dict.fromkeys(inside for one in folders for inside in _inside(site, platform, family, one) or [one]))
+    return tuple(
+        dict.fromkeys(inside for one in folders for inside in folders_inside(site, platform, family, one) or [one])
+    )
 
 
 def host_path(site: Site, path: str) -> str:
@@ -37,7 +36,7 @@ def host_path(site: Site, path: str) -> str:
     return path if bind is None else _moved(path, str(bind.target), bind.path)
 
 
-def _inside(site: Site, platform: str, family: str, folder: str) -> list[str]:
+def folders_inside(site: Site, platform: str, family: str, folder: str) -> list[str]:
     """Return where binds of a family's modules and of tasks have a directory of the host.
 
     That is one path where some bind always applies (of several the most specific), else all that are possible.
@@ -53,33 +52,6 @@ def _inside(site: Site, platform: str, family: str, folder: str) -> list[str]:
             sure += [bind] if holds else []
     most_specific = sorted(sure or possible, key=lambda one: -len(one.path))
     return [_moved(folder, one.path, one.target or one.path) for one in most_specific[: 1 if sure else None]]
-
-
-def library_faults(site: Site) -> Faults:
-    """Families name libraries that platforms have, below a path that one of their modules binds.
-
-    The container wrapper (Tykky) binds all of the host by itself.
-    """
-    for name, family in site.families.items():
-        for platform in site.platforms.values():
-            yield from unknown(f"families.{name}.library_path", family.library_path, platform.libraries)
-        if family.activation != "tykky":
-            yield from ((f"families.{name}.library_path[{at}]", message) for at, message in _unbound(site, name))
-
-
-def _unbound(site: Site, name: str) -> Iterator[tuple[int, str]]:
-    family = site.families[name]
-    if not set(family.modules) <= site.modules.keys():
-        return
-    modules = ", ".join(family.modules) or "no module"
-    for index, library in enumerate(family.library_path):
-        for key, platform in site.platforms.items():
-            if library not in platform.libraries:
-                continue
-            folder = f"{platform.libraries[library]}/lib64"
-            if not _inside(site, key, name, folder):
-                right = f"a bind of {posixpath.dirname(platform.libraries[library])} would be right"
-                yield index, f"{folder} of platform {key} is below no bind of {modules} ({right})"
 
 
 def _is_under(path: str, top: str) -> bool:

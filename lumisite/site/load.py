@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from lumisite.errors import Problem, ResolveError, SiteError, file_fault, shown
+from lumisite.errors import ResolveError, SiteError, file_error, shown
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Place
 from lumisite.site.checks import STAGES
-from lumisite.site.decode import Rule, decode, suggestion
+from lumisite.site.decode import Rule, alternatives, decode
 from lumisite.site.document import MAX_BYTES, Document
 from lumisite.site.flags import with_flags
 from lumisite.site.model import Site
@@ -49,8 +51,7 @@ def is_file(name: str) -> bool:
 def require_site(name: str, asked: str) -> None:
     """Raise `ResolveError` for the name of an embedded site that there is not; `asked` is where it was given."""
     if not is_file(name) and name not in embedded_sites():
-        right = f"{suggestion(name, embedded_sites())}; a file is given with / or .yaml in its name"
-        raise ResolveError(f"{asked}: there is no embedded site {name!r} ({right})")
+        raise ResolveError(make_finding("unknown-site", asked, name=name, **alternatives(name, embedded_sites())))
 
 
 def embedded_sites() -> list[str]:
@@ -74,27 +75,25 @@ def prepared(document: Document) -> Document:
 def load_plans(loaded: LoadedSite, more: Sequence[Path] = ()) -> tuple[LoadedPlan, ...]:
     """Load the plans that a site names, then `more`; raise `SiteError` with every fault that they have."""
     plans: list[LoadedPlan] = []
-    problems: list[Problem] = []
+    findings: list[Finding] = []
     taken: dict[tuple[str, str], str] = {}
     names = {loaded.file}
     listed = [(str(name), loaded.directory / name) for name in loaded.site.plans]
     for name, path in (*listed, *((shown(path.name), path) for path in more)):
         if name in names:
-            problems.append(
-                Problem(str(path), 0, 0, "", f"another input has the name {name} already (rename this one)")
-            )
+            findings.append(make_finding("input-name-taken", place=Place(str(path))))
             continue
         names.add(name)
         try:
             data = read_input(path)
             plan = parse_plan(data, path, plan_stages(loaded.site, taken))
         except SiteError as error:
-            problems += error.problems
+            findings += error.findings
             continue
         plans.append(LoadedPlan(plan, name, data))
         taken.update({(plan.platform, pattern): name for pattern in plan.paths})
-    if problems:
-        raise SiteError(problems)
+    if findings:
+        raise SiteError(findings)
     return tuple(plans)
 
 
@@ -108,5 +107,5 @@ def read_input(path: Path, most_bytes: int = MAX_BYTES, right: str = "a YAML fil
     try:
         return read_file(path, most_bytes)
     except OSError as error:
-        more = f" ({right})" if isinstance(error, UnfitFileError) else ""
-        raise file_fault(str(error.filename), f"cannot be read: {error.strerror}{more}") from None
+        remedy = right if isinstance(error, UnfitFileError) else ""
+        raise file_error("file-unreadable", str(error.filename), reason=error.strerror, remedy=remedy) from None

@@ -3,10 +3,9 @@
 As in `model`, annotations are real types, and the classes go without `__eq__` and `__repr__`.
 """
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
-from lumisite.site.decode import Faults, key, unknown
+from lumisite.site.decode import key
 from lumisite.site.entries import Known
 from lumisite.site.scalars import CpuList, Name
 
@@ -55,33 +54,3 @@ class NodeKind(Known):
     adapters: tuple[Name, ...] | None = key(
         "Its adapters of the fabric, where they are not those of `fabric.adapters`.", default=None
     )
-
-
-def kind_faults(kind: NodeKind, adapters: Collection[str]) -> Faults:
-    """Find what does not add up in a node kind, by its keys; `adapters` are those that its nodes have."""
-    seen: set[int] = set()
-    for index, group in enumerate(kind.l3):
-        cores, siblings = group.cores, group.siblings or ()
-        if siblings and len(siblings) != len(cores):
-            yield f"l3[{index}].siblings", f"{len(siblings)} siblings for {len(cores)} cores"
-        twice = sorted(seen.intersection(cores + siblings))
-        if twice or set(cores).intersection(siblings):
-            yield f"l3[{index}].cores", f"a CPU is named twice{': ' + str(twice[0]) if twice else ''}"
-        seen.update(cores + siblings)
-    for cpu in kind.reserved or ():
-        if cpu not in seen:
-            yield "reserved", f"CPU {cpu} is in no L3 group"
-    domains = {group.numa for group in kind.l3}
-    for name in ("gpus", "nics"):
-        for index, one in enumerate(getattr(kind, name)):
-            if one.numa not in domains:
-                yield f"{name}[{index}].numa", f"there is no NUMA domain {one.numa}"
-    for index, gpu in enumerate(kind.gpus):
-        if gpu.adapter is not None:
-            yield from unknown(f"gpus[{index}].adapter", [gpu.adapter], adapters)
-        if gpu.l3 is not None and gpu.l3 >= len(kind.l3):
-            yield f"gpus[{index}].l3", f"there is no L3 group {gpu.l3} (have 0 to {len(kind.l3) - 1})"
-        elif gpu.l3 is not None and kind.l3[gpu.l3].cache is not None:
-            yield f"gpus[{index}].l3", "its cache serves several NUMA domains (`numa` alone would be right)"
-        elif gpu.l3 is not None and kind.l3[gpu.l3].numa != gpu.numa:
-            yield f"gpus[{index}].numa", f"L3 group {gpu.l3} is in NUMA domain {kind.l3[gpu.l3].numa}"

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+from lumisite.findings.catalogue import make_finding
 from lumisite.site.checks import names_are_described
-from lumisite.site.decode import Faults, Rule, key, suggestion, unknown
+from lumisite.site.decode import Faults, Rule, key, unknown, wrong_type
 from lumisite.site.model import Site
 from lumisite.site.scalars import AbsolutePath, Chain, Line, Name
 from lumisite.site.versions import Version, parse_version
@@ -125,7 +126,7 @@ def plan_stages(site: Site, taken: Mapping[tuple[str, str], str]) -> tuple[tuple
 def _names_what_exists(site: Site, plan: ImagePlan) -> Faults:
     """A plan belongs to the site, and names a platform, releases, a family and modules of it."""
     if plan.site != site.name:
-        yield "site", f"{plan.site} is another site (this is {site.name})"
+        yield make_finding("plan-of-another-site", "site", actual=plan.site, expected=site.name)
     yield from names_are_described(site, plan)
     for stack, version in plan.stacks.items():
         releases = site.releases(stack)
@@ -138,28 +139,29 @@ def _knows_its_links(plan: ImagePlan) -> Faults:
     if plan.image is None:
         return
     if not re.fullmatch("header:[0-9a-f]{64}", plan.image.digest):
-        yield "image.digest", f"{plan.image.digest!r} is no digest (header: and 64 hexadecimal digits would be right)"
+        example = "header: and 64 hexadecimal digits"
+        yield wrong_type(plan.image.digest, "digest", example).finding("image.digest")
     if (plan.image.file is None) != (not plan.image.names):
-        yield "image", "has one of file and names (both would be right, or none)"
+        yield make_finding("key-missing", "image", what="file and names go together")
     for index, name in enumerate(plan.image.names):
         if name not in plan.paths or literal_path(name) is None:
-            yield f"image.names[{index}]", f"{name!r} is not among paths, as one file (leave it out)"
+            yield make_finding("image-name-unfit", f"image.names[{index}]", name=name)
 
 
 def _recognises_its_image(taken: Mapping[tuple[str, str], str], plan: ImagePlan) -> Faults:
     """Its patterns fit some images and not all; on one platform, a path has one plan."""
     if not plan.paths:
-        yield "paths", "is empty, so that no image has this plan (the path that users type would be right)"
-    for index, path in enumerate(plan.paths):
-        here = f"paths[{index}]"
-        if not path.startswith(("/", "*")):
-            yield here, f"{path!r} fits no absolute path (it must start with / or *)"
-        if not path.strip("*/"):
-            yield here, f"{path!r} fits every image (name one)"
-        if (plan.platform, path) in taken:
-            yield here, f"{path} has a plan for {plan.platform} already, {taken[plan.platform, path]}"
-        if path in plan.paths[:index]:
-            yield here, f"{path} stands there twice"
+        yield make_finding("list-empty", "paths", example="/images/image.sif")
+    for index, pattern in enumerate(plan.paths):
+        key = f"paths[{index}]"
+        if not pattern.startswith(("/", "*")):
+            yield wrong_type(pattern, "pattern of absolute paths", "/images/*.sif").finding(key)
+        if not pattern.strip("*/"):
+            yield make_finding("pattern-too-wide", key, pattern=pattern)
+        if (plan.platform, pattern) in taken:
+            yield make_finding("named-twice", key, name=pattern, first=taken[plan.platform, pattern])
+        if pattern in plan.paths[:index]:
+            yield make_finding("named-twice", key, name=pattern)
 
 
 def _lines_can_be_done(site: Site, plan: ImagePlan) -> Faults:
@@ -170,21 +172,24 @@ def _lines_can_be_done(site: Site, plan: ImagePlan) -> Faults:
     bound = {bind.path for bind in site.binds if bind.where in site.modules}
     targets: dict[str, int] = {}
     for index, line in enumerate(plan.lines):
-        here = f"lines[{index}]"
-        if line.decision == "bind" and (line.source is None or line.target is None):
-            yield here, f"{line.library} is to be bound (source and target would be right)"
-        if line.without is not None and line.without not in bound:
-            near = suggestion(line.without, bound)
-            yield f"{here}.without", f"no module of {site.name} binds {line.without} ({near})"
-        if line.without is not None and line.decision == "bind":
-            yield f"{here}.without", f"{line.library} is to be bound (without is for the other decisions)"
-        if line.decision == "bind" and line.target is not None:
-            first = targets.setdefault(line.target, index)
-            if first != index:
-                yield f"{here}.target", f"{line.target} is the target of lines[{first}] already"
+        key = f"lines[{index}]"
+        if line.without is not None:
+            yield from unknown(f"{key}.without", [line.without], bound)
+        if line.decision == "bind":
+            yield from _bind_faults(key, line)
+            if line.target is not None and targets.setdefault(line.target, index) != index:
+                first = f"lines[{targets[line.target]}]"
+                yield make_finding("named-twice", f"{key}.target", name=line.target, first=first)
         if line.decision not in UNMET and line.accepted is not None:
-            yield f"{here}.accepted", f"{line.library} is not refused or missing (leave the key out)"
+            yield make_finding("key-without-effect", f"{key}.accepted", needs="`decision: refuse` or `missing`")
         if line.decision in UNMET and line.accepted is None:
-            said = f"{line.library} is {'refused' if line.decision == 'refuse' else 'missing'}: {line.reason}"
-            right = "another image would be right, or `accepted:` with the reason why jobs may run without it"
-            yield f"{here}.decision", f"{said} ({right})"
+            reason = line.reason if line.decision == "refuse" else ""
+            yield make_finding("library-unmet", f"{key}.decision", library=line.library, reason=reason)
+
+
+def _bind_faults(key: str, line: PlanLine) -> Faults:
+    for name in ("source", "target"):
+        if getattr(line, name) is None:
+            yield make_finding("key-missing", f"{key}.{name}")
+    if line.without is not None:
+        yield make_finding("key-without-effect", f"{key}.without", excluded_by="`decision: bind`")

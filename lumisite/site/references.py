@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from lumisite.site.decode import UnfitError, suggestion
+from lumisite.site.decode import UnfitError, alternatives
 from lumisite.site.document import Document
 
 #: A value that is filled in, without its `=`: one that begins with `=` and has a name in braces.
@@ -25,7 +25,7 @@ def with_references(document: Document) -> Document:
             try:
                 filled = re.sub(r"\{([A-Za-z_][^{}]*)\}", lambda found: _text(document.value, found[1]), match[1])
             except UnfitError as error:
-                document.faults.append(document.problem(f"settings[{index}].value", str(error)))
+                document.add(error.finding(f"settings[{index}].value"))
             else:
                 settings[index] = {**setting, "value": filled}
     return document
@@ -50,16 +50,15 @@ def _text(whole: dict[str, Any], path: str) -> str:
             # Names may have dots: the longest that fits is meant.
             fits = [name for name in value if rest == name or (rest.startswith(name) and rest[len(name)] in ".[")]
             if not fits:
-                near = suggestion(rest.split(".")[0], value)
-                raise UnfitError(f"{{{path}}} is nothing that this file says ({near})")
+                raise UnfitError("reference-unknown", reference=path, **alternatives(rest.split(".")[0], value))
             name = max(fits, key=len)
             value, rest = value[name], rest[len(name) :].removeprefix(".")
         else:
             match = re.match(r"\[([0-9]{1,3})\]\.?", rest) if isinstance(value, list) else None
             if match is None or int(match[1]) >= len(value):
-                raise UnfitError(f"{{{path}}} is nothing that this file says (there is no {rest})")
+                raise UnfitError("reference-unknown", reference=path)
             value, rest = value[int(match[1])], rest[match.end() :]
     texts = value if isinstance(value, list) and value else [value]
     if not all(isinstance(text, str) and not _FILLED.fullmatch(text) for text in texts):
-        raise UnfitError(f"{{{path}}} is neither a value nor a list of values")
+        raise UnfitError("reference-not-a-value", reference=path)
     return ",".join(texts)

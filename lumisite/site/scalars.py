@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, NewType, TypeVar
 
 from lumisite.site.cpus import CpusetError, parse_number_list
-from lumisite.site.decode import LONGEST_NAME, UnfitError
+from lumisite.site.decode import LONGEST_NAME, UnfitError, wrong_type
 from lumisite.site.versions import Version, VersionRange, parse_version, parse_version_range
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ def read_line(text: str) -> Line:
     line = text.removesuffix("\n")
     _require_visible(line)
     if not line.strip():
-        raise UnfitError("has no text")
+        raise UnfitError("value-empty")
     return Line(line)
 
 
@@ -94,7 +94,7 @@ def read_value(text: str) -> Value:
     """The value of a variable, byte for byte: one line, since a task prolog cannot set more than one."""
     _require_visible(text)
     if len(text.encode()) > MAX_VALUE_BYTES:
-        raise UnfitError(f"is {len(text.encode())} bytes long (at most {MAX_VALUE_BYTES} reach a task)")
+        raise UnfitError("value-too-long", bytes=len(text.encode()), most_bytes=MAX_VALUE_BYTES)
     return Value(text)
 
 
@@ -106,19 +106,19 @@ def read_absolute_path(text: str) -> AbsolutePath:
     _require_visible(text)
     normal = posixpath.normpath(text) if text else ""
     if not text.startswith("/"):
-        raise UnfitError(f"{text!r} is not an absolute path (it must start with /)")
+        raise wrong_type(text, "absolute path", "/opt")
     if normal.removeprefix("/") != text.removeprefix("/") or text.startswith("//"):
-        raise UnfitError(f"{text!r} is not in its shortest form ({'/' + normal.lstrip('/')} would be right)")
+        raise UnfitError("path-not-normal", value=text, right="/" + normal.lstrip("/"))
     for character in ',:"^':
         if character in text:
-            raise UnfitError(f"{text!r} contains {character!r}, which no container runtime takes in a bind")
+            raise UnfitError("character-unfit", value=text, character=character)
     return AbsolutePath(text)
 
 
 def read_root_path(text: str) -> RootPath:
     """Where releases are deployed: MODULEPATH splits at `:`, and what admins and users paste at spaces and quotes."""
     if odd := re.search(r"[^A-Za-z0-9._+@=/-]", text):
-        raise UnfitError(f"{text!r} contains {odd[0]!r} (letters, digits and ._+@=- would be right)")
+        raise UnfitError("character-unfit", value=text, character=odd[0], allowed="letters, digits and ._+@=-")
     return RootPath(read_absolute_path(text))
 
 
@@ -128,9 +128,7 @@ def read_job_folder(text: str) -> JobFolder:
     is_path = re.fullmatch(r"/?[A-Za-z0-9._+@=-]+(/[A-Za-z0-9._+@=-]+)*", path, re.ASCII)
     dots = {".", ".."}.intersection(path.split("/"))
     if not variables or not is_path or dots or not text.startswith(("/", "$")):
-        raise UnfitError(
-            f"{text!r} does not name a folder of each job ($TMPDIR or /local/$SLURM_JOB_ID would be right)"
-        )
+        raise wrong_type(text, "folder of each job", "$TMPDIR or /local/$SLURM_JOB_ID")
     return JobFolder(text)
 
 
@@ -138,16 +136,16 @@ def read_relative_path(text: str) -> RelativePath:
     """A path below a directory, which it cannot leave by `..`."""
     _require_visible(text)
     if not text or text.startswith("/") or posixpath.normpath(text) != text or text in (".", "..") or text[:3] == "../":
-        raise UnfitError(f"{text!r} is not a relative path in its shortest form (plans/image.yaml would be right)")
+        raise wrong_type(text, "relative path in its shortest form", "plans/image.yaml")
     return RelativePath(text)
 
 
-def _matching(pattern: str, wrong: str, kind: Callable[[str], T]) -> Callable[[str], T]:
-    """Give a reader of ASCII texts that match a pattern; `wrong` is what is said of others."""
+def _matching(pattern: str, name: str, example: str, kind: Callable[[str], T]) -> Callable[[str], T]:
+    """Return a reader of ASCII texts that match a pattern; `name` is what they are called."""
 
     def read(text: str) -> T:
         if not re.fullmatch(pattern, text, re.ASCII):
-            raise UnfitError(f"{text!r} {wrong}")
+            raise wrong_type(text, name, example)
         return kind(text)
 
     return read
@@ -158,9 +156,9 @@ def read_cpu_list(text: str) -> CpuList:
     try:
         numbers = parse_number_list(text)
     except CpusetError as error:
-        raise UnfitError(str(error)) from None
+        raise UnfitError(error.finding.code, **error.finding.values) from None
     if not numbers:
-        raise UnfitError("names no CPU (0-7,64-71 would be right)")
+        raise UnfitError("list-empty", example="0-7,64-71")
     return CpuList(numbers)
 
 
@@ -168,7 +166,7 @@ def read_node_count(text: str) -> NodeCount:
     """A number of nodes: `4`, `2-8`, or `9+` for 9 and more."""
     match = re.fullmatch(r"([1-9][0-9]{0,5})(?:-([1-9][0-9]{0,5})|(\+))?", text, re.ASCII)
     if match is None or (match[2] is not None and int(match[2]) < int(match[1])):
-        raise UnfitError(f"{text!r} is no number of nodes (4, 2-8 or 9+ would be right)")
+        raise wrong_type(text, "number of nodes", "4, 2-8 or 9+")
     return NodeCount(int(match[1]), None if match[3] else int(match[2] or match[1]))
 
 
@@ -184,10 +182,10 @@ def _require_visible(text: str) -> None:
         return
     for character in text:
         if unicodedata.category(character) in _CONTROLS and character != "\t":
-            what = "a line break" if character == "\n" else f"the control character U+{ord(character):04X}"
-            raise UnfitError(f"contains {what} (one line of text would be right; >- folds lines)")
+            raise UnfitError("control-character", character=f"U+{ord(character):04X}")
 
 
+_TRUE = ("yes", "true", "on")
 SCALARS: MappingProxyType[Any, Callable[[str], Any]] = MappingProxyType(
     {
         str: read_name,
@@ -202,24 +200,27 @@ SCALARS: MappingProxyType[Any, Callable[[str], Any]] = MappingProxyType(
         RelativePath: read_relative_path,
         VariableName: _matching(
             r"[A-Za-z_][A-Za-z0-9_]*",
-            "is not the name of a variable (letters, digits and _ would be right)",
+            "name of a variable",
+            "letters, digits and _",
             VariableName,
         ),
         CpuList: read_cpu_list,
         NodeCount: read_node_count,
         PciBus: _matching(
             PCI_BUS.pattern,
-            "is not a PCI bus (c1 or 0000:c1:00.0 would be right)",
+            "PCI bus",
+            "c1 or 0000:c1:00.0",
             PciBus,
         ),
         # Without a sign, and `010` is refused rather than guessed.
-        int: _matching(r"0|[1-9][0-9]{0,11}", "is not a whole number (491520 would be right)", int),
+        int: _matching(r"0|[1-9][0-9]{0,11}", "whole number", "491520", int),
         # Without an exponent.
-        float: _matching(
-            r"(?![0.]*$)[0-9]{1,9}(\.[0-9]{1,9})?", "is not a number above 0 (0.05 would be right)", float
-        ),
+        float: _matching(r"(?![0.]*$)[0-9]{1,9}(\.[0-9]{1,9})?", "number above 0", "0.05", float),
         bool: _matching(
-            "(?i:yes|true|on|no|false|off)", "is neither yes nor no", lambda text: text.lower() in ("yes", "true", "on")
+            "(?i:yes|true|on|no|false|off)",
+            "truth value",
+            "yes or no",
+            lambda text: text.lower() in _TRUE,
         ),
         Version: parse_version,
         VersionRange: parse_version_range,

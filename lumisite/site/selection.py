@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 from lumisite.errors import ResolveError
-from lumisite.site.decode import UnfitError, suggestion
+from lumisite.findings.catalogue import make_finding
+from lumisite.site.decode import UnfitError, alternatives
 from lumisite.site.model import Module, Platform, Site
 from lumisite.site.versions import Version, nearest, parse_version
 
@@ -69,13 +71,12 @@ def resolve_selection(site: Site, *, platform: str | None = None, **asked: Seque
     """
     name = site.platform if platform is None else platform
     if name not in site.platforms:
-        raise ResolveError(f"--platform: {site.name} has no platform {name!r} ({suggestion(name, site.platforms)})")
+        raise ResolveError(make_finding("unknown-name", "--platform", name=name, **alternatives(name, site.platforms)))
     described = site.platforms[name]
     for stack in (stack for stack, versions in asked.items() if versions):
         if stack not in described.stacks and (stack not in site.stacks or ALL not in asked[stack]):
-            whose = site.name if stack not in site.stacks else f"platform {name}"
-            near = suggestion(stack, described.stacks)
-            raise ResolveError(f"{option_of(stack)}: {whose} has no stack {stack} ({near})")
+            known = alternatives(stack, described.stacks)
+            raise ResolveError(make_finding("unknown-name", option_of(stack), name=stack, **known))
     chosen: dict[str, tuple[Version, ...]] = {}
     for stack in (one for one in site.stacks if one in described.stacks):
         wanted = asked.get(stack, ())
@@ -149,26 +150,25 @@ def _resolve(site: Site, name: str, stack: str, text: str) -> Version:
     try:
         asked = parse_version(text)
     except UnfitError as error:
-        raise ResolveError(f"{option}: {error}") from None
+        raise ResolveError(error.finding(option)) from None
     series = [version for version in described.versions if version.within(asked)]
     if allowed := [version for version in series if platform.stacks[stack].has(version)]:
         return allowed[-1]
-    here, have = platform.stacks[stack], ", ".join(map(str, described.versions))
-    near = nearest(asked, here.supported or usable(site, platform, stack))
-    if here.supported:
-        have = ", ".join(map(str, sorted(here.installed)))
-        wrong = f"{described.title} {text} is not installed on platform {name} (have {have}; "
-        raise ResolveError(f"{option}: {wrong}the nearest that is supported is {near})")
-    remedy = f"the nearest that would do is {near}" if near else "no release of the site would do"
-    if not series:
-        wrong = f"{site.name} has no {described.title} {text} (have {have})"
-        raise ResolveError(f"{option}: {wrong}; {remedy} on platform {name}")
-    others = (other for other, one in site.platforms.items() if set(usable(site, one, stack)).intersection(series))
-    elsewhere = " or ".join(others)
-    raise ResolveError(
-        f"{option}: {described.title} {text} is outside the range {here.runs} that the driver of platform {name} "
-        f"({here.driver}) supports; {remedy}{f' (platform {elsewhere} supports it)' if elsewhere else ''}"
-    )
+    has = platform.stacks[stack]
+    nearest_release = nearest(asked, has.supported or usable(site, platform, stack))
+    values: dict[str, Any] = {
+        "release": f"{described.title} {text}",
+        "platform": name,
+        "nearest": str(nearest_release or ""),
+    }
+    if has.supported:
+        values["installed"] = tuple(map(str, sorted(has.installed)))
+    elif not series:
+        values |= {"site": site.name, "known": tuple(map(str, described.versions))}
+    else:
+        others = (other for other, one in site.platforms.items() if set(usable(site, one, stack)).intersection(series))
+        values |= {"range": str(has.runs), "driver": str(has.driver), "elsewhere": tuple(others)}
+    raise ResolveError(make_finding("release-unavailable", option, **values))
 
 
 def _platforms(site: Site, chosen: str, *, asked: bool) -> Iterable[Candidate]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from packaging.version import InvalidVersion
 from packaging.version import Version as Ordered
 
-from lumisite.site.decode import UnfitError
+from lumisite.site.decode import UnfitError, wrong_type
 
 #: No version is longer, in characters: names of files hold several, and Python refuses numbers of thousands of digits.
 _LONGEST = 40
@@ -92,7 +92,7 @@ def parse_version(text: str) -> Version:
             raise InvalidVersion
         return Version(text, Ordered(text))
     except InvalidVersion:
-        raise UnfitError(f"{text[:_LONGEST]!r} is not a version (6.2.4 or 25.03 would be right)") from None
+        raise wrong_type(text[:_LONGEST], "version", "6.2.4 or 25.03") from None
 
 
 def parse_version_range(text: str) -> VersionRange:
@@ -105,11 +105,11 @@ def parse_version_range(text: str) -> VersionRange:
     for part in text.split(","):
         match = re.fullmatch(r"\s*(>=|<=|==|!=|>|<)\s*(\S+)\s*", part)
         if match is None:
-            raise UnfitError(f"{text!r} is not a range of versions ('>=6.1,<7.1' would be right)")
+            raise wrong_type(text, "range of versions", ">=6.1,<7.1")
         try:
             bounds.append((match[1], parse_version(match[2])))
         except UnfitError:
-            raise UnfitError(f"{text!r} is not a range of versions ('>=6.1,<7.1' would be right)") from None
+            raise wrong_type(text, "range of versions", ">=6.1,<7.1") from None
     return VersionRange(text, tuple(bounds))
 
 

@@ -23,7 +23,8 @@ from typing import Any, Literal, TypeAlias
 from lumisite.errors import LumisiteError, SiteError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Value
-from lumisite.site.decode import parse_json, short
+from lumisite.findings.writers import message
+from lumisite.site.json_file import parse_json, short
 
 Better: TypeAlias = Literal["higher", "lower"]
 GateOutcome: TypeAlias = Literal["pass", "fail", "inconclusive"]
@@ -107,7 +108,7 @@ def parse_line(line: bytes) -> Sample | Gate:
     try:
         raw = parse_json(line, "")
     except SiteError as error:
-        raise LineError(make_finding("line-not-json", reason=error.problems[0].message)) from None
+        raise LineError(make_finding("line-not-json", reason=message(error.finding))) from None
     return line_of(raw)
 
 

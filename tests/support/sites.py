@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,13 @@ def load_text(text: str, file: str = "site.yaml") -> LoadedSite:
 
 
 def site_faults(*changes: tuple[str, str]) -> list[str]:
-    """Give the faults of a changed twin without their positions."""
+    """Return the key and the code of each fault of a changed twin."""
     with pytest.raises(SiteError) as caught:
         load_text(site_text(*changes))
-    return [f"{problem.key}: {problem.message}" for problem in caught.value.problems]
+    return [f"{finding.subject}: {finding.code}" for finding in caught.value.findings]
+
+
+def printed_codes(text: str) -> str:
+    """Return the findings in a command's output, one a line: `place: key: code`."""
+    lines = re.finditer(r"^(?:lumisite: )?(\S+: )(\S+: )?.* \[([a-z0-9-]+)\]$", text, re.MULTILINE)
+    return "\n".join(f"{line[1]}{line[2] or ''}{line[3]}" for line in lines)

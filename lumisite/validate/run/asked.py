@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 
 from lumisite.errors import ResolveError, SiteError
-from lumisite.site.decode import decode_values
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
+from lumisite.site.json_file import decode_values
 
 
 @dataclass(frozen=True)
@@ -65,9 +67,9 @@ def parse_asked(about: Mapping[str, object], place: str) -> Asked:
     try:
         return decode_values(about, Asked, place, (_faults,))
     except SiteError as error:
-        raise ResolveError(f"{error.problems[0]} (this lumisite wrote no such file, or it is damaged)") from None
+        raise ResolveError(error.finding) from None
 
 
-def _faults(asked: Asked) -> Iterator[tuple[str, str]]:
+def _faults(asked: Asked) -> Iterator[Finding]:
     if not asked.batches:
-        yield "batches", "has none"
+        yield make_finding("list-empty", "batches", example="a batch of jobs")

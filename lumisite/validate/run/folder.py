@@ -24,7 +24,7 @@ from lumisite.facts.facts import LARGEST_FACTS_BYTES
 from lumisite.images.digest import digest_of
 from lumisite.machine.host import open_file
 from lumisite.release.files import put_file
-from lumisite.site.decode import parse_json, short
+from lumisite.site.json_file import parse_json, short
 from lumisite.site.read import opened, read_file
 from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line, parse_time
 from lumisite.validate.probes.probe import Line, Record, Step, Vector, scripts
@@ -318,7 +318,7 @@ def _object(line: bytes) -> dict[str, object]:
     try:
         raw = parse_json(line, "")
     except SiteError as error:
-        raise LineError(error.problems[0].message) from None
+        raise LineError(str(error)) from None
     if not isinstance(raw, dict):
         raise LineError(f"{short(raw)} is not an object")
     return raw

@@ -18,7 +18,9 @@ from typing import Literal, TypeAlias
 
 from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import make_finding
-from lumisite.site.decode import JsonFile
+from lumisite.findings.finding import Finding
+from lumisite.site.decode import unknown
+from lumisite.site.json_file import JsonFile
 
 Role: TypeAlias = Literal["reference", "variant", "sham", "control"]
 
@@ -135,7 +137,7 @@ class Design:
 _FILE = JsonFile(
     name="design of a trial",
     key="lumisite_trial",
-    remedy="`lumisite try` writes one",
+    written_by="lumisite try",
     error=ResolveError,
     may_lack=(),
 )
@@ -151,11 +153,9 @@ def read_design(data: bytes, file: str) -> Design:
     return _FILE.decode(data, Design, file, (_unknown_arms,))
 
 
-def _unknown_arms(design: Design) -> Iterator[tuple[str, str]]:
-    names = design.by_name
+def _unknown_arms(design: Design) -> Iterator[Finding]:
     for index, run in enumerate(design.slots):
-        if run.arm not in names:
-            yield f"slots[{index}].arm", f"{run.arm!r} is not an arm (have {', '.join(names)})"
+        yield from unknown(f"slots[{index}].arm", [run.arm], design.by_name)
 
 
 def plan(

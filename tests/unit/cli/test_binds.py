@@ -310,7 +310,7 @@ BROKEN: dict[str, tuple[list[str], int, str]] = {
         2,
         "lumisite: --library: /lib/x.so is no SONAME",
     ),
-    "no platform": (["tree", "--platform", "2031"], 2, "lumisite: --platform: lumi has no platform '2031'"),
+    "no platform": (["tree", "--platform", "2031"], 2, "lumisite: --platform: 2031 is not known here"),
     "no site": (["tree", "--site", "mars"], 2, "mars"),
     "a NUL": (["a\0b"], 3, "lumisite: 'a\\x00b': cannot read: "),
     "another machine": (

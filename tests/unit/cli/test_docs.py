@@ -193,7 +193,7 @@ def test_a_wrong_example_is_seen_and_corrected(tmp_path: Path) -> None:
     assert len(differences) == 3
     assert new == (
         "```console\n$ echo new\nnew\n$ lumisite check nowhere.yaml\n"
-        "nowhere.yaml: cannot be read: No such file or directory\nlumisite: 1 fault\n$ echo $?\n2\n```\nend\n"
+        "nowhere.yaml: cannot be read: No such file or directory (check the path and its permissions) [file-unreadable]\nlumisite: 1 fault\n$ echo $?\n2\n```\nend\n"
     )
     assert work_through(new, tmp_path) == (new, [])
 

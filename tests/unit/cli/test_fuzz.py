@@ -9,7 +9,8 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.cli.commands import COMMANDS as ALL
-from lumisite.errors import Problem, SiteError, ToolError
+from lumisite.errors import SiteError, ToolError
+from lumisite.findings.catalogue import make_finding
 from lumisite.site.load import load_site
 from lumisite.validate.run.folder import Run
 from tests.support.fuzz import played
@@ -32,10 +33,10 @@ def test_faults_and_what_they_quote_are_told_up_to_a_length() -> None:
     Path("site.yaml").write_text("name: x\n" * 30_000)
     with pytest.raises(SiteError, match=r"… and 2\d{4} more$"):
         load_site("site.yaml")
-    told = str(SiteError([Problem("f", 1, 1, "key", "x" * 100_000 + " is not known here (have y)")]))
+    told = str(SiteError([make_finding("unknown-name", "key", name="x" * 100_000, near="y")]))
     assert len(told) < 7000
     assert len(str(ToolError("sinfo said " + "\0" * 5000))) < 7000
-    assert told.endswith("is not known here (have y)")
+    assert told.endswith("is not known here (did you mean y?) [unknown-name]")
 
 
 def test_what_cannot_be_read_on_the_way_is_named(capsys: pytest.CaptureFixture[str]) -> None:

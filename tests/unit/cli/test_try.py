@@ -71,7 +71,7 @@ def test_of_what_is_not_answered_nothing_is_written(site: Path, capsys: pytest.C
 
 def test_what_the_ledger_forbids_leaves_the_file_as_it_was(site: Path) -> None:
     before = site.read_bytes()
-    with pytest.raises(SiteError, match="USE_LIBUV = 0 is harmful, so it cannot be set"):
+    with pytest.raises(SiteError, match="harmful-value-set"):
         write_evidence(site, *a_trial([HELD, Setting("A_B", "1")], Setting("USE_LIBUV", "0"), bad="reference"))
     assert site.read_bytes() == before
 
@@ -79,8 +79,8 @@ def test_what_the_ledger_forbids_leaves_the_file_as_it_was(site: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("OMP_PROC_BIND", "OMP_PROC_BIND is not for the ledger"),
-        ("LUMISITE_GPUS", "LUMISITE_GPUS is not for the ledger"),
+        ("OMP_PROC_BIND", "OMP_PROC_BIND is reserved"),
+        ("LUMISITE_GPUS", "LUMISITE_GPUS is reserved"),
     ],
 )
 def test_what_cannot_stand_in_the_ledger_is_told_before_any_job(

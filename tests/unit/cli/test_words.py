@@ -69,8 +69,10 @@ def test_faults_of_a_site_are_json_for_a_machine(capsys: Output) -> None:
     assert main(["check", "site.yaml", "--json"]) == 2
     out, err = capsys.readouterr()
     faults = json.loads(out)
-    assert [list(fault) for fault in faults] == [["file", "line", "column", "key", "message"]] * 3
-    assert ["{file}:{line}:{column}: {key}: {message}".format_map(fault) for fault in faults] == lines
+    assert [list(fault) for fault in faults] == [["file", "line", "column", "key", "code", "message", "advice"]] * 3
+    assert [
+        "{file}:{line}:{column}: {key}: {message} ({advice}) [{code}]".format_map(fault) for fault in faults
+    ] == lines
     assert err == "lumisite: 3 faults\n"
 
 

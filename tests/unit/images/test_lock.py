@@ -21,6 +21,7 @@ from lumisite.site.load import load_site
 from tests.support.dict_trees import write_tree
 from tests.support.image_folders import LATEST, NEW, OLD, Output, image_folder, lumi_text, make_sif, retarget
 from tests.support.images import needs_mksquashfs, squash
+from tests.support.sites import printed_codes
 from tests.unit.images.test_contents import laif
 
 pytestmark = [pytest.mark.usefixtures("at_lumi"), needs_mksquashfs]
@@ -237,7 +238,7 @@ def test_no_other_file_is_replaced_by_a_lock(folder: Path, capsys: Output) -> No
         assert (folder / name).read_bytes() == before
     lock(folder)
     assert main(["images", str(folder), "--lock", "images.lock", "--site", "twin"]) == 2
-    assert "is a lock of site lumi, not of twin" in capsys.readouterr().err
+    assert "[lock-of-another-site]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -246,39 +247,39 @@ def test_no_other_file_is_replaced_by_a_lock(folder: Path, capsys: Output) -> No
         (
             '"site": "lumi"',
             '"site": "twin"',
-            ":{n}:11: site: is a lock of site twin, not of lumi (give --site, or another --lock)",
+            ":{n}:11: site: lock-of-another-site",
         ),
-        ('"site": "lumi"', '"site": 5', ":{n}:11: site: 5 is not a text"),
+        ('"site": "lumi"', '"site": 5', ":{n}:11: site: wrong-type"),
         (
             '"lumisite_images": 1',
             '"lumisite_images": 2',
-            ":{n}:22: lumisite_images: 2 is another format (1 can be read)",
+            ":{n}:22: lumisite_images: another-format",
         ),
-        ('"lumisite_images": 1', '"lumisite": 1', ": is no lock of images: it has no key lumisite_images ("),
+        ('"lumisite_images": 1', '"lumisite": 1', ": file-of-another-kind"),
         (
             '"digest": "header"',
             '"digest": "half"',
-            ":{n}:13: digest: 'half' is not known here (have header, whole)",
+            ":{n}:13: digest: unknown-name",
         ),
-        ('"digest": "header:', '"digest": "header:x', ":{n}:17: images.{image}.digest: "),
+        ('"digest": "header:', '"digest": "header:x', ":{n}:17: images.{image}.digest: wrong-type"),
         (
             '"family": "laif-multitorch"',
             '"family": []',
-            ":{n}:17: images.{image}.family: is a list (one value would be right)",
+            ":{n}:17: images.{image}.family: wrong-shape",
         ),
         (
             '"size": ',
             '"size": -0.5, "b": ',
-            ":{n}:15: images.{image}.size: -0.5 is not a whole number",
+            ":{n}:15: images.{image}.size: wrong-type",
         ),
-        ('"given": [', '"given": [1, ', ":{n}:13: given[0]: 1 is not a text"),
-        ('"images": {', '"image": {', ":1:1: images: is missing"),
-        ('"images": {', '"images": {"x": {},', ":{n}:19: images.x: is no absolute path"),
-        ('"given": [', '"given": ', ":5:3: is not JSON: Expecting ',' delimiter"),
+        ('"given": [', '"given": [1, ', ":{n}:13: given[0]: wrong-type"),
+        ('"images": {', '"image": {', ":1:1: images: key-missing"),
+        ('"images": {', '"images": {"x": {},', ":{n}:19: images.x: wrong-type"),
+        ('"given": [', '"given": ', ":5:3: not-json"),
         (
             '"site": "lumi"',
             '"site": "lumi", "site": "lumi"',
-            ": is not JSON that can be read: the key site stands twice in one object",
+            ": key-repeated",
         ),
     ],
 )
@@ -294,7 +295,7 @@ def test_a_damaged_lock_is_named_with_line_and_key(
     assert main(["images", "--check", "--lock", "images.lock"]) == 2
     error = capsys.readouterr().err
     message = message.replace("{n}", str(number))
-    assert error.startswith("lumisite: images.lock" + message.replace("{image}", str(folder / OLD)))
+    assert printed_codes(error) == "images.lock" + message.replace("{image}", str(folder / OLD))
     assert error.count("\n") == 1
 
 

@@ -27,6 +27,7 @@ from lumisite.render.manifest import (
     parse_manifest,
 )
 from lumisite.site.read import read_file
+from tests.support.sites import printed_codes
 from tests.support.trees import manifest, tree
 
 GOOD = json.loads(tree()[MANIFEST].text)
@@ -103,53 +104,53 @@ def test_entries_describe_every_file() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("format", 2, "format: 2 is another format (1 can be read)"),
-        ("format", True, "format: true is another format"),
-        ("release", "../../etc", 'release: "../../etc" is not a release id'),
-        ("release", ".hidden", "is not a release id"),
-        ("release", "x" * 101, "is not a release id"),
-        ("release", 7, "release: 7 is not a text"),
-        ("site", None, "site: has no value"),
-        ("stacks", {"cpe": "25.03"}, "stacks.cpe: is a single value (a list would be right"),
-        ("stacks", {"rocm": [6.2]}, "stacks.rocm[0]: 6.2 is not a text"),
-        ("inputs", [], "inputs: is a list (a mapping of names would be right)"),
-        ("inputs", {"lumi.yaml": 1}, "inputs.lumi.yaml: 1 is not a text"),
-        ("modules", {"a/1": []}, "modules.a/1: is a list (keys and values would be right)"),
-        ("modules", {"a/1": {}}, "modules.a/1.binds: is missing"),
-        ("settings", {"X": {"y": 1}}, "settings.X: is a mapping (a list would be right"),
-        ("files", {"/etc/passwd": ENTRY}, "files./etc/passwd: is not a relative path"),
-        ("files", {"": ENTRY}, "is not a relative path"),
-        ("files", {"a/../../b": ENTRY}, "has an empty, `.` or `..` part"),
-        ("files", {"a//b": ENTRY}, "has an empty, `.` or `..` part"),
-        ("files", {"a\nb": ENTRY}, r"files.'a\nb': holds a character that does not print"),
-        ("files", {"a\0b": ENTRY}, "holds a character that does not print"),
-        ("files", {MANIFEST: ENTRY}, "the manifest cannot list itself"),
-        ("files", {"a": 3}, "files.a: is a single value (keys and values would be right)"),
+        ("format", 2, "format: another-format"),
+        ("format", True, "format: another-format"),
+        ("release", "../../etc", "release: wrong-type"),
+        ("release", ".hidden", "wrong-type"),
+        ("release", "x" * 101, "wrong-type"),
+        ("release", 7, "release: wrong-type"),
+        ("site", None, "site: value-missing"),
+        ("stacks", {"cpe": "25.03"}, "stacks.cpe: wrong-shape"),
+        ("stacks", {"rocm": [6.2]}, "stacks.rocm[0]: wrong-type"),
+        ("inputs", [], "inputs: wrong-shape"),
+        ("inputs", {"lumi.yaml": 1}, "inputs.lumi.yaml: wrong-type"),
+        ("modules", {"a/1": []}, "modules.a/1: wrong-shape"),
+        ("modules", {"a/1": {}}, "modules.a/1.binds: key-missing"),
+        ("settings", {"X": {"y": 1}}, "settings.X: wrong-shape"),
+        ("files", {"/etc/passwd": ENTRY}, "files./etc/passwd: wrong-type"),
+        ("files", {"": ENTRY}, "wrong-type"),
+        ("files", {"a/../../b": ENTRY}, "wrong-type"),
+        ("files", {"a//b": ENTRY}, "wrong-type"),
+        ("files", {"a\nb": ENTRY}, "files.'a\\nb': wrong-type"),
+        ("files", {"a\0b": ENTRY}, "wrong-type"),
+        ("files", {MANIFEST: ENTRY}, "wrong-type"),
+        ("files", {"a": 3}, "files.a: wrong-shape"),
         (
             "files",
             {"a": {"sha256": "0", "mode": "0644"}},
-            'sha256: "0" is not 64 lower-case hexadecimal digits',
+            "sha256: wrong-type",
         ),
-        ("files", {"a": {"sha256": "0" * 64, "mode": "4755"}}, 'mode: "4755" is not 0644 or 0755'),
-        ("plans", [], "plans: is a list (a mapping of names would be right)"),
+        ("files", {"a": {"sha256": "0" * 64, "mode": "4755"}}, "mode: wrong-type"),
+        ("plans", [], "plans: wrong-shape"),
         (
             "plans",
             {"a.yaml": {**PLAN, "libraries": [1]}},
-            "plans.a.yaml.libraries[0]: is a single value (keys and values would be right)",
+            "plans.a.yaml.libraries[0]: wrong-shape",
         ),
         (
             "plans",
             {"a.yaml": {**PLAN, "libraries": [{"source": "/a"}]}},
-            "plans.a.yaml.libraries[0].soname: is missing",
+            "plans.a.yaml.libraries[0].soname: key-missing",
         ),
-        ("plans", {"a.yaml": {**PLAN, "digest": 7}}, "plans.a.yaml.digest: 7 is not a text"),
+        ("plans", {"a.yaml": {**PLAN, "digest": 7}}, "plans.a.yaml.digest: wrong-type"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_key(key: str, value: object, message: str) -> None:
     with pytest.raises(DifferenceError) as caught:
         parse_manifest(json.dumps({**GOOD, key: value}).encode(), "site-out/MANIFEST.json")
     assert str(caught.value).startswith("site-out/MANIFEST.json:1:")
-    assert message in str(caught.value)
+    assert message in printed_codes(str(caught.value))
     assert "\n" not in str(caught.value)
 
 
@@ -197,12 +198,12 @@ def test_any_value_at_any_key_gives_a_manifest_or_one_line(key: str, value: Any)
 
 @given(st.integers(0, len(tree()[MANIFEST].text.encode()) - 2))
 def test_a_manifest_that_was_cut_short_is_refused(length: int) -> None:
-    with pytest.raises(DifferenceError, match="is not JSON"):
+    with pytest.raises(DifferenceError, match="not-json"):
         parse_manifest(tree()[MANIFEST].text.encode()[:length], "M")
 
 
 def test_half_a_surrogate_pair_in_a_manifest_is_refused() -> None:
-    with pytest.raises(DifferenceError, match=r'^M: site: "\\ud800" holds half of a character'):
+    with pytest.raises(DifferenceError, match=r"^M: site: contains .* \[control-character\]$"):
         parse_manifest(json.dumps({**GOOD, "site": "\ud800"}).encode(), "M")
 
 

@@ -214,7 +214,7 @@ def test_an_old_name_never_hides_a_real_version() -> None:
 )
 def test_a_bind_that_lmod_would_change_is_refused_for_a_module_and_not_for_the_task(bind: str) -> None:
     text = site_text(("binds:\n", f"binds:\n  - {bind}, where: WHERE, why: test, source: here}}\n"))
-    with pytest.raises(SiteError, match=r"^site.yaml:\d+:\d+: binds\[0\]: Lmod does not keep '.*' as it is"):
+    with pytest.raises(SiteError, match=r"^site.yaml:\d+:\d+: binds\[0\]: .* \[bind-unfit-for-lmod\]"):
         load_text(text.replace("WHERE", "singularity-CPEbits"))
     assert render(load_text(text.replace("WHERE", "task")), rocm=["6.2"])
 

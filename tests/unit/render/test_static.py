@@ -267,11 +267,11 @@ def test_two_modules_that_would_have_one_name_are_refused() -> None:
     [
         (
             "    arguments: [--x]\n",
-            "runtimes.singularity.arguments: nothing reads it with `emit: edf` (only with podman-hpc)",
+            "runtimes.singularity.arguments: key-without-effect",
         ),
         (
             "    annotations: {a.b: x, a: y}\n",
-            "runtimes.singularity.annotations.a: others begin with it and a dot, which makes it a table",
+            "runtimes.singularity.annotations.a: named-twice",
         ),
     ],
 )
@@ -281,8 +281,8 @@ def test_what_a_runtime_says_to_nobody_is_a_fault(more: str, fault: str) -> None
 
 def test_one_runtime_of_a_kind_is_enough_and_a_modulefile_needs_its_prefix() -> None:
     two = "  pyxis: {emit: edf, variant: x, source: here}\n  other: {emit: edf, variant: x, source: here}\n\nfabric:"
-    assert site_faults(("\nfabric:", two)) == ["runtimes.other.emit: pyxis has edf already (one of each is written)"]
-    fault = "runtimes.singularity.prefix: is missing (SINGULARITY or APPTAINER, by which a modulefile names the binds)"
+    assert site_faults(("\nfabric:", two)) == ["runtimes.other.emit: named-twice"]
+    fault = "runtimes.singularity.prefix: key-missing"
     assert site_faults((RUNTIME, "")) == [fault]
 
 

@@ -57,21 +57,22 @@ def test_a_setting_of_the_site_counts_more() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [
-        ("{amd: rocm, ", "{amd: ROCm x, ", "gpu: 'SINGULARITY_ROCM X' is not the name of a variable"),
-        ("nvidia: nv}", "nvdia: nv}", "gpu: nvdia is not described (did you mean nvidia?)"),
-        ("{amd: rocm, nvidia: nv}", "[rocm, nv]", "gpu: is a list (a mapping of names would be right)"),
-        ("{amd: rocm, nvidia: nv}", "a b", "gpu: 'SINGULARITY_A B' is not the name of a variable"),
-        ("prefix: SINGULARITY", "emit: edf", "gpu: nothing reads it with `emit: edf` (only with modulefile)"),
+        ("{amd: rocm, ", "{amd: ROCm x, ", "runtimes.singularity.gpu: wrong-type"),
+        ("nvidia: nv}", "nvdia: nv}", "runtimes.singularity.gpu: unknown-name"),
+        ("{amd: rocm, nvidia: nv}", "[rocm, nv]", "runtimes.singularity.gpu: wrong-shape"),
+        ("{amd: rocm, nvidia: nv}", "a b", "runtimes.singularity.gpu: wrong-type"),
+        ("prefix: SINGULARITY", "emit: edf", "runtimes.singularity.gpu: key-without-effect"),
     ],
 )
 def test_a_flag_that_cannot_be_is_one_fault_at_its_place(old: str, new: str, fault: str) -> None:
     assert old in DARDEL
     with pytest.raises(SiteError) as caught:
         load_text(DARDEL.replace(old, new))
-    (problem,) = caught.value.problems
+    (finding,) = caught.value.findings
     line = next(number for number, text in enumerate(DARDEL.splitlines(), 1) if "gpu: {amd: rocm" in text)
-    assert (problem.line, problem.key) == (line, "runtimes.singularity.gpu")
-    assert fault in f"gpu: {problem.message}"
+    assert finding.place
+    assert finding.place.line == line
+    assert f"{finding.subject}: {finding.code}" == fault
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_a_variable_without_an_entry_gets_one_that_leaves_it_alone() -> None:
 
 def test_what_the_ledger_forbids_is_told_with_its_place() -> None:
     _, after = added(ENTRY, "0", effect="harmful")
-    with pytest.raises(SiteError, match=r"site.yaml:\d+:\d+: settings\[2\].evidence\[0\]: .* cannot be set"):
+    with pytest.raises(SiteError, match=r"site.yaml:\d+:\d+: settings\[2\].evidence\[0\]: .* \[harmful-value-set\]"):
         site_of(after.encode(), Path("site.yaml"))
 
 

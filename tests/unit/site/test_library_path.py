@@ -65,26 +65,24 @@ def test_the_path_on_the_host_leads_back() -> None:
 
 
 def unbound(platform: str, release: str) -> str:
-    return (
-        f"families.twin-torch.library_path[0]: /opt/cray/libfabric/{release}/lib64 of platform {platform} is below no "
-        "bind of singularity-CPEbits, singularity-userfilesystems "
-        "(a bind of /opt/cray/libfabric would be right)"
-    )
+    return f"families.twin-torch.library_path[0]: library-unbound {platform} /opt/cray/libfabric/{release}/lib64"
 
 
 def test_a_library_below_no_bind_is_a_fault_of_each_platform() -> None:
     binds = (f"path: /opt/cray/pe, {CPE}", "path: /opt, where: singularity-AI-bindings")
     with pytest.raises(SiteError) as caught:
         site(*binds)
-    told = [f"{one.key}: {one.message}" for one in caught.value.problems]
+    told = [f"{one.subject}: {one.code} {one.values['platform']} {one.values['path']}" for one in caught.value.findings]
     assert told == [unbound("2024-08", "1.15.2.0"), unbound("2026-01", "1.22.0")]
-    assert all(one.line > 0 and one.column > 0 for one in caught.value.problems)
+    assert all(one.place and one.place.line > 0 and one.place.column > 0 for one in caught.value.findings)
 
 
 def test_a_bind_for_one_platform_is_none_for_the_other() -> None:
     with pytest.raises(SiteError) as caught:
         site(f"path: /opt/cray, when: {{platform: [2026-01]}}, {CPE}")
-    assert [f"{one.key}: {one.message}" for one in caught.value.problems] == [unbound("2024-08", "1.15.2.0")]
+    assert [
+        f"{one.subject}: {one.code} {one.values['platform']} {one.values['path']}" for one in caught.value.findings
+    ] == [unbound("2024-08", "1.15.2.0")]
 
 
 def test_the_container_wrapper_binds_the_host_by_itself() -> None:
@@ -93,5 +91,5 @@ def test_the_container_wrapper_binds_the_host_by_itself() -> None:
 
 
 def test_a_name_that_a_platform_lacks_is_said_once() -> None:
-    fault = "families.twin-torch.library_path: libfabrik is not described (did you mean libfabric?)"
+    fault = "families.twin-torch.library_path: unknown-name"
     assert site_faults((FAMILY, f"{FAMILY}    library_path: [libfabrik]\n")) == [fault, fault]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lumisite.errors import ResolveError
+from lumisite.findings.finding import Finding
 from lumisite.site.load import load_site
 from lumisite.site.selection import resolve_selection
 
@@ -17,11 +18,11 @@ def chosen(**options: object) -> tuple[str, list[str], list[str]]:
     return selection.platform, cpe, rocm
 
 
-def refusal(**options: object) -> str:
+def refusal(**options: object) -> Finding:
     with pytest.raises(ResolveError) as caught:
         chosen(**options)
     assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return caught.value.finding
 
 
 @pytest.mark.parametrize(
@@ -47,43 +48,37 @@ def test_what_is_asked_for_gives_exact_releases_the_default_first(
 
 
 def test_a_release_outside_the_drivers_range_is_refused_with_the_nearest_that_would_do() -> None:
-    assert refusal(rocm=["6.0"]) == (
-        "--rocm: ROCm 6.0 is outside the range >=6.1,<7.1 that the driver of platform 2026-01 "
-        "(amdgpu 6.3.60300-2084815) supports; the nearest that would do is 6.1.3 (platform 2024-08 supports it)"
-    )
+    finding = refusal(rocm=["6.0"])
+    assert (finding.code, finding.subject) == ("release-unavailable", "--rocm")
+    assert finding.values == {
+        "release": "ROCm 6.0",
+        "platform": "2026-01",
+        "range": ">=6.1,<7.1",
+        "driver": "amdgpu 6.3.60300-2084815",
+        "nearest": "6.1.3",
+        "elsewhere": ("2024-08",),
+    }
 
 
 def test_a_release_that_the_site_lacks_is_refused_with_what_there_is() -> None:
-    message = refusal(rocm=["6.5"])
-    assert message.startswith("--rocm: lumi has no ROCm 6.5 (have 5.4.5, ")
-    assert message.endswith("; the nearest that would do is 6.4.4 on platform 2026-01")
+    finding = refusal(rocm=["6.5"])
+    assert (finding.code, finding.values["site"], finding.values["nearest"]) == ("release-unavailable", "lumi", "6.4.4")
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "code", "subject", "nearest"),
     [
-        ({"rocm": ["six"]}, "--rocm: 'six' is not a version (6.2.4 or 25.03 would be right)"),
-        ({"rocm": [""]}, "--rocm: '' is not a version (6.2.4 or 25.03 would be right)"),
-        ({"cpe": ["x"]}, "--cpe: 'x' is not a version (6.2.4 or 25.03 would be right)"),
-        ({"platform": "2026-1"}, "--platform: lumi has no platform '2026-1' (did you mean 2026-01?)"),
-        (
-            {"cpe": ["25.06"]},
-            (
-                "--cpe: CPE 25.06 is not installed on platform 2026-01 (have 23.09, 24.03, 25.03, 25.09; "
-                "the nearest that is supported is 25.09)"
-            ),
-        ),
-        (
-            {"cpe": ["25.03"], "platform": "2024-08"},
-            (
-                "--cpe: CPE 25.03 is not installed on platform 2024-08 (have 23.09, 24.03; "
-                "the nearest that is supported is 24.03)"
-            ),
-        ),
+        ({"rocm": ["six"]}, "wrong-type", "--rocm", None),
+        ({"rocm": [""]}, "wrong-type", "--rocm", None),
+        ({"cpe": ["x"]}, "wrong-type", "--cpe", None),
+        ({"platform": "2026-1"}, "unknown-name", "--platform", None),
+        ({"cpe": ["25.06"]}, "release-unavailable", "--cpe", "25.09"),
+        ({"cpe": ["25.03"], "platform": "2024-08"}, "release-unavailable", "--cpe", "24.03"),
     ],
 )
-def test_other_refusals_are_one_line(options: dict[str, object], message: str) -> None:
-    assert refusal(**options) == message
+def test_other_refusals_are_one_line(options: dict[str, object], code: str, subject: str, nearest: str | None) -> None:
+    finding = refusal(**options)
+    assert (finding.code, finding.subject, finding.values.get("nearest")) == (code, subject, nearest)
 
 
 def test_every_release_of_the_site_says_why_it_was_chosen_or_lost() -> None:

@@ -53,14 +53,14 @@ def test_minor_has_two_numbers(text: str, minor: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "six", "6..2", "6.2.x", "-1", "6 2"])
 def test_what_is_no_version_is_refused_with_its_text(text: str) -> None:
-    with pytest.raises(UnfitError, match="is not a version") as caught:
+    with pytest.raises(UnfitError, match="version") as caught:
         parse_version(text)
     assert repr(text) in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["", "6.2", "6.1-7.0", ">=", ">=six", ">=6,", "~=6.1", ">=6 <7"])
 def test_what_is_no_range_is_refused(text: str) -> None:
-    with pytest.raises(UnfitError, match="is not a range of versions"):
+    with pytest.raises(UnfitError, match="range of versions"):
         parse_version_range(text)
 
 

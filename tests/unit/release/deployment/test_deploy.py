@@ -114,7 +114,7 @@ def test_another_id_with_the_same_content_is_nothing_to_do(run: Run, tmp_path: P
         (lambda out: (out / "spank/task_prolog").write_text("x"), 1, "spank/task_prolog: edited ("),
         (lambda out: (out / "spank/task_prolog").unlink(), 1, "spank/task_prolog: missing"),
         (lambda out: (out / "more").write_text("x"), 1, "more: not written by lumisite ("),
-        (lambda out: (out / MANIFEST).write_text("{}"), 1, "MANIFEST.json: is no manifest: it has no key format"),
+        (lambda out: (out / MANIFEST).write_text("{}"), 1, "MANIFEST.json: not a manifest: it has no key format"),
         (lambda out: (out / MANIFEST).unlink(), 2, "[out-no-tree]"),
         (lambda out: out.rename("gone"), 2, "[out-no-tree]"),
     ],

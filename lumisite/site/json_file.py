@@ -1,0 +1,168 @@
+"""Files of JSON that lumisite writes, and values of JSON as dataclasses.
+
+They have numbers too, names of any kind, and may have keys of later versions, which are passed over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import typing
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from lumisite.errors import LumisiteError, SiteError, file_error, shown
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Place
+from lumisite.site.decode import Decoder, Rule, Scalars, UnfitError, default_of, wrong_type
+from lumisite.site.document import MAX_DEPTH, Document, parse_yaml, text_of
+
+T = TypeVar("T")
+
+#: No number of JSON that is read as a float is larger.
+LARGEST_NUMBER = 1e100
+
+
+def _json_text(value: object) -> str:
+    """A text of JSON, which can hold half of a surrogate pair, and then fails far from here when it is printed."""
+    if not isinstance(value, str):
+        raise wrong_type(short(value), "text", '"text"')
+    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+        raise UnfitError("control-character", character=short(value))
+    return value
+
+
+def _json_int(value: object) -> int:
+    if type(value) is not int:
+        raise wrong_type(short(value), "whole number", "4096")
+    return value
+
+
+def _json_float(value: object) -> float:
+    if type(value) not in (int, float) or not abs(typing.cast(float, value)) <= LARGEST_NUMBER:
+        raise wrong_type(short(value), "finite number", "0.05")
+    return float(typing.cast(float, value))
+
+
+def _json_line(value: object) -> str:
+    if not _json_text(value).isprintable():
+        raise UnfitError("control-character", character=short(value))
+    return _json_text(value)
+
+
+@dataclass(frozen=True)
+class JsonFile:
+    """A kind of file that lumisite writes: `key` has its format, `written_by` is the command that writes one.
+
+    A file may lack the keys with a default; where `may_lack` is given, those alone. Where
+    all that is in a file `prints`,  odd characters are spelled out when it is written, and refused when it is read.
+    """
+
+    name: str
+    key: str
+    written_by: str
+    error: type[LumisiteError] = LumisiteError
+    format: int = 1
+    may_lack: Collection[str] | None = None
+    prints: bool = False
+    ascii: bool = True
+    older: Callable[[dict[str, Any]], dict[str, Any]] = lambda values: values
+
+    def encode(self, value: object) -> str:
+        """Give the text of a file: the same value always gives the same bytes."""
+        document = {self.key: self.format, **self._plain(value)}
+        return json.dumps(document, sort_keys=True, indent=2, ensure_ascii=self.ascii) + "\n"
+
+    def _plain(self, value: Any) -> Any:
+        """Turn a dataclass into JSON's types; what a file may lack is left out."""
+        if isinstance(value, str):  # most values are
+            return ascii(value) if self.prints and not value.isprintable() else value
+        if dataclasses.is_dataclass(value):
+            sparse = self.may_lack is None
+            pairs = [(item, getattr(value, item.name)) for item in dataclasses.fields(value)]
+            return {item.name: self._plain(one) for item, one in pairs if not (sparse and one == default_of(item))}
+        if isinstance(value, Mapping):
+            return {self._plain(name): self._plain(one) for name, one in value.items()}
+        return [self._plain(one) for one in value] if isinstance(value, tuple) else value
+
+    def decode(self, data: bytes, kind: type[T], file: str, rules: Iterable[Rule] = ()) -> T:
+        """Decode `data` into the dataclass `kind`; raise `error` with one fault and its place."""
+        try:
+            values = parse_json(data, file)
+            if not isinstance(values, dict) or self.key not in values:
+                raise file_error("file-of-another-kind", file, kind=self.name, key=self.key)
+            found = values.pop(self.key)
+            if type(found) is not int or found != self.format:
+                known: dict[str, Any] = {"found": short(found), "known": self.format, "written_by": self.written_by}
+                raise SiteError([make_finding("another-format", self.key, place=Place(file), **known)])
+            return decode_values(self.older(values), kind, file, rules, may_lack=self.may_lack, prints=self.prints)
+        except SiteError as error:
+            finding = error.finding
+        place = finding.place
+        if finding.subject:
+            with contextlib.suppress(SiteError):  # JSON is read as YAML, which knows the position of everything
+                place = Place(file, *parse_yaml(data, "").place(finding.subject))
+        else:
+            finding = dataclasses.replace(finding, values={**finding.values, "written_by": self.written_by})
+        raise self.error(dataclasses.replace(finding, place=place))
+
+
+def decode_values(
+    values: Mapping[str, Any],
+    kind: type[T],
+    file: str,
+    rules: Iterable[Rule] = (),
+    *,
+    may_lack: Collection[str] | None = None,
+    prints: bool = False,
+) -> T:
+    """Decode values of JSON into the dataclass `kind`; `JsonFile` says what the options mean. Raises `SiteError`."""
+    scalars: Scalars = {str: _json_line if prints else _json_text, int: _json_int, float: _json_float}
+    return Decoder(Document(file, values), scalars, by_hand=False, may_lack=may_lack).decode(kind, [rules])
+
+
+def short(value: object) -> str:
+    """Show a value of JSON on one line that is not long."""
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def parse_json(data: bytes, file: str) -> Any:
+    """Read one JSON value from `data`; raises `SiteError` when it is not UTF-8 or JSON, or has a key twice."""
+    try:
+        value = json.loads(text_of(data, file), object_pairs_hook=_once)
+        if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+            _require_shallow(value)
+        return value
+    except json.JSONDecodeError as error:
+        raise file_error("not-json", file, error.lineno, error.colno, reason=error.msg) from None
+    except RecursionError:
+        raise file_error("not-json", file, levels=MAX_DEPTH) from None
+    except _RepeatedKeyError as error:
+        raise file_error("key-repeated", file, key=shown(str(error))) from None
+    except ValueError as error:  # numbers of too many digits
+        raise file_error("not-json", file, reason=str(error)) from None
+
+
+def _require_shallow(value: object) -> None:
+    """Raise `RecursionError` where values are nested so deep that what walks through them might."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        inner = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
+        level = [child for children in inner for child in children]
+    if level:
+        raise RecursionError
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _RepeatedKeyError(next(name for name in names if names.count(name) > 1))
+    return found
+
+
+class _RepeatedKeyError(ValueError):
+    """A key is in one object of JSON twice."""
