@@ -1,4 +1,4 @@
-"""What goes wrong in a trial on a real cluster: a hang, a kill, an edit, a node that is drained."""
+"""What goes wrong in a trial on a real cluster: a hang, a kill, a node that is drained."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ def test_a_hang_is_evidence_and_leaves_nothing_behind(site: Cluster) -> None:
     assert done.code == 1, done.stdout + done.stderr
     answer = answers(told)["PLANTED_HANG=1"]
     assert answer["worth"] == "harmful", done.stdout
-    assert answer["reason"] == "5 of 5 hung or failed with it, 0 of 5 without"
+    (reason,) = (one for one in answer["findings"] if one["code"] == "runs-failed")
+    assert reason["values"] == {"with_it": "5 of 5", "without": "0 of 5"}
     assert processes(site) == dict.fromkeys(site.nodes, "")
     # Plain ranks met after each of them.
     checks = sorted((site.shared / "scratch/hang/jobs").glob("*/s*-check-2n/exit"))
     assert sorted(path.read_text().split()[0] for path in checks) == [*["0"] * 5, *["skipped"] * 6]
 
 
-def test_killed_it_goes_on_and_edited_it_is_refused(site: Cluster) -> None:
+def test_killed_it_goes_on(site: Cluster) -> None:
     words = "OMP_PROC_BIND=false --probe collectives --allocations 1"
     command = f"{LUMISITE} try --site /scratch/site.yaml --seed 3 --out /scratch/killed {words}"
     site.run(f"cd /scratch && {{ {command} & }} 2>err; while ! grep -qs s02 err; do sleep 0.2; done; kill -9 $!")
@@ -50,11 +51,6 @@ def test_killed_it_goes_on_and_edited_it_is_refused(site: Cluster) -> None:
     assert len(keys) == len({*keys})
     submitted = (site.shared / "scratch/killed/jobs.jsonl").read_text().count('"submitted"')
     assert submitted == len({run.partition(".")[0] for _, run in keys})
-    design = site.shared / "scratch/killed/design.json"
-    design.write_text(design.read_text().replace('"smallest": 0.03', '"smallest": 0.3'))
-    done = site.run(f"{LUMISITE} try --resume /scratch/killed")
-    assert done.code == 2
-    assert "was changed since the trial began" in done.stderr
 
 
 def test_a_plan_needs_neither_slurm_nor_a_shared_folder(site: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
