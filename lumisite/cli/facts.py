@@ -10,10 +10,14 @@ from lumisite.cli.chosen import own_site
 from lumisite.cli.parser import check_root, say, tell, write_text
 from lumisite.errors import ResolveError
 from lumisite.facts.capture import capture, capture_undescribed
+from lumisite.facts.change import Change
 from lumisite.facts.facts import LARGEST_FACTS_BYTES, Facts, format_facts, parse_facts
-from lumisite.facts.tell import make_report, report_lines, to_json
+from lumisite.facts.report import Report, make_report, report_json
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.writers import line, message
 from lumisite.machine.host import DiskTree
 from lumisite.site.load import LoadedSite, load_plans, load_site, read_input
+from lumisite.text import counted, printable
 
 
 def add_facts(parser: argparse.ArgumentParser) -> None:
@@ -60,10 +64,10 @@ def run_facts(arguments: argparse.Namespace) -> int:
     if arguments.site:
         captured = capture(DiskTree(root), load_site(arguments.site).site)
     else:
-        say("no site is named (--site): these are the hardware, drivers and releases alone that `init --from` takes")
+        say(line(make_finding("facts-without-site")))
         captured = capture_undescribed(DiskTree(root))
-    for note in captured.notes:
-        say(note)
+    for finding in captured.findings:
+        say(line(finding))
     write_text(format_facts(captured.facts), arguments.output)
     return 0
 
@@ -74,26 +78,41 @@ def run_changes(arguments: argparse.Namespace) -> int:
     loaded = _site(arguments, before, after)
     report = make_report(before, after, loaded.site, load_plans(loaded))
     if before.host != after.host:
-        say(f"{arguments.before} is of {before.host or 'an unnamed host'}, {arguments.after} of {after.host or 'one'}")
-    lines = report.draft if arguments.draft else report.users if arguments.users else report_lines(report)
-    tell(to_json(report), lines or [""], as_json=arguments.json)
+        hosts = {"host": before.host or "unknown", "other": arguments.after, "other_host": after.host or "unknown"}
+        say(line(make_finding("facts-of-two-hosts", arguments.before, **hosts)))
+    lines = report.draft if arguments.draft else report.users if arguments.users else _report_lines(report)
+    tell(report_json(report), lines or [""], as_json=arguments.json)
     return 1 if report.changes else 0
+
+
+def _report_lines(report: Report) -> list[str]:
+    """Return the whole report: changes with what they touch, the draft, the text for users."""
+    if not report.changes:
+        return ["nothing changed"]
+    now = f"fits platform {report.now}" if report.now else "fits no platform that is described"
+    lines = [f"{counted(len(report.changes), 'change')}; the node was platform {report.was}, and now {now}", ""]
+    for change in report.changes:
+        lines += [line(change.finding), *_touched_lines(change)]
+    lines += ["", "-- draft for the site description", *report.draft]
+    return [*lines, "", "-- text for users", *report.users]
+
+
+def _touched_lines(change: Change) -> list[str]:
+    """Return a line for all parts of one sort that a change touches for the same reason."""
+    together: dict[tuple[str, str], list[str]] = {}
+    for touched in change.touches:
+        together.setdefault((touched.what, message(touched.finding(change.code))), []).append(printable(touched.name))
+    return [f"  {what:8} {', '.join(names)}: {why}" for (what, why), names in together.items()]
 
 
 def _site(arguments: argparse.Namespace, before: Facts, after: Facts) -> LoadedSite:
     """Load the site asked for, or the embedded one that both files name: a name in a file opens nothing else."""
     if before.site != after.site:
-        raise ResolveError(
-            f"{arguments.before} is of site {before.site!r}, {arguments.after} of {after.site!r}: "
-            "nothing can be compared (two captures of one site would be right)"
-        )
+        values = {"site": before.site, "other": arguments.after, "other_site": after.site}
+        raise ResolveError(make_finding("facts-of-two-sites", arguments.before, **values))
     name = arguments.site or own_site(before.site)
     if not name:
-        raise ResolveError(
-            f"--site: {arguments.before} is of site {before.site!r}, which is not embedded; name its description"
-            if before.site
-            else f"--site: {arguments.before} was read without a site; name the description of this one"
-        )
+        raise ResolveError(make_finding("facts-site-unknown", arguments.before, site=before.site))
     return load_site(name)
 
 

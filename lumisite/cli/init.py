@@ -14,12 +14,15 @@ from lumisite.cli.facts import load_facts
 from lumisite.cli.parser import say, write_whole
 from lumisite.errors import LumisiteError, ResolveError, ToolError, shown
 from lumisite.facts.facts import Facts
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
+from lumisite.findings.writers import line
+from lumisite.init.answer import Answer, collector, parse_answer
+from lumisite.init.describe import Seen, describe_site
+from lumisite.init.kinds import gpu_finding
 from lumisite.init.known import IMAGE_FOLDERS
-from lumisite.init.machine import gpu_question
 from lumisite.init.node import Node, node_of
 from lumisite.init.slurm import Cluster, Kind, is_name, partitions_of, read_cluster
-from lumisite.init.told import Told, collector, read_told
-from lumisite.init.write import Seen, describe
 from lumisite.machine.host import DiskTree, names_of_this_node, silent_paths
 from lumisite.machine.tree import names_of
 from lumisite.site.checks import STAGES
@@ -75,43 +78,42 @@ def add_init(parser: argparse.ArgumentParser) -> None:
 def run_init(arguments: argparse.Namespace) -> int:
     """Ask Slurm and one node of each kind, and write what they say."""
     if arguments.name is not None and not is_name(arguments.name):
-        raise ResolveError(f"--name: {shown(arguments.name)} is no name (letters, digits and ._+@- would be right)")
+        raise ResolveError(make_finding("site-name-unusable", shown(arguments.name)))
     _refuse_existing(arguments.out)
     cluster = _cluster(arguments.partition)
     _, here = names_of_this_node()
     name = next(filter(is_name, (arguments.name or "", cluster.config.get("ClusterName", ""), here)), "site")
     out = arguments.out or Path(f"{name}.yaml")
     _refuse_existing(out)
-    notes = [*cluster.notes]
+    findings = [*cluster.findings]
     say(f"asking this node, {here}")
     spool = cluster.config.get("SlurmdSpoolDir", "/")
-    login = node_of(_collect([], [spool]), name, notes)
+    login = node_of(_collect([], [spool]), name, findings)
     if arguments.facts:
         nodes = _from_facts(cluster, [_facts_with_cpus(file) for file in arguments.facts])
     elif cluster.kinds:
-        found = ((kind.name, _ask_kind(cluster, kind, name, [spool], arguments.srun, notes)) for kind in cluster.kinds)
-        nodes = {kind: node for kind, node in found if node is not None}
+        answers = {one.name: _ask_kind(cluster, one, name, [spool], arguments.srun, findings) for one in cluster.kinds}
+        nodes = {kind: node for kind, node in answers.items() if node is not None}
     else:
         nodes = {"gpu" if login.facts.gpus else "cpu": login}
     kinds = {kind.name: kind for kind in cluster.kinds}
-    gpus = (gpu_question(kinds.get(one, Kind(one, ())), node) for one, node in nodes.items())
-    for note in (*notes, *filter(None, gpus)):
-        say(note)
-    seen = Seen(name, time.strftime("%Y-%m-%d"), cluster, login, nodes, _address, _image_folders, tuple(notes))
-    text = describe(seen)
-    data = text.encode()
+    gpus = (gpu_finding(kinds.get(kind, Kind(kind, ())), node) for kind, node in nodes.items())
+    for finding in (*findings, *filter(None, gpus)):
+        say(line(finding))
+    seen = Seen(name, time.strftime("%Y-%m-%d"), cluster, login, nodes, _address, _image_folders, tuple(findings))
+    description = describe_site(seen)
+    data = description.text.encode()
     _refuse_existing(out)
     write_whole(out, data)
-    comments = [line.split()[1] for line in text.splitlines() if line.lstrip().startswith("# ")]
-    questions, guesses = comments.count("QUESTION:"), comments.count("guessed:")
-    say(f"wrote {out}: {counted(questions, 'question')} to answer, {counted(guesses, 'guessed value')} to confirm")
+    questions, guesses = counted(description.questions, "question"), counted(description.guesses, "guessed value")
+    say(f"wrote {out}: {questions} to answer, {guesses} to confirm")
     decode(data, Site, file=str(out), scalars=SCALARS, stages=STAGES, prepare=prepared)
     return 0
 
 
 def _refuse_existing(out: Path | None) -> None:
     if out is not None and os.path.lexists(out):
-        raise ResolveError(f"--out: {out} is there already, and stays as it is (another FILE would be right)")
+        raise ResolveError(make_finding("description-exists", str(out)))
 
 
 def _cluster(wanted: Sequence[str]) -> Cluster:
@@ -122,32 +124,33 @@ def _cluster(wanted: Sequence[str]) -> Cluster:
     except ToolError as error:
         if wanted:
             raise
-        say(f"{error}: there will be no partitions, and of nodes what this one or the facts tell")
+        say(str(error))
+        say(line(make_finding("slurm-absent", "scontrol")))
         return Cluster({}, {}, ())
-    if missing := [shown(name) for name in wanted if name not in cluster.partitions]:
-        raise ResolveError(f"--partition: Slurm has no partition {', '.join(missing)} (sinfo tells those that it has)")
+    if missing := [name for name in wanted if name not in cluster.partitions]:
+        raise ResolveError(make_finding("partition-unknown", "--partition", names=tuple(missing)))
     return cluster
 
 
 def _ask_kind(
-    cluster: Cluster, kind: Kind, site: str, paths: list[str], options: Sequence[str], notes: list[str]
+    cluster: Cluster, kind: Kind, site: str, paths: list[str], options: Sequence[str], findings: list[Finding]
 ) -> Node | None:
     """Ask one node of a kind, and another where that does not answer; `None` where nobody does."""
-    why = "none is free"
+    reason = ""
     for slurm in [node for node in kind.nodes if node.ready][:_MOST_TRIED]:
         partition = next(name for name in cluster.partitions if name in partitions_of(slurm))
         say(f"asking {slurm.name} (kind {kind.name}, {counted(len(kind.nodes), 'node')}) through a job in {partition}")
         srun = ["srun", f"--immediate={_WAIT_S}", "--time=3", "--nodes=1", "--ntasks=1", "--job-name=lumisite-init"]
         srun += ["--chdir=/", f"--partition={partition}", f"--nodelist={slurm.name}", *options]
         try:
-            return node_of(_collect(srun, paths), site, notes)
+            return node_of(_collect(srun, paths), site, findings)
         except LumisiteError as error:
-            why = str(error)
-    notes.append(f"no node of kind {kind.name} answered: {why}")
+            reason = str(error.finding.values.get("reason") or error)
+    findings.append(make_finding("node-kind-silent", kind.name, reason=reason))
     return None
 
 
-def _collect(prefix: Sequence[str], paths: Sequence[str]) -> Told:
+def _collect(prefix: Sequence[str], paths: Sequence[str]) -> Answer:
     """Run the collector here, or where `prefix` leads. Raises `ToolError`."""
     kept = {name: value for name, value in os.environ.items() if name[:6] != "SLURM_" or name in _SLURM_KEPT}
     argv = [*prefix, "sh", "-c", collector(), "lumisite", *paths]
@@ -156,13 +159,13 @@ def _collect(prefix: Sequence[str], paths: Sequence[str]) -> Told:
             argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_WAIT_S + _ANSWER_S, env=kept, check=False
         )
     except FileNotFoundError:
-        raise ToolError(f"{argv[0]} is not on PATH") from None
+        raise ToolError(make_finding("program-not-found", argv[0])) from None
     except subprocess.TimeoutExpired:
-        raise ToolError(f"{argv[0]} did not answer within {_WAIT_S + _ANSWER_S} s") from None
+        raise ToolError(make_finding("collector-failed", argv[0], seconds=_WAIT_S + _ANSWER_S)) from None
     if done.returncode:
         words = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {done.returncode}"]
-        raise ToolError(f"{argv[0]}: {shown(words[0])}")
-    return read_told(done.stdout.decode(errors="replace"), argv[0])
+        raise ToolError(make_finding("collector-failed", argv[0], reason=words[0]))
+    return parse_answer(done.stdout.decode(errors="replace"), argv[0])
 
 
 def _facts_with_cpus(file: str) -> Facts:
@@ -172,15 +175,15 @@ def _facts_with_cpus(file: str) -> Facts:
         for text in (*(group.cpus for group in facts.cpus), *(gpu.cpus or "" for gpu in facts.gpus)):
             parse_number_list(text)
     except CpusetError as error:
-        raise ResolveError(f"--from: {shown(file)}: {error}") from None
+        raise ResolveError(make_finding("facts-cpus-unreadable", file, reason=str(error))) from None
     return facts
 
 
 def _from_facts(cluster: Cluster, files: Iterable[Facts]) -> Mapping[str, Node]:
-    """Give nodes of facts files by their kinds, in Slurm's words where it knows them."""
+    """Return nodes of facts files by their kinds, with Slurm's names where it knows them."""
     found: dict[str, Node] = {}
     for facts in files:
-        node = Node(facts, Told(facts.host or "facts"))
+        node = Node(facts, Answer(facts.host or "facts"))
         known = (kind.name for kind in cluster.kinds if node.name in {one.name for one in kind.nodes})
         name = next(known, "gpu" if facts.gpus else "cpu")
         while name in found:
@@ -197,7 +200,7 @@ def _address(name: str) -> str | None:
 
 
 def _image_folders(tops: Iterable[str]) -> tuple[str, ...]:
-    """Give folders of images below file systems, by their usual names."""
+    """Return folders of images below file systems, by their usual names."""
     tree, found = DiskTree("/"), []
     tops = list(tops)
     silent = silent_paths(tops, 5.0)

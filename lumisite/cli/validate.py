@@ -245,7 +245,7 @@ def _text(
     for slow in alone.slow_nodes:
         yield f"{slow.node} is slow: {slow.metric} {percent(slow.below)} below the median of all nodes (z {slow.z:.1f})"
     if alone.drain:
-        yield f"to drain bad nodes (nothing runs it): {alone.drain}"
+        yield f"drain the bad nodes (the command is not executed): {alone.drain}"
     yield from alone.next_runs
     yield f"{folder}"
 

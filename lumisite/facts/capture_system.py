@@ -17,6 +17,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from lumisite.facts.facts import Adapter, CpuGroup, Device, Driver, Facts, Interface, Kernel, KernelConfig, System
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
 from lumisite.machine.live import read_topology
 from lumisite.machine.topology import TopologyError
 from lumisite.machine.tree import Tree, content_of, first_line, names_of, resolve, small_text
@@ -27,8 +29,8 @@ _LARGEST_CONFIG_BYTES = 4 * 1024 * 1024
 _NET = "/sys/class/net"
 
 
-def capture_system(tree: Tree, site: str, wanted: Collection[str], notes: list[str]) -> Facts:
-    """Give the facts that the kernel and the distribution tell; a tree without topology has a note instead of it.
+def capture_system(tree: Tree, site: str, wanted: Collection[str], findings: list[Finding]) -> Facts:
+    """Return the facts that the kernel and the distribution tell; a tree without topology has a finding instead of it.
 
     CPUs come by L3, GPUs in the order of their bus. `site` is its name; `wanted` are interfaces that count even where
     no device is behind them.
@@ -45,7 +47,7 @@ def capture_system(tree: Tree, site: str, wanted: Collection[str], notes: list[s
     try:
         topology = read_topology(tree)
     except TopologyError as error:
-        notes.append(f"no topology: {error}")
+        findings.append(make_finding("facts-no-topology", error=str(error)))
         return facts
     groups: defaultdict[tuple[int | None, int | None], list[int]] = defaultdict(list)
     by_l3: defaultdict[int | None, list[int]] = defaultdict(list)
@@ -62,7 +64,7 @@ def capture_system(tree: Tree, site: str, wanted: Collection[str], notes: list[s
 
 
 def _number(tree: Tree, path: str) -> int | None:
-    """Give a number that the kernel states; -1 is how it says that there is none."""
+    """Return a number that the kernel states; -1 means that there is none."""
     text = first_line(tree, path) or ""
     return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None
 
@@ -171,7 +173,7 @@ def _networks(tree: Tree) -> defaultdict[str, list[str]] | None:
 
 
 def _bus(path: str) -> str | None:
-    """Give the PCI address nearest to a device in its path of sysfs."""
+    """Return the PCI address nearest to a device in its path of sysfs."""
     parts = [part for part in path.split("/") if re.fullmatch(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", part)]
     return parts[-1] if parts else None
 

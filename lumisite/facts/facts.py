@@ -2,26 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
 
 from lumisite.site.json_file import JsonFile
-from lumisite.vendors import all_software
 
 #: A node with thousands of images needs one megabyte.
 LARGEST_FACTS_BYTES = 32 * 1024 * 1024
 
 
-#: What is known by a name and compared as text: `capture_plain` reads each, and the kinds of change are called so. What
-#: is `unreadable` this capture could not read, or enter; what is `private` only because root took it.
-Plain = Literal[
-    "unreadable", "private", "sysctl", "kernel-parameter", "hugepages", "kernel-module", "module-default", "slurm-conf",
-    "links", "runtime-file",
-]  # fmt: skip
-
-
 @dataclass(frozen=True)
 class System:
-    """The operating system: the words of os-release(5)."""
+    """The operating system, by os-release(5)."""
 
     name: str | None = None
     id: str | None = None
@@ -63,10 +53,9 @@ class Releases:
 
 @dataclass(frozen=True)
 class Named:
-    """What stands at a path that the site description names: `real` is where its links lead.
+    """What is at a path that the site description names; `real` is where its links lead.
 
-    `kind` is `file`, `directory`, `other`, `dangling` or `unreadable` (`real` then says what is wrong), or `none`:
-    looked for, not there.
+    `kind` is `file`, `directory`, `other`, `dangling` (a broken link), `unreadable`, or `none`: looked for, not there.
     """
 
     kind: str
@@ -77,15 +66,14 @@ class Named:
 class Library:
     """A shared library; `wants` are the highest versions of GLIBC, GLIBCXX and CXXABI that it needs.
 
-    `gives` are the symbol versions that it has for others; a capture of an older lumisite does not tell them.
-    The largest of many have no digest.
+    `gives` are the symbol versions that it has for others. The largest of many have no digest.
     """
 
     soname: str | None = None
     size_bytes: int = 0
     needed: tuple[str, ...] = ()
     wants: Mapping[str, str] = field(default_factory=dict)
-    gives: tuple[str, ...] | None = None
+    gives: tuple[str, ...] = ()
     sha256: str | None = None
 
 
@@ -118,9 +106,9 @@ class Device:
 
 @dataclass(frozen=True)
 class Adapter(Device):
-    """A network adapter: its class in sysfs as `kind`, the `link` layer and the state of its first `port`, if told.
+    """A network adapter: its class in sysfs as `kind`, the `link` layer and the state of its first `port`, if known.
 
-    Where its `driver` is another one, the interface says so.
+    Another `driver` is a change of the interface.
     """
 
     kind: str | None = None
@@ -139,7 +127,7 @@ class CpuGroup:
 
 @dataclass(frozen=True)
 class ImageFile:
-    """An image: `target` is where a link leads, `id` the identity that its SIF header states."""
+    """An image: `target` is where a link leads, `id` the identity in its SIF header. A broken link has no size."""
 
     target: str | None = None
     size_bytes: int | None = None
@@ -160,7 +148,7 @@ class Deployed:
 
 @dataclass(frozen=True)
 class Program:
-    """A program: its real file, that file's size and digest, and the version of its package where a file tells."""
+    """A program: its real file, that file's size and digest, and its package with version, where a file states it."""
 
     real: str | None = None
     size_bytes: int | None = None
@@ -173,11 +161,12 @@ class Facts:
     """A node. What was not there, or could not be read, is absent: `None` or empty, never guessed.
 
     `libraries` are by real path, `loads` maps a SONAME to the real path that a program would get, `missing` maps a
-    SONAME that is needed and not there to who needs it; `beside` are other SONAMEs of all these, which are there and
-    not needed. `damaged` maps the real path of a library that cannot be loaded to the reason, `dangling` a link to what
-    is wrong with it. `stacks` are by the name that the vendor's file has for them, `products` by directory, `images`
-    by directory and name. GPUs are in the order of their bus.
-    `plain` holds for each of `Plain` that was looked for a text by name.
+    SONAME that is needed and not there to the paths of those who need it; `beside` are other SONAMEs of all these,
+    which are there and not needed; `searched` are names, up to `.so.`, that were looked for whether needed or not.
+    `damaged` maps the real path of a library that cannot be loaded to the reason, `dangling` a broken link to where it
+    leads. `stacks` are by the name that the vendor's file has for them, `products` by directory, `images` by directory
+    and name. GPUs are in the order of their bus. `plain` holds texts by name for each kind of change with a reader; and
+    as `unreadable` and `private` what could not be read, or only since root took the capture, with the command for it.
     """
 
     site: str
@@ -194,6 +183,7 @@ class Facts:
     libraries: Mapping[str, Library] = field(default_factory=dict)
     loads: Mapping[str, str] = field(default_factory=dict)
     beside: tuple[str, ...] = ()
+    searched: tuple[str, ...] = ()
     missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     damaged: Mapping[str, str] = field(default_factory=dict)
     dangling: Mapping[str, str] = field(default_factory=dict)
@@ -207,21 +197,24 @@ class Facts:
     plain: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
+def driver_text(name: str, driver: Driver) -> str:
+    """Return a driver with its version, and with the sources in /usr/src, which may name the vendor's release.
+
+    >>> driver_text("gpu", Driver("6.10.5", sources=("gpu-6.10.5-2084815",)))
+    'gpu 6.10.5 (gpu-6.10.5-2084815)'
+    """
+    text = f"{name} {driver.version}" if driver.version else name
+    return f"{text} ({', '.join(driver.sources)})" if driver.sources else text
+
+
 def format_facts(facts: Facts) -> str:
-    """Give the text of a facts file: the same facts always give the same bytes, in ASCII."""
+    """Return the text of a facts file: the same facts always give the same bytes, in ASCII."""
     return _FILE.encode(facts)
 
 
 def parse_facts(content: bytes, where: str) -> Facts:
-    """Read a facts file that may hold anything; `where` is the file that a `LumisiteError` names."""
+    """Parse a facts file that may hold anything; `where` is the file that a `LumisiteError` names."""
     return _FILE.decode(content, Facts, where)
-
-
-def _older(values: dict[str, Any]) -> dict[str, Any]:
-    """Put the stacks where they stand today: files of before have each by its name beside the rest."""
-    named = {software.name for _, software in all_software()} & values.keys()
-    rest = {key: value for key, value in values.items() if key not in named}
-    return {**rest, "stacks": {name: values[name] for name in sorted(named)}} if named else values
 
 
 _FILE = JsonFile(
@@ -229,5 +222,4 @@ _FILE = JsonFile(
     key="lumisite_facts",
     written_by="lumisite facts -o FILE",
     prints=True,
-    older=_older,
 )

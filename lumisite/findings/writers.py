@@ -10,7 +10,7 @@ from typing import Any, Literal
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from lumisite.findings.catalogue import entry
-from lumisite.findings.finding import EXIT_CODES, Finding, Severity
+from lumisite.findings.finding import EXIT_CODES, Finding, Severity, Value
 from lumisite.text import figure, percent, printable, some
 
 #: A list in a sentence ends after so many, and counts the rest.
@@ -42,17 +42,20 @@ _WORDS = _Words()
 
 def message(finding: Finding) -> str:
     """Return what is wrong, without the subject."""
-    return _fill(entry(finding.code).text, finding)
+    return fill(entry(finding.code).text, _values(finding))
 
 
 def advice(finding: Finding) -> str:
     """Return what to do, empty where the catalogue has nothing for it."""
-    return _fill(entry(finding.code).advice, finding)
+    return fill(entry(finding.code).advice, _values(finding))
 
 
-def _fill(templates: Sequence[str], finding: Finding) -> str:
+def _values(finding: Finding) -> Mapping[str, Value]:
+    return {"subject": finding.subject, "nodes": finding.nodes, **finding.values}
+
+
+def fill(templates: Sequence[str], values: Mapping[str, Value]) -> str:
     """Return the first template whose values are all known, filled; the last one must need none that may lack."""
-    values = {"subject": finding.subject, "nodes": finding.nodes, **finding.values}
     for template in templates:
         names = {name.partition(".")[0] for _, name, _, _ in _WORDS.parse(template) if name}
         if all(values.get(name) not in (None, "", ()) for name in names):

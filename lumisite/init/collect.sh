@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154
-# What a node says of itself, for `lumisite init`: POSIX sh, since a compute node may have no Python.
+# What a node prints of itself, for `lumisite init`: POSIX sh, since a compute node may have no Python.
 # Lines are `F PATH` (a file; its lines follow, each behind |), `L PATH<tab>TARGET` (a link), `D PATH` (something that is
 # there), and at last END. What cannot be read is left out. Arguments are more paths to look for.
 # Lines before these name what vendors have: $modules of the kernel, $classes of adapters, $stated files, $trees.
@@ -20,9 +20,9 @@ all() {
     [ -f "$file" ] && printf 'F %s\n' "$file" && sed 's/^/|/' <"$file"
   done
 }
-# What a command says.
-said() {
-  printf 'F /said/%s\n' "$1"
+# What a command prints.
+output() {
+  printf 'F /output/%s\n' "$1"
   shift
   timeout 20 "$@" | sed -e 's/^/|/' -e 100q
 }
@@ -85,18 +85,18 @@ for tree in $trees; do
 done
 for link in /*; do [ -L "$link" ] && leads "$link"; done
 for path in /usr/share/lmod /usr/share/modules /usr/share/Modules "$@"; do [ -e "$path" ] && printf 'D %s\n' "$path"; done
-for variable in LMOD_VERSION MODULES_CMD HOME; do said "$variable" printenv "$variable"; done
+for variable in LMOD_VERSION MODULES_CMD HOME; do output "$variable" printenv "$variable"; done
 for program in apptainer singularity podman-hpc; do
-  path=$(command -v "$program") && printf 'F /said/%s path\n|%s\n' "$program" "$path" && said "$program" "$path" --version
+  path=$(command -v "$program") && printf 'F /output/%s path\n|%s\n' "$program" "$path" && output "$program" "$path" --version
 done
-# What srun has beside its own options, by its plug-ins.
+# Options of srun by its plug-ins.
 all /etc/slurm/plugstack.conf /etc/slurm/plugstack.conf.d/* /etc/slurm-llnl/plugstack.conf.d/*
-said 'srun --help' sh -c "srun --help | sed -n 's/^ *\\(--[a-z-]*\\)=.*/\\1/p' | grep -e '^--container-image$' -e '^--environment$'"
-command -v enroot >/dev/null && said enroot enroot version
+output 'srun --help' sh -c "srun --help | sed -n 's/^ *\\(--[a-z-]*\\)=.*/\\1/p' | grep -e '^--container-image$' -e '^--environment$'"
+command -v enroot >/dev/null && output enroot enroot version
 
 # The same folder on two nodes is the same file system where number and time of change are the same.
 points() {
-  printf 'F /said/%s\n' "$1"
+  printf 'F /output/%s\n' "$1"
   while read -r _ _ _ _ point _; do
     case $point in
       / | /proc/* | /sys/* | /dev/* | /run/* | /boot/* | *\\*) ;;

@@ -11,32 +11,23 @@ from lumisite.init.node import Node, can_be_bound
 from lumisite.machine.host import Mount, parse_mounts
 from lumisite.machine.tree import is_under, resolve
 
-#: Why a mount is a question, and what is asked of it.
+#: Why a mount is a question; the template has the words.
 Doubt = Literal["type", "system", "silent", "name", "inside", "automount", "login", "some"]
-QUESTIONS: dict[Doubt, str] = {
-    "type": "is it for users, and do all nodes see it? The type is not known",
-    "system": "is it for users? It is below a folder of the system",
-    "silent": "what is it? It did not answer within 5 s",
-    "name": "is it for users? Its name cannot be bound",
-    "inside": "is it for users? It is of another kind than the file system that it lies in",
-    "automount": "what of it is for users? It is mounted on demand",
-    "login": "is it on compute nodes too? It was seen on this node alone",
-    "some": "is it for users? Not all nodes that answered have it, or not as the same kind",
-}
 
 
 @dataclass(frozen=True)
 class Folder:
     """A file system that users work on; `kind` is `shared` or `node-local`, `type` the kernel's word.
 
-    Where it is not known to be one, `doubt` says why, and `kind` is empty. `nodes` are those on which it was seen;
-    `writable` is a node-local one in which all users can make directories there.
+    Where it is not known to be one, `doubt` says why, and `kind` is empty. `target` is where a link leads. `nodes` are
+    those on which it was seen; `writable` is a node-local one in which all users can make directories there.
     """
 
     path: str
     kind: str
     type: str
     doubt: Doubt | None = None
+    target: str = ""
     nodes: tuple[str, ...] = ()
     writable: bool = False
 
@@ -47,14 +38,15 @@ def folders_of_all(nodes: Sequence[Node], login: Node) -> list[Folder]:
     found: list[Folder] = []
     for path in sorted({path for folders in answers for path in folders}):
         seen = {node.name: folders[path] for node, folders in zip(nodes, answers, strict=True) if path in folders}
-        one = next(iter(seen.values()))
-        if any(path not in folders or folders[path].kind != one.kind for folders in answers):
-            one = replace(one, kind="", doubt=one.doubt or "some")
-        found.append(replace(one, nodes=tuple(seen), writable=all(other.writable for other in seen.values())))
-    known = {one.path for one in found}
-    for one in () if login in nodes else folders_of(login, login):
-        if one.path not in known and one.kind != "node-local":
-            found.append(replace(one, kind="", doubt=one.doubt or "login", nodes=(login.name,)))
+        folder = next(iter(seen.values()))
+        if any(path not in folders or folders[path].kind != folder.kind for folders in answers):
+            folder = replace(folder, kind="", doubt=folder.doubt or "some")
+        writable = all(one.writable for one in seen.values())
+        found.append(replace(folder, nodes=tuple(seen), writable=writable))
+    known = {folder.path for folder in found}
+    for folder in () if login in nodes else folders_of(login, login):
+        if folder.path not in known and folder.kind != "node-local":
+            found.append(replace(folder, kind="", doubt=folder.doubt or "login", nodes=(login.name,)))
     return found
 
 
@@ -65,30 +57,31 @@ def folders_of(node: Node, login: Node) -> Iterator[Folder]:
     """
     found: list[Folder] = []
     for mount in _mounts(node):
-        above = next((one for one in found if is_under(mount.point, one.path)), None)
-        one = _folder(mount, node, login)
-        if one is None or (above is not None and (above.doubt or above.kind == one.kind)):
+        above = next((folder for folder in found if is_under(mount.point, folder.path)), None)
+        folder = _folder(mount, node, login)
+        if folder is None or (above is not None and (above.doubt or above.kind == folder.kind)):
             continue
-        found.append(Folder(one.path, "", one.type, "inside") if above is not None and one.kind else one)
+        is_inside = above is not None and folder.kind
+        found.append(Folder(folder.path, "", folder.type, "inside") if is_inside else folder)
     yield from found
-    paths = {one.path for one in found}
-    for link in node.told.below("/"):
-        target = resolve(node.told, link).path
-        for one in found if target != link and can_be_bound(link) and link not in paths else ():
-            if one.kind and is_under(target, one.path):
-                yield Folder(link, one.kind, f"a link to {target}")
+    paths = {folder.path for folder in found}
+    for link in node.answer.below("/"):
+        target = resolve(node.answer, link).path
+        for folder in found if target != link and can_be_bound(link) and link not in paths else ():
+            if folder.kind and is_under(target, folder.path):
+                yield Folder(link, folder.kind, "link", target=target)
 
 
 def _mounts(node: Node) -> list[Mount]:
     """Return the mounts below / by their points, of several at one point the last, which hides the others."""
-    mounts = {one.point: one for one in parse_mounts(node.told.lines("/proc/self/mountinfo"))}
+    mounts = {mount.point: mount for mount in parse_mounts(node.answer.lines("/proc/self/mountinfo"))}
     return [mounts[point] for point in sorted(mounts) if point != "/"]
 
 
 def _folder(mount: Mount, node: Node, login: Node) -> Folder | None:
     """Return what a mount is; `None` for one that is the system's own."""
-    point, of_system = mount.point, any(is_under(mount.point, one) for one in SYSTEM)
-    here, there = (set(one.told.lines("/said/stat")) for one in (node, login))
+    point, of_system = mount.point, any(is_under(mount.point, folder) for folder in SYSTEM)
+    here, there = (set(one.answer.lines("/output/stat")) for one in (node, login))
     mine = {line for line in here if line.endswith(f" {point}")}
     if mount.kind in SYSTEM_TYPES or (of_system and mount.kind not in SHARED):
         return None
@@ -104,6 +97,6 @@ def _folder(mount: Mount, node: Node, login: Node) -> Folder | None:
         return None  # a file
     is_same = node is not login and bool(mine & there)
     kind = "shared" if mount.kind in SHARED or is_same else "node-local" if mount.kind in LOCAL else ""
-    rights = next((line for line in node.told.lines("/said/rights") if line[11:] == point), "")
+    rights = next((line for line in node.answer.lines("/output/rights") if line[11:] == point), "")
     writable = kind == "node-local" and rights[8:10] in ("wx", "wt")
     return Folder(point, kind, mount.kind, None if kind else "type", writable=writable)

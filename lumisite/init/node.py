@@ -1,4 +1,4 @@
-"""What one node tells of its fabric, its runtime, its file systems and its software."""
+"""What one node has: its fabric, its runtimes, its file systems and its software."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from lumisite.facts.capture_system import capture_system, interfaces_on_devices, lies_on
 from lumisite.facts.facts import Device, Facts, Interface
 from lumisite.facts.installed import installed_releases
+from lumisite.findings.finding import Finding
+from lumisite.init.answer import Answer
 from lumisite.init.known import RUNTIMES
 from lumisite.init.slurm import is_name
-from lumisite.init.told import Told
 from lumisite.machine.library_names import numbers_in
 from lumisite.machine.tree import names_of, resolve
 from lumisite.text import natural
@@ -28,10 +29,10 @@ _VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){1,2}", re.ASCII)
 
 @dataclass(frozen=True)
 class Node:
-    """A node: its facts, and what it told beside them (nothing, where the facts come from a file)."""
+    """A node: its facts, and its answer to the collector (empty, where the facts come from a file)."""
 
     facts: Facts
-    told: Told
+    answer: Answer
 
     @property
     def name(self) -> str:
@@ -49,9 +50,9 @@ class Node:
 
     @property
     def programs(self) -> dict[str, tuple[str, str]]:
-        """The container runtimes on its PATH, by name, with their paths and what they say of their versions."""
-        found = {name: (self.told.said(f"{name} path"), self.told.said(name)) for name in RUNTIMES}
-        if (real := self.facts.runtime.real) and not self.told.files:
+        """The container runtimes on its PATH, by name, with their paths and their versions as they print them."""
+        found = {name: (self.answer.output(f"{name} path"), self.answer.output(name)) for name in RUNTIMES}
+        if (real := self.facts.runtime.real) and not self.answer.files:
             found[posixpath.basename(real)] = (real, self.facts.runtime.package or "")
         return {name: one for name, one in found.items() if name in RUNTIMES and can_be_bound(one[0])}
 
@@ -63,16 +64,16 @@ class Node:
         eth-cscs/cscs-docs (80abed1) for `--environment`, which takes an EDF.
         """
         found = {}
-        options = self.told.lines("/said/srun --help")
+        options = self.answer.lines("/output/srun --help")
         folders = ("/etc/slurm", "/etc/slurm/plugstack.conf.d", "/etc/slurm-llnl/plugstack.conf.d")
-        plugged = (line for folder in folders for path in self.told.below(folder) for line in self.told.lines(path))
+        plugged = (line for folder in folders for path in self.answer.below(folder) for line in self.answer.lines(path))
         if "--container-image" in options or any(map(_PYXIS.match, plugged)):
-            version = self.told.said("enroot")
+            version = self.answer.output("enroot")
             found["pyxis"] = {"variant": f"pyxis, enroot {version}" if version else "pyxis", "emit": "edf"}
             if "--environment" not in options:
-                found["pyxis"]["question"] = "what reads EDFs here? srun has no --environment"
-        if can_be_bound(self.told.said("podman-hpc path")):
-            found["podman-hpc"] = {"variant": self.told.said("podman-hpc") or "podman-hpc", "emit": "podman-hpc"}
+                found["pyxis"]["question"] = "edf-reader"
+        if can_be_bound(self.answer.output("podman-hpc path")):
+            found["podman-hpc"] = {"variant": self.answer.output("podman-hpc") or "podman-hpc", "emit": "podman-hpc"}
         return found
 
 
@@ -87,10 +88,10 @@ class Fabric:
     shared: tuple[str, ...] = ()
 
 
-def node_of(told: Told, site: str, notes: list[str]) -> Node:
+def node_of(answer: Answer, site: str, findings: list[Finding]) -> Node:
     """Read a node's answer; where no interface has a device, as in a virtual machine, all of them count."""
-    names = [name for name in names_of(told, _NET) if name != "lo" and is_name(name)]
-    return Node(capture_system(told, site, () if interfaces_on_devices(told) else names, notes), told)
+    names = [name for name in names_of(answer, _NET) if name != "lo" and is_name(name)]
+    return Node(capture_system(answer, site, () if interfaces_on_devices(answer) else names, findings), answer)
 
 
 def fabric_of(node: Node, address: str | None) -> Fabric:
@@ -152,12 +153,12 @@ def _adapters(node: Node, buses: Collection[str | None]) -> tuple[str, tuple[str
 
 
 def adapter_near(node: Node, bus: str | None, fabric: Fabric) -> str | None:
-    """Give the adapter with most of the path of PCI bridges in common with a GPU, if one alone has."""
-    gpu = resolve(node.told, f"/sys/bus/pci/devices/{bus}").path.split("/")
+    """Return the adapter with most of the path of PCI bridges in common with a GPU, if one alone has."""
+    gpu = resolve(node.answer, f"/sys/bus/pci/devices/{bus}").path.split("/")
     shared = {}
     for name in fabric.adapters:
         folder = fabrics_of(fabric.carrier)[0].folder
-        path = resolve(node.told, f"{folder}/{name}/device").path.split("/")
+        path = resolve(node.answer, f"{folder}/{name}/device").path.split("/")
         common = posixpath.commonprefix([gpu, path])
         shared[name] = len(common) if any(part.startswith("pci") for part in common) else 0
     best = [name for name, common in shared.items() if common and common == max(shared.values())]
@@ -171,8 +172,8 @@ def can_be_bound(path: str) -> bool:
 
 def has_folder(node: Node, path: str) -> bool:
     """Tell whether a node has a folder under a path that its own table of mounts or a link in / names."""
-    lines = node.told.lines("/said/stat")
-    return any(line.endswith(f" directory {path}") for line in lines) or resolve(node.told, path).entry is not None
+    lines = node.answer.lines("/output/stat")
+    return any(line.endswith(f" directory {path}") for line in lines) or resolve(node.answer, path).entry is not None
 
 
 def releases_of(node: Node, software: Software) -> tuple[list[str], str | None]:
@@ -180,7 +181,7 @@ def releases_of(node: Node, software: Software) -> tuple[list[str], str | None]:
     facts = node.facts.stacks.get(software.name)
     if facts is not None and facts.versions:
         return sorted(filter(_VERSION.fullmatch, facts.versions), key=numbers_in), facts.default
-    installed = installed_releases(node.told, software)
+    installed = installed_releases(node.answer, software)
     found = sorted(filter(_VERSION.fullmatch, installed.versions), key=numbers_in)
     return found, installed.default if installed.default in found else None
 
@@ -190,17 +191,17 @@ def unclear_releases(node: Node, software: Software) -> list[str]:
     found = []
     for start in (*software.folders, *software.series):
         folder, prefix = posixpath.split(start)
-        for name in names_of(node.told, folder):
+        for name in names_of(node.answer, folder):
             path, version = f"{folder}/{name}", name.removeprefix(prefix)
             is_one = name.startswith(prefix) and version[:1].isdecimal() and not _VERSION.fullmatch(version)
-            if is_one and resolve(node.told, path).path == path and can_be_bound(path):
+            if is_one and resolve(node.answer, path).path == path and can_be_bound(path):
                 found.append(path)
     return sorted(found)
 
 
 def module_systems(node: Node) -> list[str]:
-    """Give the module system that a node's shells have: by their variables, else by what is installed."""
-    lmod, modules = bool(node.told.said("LMOD_VERSION")), bool(node.told.said("MODULES_CMD"))
+    """Return the module system that a node's shells have: by their variables, else by what is installed."""
+    lmod, modules = bool(node.answer.output("LMOD_VERSION")), bool(node.answer.output("MODULES_CMD"))
     if not lmod and not modules:
         lmod = has_folder(node, "/usr/share/lmod")
         modules = any(has_folder(node, f"/usr/share/{first}odules") for first in "mM")

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
 from lumisite.site.scalars import is_file_name
 
 #: A command that Slurm answers: gives its output.
@@ -25,17 +27,17 @@ class SlurmNode:
     """A node as Slurm knows it; memory in MiB."""
 
     name: str
-    said: Mapping[str, str]
+    keys: Mapping[str, str]
 
     def number(self, key: str) -> int:
-        """Give a number that Slurm tells; 0 where it tells none."""
-        text = self.said.get(key, "")
+        """Return a number that Slurm tells; 0 where it tells none."""
+        text = self.keys.get(key, "")
         return int(text) if re.fullmatch(r"[0-9]{1,12}", text) else 0
 
     @property
     def gpus(self) -> tuple[str, int]:
         """The type and the number of its GPUs: `gpu:h100:4(S:0-1)`."""
-        found = re.findall(r"(?:^|,)gpu(?::([\w.+-]+?))?:([0-9]{1,4})(?=[,(]|$)", self.said.get("Gres", ""), re.ASCII)
+        found = re.findall(r"(?:^|,)gpu(?::([\w.+-]+?))?:([0-9]{1,4})(?=[,(]|$)", self.keys.get("Gres", ""), re.ASCII)
         return (found[0][0], sum(int(count) for _, count in found)) if found else ("", 0)
 
     @property
@@ -46,7 +48,7 @@ class SlurmNode:
     @property
     def ready(self) -> bool:
         """Whether it takes a job."""
-        return re.fullmatch(rf"({'|'.join(_READY)})(\+PLANNED|\+CLOUD)*", self.said.get("State", "")) is not None
+        return re.fullmatch(rf"({'|'.join(_READY)})(\+PLANNED|\+CLOUD)*", self.keys.get("State", "")) is not None
 
     @property
     def build(self) -> tuple[object, ...]:
@@ -70,46 +72,46 @@ class Cluster:
     config: Mapping[str, str]
     partitions: Mapping[str, Mapping[str, str]]
     kinds: tuple[Kind, ...]
-    notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
 
 def read_cluster(ask: Ask, wanted: Sequence[str] = ()) -> Cluster:
     """Ask Slurm for the partitions `wanted`, or all that users may submit to. Raises `ToolError`."""
     found = re.findall(r"^(\w+)\s+= (.*?)\s*$", ask(["scontrol", "show", "config"]), re.MULTILINE | re.ASCII)
     config = {key: value for key, value in found if value not in _NOTHING}
-    notes: list[str] = []
+    findings: list[Finding] = []
     partitions = {}
-    for name, said in _rows(ask(["scontrol", "--oneliner", "show", "partition"]), "PartitionName", notes):
-        if name in wanted or (not wanted and said.get("RootOnly") != "YES" and said.get("State", "UP") != "INACTIVE"):
-            partitions[name] = said
+    for name, keys in _rows(ask(["scontrol", "--oneliner", "show", "partition"]), "PartitionName", findings):
+        if name in wanted or (not wanted and keys.get("RootOnly") != "YES" and keys.get("State", "UP") != "INACTIVE"):
+            partitions[name] = keys
     nodes = []
-    for name, said in _rows(ask(["scontrol", "--oneliner", "show", "node"]), "NodeName", notes):
-        node = SlurmNode(name, said)
+    for name, keys in _rows(ask(["scontrol", "--oneliner", "show", "node"]), "NodeName", findings):
+        node = SlurmNode(name, keys)
         if node.number("CPUTot") and partitions.keys() & partitions_of(node):
             nodes.append(node)
-    return Cluster(config, partitions, _kinds(nodes), tuple(notes))
+    return Cluster(config, partitions, _kinds(nodes), tuple(findings))
 
 
 def partitions_of(node: SlurmNode) -> set[str]:
-    """Give the partitions that a node is in."""
-    return set(node.said.get("Partitions", "").split(","))
+    """Return the partitions that a node is in."""
+    return set(node.keys.get("Partitions", "").split(","))
 
 
-def _rows(text: str, first: str, notes: list[str]) -> list[tuple[str, dict[str, str]]]:
+def _rows(text: str, first: str, findings: list[Finding]) -> list[tuple[str, dict[str, str]]]:
     """Read lines of `KEY=VALUE`; values may have spaces, and of a key that stands twice the first counts."""
     lines = text.split("\n")
     if lines[-1].strip():
-        notes.append(f"the answer of scontrol ends inside of a line, which is left out: {lines[-1][:40]!r}")
+        findings.append(make_finding("slurm-answer-cut", "scontrol", start=lines[-1][:40]))
     rows = []
     for line in lines[:-1]:
-        said = dict(reversed(re.findall(r"(?:^|(?<= ))([A-Za-z]\w*)=(.*?)(?=\s+[A-Za-z]\w*=|\s*$)", line, re.ASCII)))
-        name = said.get(first, "")
+        keys = dict(reversed(re.findall(r"(?:^|(?<= ))([A-Za-z]\w*)=(.*?)(?=\s+[A-Za-z]\w*=|\s*$)", line, re.ASCII)))
+        name = keys.get(first, "")
         if not line.startswith(f"{first}="):
             continue
         if is_name(name):
-            rows.append((name, said))
+            rows.append((name, keys))
         else:
-            notes.append(f"{first} {name[:40]!r} is no name that can be written, and is left out")
+            findings.append(make_finding("slurm-name-unusable", name[:40], sort=first))
     return rows
 
 
@@ -134,7 +136,7 @@ def _kinds(nodes: Sequence[SlurmNode]) -> tuple[Kind, ...]:
 
 
 def _words(node: SlurmNode, number: int) -> tuple[str, ...]:
-    """Give what may set a kind apart, the first first."""
+    """Return what may set a kind apart, the first first."""
     vendor, count = node.gpus
     cores = node.number("Sockets") * node.number("CoresPerSocket")
     memory = f"{round(node.memory_mib / 1024)}g"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from lumisite.facts.change import driver_words
-from lumisite.facts.facts import Driver
+from lumisite.facts.facts import Driver, driver_text
 from lumisite.init.node import Node, releases_of, unclear_releases
 from lumisite.text import some
 from lumisite.vendors import all_software, gpu_names, gpu_of, vendor
@@ -36,36 +36,37 @@ class StackFound:
         return self.software.name
 
 
-def stacks_of(nodes: Mapping[str, Node]) -> tuple[list[StackFound], list[str]]:
+def stacks_of(nodes: Mapping[str, Node]) -> tuple[list[StackFound], list[dict[str, Any]]]:
     """Return the stacks of nodes, which come by their kinds, and a question for each whose releases were not read."""
-    words = [(name, software) for name in gpu_names() for software in vendor(name).software]
-    words += [("", software) for maker, software in all_software() if maker.gpu is None]
+    pairs = [(name, software) for name in gpu_names() for software in vendor(name).software]
+    pairs += [("", software) for maker, software in all_software() if maker.gpu is None]
     found: list[StackFound] = []
-    questions: list[str] = []
-    for gpu, software in words:
-        mine = [(kind, stack) for kind, node in nodes.items() if (stack := _stack_of(node, software, gpu))]
-        if mine:
-            found.append(mine[0][1])
-            mine[0][1].kinds.extend(kind for kind, _ in mine)
-        questions += dict.fromkeys(_questions(nodes.values(), software, gpu, is_found=bool(mine)))
+    questions: list[dict[str, Any]] = []
+    for gpu, software in pairs:
+        stacks = {kind: stack for kind, node in nodes.items() if (stack := _stack_of(node, software, gpu))}
+        if stacks:
+            first = next(iter(stacks.values()))
+            first.kinds.extend(stacks)
+            found.append(first)
+        for question in (one for node in nodes.values() for one in _questions(node, software, gpu, bool(stacks))):
+            questions += [question] if question not in questions else []
     return found, questions
 
 
-def _questions(nodes: Iterable[Node], software: Software, gpu: str, *, is_found: bool) -> Iterator[str]:
-    for node in nodes:
-        if unclear := unclear_releases(node, software):
-            yield f"which release of {software.title} is {some(unclear, 3, ', ')} on {node.name}? The name does not say"
-        if (loaded := _driver_of(node, gpu)) and not is_found:
-            yield (
-                f"which releases of {software.title} do images have? {node.name} has {driver_words(*loaded)}, and no "
-                f"release was read that it runs (add stacks.{software.name}, and {software.name} to the platform)"
-            )
+def _questions(node: Node, software: Software, gpu: str, is_found: bool) -> Iterator[dict[str, Any]]:
+    """Yield what is open on a node; the template has the words."""
+    values = {"node": node.name, "title": software.title, "stack": software.name}
+    if unclear := unclear_releases(node, software):
+        yield {"name": "unclear", "folders": some(unclear, 3, ", "), **values}
+    if (loaded := _driver_of(node, gpu)) and not is_found:
+        yield {"name": "no-release", "driver": driver_text(*loaded), **values}
 
 
 def _driver_of(node: Node, gpu: str) -> tuple[str, Driver] | None:
     """Return the loaded driver of a vendor's GPUs, where the node has GPUs."""
-    known = [(name, node.facts.drivers.get(name, Driver())) for name in (gpu_of(gpu).drivers if gpu else ())]
-    return next((one for one in known if node.gpus and (one[1].version or one[1].build)), None)
+    drivers = {name: node.facts.drivers.get(name, Driver()) for name in (gpu_of(gpu).drivers if gpu else ())}
+    loaded = ((name, one) for name, one in drivers.items() if one.version or one.build)
+    return next(loaded, None) if node.gpus else None
 
 
 def _stack_of(node: Node, software: Software, gpu: str) -> StackFound | None:
@@ -89,5 +90,5 @@ def _stack_of(node: Node, software: Software, gpu: str) -> StackFound | None:
     if loaded and runs is None:
         first, second = default.split(".")[:2]
         runs = f">={first}.{second},<{first}.{int(second) + 1}"
-    words = driver_words(*loaded) if loaded else None
-    return StackFound(software, gpu, node.name, tuple(versions), default, default == linked, words, runs)
+    driver = driver_text(*loaded) if loaded else None
+    return StackFound(software, gpu, node.name, tuple(versions), default, default == linked, driver, runs)

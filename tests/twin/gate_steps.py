@@ -6,14 +6,14 @@ import json
 import secrets
 import shlex
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lumisite.site.model import Site
 from lumisite.validate.lines import Gate
-from lumisite.validate.probes.probe import OUT, PROBES, Ended, Line, Part, Probe, Record, Step, scripts
+from lumisite.validate.probes.probe import OUT, PROBES, Line, Part, Probe, Record, scripts
 from lumisite.validate.probes.suite import choose_probes
-from tests.support.records import a_job, target_of
+from tests.support.records import a_job, codes, judged, only, target_of
 from tests.twin.cluster import Cluster
 from tests.twin.helper_site import LOAD
 from tests.twin.process import Result
@@ -34,13 +34,14 @@ class GateRun:
         return [line for line in self.lines if isinstance(line, Gate)]
 
     @property
-    def causes(self) -> list[str]:
-        return [f"{finding.verdict} {finding.cause}" for finding in self.findings]
+    def codes(self) -> list[str]:
+        """What did not pass."""
+        return codes(self.lines)
 
     @property
     def only(self) -> Gate:
-        (finding,) = self.findings
-        return finding
+        """The one gate that did not pass."""
+        return only(self.lines)
 
 
 @dataclass(frozen=True)
@@ -53,32 +54,30 @@ class Start:
     tasks: int = 1
 
 
-def twin_probe(name: str, *, wrapper: str = "/no/environment") -> Probe:
-    """Give a probe of the twin's own site."""
-    (probe,) = choose_probes(target_of("twin", jax_image=JAX, wrapper=wrapper), [name])
-    return probe
-
-
-def judged(probe: Probe, records: Sequence[Record], nodes: tuple[str, ...], tasks: int = 1) -> tuple[Line, ...]:
-    """Judge the records of all parts of a probe together."""
-    step = Step(probe.name, probe.parts[0], "several", nodes, tasks, 60)
-    return tuple(
-        probe.judge([Ended(step, tuple(records))], replace(a_job(nodes, tasks, probe.name), part=probe.parts[0]))
-    )
+def environment_of(site: Site | str = "twin", *parts: str) -> Probe:
+    """Return the probe `environment`, or some of its parts; with JAX only where that is asked for."""
+    (probe,) = choose_probes(target_of(site, jax_image=JAX), ["environment"])
+    return replace(probe, parts=tuple(part for part in probe.parts if part.name in (parts or ("node", "container"))))
 
 
 def run_gate(cluster: Cluster, probe: Probe, start: Start = Start()) -> GateRun:
     """Run all parts of a probe and judge them together."""
+    records, steps = run_parts(cluster, probe, start)
+    lines = judged(probe, records, a_job(cluster.nodes[: start.nodes], start.tasks))
+    return GateRun(tuple(lines), records, steps)
+
+
+def run_parts(cluster: Cluster, probe: Probe, start: Start) -> tuple[tuple[Record, ...], tuple[Result, ...]]:
+    """Run all parts of a probe; return their records, and how they ended."""
     run = f"/scratch/run-{secrets.token_hex(3)}"
     (cluster.shared / run[1:]).mkdir()
     (cluster.shared / run[1:]).chmod(0o777)
     steps = tuple(_run_part(cluster, part, start, run) for part in probe.parts)
-    records = records_in(cluster.shared / run[1:])
-    return GateRun(judged(probe, records, cluster.nodes[: start.nodes], start.tasks), records, steps)
+    return records_in(cluster.shared / run[1:]), steps
 
 
 def _run_part(cluster: Cluster, part: Part, start: Start, run: str) -> Result:
-    place = f"{run}/{part.name or 'all'}"
+    place = f"{run}/{part.name}"
     folder = cluster.shared / place[1:]
     (folder / "probes").mkdir(parents=True)
     (folder / "records").mkdir()
@@ -95,5 +94,6 @@ def _run_part(cluster: Cluster, part: Part, start: Start, run: str) -> Result:
 
 
 def records_in(folder: Path) -> tuple[Record, ...]:
-    """Read the records of all steps below a folder."""
-    return tuple(json.loads(path.read_text()) for path in sorted(folder.glob("*/records/*.json")))
+    """Read the records of all steps below a folder, each with the name of its part."""
+    paths = sorted(folder.glob("*/records/*.json"))
+    return tuple(json.loads(path.read_text()) | {"part": path.parents[1].name} for path in paths)

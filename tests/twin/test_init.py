@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.init.told import collector, read_told
+from lumisite.init.answer import collector, parse_answer
 from lumisite.machine.tree import names_of, resolve
 from tests.twin.cache import cached
 from tests.twin.cluster import EXCHANGE, SITE_TREE, Cluster, ClusterPlan, running
@@ -156,6 +156,6 @@ def test_a_node_tells_what_its_interfaces_lie_on() -> None:
     """On a bridge, as the kernel has it: a bond needs a module, and is linked by the same lines of the kernel."""
     made = "mount -t sysfs sysfs /sys; ip link add br0 type bridge; ip link add v0 type veth; ip link set v0 master br0"
     done = run_tool(["unshare", "--net", "--mount", "sh", "-c", f'{made}; exec sh -c "$1"', "sh", collector()])
-    told = read_told(done.check().stdout, "node")
+    told = parse_answer(done.check().stdout, "node")
     assert "lower_v0" in names_of(told, "/sys/class/net/br0")
     assert resolve(told, "/sys/class/net/br0/lower_v0") == resolve(told, "/sys/class/net/v0")

@@ -24,15 +24,15 @@ from lumisite.machine.masks import Request, cpu_masks
 from lumisite.machine.topology import topology_of
 from lumisite.site.cpus import parse_number_list
 from lumisite.site.load import load_site
+from lumisite.validate.lines import Gate
 from lumisite.validate.probes.probe import scripts
 from lumisite.validate.probes.suite import choose_probes
 from tests.support.kernels import kernel_files, seen_in
 from tests.support.prologs import render_files
-from tests.support.records import target_of
+from tests.support.records import a_job, judged, target_of
 from tests.twin import slurm_conf
 from tests.twin.fence import SCRIPTS
 from tests.twin.fixtures import require_twin
-from tests.twin.gate_steps import judged
 from tests.twin.lumi_g import NODE, GuestRun, lumi_g, lumi_g_all
 from tests.twin.process import Result, run_tool
 from tests.twin.roots import DEFAULT_GENERATION, node_root
@@ -56,20 +56,20 @@ SHOW = (
     "; read -r place </proc/self/cpuset; granted=/sys/fs/cgroup$place/cpuset.cpus.effective"
     "; [ ! -e $granted ] || read -r cpus <$granted; echo task $SLURM_LOCALID $mask $cpus'"
 )
-#: What the affinity probe reads of a task; it reads it outside of the emulation, where Python starts in no time.
+#: What the probe environment reads of a task; it reads it outside of the emulation, where Python starts in no time.
 KEEP = (
     "d=/tmp/out/rank-$SLURM_PROCID; mkdir $d; cat /proc/self/status >$d/status; cat /proc/self/environ >$d/environ"
     "; echo $place >$d/cpuset; echo $cpus >$d/granted'"
 )
 PROBE = """
 import json, pathlib, sys
-import affinity, lumisite_record
+import environment, lumisite_record
 kept = pathlib.Path(sys.argv.pop(1))
 cpuset = (kept / "cpuset").read_text().strip()
 granted = f"/sys/fs/cgroup{cpuset}/cpuset.cpus.effective"
 files = {"/proc/self/status": "status", "/proc/self/cpuset": "cpuset", granted: "granted"}
 lumisite_record.text_of = lambda path: (kept / files[path]).read_text() if path in files else ""
-affinity.main()
+environment.main()
 """
 #: What `lumisite facts` reads of the kernel, to be laid over a copy of the node's root.
 CPU, DOMAIN = "sys/devices/system/cpu", "sys/devices/system/node"
@@ -356,8 +356,8 @@ def test_two_ranks_with_each_others_masks_fail_the_gate(
 ) -> None:
     """Each mask is good by itself, and far from the rank's GPU. The others' are right."""
     confined["their masks"].check()
-    (probe,) = choose_probes(target_of("lumi"), ["affinity"])
-    for name in ("affinity.py", "lumisite_record.py"):
+    (probe,) = choose_probes(target_of("lumi"), ["environment"])
+    for name in ("environment.py", "lumisite_record.py"):
         shutil.copy(scripts()[name], tmp_path / name)
     for rank in range(8):
         kept = write_files(confined_run.files, f"rank-{rank}", tmp_path)
@@ -367,14 +367,9 @@ def test_two_ranks_with_each_others_masks_fail_the_gate(
         subprocess.run([sys.executable, "-c", PROBE, kept, "records"], env=environment, check=True)
     records = [json.loads(path.read_text()) for path in sorted((tmp_path / "records").iterdir())]
     assert [record["local_rank"] for record in records] == list(range(8))
-    lines = judged(probe, records, (NODE.name,), 8)
-    assert [getattr(line, "cause", "") for line in lines] == [
-        (
-            "rank 0 on nid005001: it has the mask 0xfe00000000000000 (CPUs 57-63, NUMA domain 3), "
-            "expected 0xfe000000000000 (CPUs 49-55) as local rank 0 of lumi-g"
-        ),
-        (
-            "rank 1 on nid005001: it has the mask 0xfe000000000000 (CPUs 49-55, NUMA domain 3), "
-            "expected 0xfe00000000000000 (CPUs 57-63) as local rank 1 of lumi-g"
-        ),
+    lines = judged(probe, records, a_job((NODE.name,), 8))
+    found = [line for line in lines if isinstance(line, Gate) and line.gate == "affinity"]
+    assert [(gate.code, gate.rank, gate.values["cpus"], gate.values["expected_cpus"]) for gate in found] == [
+        ("mask-wrong", 0, "57-63", "49-55"),
+        ("mask-wrong", 1, "49-55", "57-63"),
     ]

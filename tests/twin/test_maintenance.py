@@ -98,7 +98,7 @@ def test_one_bad_node_of_four_is_told_as_that_node(site: Cluster, fault: str) ->
         # A third of the rate: a message's first eighth goes at once where a link was idle, and more or fewer were.
         "link": (faults.interface_throttled(site, "nid000003", "hsn0", "53mbit"), RING),
         # What cannot start there, and what the others then wait for, follows from it.
-        "folder": (faults.path_gone(site, "nid000003", "/opt/cray"), f"--probe binds --probe ddp {FOUR}"),
+        "folder": (faults.path_gone(site, "nid000003", "/opt/cray"), f"--probe environment --probe ddp {FOUR}"),
     }[fault]
     with planted:
         done = validate(site, f"bad-{fault}", words)

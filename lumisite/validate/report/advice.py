@@ -6,14 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lumisite.errors import shown
-from lumisite.facts.change import Kind
+from lumisite.facts.change import Touched
 from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts
-from lumisite.facts.site import Touch
-from lumisite.facts.tell import make_report, told
+from lumisite.facts.report import change_json, make_report
+from lumisite.findings import writers
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
-from lumisite.findings.writers import message
 from lumisite.site.load import LoadedSite, load_plans
 from lumisite.text import some
 from lumisite.validate.metric_names import parse_name
@@ -22,7 +21,7 @@ from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.system import SystemVerdict
 
 #: Which kinds of change are suspected first where a part of the machine is slower.
-SUSPECTS: Mapping[str, tuple[Kind, ...]] = {
+SUSPECTS: Mapping[str, tuple[str, ...]] = {
     "network": (
         "product", "default", "soname", "library-gone", "library", "missing", "dangling", "interface", "nic", "kernel",
         "kernel-config",
@@ -37,13 +36,14 @@ FACTS_NAMED = 6
 
 @dataclass(frozen=True)
 class Changed:
-    """A change as `changes` tells it; `touches` are parts of the site, such as `module singularity-CPEbits`."""
+    """A change as `changes` reports it; `touches` are parts of the site, such as `module singularity-CPEbits`."""
 
-    kind: Kind
+    kind: str
     subject: str
     before: str | None
     after: str | None
     what: str
+    code: str = ""
     touches: tuple[str, ...] = ()
 
 
@@ -57,13 +57,13 @@ def changes(
     if before is None or after is None or before.site != after.site:
         return (), ()
     if loaded is None or loaded.site.name != after.site:
-        return tuple(Changed(**told(one)) for one in compare(before, after)), ()
+        return tuple(Changed(**change_json(one)) for one in compare(before, after)), ()
     report = make_report(before, after, loaded.site, load_plans(loaded))
-    found = tuple(Changed(**told(one.change), touches=tuple(_together(one.touches))) for one in report.changes)
+    found = tuple(Changed(**change_json(one), touches=tuple(_together(one.touches))) for one in report.changes)
     return found, report.users if found else ()
 
 
-def _together(touches: Iterable[Touch]) -> Iterator[str]:
+def _together(touches: Iterable[Touched]) -> Iterator[str]:
     """Yield each kind of part once, with the names of all that are touched."""
     by_what: dict[str, list[str]] = {}
     for touch in touches:
@@ -82,13 +82,18 @@ def advice(verdict: SystemVerdict, changed: Sequence[Changed]) -> Iterator[str]:
         causes = [cause for cause in gate.causes if not cause.follows]
         for cause in causes if gate.gate == NODE else causes[:1]:
             yield f"{gate.gate}: {cause.cause}: {cause.advice or LOOK}"
-    yield from map(message, _on_numbers(verdict, changed))
+    yield from map(step, _on_numbers(verdict, changed))
     if verdict.drain:
         names = verdict.bad_nodes
-        yield message(make_finding("remeasure-nodes", names=some(names, between=", "), list=",".join(names)))
+        yield step(make_finding("remeasure-nodes", names=some(names, between=", "), list=",".join(names)))
     yield from verdict.next_runs
     if faster := tuple(one.metric for one in verdict.metrics if one.improved):
-        yield message(make_finding("metrics-faster", metrics=faster))
+        yield step(make_finding("metrics-faster", metrics=faster))
+
+
+def step(finding: Finding) -> str:
+    """Return what is seen and what to do about it, in one line."""
+    return f"{writers.message(finding)}: {writers.advice(finding)}"
 
 
 def _on_numbers(verdict: SystemVerdict, changed: Sequence[Changed]) -> list[Finding]:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.writers import message
 from lumisite.text import change, figure, percent
 from lumisite.validate.lines import State
 from lumisite.validate.report.gather import Report
@@ -79,7 +81,9 @@ def _cause_rows(verdict: SystemVerdict) -> Iterator[Row]:
 
 
 def _what_to_do(cause: Cause) -> str:
-    return f"nothing: it follows from {', '.join(cause.follows)}" if cause.follows else cause.advice or LOOK
+    if cause.follows:
+        return message(make_finding("nothing-to-do", names=cause.follows))
+    return cause.advice or LOOK
 
 
 def _metric_row(metric: MetricVerdict) -> Row:

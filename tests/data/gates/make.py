@@ -1,8 +1,8 @@
 """Write the records beside this file anew, as root: `python -m tests.data.gates.make`.
 
 Each was left by the scripts of lumisite/validate/probes in real steps: on an untouched twin of two nodes (Slurm 24.11,
-Apptainer 1.4, PyTorch 2.6, JAX 0.10), and `affinity-lumi-g.json` on the virtual LUMI-G node. Scripts have changed since:
-in `wrapper.json` each epoch was cut into two equal steps by hand, and `affinity*.json` say more than is recorded now.
+Apptainer 1.4, PyTorch 2.6, JAX 0.10), and `environment-lumi-g.json` on the virtual LUMI-G node. The present ones were put
+together from those of earlier scripts.
 """
 
 from __future__ import annotations
@@ -12,24 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lumisite.site.load import load_site
+from lumisite.validate.probes.ddp.judge import ddp_in_tykky
 from lumisite.validate.probes.probe import Record, scripts
 from tests.support.prologs import render_files
+from tests.support.records import target_of
 from tests.twin.cluster import ClusterPlan, running
-from tests.twin.gate_steps import TORCH, run_gate, twin_probe
+from tests.twin.gate_steps import TORCH, environment_of, run_gate
 from tests.twin.helper_site import deploy_site
 from tests.twin.lumi_g import lumi_g_all
 from tests.twin.tykky import write_environment
-
-#: The records of `usersite` serve `conda` too.
-NAMES = {
-    "modules": "modules",
-    "binds": "binds",
-    "affinity": "affinity",
-    "miopen": "miopen",
-    "usersite": "python",
-    "jax": "jax",
-    "wrapper": "wrapper",
-}
 
 
 def main() -> None:
@@ -37,12 +28,13 @@ def main() -> None:
     with running(ClusterPlan(images=("torch", "jax"))) as cluster:
         deploy_site(cluster)
         write_environment(cluster.shared / "scratch/tykky", TORCH)
-        for probe, name in NAMES.items():
-            save(name, run_gate(cluster, twin_probe(probe, wrapper="/scratch/tykky")).records)
-    files = {f"/opt/{name}": scripts()[name].read_text() for name in ("affinity.py", "lumisite_record.py")}
+        save("environment", run_gate(cluster, environment_of("twin", "node", "container", "jax")).records)
+        save("tykky", run_gate(cluster, ddp_in_tykky(target_of("twin"), "/scratch/tykky")).records)
+    files = {f"/opt/{name}": scripts()[name].read_text() for name in ("environment.py", "lumisite_record.py")}
     files["/opt/prolog"] = render_files(load_site("lumi"), rocm=("6.2",))["spank/task_prolog"]
-    command = "srun -p standard-g -n8 --task-prolog=/opt/prolog python3 /opt/affinity.py /tmp/out"
-    save("affinity-lumi-g", [json.loads(data) for _, data in sorted(lumi_g_all([command], files=files).files.items())])
+    command = "srun -p standard-g -n8 --task-prolog=/opt/prolog python3 /opt/environment.py /tmp/out"
+    records = lumi_g_all([command], files=files).files.items()
+    save("environment-lumi-g", [json.loads(data) for _, data in sorted(records)])
 
 
 def save(name: str, records: Sequence[Record]) -> None:

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from lumisite.facts.capture import capture
 from lumisite.facts.facts import Facts
-from lumisite.facts.tell import Report, make_report
+from lumisite.facts.report import Report, make_report
 from lumisite.site.load import EMBEDDED, load_site
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan

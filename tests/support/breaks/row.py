@@ -10,23 +10,23 @@ from tests.support.dict_trees import Link
 #: What is put into a node's files by path; `None` takes a file away.
 Plant = Mapping[str, bytes | Link | None]
 
-#: What the text for users says where nothing concerns them.
-NOTHING = "Nothing changed on LUMI that containers depend on."
+#: Whether the text for users says anything of a change.
+TOLD, NOTHING = True, False
 
 
 @dataclass(frozen=True)
 class Break:
     """A row: `files` are planted in the node after, `both` before and after.
 
-    `said` is what names the change; `touched` are parts (what, name, a word of the reason); `users` is what the text
-    for users says; `also` are words of the other changes that are told: a fault is told once, so there are none but
-    where one file is two facts. `plan` is why a stored plan of the latest image is touched, if it is.
+    `change` is the code and the subject of the change; `touched` are parts that it touches (what, name); `users` says
+    whether users read of it; `also` are the other changes: a fault is reported once, so there are none but where one
+    file is two facts. `plan` is the code by which a stored plan of the latest image is touched, if it is.
     """
 
     files: Plant
-    said: str
-    touched: list[tuple[str, str, str]]
-    users: str
-    also: tuple[str, ...] = ()
+    change: tuple[str, str]
+    touched: list[tuple[str, str]]
+    users: bool
+    also: tuple[tuple[str, str], ...] = ()
     both: Plant = field(default_factory=dict)
     plan: str = ""

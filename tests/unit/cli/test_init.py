@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+import re
 from pathlib import Path
 
 import pytest
@@ -57,9 +57,7 @@ def test_one_node_of_each_kind_is_asked(slurm: Path, capsys: pytest.CaptureFixtu
     assert "SLURM_JOB_ID" not in (slurm / "environment").read_text()  # a job of its own, also from inside of one
     said = capsys.readouterr()
     assert said.out == ""
-    assert "lumisite: how many GPUs has vm (kind h100)? Slurm has 4, and /sys there shows 0" in said.err.replace(
-        socket.gethostname().partition(".")[0], "vm"
-    )
+    assert "[gpus-differ]" in said.err
     questions = Path("skerry.yaml").read_text().count("# QUESTION: ")
     assert f"lumisite: wrote skerry.yaml: {questions} questions to answer" in said.err
     assert main(["check", "skerry.yaml"]) == 0
@@ -69,7 +67,7 @@ def test_a_file_that_is_there_stays(slurm: Path, capsys: pytest.CaptureFixture[s
     Path("skerry.yaml").write_text("mine")
     assert main(["init"]) == 2
     assert main(["init", "--out", "skerry.yaml"]) == 2
-    assert capsys.readouterr().err.count("skerry.yaml is there already, and stays as it is") == 2
+    assert capsys.readouterr().err.count("[description-exists]") == 2
     assert Path("skerry.yaml").read_text() == "mine"
     assert not (slurm / "asked").exists()
 
@@ -81,9 +79,9 @@ def test_a_node_that_does_not_answer_is_described_as_slurm_has_it(
         "#!/bin/sh\necho 'srun: error: Unable to allocate resources: \x1b[31mno' >&2\nexit 1\n"
     )
     assert main(["init"]) == 0
-    why = "no node of kind cpu answered: srun: 'srun: error: Unable to allocate resources: \\x1b[31mno'"
-    assert why in capsys.readouterr().err
-    assert f"# note: {why}\n" in Path("skerry.yaml").read_text()
+    said = capsys.readouterr().err
+    assert "lumisite: cpu: no node answered: 'srun: error: Unable to allocate resources: \\x1b[31mno'" in said
+    assert re.search(r"^# note: cpu: .* \[node-kind-silent\]$", Path("skerry.yaml").read_text(), re.MULTILINE)
     assert main(["check", "skerry.yaml"]) == 0
 
 
@@ -93,10 +91,7 @@ def test_without_slurm_this_node_alone_is_described(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     assert main(["init", "--name", "alone"]) == 0
-    assert (
-        "scontrol is not on PATH (run this where jobs are submitted): there will be no partitions"
-        in capsys.readouterr().err
-    )
+    assert "[slurm-absent]" in capsys.readouterr().err
     assert "\npartitions: {}\n" in Path("alone.yaml").read_text()
     assert main(["check", "alone.yaml"]) == 0
     assert main(["init", "--name", "other", "--partition", "all"]) == 3
@@ -107,8 +102,8 @@ def test_partitions_and_names_that_are_none(slurm: Path, capsys: pytest.CaptureF
     assert main(["init", "--partition", "gpu", "--partition", "gpus"]) == 2
     assert main(["init", "--name", "a b"]) == 2
     said = capsys.readouterr().err
-    assert "--partition: Slurm has no partition gpus (sinfo" in said
-    assert "--name: a b is no name" in said
+    assert "[partition-unknown]" in said
+    assert "[site-name-unusable]" in said
     assert list(slurm.parent.glob("*.yaml")) == []
 
 
@@ -142,6 +137,5 @@ def test_facts_with_a_list_of_cpus_that_is_none_are_named(slurm: Path, capsys: p
     assert '"cpus": "48-55,112-119"' in facts
     (slurm / "facts.json").write_text(facts.replace('"cpus": "48-55,112-119"', '"cpus": "48-99999"', 1))
     assert main(["init", "--from", str(slurm / "facts.json")]) == 2
-    message = f"--from: {slurm}/facts.json: 48-99999 is more than 8191"
-    assert message in capsys.readouterr().err
+    assert "[facts-cpus-unreadable]" in capsys.readouterr().err
     assert not Path("skerry.yaml").exists()

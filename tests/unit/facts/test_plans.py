@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
+from lumisite.facts.context import make_context
 from lumisite.facts.facts import Facts, format_facts
-from lumisite.facts.named import plans_under
-from lumisite.facts.site import make_context
-from lumisite.facts.tell import make_report, words
+from lumisite.facts.report import make_report
 from lumisite.site.load import EMBEDDED, load_site, parse_plan, site_of
 from lumisite.site.plans import LoadedPlan
 from tests.support.breaks import BREAKS, facts_of, report_of
@@ -48,11 +47,10 @@ def _node() -> Facts:
 
 @pytest.mark.parametrize("name", BREAKS)
 def test_a_break_names_the_plans_that_it_touches_and_no_others(name: str) -> None:
-    report = report_of(BREAKS[name], plans())
-    (broken,) = (one for one in report.changes if BREAKS[name].said in words(one.change))
-    whys = {touch.name: touch.why for touch in broken.touches if touch.what == "plan" and touch.name.endswith("yaml")}
-    assert list(whys) == (["plans/a.yaml"] if BREAKS[name].plan else [])
-    assert whys.get("plans/a.yaml", "").startswith(f"is for {LATEST}, and {BREAKS[name].plan}" if whys else "")
+    row = BREAKS[name]
+    broken = next(one for one in report_of(row, plans()).changes if (one.code, one.subject) == row.change)
+    found = [(touch.name, touch.code) for touch in broken.touches if touch.what == "plan" and ".yaml" in touch.name]
+    assert found == ([("plans/a.yaml", row.plan)] if row.plan else [])
 
 
 def test_a_directory_that_a_plan_has_under_another_path_in_the_container_is_the_hosts_that_is_gone() -> None:
@@ -66,8 +64,8 @@ def test_a_directory_that_a_plan_has_under_another_path_in_the_container_is_the_
     stored = LoadedPlan(parse_plan(plan, Path("a.yaml")), "a.yaml", b"")
     facts = facts_of(lumi_node())
     context = make_context(site, facts, facts, [stored])
-    (touch,) = plans_under(context, "/opt/cray/libfabric/1.22.0")
-    assert (touch.name, "names /h/" in touch.why) == ("a.yaml", False)
+    (touch,) = context.plans_under("/opt/cray/libfabric/1.22.0")
+    assert (touch.name, touch.values["names"]) == ("a.yaml", ("/opt/cray/libfabric/1.22.0/lib64",))
 
 
 def test_the_plans_of_the_platform_before_are_those_that_a_maintenance_breaks(node: Facts) -> None:
@@ -92,11 +90,12 @@ def test_the_command_reads_the_plans_of_the_site(
     Path("plans/a.yaml").write_text(PLAN)
     command = ["changes", "before", "after", "--site", "site.yaml"]
     assert main(command) == 1
-    said = capsys.readouterr().out
-    assert f"  plan:    plans/a.yaml\n           is for {LATEST}, and decides about libcxi.so.1\n" in said
+    assert "  plan     plans/a.yaml: " in capsys.readouterr().out
     assert main([*command, "--json"]) == 1
     touches = [touch for one in json.loads(capsys.readouterr().out)["changes"] for touch in one["touches"]]
-    assert {"what": "plan", "name": "plans/a.yaml", "why": f"is for {LATEST}, and decides about libcxi.so.1"} in touches
+    (found,) = (touch for touch in touches if touch["name"] == "plans/a.yaml")
+    assert (found["what"], found["code"]) == ("plan", "affected-plan-library")
+    assert LATEST in found["why"]
     Path("plans/a.yaml").write_text(PLAN.replace("25.03", "27.03"))
     assert main(command) == 2
-    assert "plans/a.yaml:4:15: stacks.cpe: 27.03 is not described" in capsys.readouterr().err
+    assert "plans/a.yaml:4:15: stacks.cpe: 27.03 is not known here" in capsys.readouterr().err

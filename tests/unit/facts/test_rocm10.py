@@ -6,11 +6,15 @@ import pytest
 
 from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts
-from lumisite.facts.tell import make_report, words
+from lumisite.facts.report import make_report
 from tests.support.breaks import LUMI, facts_of
 from tests.support.dict_trees import Link
 from tests.support.nodes import NodeFiles, lumi_node
 from tests.support.rocm10 import HSA, dpkg_files, rocm_files
+
+
+def changes(before: Facts, after: Facts) -> list[tuple[str, str | None, str | None]]:
+    return [(one.code, one.before, one.after) for one in compare(before, after)]
 
 
 def without_rocm() -> NodeFiles:
@@ -83,26 +87,26 @@ OLD: NodeFiles = {
 
 def test_the_step_to_the_new_layout_is_told_once() -> None:
     report = make_report(node(OLD), node(rocm_files(), dpkg_files()), LUMI)
-    told = [words(one.change) for one in report.changes]
-    assert len(told) == 2, told
-    assert "ROCm on the host: 7.2.1 -> 10.0.0" in told[0]
-    assert "default ROCm: 7.2.1 -> 10.0.0" in told[1]
+    assert [(one.code, one.subject, one.after) for one in report.changes] == [
+        ("releases-changed", "ROCm", "10.0.0"),
+        ("default-changed", "ROCm", "10.0.0"),
+    ]
     touched = {(touch.what, touch.name) for one in report.changes for touch in one.touches}
     assert ("site", "stacks.rocm.releases") in touched
 
 
 def test_without_links_the_default_has_gone() -> None:
-    told = [words(one) for one in compare(node(OLD), node(rocm_files(links=False)))]
-    assert [line for line in told if "default" in line] == ["default ROCm: 7.2.1 -> none"], told
-    assert len(told) == 2, told
+    found = changes(node(OLD), node(rocm_files(links=False)))
+    assert [code for code, _, _ in found] == ["releases-changed", "default-changed"]
+    assert found[1] == ("default-changed", "7.2.1", None)
 
 
 def test_an_update_in_its_folder_is_told_once() -> None:
     """10.0.0 and 10.0.1 share a folder: each library in it changes under its name."""
-    told = [words(one) for one in compare(node(rocm_files("10.0.0")), node(rocm_files("10.0.1")))]
-    assert told == ["ROCm on the host: 10.0.0 -> 10.0.1", "default ROCm: 10.0.0 -> 10.0.1"]
+    found = changes(node(rocm_files("10.0.0")), node(rocm_files("10.0.1")))
+    assert found == [("releases-changed", "10.0.0", "10.0.1"), ("default-changed", "10.0.0", "10.0.1")]
 
 
 def test_links_that_come_are_told_as_a_default() -> None:
-    told = [words(one) for one in compare(node(rocm_files(links=False)), node(rocm_files()))]
-    assert told == ["default ROCm: none -> 10.0.0"]
+    found = changes(node(rocm_files(links=False)), node(rocm_files()))
+    assert found == [("default-changed", None, "10.0.0")]

@@ -10,9 +10,9 @@ import yaml
 
 from lumisite.cli import main
 from lumisite.facts.change import Change
-from lumisite.facts.facts import Facts, ImageFile
-from lumisite.facts.site import Context
-from lumisite.facts.touch import touches
+from lumisite.facts.context import Context
+from lumisite.facts.facts import Facts
+from lumisite.facts.report import touches
 from lumisite.site.load import load_site
 from tests.support.closures import stock
 from tests.support.dict_trees import Files, Link, write_tree
@@ -77,8 +77,8 @@ def test_what_jobs_call_an_image_does_not_make_it_another(
 def test_a_change_touches_the_families_that_a_name_led_and_leads_to() -> None:
     """Its own name, which is that of a third family, counts for neither."""
     site = load_site("lumi").site
-    before, after = ImageFile(f"{LAIF}/old.sif", 1, "a"), ImageFile("/data/lumi-jax-rocm-6.2.4.sif", 1, "b")
-    change = Change("image", PYTORCH, before, after)
+    before, after = f"{LAIF}/old.sif", "/data/lumi-jax-rocm-6.2.4.sif"
+    change = Change("image-moved", PYTORCH, before, after, kind="image")
     stated, node = site.platforms[site.platform], Facts(site="lumi")
     found = touches(change, Context(site, node, node, site.platform, None, stated, stated, None))
     assert {one.name for one in found if one.what == "family"} == {"laif-multitorch", "lumi-jax"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lumisite.errors import ToolError
+from lumisite.init.answer import Answer, parse_answer
 from lumisite.init.node import Node, node_of
 from lumisite.init.slurm import Ask
-from lumisite.init.told import Told, read_told
 from tests.support.dict_trees import Files, Link
 
 MOUNT = "{id} 1 0:{id} / {point} rw,relatime shared:1 - {kind} {source} rw\n"
@@ -78,7 +78,7 @@ def no_slurm(argv: Sequence[str]) -> str:
     raise ToolError(f"{argv[0]} is not on PATH")
 
 
-def told(files: Files, end: str = "END\n") -> Told:
+def told(files: Files, end: str = "END\n") -> Answer:
     """Give a node that has these files as its answer."""
     text = "Welcome to the machine\n"
     for path, content in files.items():
@@ -87,7 +87,7 @@ def told(files: Files, end: str = "END\n") -> Told:
         else:
             lines = content.decode(errors="replace").removesuffix("\n").split("\n")
             text += f"F {path}\n" + "".join(f"|{line}\n" for line in lines)
-    return read_told(text + end, "node")
+    return parse_answer(text + end, "node")
 
 
 def network(**interfaces: tuple[int, str]) -> dict[str, bytes | Link]:
@@ -139,8 +139,8 @@ def mounts(stamps: Mapping[str, str], **kinds: str) -> dict[str, bytes | Link]:
     stats = "".join(f"{stamps.get(point, '7 2026-01-01 00:00:00.1 +0000')} directory {point}\n" for point in points)
     return {
         "/proc/self/mountinfo": table.encode(),
-        "/said/stat": stats.encode(),
-        "/said/rights": rights.encode(),
+        "/output/stat": stats.encode(),
+        "/output/rights": rights.encode(),
     }
 
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from lumisite.findings.catalogue import make_finding
+from lumisite.init.describe import Seen, describe_site
 from lumisite.init.node import Node, node_of
 from lumisite.init.slurm import Cluster, read_cluster
-from lumisite.init.write import Seen, describe
 from lumisite.site.checks import STAGES
 from lumisite.site.decode import decode
 from lumisite.site.load import prepared
@@ -51,7 +52,7 @@ CACHES = {"MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"}
 
 def written(one: Seen) -> dict[str, Any]:
     """Give the description, which has no faults."""
-    text = describe(one)
+    text = describe_site(one).text
     decode(text.encode(), Site, file="skerry.yaml", scalars=SCALARS, stages=STAGES, prepare=prepared)
     value: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))
     return value
@@ -81,7 +82,7 @@ def test_caches_are_left_out_where_no_place_for_them_was_read() -> None:
     for here in ({}, mounts({}, local="ext4")):
         one = seen({"mi250": node_of(told(lumi_node(changes=here)), "lumi", [])}, cluster)
         assert not CACHES & {setting["name"] for setting in written(one)["settings"]}
-        assert "# guessed: no private directory for caches" in describe(one)
+        assert "# guessed: no private directory for caches" in describe_site(one).text
 
 
 def pci(path: str, pci_class: str, vendor: str) -> dict[str, bytes | Link]:
@@ -100,7 +101,10 @@ def h100() -> Node:
         "/usr/local/cuda": Link("/usr/local/cuda-13.0"),
     }
     files |= {"/usr/src/amdgpu-6.10.5/x": b"", "/opt/rocm-6.3.4/x": b""}  # installed, and not loaded
-    files |= {"/said/apptainer path": b"/opt/apptainer/bin/apptainer", "/said/apptainer": b"apptainer version 1.4.1"}
+    files |= {
+        "/output/apptainer path": b"/opt/apptainer/bin/apptainer",
+        "/output/apptainer": b"apptainer version 1.4.1",
+    }
     for number, bus in enumerate(("18", "2a")):
         bridge = f"pci0000:00/0000:{bus}:01.0"
         files |= pci(f"{bridge}/0000:{bus}:02.0/0000:{bus}:00.0", "0x030200", "0x10de")
@@ -163,7 +167,7 @@ def test_a_kind_says_its_adapters_where_they_are_not_those_of_the_fabric() -> No
 
 
 def test_gpus_of_two_vendors_have_a_flag_each() -> None:
-    files: dict[str, bytes | Link] = {"/said/apptainer path": b"/usr/bin/apptainer"}
+    files: dict[str, bytes | Link] = {"/output/apptainer path": b"/usr/bin/apptainer"}
     nodes = {"mi250": node_of(told({**lumi_node(), **files}), "lumi", []), "h100": h100()}
     lines = node("n1", gres="gpu:h100:2") + LUMI_G.replace("Partitions=standard-g", "Partitions=all")
     value = written(seen(nodes, read_cluster(slurm(partition("all"), lines))))
@@ -204,7 +208,7 @@ def test_a_partition_has_the_kinds_that_its_nodes_can_be_told_to_be_of() -> None
     wide, most = (next(name for name in value["node_kinds"] if end in name) for end in ("8c-2g", "2c"))
     assert value["partitions"]["all"]["node_kind"] == [most, wide]
     other = f"# guessed: all also has nodes of {wide.replace('2g', '9g')}, which on a node cannot be told from these"
-    assert other in describe(one)
+    assert other in describe_site(one).text
     assert (
         written(seen({}, read_cluster(slurm(partition("all"), node("n1")))))["partitions"]["all"]["node_kind"] == "cpu"
     )
@@ -218,13 +222,13 @@ def test_the_least_memory_of_a_kind_is_what_jobs_can_have() -> None:
 
 def test_another_name_of_apptainer_is_no_runtime_of_its_own() -> None:
     says: dict[str, bytes | Link] = {
-        "/said/apptainer path": b"/usr/bin/apptainer",
-        "/said/apptainer": b"apptainer version 1.4.5",
+        "/output/apptainer path": b"/usr/bin/apptainer",
+        "/output/apptainer": b"apptainer version 1.4.5",
     }
-    says |= {"/said/singularity path": b"/usr/bin/singularity", "/said/singularity": b"apptainer version 1.4.5"}
+    says |= {"/output/singularity path": b"/usr/bin/singularity", "/output/singularity": b"apptainer version 1.4.5"}
     cluster = read_cluster(slurm(partition("all"), node("n1")))
     assert list(written(seen({"cpu": small(says=says)}, cluster))["runtimes"]) == ["apptainer"]
-    says["/said/singularity"] = b"singularity-ce version 4.1.3"
+    says["/output/singularity"] = b"singularity-ce version 4.1.3"
     runtimes = written(seen({"cpu": small(says=says)}, cluster))["runtimes"]
     assert {name: keys["prefix"] for name, keys in runtimes.items()} == {
         "apptainer": "APPTAINER",
@@ -233,8 +237,8 @@ def test_another_name_of_apptainer_is_no_runtime_of_its_own() -> None:
 
 
 def test_pyxis_and_podman_hpc_are_runtimes_of_their_own() -> None:
-    says: dict[str, bytes | Link] = {"/said/srun --help": b"--container-image", "/said/enroot": b"3.4.1"}
-    says |= {"/said/podman-hpc path": b"/usr/bin/podman-hpc", "/said/podman-hpc": b"podman-hpc 1.2.2"}
+    says: dict[str, bytes | Link] = {"/output/srun --help": b"--container-image", "/output/enroot": b"3.4.1"}
+    says |= {"/output/podman-hpc path": b"/usr/bin/podman-hpc", "/output/podman-hpc": b"podman-hpc 1.2.2"}
     cluster = read_cluster(slurm(partition("all"), node("n1")))
     one = seen({"cpu": small(says=says)}, cluster)
     runtimes = written(one)["runtimes"]
@@ -242,17 +246,20 @@ def test_pyxis_and_podman_hpc_are_runtimes_of_their_own() -> None:
         "pyxis": ("edf", "pyxis, enroot 3.4.1"),
         "podman-hpc": ("podman-hpc", "podman-hpc 1.2.2"),
     }
-    assert describe(one).count("# QUESTION: what reads EDFs here? srun has no --environment\n  pyxis:\n") == 1
-    says |= {"/said/srun --help": b"--container-image\n--environment", "/said/apptainer path": b"/usr/bin/apptainer"}
+    assert describe_site(one).text.count("# QUESTION: what reads EDFs here? srun has no --environment\n  pyxis:\n") == 1
+    says |= {
+        "/output/srun --help": b"--container-image\n--environment",
+        "/output/apptainer path": b"/usr/bin/apptainer",
+    }
     one = seen({"cpu": small(says=says)}, cluster)
     assert list(written(one)["runtimes"]) == ["apptainer", "pyxis", "podman-hpc"]
-    assert "EDFs" not in describe(one)
+    assert "EDFs" not in describe_site(one).text
 
 
 def test_home_is_not_bound_and_neither_is_what_the_login_node_lacks() -> None:
     table = mounts({}, users="nfs4", shared="lustre", local="xfs")
     cluster = read_cluster(slurm(partition("all"), node("n1")))
-    login = small(m=mounts({}, users="nfs4", shared="lustre"), home={"/said/HOME": b"/users/admin"})
+    login = small(m=mounts({}, users="nfs4", shared="lustre"), home={"/output/HOME": b"/users/admin"})
     value = written(seen({"cpu": small(m=table)}, cluster, login))
     assert {one["path"]: one.get("where") for one in value["file_systems"]} == {
         "/local": None,
@@ -267,7 +274,7 @@ def test_a_facts_file_has_no_mounts_and_those_of_the_login_node_are_a_question()
     captured = Node(small().facts, told({}))
     one = seen({"cpu": captured}, read_cluster(slurm(partition("all"), node("n1"))), login)
     assert written(one)["file_systems"] == []
-    assert re.findall(r"# QUESTION: (/.*?) \(.*?: (.*?)\?", describe(one)) == [
+    assert re.findall(r"# QUESTION: (/.*?) \(.*?: (.*?)\?", describe_site(one).text) == [
         ("/a b", "is it for users"),
         ("/shared", "is it on compute nodes too"),
         ("/users", "is it on compute nodes too"),
@@ -285,14 +292,17 @@ def test_what_some_nodes_have_is_a_question() -> None:
     one = seen(nodes, read_cluster(slurm(partition("all"), lines)), small(m=tables["cpu"]))
     (shared,) = written(one)["file_systems"]
     assert (shared["path"], shared["source"]) == ("/shared", "here: read on g1, n2, 2026-11-22")
-    assert "# QUESTION: /local (xfs, on g1): is it for users? Not all nodes that answered have it" in describe(one)
+    assert (
+        "# QUESTION: /local (xfs, on g1): is it for users? Not all nodes that answered have it"
+        in describe_site(one).text
+    )
 
 
 def test_questions_and_guesses_are_told() -> None:
     cluster = read_cluster(
         slurm(partition("all"), node("n1", cores=4, threads=2, gres="gpu:h100:2", special=" CoreSpecCount=1"))
     )
-    text = describe(seen({}, cluster))
+    text = describe_site(seen({}, cluster)).text
     assert text.count("# QUESTION: ") == 2
     for command in (
         "lscpu -e",
@@ -309,18 +319,21 @@ def test_no_text_of_the_machine_gets_out_of_its_place() -> None:
     evil = 'x"\n  evil: yes\x1b[31m \u202e'
     files = {
         "/etc/os-release": f"PRETTY_NAME='{evil}'\nID=x: y".encode(),
-        "/said/apptainer path": b"/opt/a pt/apptainer",
-        "/said/apptainer": b"ver: {1}, [2] # \x1b",
+        "/output/apptainer path": b"/opt/a pt/apptainer",
+        "/output/apptainer": b"ver: {1}, [2] # \x1b",
     }
     config = CONFIG.replace("task prolog.sh", "\x1b[31m\u202e.sh")
     cluster = read_cluster(slurm(partition("all"), node("n1", gres="gpu:\x1b[31m:1"), config))
     value = written(seen({"cpu": small(evil=files)}, cluster))
     assert "evil" not in str(value.keys())
     plain: dict[str, bytes | Link] = {"/etc/os-release": b"PRETTY_NAME='a: [b] # c'"}
-    noted = replace(seen({"cpu": small(os=plain)}, cluster), notes=("a\nlumisite: 3",))
+    noted = replace(
+        seen({"cpu": small(os=plain)}, cluster),
+        findings=(make_finding("slurm-answer-cut", "a\nlumisite: 3", start="x"),),
+    )
     value = written(noted)
     assert (value["lumisite"], value["platforms"]["2026-11"]["os"]) == ("2", "a: [b] # c")
-    text = describe(seen({"cpu": small(evil=files)}, cluster))
+    text = describe_site(seen({"cpu": small(evil=files)}, cluster)).text
     assert all(line.isprintable() for line in text.split("\n"))
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from lumisite.facts.capture_system import capture_system
 from lumisite.facts.facts import format_facts, parse_facts
+from lumisite.init.answer import Answer
 from lumisite.init.folders import folders_of
 from lumisite.init.node import Fabric, Node, fabric_of
-from lumisite.init.told import Told
 from tests.support.dict_trees import DictTree, Files, Link
 from tests.unit.init.answers import mounts, network, routes, small, stacked, told
 
@@ -101,7 +101,7 @@ def test_an_adapter_of_what_a_fast_interface_lies_on_is_its_own(stack: Mapping[s
 def both(files: Files) -> tuple[Node, Node]:
     """The node as it answers, and as a facts file has it, which was captured without a word of the site."""
     facts = capture_system(DictTree({"/sys/devices/system/cpu/online": b"0\n", **files}), "x", (), [])
-    return small(net=files), Node(parse_facts(format_facts(facts).encode(), "facts"), Told("facts"))
+    return small(net=files), Node(parse_facts(format_facts(facts).encode(), "facts"), Answer("facts"))
 
 
 @pytest.mark.parametrize("above", ["bond0.7", "br0", "mac0"])
@@ -142,7 +142,7 @@ def test_interfaces_come_as_people_count() -> None:
 
 def test_a_facts_file_of_before_has_its_interfaces() -> None:
     """It does not know which of them have an address."""
-    old = Node(small(net=network(eth0=(1000, "10.1.0"), ib0=(100000, "10.2.0"))).facts, Told("facts"))
+    old = Node(small(net=network(eth0=(1000, "10.1.0"), ib0=(100000, "10.2.0"))).facts, Answer("facts"))
     interfaces = {name: replace(one, lower=None, networks=None) for name, one in old.facts.interfaces.items()}
     fabric = fabric_of(replace(old, facts=replace(old.facts, interfaces=interfaces)), "10.1.0.1")
     assert (fabric.interfaces, fabric.management) == (("ib0",), ("eth0",))
@@ -167,7 +167,7 @@ def test_a_mount_that_is_not_known_by_name_does_not_vanish() -> None:
     found = {one.path: (one.kind, one.doubt) for one in folders_of(node, small())}
     expected = {f"/{name.replace('_', '/')}": ("", doubt) for name, (_, doubt) in MORE.items() if doubt}
     assert found == {"/scratch": ("shared", None), **expected}
-    silent = {**table, "/said/stat": table["/said/stat"].replace(b" directory /weird", b" directory /else")}  # type: ignore[union-attr]
+    silent = {**table, "/output/stat": table["/output/stat"].replace(b" directory /weird", b" directory /else")}  # type: ignore[union-attr]
     assert {one.path: one.doubt for one in folders_of(small(m=silent), small())}["/weird"] == "silent"
 
 

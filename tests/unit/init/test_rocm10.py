@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from lumisite.init.answer import collector, parse_answer
 from lumisite.init.node import Node, node_of, releases_of
 from lumisite.init.slurm import read_cluster
-from lumisite.init.told import collector, read_told
 from lumisite.vendors import vendor
 from tests.support.dict_trees import Link, write_tree
 from tests.support.nodes import NodeFiles, lumi_node
@@ -47,11 +47,11 @@ def test_the_collector_tells_it(links: bool, tmp_path: Path) -> None:
     for name in ("core", "core-10", "lib") if links else ():
         (tmp_path / "opt/rocm" / name).symlink_to("core-10.0" if name.startswith("core") else "core-10.0/lib")
     (tmp_path / "opt/rocm-6.3.4").mkdir()  # as a package leaves it that was removed
-    found = node_of(read_told(answer(tmp_path), "node"), "site", [])
+    found = node_of(parse_answer(answer(tmp_path), "node"), "site", [])
     versions, default = releases_of(found, ROCM)
     assert versions == ["7.2.1", "10.0.0", "10.1"]
     assert default == "10.0.0" or not links
-    assert found.told.files["/opt/rocm/core-10.0/.info/version"] == ["10.0.0"]
+    assert found.answer.files["/opt/rocm/core-10.0/.info/version"] == ["10.0.0"]
 
 
 def test_it_is_described() -> None:

@@ -21,7 +21,7 @@ def test_config_partitions_and_nodes_are_read() -> None:
     assert "Prolog" not in cluster.config  # (null)
     assert cluster.partitions["big"]["OverSubscribe"] == "EXCLUSIVE"
     (kind,) = cluster.kinds
-    assert (kind.name, kind.nodes[0].memory_mib, kind.nodes[0].said["Partitions"]) == ("cpu", 2000, "all,big")
+    assert (kind.name, kind.nodes[0].memory_mib, kind.nodes[0].keys["Partitions"]) == ("cpu", 2000, "all,big")
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_nodes_of_real_machines(line: str, gpus: tuple[str, int], memory: int, s
     names = "".join(map(partition, ("all", "standard-g", "gpu", "shared-gpu")))
     (kind,) = read_cluster(slurm(names, line)).kinds
     (one,) = kind.nodes
-    assert (one.gpus, one.memory_mib, one.said.get("CPUSpecList", ""), one.ready) == (gpus, memory, special, ready)
+    assert (one.gpus, one.memory_mib, one.keys.get("CPUSpecList", ""), one.ready) == (gpus, memory, special, ready)
 
 
 def test_kinds_are_named_by_what_sets_them_apart() -> None:
@@ -59,17 +59,18 @@ def test_only_the_partitions_asked_for_count() -> None:
 def test_an_answer_that_is_cut_loses_its_last_line_and_says_so() -> None:
     cluster = read_cluster(slurm(ALL, node("a") + node("b")[:-20]))  # what it is can be read, and where it belongs not
     assert names(cluster) == {"cpu": ["a"]}
-    assert cluster.notes == (
-        "the answer of scontrol ends inside of a line, which is left out: 'NodeName=b Arch=x86_64 CoresPerSocket=1 '",
-    )
+    assert [finding.code for finding in cluster.findings] == ["slurm-answer-cut"]
 
 
 def test_names_that_cannot_be_written_are_left_out_and_told() -> None:
     cluster = read_cluster(slurm(ALL + partition("x\x1b[31m") + partition("-rf"), node("a") + node("../b")))
     assert (list(cluster.partitions), names(cluster)) == (["all"], {"cpu": ["a"]})
-    assert [note.split(" is ")[0] for note in cluster.notes] == [
-        "PartitionName 'x\\x1b[31m'", "PartitionName '-rf'", "NodeName '../b'",
-    ]  # fmt: skip
+    found = [(finding.code, finding.values["sort"], finding.subject) for finding in cluster.findings]
+    assert found == [
+        ("slurm-name-unusable", "PartitionName", "x\x1b[31m"),
+        ("slurm-name-unusable", "PartitionName", "-rf"),
+        ("slurm-name-unusable", "NodeName", "../b"),
+    ]
 
 
 def test_a_reason_cannot_say_what_a_node_is() -> None:

@@ -18,13 +18,13 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.findings.writers import message
 from lumisite.site.load import load_site
 from lumisite.validate.metric_names import metric_order, parse_name, size_text
-from lumisite.validate.report.advice import changes
+from lumisite.validate.report.advice import changes, step
 from lumisite.validate.report.gather import LEFT_OUT, QUANTILES, parse_vectors, quantiles
 from lumisite.validate.report.templates import markdown
 from tests.support.example_runs import Maintenance, capture_of, write_runs
 
 Output = pytest.CaptureFixture[str]
-RENAMED = "libfabric: directory renamed, /opt/cray/libfabric/1.15.2.0 -> /opt/cray/libfabric/1.22.0"
+RENAMED = "/opt/cray/libfabric: release folder /opt/cray/libfabric/1.15.2.0 -> /opt/cray/libfabric/1.22.0"
 
 
 def report(came: Maintenance, *options: str, code: int) -> None:
@@ -36,6 +36,11 @@ def report(came: Maintenance, *options: str, code: int) -> None:
 def said(code: str, **values: Any) -> str:
     """Return what the catalogue has for a finding."""
     return message(make_finding(code, **values))
+
+
+def do(code: str, **values: Any) -> str:
+    """Return what the catalogue has for a step."""
+    return step(make_finding(code, **values))
 
 
 def text(came: Maintenance, capsys: Output, *options: str, code: int) -> str:
@@ -58,11 +63,11 @@ def test_a_good_maintenance_is_one_line_and_the_tables(capsys: Output) -> None:
 
 def test_a_slower_network_is_told_from_slower_nodes(capsys: Output) -> None:
     out = text(Maintenance(network=0.85), capsys, code=1)
-    assert f"  1. {said('look-at-network', changes=RENAMED)}\n" in out
+    assert f"  1. {do('look-at-network', changes=RENAMED)}\n" in out
     assert re.search(
         r"64MiB/2n +GB/s +[\d.]+ \(10\) +[\d.]+ \(5 of 10\) +-1\d\.\d % .* fail +slower by 1\d\.\d %, p = ", out
     )
-    assert said("look-at-sizes") not in out
+    assert do("look-at-sizes") not in out
 
 
 def test_one_slow_size_is_said(capsys: Output) -> None:
@@ -73,7 +78,7 @@ def test_one_slow_size_is_said(capsys: Output) -> None:
         if "/64MiB/2n" in one.get("metric", ""):
             one["value"] *= 0.7
     file.write_text("\n".join(map(json.dumps, raw)))
-    assert said("look-at-sizes") in text(Maintenance(), capsys, code=1)
+    assert do("look-at-sizes") in text(Maintenance(), capsys, code=1)
 
 
 @pytest.mark.parametrize(("ending", "code"), [("", "look-at-gpu"), ("n", "look-at-node")])
@@ -86,20 +91,20 @@ def test_all_shapes_slower_is_the_node(ending: str, code: str, capsys: Output) -
             one["value"] *= 0.8
     file.write_text("\n".join(map(json.dumps, raw)))
     out = text(Maintenance(), capsys, code=1)
-    assert said(code) in out
+    assert do(code) in out
 
 
 def test_a_broken_gate_comes_first_and_explains_the_numbers(capsys: Output) -> None:
     out = text(Maintenance(network=0.5, failed_gate="transport"), capsys, code=1)
     first, second = (line for line in out.splitlines() if re.match(r"  [12]\. ", line))
     assert first == "  1. transport: rank 3 used sockets: no <plugin> & no 'cxi': bind the host's libfabric"
-    assert second == f"  2. {said('fix-gates-first', gates=('transport',))}"
+    assert second == f"  2. {do('fix-gates-first', gates=('transport',))}"
 
 
 def test_a_slow_node_is_named_with_its_line_to_drain(capsys: Output) -> None:
     out = text(Maintenance(slow_node="nid005017"), capsys, code=5)
     assert out.startswith(f"BAD-NODES: {said('nodes-bad', name='nid005017')}; {said('system-fine')}\n")
-    assert f"  1. {said('remeasure-nodes', names='nid005017', list='nid005017')}\n" in out
+    assert f"  1. {do('remeasure-nodes', names='nid005017', list='nid005017')}\n" in out
     assert "\n  scontrol update nodename=nid005017 state=drain reason=" in out
 
 
@@ -263,9 +268,9 @@ def test_bad_usage_is_one_line(arguments: list[str], said: str, capsys: Output) 
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        ("{", ":1:2: is not JSON: Expecting property name enclosed in double quotes"),
+        ("{", ":1:2: not JSON: Expecting property name enclosed in double quotes"),
         ("[]", ": is not a JSON object"),
-        ("[" * 100_000, ": is not JSON that can be read: nested too deep"),
+        ("[" * 100_000, ": not JSON that can be read: nested deeper"),
     ],
 )
 def test_a_broken_file_of_a_run_is_named(content: str, fault: str, capsys: Output) -> None:

@@ -21,7 +21,7 @@ from lumisite.validate.verdict.gates import GateVerdict
 from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.system import SystemVerdict
 from tests.support.example_runs import Maintenance, write_runs
-from tests.unit.validate.test_report import Output, report, said, text
+from tests.unit.validate.test_report import Output, do, report, said, text
 
 
 def test_the_headline_is_the_finding_with_its_day_and_its_suspect(capsys: Output) -> None:
@@ -184,6 +184,6 @@ def test_the_headline_of_a_drop_that_waits_for_jobs_and_of_a_run_alone() -> None
 
 
 def test_advice_where_no_part_of_the_machine_is_suspected() -> None:
-    assert list(advice(verdict("fail", metric("m", **SLOWER)), ())) == [said("look-at-metrics", metrics=("m",))]
+    assert list(advice(verdict("fail", metric("m", **SLOWER)), ())) == [do("look-at-metrics", metrics=("m",))]
     faster = verdict("pass", metric("m", "pass", improved=True))
-    assert list(advice(faster, ())) == [said("metrics-faster", metrics=("m",))]
+    assert list(advice(faster, ())) == [do("metrics-faster", metrics=("m",))]

@@ -1,7 +1,7 @@
 """Train with DistributedDataParallel on synthetic data: a model bound by communication, and one bound by compute.
 
 The one bound by compute is convolutions: libraries of GPUs may search for the fastest ones at first, so the first step
-is kept apart. The probe `wrapper` runs it too, in two environments.
+is kept apart.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ SIDE = 32
 
 
 def measure(rank: own.Rank) -> None:
-    """Measure every model: `--model NAME:KIND:LAYERS:WIDTH:BATCH`, several times. `--part` is only recorded."""
-    rank.record["part"] = lumisite_record.option("part")
+    """Measure every model: `--model NAME:KIND:LAYERS:WIDTH:BATCH`, several times."""
     rank.meet()
     models = rank.record["models"] = {}
     for text in lumisite_record.options("model"):

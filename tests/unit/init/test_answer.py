@@ -9,8 +9,8 @@ import pytest
 
 import lumisite.init
 from lumisite.errors import ToolError
+from lumisite.init.answer import parse_answer
 from lumisite.init.node import node_of
-from lumisite.init.told import read_told
 from lumisite.machine.live import read_topology
 from lumisite.machine.tree import resolve
 from tests.support.dict_trees import Link
@@ -34,7 +34,7 @@ def test_a_file_cannot_play_another_or_the_end() -> None:
 @pytest.mark.parametrize("text", ["", "F /a\n|b\n", "srun: error\n", "|END\n"])
 def test_an_answer_without_its_end_is_none(text: str) -> None:
     with pytest.raises(ToolError, match="the answer has no end"):
-        read_told(text, "node")
+        parse_answer(text, "node")
 
 
 #: As NVIDIA/pyxis prints them in its README, and CSCS's container engine in its documentation.
@@ -57,9 +57,9 @@ def test_the_collector_finds_plug_ins_of_srun_and_podman_hpc(tmp_path: Path, mor
         (tmp_path / name).chmod(0o755)
     path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     done = subprocess.run(["sh", COLLECTOR], capture_output=True, text=True, check=True, env=path)
-    found = node_of(read_told(done.stdout, "node"), "site", []).reads_no_modulefile
+    found = node_of(parse_answer(done.stdout, "node"), "site", []).reads_no_modulefile
     assert found.pop("podman-hpc") == {"variant": "podman-hpc --version", "emit": "podman-hpc"}
-    question = {} if more else {"question": "what reads EDFs here? srun has no --environment"}
+    question = {} if more else {"question": "edf-reader"}
     assert found == {"pyxis": {"variant": "pyxis, enroot 3.4.1", "emit": "edf", **question}}
 
 
@@ -81,7 +81,7 @@ def test_pyxis_is_what_plugstack_names(file: str, line: str, there: bool) -> Non
 def test_the_collector_says_what_this_machine_is() -> None:
     """With a Python nowhere near, and with nothing but POSIX."""
     done = subprocess.run(["sh", COLLECTOR, "/usr"], capture_output=True, text=True, check=True)
-    tree = read_told(done.stdout, "this machine")
+    tree = parse_answer(done.stdout, "this machine")
     assert done.stderr == ""
     assert read_topology(tree).cores
     assert tree.lines("/proc/self/mountinfo")

@@ -1,10 +1,12 @@
-"""A node kind as the description has it: of a node that answered, or as Slurm tells."""
+"""A node kind as the description has it: of a node that answered, or as Slurm knows it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from lumisite.errors import LumisiteError
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
 from lumisite.init.node import Fabric, Node, adapter_near
 from lumisite.init.slurm import Kind, SlurmNode
 from lumisite.machine.live import read_topology
@@ -15,66 +17,64 @@ from lumisite.site.cpus import format_cpu_list, parse_number_list
 Entry = dict[str, object]
 
 
-def describe_kind(kind: Kind, node: Node | None, fabric: Fabric, own: Fabric) -> Entry:
-    """Give a kind's values by name; those that are empty are not known. `own` is the fabric as its node has it."""
+def describe_kind(kind: Kind, node: Node | None, fabric: Fabric, of_kind: Fabric) -> Entry:
+    """Return a kind's values by name; empty ones are not known. `of_kind` is the fabric as its node has it."""
     slurm = min(kind.nodes, key=lambda one: one.memory_mib, default=SlurmNode("", {}))
     groups, cores, doubts = _groups(node) if node else ([], (), ())
     count = slurm.gpus[1]
     found = {
         "name": kind.name,
-        "node": f"{node.name}{', memory by Slurm' * (slurm.memory_mib > 0)}" if node else f"{slurm.name}, of Slurm",
+        "node": node.name if node else slurm.name,
+        "read_on_node": node is not None,
         "memory_mib": slurm.memory_mib or _memory_mib(node),
         "memory_of_slurm": bool(slurm.memory_mib),
         "answered": bool(groups),
         "doubts": doubts,
-        "special": slurm.said.get("CPUSpecList") or slurm.said.get("CoreSpecCount", ""),
+        "special": slurm.keys.get("CPUSpecList") or slurm.keys.get("CoreSpecCount", ""),
         "reserved": _reserved(slurm, cores),
         "l3": (groups := groups or _usual(slurm)),
-        "gpu_question": gpu_question(kind, node) if node else "",
+        "gpu_finding": gpu_finding(kind, node) if node else None,
         "gpus": [{"numa": groups[at * len(groups) // count]["numa"]} for at in range(count)],
         "nics": [],
-        "interfaces": own.interfaces if node and own.interfaces != fabric.interfaces else (),
+        "interfaces": of_kind.interfaces if node and of_kind.interfaces != fabric.interfaces else (),
     }
     if node:
         interfaces, domains = node.facts.interfaces, {group["numa"] for group in groups}
         places = ((name, interfaces[name].numa) for name in fabric.interfaces if name in interfaces)
         found["nics"] = [{"interface": name, "numa": numa} for name, numa in places if numa in domains]
-        found["gpus"] = _gpus(node, groups, own)
-        found |= {"adapters": own.adapters} if own.adapters != fabric.adapters else {}
+        found["gpus"] = _gpus(node, groups, of_kind)
+        found |= {"adapters": of_kind.adapters} if of_kind.adapters != fabric.adapters else {}
     return found
 
 
-def gpu_question(kind: Kind, node: Node) -> str:
-    """Return what is open about the GPUs of a node that answered, in one line; nothing where all is clear."""
+def gpu_finding(kind: Kind, node: Node) -> Finding | None:
+    """Return what is open about the GPUs of a node that answered."""
     stated = min((one.gpus[1] for one in kind.nodes), default=len(node.facts.gpus))
     if node.facts.gpus and not node.gpus:
-        return f"where are the GPUs of {node.name}? Its kernel has no NUMA domain for them, so none is described"
+        return make_finding("gpus-unplaced", node.name)
     if stated != len(node.facts.gpus):
-        return (
-            f"how many GPUs has {node.name} (kind {kind.name})? Slurm has {stated}, and /sys there shows "
-            f"{len(node.facts.gpus)}, which are described"
-        )
-    return ""
+        return make_finding("gpus-differ", node.name, kind=kind.name, slurm=stated, seen=str(len(node.facts.gpus)))
+    return None
 
 
 def _memory_mib(node: Node | None) -> int:
-    words = (node.told.lines("/proc/meminfo") or [""])[0].split() if node else []
+    words = (node.answer.lines("/proc/meminfo") or [""])[0].split() if node else []
     return int(words[1]) // 1024 if len(words) == 3 and words[0] == "MemTotal:" and words[1].isdecimal() else 0
 
 
 def _groups(node: Node) -> tuple[list[Entry], tuple[Core, ...], tuple[str, ...]]:
-    """Give the L3 groups (NUMA domains where there is no L3), the cores (of facts: none), and what was guessed."""
+    """Return the L3 groups (NUMA domains where there is no L3), the cores (of facts: none), and what was guessed."""
     domains = {group.numa for group in node.facts.cpus}
-    doubts = ["NUMA domain 0, as the kernel names none (`lscpu -e` on a node)"] if None in domains else []
+    doubts = ["no-numa"] if None in domains else []
     try:
-        cores = read_topology(node.told).cores
+        cores = read_topology(node.answer).cores
     except LumisiteError:
         # The kernel numbers all first threads before all second ones.
         threads = node.facts.threads_per_core or 1
         split = ((parse_number_list(group.cpus), group.numa) for group in node.facts.cpus)
         halves = ((cpus, max(1, len(cpus) // threads), numa) for cpus, numa in split if cpus)
         if threads > 1:
-            doubts.append("which CPUs are second threads, as Linux usually numbers (`lscpu -e` on a node)")
+            doubts.append("second-threads")
         return [_group(cpus[:at], cpus[at : 2 * at], numa, None) for cpus, at, numa in halves], (), tuple(doubts)
     together: dict[tuple[int | None, int | None], list[Core]] = {}
     for core in cores:
@@ -100,7 +100,7 @@ def _group(firsts: Sequence[int], seconds: Sequence[int], numa: int | None, pack
 
 
 def _usual(slurm: SlurmNode) -> list[Entry]:
-    """Give one group for each socket, as Linux usually numbers."""
+    """Return one group for each socket, as Linux usually numbers."""
     sockets, cores = (max(1, slurm.number(key)) for key in ("Sockets", "CoresPerSocket"))
     groups = []
     for socket in range(sockets):
@@ -111,11 +111,11 @@ def _usual(slurm: SlurmNode) -> list[Entry]:
 
 
 def _reserved(slurm: SlurmNode, cores: tuple[Core, ...]) -> str:
-    """Give the reserved CPUs. Slurm counts them through sockets, cores and threads (slurm.conf(5), CpuSpecList)."""
+    """Return the reserved CPUs. Slurm counts them through sockets, cores and threads (slurm.conf(5), CpuSpecList)."""
     ordered = [core.pu_os for core in sorted(cores, key=lambda core: (core.package or 0, core.core_logical))]
     threads = max(1, slurm.number("ThreadsPerCore"))
     try:
-        places = [divmod(number, threads) for number in parse_number_list(slurm.said.get("CPUSpecList", ""))]
+        places = [divmod(number, threads) for number in parse_number_list(slurm.keys.get("CPUSpecList", ""))]
         return format_cpu_list(ordered[core][thread] for core, thread in places)
     except (LumisiteError, IndexError):  # no list, or not one of these cores
         return ""

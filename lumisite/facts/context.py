@@ -1,0 +1,225 @@
+"""What the site says of two captures: the platforms that they fit, and the parts that name a path or a library."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from lumisite.facts.change import Touched
+from lumisite.facts.facts import Facts, Releases
+from lumisite.machine.tree import is_under
+from lumisite.site.images import told_release
+from lumisite.site.library_path import host_path
+from lumisite.site.model import Module, Platform, Site
+from lumisite.site.plans import LoadedPlan
+from lumisite.site.scalars import full_pci_bus
+from lumisite.site.selection import combinations, module_version
+from lumisite.site.versions import Version, parse_version
+from lumisite.vendors import software_of
+from lumisite.vendors.model import Software
+
+#: The key of the runtime, which has facts of its own.
+RUNTIME = "runtime.executable"
+
+
+@dataclass(frozen=True)
+class Context:
+    """The site beside two captures. `was` is the platform before; `now` the one that the node is now, if known.
+
+    `old` is the platform before; `stated` the one after, where it is known, else the one before; `updated` the one
+    after, where it is known and another one. `plans` are the stored plans for `was`: those for other platforms did
+    nothing on this node.
+    """
+
+    site: Site
+    before: Facts
+    after: Facts
+    was: str
+    now: str | None
+    old: Platform
+    stated: Platform
+    updated: Platform | None
+    plans: tuple[LoadedPlan, ...] = ()
+
+    @property
+    def driven(self) -> tuple[str, ...]:
+        """The stacks of which a driver decides what runs, as far as a platform is known to have them."""
+        return tuple(stack for stack in self.site.gpu_stacks if stack in self.stated.stacks)
+
+    def stack_of(self, title: str) -> str:
+        """Return the site's stack for software on the host, by its title there; empty where the site has none."""
+        known = ((stack, self.software(stack)) for stack in self.site.stacks)
+        return next((stack for stack, software in known if software is not None and software.title == title), "")
+
+    def software(self, stack: str) -> Software | None:
+        """Return what a stack of the site is, where that is known."""
+        return software_of(stack, self.site.stacks[stack].gpu)
+
+    def on_host(self, stack: str) -> Releases:
+        """Return what the node has of a stack now."""
+        software = self.software(stack)
+        return Releases() if software is None else self.after.stacks.get(software.name, Releases())
+
+    def loses(self, stack: str, release: Version | None) -> bool:
+        """Tell whether the new driver no longer supports a release that the old one did."""
+        old, new = self.old.stacks.get(stack), self.updated.stacks.get(stack) if self.updated else None
+        if release is None or old is None or new is None:
+            return False
+        return old.in_range(release) and not new.in_range(release)
+
+    def lost_releases(self, stack: str) -> tuple[str, ...]:
+        """Return the releases of the site that the new driver no longer supports, as far as that is known."""
+        return tuple(release for release in self.site.releases(stack) if self.loses(stack, told_release(release)))
+
+    def versions_with(self, module: Module, stack: str, release: str) -> Iterator[str]:
+        """Yield the versions of a module that have a release of a driven stack."""
+        hosts = {name: self.old.stacks[name].supported for name in self.site.host_stacks if name in self.old.stacks}
+        images = {name: (self.old.defaults[name],) for name in self.site.gpu_stacks if name in self.old.stacks}
+        chosen = {**hosts, **images, stack: (parse_version(release),)}
+        ordered = {name: chosen[name] for name in self.site.stacks if name in chosen}
+        for combination in combinations(self.site, self.was, ordered):
+            yield module_version(self.site, module, combination)
+
+    # Parts of the site that name something
+
+    def keys_naming(self, path: str) -> Iterator[Touched]:
+        """Yield the keys of the site description whose value is a path, or is below it."""
+        for key, stated in stated_paths(self.site):
+            if is_under(stated, path):
+                yield Touched("site", key, "affected-key", {"path": path})
+
+    def settings_holding(self, name: str) -> Iterator[Touched]:
+        """Yield the settings whose value contains a path or a name."""
+        whole = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])")
+        for setting in self.site.settings:
+            if setting.value and whole.search(setting.value):
+                yield Touched("setting", setting.name, "affected-setting", {"name": name})
+
+    def modules_binding(self, path: str) -> Iterator[Touched]:
+        """Yield the modules that bind a path, a folder above it or something below it, and those that load these."""
+        found: dict[str, Touched] = {}
+        for bind in self.site.host_paths.values():
+            module = str(bind.where)
+            if module in self.site.modules and (is_under(path, bind.path) or is_under(bind.path, path)):
+                found.setdefault(module, Touched("module", module, "affected-module-bind", {"path": bind.path}))
+        for name, module_entry in self.site.modules.items():
+            if name not in found and (loaded := tuple(one for one in module_entry.loads if one in found)):
+                found[name] = Touched("module", name, "affected-module-load", {"modules": loaded})
+        yield from found.values()
+
+    def all_naming(self, path: str) -> Iterator[Touched]:
+        """Yield everything that names a path: keys, modules, settings, stored plans."""
+        yield from self.keys_naming(path)
+        yield from self.modules_binding(path)
+        yield from self.settings_holding(path)
+        yield from self.plans_under(path)
+
+    def families_borrowing(self, sonames: Iterable[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield the families whose images borrow one of these libraries from the host, with those libraries.
+
+        A family borrows its own libraries and all that these needed before the maintenance, or need now.
+        """
+        wanted = set(sonames)
+        for name, family in self.site.families.items():
+            borrowed = _needed(self.before, family.libraries) | _needed(self.after, family.libraries)
+            if wanted & borrowed:
+                yield name, tuple(sorted(wanted & borrowed))
+
+    def plans_with(self, sonames: Collection[str]) -> Iterator[Touched]:
+        """Yield the plans that these libraries are in: by family, and the stored ones."""
+        for family, libraries in self.families_borrowing(sonames):
+            yield Touched("plan", family, "affected-plan-family", {"libraries": libraries})
+        for stored in self.plans:
+            if hits := tuple(sorted({line.library for line in stored.plan.lines}.intersection(sonames))):
+                yield stored_plan(stored, "affected-plan-library", hits)
+
+    def plans_under(self, path: str) -> Iterator[Touched]:
+        """Yield the stored plans that bind, or have on the library path, a path or what is below it."""
+        for stored in self.plans:
+            bound = (line.source for line in stored.plan.lines if line.decision == "bind" and line.source is not None)
+            searched = (host_path(self.site, folder) for folder in stored.plan.library_path)
+            hits = tuple(str(at) for at in dict.fromkeys((*searched, *bound)) if is_under(at, path))
+            if hits:
+                yield stored_plan(stored, "affected-plan-path", hits)
+
+    def binds_of(self, sonames: Collection[str]) -> Iterator[Touched]:
+        """Yield the binds of single libraries, with their modules."""
+        for key, bind in self.site.host_paths.items():
+            if posixpath.basename(bind.path) in sonames:
+                yield Touched("site", f"{key}.path", "affected-key", {"path": bind.path})
+                if bind.where in self.site.modules:
+                    yield Touched("module", str(bind.where), "affected-module-bind", {"path": bind.path})
+
+    def sonames_under(self, path: str) -> list[str]:
+        """Return the SONAMEs that one of the captures loads from below a path."""
+        return [name for facts in (self.before, self.after) for name, at in facts.loads.items() if is_under(at, path)]
+
+
+def stored_plan(stored: LoadedPlan, code: str, names: tuple[str, ...] = ()) -> Touched:
+    """Return a stored plan, with the images that it is for."""
+    return Touched("plan", stored.file, code, {"images": tuple(map(str, stored.plan.paths)), "names": names})
+
+
+def make_context(site: Site, before: Facts, after: Facts, plans: Iterable[LoadedPlan] = ()) -> Context:
+    """Find the platforms that two captures are of; the one in force stands for a capture that fits none."""
+    was, now = platform_of(site, before) or site.platform, platform_of(site, after)
+    old, stated = site.platforms[was], site.platforms[now or was]
+    stored = tuple(one for one in plans if one.plan.platform == was)
+    return Context(site, before, after, was, now, old, stated, None if now in (None, was) else stated, stored)
+
+
+def platform_of(site: Site, facts: Facts) -> str | None:
+    """Return the platform that agrees with most of a capture and contradicts none of it."""
+    scores = {name: list(_agreements(platform, facts)) for name, platform in site.platforms.items()}
+    fitting = {name: len(answers) for name, answers in scores.items() if answers and all(answers)}
+    return max(fitting, key=lambda name: fitting[name], default=None)
+
+
+def _agreements(platform: Platform, facts: Facts) -> Iterator[bool]:
+    """Yield for each thing that a platform states and a capture has whether they agree."""
+    for path in platform.libraries.values():
+        if path in facts.paths:
+            yield facts.paths[path].kind == "directory"
+    if platform.slurm is not None and facts.slurm is not None:
+        yield str(platform.slurm) == facts.slurm
+    if platform.kernel is not None and facts.kernel.release is not None:
+        yield platform.kernel == facts.kernel.release
+    buses = [gpu.bus for gpu in facts.gpus]
+    if buses and platform.gpu_bus_ids:
+        yield any(buses == [full_pci_bus(one) for one in stated] for stated in platform.gpu_bus_ids.values())
+
+
+def stated_paths(site: Site) -> Iterator[tuple[str, str]]:
+    """Yield every host path that the site description states, with its key there."""
+    yield from stated_libraries(site)
+    yield from ((f"{key}.path", entry.path) for key, entry in site.host_paths.items())
+    if site.runtime.executable is not None:
+        yield RUNTIME, site.runtime.executable
+    if site.validation is not None:
+        yield "validation.image", site.validation.image
+    yield "root", site.root
+
+
+def stated_libraries(site: Site) -> Iterator[tuple[str, str]]:
+    """Yield the folders of libraries that the site description states, with their keys there."""
+    for name, platform in site.platforms.items():
+        yield from ((f"platforms.{name}.libraries.{what}", path) for what, path in platform.libraries.items())
+    for stack, described in site.stacks.items():
+        for name, release in described.releases.items():
+            key = f"stacks.{stack}.releases.{name}.libraries"
+            yield from ((f"{key}.{what}", path) for what, path in release.libraries.items())
+
+
+def _needed(facts: Facts, roots: Iterable[str]) -> set[str]:
+    """Return libraries with all that they need, and these need."""
+    known: set[str] = set()
+    waiting = list(roots)
+    while waiting:
+        name = waiting.pop()
+        if name not in known:
+            known.add(name)
+            library = facts.libraries.get(facts.loads.get(name, ""))
+            waiting += library.needed if library else ()
+    return known

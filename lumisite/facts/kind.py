@@ -1,0 +1,88 @@
+"""What a kind of change is: functions that compare two captures and find what a change touches, and a reader."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from lumisite.facts.change import Change, Touched
+from lumisite.facts.context import Context
+from lumisite.facts.facts import Facts
+from lumisite.machine.tree import Tree, is_under
+from lumisite.site.model import Site
+
+
+@dataclass(frozen=True)
+class Differences:
+    """All changes between two captures: one change may only follow from another."""
+
+    before: Facts
+    after: Facts
+    changes: tuple[Change, ...]
+
+    @cached_property
+    def by_kind(self) -> Mapping[str, list[Change]]:
+        """The changes by the name of their kind."""
+        found: dict[str, list[Change]] = {}
+        for change in self.changes:
+            found.setdefault(change.kind, []).append(change)
+        return found
+
+    def subjects(self, *kinds: str) -> set[str]:
+        """Return the subjects of the changes of some kinds."""
+        return {change.subject for kind in kinds for change in self.by_kind.get(kind, ())}
+
+    @cached_property
+    def folders(self) -> tuple[str, ...]:
+        """The folders of releases that came or went, with changed images and broken links."""
+        changed = (change for kind in ("product", "stack") for change in self.by_kind.get(kind, ()))
+        paths = [path for change in changed for path in change.paths]
+        return (*paths, *sorted(self.subjects("image", "dangling")))
+
+    def in_changed_folder(self, path: str) -> bool:
+        """Tell whether a path is in a folder that is reported as a whole."""
+        return any(is_under(path, folder) for folder in self.folders)
+
+    @cached_property
+    def broken_links(self) -> set[str]:
+        """The names of files whose links are broken in one capture."""
+        return {posixpath.basename(path) for path in self.subjects("dangling")}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of change.
+
+    `follows` tells whether a change only follows from another one, which is reported. `read` captures what is
+    compared as text by name (`Facts.plain`), `None` where this user may not read it; other facts are read in `capture`.
+    """
+
+    name: str
+    compare: Callable[[Facts, Facts], Iterator[Change]]
+    touches: Callable[[Change, Context], Iterator[Touched]]
+    follows: Callable[[Change, Differences], bool] = lambda change, differences: False
+    read: Callable[[Tree, Site], Mapping[str, str] | None] | None = None
+
+
+def text_kind(
+    name: str,
+    code: str,
+    touches: Callable[[Change, Context], Iterator[Touched]],
+    read: Callable[[Tree, Site], Mapping[str, str] | None],
+) -> Kind:
+    """Return a kind whose facts are texts by name; a part that one capture could not read is not compared."""
+
+    def compare(before: Facts, after: Facts) -> Iterator[Change]:
+        if name in before.plain and name in after.plain:
+            yield from compare_texts(code, before.plain[name], after.plain[name])
+
+    return Kind(name, compare, touches, read=read)
+
+
+def compare_texts(code: str, before: Mapping[str, str | None], after: Mapping[str, str | None]) -> Iterator[Change]:
+    """Yield a change for each name whose text differs."""
+    for name in sorted(before.keys() | after.keys()):
+        if before.get(name) != after.get(name):
+            yield Change(code, name, before.get(name), after.get(name))

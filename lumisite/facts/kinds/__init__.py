@@ -1,0 +1,20 @@
+"""All kinds of change, in the order of the report: what breaks containers before what only describes the machine.
+
+A file here has a group of kinds. A kind is a row of `KINDS`: a function that compares two captures, one that finds what
+a change touches and, where facts are texts by name, one that reads them. Its words are in `findings/changes.yaml`.
+"""
+
+from lumisite.facts.kind import Kind
+from lumisite.facts.kinds import deployed, devices, images, libraries, paths, releases, runtime, slurm, system
+
+KINDS: tuple[Kind, ...] = (
+    *releases.KINDS,
+    *libraries.KINDS,
+    *paths.KINDS,
+    *devices.KINDS,
+    *images.KINDS,
+    *deployed.KINDS,
+    *runtime.KINDS,
+    *system.KINDS,
+    *slurm.KINDS,
+)

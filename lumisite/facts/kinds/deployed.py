@@ -1,0 +1,56 @@
+"""The deployed release: which one it is, and files in it that were edited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lumisite.facts.change import Change, Touched
+from lumisite.facts.context import Context
+from lumisite.facts.facts import Facts
+from lumisite.facts.kind import Kind
+
+#: Folders of a release that have a file for each module.
+_MODULE_FOLDERS = ("modules", "modules-tcl", "edf", "podman-hpc")
+
+
+def compare_release(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change where another release is deployed, with the versions of modules that went with the old one."""
+    old, new = before.deployed, after.deployed
+    if old.release != new.release:
+        gone = tuple(name for name, module in sorted(old.names.items()) if module == name != new.names.get(name))
+        # What users get instead, in the same order.
+        instead = tuple(new.names.get(name, "") for name in gone)
+        values = {"gone": gone, "instead": instead}
+        yield Change("release-changed", "deployed release", old.release, new.release, values)
+
+
+def release_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield all modules."""
+    for name in context.site.modules:
+        yield Touched("module", name, "affected-module-release")
+
+
+def compare_files(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each file of the release that is not as before."""
+    old, new = before.deployed, after.deployed
+    if old.release == new.release:
+        for path in sorted(old.files.keys() | new.files.keys()):
+            was, now = old.files.get(path), new.files.get(path)
+            if was != now:
+                how = "added" if was is None else "removed" if now is None else "edited"
+                yield Change(f"deployed-file-{how}", path, was, now, {"release": new.release})
+
+
+def file_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the module or the part of the helper that the file is."""
+    folder, _, rest = change.subject.partition("/")
+    if folder in _MODULE_FOLDERS:
+        yield Touched("module", rest.removesuffix(".lua"), "affected-file")
+    else:
+        yield Touched("helper", change.subject, "affected-file")
+
+
+KINDS = (
+    Kind("release", compare_release, release_touches),
+    Kind("edited", compare_files, file_touches),
+)

@@ -1,0 +1,227 @@
+"""Devices: GPUs and their drivers, CPUs, network interfaces and adapters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import TypeVar
+
+from lumisite.facts.change import Change, Touched, joined, only_in
+from lumisite.facts.context import Context
+from lumisite.facts.facts import Adapter, Device, Driver, Facts, Interface, driver_text
+from lumisite.facts.kind import Differences, Kind
+from lumisite.site.images import told_release, told_releases
+from lumisite.vendors import all_gpus, gpu_of
+
+D = TypeVar("D", Interface, Adapter)
+
+
+# GPU drivers
+
+
+def compare_drivers(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each driver; one in the place of another one of the same vendor is one change."""
+    old, new = dict(before.drivers), dict(after.drivers)
+    for gpu in all_gpus():
+        gone, come = only_in(*([name for name in gpu.drivers if name in one] for one in (old, new)))
+        if len(gone) == len(come) == 1:
+            texts = driver_text(gone[0], old.pop(gone[0])), driver_text(come[0], new.pop(come[0]))
+            yield Change("driver-changed", gone[0], *texts)
+    for name in sorted(old.keys() | new.keys()):
+        if old.get(name) != new.get(name):
+            was, now = (_driver_text(name, one.get(name)) for one in (old, new))
+            yield Change("driver-rebuilt" if was == now else "driver-changed", name, was, now)
+
+
+def _driver_text(name: str, driver: Driver | None) -> str | None:
+    return None if driver is None else driver_text(name, driver)
+
+
+def driver_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield, for the stacks that the driver decides on, the entry of the platform and what the driver drops."""
+    for stack in context.driven:
+        if change.subject in gpu_of(str(context.site.stacks[stack].gpu)).drivers:
+            key, stated = f"platforms.{context.now or context.was}.stacks.{stack}", context.stated.stacks[stack]
+            if change.code != "driver-rebuilt":
+                yield Touched("site", f"{key}.driver", "affected-key-value", {"value": str(stated.driver)})
+            yield Touched("site", f"{key}.runs", "affected-key-value", {"value": str(stated.runs)})
+            yield from _dropped(stack, context) if context.updated is not None else ()
+
+
+def _dropped(stack: str, context: Context) -> Iterator[Touched]:
+    """Yield the modules and the images whose release the new driver does not support."""
+    title, supported = context.site.stacks[stack].title, str(context.stated.stacks[stack].runs)
+    series = {version.minor: str(version) for version in map(told_release, context.lost_releases(stack)) if version}
+    for release in series.values():
+        values = {"title": title, "release": release, "range": supported}
+        for name, module in context.site.modules.items():
+            for version in context.versions_with(module, stack, release) if stack in module.version else ():
+                yield Touched("module", f"{name}/{version}", "affected-module-version", values)
+    for folder, images in context.after.images.items():
+        for image, file in images.items():
+            path = f"{folder}/{image}"
+            held = told_releases(context.site, file.target or path, path).get(stack)
+            if context.loses(stack, held):
+                values = {"title": title, "release": str(held), "range": supported}
+                yield Touched("image", path, "affected-image", values)
+
+
+# GPUs and CPUs
+
+
+def compare_gpu_count(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change where the number of GPUs differs; without CPUs a capture has no GPUs either, and says why."""
+    if before.cpus and after.cpus and len(before.gpus) != len(after.gpus):
+        yield Change("gpu-count", "GPUs", str(len(before.gpus)), str(len(after.gpus)))
+
+
+def compare_gpu_buses(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change where GPUs have other PCI addresses."""
+    old, new = ([gpu.bus or "-" for gpu in facts.gpus] for facts in (before, after))
+    if before.cpus and after.cpus and len(old) == len(new) and old != new:
+        moved = [f"GPU {at} {was} -> {now}" for at, (was, now) in enumerate(zip(old, new, strict=True)) if was != now]
+        yield Change("gpu-bus-changed", "GPU bus ids", joined(old), joined(new), {"moved": tuple(moved)})
+
+
+def compare_gpu_places(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each GPU that is near other CPUs, or in another NUMA domain."""
+    if before.cpus and after.cpus and len(before.gpus) == len(after.gpus):
+        for index, (old, new) in enumerate(zip(before.gpus, after.gpus, strict=True)):
+            if (old.numa, old.cpus) != (new.numa, new.cpus):
+                yield Change("gpu-moved", f"GPU {index}", _place(old), _place(new), {"same_numa": old.numa == new.numa})
+
+
+def _place(gpu: Device) -> str:
+    known = ("?" if one is None else one for one in (gpu.numa, gpu.cpus))
+    return "NUMA {}, CPUs {}".format(*known)
+
+
+def place_follows(change: Change, differences: Differences) -> bool:
+    """Follow from CPUs that are grouped in another way: those near a GPU are a group."""
+    return bool(change.values["same_numa"]) and bool(differences.by_kind.get("cpus"))
+
+
+def compare_cpus(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change where CPUs are grouped in another way."""
+    if before.cpus != after.cpus:
+        yield Change("cpu-groups-changed", "CPUs", _groups(before), _groups(after))
+
+
+def _groups(facts: Facts) -> str | None:
+    return " ".join(f"{group.cpus}@{'?' if group.numa is None else group.numa}" for group in facts.cpus) or None
+
+
+def gpu_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the node kinds with as many GPUs as this node had, or has, and their masks."""
+    for name in _kinds_with_gpus(context):
+        yield Touched("site", f"node_kinds.{name}.gpus", "affected-key-value", {"value": change.before})
+        yield Touched("mask", name, "affected-mask", {"name": change.subject})
+
+
+def gpu_bus_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the bus ids of the platform, by which a live node is recognised."""
+    for name in _kinds_with_gpus(context):
+        key = f"platforms.{context.was}.gpu_bus_ids.{name}"
+        yield Touched("site", key, "affected-key-value", {"value": change.before})
+        yield Touched("mask", name, "affected-mask", {"name": key})
+
+
+def _kinds_with_gpus(context: Context) -> list[str]:
+    counts = {len(context.before.gpus), len(context.after.gpus)} - {0}
+    return [name for name, kind in context.site.node_kinds.items() if len(kind.gpus) in counts]
+
+
+def cpu_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the groups of each node kind, and the masks that are made from them."""
+    for name in context.site.node_kinds:
+        yield Touched("site", f"node_kinds.{name}.l3", "affected-key-value", {"value": None})
+        yield Touched("mask", name, "affected-mask", {"name": change.subject})
+
+
+# Interfaces and adapters
+
+
+def compare_interfaces(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each network interface."""
+    yield from _compare_devices("interface", before.interfaces, after.interfaces)
+
+
+def compare_adapters(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each network adapter."""
+    yield from _compare_devices("adapter", before.nics, after.nics)
+
+
+def _compare_devices(word: str, old: Mapping[str, D], new: Mapping[str, D]) -> Iterator[Change]:
+    """Yield what differs by name; a device with another name at the same PCI address is one change."""
+    renamed = dict(_renamed(old, new))
+    for name, now in renamed.items():
+        yield Change(f"{word}-renamed", name, name, now)
+    for name in sorted((old.keys() | new.keys()) - renamed.keys() - set(renamed.values())):
+        if name not in new:
+            yield Change(f"{word}-gone", name, name, None)
+        elif name not in old:
+            yield Change(f"{word}-new", name, None, name)
+        elif changed := tuple(_changed_fields(old[name], new[name])):
+            yield Change(f"{word}-changed", name, name, name, {"fields": changed})
+
+
+def _renamed(old: Mapping[str, D], new: Mapping[str, D]) -> Iterator[tuple[str, str]]:
+    gone, come = only_in(old, new)
+    counts = [Counter(devices[name].bus for name in names) for devices, names in ((old, gone), (new, come))]
+    by_bus = {new[name].bus: name for name in come}
+    for name in gone:
+        bus = old[name].bus
+        if bus and counts[0][bus] == counts[1][bus] == 1:
+            yield name, by_bus[bus]
+
+
+def _changed_fields(old: D, new: D) -> Iterator[str]:
+    """Yield each field that differs; one that is not known in one of two captures does not count."""
+    for field in fields(old):
+        was, now = getattr(old, field.name), getattr(new, field.name)
+        if field.compare and None not in (was, now) and was != now:
+            yield f"{field.name} {_value(was)} -> {_value(now)}"
+
+
+def _value(value: object) -> str:
+    return (joined(value) or "none") if isinstance(value, tuple) else str(value)
+
+
+def interface_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the keys and settings that name the interface."""
+    name, fabric = change.subject, context.site.fabric
+    for key, names in (("interfaces", fabric.interfaces), ("management", fabric.management)):
+        if name in names:
+            yield Touched("site", f"fabric.{key}", "affected-key", {"path": name})
+    yield from context.settings_holding(name)
+    for kind, node in context.site.node_kinds.items():
+        if any(nic.interface == name for nic in node.nics):
+            yield Touched("site", f"node_kinds.{kind}.nics", "affected-key", {"path": name})
+
+
+def adapter_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the keys that name the adapter, and the places of node kinds where it has another one."""
+    site, name = context.site, change.subject
+    is_elsewhere = any(field.startswith(("numa ", "cpus ")) for field in change.names("fields"))
+    has_place = change.code in ("adapter-new", "adapter-gone") or is_elsewhere
+    naming: dict[str, tuple[str | None, ...]] = {"fabric.adapters": site.fabric.adapters}
+    for kind, node in site.node_kinds.items():
+        key = f"node_kinds.{kind}"
+        if node.nics and has_place:
+            yield Touched("site", f"{key}.nics", "affected-key", {"path": name})
+        naming |= {f"{key}.adapters": node.adapters or (), f"{key}.gpus": tuple(gpu.adapter for gpu in node.gpus)}
+    for key, names in naming.items():
+        if name in names:
+            yield Touched("site", key, "affected-key", {"path": name})
+
+
+KINDS = (
+    Kind("driver", compare_drivers, driver_touches),
+    Kind("gpu-count", compare_gpu_count, gpu_touches),
+    Kind("gpu-bus", compare_gpu_buses, gpu_bus_touches),
+    Kind("gpu-place", compare_gpu_places, gpu_touches, place_follows),
+    Kind("cpus", compare_cpus, cpu_touches),
+    Kind("interface", compare_interfaces, interface_touches),
+    Kind("nic", compare_adapters, adapter_touches),
+)

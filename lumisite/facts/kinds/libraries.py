@@ -1,0 +1,249 @@
+"""Libraries: which there are, what they need, and the symbol versions that they have and need."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator
+
+from lumisite.facts.change import Change, Touched, joined, only_in
+from lumisite.facts.context import Context
+from lumisite.facts.facts import Facts, Library
+from lumisite.facts.kind import Differences, Kind
+from lumisite.findings.finding import Value
+from lumisite.machine.library_names import is_foundation, stem
+from lumisite.vendors import all_software
+
+
+def _paired(before: Facts, after: Facts) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Yield the SONAMEs that went and that came of each library, which is known by its name without a version."""
+    old, new = _by_stem(before.loads), _by_stem(after.loads)
+    searched = {*after.searched, *new, *_by_stem(after.missing)}
+    for name in sorted(old.keys() | new.keys()):
+        gone, come = only_in(old.get(name), new.get(name))
+        # One that nothing needs any more was not looked for, and may still be there.
+        yield tuple(one for one in gone if name in searched and one not in after.beside), come
+
+
+def _by_stem(sonames: Iterable[str]) -> dict[str, set[str]]:
+    stems: dict[str, set[str]] = {}
+    for soname in sonames:
+        stems.setdefault(stem(posixpath.basename(soname)), set()).add(soname)
+    return stems
+
+
+# Other SONAMEs
+
+
+def compare_sonames(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each library that has another SONAME."""
+    for gone, come in _paired(before, after):
+        if gone and come:
+            yield Change("soname-changed", gone[0], joined(gone), joined(come), {"gone": gone, "come": come})
+
+
+def soname_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield what borrows or binds the library by its old name."""
+    names = change.names("gone") or (change.subject,)
+    yield from context.plans_with(names)
+    yield from context.binds_of(names)
+
+
+# Libraries that came or went
+
+
+def compare_gone(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each library that is not there any more."""
+    for gone, come in _paired(before, after):
+        for name in gone if not come else ():
+            path = before.loads[name]
+            if path not in after.damaged:
+                needed_by = after.missing.get(name, ())
+                code = "library-gone-needed" if needed_by else "library-gone"
+                yield Change(code, name, name, None, {"path": path, "needed_by": needed_by}, (path,))
+
+
+def compare_new(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each library that was not there before."""
+    for gone, come in _paired(before, after):
+        for name in come if not gone else ():
+            path = after.loads[name]
+            if path not in before.damaged:
+                yield Change("library-new", name, None, name, {"path": path}, (path,))
+
+
+def gone_follows(change: Change, differences: Differences) -> bool:
+    """Follow from a broken link, or from the folder of a release that went."""
+    if change.subject in differences.broken_links:
+        return True
+    return not change.names("needed_by") and any(map(differences.in_changed_folder, change.paths))
+
+
+def new_follows(change: Change, differences: Differences) -> bool:
+    """Follow from what needs the library now, or from the folder of a release that came."""
+    needs = differences.by_kind.get("needs", ())
+    if any(change.subject in need.names("come") for need in needs) or change.subject in differences.subjects("missing"):
+        return True
+    return gone_follows(change, differences)
+
+
+def gone_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield what borrows or binds the library, and what needs it."""
+    yield from context.plans_with((change.subject, *_sonames_of(context.after, change.names("needed_by"))))
+    yield from context.binds_of([change.subject])
+
+
+# Files that cannot be loaded
+
+
+def compare_damaged(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each library that cannot be loaded any more, or can again."""
+    for gone, come in _paired(before, after):
+        for name in gone if not come else ():
+            path = before.loads[name]
+            if damage := after.damaged.get(path):
+                yield Change("library-unloadable", name, None, damage, {"path": path}, (path,))
+        for name in come if not gone else ():
+            path = after.loads[name]
+            if damage := before.damaged.get(path):
+                yield Change("library-loadable", name, damage, None, {"path": path}, (path,))
+
+
+# Other files under the same name
+
+
+def compare_files(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each library that is another file: the one that is loaded, and copies in other releases."""
+    for name in sorted(before.loads.keys() & after.loads.keys()):
+        yield from _compare_file(name, before, after, before.loads[name], after.loads[name])
+    copies = before.libraries.keys() & after.libraries.keys()
+    for path in sorted(copies.difference(before.loads.values(), after.loads.values())):
+        yield from _compare_file(after.libraries[path].soname or posixpath.basename(path), before, after, path, path)
+
+
+def _compare_file(name: str, before: Facts, after: Facts, old_path: str, new_path: str) -> Iterator[Change]:
+    old, new = before.libraries.get(old_path, Library()), after.libraries.get(new_path, Library())
+    if old_path != new_path:
+        yield Change("library-moved", name, old_path, new_path, paths=(old_path, new_path))
+    elif old.size_bytes != new.size_bytes:
+        values: dict[str, Value] = {"path": new_path, "size_before": old.size_bytes, "size_after": new.size_bytes}
+        yield Change("library-replaced", name, old_path, new_path, values, (new_path,))
+    elif old.sha256 and new.sha256 and old.sha256 != new.sha256:  # large ones have no digest
+        digests = {"path": new_path, "sha256_before": old.sha256[:12], "sha256_after": new.sha256[:12]}
+        yield Change("library-replaced", name, old_path, new_path, digests, (new_path,))
+
+
+def file_follows(change: Change, differences: Differences) -> bool:
+    """Follow from what the library needs or has, from another default release, or from the folder of a release."""
+    old, new = change.before or "", change.after or ""
+    before, after = differences.before, differences.after
+    if differences.in_changed_folder(old):
+        return True
+    if old == new:
+        return change.subject in differences.subjects("needs", "wants", "gives") and old == before.loads.get(
+            change.subject
+        )
+    kept = all(path in before.libraries and path in after.libraries for path in (old, new))
+    return kept and old.startswith(tuple(_moving_with_defaults(differences)))
+
+
+def _moving_with_defaults(differences: Differences) -> Iterator[str]:
+    """Yield what the paths of libraries begin with that come from another release, since a default changed."""
+    software = {one.title: one for _, one in all_software()}
+    for name in differences.subjects("default"):
+        yield from software[name].moving if name in software else (f"{name}/",)
+
+
+# What libraries need, and what they have for others
+
+
+def compare_needs(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each library that needs others; those of the C library do not count here."""
+    for name, old, new in _loaded(before, after):
+        gone, come = only_in(*([need for need in one.needed if not is_foundation(need)] for one in (old, new)))
+        if gone or come:
+            yield Change("needs-changed", name, joined(gone), joined(come), {"gone": gone, "come": come})
+
+
+def compare_wants(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each library that needs another version of glibc's or GCC's symbols."""
+    for name, old, new in _loaded(before, after):
+        for group in sorted(old.wants.keys() | new.wants.keys()):
+            was, now = (f"{group}_{one.wants[group]}" if group in one.wants else None for one in (old, new))
+            if was != now:
+                yield Change("symbol-version-needed", name, was, now)
+
+
+def compare_gives(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each library that has other symbol versions for those who need it."""
+    for name, old, new in _loaded(before, after):
+        gone, come = only_in(old.gives, new.gives)
+        if gone or come:
+            code = "symbol-versions-lost" if gone else "symbol-versions-new"
+            yield Change(code, name, joined(gone), joined(come), {"gone": gone, "come": come})
+
+
+def _loaded(before: Facts, after: Facts) -> Iterator[tuple[str, Library, Library]]:
+    for name in sorted(before.loads.keys() & after.loads.keys()):
+        old, new = before.libraries.get(before.loads[name]), after.libraries.get(after.loads[name])
+        yield name, old or Library(), new or Library()
+
+
+def needs_follow(change: Change, differences: Differences) -> bool:
+    """Follow from libraries that have another SONAME, where that is all that differs."""
+    old, new = set(change.names("gone")), set(change.names("come"))
+    for renamed in differences.by_kind.get("soname", ()):
+        if not old.isdisjoint(renamed.names("gone")) and not new.isdisjoint(renamed.names("come")):
+            old, new = old.difference(renamed.names("gone")), new.difference(renamed.names("come"))
+    return not old and not new
+
+
+def needs_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the plans with the library, and the binds of what it needs no more."""
+    yield from context.plans_with([change.subject])
+    yield from context.binds_of(change.names("gone"))
+
+
+def versions_touch(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the plans with the library."""
+    yield from context.plans_with([change.subject])
+
+
+# Needs that nothing meets
+
+
+def compare_missing(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each library that is needed and not there, or was."""
+    gone, come = only_in(before.missing, after.missing)
+    for name in come:
+        yield Change("library-missing", name, None, joined(after.missing[name]), {"needed_by": after.missing[name]})
+    for name in gone:
+        yield Change("library-found", name, joined(before.missing[name]), None, {"needed_by": before.missing[name]})
+
+
+def missing_follows(change: Change, differences: Differences) -> bool:
+    """Follow from the library itself, which went or cannot be loaded."""
+    return change.subject in differences.broken_links | differences.subjects("library-gone", "damaged")
+
+
+def missing_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the plans with the library, or with what needs it."""
+    facts = context.before if change.after is None else context.after
+    yield from context.plans_with((change.subject, *_sonames_of(facts, change.names("needed_by"))))
+
+
+def _sonames_of(facts: Facts, paths: Iterable[str]) -> list[str]:
+    by_path = {path: soname for soname, path in facts.loads.items()}
+    return [by_path.get(path, posixpath.basename(path)) for path in paths]
+
+
+KINDS = (
+    Kind("soname", compare_sonames, soname_touches),
+    Kind("library-gone", compare_gone, gone_touches, gone_follows),
+    Kind("library-new", compare_new, soname_touches, new_follows),
+    Kind("damaged", compare_damaged, soname_touches),
+    Kind("library", compare_files, versions_touch, file_follows),
+    Kind("needs", compare_needs, needs_touches, needs_follow),
+    Kind("wants", compare_wants, versions_touch),
+    Kind("gives", compare_gives, versions_touch),
+    Kind("missing", compare_missing, missing_touches, missing_follows),
+)

@@ -1,0 +1,81 @@
+"""Paths that the site names: what is there, links that are broken, and what users may not read."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+
+from lumisite.facts.change import Change, Touched
+from lumisite.facts.context import Context
+from lumisite.facts.facts import Facts, Named
+from lumisite.facts.kind import Differences, Kind
+from lumisite.machine.tree import is_under
+from lumisite.vendors import all_software
+
+#: What users may not read, and what only root's capture could.
+CLOSED = ("unreadable", "private")
+
+
+def compare_paths(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each path that both captures looked for, and where something else is now."""
+    for path in sorted(before.paths.keys() & after.paths.keys()):
+        old, new = before.paths[path], after.paths[path]
+        # Where a library's link leads is reported with the library; whether a folder is a release, with the product.
+        is_library = ".so" in posixpath.basename(path) and old.kind == new.kind == "file"
+        if old != new and not is_library and posixpath.dirname(path) not in {**before.products, **after.products}:
+            code = "path-new" if old.kind == "none" else "path-gone" if new.kind == "none" else "path-changed"
+            kinds = {"kind_before": old.kind, "kind_after": new.kind}
+            places = {"real_before": old.real or path, "real_after": new.real or path}
+            yield Change(code, path, _text(old), _text(new), kinds | places)
+
+
+def _text(named: Named) -> str | None:
+    return None if named.kind == "none" else named.real or named.kind
+
+
+def path_follows(change: Change, differences: Differences) -> bool:
+    """Follow from a library that went, from an image, or from a link that is broken."""
+    renamed = {name for change in differences.by_kind.get("soname", ()) for name in change.names("gone")}
+    lost = renamed | differences.subjects("library-gone")
+    return posixpath.basename(change.subject) in lost or differences.in_changed_folder(change.subject)
+
+
+def path_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield what names the path, and the plans with libraries below it."""
+    yield from context.all_naming(change.subject)
+    yield from context.plans_with([*context.sonames_under(change.subject), posixpath.basename(change.subject)])
+
+
+def compare_links(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each link that is broken now, or no more."""
+    for path in sorted(before.dangling.keys() | after.dangling.keys()):
+        old, new = before.dangling.get(path), after.dangling.get(path)
+        if old != new:
+            yield Change("link-mended" if new is None else "link-dangling", path, old, new)
+
+
+def link_follows(change: Change, differences: Differences) -> bool:
+    """Follow from the default of a stack, which the link is."""
+    changed = differences.subjects("default")
+    return any(change.subject in one.defaults and one.title in changed for _, one in all_software())
+
+
+def compare_closed(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield what users may read no more, or may read again; captures by root and by a user count alike."""
+    old, new = (
+        {path: how for part in CLOSED for path, how in facts.plain.get(part, {}).items()} for facts in (before, after)
+    )
+    for path in sorted(old.keys() ^ new.keys()):
+        yield Change("readable-again" if path in old else "unreadable", path, old.get(path), new.get(path))
+
+
+def is_below(path: str, folders: set[str]) -> bool:
+    """Tell whether a path is one of some folders, or in one."""
+    return any(is_under(path, folder) for folder in folders)
+
+
+CLOSED_KIND = Kind("unreadable", compare_closed, path_touches)
+KINDS = (
+    Kind("dangling", compare_links, path_touches, link_follows),
+    Kind("path", compare_paths, path_touches, path_follows),
+)

@@ -1,0 +1,250 @@
+"""Releases: what is installed of products, which is the default, and where links and modules lead."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from lumisite.facts.change import Change, Touched, joined, only_in
+from lumisite.facts.context import Context, stated_paths
+from lumisite.facts.facts import Facts, Releases
+from lumisite.facts.kind import Differences, Kind, text_kind
+from lumisite.findings.finding import Value
+from lumisite.machine.ldcache import glob
+from lumisite.machine.tree import Tree, is_under, names_of, resolve, small_text
+from lumisite.site.model import Site
+from lumisite.vendors import all_software, all_vendors
+
+#: Where modules of distributions are, and the lists of folders that Lmod and Modules start with.
+_MODULE_ROOTS = ("/opt/modulefiles", "/etc/modulefiles", "/usr/share/modulefiles")
+_MODULE_LISTS = (
+    "/etc/lmod/modulespath", "/etc/lmod/.modulespath", "/usr/share/lmod/lmod/init/.modulespath",
+    "/usr/share/Modules/init/.modulespath", "/etc/environment-modules/modulespath",
+)  # fmt: skip
+_MOST_MODULE_FOLDERS, _DEEPEST = 2000, 8
+#: What marks a default, in the order of Lmod ("Marked a Version as Default" of its manual).
+_MARKS = (".modulerc.lua", ".modulerc", ".version")
+_MARKED = re.compile(
+    r"^\s*(?:module[-_]version[ \t(]+[\"']?([^\s\"',]+)[\"']?[ \t,]+[^\n]*\bdefault\b"
+    r"|set\s+ModulesVersion\s+[\"{]?([^\s\"}]+))",
+    re.MULTILINE,
+)
+_RELEASE_FOLDER = re.compile(r"(/\S*?/[0-9]+(?:\.[0-9]+)+[^/]*)(?:/|$)")
+
+
+# Products: folders with one folder for each release
+
+
+def compare_products(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each folder of a release; one that went and one that came are one change."""
+    stacks = {software.folders[0].rstrip("/") for _, software in all_software()}  # compared as stacks
+    for path in sorted((before.products.keys() | after.products.keys()) - stacks):
+        old, new = (facts.products.get(path, Releases()) for facts in (before, after))
+        gone, come = ([f"{path}/{name}" for name in names] for names in _ordered(old.versions, new.versions))
+        if len(gone) == len(come) == 1:
+            yield Change("product-renamed", path, gone[0], come[0], paths=(gone[0], come[0]))
+        else:
+            yield from (Change("product-gone", path, folder, None, paths=(folder,)) for folder in gone)
+            yield from (Change("product-new", path, None, folder, paths=(folder,)) for folder in come)
+
+
+def _ordered(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    return [name for name in old if name not in new], [name for name in new if name not in old]
+
+
+def product_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield what names the folder that went, what lacks the one that came, and what binds either."""
+    site, gone = context.site, change.before
+    if gone is not None:
+        yield from context.keys_naming(gone)
+        yield from context.settings_holding(gone)
+        yield from context.plans_under(gone)
+        yield from _families_searching(context, gone)
+        yield from context.plans_with(context.sonames_under(gone))
+    if change.after is not None and not any(is_under(path, change.after) for _, path in stated_paths(site)):
+        yield Touched("site", "platforms", "affected-key-missing", {"name": change.after})
+    yield from context.modules_binding(gone or change.after or "")
+
+
+def _families_searching(context: Context, folder: str) -> Iterator[Touched]:
+    platforms = context.site.platforms.values()
+    libraries = {name for one in platforms for name, path in one.libraries.items() if is_under(path, folder)}
+    for name, family in context.site.families.items():
+        if used := tuple(sorted(libraries.intersection(family.library_path))):
+            yield Touched("family", name, "affected-family-path", {"libraries": used})
+
+
+# Stacks: software whose releases modules and images are made for
+
+
+def compare_stacks(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each stack of which other releases are installed."""
+    for _, software in all_software():
+        old, new = (facts.stacks.get(software.name, Releases()).versions for facts in (before, after))
+        if old != new:
+            gone, come = only_in(old, new)
+            folders = tuple(folder for name in (*gone, *come) for folder in software.tops(name))
+            values: dict[str, Value] = {"gone": gone, "come": come, "host_title": software.on_host}
+            yield Change("releases-changed", software.title, joined(old), joined(new), values, folders)
+
+
+def stack_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield what needs a release that went, and where one that came is not described."""
+    if not (stack := context.stack_of(change.subject)):
+        return
+    for release in change.names("gone"):
+        if context.site.stacks[stack].gpu is None:
+            yield from _gone_for_modules(context, stack, release)
+        else:
+            yield from _gone_for_images(context, stack, release)
+    for release in change.names("come"):
+        if release not in context.site.releases(stack):
+            yield Touched("site", f"stacks.{stack}.releases", "affected-key-missing", {"name": release})
+
+
+def _gone_for_modules(context: Context, stack: str, release: str) -> Iterator[Touched]:
+    """Yield what names a release that only the host has."""
+    stated = context.old.stacks.get(stack)
+    if stated is None:
+        return
+    if release in map(str, stated.installed):
+        key = f"platforms.{context.was}.stacks.{stack}.supported"
+        yield Touched("site", key, "affected-key-value", {"value": release})
+    title = context.site.stacks[stack].title
+    for name, module in context.site.modules.items():
+        if stack in module.version:
+            values = {"title": title, "release": release}
+            yield Touched("module", f"{name}/{release}*", "affected-module-version", values)
+
+
+def _gone_for_images(context: Context, stack: str, release: str) -> Iterator[Touched]:
+    """Yield what takes a release from the host that images bring too."""
+    entry, software = context.site.releases(stack).get(release), context.software(stack)
+    if entry is not None and entry.found != "image":
+        yield Touched("site", f"stacks.{stack}.releases.{release}", "affected-key-value", {"value": entry.found})
+    for folder in software.tops(release) if software else ():
+        yield from context.keys_naming(folder)
+        yield from context.plans_with(context.sonames_under(folder))
+        yield from context.plans_under(folder)
+
+
+# Defaults
+
+
+def compare_defaults(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each stack and each product whose default release differs."""
+    for _, software in all_software():
+        old, new = (facts.stacks.get(software.name, Releases()).default for facts in (before, after))
+        if old != new:
+            folders = tuple(folder for name in (old, new) if name for folder in software.tops(name))
+            yield Change("default-changed", software.title, old, new, paths=folders)
+    stacks = {software.folders[0].rstrip("/") for _, software in all_software()}
+    for path in sorted((before.products.keys() | after.products.keys()) - stacks):
+        old, new = (facts.products.get(path, Releases()).default for facts in (before, after))
+        if old is not None and old != new:
+            yield Change("default-changed", path, old, new)
+
+
+def default_follows(change: Change, differences: Differences) -> bool:
+    """Follow from a link that is broken now, or from the folder of the default that has another name."""
+    if f"{change.subject}/default" in differences.subjects("dangling"):
+        return True
+    folders = (f"{change.subject}/{change.before}", f"{change.subject}/{change.after}")
+    return any((one.before, one.after) == folders for one in differences.by_kind.get("product", ()))
+
+
+def default_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the plans with libraries that come from another release now, and what follows the default."""
+    stack, after = context.stack_of(change.subject), context.after
+    kept = {soname: path for soname, path in context.before.loads.items() if path in after.libraries}
+    yield from context.plans_with([soname for soname, path in kept.items() if after.loads.get(soname, path) != path])
+    stated = context.old.defaults.get(stack)
+    if stated is None:
+        yield from context.all_naming(f"{change.subject}/default")
+        return
+    key = f"platforms.{context.was}.stacks.{stack}.default"
+    yield Touched("site", key, "affected-key-value", {"value": str(stated)})
+    for name, module in context.site.modules.items():
+        if stack in module.version:
+            yield Touched("module", name, "affected-module-default", {"name": change.subject})
+
+
+# Folders of links to libraries of default releases, which images have on their LD_LIBRARY_PATH
+
+
+def read_links(tree: Tree, _: Site) -> dict[str, str]:
+    """Return where each folder is, and to how many files of which release its links lead."""
+    found: dict[str, str] = {}
+    for folder in (folder for vendor in all_vendors() for folder in vendor.linked):
+        place, counts = resolve(tree, folder), Counter[str]()
+        for name in names_of(tree, folder):
+            target = resolve(tree, f"{folder}/{name}")
+            if target.links and target.path.isprintable():
+                release = _RELEASE_FOLDER.match(target.path)
+                top = release[1] if release else posixpath.dirname(target.path)
+                counts["nothing" if target.entry is None else top] += 1
+        itself = [place.path if place.entry is not None else "nothing"] if place.links else []
+        if text := joined([*itself, *(f"{path} ({count} links)" for path, count in sorted(counts.items()))]):
+            found[folder] = text
+    return found
+
+
+def links_touch(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield what names the folder."""
+    yield from context.all_naming(change.subject)
+
+
+# Default versions of modules
+
+
+def read_module_defaults(tree: Tree, site: Site) -> dict[str, str]:
+    """Return the version that each folder of modulefiles marks as default.
+
+    The site's own root is left out, as each file of a release is known by its digest.
+    """
+    listed = (line.strip() for path in _MODULE_LISTS for line in (small_text(tree, path) or "").splitlines())
+    vendors = (folder for vendor in all_vendors() for folder in vendor.module_folders)
+    roots = [*vendors, *_MODULE_ROOTS, *(root for line in listed if line.startswith("/") for root in glob(tree, line))]
+    waiting = [(root, _DEEPEST) for root in dict.fromkeys(roots) if not root.startswith(f"{site.root}/")]
+    found: dict[str, str] = {}
+    for _ in range(_MOST_MODULE_FOLDERS):
+        if not waiting:
+            break
+        folder, depth = waiting.pop(0)
+        names = [name for name in names_of(tree, folder) if name.isprintable()]
+        if marked := _marked(tree, folder, names):
+            found[folder] = " ".join(mark.removesuffix(".lua") for mark in marked)
+        below = [f"{folder}/{name}" for name in names if depth and not name.startswith(".")]
+        folders = [path for path in below if (entry := tree.look(path)) is not None and entry.kind == "directory"]
+        waiting += [(path, depth - 1) for path in folders]
+    return found
+
+
+def _marked(tree: Tree, folder: str, names: list[str]) -> list[str]:
+    """Return the default of one folder, by the mark that Lmod takes first."""
+    if "default" in names and (link := resolve(tree, f"{folder}/default")).links:
+        return [posixpath.basename(link.path)]
+    for name in _MARKS:
+        text = small_text(tree, f"{folder}/{name}") or "" if name in names else ""
+        if marks := sorted({first or second for first, second in _MARKED.findall(text)}):
+            return marks
+    return []
+
+
+def module_default_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the defaults that the site states: without a version users get another release."""
+    for stack in context.site.host_stacks:
+        if stack in context.old.stacks:
+            key = f"platforms.{context.was}.stacks.{stack}.default"
+            yield Touched("site", key, "affected-key-value", {"value": str(context.old.defaults[stack])})
+
+
+KINDS = (
+    Kind("product", compare_products, product_touches),
+    Kind("stack", compare_stacks, stack_touches),
+    Kind("default", compare_defaults, default_touches, default_follows),
+    text_kind("links", "links-changed", links_touch, read_links),
+    text_kind("module-default", "module-default-changed", module_default_touches, read_module_defaults),
+)

@@ -1,0 +1,70 @@
+"""The container runtime: its program, what it starts containers with, and its configuration."""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+from collections.abc import Iterator
+
+from lumisite.facts.change import Change, Touched
+from lumisite.facts.context import Context
+from lumisite.facts.facts import Facts, Program
+from lumisite.facts.kind import Kind, text_kind
+from lumisite.machine.ldcache import config_lines, glob
+from lumisite.machine.tree import Tree, digest_of, small_text
+from lumisite.site.model import Site
+
+_LARGEST_STARTER_BYTES = 64 * 1024 * 1024
+
+
+def compare_runtime(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change where the program is another one; what one capture could not read of it does not count."""
+    old, new = before.runtime, after.runtime
+    if old.real is None or new.real is None:
+        if old.real != new.real:
+            code = "runtime-new" if old.real is None else "runtime-gone"
+            yield Change(code, new.real or old.real or "", _text(old), _text(new))
+        return
+    same_digest = old.sha256 == new.sha256 or None in (old.sha256, new.sha256)
+    if (old.real, old.size_bytes, old.package) != (new.real, new.size_bytes, new.package) or not same_digest:
+        yield Change("runtime-changed", new.real, _text(old), _text(new))
+
+
+def _text(program: Program) -> str | None:
+    if program.real is None:
+        return None
+    name = program.package or f"{program.real}, {program.size_bytes} bytes"
+    return f"{name}, sha256 {program.sha256[:12]}" if program.sha256 else name
+
+
+def runtime_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the variant that the site states, and the wrapper."""
+    site = context.site
+    value = str(site.runtime.variant)
+    yield Touched("site", f"runtimes.{site.command}.variant", "affected-key-value", {"value": value})
+    yield from file_touches(change, context)
+
+
+def read_files(tree: Tree, site: Site) -> dict[str, str]:
+    """Return the digests of what the runtime starts containers with, and of its configuration without comments."""
+    name, executable = site.command, site.runtime.executable or f"/usr/bin/{site.command}"
+    top = posixpath.dirname(posixpath.dirname(executable))
+    found = {}
+    for path in (f"{'' if top == '/usr' else top}/etc/{name}/{file}.conf" for file in (name, "capability", "ecl")):
+        if lines := "\n".join(config_lines(tree, [path], small_text)):
+            found[path] = f"sha256 {hashlib.sha256(lines.encode()).hexdigest()[:12]}"
+    for path in (path for folder in ("libexec", "lib") for path in glob(tree, f"{top}/{folder}/{name}/bin/starter*")):
+        if digest := digest_of(tree, path, _LARGEST_STARTER_BYTES):
+            found[path] = f"sha256 {digest[:12]}"
+    return {path: mark for path, mark in found.items() if path.isprintable()}
+
+
+def file_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the wrapper, which starts the runtime."""
+    yield Touched("helper", "spank/bin", "affected-helper", {"name": change.subject})
+
+
+KINDS = (
+    Kind("runtime", compare_runtime, runtime_touches),
+    text_kind("runtime-file", "runtime-file-changed", file_touches, read_files),
+)

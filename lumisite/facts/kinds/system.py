@@ -1,0 +1,193 @@
+"""The system: operating system, kernel with its configuration, parameters and modules, and glibc.
+
+Sources: Documentation/admin-guide/{kernel-parameters,sysctl/*,mm/hugetlbpage,mm/transhuge} of Linux; proc(5).
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+
+from lumisite.facts.change import Change, Touched, joined
+from lumisite.facts.context import Context, stored_plan
+from lumisite.facts.facts import Facts
+from lumisite.facts.kind import Kind, text_kind
+from lumisite.machine.tree import Tree, first_line, names_of, resolve
+from lumisite.site.model import Site
+from lumisite.vendors import all_vendors
+
+#: What decides which calls of the system a container gets, or how its memory is placed.
+_SYSCTLS = (
+    "kernel.apparmor_restrict_unprivileged_userns", "kernel.numa_balancing", "kernel.unprivileged_userns_clone",
+    "kernel.yama.ptrace_scope", "vm.max_map_count", "vm.overcommit_memory", "vm.unprivileged_userfaultfd",
+    "vm.zone_reclaim_mode",
+)  # fmt: skip
+#: Parameters that name a boot, its medium or the node, or only say what is printed: they differ where nothing changed,
+#: and some hold secrets.
+_OF_ONE_BOOT = re.compile(
+    r"boot_image|bootif|initrd|root(flags|fstype)?|nfs.*|resume|ip|nid|xname|ds|rd[._].*|console|quiet|splash|rhgb|"
+    r"(ignore_)?loglevel|.*(token|secret|passw|uuid|session|url|_data|ifname|hostname).*",
+    re.IGNORECASE,
+)
+
+
+def compare_os(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change where the operating system has another name or release."""
+    if before.os.name != after.os.name:
+        yield Change("os-changed", "operating system", before.os.name, after.os.name)
+
+
+def compare_kernel(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change where the kernel has another release."""
+    if before.kernel.release != after.kernel.release:
+        yield Change("kernel-changed", "kernel", before.kernel.release, after.kernel.release)
+
+
+def compare_glibc(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change where glibc has another version."""
+    if before.glibc != after.glibc:
+        yield Change("glibc-changed", "glibc", before.glibc, after.glibc)
+
+
+def os_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the key of the platform."""
+    yield Touched("site", f"platforms.{context.was}.os", "affected-key-value", {"value": str(context.old.os)})
+
+
+def kernel_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the key of the platform."""
+    yield Touched("site", f"platforms.{context.was}.kernel", "affected-key-value", {"value": context.old.kernel})
+
+
+def glibc_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield every plan: what images need of glibc is compared with what the host's libraries need."""
+    for name, family in context.site.families.items():
+        if family.libraries:
+            yield Touched("plan", name, "affected-plan-family", {"libraries": tuple(map(str, family.libraries))})
+    for stored in context.plans:
+        if bound := tuple(line.library for line in stored.plan.lines if line.decision == "bind"):
+            yield stored_plan(stored, "affected-plan-library", bound)
+
+
+# The kernel's configuration, which a vendor's libraries read
+
+
+def compare_kernel_config(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for a file that is missing or has moved, and one for options that differ."""
+    readers = {name for vendor in all_vendors() if vendor.gpu and vendor.kernel_options for name in vendor.gpu.drivers}
+    if not readers & before.drivers.keys() & after.drivers.keys():
+        return
+    (old_path, old), (new_path, new) = _boot_config(before), _boot_config(after)
+    if old is None:
+        return
+    if new is None:
+        others = tuple(path for path in after.kernel.configs if path.startswith("/boot/"))
+        yield Change("kernel-config-missing", old_path, old_path, None, {"expected": new_path, "others": others})
+        return
+    if old_path != new_path:
+        yield Change("kernel-config-moved", old_path, old_path, new_path)
+    if old != new:
+        values = {"options_before": _options(old), "options_after": _options(new)}
+        yield Change("kernel-options-changed", new_path, old_path, new_path, values)
+
+
+def _boot_config(facts: Facts) -> tuple[str, Mapping[str, str] | None]:
+    """Return the file that libraries read, and its options."""
+    path = f"/boot/config-{facts.kernel.release or ''}"
+    config = facts.kernel.configs.get(path)
+    return path, None if config is None else config.options
+
+
+def _options(options: Mapping[str, str]) -> str | None:
+    return joined(map("=".join, sorted(options.items())))
+
+
+def kernel_config_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the settings for DMA-BUF, and binds of the file."""
+    for setting in context.site.settings:
+        if "DMABUF" in setting.name:
+            yield Touched("setting", setting.name, "affected-setting-rule", {"name": change.subject})
+    for key, bind in context.site.host_paths.items():
+        if bind.path.startswith("/boot"):
+            yield Touched("site", f"{key}.path", "affected-key", {"path": bind.path})
+
+
+# Parameters of the kernel
+
+
+def read_sysctls(tree: Tree, _: Site) -> dict[str, str]:
+    """Return the values under /proc/sys."""
+    found = {name: first_line(tree, f"/proc/sys/{name.replace('.', '/')}") for name in _SYSCTLS}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def sysctl_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the settings whose value has the name of the feature."""
+    yield from context.settings_holding(change.subject.rpartition("_")[2])
+
+
+def read_parameters(tree: Tree, _: Site) -> dict[str, str]:
+    """Return each parameter of the command line as it is written; of one that is there several times all, in order."""
+    found: dict[str, str] = {}
+    line = (first_line(tree, "/proc/cmdline") or "").partition(" -- ")[0]
+    for word in re.findall(r'(?:[^\s"]|"[^"]*")+', line):
+        name = word.partition("=")[0].replace("-", "_")
+        if not _OF_ONE_BOOT.fullmatch(name):
+            found[name] = f"{found[name]} {word}" if name in found else word
+    return found
+
+
+def read_hugepages(tree: Tree, _: Site) -> dict[str, str]:
+    """Return the pages of each size that are reserved, without those that a process has beyond them."""
+    found = {}
+    for name in names_of(tree, "/sys/kernel/mm/hugepages"):
+        files = (f"/sys/kernel/mm/hugepages/{name}/{end}_hugepages" for end in ("nr", "surplus", "nr_overcommit"))
+        pages, surplus, demand = (first_line(tree, path) or "0" for path in files)
+        if pages.isdecimal() and surplus.isdecimal() and name.isprintable():
+            found[name.removeprefix("hugepages-")] = f"{int(pages) - int(surplus)} reserved, {demand} on demand"
+    chosen = re.search(r"\[(\w+)\]", first_line(tree, "/sys/kernel/mm/transparent_hugepage/enabled") or "")
+    return {**found, "transparent": chosen[1]} if chosen else found
+
+
+def hugepage_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the settings about huge pages."""
+    for setting in context.site.settings:
+        if re.search("HUGE|_HP$", setting.name):
+            yield Touched("setting", setting.name, "affected-setting-rule", {"name": change.subject})
+
+
+# Modules of the kernel
+
+
+def read_modules(tree: Tree, _: Site) -> dict[str, str]:
+    """Return version and build of what drives the network: modules known by name, and those of the interfaces."""
+    known = "|".join(vendor.kernel_modules for vendor in all_vendors() if vendor.kernel_modules)
+    links = (f"/sys/class/net/{name}/device/driver" for name in names_of(tree, "/sys/class/net"))
+    places = [resolve(tree, path) for link in links for path in (f"{link}/module", link)]
+    names = {posixpath.basename(place.path) for place in places if place.entry is not None}
+    names |= {name for name in names_of(tree, "/sys/module") if re.fullmatch(known, name)}
+    found = {}
+    for name in sorted(names):
+        version, build = (first_line(tree, f"/sys/module/{name}/{file}") for file in ("version", "srcversion"))
+        if version or build:
+            found[name] = " ".join(filter(None, (version, build and f"(build {build})")))
+    return found
+
+
+def module_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the interfaces, whose traffic it carries."""
+    interfaces = joined(map(str, context.site.fabric.interfaces))
+    yield Touched("site", "fabric.interfaces", "affected-key-value", {"value": interfaces})
+
+
+KINDS = (
+    Kind("kernel-config", compare_kernel_config, kernel_config_touches),
+    Kind("os", compare_os, os_touches),
+    Kind("kernel", compare_kernel, kernel_touches),
+    Kind("glibc", compare_glibc, glibc_touches),
+    text_kind("sysctl", "sysctl-changed", sysctl_touches, read_sysctls),
+    text_kind("kernel-parameter", "kernel-parameter-changed", kernel_touches, read_parameters),
+    text_kind("hugepages", "hugepages-changed", hugepage_touches, read_hugepages),
+    text_kind("kernel-module", "kernel-module-changed", module_touches, read_modules),
+)
