@@ -121,13 +121,14 @@ refuse() {
 	why=$1
 	return 1
 }
-# Tasks on a node, or `near`; index of a task or GPU: $cpus are its CPUs on a whole node, $count is how many.
+# Tasks on a node, or `near`; index of a task or GPU: $cpus are its CPUs on a whole node, $count is how many each has.
 # shellcheck disable=SC2086  # lists, one for each task
-row() { ls_site_cpus "$ls_kind/$1/$threads" && pick "$2" $lists && cpus=$answer && expand "$cpus"; }
+row() { ls_site_cpus "$ls_kind/$1/$threads" && pick "$2" $lists && cpus=$answer; }
 # Whether all of the node is this step's: by its cgroup, else by what Slurm says, where that leaves no doubt.
 whole_node() {
 	row 1 0 || return 1
 	if [ "$granted" ]; then
+		expand "$cpus"
 		for word in $words; do case $granted in *" $word "*) ;; *) return 1 ;; esac done
 		return 0
 	fi
@@ -145,7 +146,8 @@ near_and_granted() {
 	else
 		[ "$tasks" = 1 ] || refuse "part of a node, and $tasks tasks do not match the $gpus GPUs of the step" || return
 		row 1 0
-	fi || words=
+	fi || cpus=
+	expand "$cpus" || words=
 	cpus='' count=0
 	for word in $words; do
 		case $granted in *" $word "*) cpus=$cpus${cpus:+,}$word count=$((count + 1)) ;; esac

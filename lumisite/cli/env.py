@@ -12,13 +12,14 @@ from pathlib import Path
 from lumisite.cli.arguments import add_json, add_plan_and_lock, add_platform, add_site_or_example, number_to
 from lumisite.cli.parser import say, tell
 from lumisite.errors import ResolveError, shown
+from lumisite.findings.catalogue import make_finding
 from lumisite.images.family import holds_of_image, remarks_of_image
 from lumisite.images.lock import LoadedLock, load_lock
 from lumisite.render.made_up_step import Cpus, Environment, Image, Question, Step, Variable, environment_of, release_of
 from lumisite.render.modules import ModulePlan, Rendering, plan_modules
+from lumisite.render.names import unknown_name
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
-from lumisite.site.decode import suggestion
 from lumisite.site.images import holds_by_name
 from lumisite.site.load import load_plans, load_site
 from lumisite.site.model import Site
@@ -85,11 +86,11 @@ def add_env(parser: argparse.ArgumentParser) -> None:
 def run_env(arguments: argparse.Namespace) -> int:
     """Print the environment of the first rank."""
     if "\0" in (arguments.image or ""):
-        raise ResolveError(f"{arguments.image!r}: is no name of an image")
+        raise ResolveError(make_finding("image-name-invalid", repr(arguments.image)))
     loaded = load_site(arguments.site)
     site = loaded.site
     if "modulefile" not in site.emitters:
-        raise ResolveError(f"env: site {site.name} has no modulefiles (runtimes: emit), whose effect this would tell")
+        raise ResolveError(make_finding("site-without-modulefiles", f"site {site.name}"))
     step = _step(site, arguments)
     versioned = "/" in (arguments.module or "")
     asked = {stack: [ALL] for stack in site.stacks} if versioned else {}
@@ -145,11 +146,11 @@ def _step(site: Site, arguments: argparse.Namespace) -> Step:
     default = site.validation.partition if site.validation is not None else next(iter(site.partitions), "")
     name = arguments.partition or default
     if name not in site.partitions:
-        raise ResolveError(f"--partition: {name} is not described ({suggestion(name, site.partitions)})")
+        raise ResolveError(unknown_name("--partition", name, "partition", site.name, site.partitions))
     kinds = site.kinds_of(name)
     kind = arguments.node or next(iter(kinds))
     if kind not in kinds:
-        raise ResolveError(f"--node: partition {name} has no nodes of the kind {kind} ({suggestion(kind, kinds)})")
+        raise ResolveError(unknown_name("--node", kind, "node kind", f"partition {name}", kinds))
     if len(kinds) > 1 and not arguments.node:
         say(f"partition {name} has nodes of the kinds {', '.join(kinds)}: this is for {kind} (others: --node KIND)")
     return Step(name, arguments.nodes, arguments.tasks_per_node or len(kinds[kind].gpus) or 1, kind)
@@ -164,7 +165,7 @@ def _loaded(site: Site, plans: Sequence[ModulePlan], asked: str | None) -> tuple
     first = known.get(name) or next((plan for plan in plans if plan.name == name), None)
     if first is None:
         names = [*site.modules, *known] if "/" in name else site.modules
-        raise ResolveError(f"--module: {site.name} has no module {name} ({suggestion(name, names)})")
+        raise ResolveError(unknown_name("--module", name, "module", site.name, names))
     found: dict[str, ModulePlan] = {}
 
     def load(plan: ModulePlan) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from lumisite.cli.arguments import add_plan_and_lock, add_selection, add_site_or_example
 from lumisite.cli.parser import load_selection, real_path, say, say_untried
 from lumisite.errors import LumisiteError
-from lumisite.findings.writers import line as finding_line
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.writers import line
 from lumisite.images.lock import load_lock
 from lumisite.machine.host import DiskTree
 from lumisite.release.files import write_tree
@@ -42,26 +43,26 @@ def run_render(arguments: argparse.Namespace) -> int:
     """Render and write; print each path, then how to try the modules."""
     if real_path(arguments.out).name == "current":
         # The modulefiles take a folder of this name for the link of a deployment root, and look beside it.
-        raise LumisiteError(f"--out: {arguments.out}: current is the name of a deployment's link (name another folder)")
+        raise LumisiteError(make_finding("folder-named-current", "--out", folder=str(arguments.out)))
     loaded, selection = load_selection(arguments)
     plans = load_plans(loaded, arguments.plan)
     lock = load_lock(loaded, arguments.lock)
     templates = load_templates()
     files = render_tree(loaded, selection, templates, plans, lock)
     lost = losses(files)
-    for line in lost:
-        say(f"cannot be said in {line}")
+    for one_lost in lost:
+        say(f"cannot be said in {one_lost}")
     if lost and arguments.strict:
         say("--strict: nothing was written")
         return 1
     write_tree(files, arguments.out)
     for one in plans:
         if one.plan.platform != selection.platform:  # its image is then treated by its family alone
-            right = f"`lumisite binds IMAGE --write` makes one for {selection.platform}"
-            say(f"{one.file}: is for platform {one.plan.platform}, so it is left out ({right})")
+            platform, current = str(one.plan.platform), str(selection.platform)
+            say(line(make_finding("plan-of-another-platform", one.file, platform=platform, current=current)))
     for finding in other_images(plan_summaries(loaded.site, plans), DiskTree("/")):
         if finding.code != "plan-image-missing":  # images need not be where a render is made
-            say(finding_line(finding))
+            say(line(finding))
     say_untried(loaded.site)
     for path in files:
         print(arguments.out / path)

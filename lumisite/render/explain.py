@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lumisite.errors import ResolveError
+from lumisite.findings.catalogue import make_finding
 from lumisite.machine.tree import is_under
-from lumisite.site.decode import suggestion
+from lumisite.render.names import unknown_name
 from lumisite.site.entries import FileSystem, HostPath, Setting
 from lumisite.site.evidence import checked, evidence_of, evidence_text
 from lumisite.site.images import Holds
@@ -70,10 +71,13 @@ class Entry:
         lines += [f"    set by  {self.where}"] if self.where else []
         lines += [f"    why     {self.why}"]
         for title, texts in (
-            ("known", [one["text"] for one in self.evidence]),
+            ("evidence", [one["text"] for one in self.evidence]),
             ("source", [str(one) for one in self.sources] or [self.source]),
         ):
-            lines += [f"    {title if number == 0 else '':8}{text}" for number, text in enumerate(texts)]
+            lines += [
+                f"    {title if number == 0 else '':8}{' ' if title == 'evidence' else ''}{text}"
+                for number, text in enumerate(texts)
+            ]
         return "\n".join([*lines, f"    checked {self.checked}"] if self.checked else lines)
 
 
@@ -109,7 +113,7 @@ def explain(
     inside = holds or Holds()
     for option, one, table in (("family", inside.family, site.families), ("partition", partition, site.partitions)):
         if one is not None and one not in table:
-            raise ResolveError(f"--{option}: {one} is not described ({suggestion(one, table)})")
+            raise ResolveError(unknown_name(f"--{option}", one, option, site.name, table))
     here = of_modules(site, selection.default)
     kinds = [] if partition is None else [*site.kinds_of(partition)]
     situation = replace(
@@ -130,11 +134,11 @@ def explain(
             _entry(site, one) for one in decision.binds if is_under(name, one.entry.path) or name == one.entry.target
         ]:
             return _explained(name, "bind", known, binds)
-        raise ResolveError(f"{name}: {site.name} binds no such path ({suggestion(name, paths)})")
+        raise ResolveError(unknown_name(name, name, "bind", site.name, paths))
     if name.partition("/")[0] in site.modules:
         return _explain_module(site, selection.default, name)
     names = [*site.modules, *dict.fromkeys(setting.name for setting in site.settings)]
-    raise ResolveError(f"{name}: {site.name} has no setting, bind or module of this name ({suggestion(name, names)})")
+    raise ResolveError(unknown_name(name, name, "setting, bind or module", site.name, names))
 
 
 def _known(site: Site, situation: Situation, holds: Holds | None) -> str:
@@ -204,7 +208,7 @@ def _explain_module(site: Site, releases: Combination, name: str) -> Explanation
     if version and version != chosen and version not in module.old_versions:
         made = () if module.version == (PLATFORM,) else module.version
         options = ", ".join(["--platform", *map(option_of, made)])
-        raise ResolveError(f"{name}: these releases give {base}/{chosen} (choose others with {options})")
+        raise ResolveError(make_finding("version-not-rendered", name, chosen=f"{base}/{chosen}", options=options))
     decision = decide(site, of_modules(site, releases))
     binds = ", ".join(bind.spec for bind in decision.bound_by(base)) or "nothing"
     entry = Entry(

@@ -257,7 +257,8 @@ def _cpus(site: Site) -> Iterator[tuple[list[str], str]]:
             keys = [shlex.quote(f"{name}/{tasks}/{threads}")]
             if tasks == len(kind.gpus) and not shared_cores(topology, threads):
                 keys.append(shlex.quote(f"{name}/near/{threads}"))
-            yield keys, sh.numbers("lists", (answer.cpus for answer in answers))
+            least = min(len(answer.pu_os) for answer in answers)
+            yield keys, f"count={least} {sh.numbers('lists', (answer.cpus for answer in answers))}"
 
 
 def wrapper_data(of: Rendering) -> Iterator[str]:

@@ -18,7 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lumisite.errors import ToolError
+from lumisite.errors import ToolError, refused
+from lumisite.findings.catalogue import make_finding
 from lumisite.machine.masks import mask_of
 from lumisite.render.helper import START
 from lumisite.render.manifest import MANIFEST, RenderedFile
@@ -30,10 +31,9 @@ from lumisite.site.read import read_file
 from lumisite.site.scalars import JOB_VARIABLE, TASK
 from lumisite.site.versions import parse_version
 
-#: How long a script may take, in seconds; it takes milliseconds.
+#: How long a script may take; it takes milliseconds.
 LIMIT_S = 30
-#: The kernel gives a program no larger environment, execve(2).
-_MOST_BYTES = 1 << 23
+_MOST_BYTES = 1 << 23  # the kernel gives a program no larger environment, execve(2)
 #: The node is of the kind that is meant, whatever this machine is.
 PROLOG = """
 there() {{ :; }}
@@ -109,11 +109,10 @@ class Bind:
 
 @dataclass(frozen=True)
 class Cpus:
-    """The CPUs of one task of the first node, as a list and as a mask; else `why` Slurm's binding stays."""
+    """The mask of one task of the first node; else `why` Slurm's binding stays."""
 
     task: int
     mask: str | None
-    cpus: str | None
     gpu: int | None
     why: str
 
@@ -157,7 +156,7 @@ class Question:
 
     @property
     def kind(self) -> str:
-        """The node kind: without another word, the first of the partition's."""
+        """The node kind: by default the first of the partition's."""
         return self.step.kind or next(iter(self.site.kinds_of(self.step.partition)))
 
 
@@ -178,9 +177,9 @@ def environment_of(asked: Question) -> Environment:
             if asked.image is not None:
                 stages.append(_run_wrapper(asked, Path(folder), tasks[0].after))
     image = _image(stages[-1])
-    left = _not_set(asked, image) if tasks else {}
+    variables = {**(_not_set(asked, image) if tasks else {}), **_variables(asked, stages)}
     return Environment(
-        variables=dict(sorted({**left, **_variables(asked, stages)}.items())),
+        variables=dict(sorted(variables.items())),
         binds=tuple(_binds(asked, stages)),
         cpus=tuple(_cpus(task, stage) for task, stage in enumerate(tasks)),
         image=image,
@@ -209,8 +208,9 @@ def _after_modules(asked: Question) -> dict[str, str]:
                 **plan.summary.environment,
                 "SLURM_TASK_PROLOG": f"{top}/spank/task_prolog",
                 "LUMISITE_STACK": plan.stack,
+                "LUMISITE_RELEASE": top,
+                "PATH": f"{top}/spank/bin:{environment['PATH']}",
             }
-            environment |= {"LUMISITE_RELEASE": top, "PATH": f"{top}/spank/bin:{environment['PATH']}"}
     return environment
 
 
@@ -252,7 +252,7 @@ def _run_prologs(asked: Question, folder: Path, loaded: Mapping[str, str]) -> It
     """Run the prolog for each task of the first node; its lines make the environment, as Slurm reads them."""
     own = PROLOG.format(kind=shlex.quote(asked.kind))
     script = _with_own(asked, folder, "spank/task_prolog", own)
-    # Sourced under the name that it has where it is deployed, since it puts its own folder on PATH.
+    # Sourced under its deployed name, since it puts its own folder on PATH.
     name = f"{asked.site.root}/releases/{release_of(asked.files)}/spank/task_prolog"
     for task in range(asked.step.tasks_per_node):
         before = {**loaded, **_job_folders(asked.site), **_slurm(asked, task)}
@@ -295,7 +295,7 @@ def _with_own(asked: Question, folder: Path, path: str, own: str) -> Path:
     text = asked.files[path].text
     for name in (START, *re.findall(r"^\w+\(\) \{", own, re.MULTILINE)):
         if f"\n{text}".count(f"\n{name}") != 1:
-            raise ToolError(f"{path} has not one line {name.strip()!r}: its script is not the one of this lumisite")
+            raise ToolError(make_finding("script-of-another-release", path, line=name.strip()))
     script = folder / Path(path).name
     script.write_text(text.removesuffix(START) + own + START, encoding="utf-8", errors="surrogateescape")
     return script
@@ -303,7 +303,7 @@ def _with_own(asked: Question, folder: Path, path: str, own: str) -> Path:
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> str:
     """Run a script with the shell that it names, and give what it says on both streams."""
-    shell = shutil.which("sh") or "/bin/sh"
+    shell, script = shutil.which("sh") or "/bin/sh", Path(command[0]).name
     try:
         done = subprocess.run(
             [shell, *command],
@@ -315,12 +315,12 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise ToolError(f"{command[0]} was not done after {LIMIT_S} s") from None
+        raise ToolError(make_finding("script-failed", script, seconds=LIMIT_S)) from None
     except OSError as error:
-        raise ToolError(f"cannot run {shell}: {error.strerror}") from None
+        raise refused(f"run {shell}", error) from None
     text = os.fsdecode(done.stdout)
     if done.returncode:
-        raise ToolError(f"{Path(command[0]).name} ended with {done.returncode}: {text[-500:]}")
+        raise ToolError(make_finding("script-failed", script, status=done.returncode, output=text[-500:]))
     return text
 
 
@@ -395,6 +395,6 @@ def _binds(asked: Question, stages: Sequence[_Stage]) -> Iterator[Bind]:
 def _cpus(task: int, stage: _Stage) -> Cpus:
     reported = stage.report("cpus")
     if reported is None:
-        return Cpus(task, None, None, None, stage.report("no-cpus") or "")
+        return Cpus(task, None, None, stage.report("no-cpus") or "")
     cpus, _, gpu = reported.partition(" ")
-    return Cpus(task, mask_of(parse_number_list(cpus)), cpus, int(gpu) if gpu else None, "")
+    return Cpus(task, mask_of(parse_number_list(cpus)), int(gpu) if gpu else None, "")

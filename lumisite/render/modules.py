@@ -12,7 +12,7 @@ from lumisite.images.lock import LoadedLock
 from lumisite.machine.tree import is_under
 from lumisite.render.manifest import ModuleSummary
 from lumisite.render.module_help import help_text
-from lumisite.site.decode import suggestion
+from lumisite.render.names import unknown_name
 from lumisite.site.ledger import Decision, decide_combinations, default_family
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import Module, Site
@@ -97,10 +97,8 @@ def plan_modules(of: Rendering) -> list[ModulePlan]:
             wanted = f"{module.template}.{TEMPLATES[system]}"
             if wanted not in known:
                 alike = [one.rpartition(".")[0] for one in known if one.endswith(f".{TEMPLATES[system]}")]
-                raise ResolveError(
-                    f"{of.loaded.file}: modules.{name}.template: there is no {wanted}.j2 in modulefiles_src/ "
-                    f"({suggestion(module.template, alike)})"
-                )
+                subject = f"{of.loaded.file}: modules.{name}.template"
+                raise ResolveError(unknown_name(subject, module.template, "template", "modulefiles_src/", alike))
         several = _combinations(site, of.selection, module)
         versions = [(module_version(site, module, one), _releases(site, module, one)) for one in several]
         if versions[1:]:
@@ -143,7 +141,7 @@ def _plan(of: Rendering, name: str, chosen: Combination, told: Sequence[tuple[st
         version=version,
         template=module.template,
         systems=module.systems,
-        help=help_text(site, decision, name, title, notices, provides, loads, told),
+        help=help_text(of.templates, site, decision, name, title, notices, provides, loads, told),
         whatis=(
             f"Name: {name}",
             f"Version: {version}",

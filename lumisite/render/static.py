@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lumisite.errors import ResolveError
+from lumisite.findings.catalogue import make_finding
 from lumisite.render.modules import ModulePlan
 from lumisite.site.entries import HostPath, Setting
 from lumisite.site.ledger import Situation, decide, decided_by_image, describe_action
@@ -71,7 +72,7 @@ def static_files(site: Site, selection: Selection, plans: Sequence[ModulePlan]) 
             here = path.format(one.name)
             if here in found:
                 other = found[here][1].module.full_name
-                raise ResolveError(f"{here}: is for {other} and for {one.module.full_name} (rename one of them)")
+                raise ResolveError(make_finding("file-taken", here, module=one.module.full_name, other=other))
             found[here] = template, replace(one, others=tuple(name for name in names if name != one.name))
     return found
 

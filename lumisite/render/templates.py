@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import jinja2
 
 from lumisite.errors import ToolError, refused
+from lumisite.findings.catalogue import make_finding
 from lumisite.site.read import read_file
 
 PACKAGE = Path(__file__).parent.parent
@@ -29,7 +31,7 @@ def load_templates() -> dict[str, str]:
     for folder in FOLDERS:
         directory = next((top / folder for top in (PACKAGE, PACKAGE.parent) if (top / folder).is_dir()), None)
         if directory is None:
-            raise ToolError(f"{folder}/ is neither in {PACKAGE} nor beside it: install lumisite again")
+            raise ToolError(make_finding("templates-not-installed", f"{folder}/", folder=str(PACKAGE)))
         try:
             for path in sorted(path for path in directory.iterdir() if path.suffix in (".j2", ".sh", ".lua")):
                 texts[f"{folder}/{path.name}"] = read_file(path, _MOST_BYTES).decode()
@@ -68,6 +70,7 @@ def _environment(templates: tuple[tuple[str, str], ...]) -> jinja2.Environment:
         quoted=quote_toml_or_yaml,
         dotted=dotted_key,
         comment=comment,
+        filled=filled,
     )
     return environment
 
@@ -144,6 +147,20 @@ def lua_pattern(pattern: str) -> str:
             found.append({"*": ".*", "?": ".", "[": "["}[sign])
             inside = sign == "["
     return f"^{''.join(found)}$"
+
+
+def filled(text: str, indent: int = 0) -> str:
+    """Fill lines of 78 characters, ending in a line break."""
+    margin = " " * indent
+    lines = textwrap.wrap(
+        " ".join(text.split()),
+        width=78,
+        initial_indent=margin,
+        subsequent_indent=margin,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "".join(f"{line}\n" for line in lines)
 
 
 def comment(text: str) -> str:

@@ -99,8 +99,8 @@ def remark(setting: Setting) -> str:
     if not sets(setting) or not any(about_own(setting, one) for one in inert):
         return ""
     sized = any(one.nodes for one in setting.evidence if one.by != "measured" and one.effect in ("needed", "helps"))
-    on = f"no effect{f' on {inert[0].metric}' if inert[0].metric else ''} was measured on {inert[0].nodes} nodes"
-    return f"{on}; documented for {'larger jobs' if sized else 'jobs of any size'}"
+    on = f"no effect{f' on {inert[0].metric}' if inert[0].metric else ''} measured on {inert[0].nodes} nodes"
+    return f"{on}; recommended for {'larger jobs' if sized else 'jobs of any size'}"
 
 
 def evidence_text(one: Evidence) -> str:
@@ -116,7 +116,8 @@ def evidence_text(one: Evidence) -> str:
     what = f": {one.what}" if one.what else ""
     place = ", ".join(part for part in where if part)
     by = f"{one.by} ({one.metric})" if one.metric else one.by
-    return f"{said}{one.effect}, {by}{what}{f' ({place})' if place else ''}"
+    known = f"effect not measured ({by} only)" if one.effect == "unknown" else f"{one.effect}, {by}"
+    return f"{said}{known}{what}{f' ({place})' if place else ''}"
 
 
 def source_ids(text: str) -> tuple[str, ...]:

@@ -145,9 +145,9 @@ def judge_conditions(when: When, situation: Situation) -> tuple[bool | None, str
     for name, wanted in given_conditions(when).items():
         actual = known.get(name)
         if actual is None or isinstance(wanted, Mapping):
-            left_open.append(f"{name} is {_said(wanted)}")
+            left_open.append(f"{name} is {describe_condition(wanted)}")
         elif actual not in wanted if isinstance(wanted, VersionRange | tuple) else actual != wanted:
-            return False, f"needs {name} {_said(wanted)}, here it is {_said(actual)}"
+            return False, f"needs {name} {describe_condition(wanted)}, here it is {describe_condition(actual)}"
     if left_open:
         return None, f"where {' and '.join(left_open)}"
     return True, describe_conditions(when)
@@ -200,7 +200,17 @@ def describe_conditions(when: When) -> str:
     >>> describe_conditions(When(nodes="several", gpus=True))
     'nodes several, gpus yes'
     """
-    return ", ".join(f"{name} {_said(wanted)}" for name, wanted in given_conditions(when).items()) or "always"
+    return (
+        ", ".join(f"{name} {describe_condition(wanted)}" for name, wanted in given_conditions(when).items()) or "always"
+    )
+
+
+#: What is worked out on the node, by the name that a site description has for it.
+COMPUTED = {
+    "master-address": "first node of the job step",
+    "master-port": "a port from the ids of the job and the step",
+    "one-gpu": "the task's own GPU",
+}
 
 
 def describe_action(setting: Setting) -> str:
@@ -210,7 +220,7 @@ def describe_action(setting: Setting) -> str:
     if setting.directory is not None:
         return f"= a private node-local directory, {setting.directory}"
     if setting.computed is not None:
-        return f"= {setting.computed.replace('-', ' ')}, worked out on the node"
+        return f"= {COMPUTED[setting.computed]} (set at run time)"
     return "is taken away" if setting.unset else "is left alone"
 
 
@@ -224,7 +234,8 @@ def given_conditions(when: When) -> dict[str, Wanted]:
     return {**when.stacks, **{name: value for name in others if (value := getattr(when, name)) is not None}}
 
 
-def _said(value: Wanted | Version) -> str:
+def describe_condition(value: Wanted | Version) -> str:
+    """Return what a condition asks for, in words."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):

@@ -128,10 +128,7 @@ def table(name: str) -> str:
     rows += [(variable, *(_shown(one.get(variable)) for one in values.values())) for variable in names]
     specs = list(dict.fromkeys(bind.target for one in columns.values() for bind in one.binds))
     rows += [(spec, *(_bound(one, spec) for one in columns.values())) for spec in specs]
-    masks = {
-        title: " ".join(dict.fromkeys(cpus.mask or cpus.cpus or "-" for cpus in one.cpus))
-        for title, one in columns.items()
-    }
+    masks = {title: " ".join(dict.fromkeys(cpus.mask or "-" for cpus in one.cpus)) for title, one in columns.items()}
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     told = [f"CPU masks, {title}: {mask}" for title, mask in masks.items()]

@@ -38,8 +38,8 @@ ls_site_places() {
 }
 ls_site_cpus() {
 	case $1 in
-	node/1/1) lists=0-3 ;;
-	node/2/1) lists='0-1 2-3' ;;
+	node/1/1) count=4 lists=0-3 ;;
+	node/2/1) count=2 lists='0-1 2-3' ;;
 	*) return 1 ;;
 	esac
 }

@@ -66,9 +66,9 @@ def test_help_and_version_exit_0(argv: list[str], capsys: pytest.CaptureFixture[
         ),
         (["render", "--rocm", "6.2", "--site", "."], "there is no embedded site '.'"),
         (["render", "--rocm", "6.2", "--site", "./"], "it is not a file but a directory (a YAML file would be right)"),
-        (["render", "--rocm", "6.2", "--out", "x/current"], "current is the name of a deployment's link"),
+        (["render", "--rocm", "6.2", "--out", "x/current"], "[folder-named-current]"),
         (["resolve", "--rocm", "9"], "lumi has no ROCm 9"),
-        (["why", "NOBODY"], "lumi has no setting, bind or module of this name"),
+        (["why", "NOBODY"], "[name-unknown]"),
     ],
 )
 def test_refusals_are_one_line_and_exit_2(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

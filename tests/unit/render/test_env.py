@@ -137,15 +137,15 @@ def test_a_version_of_the_module_changes_nothing_that_the_image_decides(capsys: 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--partition", "standart-g"], "--partition: standart-g is not described (did you mean standard-g?)"),
-        (["--module", "singularity-AI"], "--module: lumi has no module singularity-AI (did you mean"),
-        (["--module", "singularity-AI-bindings/1"], "--module: lumi has no module singularity-AI-bindings/1 (did you"),
-        (["--lock", "gone.json"], "cannot read gone.json: it is not there"),
-        (["--nodes", "0"], "argument --nodes: '0' is no number from 1 to 999999"),
-        (["--nodes", "²"], "argument --nodes: '²' is no number from 1 to 999999"),
-        (["--tasks-per-node", "9999"], "'9999' is no number from 1 to 1024"),
-        (["a\0b"], "'a\\x00b': is no name of an image"),
-        (["--platform", "2031"], "--platform: lumi has no platform '2031'"),
+        (["--partition", "standart-g"], "did you mean standard-g?) [name-unknown]"),
+        (["--module", "singularity-AI"], "[name-unknown]"),
+        (["--module", "singularity-AI-bindings/1"], "[name-unknown]"),
+        (["--lock", "gone.json"], "gone.json"),
+        (["--nodes", "0"], "argument --nodes"),
+        (["--nodes", "²"], "argument --nodes"),
+        (["--tasks-per-node", "9999"], "'9999'"),
+        (["a\0b"], "[image-name-invalid]"),
+        (["--platform", "2031"], "2031"),
     ],
 )
 def test_a_wrong_question_is_one_clear_error(
@@ -211,8 +211,21 @@ def test_every_function_that_asks_the_node_is_defined_anew() -> None:
 def test_another_template_is_refused_rather_than_half_replaced() -> None:
     asked = question()
     files = {**asked.files, "spank/task_prolog": RenderedFile("#!/bin/sh\nexit 0\n")}
-    with pytest.raises(ToolError, match="spank/task_prolog has not one line"):
+    with pytest.raises(ToolError) as error:
         environment_of(Question(asked.site, files, asked.modules, asked.step, None))
+    assert (error.value.finding.code, error.value.finding.subject) == ("script-of-another-release", "spank/task_prolog")
+
+
+@pytest.mark.parametrize(("change", "value"), [("exit 3", "status"), ("sleep 9", "seconds")])
+def test_a_script_that_fails_is_named(change: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(made_up_step, "LIMIT_S", 1)
+    asked = question()
+    prolog = asked.files["spank/task_prolog"].text.replace("ls_start() {", f"ls_start() {{\n\ttrap - EXIT\n\t{change}")
+    files = {**asked.files, "spank/task_prolog": RenderedFile(prolog)}
+    with pytest.raises(ToolError) as error:
+        environment_of(Question(asked.site, files, asked.modules, asked.step, None))
+    assert error.value.finding.code == "script-failed"
+    assert value in error.value.finding.values
 
 
 def question(image: str | None = None) -> Question:

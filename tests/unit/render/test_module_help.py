@@ -74,7 +74,10 @@ def test_what_the_modules_below_bring_is_told_too(manual: str) -> None:
     )
     files = render_tree(loaded, resolve_selection(LUMI.site, rocm=["6.2"]), load_templates())
     text = words(files[f"modules/{AI}/25.03-rocm6.2.lua"].text)
-    assert f"Sets, unless you have set it, by {CPE}/25.03: PYTHONNOUSERSITE = 1 packages in" in text
+    assert (
+        f"Environment variables, by {CPE}/25.03 (your own values take precedence): PYTHONNOUSERSITE = 1 packages in"
+        in text
+    )
 
 
 def test_it_says_whose_singularity_runs_and_how_to_switch_that_off(manual: str) -> None:

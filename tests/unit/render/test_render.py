@@ -223,10 +223,9 @@ def test_an_unknown_template_is_one_error_with_its_key() -> None:
     loaded = load_text(site_text(("template: singularity-CPEbits", "template: singularity-CPEbit")))
     with pytest.raises(ResolveError) as caught:
         render(loaded, rocm=["6.2"])
-    assert str(caught.value) == (
-        "site.yaml: modules.singularity-CPEbits.template: there is no singularity-CPEbit.lua.j2 in modulefiles_src/ "
-        "(did you mean singularity-CPEbits?)"
-    )
+    finding = caught.value.finding
+    assert (finding.code, finding.values["near"]) == ("name-unknown", "singularity-CPEbits")
+    assert finding.subject == "site.yaml: modules.singularity-CPEbits.template"
 
 
 @pytest.mark.parametrize("site", ["lumi", "twin"])

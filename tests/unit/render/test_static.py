@@ -173,7 +173,7 @@ COMMON = ["CPU masks of tasks", "MIOPEN_USER_DB_PATH = a private node-local dire
 @pytest.mark.parametrize(
     ("emit", "change", "lost"),
     [
-        ("edf", None, "MASTER_PORT = master port, worked out on the node"),
+        ("edf", None, "MASTER_PORT = a port from the ids of the job and the step (set at run time)"),
         ("edf", setting("name: EMPTY, value: ''"), "EMPTY = "),
         ("edf", setting("name: X, value: y, when: {partition: [small-g]}"), "X = y (where partition is small-g)"),
         ("edf", setting("name: X, value: y, when: {family: [twin-torch]}"), "X = y (where family is twin-torch)"),
@@ -249,7 +249,7 @@ def test_what_needs_modulefiles_says_so_and_what_loses_nothing_is_fine(
     emit = "podman-hpc" if command == ["env"] else "modulefile"
     Path("site.yaml").write_text(site_text((RUNTIME, f"{RUNTIME}    emit: {emit}\n")))
     assert main([*command, "--site", "site.yaml"]) == (2 if command == ["env"] else 0)
-    assert ("has no modulefiles (runtimes: emit)" in capsys.readouterr().err) == (command == ["env"])
+    assert ("[site-without-modulefiles]" in capsys.readouterr().err) == (command == ["env"])
 
 
 def test_two_modules_that_would_have_one_name_are_refused() -> None:
@@ -258,8 +258,10 @@ def test_two_modules_that_would_have_one_name_are_refused() -> None:
         name,
         f"  singularity-cpebits-25.03: {{template: singularity-CPEbits, version: [platform], summary: x}}\n{name}",
     )
-    with pytest.raises(ResolveError, match=r"singularity-cpebits-25-03.yaml: is for .*/2026-01 and for .*/25.03"):
+    with pytest.raises(ResolveError) as caught:
         render(twin("podman-hpc", clash))
+    finding = caught.value.finding
+    assert (finding.code, finding.subject.rpartition("/")[2]) == ("file-taken", "singularity-cpebits-25-03.yaml")
 
 
 @pytest.mark.parametrize(

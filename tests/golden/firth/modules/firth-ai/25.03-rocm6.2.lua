@@ -10,7 +10,8 @@ firth-ai is deprecated: It is old [2024] {so to say}. Use firth-next instead.
 Type:
   module load firth-ai
   srun apptainer exec IMAGE COMMAND
-      each task gets what stands below, no option is needed
+      Every srun task gets the binds and variables listed below. No extra
+      options are needed.
 
 `singularity` and `apptainer` are now wrappers, first on PATH: they add what
 the image that runs takes, and start the real apptainer (/usr/bin/apptainer),
@@ -25,11 +26,11 @@ To switch it off:
 
 To read on:
   LUMISITE_VERBOSE=1 srun apptainer ...
-      each task says what was set and bound, and why
+      each task prints what was set and bound
   module help firth-files
   module help firth-mpi
   lumisite why NAME, lumisite env IMAGE
-      the same before a job runs, where lumisite is installed
+      the same before a job runs, with reasons, where lumisite is installed
 
 Loads:
   firth-files/2026-01
@@ -47,14 +48,14 @@ Appends to APPTAINER_BINDPATH, by firth-mpi/25.03:
   /etc/firth/host.conf:/etc/host.conf:ro
       names of hosts
 
-Sets, unless you have set it:
+Environment variables (your own values take precedence):
   FIRTH_PRICE = 100% of $5, {a} "b" [c] \d
       text that a shell would read
   SLURM_TASK_PROLOG = the helper
       srun runs it before each task
 
-Keeps in LUMISITE_* what an unload takes back; what you had set before stays
-yours.
+`module unload` restores your environment. Variables you set yourself are
+never changed. (LUMISITE_* is bookkeeping.)
 
 Switches the srun helper on (SLURM_TASK_PROLOG). In each task of a job step it
 does the following. What depends on the image (its ROCm release, its family,
@@ -65,16 +66,16 @@ Binds, where the node has it:
   /var/spool/slurmd
       sockets of PMI
 
-Sets, unless you have set it, what jobs need first:
+Environment variables (your own values take precedence; most important first):
   NCCL_SOCKET_IFNAME = hsn0,hsn1
       the fast interfaces
   NCCL_NET_GDR_LEVEL = PHB
-      GPUs that are near their adapter (where nodes is several)
+      GPUs that are near their adapter (multi-node jobs)
   HSA_XNACK = 1
-      paging (where rocm is >=6.2)
+      paging (rocm >=6.2)
   FIRTH_DEBUG is taken away
       left over in profiles
-  MASTER_ADDR = master address, worked out on the node
+  MASTER_ADDR = first node of the job step (set at run time)
       the first node
   MIOPEN_USER_DB_PATH = a private node-local directory, miopen
       locks on shared file systems

@@ -8,14 +8,14 @@ Binds the file systems.
 Type:
   module load firth-files
   apptainer exec IMAGE COMMAND
-      it gets the binds below
+      The container gets the binds listed below.
 
 Appends to APPTAINER_BINDPATH:
   /scratch
       project space
 
-Keeps in LUMISITE_* what an unload takes back; what you had set before stays
-yours.
+`module unload` restores your environment. Variables you set yourself are
+never changed. (LUMISITE_* is bookkeeping.)
 
 Unload it before `apptainer build`, which fails on binds.
 

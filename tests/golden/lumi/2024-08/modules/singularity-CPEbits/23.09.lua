@@ -9,7 +9,7 @@ libfabric, libcxi, Cray MPICH.
 Type:
   module load singularity-CPEbits
   singularity exec IMAGE COMMAND
-      it gets the binds below
+      The container gets the binds listed below.
 
 Appends to SINGULARITY_BINDPATH:
   /opt/cray
@@ -26,8 +26,8 @@ Host libraries behind these binds:
   /opt/cray/pe/mpich/8.1.27
       cray-mpich
 
-Keeps in LUMISITE_* what an unload takes back; what you had set before stays
-yours.
+`module unload` restores your environment. Variables you set yourself are
+never changed. (LUMISITE_* is bookkeeping.)
 
 Unload it before `singularity build`, which fails on binds.
 

@@ -12,7 +12,8 @@ supported since 2026-01-21. Use singularity-AI-bindings/25.03-rocm6.2 instead.
 Type:
   module load singularity-AI-bindings
   srun singularity exec IMAGE COMMAND
-      each task gets what stands below, no option is needed
+      Every srun task gets the binds and variables listed below. No extra
+      options are needed.
 
 `singularity` and `apptainer` are now wrappers, first on PATH: they add what
 the image that runs takes, and start the real singularity
@@ -28,11 +29,11 @@ To switch it off:
 
 To read on:
   LUMISITE_VERBOSE=1 srun singularity ...
-      each task says what was set and bound, and why
+      each task prints what was set and bound
   module help singularity-userfilesystems
   module help singularity-CPEbits
   lumisite why NAME, lumisite env IMAGE
-      the same before a job runs, where lumisite is installed
+      the same before a job runs, with reasons, where lumisite is installed
 
 Loads:
   singularity-userfilesystems/2026-01
@@ -64,12 +65,12 @@ Appends to SINGULARITY_BINDPATH, by singularity-CPEbits/24.03:
   /usr/lib64/libjansson.so.4
       images before PyTorch 2.6 were built to take it from the host
 
-Sets, unless you have set it:
+Environment variables (your own values take precedence):
   SLURM_TASK_PROLOG = the helper
       srun runs it before each task
 
-Keeps in LUMISITE_* what an unload takes back; what you had set before stays
-yours.
+`module unload` restores your environment. Variables you set yourself are
+never changed. (LUMISITE_* is bookkeeping.)
 
 Switches the srun helper on (SLURM_TASK_PROLOG). In each task of a job step it
 does the following. What depends on the image (its ROCm release, its family,
@@ -81,77 +82,76 @@ Binds, where the node has it:
       Slurm's process manager interface keeps its sockets there, on compute
       nodes only
 
-Sets, unless you have set it, what jobs need first:
+Environment variables (your own values take precedence; most important first):
   FI_MR_CACHE_MONITOR = userfaultfd
       with the default monitor, memhooks, the second communicator of a job
       hangs (measured with libfabric 2.1 in the image; with the host's 1.22
-      nobody has looked whether userfaultfd takes effect) (where nodes is
-      several and gpus is yes)
+      nobody has looked whether userfaultfd takes effect) (multi-node GPU
+      jobs)
   FI_CXI_DISABLE_HOST_REGISTER = 1
-      registering host memory with the GPU driver can hang (where nodes is
-      several and gpus is yes)
+      registering host memory with the GPU driver can hang (multi-node GPU
+      jobs)
   FI_CXI_DEFAULT_CQ_SIZE = 131072
-      the default completion queue is too small for large jobs (where nodes is
-      several and gpus is yes)
+      the default completion queue is too small for large jobs (multi-node GPU
+      jobs)
   FI_CXI_DEFAULT_TX_SIZE = 2048
-      the default transmit queue is too small for large jobs (where nodes is
-      several and gpus is yes; no effect on speed was measured on 4 nodes;
-      documented for jobs of any size)
+      the default transmit queue is too small for large jobs (multi-node GPU
+      jobs; no effect on speed measured on 4 nodes; recommended for jobs of
+      any size)
   FI_CXI_RX_MATCH_MODE = hybrid
       matching goes on in software when the adapter's table is full, instead
-      of failing (where nodes is several and gpus is yes)
-  MASTER_ADDR = master address, worked out on the node
+      of failing (multi-node GPU jobs)
+  MASTER_ADDR = first node of the job step (set at run time)
       the name of the step's first node; which network that name leads to is
       for NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME
   NCCL_SOCKET_IFNAME = hsn0,hsn1,hsn2,hsn3
       RCCL meets its peers over the first interface that it finds, which may
-      be the slow management network (where gpus is yes; no effect on start-up
-      was measured on 2 to 8 nodes; documented for jobs of any size)
+      be the slow management network (GPU jobs; no effect on start-up measured
+      on 2 to 8 nodes; recommended for jobs of any size)
   NCCL_NET_GDR_LEVEL = PHB
       the network adapter reads and writes GPU memory directly; from ROCm 6.2
-      on RCCL does so by itself (where rocm is <6.2 and nodes is several and
-      gpus is yes)
+      on RCCL does so by itself (multi-node GPU jobs, rocm <6.2)
   NCCL_NET = AWS Libfabric
       a plugin that does not load becomes an error instead of a job that goes
-      over TCP in silence; all releases of the plugin take this name (where
-      plugin is yes and nodes is several and gpus is yes)
+      over TCP in silence; all releases of the plugin take this name
+      (multi-node GPU jobs, plugin yes)
   NCCL_CROSS_NIC = 1
       rings may change the adapter between nodes, which Slingshot allows at no
-      cost (where nodes is several and gpus is yes; no effect on speed was
-      measured on 4 nodes; documented for jobs of any size)
+      cost (multi-node GPU jobs; no effect on speed measured on 4 nodes;
+      recommended for jobs of any size)
   HSA_FORCE_FINE_GRAIN_PCIE = 1
-      GPU memory must be fine-grained for direct access by the adapter (where
-      nodes is several and gpus is yes)
+      GPU memory must be fine-grained for direct access by the adapter
+      (multi-node GPU jobs)
   GLOO_SOCKET_IFNAME = hsn0
       gloo otherwise binds to the address of the host name, which may be on
-      the management network (where gpus is yes)
+      the management network (GPU jobs)
   MIOPEN_USER_DB_PATH = a private node-local directory, miopen/db
       its databases fail on Lustre; /tmp is shared by all users of a node, so
-      the directory is private; it outlives the job, for the next one (where
-      gpus is yes)
+      the directory is private; it outlives the job, for the next one (GPU
+      jobs)
   MIOPEN_CUSTOM_CACHE_DIR = a private node-local directory, miopen/cache
-      as MIOPEN_USER_DB_PATH, for compiled kernels (where gpus is yes)
+      as MIOPEN_USER_DB_PATH, for compiled kernels (GPU jobs)
   TORCHINDUCTOR_CACHE_DIR = a private node-local directory, inductor
       what Inductor compiles is written by all ranks at once, which a shared
       file system does not take well; Inductor's own default, in /tmp, is on
-      the node too (where gpus is yes)
+      the node too (GPU jobs)
   TRITON_CACHE_DIR = a private node-local directory, triton
       as TORCHINDUCTOR_CACHE_DIR, for kernels of Triton, whose default is the
-      home directory (where gpus is yes)
+      home directory (GPU jobs)
   TORCH_EXTENSIONS_DIR = a private node-local directory, extensions
       as TORCHINDUCTOR_CACHE_DIR, for extensions in C++, whose default is the
-      home directory (where gpus is yes)
+      home directory (GPU jobs)
   PYTHONNOUSERSITE = 1
       packages in ~/.local would hide those of the image
-  MASTER_PORT = master port, worked out on the node
+  MASTER_PORT = a port from the ids of the job and the step (set at run time)
       a fixed port such as 29500 collides where jobs share a node
   AITER_JIT_DIR = a private node-local directory, aiter/{rank}
       an experimental fix of these images, whose vLLM locks files there; ranks
-      must not share one, and programs expect build/ in it (where rocm is
-      ==6.2.4 and family is lumi-pytorch and gpus is yes)
-  ROCR_VISIBLE_DEVICES = one gpu, worked out on the node
+      must not share one, and programs expect build/ in it (GPU jobs, rocm
+      ==6.2.4, family lumi-pytorch)
+  ROCR_VISIBLE_DEVICES = the task's own GPU (set at run time)
       only on request (LUMISITE_GPUS=one); by default a task sees all GPUs,
-      and torch picks one by its local rank (where gpus is yes)
+      and torch picks one by its local rank (GPU jobs)
 
 MPI inside third layer of the LUMI AI Factory images, with MPI and the plugin
 needs `srun --mpi=pmi2`. No module sets that, since it would reach programs

@@ -12,7 +12,7 @@ since 2026-01-21. Use singularity-CPEbits/25.03 instead.
 Type:
   module load singularity-CPEbits
   singularity exec IMAGE COMMAND
-      it gets the binds below
+      The container gets the binds listed below.
 
 Appends to SINGULARITY_BINDPATH:
   /opt/cray
@@ -33,8 +33,8 @@ Host libraries behind these binds:
   /opt/cray/pals/1.3.2
       cray-pals
 
-Keeps in LUMISITE_* what an unload takes back; what you had set before stays
-yours.
+`module unload` restores your environment. Variables you set yourself are
+never changed. (LUMISITE_* is bookkeeping.)
 
 Unload it before `singularity build`, which fails on binds.
 

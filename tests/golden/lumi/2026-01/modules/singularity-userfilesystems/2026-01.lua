@@ -8,7 +8,7 @@ Binds the user file systems of LUMI into containers.
 Type:
   module load singularity-userfilesystems
   singularity exec IMAGE COMMAND
-      it gets the binds below
+      The container gets the binds listed below.
 
 Appends to SINGULARITY_BINDPATH:
   /pfs
@@ -24,8 +24,8 @@ Appends to SINGULARITY_BINDPATH:
   /appl
       central software, the container images among it
 
-Keeps in LUMISITE_* what an unload takes back; what you had set before stays
-yours.
+`module unload` restores your environment. Variables you set yourself are
+never changed. (LUMISITE_* is bookkeeping.)
 
 Unload it before `singularity build`, which fails on binds.
 

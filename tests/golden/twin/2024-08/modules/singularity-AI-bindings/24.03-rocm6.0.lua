@@ -8,7 +8,8 @@ Everything that AI containers need on the twin.
 Type:
   module load singularity-AI-bindings
   srun singularity exec IMAGE COMMAND
-      each task gets what stands below, no option is needed
+      Every srun task gets the binds and variables listed below. No extra
+      options are needed.
 
 `singularity` and `apptainer` are now wrappers, first on PATH: they add what
 the image that runs takes, and start the real singularity
@@ -24,11 +25,11 @@ To switch it off:
 
 To read on:
   LUMISITE_VERBOSE=1 srun singularity ...
-      each task says what was set and bound, and why
+      each task prints what was set and bound
   module help singularity-userfilesystems
   module help singularity-CPEbits
   lumisite why NAME, lumisite env IMAGE
-      the same before a job runs, where lumisite is installed
+      the same before a job runs, with reasons, where lumisite is installed
 
 Loads:
   singularity-userfilesystems/2024-08
@@ -54,12 +55,12 @@ Appends to SINGULARITY_BINDPATH, by singularity-CPEbits/24.03:
   /usr/lib64/libcxi.so.1
       libfabric's cxi provider loads it
 
-Sets, unless you have set it:
+Environment variables (your own values take precedence):
   SLURM_TASK_PROLOG = the helper
       srun runs it before each task
 
-Keeps in LUMISITE_* what an unload takes back; what you had set before stays
-yours.
+`module unload` restores your environment. Variables you set yourself are
+never changed. (LUMISITE_* is bookkeeping.)
 
 Switches the srun helper on (SLURM_TASK_PROLOG). In each task of a job step it
 does the following. What depends on the image (its ROCm release, its family,
@@ -71,7 +72,7 @@ Binds, where the node has it:
       Slurm's process manager interface keeps its sockets there, on compute
       nodes only
 
-Sets, unless you have set it, what jobs need first:
+Environment variables (your own values take precedence; most important first):
   NCCL_SOCKET_IFNAME = hsn0,hsn1,hsn2,hsn3
       as on LUMI
   GLOO_SOCKET_IFNAME = hsn0
@@ -80,16 +81,16 @@ Sets, unless you have set it, what jobs need first:
   USE_LIBUV = 0
       Debian's PyTorch is built without libuv, and its TCPStore asks for it
   NCCL_NET_GDR_LEVEL = PHB
-      as on LUMI (where nodes is several)
+      as on LUMI (multi-node jobs)
   MIOPEN_USER_DB_PATH = a private node-local directory, miopen/db
       as on LUMI
   MIOPEN_CUSTOM_CACHE_DIR = a private node-local directory, miopen/cache
       as on LUMI
   PYTHONNOUSERSITE = 1
       packages in ~/.local would hide those of the image
-  MASTER_ADDR = master address, worked out on the node
+  MASTER_ADDR = first node of the job step (set at run time)
       the first node of the step, by its name on the high-speed network
-  MASTER_PORT = master port, worked out on the node
+  MASTER_PORT = a port from the ids of the job and the step (set at run time)
       a fixed port collides where jobs share a node
 
 Support: the developers of lumisite

@@ -8,7 +8,7 @@ Binds the stand-ins for the Cray programming environment into containers.
 Type:
   module load singularity-CPEbits
   singularity exec IMAGE COMMAND
-      it gets the binds below
+      The container gets the binds listed below.
 
 Appends to SINGULARITY_BINDPATH:
   /opt/cray
@@ -22,8 +22,8 @@ Host libraries behind these binds:
   /opt/cray/pe/mpich/8.1.29
       cray-mpich
 
-Keeps in LUMISITE_* what an unload takes back; what you had set before stays
-yours.
+`module unload` restores your environment. Variables you set yourself are
+never changed. (LUMISITE_* is bookkeeping.)
 
 Unload it before `singularity build`, which fails on binds.
 
