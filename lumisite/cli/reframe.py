@@ -12,9 +12,9 @@ from pathlib import Path
 
 from lumisite import __version__
 from lumisite.cli.arguments import add_image, add_nodes, add_other_images, add_output, add_probe, add_site
-from lumisite.cli.parser import real_path, say, write_text
+from lumisite.cli.parser import real_path, write_text
 from lumisite.cli.transport import EXIT
-from lumisite.cli.validate import decided, require_shared
+from lumisite.cli.validate import decided, report_progress, require_shared
 from lumisite.errors import ResolveError
 from lumisite.site.load import LoadedSite, load_site
 from lumisite.validate.reframe.module import answer, module_text
@@ -114,7 +114,7 @@ def _judge(arguments: argparse.Namespace) -> int:
     if not arguments.job:
         raise ResolveError("--judge: goes with --job ID, the job's number")
     run.hold()
-    runner = Runner(run, loaded.site, asked, [_job(asked, loaded)], say)
+    runner = Runner(run, loaded.site, asked, [_job(asked, loaded)], report_progress)
     runner.restore([{"run": name, "event": "submitted", "id": arguments.job}])
     runner.work()
     told = answer(lines_of(run.folder / SAMPLES))

@@ -18,6 +18,7 @@ from lumisite.cli.validate import (
     decided,
     facts_command,
     recorded_run,
+    report_progress,
     require_shared,
     say_before,
     stamp_now,
@@ -220,7 +221,7 @@ def measure(trial: Trial, run: Run, facts: Sequence[str], *, again: bool) -> lis
     """Run allocations until enough of them are valid, or no more may run; None where Ctrl-C has stopped it."""
     design, asked, loaded = trial.design, trial.asked, trial.loaded
     plans, journal = trial_plans(design, asked, loaded), run.hold()
-    runner = Runner(run, loaded.site, asked, plans, say, facts=facts)
+    runner = Runner(run, loaded.site, asked, plans, report_progress, facts=facts)
     reported: set[int] = set()
     while worked(runner, journal, again=again):
         results = results_of(design, run, plans)

@@ -30,6 +30,7 @@ from lumisite.cli.report import read_side
 from lumisite.cli.transport import file_blocks
 from lumisite.errors import ResolveError, ToolError
 from lumisite.findings import writers
+from lumisite.findings.finding import Finding
 from lumisite.site.load import LoadedSite, is_file, load_site
 from lumisite.site.model import Site
 from lumisite.text import counted, figure, percent
@@ -131,7 +132,9 @@ def run_validate(arguments: argparse.Namespace) -> int:
     journal = run.hold()
     if more:
         run.describe(asked.about())
-    if not worked(Runner(run, loaded.site, asked, plans, say, facts=facts), journal, again=bool(arguments.resume)):
+    if not worked(
+        Runner(run, loaded.site, asked, plans, report_progress, facts=facts), journal, again=bool(arguments.resume)
+    ):
         return 130
     if not run.has_facts:
         say(f"no node could be captured; `lumisite facts -o {run.folder}/facts.json` on one tells what changed")
@@ -146,6 +149,11 @@ def run_validate(arguments: argparse.Namespace) -> int:
 def run_baseline(arguments: argparse.Namespace) -> int:
     """Measure the time before a change."""
     return run_validate(arguments)
+
+
+def report_progress(finding: Finding) -> None:
+    """Print what happens while jobs run."""
+    say(writers.sentence(finding))
 
 
 def facts_command(asked: Asked) -> tuple[str, ...]:
@@ -194,7 +202,7 @@ def _report(run: Run, site: Site, *, as_json: bool) -> int:
         print(json.dumps(told | slow, indent=1))
     else:
         print("\n".join(_text(run.folder, gates, alone, behind)))
-    if not samples and any(gate.cause.startswith("sbatch refused") for gate in gates):
+    if not samples and any(gate.code == "sbatch-refused" for gate in gates):
         return 3
     states = {gate.verdict for gate in alone.gates if not gate.follows}
     return 1 if "fail" in states else 4 if "inconclusive" in states else 5 if alone.drain else 0

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line, Part, Step
 from lumisite.validate.run import slurm
@@ -40,7 +41,7 @@ class PlayedSlurm:
 
     def submit(self, script: str) -> str:
         if self.refuse:
-            raise slurm.RefusedError(f"sbatch refused: {self.refuse}")
+            raise slurm.RefusedError(make_finding("sbatch-refused", words=self.refuse))
         identity = str(len(self.jobs) + 1)
         self.jobs[identity] = script
         self.states[identity] = "RUNNING"
@@ -115,17 +116,17 @@ def play(monkeypatch: pytest.MonkeyPatch) -> PlayedSlurm:
     return cluster
 
 
-def runner(run: Run, said: list[str] | None = None, jobs: int = 2) -> Runner:
+def runner(run: Run, reports: list[Finding] | None = None, jobs: int = 2) -> Runner:
     own = plans(run.folder, jobs)
     specs = {group.folder: "spec" for plan in own for group in plan.groups}
     asked = replace(an_asked(), folder=str(run.folder), specs=specs)
-    say = (said if said is not None else []).append
-    return Runner(run, LOADED.site, asked, own, say, marks_s=0, slurm_s=0, grace_s=0)
+    report = (reports if reports is not None else []).append
+    return Runner(run, LOADED.site, asked, own, report, marks_s=0, slurm_s=0, grace_s=0)
 
 
-def work(folder: Path, said: list[str] | None = None) -> list[Sample | Gate]:
+def work(folder: Path, reports: list[Finding] | None = None) -> list[Sample | Gate]:
     run = Run(folder) if (folder / "run.json").exists() else create_run(folder, {})
-    one = runner(run, said)
+    one = runner(run, reports)
     try:
         one.restore(run.hold())
         one.work()

@@ -34,11 +34,11 @@ def site() -> Iterator[Cluster]:
         install_lumisite(cluster)
         done = lumisite(cluster, "baseline --site twin --probe collectives --jobs 10 --into before.jsonl")
         assert done.code == 0, done.stdout + done.stderr
-        assert "before.jsonl has 10 jobs, 1 day, 2 node sets" in done.stderr
-        assert "that is a baseline" in done.stderr
+        assert "10 of 10 jobs, 1 of 1 days, 2 of 2 disjoint node sets" in done.stderr
+        assert "incomplete" not in done.stderr
         ring = lumisite(cluster, f"baseline --site twin {RING} --into ring.jsonl")
         assert ring.code == 0, ring.stdout + ring.stderr
-        assert "for a baseline it lacks 9 jobs more\n" in ring.stderr
+        assert "1 of 10 jobs" in ring.stderr
         yield cluster
 
 

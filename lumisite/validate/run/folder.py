@@ -21,6 +21,8 @@ from typing import TypeVar
 
 from lumisite.errors import LumisiteError, ResolveError, SiteError, ToolError
 from lumisite.facts.facts import LARGEST_FACTS_BYTES
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
 from lumisite.images.digest import digest_of
 from lumisite.machine.host import open_file
 from lumisite.release.files import put_file
@@ -44,6 +46,8 @@ END = "job"
 EVENTS = ("submitting", "submitted", "cancelled", "ended", "lost", "aside", "over")
 #: How much of a step's stderr is looked at, in bytes, and how much of it is told, in letters.
 WORDS_BYTES, WORDS_TOLD = 1 << 14, 400
+#: Who sets variables before lumisite runs, as jobs write it.
+SETTERS = ("set-by-job", "set-by-login", "set-by-site-login", "set-by-task-prolog")
 #: Lines that tell why a container or a step did not start, or a program ended.
 _TELLING = re.compile(r"FATAL|ERROR|[Ee]rror\b|srun: |cannot write")
 
@@ -223,10 +227,14 @@ class Run:
         rows = [line.split("\t") for line in self._text(run, SEEN).splitlines()]
         return [dict(zip(row[:-1:2], row[1:-1:2], strict=False)) for row in rows if row[-1] == "end"]
 
-    def set_before(self, run: str) -> list[tuple[str, str]]:
-        """Give each variable (NAME=VALUE, cut where it is long) that was set before lumisite ran, with who set it."""
+    def set_before(self, run: str) -> list[Finding]:
+        """Return each variable (NAME=VALUE, cut where it is long) that was set before lumisite ran, with who set it."""
         rows = [line.split("\t") for line in self._text(run, SET_BEFORE).splitlines()]
-        return [(row[0][:WORDS_TOLD], row[1][:WORDS_TOLD]) for row in rows if len(row) == 2]
+        return [
+            make_finding(row[1], variable=row[0][:WORDS_TOLD], path=row[2][:WORDS_TOLD])
+            for row in rows
+            if len(row) == 3 and row[1] in SETTERS
+        ]
 
     def left(self, run: str) -> list[tuple[str, str, str]]:
         """Give what steps of a job have left running on its nodes: the step, the node and the command."""

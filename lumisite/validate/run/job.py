@@ -5,19 +5,27 @@ What it measured may be replaced meanwhile, and variables may be set before it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from lumisite.text import some
-from lumisite.validate.lines import Gate, GateOutcome, Sample
+from lumisite.findings import writers
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Severity
+from lumisite.validate.lines import Gate, GateOutcome, Sample, line_of
 from lumisite.validate.probes.probe import Line
 from lumisite.validate.run.folder import END
 from lumisite.validate.run.script import JobPlan
 from lumisite.vendors import all_gpus
 
-#: Files that a job is set aside for that are named; more are counted.
-FILES_TOLD = 4
+#: How a job ended, by how bad that is.
+OUTCOMES: Mapping[Severity, GateOutcome] = {
+    Severity.INFO: "pass",
+    Severity.DOUBT: "inconclusive",
+    Severity.NODE: "fail",
+    Severity.FAULT: "fail",
+}
 #: Variables that bear on ranks that work together, whatever a cause says; so do those of vendors.
 NETWORK = ("NCCL_", "FI_", "GLOO_", "MASTER_")
 
@@ -35,54 +43,76 @@ class LiveJob:
     done_since: float = 0.0
     collected: set[str] = field(default_factory=set)
     samples: list[Sample] = field(default_factory=list)
-    shown: str = ""
-    """The group of steps that was last said to have begun, and what was last said of Slurm's."""
-    told: str = ""
+    group: str = ""
+    """The group of steps that has begun."""
+    waits: Finding | None = None
+    """What holds it up."""
 
     @property
     def goes_on(self) -> bool:
         """Whether there is still something to come of it."""
         return self.state not in ("ended", "lost", "aside", "over")
 
-    def gate(self, verdict: GateOutcome, cause: str, advice: str, time: float) -> Gate:
-        """Give the line that says how it ended; where it shows nothing, it is of the nodes that the cause names."""
-        named = [node for node in self.plan.nodes if verdict == "inconclusive" and node in cause.partition(": ")[0]]
-        return Gate(END, verdict, cause, advice, self.plan.run, tuple(sorted(named or self.plan.nodes)), time)
+    def gate(self, finding: Finding, time: float) -> Gate:
+        """Return the line that says how it ended: of the nodes that the finding names, or of all."""
+        return Gate(
+            END,
+            OUTCOMES[finding.severity],
+            writers.message(finding),
+            writers.advice(finding),
+            self.plan.run,
+            tuple(sorted(finding.nodes or self.plan.nodes)),
+            time,
+            code=finding.code,
+            values={name: value for name, value in finding.values.items() if value not in (None, "", ())},
+        )
+
+    def gate_of(self, event: Mapping[str, object]) -> Gate:
+        """Return the line of a job that ended before its time, from the journal; older journals have no codes."""
+        known = {name: event[name] for name in ("code", "values", "nodes") if event.get(name)}
+        verdict: GateOutcome = "fail" if event["event"] == "ended" else "inconclusive"
+        about = {"gate": END, "verdict": verdict, "run": self.plan.run, "time": event.get("time") or 0}
+        words = {"cause": str(event.get("cause")) or self.state, "advice": str(event.get("advice", ""))}
+        line = line_of({"nodes": list(self.plan.nodes), **about, **words, **known})
+        assert isinstance(line, Gate)
+        return line
 
 
-def changed(own: Sequence[Mapping[str, str]], first: Mapping[str, str]) -> str:
-    """Say what of a job was changed while it ran, or since the run's `first` job; empty if nothing was.
+def changed(own: Sequence[Mapping[str, str]], first: Mapping[str, str]) -> Finding | None:
+    """Return what of a job was changed while it ran, or since the run's `first` job.
 
-    `own` is what stood behind each name (of an image, a file of the release, the link to that) as the job went on.
+    `own` is what each name (of an image, a file of the release, the link to that) stood for as the job went on.
     """
     for later in own[1:]:
-        if told := _differences(own[0], later, {*own[0], *later}):
-            return f"{told} while the job ran"
-    told = _differences(first, own[0], {*first} & {*own[0]}) if own else ""
-    return f"{told} since the first job of this run" if told else ""
+        if changes := _differences(own[0], later, {*own[0], *later}):
+            return make_finding("job-changed-while-running", changes=changes)
+    changes = _differences(first, own[0], {*first} & {*own[0]}) if own else ()
+    return make_finding("job-changed-since-first", changes=changes) if changes else None
 
 
-def _differences(old: Mapping[str, str], new: Mapping[str, str], names: set[str]) -> str:
+def _differences(old: Mapping[str, str], new: Mapping[str, str], names: set[str]) -> tuple[str, ...]:
+    """Return the files that differ, and the links with both their targets."""
     other = sorted(name for name in names if old.get(name) != new.get(name))
     links = [name for name in other if name.endswith("/current")]
-    told = [f"{link} led to {old.get(link)} and then to {new.get(link)}" for link in links]
-    # Behind another release, all files are others.
-    told += [f"{name} was changed" for name in other if not any(f"{name}/".startswith(f"{link}/") for link in links)]
-    return some(told, FILES_TOLD, ", ")
+    # Files below a link to another release are all others.
+    files = [name for name in other if not any(f"{name}/".startswith(f"{link}/") for link in links)]
+    return (*(f"{link} ({old.get(link)} -> {new.get(link)})" for link in links), *files)
 
 
-def with_setters(lines: Sequence[Line], set_before: Sequence[str], *, together: bool) -> list[Line]:
-    """Name to what did not pass the variables that were set before lumisite ran (NAME=VALUE …) and that bear on it."""
+def with_setters(lines: Sequence[Line], set_before: Sequence[Finding], *, together: bool) -> list[Line]:
+    """Add to the advice of what did not pass the variables that were set before lumisite ran and that bear on it."""
     network = (*NETWORK, *(one.collectives.prefix for one in all_gpus()))
 
-    def bears(told: str, gate: Gate) -> bool:
-        name = re.escape(re.split(r"\W", told, maxsplit=1)[0])
-        return (together and told.startswith(network)) or bool(re.search(rf"\b{name}\b", f"{gate.cause} {gate.advice}"))
+    def bears(setter: Finding, gate: Gate) -> bool:
+        variable = str(setter.values["variable"])
+        name = re.escape(re.split(r"\W", variable, maxsplit=1)[0])
+        in_values = re.search(rf"\b{name}\b", json.dumps(gate.values))
+        return (together and variable.startswith(network)) or in_values is not None
 
-    def named(line: Line) -> Line:
+    def with_advice(line: Line) -> Line:
         if not isinstance(line, Gate) or line.verdict == "pass":
             return line
-        more = [told for told in set_before if bears(told, line)]
+        more = [writers.message(setter) for setter in set_before if bears(setter, line)]
         return replace(line, advice="; ".join(filter(None, [line.advice, *more])))
 
-    return [named(line) for line in lines]
+    return [with_advice(line) for line in lines]

@@ -38,23 +38,23 @@ capture() {
 warm_up() {
   each_node sh -c 'for tool; do command -v "$tool" >/dev/null && exec "$tool"; done' sh "$@" >"$job/gpus" 2>&1 || :
 }
-# Whether the login files of this home set $name as it was told.
+# Whether the login files of this home set $name as it is.
 login() {
   env -i HOME="$1" USER="$USER" PATH="$PATH" bash -lc \
-    '[ "${!0+x}" ] && case $1 in *=*) [ "$0=${!0}" = "$1" ] ;; esac' "$name" "$told" </dev/null >/dev/null 2>&1
+    '[ "${!0+x}" ] && case $1 in *=*) [ "$0=${!0}" = "$1" ] ;; esac' "$name" "$kept" </dev/null >/dev/null 2>&1
 }
-# A line for each variable that the helper finds set and leaves so: NAME=VALUE<tab>who set it.
+# A line for each variable that the helper finds set and leaves so: NAME=VALUE<tab>CODE<tab>PATH, of who set it.
 who_set() {
-  LUMISITE_VERBOSE=report each_node true 2>/dev/null | sed -n 's/^report kept //p' | sort -u | while IFS= read -r told; do
-    name=${told%%=*} by="the job's own options, or something of Slurm's"
+  LUMISITE_VERBOSE=report each_node true 2>/dev/null | sed -n 's/^report kept //p' | sort -u | while IFS= read -r kept; do
+    name=${kept%%=*} by=set-by-job path=
     if login /; then
-      by='the login files of the site, /etc/profile'
+      by=set-by-site-login path=/etc/profile
     elif login "$HOME"; then
-      by="the login files in $HOME"
+      by=set-by-login path=$HOME
     elif [ -f "$prolog" ] && grep -qw "$name" "$prolog"; then
-      by="the site's TaskProlog $prolog"
+      by=set-by-task-prolog path=$prolog
     fi
-    printf '%s\t%s\n' "$told" "$by"
+    printf '%s\t%s\t%s\n' "$kept" "$by" "$path"
   done >"$job/set-before.partial" && mv "$job/set-before.partial" "$job/set-before"
 }
 # Whether a node takes no steps any more, and what srun says of it. Where one dies, the step's ranks on the others fail

@@ -1,4 +1,4 @@
-"""Drive a run: submit its jobs, follow them, judge each step as it ends, and say what became of every job.
+"""Drive a run: submit its jobs, follow them, judge each step as it ends, and record what became of every job.
 
 What a job has done is read from the marks that it leaves on the shared file system; Slurm is asked only whether it
 still runs. All that a run knows is on disk, so that it can be killed at any point and continued.
@@ -10,12 +10,13 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 
 from lumisite.errors import ToolError
-from lumisite.findings.catalogue import make_finding
+from lumisite.findings.catalogue import entry, make_finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.site.model import Site
-from lumisite.validate.lines import Gate, GateOutcome, Sample
+from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probes.ddp.judge import scaling
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line
 from lumisite.validate.run import slurm
@@ -30,7 +31,7 @@ TRIES = 3
 
 @dataclass
 class Runner:
-    """A run at work. `say` takes progress, one line at a time; `facts` is the command that captures a node.
+    """A run at work. `report` takes what happens, with the job as subject; `facts` is the command that captures a node.
 
     It looks every `marks_s` seconds at the marks of jobs, which may lag `grace_s` behind a job's end, and every
     `slurm_s` at Slurm.
@@ -40,18 +41,18 @@ class Runner:
     site: Site
     asked: Asked
     plans: InitVar[Sequence[JobPlan]]
-    say: Callable[[str], None]
+    report: Callable[[Finding], None]
     facts: Sequence[str] = ()
     marks_s: float = 0.3
     slurm_s: float = 4.0
     grace_s: float = 3.0
     progress: Callable[[float, float], None] = lambda done, total: None
-    """Told how many groups of steps are judged, or will never be, and of how many."""
+    """Called with how many groups of steps are judged, or will never be, and of how many."""
     _polled: float = 0.0
     _first: dict[str, str] = field(default_factory=dict)
     """What the first job of the run measured that came to its end (`Run.seen`)."""
-    _named: set[str] = field(default_factory=set)
-    """What was set before lumisite ran, as far as it is told."""
+    _set_before: set[Finding] = field(default_factory=set)
+    """What was set before lumisite ran, as far as it is reported."""
 
     def __post_init__(self, plans: Sequence[JobPlan]) -> None:
         """Begin with all jobs."""
@@ -103,7 +104,7 @@ class Runner:
         mine = self._in_slurm()
         slurm.cancel([job.id for job in mine])
         for job in mine:
-            self.say(f"{job.plan.run}: job {job.id} cancelled")
+            self._report(job, "job-stopped", id=job.id)
             self._note(job, "cancelled")
             self._collect(job)
 
@@ -120,7 +121,7 @@ class Runner:
                 if job.state in ("new", "cancelled"):
                     self._submit(job)
             except slurm.SilentError as error:
-                self._tell(job, f"Slurm does not answer: {error}", answers=False)
+                self._waits(job, make_finding("slurm-silent", job.plan.run, words=str(error)))
 
     def _submit(self, job: LiveJob) -> None:
         attempt = job.attempt + 1
@@ -130,10 +131,10 @@ class Runner:
         try:
             identity = slurm.submit(script)
         except slurm.RefusedError as error:
-            self._end(job, str(error), "submit by hand what the job folder holds, and read what sbatch says")
+            self._end(job, error.finding)
             return
         self._note(job, "submitted", id=identity)
-        self.say(f"{job.plan.run}: job {identity} on {','.join(job.plan.nodes)}")
+        self._report(job, "job-submitted", nodes=job.plan.nodes, id=identity)
 
     def _look_for(self, job: LiveJob) -> None:
         """Find out whether a job that was being submitted has reached Slurm."""
@@ -162,23 +163,26 @@ class Runner:
             ends = [self.run.end(job.plan.run, f"{step.folder}/{EXIT}") for step in group.steps]
             known = [end for end in ends if end is not None]
             if len(known) < len(ends):
-                if began is not None and job.shown != group.folder:
-                    job.shown = group.folder
-                    self.say(f"{job.plan.run}: {group.folder} …")
+                if began is not None and job.group != group.folder:
+                    job.group = group.folder
+                    self._report(job, "steps-began", step=group.folder)
                 continue
             if all(end.code == SKIPPED for end in known):
                 job.collected.add(group.folder)
                 continue
-            lines = with_setters(
-                self._judge(job, group, known), self._set_before(job), together=group.steps[0].together
-            )
+            judged = self._judge(job, group, known)
+            lines = with_setters(judged, self._setters(job), together=group.steps[0].together)
             job.collected.add(group.folder)
             job.samples += [line for line in lines if isinstance(line, Sample)]
             self.run.keep(lines)
             bad = next((line for line in lines if isinstance(line, Gate) and line.verdict != "pass"), None)
-            told = f"{bad.verdict}: {bad.cause}" if bad else "passed"
             seconds = known[-1].time - (began or known[-1].time)
-            self.say(f"{job.plan.run}: {group.folder} {told}, {seconds:.1f} s")
+            if bad:
+                self._report(
+                    job, "steps-judged", step=group.folder, verdict=bad.verdict, cause=bad.cause, seconds=seconds
+                )
+            else:
+                self._report(job, "steps-passed", step=group.folder, seconds=seconds)
 
     def _judge(self, job: LiveJob, group: Group, ends: Sequence[End]) -> Sequence[Line]:
         run, first = job.plan.run, group.steps[0]
@@ -206,49 +210,48 @@ class Runner:
             words = f"{type(error).__name__}: {error}"
             return [expected.gate(make_finding("records-unreadable", group.folder, error=words, path=path))]
 
-    def _set_before(self, job: LiveJob) -> list[str]:
-        """Give what was set before lumisite ran, with who set it, and say it once."""
-        found = [f"{what} was set before lumisite ran, by {by}" for what, by in self.run.set_before(job.plan.run)]
-        for told in found:
-            if told not in self._named:
-                self._named.add(told)
-                self.say(f"{job.plan.run}: {told}")
+    def _setters(self, job: LiveJob) -> list[Finding]:
+        """Return what was set before lumisite ran, and report it once."""
+        found = self.run.set_before(job.plan.run)
+        for finding in found:
+            if finding not in self._set_before:
+                self._set_before.add(finding)
+                self.report(replace(finding, subject=job.plan.run))
         return found
 
     def _finish(self, job: LiveJob, done: End) -> None:
-        """A job has come to its own end."""
-        if done.code.startswith("module"):
-            words = self.run.last_words(job.plan.run, "module.stderr")
-            self._end(job, f"the module could not be loaded on {job.plan.nodes[0]}: {words}", "run `lumisite releases`")
+        """Record that a job has come to its own end."""
+        run = job.plan.run
+        what, _, step = done.code.partition(":")
+        if what == "module":
+            words = self.run.last_words(run, "module.stderr")
+            self._end(job, make_finding("job-module-failed", node=job.plan.nodes[0], words=words))
             return
-        if done.code.startswith("lost"):
-            self._lose_step(job, done.code.partition(":")[2])
+        if what == "lost":
+            self._lose_step(job, step)
             return
-        if done.code.startswith("unclean"):
-            step = done.code.partition(":")[2]
-            cause = f"plain ranks did not meet in {step}, after what went wrong before it: nothing after that counts"
-            self._end(job, cause, "look at the nodes for what was left there")
+        if what == "unclean":
+            self._end(job, make_finding("job-unclean", step=step))
             return
-        silent = [group.folder for group in job.plan.groups if group.folder not in job.collected]
+        silent = tuple(group.folder for group in job.plan.groups if group.folder not in job.collected)
         if silent:
             job.done_since = job.done_since or time.monotonic()
             if time.monotonic() - job.done_since < self.grace_s:
                 return  # files of one node may arrive in another order
-            cause = f"the job ended, and {', '.join(silent)} left no result that can be read"
-            self._end(job, cause, "look whether the run's file system is full, or was not there for a while", "lost")
+            self._end(job, make_finding("job-results-missing", steps=silent))
             return
-        if changed(self.run.seen(job.plan.run), self._first):
-            self._end(job, "", "", "aside")
+        if aside := changed(self.run.seen(run), self._first):
+            self._end(job, aside)
             return
         self._keep_last(job, done)
         self._note(job, "over")
-        self.say(f"{job.plan.run}: done")
+        self._report(job, "job-done", steps=len(job.plan.steps))
 
     def _keep_last(self, job: LiveJob, done: End) -> None:
-        """Keep what only all steps together tell: that all have run, on what, and how training scales."""
+        """Keep what only all steps together show: that all have run, on what, and how training scales."""
         self._first = self._first or next(iter(self.run.seen(job.plan.run)), {})
         ranks = {step.label: step.ranks for step in reversed(job.plan.steps) if step.probe == "ddp"}
-        over = job.gate("pass", f"all {len(job.plan.steps)} steps have run", "", done.time)
+        over = job.gate(make_finding("job-done", steps=len(job.plan.steps)), done.time)
         self.run.keep([*scaling(job.samples, ranks), over])
 
     def _ask_slurm(self) -> None:
@@ -267,9 +270,10 @@ class Runner:
         if not state.ended:
             job.lost = False
             if not state.state:
-                self._tell(job, f"Slurm does not answer: {state.reason}", answers=False)
+                self._waits(job, make_finding("slurm-silent", job.plan.run, words=state.reason))
             elif state.state != "RUNNING":
-                self._tell(job, f"job {job.id} {state.state} ({state.reason})")
+                waits = make_finding("job-waits", job.plan.run, id=job.id, state=state.state, reason=state.reason)
+                self._waits(job, waits)
             return
         if not job.lost:
             job.lost = True
@@ -278,28 +282,21 @@ class Runner:
         # Its marks have had time to arrive.
         self._look(job)
         if job.goes_on:
-            cause, advice = self._why(job, state)
-            # Ended without a mark: the file system did not take it.
-            self._end(job, cause, advice, "lost" if state.state in (*slurm.LOST, "COMPLETED") else "ended")
+            self._end(job, self._why(job, state))
             if state.state != "CANCELLED":
                 self._try_again(job)
 
     def _lose_step(self, job: LiveJob, step: str) -> None:
-        """A step was lost however often the job asked for it."""
+        """Record that a step was lost however often the job asked for it."""
         words = self.run.last_words(job.plan.run, f"{step}/{STEP_ERR}")
         away = [name for name in job.plan.nodes if f" failed on node {name}:" in words]
-        where, look = "", "slurmctld (scontrol ping)"
-        if away:
-            where, look = f" on {', '.join(away)}", f"slurmd of {', '.join(away)}"
-        cause = f"Slurm did not start {step}{where}: {words or 'srun said nothing'}"
-        self._end(job, cause, f"look at {look}, then {self._resume(job)}", "lost")
+        self._end(job, make_finding("job-step-lost", nodes=away, step=step, words=words, resume=self._resume(job)))
         if not away:
             self._try_again(job)
 
     def _resume(self, job: LiveJob) -> str:
-        """Say how a job is run again; one whose nodes Slurm chose is another program's, which submits it."""
-        resume = f"`lumisite {self.asked.purpose} --resume {self.asked.folder}` runs the job again"
-        return resume if job.plan.named else "run it again"
+        """Return the command that runs a job again; one whose nodes Slurm chose is submitted by another program."""
+        return f"lumisite {self.asked.purpose} --resume {self.asked.folder}" if job.plan.named else ""
 
     def _try_again(self, job: LiveJob) -> None:
         """Let a lost job be submitted once more, if all its nodes are in service."""
@@ -312,48 +309,49 @@ class Runner:
         """Let a job that Slurm lost be submitted once more; what it has measured stays."""
         self.run.set_aside(job.plan.run, end=True)
         job.state, job.lost, job.done_since = "new", False, 0.0
-        self.say(f"{job.plan.run}: once more")
+        self._report(job, "job-again")
 
-    def _tell(self, job: LiveJob, told: str, *, answers: bool = True) -> None:
-        """Say what holds a job up, once."""
-        if told != job.told:
-            job.told = told
-            self.say(f"{job.plan.run}: {told}{self._out_of_service(job) if answers else ''}")
+    def _report(self, job: LiveJob, code: str, *, nodes: Sequence[str] = (), **values: str | int | float) -> None:
+        self.report(Finding(code, entry(code).severity, job.plan.run, tuple(nodes), values))
 
-    def _why(self, job: LiveJob, state: slurm.JobState) -> tuple[str, str]:
-        """Give the cause and the advice for a job that ended before it was done."""
+    def _waits(self, job: LiveJob, finding: Finding) -> None:
+        """Report what holds a job up, once, with the nodes that take no jobs any more."""
+        if finding == job.waits:
+            return
+        job.waits = finding
+        states = self._nodes(job) if finding.code == "job-waits" else {}
+        away = {name: state for name, state in states.items() if state not in slurm.IN_SERVICE}
+        if away:
+            finding = replace(finding, values={**finding.values, "away": tuple(away), "states": tuple(away.values())})
+        self.report(finding)
+
+    def _why(self, job: LiveJob, state: slurm.JobState) -> Finding:
+        """Return why a job ended before it was done."""
         run, resume = job.plan.run, self._resume(job)
         open_steps = [
             step.folder
             for step in job.plan.steps
             if self.run.step_began(run, step) is not None and self.run.end(run, f"{step.folder}/{EXIT}") is None
         ]
-        during = f" during {open_steps[-1]}" if open_steps else ""
+        step = open_steps[-1] if open_steps else ""
         match state.state:
             case "NODE_FAIL":
-                lost = [name for name, state in self._nodes(job).items() if state.startswith(("down", "fail"))]
-                names = ", ".join(lost) or f"one of {', '.join(job.plan.nodes)}"
-                verb = "were" if len(lost) > 1 else "was"
-                return f"{names} {verb} lost (NODE_FAIL){during}", f"look at the node, then {resume}"
+                states = self._nodes(job)
+                lost = tuple(name for name, state in states.items() if state.startswith(("down", "fail")))
+                nodes = lost or job.plan.nodes
+                return make_finding("job-nodes-lost", nodes=nodes, lost=lost, step=step, resume=resume)
             case "TIMEOUT":
-                return f"the job reached its time limit{during}", "raise validation.time_limit, or look for what hung"
+                return make_finding("job-time-limit", step=step)
             case "CANCELLED":
-                return f"the job was cancelled by someone else{during}", f"ask who cancelled it, then {resume}"
+                return make_finding("job-cancelled", step=step, resume=resume)
             case "":
-                cause = f"Slurm no longer knows the job, and it did not say that it was done{during}"
-                return cause, f"read the log of slurmctld, then {resume}"
+                return make_finding("job-forgotten", step=step, resume=resume)
         words = self.run.last_words(run, f"slurm-{job.id}.out")
         reason = f" ({state.reason})" if state.reason not in ("", "None") else ""
-        tail = f": {words}" if words else ""
-        return f"the job ended as {state.state}{reason}{during}{tail}", "read the job's output in its folder"
-
-    def _out_of_service(self, job: LiveJob) -> str:
-        """Say what to do where a job waits for nodes that take no jobs any more."""
-        away = {name: state for name, state in self._nodes(job).items() if state not in slurm.IN_SERVICE}
-        if not away:
-            return ""
-        shown = ", ".join(f"{name} is {state}" for name, state in away.items())
-        return f"; {shown}: return it to service, or stop this (Ctrl-C) and start again with --avoid {','.join(away)}"
+        # Slurm lost it, or it ended without a mark: the file system did not take it.
+        lost_by_slurm = state.state in (*slurm.LOST, "COMPLETED")
+        severity = Severity.DOUBT if lost_by_slurm else Severity.FAULT
+        return make_finding("job-failed", severity=severity, state=f"{state.state}{reason}", step=step, words=words)
 
     def _nodes(self, job: LiveJob) -> dict[str, str]:
         """Give the state of a job's nodes; none where Slurm does not say."""
@@ -362,13 +360,17 @@ class Runner:
             return {name: state for name, state in states.items() if name in job.plan.nodes}
         return {}
 
-    def _end(self, job: LiveJob, cause: str, advice: str, event: str = "ended") -> None:
-        """A job is over before its time, or does not count since it measured two things."""
-        if why := changed(self.run.seen(job.plan.run), self._first):
-            event, cause = "aside", f"set aside: {why}" + (f"; {cause}" if cause else "")
-            advice = "nothing that it measured counts; start a new run, and let nobody change that meanwhile"
-        self._note(job, event, cause=cause, advice=advice)
-        self.say(f"{job.plan.run}: {cause}")
+    def _end(self, job: LiveJob, finding: Finding) -> None:
+        """Record that a job is over before its time, or does not count since it measured two things."""
+        aside = changed(self.run.seen(job.plan.run), self._first)
+        if aside:
+            ended = finding.code if finding.code != aside.code else ""
+            finding = replace(aside, cause=ended or None, values={**aside.values, "ended": ended})
+        event = "aside" if aside else "ended" if finding.severity is Severity.FAULT else "lost"
+        gate = job.gate(finding, 0.0)
+        about = {"code": gate.code, "values": gate.values, "nodes": list(gate.nodes)}
+        self._note(job, event, cause=gate.cause, advice=gate.advice, **about)
+        self.report(replace(finding, subject=job.plan.run))
 
     def _note(self, job: LiveJob, event: str, **more: object) -> None:
         entry = {"run": job.plan.run, "event": event, **more, "time": round(time.time(), 3)}
@@ -388,6 +390,4 @@ class Runner:
         if job.state == "aside":
             self.run.set_aside(job.plan.run)
         if job.state in ("ended", "lost", "aside"):
-            cause, advice, when = (str(event.get(name, "")) for name in ("cause", "advice", "time"))
-            verdict: GateOutcome = "fail" if job.state == "ended" else "inconclusive"
-            self.run.keep([job.gate(verdict, cause, advice, float(when or 0))])
+            self.run.keep([job.gate_of(event)])

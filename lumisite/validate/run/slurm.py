@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from lumisite.errors import ToolError, shown
+from lumisite.errors import ToolError
+from lumisite.findings.catalogue import make_finding
 
 #: Of the caller's environment only this reaches a job: what a shell has loaded must not change what is measured.
 KEPT = ("HOME", "USER", "LOGNAME", "PATH", "SHELL", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR", "SLURM_CONF")
@@ -108,10 +109,10 @@ def submit(script: str) -> str:
     if done.returncode != 0:
         if re.search(SILENT, done.stderr):
             raise SilentError(_last_words(done))
-        raise RefusedError(f"sbatch refused: {_last_words(done)}")
+        raise RefusedError(make_finding("sbatch-refused", words=_last_words(done)))
     identity = done.stdout.strip().rpartition("\n")[2].partition(";")[0]
     if not re.fullmatch(r"[0-9]{1,18}", identity):
-        raise RefusedError(f"sbatch told no job id: {shown(identity)}")
+        raise RefusedError(make_finding("sbatch-no-id", answer=repr(identity[:200])))
     return identity
 
 

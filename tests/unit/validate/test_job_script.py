@@ -299,7 +299,7 @@ def test_what_is_measured_is_noted_at_the_start_and_after_each_step(tmp_path: Pa
     current = f"{tmp_path}/root/current"
     names = {current, f"{current}/spank/task_prolog", f"{tmp_path}/i.sif", f"{tmp_path}/site prolog"}
     assert [set(one) for one in own] == [names] * 3
-    assert changed(own, {}) == ""
+    assert changed(own, {}) is None
     assert own[0][current] == "releases/a"
     for change in (
         lambda: (tmp_path / "i.sif").write_text("imagE!"),
@@ -312,20 +312,22 @@ def test_what_is_measured_is_noted_at_the_start_and_after_each_step(tmp_path: Pa
         next(folder.glob("second-*/exit")).unlink()
         run(tmp_path, {"first": "good", "second": "good"}, attempt=len(own))
         own = Run(folder.parent.parent).seen(folder.name)
-        assert " was changed while the job ran" in changed(own[-3:], {})
+        found = changed(own[-3:], {})
+        assert found is not None
+        assert found.code == "job-changed-while-running"
 
 
 @pytest.mark.parametrize(
-    ("where", "who"),
+    ("where", "code", "path"),
     [
-        (".bash_profile", "the login files in {home}"),
-        ("prolog", "the site's TaskProlog {home}/prolog"),
+        (".bash_profile", "set-by-login", "{home}"),
+        ("prolog", "set-by-task-prolog", "{home}/prolog"),
         # A login file that sets another value has not won.
-        (".bash_profile prolog", "the site's TaskProlog {home}/prolog"),
-        ("nowhere", "the job's own options, or something of Slurm's"),
+        (".bash_profile prolog", "set-by-task-prolog", "{home}/prolog"),
+        ("nowhere", "set-by-job", ""),
     ],
 )
-def test_who_set_a_variable_is_noted(tmp_path: Path, where: str, who: str) -> None:
+def test_who_set_a_variable_is_noted(tmp_path: Path, where: str, code: str, path: str) -> None:
     kept = "report kept NCCL_SOCKET_IFNAME=eth0\n"
     (tmp_path / "said").write_text(f"report step x/one/gpu/y/z\n{kept}{kept}report setting GLOO_X 3\n")
     for number, name in enumerate(reversed(where.split())):
@@ -335,8 +337,9 @@ def test_who_set_a_variable_is_noted(tmp_path: Path, where: str, who: str) -> No
     (tools / "scontrol").write_text(f"#!/bin/sh\necho 'TaskProlog              = {tmp_path}/prolog'\n")
     (tools / "scontrol").chmod(0o755)
     folder = run(tmp_path, {"good": "good"})
-    set_before = Run(folder.parent.parent).set_before(folder.name)
-    assert set_before == [("NCCL_SOCKET_IFNAME=eth0", who.format(home=tmp_path))]
+    (found,) = Run(folder.parent.parent).set_before(folder.name)
+    assert found.code == code
+    assert found.values == {"variable": "NCCL_SOCKET_IFNAME=eth0", "path": path.format(home=tmp_path)}
 
 
 def test_shellcheck_finds_nothing_in_a_job_of_every_probe(tmp_path: Path) -> None:
@@ -358,6 +361,6 @@ def test_a_partition_is_asked_for_as_the_site_wants_it() -> None:
 
 def test_a_long_value_that_was_set_before_is_cut(tmp_path: Path) -> None:
     (tmp_path / "jobs/x").mkdir(parents=True)
-    (tmp_path / "jobs/x/set-before").write_text(f"A={'x' * 50_000}\tthe site\n")
-    [(what, who)] = Run(tmp_path).set_before("x")
-    assert (len(what), who) == (400, "the site")
+    (tmp_path / "jobs/x/set-before").write_text(f"A={'x' * 50_000}\tset-by-site-login\t/etc/profile\n")
+    (found,) = Run(tmp_path).set_before("x")
+    assert (found.code, len(str(found.values["variable"]))) == ("set-by-site-login", 400)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.errors import ToolError
+from lumisite.findings.finding import Finding
 from lumisite.validate.lines import Sample
 from lumisite.validate.run import slurm
 from lumisite.validate.run.folder import JOURNAL, SAMPLES, Run, create_run, gather, lines_of
@@ -38,6 +39,28 @@ def test_runs_are_gathered_once_each_and_whole(played: PlayedSlurm, tmp_path: Pa
         assert (tmp_path / "all" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
     assert (tmp_path / "flat/all.jsonl").read_bytes() == (tmp_path / "run" / SAMPLES).read_bytes()
     assert {path.name for path in (tmp_path / "flat").iterdir()} == {"all.jsonl", "all.jsonl.lock"}
+
+
+def test_what_happens_is_reported(played: PlayedSlurm, tmp_path: Path) -> None:
+    reports: list[Finding] = []
+    work(tmp_path / "run", reports)
+    codes = [one.code for one in reports if one.subject == "stamp-01"]
+    assert (codes[0], codes[-1]) == ("job-submitted", "job-done")
+    assert {"steps-began", "steps-passed"} >= {*codes[1:-1]} >= {"steps-passed"}
+
+
+@pytest.mark.parametrize(("mark", "code"), [("unclean:one-1g", "job-unclean"), ("module:1", "job-module-failed")])
+def test_a_job_that_ended_itself_says_why(played: PlayedSlurm, tmp_path: Path, mark: str, code: str) -> None:
+    played.stop_after, played.end_state = 1, "RUNNING"
+    go_on = played.go_on
+
+    def end() -> None:
+        go_on()
+        for job in (tmp_path / "run/jobs").iterdir():
+            (job / "done").write_text(f"1 {mark} 1000.5\n")
+
+    played.go_on = end  # type: ignore[method-assign]
+    assert {(gate.code, gate.verdict) for gate in job_gates(work(tmp_path / "run"))} == {(code, "fail")}
 
 
 def test_every_step_of_every_job_gives_its_lines_once(played: PlayedSlurm, tmp_path: Path) -> None:
@@ -81,26 +104,26 @@ def test_a_refused_submission_ends_in_a_line_that_says_so(played: PlayedSlurm, t
     played.refuse = "Invalid account or account/partition combination specified"
     gates = job_gates(work(tmp_path / "run"))
     assert [gate.verdict for gate in gates] == ["fail", "fail"]
-    assert gates[0].cause == "sbatch refused: Invalid account or account/partition combination specified"
+    assert (gates[0].code, gates[0].values) == ("sbatch-refused", {"words": played.refuse})
 
 
 @pytest.mark.parametrize(
-    ("state", "cause"),
+    ("state", "code", "nodes"),
     [
-        ("NODE_FAIL", "nid000002 was lost (NODE_FAIL) during two-2n"),
-        ("TIMEOUT", "the job reached its time limit during two-2n"),
-        ("CANCELLED", "the job was cancelled by someone else during two-2n"),
-        ("FAILED", "the job ended as FAILED during two-2n"),
-        ("", "Slurm no longer knows the job, and it did not say that it was done during two-2n"),
+        ("NODE_FAIL", "job-nodes-lost", ("nid000002",)),
+        ("TIMEOUT", "job-time-limit", NODES),
+        ("CANCELLED", "job-cancelled", NODES),
+        ("FAILED", "job-failed", NODES),
+        ("", "job-forgotten", NODES),
     ],
 )
 def test_a_job_that_ends_early_says_why_and_keeps_what_it_measured(
-    played: PlayedSlurm, tmp_path: Path, state: str, cause: str
+    played: PlayedSlurm, tmp_path: Path, state: str, code: str, nodes: tuple[str, ...]
 ) -> None:
     played.stop_after, played.end_state = 1, state
     played.nodes = {"nid000001": "idle", "nid000002": "down"}
     lines = work(tmp_path / "run")
-    assert {gate.cause for gate in job_gates(lines)} == {cause}
+    assert {(gate.code, gate.nodes, gate.values["step"]) for gate in job_gates(lines)} == {(code, nodes, "two-2n")}
     assert len([line for line in lines if isinstance(line, Sample)]) == 2  # one step of each of two jobs
     assert keys(work(tmp_path / "run")) == keys(lines)  # and once it has ended, it has ended
 
@@ -121,9 +144,11 @@ def test_a_slurm_that_does_not_answer_is_waited_for(
 ) -> None:
     silent = slurm.JobState(None, "Unable to contact slurm controller")
     monkeypatch.setattr(slurm, "poll", lambda jobs: dict.fromkeys(jobs, silent))
-    said: list[str] = []
-    assert [gate.verdict for gate in job_gates(work(tmp_path / "run", said))] == ["pass", "pass"]
-    assert any("does not answer: Unable to contact slurm controller" in line for line in said)
+    reports: list[Finding] = []
+    assert [gate.verdict for gate in job_gates(work(tmp_path / "run", reports))] == ["pass", "pass"]
+    assert {"words": "Unable to contact slurm controller"} in [
+        one.values for one in reports if one.code == "slurm-silent"
+    ]
 
 
 def test_a_job_that_slurm_has_forgotten_may_still_say_that_it_is_done(
@@ -153,8 +178,11 @@ def test_cancelling_takes_only_jobs_of_this_run_and_resume_measures_the_rest(
         patch.setattr("lumisite.validate.run.runner.time.sleep", interrupt)
         with pytest.raises(KeyboardInterrupt):
             one.work()
+    reports: list[Finding] = []
+    one.report = reports.append
     one.cancel()
     run.release()
+    assert [report.code for report in reports if report.code == "job-stopped"] == ["job-stopped"] * 2
     assert "7" not in played.cancelled
     assert len(played.cancelled) == 2
     kept = keys(lines_of(tmp_path / "run" / SAMPLES))
@@ -189,8 +217,8 @@ def test_a_job_that_ends_without_a_result_of_each_step_has_not_passed(played: Pl
             (path.parent.parent / "done").write_text("1 0 1000\n")
 
     played.go_on = forgetful  # type: ignore[method-assign]
-    causes = [gate.cause for gate in job_gates(work(tmp_path / "run"))]
-    assert causes == ["the job ended, and two-2n, three-2n left no result that can be read"] * 2
+    gates = [(gate.code, gate.values) for gate in job_gates(work(tmp_path / "run"))]
+    assert gates == [("job-results-missing", {"steps": ("two-2n", "three-2n")})] * 2
 
 
 def test_what_slurm_says_is_told_once_while_a_step_waits(
@@ -198,9 +226,10 @@ def test_what_slurm_says_is_told_once_while_a_step_waits(
 ) -> None:
     waiting = slurm.JobState("PENDING", "BeginTime")
     monkeypatch.setattr(slurm, "poll", lambda jobs: dict.fromkeys(jobs, waiting))
-    said: list[str] = []
-    work(tmp_path / "run", said)
-    assert sum("PENDING (BeginTime)" in line for line in said) == 2  # once for each job
+    reports: list[Finding] = []
+    work(tmp_path / "run", reports)
+    waits = [one.values for one in reports if one.code == "job-waits"]
+    assert [(one["state"], one["reason"]) for one in waits] == [("PENDING", "BeginTime")] * 2  # once for each job
 
 
 def test_nodes_that_are_drained_while_a_job_waits_are_named_with_what_to_do(
@@ -209,9 +238,7 @@ def test_nodes_that_are_drained_while_a_job_waits_are_named_with_what_to_do(
     played.nodes = {NODES[0]: "allocated", NODES[1]: "drained"}
     waiting = slurm.JobState("PENDING", "ReqNodeNotAvail, UnavailableNodes:nid000002")
     monkeypatch.setattr(slurm, "poll", lambda jobs: dict.fromkeys(jobs, waiting))
-    said: list[str] = []
-    work(tmp_path / "run", said)
-    (told, *_) = [line for line in said if "PENDING" in line]
-    assert told.endswith(
-        "; nid000002 is drained: return it to service, or stop this (Ctrl-C) and start again with --avoid nid000002"
-    )
+    reports: list[Finding] = []
+    work(tmp_path / "run", reports)
+    (waits, *_) = [one.values for one in reports if one.code == "job-waits"]
+    assert (waits["away"], waits["states"]) == (("nid000002",), ("drained",))

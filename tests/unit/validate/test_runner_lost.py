@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.run import slurm
 from lumisite.validate.run.folder import ASIDE, SAMPLES, Run, create_run, lines_of
@@ -53,10 +55,10 @@ def test_a_job_that_slurm_may_have_heard_of_is_submitted_once(
         raise slurm.SilentError(SILENT)
 
     monkeypatch.setattr(slurm, "submit", submit)
-    said: list[str] = []
-    assert [gate.verdict for gate in job_gates(work(tmp_path / "run", said))] == ["pass", "pass"]
+    reports: list[Finding] = []
+    assert [gate.verdict for gate in job_gates(work(tmp_path / "run", reports))] == ["pass", "pass"]
     assert len(played.jobs) == 2
-    assert f"stamp-01: Slurm does not answer: {SILENT}" in said
+    assert ("slurm-silent", "stamp-01", SILENT) in [(one.code, one.subject, one.values.get("words")) for one in reports]
 
 
 def test_a_silent_sbatch_has_not_refused(fp: object, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +112,9 @@ def test_what_slurm_lost_is_run_again_where_its_nodes_are_in_service(
             played.stop_after = None
 
     played.go_on = once  # type: ignore[method-assign]
-    lines = work(tmp_path / "run")
+    reports: list[Finding] = []
+    lines = work(tmp_path / "run", reports)
+    assert {report.subject for report in reports if report.code == "job-again"} == {"stamp-01", "stamp-02"}
     assert [gate.verdict for gate in job_gates(lines)] == ["pass", "pass"]
     assert len(keys(lines)) == 2 * 7 == len(set(keys(lines)))
     assert keys(work(tmp_path / "run")) == keys(lines)
@@ -130,7 +134,8 @@ def test_a_job_that_was_lost_goes_on_when_the_run_is_resumed(played: PlayedSlurm
     played.nodes = {"nid000001": "idle", "nid000002": "down"}
     lost = job_gates(work(tmp_path / "run"))
     assert [gate.verdict for gate in lost] == ["inconclusive"] * 2
-    assert lost[0].advice == f"look at the node, then `lumisite validate --resume {tmp_path}/run` runs the job again"
+    assert lost[0].code == "job-nodes-lost"
+    assert lost[0].values["resume"] == f"lumisite validate --resume {tmp_path}/run"
     # Only a resumption that is asked for does so: `--more` leaves it.
     assert [gate.verdict for gate in job_gates(work(tmp_path / "run"))] == ["inconclusive"] * 2
     played.stop_after = None
@@ -142,14 +147,14 @@ def test_a_job_that_was_lost_goes_on_when_the_run_is_resumed(played: PlayedSlurm
 
 
 @pytest.mark.parametrize(
-    ("words", "cause", "look", "tries"),
+    ("words", "quote", "tries"),
     [
-        (LAUNCH, "Slurm did not start two-2n on nid000002: srun: error: Task launch", "slurmd of nid000002", 1),
-        (AWAY, "Slurm did not start two-2n: srun: error: Unable to confirm", "slurmctld (scontrol ping)", 3),
+        (LAUNCH, "srun: error: Task launch", 1),
+        (AWAY, "srun: error: Unable to confirm", 3),
     ],
 )
 def test_a_step_that_slurm_lost_for_good_is_told_in_its_words(
-    played: PlayedSlurm, tmp_path: Path, words: str, cause: str, look: str, tries: int
+    played: PlayedSlurm, tmp_path: Path, words: str, quote: str, tries: int
 ) -> None:
     played.stop_after, played.end_state = 1, "RUNNING"
     go_on = played.go_on
@@ -163,9 +168,9 @@ def test_a_step_that_slurm_lost_for_good_is_told_in_its_words(
     played.go_on = lose  # type: ignore[method-assign]
     gates = job_gates(work(tmp_path / "run"))
     assert [gate.verdict for gate in gates] == ["inconclusive"] * 2
-    assert gates[0].cause.startswith(cause)
+    assert (gates[0].code, gates[0].values["step"]) == ("job-step-lost", "two-2n")
+    assert str(gates[0].values["words"]).startswith(quote)
     assert gates[0].nodes == (NODES if tries > 1 else ("nid000002",))
-    assert gates[0].advice.startswith(f"look at {look}, then `lumisite validate --resume ")
     assert len(played.jobs) == 2 * tries
 
 
@@ -211,6 +216,7 @@ def test_a_damaged_mark_shows_nothing_and_ends_in_no_traceback(
 
 # ---- what is changed in mid-run
 
+WHILE, SINCE = "job-changed-while-running", "job-changed-since-first"
 BEFORE = {"/i.sif": "1 5 9", "/s/current": "releases/a", "/s/current/spank/task_prolog": "7 7"}
 
 
@@ -219,20 +225,23 @@ def seen(*states: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("own", "first", "told"),
+    ("own", "first", "code", "changes"),
     [
-        ([BEFORE, BEFORE], BEFORE, ""),
-        ([], BEFORE, ""),
-        ([BEFORE], {}, ""),
-        ([BEFORE, BEFORE | {"/i.sif": "2 5 9"}, BEFORE], {}, "/i.sif was changed while the job ran"),
-        ([BEFORE, {"/s/current": "releases/a"}], {}, "/i.sif was changed, /s/current/spank/task_prolog was changed while the job ran"),
-        ([BEFORE, BEFORE | {"/s/current": "releases/b", "/s/current/x": "1"}], {}, "/s/current led to releases/a and then to releases/b while the job ran"),
-        ([BEFORE], BEFORE | {"/s/current/spank/task_prolog": "8 7"}, "/s/current/spank/task_prolog was changed since the first job of this run"),
-        ([BEFORE], BEFORE | {"/etc/slurm/prolog": "8 7"}, ""),
+        ([BEFORE, BEFORE], BEFORE, "", ()),
+        ([], BEFORE, "", ()),
+        ([BEFORE], {}, "", ()),
+        ([BEFORE, BEFORE | {"/i.sif": "2 5 9"}, BEFORE], {}, WHILE, ("/i.sif",)),
+        ([BEFORE, {"/s/current": "releases/a"}], {}, WHILE, ("/i.sif", "/s/current/spank/task_prolog")),
+        ([BEFORE, BEFORE | {"/s/current": "releases/b", "/s/current/x": "1"}], {}, WHILE, ("/s/current (releases/a -> releases/b)",)),
+        ([BEFORE], BEFORE | {"/s/current/spank/task_prolog": "8 7"}, SINCE, ("/s/current/spank/task_prolog",)),
+        ([BEFORE], BEFORE | {"/etc/slurm/prolog": "8 7"}, "", ()),
     ],
 )  # fmt: skip
-def test_what_was_changed_is_said_by_name(own: list[dict[str, str]], first: dict[str, str], told: str) -> None:
-    assert changed(own, first) == told
+def test_what_was_changed_is_named(
+    own: list[dict[str, str]], first: dict[str, str], code: str, changes: tuple[str, ...]
+) -> None:
+    found = changed(own, first)
+    assert (found.code, found.values["changes"]) == (code, changes) if found else (code, changes) == ("", ())
 
 
 def with_seen(played: PlayedSlurm, folder: Path, text: Callable[[str], str]) -> None:
@@ -254,7 +263,7 @@ def test_a_job_with_a_change_in_it_is_set_aside_and_stays_so(played: PlayedSlurm
         (only,) = [line for line in lines if line.run == "stamp-01"]
         assert isinstance(only, Gate)
         assert (only.gate, only.verdict) == ("job", "inconclusive")
-        assert only.cause == "set aside: /i.sif was changed while the job ran"
+        assert (only.code, only.values) == (WHILE, {"changes": ("/i.sif",)})
         assert len([line for line in lines if line.run == "stamp-02"]) == 7
     aside = [json.loads(line) for line in (tmp_path / "run" / ASIDE).read_text().splitlines()]
     assert len(aside) == 6
@@ -268,9 +277,7 @@ def test_jobs_before_and_after_a_change_are_not_mixed(played: PlayedSlurm, tmp_p
     lines = work(tmp_path / "run")
     assert {line.run for line in lines if isinstance(line, Sample)} == {"stamp-01"}
     (gate,) = [gate for gate in job_gates(lines) if gate.verdict != "pass"]
-    assert (
-        gate.cause == "set aside: /s/current led to releases/a and then to releases/b since the first job of this run"
-    )
+    assert (gate.code, gate.values) == (SINCE, {"changes": ("/s/current (releases/a -> releases/b)",)})
 
 
 def test_a_job_that_failed_after_a_change_is_set_aside_too(played: PlayedSlurm, tmp_path: Path) -> None:
@@ -278,25 +285,43 @@ def test_a_job_that_failed_after_a_change_is_set_aside_too(played: PlayedSlurm, 
     with_seen(played, tmp_path / "run", lambda _: seen(BEFORE, {}))
     for gate in job_gates(work(tmp_path / "run")):
         assert gate.verdict == "inconclusive"
-        assert gate.cause.endswith("while the job ran; the job ended as FAILED during two-2n")
+        assert (gate.code, gate.values["ended"]) == (WHILE, "job-failed")
 
 
 # ---- what was set before, and what a step said
 
 
 def test_what_was_set_before_is_named_to_what_it_bears_on() -> None:
-    before = ["NCCL_SOCKET_IFNAME=eth0 was set", "MIOPEN_USER_DB_PATH=/x was set", "MIOPEN was set"]
+    settings = ("NCCL_SOCKET_IFNAME=eth0", "MIOPEN_USER_DB_PATH=/x", "MIOPEN=1")
+    before = [make_finding("set-by-job", variable=setting) for setting in settings]
 
-    def advice(gate: str, cause: str, verdict: str = "fail", *, together: bool = False) -> str:
-        line = Gate(gate, verdict, cause, "look", "r", NODES, 1.0)  # type: ignore[arg-type]
+    def named(gate: str, value: str, verdict: str = "fail", *, together: bool = False) -> list[str]:
+        line = Gate(gate, verdict, "x", "look", "r", NODES, 1.0, values={"x": value})  # type: ignore[arg-type]
         (found,) = with_setters([line], before, together=together)
         assert isinstance(found, Gate)
-        return found.advice
+        return [setting for setting in settings if setting in found.advice]
 
-    assert advice("ddp", "slow", together=True) == "look; NCCL_SOCKET_IFNAME=eth0 was set"
-    assert advice("miopen", "MIOPEN_USER_DB_PATH=/x is bad") == "look; MIOPEN_USER_DB_PATH=/x was set"
-    assert advice("binds", "/opt is gone") == "look"
-    assert advice("ddp", "fine", "pass", together=True) == "look"
+    assert named("ddp", "slow", together=True) == ["NCCL_SOCKET_IFNAME=eth0"]
+    assert named("miopen", "MIOPEN_USER_DB_PATH=/x is bad") == ["MIOPEN_USER_DB_PATH=/x"]
+    assert named("binds", "/opt is gone") == []
+    assert named("ddp", "fine", "pass", together=True) == []
+
+
+def test_steps_that_do_not_pass_are_reported_with_their_cause(played: PlayedSlurm, tmp_path: Path) -> None:
+    def unreadable(*_: object) -> None:
+        raise KeyError("missing")
+
+    reports: list[Finding] = []
+    run = create_run(tmp_path / "run", {})
+    one = runner(run, reports)
+    for job in one.jobs:
+        for group in job.plan.groups:
+            object.__setattr__(group, "judge", unreadable)
+    one.restore(run.hold())
+    one.work()
+    run.release()
+    judged = [report.values for report in reports if report.code == "steps-judged"]
+    assert {values["verdict"] for values in judged} == {"inconclusive"}
 
 
 def test_who_set_a_variable_is_said_once_in_a_run(played: PlayedSlurm, tmp_path: Path) -> None:
@@ -305,15 +330,13 @@ def test_who_set_a_variable_is_said_once_in_a_run(played: PlayedSlurm, tmp_path:
     def note() -> None:
         go_on()
         for job in (tmp_path / "run/jobs").iterdir():
-            (job / "set-before").write_text("NCCL_X=eth0\tthe site's TaskProlog /p\ntorn")
+            (job / "set-before").write_text("NCCL_X=eth0\tset-by-task-prolog\t/p\ntorn")
 
     played.go_on = note  # type: ignore[method-assign]
-    said: list[str] = []
-    work(tmp_path / "run", said)
-    told = [line for line in said if "was set before" in line]
-    assert [line.partition(": ")[2] for line in told] == [
-        "NCCL_X=eth0 was set before lumisite ran, by the site's TaskProlog /p"
-    ]
+    reports: list[Finding] = []
+    work(tmp_path / "run", reports)
+    found = [one.values for one in reports if one.code == "set-by-task-prolog"]
+    assert found == [{"variable": "NCCL_X=eth0", "path": "/p"}]
 
 
 def test_the_words_of_a_step_begin_with_the_runtimes_and_end_with_sruns(tmp_path: Path) -> None:

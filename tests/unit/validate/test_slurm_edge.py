@@ -42,8 +42,10 @@ def test_a_job_has_an_id(fp: FakeProcess, out: str) -> None:
 def test_a_refusal_keeps_slurms_words(fp: FakeProcess) -> None:
     err = "sbatch: warning: something\nsbatch: error: Batch job submission failed: Invalid account\n"
     fp.register(["sbatch", "--parsable", "job.sh"], stderr=err, returncode=1)
-    with pytest.raises(slurm.RefusedError, match=r"^sbatch refused: Batch job submission failed: Invalid account$"):
+    with pytest.raises(slurm.RefusedError) as refused:
         slurm.submit("job.sh")
+    assert refused.value.finding.code == "sbatch-refused"
+    assert refused.value.finding.values == {"words": "Batch job submission failed: Invalid account"}
 
 
 def test_jobs_in_the_queue_need_one_question(fp: FakeProcess) -> None:
@@ -63,8 +65,9 @@ def test_of_what_squeue_says_no_more_is_kept_than_a_line(fp: FakeProcess) -> Non
 @pytest.mark.parametrize("said", ["", "Submitted.\n", "12;x\n0\0\n", "1" * 10_000])
 def test_an_answer_without_a_job_id_is_no_job(fp: FakeProcess, said: str) -> None:
     fp.register(["sbatch", "--parsable", "job.sh"], stdout=said)
-    with pytest.raises(slurm.RefusedError, match=r"^sbatch told no job id: "):
+    with pytest.raises(slurm.RefusedError) as refused:
         slurm.submit("job.sh")
+    assert refused.value.finding.code == "sbatch-no-id"
 
 
 @pytest.mark.parametrize(
