@@ -178,7 +178,7 @@ PLANTED = [
         "rccl-without-plugin",
         rccl("without-plugin"),
         "--probe transport",
-        {"transport": ("transport-log-wrong", {})},
+        {"transport": ("transport-own-network", {})},
         "/scratch/nccl.yaml",
     ),
     Planted(

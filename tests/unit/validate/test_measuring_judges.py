@@ -339,10 +339,10 @@ def logged(text: str) -> list[Record]:
 @pytest.mark.parametrize(
     ("plain", "control", "verdict", "code"),
     [
-        (GOOD_LOG, SOCKET_LOG, "pass", "transport-log-fine"),
-        (SOCKET_LOG, SOCKET_LOG, "fail", "transport-log-wrong"),
+        (GOOD_LOG, SOCKET_LOG, "pass", "transport-as-expected"),
+        (SOCKET_LOG, SOCKET_LOG, "fail", "transport-own-network"),
         (GOOD_LOG, GOOD_LOG, "inconclusive", "transport-blind"),
-        ("", SOCKET_LOG, "inconclusive", "transport-log-unclear"),
+        ("", SOCKET_LOG, "inconclusive", "transport-no-log"),
     ],
 )
 def test_the_librarys_log_tells_and_the_control_must_fail(plain: str, control: str, verdict: str, code: str) -> None:
@@ -357,7 +357,8 @@ def test_the_adapters_of_the_nodes_kind_are_counted() -> None:
     judge = transport(target_of(replace(lumi, node_kinds=kinds))).judge
     steps = [ended(logged(GOOD_LOG)), ended(logged(SOCKET_LOG), NCCL_NET="Socket")]
     gate = gate_of(judge(steps, expected("transport")))
-    assert (gate.verdict, "4 NICs, expected 2" in str(gate.cause)) == ("fail", True)
+    assert (gate.verdict, gate.code) == ("fail", "transport-nics-wrong")
+    assert (gate.values["nics"], gate.values["expected"]) == (4, 2)
 
 
 def test_gpu_direct_is_asked_for_where_the_site_requires_it() -> None:

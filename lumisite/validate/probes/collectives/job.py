@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 import lumisite_record
-import rank as own  # the modules beside this one
+from rank import Rank, run  # the modules beside this one
 
 # mypy: disable-error-code="import-not-found"
 
@@ -22,7 +22,7 @@ ITEM_BYTES = 4
 TOOL_S = 90
 
 
-def measure(rank: own.Rank) -> None:
+def measure(rank: Rank) -> None:
     """Measure every collective at every size."""
     if rank.kind != "cpu":
         tools(rank)
@@ -32,31 +32,31 @@ def measure(rank: own.Rank) -> None:
         name, _, sizes = text.partition(":")
         for size in sizes.split(","):
             rank.phase = f"running {name} of {size} bytes"
-            found.append(one(rank, name, int(size)))
+            found.append(measure_one(rank, name, int(size)))
 
 
-def one(rank: own.Rank, name: str, size: int) -> dict[str, Any]:
-    """Time one collective at one size; what this PyTorch cannot do is said."""
+def measure_one(rank: Rank, name: str, size: int) -> dict[str, Any]:
+    """Time one collective at one size; what this PyTorch cannot do is recorded."""
     count = max(rank.ranks, size // ITEM_BYTES // rank.ranks * rank.ranks)
     call = Call(rank, name, count)
-    told: dict[str, Any] = {"collective": name, "asked": size, "bytes": count * ITEM_BYTES}
+    common: dict[str, Any] = {"collective": name, "asked": size, "bytes": count * ITEM_BYTES}
     try:
         wrong = call.wrong()
     except (RuntimeError, AttributeError, NotImplementedError) as error:
-        return {**told, "unsupported": lumisite_record.words(error)}
+        return {**common, "unsupported": lumisite_record.words(error)}
     times = []
-    for _ in range(rank.asked("repeats")):
+    for _ in range(rank.number("repeats")):
         began = time.perf_counter()
         call.run()
         rank.wait()
         times.append(time.perf_counter() - began)
-    return {**told, "times_s": times, "wrong": wrong + call.wrong()}
+    return {**common, "times_s": times, "wrong": wrong + call.wrong()}
 
 
 class Call:
     """One collective with its buffers; `count` is the number of items in all."""
 
-    def __init__(self, rank: own.Rank, name: str, count: int) -> None:
+    def __init__(self, rank: Rank, name: str, count: int) -> None:
         self.rank, self.name, torch = rank, name, rank.torch
         self.pattern = (torch.arange(count, device=rank.device) % 7 + 1).float()
         part = count // rank.ranks
@@ -94,7 +94,7 @@ class Call:
         return wrong
 
 
-def tools(rank: own.Rank) -> None:
+def tools(rank: Rank) -> None:
     """Run those programs where the image has them; all ranks take part through MPI, and rank 0 prints."""
     tables = {}
     places = os.pathsep.join((os.environ.get("PATH", os.defpath), *lumisite_record.options("tools")))
@@ -104,8 +104,8 @@ def tools(rank: own.Rank) -> None:
         if tool is None:
             continue
         rank.phase = f"running {name}_perf"
-        asked = sizes.split(",")
-        words = [tool, "-b", asked[0], "-e", asked[-1], "-f", "2", "-g", "1", "-c", "1"]
+        range_ = sizes.split(",")
+        words = [tool, "-b", range_[0], "-e", range_[-1], "-f", "2", "-g", "1", "-c", "1"]
         try:
             # MPI finds its process manager through file descriptors that the task has inherited.
             done = subprocess.run(
@@ -119,4 +119,4 @@ def tools(rank: own.Rank) -> None:
 
 
 if __name__ == "__main__":
-    own.run(measure)
+    run(measure)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import lumisite_record
-import rank as own  # the modules beside this one
+from rank import Rank, run  # the modules beside this one
 
 # mypy: disable-error-code="import-not-found"
 
@@ -36,28 +36,28 @@ PARTS = {
 class Watch:
     """Knows where this rank is, and ends it when it is there for too long."""
 
-    def __init__(self, rank: own.Rank) -> None:
+    def __init__(self, rank: Rank) -> None:
         self.rank = rank
-        self.patience = rank.asked("patience")  # longest time at one place, in seconds
+        self.patience = rank.number("patience")  # longest time at one place, in seconds
         self.at(1, "making")
         threading.Thread(target=self.run, daemon=True).start()
 
     def at(self, group: int, part: str) -> None:
         """Come to another place."""
         self.rank.phase = PARTS[part].format(group)
-        self.rank.told = {"group": group, "part": part, "settings": self.rank.settings, "froze": False}
-        self.rank.record.update(self.rank.told)
+        self.rank.details = {"group": group, "part": part, "settings": self.rank.settings, "froze": False}
+        self.rank.record.update(self.rank.details)
         self.since = time.monotonic()
-        self.rank.say()
+        self.rank.report()
 
     def run(self) -> None:
         """Wait until it is too long. Slurm wakes what it is about to end, so one that was stopped has to say so."""
         while (now := time.monotonic()) - self.since < self.patience:
             time.sleep(0.2)
             if time.monotonic() - now > FROZEN_S:
-                self.rank.told = {**self.rank.told, "froze": True}
-                self.rank.record.update(self.rank.told)
-                self.rank.say()
+                self.rank.details = {**self.rank.details, "froze": True}
+                self.rank.record.update(self.rank.details)
+                self.rank.report()
         self.rank.record.update(hung_time=time.time(), hung_s=self.patience)
         try:
             lumisite_record.leave(self.rank.record)
@@ -77,16 +77,16 @@ def end_children(process: str) -> None:
                     os.kill(int(child), signal.SIGKILL)
 
 
-def measure(rank: own.Rank) -> None:
+def measure(rank: Rank) -> None:
     """Make the groups and use them."""
     rank.load()
     watch = Watch(rank)
-    groups = rank.asked("groups")
-    rank.record["groups"] = [one(rank, watch, number) for number in range(1, groups + 1)]
+    groups = rank.number("groups")
+    rank.record["groups"] = [measure_one(rank, watch, number) for number in range(1, groups + 1)]
     watch.at(groups, "leaving")
 
 
-def one(rank: own.Rank, watch: Watch, number: int) -> dict[str, Any]:
+def measure_one(rank: Rank, watch: Watch, number: int) -> dict[str, Any]:
     """Make a group and use it once; give the seconds of both, and how many sums are wrong."""
     watch.at(number, "making")
     began = time.perf_counter()
@@ -96,7 +96,7 @@ def one(rank: own.Rank, watch: Watch, number: int) -> dict[str, Any]:
     else:
         group = rank.dist.new_group()
     made = time.perf_counter()
-    data = rank.torch.full((rank.asked("size") // ITEM_BYTES,), float(rank.rank + number), device=rank.device)
+    data = rank.torch.full((rank.number("size") // ITEM_BYTES,), float(rank.rank + number), device=rank.device)
     watch.at(number, "entering")
     work = rank.dist.all_reduce(data, group=group, async_op=True)
     watch.at(number, "running")
@@ -108,4 +108,4 @@ def one(rank: own.Rank, watch: Watch, number: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    own.run(measure)
+    run(measure)

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 import lumisite_record
-import rank as own  # the modules beside this one
+from rank import Rank, run  # the modules beside this one
 
 # mypy: disable-error-code="import-not-found"
 
@@ -19,7 +19,7 @@ import rank as own  # the modules beside this one
 SIDE = 32
 
 
-def measure(rank: own.Rank) -> None:
+def measure(rank: Rank) -> None:
     """Measure every model: `--model NAME:KIND:LAYERS:WIDTH:BATCH`, several times."""
     rank.meet()
     models = rank.record["models"] = {}
@@ -29,7 +29,7 @@ def measure(rank: own.Rank) -> None:
         models[name] = train(rank, kind, *map(int, sizes))
 
 
-def train(rank: own.Rank, kind: str, layers: int, width: int, batch: int) -> dict[str, Any]:
+def train(rank: Rank, kind: str, layers: int, width: int, batch: int) -> dict[str, Any]:
     """Train one model; give what was seen."""
     rank.torch.manual_seed(0)
     plain, shape = build(rank.torch, kind, layers, width)
@@ -39,10 +39,10 @@ def train(rank: own.Rank, kind: str, layers: int, width: int, batch: int) -> dic
     rank.torch.manual_seed(1 + rank.rank)
     step = Stepper(rank, model, rank.torch.randn(batch, *shape, device=rank.device))
 
-    warm_up = [step.synced() for _ in range(1 + rank.asked("warm-up"))]
+    warm_up = [step.synced() for _ in range(1 + rank.number("warm-up"))]
     rank.dist.barrier()
     began = time.perf_counter()
-    steps = [step.synced() for _ in range(rank.asked("steps"))]
+    steps = [step.synced() for _ in range(rank.number("steps"))]
     total_s = time.perf_counter() - began
     rank.dist.barrier()
     alone = [step.alone() for _ in steps]
@@ -58,7 +58,7 @@ def train(rank: own.Rank, kind: str, layers: int, width: int, batch: int) -> dic
 
 
 def build(torch: Any, kind: str, layers: int, width: int) -> tuple[Any, tuple[int, ...]]:
-    """Give a network and the shape of one item of its input."""
+    """Return a network and the shape of one item of its input."""
     chain = []
     for _ in range(layers):
         one = torch.nn.Conv2d(width, width, 3, padding=1) if kind == "conv" else torch.nn.Linear(width, width)
@@ -69,7 +69,7 @@ def build(torch: Any, kind: str, layers: int, width: int) -> tuple[Any, tuple[in
 class Stepper:
     """One training step, with and without the exchange of gradients; both give seconds."""
 
-    def __init__(self, rank: own.Rank, model: Any, data: Any) -> None:
+    def __init__(self, rank: Rank, model: Any, data: Any) -> None:
         self.rank, self.model, self.data = rank, model, data
 
     def synced(self) -> float:
@@ -87,7 +87,7 @@ class Stepper:
 
 
 def gradient(step: Stepper) -> dict[str, Any]:
-    """Say what a rank's own gradient was and what it was after the exchange, by a digest and one number each.
+    """Return what a rank's own gradient was and what it was after the exchange, by a digest and one number each.
 
     The number is the product with a fixed random vector: the mean of the own ones must be the exchanged one.
     """
@@ -99,7 +99,7 @@ def gradient(step: Stepper) -> dict[str, Any]:
 
 
 def digest(step: Stepper) -> tuple[float, str]:
-    """Give the product of the gradient with a fixed vector, and a digest of its bytes."""
+    """Return the product of the gradient with a fixed vector, and a digest of its bytes."""
     torch = step.rank.torch
     numbers = torch.Generator().manual_seed(2)
     total = 0.0
@@ -112,4 +112,4 @@ def digest(step: Stepper) -> tuple[float, str]:
 
 
 if __name__ == "__main__":
-    own.run(measure)
+    run(measure)

@@ -118,8 +118,8 @@ def directory(path: "str | None", mounted: "list[dict[str, str]]") -> "dict[str,
     real = str(Path(path).resolve())
     found = {
         "set": True,
-        "path": record.shown(path),
-        "real": record.shown(real),
+        "path": record.printable(path),
+        "real": record.printable(real),
         "mount": record.mount_of(real, mounted),
     }
     try:
@@ -156,15 +156,15 @@ def python(mounted: "list[dict[str, str]]") -> "dict[str, object]":
     entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(":") if entry]
     return {
         "executable": located(sys.executable, mounted),
-        "prefix": record.shown(sys.prefix),
+        "prefix": record.printable(sys.prefix),
         "version": ".".join(map(str, sys.version_info[:3])),
         "found": {name: located(shutil.which(name) or "", mounted) for name in ("python", "python3")},
         "frameworks": {name: located(origin(name), mounted) for name in record.options("import")},
-        "user_site": record.shown(user_site),
+        "user_site": record.printable(user_site),
         "user_site_on_path": Path(user_site).resolve() in path,
         "user_packages": packages(user_site),
         "hidden": hidden(user_site, path),
-        "pythonpath": [{"path": record.shown(entry), "hidden": hidden(entry, path)} for entry in entries],
+        "pythonpath": [{"path": record.printable(entry), "hidden": hidden(entry, path)} for entry in entries],
     }
 
 
@@ -174,8 +174,8 @@ def located(path: str, mounted: "list[dict[str, str]]") -> "dict[str, object]":
         return {"path": "", "real": ""}
     real = str(Path(path).resolve())
     return {
-        "path": record.shown(path),
-        "real": record.shown(real),
+        "path": record.printable(path),
+        "real": record.printable(real),
         "mount": record.mount_of(path, mounted),
         "real_mount": record.mount_of(real, mounted),
     }
@@ -201,7 +201,7 @@ def packages(folder: str) -> "list[str]":
         for entry in entries
         if entry.suffix in (".py", ".so") or (not entry.suffix and entry.is_dir())
     ]
-    return [record.shown(name) for name in names if name != "__pycache__"][:MOST_PACKAGES]
+    return [record.printable(name) for name in names if name != "__pycache__"][:MOST_PACKAGES]
 
 
 def hidden(folder: str, path: "list[Path]") -> "list[str]":
@@ -255,7 +255,7 @@ def opened(name: str) -> str:
     try:
         ctypes.CDLL(name)
     except OSError as error:
-        return str(record.shown(str(error).splitlines()[0]))
+        return str(record.printable(str(error).splitlines()[0]))
     return ""
 
 

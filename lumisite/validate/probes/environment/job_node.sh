@@ -81,7 +81,7 @@ while [ "$#" != 0 ] && [ "$1" != -- ]; do
   shift
 done
 shift
-rank=$(number "${SLURM_PROCID-}") said=$out/$rank.said has_lmod=false
+rank=$(number "${SLURM_PROCID-}") output=$out/$rank.output has_lmod=false
 type module >/dev/null 2>&1 && has_lmod=true
 mkdir -p "$out"
 {
@@ -95,15 +95,15 @@ mkdir -p "$out"
     [ "$has_lmod" = true ] || { printf '{}'; continue; }
     module use "$path" >/dev/null 2>&1
     snapshot before
-    module load "$name" >"$said" 2>&1
-    loaded=$? loaded_words=$(<"$said") there=$(is_loaded "$name")
+    module load "$name" >"$output" 2>&1
+    loaded=$? loaded_words=$(<"$output") there=$(is_loaded "$name")
     snapshot after
     printf '{"load": %s, "loaded": %s, "said": %s, "changes": {%s}' "$loaded" "$there" "$(quoted "$loaded_words")" "$(changes)"
-    module unload "$name" >"$said" 2>&1
+    module unload "$name" >"$output" 2>&1
     unloaded=$?
     snapshot after
     printf ', "unload": %s, "still_loaded": %s, "unload_said": %s, "left": {%s}}' "$unloaded" "$(is_loaded "$name")" \
-      "$(quoted "$(<"$said")")" "$(changes)"
+      "$(quoted "$(<"$output")")" "$(changes)"
     # What one leaves behind must not be blamed on the next.
     for left in "${!after[@]}"; do [ -n "${before[$left]+x}" ] || unset "$left"; done
     for left in "${!before[@]}"; do case $left in *[!A-Za-z0-9_]*) ;; *) export "$left=${before[$left]}" ;; esac; done
@@ -112,6 +112,6 @@ mkdir -p "$out"
   done
   printf '}}\n'
 } >"$out/$rank.json.partial"
-rm -f "$said"
+rm -f "$output"
 mv "$out/$rank.json.partial" "$out/$rank.json"
 exit 0

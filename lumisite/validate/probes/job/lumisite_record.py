@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def identity() -> "dict[str, object]":
-    """Give what each record begins with: the node, and which task of the step this is."""
+    """Return what each record begins with: the node, and which task of the step this is."""
     return {
         "host": os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
         "rank": number("SLURM_PROCID"),
@@ -21,7 +21,7 @@ def identity() -> "dict[str, object]":
 
 
 def number(name: str, otherwise: int = 0) -> int:
-    """Give a variable as a number."""
+    """Return a variable as a number."""
     try:
         return int(os.environ.get(name, ""))
     except ValueError:
@@ -29,11 +29,11 @@ def number(name: str, otherwise: int = 0) -> int:
 
 
 def environment(prefixes: "tuple[str, ...]") -> "dict[str, str]":
-    """Give the variables whose names begin so; bytes that are no text are shown as escapes."""
-    return {name: shown(value) for name, value in sorted(os.environ.items()) if name.startswith(prefixes)}
+    """Return the variables whose names begin so; bytes that are no text are written as escapes."""
+    return {name: printable(value) for name, value in sorted(os.environ.items()) if name.startswith(prefixes)}
 
 
-def shown(text: str) -> str:
+def printable(text: str) -> str:
     """Make a text fit for JSON, whatever bytes the system had in it."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
@@ -52,7 +52,7 @@ def mounts() -> "list[dict[str, str]]":
 
 
 def mount_of(path: str, mounted: "list[dict[str, str]]") -> "dict[str, str]":
-    """Give the mount that a path is on; `path` has no links in it."""
+    """Return the mount that a path is on; `path` has no links in it."""
     best = {"point": "", "root": "", "type": ""}
     for mount in mounted:
         inside = path == mount["point"] or path.startswith(mount["point"].rstrip("/") + "/")
@@ -68,7 +68,7 @@ def _plain(word: str) -> str:
 
 
 def text_of(path: str) -> str:
-    """Give a file's text, or nothing where it cannot be read."""
+    """Return a file's text, or nothing where it cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="backslashreplace")
     except OSError:
@@ -82,9 +82,9 @@ def mapped(names: "tuple[str, ...]") -> "list[str]":
 
 
 def words(error: BaseException) -> str:
-    """Give what an error is and the first line of what it says."""
+    """Return what an error is and the first line of what it says."""
     first = (str(error).strip().splitlines() or [""])[0]
-    return f"{type(error).__name__}: {shown(first[:500])}"
+    return f"{type(error).__name__}: {printable(first[:500])}"
 
 
 def leave(record: "dict[str, object]") -> None:
@@ -97,12 +97,12 @@ def leave(record: "dict[str, object]") -> None:
 
 
 def option(name: str, otherwise: str = "") -> str:
-    """Give the value of `--name VALUE` on the command line, the last one if there are several."""
+    """Return the value of `--name VALUE` on the command line, the last one if there are several."""
     values = options(name)
     return values[-1] if values else otherwise
 
 
 def options(name: str) -> "list[str]":
-    """Give every value of `--name VALUE` on the command line."""
+    """Return every value of `--name VALUE` on the command line."""
     words = sys.argv[2:]
     return [words[place + 1] for place, word in enumerate(words[:-1]) if word == f"--{name}"]

@@ -21,7 +21,7 @@ import lumisite_record
 # mypy: disable-error-code="import-not-found"
 # PyTorch is in the image that this runs in, not where this is checked.
 
-#: How long a rank that failed waits before it ends, so that the others can say what they met, in seconds.
+#: How long a rank that failed waits before it ends, so that the others can record what they met, in seconds.
 GRACE_S = 1.0
 #: Variables that tell how the libraries were set, as they are in the container, and libraries that may carry traffic;
 #: those of the site's vendors are given.
@@ -47,31 +47,31 @@ class Rank:
         #: What PyTorch calls the GPUs of its build, or `cpu`.
         self.kind = lumisite_record.option("device", "cpu")
         self.phase = "starting"
-        self.told: dict[str, Any] = {}
+        self.details: dict[str, Any] = {}
         self.out = Path(sys.argv[1])
         self.at = (self.out / f"{self.rank}.at").open("w")
-        self.said = ""
+        self.written = ""
         self.lock = threading.Lock()
 
-    def asked(self, name: str) -> int:
-        """Give an option that is a whole number."""
+    def number(self, name: str) -> int:
+        """Return an option that is a whole number."""
         return int(lumisite_record.option(name))
 
     def beat(self) -> None:
-        """Say where this rank is, for as long as it lives."""
+        """Report where this rank is, for as long as it lives."""
         while True:
-            self.say()
+            self.report()
             time.sleep(1)
 
-    def say(self) -> None:
-        """Write down where this rank is, with what is `told` of that."""
+    def report(self) -> None:
+        """Write where this rank is, with `details` of that."""
         with self.lock:
             now = {"host": self.record["host"], "rank": self.rank, "phase": self.phase, "time": time.time()}
             now |= {"given": self.given} if self.given else {}
             # Never shorter than it was: the rest of a longer one would stay behind it.
-            self.said = json.dumps({**now, **self.told}).ljust(len(self.said))
+            self.written = json.dumps({**now, **self.details}).ljust(len(self.written))
             self.at.seek(0)
-            self.at.write(self.said)
+            self.at.write(self.written)
             self.at.flush()
 
     def meet(self) -> None:
@@ -107,7 +107,7 @@ class Rank:
 
     def join(self) -> None:
         """Make the group that every program begins with."""
-        limit = datetime.timedelta(seconds=self.asked("limit"))
+        limit = datetime.timedelta(seconds=self.number("limit"))
         self.dist.init_process_group(self.backend, rank=self.rank, world_size=self.ranks, timeout=limit)
         self.record["world_size"] = self.dist.get_world_size()
 
@@ -127,9 +127,9 @@ class Rank:
 
 
 def value_of(name: str) -> str | None:
-    """Give what a variable is for this rank, None where it has none."""
+    """Return what a variable is for this rank, None where it has none."""
     value = os.environ.get(name)
-    return None if value is None else lumisite_record.shown(value)
+    return None if value is None else lumisite_record.printable(value)
 
 
 def run(measure: Callable[[Rank], None]) -> None:

@@ -144,12 +144,12 @@ paths() { # PATTERN...
 written() { # why nothing can be written into a folder, or nothing
   [ "$1" ] || return
   if file=$(mktemp "$1/.lumisite.XXXXXX" 2>&1); then
-    said=$({ printf x | cat >"$file"; } 2>&1) && said=
+    words=$({ printf x | cat >"$file"; } 2>&1) && words=
     rm -f "$file"
   else
-    said=$file
+    words=$file
   fi
-  printf %s "${said##*: }"
+  printf %s "${words##*: }"
 }
 
 least() { cat "$@" | sort -n | head -n 1; }
@@ -201,10 +201,10 @@ record() {
 }
 
 rank=$(number "${SLURM_PROCID-}")
-said=$({ mkdir -p "$out" && record "$@" >"$out/$rank.json.partial" && mv "$out/$rank.json.partial" "$out/$rank.json"; } 2>&1)
+words=$({ mkdir -p "$out" && record "$@" >"$out/$rank.json.partial" && mv "$out/$rank.json.partial" "$out/$rank.json"; } 2>&1)
 [ ! -f "$out/$rank.json" ] || exit 0
 away=
 while [ "$#" != 0 ] && [ "$1" != -- ]; do shift; done
 for path; do case $path in -- | *'*') ;; *) [ -e "$path" ] || away="$away$path is not there; " ;; esac done
-echo "$node: ${away}it cannot write $out (${said##*: })" >&3
+echo "$node: ${away}it cannot write $out (${words##*: })" >&3
 exit 1

@@ -13,27 +13,27 @@ import os
 import time
 from typing import Any
 
-import rank as own  # the modules beside this one
+from rank import Rank, run  # the modules beside this one
 
 # mypy: disable-error-code="import-not-found"
 
 ITEM_BYTES = 4
 
 
-def measure(rank: own.Rank) -> None:
-    """Measure this rank's GPU and its pairs, as often as asked."""
+def measure(rank: Rank) -> None:
+    """Measure this rank's GPU and its pairs, as often as requested."""
     rank.meet()
     tasks = max(1, rank.ranks // int(os.environ.get("SLURM_STEP_NUM_NODES", "1")))
     node = rank.rank // tasks
     rank.phase = "making its pairs"
     own_pairs = [own_pair(rank, pairing, tasks) for pairing in rounds(rank.ranks // tasks)]
-    works, told = alone(rank)
-    rank.record.update(node=node, alone=told, pairs=[pair.told for pair in own_pairs if pair])
-    for _ in range(rank.asked("repeats")):
+    works, times = alone(rank)
+    rank.record.update(node=node, alone=times, pairs=[pair.times for pair in own_pairs if pair])
+    for _ in range(rank.number("repeats")):
         rank.phase = "measuring its GPU"
         rank.dist.barrier()
         for name, work in works.items():
-            told[name].append(timed(rank, work) / rank.asked("products"))
+            times[name].append(timed(rank, work) / rank.number("products"))
         for number, pair in enumerate(own_pairs, start=1):
             rank.phase = f"measuring the pairs of round {number}"
             rank.dist.barrier()
@@ -41,11 +41,11 @@ def measure(rank: own.Rank) -> None:
                 pair.measure()
 
 
-def alone(rank: own.Rank) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Give what each GPU does alone (products of matrices, copies here and from the host), warm, and its record."""
-    torch, width = rank.torch, rank.asked("width")
+def alone(rank: Rank) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what each GPU does alone (products of matrices, copies here and from the host), warm, and its record."""
+    torch, width = rank.torch, rank.number("width")
     left, right = torch.randn(2, width, width, device=rank.device)
-    large = torch.zeros(rank.asked("size") // ITEM_BYTES, device=rank.device)
+    large = torch.zeros(rank.number("size") // ITEM_BYTES, device=rank.device)
     copy = torch.empty_like(large)
     works: dict[str, Any] = {"product_s": lambda: left @ right, "copy_s": lambda: copy.copy_(large)}
     if rank.kind != "cpu":
@@ -57,17 +57,17 @@ def alone(rank: own.Rank) -> tuple[dict[str, Any], dict[str, Any]]:
     return works, {"width": width, "bytes": large.numel() * ITEM_BYTES, **{name: [] for name in works}}
 
 
-def timed(rank: own.Rank, work: Any) -> float:
-    """Give the seconds of one repeat."""
+def timed(rank: Rank, work: Any) -> float:
+    """Return the seconds of one repeat."""
     began = time.perf_counter()
-    for _ in range(rank.asked("products")):
+    for _ in range(rank.number("products")):
         work()
     rank.wait()
     return time.perf_counter() - began
 
 
 def rounds(nodes: int) -> list[list[tuple[int, int]]]:
-    """Give the pairs of each round."""
+    """Return the pairs of each round."""
     if nodes < 3:
         return [[(0, 1)]] if nodes == 2 else []
     first = [(node, node + 1) for node in range(0, nodes - 1, 2)]
@@ -75,7 +75,7 @@ def rounds(nodes: int) -> list[list[tuple[int, int]]]:
     return [first, second] + ([[(nodes - 1, 0)]] if nodes % 2 else [])
 
 
-def own_pair(rank: own.Rank, pairing: list[tuple[int, int]], tasks: int) -> Pair | None:
+def own_pair(rank: Rank, pairing: list[tuple[int, int]], tasks: int) -> Pair | None:
     """Make the groups of one round; give the pair that this rank is in."""
     found = None
     for pair in pairing:
@@ -89,17 +89,17 @@ def own_pair(rank: own.Rank, pairing: list[tuple[int, int]], tasks: int) -> Pair
 class Pair:
     """One pair of nodes, this rank's among them: an all-reduce of all their ranks, and a message there and back."""
 
-    def __init__(self, rank: own.Rank, group: Any, pair: tuple[int, int], tasks: int) -> None:
+    def __init__(self, rank: Rank, group: Any, pair: tuple[int, int], tasks: int) -> None:
         self.rank, self.dist, self.group = rank, rank.dist, group
         self.first = rank.rank // tasks == pair[0]
         # Messages go between ranks of the same place.
         self.peer = pair[1 if self.first else 0] * tasks + rank.rank % tasks
-        self.data = rank.torch.zeros(rank.asked("size") // ITEM_BYTES, device=rank.device)
+        self.data = rank.torch.zeros(rank.number("size") // ITEM_BYTES, device=rank.device)
         self.works = {
             "all_reduce_s": lambda: self.dist.all_reduce(self.data, group=group),
             "there_and_back_s": self.there_and_back,
         }
-        self.told: dict[str, Any] = {"pair": list(pair), "bytes": self.data.numel() * ITEM_BYTES}
+        self.times: dict[str, Any] = {"pair": list(pair), "bytes": self.data.numel() * ITEM_BYTES}
         self.warm = False
 
     def there_and_back(self) -> None:
@@ -122,8 +122,8 @@ class Pair:
             began = time.perf_counter()
             work()
             self.rank.wait()
-            self.told.setdefault(name, []).append(time.perf_counter() - began)
+            self.times.setdefault(name, []).append(time.perf_counter() - began)
 
 
 if __name__ == "__main__":
-    own.run(measure)
+    run(measure)

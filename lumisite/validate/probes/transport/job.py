@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import lumisite_record
-import rank as own  # the modules beside this one
+from rank import Rank, run  # the modules beside this one
 
 # mypy: disable-error-code="import-not-found"
 
@@ -19,8 +19,8 @@ ITEM_BYTES = 4
 LOG_BYTES = 4 << 20
 
 
-def measure(rank: own.Rank) -> None:
-    """Move data, and keep what the library said of it."""
+def measure(rank: Rank) -> None:
+    """Move data, and keep what the library logged."""
     log = rank.out / f"{rank.rank}.log.%h.%p"
     if rank.kind != "cpu":
         # A file for each rank: lines of several in one stream tear each other.
@@ -28,11 +28,11 @@ def measure(rank: own.Rank) -> None:
     names = lumisite_record.options("sign")
     if names:
         rank.load()
-        rank.told["named"] = named(names)
+        rank.details["named"] = named(names)
     try:
         move(rank)
         if names:
-            rank.record["named"] = {name: found or rank.told["named"][name] for name, found in named(names).items()}
+            rank.record["named"] = {name: found or rank.details["named"][name] for name, found in named(names).items()}
             rank.record["devices"] = devices()
             rank.record["cpus"] = sorted(os.sched_getaffinity(0))
     finally:
@@ -40,20 +40,20 @@ def measure(rank: own.Rank) -> None:
         rank.record["log"] = "".join(path.read_text(errors="replace") for path in logs)[:LOG_BYTES]
 
 
-def move(rank: own.Rank) -> None:
+def move(rank: Rank) -> None:
     """Reduce over all ranks, and note what every interface has carried meanwhile."""
     rank.meet()
-    data = rank.torch.zeros(rank.asked("size") // ITEM_BYTES, device=rank.device)
+    data = rank.torch.zeros(rank.number("size") // ITEM_BYTES, device=rank.device)
     reduce(rank, data, 1)
     rank.phase = "moving data"
     before = counters()
-    reduce(rank, data, rank.asked("repeats"))
+    reduce(rank, data, rank.number("repeats"))
     after = counters()
-    rank.record["moved"] = data.numel() * ITEM_BYTES * rank.asked("repeats")
+    rank.record["moved"] = data.numel() * ITEM_BYTES * rank.number("repeats")
     rank.record["carried"] = {name: after[name] - before.get(name, 0) for name in after}
 
 
-def reduce(rank: own.Rank, data: Any, times: int) -> None:
+def reduce(rank: Rank, data: Any, times: int) -> None:
     """Reduce a few times, until all are done."""
     for _ in range(times):
         rank.dist.all_reduce(data)
@@ -62,7 +62,7 @@ def reduce(rank: own.Rank, data: Any, times: int) -> None:
 
 
 def counters() -> dict[str, int]:
-    """Give the bytes that every interface has received and sent (proc(5), /proc/net/dev)."""
+    """Return the bytes that every interface has received and sent (proc(5), /proc/net/dev)."""
     found = {}
     for line in Path("/proc/net/dev").read_text().splitlines():
         name, colon, rest = line.partition(":")
@@ -73,7 +73,7 @@ def counters() -> dict[str, int]:
 
 
 def named(names: list[str]) -> dict[str, str]:
-    """Give the file that names each variable, of the libraries and modules in use; empty where none does.
+    """Return the file that names each variable, of the libraries and modules in use; empty where none does.
 
     Some libraries put a name together from parts (libfabric's fi_param_define), so what follows its first part or its
     first two counts as well, where that stands alone.
@@ -93,7 +93,7 @@ def named(names: list[str]) -> dict[str, str]:
 
 
 def forms(name: str) -> list[bytes]:
-    """Give the forms in which a file may have a variable's name."""
+    """Return the forms in which a file may have a variable's name."""
     parts = [name.split("_", cut)[cut] for cut in (1, 2) if name.count("_") > cut]
     return [name.encode(), *(b"\0" + one.encode() + b"\0" for part in parts for one in (part, part.lower()))]
 
@@ -110,4 +110,4 @@ def devices() -> list[str]:
 
 
 if __name__ == "__main__":
-    own.run(measure)
+    run(measure)

@@ -15,7 +15,7 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Severity
 from lumisite.site.software import Fabric
 from lumisite.validate.probes.outcome import trouble
-from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Record, Target
+from lumisite.validate.probes.probe import VERDICTS, Backend, Ended, Expected, Line, Probe, Record, Target
 from lumisite.validate.probes.records import finished, number, table
 from lumisite.validate.transport.judge import Expectation
 from lumisite.validate.transport.judge import judge as judge_log
@@ -26,8 +26,6 @@ CARRIED = 0.9
 #: Less than this part of what was moved in the counters, and they show nothing.
 SEEN = 0.5
 CONTROL = "control"
-#: Nodes and reasons that are quoted.
-MOST_QUOTED = 3
 #: The script's options: enough to make every channel, and to stand out from other traffic.
 ARGUMENTS: Mapping[Backend, tuple[str, ...]] = {
     "gloo": ("--size", str(2 << 20), "--repeats", "4", "--limit", "120"),
@@ -73,8 +71,8 @@ def _by_log(ended: Ended, fabric: Fabric) -> Finding:
     texts = [(f"rank {record.get('rank')}", str(record.get("log", ""))) for record in finished(ended.records)]
     log = scan((name, [text.encode()]) for name, text in texts)
     result = judge_log(log, Expectation(fabric.carrier, fabric.nics, fabric.require_gdr))
-    codes = {"pass": "transport-log-fine", "fail": "transport-log-wrong", "inconclusive": "transport-log-unclear"}
-    return make_finding(codes[result.verdict], reasons=tuple(result.reasons[:MOST_QUOTED]))
+    deciding = (finding for finding in result.findings if VERDICTS[finding.severity] == result.verdict)
+    return next(deciding, make_finding("nothing-measured"))
 
 
 def _by_counters(ended: Ended, fabric: Fabric) -> Finding:
