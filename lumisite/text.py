@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
 def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -91,31 +89,6 @@ def drain_command(nodes: Iterable[str], reason: str) -> str:
     return f"scontrol update nodename={names} state=drain reason={shlex.quote(f'lumisite: {reason}')}"
 
 
-def yaml_key(text: str) -> str:
-    """Write a key of YAML."""
-    return (
-        text
-        if re.fullmatch(r"[A-Za-z][\w.+-]*|[0-9]+\.[\w.+-]+|[0-9]{4}-[0-9]{2}", text, re.ASCII)
-        else json.dumps(text)
-    )
-
-
-def yaml_text(text: str) -> str:
-    """Write a YAML scalar: plain where that is plain to see, else quoted as JSON, which is YAML too."""
-    if re.fullmatch(r"[A-Za-z0-9/][\w./+-]*( [\w./+-]+)*", text, re.ASCII):
-        return text
-    return json.dumps(text if text.isprintable() else ascii(text), ensure_ascii=False)
-
-
-def flow(value: object) -> str:
-    """Write a value in one line of YAML; a comma or a brace never stands in it unquoted."""
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{yaml_key(str(key))}: {flow(one)}' for key, one in value.items())}}}"
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return f"[{', '.join(map(flow, value))}]"
-    return yaml_text(str(value))
-
-
 def whole_lines(blocks: Iterable[bytes], keep: Callable[[bytes], bytes]) -> Iterator[bytes]:
     """Cut the blocks of a file after a newline; the last one gets a newline if it has none.
 
@@ -131,26 +104,3 @@ def whole_lines(blocks: Iterable[bytes], keep: Callable[[bytes], bytes]) -> Iter
             rest = keep(rest + block)
     if rest:
         yield rest + b"\n"
-
-
-class Block(dict[str, object]):
-    """A mapping of YAML that has a line for each key, where `flow` would write all in one."""
-
-
-class Noted(NamedTuple):
-    """A value with comments above it, one a line; of a value that is `None` the comments are all that is written."""
-
-    value: object
-    notes: str
-
-
-def yaml_lines(block: Block, indent: str = "") -> Iterator[str]:
-    """Write a block of YAML; keys without a value are left out."""
-    for key, said in block.items():
-        value, notes = said if isinstance(said, Noted) else (said, "")
-        yield from (f"{indent}# {note}" for note in notes.splitlines())
-        if isinstance(value, Block) and value:
-            yield f"{indent}{yaml_key(key)}:"
-            yield from yaml_lines(value, f"{indent}  ")
-        elif value is not None:
-            yield f"{indent}{yaml_key(key)}: {flow(value)}"

@@ -14,7 +14,8 @@ from lumisite.cli.arguments import add_host_root, add_json, add_site
 from lumisite.cli.parser import check_root, say, tell, write_whole
 from lumisite.cli.progress import Progress
 from lumisite.errors import LumisiteError, ResolveError, shown
-from lumisite.facts.drift import Change, compare_images
+from lumisite.facts.lock_changes import LockChange, compare_images
+from lumisite.findings.writers import message
 from lumisite.images.cotainr import pin_systems
 from lumisite.images.inventory import Image, Reading, read_inventory, wanted_of
 from lumisite.images.lock import format_lock, lock_of, parse_lock, read_lock_file
@@ -99,7 +100,7 @@ def _check(arguments: argparse.Namespace, loaded: LoadedSite, reading: Reading) 
     given = tuple(map(_absolute, arguments.paths))
     images = _read(replace(reading, digest=lock.digest), given or lock.given)
     changes = compare_images(lock, images, loaded.site, given, patterns)
-    tell(list(map(asdict, changes)), chain.from_iterable(map(_change_lines, changes)), as_json=arguments.json)
+    tell(list(map(_change_json, changes)), chain.from_iterable(map(_change_lines, changes)), as_json=arguments.json)
     say(f"{counted(len(images), 'image')}, {f'{len(changes)} differ from' if changes else 'all as in'} {file}")
     return 1 if changes else 0
 
@@ -149,9 +150,17 @@ def _lines(site: Site, image: Image) -> Iterator[str]:
     yield from (f"    {note}" for note in image.notes)
 
 
-def _change_lines(change: Change) -> Iterator[str]:
+def _change_json(change: LockChange) -> dict[str, object]:
+    """Return a change as JSON values."""
+    values = asdict(change)
+    findings = values.pop("findings")
+    codes = [finding["code"] for finding in findings]
+    return {**values, "what": list(map(message, change.findings)), "codes": codes}
+
+
+def _change_lines(change: LockChange) -> Iterator[str]:
     yield f"{change.kind:8}  {shown(change.path)}"
-    yield from (f"    {shown(line)}" for line in change.what)
+    yield from (f"    {message(finding)}" for finding in change.findings)
     touched = {"family": change.families, "modules": change.modules, "plans": change.plans, "used by": change.used_by}
     if said := [f"{name} {', '.join(values)}" for name, values in touched.items() if values]:
         yield f"    touches {'; '.join(said)}"

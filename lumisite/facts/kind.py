@@ -81,6 +81,31 @@ def text_kind(
     return Kind(name, compare, touches, read=read)
 
 
+def value_kind(
+    name: str,
+    subject: str,
+    value: Callable[[Facts], str | None],
+    touches: Callable[[Change, Context], Iterator[Touched]],
+) -> Kind:
+    """Return a kind for one text of the facts; its code is the name with `-changed`."""
+
+    def compare(before: Facts, after: Facts) -> Iterator[Change]:
+        yield from compare_texts(f"{name}-changed", {subject: value(before)}, {subject: value(after)})
+
+    return Kind(name, compare, touches)
+
+
+def platform_touches(key: str) -> Callable[[Change, Context], Iterator[Touched]]:
+    """Return a function that yields a key of the platform before, with what it states."""
+
+    def touches(change: Change, context: Context) -> Iterator[Touched]:
+        stated = getattr(context.old, key)
+        value = None if stated is None else str(stated)
+        yield Touched("site", f"platforms.{context.was}.{key}", "affected-key-value", {"value": value})
+
+    return touches
+
+
 def compare_texts(code: str, before: Mapping[str, str | None], after: Mapping[str, str | None]) -> Iterator[Change]:
     """Yield a change for each name whose text differs."""
     for name in sorted(before.keys() | after.keys()):

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from lumisite.facts.change import Change, Touched
 from lumisite.facts.context import Context
-from lumisite.facts.facts import Facts
-from lumisite.facts.kind import Kind, text_kind
+from lumisite.facts.kind import platform_touches, text_kind, value_kind
 from lumisite.machine.ldcache import config_lines
 from lumisite.machine.tree import Tree, digest_of, resolve, small_text
 from lumisite.site.model import Site
@@ -27,17 +26,9 @@ _KEYS = (
 _LARGEST_PLUGIN_BYTES = 64 * 1024 * 1024
 
 
-def compare_slurm(before: Facts, after: Facts) -> Iterator[Change]:
-    """Yield a change where Slurm has another version."""
-    if before.slurm != after.slurm:
-        yield Change("slurm-changed", "Slurm", before.slurm, after.slurm)
-
-
 def slurm_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the key of the platform, and what Slurm runs of the helper."""
-    stated = context.old.slurm
-    value = None if stated is None else str(stated)
-    yield Touched("site", f"platforms.{context.was}.slurm", "affected-key-value", {"value": value})
+    yield from platform_touches("slurm")(change, context)
     for file in ("task_prolog", "cli_filter.lua"):
         yield Touched("helper", f"spank/{file}", "affected-helper", {"name": change.subject})
 
@@ -82,6 +73,6 @@ def slurm_conf_touches(change: Change, context: Context) -> Iterator[Touched]:
 
 
 KINDS = (
-    Kind("slurm", compare_slurm, slurm_touches),
+    value_kind("slurm", "Slurm", lambda facts: facts.slurm, slurm_touches),
     text_kind("slurm-conf", "slurm-conf-changed", slurm_conf_touches, read_slurm_conf),
 )

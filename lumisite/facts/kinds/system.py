@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from lumisite.facts.change import Change, Touched, joined
 from lumisite.facts.context import Context, stored_plan
 from lumisite.facts.facts import Facts
-from lumisite.facts.kind import Kind, text_kind
+from lumisite.facts.kind import Kind, platform_touches, text_kind, value_kind
 from lumisite.machine.tree import Tree, first_line, names_of, resolve
 from lumisite.site.model import Site
 from lumisite.vendors import all_vendors
@@ -30,34 +30,6 @@ _OF_ONE_BOOT = re.compile(
     r"(ignore_)?loglevel|.*(token|secret|passw|uuid|session|url|_data|ifname|hostname).*",
     re.IGNORECASE,
 )
-
-
-def compare_os(before: Facts, after: Facts) -> Iterator[Change]:
-    """Yield a change where the operating system has another name or release."""
-    if before.os.name != after.os.name:
-        yield Change("os-changed", "operating system", before.os.name, after.os.name)
-
-
-def compare_kernel(before: Facts, after: Facts) -> Iterator[Change]:
-    """Yield a change where the kernel has another release."""
-    if before.kernel.release != after.kernel.release:
-        yield Change("kernel-changed", "kernel", before.kernel.release, after.kernel.release)
-
-
-def compare_glibc(before: Facts, after: Facts) -> Iterator[Change]:
-    """Yield a change where glibc has another version."""
-    if before.glibc != after.glibc:
-        yield Change("glibc-changed", "glibc", before.glibc, after.glibc)
-
-
-def os_touches(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the key of the platform."""
-    yield Touched("site", f"platforms.{context.was}.os", "affected-key-value", {"value": str(context.old.os)})
-
-
-def kernel_touches(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the key of the platform."""
-    yield Touched("site", f"platforms.{context.was}.kernel", "affected-key-value", {"value": context.old.kernel})
 
 
 def glibc_touches(change: Change, context: Context) -> Iterator[Touched]:
@@ -183,11 +155,11 @@ def module_touches(change: Change, context: Context) -> Iterator[Touched]:
 
 KINDS = (
     Kind("kernel-config", compare_kernel_config, kernel_config_touches),
-    Kind("os", compare_os, os_touches),
-    Kind("kernel", compare_kernel, kernel_touches),
-    Kind("glibc", compare_glibc, glibc_touches),
+    value_kind("os", "operating system", lambda facts: facts.os.name, platform_touches("os")),
+    value_kind("kernel", "kernel", lambda facts: facts.kernel.release, platform_touches("kernel")),
+    value_kind("glibc", "glibc", lambda facts: facts.glibc, glibc_touches),
     text_kind("sysctl", "sysctl-changed", sysctl_touches, read_sysctls),
-    text_kind("kernel-parameter", "kernel-parameter-changed", kernel_touches, read_parameters),
+    text_kind("kernel-parameter", "kernel-parameter-changed", platform_touches("kernel"), read_parameters),
     text_kind("hugepages", "hugepages-changed", hugepage_touches, read_hugepages),
     text_kind("kernel-module", "kernel-module-changed", module_touches, read_modules),
 )

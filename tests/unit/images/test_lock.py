@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lumisite.cli import main
-from lumisite.facts.drift import compare_images
+from lumisite.facts.lock_changes import compare_images
 from lumisite.images.digest import digest_of
 from lumisite.images.inventory import Reading, read_inventory, wanted_of
 from lumisite.images.lock import format_lock, lock_of, parse_lock
@@ -63,17 +63,15 @@ def test_a_moved_alias_names_what_it_touches(folder: Path, capsys: Output) -> No
     retarget(folder)
     (change,) = changes(capsys)
     assert (change["path"], change["kind"]) == (str(folder / LATEST), "moved")
-    assert change["what"] == [
-        f"leads to {folder / NEW}, not to {folder / OLD}; the content is another",
-        "torch 2.9.1 -> 2.10.0",
-    ]
+    assert change["codes"] == ["locked-image-moved", "locked-image-versions"]
+    assert "torch 2.9.1 -> 2.10.0" in change["what"][1]
     assert change["families"] == ["laif-multitorch"]
     assert change["modules"] == ["singularity-userfilesystems", "singularity-AI-bindings"]
     assert main(["images", "--check", "--lock", "images.lock"]) == 1
     output = capsys.readouterr()
     assert output.out.splitlines() == [
         f"moved     {folder / LATEST}",
-        f"    leads to {folder / NEW}, not to {folder / OLD}; the content is another",
+        f"    leads to {folder / NEW}, before to {folder / OLD} (other content)",
         "    torch 2.9.1 -> 2.10.0",
         "    touches family laif-multitorch; modules singularity-userfilesystems, singularity-AI-bindings",
     ]
@@ -105,7 +103,7 @@ def test_an_alias_that_comes_to_dangle_has_vanished(folder: Path, capsys: Output
     lock(folder)
     retarget(folder, "no.sif")
     (change,) = changes(capsys)
-    assert (change["kind"], change["what"]) == ("vanished", [f"leads to {folder}/no.sif, which is not there"])
+    assert (change["kind"], change["codes"]) == ("vanished", ["locked-image-unreadable"])
     assert change["families"] == ["laif-multitorch"]
 
 
@@ -115,7 +113,7 @@ def test_what_was_broken_and_stays_so_is_no_difference(folder: Path, capsys: Out
     assert changes(capsys, code=0) == []
     make_sif(folder / "bad.sif", {"/etc/a": b"1"})
     (change,) = changes(capsys)
-    assert change["what"][0].startswith("can be read again; it was: is empty")
+    assert change["codes"][0] == "locked-image-readable"
 
 
 def test_given_paths_are_remembered_and_can_be_fewer(folder: Path, capsys: Output) -> None:
@@ -174,8 +172,8 @@ def test_an_unpacked_image_is_compared_by_what_it_states(tmp_path: Path, capsys:
     (tmp_path / "latest.sif").unlink()
     (tmp_path / "latest.sif").symlink_to("b.sif")
     moved, changed = changes(capsys)
-    assert changed["what"] == ["has other content under the same name", "ROCm 6.4.4 -> 7.0.2"]
-    assert moved["what"][0] == f"leads to {tmp_path}/b.sif, not to {tmp_path}/a.sif"
+    assert changed["codes"] == ["locked-image-replaced", "locked-image-versions"]
+    assert moved["codes"][0] == "locked-image-moved"
 
 
 # Digests

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
-from lumisite.errors import shown
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
 from lumisite.images.inventory import Image
 from lumisite.images.lock import Lock, LockedImage, locked
 from lumisite.images.versions import title_of
@@ -20,8 +21,8 @@ _ORDER: tuple[Kind, ...] = ("vanished", "broken", "moved", "changed", "new")
 
 
 @dataclass(frozen=True)
-class Change:
-    """One name that is not as it was locked, `what` in words, and what of the site it touches.
+class LockChange:
+    """One name that is not as it was locked, with findings, and what of the site it touches.
 
     `families` are those before and after; `modules` bind for them; `plans` are stored ones for the image; `used_by`
     are keys of the site that name it.
@@ -29,7 +30,7 @@ class Change:
 
     path: str
     kind: Kind
-    what: tuple[str, ...]
+    findings: tuple[Finding, ...]
     before: LockedImage | None
     after: LockedImage | None
     families: tuple[str, ...]
@@ -44,7 +45,7 @@ def compare_images(
     site: Site,
     given: Sequence[str] = (),
     plans: Mapping[str, Sequence[str]] = MappingProxyType({}),
-) -> tuple[Change, ...]:
+) -> tuple[LockChange, ...]:
     """Compare what is found with a lock, the worst first; with `given`, only what is named or is below it.
 
     `plans` maps the name of each stored plan to the shell patterns of the images that it is for.
@@ -54,8 +55,8 @@ def compare_images(
     changes = []
     for path in paths | set(now):
         before, after = lock.images.get(path), now.get(path)
-        kind, what = _judge(site, before, after)
-        if kind is None:
+        kind, findings = _judge(site, path, before, after)
+        if not findings:
             continue
         states = [state for state in (before, after) if state is not None]
         families = tuple(dict.fromkeys(state.family for state in states if state.family is not None))
@@ -66,47 +67,58 @@ def compare_images(
             if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns for name in names)
         )
         modules, used_by = _modules(site, families), tuple(_used_by(site, names))
-        changes.append(Change(path, kind, what, before, after, families, modules, touched, used_by))
+        changes.append(LockChange(path, kind, tuple(findings), before, after, families, modules, touched, used_by))
     return tuple(sorted(changes, key=lambda change: (_ORDER.index(change.kind), change.path)))
 
 
-def _judge(site: Site, before: LockedImage | None, after: LockedImage | None) -> tuple[Kind | None, tuple[str, ...]]:
-    """Say how two states differ, also in words; `None` where they do not."""
+def _judge(site: Site, path: str, before: LockedImage | None, after: LockedImage | None) -> tuple[Kind, list[Finding]]:
+    """Return how two states differ, with findings; none where they do not."""
     if after is None:
-        return "vanished", ("is no longer among the images",)
+        return "vanished", [make_finding("locked-image-gone", path)]
     if before is None:
-        if after.fault:
-            return "broken", (after.fault, "is not in the lock")
-        return "new", (f"leads to {shown(after.target or '')}",)
+        unlocked = make_finding("image-not-locked", path, target=after.target)
+        return ("broken", [_unreadable(path, after), unlocked]) if after.fault else ("new", [unlocked])
     if after.fault and after.fault != before.fault:
         gone = after.target is None and before.target is not None
-        return ("vanished" if gone else "broken"), (after.fault,)
+        return ("vanished" if gone else "broken"), [_unreadable(path, after)]
     if _kept(before) == _kept(after):
-        return None, ()
-    versions = [
-        f"{title_of(site, name)} {before.versions.get(name, '(none)')} -> {after.versions.get(name, '(none)')}"
+        return "changed", []
+    findings = _versions(site, path, before, after)
+    if before.fault and not after.fault:
+        return "changed", [make_finding("locked-image-readable", path, reason=before.fault), *findings]
+    if before.target != after.target:
+        known = before.digest is not None and after.digest is not None
+        content = None if not known else "same" if before.digest == after.digest else "other"
+        values = {"before": before.target, "after": after.target, "content": content}
+        return "moved", [replace(make_finding("locked-image-moved", path), values=values), *findings]
+    sizes = {"size_before": before.size, "size_after": after.size} if before.size != after.size else {}
+    return "changed", [replace(make_finding("locked-image-replaced", path), values=sizes), *findings]
+
+
+def _unreadable(path: str, image: LockedImage) -> Finding:
+    return make_finding("locked-image-unreadable", path, reason=image.fault)
+
+
+def _versions(site: Site, path: str, before: LockedImage, after: LockedImage) -> list[Finding]:
+    names = [
+        name
         for name in dict.fromkeys((*before.versions, *after.versions))
         if before.versions.get(name) != after.versions.get(name)
     ]
-    lines = [", ".join(versions)] if versions else []
-    if before.fault and not after.fault:
-        return "changed", (f"can be read again; it was: {before.fault}", *lines)
-    if before.target != after.target:
-        where = f"leads to {shown(after.target or 'nothing')}, not to {shown(before.target or 'nothing')}"
-        if before.digest is not None and after.digest is not None:
-            where += f"; the content is {'the same' if before.digest == after.digest else 'another'}"
-        return "moved", (where, *lines)
-    size = f" ({before.size} -> {after.size} bytes)" if before.size != after.size else ""
-    return "changed", (f"has other content under the same name{size}", *lines)
+    changed = tuple(
+        f"{title_of(site, name)} {before.versions.get(name, 'none')} -> {after.versions.get(name, 'none')}"
+        for name in names
+    )
+    return [make_finding("locked-image-versions", path, changed=changed)] if changed else []
 
 
 def _kept(image: LockedImage) -> tuple[object, ...]:
-    """Give what must stay; the versions speak for an unpacked image, which has no digest."""
+    """Return what must stay; the versions speak for an unpacked image, which has no digest."""
     return image.target, image.digest, image.size, image.fault, image.versions if image.digest is None else None
 
 
 def _modules(site: Site, families: Iterable[str]) -> tuple[str, ...]:
-    """Give the modules that images of some families are run with, and those that load them."""
+    """Return the modules that images of some families are run with, and those that load them."""
     touched = {name for family in families if family in site.families for name in site.families[family].modules}
     for _ in site.modules:  # no chain of loads is longer
         touched |= {name for name, module in site.modules.items() if touched.intersection(module.loads)}
