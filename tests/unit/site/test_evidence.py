@@ -156,7 +156,7 @@ def test_no_value_of_lumis_ledger_is_known_to_do_harm() -> None:
 
 def test_what_was_measured_inert_and_is_set_says_so() -> None:
     remarks = {str(setting.name): remark(setting) for setting in LUMI.settings if remark(setting)}
-    assert remarks["NCCL_CROSS_NIC"] == "no effect on speed was measured on 4 nodes; documented for jobs of any size"
+    assert remarks["NCCL_CROSS_NIC"] == "no effect on speed measured on 4 nodes; recommended for jobs of any size"
     assert "FI_MR_CACHE_MONITOR" not in remarks
     assert "HSA_NO_SCRATCH_RECLAIM" not in remarks  # left alone
 
