@@ -9,6 +9,7 @@ from pathlib import Path
 from lumisite.cli.arguments import LIVE, add_json
 from lumisite.cli.parser import rows_of_json, say
 from lumisite.errors import ResolveError
+from lumisite.findings.writers import message
 from lumisite.machine.host import DiskTree
 from lumisite.machine.hwloc import SIZE_LIMIT_BYTES, parse_hwloc
 from lumisite.machine.live import read_allowed, read_topology
@@ -70,7 +71,7 @@ def run_masks(arguments: argparse.Namespace) -> int:
             say(f"no --cpu-bind line: {why}; use taskset")
     for answer in answers:
         if not answer.pu_os:
-            say(f"task {answer.task} gets no mask: {answer.reason}")
+            say(f"task {answer.task} gets no mask: {_reason(answer)}")
     return 0 if sound else 1
 
 
@@ -148,4 +149,11 @@ def _entry(answer: TaskMask) -> dict[str, object]:
 
 def _row(answer: TaskMask) -> tuple[str, ...]:
     gpus = ",".join(map(str, answer.gpus))
-    return (str(answer.task), gpus or "-", answer.cpus or "-", answer.mask or "-", answer.reason)
+    return (str(answer.task), gpus or "-", answer.cpus or "-", answer.mask or "-", _reason(answer))
+
+
+def _reason(answer: TaskMask) -> str:
+    """Return where a task's cores are, or why it has none."""
+    gpus = ",".join(map(str, answer.gpus))
+    text = ", ".join(map(message, answer.findings))
+    return f"GPU{'s' if len(answer.gpus) > 1 else ''} {gpus}: {text}" if gpus else text

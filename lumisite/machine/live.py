@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.topology import Core, CoreGroup, Topology, TopologyError, cores_of, gpus_of, is_gpu, place_of
 from lumisite.machine.tree import Tree, names_of, small_text
 from lumisite.site.cpus import CpusetError, parse_number_list
@@ -24,7 +26,7 @@ def read_topology(tree: Tree) -> Topology:
     """Read cores, L3s, NUMA domains and GPUs of the kernel; raises `TopologyError`."""
     cores = cores_of(_cores(tree))
     if not cores:
-        raise _fault(tree, f"{_CPU}/online", "no CPU is online")
+        raise _fault(tree, f"{_CPU}/online", "kernel-file-incomplete", entry="CPU number")
     buses = (name.lower() for name in names_of(tree, _PCI) if _is_gpu(tree, name))
     return Topology("this node", cores, gpus_of({bus: _place(tree, bus, cores) for bus in buses}))
 
@@ -57,7 +59,7 @@ def read_allowed(tree: Tree) -> frozenset[int]:
         name, _, value = line.partition(":")
         if name == "Cpus_allowed_list":
             return _parsed(tree, _STATUS, value)
-    raise _fault(tree, _STATUS, "no Cpus_allowed_list in it")
+    raise _fault(tree, _STATUS, "kernel-file-incomplete", entry="Cpus_allowed_list")
 
 
 def _cores(tree: Tree) -> Iterator[CoreGroup]:
@@ -84,7 +86,7 @@ def _siblings(tree: Tree, cpu: int) -> frozenset[int]:
         if (text := small_text(tree, path)) is not None:
             siblings = _parsed(tree, path, text)
             if cpu not in siblings:
-                raise _fault(tree, path, f"CPU {cpu} is not among its own siblings")
+                raise _fault(tree, path, "kernel-file-inconsistent", cpu=cpu)
             return siblings
     return frozenset({cpu})
 
@@ -122,7 +124,7 @@ def _place(tree: Tree, bus: str, cores: Sequence[Core]) -> tuple[int | None, int
 def _numbers(tree: Tree, path: str) -> frozenset[int]:
     text = small_text(tree, path)
     if text is None:
-        raise _fault(tree, path, "cannot be read (a Linux node has it)")
+        raise _fault(tree, path, "kernel-file-missing")
     return _parsed(tree, path, text)
 
 
@@ -130,8 +132,8 @@ def _parsed(tree: Tree, path: str, text: str) -> frozenset[int]:
     try:
         return frozenset(parse_number_list(text.strip()))
     except CpusetError as error:
-        raise _fault(tree, path, str(error)) from None
+        raise TopologyError(replace(error.finding, subject=f"{tree.name.rstrip('/')}{path}")) from None
 
 
-def _fault(tree: Tree, path: str, what: str) -> TopologyError:
-    return TopologyError(f"{tree.name.rstrip('/')}{path}: {what}")
+def _fault(tree: Tree, path: str, code: str, **values: str | int) -> TopologyError:
+    return TopologyError(Finding(code, Severity.FAULT, f"{tree.name.rstrip('/')}{path}", values=values))

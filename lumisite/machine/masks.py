@@ -12,16 +12,17 @@ from itertools import chain
 from typing import NamedTuple
 
 from lumisite.errors import LumisiteError
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Severity, Value
 from lumisite.machine.topology import Core, Gpu, Topology
 from lumisite.site.cpus import format_cpu_list
-from lumisite.text import counted
 
 TABLE_TASKS = (1, 2, 4, 8, 16)
 """The tasks-per-node counts for which tables are made ahead of the job, beside the number of GPUs."""
 
 
 class MaskError(LumisiteError):
-    """A question about masks that has no sound answer for this node; says which question would have one."""
+    """A question about masks that has no sound answer for this node."""
 
 
 def mask_of(pu_os: Iterable[int]) -> str:
@@ -51,13 +52,13 @@ class Request:
 class TaskMask:
     """The answer for one task (`SLURM_LOCALID`): its GPUs and its PUs in rising kernel numbers.
 
-    Without PUs the task must not be bound. `reason` says where the PUs come from, or why there are none.
+    Without PUs the task must not be bound. `findings` are where the PUs come from, or why there are none.
     """
 
     task: int
     gpus: tuple[int, ...]
     pu_os: tuple[int, ...]
-    reason: str
+    findings: tuple[Finding, ...]
 
     @property
     def cpus(self) -> str | None:
@@ -71,10 +72,17 @@ class TaskMask:
 
 
 class _Pool(NamedTuple):
-    """Cores that are equally near to some GPUs, or one task's share of them; `name` says where they are, or why."""
+    """Cores that are equally near to some GPUs; `name` is where they are, empty where that is not known."""
 
     name: str
     cores: tuple[Core, ...]
+
+
+class _Share(NamedTuple):
+    """One task's share of a pool: its cores, and which of how many they are, or why there are none."""
+
+    finding: Finding
+    cores: tuple[Core, ...] = ()
 
 
 def cpu_masks(topology: Topology, request: Request) -> tuple[TaskMask, ...]:
@@ -88,10 +96,10 @@ def cpu_masks(topology: Topology, request: Request) -> tuple[TaskMask, ...]:
     _check(topology, request, gpus)
     if request.tasks == 1 and len(gpus) == len(topology.gpus):  # every core, near a GPU or not (torchrun, OpenMP)
         pus = tuple(sorted(pu for picked in usable.values() for pu in picked))
-        reason = f"the only task: {counted(len(usable), 'core')} that tasks may use"
+        finding = make_finding("cores-of-only-task", cores=len(usable))
         if not pus:
-            reason = f"{_granted(request)} hold no core of {topology.name} that tasks may use"
-        return (TaskMask(0, tuple(gpu.index for gpu in gpus), pus, reason),)
+            finding = make_finding("cores-not-granted", where=topology.name, granted=_granted(request))
+        return (TaskMask(0, tuple(gpu.index for gpu in gpus), pus, (finding,)),)
     owned = _gpus_of_tasks(request.tasks, gpus)
     pools = {gpu: _pool(topology, gpu) for gpu in topology.gpus}
     claims: dict[_Pool, Counter[int]] = {}
@@ -154,10 +162,10 @@ def _granted_gpus(topology: Topology, request: Request) -> tuple[Gpu, ...]:
     by_index = {gpu.index: gpu for gpu in topology.gpus}
     unknown = [index for index in request.gpus if index not in by_index]
     if unknown:
-        have = format_cpu_list(by_index) or "none"
-        raise MaskError(f"GPU {format_cpu_list(unknown)} is not on {topology.name} (its GPUs: {have})")
+        have, subject = format_cpu_list(by_index), f"GPU {format_cpu_list(unknown)}"
+        raise MaskError(make_finding("gpu-not-on-node", subject, node=topology.name, known=have))
     if not request.gpus or len(set(request.gpus)) != len(request.gpus):
-        raise MaskError("the granted GPUs must be named once each, and at least one (leave them out for all)")
+        raise MaskError(make_finding("gpus-not-once", format_cpu_list(set(request.gpus)), node=topology.name))
     return tuple(by_index[index] for index in request.gpus)
 
 
@@ -175,32 +183,27 @@ def _usable(topology: Topology, request: Request) -> dict[Core, tuple[int, ...]]
 
 def _check(topology: Topology, request: Request, gpus: Sequence[Gpu]) -> None:
     """Refuse what no choice of cores can answer, whatever was granted."""
-    if request.tasks < 1:
-        raise MaskError(f"{request.tasks} tasks on a node (1 or more are right)")
+    node, tasks = topology.name, request.tasks
+    if tasks < 1:
+        raise MaskError(make_finding("no-tasks", node, tasks=tasks))
     foreign = (request.cpus or frozenset()) - topology.pu_os
     if foreign:
-        have = format_cpu_list(topology.pu_os)
-        raise MaskError(f"CPU {format_cpu_list(foreign)} is not on {topology.name} (its CPUs: {have})")
+        have, subject = format_cpu_list(topology.pu_os), f"CPU {format_cpu_list(foreign)}"
+        raise MaskError(make_finding("cpu-not-on-node", subject, node=node, known=have))
     if request.cpus is not None and not request.cpus:
-        raise MaskError("no CPU is granted (leave the list out for all of the node)")
-    cores = len(_usable(topology, Request(request.tasks, request.threads)))
+        raise MaskError(make_finding("no-cpu-granted", node))
+    cores = len(_usable(topology, Request(tasks, request.threads)))
     if not cores:
-        raise MaskError(f"no core of {topology.name} has {request.threads} threads that tasks may use")
-    if request.tasks > cores:
-        raise MaskError(f"{request.tasks} tasks on the {cores} cores of {topology.name} that tasks may use")
-    if request.tasks > 1 and not gpus:
-        raise MaskError(
-            f"{topology.name} has no GPU, so no core is nearer to a task than another: "
-            "leave the binding to Slurm (--cpu-bind=cores)"
-        )
-    if request.tasks > 1 and request.tasks % len(gpus) and len(gpus) % request.tasks:
-        even = ", ".join(str(count) for count in range(1, len(gpus) + 1) if len(gpus) % count == 0)
-        named = ",".join(str(gpu.index) for gpu in gpus[: request.tasks])
-        way_out = f"; or name one GPU for each task, such as --gpus {named}" if request.tasks < len(gpus) else ""
-        raise MaskError(
-            f"{request.tasks} tasks cannot share {len(gpus)} GPUs evenly "
-            f"(counts that can: {even} and multiples of {len(gpus)}{way_out})"
-        )
+        raise MaskError(make_finding("no-usable-core", node, threads=request.threads))
+    if tasks > cores:
+        raise MaskError(make_finding("more-tasks-than-cores", node, tasks=tasks, cores=cores))
+    if tasks > 1 and not gpus:
+        raise MaskError(make_finding("node-without-gpus", node, tasks=tasks))
+    if tasks > 1 and tasks % len(gpus) and len(gpus) % tasks:
+        even = tuple(count for count in range(1, len(gpus) + 1) if len(gpus) % count == 0)
+        named = ",".join(str(gpu.index) for gpu in gpus[:tasks]) if tasks < len(gpus) else None
+        values: dict[str, Value] = {"tasks": tasks, "gpus": len(gpus), "even": even, "named": named}
+        raise MaskError(Finding("tasks-share-unevenly", Severity.FAULT, node, values=values))
 
 
 def _gpus_of_tasks(tasks: int, gpus: tuple[Gpu, ...]) -> tuple[tuple[Gpu, ...], ...]:
@@ -228,24 +231,26 @@ def _pool(topology: Topology, gpu: Gpu) -> _Pool:
 
 def _divide(
     pool: _Pool, weights: Mapping[int, int], usable: Mapping[Core, tuple[int, ...]], request: Request
-) -> dict[int, _Pool]:
+) -> dict[int, _Share]:
     """Cut a pool into equal runs of whole cores, by task; `weights` counts the GPUs that a task has in the pool.
 
     What is left over stays idle: equal tasks are worth more than one core more for the first of them.
     """
     near = _in_order(pool, usable)
     if not near:
-        return dict.fromkeys(weights, _Pool(_why_none(pool, request), ()))
+        return dict.fromkeys(weights, _Share(_why_none(pool, request)))
     if len(weights) == 1:
-        return dict.fromkeys(weights, _Pool(f"{counted(len(near), 'core')} of {pool.name}", tuple(near)))
+        finding = make_finding("cores-near", cores=len(near), where=pool.name)
+        return dict.fromkeys(weights, _Share(finding, tuple(near)))
     each = len(near) // sum(weights.values())
     if not each:
-        reason = f"{len(weights)} tasks share the {counted(len(near), 'core')} of {pool.name} that may be used"
-        return dict.fromkeys(weights, _Pool(reason, ()))
+        finding = make_finding("cores-too-few", tasks=len(weights), cores=len(near), where=pool.name)
+        return dict.fromkeys(weights, _Share(finding))
     shares, start = {}, 0
     for task, weight in weights.items():
         cores = tuple(near[start : start + each * weight])
-        shares[task] = _Pool(f"{len(cores)} of the {counted(len(near), 'core')} of {pool.name}", cores)
+        finding = make_finding("cores-near", cores=len(cores), of=len(near), where=pool.name)
+        shares[task] = _Share(finding, cores)
         start += each * weight
     return shares
 
@@ -291,37 +296,36 @@ def _nearest(
     return nearest
 
 
-def _why_none(pool: _Pool, request: Request) -> str:
+def _why_none(pool: _Pool, request: Request) -> Finding:
     if not pool.name:
-        return "where it is attached is not known"
+        return make_finding("gpu-place-unknown")
     if not pool.cores:
-        return f"{pool.name} has no core that is not near another GPU"
+        return make_finding("no-core-near-gpu", where=pool.name)
     pus = format_cpu_list(pu for core in pool.cores for pu in core.pu_os)
-    with_threads = " with both threads" if request.threads == 2 else ""
-    return f"{_granted(request)} hold no core of {pool.name}{with_threads} that tasks may use (its CPUs: {pus})"
+    threads = request.threads if request.threads == 2 else None
+    return make_finding("cores-not-granted", where=pool.name, granted=_granted(request), threads=threads, cpus=pus)
 
 
-def _granted(request: Request) -> str:
-    return "the node's CPUs" if request.cpus is None else f"the granted CPUs {format_cpu_list(request.cpus)}"
+def _granted(request: Request) -> str | None:
+    return None if request.cpus is None else format_cpu_list(request.cpus)
 
 
 def _task_mask(
     task: int,
     own: Sequence[Gpu],
-    shares: Sequence[_Pool],
+    shares: Sequence[_Share],
     far: tuple[Core, ...],
     usable: Mapping[Core, tuple[int, ...]],
 ) -> TaskMask:
     """Put a task's shares together; one GPU without a near core leaves a task that has no far ones without a mask."""
     gpus = tuple(gpu.index for gpu in own)
-    named = f"GPU {gpus[0]}" if len(gpus) == 1 else f"GPUs {','.join(map(str, gpus))}"
-    missing = [share.name for share in shares if not share.cores]
+    missing = tuple(share.finding for share in shares if not share.cores)
     if missing and not far:
-        return TaskMask(task, gpus, (), f"{named}: {'; '.join(missing)}")
+        return TaskMask(task, gpus, (), missing)
     cores = chain(chain.from_iterable(share.cores for share in shares), far)
-    reasons = [share.name for share in shares]
+    findings = [share.finding for share in shares]
     for numa in dict.fromkeys(core.numa for core in far):
-        place = "" if numa is None else f"of NUMA domain {numa} "
-        reasons.append(f"{counted(sum(core.numa == numa for core in far), 'core')} {place}near no GPU")
+        count = sum(core.numa == numa for core in far)
+        findings.append(make_finding("cores-far", cores=count, numa=numa))
     pus = tuple(sorted(pu for core in cores for pu in usable[core]))
-    return TaskMask(task, gpus, pus, f"{named}: {', '.join(reasons)}")
+    return TaskMask(task, gpus, pus, tuple(findings))

@@ -131,7 +131,9 @@ def test_a_task_without_a_mask_is_null_in_json_and_told_on_stderr(capsys: Output
     assert main(["masks", "--site", "lumi", "--json", "--cpus", "49-55", "--gpus", "0,4"]) == 1
     output = capsys.readouterr()
     assert json.loads(output.out)[1] == {"task": 1, "gpu": 4, "cpus": None, "mask": None}
-    assert output.err.startswith("lumisite: task 1 gets no mask: GPU 4: the granted CPUs 49-55 hold no core of L3 0")
+    assert output.err.startswith(
+        "lumisite: task 1 gets no mask: GPU 4: no core of L3 0 is among the granted CPUs 49-55"
+    )
 
 
 def test_the_table_ends_with_an_option_for_srun(capsys: Output) -> None:
@@ -164,9 +166,9 @@ def test_a_grant_of_every_core_that_tasks_may_use_is_a_whole_node(granted: str, 
         (["--node", "lumi-g", "--topology", "x"], "not allowed with argument"),
         (["--site", "nowhere"], "there is no embedded site 'nowhere'"),
         (["--cpus", "x"], "--cpus: 'x' is not a list of numbers"),
-        (["--cpus", ""], "no CPU is granted"),
-        (["--cpus", "500"], "CPU 500 is not on node kind lumi-g"),
-        (["--gpus", "9"], "GPU 9 is not on node kind lumi-g"),
+        (["--cpus", ""], "[no-cpu-granted]"),
+        (["--cpus", "500"], "CPU 500: not on node kind lumi-g"),
+        (["--gpus", "9"], "GPU 9: not on node kind lumi-g"),
         (["--gpus", "0,0"], "--gpus: 0 is listed twice"),
         (["--tasks", "many"], "invalid int value: 'many'"),
         (["--tasks", "3"], "3 tasks cannot share 8 GPUs evenly"),

@@ -9,6 +9,7 @@ import re
 import shutil
 import struct
 import subprocess
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from lumisite.machine.host import DiskTree, open_file
 from lumisite.machine.ldcache import conf_directories, read_cache
 from lumisite.machine.loader import Loader, Processor, Rules, processor, read_rules
 from lumisite.machine.tree import Memory, Tree, resolve
-from tests.support.dict_trees import DictTree, Link, write_tree
+from tests.support.dict_trees import DictTree, Files, Link, write_tree
 from tests.support.elves import elf
 from tests.unit.machine.test_elf import mutated
 
@@ -61,20 +62,22 @@ def test_links_lead_inside_the_tree(linked: Tree, path: str, real: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "trouble"),
+    ("path", "code", "at"),
     [
-        ("/etc/passwd", "is not there"),
-        ("/opt/gone", "leads to /nowhere, which is not there"),
-        ("/opt/gone/x", "is not there"),
-        ("/lib64/libgone.so", "is not there"),
-        ("/opt/one", "is a loop of links"),
-        ("/opt/self", "is a loop of links"),
-        ("/usr/lib64/libx.so.1/x", "leads through /usr/lib64/libx.so.1.2, which is no directory"),
+        ("/etc/passwd", "path-missing", None),
+        ("/opt/gone", "link-broken", "/nowhere"),
+        ("/opt/gone/x", "path-missing", "/nowhere"),
+        ("/lib64/libgone.so", "path-missing", "/usr/lib64/libgone.so"),
+        ("/opt/one", "link-loop", None),
+        ("/opt/self", "link-loop", None),
+        ("/usr/lib64/libx.so.1/x", "path-through-file", "/usr/lib64/libx.so.1.2"),
+        ("/" + "x" * 5000, "path-too-long", None),
     ],
 )
-def test_a_path_that_leads_nowhere_says_why(linked: Tree, path: str, trouble: str) -> None:
+def test_a_path_that_leads_nowhere_has_a_code(linked: Tree, path: str, code: str, at: str | None) -> None:
     place = resolve(linked, path)
-    assert (place.entry, place.trouble) == (None, trouble)
+    assert (place.entry, place.code) == (None, code)
+    assert at is None or place.path == at
 
 
 def test_no_path_leads_out_of_the_tree(tmp_path: Path) -> None:
@@ -226,3 +229,22 @@ def test_a_level_counts_only_with_all_below_it_and_intel_has_names_of_its_own(
     tree = DictTree({"/proc/cpuinfo": text.encode(), "/a/haswell/libx.so": elf("libx.so")})
     rules = read_rules(tree, processor(tree), ("/a/$PLATFORM",))
     assert (Loader(tree, rules).search("libx.so").found is not None) is (platform == "haswell")
+
+
+@dataclass(frozen=True)
+class Closed(DictTree):
+    """A tree with what this user may not enter or read."""
+
+    unreadable: dict[str, str] = field(default_factory=dict)
+
+    def source(self, path: str) -> Memory | None:
+        return None if path in self.unreadable else super().source(path)
+
+
+def test_what_this_user_may_not_enter_has_a_code_of_its_own() -> None:
+    files: Files = {"/opt/link": Link("/closed/x"), "/closed/y": b"", "/a/libx.so": b"", "/b/libx.so": elf("libx.so")}
+    tree = Closed(files, unreadable={"/closed": "chmod o+rx /closed", "/a/libx.so": "chmod o+r /a/libx.so"})
+    assert resolve(tree, "/closed/x").code == "path-in-closed-folder"
+    assert resolve(tree, "/opt/link").code == "link-into-closed-folder"
+    answer = Loader(tree, Rules(62, ("/closed", "/a", "/b"))).search("libx.so")
+    assert [one.code for one in answer.passed] == ["folder-closed", "file-closed"]

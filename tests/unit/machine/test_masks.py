@@ -103,20 +103,24 @@ def test_granted_siblings_alone_are_a_core_with_one_thread() -> None:
     assert lists(ask(1, cpus="113-119", gpus="0")) == ["113-119"]
     (answer,) = ask(1, threads=2, cpus="113-119", gpus="0")
     assert answer.cpus is None
-    assert "hold no core of L3 6 with both threads" in answer.reason
+    (finding,) = answer.findings
+    assert (finding.code, finding.values["where"], finding.values["threads"]) == ("cores-not-granted", "L3 6", 2)
 
 
 def test_a_task_whose_gpus_cores_are_not_granted_gets_no_mask_and_the_reason() -> None:
     near, far = ask(2, cpus="49-55", gpus="0,4")
     assert near.mask == "0xfe000000000000"
     assert (far.mask, far.cpus, far.pu_os) == (None, None, ())
-    assert far.reason == ("GPU 4: the granted CPUs 49-55 hold no core of L3 0 that tasks may use (its CPUs: 0-7,64-71)")
+    (finding,) = far.findings
+    assert finding.code == "cores-not-granted"
+    assert finding.values == {"where": "L3 0", "granted": "49-55", "threads": None, "cpus": "0-7,64-71"}
 
 
 def test_one_gpu_without_cores_leaves_its_task_without_a_mask() -> None:
     answers = ask(4, cpus="49-55,17-23,25-31,1-15,33-47")
     assert [answer.mask is None for answer in answers] == [True, False, False, False]
-    assert "GPUs 0,1: the granted CPUs" in answers[0].reason
+    assert answers[0].gpus == (0, 1)
+    assert {finding.code for finding in answers[0].findings} == {"cores-not-granted"}
 
 
 def test_a_granted_but_reserved_core_is_not_given() -> None:
@@ -124,13 +128,15 @@ def test_a_granted_but_reserved_core_is_not_given() -> None:
     assert answer.mask is None
     (answer,) = ask(1, cpus="0,64,8")
     assert answer.mask is None
-    assert "hold no core of node kind lumi-g that tasks may use" in answer.reason
+    assert [(one.code, one.values["where"]) for one in answer.findings] == [("cores-not-granted", "node kind lumi-g")]
 
 
 def test_fewer_granted_cores_than_tasks_on_them_give_none() -> None:
     for answer in ask(2, cpus="1", gpus="4"):
         assert answer.mask is None
-        assert answer.reason == "GPU 4: 2 tasks share the 1 core of L3 0 that may be used"
+        assert [(one.code, one.values) for one in answer.findings] == [
+            ("cores-too-few", {"tasks": 2, "cores": 1, "where": "L3 0"})
+        ]
 
 
 def test_a_node_with_gpus_known_by_numa_domain_shares_it_evenly() -> None:
@@ -156,7 +162,7 @@ def test_cores_near_another_gpus_l3_are_not_shared_out_with_the_domain() -> None
     )
     answers = cpu_masks(node, Request(5))
     assert [answer.cpus for answer in answers] == ["49-55", "57-63", "17-23", "25-31", None]
-    assert answers[4].reason == "GPU 4: NUMA domain 1 has no core that is not near another GPU"
+    assert [(one.code, one.values["where"]) for one in answers[4].findings] == [("no-core-near-gpu", "NUMA domain 1")]
 
 
 def test_several_gpus_on_one_l3_share_it() -> None:
@@ -175,48 +181,47 @@ def test_a_task_with_more_gpus_on_an_l3_gets_more_of_it() -> None:
 
 def test_a_gpu_with_an_unknown_place_gets_no_mask() -> None:
     node = replace(LUMI_G, gpus=tuple(Gpu(index, "", None, None) for index in range(2)))
-    assert {answer.reason for answer in cpu_masks(node, Request(2))} == {
-        "GPU 0: where it is attached is not known",
-        "GPU 1: where it is attached is not known",
-    }
+    assert [one.code for answer in cpu_masks(node, Request(2)) for one in answer.findings] == ["gpu-place-unknown"] * 2
     assert cpu_masks(node, Request(1))[0].mask == "0xfefefefefefefefe"
 
 
 def test_a_node_without_gpus_has_an_answer_for_one_task_only() -> None:
     node = replace(LUMI_G, gpus=())
     assert cpu_masks(node, Request(1))[0].mask == "0xfefefefefefefefe"
-    with pytest.raises(MaskError, match=r"has no GPU, so no core is nearer .*--cpu-bind=cores"):
+    with pytest.raises(MaskError, match=r"\[node-without-gpus\]"):
         cpu_masks(node, Request(2))
 
 
 @pytest.mark.parametrize(
-    ("asked", "says"),
+    ("asked", "code", "values"),
     [
-        (request(0), "0 tasks on a node"),
-        (request(-1), "-1 tasks on a node"),
-        (request(8, threads=3), "no core of node kind lumi-g has 3 threads that tasks may use"),
-        (request(3), "3 tasks cannot share 8 GPUs evenly (counts that can: 1, 2, 4, 8 and multiples of 8; or name"),
-        (request(5), "such as --gpus 0,1,2,3,4)"),
-        (request(7), "7 tasks cannot share 8 GPUs evenly"),
-        (request(12), "12 tasks cannot share 8 GPUs evenly (counts that can: 1, 2, 4, 8 and multiples of 8)"),
-        (request(64), "64 tasks on the 56 cores of node kind lumi-g that tasks may use"),
-        (request(10**9), "1000000000 tasks on the 56 cores"),
-        (request(1, gpus="8"), "GPU 8 is not on node kind lumi-g (its GPUs: 0-7)"),
-        (request(1, gpus=""), "must be named once each"),
-        (Request(2, gpus=(1, 1)), "must be named once each"),
-        (request(1, cpus="120-129"), "CPU 128-129 is not on node kind lumi-g (its CPUs: 0-127)"),
-        (request(1, cpus=""), "no CPU is granted"),
+        (request(0), "no-tasks", {"tasks": 0}),
+        (request(-1), "no-tasks", {"tasks": -1}),
+        (request(8, threads=3), "no-usable-core", {"threads": 3}),
+        (request(3), "tasks-share-unevenly", {"tasks": 3, "even": (1, 2, 4, 8), "named": "0,1,2"}),
+        (request(5), "tasks-share-unevenly", {"tasks": 5, "named": "0,1,2,3,4"}),
+        (request(7), "tasks-share-unevenly", {"tasks": 7, "gpus": 8}),
+        (request(12), "tasks-share-unevenly", {"tasks": 12, "even": (1, 2, 4, 8), "named": None}),
+        (request(64), "more-tasks-than-cores", {"tasks": 64, "cores": 56}),
+        (request(10**9), "more-tasks-than-cores", {"tasks": 10**9, "cores": 56}),
+        (request(1, gpus="8"), "gpu-not-on-node", {"known": "0-7"}),
+        (request(1, gpus=""), "gpus-not-once", {}),
+        (Request(2, gpus=(1, 1)), "gpus-not-once", {}),
+        (request(1, cpus="120-129"), "cpu-not-on-node", {"known": "0-127"}),
+        (request(1, cpus=""), "no-cpu-granted", {}),
     ],
 )
-def test_a_question_without_a_sound_answer_is_refused_with_one_that_has(asked: Request, says: str) -> None:
+def test_a_question_without_a_sound_answer_is_refused(asked: Request, code: str, values: dict[str, object]) -> None:
     with pytest.raises(MaskError) as caught:
         cpu_masks(LUMI_G, asked)
-    assert says in str(caught.value)
+    finding = caught.value.finding
+    assert finding.code == code
+    assert {name: finding.values[name] for name in values} == values
 
 
 def test_two_threads_need_cores_that_have_two() -> None:
     node = replace(LUMI_G, cores=tuple(replace(core, pu_os=core.pu_os[:1]) for core in LUMI_G.cores))
-    with pytest.raises(MaskError, match="no core of node kind lumi-g has 2 threads that tasks may use"):
+    with pytest.raises(MaskError, match=r"\[no-usable-core\]"):
         cpu_masks(node, Request(8, threads=2))
 
 
@@ -292,7 +297,7 @@ def test_masks_are_disjoint_inside_what_is_allowed_and_of_whole_cores(question: 
         assert len(given_here) in (0, asked.threads)
         assert len({owner[pu] for pu in given_here}) <= 1
     for answer in answers:
-        assert answer.reason
+        assert answer.findings
         assert (answer.mask is None) == (answer.cpus is None) == (not answer.pu_os)
         if answer.mask is not None and answer.cpus is not None:
             assert parse_number_list(answer.cpus) == answer.pu_os
