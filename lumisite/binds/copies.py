@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
-from lumisite.images.contents import plugins_in
+from lumisite.images.contents import Contents
 from lumisite.machine.elf import read_needed
 from lumisite.machine.library_names import newest, numbers_in, public_versions, stem
 from lumisite.machine.loader import Found, Loaded, Loader, walk
@@ -110,7 +110,7 @@ def objects_of(loader: Loader) -> Iterator[tuple[str, tuple[str, ...]]]:
     tree, seen = loader.tree, set()
     folders = [resolve(tree, path).path for path in (*loader.rules.library_path, *loader.rules.directories)]
     libraries = (f"{folder}/{file}" for folder in folders for file in names_of(tree, folder) if ".so" in file)
-    for path in (*libraries, *plugins_in(tree)):
+    for path in (*libraries, *Contents(tree).plugins):
         place = resolve(tree, path)
         if place.entry is not None and place.entry.kind == "file" and place.path not in seen:
             seen.add(place.path)

@@ -15,16 +15,14 @@ from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, exit_code
 from lumisite.findings.writers import message
-from lumisite.images.collectives import read_collectives
 from lumisite.images.container import container_of
 from lumisite.images.container import library_path as library_path_of_image
-from lumisite.images.contents import plugins_in
+from lumisite.images.contents import Contents
 from lumisite.images.family import recognise_family, recognised
-from lumisite.images.recipe import compare_recipe
-from lumisite.images.remarks import remarks
+from lumisite.images.remarks import compare_recipe, remarks
 from lumisite.images.sif import Image
 from lumisite.images.speed import LIBFABRIC, parts_for_speed
-from lumisite.images.versions import read_holds
+from lumisite.images.versions import ReadImage
 from lumisite.machine.ldcache import glob
 from lumisite.machine.library_names import in_order, numbers_in
 from lumisite.machine.loader import MACHINES, Loader, Processor, processor, read_rules
@@ -102,15 +100,14 @@ class Request:
 def make_plan(request: Request, image: Image, host: Tree) -> Plan:
     """Return the plan of an image; raises a `LumisiteError` where there can be none."""
     site = request.site
-    name, why = recognise_family(site, request.image_paths, image.tree, request.releases, request.family)
+    contents = ReadImage(site, image.tree)
+    name, why = recognise_family(site, request.image_paths, contents, request.releases, request.family)
     family = site.families[name]
     roots = (*family.libraries, *request.libraries)
-    known = request.family is not None or recognised(site, request.image_paths, image.tree) is not None
-    collectives = read_collectives(site, image.tree)
-    holds = read_holds(site, name, image.tree, collectives)
+    known = request.family is not None or recognised(site, request.image_paths, contents) is not None
     notes: list[Note] = [make_finding("image-family", family=name, why=why), *image.notes]
-    notes += remarks(site, request.image_paths[::-1], image.tree, collectives)
-    notes += compare_recipe(site, name, image.tree) if known else ()
+    notes += remarks(contents, request.image_paths[::-1])
+    notes += compare_recipe(contents, name) if known else ()
     folders, lacking = library_folders(request, host) if roots else ((), ())
     sides, unknown = _sides(request, name, image.tree, host, folders)
     notes += lacking
@@ -125,14 +122,14 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
     lines += followed
     none = unopened(site, sides, lines) if known and family.plugin != "none" else ()
     # What start-up scripts put on the library path is not read.
-    if none and (family.activation != "none" or unknown) and plugins_in(image.tree):
+    if none and (family.activation != "none" or unknown) and contents.plugins:
         notes += [make_finding("plugin-uncertain", line.library) for line in none]
         notes.append(make_finding("speed-unknown"))
         none = ()
     if not known:
         loaded = next((line.target for line in followed if line.library == LIBFABRIC and line.decision != "bind"), None)
-        notes += _speed(site, image.tree, brought, loaded)
-    return Plan(name, (*lines, *none), tuple(notes), holds)
+        notes += _speed(site, contents, brought, loaded)
+    return Plan(name, (*lines, *none), tuple(notes), contents.holds(name))
 
 
 def _limits(sides: Sides, unknown: Sequence[str]) -> Iterator[Finding]:
@@ -148,7 +145,7 @@ def _limits(sides: Sides, unknown: Sequence[str]) -> Iterator[Finding]:
             yield make_finding("image-path-closed", path, command=command)
 
 
-def _speed(site: Site, image: Tree, brought: Collection[str], loaded: str | None) -> Iterator[Note]:
+def _speed(site: Site, image: Contents, brought: Collection[str], loaded: str | None) -> Iterator[Note]:
     """Yield what an image that no family knows has and lacks for full speed on the site's network."""
     parts = tuple(parts_for_speed(site, image, brought, loaded))
     yield from map(str, parts)

@@ -17,7 +17,7 @@ from lumisite.binds.copies import summary
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.images.container import ContainerTree, container_of
-from lumisite.images.contents import collectives_of, library_folders, plugins_in
+from lumisite.images.contents import Contents, collectives_of
 from lumisite.images.programs import Use, uses_of
 from lumisite.images.speed import LIBFABRIC, providers_beside
 from lumisite.machine.library_names import newest
@@ -92,14 +92,14 @@ class _Container:
 
     def uses(self) -> Iterator[tuple[Collectives, Use]]:
         """Yield the programs that use a library for collectives which can open a plugin."""
-        folders = library_folders(self.tree)
+        contents = Contents(self.tree)
         for library in collectives_of(self.site):
             if library.plugins:
-                yield from ((library, use) for use in uses_of(library, self.loader, folders))
+                yield from ((library, use) for use in uses_of(library, self.loader, contents))
 
     def plugins(self) -> tuple[str, ...]:
         """Return the real paths of all plugins."""
-        return tuple(dict.fromkeys(resolve(self.tree, path).path for path in plugins_in(self.tree)))
+        return tuple(dict.fromkeys(resolve(self.tree, path).path for path in Contents(self.tree).plugins))
 
     def _alone(self) -> Iterator[Opened]:
         for path in self.plugins():

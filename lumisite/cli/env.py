@@ -13,6 +13,7 @@ from lumisite.cli.arguments import add_json, add_plan_and_lock, add_platform, ad
 from lumisite.cli.parser import say, tell
 from lumisite.errors import ResolveError, shown
 from lumisite.findings.catalogue import make_finding
+from lumisite.findings.writers import line
 from lumisite.images.family import holds_of_image, remarks_of_image
 from lumisite.images.lock import LoadedLock, load_lock
 from lumisite.render.made_up_step import Cpus, Environment, Image, Question, Step, Variable, environment_of, release_of
@@ -103,8 +104,8 @@ def run_env(arguments: argparse.Namespace) -> int:
     found = environment_of(Question(site, files, modules, step, arguments.image))
     if arguments.image is not None and not _was_read(arguments.image, lock, plans):
         _compare_with_image(site, arguments.image)
-    for line in () if arguments.image is None else remarks_of_image(site, arguments.image):
-        say(shown(line))
+    for finding in () if arguments.image is None else remarks_of_image(site, arguments.image):
+        say(line(finding))
     before = _set_before(found)
     variables = {
         name: {"value": one.value, "by": one.by, "entry": one.entry, "why": _why(site, step, name, one)}

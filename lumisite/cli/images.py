@@ -15,7 +15,7 @@ from lumisite.cli.parser import check_root, say, tell, write_whole
 from lumisite.cli.progress import Progress
 from lumisite.errors import LumisiteError, ResolveError, shown
 from lumisite.facts.lock_changes import LockChange, compare_images
-from lumisite.findings.writers import message
+from lumisite.findings.writers import line, message
 from lumisite.images.cotainr import pin_systems
 from lumisite.images.inventory import Image, Reading, read_inventory, wanted_of
 from lumisite.images.lock import format_lock, lock_of, parse_lock, read_lock_file
@@ -80,7 +80,7 @@ def _list(arguments: argparse.Namespace, reading: Reading) -> int:
     given = tuple(map(_absolute, arguments.paths))
     images = _read(reading, given)
     lines = chain.from_iterable(_lines(reading.site, one) for one in images)
-    tell(list(map(asdict, images)), lines, as_json=arguments.json)
+    tell(list(map(_as_json, images)), lines, as_json=arguments.json)
     broken = sum(bool(image.fault) for image in images)
     say(f"{counted(len(images), 'image')}, {f'{broken} cannot be used' if broken else 'all can be read'}")
     if file is not None:
@@ -147,7 +147,11 @@ def _lines(site: Site, image: Image) -> Iterator[str]:
     digest = f"; {image.digest[: image.digest.index(':') + 13]}" if image.digest is not None else ""
     yield f"    {image.family} ({image.why}){size}{digest}"
     yield f"    {', '.join(version_lines(site, image.versions)) or 'no version found in it'}"
-    yield from (f"    {note}" for note in image.notes)
+    yield from (f"    {line(note)}" for note in image.notes)
+
+
+def _as_json(image: Image) -> dict[str, object]:
+    return asdict(replace(image, notes=())) | {"notes": list(map(line, image.notes))}
 
 
 def _change_json(change: LockChange) -> dict[str, object]:

@@ -8,20 +8,12 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lumisite.images.container import library_path
-from lumisite.images.contents import (
-    LARGEST_RECORD_BYTES,
-    Version,
-    copies_of,
-    find_constant,
-    library_folders,
-    signed,
-)
-from lumisite.images.programs import packages_with, uses_of
+from lumisite.images.contents import LARGEST_RECORD_BYTES, Contents, Version, find_constant
+from lumisite.images.programs import uses_of
 from lumisite.machine.ldcache import glob
 from lumisite.machine.loader import Loader, read_rules
 from lumisite.machine.tree import Tree, resolve, text_of
@@ -33,7 +25,6 @@ if TYPE_CHECKING:
     from lumisite.vendors.model import Collectives, Sign
 
 NOT_KNOWN = "not known"
-LEFT_OUT = "settings that depend on the release are left out; an image with one copy gets them"
 
 
 @dataclass(frozen=True)
@@ -87,39 +78,36 @@ class Collection:
         return Version(", ".join(found), ", ".join(found.values())) if found else None
 
 
-def read_collectives(site: Site, tree: Tree) -> Mapping[str, Collection]:
+def read_collectives(site: Site, contents: Contents) -> Mapping[str, Collection]:
     """Read the copies for each stack of the site that has GPUs; raises a `LumisiteError` for a damaged image."""
-    folders = library_folders(tree)
-    directories, unknown = library_path(tree)
-    loader = Loader(tree, read_rules(tree, library_path=directories))
+    tree = contents.tree
+    loader = Loader(tree, read_rules(tree, library_path=contents.library_path[0]))
     found = {}
     for name, stack in site.stacks.items():
         if stack.gpu is not None:
             library, software = gpu_of(stack.gpu).collectives, software_of(name, stack.gpu)
-            system = None if software is None else signed(software.images, tree, folders)
-            copies = tuple(_copies(library, loader, folders, system, searched=not unknown))
+            system = None if software is None else contents.stated(software.images)
+            copies = tuple(_copies(library, loader, contents, system))
             found[name] = Collection(library.title, name, copies)
     return found
 
 
-def _copies(
-    library: Collectives, loader: Loader, folders: Sequence[str], system: Version | None, *, searched: bool
-) -> Iterator[Copy]:
-    """Yield all copies, what PyTorch loads first; with a library path that is not `searched` any may be loaded."""
-    tree = loader.tree
+def _copies(library: Collectives, loader: Loader, contents: Contents, system: Version | None) -> Iterator[Copy]:
+    """Yield all copies, what PyTorch loads first; where the library path is not known, any may be loaded."""
+    tree, searched = loader.tree, not contents.library_path[1]
     programs: dict[str, list[str]] = {}
     linked = False
-    for use in uses_of(library, loader, folders):
+    for use in uses_of(library, loader, contents):
         if use.copy is not None:
             programs.setdefault(use.copy.found.real, []).append(use.program)
             linked = linked or use.packages is None
         elif use.packages is not None:
             release = _built_for(library, tree, use.packages)
             yield Copy(f"{use.packages}/torch", None, release, (use.program,), linked=True)
-    own = {resolve(tree, folder).path for folder in folders}
-    paths = copies_of(library, tree, folders)
+    own = {resolve(tree, folder).path for folder in contents.libraries}
+    paths = contents.copies_of(library)
     for path in sorted(paths, key=lambda path: [*programs, path].index(path)):
-        packages = packages_with(tree, path)
+        packages = contents.packages_with(path)
         release = _stated(library.releases, tree, path, packages)
         if packages is not None:
             release = release or _built_for(library, tree, packages)
@@ -167,20 +155,3 @@ def _series(value: str) -> str | None:
     """
     numbers = re.match(r"\d+\.\d+", value)
     return None if numbers is None else numbers[0]
-
-
-def describe_collectives(collection: Collection, stack: str) -> Iterator[str]:
-    """Yield a line for each copy where an image has several, and what follows where their releases differ."""
-    title = collection.title
-    if len(collection.copies) < 2:
-        return
-    for one in collection.copies:
-        version = f" {one.version.value}" if one.version else ""
-        release = f" of {stack} {one.release.value}" if one.release else f" of an unknown release of {stack}"
-        where = "inside itself" if one.linked else one.path
-        for program in one.programs:
-            yield f"{program}: {title}{version}{release}, {where}"
-        if not one.programs:
-            yield f"no known program loads {title}{version}{release}, {where}"
-    if not collection.settled:
-        yield f"programs get {title} of more than one release of {stack}, or of one that is not known ({LEFT_OUT})"

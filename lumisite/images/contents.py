@@ -8,14 +8,15 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lumisite.images.container import library_path
 from lumisite.machine.elf import read_only_data
 from lumisite.machine.ldcache import conf_directories, glob
-from lumisite.machine.tree import Tree, resolve, text_of
+from lumisite.machine.tree import Tree, is_under, resolve, text_of
 from lumisite.site.images import told_release
 from lumisite.site.model import Site
 from lumisite.site.versions import Version as Release
@@ -74,33 +75,95 @@ class Version:
     of: str
 
 
-def gpu_vendors(tree: Tree) -> tuple[str, ...]:
-    """Return the vendors for whose GPUs an image holds libraries, by the words of `stacks.*.gpu`."""
-    return tuple(name for name in gpu_names() if is_for_gpus_of(name, tree))
+class Contents:
+    """Where in an image things are, worked out once."""
 
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
 
-def is_for_gpus_of(name: str, tree: Tree) -> bool:
-    """Return whether an image holds libraries for the GPUs of a vendor."""
-    maker, folders = vendor(name), library_folders(tree)
-    software = any(signed(one.images, tree, folders) for one in maker.software)
-    return software or (maker.gpu is not None and bool(copies_of(maker.gpu.collectives, tree, folders)))
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        """The labels that a build wrote into the image; labels that are no JSON are none."""
+        try:
+            labels = json.loads(text_of(self.tree, _LABELS, LARGEST_TEXT_BYTES) or "{}")
+        except (ValueError, RecursionError):
+            return {}
+        return {str(key): str(value) for key, value in labels.items()} if isinstance(labels, dict) else {}
 
+    @cached_property
+    def library_path(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """LD_LIBRARY_PATH as the image sets it, and what of that is not known."""
+        return library_path(self.tree)
 
-def copies_of(library: Collectives, tree: Tree, folders: Iterable[str]) -> tuple[str, ...]:
-    """Return the real paths of all copies of a library for collectives, those outside of Python packages first."""
-    files = [f"{folder}/{library.library}.so*" for folder in (*folders, *environment_folders(tree))]
-    files += [f"{one}/{inner}/{library.library}.so*" for one in packages_in(tree) for inner in library.packages]
-    places = (resolve(tree, path) for pattern in files for path in glob(tree, pattern))
-    return tuple(dict.fromkeys(one.path for one in places if one.entry is not None and one.entry.kind == "file"))
+    @cached_property
+    def libraries(self) -> tuple[str, ...]:
+        """The folders of libraries, those that the image's own loader is told of first."""
+        of_vendors = (pattern for vendor in all_vendors() for pattern in (*vendor.image_libraries, *vendor.libraries))
+        built = [folder for pattern in (*of_vendors, *_OWN_FOLDERS) for folder in glob(self.tree, pattern)]
+        known = (*self.library_path[0], *conf_directories(self.tree), *_LIBRARY_FOLDERS, *built)
+        return tuple(dict.fromkeys(known))
 
+    @cached_property
+    def packages(self) -> tuple[str, ...]:
+        """The folders of Python packages."""
+        return tuple(folder for pattern in _PACKAGE_FOLDERS for folder in glob(self.tree, pattern))
 
-def read_labels(tree: Tree) -> dict[str, str]:
-    """Give the labels that a build wrote into the image; labels that are no JSON are none."""
-    try:
-        labels = json.loads(text_of(tree, _LABELS, LARGEST_TEXT_BYTES) or "{}")
-    except (ValueError, RecursionError):
-        return {}
-    return {str(key): str(value) for key, value in labels.items()} if isinstance(labels, dict) else {}
+    @cached_property
+    def environments(self) -> tuple[str, ...]:
+        """The folders of libraries of the environments that have Python packages, as conda lays them out."""
+        return tuple(dict.fromkeys(posixpath.dirname(posixpath.dirname(folder)) for folder in self.packages))
+
+    @cached_property
+    def plugins(self) -> tuple[str, ...]:
+        """The paths of all that the image has under the names of a network plugin."""
+        folders = dict.fromkeys((*self.libraries, *self.environments))
+        paths = (f"{folder}/{name}" for folder in folders for name in plugins())
+        return tuple(path for path in paths if resolve(self.tree, path).entry is not None)
+
+    def packages_with(self, path: str) -> str | None:
+        """Return the folder of Python packages that has a file, given by its real path."""
+        return next((folder for folder in self.packages if is_under(path, resolve(self.tree, folder).path)), None)
+
+    def find(self, *names: str) -> str | None:
+        """Return the real path of the first of some names that is a file in a folder of libraries."""
+        return find_file(self.tree, self.libraries, names)
+
+    def find_plugin(self) -> str | None:
+        """Return the real path of the network plugin."""
+        return find_file(self.tree, (*self.libraries, *self.environments), plugins())
+
+    def copies_of(self, library: Collectives) -> tuple[str, ...]:
+        """Return the real paths of all copies of a library for collectives, those outside of packages first."""
+        files = [f"{folder}/{library.library}.so*" for folder in (*self.libraries, *self.environments)]
+        files += [f"{folder}/{inner}/{library.library}.so*" for folder in self.packages for inner in library.packages]
+        places = (resolve(self.tree, path) for pattern in files for path in glob(self.tree, pattern))
+        return tuple(dict.fromkeys(one.path for one in places if one.entry is not None and one.entry.kind == "file"))
+
+    def is_for_gpus_of(self, name: str) -> bool:
+        """Return whether an image holds libraries for the GPUs of a vendor."""
+        maker = vendor(name)
+        if any(self.stated(software.images) for software in maker.software):
+            return True
+        return maker.gpu is not None and bool(self.copies_of(maker.gpu.collectives))
+
+    @property
+    def gpu_vendors(self) -> tuple[str, ...]:
+        """The vendors for whose GPUs the image holds libraries, by the words of `stacks.*.gpu`."""
+        return tuple(filter(self.is_for_gpus_of, gpu_names()))
+
+    def stated(self, signs: Iterable[Sign]) -> Version | None:
+        """Return the version that the first sign states; of several folders of releases the newest one."""
+        for sign in signs:
+            in_place = sign.of in ("text", "path")
+            within = ("",) if in_place else self.libraries if sign.of == "libraries" else self.packages
+            stated = []
+            for path in (path for folder in within for path in glob(self.tree, f"{folder}/{sign.paths}")):
+                text = text_of(self.tree, path, LARGEST_RECORD_BYTES) if sign.of == "text" else path
+                if version := sign.version(text or ""):
+                    stated.append(Version(version, path))
+            if stated:
+                return max(stated, key=_order) if in_place else stated[0]
+        return None
 
 
 def labelled(labels: Mapping[str, str], words: str) -> Version | None:
@@ -121,47 +184,8 @@ def collectives_of(site: Site) -> tuple[Collectives, ...]:
     return tuple(gpu_of(stack.gpu).collectives for stack in site.stacks.values() if stack.gpu is not None)
 
 
-def signed(signs: Iterable[Sign], tree: Tree, folders: Iterable[str]) -> Version | None:
-    """Give the version that the first sign states; of several folders of releases the newest one."""
-    for sign in signs:
-        in_place = sign.of in ("text", "path")
-        within = ("",) if in_place else folders if sign.of == "libraries" else packages_in(tree)
-        stated = []
-        for path in (path for folder in within for path in glob(tree, f"{folder}/{sign.paths}")):
-            text = text_of(tree, path, LARGEST_RECORD_BYTES) if sign.of == "text" else path
-            if version := sign.version(text or ""):
-                stated.append(Version(version, path))
-        if stated:
-            return max(stated, key=_order) if in_place else stated[0]
-    return None
-
-
 def _order(version: Version) -> Release:
     return told_release(version.value) or parse_version("0")
-
-
-def packages_in(tree: Tree) -> Iterator[str]:
-    """Give the folders of Python packages in an image."""
-    yield from (folder for pattern in _PACKAGE_FOLDERS for folder in glob(tree, pattern))
-
-
-def environment_folders(tree: Tree) -> tuple[str, ...]:
-    """Return the folders of libraries of the environments that have Python packages, as conda lays them out."""
-    return tuple(dict.fromkeys(posixpath.dirname(posixpath.dirname(folder)) for folder in packages_in(tree)))
-
-
-def library_folders(tree: Tree) -> tuple[str, ...]:
-    """Give the folders of libraries in an image, those that its own loader is told of first."""
-    patterns = (*(one for maker in all_vendors() for one in (*maker.image_libraries, *maker.libraries)), *_OWN_FOLDERS)
-    own = [folder for pattern in patterns for folder in glob(tree, pattern)]
-    return tuple(dict.fromkeys((*library_path(tree)[0], *conf_directories(tree), *_LIBRARY_FOLDERS, *own)))
-
-
-def plugins_in(tree: Tree) -> tuple[str, ...]:
-    """Give the paths of all that an image has under the names of a network plugin."""
-    folders = dict.fromkeys((*library_folders(tree), *environment_folders(tree)))
-    paths = (f"{folder}/{name}" for folder in folders for name in plugins())
-    return tuple(path for path in paths if resolve(tree, path).entry is not None)
 
 
 def find_file(tree: Tree, folders: Iterable[str], names: Iterable[str]) -> str | None:

@@ -7,11 +7,12 @@ import os.path
 from collections.abc import Mapping
 
 from lumisite.errors import LumisiteError, ResolveError
-from lumisite.images.contents import read_labels
+from lumisite.findings.finding import Finding
+from lumisite.images.contents import Contents
 from lumisite.images.remarks import remarks
 from lumisite.images.sif import open_image
-from lumisite.images.versions import read_holds
-from lumisite.machine.tree import Tree, resolve
+from lumisite.images.versions import ReadImage
+from lumisite.machine.tree import resolve
 from lumisite.site.decode import suggestion
 from lumisite.site.images import Holds, family_by_path, holds_by_name
 from lumisite.site.ledger import default_family
@@ -20,7 +21,7 @@ from lumisite.site.versions import Version
 
 
 def recognise_family(
-    site: Site, paths: tuple[str, ...], image: Tree, releases: Mapping[str, Version], asked: str | None = None
+    site: Site, paths: tuple[str, ...], image: Contents, releases: Mapping[str, Version], asked: str | None = None
 ) -> tuple[str, str]:
     """Give the name of an image's family and what it was recognised by; raises `ResolveError` for an unknown `asked`.
 
@@ -42,20 +43,21 @@ def recognise_family(
     return default_family(site, releases), f"as the site's default{said}; no family recognises it"
 
 
-def recognised(site: Site, paths: tuple[str, ...], image: Tree) -> tuple[str, str] | None:
+def recognised(site: Site, paths: tuple[str, ...], image: Contents) -> tuple[str, str] | None:
     """Give the family that recognises an image, and by what; `None` where no family does."""
     for path in reversed(paths):
         name = family_by_path(site, path)
         if name is not None:
             pattern = next(one for one in site.families[name].paths if fnmatch.fnmatchcase(path, one))
             return name, f"by its path, {pattern}"
-    labels = read_labels(image)
     for name, family in site.families.items():
-        if family.labels and all(fnmatch.fnmatchcase(labels.get(key, ""), one) for key, one in family.labels.items()):
+        if family.labels and all(
+            fnmatch.fnmatchcase(image.labels.get(key, ""), one) for key, one in family.labels.items()
+        ):
             return name, f"by its labels, {', '.join(family.labels)}"
     for name, family in site.families.items():
         for path in family.contains:
-            if resolve(image, path).entry is not None:
+            if resolve(image.tree, path).entry is not None:
                 return name, f"by {path} in it"
     return None
 
@@ -67,17 +69,17 @@ def holds_of_image(site: Site, path: str) -> tuple[Holds, str]:
     typed = os.path.abspath(path)  # noqa: PTH100 - a Path would drop what the user typed
     real = os.path.realpath(typed)
     try:
-        tree = open_image(real).tree
-        found = recognised(site, (typed, real), tree)
-        return read_holds(site, None if found is None else found[0], tree), ""
+        image = ReadImage(site, open_image(real).tree)
+        found = recognised(site, (typed, real), image)
+        return image.holds(None if found is None else found[0]), ""
     except LumisiteError as error:
         note = f"{path}: taken for what its name says, since it cannot be read: {error}"
     return holds_by_name(site, real, typed), note
 
 
-def remarks_of_image(site: Site, path: str) -> tuple[str, ...]:
+def remarks_of_image(site: Site, path: str) -> tuple[Finding, ...]:
     """Return what is known by the contents of an image alone; nothing of one that cannot be read."""
     try:
-        return remarks(site, (), open_image(os.path.realpath(path)).tree)
+        return remarks(ReadImage(site, open_image(os.path.realpath(path)).tree), ())
     except LumisiteError:
         return ()

@@ -10,14 +10,14 @@ from itertools import chain
 from typing import TypeAlias
 
 from lumisite.errors import LumisiteError
-from lumisite.images.collectives import read_collectives
-from lumisite.images.contents import Version, read_labels
+from lumisite.findings.finding import Finding
+from lumisite.findings.writers import line
+from lumisite.images.contents import Version
 from lumisite.images.digest import Kind, digest_of
 from lumisite.images.family import recognise_family, recognised
-from lumisite.images.recipe import compare_recipe
-from lumisite.images.remarks import remarks
+from lumisite.images.remarks import compare_recipe, remarks
 from lumisite.images.sif import open_image
-from lumisite.images.versions import read_versions
+from lumisite.images.versions import ReadImage
 from lumisite.machine.host import DiskTree, list_directory, open_file
 from lumisite.machine.tree import Place, resolve
 from lumisite.site.model import Site
@@ -50,7 +50,7 @@ class Image:
     why: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, Version] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: tuple[Finding, ...] = ()
     fault: str = ""
 
 
@@ -149,18 +149,18 @@ def _read(reading: Reading, real: str, aliases: Sequence[Image], progress: Calla
             source = open_file(path)
             known = replace(known, size=source.size)
             known = replace(known, digest=digest_of(source, reading.digest, progress))
-        image = open_image(path)
-        held = read_collectives(reading.site, image.tree)
-        labels, versions = read_labels(image.tree), read_versions(reading.site, image.tree, held)
-        known = replace(known, labels=labels, versions=versions)
+        opened = open_image(path)
+        image = ReadImage(reading.site, opened.tree)
+        known = replace(known, labels=image.labels, versions=image.versions)
         for alias in aliases:
             names = (alias.path, real)
-            family, why = recognise_family(reading.site, names, image.tree, reading.releases)
-            is_known = recognised(reading.site, names, image.tree) is not None
-            changed = compare_recipe(reading.site, family, image.tree, held) if is_known else ()
-            notes = (*image.notes, *changed, *remarks(reading.site, (real, alias.path), image.tree, held))
+            family, why = recognise_family(reading.site, names, image, reading.releases)
+            is_known = recognised(reading.site, names, image) is not None
+            changed = compare_recipe(image, family) if is_known else ()
+            notes = (*opened.notes, *changed, *remarks(image, (real, alias.path)))
             yield replace(known, path=alias.path, links=alias.links, family=family, why=why, notes=notes)
     except LumisiteError as error:
-        fault = str(error).removeprefix(f"{path}: ")
+        finding = replace(error.finding, subject="") if error.finding.subject == path else error.finding
+        fault = line(finding) if finding.code else str(error)
         for alias in aliases:
             yield replace(known, path=alias.path, links=alias.links, fault=fault)

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lumisite.images.contents import LARGEST_RECORD_BYTES, copies_of, packages_in
+from lumisite.images.contents import LARGEST_RECORD_BYTES, Contents
 from lumisite.machine.elf import read_needed
 from lumisite.machine.ldcache import glob
 from lumisite.machine.loader import Loaded, Loader, Process
-from lumisite.machine.tree import Tree, is_under, names_of, resolve, text_of
+from lumisite.machine.tree import Tree, names_of, resolve, text_of
 
 if TYPE_CHECKING:
     from lumisite.vendors.model import Collectives
@@ -44,21 +44,14 @@ class Use:
         return next((one for one in opened if one is not None), None)
 
 
-def uses_of(library: Collectives, loader: Loader, folders: Iterable[str]) -> tuple[Use, ...]:
+def uses_of(library: Collectives, loader: Loader, contents: Contents) -> tuple[Use, ...]:
     """Return the programs that use a library for collectives, PyTorch of each environment first."""
-    torch = tuple(_torch_uses(library, loader))
-    copies = copies_of(library, loader.tree, folders)
-    return (*torch, *_linked_use(library, loader, copies))
+    return (*_torch_uses(library, loader, contents), *_linked_use(library, loader, contents))
 
 
-def packages_with(tree: Tree, path: str) -> str | None:
-    """Return the folder of Python packages that has a file, given by its real path."""
-    return next((one for one in packages_in(tree) if is_under(path, resolve(tree, one).path)), None)
-
-
-def _torch_uses(library: Collectives, loader: Loader) -> Iterator[Use]:
+def _torch_uses(library: Collectives, loader: Loader, contents: Contents) -> Iterator[Use]:
     tree = loader.tree
-    for packages in packages_in(tree):
+    for packages in contents.packages:
         folder = f"{packages}/torch/lib"
         if not names_of(tree, folder):
             continue
@@ -107,9 +100,10 @@ def _copy_in(process: Process, library: Collectives) -> Loaded | None:
     return next((one for name, one in process.by_name.items() if _is_called(library, name)), None)
 
 
-def _linked_use(library: Collectives, loader: Loader, copies: Iterable[str]) -> Iterator[Use]:
+def _linked_use(library: Collectives, loader: Loader, contents: Contents) -> Iterator[Use]:
     """Yield the copy that a program gets which is linked with the library, and has no search path of its own."""
-    own = [path for path in copies if packages_with(loader.tree, path) is None]
+    copies = contents.copies_of(library)
+    own = [path for path in copies if contents.packages_with(path) is None]
     found = (loader.search(path).found for path in copies)
     names = dict.fromkeys(one.info.soname or posixpath.basename(one.path) for one in found if one is not None)
     # What no search finds a program has on its own search path, or it does not run.

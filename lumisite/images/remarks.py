@@ -1,52 +1,80 @@
-"""What an admin should know of an image: what its name says and its contents do not, and what it cannot use."""
+"""What an admin should know of an image: what its name or its family's description states otherwise, and what it lacks.
+
+What was read in the image counts. Names and descriptions are the site's to correct, so nothing is guessed here.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from lumisite.images.collectives import Collection, describe_collectives, read_collectives
-from lumisite.images.contents import gpu_vendors, is_for_gpus_of
-from lumisite.images.versions import read_releases
-from lumisite.machine.tree import Tree
-from lumisite.site.images import told_releases
-from lumisite.site.model import Site
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
+from lumisite.images.collectives import Collection
+from lumisite.images.container import variables_of
+from lumisite.images.versions import ReadImage
+from lumisite.machine.tree import resolve, small_text
+from lumisite.site.images import has_plugin, told_releases
 from lumisite.vendors import vendor
 
-
-def remarks(
-    site: Site, paths: Sequence[str], tree: Tree, held: Mapping[str, Collection] | None = None
-) -> tuple[str, ...]:
-    """Return a line for each thing to know of an image; `paths` are its names, where they lead first."""
-    held = read_collectives(site, tree) if held is None else held
-    copies = (line for name, one in held.items() for line in describe_collectives(one, site.stacks[name].title))
-    return (*_for_other_gpus(site, tree), *_misnamed(site, paths, tree, held), *copies)
+_RUNSCRIPT = "/.singularity.d/runscript"
+#: What the runtime puts there for an image that has none (`base_environment.go` of Apptainer and SingularityCE).
+_NO_RUNSCRIPT = "There is no runscript defined for this container"
+_CONDA = "WITH_CONDA"
 
 
-def other_gpus(site: Site, tree: Tree) -> tuple[str, ...]:
-    """Return the vendors for whose GPUs an image is, where it is for none that the site has."""
-    here = {stack.gpu for stack in site.stacks.values() if stack.gpu is not None}
-    # Most images are for the site's own: then nobody looks for the others.
-    return () if not here or any(is_for_gpus_of(name, tree) for name in here) else gpu_vendors(tree)
+def remarks(image: ReadImage, paths: Sequence[str]) -> tuple[Finding, ...]:
+    """Return what is to know of an image; `paths` are its names, where they lead first."""
+    copies = [finding for one in image.collections.values() for finding in _copies(image, one)]
+    return (*_for_other_gpus(image), *_misnamed(image, paths), *copies)
 
 
-def _for_other_gpus(site: Site, tree: Tree) -> Iterator[str]:
-    if others := other_gpus(site, tree):
-        theirs = " and ".join(vendor(name).title for name in others)
-        here = " and ".join(dict.fromkeys(vendor(one.gpu).title for one in site.stacks.values() if one.gpu))
-        yield f"the image is built for GPUs of {theirs}; {site.name} has GPUs of {here} (use an image for these)"
+def compare_recipe(image: ReadImage, family: str) -> Iterator[Finding]:
+    """Yield each thing in which an image of a family differs from the site's description of the family."""
+    described, plugin = image.site.families[family], image.holds(family).plugin
+    subject = f"families.{family}"
+    if plugin is not None and described.plugin is not None and plugin != has_plugin(image.site, family):
+        code = "family-with-plugin" if plugin else "family-without-plugin"
+        yield make_finding(code, f"{subject}.plugin", stated=described.plugin)
+    no_runscript = _NO_RUNSCRIPT in (small_text(image.tree, _RUNSCRIPT) or _NO_RUNSCRIPT)
+    if described.activation == "runscript" and no_runscript:
+        yield make_finding("family-without-runscript", f"{subject}.activation", stated=described.activation)
+    if described.activation == "with-conda" and _CONDA not in variables_of(image.tree):
+        yield make_finding("family-without-conda", f"{subject}.activation", stated=described.activation)
+    for folder in described.prepend_path:
+        if resolve(image.tree, folder).entry is None:
+            yield make_finding("family-without-folder", f"{subject}.prepend_path", stated=folder)
 
 
-def _misnamed(site: Site, paths: Sequence[str], tree: Tree, copies: Mapping[str, Collection]) -> Iterator[str]:
-    """Yield a line for each release that the name states and the contents do not, by its first two numbers."""
-    stated = told_releases(site, *paths)
-    releases = read_releases(site, tree, copies) if stated else {}
-    for stack, named in stated.items():
-        held = releases.get(stack)
-        series = [] if held is None else re.findall(r"(?:^|, )(\d+\.\d+)", held.value)
-        if held is not None and series and not any(f"{named}.".startswith(f"{one}.") for one in series):
-            title = site.stacks[stack].title
-            yield (
-                f"the name says {title} {named}, the image holds {title} {held.value} ({held.of}); the contents count "
-                "(rename it; jobs know more than the name by `lumisite images --lock` and `lumisite render --lock`)"
-            )
+def _for_other_gpus(image: ReadImage) -> Iterator[Finding]:
+    if others := image.other_gpus:
+        used = dict.fromkeys(vendor(stack.gpu).title for stack in image.site.stacks.values() if stack.gpu)
+        built = tuple(vendor(name).title for name in others)
+        yield make_finding("image-built-for-others", vendors=built, site=image.site.name, expected=tuple(used))
+
+
+def _misnamed(image: ReadImage, paths: Sequence[str]) -> Iterator[Finding]:
+    """Yield each release that the name states and the contents do not, by its first two numbers."""
+    for stack, named in told_releases(image.site, *paths).items():
+        actual = image.releases.get(stack)
+        series = [] if actual is None else re.findall(r"(?:^|, )(\d+\.\d+)", actual.value)
+        if actual is not None and series and not any(f"{named}.".startswith(f"{one}.") for one in series):
+            title = image.site.stacks[stack].title
+            stated = str(named)
+            yield make_finding("image-misnamed", component=title, named=stated, actual=actual.value, file=actual.of)
+
+
+def _copies(image: ReadImage, collection: Collection) -> Iterator[Finding]:
+    """Yield each copy where an image has several, and what follows where their releases differ."""
+    if len(collection.copies) < 2:
+        return
+    component = image.site.stacks[collection.stack].title
+    for copy in collection.copies:
+        library = f"{collection.title} {copy.version.value}" if copy.version else collection.title
+        release = copy.release.value if copy.release else None
+        code = "collectives-copy-linked" if copy.linked else "collectives-copy"
+        code = code if copy.programs else "collectives-copy-unused"
+        for subject in copy.programs or (copy.path,):
+            yield make_finding(code, subject, library=library, component=component, release=release, path=copy.path)
+    if not collection.settled:
+        yield make_finding("collectives-releases-differ", collection.title, component=component)

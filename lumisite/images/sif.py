@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.images.squashfs import MAGIC as SQUASHFS_MAGIC
 from lumisite.images.squashfs import ImageError, read_squashfs
 from lumisite.machine.host import DiskTree, open_file
@@ -30,7 +32,6 @@ _SQUASHFS, _ENCRYPTED = 1, 5
 _FILE_SYSTEMS = {2: "ext3", 3: "immutable objects", 4: "raw data"}
 #: An unpacked image has one of these at least.
 _TOP = ("usr", "etc", "lib", "lib64", "bin", "opt", ".singularity.d")
-_NOTE_ON_OVERLAY = "it carries an overlay, which is not read: what was changed in it may differ from what is said here"
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Image:
     """The file system that containers start from, and what a reader of the answer should know about it."""
 
     tree: Tree
-    notes: tuple[str, ...] = ()
+    notes: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def open_image(path: str) -> Image:
     """Open an image; raises `ImageError`, or `ToolError` where the system refuses."""
     if "\0" not in path and Path(path).is_dir():
         if os.access(path, os.X_OK, effective_ids=True) and not any(os.path.lexists(f"{path}/{name}") for name in _TOP):
-            raise ImageError(f"{path}: has none of {', '.join(_TOP)}, where a SIF or an unpacked image would be right")
+            raise ImageError(make_finding("image-unknown-folder", path, names=_TOP))
         return Image(DiskTree(path))
     source = open_file(path)
     head = source.read(0, MAGIC_OFFSET + len(MAGIC))
@@ -66,43 +67,38 @@ def open_image(path: str) -> Image:
         return Image(read_squashfs(source, part.start, part.size), notes)
     if head.startswith(SQUASHFS_MAGIC):
         return Image(read_squashfs(source))
-    if not head:
-        raise ImageError(f"{path}: is empty, where a SIF or an unpacked image would be right")
-    raise ImageError(f"{path}: byte 0: is neither a SIF nor a squashfs file, it begins with {head[:12]!r}")
+    raise ImageError(make_finding("image-unknown-format", path, start=repr(head[:12]) if head else ""))
 
 
-def find_root(source: Source) -> tuple[SifObject, tuple[str, ...]]:
+def find_root(source: Source) -> tuple[SifObject, tuple[Finding, ...]]:
     """Give the squashfs that a SIF's containers start from, and what else in it counts; raises `ImageError`."""
     objects = tuple(list_objects(source))
     for one in objects:
         if one.kind == PARTITION and one.part == _PRIMARY:
             _check(source, one)
             overlay = any(one.kind == PARTITION and one.part == _OVERLAY for one in objects)
-            return one, (_NOTE_ON_OVERLAY,) if overlay else ()
+            return one, (make_finding("image-overlay"),) if overlay else ()
     if any(one.kind in (_OCI_INDEX, _OCI_BLOB) for one in objects):
-        raise ImageError(
-            f"{source.name}: is an OCI-SIF, whose layers lumisite does not read (`singularity pull` without --oci "
-            "makes an image that it does)"
-        )
-    raise ImageError(f"{source.name}: none of its {len(objects)} parts is a primary system partition")
+        raise ImageError(make_finding("image-oci", source.name))
+    raise ImageError(make_finding("image-without-root", source.name, parts=len(objects)))
 
 
 def list_objects(source: Source) -> Iterator[SifObject]:
     """Give the parts of a SIF that are in use, in their order; raises `ImageError`."""
     content = source.read(0, struct.calcsize(HEADER))
     if content[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] != MAGIC:
-        raise ImageError(f"{source.name}: byte {MAGIC_OFFSET}: is no SIF, which has {MAGIC!r} there")
+        raise _fault("image-damaged", source, MAGIC_OFFSET, part="header of the SIF", size=source.size)
     if len(content) < struct.calcsize(HEADER):
-        raise ImageError(f"{source.name}: byte 0: the file ends in the header of the SIF (it has {source.size} bytes)")
+        raise _fault("image-cut", source, 0, actual=source.size, size=struct.calcsize(HEADER))
     _, version, _, _, _, _, total, offset, _, _, _ = struct.unpack(HEADER, content)
     if version != _VERSION:
-        raise ImageError(f"{source.name}: byte 42: is a SIF of version {version!r} ({_VERSION!r} can be read)")
+        raise _fault("image-unknown-version", source, 42, format="SIF", version=repr(version), expected=repr(_VERSION))
     if not 0 <= total <= _MOST_DESCRIPTORS or offset < 0:
-        raise ImageError(f"{source.name}: byte 88: says that it has {total} parts from byte {offset} on")
+        raise _fault("image-damaged", source, 88, part="header of the SIF", size=total)
     step = struct.calcsize(DESCRIPTOR)
     table = source.read(offset, total * step)
     if len(table) < total * step:
-        raise ImageError(f"{source.name}: byte {offset}: the file ends in its list of {total} parts")
+        raise _fault("image-cut", source, offset, actual=len(table), size=total * step)
     for index, values in enumerate(struct.iter_unpack(DESCRIPTOR, table)):
         kind, used, _, _, _, start, size, *_, extra = values
         file_system, part = struct.unpack_from("<ii", extra)
@@ -110,15 +106,17 @@ def list_objects(source: Source) -> Iterator[SifObject]:
             yield SifObject(offset + index * step, kind, start, size, file_system, part)
 
 
-def _check(source: Source, one: SifObject) -> None:
-    where = f"{source.name}: byte {one.at}: its root file system"
-    if one.file_system == _ENCRYPTED:
-        raise ImageError(f"{where} is encrypted; lumisite has no key, so give it the unpacked image instead")
-    if one.file_system != _SQUASHFS:
-        known = _FILE_SYSTEMS.get(one.file_system, f"of kind {one.file_system}")
-        raise ImageError(f"{where} is {known}, where squashfs would be right")
-    if one.start < 0 or one.size < 0:
-        raise ImageError(f"{where} has {one.size} bytes from byte {one.start} on")
-    if one.start + one.size > source.size:
-        there = max(0, source.size - one.start)
-        raise ImageError(f"{where} is cut: of its {one.size} bytes from byte {one.start} on {there} are there")
+def _check(source: Source, root: SifObject) -> None:
+    if root.file_system == _ENCRYPTED:
+        raise _fault("image-encrypted", source, root.at)
+    if root.file_system != _SQUASHFS:
+        kind = _FILE_SYSTEMS.get(root.file_system, str(root.file_system))
+        raise _fault("image-file-system", source, root.at, kind=kind)
+    if root.start < 0 or root.size < 0:
+        raise _fault("image-damaged", source, root.at, part="root file system", size=root.size)
+    if root.start + root.size > source.size:
+        raise _fault("image-cut", source, root.at, actual=max(0, source.size - root.start), size=root.size)
+
+
+def _fault(code: str, source: Source, byte: int, **values: str | int) -> ImageError:
+    return ImageError(Finding(code, Severity.FAULT, source.name, values={"byte": byte, **values}))

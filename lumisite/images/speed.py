@@ -11,7 +11,7 @@ import posixpath
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from lumisite.images.contents import collectives_of, find_file, library_folders, packages_in
+from lumisite.images.contents import Contents, collectives_of
 from lumisite.machine.elf import read_needed
 from lumisite.machine.ldcache import glob
 from lumisite.machine.tree import Tree, names_of
@@ -34,39 +34,41 @@ class Part:
         return f"it has {self.what}: {self.at}" if self.at else f"missing for full speed: {self.what}; {self.means}"
 
 
-def parts_for_speed(site: Site, tree: Tree, brought: Collection[str], loaded: str | None = None) -> Iterator[Part]:
+def parts_for_speed(
+    site: Site, contents: Contents, brought: Collection[str], loaded: str | None = None
+) -> Iterator[Part]:
     """Give what an image has and lacks; `brought` are SONAMEs of which its plan says that a container has them.
 
     `loaded` is the image's libfabric that its plugin loads, where that is known.
     """
-    carrier, folders = site.fabric.carrier, library_folders(tree)
+    carrier, tree = site.fabric.carrier, contents.tree
     for library in collectives_of(site):
         file = f"{library.library}.so*"
-        places = [f"{folder}/{file}" for folder in folders]
-        places += [f"{one}/{inner}/{file}" for one in packages_in(tree) for inner in ("torch/lib", "*/*/lib")]
+        places = [f"{folder}/{file}" for folder in contents.libraries]
+        places += [f"{one}/{inner}/{file}" for one in contents.packages for inner in ("torch/lib", "*/*/lib")]
         at = next((path for place in places for path in glob(tree, place)), "")
         yield Part(library.title, at, f"no {file}: nothing in it speaks between GPUs, or a program has it inside")
     linked = [name for fabric in fabrics_of(carrier) for name in fabric.libraries]
     if not linked:
         return
     if is_own(carrier):
-        at = _PLANNED if linked[0] in brought else find_file(tree, folders, linked) or ""
+        at = _PLANNED if linked[0] in brought else contents.find(*linked) or ""
         yield Part(f"{linked[0]} for {carrier}", at, "collectives between nodes go over sockets")
         return
     if names := dict.fromkeys(name for library in collectives_of(site) for name in library.plugins):
-        at = _PLANNED if set(plugins()) & set(brought) else find_file(tree, folders, plugins()) or ""
+        at = _PLANNED if set(plugins()) & set(brought) else contents.find(*plugins()) or ""
         yield Part("a network plugin", at, f"none of {', '.join(names)}: collectives between nodes go over sockets")
     if LIBFABRIC in brought:
         yield Part("libfabric", _PLANNED, "")
         return
-    libfabric = loaded or find_file(tree, folders, [LIBFABRIC]) or ""
+    libfabric = loaded or contents.find(LIBFABRIC) or ""
     yield Part("libfabric", libfabric, f"no {LIBFABRIC}: a plugin cannot load")
     if libfabric:
         at = next((path for path in _providers(tree, libfabric) if set(linked) & set(read_needed(tree, path))), "")
         means = f"nothing in or beside {libfabric} is linked with {linked[0]}: it takes TCP"
         yield Part(f"libfabric's provider for {carrier}", at, means)
     if not set(linked) & set(brought):
-        at = find_file(tree, folders, linked) or ""
+        at = contents.find(*linked) or ""
         yield Part(linked[0], at, f"libfabric has no provider {carrier} without it")
 
 

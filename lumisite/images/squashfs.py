@@ -16,6 +16,7 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 
 from lumisite.errors import LumisiteError
+from lumisite.findings.finding import Finding, Severity, Value
 from lumisite.machine.compression import COMPRESSIONS, BadBlockError, Unpack, unpacker
 from lumisite.machine.tree import Entry, Source
 
@@ -87,7 +88,7 @@ class Squashfs:
         if kind == _LINK:
             inode = self._inode(reference)
             if inode.kind != _LINK or inode.size > _LONGEST_LINK_BYTES:
-                raise self.fault(inode.after[0], f"a link of kind {inode.kind} has {inode.size} bytes")
+                raise self.damaged(inode.after[0], "link", inode.size, kind=inode.kind)
             return Entry("link", self._metadata(inode.after, inode.size)[0].decode("utf-8", "surrogateescape"))
         return Entry("directory" if kind == _DIRECTORY else "file" if kind == _FILE else "other")
 
@@ -122,23 +123,24 @@ class Squashfs:
     def _places(self, directory: int) -> dict[str, tuple[int, int]]:
         return dict(self._listing(directory))
 
-    def fault(self, at: int, what: str) -> ImageError:
-        """Give an error that names the byte of the image file."""
-        return ImageError(f"{self.name}: byte {self.start + at}: {what}")
+    def damaged(self, at: int, part: str, size: int, *, kind: int | None = None, reason: str = "") -> ImageError:
+        """Return an error that names the byte of the image file, and the part that is damaged."""
+        values: dict[str, Value] = {"byte": self.start + at, "part": part, "size": size, "kind": kind, "reason": reason}
+        return ImageError(Finding("image-damaged", Severity.FAULT, self.name, values=values))
 
     def _bytes(self, at: int, length: int) -> bytes:
         if at + length > self.size:
-            raise self.fault(at, f"{length} bytes would stand there, but the file system has {self.size}")
+            raise self.damaged(at, "file system", self.size)
         content = self.file.read(self.start + at, length)
         if len(content) < length:
-            raise self.fault(at, f"the file ends there; {length} bytes are wanted")
+            raise self.damaged(at, "file system", len(content))
         return content
 
     def _unpacked(self, at: int, content: bytes, most: int) -> bytes:
         try:
             return self.unpack(content, most)
         except BadBlockError as error:
-            raise self.fault(at, f"a packed block is damaged: {error}") from None
+            raise self.damaged(at, "packed block", len(content), reason=str(error)) from None
 
     @lru_cache(_METADATA_KEPT)  # noqa: B019
     def _metadata_block(self, at: int) -> tuple[bytes, int]:
@@ -149,7 +151,7 @@ class Squashfs:
         if not head & 0x8000:
             content = self._unpacked(at, content, _METADATA_BYTES)
         if not 0 < len(content) <= _METADATA_BYTES:
-            raise self.fault(at, f"a block of metadata has {len(content)} bytes (1 to {_METADATA_BYTES} are right)")
+            raise self.damaged(at, "block of metadata", len(content))
         return content, at + 2 + length
 
     def _metadata(self, place: tuple[int, int], length: int) -> tuple[bytes, tuple[int, int]]:
@@ -160,7 +162,7 @@ class Squashfs:
             block, following = self._metadata_block(at)
             part = block[offset : offset + length]
             if not part and offset > len(block):
-                raise self.fault(at, f"a block of metadata has {len(block)} bytes, not {offset}")
+                raise self.damaged(at, "block of metadata", len(block))
             parts.append(part)
             length -= len(part)
             offset += len(part)
@@ -177,7 +179,7 @@ class Squashfs:
         if layout is None:
             if _LINK < kind <= _MOST_KIND:
                 return _Inode(kind, 0, 0, 0, _NO_FRAGMENT, place)
-            raise self.fault(place[0], f"an inode is of kind {kind} (1 to {_MOST_KIND} are right)")
+            raise self.damaged(place[0], "inode", len(head), kind=kind)
         body, after = self._metadata(place, struct.calcsize(layout[0]))
         values = struct.unpack(layout[0], body)
         size, start, offset, fragment = (0 if index is None else values[index] for index in layout[1])
@@ -189,18 +191,18 @@ class Squashfs:
         inode = self._inode(directory)
         length = inode.size - 3  # the size counts `.` and `..`, which are not written
         if inode.kind != _DIRECTORY or length > _LARGEST_LISTING_BYTES:
-            raise self.fault(inode.after[0], f"a directory of kind {inode.kind} has {inode.size} bytes of names")
+            raise self.damaged(inode.after[0], "directory", inode.size, kind=inode.kind)
         at = self.tables[1] + inode.start
         content, _ = self._metadata((at, inode.offset), length)
         place = 0
         while place < len(content):
             if place + 12 > len(content):
-                raise self.fault(at, "the names of a directory end in a header")
+                raise self.damaged(at, "directory", len(content))
             count, block, _ = struct.unpack_from("<III", content, place)
             place += 12
             for _ in range(count + 1):
                 if place + 8 > len(content):
-                    raise self.fault(at, "the names of a directory are fewer than it says")
+                    raise self.damaged(at, "directory", len(content))
                 offset, _, kind, last = struct.unpack_from("<HhHH", content, place)
                 name = content[place + 8 : place + 9 + last]
                 place += 9 + last
@@ -211,7 +213,7 @@ class Squashfs:
         whole, rest = divmod(inode.size, self.block_bytes)
         count = whole + (1 if rest and inode.fragment == _NO_FRAGMENT else 0)
         if count > _MOST_BLOCKS:
-            raise self.fault(inode.after[0], f"a file has {inode.size} bytes, which is no size of a file here")
+            raise self.damaged(inode.after[0], "file", inode.size)
         content, _ = self._metadata(inode.after, 4 * count)
         return struct.unpack(f"<{count}I", content)
 
@@ -219,14 +221,14 @@ class Squashfs:
         """Give an unpacked block of file content; `size` is the packed size, with a bit for one that is not packed."""
         content = self._block(at, size)
         if len(content) < most:
-            raise self.fault(at, f"a block of a file unpacks to {len(content)} bytes, where {most} are wanted")
+            raise self.damaged(at, "block of a file", len(content))
         return content
 
     @lru_cache(_BLOCKS_KEPT)  # noqa: B019
     def _block(self, at: int, size: int) -> bytes:
         length = size & 0xFFFFFF
         if length > _LARGEST_BLOCK_BYTES:
-            raise self.fault(at, f"a block of a file has {length} bytes (at most {_LARGEST_BLOCK_BYTES} are right)")
+            raise self.damaged(at, "block of a file", length)
         content = self._bytes(at, length)
         return content if size & 0x1000000 else self._unpacked(at, content, self.block_bytes)
 
@@ -296,24 +298,23 @@ def read_squashfs(source: Source, start: int = 0, size: int | None = None) -> Sq
     size = source.size - start if size is None else size
     content = source.read(start, SUPERBLOCK_BYTES)
 
-    def fault(what: str) -> ImageError:
-        return ImageError(f"{source.name}: byte {start}: {what}")
+    def fault(code: str, **values: str | int) -> ImageError:
+        return ImageError(Finding(code, Severity.FAULT, source.name, values={"byte": start, **values}))
 
     if content[:4] != MAGIC:
-        raise fault(f"no squashfs file system begins there (it would with {MAGIC!r}, not {content[:4]!r})")
+        raise fault("image-damaged", part="file system", size=size)
     if len(content) < SUPERBLOCK_BYTES:
-        raise fault(f"the file ends in the head of its file system (it has {source.size} bytes)")
+        raise fault("image-cut", actual=len(content), size=SUPERBLOCK_BYTES)
     values = struct.unpack(_SUPERBLOCK, content)
     _, _, _, block_bytes, _, compression, block_log, _, _, major, minor, root, used, _, _, *tables, _ = values
     inodes, names, fragments = tables
     if (major, minor) != (4, 0):
-        raise fault(f"has squashfs of version {major}.{minor} (4.0 can be read)")
+        raise fault("image-unknown-version", format="squashfs", version=f"{major}.{minor}", expected="4.0")
     if not 12 <= block_log <= 20 or block_bytes != 1 << block_log:
-        raise fault(f"has blocks of {block_bytes} bytes (a power of 2 from 4096 to {_LARGEST_BLOCK_BYTES} is right)")
+        raise fault("image-damaged", part="head of the file system", size=block_bytes)
     if used > size:
-        raise fault(f"is cut: its file system has {used} bytes, of which {size} are there")
+        raise fault("image-cut", actual=size, size=used)
     unpack = unpacker(compression)
     if unpack is None:
-        known = COMPRESSIONS.get(compression, f"method {compression}")
-        raise fault(f"is packed with {known}, which lumisite does not read (gzip, xz and zstd it does)")
+        raise fault("image-compression", compression=COMPRESSIONS.get(compression, str(compression)))
     return Squashfs(source, start, block_bytes, root, used, (inodes, names, fragments), unpack)

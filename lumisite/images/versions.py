@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 from lumisite.images.collectives import NOT_KNOWN, Collection, read_collectives
 from lumisite.images.contents import (
     LARGEST_RECORD_BYTES,
     LARGEST_TEXT_BYTES,
+    Contents,
     Version,
     banner,
     collectives_of,
-    environment_folders,
-    find_file,
     glibc_of,
     labelled,
-    library_folders,
-    packages_in,
-    read_labels,
-    signed,
 )
 from lumisite.machine.tree import Tree, text_of
 from lumisite.site.images import Holds, told_release
 from lumisite.site.model import Site
-from lumisite.vendors import all_fabrics, fabrics_of, gpu_of, plugins, software_of
+from lumisite.vendors import all_fabrics, fabrics_of, gpu_of, software_of
 
 _TORCH = re.compile(r"^__version__\s*(?::[^=]*)?=\s*['\"]([\w.+!-]{1,100})['\"]", re.M)
 _PKG_CONFIG = re.compile(r"^Version:\s*(\d[\w.+-]{0,60})\s*$", re.M)
@@ -36,46 +31,78 @@ _PLUGIN = re.compile(rb"aws-ofi-[a-z]{0,8}ccl (\d+\.\d+[\w.+-]{0,40})")
 _WORDS = {"torch": "torch|pytorch", "ofi_plugin": "aws-ofi-[a-z]*ccl"}
 
 
-def read_versions(site: Site, tree: Tree, held: Mapping[str, Collection] | None = None) -> dict[str, Version]:
-    """Read the version of each thing that is found; raises a `LumisiteError` for an image that is damaged there.
+class ReadImage(Contents):
+    """What a site reads in an image, once; properties raise a `LumisiteError` for an image that is damaged there."""
 
-    Releases of the site's stacks come by their names, then what carries the traffic of its GPUs and of its fabric.
-    `held` are the image's copies of libraries for collectives, where they are read already.
-    """
-    held = read_collectives(site, tree) if held is None else held
-    labels = read_labels(tree)
-    folders = library_folders(tree)
-    libc = find_file(tree, folders, ["libc.so.6"])
-    carriers = {gpu_of(str(site.stacks[name].gpu)).collectives: one for name, one in held.items()}
-    fabric = [name for one in fabrics_of(site.fabric.carrier) or all_fabrics() for name in one.libraries]
-    found = {
-        "torch": _torch(tree),
-        **{one.name: copies.version or signed(one.images, tree, folders) for one, copies in carriers.items()},
-        "libfabric": _library(tree, folders, ["libfabric.so.1"], _libfabric),
-        "ofi_plugin": _library(tree, _plugin_folders(tree), plugins(), partial(banner, _PLUGIN)),
-        **{name.partition(".")[0]: _library(tree, folders, [name]) for name in fabric},
-        "glibc": None if libc is None else glibc_of(tree, libc),
-    }
-    stated = {name: one or labelled(labels, _WORDS.get(name, re.escape(name))) for name, one in found.items()}
-    return {**read_releases(site, tree, held), **{name: one for name, one in stated.items() if one is not None}}
+    def __init__(self, site: Site, tree: Tree) -> None:
+        super().__init__(tree)
+        self.site = site
 
+    @cached_property
+    def collections(self) -> Mapping[str, Collection]:
+        """The copies of libraries for collectives, by the site's stacks that have GPUs."""
+        return read_collectives(self.site, self)
 
-def read_holds(site: Site, family: str | None, tree: Tree, held: Mapping[str, Collection] | None = None) -> Holds:
-    """Read what settings depend on in an image of a family: releases of the site's stacks, and the OFI plugin.
+    @cached_property
+    def releases(self) -> Mapping[str, Version]:
+        """For each stack of the site that images bring, the release that programs get."""
+        found: dict[str, Version | None] = {}
+        for name, stack in self.site.stacks.items():
+            software = None if stack.gpu is None else software_of(name, stack.gpu)
+            if software is not None:
+                words = "|".join(map(re.escape, {name, software.name}))
+                stated = self.stated(software.images) or labelled(self.labels, words)
+                loaded = self.collections[name].release
+                # What is not known is worth saying where something else is stated, which must not count.
+                found[name] = stated if loaded is None or not (stated or loaded.value != NOT_KNOWN) else loaded
+        return {name: version for name, version in found.items() if version is not None}
 
-    A release is that of the library for collectives which programs get, and is left out where they get several. That
-    there is no plugin is known only where the library is found that would open it.
-    """
-    held = read_collectives(site, tree) if held is None else held
-    plugin = find_file(tree, _plugin_folders(tree), plugins()) is not None
-    looked_at = any(one.copies for one in held.values())
-    known = {name: told_release(one.value) for name, one in read_releases(site, tree, held).items()}
-    releases = {name: one for name, one in known.items() if one is not None}
-    return Holds(family, releases, plugin if plugin or looked_at else None)
+    @cached_property
+    def versions(self) -> Mapping[str, Version]:
+        """The version of each thing that is found.
 
+        Releases of the site's stacks come by their names, then what carries the traffic of its GPUs and of its fabric.
+        """
+        carrier = self.site.fabric.carrier
+        fabric = [name for one in fabrics_of(carrier) or all_fabrics() for name in one.libraries]
+        names = ["libfabric", "ofi_plugin", *(name.partition(".")[0] for name in fabric), "glibc"]
+        found: dict[str, Version | None] = {"torch": _torch(self)}
+        for name, copies in self.collections.items():
+            library = gpu_of(str(self.site.stacks[name].gpu)).collectives
+            found[library.name] = copies.version or self.stated(library.images)
+        found |= dict.fromkeys(names)
+        if path := self.find("libfabric.so.1"):
+            found["libfabric"] = _libfabric(self.tree, path) or _file(path)
+        if path := self.find_plugin():
+            found["ofi_plugin"] = banner(_PLUGIN, self.tree, path) or _file(path)
+        for name in fabric:
+            if path := self.find(name):
+                found[name.partition(".")[0]] = _file(path)
+        if path := self.find("libc.so.6"):
+            found["glibc"] = glibc_of(self.tree, path)
+        stated = {name: one or labelled(self.labels, _WORDS.get(name, re.escape(name))) for name, one in found.items()}
+        return {**self.releases, **{name: version for name, version in stated.items() if version is not None}}
 
-def _plugin_folders(tree: Tree) -> tuple[str, ...]:
-    return (*library_folders(tree), *environment_folders(tree))
+    def holds(self, family: str | None) -> Holds:
+        """Return what settings depend on, for an image of a family: releases of the site's stacks, and the OFI plugin.
+
+        A release is that of the library for collectives which programs get, and is left out where they get several.
+        That there is no plugin is known only where the library is found that would open it.
+        """
+        plugin = self.find_plugin() is not None
+        looked_at = any(collection.copies for collection in self.collections.values())
+        known = {name: told_release(version.value) for name, version in self.releases.items()}
+        releases = {name: release for name, release in known.items() if release is not None}
+        return Holds(family, releases, plugin if plugin or looked_at else None)
+
+    @property
+    def other_gpus(self) -> tuple[str, ...]:
+        """The vendors for whose GPUs the image is, where it is for none that the site has."""
+        vendors = {stack.gpu for stack in self.site.stacks.values() if stack.gpu is not None}
+        # Most images are for the site's own: then nobody looks for the others.
+        if not vendors or any(map(self.is_for_gpus_of, vendors)):
+            return ()
+        return self.gpu_vendors
 
 
 def title_of(site: Site, name: str) -> str:
@@ -84,39 +111,18 @@ def title_of(site: Site, name: str) -> str:
     return site.stacks[name].title if name in site.stacks else titles.get(name, name)
 
 
-def read_releases(site: Site, tree: Tree, held: Mapping[str, Collection]) -> dict[str, Version]:
-    """Return for each stack of the site that images bring the release that programs in an image get."""
-    labels, folders = read_labels(tree), library_folders(tree)
-    found: dict[str, Version | None] = {}
-    for name, stack in site.stacks.items():
-        software = None if stack.gpu is None else software_of(name, stack.gpu)
-        if software is not None:
-            words = "|".join(map(re.escape, {name, software.name}))
-            stated = signed(software.images, tree, folders) or labelled(labels, words)
-            loaded = held[name].release
-            # What is not known is worth saying where something else is stated, which must not count.
-            found[name] = stated if loaded is None or not (stated or loaded.value != NOT_KNOWN) else loaded
-    return {name: one for name, one in found.items() if one is not None}
-
-
-def _torch(tree: Tree) -> Version | None:
+def _torch(contents: Contents) -> Version | None:
     """Join what the environments of an image have; one that has the same adds nothing."""
     seen: dict[str, str] = {}
-    for path in (f"{folder}/torch/version.py" for folder in packages_in(tree)):
-        if match := _TORCH.search(text_of(tree, path, LARGEST_TEXT_BYTES) or ""):
+    for path in (f"{folder}/torch/version.py" for folder in contents.packages):
+        if match := _TORCH.search(text_of(contents.tree, path, LARGEST_TEXT_BYTES) or ""):
             seen.setdefault(match[1], path)
     return Version(", ".join(seen), ", ".join(seen.values())) if seen else None
 
 
-def _library(
-    tree: Tree,
-    folders: Iterable[str],
-    names: Iterable[str],
-    stated: Callable[[Tree, str], Version | None] = lambda tree, path: None,
-) -> Version | None:
-    """Give the release of a library as it is `stated`, else the real name of its file: `libx.so.1.5.0`."""
-    path = find_file(tree, folders, names)
-    return None if path is None else stated(tree, path) or Version(posixpath.basename(path), path)
+def _file(path: str) -> Version:
+    """Return the name of a library's file, which has its number: `libx.so.1.5.0`."""
+    return Version(posixpath.basename(path), path)
 
 
 def _libfabric(tree: Tree, path: str) -> Version | None:

@@ -61,10 +61,10 @@ class Job:
         """The words of variables that were set once, to more than one word, with the lines on which these are."""
         found = {}
         for name, word in (one for command in self._read for one in command.assignments if one[0] in self._known):
-            pieces = list(re.finditer(r"[^\s\\]\S*", word.inner))
-            if len(pieces) > 1:
-                lines = (word.line + word.inner.count("\n", 0, piece.start()) for piece in pieces)
-                found[name] = tuple(map(Word, (piece[0] for piece in pieces), lines))
+            lines = enumerate(word.inner.split("\n"), word.line)
+            words = tuple(Word(piece, number) for number, text in lines for piece in re.findall(r"[^\s\\]\S*", text))
+            if len(words) > 1:
+                found[name] = words
         return found
 
     @cached_property

@@ -9,6 +9,7 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.errors import ResolveError
+from lumisite.images.contents import Contents
 from lumisite.images.family import recognise_family
 from lumisite.machine.host import DiskTree
 from lumisite.site.load import load_site
@@ -234,10 +235,10 @@ def test_an_image_is_recognised_by_its_name_its_labels_and_its_content() -> None
     site = load_site("lumi").site
     rocm = {"rocm": parse_version("6.3.4")}
     path = "/appl/local/containers/sif-images/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif"
-    plain = DictTree({"/etc/os-release": b""})
+    plain = Contents(DictTree({"/etc/os-release": b""}))
     assert recognise_family(site, (path,), plain, rocm)[0] == "lumi-pytorch"
     assert recognise_family(site, ("alias.sif", path), plain, rocm)[0] == "lumi-pytorch"
-    assert recognise_family(site, ("mine.sif",), DictTree({"/opt/cotainr/conda/bin/python": b""}), rocm) == (
+    assert recognise_family(site, ("mine.sif",), Contents(DictTree({"/opt/cotainr/conda/bin/python": b""})), rocm) == (
         "cotainr",
         "by /opt/cotainr/conda in it",
     )
@@ -248,7 +249,7 @@ def test_an_image_is_recognised_by_its_name_its_labels_and_its_content() -> None
         recognise_family(site, ("mine.sif",), plain, rocm, "lumi-jaxx")
     for labels in (b"{", b"[1]", b"[" * 100_000):
         assert (
-            recognise_family(site, ("x",), DictTree({"/.singularity.d/labels.json": labels}), rocm)[0]
+            recognise_family(site, ("x",), Contents(DictTree({"/.singularity.d/labels.json": labels})), rocm)[0]
             == "laif-multitorch"
         )
 
@@ -302,7 +303,7 @@ def test_why_says_what_it_cannot_explain(hosts: Path, capsys: Output) -> None:
 
 BROKEN: dict[str, tuple[list[str], int, str]] = {
     "no image": (["gone.sif"], 3, "lumisite: gone.sif: cannot read: No such file or directory"),
-    "no SIF": (["plain"], 2, "lumisite: plain: byte 0: is neither a SIF nor a squashfs file, it begins with b'text'"),
+    "no SIF": (["plain"], 2, "[image-unknown-format]"),
     "no root": (["tree", "--host-root", "nowhere"], 2, "lumisite: --host-root: 'nowhere' is no directory"),
     "no family": (["tree", "--family", "lumi-pytorh"], 2, "did you mean lumi-pytorch?"),
     "no SONAME": (

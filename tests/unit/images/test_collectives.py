@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from lumisite.images.collectives import LEFT_OUT, describe_collectives, read_collectives
 from lumisite.images.contents import find_constant
-from lumisite.images.versions import read_holds, read_versions
+from lumisite.images.remarks import remarks
+from lumisite.images.versions import ReadImage
 from lumisite.site.load import load_site
 from lumisite.site.model import Site
 from lumisite.site.scalars import Line
@@ -35,13 +35,13 @@ OWN = f"{VENV}/torch/lib/librccl.so.1"
 
 def loaded(files: Files, site: Site = LUMI) -> dict[str, list[str]]:
     """Return what each program loads."""
-    (collection,) = read_collectives(site, DictTree(files)).values()
+    (collection,) = ReadImage(site, DictTree(files)).collections.values()
     return {one.path: [name.partition(" in ")[0] for name in one.programs] for one in collection.copies}
 
 
 def release(files: Files, site: Site = LUMI) -> str | None:
     (stack,) = site.gpu_stacks
-    found = read_holds(site, None, DictTree(files)).stacks.get(stack)
+    found = ReadImage(site, DictTree(files)).holds(None).stacks.get(stack)
     return None if found is None else str(found)
 
 
@@ -74,20 +74,33 @@ def test_the_release_is_that_of_the_copy_which_programs_get(more: Files, expecte
 
 def test_both_releases_are_named_and_no_setting_follows() -> None:
     tree = DictTree({**ROCM61, **WHEEL})
-    versions = read_versions(LUMI, tree)
+    versions = ReadImage(LUMI, tree).versions
     assert versions["rocm"].value == "7.0, 6.1.3"
-    (collection,) = read_collectives(LUMI, tree).values()
-    rocm61, more = "/opt/rocm-6.1.3/lib/librccl.so.1.0.60103", "programs get RCCL of more than one release of ROCm"
-    assert list(describe_collectives(collection, "ROCm")) == [
-        f"PyTorch in {VENV}: RCCL of ROCm 7.0, {OWN}",
-        f"programs that are linked with RCCL: RCCL of ROCm 6.1.3, {rocm61}",
-        f"{more}, or of one that is not known ({LEFT_OUT})",
+    found = remarks(ReadImage(LUMI, tree), ())
+    assert [(one.code, one.subject) for one in found] == [
+        ("collectives-copy", f"PyTorch in {VENV}"),
+        ("collectives-copy", "programs that are linked with RCCL"),
+        ("collectives-releases-differ", "RCCL"),
     ]
+    assert [one.values["release"] for one in found[:2]] == ["7.0", "6.1.3"]
+    assert [one.values["path"] for one in found[:2]] == [OWN, "/opt/rocm-6.1.3/lib/librccl.so.1.0.60103"]
+
+
+def test_a_copy_that_nobody_loads_and_one_inside_pytorch_are_reported() -> None:
+    two = {**ROCM61, **WHEEL, "/opt/rocm-6.2.4/lib/librccl.so.1": elf("librccl.so.1")}
+    assert [one.code for one in remarks(ReadImage(LUMI, DictTree(two)), ())] == [
+        "collectives-copy",
+        "collectives-copy-unused",
+        "collectives-copy-unused",
+        "collectives-releases-differ",
+    ]
+    inside = {**ROCM61, **torch(VENV, {}, rpath="$ORIGIN", built="2.9.1+rocm7.0")}
+    found = remarks(ReadImage(LUMI, DictTree(inside)), ())
+    assert [one.code for one in found][:1] == ["collectives-copy-linked"]
 
 
 def test_one_copy_is_nothing_to_speak_of() -> None:
-    (collection,) = read_collectives(LUMI, DictTree(ROCM61)).values()
-    assert list(describe_collectives(collection, "ROCm")) == []
+    assert remarks(ReadImage(LUMI, DictTree(ROCM61)), ()) == ()
 
 
 def test_pytorch_with_a_runpath_takes_what_the_library_path_has() -> None:
@@ -125,7 +138,7 @@ def test_the_interpreter_of_a_conda_environment_leads_to_its_libraries() -> None
     files[f"{top}/lib/librccl.so.1.0"] = banner
     files[f"{top}/lib/librccl.so.1"] = Link("librccl.so.1.0")
     assert loaded(files)[f"{top}/lib/librccl.so.1.0"] == ["PyTorch", "programs that are linked with RCCL"]
-    found = read_versions(LUMI, DictTree(files))
+    found = ReadImage(LUMI, DictTree(files)).versions
     assert (found["rocm"].value, found["rccl"].value) == ("7.0.2", "2.26.6")
     del files[f"{top}/bin/python3"]
     assert loaded(files)[f"{top}/lib/librccl.so.1.0"] == ["programs that are linked with RCCL"]
@@ -140,7 +153,7 @@ def test_nccl_of_a_wheel_beside_the_systems() -> None:
     }
     assert release(files, CUDA) == "12.8", "NCCL's banner has the release of its build"
     both = {**files, **system, "/usr/local/cuda/version.txt": b"CUDA Version 11.8.0\n"}
-    versions = read_versions(CUDA, DictTree(both))
+    versions = ReadImage(CUDA, DictTree(both)).versions
     assert (versions["nccl"].value, versions["cuda"].value) == ("2.27.5, 2.21.5", "12.8, 11.8.0")
     assert release(both, CUDA) is None
 

@@ -118,7 +118,7 @@ def test_a_sif_is_read_where_its_primary_partition_is(tmp_path: Path, small: byt
 def test_an_overlay_in_a_sif_is_said_to_be_left_out(tmp_path: Path, small: bytes) -> None:
     root = (images.PARTITION, small, SQUASHFS, PRIMARY)
     (tmp_path / "image.sif").write_bytes(sif(root, (images.PARTITION, b"x", images.EXT3, images.OVERLAY)))
-    assert "carries an overlay, which is not read" in open_image("image.sif").notes[0]
+    assert [note.code for note in open_image("image.sif").notes] == ["image-overlay"]
 
 
 def test_a_folder_is_an_unpacked_image(tmp_path: Path) -> None:
@@ -151,45 +151,44 @@ def primary(content: bytes, file_system: int = SQUASHFS) -> bytes:
 
 
 ROOT = 28672  # where the first part of a SIF begins
-BAD = {
-    "empty": (b"", "image.sif: is empty, where a SIF or an unpacked image would be right"),
-    "something else": (b"PK\3\4" * 20, r"image.sif: byte 0: is neither a SIF nor a squashfs file, it begins with b'PK"),
-    "cut in the header": (primary(superblock())[:100], "byte 0: the file ends in the header of the SIF (it has 100 by"),
-    "cut in the list": (primary(superblock())[:2000], "byte 128: the file ends in its list of 48 parts"),
-    "version 02": (sif(version=b"02\0"), r"byte 42: is a SIF of version b'02\x00' (b'01\x00' can be read)"),
-    "absurd count": (sif(total=2**40), "byte 88: says that it has 1099511627776 parts from byte 128 on"),
-    "no partition": (sif((images.DEFINITION, b"x", 0, 0)), "none of its 1 parts is a primary system partition"),
-    "OCI": (sif((images.OCI_INDEX, b"{}", 0, 0)), "is an OCI-SIF, whose layers lumisite does not read"),
-    "encrypted": (primary(b"", images.ENCRYPTED), "byte 128: its root file system is encrypted; lumisite has no key"),
-    "ext3": (primary(b"", images.EXT3), "byte 128: its root file system is ext3, where squashfs would be right"),
-    "cut": (primary(superblock())[: ROOT + 900], f"is cut: of its 4096 bytes from byte {ROOT} on 900 are there"),
-    "not squashfs": (primary(bytes(4096)), f"byte {ROOT}: no squashfs file system begins there"),
-    "short": (primary(b"hsqs")[: ROOT + 4], f"byte {ROOT}: the file ends in the head of its file system"),
-    "version 3": (primary(superblock(major=3)), f"byte {ROOT}: has squashfs of version 3.0 (4.0 can be read)"),
-    "odd blocks": (primary(superblock(block=5)), f"byte {ROOT}: has blocks of 5 bytes (a power of 2 from 4096 to"),
-    "lz4": (primary(superblock(compression=5)), "is packed with lz4, which lumisite does not read (gzip, xz and zstd"),
-    "method 77": (primary(superblock(compression=77)), "is packed with method 77, which lumisite does not read"),
-    "cut inside": (primary(superblock(used=9999)), "is cut: its file system has 9999 bytes, of which 4096 are there"),
-    "plain and cut": (
-        superblock(used=9999),
-        "image.sif: byte 0: is cut: its file system has 9999 bytes, of which 4096",
-    ),
+#: What is wrong, and the byte where it is.
+BAD: dict[str, tuple[bytes, str, int | None]] = {
+    "empty": (b"", "image-unknown-format", None),
+    "something else": (b"PK\3\4" * 20, "image-unknown-format", None),
+    "cut in the header": (primary(superblock())[:100], "image-cut", 0),
+    "cut in the list": (primary(superblock())[:2000], "image-cut", 128),
+    "version 02": (sif(version=b"02\0"), "image-unknown-version", 42),
+    "absurd count": (sif(total=2**40), "image-damaged", 88),
+    "no partition": (sif((images.DEFINITION, b"x", 0, 0)), "image-without-root", None),
+    "OCI": (sif((images.OCI_INDEX, b"{}", 0, 0)), "image-oci", None),
+    "encrypted": (primary(b"", images.ENCRYPTED), "image-encrypted", 128),
+    "ext3": (primary(b"", images.EXT3), "image-file-system", 128),
+    "cut": (primary(superblock())[: ROOT + 900], "image-cut", 128),
+    "not squashfs": (primary(bytes(4096)), "image-damaged", ROOT),
+    "short": (primary(b"hsqs")[: ROOT + 4], "image-cut", ROOT),
+    "version 3": (primary(superblock(major=3)), "image-unknown-version", ROOT),
+    "odd blocks": (primary(superblock(block=5)), "image-damaged", ROOT),
+    "lz4": (primary(superblock(compression=5)), "image-compression", ROOT),
+    "method 77": (primary(superblock(compression=77)), "image-compression", ROOT),
+    "cut inside": (primary(superblock(used=9999)), "image-cut", ROOT),
+    "plain and cut": (superblock(used=9999), "image-cut", 0),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_image_is_one_error_that_names_the_file_and_the_byte(tmp_path: Path, case: str) -> None:
-    content, message = BAD[case]
+    content, code, byte = BAD[case]
     with pytest.raises(ImageError) as caught:
         opened(tmp_path, content)
-    assert message in str(caught.value)
-    assert str(caught.value).startswith("image.sif: ")
+    finding = caught.value.finding
+    assert (finding.code, finding.subject, finding.values.get("byte")) == (code, "image.sif", byte)
 
 
 def test_a_folder_of_something_else_is_no_image(tmp_path: Path) -> None:
     write_tree(tmp_path, {"/releases/a/MANIFEST.json": b"{}", "/current": Link("releases/a")})
-    with pytest.raises(ImageError, match=f"^{tmp_path}: has none of usr, etc, .*, where a SIF or an unpacked image"):
+    with pytest.raises(ImageError) as caught:
         open_image(str(tmp_path))
+    assert caught.value.finding.code == "image-unknown-folder"
 
 
 def test_an_image_that_is_not_there_is_refused() -> None:

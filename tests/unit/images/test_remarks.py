@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.images.remarks import other_gpus, remarks
+from lumisite.images.remarks import remarks
+from lumisite.images.versions import ReadImage
 from lumisite.site.load import load_site
 from tests.support.dict_trees import DictTree, Files, write_tree
 from tests.support.elves import elf
@@ -20,39 +21,41 @@ NAMED = "/images/lumi-pytorch-rocm-6.0.3-python-3.12-pytorch-v2.7.1.sif"
 
 
 @pytest.mark.parametrize(
-    ("names", "files", "said"),
+    ("names", "files", "values"),
     [
-        ((NAMED,), ROCM70, "the name says ROCm 6.0.3, the image holds ROCm 7.0.2 (/opt/rocm-7.0.2/.info/version)"),
-        (("/images/mine_rocm6.0_ubuntu.sif",), ROCM70, "the name says ROCm 6.0, the image holds ROCm 7.0.2"),
-        (("/images/lumi-pytorch-rocm-7.0.1-x.sif",), ROCM70, ""),
-        (("/images/mine.sif",), ROCM70, ""),
-        ((NAMED,), {}, ""),
+        ((NAMED,), ROCM70, ("6.0.3", "7.0.2", "/opt/rocm-7.0.2/.info/version")),
+        (("/images/mine_rocm6.0_ubuntu.sif",), ROCM70, ("6.0", "7.0.2", "/opt/rocm-7.0.2/.info/version")),
+        (("/images/lumi-pytorch-rocm-7.0.1-x.sif",), ROCM70, None),
+        (("/images/mine.sif",), ROCM70, None),
+        ((NAMED,), {}, None),
     ],
 )
-def test_a_name_that_says_another_release_is_reported(names: tuple[str, ...], files: Files, said: str) -> None:
-    found = remarks(LUMI, names, DictTree(files))
-    assert len(found) == bool(said)
-    assert said in "".join(found)
-    assert not said or "the contents count" in found[0]
+def test_a_name_that_states_another_release_is_reported(
+    names: tuple[str, ...], files: Files, values: tuple[str, ...] | None
+) -> None:
+    found = remarks(ReadImage(LUMI, DictTree(files)), names)
+    assert [one.code for one in found] == ["image-misnamed"] * (values is not None)
+    assert [tuple(one.values[name] for name in ("named", "actual", "file")) for one in found] == [values] * len(found)
 
 
 def test_a_name_that_fits_one_of_two_copies_is_not_reported() -> None:
     own = {"torch/lib/librccl.so.1": elf("librccl.so.1")}
     files = torch(VENV, own, rpath="$ORIGIN", built="2.9.1+rocm7.0")
     files |= {"/opt/rocm-6.0.3/lib/librccl.so.1.0.60003": elf("librccl.so.1")}
-    found = remarks(LUMI, (NAMED,), DictTree(files))
+    found = remarks(ReadImage(LUMI, DictTree(files)), (NAMED,))
     assert len(found) == 3
-    assert not any("the name says" in line for line in found)
-    other = remarks(LUMI, (NAMED.replace("6.0.3", "5.6.1"),), DictTree(files))
-    assert "the name says ROCm 5.6.1, the image holds ROCm 7.0, 6.0.3" in other[0]
+    assert "image-misnamed" not in [one.code for one in found]
+    other = remarks(ReadImage(LUMI, DictTree(files)), (NAMED.replace("6.0.3", "5.6.1"),))
+    assert (other[0].values["named"], other[0].values["actual"]) == ("5.6.1", "7.0, 6.0.3")
 
 
 def test_an_image_for_other_gpus_is_reported() -> None:
-    assert other_gpus(LUMI, DictTree(CUDA)) == ("nvidia",)
-    assert other_gpus(LUMI, DictTree({**CUDA, **ROCM70})) == other_gpus(LUMI, DictTree({})) == ()
-    assert other_gpus(load_site("university").site, DictTree(CUDA)) == ()
-    line = "the image is built for GPUs of NVIDIA; lumi has GPUs of AMD (use an image for these)"
-    assert remarks(LUMI, ("/images/mine.sif",), DictTree(CUDA)) == (line,)
+    assert ReadImage(LUMI, DictTree(CUDA)).other_gpus == ("nvidia",)
+    assert ReadImage(LUMI, DictTree({**CUDA, **ROCM70})).other_gpus == ReadImage(LUMI, DictTree({})).other_gpus == ()
+    assert ReadImage(load_site("university").site, DictTree(CUDA)).other_gpus == ()
+    (finding,) = remarks(ReadImage(LUMI, DictTree(CUDA)), ("/images/mine.sif",))
+    assert finding.code == "image-built-for-others"
+    assert (finding.values["vendors"], finding.values["expected"]) == (("NVIDIA",), ("AMD",))
 
 
 def test_images_and_binds_say_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,14 +63,15 @@ def test_images_and_binds_say_it(tmp_path: Path, capsys: pytest.CaptureFixture[s
     write_tree(tmp_path / name, {**ROCM70, "/.singularity.d/x": b""})
     write_tree(tmp_path / "cuda", {**CUDA, "/.singularity.d/x": b""})
     write_tree(tmp_path / "host", {"/lib64/ld-linux-x86-64.so.2": elf("ld-linux-x86-64.so.2")})
-    expected = {name: "the name says ROCm 6.0.3", "cuda": "the image is built for GPUs of NVIDIA"}
-    for image, said in expected.items():
+    expected = {name: "[image-misnamed]", "cuda": "[image-built-for-others]"}
+    words = {name: "states ROCm 6.0.3", "cuda": "GPUs of NVIDIA"}
+    for image, code in expected.items():
         assert main(["images", str(tmp_path / image), "--site", "lumi"]) == 0
-        assert f"    {said}" in capsys.readouterr().out
+        assert code in capsys.readouterr().out
         main(["binds", image, "--site", "lumi", "--host-root", "host"])
-        assert f"lumisite: {said}" in capsys.readouterr().err
+        assert words[image] in capsys.readouterr().err
     assert main(["env", "cuda", "--site", "lumi"]) == 0
-    assert f"lumisite: {expected['cuda']}" in capsys.readouterr().err
+    assert expected["cuda"] in capsys.readouterr().err
 
 
 def test_env_names_both_copies_and_gives_nothing_that_depends_on_the_release(

@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from lumisite.cli import main
+from lumisite.images.contents import Contents
 from lumisite.images.speed import parts_for_speed
-from lumisite.images.versions import read_holds, read_versions
+from lumisite.images.versions import ReadImage
 from lumisite.site.load import load_site
 from lumisite.site.versions import parse_version, parse_version_range
 from tests.support.closures import stock
@@ -28,7 +29,7 @@ def stated(*parts: Files) -> tuple[str, str] | None:
     files: dict[str, bytes | Link] = {}
     for part in parts:
         files |= {path: content for path, content in part.items() if "rccl" not in path}
-    found = read_versions(LUMI, DictTree(files)).get("rocm")
+    found = ReadImage(LUMI, DictTree(files)).versions.get("rocm")
     return None if found is None else (found.value, found.of)
 
 
@@ -62,9 +63,9 @@ def test_the_newest_of_several_counts_where_no_link_names_one() -> None:
 def test_its_libraries_are_found(links: bool) -> None:
     tree = DictTree(rocm_files(links=links))
     folder = "/opt/rocm/lib" if links else "/opt/rocm/core-10.0/lib"
-    assert next(parts_for_speed(LUMI, tree, ())).at == f"{folder}/librccl.so"
-    assert read_versions(LUMI, tree)["rccl"].value == "2.30.4"
-    assert read_holds(LUMI, "laif-multitorch", tree).stacks == {"rocm": parse_version("10.0.0")}
+    assert next(parts_for_speed(LUMI, Contents(tree), ())).at == f"{folder}/librccl.so"
+    assert ReadImage(LUMI, tree).versions["rccl"].value == "2.30.4"
+    assert ReadImage(LUMI, tree).holds("laif-multitorch").stacks == {"rocm": parse_version("10.0.0")}
 
 
 @pytest.mark.parametrize("release", ["10", "10.0", "10.0.0", "10.1"])
