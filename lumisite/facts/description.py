@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import jinja2
 import yaml
 
 from lumisite.findings.writers import line
@@ -63,6 +62,8 @@ class Description:
 
 def describe(template: Path, values: Mapping[str, object]) -> Description:
     """Fill a template; it may import those of this room."""
+    import jinja2  # to capture a node needs no templates
+
     texts = {path.name: read_file(path, _LARGEST_BYTES).decode() for path in (*FOLDER.glob("*.yaml.j2"), template)}
     environment = jinja2.Environment(
         loader=jinja2.DictLoader(texts),

@@ -78,7 +78,7 @@ def rehearse() -> int:
         steps += [stage.user(SHOW, AFTER, unlike=BEFORE), stage.user(FACTS.format(when="after"))]
 
         _title("what changed, and what that touches")
-        renamed = "libfabric: directory renamed, /opt/cray/libfabric/1.15.2.0 -> /opt/cray/libfabric/1.22.0"
+        renamed = "release folder /opt/cray/libfabric/1.15.2.0 -> /opt/cray/libfabric/1.22.0"
         steps.append(stage.user("lumisite changes /scratch/before.json /scratch/after.json", renamed, code=1))
 
         _title(f"after: a release for platform {AFTER}")

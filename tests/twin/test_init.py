@@ -108,7 +108,8 @@ def see_and_train(cluster: Cluster, load: str, interfaces: str) -> None:
 
 def test_from_nothing_to_a_job(machine: Cluster) -> None:
     text = describe_and_deploy(machine, questions=3)
-    assert "# QUESTION: how many GPUs has nid000001 (kind gpu)? Slurm has " in text  # which /sys there does not show
+    assert "# QUESTION: nid000001: Slurm has " in text  # GPUs, which /sys there does not show
+    assert "[gpus-differ]" in text
     assert "  interfaces: [hsn0, hsn1, hsn2, hsn3]\n" in text
     assert "  management: [eth0]\n" in text
     load = f"module use {SITE_TREE}/current/modules; module load apptainer-AI-bindings"
@@ -140,7 +141,7 @@ def test_a_node_that_answers_nothing_is_told_and_described_from_slurm(machine: C
     machine.run(text, user="root").check()
     try:
         done = machine.run(f"cd /scratch && {LUMISITE} init --out drained.yaml").check()
-        assert "no node of kind gpu answered: none is free" in done.stderr
+        assert "[node-kind-silent]" in done.stderr
         machine.run(f"cd /scratch && {LUMISITE} check drained.yaml").check()
     finally:
         machine.run("scontrol update nodename=nid000001,nid000002 state=resume", user="root").check()
@@ -148,7 +149,7 @@ def test_a_node_that_answers_nothing_is_told_and_described_from_slurm(machine: C
 
 def test_a_file_that_is_there_stays(machine: Cluster) -> None:
     done = machine.run(f"cd /scratch && echo mine >mine.yaml && {LUMISITE} init --out mine.yaml; cat mine.yaml")
-    assert "mine.yaml is there already" in done.stderr
+    assert "[description-exists]" in done.stderr
     assert done.stdout == "mine\n"
 
 
