@@ -15,13 +15,82 @@ from lumisite.findings.finding import Severity
 TOP = Path(__file__).parents[3]
 CODE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
+#: No test produces these yet: a gap that may only get smaller.
+UNTESTED = frozenset(
+    [
+        "adapter-changed",
+        "adapter-renamed",
+        "affected-file",
+        "affected-key-missing",
+        "affected-module-release",
+        "affected-setting",
+        "bound-copy-lacks-version",
+        "collector-failed",
+        "cores-of-only-task",
+        "deployed-file-added",
+        "deployed-file-edited",
+        "deployed-file-removed",
+        "facts-library-unloadable",
+        "facts-more-unreadable",
+        "facts-private",
+        "facts-runtime-version",
+        "facts-unreadable",
+        "family-needs-nothing",
+        "file-unfit",
+        "has-provider",
+        "host-copy-complete",
+        "host-copy-lacks-version",
+        "host-copy-suffices",
+        "host-has-none-readable",
+        "image-copy-damaged",
+        "image-copy-different",
+        "image-copy-unknown",
+        "image-family",
+        "image-has-one",
+        "image-of-other-machine",
+        "image-path-closed",
+        "image-without-loader",
+        "interface-changed",
+        "interface-new",
+        "library-not-planned",
+        "library-path-unknown",
+        "loaded-by",
+        "lock-refused",
+        "manifest-damaged",
+        "module-binds-unusable",
+        "module-hides-copy",
+        "needed-by-path",
+        "needs-run-time",
+        "needs-unreadable",
+        "not-a-soname",
+        "out-changed",
+        "platform-changed",
+        "plugin-needs-missing",
+        "plugin-of-image",
+        "plugin-uncertain",
+        "plugin-without-libfabric",
+        "program-not-found",
+        "provider-needs-missing",
+        "release-missing",
+        "rollback-edited",
+        "site-library-missing",
+        "speed-unknown",
+        "two-copies-in-image",
+        "two-versions-in-image",
+        "two-versions-on-host",
+    ]
+)
+#: Nobody has written yet what to do about these: a gap that may only get smaller.
+WITHOUT_ADVICE = frozenset(["facts-more-unreadable", "locked-image-readable"])
+
 
 def literals(*folders: str) -> Iterator[str]:
     """All words in quotes, in Python and in data."""
     for folder in folders:
         for path in (TOP / folder).rglob("*"):
             if path.suffix in (".py", ".sh", ".json", ".yaml", ".j2") and FOLDER not in path.parents:
-                yield from re.findall(r"[a-z0-9]+(?:-[a-z0-9]+)*", path.read_text(errors="replace"))
+                text = "" if path == Path(__file__) else path.read_text(errors="replace")
+                yield from re.findall(r"[a-z0-9]+(?:-[a-z0-9]+)*", text)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +107,7 @@ def tested() -> set[str]:
 def test_a_code_is_used_and_tested(entry: Entry, used: set[str], tested: set[str]) -> None:
     assert CODE.fullmatch(entry.code)
     assert entry.code in used, "no room has it"
-    assert entry.code in tested, "no test has it"
+    assert (entry.code in tested) != (entry.code in UNTESTED), "no test has it, or it is no gap any more"
 
 
 @pytest.mark.parametrize("entry", catalogue().values(), ids=lambda entry: entry.code)
@@ -46,7 +115,7 @@ def test_an_entry_is_whole(entry: Entry) -> None:
     assert entry.title
     assert entry.text
     assert all(entry.text)
-    assert entry.advice or entry.severity is Severity.INFO, "what is to be done?"
+    assert entry.advice or entry.severity is Severity.INFO or entry.code in WITHOUT_ADVICE, "what is to be done?"
     for template in (*entry.text, *entry.advice):
         assert template == " ".join(template.split()), "a message is one line"
         assert all(name is None or name.isidentifier() for _, name, _, _ in Formatter().parse(template))

@@ -33,23 +33,23 @@ def test_run_json_holds_all_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "key", "code"),
     [
-        ({"batches": []}, r"run\.json: batches: has none"),
-        ({"batches": [{"stamp": "s"}]}, r"run\.json: batches\[0\]\.jobs: is missing"),
-        ({"batches": "x"}, r"run\.json: batches: is a single value \(a list would be right"),
-        ({"sbatch": 3}, r"run\.json: sbatch: is a single value \(a list would be right"),
+        ({"batches": []}, r"batches", "list-empty"),
+        ({"batches": [{"stamp": "s"}]}, r"batches\[0\]\.jobs", "key-missing"),
+        ({"batches": "x"}, r"batches", "wrong-shape"),
+        ({"sbatch": 3}, r"sbatch", "wrong-shape"),
     ],
 )
-def test_a_damaged_run_json_is_told(change: dict[str, object], message: str) -> None:
-    with pytest.raises(ResolveError, match=message):
+def test_a_damaged_run_json_is_told(change: dict[str, object], key: str, code: str) -> None:
+    with pytest.raises(ResolveError, match=rf"run\.json: {key}: .*\[{code}\]"):
         parse_asked(json.loads(json.dumps(an_asked().about())) | change, "run.json")
 
 
 def test_a_run_json_of_another_kind_is_told() -> None:
     about = json.loads(json.dumps(an_asked().about()))
     del about["batches"], about["folder"]
-    with pytest.raises(ResolveError, match=r"run\.json: batches: is missing \(this lumisite wrote no such file"):
+    with pytest.raises(ResolveError, match=r"run\.json: batches: .*\[key-missing\]"):
         parse_asked(about, "run.json")
 
 

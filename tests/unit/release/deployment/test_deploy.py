@@ -278,7 +278,7 @@ def test_a_root_of_somebody_else_says_whose_it_is(
     monkeypatch.setattr(os, "open", not_mine)
     code, out, err = run(*words)
     owner = Path("ROOT").owner()
-    said = f"lumisite: {Path('ROOT').absolute()}: belongs to {owner}, and you cannot write there; nothing was changed [root-not-yours]\n"
+    said = f"lumisite: {Path('ROOT').absolute()}: belongs to {owner}, and you cannot write there; nothing was changed (run the command as {owner}) [root-not-yours]\n"
     assert (code, out, err) == (3, "", said)
 
 
