@@ -123,7 +123,8 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
     none = unopened(site, sides, lines) if known and family.plugin != "none" else ()
     # What start-up scripts put on the library path is not read.
     if none and (family.activation != "none" or unknown) and contents.plugins:
-        notes += [make_finding("plugin-uncertain", line.library) for line in none]
+        unused = contents.plugins
+        notes += [make_finding("plugin-uncertain", line.library, unused=unused) for line in none]
         notes.append(make_finding("speed-unknown"))
         none = ()
     if not known:

@@ -37,8 +37,9 @@ def compare_files(before: Facts, after: Facts) -> Iterator[Change]:
         for path in sorted(old.files.keys() | new.files.keys()):
             was, now = old.files.get(path), new.files.get(path)
             if was != now:
-                how = "added" if was is None else "removed" if now is None else "edited"
-                yield Change(f"deployed-file-{how}", path, was, now, {"release": new.release})
+                added_or_edited = "deployed-file-added" if was is None else "deployed-file-edited"
+                code = "deployed-file-removed" if now is None else added_or_edited
+                yield Change(code, path, was, now, {"release": new.release})
 
 
 def file_touches(change: Change, context: Context) -> Iterator[Touched]:

@@ -144,26 +144,29 @@ def cpu_touches(change: Change, context: Context) -> Iterator[Touched]:
 
 def compare_interfaces(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each network interface."""
-    yield from _compare_devices("interface", before.interfaces, after.interfaces)
+    codes = ("interface-renamed", "interface-gone", "interface-new", "interface-changed")
+    yield from _compare_devices(codes, before.interfaces, after.interfaces)
 
 
 def compare_adapters(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each network adapter."""
-    yield from _compare_devices("adapter", before.nics, after.nics)
+    codes = ("adapter-renamed", "adapter-gone", "adapter-new", "adapter-changed")
+    yield from _compare_devices(codes, before.nics, after.nics)
 
 
-def _compare_devices(word: str, old: Mapping[str, D], new: Mapping[str, D]) -> Iterator[Change]:
+def _compare_devices(codes: tuple[str, str, str, str], old: Mapping[str, D], new: Mapping[str, D]) -> Iterator[Change]:
     """Yield what differs by name; a device with another name at the same PCI address is one change."""
+    other_name, gone, added, changed_code = codes
     renamed = dict(_renamed(old, new))
     for name, now in renamed.items():
-        yield Change(f"{word}-renamed", name, name, now)
+        yield Change(other_name, name, name, now)
     for name in sorted((old.keys() | new.keys()) - renamed.keys() - set(renamed.values())):
         if name not in new:
-            yield Change(f"{word}-gone", name, name, None)
+            yield Change(gone, name, name, None)
         elif name not in old:
-            yield Change(f"{word}-new", name, None, name)
+            yield Change(added, name, None, name)
         elif changed := tuple(_changed_fields(old[name], new[name])):
-            yield Change(f"{word}-changed", name, name, name, {"fields": changed})
+            yield Change(changed_code, name, name, name, {"fields": changed})
 
 
 def _renamed(old: Mapping[str, D], new: Mapping[str, D]) -> Iterator[tuple[str, str]]:
