@@ -29,7 +29,6 @@ from lumisite.errors import ResolveError
 from lumisite.findings.finding import exit_code
 from lumisite.findings.writers import message
 from lumisite.site.evidence import HERE
-from lumisite.site.found import with_evidence
 from lumisite.site.load import LoadedSite, load_site, read_input, site_of
 from lumisite.text import counted
 from lumisite.validate.report.templates import messages
@@ -253,6 +252,8 @@ def describe(path: Path, trial: Trial, evidence: Mapping[Arm, Mapping[str, str]]
         raise ResolveError(f"--write: {path} describes {loaded.site.name}, and this is tried on {trial.asked.site}")
     for arm, found in evidence.items():
         if arm.tried is not None:
+            from lumisite.site.found import with_evidence  # loads a library that nothing else needs
+
             loaded = site_of(with_evidence(loaded, arm.tried.name, arm.value, found, str(path)), path)
     return loaded
 

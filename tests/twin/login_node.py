@@ -16,7 +16,7 @@ from tests.twin.cluster import EXCHANGE, Cluster
 from tests.twin.roots import USER, USER_ID
 
 #: What lumisite imports to run jobs; all of it works without compiled parts, so it serves any Python.
-NEEDED = ("jinja2", "markupsafe", "packaging", "yaml")
+NEEDED = ("jinja2", "markupsafe", "packaging", "ruamel.yaml", "yaml")
 PLACE = "/appl/admin/python"
 LUMISITE = f"PYTHONPATH={PLACE} python3 -m lumisite"
 
@@ -28,7 +28,7 @@ def install_lumisite(cluster: Cluster) -> None:
         found = importlib.util.find_spec(name)
         assert found is not None
         assert found.origin is not None
-        _copy(Path(found.origin).parent, place / name)
+        _copy(Path(found.origin).parent, place.joinpath(*name.split(".")))
     package = Path(lumisite.__file__).parent
     _copy(package, place / "lumisite")
     for folder in FOLDERS:  # in the package, as a wheel has them

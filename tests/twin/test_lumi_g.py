@@ -296,10 +296,6 @@ def test_other_counts_match_the_table(confined: dict[str, Result], tasks: int) -
     assert masks_of(confined[f"count {tasks}"]) == golden(tasks, 1)
 
 
-def test_one_task_reads_what_to_pass_to_torchrun(confined: dict[str, Result]) -> None:
-    assert "torchrun --numa-binding=exclusive" in confined["count 1"].stdout
-
-
 def test_a_gpu_map_is_followed(confined: dict[str, Result]) -> None:
     assert masks_of(confined["gpu map"]) == [golden(8, 1)[gpu] for gpu in (4, 5, 2, 3, 6, 7, 0, 1)]
 
@@ -342,13 +338,13 @@ def test_as_many_cpus_as_both_threads_have_means_both(threads: dict[str, Result]
 
 
 def test_a_part_that_no_cgroup_tells_keeps_slurms_binding(threads: dict[str, Result]) -> None:
-    assert threads["part"].stdout.count("part of a node, and there is no cgroup that tells which") == 8
+    assert threads["part"].stdout.count("(no cgroup cpuset)") == 8
 
 
 def test_as_it_is_it_is_no_lumi_g_node(threads: dict[str, Result]) -> None:
     """Its siblings are neighbours, so that CPU 64 is in another domain than on LUMI, and it has no GPU with a driver."""
     assert set(masks_of(threads["as it is"])) == {f"0x{'f' * 32}"}
-    assert threads["as it is"].stdout.count("(CPU 64 outside NUMA domain 0; GPUs none, expected 8 amd)") == 8
+    assert threads["as it is"].stdout.count("this node is of no node kind of partition standard-g") == 8
 
 
 def test_two_ranks_with_each_others_masks_fail_the_gate(
