@@ -84,7 +84,7 @@ def test_january_is_told_break_by_break(tmp_path: Path) -> None:
         ("soname-changed", "libjson-c.so.3"): ("plan", "lumi-pytorch"),
         ("symbol-version-needed", "libfabric.so.1"): ("plan", "lumi-pytorch"),
         ("symbol-version-needed", "libcxi.so.1"): ("plan", "lumi-pytorch"),
-        ("library-gone", "libjansson.so.4"): ("module", "singularity-CPEbits"),
+        ("library-gone-needed", "libjansson.so.4"): ("module", "singularity-CPEbits"),
         # a link that lost its file, and a library under another name
         ("library-missing", "libnl-3.so.200"): ("plan", "lumi-pytorch"),
         ("library-missing", "libyaml-0.so.2"): ("plan", "lumi-pytorch"),

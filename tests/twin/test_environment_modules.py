@@ -284,9 +284,9 @@ def test_hostile_texts_reach_help_and_whatis_as_they_are(version: str, hostile_t
 
 @each_version
 def test_the_probe_of_a_validation_finds_nothing_to_say(version: str, tree: Path) -> None:
-    script = PROBES / "modules/job.sh"
+    script = PROBES / "environment/job_node.sh"
     names = [f"{FILES}/2026-01", f"{CPE}/25.03", f"{AI}/25.03-rocm6.4"]
-    run = f"LUMISITE_PROBE=clean bash /probes/{script.name} $HOME/out {TREE}/modules-tcl {BINDS}=/mine -- {' '.join(names)}"
+    run = f"LUMISITE_PROBE=clean bash /probes/{script.name} $HOME/out {TREE}/modules-tcl {BINDS}=/mine -- {' '.join(names)} --"
     real = EnvironmentModules(version, {TREE: tree, "/probes": script.parent})
     _, told = real.run(run, "cat $HOME/out/0.json")
     found = json.loads(told.output)["modules"]

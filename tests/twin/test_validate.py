@@ -243,9 +243,9 @@ def test_a_node_that_is_drained_while_the_job_waits_is_named(site: Cluster) -> N
         with faults.node_drained(site, "nid000002"):
             site.run("scontrol release $(squeue --noheader --format=%i)").check()
             assert process.stderr is not None
-            told = next((line for line in process.stderr if "nid000002 is drained" in line), "")
+            told = next((line for line in process.stderr if "--avoid nid000002" in line), "")
         code, _, _ = ended(process)
-    assert "start again with --avoid nid000002" in told
+    assert "return nid000002 to service (drained" in told
     assert code == 0
 
 
