@@ -35,7 +35,7 @@ def user_lines(changes: Iterable[Change], context: Context) -> tuple[str, ...]:
         elif change.touches and not own:
             sections["changed"].append(f"{change.subject}: {message(change.finding)}.")
     if replaced:
-        sections["changed"].append(_fill("replaced", libraries=tuple(replaced)))
+        sections["changed"].append(_fill("replaced", libraries=", ".join(replaced)))
     sections["rebuild"] += _dropped(context)
     support = _fill("support", name=site.support.name, contact=site.support.contact)
     if not any(sections.values()):
@@ -52,11 +52,12 @@ def user_lines(changes: Iterable[Change], context: Context) -> tuple[str, ...]:
 
 def _lines(change: Change, context: Context) -> Iterator[tuple[str, str]]:
     """Yield the sections and the sentences of a change."""
+    # Users read all names: a list in a sentence of the catalogue is cut.
     families = [name for name, _ in context.families_borrowing(change.names("gone") or [change.subject])]
     values = {
         **change.finding.values,
         "subject": change.subject,
-        "families": tuple(families),
+        "families": ", ".join(families),
         "product": posixpath.basename(change.subject),
         "release_before": posixpath.basename(change.before or ""),
         "release_after": posixpath.basename(change.after or ""),
@@ -73,7 +74,7 @@ def _dropped(context: Context) -> Iterator[str]:
     for stack in context.driven if context.updated is not None else ():
         if releases := context.lost_releases(stack):
             supported, title = str(context.stated.stacks[stack].runs), context.site.stacks[stack].title
-            yield _fill("dropped", title=title, releases=releases, range=supported)
+            yield _fill("dropped", title=title, releases=", ".join(releases), range=supported)
 
 
 def _wrapped(entries: Iterable[str]) -> Iterator[str]:

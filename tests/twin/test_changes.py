@@ -86,7 +86,7 @@ def test_january_is_told_break_by_break(tmp_path: Path) -> None:
         ("symbol-version-needed", "libcxi.so.1"): ("plan", "lumi-pytorch"),
         ("library-gone-needed", "libjansson.so.4"): ("module", "singularity-CPEbits"),
         # a link that lost its file, and a library under another name
-        ("library-missing", "libnl-3.so.200"): ("plan", "lumi-pytorch"),
+        ("library-gone-needed", "libnl-3.so.200"): ("plan", "lumi-pytorch"),
         ("library-missing", "libyaml-0.so.2"): ("plan", "lumi-pytorch"),
         ("kernel-config-moved", f"/boot/config-{OLD_KERNEL}"): ("setting", "NCCL_DMABUF_ENABLE"),
         ("gpu-bus-changed", "GPU bus ids"): ("mask", "lumi-g"),

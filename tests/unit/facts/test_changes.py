@@ -176,6 +176,9 @@ def test_users_read_whom_each_soname_concerns_that_went(node: Facts) -> None:
     users = make_report(before, replace(node, loads=others | {"libcxi.so.2": path}), LUMI).users
     said = " ".join(" ".join(users).split())
     assert "take libcxi.so.0, libcxi.so.1 from the host: the host has libcxi.so.2 instead. This concerns" in said
+    families = [name for name, family in LUMI.families.items() if family.libraries]
+    assert len(families) > 8
+    assert all(name in said for name in families), "none is cut off"
 
 
 def test_users_can_stay_with_an_image_that_is_still_there() -> None:
