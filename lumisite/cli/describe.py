@@ -164,13 +164,13 @@ def run_resolve(arguments: argparse.Namespace) -> int:
 
 def run_why(arguments: argparse.Namespace) -> int:
     """Explain each name; an unknown one is an error that names what comes close."""
-    from lumisite.findings.catalogue import catalogue
+    from lumisite.findings.catalogue import find_entry
     from lumisite.findings.writers import describe
     from lumisite.render.explain import explain
 
-    if all(name in catalogue() for name in arguments.names):
-        entries = [asdict(catalogue()[name]) for name in arguments.names]
-        tell(entries, ["\n\n".join(map(describe, arguments.names))], as_json=arguments.json)
+    entries = [found for name in arguments.names if (found := find_entry(name))]
+    if len(entries) == len(arguments.names):
+        tell(list(map(asdict, entries)), ["\n\n".join(map(describe, arguments.names))], as_json=arguments.json)
         return 0
 
     loaded, selection, led = _deployed(arguments) if arguments.root else (*load_selection(arguments), {})

@@ -50,24 +50,50 @@ def make_finding(
 
 def entry(code: str) -> Entry:
     """Return the entry of a code; raises `KeyError`."""
-    return catalogue()[code]
+    found = find_entry(code)
+    if found is None:
+        raise KeyError(code)
+    return found
+
+
+def find_entry(name: str) -> Entry | None:
+    """Return the entry of a code, `None` for what is no code. Of the files, only the one that has it is parsed."""
+    begin = f"\n{name}:".encode(errors="surrogateescape")
+    group = next((group for group, data in _files().items() if begin in data), None)
+    return None if group is None else load_group(group).get(name)
+
+
+def catalogue() -> Mapping[str, Entry]:
+    """Return all entries by code, file by file; raises `ValueError` for a code that two files have."""
+    entries: dict[str, Entry] = {}
+    for group in groups():
+        for code, found in load_group(group).items():
+            if code in entries:
+                raise ValueError(f"{group}.yaml: {code} is in {entries[code].group}.yaml too")
+            entries[code] = found
+    return entries
+
+
+def groups() -> tuple[str, ...]:
+    """Return the names of the files."""
+    return tuple(_files())
 
 
 @cache
-def catalogue() -> Mapping[str, Entry]:
-    """Return all entries by code, file by file."""
+def load_group(group: str) -> Mapping[str, Entry]:
+    """Return the entries of one file."""
     import yaml  # most commands have nothing to report, and start without it
 
     # libyaml, where PyYAML was built with it, reads fifteen times as fast.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    entries: dict[str, Entry] = {}
-    for path in sorted(FOLDER.glob("*.yaml")):
-        raw = yaml.load(path.read_bytes(), loader) or {}  # noqa: S506, a file of the package, by a safe loader
-        for code, fields in raw.items():
-            if code in entries:
-                raise ValueError(f"{path.name}: {code} is in {entries[code].group}.yaml too")
-            entries[code] = _entry(code, path.stem, fields)
-    return entries
+    raw = yaml.load(_files()[group], loader) or {}  # noqa: S506, a file of the package, by a safe loader
+    return {code: _entry(code, group, fields) for code, fields in raw.items()}
+
+
+@cache
+def _files() -> Mapping[str, bytes]:
+    """Return the content of each file; each begins with a line break, as each entry does."""
+    return {path.stem: b"\n" + path.read_bytes() for path in sorted(FOLDER.glob("*.yaml"))}
 
 
 def _entry(code: str, group: str, fields: Mapping[str, object]) -> Entry:

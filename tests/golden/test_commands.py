@@ -25,6 +25,7 @@ from lumisite import __version__
 from lumisite.cli import main
 from lumisite.findings import catalogue
 from lumisite.findings.catalogue import Entry
+from lumisite.findings.writers import message
 from tests.support.fuzz import at_edges
 from tests.support.fuzz_commands import COMMANDS
 from tests.support.fuzz_scene import make
@@ -169,8 +170,11 @@ def test_every_command_answers_as_before_whatever_its_sentences_say(
     top = tmp_path.resolve()
     with scene(top):
         found = _play(top / "now", top / "scene")
-        words = scrambled()
-        with mock.patch.object(catalogue, "catalogue", return_value=words):
+        words = {group: scrambled(group) for group in catalogue.groups()}
+        finding = catalogue.make_finding("system-refused", action="read", reason="gone")
+        known = message(finding)
+        with mock.patch.object(catalogue, "load_group", words.__getitem__):
+            assert message(finding) != known, "nothing is scrambled"
             with_other_sentences = _play(top / "now", top / "scene")
     for name in NAMES:
         golden = HERE / f"{name}.json"
@@ -190,9 +194,9 @@ def _without_texts(entries: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def scrambled() -> Mapping[str, Entry]:
-    """Return the catalogue with other letters in each sentence; the values that are filled in stay."""
-    return {code: _scrambled(entry) for code, entry in catalogue.catalogue().items()}
+def scrambled(group: str) -> Mapping[str, Entry]:
+    """Return a file of the catalogue with other letters in each sentence; the values that are filled in stay."""
+    return {code: _scrambled(entry) for code, entry in catalogue.load_group(group).items()}
 
 
 def _scrambled(entry: Entry) -> Entry:

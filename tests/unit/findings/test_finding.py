@@ -8,7 +8,7 @@ import json
 import pytest
 
 from lumisite.cli import main
-from lumisite.findings.catalogue import make_finding
+from lumisite.findings.catalogue import load_group, make_finding
 from lumisite.findings.finding import Finding, Place, Severity, exit_code
 
 
@@ -27,6 +27,12 @@ def test_the_catalogue_gives_the_severity_unless_it_is_known_better() -> None:
 def test_a_code_that_the_catalogue_lacks_is_a_bug() -> None:
     with pytest.raises(KeyError, match="no-such-code"):
         make_finding("no-such-code")
+
+
+def test_only_the_file_that_has_a_code_is_parsed() -> None:
+    load_group.cache_clear()
+    assert make_finding("system-refused").severity is Severity.FAULT
+    assert load_group.cache_info().misses == 1
 
 
 def test_a_place_has_what_is_known_of_it() -> None:

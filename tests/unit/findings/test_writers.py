@@ -25,7 +25,7 @@ ENTRY = Entry(
 
 @pytest.fixture(autouse=True)
 def one_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "catalogue", lambda: {"x": ENTRY})
+    monkeypatch.setattr(catalogue, "find_entry", {"x": ENTRY}.get)
 
 
 def an_x(**values: object) -> Finding:
