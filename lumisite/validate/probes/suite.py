@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 
 from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import make_finding
+from lumisite.site.decode import alternatives
 from lumisite.site.model import Validation
 from lumisite.validate.probes.collectives.judge import collectives
 from lumisite.validate.probes.communicators.judge import communicators
@@ -37,8 +37,7 @@ def choose_probes(target: Target, names: Sequence[str] = ()) -> list[Probe]:
     known = [probe.name for probe in probes]
     for name in names:
         if name not in known:
-            near = next(iter(get_close_matches(name, known, n=1)), None)
-            raise ResolveError(make_finding("unknown-probe", "--probe", name=name, near=near, known=tuple(known)))
+            raise ResolveError(make_finding("unknown-probe", "--probe", name=name, **alternatives(name, known)))
     chosen = [probe for probe in probes if not names or probe.name in names]
     if any(probe.together for probe in chosen):
         chosen = [probe for probe in probes if probe in chosen or probe.name == NODE]
