@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 #: What stands for this node in the place of a node kind.
 LIVE = "live"
@@ -42,26 +43,20 @@ def add_dry_run(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_site(parser: argparse.ArgumentParser) -> None:
-    """Add `--site` for a command that needs a site."""
+def add_site(parser: argparse.ArgumentParser, otherwise: str = "") -> None:
+    """Add `--site` for a command that needs a site; `otherwise` is what it takes where none is named or known."""
     parser.add_argument(
         "--site",
         metavar="NAME|FILE",
         default="",
         help="the site: the name of an embedded one, or a YAML file (default: LUMISITE_SITE, else the embedded one "
-        "that this machine is known as)",
+        f"that this machine is known as{otherwise})",
     )
 
 
 def add_site_or_example(parser: argparse.ArgumentParser) -> None:
     """Add `--site` for a command that takes an example where no site is named or known."""
-    parser.add_argument(
-        "--site",
-        metavar="NAME|FILE",
-        default="",
-        help="the site: the name of an embedded one, or a YAML file (default: LUMISITE_SITE, else the embedded one "
-        "that this machine is known as, else lumi as an example)",
-    )
+    add_site(parser, ", else lumi as an example")
 
 
 def add_host_root(parser: argparse.ArgumentParser, *aliases: str) -> None:
@@ -98,33 +93,25 @@ def add_platform(parser: argparse.ArgumentParser) -> None:
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose a platform and releases, of which there may be several."""
-    parser.add_argument(
-        "--use",
-        metavar="STACK=V",
-        action="append",
-        default=[],
-        help="release of a stack of the site; 12.8 means its newest 12.8.x. May be given several times; `all` "
-        "means "
+    _add_releases(
+        parser,
+        "release of a stack of the site; 12.8 means its newest 12.8.x. May be given several times; `all` means "
         "every release that is supported, or the newest of each series that the platform's driver supports "
         "(default: the platform's own)",
+        action="append",
     )
-    add_platform(parser)
-    for stack in ("rocm", "cpe"):
-        parser.add_argument(f"--{stack}", metavar="V", action="append", default=[], help=f"the same as --use {stack}=V")
 
 
 def add_one_release(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose a platform and one release of a stack; the values are lists too."""
-    parser.add_argument(
-        "--use",
-        metavar="STACK=V",
-        action="append",
-        default=[],
-        help="release of a stack (default: the platform's own)",
-    )
+    _add_releases(parser, "release of a stack (default: the platform's own)", nargs=1)
+
+
+def _add_releases(parser: argparse.ArgumentParser, use: str, **short_form: Any) -> None:
+    parser.add_argument("--use", metavar="STACK=V", action="append", default=[], help=use)
     add_platform(parser)
     for stack in ("rocm", "cpe"):
-        parser.add_argument(f"--{stack}", metavar="V", nargs=1, default=[], help=f"the same as --use {stack}=V")
+        parser.add_argument(f"--{stack}", metavar="V", default=[], help=f"the same as --use {stack}=V", **short_form)
 
 
 def add_lock(parser: argparse.ArgumentParser) -> None:

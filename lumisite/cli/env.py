@@ -112,7 +112,8 @@ def run_env(arguments: argparse.Namespace) -> int:
         for name, one in found.variables.items()
     }
     cpus = [{"task": one.task, "mask": one.mask, "cpus": None, "why": _why_cpus(step, one)} for one in found.cpus]
-    lines = _lines(site, found, step, modules, arguments.image, before)
+    reasons = {name: str(variable["why"]) for name, variable in variables.items()}
+    lines = _lines(site, found, step, modules, arguments.image, before, reasons)
     told = asdict(found) | {"variables": variables, "cpus": cpus, "set_before": before}
     tell(told, lines, as_json=arguments.json)
     return 0
@@ -227,6 +228,7 @@ def _lines(
     modules: Sequence[ModulePlan],
     image: str | None,
     before: Mapping[str, str],
+    reasons: Mapping[str, str],
 ) -> Iterator[str]:
     names = " ".join(plan.full_name for plan in modules) or "no module"
     yield (
@@ -236,13 +238,12 @@ def _lines(
     if found.image is not None:
         yield _facts(site, found.image)
     given = {name: one for name, one in found.variables.items() if not name.startswith("LUMISITE_")}
-    said = [(f"{name}={shown(one.value)}", one) for name, one in given.items() if one.value is not None]
-    left = [(name, one) for name, one in given.items() if one.value is None]
-    for title, things in (("Variables", said), ("Not set", left)):
+    for title, is_set in (("Variables", True), ("Not set", False)):
         yield f"\n{title}"
-        for text, one in things:
-            yield f"  {text}"
-            yield _reason(one.by, one.entry, _why(site, step, text.partition("=")[0], one))
+        for name, variable in given.items():
+            if (variable.value is not None) == is_set:
+                yield f"  {name}={shown(variable.value)}" if variable.value is not None else f"  {name}"
+                yield _reason(variable.by, variable.entry, reasons[name])
     yield "\nBinds"
     for bind in found.binds:
         yield f"  {bind.source}" + (f":{bind.target}" if bind.target != bind.source else "")

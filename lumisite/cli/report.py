@@ -33,22 +33,15 @@ def add_verdict(parser: argparse.ArgumentParser) -> None:
         "nodes confirm. Exit code 0: not slower, 1: a gate failed, or slower and confirmed, 4: not decided, with what"
         " to run next, 5: the system is fine but some nodes are not."
     )
-    parser.add_argument(
-        "--before",
-        metavar="FILE",
-        action="append",
-        default=[],
-        required=True,
-        help="samples before the change; may be given several times; - is standard input",
-    )
-    parser.add_argument(
-        "--after",
-        metavar="FILE",
-        action="append",
-        default=[],
-        required=True,
-        help="samples after the change; may be given several times; - is standard input",
-    )
+    for side in ("before", "after"):
+        parser.add_argument(
+            f"--{side}",
+            metavar="FILE",
+            action="append",
+            default=[],
+            required=True,
+            help=f"samples {side} the change; may be given several times; - is standard input",
+        )
     parser.add_argument(
         "--site",
         metavar="NAME|FILE",
