@@ -6,7 +6,7 @@ each node, which records binds and libraries too, or of a rank with `jax`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -40,13 +40,14 @@ Cpus: TypeAlias = frozenset[int]
 class NodeRecords:
     """All records of one node: its own, those of its ranks in the container, and of its ranks with JAX.
 
-    `tasks` are how many ranks it should have, `ranks_in_all` how many the step has.
+    `expected_cpus` are the CPUs that each local rank should have, none where the node kind has no table for them, and
+    `ranks_in_all` is how many ranks the step has.
     """
 
     node: Record
     ranks: tuple[Record, ...]
     jax: tuple[Record, ...]
-    tasks: int
+    expected_cpus: Mapping[int, Cpus]
     ranks_in_all: int
 
     def of_kind(self, kind: Kind) -> tuple[Record, ...]:
@@ -154,7 +155,7 @@ def check_libraries(record: Record, _node: NodeRecords, setup: Setup) -> Iterato
 def check_cpus(record: Record, node: NodeRecords, setup: Setup) -> Iterator[Finding]:
     """Where the node kind has a mask for a rank, the rank has it; where not, it has no reserved CPU."""
     topology, cpus = setup.topology, _cpus(record, "cpus")
-    expected = expected_cpus(node, setup).get(whole(record, "local_rank"))
+    expected = node.expected_cpus.get(whole(record, "local_rank"))
     reserved = cpus & topology.reserved
     binding = text(record, "environment", "SLURM_CPU_BIND") or text(record, "environment", "SLURM_CPU_BIND_TYPE")
     of_user = binding if "mask_cpu:0x" not in binding else None
@@ -177,11 +178,11 @@ def check_cpus(record: Record, node: NodeRecords, setup: Setup) -> Iterator[Find
         yield make_finding("mask-reserved", mask=mask_of(cpus), reserved=format_cpu_list(reserved), binding=of_user)
 
 
-def check_shared_cpus(record: Record, node: NodeRecords, setup: Setup) -> Iterator[Finding]:
+def check_shared_cpus(record: Record, node: NodeRecords, _setup: Setup) -> Iterator[Finding]:
     """No rank shares CPUs with one before it; one that has a wrong mask is named by that already."""
     local, cpus = whole(record, "local_rank"), _cpus(record, "cpus")
     other = next((other for other in sorted(node.cpus) if other < local and node.cpus[other] & cpus), None)
-    if other is not None and cpus == expected_cpus(node, setup).get(local, cpus):
+    if other is not None and cpus == node.expected_cpus.get(local, cpus):
         binding = text(record, "environment", "SLURM_CPU_BIND")
         yield make_finding(
             "mask-shared",
@@ -193,13 +194,13 @@ def check_shared_cpus(record: Record, node: NodeRecords, setup: Setup) -> Iterat
         )
 
 
-def expected_cpus(node: NodeRecords, setup: Setup) -> Mapping[int, Cpus]:
-    """Return the CPUs that each local rank should have, none where the node kind has no table for them."""
-    granted = _cpus(node.ranks[0], "granted")
-    if not setup.topology.gpus:
+def expected_cpus(ranks: Sequence[Record], tasks: int, setup: Setup) -> Mapping[int, Cpus]:
+    """Return the CPUs that each local rank of a node should have, none where the node kind has no table for them."""
+    if not ranks or not setup.topology.gpus:
         return {}
+    granted = _cpus(ranks[0], "granted")
     try:
-        answers = cpu_masks(setup.topology, Request(node.tasks, cpus=granted & setup.topology.pu_os or None))
+        answers = cpu_masks(setup.topology, Request(tasks, cpus=granted & setup.topology.pu_os or None))
     except MaskError:
         return {}
     return {answer.task: frozenset(answer.pu_os) for answer in answers if answer.pu_os}

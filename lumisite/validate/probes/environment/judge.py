@@ -8,7 +8,7 @@ from functools import partial
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Value
-from lumisite.validate.probes.environment.checks import CHECKS, USERS_BIND, Check, NodeRecords
+from lumisite.validate.probes.environment.checks import CHECKS, USERS_BIND, Check, NodeRecords, expected_cpus
 from lumisite.validate.probes.environment.expected import FRAMEWORK, Setup
 from lumisite.validate.probes.outcome import Located, gates, missing, unfinished, with_values
 from lumisite.validate.probes.probe import Ended, Expected, Line, Part, Probe, Record, Target, each
@@ -64,7 +64,7 @@ def _judge(setup: Setup, steps: Sequence[Ended], expected: Expected) -> list[Lin
     """Return the lines of each gate that has records, and those of the probe itself for steps and records that lack."""
     records = finished(record for ended in steps for record in ended.records)
     tasks = next((ended.step for ended in steps if ended.step.part.each == "gpu"), expected).tasks
-    nodes = [_records_of(name, records, tasks, len(expected.nodes)) for name in sorted(expected.nodes)]
+    nodes = [_records_of(name, records, tasks, expected, setup) for name in sorted(expected.nodes)]
     lines: list[Line] = []
     broken = set()
     for gate in GATES:
@@ -87,13 +87,14 @@ def _judge(setup: Setup, steps: Sequence[Ended], expected: Expected) -> list[Lin
     return [*(gates(lost, expected) or [expected.gate(complete)]), *lines]
 
 
-def _records_of(name: str, records: Sequence[Record], tasks: int, nodes: int) -> NodeRecords:
+def _records_of(name: str, records: Sequence[Record], tasks: int, expected: Expected, setup: Setup) -> NodeRecords:
     parts: dict[str, list[Record]] = {"node": [], "container": [], "jax": []}
     for record in records:
         if text(record, "host") == name and text(record, "part") in parts:
             parts[text(record, "part")].append(record)
-    node = next(iter(parts["node"]), {})
-    return NodeRecords(node, tuple(parts["container"]), tuple(parts["jax"]), tasks, tasks * nodes)
+    node, ranks = next(iter(parts["node"]), {}), tuple(parts["container"])
+    cpus = expected_cpus(ranks, tasks, setup)
+    return NodeRecords(node, ranks, tuple(parts["jax"]), cpus, tasks * len(expected.nodes))
 
 
 def _find(check: Check, node: NodeRecords, setup: Setup) -> Iterator[Located]:
