@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeAlias
 
@@ -53,6 +53,11 @@ class Finding:
     values: Mapping[str, Value] = field(default_factory=dict, hash=False)
     cause: str | None = None
     place: Place | None = None
+
+
+def with_values(finding: Finding, values: Mapping[str, Value]) -> Finding:
+    """Return a finding with more values."""
+    return replace(finding, values={**finding.values, **values})
 
 
 def exit_code(findings: Iterable[Finding]) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Severity
+from lumisite.findings.finding import Finding, with_values
 from lumisite.images.squashfs import MAGIC as SQUASHFS_MAGIC
 from lumisite.images.squashfs import ImageError, read_squashfs
 from lumisite.machine.host import DiskTree, open_file
@@ -119,4 +119,4 @@ def _check(source: Source, root: SifObject) -> None:
 
 
 def _fault(code: str, source: Source, byte: int, **values: str | int) -> ImageError:
-    return ImageError(Finding(code, Severity.FAULT, source.name, values={"byte": byte, **values}))
+    return ImageError(with_values(make_finding(code, source.name, byte=byte), values))

@@ -16,7 +16,8 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 
 from lumisite.errors import LumisiteError
-from lumisite.findings.finding import Finding, Severity, Value
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Value, with_values
 from lumisite.machine.compression import COMPRESSIONS, BadBlockError, Unpack, unpacker
 from lumisite.machine.tree import Entry, Source
 
@@ -126,7 +127,7 @@ class Squashfs:
     def damaged(self, at: int, part: str, size: int, *, kind: int | None = None, reason: str = "") -> ImageError:
         """Return an error that names the byte of the image file, and the part that is damaged."""
         values: dict[str, Value] = {"byte": self.start + at, "part": part, "size": size, "kind": kind, "reason": reason}
-        return ImageError(Finding("image-damaged", Severity.FAULT, self.name, values=values))
+        return ImageError(with_values(make_finding("image-damaged", self.name), values))
 
     def _bytes(self, at: int, length: int) -> bytes:
         if at + length > self.size:
@@ -299,7 +300,7 @@ def read_squashfs(source: Source, start: int = 0, size: int | None = None) -> Sq
     content = source.read(start, SUPERBLOCK_BYTES)
 
     def fault(code: str, **values: str | int) -> ImageError:
-        return ImageError(Finding(code, Severity.FAULT, source.name, values={"byte": start, **values}))
+        return ImageError(with_values(make_finding(code, source.name, byte=start), values))
 
     if content[:4] != MAGIC:
         raise fault("image-damaged", part="file system", size=size)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from lumisite.findings.catalogue import entry, make_finding
-from lumisite.findings.finding import Finding, Place
+from lumisite.findings.finding import Finding, Place, with_values
 from lumisite.images.lock import LockedImage
 from lumisite.lint import images, modules, programs, resources, settings
 from lumisite.lint.hit import Hit
@@ -80,9 +80,7 @@ def lint_script(
     for code, rule in rules.items():
         for hit in rule(job):
             if code not in ignored.get(hit.line, ()):
-                finding = Finding(
-                    code, entry(code).severity, hit.subject, values=hit.values, place=Place(name, hit.line)
-                )
+                finding = with_values(make_finding(code, hit.subject, place=Place(name, hit.line)), hit.values)
                 found[hit.line, code, hit.subject] = BadLine(finding, hit.source or _source(site, code))
     return tuple(found[key] for key in sorted(found))
 

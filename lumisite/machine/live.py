@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from lumisite.findings.finding import Finding, Severity
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import with_values
 from lumisite.machine.topology import Core, CoreGroup, Topology, TopologyError, cores_of, gpus_of, is_gpu, place_of
 from lumisite.machine.tree import Tree, names_of, small_text
 from lumisite.site.cpus import CpusetError, parse_number_list
@@ -136,4 +137,4 @@ def _parsed(tree: Tree, path: str, text: str) -> frozenset[int]:
 
 
 def _fault(tree: Tree, path: str, code: str, **values: str | int) -> TopologyError:
-    return TopologyError(Finding(code, Severity.FAULT, f"{tree.name.rstrip('/')}{path}", values=values))
+    return TopologyError(with_values(make_finding(code, f"{tree.name.rstrip('/')}{path}"), values))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from lumisite.errors import LumisiteError
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Severity, Value
+from lumisite.findings.finding import Finding, Value, with_values
 from lumisite.machine.topology import Core, Gpu, Topology
 from lumisite.site.cpus import format_cpu_list
 
@@ -203,7 +203,7 @@ def _check(topology: Topology, request: Request, gpus: Sequence[Gpu]) -> None:
         even = tuple(count for count in range(1, len(gpus) + 1) if len(gpus) % count == 0)
         named = ",".join(str(gpu.index) for gpu in gpus[:tasks]) if tasks < len(gpus) else None
         values: dict[str, Value] = {"tasks": tasks, "gpus": len(gpus), "even": even, "named": named}
-        raise MaskError(Finding("tasks-share-unevenly", Severity.FAULT, node, values=values))
+        raise MaskError(with_values(make_finding("tasks-share-unevenly", node), values))
 
 
 def _gpus_of_tasks(tasks: int, gpus: tuple[Gpu, ...]) -> tuple[tuple[Gpu, ...], ...]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Value
+from lumisite.findings.finding import Finding, Value, with_values
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.probe import Ended, Expected, Judge, Line, Record, describe_ranks
 from lumisite.validate.probes.records import finished, number, rank_of, text, whole
@@ -138,8 +138,3 @@ def rank_gate(code: str, first: Record, expected: Expected, *, ranks_in_all: int
     subject = describe_ranks([rank], [str(first.get("host"))])
     finding = make_finding(code, subject, others=max(0, ranks_in_all - 1) or None)
     return replace(expected.gate(with_values(finding, values)), rank=rank)
-
-
-def with_values(finding: Finding, values: Mapping[str, Value]) -> Finding:
-    """Return a finding with more values."""
-    return replace(finding, values={**finding.values, **values})

@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import InitVar, dataclass, field, replace
 
 from lumisite.errors import ToolError
-from lumisite.findings.catalogue import entry, make_finding
-from lumisite.findings.finding import Finding, Severity
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Severity, with_values
 from lumisite.site.model import Site
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probes.ddp.judge import scaling
@@ -312,7 +312,7 @@ class Runner:
         self._report(job, "job-again")
 
     def _report(self, job: LiveJob, code: str, *, nodes: Sequence[str] = (), **values: str | int | float) -> None:
-        self.report(Finding(code, entry(code).severity, job.plan.run, tuple(nodes), values))
+        self.report(with_values(make_finding(code, job.plan.run, nodes=nodes), values))
 
     def _waits(self, job: LiveJob, finding: Finding) -> None:
         """Report what holds a job up, once, with the nodes that take no jobs any more."""

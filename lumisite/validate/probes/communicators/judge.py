@@ -16,13 +16,13 @@ from functools import partial
 from operator import ne
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Value
+from lumisite.findings.finding import Finding, Value, with_values
 from lumisite.site.cpus import parse_number_list
 from lumisite.site.entries import Evidence
 from lumisite.site.evidence import harms
 from lumisite.site.ledger import decide, judge_conditions
 from lumisite.validate.lines import Gate
-from lumisite.validate.probes.outcome import NO_BEAT_S, trouble, with_values
+from lumisite.validate.probes.outcome import NO_BEAT_S, trouble
 from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Record, Target, describe_ranks
 from lumisite.validate.probes.records import finished, number, rank_of, rows, table, text, whole
 

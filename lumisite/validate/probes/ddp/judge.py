@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, with_values
 from lumisite.validate.lines import Sample
-from lumisite.validate.probes.outcome import judge_together, trouble, with_values
+from lumisite.validate.probes.outcome import judge_together, trouble
 from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Record, Target, each, rounded
 from lumisite.validate.probes.records import finished, number, numbers, slowest, table, texts
 

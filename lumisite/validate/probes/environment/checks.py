@@ -13,12 +13,11 @@ from pathlib import PurePosixPath
 from typing import Literal, NamedTuple, TypeAlias
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Value
+from lumisite.findings.finding import Finding, Value, with_values
 from lumisite.machine.masks import MaskError, Request, cpu_masks, mask_of
 from lumisite.site.cpus import CpusetError, format_cpu_list, parse_number_list
 from lumisite.site.scalars import TASK
 from lumisite.validate.probes.environment.expected import FRAMEWORK, Setup
-from lumisite.validate.probes.outcome import with_values
 from lumisite.validate.probes.probe import Record
 from lumisite.validate.probes.records import in_image, rows, table, text, texts, value_at, whole
 

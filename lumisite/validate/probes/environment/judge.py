@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import partial
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Value
+from lumisite.findings.finding import Value, with_values
 from lumisite.validate.probes.environment.checks import CHECKS, USERS_BIND, Check, NodeRecords, expected_cpus
 from lumisite.validate.probes.environment.expected import FRAMEWORK, Setup
-from lumisite.validate.probes.outcome import Located, gates, missing, unfinished, with_values
+from lumisite.validate.probes.outcome import Located, gates, missing, unfinished
 from lumisite.validate.probes.probe import Ended, Expected, Line, Part, Probe, Record, Target, each
 from lumisite.validate.probes.records import finished, rows, text, texts, whole
 
