@@ -105,11 +105,16 @@ def line_json(line: Sample | Gate) -> str:
 
 def parse_line(line: bytes) -> Sample | Gate:
     """Parse one line of either kind; raises `LineError`."""
+    return line_of(parse_value(line))
+
+
+def parse_value(line: bytes) -> object:
+    """Parse a line of JSON; raises `LineError`."""
     try:
-        raw = parse_json(line, "")
+        value: object = parse_json(line, "")
     except SiteError as error:
         raise LineError(make_finding("line-not-json", reason=message(error.finding))) from None
-    return line_of(raw)
+    return value
 
 
 def line_of(raw: object) -> Sample | Gate:

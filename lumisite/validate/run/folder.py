@@ -28,7 +28,7 @@ from lumisite.machine.host import open_file
 from lumisite.release.files import put_file
 from lumisite.site.json_file import parse_json, short
 from lumisite.site.read import opened, read_file
-from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line, parse_time
+from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line, parse_time, parse_value
 from lumisite.validate.probes.probe import Line, Record, Step, Vector, scripts
 from lumisite.validate.run.script import DONE, FACTS, LEFT, RECORDS, SEEN, SET_BEFORE, SKIPPED
 
@@ -218,7 +218,7 @@ class Run:
         folder = self.job_folder(run) / step.folder / RECORDS
         found: list[Record] = []
         for path in sorted(folder.glob("*.json")) + sorted(folder.glob("*.at")):
-            with suppress(ValueError, OSError):
+            with suppress(LineError, OSError):
                 found.append(_object(read_file(path, LARGEST_BYTES)))
         return found
 
@@ -323,10 +323,7 @@ def _seconds(words: Sequence[str]) -> float | None:
 
 def _object(line: bytes) -> dict[str, object]:
     """Read an object of JSON; raises `LineError`."""
-    try:
-        raw = parse_json(line, "")
-    except SiteError as error:
-        raise LineError(str(error)) from None
+    raw = parse_value(line)
     if not isinstance(raw, dict):
         raise LineError(f"{short(raw)} is not an object")
     return raw

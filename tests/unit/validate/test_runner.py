@@ -221,6 +221,20 @@ def test_a_job_that_ends_without_a_result_of_each_step_has_not_passed(played: Pl
     assert gates == [("job-results-missing", {"steps": ("two-2n", "three-2n")})] * 2
 
 
+def test_a_record_that_is_not_whole_is_none(played: PlayedSlurm, tmp_path: Path) -> None:
+    """A rank that is killed while it writes must not end the run."""
+    work(tmp_path / "run")
+    run = Run(tmp_path / "run")
+    (plan, *_) = plans(run.folder)
+    step = plan.groups[0].steps[0]
+    records = tmp_path / "run/jobs" / plan.run / step.folder / "records"
+    before = run.records(plan.run, step)
+    assert before
+    for name, content in (("7.json", ""), ("8.json", '{"rank": 8, "ho'), ("9.json", "[]"), ("9.at", "\0")):
+        (records / name).write_text(content)
+    assert run.records(plan.run, step) == before
+
+
 def test_what_slurm_says_is_told_once_while_a_step_waits(
     played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
