@@ -182,7 +182,9 @@ def test_a_task_with_more_gpus_on_an_l3_gets_more_of_it() -> None:
 def test_a_gpu_with_an_unknown_place_gets_no_mask() -> None:
     node = replace(LUMI_G, gpus=tuple(Gpu(index, "", None, None) for index in range(2)))
     assert [one.code for answer in cpu_masks(node, Request(2)) for one in answer.findings] == ["gpu-place-unknown"] * 2
-    assert cpu_masks(node, Request(1))[0].mask == "0xfefefefefefefefe"
+    (answer,) = cpu_masks(node, Request(1))
+    assert answer.mask == "0xfefefefefefefefe"
+    assert [(one.code, one.values) for one in answer.findings] == [("cores-of-only-task", {"cores": 56})]
 
 
 def test_a_node_without_gpus_has_an_answer_for_one_task_only() -> None:
