@@ -24,7 +24,6 @@ UNTESTED = frozenset(
         "affected-setting",
         "bound-copy-lacks-version",
         "collector-failed",
-        "cores-of-only-task",
         "facts-library-unloadable",
         "facts-more-unreadable",
         "facts-private",
