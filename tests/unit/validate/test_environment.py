@@ -58,7 +58,7 @@ def test_an_untouched_twin_passes() -> None:
         ("container", ("paths", "/opt/cray", "exists"), False, "binds", "bind-not-in-container",
          {"subject": "/opt/cray", "module": "singularity-CPEbits"}),
         ("container", ("paths", "/opt/cray", "file"), "1:2", "binds", "bind-other-file", {"found": "1:2"}),
-        ("container", ("imports", "torch"), "error: ImportError: no", "binds", "import-failed",
+        ("container", ("imports", "torch"), {"error": "ImportError: no"}, "binds", "import-failed",
          {"error": "ImportError: no"}),
         ("container", ("libraries",), {"libx.so": "cannot open"}, "binds", "library-not-opened",
          {"subject": "libx.so"}),

@@ -83,7 +83,7 @@ def test_a_rank_records_what_it_has_whatever_the_variables_hold() -> None:
     assert [entry["hidden"] for entry in record["pythonpath"]] == [[], []]
     assert record["paths"]["/"]["exists"] is True
     assert record["paths"]["/gone"]["exists"] is False
-    assert record["imports"]["nothing_of_that_name"].startswith("error: ModuleNotFoundError: ")
+    assert record["imports"]["nothing_of_that_name"]["error"].startswith("ModuleNotFoundError: ")
     assert "libgone.so.1" in record["libraries"]["libgone.so.1"]
     assert record["libraries"]["libc.so.6"] == ""
 

@@ -130,9 +130,9 @@ def check_binds(record: Record, node: NodeRecords, setup: Setup) -> Iterator[Fin
 
 def check_libraries(record: Record, _node: NodeRecords, setup: Setup) -> Iterator[Finding]:
     """The framework, the network plugin and libfabric open, and come from where the image's family has them."""
-    family, imported = setup.target.family_name, text(record, "imports", FRAMEWORK)
-    if imported.startswith("error: "):
-        yield make_finding("import-failed", FRAMEWORK, error=imported.removeprefix("error: "))
+    family = setup.target.family_name
+    if error := text(record, "imports", FRAMEWORK, "error"):
+        yield make_finding("import-failed", FRAMEWORK, error=error)
     refusals = table(record, "plugins")
     plugins = [name for name in setup.plugin_names if name in setup.origins]
     if plugins and all(refusals.get(name) != "" for name in plugins):

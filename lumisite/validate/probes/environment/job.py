@@ -241,13 +241,13 @@ def libraries(mounted: "list[dict[str, str]]") -> "dict[str, object]":
     }
 
 
-def imported(name: str) -> str:
+def imported(name: str) -> "dict[str, str]":
     """Import a module; return its version, or the error in one line."""
     try:
         module = importlib.import_module(name)
     except Exception as error:
-        return f"error: {record.words(error)}"
-    return str(getattr(module, "__version__", "unknown"))
+        return {"error": record.words(error)}
+    return {"version": str(getattr(module, "__version__", "unknown"))}
 
 
 def opened(name: str) -> str:
