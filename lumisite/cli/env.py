@@ -16,6 +16,7 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.findings.writers import line
 from lumisite.images.family import holds_of_image, remarks_of_image
 from lumisite.images.lock import LoadedLock, load_lock
+from lumisite.render.helper_settings import index_of
 from lumisite.render.made_up_step import Cpus, Environment, Image, Question, Step, Variable, environment_of, release_of
 from lumisite.render.modules import ModulePlan, Rendering, plan_modules
 from lumisite.render.names import unknown_name
@@ -122,7 +123,7 @@ def run_env(arguments: argparse.Namespace) -> int:
 def _why(site: Site, step: Step, name: str, variable: Variable) -> str:
     """Return why a variable is as it is: the reason of its entry, or what the helper needs it for."""
     if variable.entry:
-        entry = site.settings[int(variable.entry.removeprefix("settings[").removesuffix("]"))]
+        entry = site.settings[int(index_of(variable.entry))]
         return f"the image decides: {entry.why}" if variable.open else str(entry.why)
     if variable.value is None:
         return f"no site setting applies to this step ({counted(step.nodes, 'node')})"
