@@ -28,7 +28,7 @@ def test_the_rehearsal_shows_before_maintenance_and_after(capfd: pytest.CaptureF
     arrived = re.findall(r"^(nid00000[12]), task [01]\n  libfabric (\S+),", shown, re.MULTILINE)
     assert sorted(arrived[:2]) == [("nid000001", "1.15.2.0"), ("nid000002", "1.15.2.0")]
     assert sorted(arrived[2:4]) == sorted(arrived[4:]) == [("nid000001", "1.22.0"), ("nid000002", "1.22.0")]
-    assert "libfabric: directory renamed, /opt/cray/libfabric/1.15.2.0 -> /opt/cray/libfabric/1.22.0" in shown
+    assert "/opt/cray/libfabric: release folder /opt/cray/libfabric/1.15.2.0 -> /opt/cray/libfabric/1.22.0" in shown
     assert "singularity-CPEbits/24.03 -> 25.03: + /opt/cray/libfabric/1.22.0" in shown
     # What `validate` says, `verdict` says of the numbers alone.
     assert re.search(r"^(PASS|WARN): ", shown, re.MULTILINE)
