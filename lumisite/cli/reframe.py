@@ -18,9 +18,9 @@ from lumisite.cli.validate import decided, report_progress, require_shared
 from lumisite.errors import ResolveError
 from lumisite.site.load import LoadedSite, load_site
 from lumisite.validate.reframe.module import answer, module_text
-from lumisite.validate.run.asked import Asked, parse_asked
 from lumisite.validate.run.folder import SAMPLES, create_run, image_mark, lines_of, open_run
 from lumisite.validate.run.plan import plans_of, require_unchanged, with_specs
+from lumisite.validate.run.request import RunRequest, parse_request
 from lumisite.validate.run.runner import Runner
 from lumisite.validate.run.script import NODES, JobPlan, job_script, slurm_words
 
@@ -65,12 +65,12 @@ def _module(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _asked(arguments: argparse.Namespace, folder: str, stamp: str) -> tuple[Asked, LoadedSite]:
+def _asked(arguments: argparse.Namespace, folder: str, stamp: str) -> tuple[RunRequest, LoadedSite]:
     """Give what `validate` would be asked with these options, for one job."""
     return decided(argparse.Namespace(**vars(arguments) | {"sbatch": [], "command": "validate"}), folder, stamp, 1)
 
 
-def _job(asked: Asked, loaded: LoadedSite) -> JobPlan:
+def _job(asked: RunRequest, loaded: LoadedSite) -> JobPlan:
     """Give the one job. Slurm chooses its nodes, as for all of ReFrame's tests."""
     (plan,) = plans_of(asked, loaded)
     return replace(plan, named=False)
@@ -104,7 +104,7 @@ def _judge(arguments: argparse.Namespace) -> int:
     """Judge the job of a stage directory as `validate` judges its own: wait for it, and ask Slurm what became of it."""
     place = real_path(arguments.judge)
     run, about = open_run(place)
-    asked = parse_asked(about, f"{place}/run.json")
+    asked = parse_request(about, f"{place}/run.json")
     loaded = load_site(asked.site_file)
     require_unchanged(asked, loaded, __version__, image_mark(asked.image), str(place))
     name = _job(asked, loaded).run

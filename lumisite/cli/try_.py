@@ -32,9 +32,9 @@ from lumisite.site.evidence import HERE
 from lumisite.site.load import LoadedSite, load_site, read_input, site_of
 from lumisite.text import counted
 from lumisite.validate.report.templates import messages
-from lumisite.validate.run.asked import Asked
 from lumisite.validate.run.folder import Run, create_run, open_run
 from lumisite.validate.run.plan import target_of, with_specs
+from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.runner import Runner
 from lumisite.validate.trial.allocations import judge_allocations
 from lumisite.validate.trial.design import REFERENCE, Arm, Design, Setting, design_text, plan, read_design
@@ -66,7 +66,7 @@ DESIGNED = ("unset", "against", "ledger", "budget", "allocations", "attempts", "
 class Trial:
     """A trial: what was requested, of which site, by which design."""
 
-    asked: Asked
+    asked: RunRequest
     loaded: LoadedSite
     design: Design
 

@@ -38,7 +38,6 @@ from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.report.gather import Side, make_report
 from lumisite.validate.report.write import WRITERS
 from lumisite.validate.run import slurm
-from lumisite.validate.run.asked import Asked, Batch, parse_asked
 from lumisite.validate.run.folder import SAMPLES, Run, create_run, gather, image_mark, lines_of, open_run, samples_of
 from lumisite.validate.run.plan import (
     Planner,
@@ -50,6 +49,7 @@ from lumisite.validate.run.plan import (
     site_digest,
     with_specs,
 )
+from lumisite.validate.run.request import Batch, RunRequest, parse_request
 from lumisite.validate.run.runner import Runner
 from lumisite.validate.run.script import job_script, validation_of
 from lumisite.validate.samples import Recorded, read_lines
@@ -156,7 +156,7 @@ def report_progress(finding: Finding) -> None:
     say(writers.sentence(finding))
 
 
-def facts_command(asked: Asked) -> tuple[str, ...]:
+def facts_command(asked: RunRequest) -> tuple[str, ...]:
     """Give the command that captures a node: this lumisite, where the node sees it."""
     path = os.environ.get("PYTHONPATH")
     place = ("env", f"PYTHONPATH={path}") if path else ()
@@ -165,7 +165,7 @@ def facts_command(asked: Asked) -> tuple[str, ...]:
 
 def worked(runner: Runner, journal: Sequence[Mapping[str, object]], *, again: bool) -> bool:
     """Do the work of a run; false where Ctrl-C has stopped it."""
-    resume = f"`lumisite {runner.asked.purpose} --resume {runner.asked.folder}`"
+    resume = f"`lumisite {runner.request.purpose} --resume {runner.request.folder}`"
     runner.progress = Progress("steps", lines=False)
     try:
         runner.restore(journal, again=again)
@@ -218,7 +218,7 @@ def _gather(run: Run, into: Path, site: Site) -> None:
         say(writers.sentence(replace(finding, subject=f"baseline {into}")))
 
 
-def _against(run: Run, asked: Asked, loaded: LoadedSite, before: Side, *, as_json: bool) -> int:
+def _against(run: Run, asked: RunRequest, loaded: LoadedSite, before: Side, *, as_json: bool) -> int:
     """Print the verdict against runs from before the change, and the command that runs what it waits for."""
     terms = Terms.of(loaded.site.validation)
     report = make_report(before, read_side([str(run.folder)]), terms, loaded)
@@ -258,7 +258,7 @@ def _text(
     yield f"{folder}"
 
 
-def new_run(arguments: argparse.Namespace) -> Asked:
+def new_run(arguments: argparse.Namespace) -> RunRequest:
     """Decide all that a run needs."""
     stamp = stamp_now()
     folder = real_path(arguments.out or f"lumisite-runs/{stamp[:15]}-{arguments.command}")
@@ -270,13 +270,13 @@ def new_run(arguments: argparse.Namespace) -> Asked:
     return with_nodes(asked, arguments)
 
 
-def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -> tuple[Asked, LoadedSite]:
+def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -> tuple[RunRequest, LoadedSite]:
     """Give all that options decide but for the nodes, of which only the number is right. Raises `ResolveError`."""
     loaded = load_site(arguments.site)
     site, validation = loaded.site, validation_of(loaded.site)
     nodes = tuple(f"node{number}" for number in range(arguments.nodes or validation.nodes))
     image = arguments.image or validation.image
-    asked = Asked(
+    asked = RunRequest(
         lumisite=__version__,
         site=site.name,
         platform=site.platform,
@@ -310,7 +310,7 @@ def _places(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(str(real_path(name)) for name in names)
 
 
-def say_before(asked: Asked) -> None:
+def say_before(asked: RunRequest) -> None:
     """Say what will be missed later, before jobs are spent on it. Raises what a file that cannot be used raises."""
     if not asked.image_digest:
         say(f"{asked.image} is not there on this node: jobs look for it on theirs")
@@ -333,7 +333,7 @@ def require_shared(site: Site, folder: Path, what: str) -> None:
         raise ResolveError(f"{what}: {folder} is not on a file system that all nodes see (have {', '.join(shared)})")
 
 
-def with_nodes(asked: Asked, arguments: argparse.Namespace) -> Asked:
+def with_nodes(asked: RunRequest, arguments: argparse.Namespace) -> RunRequest:
     """Choose the nodes of the last batch; what is only printed where there is no Slurm leaves them to Slurm."""
     *earlier, batch = asked.batches
     if arguments.dry_run and not slurm.is_here():
@@ -355,7 +355,7 @@ def with_nodes(asked: Asked, arguments: argparse.Namespace) -> Asked:
     return replace(asked, batches=(*earlier, replace(batch, node_sets=tuple(sets))))
 
 
-def more_jobs(arguments: argparse.Namespace) -> Asked:
+def more_jobs(arguments: argparse.Namespace) -> RunRequest:
     """Add a batch of jobs to what a run was asked."""
     asked, loaded = recorded_run(arguments, "--more", KEPT)
     probes = tuple(arguments.probe) or asked.batches[0].probes
@@ -366,14 +366,14 @@ def more_jobs(arguments: argparse.Namespace) -> Asked:
 
 def recorded_run(
     arguments: argparse.Namespace, option: str, decided: Sequence[str], plans: Planner = plans_of
-) -> tuple[Asked, LoadedSite]:
+) -> tuple[RunRequest, LoadedSite]:
     """Give what a run was asked, if it can go on as it began. Raises `ResolveError`."""
     place = str(vars(arguments)[option.strip("-")])
     _, about = open_run(real_path(place))
     given = [name.replace("_", "-") for name in decided if getattr(arguments, name, None)]
     if given:
         raise ResolveError(f"{option}: --{given[0]} was decided when the run began (leave it out)")
-    asked = parse_asked(about, f"{option}: {place}/run.json")
+    asked = parse_request(about, f"{option}: {place}/run.json")
     if asked.purpose != arguments.command:
         raise ResolveError(f"{option}: {place} is a run of `{asked.purpose}` (`lumisite {asked.purpose}` goes on)")
     if real_path(place) != Path(asked.folder):

@@ -14,16 +14,16 @@ from pathlib import Path
 
 from lumisite import __version__
 from lumisite.site.load import load_site
-from lumisite.validate.run.asked import Batch, parse_asked
 from lumisite.validate.run.folder import create_run
 from lumisite.validate.run.plan import plans_of, with_specs
+from lumisite.validate.run.request import Batch, parse_request
 from lumisite.validate.run.script import JobPlan
-from tests.support.asked import LOADED, an_asked
 from tests.support.dict_trees import Link, write_tree
 from tests.support.example_runs import Maintenance, write_runs
 from tests.support.images import PARTITION, PRIMARY, SQUASHFS, sif, squash
 from tests.support.nodes import AFTER, BEFORE, lumi_node
 from tests.support.records import DATA
+from tests.support.requests import LOADED, a_request
 from tests.support.trees import NEW, OLD, tree, written
 from tests.unit.images.test_contents import laif
 
@@ -143,11 +143,13 @@ def _images(scene: Path, call: Call) -> None:
 def _run(name: Path, folder: Path, purpose: str) -> None:
     """Lay out a run whose job has ended, and whose marks nobody has read."""
     batch = Batch("one", 1, (NODES,))
-    asked = replace(an_asked(), lumisite=__version__, image_digest="", folder=str(name), batches=(batch,), baseline=())
+    request = replace(
+        a_request(), lumisite=__version__, image_digest="", folder=str(name), batches=(batch,), baseline=()
+    )
     into = str(name.parent / "into") if purpose == "baseline" else None
-    asked = with_specs(replace(asked, purpose=purpose, into=into, specs={}), LOADED)
-    create_run(folder, asked.about())
-    (plan,) = plans_of(asked, LOADED)
+    request = with_specs(replace(request, purpose=purpose, into=into, specs={}), LOADED)
+    create_run(folder, request.about())
+    (plan,) = plans_of(request, LOADED)
     events = ({"event": "submitting", "attempt": 1}, {"event": "submitted", "id": "7"})
     (folder / "jobs.jsonl").write_text(
         "".join(json.dumps({"run": plan.run, **one, "time": 1.0}) + "\n" for one in events)
@@ -163,8 +165,8 @@ def _staged(folder: Path, name: Path) -> None:
     """Let the job of a stage directory have ended."""
     about = json.loads((folder / "run.json").read_text()) | {"folder": str(name)}
     (folder / "run.json").write_text(json.dumps(about))
-    asked = parse_asked(about, "run.json")
-    plan = sys.modules["lumisite.cli.reframe"]._job(asked, load_site(asked.site_file))
+    request = parse_request(about, "run.json")
+    plan = sys.modules["lumisite.cli.reframe"]._job(request, load_site(request.site_file))
     _fill(folder, plan)
     (folder / "jobs" / plan.run / "nodes").write_text("\n".join(NODES) + "\n")
 

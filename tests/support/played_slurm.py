@@ -18,7 +18,7 @@ from lumisite.validate.run.folder import SAMPLES, Run, create_run, lines_of
 from lumisite.validate.run.plan import plan_jobs
 from lumisite.validate.run.runner import Runner
 from lumisite.validate.run.script import DONE, EXIT, RECORDS, JobPlan
-from tests.support.asked import LOADED, an_asked
+from tests.support.requests import LOADED, a_request
 
 NODES = ("nid000001", "nid000002")
 
@@ -119,9 +119,9 @@ def play(monkeypatch: pytest.MonkeyPatch) -> PlayedSlurm:
 def runner(run: Run, reports: list[Finding] | None = None, jobs: int = 2) -> Runner:
     own = plans(run.folder, jobs)
     specs = {group.folder: "spec" for plan in own for group in plan.groups}
-    asked = replace(an_asked(), folder=str(run.folder), specs=specs)
+    request = replace(a_request(), folder=str(run.folder), specs=specs)
     report = (reports if reports is not None else []).append
-    return Runner(run, LOADED.site, asked, own, report, marks_s=0, slurm_s=0, grace_s=0)
+    return Runner(run, LOADED.site, request, own, report, marks_s=0, slurm_s=0, grace_s=0)
 
 
 def work(folder: Path, reports: list[Finding] | None = None) -> list[Sample | Gate]:

@@ -1,1 +1,1 @@
-"""A run at work: what was asked, which nodes and jobs, their scripts, Slurm, and the run's folder."""
+"""A run at work: its request, which nodes and jobs, their scripts, Slurm, and the run's folder."""

@@ -15,14 +15,14 @@ from lumisite.site.selection import resolve_selection
 from lumisite.text import some
 from lumisite.validate.probes.probe import Group, Target, spec_hash
 from lumisite.validate.probes.suite import choose_probes, groups, probes_of
-from lumisite.validate.run.asked import Asked
 from lumisite.validate.run.folder import script_bytes
+from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.script import JobPlan, validation_of
 from lumisite.validate.run.slurm import BUSY, FREE, RESERVED
 from lumisite.validate.verdict.system import SystemVerdict
 
 #: Gives all jobs of what was asked.
-Planner: TypeAlias = Callable[[Asked, LoadedSite], "list[JobPlan]"]
+Planner: TypeAlias = Callable[[RunRequest, LoadedSite], "list[JobPlan]"]
 
 
 def choose_node_sets(
@@ -76,21 +76,21 @@ def plan_jobs(
     return [JobPlan(run, nodes, tuple(contents(nodes)), f"{folder}/jobs/{run}") for run, nodes in named]
 
 
-def target_of(asked: Asked, loaded: LoadedSite) -> Target:
+def target_of(request: RunRequest, loaded: LoadedSite) -> Target:
     """Give what all that a run does follows from."""
     site = loaded.site
-    plan = replace(validation_of(site), nodes=len(asked.node_sets[0]))
-    return Target(site, resolve_selection(site), plan, asked.image, asked.jax_image, asked.wrapper)
+    plan = replace(validation_of(site), nodes=len(request.node_sets[0]))
+    return Target(site, resolve_selection(site), plan, request.image, request.jax_image, request.wrapper)
 
 
-def plans_of(asked: Asked, loaded: LoadedSite) -> list[JobPlan]:
+def plans_of(request: RunRequest, loaded: LoadedSite) -> list[JobPlan]:
     """Give all jobs of a run. Raises `ResolveError` for an unknown probe."""
-    target = target_of(asked, loaded)
+    target = target_of(request, loaded)
     validation = target.plan
     plans: list[JobPlan] = []
-    for batch in asked.batches:
-        contents = partial(groups, choose_probes(target, batch.probes), validation, asked.limit)
-        plans += plan_jobs(batch.stamp, asked.folder, batch.node_sets, batch.jobs, contents)
+    for batch in request.batches:
+        contents = partial(groups, choose_probes(target, batch.probes), validation, request.limit)
+        plans += plan_jobs(batch.stamp, request.folder, batch.node_sets, batch.jobs, contents)
     return plans
 
 
@@ -102,9 +102,9 @@ def _specs(plans: Sequence[JobPlan]) -> Mapping[str, str]:
     }
 
 
-def with_specs(asked: Asked, loaded: LoadedSite, plans: Planner = plans_of) -> Asked:
+def with_specs(request: RunRequest, loaded: LoadedSite, plans: Planner = plans_of) -> RunRequest:
     """Note what is measured."""
-    return replace(asked, specs={**asked.specs, **_specs(plans(asked, loaded))})
+    return replace(request, specs={**request.specs, **_specs(plans(request, loaded))})
 
 
 def site_digest(loaded: LoadedSite) -> str:
@@ -113,17 +113,17 @@ def site_digest(loaded: LoadedSite) -> str:
 
 
 def require_unchanged(
-    asked: Asked, loaded: LoadedSite, version: str, image_digest: str, place: str, plans: Planner = plans_of
+    request: RunRequest, loaded: LoadedSite, version: str, image_digest: str, place: str, plans: Planner = plans_of
 ) -> None:
     """Raise `ResolveError` where going on would measure something else than the run began with."""
     why = ""
-    if asked.lumisite != version:
-        why = f"it was begun with lumisite {asked.lumisite}, and this is {version}"
-    elif asked.site_digest != site_digest(loaded):
-        why = f"the site description {asked.site_file} has changed since it began"
-    elif asked.image_digest != image_digest:
-        why = f"{asked.image} is another image than when it began"
-    elif any(asked.specs.get(name) != spec for name, spec in _specs(plans(asked, loaded)).items()):
+    if request.lumisite != version:
+        why = f"it was begun with lumisite {request.lumisite}, and this is {version}"
+    elif request.site_digest != site_digest(loaded):
+        why = f"the site description {request.site_file} has changed since it began"
+    elif request.image_digest != image_digest:
+        why = f"{request.image} is another image than when it began"
+    elif any(request.specs.get(name) != spec for name, spec in _specs(plans(request, loaded)).items()):
         why = "the scripts of the probes have changed since it began"
     if why:
         raise ResolveError(f"{place}: {why}: what it measures now is not to be mixed with that (start a new run)")

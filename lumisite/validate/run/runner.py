@@ -20,9 +20,9 @@ from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probes.ddp.judge import scaling
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line
 from lumisite.validate.run import slurm
-from lumisite.validate.run.asked import Asked
 from lumisite.validate.run.folder import End, Run, slot_run
 from lumisite.validate.run.job import LiveJob, changed, with_setters
+from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.script import CLAIM, DONE, EXIT, RECORDS, SKIPPED, STEP_ERR, JobPlan, job_script
 
 #: How often a job is submitted that Slurm lost, while all its nodes are in service.
@@ -39,7 +39,7 @@ class Runner:
 
     run: Run
     site: Site
-    asked: Asked
+    request: RunRequest
     plans: InitVar[Sequence[JobPlan]]
     report: Callable[[Finding], None]
     facts: Sequence[str] = ()
@@ -58,9 +58,9 @@ class Runner:
         """Begin with all jobs."""
         self.jobs = [LiveJob(plan) for plan in plans]
 
-    def add(self, asked: Asked, plans: Sequence[JobPlan]) -> None:
+    def add(self, request: RunRequest, plans: Sequence[JobPlan]) -> None:
         """Take up what was asked for since: of all jobs, those that are new."""
-        self.asked = asked
+        self.request = request
         self.jobs += [LiveJob(plan) for plan in plans[len(self.jobs) :]]
 
     def restore(self, journal: Sequence[Mapping[str, object]], *, again: bool = False) -> None:
@@ -125,7 +125,7 @@ class Runner:
 
     def _submit(self, job: LiveJob) -> None:
         attempt = job.attempt + 1
-        text = job_script(self.site, self.asked, job.plan, attempt, self.facts)
+        text = job_script(self.site, self.request, job.plan, attempt, self.facts)
         script = self.run.write_script(job.plan.run, attempt, text)
         self._note(job, "submitting", attempt=attempt)
         try:
@@ -190,8 +190,8 @@ class Runner:
             **vars(first),
             run=slot_run(run, first.slot),
             time=ends[-1].time,
-            image=self.asked.image_digest,
-            spec=self.asked.specs[group.measures],
+            image=self.request.image_digest,
+            spec=self.request.specs[group.measures],
         )
         ended = [
             Ended(
@@ -296,7 +296,7 @@ class Runner:
 
     def _resume(self, job: LiveJob) -> str:
         """Return the command that runs a job again; one whose nodes Slurm chose is submitted by another program."""
-        return f"lumisite {self.asked.purpose} --resume {self.asked.folder}" if job.plan.named else ""
+        return f"lumisite {self.request.purpose} --resume {self.request.folder}" if job.plan.named else ""
 
     def _try_again(self, job: LiveJob) -> None:
         """Let a lost job be submitted once more, if all its nodes are in service."""
@@ -356,7 +356,7 @@ class Runner:
     def _nodes(self, job: LiveJob) -> dict[str, str]:
         """Give the state of a job's nodes; none where Slurm does not say."""
         with suppress(ToolError):
-            states = slurm.nodes_of(self.asked.partition)
+            states = slurm.nodes_of(self.request.partition)
             return {name: state for name, state in states.items() if name in job.plan.nodes}
         return {}
 

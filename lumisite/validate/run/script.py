@@ -11,7 +11,7 @@ from lumisite.errors import ResolveError
 from lumisite.site.model import Site, Validation
 from lumisite.site.read import read_file
 from lumisite.validate.probes.probe import OUT, PROBES, TEXT, Group, Step, gpu_of_plan
-from lumisite.validate.run.asked import Asked
+from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.slurm import AWAY, LOST_STEP
 
 #: Names of what a job (job.sh) writes below its folder, and below each step's.
@@ -40,14 +40,14 @@ class JobPlan:
         return tuple(step for group in self.groups for step in group.steps)
 
 
-def job_script(site: Site, asked: Asked, plan: JobPlan, attempt: int, facts: Sequence[str] = ()) -> str:
+def job_script(site: Site, request: RunRequest, plan: JobPlan, attempt: int, facts: Sequence[str] = ()) -> str:
     """Give the text of the script; `facts` is the command that captures the job's first node, if any."""
     validation = validation_of(site)
-    lines = ["#!/bin/bash -l", *(f"#SBATCH {word}" for word in slurm_words(site, asked, plan))]
+    lines = ["#!/bin/bash -l", *(f"#SBATCH {word}" for word in slurm_words(site, request, plan))]
     values = {"job": plan.folder, "attempt": str(attempt), "current": f"{site.root}/current"}
     values |= {"lost": LOST_STEP, "away": AWAY}
     lines += ["", *(f"{name}={shlex.quote(value)}" for name, value in values.items())]
-    lines += [f"images=({shlex.join(filter(None, [asked.image, asked.jax_image]))})"]
+    lines += [f"images=({shlex.join(filter(None, [request.image, request.jax_image]))})"]
     slots = any(step.slot for step in plan.steps)
     for name in ("job.sh", "slots.sh") if slots else ("job.sh",):
         lines.append(read_file(Path(__file__).with_name(name), HEAD_BYTES).decode().rstrip("\n"))
@@ -56,7 +56,7 @@ def job_script(site: Site, asked: Asked, plan: JobPlan, attempt: int, facts: Seq
     if not plan.named:
         lines.append(f'scontrol show hostnames "$SLURM_JOB_NODELIST" >"$job/{NODES}"')
     lines += ["seen"]
-    steps = [(one.part.bare, _step_line(site, validation, plan, one, f"{asked.folder}/probes")) for one in plan.steps]
+    steps = [(one.part.bare, _step_line(site, validation, plan, one, f"{request.folder}/probes")) for one in plan.steps]
     lines += [line for bare, line in steps if bare]
     lines += [f"module use {shlex.quote(f'{site.root}/current/{site.module_folder}')}"]
     lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', "who_set", ""]
@@ -75,13 +75,13 @@ def validation_of(site: Site) -> Validation:
     return site.validation
 
 
-def slurm_words(site: Site, asked: Asked, plan: JobPlan) -> Sequence[str]:
+def slurm_words(site: Site, request: RunRequest, plan: JobPlan) -> Sequence[str]:
     """Give what is asked of sbatch."""
     validation = validation_of(site)
-    partition = site.partitions.get(asked.partition)
+    partition = site.partitions.get(request.partition)
     words = [
         f"--job-name=lumisite-{plan.run}",
-        f"--partition={asked.partition}",
+        f"--partition={request.partition}",
         f"--nodes={len(plan.nodes)}",
         *([f"--nodelist={','.join(plan.nodes)}"] if plan.named else []),
         f"--ntasks-per-node={validation.tasks_per_node}",
@@ -96,10 +96,10 @@ def slurm_words(site: Site, asked: Asked, plan: JobPlan) -> Sequence[str]:
         words.append(f"--gpus-per-node={validation.tasks_per_node}")
         words.append("--mem=0")
     own = () if partition is None else (("constraint", partition.constraint), ("qos", next(iter(partition.qos), None)))
-    for name, value in (*own, ("account", asked.account), ("reservation", asked.reservation)):
+    for name, value in (*own, ("account", request.account), ("reservation", request.reservation)):
         if value is not None:
             words.append(f"--{name}={value}")
-    return [*words, *asked.sbatch]
+    return [*words, *request.sbatch]
 
 
 def _module(site: Site) -> str:

@@ -15,8 +15,8 @@ from lumisite.validate.probes.outcome import judge_together
 from lumisite.validate.probes.probe import Group, Part, Shape, Step, Target
 from lumisite.validate.probes.suite import LIMITS_S, NODE, choose_probes, groups
 from lumisite.validate.probes.transport.judge import ARGUMENTS
-from lumisite.validate.run.asked import Asked
 from lumisite.validate.run.plan import plan_jobs, target_of
+from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.script import JobPlan, validation_of
 from lumisite.validate.trial.design import DECIDING, REFERENCE, Arm, Design, PlannedRun, Setting, Thresholds
 
@@ -51,7 +51,7 @@ def slot_seconds(site: Site, probes: Sequence[str], limit_s: int | None) -> int:
     return len(probes) * (limit_s or LIMITS_S[validation_of(site).backend])
 
 
-def with_time(asked: Asked, design: Design) -> Asked:
+def with_time(asked: RunRequest, design: Design) -> RunRequest:
     """Request jobs that are as long as an allocation may take, unless a time was requested."""
     if any(re.match(r"--time\b(?!-)|-t", option) for option in asked.sbatch):
         return asked
@@ -67,7 +67,7 @@ def check_probes(target: Target, names: Sequence[str]) -> None:
             raise ResolveError(make_finding("probe-not-compared", "--probe", probe=probe.name, probes=PROBES))
 
 
-def trial_plans(design: Design, asked: Asked, loaded: LoadedSite) -> list[JobPlan]:
+def trial_plans(design: Design, asked: RunRequest, loaded: LoadedSite) -> list[JobPlan]:
     """Return all jobs of a trial: job N is allocation N."""
     target = target_of(asked, loaded)
     plans: list[JobPlan] = []

@@ -15,7 +15,7 @@ from lumisite.errors import SiteError
 from lumisite.site.load import EMBEDDED, load_site
 from lumisite.validate.trial.design import Setting, plan
 from lumisite.validate.trial.judge import TrialVerdict, judge_trial
-from tests.support.asked import LOADED, an_asked
+from tests.support.requests import LOADED, a_request
 from tests.support.trials import CONTROL, Machine, tried
 
 HELD = Setting("USE_LIBUV")
@@ -32,7 +32,7 @@ def a_trial(settings: Sequence[Setting], *against: Setting, bad: str) -> tuple[T
     """Give a trial in which every run of an arm hangs, and no other one."""
     design = plan(1, settings, against=against, control=CONTROL, probes=("ddp",), nodes=2, attempts=5, slot_s=60)
     verdict = tried(Machine(0.001, 0.001, hangs=lambda arm: float(arm == bad)), 1, design)
-    return Trial(an_asked(), LOADED, design), verdict
+    return Trial(a_request(), LOADED, design), verdict
 
 
 def of_libuv(path: Path) -> list[tuple[str, str | None, str | None]]:

@@ -19,8 +19,8 @@ from lumisite.validate.run.folder import Run
 from lumisite.validate.run.job import changed
 from lumisite.validate.run.plan import plan_jobs
 from lumisite.validate.run.script import JobPlan, job_script, validation_of
-from tests.support.asked import an_asked
 from tests.support.records import target_of
+from tests.support.requests import a_request
 
 LUMI, TWIN = load_site("lumi").site, load_site("twin").site
 NODES = ("nid005124", "nid005125")
@@ -36,11 +36,11 @@ def a_plan(
 
 
 def script(name: str, plan: JobPlan, **options: str) -> str:
-    asked = replace(an_asked(), account=options.get("account"), reservation=options.get("reservation"))
-    return job_script(load_site(name).site, asked, plan, 1)
+    request = replace(a_request(), account=options.get("account"), reservation=options.get("reservation"))
+    return job_script(load_site(name).site, request, plan, 1)
 
 
-def asked(text: str) -> list[str]:
+def request(text: str) -> list[str]:
     return [line.removeprefix("#SBATCH ") for line in text.splitlines() if line.startswith("#SBATCH")]
 
 
@@ -49,7 +49,7 @@ def steps(text: str) -> dict[str, str]:
 
 
 def test_lumi_is_asked_for_whole_nodes_with_their_gpus() -> None:
-    words = asked(script("lumi", a_plan("lumi"), account="project_1", reservation="maint"))
+    words = request(script("lumi", a_plan("lumi"), account="project_1", reservation="maint"))
     for word in (
         "--nodes=2",
         "--nodelist=nid005124,nid005125",
@@ -178,7 +178,7 @@ def run(
     path = tmp_path / "job.sh"
     text = job_script(
         replace(TWIN, root=RootPath(f"{tmp_path}/root")),
-        replace(an_asked(), image=f"{tmp_path}/i.sif"),
+        replace(a_request(), image=f"{tmp_path}/i.sif"),
         plan,
         attempt,
         facts,
@@ -344,7 +344,7 @@ def test_who_set_a_variable_is_noted(tmp_path: Path, where: str, code: str, path
 
 def test_shellcheck_finds_nothing_in_a_job_of_every_probe(tmp_path: Path) -> None:
     path = tmp_path / "job.sh"
-    path.write_text(job_script(LUMI, an_asked(), a_plan("lumi"), 1, ("lumisite", "facts")))
+    path.write_text(job_script(LUMI, a_request(), a_plan("lumi"), 1, ("lumisite", "facts")))
     # A step's words are quoted as they are: what looks like an expansion is for a shell on the nodes.
     tool = [str(Path(sys.executable).parent / "shellcheck"), "--exclude=SC2016", str(path)]
     done = subprocess.run(tool, capture_output=True, text=True, check=False)
@@ -355,7 +355,7 @@ def test_shellcheck_finds_nothing_in_a_job_of_every_probe(tmp_path: Path) -> Non
 def test_a_partition_is_asked_for_as_the_site_wants_it() -> None:
     partition = replace(LUMI.partitions["standard-g"], constraint=Name("gpu"), qos=(Name("regular"), Name("debug")))
     site = replace(LUMI, partitions={**LUMI.partitions, "standard-g": partition})
-    plain, words = (asked(job_script(one, an_asked(), a_plan("lumi"), 1)) for one in (LUMI, site))
+    plain, words = (request(job_script(one, a_request(), a_plan("lumi"), 1)) for one in (LUMI, site))
     assert sorted(word for word in words if word not in plain) == ["--constraint=gpu", "--qos=regular"]
 
 

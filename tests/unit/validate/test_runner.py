@@ -76,7 +76,7 @@ def test_jobs_that_are_asked_for_later_run_beside_what_is_measured(played: Playe
     one.restore(run.hold())
     one.work()
     before = lines_of(tmp_path / "run" / SAMPLES)
-    one.add(one.asked, plans(tmp_path / "run", 2))
+    one.add(one.request, plans(tmp_path / "run", 2))
     one.restore([])
     one.work()
     run.release()

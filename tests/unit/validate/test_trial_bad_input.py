@@ -17,8 +17,8 @@ from lumisite.site.load import EMBEDDED
 from lumisite.validate.trial.design import Setting
 from lumisite.validate.trial.jobs import deciding, with_time
 from lumisite.validate.trial.settings import parse_settings, settings_present
-from tests.support.asked import LOADED
 from tests.support.records import target_of
+from tests.support.requests import LOADED
 from tests.unit.validate.test_trial_jobs import HELD, NEW, TWIN, a_design, a_trial
 
 
@@ -110,12 +110,12 @@ def test_a_file_that_evidence_cannot_go_into_is_told_before_any_job(
 
 def test_a_job_is_asked_for_as_long_as_its_runs_may_take() -> None:
     design = a_design(NEW, HELD)
-    asked, _ = a_trial(design)
-    assert with_time(asked, design).sbatch == (
+    request, _ = a_trial(design)
+    assert with_time(request, design).sbatch == (
         "--qos=x",
         "--time=38",
     )  # 6 runs and 3 signs of 180 s, 10 minutes
-    longer = replace(asked, sbatch=("--time=02:00:00",))
+    longer = replace(request, sbatch=("--time=02:00:00",))
     assert with_time(longer, design) == longer
 
 

@@ -13,15 +13,15 @@ from typing import Any, TypeAlias
 import pytest
 
 from lumisite.errors import ResolveError
-from lumisite.validate.run.asked import Asked, Batch
 from lumisite.validate.run.folder import Run, create_run, slot_run
 from lumisite.validate.run.plan import with_specs
+from lumisite.validate.run.request import Batch, RunRequest
 from lumisite.validate.run.script import DONE, EXIT, RECORDS, JobPlan, job_script
 from lumisite.validate.trial.design import Arm, Design, Setting, plan
 from lumisite.validate.trial.jobs import controls, trial_plans
 from lumisite.validate.trial.results import Signs, find_proof, results_of
-from tests.support.asked import LOADED, an_asked
 from tests.support.records import target_of
+from tests.support.requests import LOADED, a_request
 
 TWIN = target_of("twin")
 HELD, NEW, SIDE = Setting("GLOO_SOCKET_IFNAME"), Setting("A_B", "1 2"), Setting("SIDE", "x")
@@ -41,16 +41,16 @@ def a_design(*tried: Setting, probes: tuple[str, ...] = ("collectives",), alloca
     )
 
 
-def a_trial(design: Design, folder: str = "/scratch/run", *jobs: int) -> tuple[Asked, list[JobPlan]]:
+def a_trial(design: Design, folder: str = "/scratch/run", *jobs: int) -> tuple[RunRequest, list[JobPlan]]:
     batches = tuple(Batch(f"b{at}", count, (("n1", "n2"),)) for at, count in enumerate(jobs or (design.allocations,)))
-    asked = replace(an_asked(), purpose="try", folder=folder, batches=batches, specs={})
-    asked = with_specs(asked, LOADED, partial(trial_plans, design))
-    return asked, trial_plans(design, asked, LOADED)
+    request = replace(a_request(), purpose="try", folder=folder, batches=batches, specs={})
+    request = with_specs(request, LOADED, partial(trial_plans, design))
+    return request, trial_plans(design, request, LOADED)
 
 
 def lines_of_job(design: Design) -> dict[str, str]:
-    asked, plans = a_trial(design)
-    lines = job_script(LOADED.site, asked, plans[0], 1).splitlines()
+    request, plans = a_trial(design)
+    lines = job_script(LOADED.site, request, plans[0], 1).splitlines()
     return {line.split()[1]: line for line in lines if line.startswith(("step ", "in_slot ", "check "))}
 
 
@@ -86,8 +86,8 @@ def test_slots_run_in_the_order_of_the_design_each_with_a_check_behind_it() -> N
 
 def test_what_judges_others_has_time_and_what_is_judged_its_limit() -> None:
     design = a_design()
-    asked, _ = a_trial(design)
-    (plan,) = trial_plans(design, replace(asked, limit=5, batches=(replace(asked.batches[0], jobs=1),)), LOADED)
+    request, _ = a_trial(design)
+    (plan,) = trial_plans(design, replace(request, limit=5, batches=(replace(request.batches[0], jobs=1),)), LOADED)
     limits = {(step.probe, step.limit_s, "--sign" in step.part.arguments) for step in plan.steps}
     assert limits == {("node", 5, False), ("sign", 180, True), ("check", 180, False), ("collectives", 5, False)}
 
@@ -101,11 +101,11 @@ def test_whether_it_takes_effect_is_asked_once_in_each_batch() -> None:
 
 
 def test_what_is_measured_is_the_same_in_all_slots() -> None:
-    asked, plans = a_trial(a_design(NEW, HELD), "/scratch/run", 3)
-    assert set(asked.specs) == {"node-2n", "sign-2n", "check-2n", "collectives-2n"}
-    assert {group.measures for plan in plans for group in plan.groups} == set(asked.specs)
+    request, plans = a_trial(a_design(NEW, HELD), "/scratch/run", 3)
+    assert set(request.specs) == {"node-2n", "sign-2n", "check-2n", "collectives-2n"}
+    assert {group.measures for plan in plans for group in plan.groups} == set(request.specs)
     # Whichever slot came last: the orders of two allocations differ.
-    assert a_trial(a_design(HELD, NEW), "/scratch/run", 1)[0].specs == asked.specs
+    assert a_trial(a_design(HELD, NEW), "/scratch/run", 1)[0].specs == request.specs
 
 
 SRUN = """\
@@ -119,7 +119,7 @@ esac
 
 def ran(tmp_path: Path, *wrong: str) -> Path:
     """Run a job of two slots with two steps each; steps that are named fail."""
-    asked, plans = a_trial(a_design(probes=("communicators", "collectives")), str(tmp_path / "run"))
+    request, plans = a_trial(a_design(probes=("communicators", "collectives")), str(tmp_path / "run"))
     kept = [group for group in plans[0].groups if group.steps[0].slot in ("s01", "s02")]
     groups = []
     for group in kept:
@@ -132,7 +132,7 @@ def ran(tmp_path: Path, *wrong: str) -> Path:
     (tools / "srun").write_text(SRUN)
     (tools / "srun").chmod(0o755)
     Path(job.folder).mkdir(parents=True)
-    (tmp_path / "job.sh").write_text(job_script(LOADED.site, asked, job, 1))
+    (tmp_path / "job.sh").write_text(job_script(LOADED.site, request, job, 1))
     environment = {"PATH": f"{tools}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "HOME": str(tmp_path), "USER": "me"}
     command = ["bash", "-c", f"module() {{ :; }}; . {tmp_path}/job.sh"]
     subprocess.run(command, env=environment, check=True)
@@ -165,8 +165,8 @@ def test_where_plain_ranks_do_not_meet_nothing_more_runs(tmp_path: Path) -> None
 
 
 def test_shellcheck_finds_nothing_in_a_job_with_slots(tmp_path: Path) -> None:
-    asked, plans = a_trial(a_design(NEW, HELD))
-    (tmp_path / "job.sh").write_text(job_script(LOADED.site, asked, plans[0], 1))
+    request, plans = a_trial(a_design(NEW, HELD))
+    (tmp_path / "job.sh").write_text(job_script(LOADED.site, request, plans[0], 1))
     tool = [str(Path(sys.executable).parent / "shellcheck"), "--exclude=SC2016,SC2329", str(tmp_path / "job.sh")]
     done = subprocess.run(tool, capture_output=True, text=True, check=False)
     assert done.stdout == ""
@@ -187,8 +187,8 @@ Left: TypeAlias = tuple[Design, Run, list[JobPlan], Path]
 def _left(tmp_path: Path) -> Left:
     """A run of one allocation of which every step ended well, with a number in each slot."""
     design = a_design(probes=("collectives",), allocations=1)
-    asked, plans = a_trial(design, str(tmp_path / "run"))
-    run = create_run(tmp_path / "run", asked.about())
+    request, plans = a_trial(design, str(tmp_path / "run"))
+    run = create_run(tmp_path / "run", request.about())
     job = Path(plans[0].folder)
     arms = design.by_name
     for step in plans[0].steps:

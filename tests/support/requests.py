@@ -1,17 +1,17 @@
-"""What a run of the twin was asked."""
+"""The request of a run of the twin."""
 
 from __future__ import annotations
 
 from lumisite.site.load import load_site
-from lumisite.validate.run.asked import Asked, Batch
 from lumisite.validate.run.plan import site_digest, with_specs
+from lumisite.validate.run.request import Batch, RunRequest
 
 LOADED = load_site("twin")
 FIRST = Batch("one", 5, (("n1", "n2"), ("n3", "n4")), ("collectives",))
 
 
-def an_asked() -> Asked:
-    asked = Asked(
+def a_request() -> RunRequest:
+    request = RunRequest(
         lumisite="1",
         site="twin",
         platform="2026-01",
@@ -29,4 +29,4 @@ def an_asked() -> Asked:
         sbatch=("--qos=x",),
         baseline=("/scratch/before.jsonl",),
     )
-    return with_specs(asked, LOADED)
+    return with_specs(request, LOADED)

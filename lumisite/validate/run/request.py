@@ -1,4 +1,4 @@
-"""What a run was asked: decided once, kept in its run.json, and all that going on with it needs."""
+"""What a run is to do: decided once, kept in its run.json, and all that `--resume` needs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lumisite.site.json_file import decode_values
 
 @dataclass(frozen=True)
 class Batch:
-    """Jobs that were asked for together: `jobs` on `node_sets` in turn; without `probes` they run all."""
+    """Jobs that were requested together: `jobs` on `node_sets` in turn; without `probes` they run all."""
 
     stamp: str
     jobs: int
@@ -24,8 +24,8 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a run was asked. The first batch is what it began with, later ones are what `--more` added."""
+class RunRequest:
+    """What a run is to do. The first batch is what it began with, later ones are what `--more` added."""
 
     lumisite: str
     site: str
@@ -57,19 +57,19 @@ class Asked:
         return list(dict.fromkeys(nodes for batch in self.batches for nodes in batch.node_sets))
 
     def about(self) -> dict[str, object]:
-        """Give run.json."""
+        """Return run.json."""
         spec = hashlib.sha256(json.dumps(sorted(self.specs.items())).encode()).hexdigest()[:12]
         return asdict(self) | {"node_sets": self.node_sets, "spec": spec}
 
 
-def parse_asked(about: Mapping[str, object], place: str) -> Asked:
-    """Read run.json back; `place` names it in messages. Raises `ResolveError`."""
+def parse_request(about: Mapping[str, object], file: str) -> RunRequest:
+    """Parse run.json; `file` names it in messages. Raises `ResolveError`."""
     try:
-        return decode_values(about, Asked, place, (_faults,))
+        return decode_values(about, RunRequest, file, (_faults,))
     except SiteError as error:
         raise ResolveError(error.finding) from None
 
 
-def _faults(asked: Asked) -> Iterator[Finding]:
-    if not asked.batches:
+def _faults(request: RunRequest) -> Iterator[Finding]:
+    if not request.batches:
         yield make_finding("list-empty", "batches", example="a batch of jobs")

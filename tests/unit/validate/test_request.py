@@ -1,4 +1,4 @@
-"""What a run was asked: kept in run.json, gone on with only as it began, and added to on other nodes."""
+"""The request of a run: kept in run.json, gone on with only as it began, and added to on other nodes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from lumisite.errors import ResolveError, ToolError
-from lumisite.validate.run.asked import Batch, parse_asked
 from lumisite.validate.run.plan import (
     choose_node_sets,
     hunt_words,
@@ -16,18 +15,19 @@ from lumisite.validate.run.plan import (
     plans_of,
     require_unchanged,
 )
+from lumisite.validate.run.request import Batch, parse_request
 from lumisite.validate.verdict.gates import GateVerdict
 from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.nodes import SlowNode
 from lumisite.validate.verdict.system import SystemVerdict
-from tests.support.asked import FIRST, LOADED, an_asked
+from tests.support.requests import FIRST, LOADED, a_request
 from tests.support.sites import load_text, site_text
 
 
 def test_run_json_holds_all_of_it() -> None:
-    asked = replace(an_asked(), batches=(FIRST, Batch("two", 5, (("n5", "n6"),), ("pairs",))))
-    about = json.loads(json.dumps(asked.about()))
-    assert parse_asked(about, "run.json") == asked
+    request = replace(a_request(), batches=(FIRST, Batch("two", 5, (("n5", "n6"),), ("pairs",))))
+    about = json.loads(json.dumps(request.about()))
+    assert parse_request(about, "run.json") == request
     assert about["node_sets"] == [["n1", "n2"], ["n3", "n4"], ["n5", "n6"]]
     assert len(about["spec"]) == 12
 
@@ -43,36 +43,36 @@ def test_run_json_holds_all_of_it() -> None:
 )
 def test_a_damaged_run_json_is_told(change: dict[str, object], key: str, code: str) -> None:
     with pytest.raises(ResolveError, match=rf"run\.json: {key}: .*\[{code}\]"):
-        parse_asked(json.loads(json.dumps(an_asked().about())) | change, "run.json")
+        parse_request(json.loads(json.dumps(a_request().about())) | change, "run.json")
 
 
 def test_a_run_json_of_another_kind_is_told() -> None:
-    about = json.loads(json.dumps(an_asked().about()))
+    about = json.loads(json.dumps(a_request().about()))
     del about["batches"], about["folder"]
     with pytest.raises(ResolveError, match=r"run\.json: batches: .*\[key-missing\]"):
-        parse_asked(about, "run.json")
+        parse_request(about, "run.json")
 
 
 def test_each_batch_has_its_own_jobs_and_probes() -> None:
-    asked = replace(an_asked(), batches=(FIRST, Batch("two", 2, (("n5", "n6"),), ("transport",))))
-    plans = plans_of(asked, LOADED)
+    request = replace(a_request(), batches=(FIRST, Batch("two", 2, (("n5", "n6"),), ("transport",))))
+    plans = plans_of(request, LOADED)
     assert [plan.run for plan in plans] == [*(f"one-0{n}" for n in range(1, 6)), "two-01", "two-02"]
     assert [step.folder for step in plans[-1].steps] == ["node-2n", "transport-2n", "transport-2n-control"]
     assert plans[-1].nodes == ("n5", "n6")
 
 
 def test_what_has_changed_since_is_not_gone_on_with() -> None:
-    asked = an_asked()
-    require_unchanged(asked, LOADED, "1", "d", "run")
+    request = a_request()
+    require_unchanged(request, LOADED, "1", "d", "run")
     with pytest.raises(ResolveError, match="it was begun with lumisite 1, and this is 2"):
-        require_unchanged(asked, LOADED, "2", "d", "run")
+        require_unchanged(request, LOADED, "2", "d", "run")
     with pytest.raises(ResolveError, match=r"/appl/images/torch\.sif is another image than when it began"):
-        require_unchanged(asked, LOADED, "1", "e", "run")
+        require_unchanged(request, LOADED, "1", "e", "run")
     other = load_text(site_text(("nodes: 2\n", "nodes: 3\n")))
     with pytest.raises(ResolveError, match="the site description twin has changed since it began"):
-        require_unchanged(asked, other, "1", "d", "run")
+        require_unchanged(request, other, "1", "d", "run")
     with pytest.raises(ResolveError, match="the scripts of the probes have changed since it began"):
-        require_unchanged(replace(asked, specs=dict.fromkeys(asked.specs, "old")), LOADED, "1", "d", "run")
+        require_unchanged(replace(request, specs=dict.fromkeys(request.specs, "old")), LOADED, "1", "d", "run")
 
 
 # ---- where more jobs go
