@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lumisite.validate.lines import State
-from lumisite.validate.samples import Job, Recorded, Series
+from lumisite.validate.samples import JobValues, Recorded, Series
 from lumisite.validate.verdict.nodes import slow_nodes
 from lumisite.validate.verdict.system import Terms, judge_system
 
@@ -48,18 +48,18 @@ def rate(wanted: State, worlds: Sequence[World], trials: int, seed: str) -> floa
     return sum(maintenance(chance, worlds) == wanted for _ in range(trials)) / trials
 
 
-def _jobs(chance: random.Random, world: World) -> tuple[list[Job], list[Job]]:
+def _jobs(chance: random.Random, world: World) -> tuple[list[JobValues], list[JobValues]]:
     sets = [chance.gauss(0, math.sqrt(0.3) * world.c) for _ in SETS]
     shift = math.log(1 - world.drop)
 
-    def some(count: int, days: range, shift: float, strays: float) -> list[Job]:
+    def some(count: int, days: range, shift: float, strays: float) -> list[JobValues]:
         day = {one: chance.gauss(0, math.sqrt(0.2) * world.c) for one in days}
         jobs = []
         for n in range(count):
             when = days[n * len(days) // count]
             stray = math.log(0.7) if strays and chance.random() < strays else 0.0
             value = shift + stray + sets[n % 2] + day[when] + chance.gauss(0, math.sqrt(0.5) * world.c)
-            jobs.append(Job(f"{when}.{n}", when * DAY_S + n * 600, {SETS[n % 2]: math.exp(value)}))
+            jobs.append(JobValues(f"{when}.{n}", when * DAY_S + n * 600, {SETS[n % 2]: math.exp(value)}))
         return jobs
 
     after = [*some(5, range(20, 21), shift, 0), *some(5, range(21, 22), shift, 0)]
@@ -102,7 +102,7 @@ def named_nodes(chance: random.Random, ring: Ring) -> frozenset[str]:
     for metric in ("gemm", "copy_bw", "all_reduce", "send_recv"):
         together = metric in ("all_reduce", "send_recv")
         jobs = [
-            Job(
+            JobValues(
                 f"j{run}",
                 run,
                 {nodes: pair(*nodes) for nodes in pairs} if together else {(n,): alone(n) for n in names},

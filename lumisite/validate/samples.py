@@ -34,7 +34,7 @@ _PLAIN = re.compile(
 
 
 @dataclass(frozen=True)
-class Job:
+class JobValues:
     """What one job measured of one metric: the worst value for each set of nodes that it gave values for.
 
     `image` and `spec` are empty where the samples do not say them.
@@ -58,7 +58,7 @@ class Series:
 
     metric: str
     better: Better
-    jobs: tuple[Job, ...]
+    jobs: tuple[JobValues, ...]
     unit: str = ""
 
 
@@ -84,7 +84,7 @@ def read_lines(sources: Iterable[tuple[str, Iterable[bytes]]]) -> Recorded:
 
     Raises `SamplesError` with all faults.
     """
-    reader = _Reader()
+    reader = _SampleReader()
     for name, blocks in sources:
         reader.file, reader.line = name, 0
         for block in whole_lines(blocks, partial(_short_enough, name)):
@@ -114,7 +114,7 @@ class _Group:
     again: Place | None = None
 
 
-class _Reader:
+class _SampleReader:
     """The state of reading; what it keeps grows with runs and nodes, not with lines."""
 
     def __init__(self) -> None:
@@ -210,13 +210,13 @@ class _Reader:
 
     def recorded(self) -> Recorded:
         """Return what was read; raises `SamplesError` with all that is wrong."""
-        jobs: dict[str, list[Job]] = {}
+        jobs: dict[str, list[JobValues]] = {}
         parted = {metric for (metric, _), group in self._groups.items() if len(group.values) > 1}
         for (metric, run), group in self._groups.items():
             if group.again and metric not in parted:
                 repeated = make_finding("value-repeated", metric, place=group.again, run=run, first=str(group.place))
                 self._add_finding(repeated)
-            jobs.setdefault(metric, []).append(Job(run, group.time, group.values, group.image, group.spec))
+            jobs.setdefault(metric, []).append(JobValues(run, group.time, group.values, group.image, group.spec))
         if self._findings:
             raise SamplesError(self._findings, self._wrong)
         series = {

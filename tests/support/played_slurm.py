@@ -12,7 +12,7 @@ import pytest
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.validate.lines import Gate, Sample
-from lumisite.validate.probes.probe import Ended, Expected, Group, Line, Part, Step
+from lumisite.validate.probes.probe import Ended, Expected, Group, Line, ProbeStep, Srun
 from lumisite.validate.run import slurm
 from lumisite.validate.run.folder import SAMPLES, Run, create_run, lines_of
 from lumisite.validate.run.plan import plan_jobs
@@ -98,7 +98,7 @@ def judge(steps: Sequence[Ended], expected: Expected) -> list[Line]:
 
 
 def a_group(name: str, nodes: tuple[str, ...]) -> Group:
-    step = Step(name, Part("", ("true",)), "several", nodes, 1, 10)
+    step = ProbeStep(name, Srun("", ("true",)), "several", nodes, 1, 10)
     return Group((step,), judge)
 
 

@@ -13,14 +13,14 @@ from lumisite.site.load import load_site
 from lumisite.site.model import Site
 from lumisite.site.selection import resolve_selection
 from lumisite.validate.lines import Gate
-from lumisite.validate.probes.probe import Ended, Expected, Line, Part, Probe, Record, Step, Target
+from lumisite.validate.probes.probe import Ended, Expected, Line, Probe, ProbeStep, Record, Srun, Target
 
 DATA = Path(__file__).parent.parent / "data/gates"
 
 
 def a_job(nodes: tuple[str, ...], tasks: int, probe: str = "gate") -> Expected:
     """Return what a judge knows of a job."""
-    return Expected(probe, Part("", ()), "several", nodes, tasks, 60, run="r", time=1.0)
+    return Expected(probe, Srun("", ()), "several", nodes, tasks, 60, run="r", time=1.0)
 
 
 TWO_NODES = a_job(("nid000001", "nid000002"), 1)
@@ -58,12 +58,12 @@ def judged(probe: Probe | None, records: Sequence[Record], job: Expected = TWO_N
     """Judge the records of all parts of a probe together; one that names no part is of all of them."""
     assert probe is not None
     steps = []
-    for part in probe.parts:
+    for part in probe.sruns:
         tasks = 1 if part.each == "node" else job.tasks
-        step = Step(probe.name, part, "several", job.nodes, tasks, 60)
+        step = ProbeStep(probe.name, part, "several", job.nodes, tasks, 60)
         of_part = tuple(record for record in records if record.get("part", part.name) == part.name)
         steps.append(Ended(step, of_part))
-    return list(probe.judge(steps, replace(job, part=probe.parts[0], probe=probe.name)))
+    return list(probe.judge(steps, replace(job, srun=probe.sruns[0], probe=probe.name)))
 
 
 def failed(lines: Sequence[Line]) -> list[Gate]:

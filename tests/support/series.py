@@ -12,7 +12,7 @@ import pytest
 
 from lumisite.site.model import MetricRule
 from lumisite.site.scalars import Line
-from lumisite.validate.samples import Job, Recorded, Series
+from lumisite.validate.samples import JobValues, Recorded, Series
 from lumisite.validate.verdict.gates import GateVerdict
 from lumisite.validate.verdict.metric import MetricVerdict, judge_metric
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
@@ -27,7 +27,7 @@ STEADY = [100.0, 100.4, 99.7, 100.1, 99.9, 100.2, 99.6, 100.3, 99.8, 100.5]
 def series(
     values: Sequence[float], *, sets: Sequence[tuple[str, ...]] = SETS[:2], better: str = "higher", at: int = 0
 ) -> Series:
-    jobs = [Job(f"j{at + n}", at + n, {sets[n % len(sets)]: value}) for n, value in enumerate(values)]
+    jobs = [JobValues(f"j{at + n}", at + n, {sets[n % len(sets)]: value}) for n, value in enumerate(values)]
     return Series("m", "higher" if better == "higher" else "lower", tuple(jobs))
 
 
@@ -59,7 +59,7 @@ def per_node(
         values: dict[tuple[str, ...], float] = {
             (f"n{node}",): speed * chance.lognormvariate(0, noise) for node, speed in enumerate(speeds)
         }
-        jobs.append(Job(f"{metric}{run}", 50 + run, values))
+        jobs.append(JobValues(f"{metric}{run}", 50 + run, values))
     return Series(metric, "higher", tuple(jobs))
 
 

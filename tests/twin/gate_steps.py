@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lumisite.site.model import Site
 from lumisite.validate.lines import Gate
-from lumisite.validate.probes.probe import OUT, PROBES, Line, Part, Probe, Record, scripts
+from lumisite.validate.probes.probe import OUT, PROBES, Line, Probe, Record, Srun, scripts
 from lumisite.validate.probes.suite import choose_probes
 from tests.support.records import a_job, codes, judged, only, target_of
 from tests.twin.cluster import Cluster
@@ -57,7 +57,7 @@ class Start:
 def environment_of(site: Site | str = "twin", *parts: str) -> Probe:
     """Return the probe `environment`, or some of its parts; with JAX only where that is asked for."""
     (probe,) = choose_probes(target_of(site, jax_image=JAX), ["environment"])
-    return replace(probe, parts=tuple(part for part in probe.parts if part.name in (parts or ("node", "container"))))
+    return replace(probe, sruns=tuple(part for part in probe.sruns if part.name in (parts or ("node", "container"))))
 
 
 def run_gate(cluster: Cluster, probe: Probe, start: Start = Start()) -> GateRun:
@@ -72,11 +72,11 @@ def run_parts(cluster: Cluster, probe: Probe, start: Start) -> tuple[tuple[Recor
     run = f"/scratch/run-{secrets.token_hex(3)}"
     (cluster.shared / run[1:]).mkdir()
     (cluster.shared / run[1:]).chmod(0o777)
-    steps = tuple(_run_part(cluster, part, start, run) for part in probe.parts)
+    steps = tuple(_run_part(cluster, part, start, run) for part in probe.sruns)
     return records_in(cluster.shared / run[1:]), steps
 
 
-def _run_part(cluster: Cluster, part: Part, start: Start, run: str) -> Result:
+def _run_part(cluster: Cluster, part: Srun, start: Start, run: str) -> Result:
     place = f"{run}/{part.name}"
     folder = cluster.shared / place[1:]
     (folder / "probes").mkdir(parents=True)

@@ -250,7 +250,7 @@ def test_training_in_tykky_is_compared_with_the_container(site: Cluster) -> None
     probe = ddp_in_tykky(target_of("twin"), "/scratch/slow")
     # The container's own times are known already.
     with faults.interface_throttled(site, site.nodes[0], "eth0", "75mbit"):
-        slowed, _ = run_parts(site, dataclasses.replace(probe, parts=probe.parts[1:]), Start())
+        slowed, _ = run_parts(site, dataclasses.replace(probe, sruns=probe.sruns[1:]), Start())
     usual = [record for record in done.records if record["part"] == "container"]
     found = only(judged(probe, [*usual, *slowed], TWO_NODES))
     assert found.code == "tykky-slower"

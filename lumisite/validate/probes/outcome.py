@@ -65,8 +65,8 @@ def unfinished(steps: Sequence[Ended], expected: Expected) -> Gate | None:
 def missing(ended: Ended, records: Iterable[Record]) -> list[Located]:
     """Return a finding for each rank or node of a step that should have left one of these records and has not."""
     step = ended.step
-    found = make_finding("record-missing", step.part.name, words=ended.words)
-    if step.part.each == "node":
+    found = make_finding("record-missing", step.srun.name, words=ended.words)
+    if step.srun.each == "node":
         nodes = {text(record, "host") for record in records}
         return [Located(found, node) for node in step.nodes if node not in nodes]
     ranks = {whole(record, "rank") for record in records}
@@ -105,7 +105,7 @@ def trouble(ended: Ended, expected: Expected) -> Gate | None:
     if errors:
         first = min(errors, key=lambda record: (number(record, "error_time") or 0.0, rank_of(record)))
         phase, error = str(first.get("error_at")), str(first["error"])
-        part = ended.step.part.name
+        part = ended.step.srun.name
         return rank_gate("rank-failed", first, expected, phase=phase, error=error, part=part, ranks_in_all=len(errors))
     return _lost(ended, done, expected)
 
@@ -127,7 +127,7 @@ def _lost(ended: Ended, done: Sequence[Record], expected: Expected) -> Gate | No
         return expected.gate(make_finding("srun-failed", exit_code=ended.exit_code, words=ended.words))
     lost = [rank for rank in range(expected.ranks) if rank not in heard]
     if lost:
-        found = make_finding("record-missing", ended.step.part.name, words=ended.words)
+        found = make_finding("record-missing", ended.step.srun.name, words=ended.words)
         return expected.gate(replace(found, nodes=tuple(dict.fromkeys(map(expected.node_of, lost)))), lost)
     return None
 

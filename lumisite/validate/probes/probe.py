@@ -2,7 +2,7 @@
 
 A probe is a folder: `job*` is what runs in the job (it runs in any Python of an image and imports nothing of this
 package), `judge.py` has what is expected of this site and how records are judged, and the function that suite.py lists.
-What several scripts share lies in `job/`. Every part of a probe gets a folder OUT of its own, on a shared file system,
+What several scripts share lies in `job/`. Every `srun` of a probe gets its own folder OUT, on a shared file system,
 and finds all scripts beside each other in a folder PROBES:
 
     srun --ntasks-per-node=T START PROBES/SCRIPT OUT ARGUMENTS
@@ -58,7 +58,7 @@ Line: TypeAlias = Sample | Gate | Vector
 
 #: Exit codes of timeout(1): it ended the step, or had to kill it.
 TIMED_OUT = (124, 137)
-#: In a step's words, the folder of scripts, the one of its records, and the text of the part's script.
+#: In a step's words, the folder of scripts, the one of its records, and the text of the srun's script.
 PROBES, OUT, TEXT = "{probes}", "{out}", "{text}"
 #: What the scripts import from beside them: all, and those whose ranks work together.
 RECORD, RANK = "lumisite_record.py", "rank.py"
@@ -75,11 +75,11 @@ NAMED_NODES = 4
 
 
 @dataclass(frozen=True)
-class Part:
+class Srun:
     """One `srun` of a probe: `start` are the words before its script, `beside` the modules that the script imports.
 
-    `name` tells it from the probe's other parts. `bare` runs before any module is loaded. `without` are variables that
-    its ranks do not have in the container, whatever sets them.
+    `name` distinguishes it from the probe's other ones. `bare` runs before any module is loaded. `without` are
+    variables that its ranks do not have in the container, whatever sets them.
     """
 
     script: str
@@ -169,16 +169,16 @@ class Target:
             kind=self.kind,
         )
 
-    def alone(self, script: str, *arguments: str, name: str = "") -> Part:
-        """Return a part that asks each rank by itself, in the container as users start it."""
+    def alone(self, script: str, *arguments: str, name: str = "") -> Srun:
+        """Return the srun that looks at each rank alone, in the container as users start it."""
         action = "run" if self.family.activation == "runscript" else "exec"
         start = (self.site.command, action, *BINDS, self.image, "python3")
-        return Part(script, start, arguments, (RECORD,), name=name)
+        return Srun(script, start, arguments, (RECORD,), name=name)
 
     def together(
         self, script: str, *arguments: str, name: str = "", environment: tuple[tuple[str, str], ...] = ()
-    ) -> Part:
-        """Return a part whose ranks work together, in the container."""
+    ) -> Srun:
+        """Return the srun whose ranks work together, in the container."""
         start = (self.site.command, "--quiet", "exec", *BINDS, self.image, "python3")
         options = [*each("carrier", self.carriers), *arguments]
         backend: str = self.plan.backend
@@ -186,7 +186,7 @@ class Target:
             backend = gpu.collectives.backend
             settings = each("settings", (gpu.collectives.prefix, *gpu.prefixes))
             options = ["--device", gpu.torch, *settings, *options]
-        return Part(script, start, ("--backend", backend, *options), (RANK, RECORD), name=name, environment=environment)
+        return Srun(script, start, ("--backend", backend, *options), (RANK, RECORD), name=name, environment=environment)
 
 
 def gpu_of_plan(site: Site, plan: Validation) -> Gpu | None:
@@ -206,15 +206,15 @@ def each(option: str, values: Iterable[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Step:
-    """A part of a probe in a job: `nodes` are those that it runs on, `tasks` how many it has on each.
+class ProbeStep:
+    """An srun of a probe in a job: `nodes` are those that it runs on, `tasks` how many it has on each.
 
     With `together`, a rank that fails ends the others, which would wait for it. `slot` is the run of an arm of a trial
     that it belongs to. A `check` only runs where its slot went wrong, and ends the job if it does so itself.
     """
 
     probe: str
-    part: Part
+    srun: Srun
     shape: Shape
     nodes: tuple[str, ...]
     tasks: int
@@ -231,7 +231,7 @@ class Step:
     @property
     def folder(self) -> str:
         """Where the step's records lie below its job's folder."""
-        return "-".join(part for part in (self.slot, self.probe, self.label, self.part.name) if part)
+        return "-".join(filter(None, (self.slot, self.probe, self.label, self.srun.name)))
 
     @property
     def ranks(self) -> int:
@@ -247,7 +247,7 @@ class Step:
 class Ended:
     """A step that has ended: what its ranks wrote, how its `srun` ended, the last words of its stderr, and its time."""
 
-    step: Step
+    step: ProbeStep
     records: tuple[Record, ...]
     exit_code: int = 0
     words: str = ""
@@ -260,7 +260,7 @@ class Ended:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expected(Step):
+class Expected(ProbeStep):
     """What a judge knows of a group's first step and its job; `time` is the last step's end."""
 
     run: str
@@ -317,7 +317,7 @@ Judge: TypeAlias = Callable[[Sequence[Ended], Expected], Sequence[Line]]
 
 @dataclass(frozen=True)
 class Probe:
-    """A probe of a site. `judge` takes all parts of one shape together; `question` is a sentence that must hold.
+    """A probe of a site. `judge` judges all records of one shape together; `question` is a sentence that must hold.
 
     Ranks that work `together` end together. Otherwise each node or rank is asked by itself: then only the largest shape
     is needed, where all of them are.
@@ -325,7 +325,7 @@ class Probe:
 
     name: str
     question: str
-    parts: tuple[Part, ...]
+    sruns: tuple[Srun, ...]
     judge: Judge
     shapes: tuple[Shape, ...] = ("several",)
     together: bool = False
@@ -335,7 +335,7 @@ class Probe:
 class Group:
     """The steps of one probe in one shape: they are judged together, when the last has ended."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[ProbeStep, ...]
     judge: Judge
     question: str = ""
 
@@ -375,10 +375,10 @@ def spec_hash(contents: Sequence[bytes], group: Group) -> str:
         [
             step.probe,
             step.shape,
-            step.part.name,
+            step.srun.name,
             step.tasks,
-            step.part.arguments,
-            () if step.slot else step.part.environment,
+            step.srun.arguments,
+            () if step.slot else step.srun.environment,
         ]
         for step in group.steps
     ]

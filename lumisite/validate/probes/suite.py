@@ -14,7 +14,7 @@ from lumisite.validate.probes.ddp.judge import ddp, ddp_in_tykky
 from lumisite.validate.probes.environment.judge import ENVIRONMENT, GATES, environment
 from lumisite.validate.probes.node.judge import node
 from lumisite.validate.probes.pairs.judge import pairs
-from lumisite.validate.probes.probe import Backend, Group, Part, Probe, Shape, Step, Target
+from lumisite.validate.probes.probe import Backend, Group, Probe, ProbeStep, Shape, Srun, Target
 from lumisite.validate.probes.transport.judge import transport
 
 #: In the order in which a job runs them: what each node and rank has, then what measures.
@@ -55,13 +55,13 @@ def groups(probes: Sequence[Probe], plan: Validation, limit_s: int | None, nodes
     """Return what a job on `nodes` runs; `limit_s` bounds each step, or what is usual for the back-end."""
     limit = limit_s or LIMITS_S[plan.backend]
 
-    def step(probe: Probe, part: Part, shape: Shape) -> Step:
+    def step(probe: Probe, srun: Srun, shape: Shape) -> ProbeStep:
         step_nodes = nodes if shape == "several" else nodes[:1]
-        tasks = 1 if shape == "one-gpu" or part.each == "node" else plan.tasks_per_node
-        return Step(probe.name, part, shape, step_nodes, tasks, limit, probe.together)
+        tasks = 1 if shape == "one-gpu" or srun.each == "node" else plan.tasks_per_node
+        return ProbeStep(probe.name, srun, shape, step_nodes, tasks, limit, probe.together)
 
     return [
-        Group(tuple(step(probe, part, shape) for part in probe.parts), probe.judge, probe.question)
+        Group(tuple(step(probe, srun, shape) for srun in probe.sruns), probe.judge, probe.question)
         for probe in probes
         for shape in dict.fromkeys(_shapes(probe, len(nodes), plan.tasks_per_node))
     ]

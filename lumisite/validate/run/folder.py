@@ -29,7 +29,7 @@ from lumisite.release.files import put_file
 from lumisite.site.json_file import parse_json, short
 from lumisite.site.read import opened, read_file
 from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line, parse_time, parse_value
-from lumisite.validate.probes.probe import Line, Record, Step, Vector, scripts
+from lumisite.validate.probes.probe import Line, ProbeStep, Record, Vector, scripts
 from lumisite.validate.run.script import DONE, FACTS, LEFT, RECORDS, SEEN, SET_BEFORE, SKIPPED
 
 SAMPLES, SERIES, JOURNAL, RUN = "samples.jsonl", "series.jsonl", "jobs.jsonl", "run.json"
@@ -209,11 +209,11 @@ class Run:
         time = _seconds(words[1:])
         return End(words[0], round(time, 3)) if time is not None and re.fullmatch(codes, words[0]) else None
 
-    def step_began(self, run: str, step: Step) -> float | None:
+    def step_began(self, run: str, step: ProbeStep) -> float | None:
         """Say when a step began, if it has."""
         return _seconds(self.marker(run, f"{step.folder}/began"))
 
-    def records(self, run: str, step: Step) -> list[Record]:
+    def records(self, run: str, step: ProbeStep) -> list[Record]:
         """Read what the ranks of a step wrote, and of those that did not finish where they were."""
         folder = self.job_folder(run) / step.folder / RECORDS
         found: list[Record] = []

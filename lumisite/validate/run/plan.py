@@ -96,7 +96,7 @@ def plans_of(request: RunRequest, loaded: LoadedSite) -> list[JobPlan]:
 
 def _specs(plans: Sequence[JobPlan]) -> Mapping[str, str]:
     return {
-        group.measures: spec_hash([script_bytes(name) for step in group.steps for name in step.part.files], group)
+        group.measures: spec_hash([script_bytes(name) for step in group.steps for name in step.srun.files], group)
         for plan in plans
         for group in plan.groups
     }

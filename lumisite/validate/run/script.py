@@ -10,7 +10,7 @@ from pathlib import Path
 from lumisite.errors import ResolveError
 from lumisite.site.model import Site, Validation
 from lumisite.site.read import read_file
-from lumisite.validate.probes.probe import OUT, PROBES, TEXT, Group, Step, gpu_of_plan
+from lumisite.validate.probes.probe import OUT, PROBES, TEXT, Group, ProbeStep, gpu_of_plan
 from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.slurm import AWAY, LOST_STEP
 
@@ -35,7 +35,7 @@ class JobPlan:
     """Whether Slurm is asked for these very nodes. If not, it chooses as many, and the job notes which (`nodes`)."""
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[ProbeStep, ...]:
         """All steps, in their order."""
         return tuple(step for group in self.groups for step in group.steps)
 
@@ -56,7 +56,7 @@ def job_script(site: Site, request: RunRequest, plan: JobPlan, attempt: int, fac
     if not plan.named:
         lines.append(f'scontrol show hostnames "$SLURM_JOB_NODELIST" >"$job/{NODES}"')
     lines += ["seen"]
-    steps = [(one.part.bare, _step_line(site, validation, plan, one, f"{request.folder}/probes")) for one in plan.steps]
+    steps = [(one.srun.bare, _step_line(site, validation, plan, one, f"{request.folder}/probes")) for one in plan.steps]
     lines += [line for bare, line in steps if bare]
     lines += [f"module use {shlex.quote(f'{site.root}/current/{site.module_folder}')}"]
     lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', "who_set", ""]
@@ -110,9 +110,9 @@ def _module(site: Site) -> str:
     return shlex.quote(site.helper_module)
 
 
-def _step_line(site: Site, validation: Validation, plan: JobPlan, step: Step, probes: str) -> str:
+def _step_line(site: Site, validation: Validation, plan: JobPlan, step: ProbeStep, probes: str) -> str:
     """Give the line of one step."""
-    words = ["env", *(f"{name}={value}" for name, value in step.part.environment)] if step.part.environment else []
+    words = ["env", *(f"{name}={value}" for name, value in step.srun.environment)] if step.srun.environment else []
     words += ["srun", f"--nodes={len(step.nodes)}", f"--ntasks={step.ranks}", f"--ntasks-per-node={step.tasks}"]
     words += [f"--kill-on-bad-exit={1 if step.together else 0}"]
     if len(step.nodes) < len(plan.nodes):
@@ -122,8 +122,8 @@ def _step_line(site: Site, validation: Validation, plan: JobPlan, step: Step, pr
         words.append(f"--gpus-per-node={1 if step.shape == 'one-gpu' else validation.tasks_per_node}")
         words.append(f"--cpus-per-task={_cpus_per_task(site, validation)}")
     out = f"{plan.folder}/{step.folder}/{RECORDS}"
-    words += [word.replace(PROBES, probes).replace(OUT, out) for word in step.part.words]
-    script = f'"$(cat {shlex.quote(f"{probes}/{step.part.script}")})"'
+    words += [word.replace(PROBES, probes).replace(OUT, out) for word in step.srun.words]
+    script = f'"$(cat {shlex.quote(f"{probes}/{step.srun.script}")})"'
     quoted = " ".join(script if word == TEXT else shlex.quote(word) for word in words)
     verb = "check" if step.check else "in_slot" if step.slot else "step"
     return f"{verb} {step.folder} {step.limit_s} {quoted}"

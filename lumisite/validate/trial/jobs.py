@@ -12,7 +12,7 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import Site
 from lumisite.validate.probes.outcome import judge_together
-from lumisite.validate.probes.probe import Group, Part, Shape, Step, Target
+from lumisite.validate.probes.probe import Group, ProbeStep, Shape, Srun, Target
 from lumisite.validate.probes.suite import LIMITS_S, NODE, choose_probes, groups
 from lumisite.validate.probes.transport.judge import ARGUMENTS
 from lumisite.validate.run.plan import plan_jobs, target_of
@@ -63,7 +63,7 @@ def check_probes(target: Target, names: Sequence[str]) -> None:
     if target.plan.nodes * target.plan.tasks_per_node == 1:
         raise ResolveError(make_finding("rank-alone", "--nodes"))
     for probe in choose_probes(target, names):
-        if probe.name in names and not (probe.together and "several" in probe.shapes and len(probe.parts) == 1):
+        if probe.name in names and not (probe.together and "several" in probe.shapes and len(probe.sruns) == 1):
             raise ResolveError(make_finding("probe-not-compared", "--probe", probe=probe.name, probes=PROBES))
 
 
@@ -108,7 +108,7 @@ def _contents(
     for run in design.runs_of(number):
         for group in measured:
             steps = [
-                replace(step, part=_with_arm(design, step.part, arms[run.arm]), slot=slot_name(run))
+                replace(step, srun=_with_arm(design, step.srun, arms[run.arm]), slot=slot_name(run))
                 for step in group.steps
             ]
             found.append(replace(group, steps=tuple(steps)))
@@ -116,12 +116,12 @@ def _contents(
     return found
 
 
-def _with_arm(design: Design, part: Part, arm: Arm) -> Part:
+def _with_arm(design: Design, srun: Srun, arm: Arm) -> Srun:
     """Set what an arm sets, as a user does before `srun`; what it unsets, the ranks do without."""
     return replace(
-        part,
-        arguments=(*part.arguments, *_option("--tell", design)),
-        environment=(*part.environment, *((one.name, one.value) for one in arm.settings if one.value is not None)),
+        srun,
+        arguments=(*srun.arguments, *_option("--tell", design)),
+        environment=(*srun.environment, *((one.name, one.value) for one in arm.settings if one.value is not None)),
         without=tuple(one.name for one in arm.settings if one.value is None),
     )
 
@@ -141,8 +141,8 @@ def _short_step(
     """
     backend = target.plan.backend
     names = _option("--sign", design) if name == SIGN else ()
-    part = _with_arm(design, target.together("transport.py", *ARGUMENTS[backend], *names), arm)
+    srun = _with_arm(design, target.together("transport.py", *ARGUMENTS[backend], *names), arm)
     tasks = target.plan.tasks_per_node
-    step = Step(name, part, shape, nodes, tasks, LIMITS_S[backend], slot=slot, check=name == CHECK)
+    step = ProbeStep(name, srun, shape, nodes, tasks, LIMITS_S[backend], slot=slot, check=name == CHECK)
     passed = judge_together(lambda done, expected: [expected.gate(make_finding("checks-passed", records=len(done)))])
     return Group((step,), passed)

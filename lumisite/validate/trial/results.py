@@ -13,7 +13,7 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.site.cpus import format_cpu_list
 from lumisite.validate.lines import Better, Gate, Sample
-from lumisite.validate.probes.probe import TIMED_OUT, Group, Record, Step
+from lumisite.validate.probes.probe import TIMED_OUT, Group, ProbeStep, Record
 from lumisite.validate.probes.records import number, rank_of, table, text, texts
 from lumisite.validate.run.folder import SAMPLES, Run, lines_of, slot_run
 from lumisite.validate.run.script import EXIT, SKIPPED, JobPlan
@@ -150,11 +150,11 @@ class _Job:
                 check, outcome, took_effect="yes", seconds=seconds, nodes=self.plan.nodes, job=self.plan.run
             )
 
-    def _ran(self, step: Step) -> bool:
+    def _ran(self, step: ProbeStep) -> bool:
         end = self.run.end(self.plan.run, f"{step.folder}/{EXIT}")
         return end is not None and end.code != SKIPPED and self.run.step_began(self.plan.run, step) is not None
 
-    def _outcome(self, steps: Sequence[Step], lines: Sequence[Sample | Gate]) -> Outcome:
+    def _outcome(self, steps: Sequence[ProbeStep], lines: Sequence[Sample | Gate]) -> Outcome:
         if self.lost:
             return "lost"
         for step in steps:
@@ -171,13 +171,13 @@ class _Job:
         verdicts = {line.verdict for line in lines if isinstance(line, Gate) and line.gate in probes}
         return "failed" if "fail" in verdicts else "lost" if "inconclusive" in verdicts else "done"
 
-    def _seconds(self, steps: Sequence[Step]) -> float:
+    def _seconds(self, steps: Sequence[ProbeStep]) -> float:
         began = [time for step in steps if (time := self.run.step_began(self.plan.run, step)) is not None]
         ends = [end.time for step in steps if (end := self.run.end(self.plan.run, f"{step.folder}/{EXIT}"))]
         return round(max(ends) - min(began), 3) if began and ends else 0.0
 
 
-def _checks(groups: Sequence[Group]) -> list[Step]:
+def _checks(groups: Sequence[Group]) -> list[ProbeStep]:
     return [step for group in groups for step in group.steps if step.check]
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
-from lumisite.validate.samples import Job, Recorded, Series
+from lumisite.validate.samples import JobValues, Recorded, Series
 from lumisite.validate.verdict.metric import GOOD_BEFORE
 from lumisite.validate.verdict.nodes import is_per_node
 
@@ -101,7 +101,7 @@ def mixed_images(recorded: Recorded) -> Finding | None:
     return make_finding("baseline-mixed-images", images=len(images)) if len(images) > 1 else None
 
 
-def _disjoint(jobs: Sequence[Job]) -> int:
+def _disjoint(jobs: Sequence[JobValues]) -> int:
     """Return how many node sets there are of which no two share a node, as many as a greedy choice finds."""
     sets = list(dict.fromkeys(job.nodes for job in jobs))[:SETS_COMPARED]
     most = 0

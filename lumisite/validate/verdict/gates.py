@@ -17,7 +17,7 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.findings.writers import sentences
 from lumisite.validate.lines import Gate, State
-from lumisite.validate.samples import Job
+from lumisite.validate.samples import JobValues
 
 #: The gate that runs first and looks at each node: what fails on a node that it names follows from that.
 NODE = "node"
@@ -106,7 +106,7 @@ def _behind(after: Sequence[Gate], blames: Sequence[Gate]) -> Iterator[tuple[Gat
             yield gate, tuple(sorted(seen))
 
 
-def nodes_of_runs(every: Iterable[Gate | Job]) -> dict[str, set[str]]:
+def nodes_of_runs(every: Iterable[Gate | JobValues]) -> dict[str, set[str]]:
     """Give the nodes of each run, as far as any of these tells."""
     runs: dict[str, set[str]] = {}
     for one in every:

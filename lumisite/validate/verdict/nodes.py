@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from lumisite.validate.lines import Better
-from lumisite.validate.samples import Job, Series
+from lumisite.validate.samples import JobValues, Series
 from lumisite.validate.verdict.stats import spread
 
 #: Flag a node below this robust z and this much below the median (SuperBench, ATC'24, and simulation; see the docs).
@@ -44,7 +44,7 @@ def slow_nodes(every: Iterable[Series]) -> tuple[SlowNode, ...]:
     return tuple(sorted(found, key=lambda slow: (slow.node, slow.metric)))
 
 
-def job_value(job: Job, better: Better) -> float:
+def job_value(job: JobValues, better: Better) -> float:
     """Give the one number of a job: its value, or the median over its nodes, each as good as the best of its pairs.
 
     A slow node spoils two pairs of a ring: among four nodes the median over pairs would fall with it, as if the system
@@ -64,7 +64,7 @@ def node_scores(series: Series) -> dict[str, float]:
     return {node: statistics.median(own) for node, own in scores.items()}
 
 
-def _run_scores(job: Job, better: Better) -> dict[str, float]:
+def _run_scores(job: JobValues, better: Better) -> dict[str, float]:
     sign = 1.0 if better == "higher" else -1.0
     return {node: sign * math.log(value) for node, value in _best_of_pairs(job.values, better).items()}
 

@@ -12,7 +12,7 @@ from lumisite.validate.lines import Gate
 from lumisite.validate.probes.environment.checks import CHECKS
 from lumisite.validate.probes.environment.expected import Setup
 from lumisite.validate.probes.outcome import Located, gates, missing
-from lumisite.validate.probes.probe import OUT, PROBES, Ended, Part, Probe, Record, Step, scripts
+from lumisite.validate.probes.probe import OUT, PROBES, Ended, Probe, ProbeStep, Record, Srun, scripts
 from lumisite.validate.probes.suite import choose_probes, groups, probes_of
 from tests.support.records import a_job, codes, failed, judged, only, target_of
 from tests.support.sites import load_text, site_text
@@ -52,7 +52,7 @@ def test_commands_are_what_a_user_would_type() -> None:
     probes = choose_probes(target)
 
     def words(number: int, part: int) -> str:
-        return " ".join(probes[number].parts[part].words).replace(PROBES, "/p").replace(OUT, "/o")
+        return " ".join(probes[number].sruns[part].words).replace(PROBES, "/p").replace(OUT, "/o")
 
     assert words(1, 0).startswith(
         "bash /p/environment_node.sh /o /appl/lumisite/current/modules SINGULARITY_BINDPATH=/etc/hostname:/lumisite-probe "
@@ -72,12 +72,12 @@ def test_commands_are_what_a_user_would_type() -> None:
 def test_every_script_is_there() -> None:
     target = target_of("twin", jax_image="/j.sif", wrapper="/env")
     every = groups(choose_probes(target), target.plan, None, ("n1", "n2"))
-    wanted = {file for group in every for step in group.steps for file in step.part.files}
+    wanted = {file for group in every for step in group.steps for file in step.srun.files}
     assert wanted == {name for name, path in scripts().items() if path.is_file()}
 
 
 def test_lumis_own_image_brings_its_network_and_is_started_by_its_runscript() -> None:
-    assert probes_of_site("lumi")["environment"].parts[1].start[:2] == ("singularity", "run")
+    assert probes_of_site("lumi")["environment"].sruns[1].start[:2] == ("singularity", "run")
     target = target_of("lumi", rocm="6.4")
     setup = Setup(target)
     assert target.family_name == "laif-multitorch"
@@ -111,8 +111,8 @@ def test_an_older_image_takes_its_network_from_the_host() -> None:
 def test_bus_ids_and_devices_are_the_platforms() -> None:
     buses = [gpu.pci_bus for gpu in Setup(target_of("lumi")).topology.gpus]
     assert buses[3:5] == ["0000:ce:00.0", "0000:d1:00.0"]
-    assert "--one-gpu" in probes_of_site("lumi", jax_image="/j.sif")["environment"].parts[2].arguments
-    assert "--one-gpu" not in probes_of_site("twin", jax_image="/j.sif")["environment"].parts[2].arguments
+    assert "--one-gpu" in probes_of_site("lumi", jax_image="/j.sif")["environment"].sruns[2].arguments
+    assert "--one-gpu" not in probes_of_site("twin", jax_image="/j.sif")["environment"].sruns[2].arguments
 
 
 def test_no_code_of_a_gate_knows_lumi() -> None:
@@ -137,17 +137,17 @@ def test_equal_findings_are_one_line() -> None:
     assert only(gates(located[1:2], job)).nodes == ("nid000002",)
 
 
-NODE_PART = Part("", (), each="node")
+NODE_SRUN = Srun("", (), each="node")
 
 
 def test_a_task_without_a_record_is_named() -> None:
-    step = Step("p", Part("", ()), "several", ("a", "b"), 2, 60)
+    step = ProbeStep("p", Srun("", ()), "several", ("a", "b"), 2, 60)
     records = [{"host": "a", "rank": 0}, {"host": "a", "rank": 1}, {"host": "b", "rank": 3}]
     (found,) = missing(Ended(step, ()), records)
     assert (found.node, found.rank, found.finding.code) == ("b", 2, "record-missing")
     # Busy nodes stand last in a set, and have the first ranks all the same.
     assert missing(Ended(dataclasses.replace(step, nodes=("b", "a")), ()), records) == [found]
-    of_nodes = missing(Ended(dataclasses.replace(step, part=NODE_PART), ()), records[:2])
+    of_nodes = missing(Ended(dataclasses.replace(step, srun=NODE_SRUN), ()), records[:2])
     assert [found.node for found in of_nodes] == ["b"]
 
 

@@ -13,7 +13,7 @@ import pytest
 from lumisite.errors import ResolveError
 from lumisite.site.load import load_site
 from lumisite.site.scalars import Name, RootPath
-from lumisite.validate.probes.probe import Part
+from lumisite.validate.probes.probe import Srun
 from lumisite.validate.probes.suite import choose_probes, groups
 from lumisite.validate.run.folder import Run
 from lumisite.validate.run.job import changed
@@ -171,7 +171,7 @@ def run(
     plan = a_plan("twin", str(tmp_path / "run"), ("ddp", "collectives"))
     kept = []
     for group, (name, text) in zip(plan.groups[1:], words.items(), strict=False):
-        step = replace(group.steps[0], probe=name, part=Part("", (text,)), limit_s=1)
+        step = replace(group.steps[0], probe=name, srun=Srun("", (text,)), limit_s=1)
         kept.append(replace(group, steps=(step,)))
     plan = replace(plan, groups=tuple(kept))
     Path(plan.folder).mkdir(parents=True, exist_ok=True)

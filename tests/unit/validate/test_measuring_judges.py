@@ -13,7 +13,7 @@ from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probes.collectives.judge import collectives
 from lumisite.validate.probes.ddp.judge import ddp, scaling
 from lumisite.validate.probes.pairs.judge import pairs
-from lumisite.validate.probes.probe import Ended, Expected, Line, Part, Record, Shape, Step, scripts
+from lumisite.validate.probes.probe import Ended, Expected, Line, ProbeStep, Record, Shape, Srun, scripts
 from lumisite.validate.probes.transport.judge import judge as judge_transport
 from lumisite.validate.probes.transport.judge import transport
 from tests.support.records import a_job, target_of
@@ -23,7 +23,7 @@ NODES = ("nid000001", "nid000002")
 
 
 def ended(records: list[Record], code: int = 0, tasks: int = 1, shape: Shape = "several", **more: str) -> Ended:
-    step = Step("p", Part("", (), environment=tuple(more.items())), shape, NODES, tasks, 60)
+    step = ProbeStep("p", Srun("", (), environment=tuple(more.items())), shape, NODES, tasks, 60)
     return Ended(step, tuple(records), code, "the last words" if code else "")
 
 
@@ -312,8 +312,8 @@ def test_the_interfaces_counters_tell_and_the_control_must_fail(
 
 
 def test_the_control_is_forced_onto_the_wrong_network() -> None:
-    assert [part.environment for part in transport(target_of("lumi")).parts] == [(), (("NCCL_NET", "Socket"),)]
-    (_plain, control) = transport(target_of("twin")).parts
+    assert [part.environment for part in transport(target_of("lumi")).sruns] == [(), (("NCCL_NET", "Socket"),)]
+    (_plain, control) = transport(target_of("twin")).sruns
     assert control.environment == (("GLOO_SOCKET_IFNAME", "eth0"),)
 
 

@@ -12,14 +12,14 @@ import pytest
 
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.node.judge import node
-from lumisite.validate.probes.probe import Ended, Expected, Step, scripts
+from lumisite.validate.probes.probe import Ended, Expected, ProbeStep, scripts
 from tests.support.records import a_job, target_of
 from tests.support.sites import load_text, site_text
 
 PROBE = node(target_of("twin"))
 FOUR = a_job(("n1", "n2", "n3", "n4"), 1, "node")
 TWO = a_job(("n1", "n2"), 1, "node")
-PATHS = PROBE.parts[0].arguments[6:]
+PATHS = PROBE.sruns[0].arguments[6:]
 KFD, IMAGE = "/dev/kfd", "/appl/images/torch.sif"
 LIBRARY = "/opt/cray/libfabric/1.22.0/lib64/libfabric.so.1"
 FLASH = "50 28 0:60 / /flash rw,relatime shared:7 - lustre 10.0.0.1@o2ib:/flash rw"
@@ -57,7 +57,7 @@ def healthy(name: str) -> dict[str, Any]:
 
 
 def lines(records: list[dict[str, Any]], job: Expected, **ended: Any) -> list[Gate]:
-    step = Step("node", PROBE.parts[0], "several", job.nodes, 1, 60)
+    step = ProbeStep("node", PROBE.sruns[0], "several", job.nodes, 1, 60)
     return [line for line in PROBE.judge([Ended(step, tuple(records), **ended)], job) if isinstance(line, Gate)]
 
 
@@ -320,7 +320,7 @@ def test_the_script_records_what_is_there_whatever_names_there_are(tmp_path: Pat
 def test_only_what_users_can_write_is_tried() -> None:
     writable = "{path: /tmp, kind: node-local, writable: yes,"
     site = load_text(site_text((writable, "{path: /tmp, kind: node-local, job_folder: $TMPDIR,"))).site
-    assert [node(target).parts[0].arguments[0] for target in (target_of("twin"), target_of(site))] == ["/tmp", ""]
+    assert [node(target).sruns[0].arguments[0] for target in (target_of("twin"), target_of(site))] == ["/tmp", ""]
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])

@@ -88,7 +88,7 @@ def test_what_judges_others_has_time_and_what_is_judged_its_limit() -> None:
     design = a_design()
     request, _ = a_trial(design)
     (plan,) = trial_plans(design, replace(request, limit=5, batches=(replace(request.batches[0], jobs=1),)), LOADED)
-    limits = {(step.probe, step.limit_s, "--sign" in step.part.arguments) for step in plan.steps}
+    limits = {(step.probe, step.limit_s, "--sign" in step.srun.arguments) for step in plan.steps}
     assert limits == {("node", 5, False), ("sign", 180, True), ("check", 180, False), ("collectives", 5, False)}
 
 
@@ -125,7 +125,7 @@ def ran(tmp_path: Path, *wrong: str) -> Path:
     for group in kept:
         (step,) = group.steps
         words = ("fails",) if step.folder in wrong else ("good",)
-        groups.append(replace(group, steps=(replace(step, part=replace(step.part, start=words, script="x")),)))
+        groups.append(replace(group, steps=(replace(step, srun=replace(step.srun, start=words, script="x")),)))
     job = replace(plans[0], groups=tuple(groups))
     tools = tmp_path / "tools"
     tools.mkdir()

@@ -73,6 +73,6 @@ def test_an_environment_that_did_not_start_is_named() -> None:
 
 @pytest.mark.parametrize("folder", ["/scratch/env"])
 def test_it_is_started_by_the_python_of_the_folder(folder: str) -> None:
-    inside, outside = ddp_in_tykky(target_of("twin"), folder).parts
+    inside, outside = ddp_in_tykky(target_of("twin"), folder).sruns
     assert outside.start == (f"{folder}/bin/python",)
     assert outside.arguments == inside.arguments

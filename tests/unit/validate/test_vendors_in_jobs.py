@@ -14,7 +14,7 @@ import pytest
 
 from lumisite.site.load import EMBEDDED, load_site
 from lumisite.site.model import Site
-from lumisite.validate.probes.probe import Part, scripts
+from lumisite.validate.probes.probe import Srun, scripts
 from lumisite.validate.probes.suite import choose_probes
 from tests.support.job_scripts import put_scripts
 from tests.support.records import target_of
@@ -32,10 +32,10 @@ SITES = {
 AMD = ("--settings RCCL_", "--settings MIOPEN_", "--settings HSA_")
 
 
-def part(site: Site, probe: str, number: int = 0, **options: str) -> Part:
+def part(site: Site, probe: str, number: int = 0, **options: str) -> Srun:
     target = target_of(site, **options)
     (found,) = choose_probes(target, [probe])[-1:]
-    return found.parts[number]
+    return found.sruns[number]
 
 
 def given(words: tuple[str, ...], *options: str) -> list[str]:

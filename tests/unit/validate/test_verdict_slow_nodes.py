@@ -10,7 +10,7 @@ import pytest
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.writers import message
 from lumisite.validate.report.headline import headline
-from lumisite.validate.samples import Job, Series
+from lumisite.validate.samples import JobValues, Series
 from tests.support.series import SETS, STEADY, after, codes, per_node, scaled, series, system
 
 Output = pytest.CaptureFixture[str]
@@ -43,7 +43,10 @@ def test_all_nodes_slower_is_the_system() -> None:
 def test_jobs_on_a_slow_node_are_left_out() -> None:
     nodes = per_node([100.0] * 9 + [80.0], seed=3)
     slow_set, fine = ("n9", "n1"), ("n5", "n6")
-    jobs = [Job(f"a{n}", 100 + n, {(slow_set if n < 3 else fine): 85.0 if n < 3 else 100.0 + n / 10}) for n in range(8)]
+    jobs = [
+        JobValues(f"a{n}", 100 + n, {(slow_set if n < 3 else fine): 85.0 if n < 3 else 100.0 + n / 10})
+        for n in range(8)
+    ]
     enough = system([series(STEADY), per_node([100.0] * 10)], [Series("m", "higher", tuple(jobs)), nodes])
     assert (enough.verdict, enough.exit_code) == ("bad-nodes", 5)
     few = system([series(STEADY), per_node([100.0] * 10)], [Series("m", "higher", tuple(jobs[:5])), nodes])
@@ -89,7 +92,9 @@ def test_a_system_that_is_slower_on_one_set_than_on_the_other_is_the_system() ->
 
 
 def test_a_node_slow_before_does_not_spoil_the_baseline() -> None:
-    jobs = [Job(f"b{n}", n, {(("n9",) if n % 2 else ("n3",)): (80.0 if n % 2 else 100.0) + n / 10}) for n in range(12)]
+    jobs = [
+        JobValues(f"b{n}", n, {(("n9",) if n % 2 else ("n3",)): (80.0 if n % 2 else 100.0) + n / 10}) for n in range(12)
+    ]
     verdict = system(
         [Series("m", "higher", tuple(jobs)), per_node([100.0] * 9 + [80.0])],
         [after(scaled(0.88, 10)), per_node([100.0] * 10)],
@@ -108,7 +113,7 @@ def test_of_two_pairs_the_better_one_counts() -> None:
         ("n3", "n4"): 70.5,
         ("n0", "n5"): 100.2,
     }
-    verdict = system([], [Series("pairs", "higher", (Job("p", 1, pairs),))])
+    verdict = system([], [Series("pairs", "higher", (JobValues("p", 1, pairs),))])
     assert [slow.node for slow in verdict.slow_nodes] == ["n3"]
 
 
@@ -122,7 +127,7 @@ def test_a_slow_node_among_four_does_not_look_like_a_slow_system() -> None:
             ("n2", "n3"): slow,
             ("n0", "n3"): 100.3,
         }
-        return Series("pairs", "higher", (Job(run, at, pairs),))
+        return Series("pairs", "higher", (JobValues(run, at, pairs),))
 
     verdict = system([ring("b", 1, 100.1)], [ring("a", 100, 60.0)])
     assert [slow.node for slow in verdict.slow_nodes] == ["n2"]

@@ -12,7 +12,7 @@ from lumisite.cli import main
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.site.model import MetricRule
-from lumisite.validate.samples import Job, Recorded, Series
+from lumisite.validate.samples import JobValues, Recorded, Series
 from lumisite.validate.verdict.metric import MetricVerdict, judge_metric
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 from tests.support.series import SETS, STEADY, after, codes, scaled, series, write
@@ -62,7 +62,7 @@ def test_a_metric_that_does_not_decide_blames_no_node() -> None:
     values: dict[tuple[str, ...], float] = {
         (f"n{node}",): 50.0 if node == 3 else 100.0 + node / 10 for node in range(9)
     }
-    nodes = Series("gemm", "higher", (Job("g", NEW, values),))
+    nodes = Series("gemm", "higher", (JobValues("g", NEW, values),))
     old, now = Recorded({"m": series(STEADY)}), Recorded({"m": after(scaled(1.0, 5)), "gemm": nodes})
     assert [slow.node for slow in judge_system(old, now, Terms()).slow_nodes] == ["n3"]
     shown = judge_system(old, now, Terms((rule("gemm", decides=False),)))
@@ -180,7 +180,7 @@ def test_units_must_agree() -> None:
 
 
 def dated(days: list[float], sets: tuple[tuple[str, ...], ...] = SETS[:2]) -> Series:
-    jobs = [Job(f"j{n}", days[n % len(days)] * DAY_S + n, {sets[n % len(sets)]: STEADY[n]}) for n in range(10)]
+    jobs = [JobValues(f"j{n}", days[n % len(days)] * DAY_S + n, {sets[n % len(sets)]: STEADY[n]}) for n in range(10)]
     return Series("m", "higher", tuple(jobs))
 
 

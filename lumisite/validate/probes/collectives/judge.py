@@ -42,9 +42,9 @@ def collectives(target: Target) -> Probe:
     sweeps = (f"{name}:{','.join(map(str, sizes))}" for name, sizes in SIZES[backend].items())
     tools = target.gpu.collectives.tests if target.gpu else ()
     limits = ("--repeats", str(REPEATS[backend]), "--limit", "120")
-    part = target.together("collectives.py", *limits, *each("sweep", sweeps), *each("tools", tools))
+    srun = target.together("collectives.py", *limits, *each("sweep", sweeps), *each("tools", tools))
     question = "Collectives are right, and how fast they are."
-    return Probe("collectives", question, (part,), judge_together(_judge), ("one-node", "several"), together=True)
+    return Probe("collectives", question, (srun,), judge_together(_judge), ("one-node", "several"), together=True)
 
 
 def bus_bandwidth(collective: str, size: int, seconds: float, ranks: int) -> float:

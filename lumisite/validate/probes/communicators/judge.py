@@ -49,10 +49,10 @@ MOMENTS: Mapping[str, Callable[[int, str], bool]] = {
 
 def communicators(target: Target) -> Probe:
     """Return the probe."""
-    part = target.together("communicators.py", *ARGUMENTS[target.plan.backend])
+    srun = target.together("communicators.py", *ARGUMENTS[target.plan.backend])
     question = "Process groups come up one after the other, and none hangs."
     judge = partial(_judge, suspects(target))
-    return Probe("communicators", question, (part,), judge, ("one-node", "several"), together=True)
+    return Probe("communicators", question, (srun,), judge, ("one-node", "several"), together=True)
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,9 @@ def ddp(target: Target) -> Probe:
         # 16 layers of 4096: 1 GB of gradients. 8 layers of 256 channels and 32 images: 19 MB of gradients for 1 TFLOP.
         models = ("comm:linear:16:4096:64", "compute:conv:8:256:32")
         limits = ("--steps", "60", "--warm-up", "15", "--limit", "120")
-    part = target.together("ddp.py", *each("model", models), *limits)
+    srun = target.together("ddp.py", *each("model", models), *limits)
     question = "Ranks train one model together, and how fast."
-    return Probe("ddp", question, (part,), judge_together(_judge), ("one-gpu", "one-node", "several"), together=True)
+    return Probe("ddp", question, (srun,), judge_together(_judge), ("one-gpu", "one-node", "several"), together=True)
 
 
 def _judge(done: Sequence[Record], expected: Expected) -> list[Line]:
@@ -127,10 +127,10 @@ def _compare(steps: Sequence[Ended], expected: Expected) -> list[Line]:
     the search for kernels in it.
     """
     for ended in steps:
-        failed = trouble(ended, replace(expected, part=ended.step.part))
+        failed = trouble(ended, replace(expected, srun=ended.step.srun))
         if failed is not None:
             return [failed]
-    records = {ended.step.part.name: finished(ended.records) for ended in steps}
+    records = {ended.step.srun.name: finished(ended.records) for ended in steps}
     seconds = {part: _epoch_seconds(of_ranks) for part, of_ranks in records.items()}
     if not all(seconds.values()):
         return [expected.gate(make_finding("nothing-measured"))]

@@ -11,7 +11,7 @@ from lumisite.findings.finding import Value, with_values
 from lumisite.validate.probes.environment.checks import CHECKS, USERS_BIND, Check, NodeRecords, expected_cpus
 from lumisite.validate.probes.environment.expected import FRAMEWORK, Setup
 from lumisite.validate.probes.outcome import Located, gates, missing, unfinished
-from lumisite.validate.probes.probe import Ended, Expected, Line, Part, Probe, Record, Target, each
+from lumisite.validate.probes.probe import Ended, Expected, Line, Probe, Record, Srun, Target, each
 from lumisite.validate.probes.records import finished, rows, text, texts, whole
 
 ENVIRONMENT = "environment"
@@ -23,21 +23,21 @@ GATES = tuple(dict.fromkeys(check.gate for check in CHECKS))
 def environment(target: Target) -> Probe:
     """Return the probe; what the node has is recorded outside of containers, as compute nodes need no Python."""
     setup = Setup(target)
-    parts = [_on_node(setup), _in_container(setup)]
+    sruns = [_on_node(setup), _in_container(setup)]
     if target.jax_image:
-        parts.append(_with_jax(setup, target.jax_image))
+        sruns.append(_with_jax(setup, target.jax_image))
     question = "Each node and each rank has the modules, binds, CPUs, GPUs, caches and Python that the site says."
-    return Probe(ENVIRONMENT, question, tuple(parts), partial(_judge, setup))
+    return Probe(ENVIRONMENT, question, tuple(sruns), partial(_judge, setup))
 
 
-def _on_node(setup: Setup) -> Part:
+def _on_node(setup: Setup) -> Srun:
     site = setup.target.site
     modules = f"{site.root}/current/{site.module_folder}", f"{setup.bind_variable}={USERS_BIND}", "--", *setup.modules
     paths = dict.fromkeys(bind.path for bind in setup.binds)
-    return Part("environment_node.sh", ("bash",), (*modules, "--", *paths), each="node", name="node")
+    return Srun("environment_node.sh", ("bash",), (*modules, "--", *paths), each="node", name="node")
 
 
-def _in_container(setup: Setup) -> Part:
+def _in_container(setup: Setup) -> Srun:
     target, gpu, plugins = setup.target, setup.target.gpu, setup.plugin_names
     arguments = [
         *each("path", dict.fromkeys(bind.target or bind.path for bind in setup.binds)),
@@ -54,7 +54,7 @@ def _in_container(setup: Setup) -> Part:
     return target.alone("environment.py", *arguments, name=CONTAINER)
 
 
-def _with_jax(setup: Setup, image: str) -> Part:
+def _with_jax(setup: Setup, image: str) -> Srun:
     visible = setup.target.gpu.visible if setup.target.gpu else ()
     arguments = ("--one-gpu", "yes", *each("selecting", visible)) if setup.target.has_gpus else ()
     return replace(setup.target, image=image).alone("environment_jax.py", *arguments, name="jax")
@@ -63,7 +63,7 @@ def _with_jax(setup: Setup, image: str) -> Part:
 def _judge(setup: Setup, steps: Sequence[Ended], expected: Expected) -> list[Line]:
     """Return the lines of each gate that has records, and those of the probe itself for steps and records that lack."""
     records = finished(record for ended in steps for record in ended.records)
-    tasks = next((ended.step for ended in steps if ended.step.part.each == "gpu"), expected).tasks
+    tasks = next((ended.step for ended in steps if ended.step.srun.each == "gpu"), expected).tasks
     nodes = [_records_of(name, records, tasks, expected, setup) for name in sorted(expected.nodes)]
     lines: list[Line] = []
     broken = set()
@@ -107,7 +107,7 @@ def _find(check: Check, node: NodeRecords, setup: Setup) -> Iterator[Located]:
 
 def _whole(ended: Ended) -> list[Record]:
     """Return the records of a step that are complete: the first rank of each node may have died of a library."""
-    in_container = ended.step.part.name == CONTAINER
+    in_container = ended.step.srun.name == CONTAINER
     return [
         record
         for record in finished(ended.records)

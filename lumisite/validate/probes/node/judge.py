@@ -20,7 +20,7 @@ from lumisite.machine.tree import is_under
 from lumisite.site.ledger import decide
 from lumisite.site.scalars import TASK
 from lumisite.validate.probes.outcome import Located, gates
-from lumisite.validate.probes.probe import TEXT, Ended, Expected, Line, Part, Probe, Record, Target
+from lumisite.validate.probes.probe import TEXT, Ended, Expected, Line, Probe, Record, Srun, Target
 from lumisite.validate.probes.records import number, table, text, texts, value_at, whole
 from lumisite.vendors import all_fabrics, all_gpus
 
@@ -70,8 +70,8 @@ def node(target: Target) -> Probe:
     setup = NodeSetup(site.fabric.interfaces, _paths(target), local)
     patterns = (*_libraries(target), *_devices(target))
     arguments = (local, *setup.interfaces, "--", *setup.paths, *patterns)
-    part = Part("node.sh", ("sh", "-c", TEXT), arguments, each="node", bare=True)
-    return Probe("node", "Each node is as the others, and has what jobs need.", (part,), partial(_judge, setup))
+    srun = Srun("node.sh", ("sh", "-c", TEXT), arguments, each="node", bare=True)
+    return Probe("node", "Each node is as the others, and has what jobs need.", (srun,), partial(_judge, setup))
 
 
 def _paths(target: Target) -> dict[str, Needed]:

@@ -26,15 +26,15 @@ def measure(rank: Rank) -> None:
     tasks = max(1, rank.ranks // int(os.environ.get("SLURM_STEP_NUM_NODES", "1")))
     node = rank.rank // tasks
     rank.phase = "making its pairs"
-    own_pairs = [own_pair(rank, pairing, tasks) for pairing in rounds(rank.ranks // tasks)]
+    node_pairs = [node_pair(rank, pairing, tasks) for pairing in rounds(rank.ranks // tasks)]
     works, times = alone(rank)
-    rank.record.update(node=node, alone=times, pairs=[pair.times for pair in own_pairs if pair])
+    rank.record.update(node=node, alone=times, pairs=[pair.times for pair in node_pairs if pair])
     for _ in range(rank.number("repeats")):
         rank.phase = "measuring its GPU"
         rank.dist.barrier()
         for name, work in works.items():
             times[name].append(timed(rank, work) / rank.number("products"))
-        for number, pair in enumerate(own_pairs, start=1):
+        for number, pair in enumerate(node_pairs, start=1):
             rank.phase = f"measuring the pairs of round {number}"
             rank.dist.barrier()
             if pair:
@@ -75,18 +75,18 @@ def rounds(nodes: int) -> list[list[tuple[int, int]]]:
     return [first, second] + ([[(nodes - 1, 0)]] if nodes % 2 else [])
 
 
-def own_pair(rank: Rank, pairing: list[tuple[int, int]], tasks: int) -> Pair | None:
+def node_pair(rank: Rank, pairing: list[tuple[int, int]], tasks: int) -> NodePair | None:
     """Make the groups of one round; give the pair that this rank is in."""
     found = None
     for pair in pairing:
         # Every rank has to make every group, its own or not.
         group = rank.dist.new_group([node * tasks + local for node in pair for local in range(tasks)])
         if rank.rank // tasks in pair:
-            found = Pair(rank, group, pair, tasks)
+            found = NodePair(rank, group, pair, tasks)
     return found
 
 
-class Pair:
+class NodePair:
     """One pair of nodes, this rank's among them: an all-reduce of all their ranks, and a message there and back."""
 
     def __init__(self, rank: Rank, group: Any, pair: tuple[int, int], tasks: int) -> None:

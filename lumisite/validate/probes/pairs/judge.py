@@ -24,9 +24,9 @@ ARGUMENTS: Mapping[Backend, tuple[str, ...]] = {
 
 def pairs(target: Target) -> Probe:
     """Return the probe."""
-    part = target.together("pairs.py", *ARGUMENTS[target.plan.backend])
+    srun = target.together("pairs.py", *ARGUMENTS[target.plan.backend])
     question = "What each node does alone, and with each neighbour."
-    return Probe("pairs", question, (part,), judge_together(_judge), together=True)
+    return Probe("pairs", question, (srun,), judge_together(_judge), together=True)
 
 
 def _judge(done: Sequence[Record], expected: Expected) -> list[Line]:

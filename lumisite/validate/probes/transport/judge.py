@@ -34,17 +34,17 @@ ARGUMENTS: Mapping[Backend, tuple[str, ...]] = {
 
 
 def transport(target: Target) -> Probe:
-    """Return the probe: the plain part, and the control where there is a wrong network to force it onto."""
+    """Return the probe: the plain srun, and the control where there is a wrong network to force it onto."""
     fabric, backend = target.site.fabric_of(target.kind), target.plan.backend
     forced = {"nccl": ("NCCL_NET", "Socket")}
     if fabric.management:
         forced["gloo"] = ("GLOO_SOCKET_IFNAME", fabric.management[0])
-    parts = [target.together("transport.py", *ARGUMENTS[backend])]
+    sruns = [target.together("transport.py", *ARGUMENTS[backend])]
     if backend in forced:
         control = target.together("transport.py", *ARGUMENTS[backend], name=CONTROL, environment=(forced[backend],))
-        parts.append(control)
+        sruns.append(control)
     question = "The high-speed network carries the bytes."
-    return Probe("transport", question, tuple(parts), partial(judge, fabric, backend), together=True)
+    return Probe("transport", question, tuple(sruns), partial(judge, fabric, backend), together=True)
 
 
 def judge(fabric: Fabric, backend: Backend, steps: Sequence[Ended], expected: Expected) -> list[Line]:
@@ -62,7 +62,7 @@ def judge(fabric: Fabric, backend: Backend, steps: Sequence[Ended], expected: Ex
         if failed is not None:
             return [replace(failed, verdict="inconclusive")]
         if look(control, fabric).severity is not Severity.FAULT:
-            forced = tuple(f"{name}={value}" for name, value in control.step.part.environment)
+            forced = tuple(f"{name}={value}" for name, value in control.step.srun.environment)
             return [expected.gate(make_finding("transport-blind", forced=forced))]
     return [expected.gate(found)]
 
