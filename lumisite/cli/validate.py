@@ -54,7 +54,7 @@ from lumisite.validate.run.runner import Runner
 from lumisite.validate.run.script import job_script, validation_of
 from lumisite.validate.samples import Recorded, read_lines
 from lumisite.validate.verdict.baseline import baseline_size, mixed_images
-from lumisite.validate.verdict.gates import LOOK, following
+from lumisite.validate.verdict.gates import following, next_step
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
 #: Jobs of a run, by its purpose: five decide (docs/explanation/verdict.md); ten baseline jobs come from three days.
@@ -248,7 +248,7 @@ def _text(
         yield f"{name}: {state} ({len(own) - len(bad)} of {len(own)})"
         for gate in bad:
             yield f"    {gate.run}: {gate.cause}"
-            advice = f"it follows from {','.join(behind[gate])}" if gate in behind else gate.advice or LOOK
+            advice = f"it follows from {','.join(behind[gate])}" if gate in behind else next_step(gate)
             yield f"        {advice}"
     for slow in alone.slow_nodes:
         yield f"{slow.node} is slow: {slow.metric} {percent(slow.below)} below the median of all nodes (z {slow.z:.1f})"

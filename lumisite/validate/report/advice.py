@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from lumisite.errors import shown
-from lumisite.facts.change import Touched
+from lumisite.facts.change import Change
 from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts
 from lumisite.facts.report import change_json, make_report
@@ -16,7 +16,7 @@ from lumisite.findings.finding import Finding
 from lumisite.site.load import LoadedSite, load_plans
 from lumisite.text import some
 from lumisite.validate.metric_names import parse_name
-from lumisite.validate.verdict.gates import LOOK, NODE
+from lumisite.validate.verdict.gates import NODE, next_step
 from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.system import SystemVerdict
 
@@ -32,24 +32,13 @@ SUSPECTS: Mapping[str, tuple[str, ...]] = {
 ALONE = ("1g", "1n")
 #: Changes that are named before they are only counted.
 FACTS_NAMED = 6
-
-
-@dataclass(frozen=True)
-class Changed:
-    """A change as `changes` reports it; `touches` are parts of the site, such as `module singularity-CPEbits`."""
-
-    kind: str
-    subject: str
-    before: str | None
-    after: str | None
-    what: str
-    code: str = ""
-    touches: tuple[str, ...] = ()
+#: A change as `lumisite changes --json` has it; its `touches` are parts of the site: `module singularity-CPEbits`.
+ChangeRow: TypeAlias = Mapping[str, Any]
 
 
 def changes(
     before: Facts | None, after: Facts | None, loaded: LoadedSite | None
-) -> tuple[tuple[Changed, ...], tuple[str, ...]]:
+) -> tuple[tuple[ChangeRow, ...], tuple[str, ...]]:
     """Compare two captures: return all changes, what matters most first, and the text for users on them.
 
     Without the site that the captures are of, nothing is known of what a change touches, and there is no such text.
@@ -57,37 +46,37 @@ def changes(
     if before is None or after is None or before.site != after.site:
         return (), ()
     if loaded is None or loaded.site.name != after.site:
-        return tuple(Changed(**change_json(one)) for one in compare(before, after)), ()
+        return tuple(map(_row, compare(before, after))), ()
     report = make_report(before, after, loaded.site, load_plans(loaded))
-    found = tuple(Changed(**change_json(one), touches=tuple(_together(one.touches))) for one in report.changes)
-    return found, report.users if found else ()
+    return tuple(map(_row, report.changes)), report.users if report.changes else ()
 
 
-def _together(touches: Iterable[Touched]) -> Iterator[str]:
-    """Yield each kind of part once, with the names of all that are touched."""
-    by_what: dict[str, list[str]] = {}
-    for touch in touches:
-        by_what.setdefault(touch.what, []).append(touch.name)
-    yield from (shown(f"{what} {', '.join(dict.fromkeys(names))}") for what, names in by_what.items())
+def _row(change: Change) -> ChangeRow:
+    """Return a change, with each kind of part that it touches once."""
+    parts: dict[str, list[str]] = {}
+    for touched in change.touches:
+        parts.setdefault(touched.what, []).append(touched.name)
+    touches = tuple(shown(f"{what} {', '.join(dict.fromkeys(names))}") for what, names in parts.items())
+    return {**change_json(change), "touches": touches}
 
 
 def slower_metrics(verdict: SystemVerdict) -> list[MetricVerdict]:
     """Return the metrics that decide and are slower, confirmed or not."""
-    return [one for one in verdict.metrics if one.decides and one.verdict in ("fail", "unconfirmed")]
+    return [metric for metric in verdict.metrics if metric.decides and metric.verdict in ("fail", "unconfirmed")]
 
 
-def advice(verdict: SystemVerdict, changed: Sequence[Changed]) -> Iterator[str]:
+def advice(verdict: SystemVerdict, changed: Sequence[ChangeRow]) -> Iterator[str]:
     """Yield what to do: gates first, for a broken gate explains slow numbers; then numbers, nodes, and missing jobs."""
     for gate in verdict.gates:
         causes = [cause for cause in gate.causes if not cause.follows]
         for cause in causes if gate.gate == NODE else causes[:1]:
-            yield f"{gate.gate}: {cause.cause}: {cause.advice or LOOK}"
+            yield f"{gate.gate}: {cause.cause}: {next_step(cause)}"
     yield from map(step, _on_numbers(verdict, changed))
     if verdict.drain:
         names = verdict.bad_nodes
         yield step(make_finding("remeasure-nodes", names=some(names, between=", "), list=",".join(names)))
     yield from verdict.next_runs
-    if faster := tuple(one.metric for one in verdict.metrics if one.improved):
+    if faster := tuple(metric.metric for metric in verdict.metrics if metric.improved):
         yield step(make_finding("metrics-faster", metrics=faster))
 
 
@@ -96,31 +85,32 @@ def step(finding: Finding) -> str:
     return f"{writers.message(finding)}: {writers.advice(finding)}"
 
 
-def _on_numbers(verdict: SystemVerdict, changed: Sequence[Changed]) -> list[Finding]:
+def _on_numbers(verdict: SystemVerdict, changed: Sequence[ChangeRow]) -> list[Finding]:
     slower = slower_metrics(verdict)
     broken = tuple(gate.gate for gate in verdict.gates if gate.verdict == "fail")
-    if slower and broken:
+    if not slower:
+        return []
+    if broken:
         return [make_finding("fix-gates-first", gates=broken)]
-    if slower:
-        metrics = tuple(one.metric for one in slower)
-        return list(_where(slower, verdict.metrics, changed)) or [make_finding("look-at-metrics", metrics=metrics)]
-    return []
+    metrics = tuple(metric.metric for metric in slower)
+    return list(_where(slower, verdict.metrics, changed)) or [make_finding("look-at-metrics", metrics=metrics)]
 
 
 def _where(
-    slower: Sequence[MetricVerdict], metrics: Sequence[MetricVerdict], changed: Sequence[Changed]
+    slower: Sequence[MetricVerdict], metrics: Sequence[MetricVerdict], changed: Sequence[ChangeRow]
 ) -> Iterator[Finding]:
-    names = [parse_name(one.metric) for one in slower]
-    fine = [parse_name(one.metric) for one in metrics if one.verdict == "pass"]
+    names = [parse_name(metric.metric) for metric in slower]
+    fine = [parse_name(metric.metric) for metric in metrics if metric.verdict == "pass"]
     alone = [name.shape for name in names if name.shape in ALONE]
     if all(name.shape and name.shape not in ALONE for name in names) and any(name.shape in ALONE for name in fine):
         yield make_finding("look-at-network", changes=_facts("network", changed))
     elif alone:
-        yield make_finding("look-at-gpu" if "1g" in alone else "look-at-node", changes=_facts("node", changed))
+        part = "GPU" if "1g" in alone else "node"
+        yield make_finding("look-at-node", part=part, changes=_facts("node", changed))
     families = {(name.quantity, name.shape) for name in fine if name.size is not None}
     if any(name.size is not None and (name.quantity, name.shape) in families for name in names):
         yield make_finding("look-at-sizes")
 
 
-def _facts(part: str, changed: Sequence[Changed]) -> str:
-    return some([one.what for one in changed if one.kind in SUSPECTS[part]], FACTS_NAMED, "; ")
+def _facts(part: str, changed: Sequence[ChangeRow]) -> str:
+    return some([change["what"] for change in changed if change["kind"] in SUSPECTS[part]], FACTS_NAMED, "; ")

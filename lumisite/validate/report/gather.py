@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from lumisite import __version__
 from lumisite.facts.facts import Facts
@@ -18,7 +19,7 @@ from lumisite.site.load import LoadedSite
 from lumisite.text import counted
 from lumisite.validate.metric_names import Name, parse_name, shape_order
 from lumisite.validate.probes.probe import Vector
-from lumisite.validate.report.advice import Changed, advice, changes
+from lumisite.validate.report.advice import ChangeRow, advice, changes
 from lumisite.validate.report.headline import day, headline, time_of_change, times
 from lumisite.validate.samples import Recorded, Series
 from lumisite.validate.verdict.gates import nodes_of_runs
@@ -115,7 +116,7 @@ class Report:
     summary: tuple[str, ...]
     verdict: SystemVerdict
     about: tuple[tuple[str, str, str], ...]
-    changes: tuple[Changed, ...]
+    changes: tuple[ChangeRow, ...]
     users: tuple[str, ...]
     advice: tuple[str, ...]
     curves: tuple[Curve, ...]
@@ -145,24 +146,15 @@ def make_report(before: Side, after: Side, terms: Terms, loaded: LoadedSite | No
 # ---- what was run
 
 
-@dataclass(frozen=True)
-class _Amount:
-    """The days of a run, and how many jobs and nodes it had."""
-
-    days: str
-    jobs: int
-    nodes: int
-
-
-def _amount(side: Side) -> _Amount | None:
-    """Return how much was run; None where nothing was."""
+def _amount(side: Side) -> dict[str, Any]:
+    """Return the days of a run, and how many jobs and nodes it had; nothing where nothing was run."""
     jobs = [job for series in side.recorded.series.values() for job in series.jobs]
     runs = nodes_of_runs([*side.recorded.gates, *jobs])
     if not runs:
-        return None
+        return {}
     moments = times(side.recorded)
     days = dict.fromkeys(filter(None, (day(moments[0]), day(moments[-1]))))
-    return _Amount(" to ".join(days), len(runs), len(set[str]().union(*runs.values())))
+    return {"days": " to ".join(days), "jobs": len(runs), "nodes": len(set[str]().union(*runs.values()))}
 
 
 def _summary(before: Side, after: Side) -> Iterator[str]:
@@ -172,8 +164,8 @@ def _summary(before: Side, after: Side) -> Iterator[str]:
         yield message(make_finding("run-site", site=site, platform=platform))
     for side, code in ((after, "run-measured"), (before, "run-compared")):
         if amount := _amount(side):
-            jobs, nodes = counted(amount.jobs, "job"), counted(amount.nodes, "node")
-            yield message(make_finding(code, jobs=jobs, count=nodes, days=amount.days))
+            jobs, nodes = counted(amount["jobs"], "job"), counted(amount["nodes"], "node")
+            yield message(make_finding(code, jobs=jobs, count=nodes, days=amount["days"]))
     yield f"lumisite {__version__}"
 
 
@@ -184,7 +176,7 @@ def _about(before: Side, after: Side) -> Iterator[tuple[str, str, str]]:
             yield label, old, new
     earlier, later = _amount(before), _amount(after)
     for name in ("days", "jobs", "nodes"):
-        yield name, str(getattr(earlier, name, "")), str(getattr(later, name, ""))
+        yield name, str(earlier.get(name, "")), str(later.get(name, ""))
 
 
 def _value(side: Side, key: str) -> str:
@@ -226,12 +218,12 @@ def _families(
 ) -> Iterator[tuple[str, str, dict[Name, MetricVerdict]]]:
     """Yield the metrics of one family, by their names, with its name and unit; what has no family is left out."""
     families: dict[str, dict[Name, MetricVerdict]] = {}
-    for one in metrics:
-        name = parse_name(one.metric)
-        families.setdefault(family_of(name), {})[name] = one
+    for metric in metrics:
+        name = parse_name(metric.metric)
+        families.setdefault(family_of(name), {})[name] = metric
     for family, members in sorted(families.items()):
         if family and len(members) > 1:
-            yield family, next((one.unit for one in members.values() if one.unit), ""), members
+            yield family, next((metric.unit for metric in members.values() if metric.unit), ""), members
 
 
 def _curves(
@@ -245,10 +237,10 @@ def _curves(
     for family, unit, members in _families(metrics, family_of):
         old: list[Point] = []
         new: list[Point] = []
-        for name, one in sorted(members.items(), key=lambda item: item[0].size or 0):
-            for points, middle, series in ((old, one.before, before), (new, one.after, after)):
+        for name, metric in sorted(members.items(), key=lambda item: item[0].size or 0):
+            for points, middle, series in ((old, metric.before, before), (new, metric.after, after)):
                 if middle is not None:
-                    values = [job_value(job, series[one.metric].better) for job in series[one.metric].jobs]
+                    values = [job_value(job, metric.better) for job in series[metric.metric].jobs]
                     points.append(Point(name.size or 0, min(values), middle, max(values)))
         yield Curve(family, unit, tuple(old), tuple(new))
 
@@ -271,14 +263,14 @@ def _scalings(metrics: Iterable[MetricVerdict]) -> Iterator[Scaling]:
         return name.quantity if name.shape and name.size is None and name.quantity.endswith("_per_s") else ""
 
     for family, unit, members in _families(metrics, family_of):
-        old = {name.shape: one.before for name, one in members.items()}
-        new = {name.shape: one.after for name, one in members.items()}
+        old = {name.shape: metric.before for name, metric in members.items()}
+        new = {name.shape: metric.after for name, metric in members.items()}
         shapes = [shape for shape in sorted(old, key=shape_order) if old[shape] or new[shape]]
-        bars = [Bar(one, old[one], new[one], _efficiency(old, one), _efficiency(new, one)) for one in shapes]
+        bars = [Bar(name, old[name], new[name], _efficiency(old, name), _efficiency(new, name)) for name in shapes]
         if bars:
             yield Scaling(family, unit, tuple(bars))
 
 
 def _efficiency(rates: Mapping[str, float | None], shape: str) -> float | None:
-    rate, one = rates.get(shape), rates.get("1n")
-    return rate / one / int(shape[:-1]) if rate and one and shape.endswith("n") else None
+    rate, single = rates.get(shape), rates.get("1n")
+    return rate / single / int(shape[:-1]) if rate and single and shape.endswith("n") else None

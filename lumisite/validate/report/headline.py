@@ -8,8 +8,8 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import TypeAlias
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
@@ -17,7 +17,7 @@ from lumisite.findings.writers import message
 from lumisite.site.load import LoadedSite
 from lumisite.text import counted, figure, percent, some
 from lumisite.validate.metric_names import parse_name
-from lumisite.validate.report.advice import ALONE, SUSPECTS, Changed, slower_metrics
+from lumisite.validate.report.advice import ALONE, SUSPECTS, ChangeRow, slower_metrics
 from lumisite.validate.samples import Recorded
 from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.system import SystemVerdict
@@ -34,20 +34,15 @@ _PLACES = {"": "slower-somewhere", "1g": "slower-on-gpu", "1n": "slower-inside-n
 #: The code of each verdict, where there is no more to report.
 _QUIET = {"pass": "system-passes", "warn": "worth-a-look", "fail": "system-fails"}
 
-
-@dataclass(frozen=True)
-class When:
-    """The time of a change, as days: `since` where the platform has it, else the last day `before`."""
-
-    since: str = ""
-    before: str = ""
+#: The time of a change, as days: `since` where the platform has it, else the last day `before`; empty if not known.
+When: TypeAlias = Mapping[str, str]
 
 
 def headline(
-    verdict: SystemVerdict, changed: Sequence[Changed] = (), when: When | None = None, *, with_baseline: bool = True
+    verdict: SystemVerdict, changed: Sequence[ChangeRow] = (), when: When | None = None, *, with_baseline: bool = True
 ) -> str:
     """Return the verdict and the finding; nothing is claimed of the system where bad nodes leave that open."""
-    slower = [one for one in slower_metrics(verdict) if not one.on_slow_nodes]
+    slower = [metric for metric in slower_metrics(verdict) if not metric.on_slow_nodes]
     broken = [gate for gate in verdict.gates if gate.verdict == "fail" and not gate.follows]
     findings: list[Finding] = []
     if broken:
@@ -55,7 +50,7 @@ def headline(
         short = len(broken) == 1 and causes and len(causes[0]) <= CAUSE_LENGTH
         names = some([gate.gate for gate in broken], NAMED, ", ")
         findings.append(make_finding("gates-failed", gates=names, reason=causes[0] if short else None))
-    findings += _slower(slower, when or When())
+    findings += _slower(slower, when or {})
     findings += _below(slower)
     if findings:
         if verdict.verdict == "inconclusive":
@@ -68,21 +63,21 @@ def headline(
 
 def _slower(slower: Sequence[MetricVerdict], when: When) -> Iterator[Finding]:
     drops: dict[str, list[float]] = {}
-    for one in slower:
-        if one.change is not None and one.limit is not None and one.change < 0:
-            code = _PLACES.get(parse_name(one.metric).shape, "slower-between-nodes")
-            drops.setdefault(code, []).append(-one.change)
+    for metric in slower:
+        if metric.change is not None and metric.change < 0:
+            code = _PLACES.get(parse_name(metric.metric).shape, "slower-between-nodes")
+            drops.setdefault(code, []).append(-metric.change)
     for code, values in sorted(drops.items()):
         low, high = min(values), max(values)
         if high - low <= ALIKE:
             drop = percent(statistics.median(values), 0)
         else:
             drop = f"{percent(low, 0).removesuffix(' %')} to {percent(high, 0)}"
-        yield make_finding(code, drop=drop, since=when.since, before=when.before)
+        yield make_finding(code, drop=drop, since=when.get("since"), before=when.get("before"))
 
 
 def _below(slower: Sequence[MetricVerdict]) -> Iterator[Finding]:
-    below = [one for one in slower if one.below_spec and one.change is None]
+    below = [metric for metric in slower if metric.below_spec and metric.change is None]
     if below:
         first = below[0]
         value = " ".join(filter(None, (figure(first.after), first.unit)))
@@ -90,13 +85,14 @@ def _below(slower: Sequence[MetricVerdict]) -> Iterator[Finding]:
         yield make_finding("metric-below-site", metric=first.metric, value=value, spec=figure(first.spec), more=more)
 
 
-def _suspects(slower: Sequence[MetricVerdict], changed: Sequence[Changed], *, gates: bool) -> Iterator[Finding]:
-    shapes = {parse_name(one.metric).shape for one in slower}
+def _suspects(slower: Sequence[MetricVerdict], changed: Sequence[ChangeRow], *, gates: bool) -> Iterator[Finding]:
+    shapes = {parse_name(metric.metric).shape for metric in slower}
     parts = ("network", "node") if gates or "" in shapes else ("node",) if shapes & {*ALONE} else ("network",)
     kinds = {kind for part in parts for kind in SUSPECTS[part]}
-    names = [one.subject.rpartition("/")[2] or one.subject for one in changed if one.kind in kinds]
+    subjects = [change["subject"] for change in changed if change["kind"] in kinds]
+    names = dict.fromkeys(subject.rpartition("/")[2] or subject for subject in subjects)
     if names:
-        yield make_finding("suspects-changed", names=some(list(dict.fromkeys(names)), NAMED, ", "))
+        yield make_finding("suspects-changed", names=some(list(names), NAMED, ", "))
 
 
 def _nodes(verdict: SystemVerdict) -> Iterator[Finding]:
@@ -106,10 +102,10 @@ def _nodes(verdict: SystemVerdict) -> Iterator[Finding]:
 
 def _quiet(verdict: SystemVerdict, *, with_baseline: bool) -> Iterator[Finding]:
     """Yield what there is to report where nothing failed."""
-    judged = [one for one in verdict.metrics if one.decides]
+    judged = [metric for metric in verdict.metrics if metric.decides]
     if verdict.verdict == "bad-nodes":
         yield from _nodes(verdict)
-        if any(one.on_slow_nodes for one in judged):
+        if any(metric.on_slow_nodes for metric in judged):
             yield make_finding("system-behind-nodes")
         else:
             yield make_finding("system-fine" if with_baseline or judged else "others-pass")
@@ -160,12 +156,12 @@ def time_of_change(before: Recorded, after: Recorded, about: Mapping[str, object
     """
     old, new = times(before), times(after)
     if not old or not new:
-        return When()
+        return {}
     platform = loaded.site.platforms.get(str(about.get("platform"))) if loaded else None
     try:
         began = datetime.strptime(platform.since if platform else "", "%Y-%m-%d").replace(tzinfo=timezone.utc)
     except ValueError:
-        return When(before=day(old[-1]))
+        return {"before": day(old[-1])}
     if old[-1] - DAY_S < began.timestamp() < new[0] + DAY_S:
-        return When(since=day(began.timestamp()))
-    return When(before=day(old[-1]))
+        return {"since": day(began.timestamp())}
+    return {"before": day(old[-1])}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lumisite.text import figure, percent
 from lumisite.validate.metric_names import parse_name, size_text
+from lumisite.validate.report.advice import slower_metrics
 from lumisite.validate.report.gather import Curve, Distribution, Report, Scaling
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Plot:
 
 
 def plots(report: Report) -> tuple[Plot, ...]:
-    """Give a plot of everything that the report has numbers for."""
+    """Return a plot of everything that the report has numbers for."""
     return (
         *map(_curve, report.curves),
         *map(_distribution, report.distributions),
@@ -82,10 +83,10 @@ def _curve(curve: Curve) -> Plot:
     def draw(axes: Axes) -> None:
         for name, colour, line in SIDES:
             if points := getattr(curve, name):
-                own = [point.size for point in points]
-                axes.plot(own, [point.middle for point in points], line, color=colour, marker="o", label=name)
+                measured = [point.size for point in points]
+                axes.plot(measured, [point.middle for point in points], line, color=colour, marker="o", label=name)
                 low, high = [point.low for point in points], [point.high for point in points]
-                axes.fill_between(own, low, high, color=colour, alpha=0.2, linewidth=0)
+                axes.fill_between(measured, low, high, color=colour, alpha=0.2, linewidth=0)
         axes.set_xscale("log", base=2)
         axes.set_xticks(sizes, [size_text(size) for size in sizes], rotation=30, ha="right")
         axes.minorticks_off()
@@ -105,7 +106,7 @@ def _distribution(spread: Distribution) -> Plot:
                 percents = [100 * n / (len(values) - 1) for n in range(len(values))]
                 axes.plot(values, percents, line, color=colour, label=name)
         axes.set_xlabel(spread.unit or "value")
-        axes.set_ylabel("% of steps at most")
+        axes.set_ylabel("% of steps")
         axes.legend(loc="lower right")  # a search for the best place takes seconds with many steps
 
     def at(values: Sequence[float], part: float) -> float | None:
@@ -113,7 +114,7 @@ def _distribution(spread: Distribution) -> Plot:
 
     parts = (("median", 0.5), ("p90", 0.9), ("p99", 0.99), ("largest", 1.0))
     rows = [(name, figure(at(spread.before, part)), figure(at(spread.after, part))) for name, part in parts]
-    return Plot(f"{spread.name}, all steps of all ranks", spread.name, ("", "before", "after"), rows, draw)
+    return Plot(f"{spread.name}: distribution", spread.name, ("", "before", "after"), rows, draw)
 
 
 def _scaling(scaling: Scaling) -> Plot:
@@ -121,12 +122,12 @@ def _scaling(scaling: Scaling) -> Plot:
         for (name, colour, _), shift, hatch in zip(SIDES, (-0.2, 0.2), ("//", ""), strict=True):
             heights = [getattr(bar, name) or 0.0 for bar in scaling.bars]
             if any(heights):
-                places = [place + shift for place in range(len(heights))]
-                axes.bar(places, heights, 0.38, color=colour, hatch=hatch, edgecolor="white", label=name)
-                for place, height, bar in zip(places, heights, scaling.bars, strict=True):
+                centres = [index + shift for index in range(len(heights))]
+                axes.bar(centres, heights, 0.38, color=colour, hatch=hatch, edgecolor="white", label=name)
+                for centre, height, bar in zip(centres, heights, scaling.bars, strict=True):
                     part = getattr(bar, f"efficiency_{name}")
                     if part is not None and height:
-                        axes.annotate(percent(part, 0), (place, height), ha="center", va="bottom")
+                        axes.annotate(percent(part, 0), (centre, height), ha="center", va="bottom")
         axes.margins(y=0.15)  # room for the words above the bars
         axes.set_xticks(range(len(scaling.bars)), [bar.shape for bar in scaling.bars])
         axes.set_ylabel(scaling.unit or scaling.name)
@@ -137,11 +138,11 @@ def _scaling(scaling: Scaling) -> Plot:
 
 
 def lead(report: Report, every: Sequence[Plot]) -> Plot | None:
-    """Give the plot that shows the finding: of the largest drop, else the last curve."""
-    metrics = [one for one in report.verdict.metrics if one.decides and one.verdict in ("fail", "unconfirmed")]
-    names = [parse_name(one.metric) for one in sorted(metrics, key=lambda one: one.change or 0.0)]
-    wanted = [about for one in names for about in (f"{one.quantity}/{one.shape}", one.quantity)]
+    """Return the plot that shows the finding: of the largest drop, else the last curve."""
+    metrics = sorted(slower_metrics(report.verdict), key=lambda metric: metric.change or 0.0)
+    names = [parse_name(metric.metric) for metric in metrics]
+    choices = [about for name in names for about in (f"{name.quantity}/{name.shape}", name.quantity)]
     if report.curves:
-        wanted.append(report.curves[-1].name)
-    shown = {plot.about: plot for plot in reversed(every)}
-    return next((shown[about] for about in wanted if about in shown), next(iter(every), None))
+        choices.append(report.curves[-1].name)
+    by_name = {plot.about: plot for plot in reversed(every)}
+    return next((by_name[about] for about in choices if about in by_name), next(iter(every), None))

@@ -11,7 +11,7 @@ from lumisite.findings.writers import message
 from lumisite.text import change, figure, percent
 from lumisite.validate.lines import State
 from lumisite.validate.report.gather import Report
-from lumisite.validate.verdict.gates import LOOK, Cause
+from lumisite.validate.verdict.gates import next_step
 from lumisite.validate.verdict.metric import DECIDING, MetricVerdict
 from lumisite.validate.verdict.system import SystemVerdict
 
@@ -37,7 +37,7 @@ def report_tables(report: Report) -> list[Table]:
     judged = verdict_tables(report.verdict)
     bad = sorted((table for table in judged if table.rank < WORST_FIRST.index("pass")), key=lambda table: table.rank)
     good = [table for table in judged if table not in bad]
-    changed = [(one.what, "; ".join(one.touches) or "-") for one in report.changes]
+    changed = [(change["what"], "; ".join(change["touches"]) or "-") for change in report.changes]
     about = [(name, old or "-", new or "-") for name, old, new in report.about]
     rest = [_table("changes", changed), *good, _table("scaling", _scaling_rows(report)), _table("runs", about)]
     return [table for table in (*bad, *rest) if table.rows]
@@ -46,7 +46,7 @@ def report_tables(report: Report) -> list[Table]:
 def verdict_tables(verdict: SystemVerdict) -> list[Table]:
     """Return what was judged; in each table what is worst comes first."""
     gates = sorted(verdict.gates, key=lambda gate: (bool(gate.follows), WORST_FIRST.index(gate.verdict)))
-    metrics = sorted(verdict.metrics, key=lambda one: (not one.decides, WORST_FIRST.index(one.verdict)))
+    metrics = sorted(verdict.metrics, key=lambda metric: (not metric.decides, WORST_FIRST.index(metric.verdict)))
     tables = (
         _table(
             "gates",
@@ -54,10 +54,10 @@ def verdict_tables(verdict: SystemVerdict) -> list[Table]:
             [gate.verdict for gate in gates if not gate.follows],
         ),
         _table("causes", list(_cause_rows(verdict)), ["fail"]),
-        _table("metrics", list(map(_metric_row, metrics)), [one.verdict for one in metrics if one.decides]),
+        _table("metrics", list(map(_metric_row, metrics)), [metric.verdict for metric in metrics if metric.decides]),
         _table(
             "slow-nodes",
-            [(one.node, one.metric, percent(one.below), f"{one.z:.1f}") for one in verdict.slow_nodes],
+            [(slow.node, slow.metric, percent(slow.below), f"{slow.z:.1f}") for slow in verdict.slow_nodes],
             ["fail"],
         ),
     )
@@ -77,13 +77,10 @@ def _cause_rows(verdict: SystemVerdict) -> Iterator[Row]:
         for gate in verdict.gates:
             for cause in gate.causes:
                 if bool(cause.follows) == follows:
-                    yield gate.gate, cause.cause, _what_to_do(cause), ",".join(cause.nodes)
-
-
-def _what_to_do(cause: Cause) -> str:
-    if cause.follows:
-        return message(make_finding("nothing-to-do", names=cause.follows))
-    return cause.advice or LOOK
+                    step = next_step(cause)
+                    if follows:
+                        step = message(make_finding("nothing-to-do", names=cause.follows))
+                    yield gate.gate, cause.cause, step, ",".join(cause.nodes)
 
 
 def _metric_row(metric: MetricVerdict) -> Row:

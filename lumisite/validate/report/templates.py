@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from lumisite.findings import writers
 from lumisite.findings.finding import Finding
@@ -54,8 +55,4 @@ def markdown(text: str) -> str:
 
 def messages(findings: Iterable[Finding]) -> str:
     """Return what findings say, each with its advice in brackets."""
-    texts = []
-    for finding in findings:
-        advice = writers.advice(finding)
-        texts.append(f"{writers.message(finding)} ({advice})" if advice else writers.message(finding))
-    return "; ".join(texts)
+    return "; ".join(writers.sentence(replace(finding, subject="")) for finding in findings)

@@ -63,8 +63,9 @@ def _junit(report: Report) -> str:
 
 def _gate_cases(verdict: SystemVerdict) -> Iterator[Case]:
     for gate in verdict.gates:
-        details = [f"{one.cause} ({some(one.nodes)}){': ' if one.advice else ''}{one.advice}" for one in gate.causes]
-        yield _case("gates", gate.gate, gate.verdict, gate.reason, "\n".join(details), decides=not gate.follows)
+        causes = [(f"{cause.cause} ({some(cause.nodes)})", cause.advice) for cause in gate.causes]
+        details = "\n".join(": ".join(filter(None, texts)) for texts in causes)
+        yield _case("gates", gate.gate, gate.verdict, gate.reason, details, decides=not gate.follows)
 
 
 def _metric_cases(verdict: SystemVerdict) -> Iterator[Case]:

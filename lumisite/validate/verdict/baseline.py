@@ -106,10 +106,10 @@ def _disjoint(jobs: Sequence[JobValues]) -> int:
     sets = list(dict.fromkeys(job.nodes for job in jobs))[:SETS_COMPARED]
     most = 0
     for first in sets:
-        taken, count = set(first), 1
+        used, count = set(first), 1
         for nodes in sets:
-            if taken.isdisjoint(nodes):
-                taken |= nodes
+            if used.isdisjoint(nodes):
+                used |= nodes
                 count += 1
         most = max(most, count)
     return most

@@ -15,14 +15,12 @@ from dataclasses import dataclass, replace
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
-from lumisite.findings.writers import sentences
+from lumisite.findings.writers import advice, sentences
 from lumisite.validate.lines import Gate, State
 from lumisite.validate.samples import JobValues
 
 #: The gate that runs first and looks at each node: what fails on a node that it names follows from that.
 NODE = "node"
-#: What to do where a gate does not say.
-LOOK = "look at its step, in the folder jobs of the run"
 
 
 @dataclass(frozen=True)
@@ -64,33 +62,40 @@ class GateVerdict:
         return sentences(self.findings)
 
 
+def next_step(source: Cause | Gate) -> str:
+    """Return what to do about a gate, by what it says itself if it does."""
+    return source.advice or advice(make_finding("gate-cause"))
+
+
 def judge_gates(before: Sequence[Gate], after: Sequence[Gate]) -> tuple[GateVerdict, ...]:
     """Judge every gate that answered after the change or passed before it, by name; what nodes are comes first."""
-    after = _asked(after)
-    behind = following(after)
+    after = _with_all_nodes(after)
+    caused_by = following(after)
     names = {gate.gate for gate in after} | {gate.gate for gate in before if gate.verdict == "pass"}
-    order = sorted(names, key=lambda name: (name != NODE, name))
-    sides = {name: [[gate for gate in side if gate.gate == name] for side in (before, after)] for name in order}
-    return tuple(_judge(name, old, new, behind) for name, (old, new) in sides.items())
+    verdicts = []
+    for name in sorted(names, key=lambda name: (name != NODE, name)):
+        old, new = ([gate for gate in side if gate.gate == name] for side in (before, after))
+        verdicts.append(_judge(name, old, new, caused_by))
+    return tuple(verdicts)
 
 
 def following(after: Sequence[Gate]) -> dict[Gate, tuple[str, ...]]:
-    """Give the answers that follow from what another gate of their job says of a node, each with these nodes.
+    """Return the answers that follow from what another gate of their job found on a node, each with these nodes.
 
     What each node is comes before all else. Another gate names a node where it asked several and one of them failed.
     """
     blames = [gate for gate in after if gate.gate == NODE and gate.verdict == "fail"]
-    found = dict(_behind(after, blames))
+    found = dict(_caused_by(after, blames))
     left = [gate for gate in after if gate not in found and gate.gate != NODE]
     for name in {gate.gate for gate in left}:
-        own = [gate for gate in left if gate.gate == name]
-        failed = [gate for gate in own if gate.verdict == "fail"]
-        nodes = _suspects(own, failed)
+        answers = [gate for gate in left if gate.gate == name]
+        failed = [gate for gate in answers if gate.verdict == "fail"]
+        nodes = _suspects(answers, failed)
         blames += [gate for gate in failed if gate.asked and len(gate.nodes) == 1 and gate.nodes[0] in nodes]
-    return dict(_behind(after, blames))
+    return dict(_caused_by(after, blames))
 
 
-def _behind(after: Sequence[Gate], blames: Sequence[Gate]) -> Iterator[tuple[Gate, tuple[str, ...]]]:
+def _caused_by(after: Sequence[Gate], blames: Sequence[Gate]) -> Iterator[tuple[Gate, tuple[str, ...]]]:
     for gate in after:
         if gate.verdict == "pass" or gate.gate == NODE:
             continue
@@ -107,15 +112,15 @@ def _behind(after: Sequence[Gate], blames: Sequence[Gate]) -> Iterator[tuple[Gat
 
 
 def nodes_of_runs(every: Iterable[Gate | JobValues]) -> dict[str, set[str]]:
-    """Give the nodes of each run, as far as any of these tells."""
+    """Return the nodes of each run, as far as gates and jobs name them."""
     runs: dict[str, set[str]] = {}
-    for one in every:
-        runs.setdefault(one.run, set()).update(one.nodes)
+    for entry in every:
+        runs.setdefault(entry.run, set()).update(entry.nodes)
     return runs
 
 
-def _asked(gates: Sequence[Gate]) -> list[Gate]:
-    """Let answers on single nodes say which nodes their job has, where they do not."""
+def _with_all_nodes(gates: Sequence[Gate]) -> list[Gate]:
+    """Return the gates; those on single nodes get all nodes of their job as `asked`, where they have none."""
     runs = nodes_of_runs(gates)
     return [
         replace(gate, asked=tuple(sorted(runs[gate.run]))) if gate.gate == NODE and not gate.asked else gate
@@ -153,7 +158,7 @@ def _judge(
 
 
 def _suspects(after: Sequence[Gate], failed: Sequence[Gate]) -> tuple[str, ...]:
-    """Name the nodes that explain every failure; none where they do not, or are too many to be exceptions."""
+    """Return the nodes that explain every failure; none where they do not, or are too many to be exceptions."""
     passed: dict[str, int] = {}
     for gate in after:
         if gate.verdict == "pass":
@@ -162,10 +167,10 @@ def _suspects(after: Sequence[Gate], failed: Sequence[Gate]) -> tuple[str, ...]:
     suspects: dict[tuple[str, str] | None, set[str]] = {}
     for gate in failed:
         # Nodes that an answer picks out of those that it asked are bad, whatever they did in another job.
-        own = {node for node in gate.nodes if gate.asked or passed.get(node, 0) < len(gate.nodes)}
-        if not own:
+        bad = {node for node in gate.nodes if gate.asked or passed.get(node, 0) < len(gate.nodes)}
+        if not bad:
             return ()
-        suspects.setdefault(gate.kind if gate.asked else None, set()).update(own)
+        suspects.setdefault(gate.kind if gate.asked else None, set()).update(bad)
     every = {node for gate in after for node in gate.asked or gate.nodes}
     named = set().union(*suspects.values())
     many = any(2 * len(nodes) >= len(every) for nodes in suspects.values())

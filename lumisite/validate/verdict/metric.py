@@ -20,7 +20,7 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.findings.writers import sentences
 from lumisite.site.model import MetricRule
-from lumisite.validate.lines import State
+from lumisite.validate.lines import Better, State
 from lumisite.validate.probes.probe import rounded
 from lumisite.validate.samples import Series
 from lumisite.validate.verdict.nodes import is_per_node, job_value
@@ -56,7 +56,7 @@ class MetricVerdict:
     """
 
     metric: str
-    better: str
+    better: Better
     verdict: State
     findings: tuple[Finding, ...]
     before: float | None = None
@@ -161,7 +161,7 @@ def _open(verdict: MetricVerdict, why: Finding) -> MetricVerdict:
 
 
 def _on_slow(verdict: MetricVerdict, units: Sequence[_Unit], slow: frozenset[str]) -> MetricVerdict:
-    """Let jobs on bad nodes decide nothing but that all is well."""
+    """Return the verdict without a decision where jobs ran on bad nodes and did not pass."""
     count = sum(not unit.nodes.isdisjoint(slow) for unit in units[:DECIDING])
     if not count or verdict.verdict == "pass":
         return verdict
@@ -170,7 +170,7 @@ def _on_slow(verdict: MetricVerdict, units: Sequence[_Unit], slow: frozenset[str
 
 
 def _sides(before: Sequence[_Unit], after: Sequence[_Unit], least: float) -> tuple[frozenset[str], frozenset[str]]:
-    """Give the nodes of sets that are slower by the floor, and those that have not lost half of what counts.
+    """Return the nodes of sets that are slower by the floor, and those that have not lost half of what counts.
 
     What changed for the system changed for all of it. Both are empty where a set is neither. In a slow set all jobs
     are slow, and there is more than one: some run is always a stray.
@@ -180,7 +180,7 @@ def _sides(before: Sequence[_Unit], after: Sequence[_Unit], least: float) -> tup
         joined = [group for group in groups if not group[0].isdisjoint(unit.nodes)]
         nodes = unit.nodes.union(*(group[0] for group in joined))
         groups = [group for group in groups if group not in joined]
-        groups.append((nodes, [unit, *(one for group in joined for one in group[1])]))
+        groups.append((nodes, [unit, *(other for group in joined for other in group[1])]))
     middle = statistics.median(unit.score for unit in before)
     slow, fine = set[str](), set[str]()
     for nodes, units in groups:

@@ -34,18 +34,18 @@ class SlowNode:
 
 
 def is_per_node(series: Series) -> bool:
-    """Tell a metric that one run measures on each node, or each pair, from one with a single value for each job."""
+    """Return whether one run measures the metric on each node, or each pair, and not once for the job."""
     return any(len(job.values) > 1 for job in series.jobs)
 
 
 def slow_nodes(every: Iterable[Series]) -> tuple[SlowNode, ...]:
-    """Find the slow nodes, by node and metric. Nothing here depends on the order of samples."""
+    """Return the slow nodes, by node and metric. Nothing here depends on the order of samples."""
     found = [slow for series in every if is_per_node(series) for slow in _slow(series)]
     return tuple(sorted(found, key=lambda slow: (slow.node, slow.metric)))
 
 
 def job_value(job: JobValues, better: Better) -> float:
-    """Give the one number of a job: its value, or the median over its nodes, each as good as the best of its pairs.
+    """Return the one number of a job: its value, or the median over its nodes, each as good as the best of its pairs.
 
     A slow node spoils two pairs of a ring: among four nodes the median over pairs would fall with it, as if the system
     were slow.
@@ -56,12 +56,12 @@ def job_value(job: JobValues, better: Better) -> float:
 
 
 def node_scores(series: Series) -> dict[str, float]:
-    """Give each node's score over all runs: a logarithm, higher is better."""
+    """Return each node's score over all runs: a logarithm, higher is better."""
     scores: dict[str, list[float]] = {}
     for job in series.jobs:
         for node, score in _run_scores(job, series.better).items():
             scores.setdefault(node, []).append(score)
-    return {node: statistics.median(own) for node, own in scores.items()}
+    return {node: statistics.median(found) for node, found in scores.items()}
 
 
 def _run_scores(job: JobValues, better: Better) -> dict[str, float]:
@@ -77,31 +77,29 @@ def _slow(series: Series) -> Iterator[SlowNode]:
     noise = spread([*middles.values()])
     for node, score in middles.items():
         z, below = (score - middle) / noise, 1 - math.exp(score - middle)
-        if z < Z_LIMIT and below > BELOW_LIMIT and (len(middles) > FEW_NODES or _stands_apart(node, series, middles)):
+        if z < Z_LIMIT and below > BELOW_LIMIT and (len(middles) > FEW_NODES or _is_apart(node, series, middles)):
             yield SlowNode(node, series.metric, below, z)
 
 
-def _stands_apart(node: str, series: Series, middles: Mapping[str, float]) -> bool:
-    """Tell a slow node among few: slow in all its runs, and far from the others, who are close to each other.
+def _is_apart(node: str, series: Series, middles: Mapping[str, float]) -> bool:
+    """Return whether a node among few is slow in all its runs, and far from the others, who are close to each other.
 
     The noise of few nodes is unknown, and that of one may be ten times that of the others.
     """
-    majority = sorted((score for other, score in middles.items() if other != node), reverse=True)[
-        : len(middles) // 2 + 1
-    ]
-    behind = majority[-1] - middles[node]
-    if behind < APART * (majority[0] - majority[-1]):
+    others = sorted((score for other, score in middles.items() if other != node), reverse=True)
+    majority = others[: len(middles) // 2 + 1]
+    if majority[-1] - middles[node] < APART * (majority[0] - majority[-1]):
         return False
-    runs = [own for job in series.jobs if node in (own := _run_scores(job, series.better))]
+    runs = [scores for job in series.jobs if node in (scores := _run_scores(job, series.better))]
     least = math.log(1 - max(BELOW_LIMIT, BELOW_IN_ONE_RUN / math.sqrt(len(runs))))
-    return all(own[node] - statistics.median(own.values()) < least for own in runs)
+    return all(scores[node] - statistics.median(scores.values()) < least for scores in runs)
 
 
 def _best_of_pairs(values: Mapping[tuple[str, ...], float], better: Better) -> dict[str, float]:
-    """Give each node of one run the best value of the pairs that it was part of."""
-    best = max if better == "higher" else min
-    own: dict[str, float] = {}
+    """Return for each node of one run the best value of the pairs that it was part of."""
+    choose = max if better == "higher" else min
+    best: dict[str, float] = {}
     for nodes, value in values.items():
         for node in nodes:
-            own[node] = best(value, own.get(node, value))
-    return own
+            best[node] = choose(value, best.get(node, value))
+    return best

@@ -33,13 +33,13 @@ MOST_JOBS = 30
 
 
 def spread(logarithms: Sequence[float], floor: float = NOISE_FLOOR) -> float:
-    """Give the noise of one value, from the median absolute deviation of logarithms; at least `floor`."""
+    """Return the noise of one value, from the median absolute deviation of logarithms; at least `floor`."""
     middle = statistics.median(logarithms)
     return max(floor, NORMAL * statistics.median(abs(value - middle) for value in logarithms))
 
 
 def lower_tail(lower: Sequence[float], higher: Sequence[float]) -> Fraction:
-    """Give the chance that values like `lower` lie as low among all as they do, were both of one kind.
+    """Return the chance that values like `lower` lie as low among all as they do, were both of one kind.
 
     One-sided Mann-Whitney test, exact: of all ways to choose `len(lower)` of the values, the part whose sum of ranks is
     no larger than the one seen. Equal values share the mean of their ranks, and the distribution is that of these very
@@ -54,12 +54,12 @@ def lower_tail(lower: Sequence[float], higher: Sequence[float]) -> Fraction:
 
 
 def least_chance(lower: int, higher: int) -> Fraction:
-    """Give the smallest chance that `lower_tail` can give for so many values: all of one side below the other."""
+    """Return the smallest chance that `lower_tail` can give for so many values: all of one side below the other."""
     return Fraction(1, math.comb(lower + higher, lower))
 
 
 def needed(lower: int, limit: float) -> int:
-    """Give how many values the other side needs for `lower_tail` to come below `limit` at all."""
+    """Return how many values the other side needs for `lower_tail` to come below `limit` at all."""
     other = 1
     while least_chance(lower, other) >= limit:
         other += 1
@@ -67,7 +67,7 @@ def needed(lower: int, limit: float) -> int:
 
 
 def jobs_to_exclude(drop: float, noise: float, before: int, most: int) -> int:
-    """Give how many values show in nine of ten cases that nothing dropped by `drop`, by `judge_noisy`.
+    """Return how many values show in nine of ten cases that nothing dropped by `drop`, by `judge_noisy`.
 
     0 where not even `most` do, against so few `before`. Normal approximation of the rank test; all in logarithms.
     """

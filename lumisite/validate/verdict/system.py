@@ -28,13 +28,13 @@ from lumisite.validate.verdict.nodes import SlowNode, slow_nodes
 
 #: Metrics that a finding names before it only counts them.
 MOST_NAMES = 16
-#: Letters of a cause that a drain's reason holds.
-CAUSE_SHOWN = 120
+#: Letters of a cause in the reason of a drain.
+CAUSE_LENGTH = 120
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What is asked of metrics: the site's rules, of which the first that fits counts."""
+    """How metrics are judged: by the site's rules, of which the first that fits counts."""
 
     rules: tuple[MetricRule, ...] = ()
     allow_image_change: bool = False
@@ -44,15 +44,15 @@ class Terms:
 
     @staticmethod
     def of(validation: Validation | None, *, allow_image_change: bool = False, alone: bool = False) -> Terms:
-        """Give what a site asks, or what is asked where none is named."""
+        """Return the terms of a site, or the usual ones where none is named."""
         if validation is None:
             return Terms(allow_image_change=allow_image_change, alone=alone)
         return Terms(validation.metrics, allow_image_change, validation.baseline_days, alone)
 
     def rule(self, metric: str) -> MetricRule:
-        """Give the rule for a metric."""
-        shown_only = any(fnmatchcase(metric, pattern) for pattern in SHOWN_ONLY)
-        usual = MetricRule(metric=Line(metric), decides=not shown_only)
+        """Return the rule for a metric."""
+        decides = not any(fnmatchcase(metric, pattern) for pattern in SHOWN_ONLY)
+        usual = MetricRule(metric=Line(metric), decides=decides)
         return next((rule for rule in self.rules if fnmatchcase(metric, rule.metric)), usual)
 
 
@@ -85,7 +85,7 @@ class SystemVerdict:
     @property
     def bad_nodes(self) -> list[str]:
         """The nodes that are slow, or that gates name."""
-        return _bad(self.gates, self.slow_nodes)
+        return _bad_nodes(self.gates, self.slow_nodes)
 
 
 def judge_system(before: Recorded, after: Recorded, terms: Terms) -> SystemVerdict:
@@ -93,7 +93,7 @@ def judge_system(before: Recorded, after: Recorded, terms: Terms) -> SystemVerdi
     gates = judge_gates(before.gates, after.gates)
     slow_before = frozenset(slow.node for slow in slow_nodes(_deciding(before, terms)))
     slow = slow_nodes(_deciding(after, terms))
-    bad = frozenset(_bad(gates, slow))
+    bad = frozenset(_bad_nodes(gates, slow))
     runs = nodes_of_runs(chain(after.gates, *(series.jobs for series in after.series.values())))
     spoiled = all(not nodes.isdisjoint(bad) for nodes in runs.values())
     metrics = []
@@ -130,7 +130,7 @@ def as_json(verdict: SystemVerdict) -> dict[str, object]:
 
 
 def _deciding(recorded: Recorded, terms: Terms) -> Iterator[Series]:
-    """Give what may blame a node: a metric that is shown only decides nothing of nodes either."""
+    """Return what may blame a node: a metric that is shown only decides nothing of nodes either."""
     return (series for name, series in recorded.series.items() if terms.rule(name).decides)
 
 
@@ -149,7 +149,7 @@ def _judge(
 
 
 def _by_spec(verdict: MetricVerdict, rule: MetricRule) -> MetricVerdict:
-    """Let what the site expects decide by itself; a metric of which it expects nothing is only shown."""
+    """Return the verdict by what the site expects alone; a metric of which it expects nothing is only shown."""
     if verdict.below_spec:
         return verdict
     if rule.spec is None:
@@ -161,10 +161,10 @@ def _by_spec(verdict: MetricVerdict, rule: MetricRule) -> MetricVerdict:
 def _overall(
     gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict], slow: Sequence[SlowNode], *, spoiled: bool
 ) -> tuple[State, int]:
-    """Let the worst decide, of what bad nodes do not explain; `spoiled`: no job ran without them."""
+    """Return the worst of what bad nodes do not explain, and its exit code; `spoiled`: no job ran without them."""
     deciding = [metric.verdict for metric in metrics if metric.decides and not metric.on_slow_nodes]
-    shown = [gate for gate in gates if not gate.follows and (gate.runs or not spoiled)]
-    states = {*deciding, *(gate.verdict for gate in shown)}
+    counted = [gate for gate in gates if not gate.follows and (gate.runs or not spoiled)]
+    states = {*deciding, *(gate.verdict for gate in counted)}
     if "fail" in states:
         return "fail", 1
     if states & {"unconfirmed", "inconclusive"}:
@@ -176,30 +176,30 @@ def _overall(
     return ("warn" if "warn" in states else "pass"), 0
 
 
-def _bad(gates: Sequence[GateVerdict], slow: Sequence[SlowNode]) -> list[str]:
-    return sorted({one.node for one in slow} | {node for gate in gates for node in gate.nodes})
+def _bad_nodes(gates: Sequence[GateVerdict], slow_nodes: Sequence[SlowNode]) -> list[str]:
+    return sorted({slow.node for slow in slow_nodes} | {node for gate in gates for node in gate.nodes})
 
 
-def _drain(gates: Sequence[GateVerdict], slow: Sequence[SlowNode]) -> str | None:
-    nodes = _bad(gates, slow)
+def _drain(gates: Sequence[GateVerdict], slow_nodes: Sequence[SlowNode]) -> str | None:
+    nodes = _bad_nodes(gates, slow_nodes)
     if not nodes:
         return None
     reasons = []
-    if slow:
-        metrics = tuple(sorted({one.metric for one in slow}))
+    if slow_nodes:
+        metrics = tuple(sorted({slow.metric for slow in slow_nodes}))
         reasons.append(writers.message(make_finding("drain-slow", metrics=metrics)))
     if failed := [gate for gate in gates if gate.nodes]:
         causes = tuple(cause.cause for gate in failed if gate.gate == NODE for cause in gate.causes)
         names = tuple(gate.gate for gate in failed)
-        reasons.append(writers.message(make_finding("drain-failed", gates=names, causes=causes))[:CAUSE_SHOWN])
+        reasons.append(writers.message(make_finding("drain-failed", gates=names, causes=causes))[:CAUSE_LENGTH])
     return drain_command(nodes, "; ".join(reasons))
 
 
 def _next_runs(gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict]) -> Iterator[Finding]:
     """Yield which jobs are missing, metrics with the same need together."""
-    unasked = tuple(gate.gate for gate in gates if not gate.runs)
-    if unasked:
-        yield make_finding("next-gates", gates=unasked)
+    not_run = tuple(gate.gate for gate in gates if not gate.runs)
+    if not_run:
+        yield make_finding("next-gates", gates=not_run)
     followed = [gate for gate in gates if gate.follows]
     if followed:
         nodes = sorted({node for gate in followed for node in gate.follows})
@@ -211,9 +211,9 @@ def _next_runs(gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict]) -
     for (count, avoid), names in sorted(needs.items()):
         yield make_finding("next-jobs", jobs=count, metrics=tuple(names), avoid=avoid)
     stuck = tuple(
-        one.metric
-        for one in metrics
-        if one.decides and one.verdict == "inconclusive" and one.jobs_before and not one.more_jobs
+        metric.metric
+        for metric in metrics
+        if metric.decides and metric.verdict == "inconclusive" and metric.jobs_before and not metric.more_jobs
     )
     hunt = sorted({node for metric in metrics if metric.decides for node in metric.hunt})
     if hunt:

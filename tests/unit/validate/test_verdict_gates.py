@@ -10,7 +10,7 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.writers import message
+from lumisite.findings.writers import advice, message
 from lumisite.validate.lines import Gate, GateOutcome, Sample, line_json
 from lumisite.validate.samples import Recorded
 from lumisite.validate.verdict.gates import GateVerdict, judge_gates
@@ -224,7 +224,7 @@ def test_the_drain_line_says_what_the_node_has(capsys: Output) -> None:
 
 def test_a_failure_always_says_what_to_do(capsys: Output) -> None:
     bare = replace(gate("fail", "n1"), advice="")
-    assert "look at its step" in verdict([bare], capsys)[1]
+    assert advice(make_finding("gate-cause")) in verdict([bare], capsys)[1]
     code, out = verdict([gate("pass", "n1")], capsys, factor=0.5)
     assert (code, "what to do\n  1. slower: m: " in out) == (1, True)
 
