@@ -19,11 +19,11 @@ Unpack: TypeAlias = Callable[[bytes, int], bytes]
 
 
 class BadBlockError(Exception):
-    """A packed block that is damaged; whoever knows where it stands tells the user."""
+    """A packed block that is damaged; the text is what its library reports, if anything."""
 
 
 def unpacker(compression: int) -> Unpack | None:
-    """Give what unpacks a block packed with a squashfs compression, or `None` where nothing here does."""
+    """Return the function that unpacks blocks of a squashfs compression; None for one that is not supported."""
     match COMPRESSIONS.get(compression):
         case "gzip":
             return partial(_unpacked, zlib.decompressobj, zlib.error)
@@ -45,8 +45,6 @@ def _unpacked(start: Callable[[], Any], fault: type[Exception], content: bytes, 
         unpacked: bytes = stream.decompress(content, most + 1)
     except fault as error:
         raise BadBlockError(str(error)) from None
-    if len(unpacked) > most:
-        raise BadBlockError(f"it unpacks to more than {most} bytes")
-    if not stream.eof:
-        raise BadBlockError("it has no end")
+    if len(unpacked) > most or not stream.eof:
+        raise BadBlockError
     return unpacked

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Literal
 
 from lumisite.errors import LumisiteError
+from lumisite.findings.catalogue import make_finding
 from lumisite.machine.tree import Source, Tree
 
 #: Limits that no linker's output comes near; beyond them the file is damaged, or made to tire its reader.
@@ -39,10 +40,11 @@ _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME, _DT_RPATH, _DT_RUNPATH 
 _DT_FLAGS_1, _DT_VERDEF, _DT_VERNEED = 0x6FFFFFFB, 0x6FFFFFFC, 0x6FFFFFFE
 _DF_1_NODEFLIB = 0x800
 _VER_FLG_BASE, _VER_FLG_WEAK = 1, 2
+_RPATH, _RUNPATH = "DT_RPATH", "DT_RUNPATH"
 
 
 class ElfError(LumisiteError):
-    """A file that is no ELF file, or a damaged one."""
+    """A file that is no ELF file, or a damaged one: `library-damaged`."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +73,16 @@ class ElfInfo:
 class _Reader:
     """An ELF file; `segments` have kind, file offset, address and size, `strings` is the offset and size of the table.
 
-    `tags` has all values of each, in order. It is read in about 50 small parts close to each other, and each part of a
-    file on disk costs three calls of the system: whole pages are fetched, and the last ones kept.
+    `tags` has all values of each, in order, `records` is how many of versions may still be read. It is read in about 50
+    small parts close to each other, and each part of a file on disk costs three calls of the system: whole pages are
+    fetched, and the last ones kept.
     """
 
     source: Source
     segments: tuple[tuple[int, int, int, int], ...] = ()
     strings: tuple[int, int] = (0, 0)
     tags: dict[int, list[int]] = field(default_factory=dict)
+    records: int = MOST_RECORDS
 
     def __post_init__(self) -> None:
         source = self.source
@@ -92,55 +96,51 @@ class _Reader:
         content = self._page(first) if last <= first else self._page(first) + self._page(last)
         return content[start : start + length]
 
-    def fault(self, offset: int, what: str) -> ElfError:
-        return ElfError(f"{self.source.name}: byte {offset}: {what}")
+    def damaged(self, offset: int, part: str) -> ElfError:
+        """Return the error that names the byte and the part of the file, as elf(5) calls it."""
+        return ElfError(make_finding("library-damaged", self.source.name, byte=offset, part=part))
 
-    def unpack(self, layout: str, offset: int, what: str) -> tuple[int, ...]:
+    def unpack(self, layout: str, offset: int, part: str) -> tuple[int, ...]:
         length = struct.calcsize(layout)
         content = self.read(offset, length)
         if len(content) < length:
-            raise self.fault(offset, f"the file ends in its {what} (it has {self.source.size} bytes)")
+            raise self.damaged(offset, part)
         return struct.unpack(layout, content)
 
-    def offset_of(self, address: int, what: str) -> int:
+    def offset_of(self, address: int, part: str) -> int:
         """Translate an address of the loaded object into an offset of the file."""
         for kind, offset, start, size in self.segments:
             if kind == _PT_LOAD and 0 <= address - start < size:
                 return offset + address - start
-        raise self.fault(0, f"no segment holds its {what} (address {address:#x})")
+        raise self.damaged(0, part)
 
-    def string(self, index: int, what: str, most: int = LONGEST_NAME_BYTES) -> str:
-        """Read text up to its NUL, which must come within `most` bytes and in the table."""
+    def string(self, index: int, part: str, most: int = LONGEST_NAME_BYTES) -> str:
+        """Read text up to its NUL, which must come within `most` bytes and in the table; only a path may be empty."""
         start, size = self.strings
-        if index >= size:
-            raise self.fault(start, f"its {what} begins at {index} of a string table of {size} bytes")
-        offset, most, content = start + index, min(most, size - index), b""
-        for length in (min(most, 128), most):  # nearly every name is short, and an image unpacks what is read
-            content, end, _ = self.read(offset, length).partition(b"\0")
-            if end:
-                break
-        else:
-            raise self.fault(offset, f"its {what} does not end within {most} bytes")
+        offset, most = start + index, min(most, size - index)
+        if most <= 0:
+            raise self.damaged(start, part)
+        content, end, _ = self.read(offset, min(most, 128)).partition(b"\0")
+        if not end:  # nearly every name is short, and an image unpacks what is read
+            content, end, _ = self.read(offset, most).partition(b"\0")
         try:
             text = content.decode()
         except UnicodeDecodeError:
             text = "\0"
-        if not text.isprintable():
-            raise self.fault(offset, f"its {what} is no text: {content[:40]!r}")
-        if not text and what != "search path":
-            raise self.fault(offset, f"its {what} is empty")
+        if not end or not text.isprintable() or not (text or part in (_RPATH, _RUNPATH)):
+            raise self.damaged(offset, part)
         return text
 
     def needed(self) -> tuple[str, ...]:
-        return tuple(self.string(index, "NEEDED") for index in self.tags.get(_DT_NEEDED, ()))
+        return tuple(self.string(index, "DT_NEEDED") for index in self.tags.get(_DT_NEEDED, ()))
 
-    def last(self, tag: int, what: str, most: int = LONGEST_NAME_BYTES) -> str | None:
-        """Give the text of a tag that stands once; of several the loader takes the last."""
-        return self.string(self.tags[tag][-1], what, most) if tag in self.tags else None
+    def last(self, tag: int, part: str, most: int = LONGEST_NAME_BYTES) -> str | None:
+        """Return the text of a tag; of several the loader takes the last."""
+        return self.string(self.tags[tag][-1], part, most) if tag in self.tags else None
 
 
 def read_needed(tree: Tree, path: str) -> tuple[str, ...]:
-    """Give the libraries that a file of a tree needs, and look at no more of it; none of what is damaged or no ELF."""
+    """Return the libraries that a file of a tree needs; none for a file that is damaged or no ELF file."""
     source = tree.source(path)
     try:
         return () if source is None else _open(source)[0].needed()
@@ -172,14 +172,14 @@ def read_only_data(source: Source) -> tuple[int, int]:
 
 
 def read_elf(source: Source) -> ElfInfo:
-    """Read an executable or a shared library; raises `ElfError` that names the file and the byte."""
+    """Read an executable or a shared library; raises `ElfError`."""
     elf, info = _open(source)
     return replace(
         info,
-        soname=elf.last(_DT_SONAME, "SONAME"),
+        soname=elf.last(_DT_SONAME, "DT_SONAME"),
         needed=elf.needed(),
-        rpath=elf.last(_DT_RPATH, "search path", LONGEST_PATH_BYTES),
-        runpath=elf.last(_DT_RUNPATH, "search path", LONGEST_PATH_BYTES),
+        rpath=elf.last(_DT_RPATH, _RPATH, LONGEST_PATH_BYTES),
+        runpath=elf.last(_DT_RUNPATH, _RUNPATH, LONGEST_PATH_BYTES),
         verneed=_versions_needed(elf),
         verdef=tuple(_versions_defined(elf)),
         nodeflib=bool(elf.tags.get(_DT_FLAGS_1, [0])[-1] & _DF_1_NODEFLIB),
@@ -187,89 +187,82 @@ def read_elf(source: Source) -> ElfInfo:
 
 
 def _open(source: Source) -> tuple[_Reader, ElfInfo]:
-    """Find the string table and the dynamic tags of an object, and tell what it is built for."""
+    """Find the string table and the dynamic tags of an object, and what it is built for."""
     elf = _Reader(source)
     ident = elf.read(0, 20)
-    if not ident:
-        raise ElfError(f"{source.name}: is empty, where an ELF file would be right")
-    if len(ident) < 16 or ident[:4] != b"\x7fELF":
-        raise elf.fault(0, f"is no ELF file, it begins with {ident[:8]!r}")
-    if ident[4] not in (1, 2) or ident[5] not in (1, 2):
-        raise elf.fault(4, f"has class {ident[4]} and byte order {ident[5]} (1 or 2 would be right)")
+    if len(ident) < 16 or ident[:4] != b"\x7fELF" or ident[4] not in (1, 2) or ident[5] not in (1, 2):
+        raise elf.damaged(0, "e_ident")
     endianness: Literal["little", "big"] = "little" if ident[5] == 1 else "big"
     info = ElfInfo(int.from_bytes(ident[18:20], endianness), 32 if ident[4] == 1 else 64, endianness)
     if (info.bits, info.endianness) != (64, "little"):
         return elf, info
     kind, _, _, _, table, _, _, _, entry_size, count = elf.unpack(_HEADER, 16, "header")
     if kind not in (_ET_EXEC, _ET_DYN):
-        raise elf.fault(16, f"is of type {kind}; only programs (2) and shared libraries (3) can be loaded")
-    wanted = struct.calcsize(_SEGMENT)
-    if count and entry_size != wanted:
-        raise elf.fault(16, f"its program headers have {entry_size} bytes each ({wanted} would be right)")
-    content = elf.read(table, wanted * count)
-    if len(content) < wanted * count:
-        raise elf.fault(table, f"the file ends in its {count} program headers (it has {source.size} bytes)")
+        raise elf.damaged(16, "e_type")
+    if count and entry_size != struct.calcsize(_SEGMENT):
+        raise elf.damaged(54, "e_phentsize")
+    content = elf.read(table, entry_size * count)
+    if len(content) < entry_size * count:
+        raise elf.damaged(table, "program headers")
     elf.segments = tuple(
         (kind, offset, address, size)
         for kind, _, offset, address, _, size, _, _ in struct.iter_unpack(_SEGMENT, content)
     )
     elf.tags = _dynamic_tags(elf)
     if _DT_STRTAB in elf.tags:
-        start = elf.offset_of(elf.tags[_DT_STRTAB][0], "string table")
+        start = elf.offset_of(elf.tags[_DT_STRTAB][0], "DT_STRTAB")
         elf.strings = (start, elf.tags.get(_DT_STRSZ, [0])[0])
     return elf, info
 
 
 def _dynamic_tags(elf: _Reader) -> dict[int, list[int]]:
-    """Give all values of each tag, in order; none for a static program."""
+    """Return all values of each tag, in order; none for a static program."""
     found: dict[int, list[int]] = {}
     dynamic = next(((address, size) for kind, _, address, size in elf.segments if kind == _PT_DYNAMIC), None)
     if dynamic is None:
         return found
-    start, step = elf.offset_of(dynamic[0], "dynamic section"), struct.calcsize(_TAG)
+    start, step = elf.offset_of(dynamic[0], "PT_DYNAMIC"), struct.calcsize(_TAG)
     content = elf.read(start, min(dynamic[1] // step, MOST_TAGS) * step)
     for tag, value in struct.iter_unpack(_TAG, content[: len(content) // step * step]):
         if tag == _DT_NULL:
             return found
         found.setdefault(tag, []).append(value)
-    raise elf.fault(start, f"its dynamic section has no end within {len(content) // step} entries")
+    raise elf.damaged(start, "PT_DYNAMIC")
 
 
 def _versions_needed(elf: _Reader) -> dict[str, tuple[str, ...]]:
-    if _DT_VERNEED not in elf.tags:
-        return {}
     needed: dict[str, list[str]] = {}
-    start = elf.offset_of(elf.tags[_DT_VERNEED][0], "table of needed versions")
-    left = MOST_RECORDS
-    for offset, (form, _, file, first, _) in _chain(elf, "<HHIII", start, left):
-        if form != 1:
-            raise elf.fault(offset, f"its table of needed versions has form {form} (1 would be right)")
-        versions = needed.setdefault(elf.string(file, "NEEDED"), [])
-        for _, (_, flags, _, name, _) in _chain(elf, "<IHHII", offset + first, left):
-            left -= 1
+    for offset, (_, _, file, first, _) in _table(elf, _DT_VERNEED, "<HHIII", "DT_VERNEED"):
+        versions = needed.setdefault(elf.string(file, "DT_VERNEED"), [])
+        for _, (_, flags, _, name, _) in _chain(elf, "<IHHII", offset + first, "DT_VERNEED"):
             if not flags & _VER_FLG_WEAK:
-                versions.append(elf.string(name, "version"))
-        left -= 1
+                versions.append(elf.string(name, "DT_VERNEED"))
     return {library: tuple(versions) for library, versions in needed.items()}
 
 
 def _versions_defined(elf: _Reader) -> Iterator[str]:
-    if _DT_VERDEF not in elf.tags:
-        return
-    start = elf.offset_of(elf.tags[_DT_VERDEF][0], "table of versions")
-    for offset, (form, flags, _, _, _, first, _) in _chain(elf, "<HHHHIII", start, MOST_RECORDS):
-        if form != 1:
-            raise elf.fault(offset, f"its table of versions has form {form} (1 would be right)")
+    for offset, (_, flags, _, _, _, first, _) in _table(elf, _DT_VERDEF, "<HHHHIII", "DT_VERDEF"):
         if not flags & _VER_FLG_BASE:
-            yield elf.string(elf.unpack("<II", offset + first, "table of versions")[0], "version")
+            yield elf.string(elf.unpack("<II", offset + first, "DT_VERDEF")[0], "DT_VERDEF")
 
 
-def _chain(elf: _Reader, layout: str, offset: int, most: int) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Give the records of a chain with their offsets; the last field of each is the step to the next, 0 at the end."""
-    for _ in range(most):
-        record = elf.unpack(layout, offset, "symbol versions")
+def _table(elf: _Reader, tag: int, layout: str, part: str) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield the records of a table of versions with their offsets; the first field of each is its format, always 1."""
+    if tag not in elf.tags:
+        return
+    for offset, record in _chain(elf, layout, elf.offset_of(elf.tags[tag][0], part), part):
+        if record[0] != 1:
+            raise elf.damaged(offset, part)
+        yield offset, record
+
+
+def _chain(elf: _Reader, layout: str, offset: int, part: str) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield the records of a chain with their offsets; the last field of each is the step to the next, 0 at the end."""
+    while elf.records:
+        elf.records -= 1
+        record = elf.unpack(layout, offset, part)
         yield offset, record
         if not record[-1]:
             return
         offset += record[-1]
-    raise elf.fault(offset, f"its symbol versions are more than {MOST_RECORDS}")
+    raise elf.damaged(offset, part)

@@ -1,35 +1,38 @@
 """Read a node from an hwloc XML file (`lstopo node.xml`), as hwloc 2.x writes it.
 
 Source of the format: "Importing and exporting topologies from/to XML files" in hwloc 2.9's reference manual, and
-files that hwloc 2.0 to 2.9 wrote. Nothing outside the text is ever read: no DTD, no entity.
+files that hwloc 2.0 to 2.9 wrote. Nothing outside the text is ever read: no DTD, no entity of another file.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
-from xml.parsers import expat
+from typing import TypeVar
+from xml.etree.ElementTree import Element, ParseError, fromstring
 
+from lumisite.findings.catalogue import make_finding
 from lumisite.machine.topology import Core, CoreGroup, Topology, TopologyError, cores_of, gpus_of, is_gpu, place_of
-from lumisite.site.cpus import CPU_NUMBER_LIMIT, CpusetError, shown_cpus
+from lumisite.site.cpus import CPU_NUMBER_LIMIT
 
-SIZE_LIMIT_BYTES = 32 << 20
-"""A node of 8192 PUs needs about a tenth of it."""
+SIZE_LIMIT_BYTES = 8 << 20
+"""A node of 8192 PUs needs about a third of it."""
 
-_OBJECT_LIMIT = 200_000
-_DEPTH_LIMIT = 64
 _INPUT_OUTPUT = frozenset({"Bridge", "PCIDev", "OSDev", "Misc"})
 _PCI_TYPE = re.compile(r"([0-9a-f]{4}) \[([0-9a-f]{4}):[0-9a-f]{4}\]")
 _PCI_BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
-_WORD = re.compile(r"(?:(?:0x)?[0-9a-f]{1,8})?", re.IGNORECASE)
+_VERSION = re.compile(r"2(?:\.|\Z)")
+_NUMBER = re.compile(r"[0-9]{1,6}\Z")
+_WORD = re.compile(r"(?:(?:0x)?[0-9a-f]{1,8})?\Z", re.IGNORECASE)
+
+_T = TypeVar("_T")
 
 
 def parse_hwloc_bitmap(text: str) -> frozenset[int] | None:
     """Read hwloc's bitmap: 32-bit words, the highest first, an empty word for zero.
 
-    `None` for a bitmap without an end (`0xf...f`), which hwloc writes for "all there is". Raises `CpusetError`.
+    `None` for a bitmap without an end (`0xf...f`), which hwloc writes for "all there is". Raises `ValueError`.
     Source: hwloc_bitmap_snprintf in hwloc 2.9's reference manual.
 
     >>> sorted(parse_hwloc_bitmap("0x00000001,,0x00000003"))
@@ -38,56 +41,43 @@ def parse_hwloc_bitmap(text: str) -> frozenset[int] | None:
     words = text.strip().split(",")
     if words[0] == "0xf...f":
         return None
-    if not text.strip() or not all(map(_WORD.fullmatch, words)):
-        raise CpusetError(f"{shown_cpus(text)} is not an hwloc bitmap (such as 0x0000ffff,0xffffffff)")
-    if len(words) * 32 > CPU_NUMBER_LIMIT:
-        raise CpusetError(f"{shown_cpus(text)} has {len(words)} words (at most {CPU_NUMBER_LIMIT // 32} are read)")
+    if not text.strip() or len(words) * 32 > CPU_NUMBER_LIMIT or not all(map(_WORD.match, words)):
+        raise ValueError(text)
     numbers = [int(word or "0", 16) for word in reversed(words)]
     return frozenset(32 * at + bit for at, number in enumerate(numbers) for bit in range(32) if number >> bit & 1)
 
 
-@dataclass(frozen=True, eq=False)
-class _Object:
-    """An `<object>` element; two are never equal, so that they can be keys."""
+@dataclass(frozen=True)
+class _File:
+    """A file: its `objects` in its order, which is hwloc's logical order, and the `parents` of its elements."""
 
-    file: str
-    line: int
-    kind: str
-    attributes: Mapping[str, str]
-    parent: _Object | None
+    name: str
+    objects: Sequence[Element]
+    parents: Mapping[Element, Element]
 
-    def fail(self, message: str) -> NoReturn:
-        raise TopologyError(f"{self.file}:{self.line}: {self.kind}: {message}")
+    def of_kind(self, kind: str) -> list[Element]:
+        return [element for element in self.objects if element.get("type") == kind]
 
-    def ancestors(self) -> Iterator[_Object]:
-        above = self.parent
-        while above is not None:
-            yield above
-            above = above.parent
+    def ancestors(self, element: Element) -> Iterator[Element]:
+        parent = self.parents.get(element)
+        while parent is not None:
+            yield parent
+            parent = self.parents.get(parent)
 
-    def within(self, kind: str) -> _Object | None:
-        return next((above for above in self.ancestors() if above.kind == kind), None)
+    def within(self, element: Element, kind: str) -> Element | None:
+        return next((above for above in self.ancestors(element) if above.get("type") == kind), None)
 
-    def text(self, name: str) -> str:
-        if name not in self.attributes:
-            self.fail(f"attribute {name} is missing")
-        return self.attributes[name]
-
-    def matched(self, name: str, pattern: re.Pattern[str], right: str) -> re.Match[str]:
-        found = pattern.match(self.text(name).lower())
-        return found or self.fail(f"{name} is {self.text(name)[:60]!r} (such as {right} is right)")
-
-    def number(self, name: str) -> int:
-        text = self.text(name)
-        if not (text.isascii() and text.isdecimal()) or len(text) > 6 or int(text) >= CPU_NUMBER_LIMIT:
-            self.fail(f"{name} is {text[:60]!r} (a number from 0 to {CPU_NUMBER_LIMIT - 1} is right)")
-        return int(text)
-
-    def bitmap(self, name: str) -> frozenset[int] | None:
+    def value(self, element: Element, attribute: str, parse: Callable[[str], _T]) -> _T:
+        """Return what `parse` makes of an attribute, which must be there."""
+        text = element.get(attribute, "")
         try:
-            return parse_hwloc_bitmap(self.text(name))
-        except CpusetError as error:
-            self.fail(f"{name}: {error}")
+            return parse(text)
+        except ValueError:
+            raise self.unfit(element, attribute, text) from None
+
+    def unfit(self, element: Element, attribute: str, text: str) -> TopologyError:
+        name = element.get("type", element.tag)[:60]
+        return TopologyError(make_finding("hwloc-unfit", self.name, element=name, attribute=attribute, value=text[:60]))
 
 
 def parse_hwloc(data: bytes, file: str) -> Topology:
@@ -96,104 +86,102 @@ def parse_hwloc(data: bytes, file: str) -> Topology:
     PUs outside the machine's `allowed_cpuset` count as reserved. GPUs are numbered in the order of their PCI addresses,
     which is the order of the vendors' own tools.
     """
-    objects = _objects(data, file)
-    pus = [thing for thing in objects if thing.kind == "PU"]
+    try:
+        top = fromstring(data)  # noqa: S314, of a size that is limited, and expat limits what entities grow to
+    except (ParseError, ValueError, LookupError) as error:  # damage, or an encoding that is not known
+        raise TopologyError(make_finding("hwloc-not-xml", file, reason=str(error))) from None
+    parents = {element: parent for parent in top.iter() for element in parent}
+    read = _File(file, list(top.iter("object")), parents)
+    read.value(top, "version", _matched(_VERSION))
+    pus = read.of_kind("PU")
     if not pus:
-        raise TopologyError(f"{file}: no PU in it: the cores of the node are missing")
-    cores = cores_of(_cores(pus, [thing for thing in objects if thing.kind == "NUMANode"]))
-    allowed = objects[0].bitmap("allowed_cpuset") if "allowed_cpuset" in objects[0].attributes else None
+        raise TopologyError(make_finding("hwloc-unfit", file, element="PU"))
+    cores = cores_of(_cores(read, pus))
     present = frozenset(pu for core in cores for pu in core.pu_os)
+    allowed = _cpuset(read, read.objects[0], "allowed_cpuset")
     return Topology(
         name=file,
         cores=cores,
-        gpus=gpus_of({bus: _place(thing, cores) for bus, thing in _gpus(objects).items()}),
-        reserved=present - allowed if allowed is not None else frozenset(),
+        gpus=gpus_of({bus: _place(read, element, cores) for bus, element in _gpus(read).items()}),
+        reserved=frozenset() if allowed is None else present - allowed,
     )
 
 
-def _objects(data: bytes, file: str) -> list[_Object]:
-    objects: list[_Object] = []
-    around: list[_Object | None] = []  # the elements that are open
-    parser = expat.ParserCreate()
+def _matched(pattern: re.Pattern[str]) -> Callable[[str], re.Match[str]]:
+    """Return a function that matches a text, or raises `ValueError`."""
 
-    def start(tag: str, attributes: Mapping[str, str]) -> None:
-        parent = next((above for above in reversed(around) if above is not None), None)
-        thing = _Object(file, parser.CurrentLineNumber, attributes.get("type", tag[:60]), attributes, parent)
-        if not around and tag != "topology":
-            thing.fail("is the outermost element (hwloc's XML has topology)")
-        if not around and (version := attributes.get("version", "1")).partition(".")[0] != "2":
-            thing.fail(f"hwloc XML version {version[:20]!r} is not known (2 is)")
-        if len(around) > _DEPTH_LIMIT or len(objects) >= _OBJECT_LIMIT:
-            thing.fail(f"more than {_OBJECT_LIMIT} objects or {_DEPTH_LIMIT} levels: no hwloc file of a node")
-        if tag == "object":
-            thing.text("type")
-            objects.append(thing)
-        around.append(thing if tag == "object" else None)
+    def match(text: str) -> re.Match[str]:
+        found = pattern.match(text.lower())
+        if found is None:
+            raise ValueError(text)
+        return found
 
-    def refuse(name: str, *_rest: object) -> NoReturn:
-        raise TopologyError(f"{file}: declares the entity {name[:60]!r}; hwloc writes none, so this file is refused")
-
-    parser.StartElementHandler, parser.EntityDeclHandler = start, refuse
-    parser.EndElementHandler = lambda _tag: around.pop() and None
-    try:
-        parser.Parse(data, True)
-    except expat.ExpatError as error:
-        why = expat.ErrorString(error.code) or str(error)
-        raise TopologyError(f"{file}:{error.lineno}:{error.offset + 1}: not XML: {why}") from None
-    except (ValueError, LookupError) as error:  # an encoding that expat or Python does not have
-        raise TopologyError(f"{file}: not XML: {error}") from None
-    return objects
+    return match
 
 
-def _cores(pus: Iterable[_Object], numa_nodes: Iterable[_Object]) -> Iterator[CoreGroup]:
-    """Group PUs into cores, in the file's order, which is hwloc's logical order.
+def _number(text: str) -> int:
+    number = int(_matched(_NUMBER)(text)[0])
+    if number >= CPU_NUMBER_LIMIT:
+        raise ValueError(text)
+    return number
 
-    A PU without a core above it (`--filter core:none`) is a core of its own.
-    """
-    threads: dict[_Object, list[int]] = {}
-    seen: dict[int, _Object] = {}
+
+def _cpuset(read: _File, element: Element, attribute: str) -> frozenset[int] | None:
+    """Return a set of PUs; None where the object does not have it, or where it has no end."""
+    return None if element.get(attribute) is None else read.value(element, attribute, parse_hwloc_bitmap)
+
+
+def _cores(read: _File, pus: Iterable[Element]) -> Iterator[CoreGroup]:
+    """Group PUs into cores. A PU without a core above it (`--filter core:none`) is a core of its own."""
+    threads: dict[Element, list[int]] = {}
+    seen: set[int] = set()
     for pu in pus:
-        os_index = pu.number("os_index")
-        if os_index in seen:
-            pu.fail(f"os_index {os_index} is also that of the PU in line {seen[os_index].line}")
-        seen[os_index] = pu
-        threads.setdefault(pu.within("Core") or pu, []).append(os_index)
-    numa_of = _numa_of(numa_nodes)
+        number = read.value(pu, "os_index", _number)
+        if number in seen:
+            raise read.unfit(pu, "os_index", f"{number}, {number}")
+        seen.add(number)
+        core = read.within(pu, "Core")
+        threads.setdefault(pu if core is None else core, []).append(number)
+    numa_of = _numa_of(read)
     for core, numbers in threads.items():
-        yield numbers, core.within("L3Cache"), numa_of.get(numbers[0]), core.within("Package")
+        yield numbers, read.within(core, "L3Cache"), numa_of.get(numbers[0]), read.within(core, "Package")
 
 
-def _numa_of(numa_nodes: Iterable[_Object]) -> dict[int, int]:
-    """Give each PU's NUMA domain: of those that hold it, the one with the fewest PUs, then with the lowest number.
+def _numa_of(read: _File) -> dict[int, int]:
+    """Return each PU's NUMA domain: of those that hold it, the one with the fewest PUs, then with the lowest number.
 
     Several can hold it, since memory may be near a whole package. Memory without cores has an empty cpuset and is
     nobody's domain.
     """
+    nodes: list[tuple[int, frozenset[int]]] = []
+    for element in read.of_kind("NUMANode"):
+        cpuset = read.value(element, "cpuset", parse_hwloc_bitmap)
+        nodes.append((read.value(element, "os_index", _number), cpuset or frozenset()))
     domains: dict[int, int] = {}
-    cpusets = ((node.bitmap("cpuset") or frozenset(), node.number("os_index")) for node in numa_nodes)
-    for cpuset, number in sorted(cpusets, key=lambda pair: (len(pair[0]), pair[1])):
-        for pu in cpuset:
+    for number, pus in sorted(nodes, key=lambda node: (len(node[1]), node[0])):
+        for pu in pus:
             domains.setdefault(pu, number)
     return domains
 
 
-def _gpus(objects: Iterable[_Object]) -> dict[str, _Object]:
-    found: dict[str, _Object] = {}
-    for thing in objects:
-        if thing.kind != "PCIDev" or "pci_type" not in thing.attributes:
+def _gpus(read: _File) -> dict[str, Element]:
+    """Return the PCI devices that are GPUs, by their addresses."""
+    found: dict[str, Element] = {}
+    for element in read.of_kind("PCIDev"):
+        if element.get("pci_type") is None:
             continue
-        kind = thing.matched("pci_type", _PCI_TYPE, "'0380 [1002:7408] …'")
+        kind = read.value(element, "pci_type", _matched(_PCI_TYPE))
         if is_gpu(kind[1], kind[2]):
-            bus = thing.matched("pci_busid", _PCI_BUS, "0000:c1:00.0")[0]
+            bus = read.value(element, "pci_busid", _matched(_PCI_BUS))[0]
             if bus in found:
-                thing.fail(f"pci_busid {bus} is also that of the device in line {found[bus].line}")
-            found[bus] = thing
+                raise read.unfit(element, "pci_busid", f"{bus}, {bus}")
+            found[bus] = element
     return found
 
 
-def _place(thing: _Object, cores: Sequence[Core]) -> tuple[int | None, int | None]:
+def _place(read: _File, element: Element, cores: Sequence[Core]) -> tuple[int | None, int | None]:
     """Place a GPU by the CPUs of the nearest object above it that is not input or output itself."""
-    above = next((above for above in thing.ancestors() if above.kind not in _INPUT_OUTPUT), None)
-    near = above.bitmap("cpuset") if above is not None and "cpuset" in above.attributes else None
+    above = next((above for above in read.ancestors(element) if above.get("type") not in _INPUT_OUTPUT), None)
+    near = None if above is None else _cpuset(read, above, "cpuset")
     everywhere = frozenset(pu for core in cores for pu in core.pu_os)
     return place_of(cores, everywhere if near is None else near)

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TypeAlias
 
 from lumisite.errors import LumisiteError
+from lumisite.findings.catalogue import make_finding
 from lumisite.machine.tree import Source, Tree, names_of, resolve, text_of
 
 CACHE = "/etc/ld.so.cache"
@@ -43,28 +44,25 @@ Reader: TypeAlias = Callable[[Tree, str], str | None]
 
 
 def read_cache(source: Source, machine: int, levels: Sequence[str] = ()) -> dict[str, str]:
-    """Give the path of each library name for this machine; raises `LumisiteError` for a damaged one.
+    """Return the path of each library name for this machine; raises `LumisiteError` for a damaged one.
 
     Of several entries of one name the loader takes that of the best glibc-hwcaps subdirectory, `levels` from best to
     worst, and the first of equals.
     """
-    if source.size > LARGEST_CACHE_BYTES:
-        raise LumisiteError(f"{source.name}: has {source.size} bytes (at most {LARGEST_CACHE_BYTES} would be right)")
     content = source.read(0, LARGEST_CACHE_BYTES)
     base = _start(source.name, content)
     _, count, _, extension = struct.unpack_from(_HEADER, content, base)
     first = base + struct.calcsize(_HEADER)
     last = first + count * struct.calcsize(_ENTRY)
     if last > len(content):
-        what = f"lists {count} libraries, for which {len(content)} bytes are few"
-        raise LumisiteError(f"{source.name}: byte {base}: {what}")
+        raise _damaged(source.name, base, "table of libraries")
     ranks = _ranks(source.name, content, (base, extension), levels) if extension else {}
     best: dict[str, tuple[int, str]] = {}
-    for kind, key, value, _, wants in struct.iter_unpack(_ENTRY, content[first:last]):
+    for kind, key, value, _, hwcaps in struct.iter_unpack(_ENTRY, content[first:last]):
         if kind != _FLAGS.get(machine):
             continue
         # Other bits are of processors as glibc knew them before glibc-hwcaps.
-        rank = len(levels) if not wants else ranks.get(wants & 0xFFFFFFFF) if wants & _IS_HWCAPS else None
+        rank = len(levels) if not hwcaps else ranks.get(hwcaps & 0xFFFFFFFF) if hwcaps & _IS_HWCAPS else None
         name = _string(source.name, content, base + key)
         if rank is not None and (name not in best or rank < best[name][0]):
             best[name] = (rank, _string(source.name, content, base + value))
@@ -72,45 +70,49 @@ def read_cache(source: Source, machine: int, levels: Sequence[str] = ()) -> dict
 
 
 def _start(name: str, content: bytes) -> int:
-    """Give the offset of the table in glibc's own layout."""
+    """Return the offset of the table in glibc's own layout."""
     base = 0
     if content.startswith(_OLD) and len(content) >= 16:
         (count,) = struct.unpack_from("<I", content, 12)
         base = (16 + count * _OLD_ENTRY_BYTES + 7) // 8 * 8
     if content[base : base + len(_NEW)] != _NEW or base + struct.calcsize(_HEADER) > len(content):
-        raise LumisiteError(f"{name}: byte {base}: is no cache of libraries ({_NEW.decode()!r} would stand there)")
+        raise _damaged(name, base, "header")
     return base
 
 
 def _ranks(name: str, content: bytes, starts: tuple[int, int], levels: Sequence[str]) -> dict[int, int]:
-    """Give the rank of each glibc-hwcaps subdirectory that the cache numbers; one that this CPU lacks has none.
+    """Return the rank of each glibc-hwcaps subdirectory that the cache numbers; one that this CPU lacks has none.
 
     `starts` are the offsets of the table, from which names are counted, and of its extension.
     """
     base, extension = starts
-    fault = LumisiteError(f"{name}: byte {extension}: its extension is damaged or cut")
+    fault = _damaged(name, extension, "extension")
     try:
         magic, count = struct.unpack_from("<II", content, extension)
         if magic != _EXTENSION_MAGIC or count > _MOST_SECTIONS:
             raise fault
         sections = [struct.unpack_from("<IIII", content, extension + 8 + 16 * at) for at in range(count)]
         numbered = [(at, size) for tag, _, at, size in sections if tag == _HWCAPS_TAG]
-        places = [place for at, size in numbered[:1] for place in struct.unpack_from(f"<{size // 4}I", content, at)]
+        offsets = [offset for at, size in numbered[:1] for offset in struct.unpack_from(f"<{size // 4}I", content, at)]
     except struct.error:
         raise fault from None
-    names = (_string(name, content, base + place) for place in places)
+    names = (_string(name, content, base + offset) for offset in offsets)
     return {number: levels.index(text) for number, text in enumerate(names) if text in levels}
 
 
 def _string(name: str, content: bytes, offset: int) -> str:
     end = content.find(b"\0", offset, offset + _LONGEST_NAME_BYTES)
     if end < 0:
-        raise LumisiteError(f"{name}: byte {offset}: a name there has no end")
+        raise _damaged(name, offset, "name")
     return content[offset:end].decode("utf-8", "replace")
 
 
+def _damaged(name: str, offset: int, part: str) -> LumisiteError:
+    return LumisiteError(make_finding("cache-damaged", name, byte=offset, part=part))
+
+
 def conf_directories(tree: Tree) -> tuple[str, ...]:
-    """Give the directories of `ld.so.conf`, in order, with what it includes.
+    """Return the directories of `ld.so.conf`, in order, with what it includes.
 
     A tree that has only the folder beside it is read as if the file included that, as it does in all distributions.
     """
@@ -125,7 +127,7 @@ def conf_directories(tree: Tree) -> tuple[str, ...]:
 
 
 def config_lines(tree: Tree, files: Iterable[str], read: Reader, seen: set[str] | None = None) -> Iterator[str]:
-    """Give the lines of configuration files, with what they include, without comments and doubled blanks."""
+    """Yield the lines of configuration files, with what they include, without comments and doubled blanks."""
     seen = set() if seen is None else seen
     for path in files:
         if path in seen or len(seen) >= MOST_CONF_FILES:
@@ -136,13 +138,13 @@ def config_lines(tree: Tree, files: Iterable[str], read: Reader, seen: set[str] 
             word, _, patterns = line.partition(" ")
             if word.lower() == "include":
                 paths = (posixpath.join(posixpath.dirname(path), pattern) for pattern in patterns.split())
-                yield from config_lines(tree, (file for one in paths for file in glob(tree, one)), read, seen)
+                yield from config_lines(tree, (file for path in paths for file in glob(tree, path)), read, seen)
             elif line:
                 yield line
 
 
 def glob(tree: Tree, pattern: str) -> tuple[str, ...]:
-    """Give the paths of a tree that match a shell pattern, sorted."""
+    """Return the paths of a tree that match a shell pattern, sorted."""
     paths = ["/"]
     for part in pattern.strip("/").split("/"):
         if any(sign in part for sign in "*?["):

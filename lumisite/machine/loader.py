@@ -222,7 +222,7 @@ class Loader:
         try:
             info = read_elf(source)
         except ElfError as error:
-            return Search(None, make_finding("library-damaged", path, cause=error.finding.code, reason=str(error)))
+            return Search(None, replace(error.finding, subject=path))
         if (info.machine, info.bits, info.endianness) != (self.rules.machine, 64, "little"):
             built_for = f"{MACHINES.get(info.machine, info.machine)}, {info.bits} bits, {info.endianness}-endian"
             return _passed(make_finding("wrong-machine", path, machine=built_for))

@@ -12,7 +12,7 @@ from typing import Literal
 from lumisite.binds.plan import Request, folders_below, library_folders, loader_of_host
 from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Severity
+from lumisite.findings.finding import Finding, Severity, with_values
 from lumisite.machine.elf import ElfError, read_elf
 from lumisite.machine.host import DiskTree, mounts_of
 from lumisite.machine.library_names import in_order, is_foundation, newest, stem
@@ -252,8 +252,8 @@ def _library(check: _Check, part: _Part, real: str) -> Iterator[Finding]:
     try:
         info = None if source is None else read_elf(source)
     except ElfError as error:
-        damaged = make_finding("library-damaged", part.path, severity=check.severity(real), reason=str(error))
-        yield replace(damaged, values={**damaged.values, "at": real, "needed_by": part.needed_by})
+        damaged = replace(error.finding, subject=part.path, severity=check.severity(real))
+        yield with_values(damaged, {"at": real, "needed_by": part.needed_by})
         return
     soname = None if info is None else info.soname
     if soname is not None or part.kind != "file":

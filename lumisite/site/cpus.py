@@ -55,9 +55,3 @@ def format_cpu_list(cpus: Iterable[int]) -> str:
         else:
             runs.append([cpu, cpu])
     return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in runs)
-
-
-def shown_cpus(text: str) -> str:
-    """Give a text as messages name it."""
-    shown = repr(text)
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."

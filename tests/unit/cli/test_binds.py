@@ -319,7 +319,7 @@ BROKEN: dict[str, tuple[list[str], int, str]] = {
         2,
         "lumisite: arm: is an image for AArch64, the host is x86-64",
     ),
-    "a broken cache": (["cache", *LEGACY], 2, "ld.so.cache: byte 0: is no cache of libraries"),
+    "a broken cache": (["cache", *LEGACY], 2, "ld.so.cache: header at byte 0 is damaged"),
 }
 
 

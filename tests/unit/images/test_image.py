@@ -15,7 +15,7 @@ import pytest
 from lumisite.errors import ToolError
 from lumisite.images.sif import open_image
 from lumisite.images.squashfs import ImageError, read_squashfs
-from lumisite.machine.compression import unpacker
+from lumisite.machine.compression import BadBlockError, unpacker
 from lumisite.machine.tree import Memory, Tree, resolve
 from tests.support import images
 from tests.support.dict_trees import Link, write_tree
@@ -203,7 +203,7 @@ def test_a_block_that_unpacks_to_far_too_much_is_given_up_early() -> None:
     packed = zlib.compress(bytes(64 * 1024 * 1024))
     image = superblock(root=0, used=8192) + struct.pack("<H", 0x7FFF) + packed[:32767]
     tracemalloc.start()
-    with pytest.raises(ImageError, match="it unpacks to more than 8192 bytes"):
+    with pytest.raises(ImageError, match="packed block"):
         read_squashfs(Memory("bomb", patch(image, inode_table=4096))).names("/")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -228,11 +228,8 @@ def test_no_compression_gives_more_than_it_was_allowed(compression: int) -> None
     assert unpack is not None
     assert unpack(pack(b"x" * 100), 100) == b"x" * 100
     for content, most in ((pack(b"x" * 101), 100), (pack(b"x" * 100)[:-3], 100), (b"", 100), (b"garbage" * 9, 100)):
-        with pytest.raises(
-            Exception, match=r"more than 100 bytes|has no end|header|corrupt|format|Unknown|valid"
-        ) as caught:
+        with pytest.raises(BadBlockError):
             unpack(content, most)
-        assert type(caught.value).__name__ == "BadBlockError"
 
 
 @needs_mksquashfs

@@ -163,16 +163,18 @@ def test_a_damaged_cache_is_one_clear_error(tmp_path: Path) -> None:
     assert LDCONFIG is not None
     subprocess.run([LDCONFIG, "-X", "-r", str(root)], check=True, capture_output=True)
     content = (root / "etc/ld.so.cache").read_bytes()
-    for damaged, message in (
-        (b"", "byte 0: is no cache of libraries"),
-        (content[:40], "byte 0: is no cache of libraries"),
-        (content[:60], "byte 0: lists 8 libraries, for which 60 bytes are few"),
-        (content[:20] + b"\xff" * 4 + content[24:], "lists 4294967295 libraries"),
-        (content[:76] + b"\xff" * 4 + content[80:], "a name there has no end"),
-        (content[:32] + struct.pack("<I", 9999) + content[36:], "byte 9999: its extension is damaged or cut"),
+    for damaged, byte, part in (
+        (b"", 0, "header"),
+        (content[:40], 0, "header"),
+        (content[:60], 0, "table of libraries"),
+        (content[:20] + b"\xff" * 4 + content[24:], 0, "table of libraries"),
+        (content[:76] + b"\xff" * 4 + content[80:], 2**32 - 1, "name"),
+        (content[:32] + struct.pack("<I", 9999) + content[36:], 9999, "extension"),
     ):
-        with pytest.raises(LumisiteError, match=message):
+        with pytest.raises(LumisiteError) as caught:
             read_cache(Memory("cache", damaged), 62, ("x86-64-v2",))
+        finding = caught.value.finding
+        assert (finding.code, finding.values) == ("cache-damaged", {"byte": byte, "part": part})
     choose = random.Random(1)
     for _ in range(500):
         with contextlib.suppress(LumisiteError):
