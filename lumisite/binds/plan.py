@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import yaml
 
@@ -14,20 +14,20 @@ from lumisite.binds.plugin import plugin_lines, unopened
 from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, exit_code
-from lumisite.findings.writers import message
+from lumisite.findings.writers import sentence
 from lumisite.images.container import container_of
 from lumisite.images.container import library_path as library_path_of_image
 from lumisite.images.contents import Contents
-from lumisite.images.family import recognise_family, recognised
+from lumisite.images.family import choose_family
 from lumisite.images.remarks import compare_recipe, remarks
 from lumisite.images.sif import Image
-from lumisite.images.speed import LIBFABRIC, parts_for_speed
+from lumisite.images.speed import LIBFABRIC, find_speed_parts
 from lumisite.images.versions import ReadImage
 from lumisite.machine.ldcache import glob
 from lumisite.machine.library_names import in_order, numbers_in
 from lumisite.machine.loader import MACHINES, Loader, Processor, processor, read_rules
 from lumisite.machine.tree import Tree, is_under, names_of, opened_by, resolve
-from lumisite.site.decode import suggestion
+from lumisite.site.decode import alternatives
 from lumisite.site.entries import Bind
 from lumisite.site.images import Holds
 from lumisite.site.ledger import Situation, decide
@@ -50,9 +50,6 @@ _FOLDERS = (
     "ofi/*/*/lib-abi-mpich",
 )
 
-#: A note on a whole image; those of the images' room are texts.
-Note: TypeAlias = Finding | str
-
 #: What a plan file begins with.
 _HEADER = """\
 # What one image needs from the host: found by `lumisite binds --write`, to be reviewed by a person, and compiled by
@@ -67,7 +64,7 @@ class Plan:
 
     family: str
     lines: tuple[Line, ...]
-    notes: tuple[Note, ...]
+    notes: tuple[Finding, ...]
     holds: Holds = field(default_factory=Holds)
 
     @property
@@ -75,14 +72,7 @@ class Plan:
         """1 where a container cannot have all that it needs; else that of the notes."""
         if any(line.decision in UNMET for line in self.lines):
             return 1
-        return exit_code(note for note in self.notes if isinstance(note, Finding))
-
-
-def note_text(note: Note) -> str:
-    """Return a note in words."""
-    if isinstance(note, str):
-        return note
-    return f"{note.subject}: {message(note)}" if note.subject else message(note)
+        return exit_code(self.notes)
 
 
 @dataclass(frozen=True)
@@ -101,11 +91,11 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
     """Return the plan of an image; raises a `LumisiteError` where there can be none."""
     site = request.site
     contents = ReadImage(site, image.tree)
-    name, why = recognise_family(site, request.image_paths, contents, request.releases, request.family)
+    name, why = choose_family(site, request.image_paths, contents, request.releases, request.family)
     family = site.families[name]
     roots = (*family.libraries, *request.libraries)
-    known = request.family is not None or recognised(site, request.image_paths, contents) is not None
-    notes: list[Note] = [make_finding("image-family", family=name, why=why), *image.notes]
+    known = why.code == "image-family"
+    notes = [why, *image.notes]
     notes += remarks(contents, request.image_paths[::-1])
     notes += compare_recipe(contents, name) if known else ()
     folders, lacking = library_folders(request, host) if roots else ((), ())
@@ -146,11 +136,11 @@ def _limits(sides: Sides, unknown: Sequence[str]) -> Iterator[Finding]:
             yield make_finding("image-path-closed", path, command=command)
 
 
-def _speed(site: Site, image: Contents, brought: Collection[str], loaded: str | None) -> Iterator[Note]:
-    """Yield what an image that no family knows has and lacks for full speed on the site's network."""
-    parts = tuple(parts_for_speed(site, image, brought, loaded))
-    yield from map(str, parts)
-    if not all(part.at for part in parts):
+def _speed(site: Site, image: Contents, planned: Collection[str], loaded: str | None) -> Iterator[Finding]:
+    """Yield what an image that no family recognises has and lacks for full speed on the site's network."""
+    parts = tuple(find_speed_parts(site, image, planned, loaded))
+    yield from parts
+    if any(part.code == "speed-part-missing" for part in parts):
         yield make_finding("speed-unknown")
 
 
@@ -252,7 +242,7 @@ def format_plan(
         "image": None if image is None else vars(image),
         "holds": {"stacks": dict(plan.holds.stacks), "plugin": plan.holds.plugin},
         "library_path": library_path(request.site, request.platform, plan.family),
-        "notes": tuple(map(note_text, plan.notes)),
+        "notes": tuple(map(sentence, plan.notes)),
         "lines": tuple(
             {
                 **{item.name: getattr(line, item.name) for item in fields(PlanLine)},
@@ -305,8 +295,8 @@ def explain_library(request: Request, plan: Plan, image: str, name: str) -> Libr
     """Explain one library; raises `ResolveError` for one that is not in the plan."""
     lines = [line for line in plan.lines if line.library == name]
     if not lines:
-        near = suggestion(name, [line.library for line in plan.lines])
-        raise ResolveError(make_finding("library-not-planned", name, family=plan.family, image=image, near=near))
+        more = alternatives(name, [line.library for line in plan.lines])
+        raise ResolveError(make_finding("library-not-planned", name, family=plan.family, image=image, **more))
     # Of several copies, what a container cannot have matters most.
     line = next((line for line in lines if line.decision in UNMET), lines[0])
     versions = "".join(f", {stack} {version}" for stack, version in request.releases.items())

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lumisite.binds.closure import Line
-from lumisite.binds.plan import Plan, Request, format_plan, make_plan, note_text
+from lumisite.binds.plan import Plan, Request, format_plan, make_plan
 from lumisite.cli.arguments import add_host_root, add_json, add_one_release, add_site
 from lumisite.cli.parser import check_root, load_selection, rows_of_json, say, write_whole
 from lumisite.errors import ResolveError, SiteError
+from lumisite.findings import writers
 from lumisite.findings.catalogue import make_finding
 from lumisite.images.digest import digest_of
 from lumisite.images.sif import open_image
@@ -71,7 +72,7 @@ def run_binds(arguments: argparse.Namespace) -> int:
             raise ResolveError(make_finding("not-a-soname", "--library", name=library))
     request, plan = plan_image(arguments, tuple(arguments.library), tuple(arguments.path))
     for note in plan.notes:
-        say(printable(note_text(note)))
+        say(writers.line(note))
     if arguments.write is not None:
         _write_plan(arguments, request, plan)
     if arguments.json:

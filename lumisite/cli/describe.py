@@ -11,7 +11,7 @@ from lumisite.cli.arguments import add_host_root, add_json, add_selection, add_s
 from lumisite.cli.parser import asked_for, load_selection, say, say_untried, tell
 from lumisite.errors import ResolveError, SiteError
 from lumisite.findings.finding import Finding, Place
-from lumisite.findings.writers import advice, message
+from lumisite.findings.writers import advice, line, message
 from lumisite.site.load import load_plans, load_site
 from lumisite.text import counted
 
@@ -257,6 +257,6 @@ def _holds(arguments: argparse.Namespace, site: Site) -> Holds | None:
     holds = None
     if arguments.image is not None and not all(map(_is_library, arguments.names)):
         holds, note = holds_of_image(site, arguments.image)
-        if note:
-            say(note)
+        if note is not None:
+            say(line(note))
     return holds if arguments.family is None else replace(holds or Holds(), family=arguments.family)

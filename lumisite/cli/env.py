@@ -193,8 +193,8 @@ def _compare_with_image(site: Site, image: str) -> None:
         say(f"{shown(image)} not found; its releases and family are inferred from the file name")
         return
     holds, note = holds_of_image(site, image)
-    if note:
-        say(shown(note))
+    if note is not None:
+        say(line(note))
         return
     taken = holds_by_name(site, os.path.realpath(image), os.path.abspath(image))  # noqa: PTH100
     differing = [

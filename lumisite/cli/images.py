@@ -15,10 +15,12 @@ from lumisite.cli.parser import check_root, say, tell, write_whole
 from lumisite.cli.progress import Progress
 from lumisite.errors import LumisiteError, ResolveError, shown
 from lumisite.facts.lock_changes import LockChange, compare_images
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import exit_code
 from lumisite.findings.writers import line, message
 from lumisite.images.cotainr import pin_systems
-from lumisite.images.inventory import Image, Reading, read_inventory, wanted_of
-from lumisite.images.lock import format_lock, lock_of, parse_lock, read_lock_file
+from lumisite.images.inventory import NamedImage, Reading, read_inventory, usual_folders
+from lumisite.images.lock import format_lock, lock_of, parse_lock, read_optional
 from lumisite.images.versions import version_lines
 from lumisite.site.load import LoadedSite, load_plans, load_site
 from lumisite.site.model import Site
@@ -72,7 +74,7 @@ def run_images(arguments: argparse.Namespace) -> int:
 def _list(arguments: argparse.Namespace, reading: Reading) -> int:
     file, site = arguments.lock, reading.site.name
     # Before the images are read, which may take an hour: no other file is lost.
-    if file is not None and (content := read_lock_file(Path(file))) is not None:
+    if file is not None and (content := read_optional(Path(file))) is not None:
         try:
             parse_lock(content, file, site)
         except LumisiteError as error:
@@ -81,7 +83,7 @@ def _list(arguments: argparse.Namespace, reading: Reading) -> int:
     images = _read(reading, given)
     lines = chain.from_iterable(_lines(reading.site, one) for one in images)
     tell(list(map(_as_json, images)), lines, as_json=arguments.json)
-    broken = sum(bool(image.fault) for image in images)
+    broken = sum(image.fault is not None for image in images)
     say(f"{counted(len(images), 'image')}, {f'{broken} cannot be used' if broken else 'all can be read'}")
     if file is not None:
         _write(file, format_lock(lock_of(site, reading.digest, given, images)))
@@ -91,9 +93,9 @@ def _list(arguments: argparse.Namespace, reading: Reading) -> int:
 def _check(arguments: argparse.Namespace, loaded: LoadedSite, reading: Reading) -> int:
     file, kind = arguments.lock, arguments.digest
     patterns = {one.file: one.plan.paths for one in load_plans(loaded)}
-    content = read_lock_file(Path(file))
+    content = read_optional(Path(file))
     if content is None:
-        raise ResolveError(f"--lock: {file} is not there (`lumisite images --lock {file}` writes it)")
+        raise ResolveError(make_finding("lock-missing", file))
     lock = parse_lock(content, file, loaded.site.name)
     if kind not in (None, lock.digest):
         raise ResolveError(f"--digest: {file} has digests of kind {lock.digest}, which {kind} cannot be compared with")
@@ -109,16 +111,20 @@ def _systems(reading: Reading, file: str) -> int:
     site = reading.site
     if site.images is None or not site.images.cotainr:
         raise ResolveError(f"--systems: site {site.name} names no system of cotainr (add images.cotainr to it)")
-    text, notes = pin_systems(reading, read_lock_file(Path(file)), file)
-    for note in notes:
-        say(note)
-    _write(file, text)
-    return 0
+    text, findings = pin_systems(reading, read_optional(Path(file)), file)
+    for finding in findings:
+        say(line(finding))
+    status = exit_code(findings)
+    if status:
+        say(f"{file} was not written")
+    else:
+        _write(file, text)
+    return status
 
 
-def _read(reading: Reading, given: Sequence[str]) -> tuple[Image, ...]:
+def _read(reading: Reading, given: Sequence[str]) -> tuple[NamedImage, ...]:
     if given:
-        return read_inventory(reading, wanted_of(given, reading.tree))
+        return read_inventory(reading, usual_folders(given, reading.tree))
     site = reading.site
     folders = site.images.folders if site.images is not None else ()
     if not folders:
@@ -137,21 +143,26 @@ def _absolute(path: str) -> str:
     return joined if ".." in joined.split("/") else posixpath.normpath(joined)
 
 
-def _lines(site: Site, image: Image) -> Iterator[str]:
+def _lines(site: Site, image: NamedImage) -> Iterator[str]:
     yield shown(image.path)
     yield from (f"    -> {shown(link)}" for link in image.links)
-    if image.fault:
-        yield f"    cannot be used: {shown(image.fault)}"
+    if image.fault is not None:
+        yield f"    cannot be used: {line(image.fault)}"
         return
     size = f"; {image.size / 1e6:,.0f} MB" if image.size is not None else ""
     digest = f"; {image.digest[: image.digest.index(':') + 13]}" if image.digest is not None else ""
-    yield f"    {image.family} ({image.why}){size}{digest}"
+    why = "" if image.why is None else message(image.why)
+    yield f"    {why}{size}{digest}"
     yield f"    {', '.join(version_lines(site, image.versions)) or 'no version found in it'}"
     yield from (f"    {line(note)}" for note in image.notes)
 
 
-def _as_json(image: Image) -> dict[str, object]:
-    return asdict(replace(image, notes=())) | {"notes": list(map(line, image.notes))}
+def _as_json(image: NamedImage) -> dict[str, object]:
+    return asdict(replace(image, why=None, notes=(), fault=None)) | {
+        "why": "" if image.why is None else message(image.why),
+        "notes": list(map(line, image.notes)),
+        "fault": "" if image.fault is None else line(image.fault),
+    }
 
 
 def _change_json(change: LockChange) -> dict[str, object]:

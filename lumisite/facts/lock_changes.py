@@ -10,7 +10,8 @@ from typing import Literal
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
-from lumisite.images.inventory import Image
+from lumisite.findings.writers import message
+from lumisite.images.inventory import NamedImage
 from lumisite.images.lock import Lock, LockedImage, locked
 from lumisite.images.versions import title_of
 from lumisite.machine.tree import is_under
@@ -41,7 +42,7 @@ class LockChange:
 
 def compare_images(
     lock: Lock,
-    images: Iterable[Image],
+    images: Iterable[NamedImage],
     site: Site,
     given: Sequence[str] = (),
     plans: Mapping[str, Sequence[str]] = MappingProxyType({}),
@@ -50,12 +51,14 @@ def compare_images(
 
     `plans` maps the name of each stored plan to the shell patterns of the images that it is for.
     """
-    now = {one.path: locked(one) for one in images}
+    now = {image.path: image for image in images}
     paths = {path for path in lock.images if not given or any(is_under(path, top) for top in given)}
     changes = []
     for path in paths | set(now):
-        before, after = lock.images.get(path), now.get(path)
-        kind, findings = _judge(site, path, before, after)
+        before, after = lock.images.get(path), locked(now[path]) if path in now else None
+        fault = now[path].fault if path in now else None
+        unreadable = [] if fault is None else [make_finding("locked-image-unreadable", path, reason=message(fault))]
+        kind, findings = _judge(site, path, before, after, unreadable)
         if not findings:
             continue
         states = [state for state in (before, after) if state is not None]
@@ -71,16 +74,18 @@ def compare_images(
     return tuple(sorted(changes, key=lambda change: (_ORDER.index(change.kind), change.path)))
 
 
-def _judge(site: Site, path: str, before: LockedImage | None, after: LockedImage | None) -> tuple[Kind, list[Finding]]:
+def _judge(
+    site: Site, path: str, before: LockedImage | None, after: LockedImage | None, unreadable: list[Finding]
+) -> tuple[Kind, list[Finding]]:
     """Return how two states differ, with findings; none where they do not."""
     if after is None:
         return "vanished", [make_finding("locked-image-gone", path)]
     if before is None:
         unlocked = make_finding("image-not-locked", path, target=after.target)
-        return ("broken", [_unreadable(path, after), unlocked]) if after.fault else ("new", [unlocked])
+        return ("broken", [*unreadable, unlocked]) if after.fault else ("new", [unlocked])
     if after.fault and after.fault != before.fault:
         gone = after.target is None and before.target is not None
-        return ("vanished" if gone else "broken"), [_unreadable(path, after)]
+        return ("vanished" if gone else "broken"), unreadable
     if _kept(before) == _kept(after):
         return "changed", []
     findings = _versions(site, path, before, after)
@@ -93,10 +98,6 @@ def _judge(site: Site, path: str, before: LockedImage | None, after: LockedImage
         return "moved", [replace(make_finding("locked-image-moved", path), values=values), *findings]
     sizes = {"size_before": before.size, "size_after": after.size} if before.size != after.size else {}
     return "changed", [replace(make_finding("locked-image-replaced", path), values=sizes), *findings]
-
-
-def _unreadable(path: str, image: LockedImage) -> Finding:
-    return make_finding("locked-image-unreadable", path, reason=image.fault)
 
 
 def _versions(site: Site, path: str, before: LockedImage, after: LockedImage) -> list[Finding]:

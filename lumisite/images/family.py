@@ -1,4 +1,4 @@
-"""What an image is taken for: its family, by path, labels or contents, and what it holds that settings depend on."""
+"""The image family of an image, by path, labels or contents, and what the image holds that settings depend on."""
 
 from __future__ import annotations
 
@@ -7,74 +7,74 @@ import os.path
 from collections.abc import Mapping
 
 from lumisite.errors import LumisiteError, ResolveError
-from lumisite.findings.finding import Finding
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, with_values
 from lumisite.images.contents import Contents
 from lumisite.images.remarks import remarks
 from lumisite.images.sif import open_image
 from lumisite.images.versions import ReadImage
 from lumisite.machine.tree import resolve
-from lumisite.site.decode import suggestion
+from lumisite.site.decode import alternatives
 from lumisite.site.images import Holds, family_by_path, holds_by_name
 from lumisite.site.ledger import default_family
 from lumisite.site.model import Site
 from lumisite.site.versions import Version
 
 
-def recognise_family(
-    site: Site, paths: tuple[str, ...], image: Contents, releases: Mapping[str, Version], asked: str | None = None
-) -> tuple[str, str]:
-    """Give the name of an image's family and what it was recognised by; raises `ResolveError` for an unknown `asked`.
+def choose_family(
+    site: Site, paths: tuple[str, ...], image: Contents, releases: Mapping[str, Version], request: str | None = None
+) -> tuple[str, Finding]:
+    """Return the image family and what it follows from; raises `ResolveError` for an unknown `request`.
 
-    `paths` are the names under which the image is known: as the user typed it, and where that leads, which counts
-    more. A path that matches counts more than labels, and those more than contents; within each, the first family of
-    the site wins.
+    Where no family recognises the image, it is the site's default for `releases`, and the code `image-family-default`.
     """
-    if asked is not None:
-        if asked not in site.families:
-            raise ResolveError(
-                f"--family: {site.name} has no image family {asked!r} ({suggestion(asked, site.families)})"
-            )
-        return asked, "as asked for"
-    found = recognised(site, paths, image)
-    if found is not None:
-        return found
-    known = [f"{site.stacks[stack].title} {releases[stack]}" for stack in site.gpu_stacks if stack in releases]
-    said = f" for {' and '.join(known)}" if known else ""
-    return default_family(site, releases), f"as the site's default{said}; no family recognises it"
+    if request is not None:
+        if request not in site.families:
+            finding = make_finding("name-unknown", "--family", name=request, kind="image family", site=site.name)
+            raise ResolveError(with_values(finding, alternatives(request, site.families)))
+        return request, make_finding("image-family", family=request)
+    recognised = recognise_family(site, paths, image)
+    if recognised is not None:
+        return recognised
+    name = default_family(site, releases)
+    titles = tuple(f"{site.stacks[stack].title} {releases[stack]}" for stack in site.gpu_stacks if stack in releases)
+    return name, make_finding("image-family-default", family=name, releases=titles)
 
 
-def recognised(site: Site, paths: tuple[str, ...], image: Contents) -> tuple[str, str] | None:
-    """Give the family that recognises an image, and by what; `None` where no family does."""
+def recognise_family(site: Site, paths: tuple[str, ...], image: Contents) -> tuple[str, Finding] | None:
+    """Return the image family that recognises an image and by what, `None` where none does.
+
+    `paths` are the names of the image: as the user typed it, and where that leads, which counts more. A path that
+    matches counts more than labels, and those more than contents; within each, the first family of the site wins.
+    """
     for path in reversed(paths):
         name = family_by_path(site, path)
         if name is not None:
-            pattern = next(one for one in site.families[name].paths if fnmatch.fnmatchcase(path, one))
-            return name, f"by its path, {pattern}"
+            pattern = next(pattern for pattern in site.families[name].paths if fnmatch.fnmatchcase(path, pattern))
+            return name, make_finding("image-family", family=name, path=pattern)
     for name, family in site.families.items():
-        if family.labels and all(
-            fnmatch.fnmatchcase(image.labels.get(key, ""), one) for key, one in family.labels.items()
-        ):
-            return name, f"by its labels, {', '.join(family.labels)}"
+        matches = (fnmatch.fnmatchcase(image.labels.get(key, ""), value) for key, value in family.labels.items())
+        if family.labels and all(matches):
+            return name, make_finding("image-family", family=name, labels=tuple(family.labels))
     for name, family in site.families.items():
         for path in family.contains:
             if resolve(image.tree, path).entry is not None:
-                return name, f"by {path} in it"
+                return name, make_finding("image-family", family=name, content=path)
     return None
 
 
-def holds_of_image(site: Site, path: str) -> tuple[Holds, str]:
-    """Read an image, or take what its name tells where it cannot be read; with a note that says why."""
+def holds_of_image(site: Site, path: str) -> tuple[Holds, Finding | None]:
+    """Read an image; where it cannot be read, return what its name states, with a finding that has the reason."""
     if "\0" in path:
-        return Holds(), f"{path!r}: is no name of an image"
+        return Holds(), make_finding("image-unread", path)
     typed = os.path.abspath(path)  # noqa: PTH100 - a Path would drop what the user typed
     real = os.path.realpath(typed)
     try:
         image = ReadImage(site, open_image(real).tree)
-        found = recognised(site, (typed, real), image)
-        return image.holds(None if found is None else found[0]), ""
+        recognised = recognise_family(site, (typed, real), image)
+        return image.holds(None if recognised is None else recognised[0]), None
     except LumisiteError as error:
-        note = f"{path}: taken for what its name says, since it cannot be read: {error}"
-    return holds_by_name(site, real, typed), note
+        return holds_by_name(site, real, typed), make_finding("image-unread", path, reason=str(error))
 
 
 def remarks_of_image(site: Site, path: str) -> tuple[Finding, ...]:

@@ -6,15 +6,15 @@ import fnmatch
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from functools import partial
 from typing import TypeAlias
 
 from lumisite.errors import LumisiteError
+from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
-from lumisite.findings.writers import line
 from lumisite.images.contents import Version
 from lumisite.images.digest import Kind, digest_of
-from lumisite.images.family import recognise_family, recognised
+from lumisite.images.family import choose_family
 from lumisite.images.remarks import compare_recipe, remarks
 from lumisite.images.sif import open_image
 from lumisite.images.versions import ReadImage
@@ -23,22 +23,22 @@ from lumisite.machine.tree import Place, resolve
 from lumisite.site.model import Site
 from lumisite.site.versions import Version as Release
 
-#: What is taken for an image in a directory for which the site says nothing.
+#: The names of images in a directory for which the site has no patterns.
 USUAL_PATTERNS = ("*.sif", "*.simg", "*.sqfs", "*.squashfs", "*/*.sif")
 UNPACKED = ".singularity.d"
 
-#: Told of image files: how many are read (a part of one too), how many there are, and the path of the last.
+#: Gets how many image files are read (a part of one too), how many there are, and the path of the last.
 Progress: TypeAlias = Callable[[float, int, str], None]
 #: Images by path, each with no patterns, and directories with the patterns that names of images in them match.
-Wanted: TypeAlias = Iterable[tuple[str, Sequence[str]]]
+Folders: TypeAlias = Iterable[tuple[str, Sequence[str]]]
 
 
 @dataclass(frozen=True)
-class Image:
+class NamedImage:
     """One name of an image.
 
-    `links` is what each link on the way says, `target` the file at the end. `family` comes with `why`. Where something
-    is wrong, `fault` says what, and the rest is what could be read all the same. `size` is in bytes.
+    `links` are the texts of the links on the way, `target` is the file at the end. `why` is what the image family
+    follows from. With a `fault`, the rest is what could be read all the same. `size` is in bytes.
     """
 
     path: str
@@ -47,11 +47,11 @@ class Image:
     size: int | None = None
     digest: str | None = None
     family: str | None = None
-    why: str = ""
+    why: Finding | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, Version] = field(default_factory=dict)
     notes: tuple[Finding, ...] = ()
-    fault: str = ""
+    fault: Finding | None = None
 
 
 @dataclass(frozen=True)
@@ -69,79 +69,80 @@ class Reading:
         """The file system in which all paths are; links do not lead out of it."""
         return DiskTree(self.root)
 
+    def report(self, number: int, count: int, path: str, part: float) -> None:
+        """Report that a part of one of `count` files is read."""
+        if self.progress is not None:
+            self.progress(number + part, count, path)
 
-def wanted_of(paths: Iterable[str], tree: DiskTree) -> Wanted:
-    """Take absolute paths for images, or for directories of them; a folder that an image was unpacked to is one."""
+
+def usual_folders(paths: Iterable[str], tree: DiskTree) -> Folders:
+    """Yield absolute paths as images, or as directories of them; an unpacked image is an image."""
     for path in paths:
         yield path, USUAL_PATTERNS if _is_folder(tree, resolve(tree, path)) else ()
 
 
-def read_inventory(reading: Reading, wanted: Wanted) -> tuple[Image, ...]:
+def read_inventory(reading: Reading, folders: Folders) -> tuple[NamedImage, ...]:
     """Describe each image once, by path; what cannot be read or listed is an entry with a fault."""
-    tree = reading.tree
-    entries: dict[str, Image] = {}
-    files: dict[str, list[Image]] = {}
-    listed = (
-        _matching(reading, top, pattern.split("/") if pattern else ())
-        for top, patterns in wanted
-        for pattern in patterns or ("",)
-    )
-    for path, fault in chain.from_iterable(listed):
-        if path in entries:
-            continue
-        place = resolve(tree, path)
+    images: dict[str, NamedImage] = {}
+    files: dict[str, list[NamedImage]] = {}
+    for folder, patterns in folders:
+        for pattern in patterns or ("",):
+            for image in _find_images(reading.tree, folder, pattern):
+                if image.path in images:
+                    continue
+                images[image.path] = image
+                if image.fault is None and image.target is not None:
+                    files.setdefault(image.target, []).append(image)
+    for number, (path, aliases) in enumerate(files.items()):
+        progress = partial(reading.report, number, len(files), path)
+        progress(0)
+        images |= {image.path: image for image in _read(reading, path, aliases, progress)}
+        progress(1)
+    return tuple(images[path] for path in sorted(images))
+
+
+def _find_images(tree: DiskTree, path: str, pattern: str) -> Iterator[NamedImage]:
+    """Yield the images below a path that match a pattern, part by part, and directories that cannot be listed."""
+    place = resolve(tree, path)
+    if not pattern:
         real = None if place.entry is None else place.path
-        entries[path] = Image(path, place.links, real, fault=fault or place.trouble or _unfit(tree, place))
-        if not entries[path].fault and real is not None:
-            files.setdefault(real, []).append(entries[path])
-    for number, (real, aliases) in enumerate(files.items()):
-
-        def within(part: float, number: int = number, real: str = real) -> None:
-            if reading.progress is not None:
-                reading.progress(number + part, len(files), real)
-
-        within(0)
-        entries |= {one.path: one for one in _read(reading, real, aliases, within)}
-        within(1)
-    return tuple(entries[path] for path in sorted(entries))
-
-
-def _matching(reading: Reading, folder: str, parts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Give the paths that match a pattern, part by part, and directories that cannot be listed with the reason."""
-    if not parts:
-        yield folder, ""
+        yield NamedImage(path, place.links, real, fault=_fault(tree, place))
         return
-    tree = reading.tree
-    place = resolve(tree, folder)
     try:
-        names = list_directory(tree.on_disk(folder if place.entry is None else place.path))
+        names = list_directory(tree.on_disk(path if place.entry is None else place.path))
     except LumisiteError as error:
-        yield folder, str(error)
+        yield NamedImage(path, place.links, fault=error.finding)
         return
+    first, _, rest = pattern.partition("/")
     for name in names:
-        if not fnmatch.fnmatchcase(name, parts[0]) or (name.startswith(".") and not parts[0].startswith(".")):
+        is_hidden = name.startswith(".") and not first.startswith(".")
+        inner = posixpath.join(path, name)
+        if is_hidden or not fnmatch.fnmatchcase(name, first):
             continue
-        path = posixpath.join(folder, name)
-        if len(parts) == 1 or _is_folder(tree, resolve(tree, path)):
-            yield from _matching(reading, path, parts[1:])
+        if not rest or _is_folder(tree, resolve(tree, inner)):
+            yield from _find_images(tree, inner, rest)
 
 
 def _is_folder(tree: DiskTree, place: Place) -> bool:
-    """Tell whether a directory is there, and none that an image was unpacked to."""
+    """Return whether a directory is there, and not one that an image was unpacked to."""
     is_directory = place.entry is not None and place.entry.kind == "directory"
     return is_directory and tree.look(posixpath.join(place.path, UNPACKED)) is None
 
 
-def _unfit(tree: DiskTree, place: Place) -> str:
+def _fault(tree: DiskTree, place: Place) -> Finding | None:
+    """Return why there can be no image at a place."""
+    if place.entry is None:
+        return place.finding("")
     if _is_folder(tree, place):
-        return f"is a directory, without the {UNPACKED} of an unpacked image"
-    fit = place.entry is not None and place.entry.kind in ("file", "directory")
-    return "" if fit else "is neither a file nor a directory"
+        return make_finding("image-unknown-folder", names=(UNPACKED,))
+    return None if place.entry.kind in ("file", "directory") else make_finding("image-special-file")
 
 
-def _read(reading: Reading, real: str, aliases: Sequence[Image], progress: Callable[[float], None]) -> Iterator[Image]:
-    """Read one file for all names that lead to it; the digest of a damaged one is given where it can be."""
-    known = Image(real, target=real)
+def _read(
+    reading: Reading, real: str, aliases: Sequence[NamedImage], progress: Callable[[float], None]
+) -> Iterator[NamedImage]:
+    """Read one file for all names that lead to it; a damaged one has a digest where that can be computed."""
+    known = NamedImage(real, target=real)
     path = reading.tree.on_disk(real)
     entry = reading.tree.look(real)
     try:
@@ -153,14 +154,14 @@ def _read(reading: Reading, real: str, aliases: Sequence[Image], progress: Calla
         image = ReadImage(reading.site, opened.tree)
         known = replace(known, labels=image.labels, versions=image.versions)
         for alias in aliases:
-            names = (alias.path, real)
-            family, why = recognise_family(reading.site, names, image, reading.releases)
-            is_known = recognised(reading.site, names, image) is not None
-            changed = compare_recipe(image, family) if is_known else ()
+            family, why = choose_family(reading.site, (alias.path, real), image, reading.releases)
+            is_recognised = why.code == "image-family"
+            changed = compare_recipe(image, family) if is_recognised else ()
             notes = (*opened.notes, *changed, *remarks(image, (real, alias.path)))
             yield replace(known, path=alias.path, links=alias.links, family=family, why=why, notes=notes)
     except LumisiteError as error:
-        finding = replace(error.finding, subject="") if error.finding.subject == path else error.finding
-        fault = line(finding) if finding.code else str(error)
+        fault = error.finding
+        if fault.subject == path:
+            fault = replace(fault, subject="")
         for alias in aliases:
             yield replace(known, path=alias.path, links=alias.links, fault=fault)

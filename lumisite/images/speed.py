@@ -2,15 +2,16 @@
 
 A library for collectives between GPUs opens a network plugin, the plugin libfabric, and libfabric a provider, which is
 linked with the library of the adapters; some of these libraries open libfabric themselves. Where one of them is
-missing, traffic goes over sockets, and nothing says so.
+missing, traffic goes over sockets, and nothing reports it.
 """
 
 from __future__ import annotations
 
 import posixpath
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
 from lumisite.images.contents import Contents, collectives_of
 from lumisite.machine.elf import read_needed
 from lumisite.machine.ldcache import glob
@@ -19,66 +20,70 @@ from lumisite.site.model import Site
 from lumisite.vendors import fabrics_of, is_own, plugins
 
 LIBFABRIC = "libfabric.so.1"
-_PLANNED = "by the plan"
 
 
-@dataclass(frozen=True)
-class Part:
-    """One thing that full speed takes: what it is, and where it is, empty where it is missing, with what that means."""
+def find_speed_parts(
+    site: Site, contents: Contents, planned: Collection[str], loaded: str | None = None
+) -> Iterator[Finding]:
+    """Yield a finding for each part that full speed takes, found or missing.
 
-    what: str
-    at: str
-    means: str
-
-    def __str__(self) -> str:
-        return f"it has {self.what}: {self.at}" if self.at else f"missing for full speed: {self.what}; {self.means}"
-
-
-def parts_for_speed(
-    site: Site, contents: Contents, brought: Collection[str], loaded: str | None = None
-) -> Iterator[Part]:
-    """Give what an image has and lacks; `brought` are SONAMEs of which its plan says that a container has them.
-
-    `loaded` is the image's libfabric that its plugin loads, where that is known.
+    `planned` are SONAMEs that a container has by its plan, `loaded` is the path of the image's libfabric that its
+    plugin loads, where that is known.
     """
-    carrier, tree = site.fabric.carrier, contents.tree
+    carrier = site.fabric.carrier
     for library in collectives_of(site):
         file = f"{library.library}.so*"
-        places = [f"{folder}/{file}" for folder in contents.libraries]
-        places += [f"{one}/{inner}/{file}" for one in contents.packages for inner in ("torch/lib", "*/*/lib")]
-        at = next((path for place in places for path in glob(tree, place)), "")
-        yield Part(library.title, at, f"no {file}: nothing in it speaks between GPUs, or a program has it inside")
-    linked = [name for fabric in fabrics_of(carrier) for name in fabric.libraries]
-    if not linked:
+        yield _part(library.title, _find_collectives(contents, file), file)
+    adapters = [name for fabric in fabrics_of(carrier) for name in fabric.libraries]
+    if not adapters:
         return
     if is_own(carrier):
-        at = _PLANNED if linked[0] in brought else contents.find(*linked) or ""
-        yield Part(f"{linked[0]} for {carrier}", at, "collectives between nodes go over sockets")
+        yield _part(adapters[0], contents.find(*adapters), *adapters, planned=adapters[0] in planned)
         return
-    if names := dict.fromkeys(name for library in collectives_of(site) for name in library.plugins):
-        at = _PLANNED if set(plugins()) & set(brought) else contents.find(*plugins()) or ""
-        yield Part("a network plugin", at, f"none of {', '.join(names)}: collectives between nodes go over sockets")
-    if LIBFABRIC in brought:
-        yield Part("libfabric", _PLANNED, "")
+    names = dict.fromkeys(name for library in collectives_of(site) for name in library.plugins)
+    if names:
+        is_planned = not set(plugins()).isdisjoint(planned)
+        yield _part("network plugin", contents.find(*plugins()), *names, planned=is_planned)
+    libfabric = loaded or contents.find(LIBFABRIC)
+    is_planned = LIBFABRIC in planned
+    yield _part(LIBFABRIC, libfabric, LIBFABRIC, planned=is_planned)
+    if is_planned:
         return
-    libfabric = loaded or contents.find(LIBFABRIC) or ""
-    yield Part("libfabric", libfabric, f"no {LIBFABRIC}: a plugin cannot load")
     if libfabric:
-        at = next((path for path in _providers(tree, libfabric) if set(linked) & set(read_needed(tree, path))), "")
-        means = f"nothing in or beside {libfabric} is linked with {linked[0]}: it takes TCP"
-        yield Part(f"libfabric's provider for {carrier}", at, means)
-    if not set(linked) & set(brought):
-        at = contents.find(*linked) or ""
-        yield Part(linked[0], at, f"libfabric has no provider {carrier} without it")
+        provider = f"provider {carrier}"
+        path = _find_provider(contents.tree, libfabric, adapters)
+        if path is None:
+            yield make_finding("speed-part-missing", provider, libfabric=libfabric, library=adapters[0])
+        else:
+            yield _part(provider, path)
+    if set(adapters).isdisjoint(planned):
+        yield _part(adapters[0], contents.find(*adapters), *adapters)
 
 
-def _providers(tree: Tree, libfabric: str) -> Iterator[str]:
-    """Give what may hold a provider: libfabric itself, and what stands beside it."""
-    yield libfabric
-    yield from providers_beside(tree, libfabric)
+def _part(part: str, path: str | None, *names: str, planned: bool = False) -> Finding:
+    if planned:
+        return make_finding("speed-part-found", part)
+    if path is None:
+        return make_finding("speed-part-missing", part, names=names)
+    return make_finding("speed-part-found", part, path=path)
+
+
+def _find_collectives(contents: Contents, file: str) -> str | None:
+    patterns = [f"{folder}/{file}" for folder in contents.libraries]
+    for packages in contents.packages:
+        patterns += [f"{packages}/torch/lib/{file}", f"{packages}/*/*/lib/{file}"]
+    return next((path for pattern in patterns for path in glob(contents.tree, pattern)), None)
+
+
+def _find_provider(tree: Tree, libfabric: str, adapters: Collection[str]) -> str | None:
+    """Return the first file that is linked with a library of the adapters: libfabric, or what it opens."""
+    for path in (libfabric, *providers_beside(tree, libfabric)):
+        if not set(adapters).isdisjoint(read_needed(tree, path)):
+            return path
+    return None
 
 
 def providers_beside(tree: Tree, libfabric: str) -> Iterator[str]:
-    """Yield the providers that libfabric opens, which stand in a folder beside it (fabric(7), FI_PROVIDER_PATH)."""
+    """Yield the providers that libfabric opens, which are in a folder beside it (fabric(7), FI_PROVIDER_PATH)."""
     folder = posixpath.join(posixpath.dirname(libfabric), "libfabric")
     yield from (f"{folder}/{name}" for name in names_of(tree, folder))

@@ -10,7 +10,7 @@ import pytest
 from lumisite.cli import main
 from lumisite.errors import ResolveError
 from lumisite.images.contents import Contents
-from lumisite.images.family import recognise_family
+from lumisite.images.family import choose_family
 from lumisite.machine.host import DiskTree
 from lumisite.site.load import load_site
 from lumisite.site.versions import parse_version
@@ -19,6 +19,7 @@ from tests.support.consoles import find_blocks, find_commands
 from tests.support.dict_trees import DictTree, Files, Link, write_tree
 from tests.support.elves import elf
 from tests.support.images import PARTITION, PRIMARY, SQUASHFS, needs_mksquashfs, sif, squash
+from tests.support.sites import printed_codes
 
 pytestmark = pytest.mark.usefixtures("at_lumi")
 
@@ -109,7 +110,7 @@ def test_the_answer_for_people_is_the_table_of_the_docs(hosts: Path, capsys: Out
     (block,) = [one for one in find_blocks(PAGE.read_text()) if one.language == "console"]
     (command,) = find_commands(block)
     assert output.out.splitlines() == list(command.expected)
-    assert output.err.splitlines()[1] == "lumisite: image family lumi-mpi4py (as asked for)"
+    assert output.err.splitlines()[1] == "lumisite: image family lumi-mpi4py (as requested) [image-family]"
 
 
 @pytest.mark.parametrize(
@@ -197,7 +198,8 @@ def test_an_image_that_no_family_recognises_gets_the_sites_default(hosts: Path, 
     assert main(["binds", image, "--host-root", str(hosts / "after")]) == 4
     output = capsys.readouterr()
     assert output.out == ""
-    assert "image family laif-multitorch (as the site's default for ROCm 6.3.4; no family recognises it)" in output.err
+    assert "image family laif-multitorch (the default of the site for ROCm 6.3.4;" in output.err
+    assert "[image-family-default]" in output.err
     entries = answer(capsys, image, "--host-root", str(hosts / "after"), "--rocm", "6.2", code=4)
     assert len(entries) == 4, "the default for ROCm 6.2 is lumi-pytorch"
 
@@ -236,20 +238,19 @@ def test_an_image_is_recognised_by_its_name_its_labels_and_its_content() -> None
     rocm = {"rocm": parse_version("6.3.4")}
     path = "/appl/local/containers/sif-images/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif"
     plain = Contents(DictTree({"/etc/os-release": b""}))
-    assert recognise_family(site, (path,), plain, rocm)[0] == "lumi-pytorch"
-    assert recognise_family(site, ("alias.sif", path), plain, rocm)[0] == "lumi-pytorch"
-    assert recognise_family(site, ("mine.sif",), Contents(DictTree({"/opt/cotainr/conda/bin/python": b""})), rocm) == (
-        "cotainr",
-        "by /opt/cotainr/conda in it",
-    )
-    assert recognise_family(site, ("mine.sif",), plain, rocm, "lumi-jax") == ("lumi-jax", "as asked for")
-    with pytest.raises(
-        ResolveError, match=r"--family: lumi has no image family 'lumi-jaxx' \(did you mean lumi-jax\?\)"
-    ):
-        recognise_family(site, ("mine.sif",), plain, rocm, "lumi-jaxx")
+    assert choose_family(site, (path,), plain, rocm)[0] == "lumi-pytorch"
+    assert choose_family(site, ("alias.sif", path), plain, rocm)[0] == "lumi-pytorch"
+    cotainr = Contents(DictTree({"/opt/cotainr/conda/bin/python": b""}))
+    name, why = choose_family(site, ("mine.sif",), cotainr, rocm)
+    assert (name, why.code, why.values["content"]) == ("cotainr", "image-family", "/opt/cotainr/conda")
+    assert choose_family(site, ("mine.sif",), plain, rocm)[1].code == "image-family-default"
+    assert choose_family(site, ("mine.sif",), plain, rocm, "lumi-jax")[0] == "lumi-jax"
+    with pytest.raises(ResolveError) as refusal:
+        choose_family(site, ("mine.sif",), plain, rocm, "lumi-jaxx")
+    assert (refusal.value.finding.code, refusal.value.finding.values["near"]) == ("name-unknown", "lumi-jax")
     for labels in (b"{", b"[1]", b"[" * 100_000):
         assert (
-            recognise_family(site, ("x",), Contents(DictTree({"/.singularity.d/labels.json": labels})), rocm)[0]
+            choose_family(site, ("x",), Contents(DictTree({"/.singularity.d/labels.json": labels})), rocm)[0]
             == "laif-multitorch"
         )
 
@@ -293,7 +294,7 @@ def test_why_explains_a_library_beside_a_setting_and_as_json(hosts: Path, capsys
 def test_why_says_what_it_cannot_explain(hosts: Path, capsys: Output) -> None:
     options = ("--image", str(hosts / "images/suse155"), "--host-root", str(hosts / "after"), *LEGACY)
     said = explained(capsys, "libcxy.so.1", *options, code=2)
-    assert "libcxy.so.1: is in no chain from a root of the family lumi-pytorch" in said
+    assert printed_codes(said) == "libcxy.so.1: library-not-planned"
     assert "(did you mean libcxi.so.1?)" in said
     assert "is a library, which is explained for one image (--image IMAGE)" in explained(capsys, "libcxi.so.1", code=2)
     assert "settings[" in explained(capsys, "NCCL_NET", *options)
@@ -309,7 +310,7 @@ BROKEN: dict[str, tuple[list[str], int, str]] = {
     "no SONAME": (
         ["tree", "--library", "/lib/x.so"],
         2,
-        "lumisite: --library: /lib/x.so is no SONAME",
+        "lumisite: --library: /lib/x.so is no SONAME (such as libmpi.so.12) [not-a-soname]",
     ),
     "no platform": (["tree", "--platform", "2031"], 2, "lumisite: --platform: 2031 is not known here"),
     "no site": (["tree", "--site", "mars"], 2, "mars"),
@@ -317,7 +318,7 @@ BROKEN: dict[str, tuple[list[str], int, str]] = {
     "another machine": (
         ["arm", *LEGACY, "--host-root", "host"],
         2,
-        "lumisite: arm: is an image for AArch64, the host is x86-64",
+        "lumisite: arm: is an image for AArch64, the host is x86-64 (use an image for this machine) [image-of-other-machine]",
     ),
     "a broken cache": (["cache", *LEGACY], 2, "ld.so.cache: header at byte 0 is damaged"),
 }

@@ -277,15 +277,17 @@ def test_that_there_is_no_plugin_is_known_only_beside_the_library_that_opens_it(
 def test_what_was_read_counts_and_a_name_where_nothing_can_be(tmp_path: Path) -> None:
     site = load_site("lumi").site
     mine = write_tree(tmp_path / "mine.sif", laif())
-    assert holds_of_image(site, str(mine)) == (Holds(None, {"rocm": parse_version("6.4.4")}, True), "")
+    assert holds_of_image(site, str(mine)) == (Holds(None, {"rocm": parse_version("6.4.4")}, True), None)
     own = write_tree(tmp_path / "own.sif", {**laif(), "/opt/cotainr/conda/bin/python": b""})
     assert holds_of_image(site, str(own))[0].family == "cotainr"
     broken = tmp_path / "lumi-rocm-rocm-6.1.3.sif"
     broken.write_text("text")
     holds, note = holds_of_image(site, str(broken))
     assert holds == Holds("lumi-rocm", {"rocm": parse_version("6.1.3")}, True, guessed=True)
-    assert "taken for what its name says, since it cannot be read: " in note
-    assert holds_of_image(site, "a\0b") == (Holds(), "'a\\x00b': is no name of an image")
+    assert note is not None
+    assert (note.code, note.subject) == ("image-unread", str(broken))
+    assert "image-unknown-format" in str(note.values["reason"])
+    assert holds_of_image(site, "a\0b")[0] == Holds()
 
 
 # ---- whose GPUs

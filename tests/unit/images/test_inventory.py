@@ -27,7 +27,10 @@ def test_an_alias_is_followed_and_the_image_behind_it_described(folder: Path, ca
     assert list(entries) == [Path(OLD).name, Path(NEW).name, LATEST]
     latest = entries[LATEST]
     assert (latest["links"], latest["target"]) == ([OLD], str(folder / OLD))
-    assert (latest["family"], latest["why"]) == ("laif-multitorch", "by its path, */lumi-multitorch-*.sif")
+    assert (latest["family"], latest["why"]) == (
+        "laif-multitorch",
+        "image family laif-multitorch (by its path, */lumi-multitorch-*.sif)",
+    )
     assert latest["size"] == (folder / OLD).stat().st_size
     assert latest["versions"]["torch"]["value"] == "2.9.1"
     assert latest["versions"]["glibc"] == {"value": "2.39", "of": "/usr/lib/x86_64-linux-gnu/libc.so.6"}
@@ -39,7 +42,7 @@ def test_the_list_for_people_says_the_same(folder: Path, capsys: Output) -> None
     output = capsys.readouterr()
     lines = output.out.splitlines()
     assert lines[:2] == [str(folder / LATEST), f"    -> {OLD}"]
-    assert lines[2].startswith("    laif-multitorch (by its path, */lumi-multitorch-*.sif); 0 MB; header:")
+    assert lines[2].startswith("    image family laif-multitorch (by its path, */lumi-multitorch-*.sif); 0 MB; header:")
     assert lines[3] == (
         "    ROCm 6.4.4, torch 2.9.1, libfabric 2.1.0, OFI plugin 1.4.0, libcxi libcxi.so.1.5.0, glibc 2.39"
     )
@@ -52,7 +55,7 @@ def test_an_unpacked_image_is_one_image(tmp_path: Path, capsys: Output) -> None:
     entry = listing(capsys, str(tmp_path / "sandbox"))["sandbox"]
     assert (entry["digest"], entry["size"], entry["fault"], entry["labels"]) == (None, None, "", {"a": "1"})
     entry = listing(capsys, str(tmp_path), code=1)["folder.sif"]
-    assert entry["fault"] == "is a directory, without the .singularity.d of an unpacked image"
+    assert "[image-unknown-folder]" in entry["fault"]
 
 
 ODD = "a\nb:c,d'e\"f .sif"
@@ -98,7 +101,7 @@ def test_a_pipe_and_a_huge_file_take_no_time(folder: Path, capsys: Output) -> No
         stream.write(content)
         stream.truncate(20 * 1024**3)
     entries = listing(capsys, str(folder), code=1)
-    assert entries["pipe.sif"]["fault"] == "is neither a file nor a directory"
+    assert "[image-special-file]" in entries["pipe.sif"]["fault"]
     assert (entries["sparse.sif"]["size"], entries["sparse.sif"]["fault"]) == (20 * 1024**3, "")
 
 
@@ -144,4 +147,7 @@ def test_a_copy_of_a_host_is_read_below_its_root(folder: Path, capsys: Output, t
     (top / "pfs/images/bad.sif").write_bytes(b"")
     entries = listing(capsys, "--host-root", str(top), "/appl/images", "--site", "twin", code=1)
     assert "[image-unknown-format]" in entries["bad.sif"]["fault"]
-    assert (entries[LATEST]["family"], entries[LATEST]["why"]) == ("twin-torch", "by its path, /appl/images/*")
+    assert (entries[LATEST]["family"], entries[LATEST]["why"]) == (
+        "twin-torch",
+        "image family twin-torch (by its path, /appl/images/*)",
+    )

@@ -13,7 +13,7 @@ import pytest
 from lumisite.cli import main
 from lumisite.facts.lock_changes import compare_images
 from lumisite.images.digest import digest_of
-from lumisite.images.inventory import Reading, read_inventory, wanted_of
+from lumisite.images.inventory import Reading, read_inventory, usual_folders
 from lumisite.images.lock import format_lock, lock_of, parse_lock
 from lumisite.machine.host import open_file
 from lumisite.machine.tree import Memory
@@ -137,7 +137,7 @@ def test_the_validation_image_and_cotainrs_are_named(folder: Path, capsys: Outpu
 def test_plans_for_the_image_are_named(folder: Path) -> None:
     site = load_site("lumi").site
     reading = Reading(site, site.platforms[site.platform].defaults)
-    wanted = tuple(wanted_of([str(folder)], reading.tree))
+    wanted = tuple(usual_folders([str(folder)], reading.tree))
     locked = lock_of("lumi", "header", (), read_inventory(reading, wanted))
     retarget(folder)
     plans = {"latest.yaml": ["*/lumi-multitorch-latest.sif"], "old.yaml": [f"*/{OLD}"], "other.yaml": ["/other/*"]}
@@ -311,7 +311,7 @@ def test_what_is_no_lock_is_said_in_one_line(folder: Path, capsys: Output, conte
 def test_usage_that_makes_no_sense_is_refused(folder: Path, capsys: Output) -> None:
     for words, said in (
         (["--check"], "--check: needs --lock FILE"),
-        (["--check", "--lock", "no.lock"], "--lock: no.lock is not there"),
+        (["--check", "--lock", "no.lock"], "[lock-missing]"),
         (["--systems", "s.json", "--lock", "x"], "--systems: goes with --site and --host-root only"),
         (["--lock", str(folder)], "it is not a file but a directory"),
         (["--lock", "a\0b"], "cannot read"),

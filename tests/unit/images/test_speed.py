@@ -10,8 +10,9 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.images.contents import Contents
-from lumisite.images.speed import parts_for_speed
+from lumisite.images.speed import find_speed_parts
 from lumisite.site.load import load_site
+from lumisite.site.model import Site
 from lumisite.site.scalars import Name
 from tests.support.dict_trees import DictTree, Files, write_tree
 from tests.support.elves import elf
@@ -29,8 +30,9 @@ FAST: Files = {
 }
 
 
-def lacks(files: Files, brought: Collection[str] = ()) -> list[str]:
-    return [part.what for part in parts_for_speed(LUMI, Contents(DictTree(files)), brought) if not part.at]
+def lacks(files: Files, planned: Collection[str] = (), site: Site = LUMI) -> list[str]:
+    parts = find_speed_parts(site, Contents(DictTree(files)), planned)
+    return [part.subject for part in parts if part.code == "speed-part-missing"]
 
 
 def without(*names: str) -> Files:
@@ -39,17 +41,19 @@ def without(*names: str) -> Files:
 
 def test_an_image_that_brings_all_lacks_nothing() -> None:
     assert lacks(FAST) == []
-    assert {part.at for part in parts_for_speed(LUMI, Contents(DictTree(FAST)), ())} >= {f"{LIB}/librccl-net.so"}
+    parts = list(find_speed_parts(LUMI, Contents(DictTree(FAST)), ()))
+    assert {part.code for part in parts} == {"speed-part-found"}
+    assert f"{LIB}/librccl-net.so" in {part.values["path"] for part in parts}
 
 
 @pytest.mark.parametrize(
     ("names", "missing"),
     [
         (["librccl.so"], ["RCCL"]),
-        (["librccl-net"], ["a network plugin"]),
-        (["libfabric"], ["libfabric"]),
+        (["librccl-net"], ["network plugin"]),
+        (["libfabric"], ["libfabric.so.1"]),
         (["libcxi"], ["libcxi.so.1"]),
-        (["lib"], ["RCCL", "a network plugin", "libfabric", "libcxi.so.1"]),
+        (["lib"], ["RCCL", "network plugin", "libfabric.so.1", "libcxi.so.1"]),
     ],
 )
 def test_what_is_missing_is_named(names: list[str], missing: list[str]) -> None:
@@ -62,11 +66,11 @@ def test_the_collectives_of_a_wheel_count() -> None:
 
 def test_a_libfabric_of_a_distribution_has_no_provider_for_the_network() -> None:
     files = {**FAST, f"{LIB}/libfabric.so.1": elf("libfabric.so.1", ["libibverbs.so.1"])}
-    assert lacks(files) == ["libfabric's provider for cxi"]
+    assert lacks(files) == ["provider cxi"]
     files[f"{LIB}/libfabric/libcxi-fi.so"] = elf("libcxi-fi.so", ["libcxi.so.1"])
     assert lacks(files) == [], "a provider may stand beside it"
     files[f"{LIB}/libfabric/libcxi-fi.so"] = b"\x7fELF damaged"
-    assert lacks(files) == ["libfabric's provider for cxi"]
+    assert lacks(files) == ["provider cxi"]
 
 
 def test_what_the_plan_brings_is_not_missing() -> None:
@@ -75,28 +79,25 @@ def test_what_the_plan_brings_is_not_missing() -> None:
 
 def test_nccls_own_network_needs_no_plugin() -> None:
     files = {f"{WHEELS}/nvidia/nccl/lib/libnccl.so.2": elf("libnccl.so.2"), f"{LIB}/libibverbs.so.1": elf("x")}
-    assert [part.what for part in parts_for_speed(IB, Contents(DictTree(files)), ()) if not part.at] == []
+    assert lacks(files, site=IB) == []
     del files[f"{LIB}/libibverbs.so.1"]
-    assert [part.what for part in parts_for_speed(IB, Contents(DictTree(files)), ()) if not part.at] == [
-        "libibverbs.so.1 for IB"
-    ]
+    assert lacks(files, site=IB) == ["libibverbs.so.1"]
 
 
 def test_libraries_that_open_no_plugin_lack_none() -> None:
     gpus = {"oneapi": replace(LUMI.stacks["rocm"], gpu="intel")}
     files = {**without("rccl"), f"{LIB}/libccl.so.1": elf("libccl.so.1")}
     for stacks in (gpus, {"cpe": LUMI.stacks["cpe"]}):  # and where there is no GPU
-        parts = list(parts_for_speed(replace(LUMI, stacks=stacks), Contents(DictTree(files)), ()))
-        assert [part.what for part in parts if not part.at] == []
-        assert "a network plugin" not in {part.what for part in parts}
+        parts = list(find_speed_parts(replace(LUMI, stacks=stacks), Contents(DictTree(files)), ()))
+        assert {part.code for part in parts} == {"speed-part-found"}
+        assert "network plugin" not in {part.subject for part in parts}
 
 
 def test_a_libfabric_for_other_adapters_has_no_provider_for_efa() -> None:
     efa = replace(IB, fabric=replace(IB.fabric, carrier=Name("EFA")))
     files = {f"{LIB}/libnccl{end}": elf("x") for end in (".so.2", "-net.so")} | {f"{LIB}/libefa.so.1": elf("x")}
-    for linked, missing in (("libefa.so.1", []), ("libibverbs.so.1", ["libfabric's provider for EFA"])):
-        image = DictTree({**files, f"{LIB}/libfabric.so.1": elf("libfabric.so.1", [linked])})
-        assert [part.what for part in parts_for_speed(efa, Contents(image), ()) if not part.at] == missing
+    for linked, missing in (("libefa.so.1", []), ("libibverbs.so.1", ["provider EFA"])):
+        assert lacks({**files, f"{LIB}/libfabric.so.1": elf("libfabric.so.1", [linked])}, site=efa) == missing
 
 
 @pytest.mark.parametrize("left_out", ["", "librccl-net"])
@@ -108,9 +109,9 @@ def test_binds_says_so_with_an_exit_code_of_its_own(
     arguments = ["binds", "image", "--site", "lumi", "--host-root", "host"]
     assert main(arguments) == (4 if left_out else 0)
     error = capsys.readouterr().err
-    assert f"it has libfabric: {LIB}/libfabric.so.1" in error
-    assert ("missing for full speed: a network plugin; none of librccl-net.so" in error) == bool(left_out)
-    assert ("lumisite transport" in error) == bool(left_out)
+    assert f"libfabric.so.1: in the image: {LIB}/libfabric.so.1" in error
+    assert ("network plugin: missing for full speed: no librccl-net.so" in error) == bool(left_out)
+    assert ("[speed-unknown]" in error) == bool(left_out)
     vouched = main([*arguments, "--family", "laif-multitorch"])
     output = capsys.readouterr()
     assert vouched == (1 if left_out else 0), "who says the family vouches for it, but not for what was read"
@@ -130,8 +131,8 @@ def test_the_libfabric_that_the_plugin_loads_is_the_one_that_is_judged(
     assert main(["binds", "image", "--site", "lumi", "--host-root", "host"]) == 1
     output = capsys.readouterr()
     assert "refuse    libfabric.so.1" in output.out
-    assert "it has libfabric: /opt/ofi/libfabric.so.1" in output.err
-    assert "missing for full speed: libfabric's provider for cxi" in output.err
+    assert "libfabric.so.1: in the image: /opt/ofi/libfabric.so.1" in output.err
+    assert "provider cxi: missing for full speed" in output.err
 
 
 def test_a_plugin_that_only_start_up_scripts_may_name_leaves_the_speed_open(

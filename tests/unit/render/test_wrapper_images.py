@@ -308,7 +308,7 @@ def test_render_takes_the_lock_of_the_site_or_the_one_that_is_asked_for(
         assert "images.lock" in json.loads(Path("out/MANIFEST.json").read_text())["inputs"]
     capsys.readouterr()
     assert main(["render", "--lock", "gone", "--out", "no"]) == 3
-    assert "cannot read gone: it is not there (`lumisite images --lock gone` writes it)" in capsys.readouterr().err
+    assert "gone: no such file (`lumisite images --lock gone` writes it) [lock-missing]" in capsys.readouterr().err
     Path("images.lock").write_text(format_lock(Lock("twin", "header", (), {})))
     assert main(["render", "--lock", "images.lock", "--out", "no"]) == 2
     assert "[lock-of-another-site]" in capsys.readouterr().err
