@@ -20,7 +20,7 @@ from lumisite.site.load import LoadedSite, load_site
 from lumisite.validate.reframe.module import answer, module_text
 from lumisite.validate.run.folder import SAMPLES, create_run, image_mark, lines_of, open_run
 from lumisite.validate.run.plan import plans_of, require_unchanged, with_specs
-from lumisite.validate.run.request import RunRequest, parse_request
+from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.runner import Runner
 from lumisite.validate.run.script import NODES, JobPlan, job_script, slurm_words
 
@@ -103,8 +103,7 @@ def _stage(arguments: argparse.Namespace) -> int:
 def _judge(arguments: argparse.Namespace) -> int:
     """Judge the job of a stage directory as `validate` judges its own: wait for it, and ask Slurm what became of it."""
     place = real_path(arguments.judge)
-    run, about = open_run(place)
-    asked = parse_request(about, f"{place}/run.json")
+    run, asked = open_run(place)
     loaded = load_site(asked.site_file)
     require_unchanged(asked, loaded, __version__, image_mark(asked.image), str(place))
     name = _job(asked, loaded).run

@@ -49,7 +49,7 @@ from lumisite.validate.run.plan import (
     site_digest,
     with_specs,
 )
-from lumisite.validate.run.request import Batch, RunRequest, parse_request
+from lumisite.validate.run.request import Batch, RunRequest
 from lumisite.validate.run.runner import Runner
 from lumisite.validate.run.script import job_script, validation_of
 from lumisite.validate.samples import Recorded, read_lines
@@ -369,11 +369,10 @@ def recorded_run(
 ) -> tuple[RunRequest, LoadedSite]:
     """Give what a run was asked, if it can go on as it began. Raises `ResolveError`."""
     place = str(vars(arguments)[option.strip("-")])
-    _, about = open_run(real_path(place))
+    _, asked = open_run(real_path(place))
     given = [name.replace("_", "-") for name in decided if getattr(arguments, name, None)]
     if given:
         raise ResolveError(f"{option}: --{given[0]} was decided when the run began (leave it out)")
-    asked = parse_request(about, f"{option}: {place}/run.json")
     if asked.purpose != arguments.command:
         raise ResolveError(f"{option}: {place} is a run of `{asked.purpose}` (`lumisite {asked.purpose}` goes on)")
     if real_path(place) != Path(asked.folder):

@@ -22,8 +22,9 @@ from typing import Any, Literal, TypeAlias
 
 from lumisite.errors import LumisiteError, SiteError
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Value
-from lumisite.findings.writers import message
+from lumisite.findings.finding import Finding, Severity, Value
+from lumisite.findings.writers import advice, message
+from lumisite.site.cpus import format_cpu_list
 from lumisite.site.json_file import parse_json, short
 
 Better: TypeAlias = Literal["higher", "lower"]
@@ -34,6 +35,14 @@ Nodes: TypeAlias = tuple[str, ...]
 
 BETTER: tuple[Better, ...] = ("higher", "lower")
 GATE_STATES: tuple[GateOutcome, ...] = ("pass", "fail", "inconclusive")
+
+#: What a gate answers, by how bad its finding is.
+VERDICTS: Mapping[Severity, GateOutcome] = {
+    Severity.INFO: "pass",
+    Severity.DOUBT: "inconclusive",
+    Severity.NODE: "fail",
+    Severity.FAULT: "fail",
+}
 
 #: No measured value is smaller or larger, in whatever unit.
 LEAST, LARGEST = 1e-100, 1e100
@@ -87,6 +96,34 @@ class Gate:
     def kind(self) -> tuple[str, str]:
         """What it is about, by which gates of one cause are alike on whatever nodes and with whatever numbers."""
         return (self.code, str(self.values.get("subject", ""))) if self.code else ("", self.cause)
+
+
+def gate_of(
+    finding: Finding,
+    gate: str,
+    run: str,
+    nodes: Nodes,
+    time: float,
+    *,
+    ranks: Sequence[int] = (),
+    location: str = "",
+    asked: Nodes = (),
+) -> Gate:
+    """Return the gate line for a finding about some nodes; `location` names them and the ranks in its cause."""
+    values = {"subject": finding.subject, "ranks": format_cpu_list(ranks), **finding.values}
+    return Gate(
+        gate,
+        VERDICTS[finding.severity],
+        ": ".join(filter(None, (location, finding.subject, message(finding)))),
+        advice(finding),
+        run,
+        nodes,
+        time,
+        rank=ranks[0] if len(ranks) == 1 else None,
+        asked=asked,
+        code=finding.code,
+        values={name: value for name, value in values.items() if value not in (None, "", ())},
+    )
 
 
 _KEYS = {kind: [one.name for one in fields(kind)] for kind in (Sample, Gate)}

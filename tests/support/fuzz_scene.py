@@ -165,7 +165,7 @@ def _staged(folder: Path, name: Path) -> None:
     """Let the job of a stage directory have ended."""
     about = json.loads((folder / "run.json").read_text()) | {"folder": str(name)}
     (folder / "run.json").write_text(json.dumps(about))
-    request = parse_request(about, "run.json")
+    request = parse_request(json.dumps(about).encode(), "run.json")
     plan = sys.modules["lumisite.cli.reframe"]._job(request, load_site(request.site_file))
     _fill(folder, plan)
     (folder / "jobs" / plan.run / "nodes").write_text("\n".join(NODES) + "\n")

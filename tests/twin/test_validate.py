@@ -253,4 +253,4 @@ def test_a_drained_node_is_not_used(site: Cluster) -> None:
     with faults.node_drained(site, "nid000002"):
         done = validate(site, "drained", "--dry-run")
     assert done.code == 3
-    assert "2 nodes are needed and 1 can be had: nid000002 is drained" in done.stderr
+    assert "2 nodes are needed and 1 are usable: nid000002 drained" in done.stderr

@@ -22,15 +22,14 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from lumisite.findings.finding import Finding, Severity
-from lumisite.findings.writers import advice, message
+from lumisite.findings.finding import Finding
 from lumisite.site.cpus import format_cpu_list
 from lumisite.site.images import family_by_path, has_plugin, holds_by_name
 from lumisite.site.ledger import Situation, default_family, of_modules
 from lumisite.site.model import Family, Site, Validation
 from lumisite.site.selection import Selection
 from lumisite.text import some
-from lumisite.validate.lines import Better, Gate, GateOutcome, Sample
+from lumisite.validate.lines import Better, Gate, Sample, gate_of
 from lumisite.vendors import fabrics_of, gpu_of
 from lumisite.vendors.model import Fabric, Gpu
 
@@ -64,12 +63,8 @@ PROBES, OUT, TEXT = "{probes}", "{out}", "{text}"
 RECORD, RANK = "lumisite_record.py", "rank.py"
 #: What a container must see of the job.
 BINDS = ("--bind", f"{PROBES},{OUT}")
-VERDICTS: Mapping[Severity, GateOutcome] = {
-    Severity.INFO: "pass",
-    Severity.DOUBT: "inconclusive",
-    Severity.NODE: "fail",
-    Severity.FAULT: "fail",
-}
+#: How much of a step's stderr is quoted, in letters.
+MOST_QUOTED = 400
 #: Nodes that a cause names; more are counted.
 NAMED_NODES = 4
 
@@ -245,13 +240,21 @@ class ProbeStep:
 
 @dataclass(frozen=True)
 class Ended:
-    """A step that has ended: what its ranks wrote, how its `srun` ended, the last words of its stderr, and its time."""
+    """A step that has ended: what its ranks wrote, how its `srun` ended, and its time.
+
+    `stderr` has the lines at its end that name what went wrong.
+    """
 
     step: ProbeStep
     records: tuple[Record, ...]
     exit_code: int = 0
-    words: str = ""
+    stderr: tuple[str, ...] = ()
     seconds: float = math.inf
+
+    @property
+    def words(self) -> str:
+        """What a finding quotes of its stderr."""
+        return quote(self.stderr)
 
     @property
     def late(self) -> bool:
@@ -272,21 +275,9 @@ class Expected(ProbeStep):
         """Return the gate line of this probe for a finding about its nodes, or about all."""
         every = tuple(sorted(self.nodes))
         nodes = tuple(sorted(finding.nodes)) or every
-        about = describe_ranks(ranks, finding.nodes) if finding.nodes else ""
-        known = {"subject": finding.subject, "ranks": format_cpu_list(ranks), **finding.values}
-        return Gate(
-            self.probe,
-            VERDICTS[finding.severity],
-            ": ".join(filter(None, (about, finding.subject, message(finding)))),
-            advice(finding),
-            self.run,
-            nodes,
-            self.time,
-            rank=ranks[0] if len(ranks) == 1 else None,
-            asked=every if nodes != every else (),
-            code=finding.code,
-            values={key: value for key, value in known.items() if value not in (None, "", ())},
-        )
+        location = describe_ranks(ranks, finding.nodes) if finding.nodes else ""
+        asked = every if nodes != every else ()
+        return gate_of(finding, self.probe, self.run, nodes, self.time, ranks=ranks, location=location, asked=asked)
 
     def sample(self, quantity: str, value: float, better: Better, unit: str, nodes: tuple[str, ...] = ()) -> Sample:
         """Return a sample; `quantity` stands between the probe's name and the shape, which `nodes` change."""
@@ -310,6 +301,13 @@ def describe_ranks(ranks: Sequence[int], nodes: Sequence[str]) -> str:
     """
     where = some(nodes, NAMED_NODES, ", ")
     return f"rank{'s' * (len(ranks) > 1)} {format_cpu_list(ranks)} on {where}" if ranks else where
+
+
+def quote(lines: Sequence[str]) -> str:
+    """Return what a finding quotes of some lines: a runtime writes the cause first, srun what followed from it last."""
+    words = " | ".join(lines)
+    half = MOST_QUOTED // 2
+    return words if len(words) <= MOST_QUOTED else f"{words[:half]} … {words[-half:]}"
 
 
 Judge: TypeAlias = Callable[[Sequence[Ended], Expected], Sequence[Line]]

@@ -15,21 +15,22 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from lumisite.errors import LumisiteError, ResolveError, SiteError, ToolError
+from lumisite.errors import LumisiteError, ResolveError, ToolError
 from lumisite.facts.facts import LARGEST_FACTS_BYTES
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Place
 from lumisite.images.digest import digest_of
 from lumisite.machine.host import open_file
 from lumisite.release.files import put_file
-from lumisite.site.json_file import parse_json, short
+from lumisite.site.json_file import short
 from lumisite.site.read import opened, read_file
 from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line, parse_time, parse_value
 from lumisite.validate.probes.probe import Line, ProbeStep, Record, Vector, scripts
+from lumisite.validate.run.request import RunRequest, parse_request
 from lumisite.validate.run.script import DONE, FACTS, LEFT, RECORDS, SEEN, SET_BEFORE, SKIPPED
 
 SAMPLES, SERIES, JOURNAL, RUN = "samples.jsonl", "series.jsonl", "jobs.jsonl", "run.json"
@@ -44,12 +45,14 @@ END = "job"
 #: What the journal says of a job. One that ran to its end is `over`, or `aside` if it measured two things; one that has
 #: ended before its time is `ended`, or `lost` if that was Slurm's doing.
 EVENTS = ("submitting", "submitted", "cancelled", "ended", "lost", "aside", "over")
-#: How much of a step's stderr is looked at, in bytes, and how much of it is told, in letters.
-WORDS_BYTES, WORDS_TOLD = 1 << 14, 400
+#: How much of a step's stderr is read, in bytes.
+STDERR_BYTES = 1 << 14
+#: How much of a variable's value is kept, in letters.
+VALUE_LETTERS = 400
 #: Who sets variables before lumisite runs, as jobs write it.
 SETTERS = ("set-by-job", "set-by-login", "set-by-site-login", "set-by-task-prolog")
-#: Lines that tell why a container or a step did not start, or a program ended.
-_TELLING = re.compile(r"FATAL|ERROR|[Ee]rror\b|srun: |cannot write")
+#: Lines that say why a container or a step did not start, or a program ended; `lost` is what `node.sh` writes.
+_ERROR = re.compile(r"FATAL|ERROR|[Ee]rror\b|srun: |^lost\t")
 
 
 T = TypeVar("T")
@@ -128,7 +131,7 @@ class Run:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._lock)
-            raise ToolError(f"{self.folder}: another lumisite is at work on this run") from None
+            raise ToolError(make_finding("run-busy", str(self.folder))) from None
         except OSError:
             pass  # a file system without locks, such as Lustre mounted without flock
         self._lines.load(parse_line)
@@ -195,7 +198,7 @@ class Run:
 
     def marker(self, run: str, name: str) -> list[str]:
         """Read one of a job's marks as words; empty if it is not there."""
-        return self._text(run, name, WORDS_BYTES).split()
+        return self._text(run, name, STDERR_BYTES).split()
 
     def _text(self, run: str, name: str, most_bytes: int = MEASURED_BYTES) -> str:
         with suppress(OSError, ValueError):
@@ -231,7 +234,7 @@ class Run:
         """Return each variable (NAME=VALUE, cut where it is long) that was set before lumisite ran, with who set it."""
         rows = [line.split("\t") for line in self._text(run, SET_BEFORE).splitlines()]
         return [
-            make_finding(row[1], variable=row[0][:WORDS_TOLD], path=row[2][:WORDS_TOLD])
+            make_finding(row[1], variable=row[0][:VALUE_LETTERS], path=row[2][:VALUE_LETTERS])
             for row in rows
             if len(row) == 3 and row[1] in SETTERS
         ]
@@ -241,19 +244,16 @@ class Run:
         rows = [line.split("\t") for line in self._text(run, LEFT).splitlines()]
         return [(row[0], row[1], row[2]) for row in rows if len(row) == 3]
 
-    def last_words(self, run: str, name: str) -> str:
-        """Give what the end of a file in a job's folder tells, each line once, on one line; empty if there is none."""
+    def errors(self, run: str, name: str) -> tuple[str, ...]:
+        """Return the lines at the end of a file in a job's folder that are errors, or all if none is; each once."""
         try:
             with opened(self.job_folder(run) / name) as stream:
-                stream.seek(max(0, stream.seek(0, os.SEEK_END) - WORDS_BYTES))
+                stream.seek(max(0, stream.seek(0, os.SEEK_END) - STDERR_BYTES))
                 lines = stream.read().decode("utf-8", "replace").splitlines()
         except OSError:
-            return ""
-        every = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
-        words = " | ".join([line for line in every if _TELLING.search(line)] or every)
-        # A runtime tells the cause first, srun what came of it last.
-        half = WORDS_TOLD // 2
-        return words if len(words) <= WORDS_TOLD else f"{words[:half]} … {words[-half:]}"
+            return ()
+        every = tuple(dict.fromkeys(line.strip() for line in lines if line.strip()))
+        return tuple(line for line in every if _ERROR.search(line)) or every
 
 
 def create_run(folder: Path, about: Mapping[str, object], files: Mapping[str, str] = {}) -> Run:
@@ -262,7 +262,7 @@ def create_run(folder: Path, about: Mapping[str, object], files: Mapping[str, st
     Raises `ResolveError` if there is one already.
     """
     if (folder / RUN).exists():
-        raise ResolveError(f"--out: {folder} holds a run already (`--resume {folder}` continues it)")
+        raise ResolveError(make_finding("run-exists", "--out", folder=str(folder)))
     run = Run(folder)
     run.probes.mkdir(parents=True, exist_ok=True)
     (folder / "jobs").mkdir(exist_ok=True)
@@ -274,17 +274,13 @@ def create_run(folder: Path, about: Mapping[str, object], files: Mapping[str, st
     return run
 
 
-def open_run(folder: Path) -> tuple[Run, dict[str, object]]:
-    """Open a run's folder. Raises `ResolveError` if it is none."""
+def open_run(folder: Path) -> tuple[Run, RunRequest]:
+    """Open a run's folder, and return its request too. Raises `ResolveError` if it is none."""
     try:
-        about = parse_json(read_file(folder / RUN, LARGEST_BYTES), str(folder / RUN))
+        data = read_file(folder / RUN, LARGEST_BYTES)
     except FileNotFoundError:
-        raise ResolveError(f"{folder} is no run: it has no {RUN}") from None
-    except SiteError as error:
-        raise ResolveError(str(error)) from None
-    if not isinstance(about, dict):
-        raise ResolveError(f"{folder / RUN} is not an object")
-    return Run(folder), about
+        raise ResolveError(make_finding("run-missing", str(folder), file=RUN)) from None
+    return Run(folder), parse_request(data, str(folder / RUN))
 
 
 def slot_run(run: str, slot: str) -> str:
@@ -325,7 +321,7 @@ def _object(line: bytes) -> dict[str, object]:
     """Read an object of JSON; raises `LineError`."""
     raw = parse_value(line)
     if not isinstance(raw, dict):
-        raise LineError(f"{short(raw)} is not an object")
+        raise LineError(make_finding("line-not-object", found=short(raw)))
     return raw
 
 
@@ -333,7 +329,7 @@ def _event(line: bytes) -> dict[str, object]:
     event = _object(line)
     known = event.get("event") in EVENTS and ("id" in event or event["event"] != "submitted")
     if not known or type(event.get("attempt", 0)) is not int:
-        raise LineError(f"{short(event)} is no line of a journal")
+        raise LineError(make_finding("journal-line-invalid", found=short(event), events=EVENTS))
     parse_time(event.get("time", 0))
     return event
 
@@ -381,5 +377,5 @@ def parsed(path: Path, data: bytes, parse: Callable[[bytes], T], *, torn: bool) 
         try:
             found.append(parse(line.rstrip(b"\r\n")))
         except LineError as error:
-            raise ToolError(f"{path}:{count}: {error} (remove the line, if it was damaged)") from None
+            raise ToolError(replace(error.finding, place=Place(str(path), count))) from None
     return found

@@ -12,20 +12,13 @@ from dataclasses import dataclass, field, replace
 
 from lumisite.findings import writers
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Severity
-from lumisite.validate.lines import Gate, GateOutcome, Sample, line_of
+from lumisite.findings.finding import Finding
+from lumisite.validate.lines import Gate, GateOutcome, Sample, gate_of, line_of
 from lumisite.validate.probes.probe import Line
 from lumisite.validate.run.folder import END
 from lumisite.validate.run.script import JobPlan
 from lumisite.vendors import all_gpus
 
-#: How a job ended, by how bad that is.
-OUTCOMES: Mapping[Severity, GateOutcome] = {
-    Severity.INFO: "pass",
-    Severity.DOUBT: "inconclusive",
-    Severity.NODE: "fail",
-    Severity.FAULT: "fail",
-}
 #: Variables that bear on ranks that work together, whatever a cause says; so do those of vendors.
 NETWORK = ("NCCL_", "FI_", "GLOO_", "MASTER_")
 
@@ -55,17 +48,7 @@ class LiveJob:
 
     def gate(self, finding: Finding, time: float) -> Gate:
         """Return the line that says how it ended: of the nodes that the finding names, or of all."""
-        return Gate(
-            END,
-            OUTCOMES[finding.severity],
-            writers.message(finding),
-            writers.advice(finding),
-            self.plan.run,
-            tuple(sorted(finding.nodes or self.plan.nodes)),
-            time,
-            code=finding.code,
-            values={name: value for name, value in finding.values.items() if value not in (None, "", ())},
-        )
+        return gate_of(finding, END, self.plan.run, tuple(sorted(finding.nodes or self.plan.nodes)), time)
 
     def gate_of(self, event: Mapping[str, object]) -> Gate:
         """Return the line of a job that ended before its time, from the journal; older journals have no codes."""

@@ -10,9 +10,10 @@ from itertools import cycle
 from typing import TypeAlias
 
 from lumisite.errors import ResolveError, ToolError
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import with_values
 from lumisite.site.load import LoadedSite
 from lumisite.site.selection import resolve_selection
-from lumisite.text import some
 from lumisite.validate.probes.probe import Group, Target, spec_hash
 from lumisite.validate.probes.suite import choose_probes, groups, probes_of
 from lumisite.validate.run.folder import script_bytes
@@ -54,13 +55,16 @@ def choose_node_sets(
     if sets:
         return sets[:wanted]
     if taken:
-        left = ", ".join(sorted(usable)) or "none"
-        raise ToolError(
-            f"{size} nodes are needed on which this run has not measured yet, or one of its own sets "
-            f"(can be had: {left})"
+        raise ToolError(make_finding("nodes-used-up", needed=size, usable=tuple(sorted(usable))))
+    others = [name for name in states if name not in usable]
+    raise ToolError(
+        make_finding(
+            "nodes-too-few",
+            needed=size,
+            usable=len(usable),
+            others=tuple(f"{name} {states[name]}" for name in others),
         )
-    shown = some([f"{name} is {state}" for name, state in states.items() if name not in usable], 4, ", ")
-    raise ToolError(f"{size} nodes are needed and {len(usable)} can be had" + (f": {shown}" if shown else ""))
+    )
 
 
 def plan_jobs(
@@ -116,17 +120,17 @@ def require_unchanged(
     request: RunRequest, loaded: LoadedSite, version: str, image_digest: str, place: str, plans: Planner = plans_of
 ) -> None:
     """Raise `ResolveError` where going on would measure something else than the run began with."""
-    why = ""
+    changed: dict[str, str] = {}
     if request.lumisite != version:
-        why = f"it was begun with lumisite {request.lumisite}, and this is {version}"
+        changed = {"began": request.lumisite, "version": version}
     elif request.site_digest != site_digest(loaded):
-        why = f"the site description {request.site_file} has changed since it began"
+        changed = {"site": request.site_file}
     elif request.image_digest != image_digest:
-        why = f"{request.image} is another image than when it began"
+        changed = {"image": request.image}
     elif any(request.specs.get(name) != spec for name, spec in _specs(plans(request, loaded)).items()):
-        why = "the scripts of the probes have changed since it began"
-    if why:
-        raise ResolveError(f"{place}: {why}: what it measures now is not to be mixed with that (start a new run)")
+        changed = {"scripts": "probes"}
+    if changed:
+        raise ResolveError(with_values(make_finding("run-changed", place), changed))
 
 
 def more_words(verdict: SystemVerdict, probes: Collection[str]) -> tuple[str, ...]:

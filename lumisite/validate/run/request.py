@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from lumisite.errors import ResolveError, SiteError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
-from lumisite.site.json_file import decode_values
+from lumisite.site.json_file import decode_values, parse_json
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ class RunRequest:
         return asdict(self) | {"node_sets": self.node_sets, "spec": spec}
 
 
-def parse_request(about: Mapping[str, object], file: str) -> RunRequest:
+def parse_request(data: bytes, file: str) -> RunRequest:
     """Parse run.json; `file` names it in messages. Raises `ResolveError`."""
     try:
-        return decode_values(about, RunRequest, file, (_faults,))
+        return decode_values(parse_json(data, file), RunRequest, file, (_faults,))
     except SiteError as error:
         raise ResolveError(error.finding) from None
 

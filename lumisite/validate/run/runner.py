@@ -18,7 +18,7 @@ from lumisite.findings.finding import Finding, Severity, with_values
 from lumisite.site.model import Site
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probes.ddp.judge import scaling
-from lumisite.validate.probes.probe import Ended, Expected, Group, Line
+from lumisite.validate.probes.probe import Ended, Expected, Group, Line, quote
 from lumisite.validate.run import slurm
 from lumisite.validate.run.folder import End, Run, slot_run
 from lumisite.validate.run.job import LiveJob, changed, with_setters
@@ -121,7 +121,7 @@ class Runner:
                 if job.state in ("new", "cancelled"):
                     self._submit(job)
             except slurm.SilentError as error:
-                self._waits(job, make_finding("slurm-silent", job.plan.run, words=str(error)))
+                self._waits(job, replace(error.finding, subject=job.plan.run))
 
     def _submit(self, job: LiveJob) -> None:
         attempt = job.attempt + 1
@@ -198,7 +198,7 @@ class Runner:
                 step,
                 tuple(self.run.records(run, step)),
                 int(end.code),
-                self.run.last_words(run, f"{step.folder}/{STEP_ERR}"),
+                self.run.errors(run, f"{step.folder}/{STEP_ERR}"),
                 end.time - (self.run.step_began(run, step) or -math.inf),
             )
             for step, end in zip(group.steps, ends, strict=True)
@@ -224,7 +224,7 @@ class Runner:
         run = job.plan.run
         what, _, step = done.code.partition(":")
         if what == "module":
-            words = self.run.last_words(run, "module.stderr")
+            words = quote(self.run.errors(run, "module.stderr"))
             self._end(job, make_finding("job-module-failed", node=job.plan.nodes[0], words=words))
             return
         if what == "lost":
@@ -269,8 +269,8 @@ class Runner:
         """Act on what Slurm says of a job that has not said itself that it is done."""
         if not state.ended:
             job.lost = False
-            if not state.state:
-                self._waits(job, make_finding("slurm-silent", job.plan.run, words=state.reason))
+            if state.silence is not None:
+                self._waits(job, replace(state.silence, subject=job.plan.run))
             elif state.state != "RUNNING":
                 waits = make_finding("job-waits", job.plan.run, id=job.id, state=state.state, reason=state.reason)
                 self._waits(job, waits)
@@ -288,9 +288,10 @@ class Runner:
 
     def _lose_step(self, job: LiveJob, step: str) -> None:
         """Record that a step was lost however often the job asked for it."""
-        words = self.run.last_words(job.plan.run, f"{step}/{STEP_ERR}")
-        away = [name for name in job.plan.nodes if f" failed on node {name}:" in words]
-        self._end(job, make_finding("job-step-lost", nodes=away, step=step, words=words, resume=self._resume(job)))
+        lines = self.run.errors(job.plan.run, f"{step}/{STEP_ERR}")
+        away = slurm.failed_nodes(lines)
+        words, resume = quote(lines), self._resume(job)
+        self._end(job, make_finding("job-step-lost", nodes=away, step=step, words=words, resume=resume))
         if not away:
             self._try_again(job)
 
@@ -346,7 +347,7 @@ class Runner:
                 return make_finding("job-cancelled", step=step, resume=resume)
             case "":
                 return make_finding("job-forgotten", step=step, resume=resume)
-        words = self.run.last_words(run, f"slurm-{job.id}.out")
+        words = quote(self.run.errors(run, f"slurm-{job.id}.out"))
         reason = f" ({state.reason})" if state.reason not in ("", "None") else ""
         # Slurm lost it, or it ended without a mark: the file system did not take it.
         lost_by_slurm = state.state in (*slurm.LOST, "COMPLETED")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lumisite.errors import ResolveError
+from lumisite.findings.catalogue import make_finding
 from lumisite.site.model import Site, Validation
 from lumisite.site.read import read_file
 from lumisite.validate.probes.probe import OUT, PROBES, TEXT, Group, ProbeStep, gpu_of_plan
@@ -71,7 +72,7 @@ def job_script(site: Site, request: RunRequest, plan: JobPlan, attempt: int, fac
 def validation_of(site: Site) -> Validation:
     """Give what the site wants validated; raises `ResolveError` where it says nothing of it."""
     if site.validation is None:
-        raise ResolveError(f"site {site.name} has no `validation` (docs/reference/site.md says what belongs there)")
+        raise ResolveError(make_finding("site-without-validation", site.name))
     return site.validation
 
 
@@ -104,9 +105,9 @@ def slurm_words(site: Site, request: RunRequest, plan: JobPlan) -> Sequence[str]
 
 def _module(site: Site) -> str:
     if "modulefile" not in site.emitters:
-        raise ResolveError(f"site {site.name} has no modulefiles (runtimes: emit), which jobs would load")
+        raise ResolveError(make_finding("jobs-without-module", site.name, key="emit: modulefile"))
     if site.helper_module is None:
-        raise ResolveError(f"site {site.name} has no module with `helper: yes`, which jobs would load")
+        raise ResolveError(make_finding("jobs-without-module", site.name, key="helper: yes"))
     return shlex.quote(site.helper_module)
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from lumisite.errors import ToolError
 from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
 
 #: Of the caller's environment only this reaches a job: what a shell has loaded must not change what is measured.
 KEPT = ("HOME", "USER", "LOGNAME", "PATH", "SHELL", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR", "SLURM_CONF")
@@ -46,6 +47,8 @@ AWAY = (
 LOST_STEP = f"^srun: (Step created for|Job .* step creation)|{AWAY}"
 #: For how long a question is asked again while Slurm does not answer, and how often, in seconds.
 ASK_S, AGAIN_S = 60.0, 5.0
+#: How srun names a node on which a step did not start.
+_FAILED_NODE = re.compile(r" failed on node (\S+):")
 #: States of a node in which it takes jobs now, and in which it will later, sinfo(1).
 FREE = ("idle",)
 BUSY = ("mixed", "allocated", "completing", "planned")
@@ -59,6 +62,7 @@ class JobState:
 
     state: str | None
     reason: str = ""
+    silence: Finding | None = None
 
     @property
     def ended(self) -> bool:
@@ -99,7 +103,7 @@ def nodes_of_reservation(name: str) -> list[str]:
     text = ask(["scontrol", "--oneliner", "show", "reservation", name])
     found = re.search(r"\bNodes=(\S+)", text)
     if not found or found[1] == "(null)":
-        raise ToolError(f"reservation {name} has no nodes")
+        raise ToolError(make_finding("reservation-empty", name))
     return expand(found[1])
 
 
@@ -108,7 +112,7 @@ def submit(script: str) -> str:
     done = _run(["sbatch", "--parsable", script])
     if done.returncode != 0:
         if re.search(SILENT, done.stderr):
-            raise SilentError(_last_words(done))
+            raise _silent(done)
         raise RefusedError(make_finding("sbatch-refused", words=_last_words(done)))
     identity = done.stdout.strip().rpartition("\n")[2].partition(";")[0]
     if not re.fullmatch(r"[0-9]{1,18}", identity):
@@ -129,12 +133,12 @@ def poll(jobs: Sequence[str]) -> Mapping[str, JobState]:
     try:
         done = _run(["squeue", "--noheader", f"--jobs={','.join(jobs)}", "--states=all", "--format=%i|%T|%r"])
         if done.returncode != 0 and UNKNOWN not in done.stderr:
-            raise SilentError(_last_words(done))
+            raise _silent(done)
         rows = [(*line.strip().split("|"), "", "")[:3] for line in done.stdout.splitlines()]
         found = {name: _said(state, reason) for name, state, reason in rows}
         return {job: found.get(job) or _detail(job) for job in jobs}
     except SilentError as error:
-        return dict.fromkeys(jobs, JobState(None, str(error)))
+        return dict.fromkeys(jobs, JobState(None, silence=error.finding))
 
 
 def cancel(jobs: Sequence[str]) -> None:
@@ -142,7 +146,7 @@ def cancel(jobs: Sequence[str]) -> None:
     if jobs:
         done = _run(["scancel", *jobs])
         if done.returncode != 0 and UNKNOWN not in done.stderr:
-            raise ToolError(f"scancel {' '.join(jobs)}: {_last_words(done)}")
+            raise _failed(done)
 
 
 def _said(state: str, reason: str = "") -> JobState:
@@ -156,7 +160,7 @@ def _detail(job: str) -> JobState:
     if done.returncode == 0 and "JobState" in told:
         return _said(told["JobState"], told.get("Reason", ""))
     if UNKNOWN not in done.stderr:
-        raise SilentError(_last_words(done))
+        raise _silent(done)
     with suppress(ToolError):
         done = _run(["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={job}", "--format=State"])
         if done.returncode == 0 and (words := done.stdout.split()):
@@ -172,8 +176,8 @@ def ask(argv: Sequence[str]) -> str:
             if time.monotonic() < until:
                 time.sleep(AGAIN_S)
                 continue
-            raise SilentError(f"{' '.join(argv)}: {_last_words(done)}")
-        raise ToolError(f"{' '.join(argv)}: {_last_words(done)}")
+            raise _silent(done)
+        raise _failed(done)
     return done.stdout
 
 
@@ -192,9 +196,22 @@ def _run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
             start_new_session=True,
         )
     except FileNotFoundError:
-        raise ToolError(f"{argv[0]} is not on PATH (run this where jobs are submitted)") from None
+        raise ToolError(make_finding("program-not-found", argv[0])) from None
     except subprocess.TimeoutExpired:
-        raise SilentError(f"{argv[0]} did not answer within {PATIENCE_S:g} s") from None
+        raise SilentError(make_finding("slurm-silent", " ".join(argv), limit_s=PATIENCE_S)) from None
+
+
+def _silent(done: subprocess.CompletedProcess[str]) -> SilentError:
+    return SilentError(make_finding("slurm-silent", " ".join(done.args), words=_last_words(done)))
+
+
+def _failed(done: subprocess.CompletedProcess[str]) -> ToolError:
+    return ToolError(make_finding("slurm-command-failed", " ".join(done.args), words=_last_words(done)))
+
+
+def failed_nodes(stderr: Sequence[str]) -> tuple[str, ...]:
+    """Return the nodes on which a step did not start, by what srun wrote."""
+    return tuple(name for line in stderr for name in _FAILED_NODE.findall(line))
 
 
 def _last_words(done: subprocess.CompletedProcess[str]) -> str:

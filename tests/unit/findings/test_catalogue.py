@@ -57,7 +57,6 @@ UNTESTED = frozenset(
         "plugin-of-image",
         "plugin-uncertain",
         "plugin-without-libfabric",
-        "program-not-found",
         "provider-needs-missing",
         "release-missing",
         "rollback-edited",

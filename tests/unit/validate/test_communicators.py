@@ -53,7 +53,7 @@ def at(number: int, group: int, part: str, time: float = 200.0) -> dict[str, obj
 def judged(
     records: list[Record], code: int = 137, backend: Backend = "nccl", seconds: float = 130.0, words: str = ""
 ) -> list[Line]:
-    left: Ended = replace(ended(records, code), seconds=seconds, words=words)
+    left: Ended = replace(ended(records, code), seconds=seconds, stderr=tuple(filter(None, words.split(" | "))))
     left = replace(left, step=replace(left.step, limit_s=240))
     return list(communicators(TARGETS[backend]).judge([left], expected("communicators")))
 

@@ -186,7 +186,7 @@ def told(*exit_codes: int, records: int = 0) -> list[Gate]:
         for rank in range(records)
     )
     steps = [
-        Ended(step, () if number else left, code, WORDS if code else "")
+        Ended(step, () if number else left, code, (WORDS,) if code else ())
         for number, (step, code) in enumerate(zip(group.steps, exit_codes, strict=True))
     ]
     return failed(group.judge(steps, job))

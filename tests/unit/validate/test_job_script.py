@@ -129,8 +129,16 @@ def test_an_unknown_probe_is_refused() -> None:
 
 
 def test_a_site_without_validation_is_refused() -> None:
-    with pytest.raises(ResolveError, match="site twin has no `validation`"):
+    with pytest.raises(ResolveError) as caught:
         validation_of(replace(TWIN, validation=None))
+    assert caught.value.finding.code == "site-without-validation"
+
+
+def test_a_site_without_a_module_for_jobs_is_refused() -> None:
+    modules = {name: replace(module, helper=False) for name, module in TWIN.modules.items()}
+    with pytest.raises(ResolveError) as caught:
+        job_script(replace(TWIN, modules=modules), a_request(), a_plan("twin"), 1)
+    assert caught.value.finding.code == "jobs-without-module"
 
 
 # ---- bash runs it, with commands that stand for Slurm's and Lmod's

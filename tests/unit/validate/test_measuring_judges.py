@@ -24,7 +24,7 @@ NODES = ("nid000001", "nid000002")
 
 def ended(records: list[Record], code: int = 0, tasks: int = 1, shape: Shape = "several", **more: str) -> Ended:
     step = ProbeStep("p", Srun("", (), environment=tuple(more.items())), shape, NODES, tasks, 60)
-    return Ended(step, tuple(records), code, "the last words" if code else "")
+    return Ended(step, tuple(records), code, ("the last words",) if code else ())
 
 
 def expected(probe: str, tasks: int = 1, nodes: tuple[str, ...] = NODES) -> Expected:

@@ -264,25 +264,27 @@ def test_two_clocks_that_differ_blame_nobody_where_the_controllers_time_is_not_k
     assert [gate.verdict for gate in lines(records, TWO)] == ["pass"]
 
 
-def test_a_node_without_a_record_is_told_in_its_own_words() -> None:
-    words = "/scratch is not there; it cannot write /scratch/r (Permission denied)"
+def test_a_node_without_a_record_has_the_reason_that_its_script_or_slurm_gave() -> None:
     rest = [healthy(name) for name in ("n1", "n2", "n4")]
-    told = lines(rest, FOUR, exit_code=1, words=f"srun: error: n3: task 2: Exited with exit code 1 | n3: {words}")
-    assert [(gate.verdict, gate.nodes) for gate in told] == [("fail", ("n3",)), ("pass", ("n1", "n2", "n4"))]
-    assert told[0].code == "node-lost"
-    assert words in str(told[0].values["words"])
-    killed = lines(rest, FOUR, exit_code=1, words="srun: error: n3: task 2: Killed")
-    assert killed[0].values == {"words": "srun: error: n3: task 2: Killed"}
+    error = "srun: error: n3: task 2: Exited with exit code 1"
+    report = "lost\tn3\t/scratch/r\tPermission denied\t/scratch"
+    lost, fine = lines(rest, FOUR, exit_code=1, stderr=(error, report))
+    assert (lost.code, lost.verdict, lost.nodes) == ("node-lost", "fail", ("n3",))
+    assert lost.values == {"folder": "/scratch/r", "reason": "Permission denied", "missing": ("/scratch",)}
+    assert (fine.verdict, fine.nodes) == ("pass", ("n1", "n2", "n4"))
+    killed = lines(rest, FOUR, exit_code=1, stderr=(error, "srun: error: n33: task 3: Killed"))
+    assert killed[0].values == {"words": error}
     late = lines(rest, FOUR, exit_code=124, seconds=60.0)
     assert late[0].values == {"limit_s": 60}
 
 
 def test_a_step_that_slurm_could_not_start_on_one_node_blames_that_one() -> None:
-    words = "srun: error: Task launch for StepId=7.0 failed on node n2: Communication connection failure"
-    told = lines([healthy("n1")], FOUR, exit_code=1, words=words)
-    assert [(gate.verdict, gate.nodes) for gate in told] == [("fail", ("n2",)), ("pass", ("n1",))]
-    (nowhere,) = lines([], FOUR, exit_code=1, words="srun: error: Unable to create step")
-    assert (nowhere.code, nowhere.values["words"]) == ("step-not-run", "srun: error: Unable to create step")
+    error = "srun: error: Task launch for StepId=7.0 failed on node n2: Communication connection failure"
+    gates = lines([healthy("n1")], FOUR, exit_code=1, stderr=(error,))
+    assert [(gate.verdict, gate.nodes) for gate in gates] == [("fail", ("n2",)), ("pass", ("n1",))]
+    error = "srun: error: Unable to create step"
+    (nowhere,) = lines([], FOUR, exit_code=1, stderr=(error,))
+    assert (nowhere.code, nowhere.values["words"]) == ("step-not-run", error)
 
 
 # ---- the script
@@ -353,4 +355,4 @@ def test_a_script_that_cannot_record_says_so_and_what_is_away(tmp_path: Path) ->
     ]
     done = subprocess.run(command, env={"SLURMD_NODENAME": "n9"}, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert done.stderr == f"n9: /gone-1 is not there; it cannot write {blocked}/out (Not a directory)\n"
+    assert done.stderr == f"lost\tn9\t{blocked}/out\tNot a directory\t/gone-1\n"

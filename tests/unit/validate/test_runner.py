@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.errors import ToolError
+from lumisite.errors import ResolveError, ToolError
+from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.validate.lines import Sample
 from lumisite.validate.run import slurm
-from lumisite.validate.run.folder import JOURNAL, SAMPLES, Run, create_run, gather, lines_of
+from lumisite.validate.run.folder import JOURNAL, SAMPLES, Run, create_run, gather, lines_of, open_run
 from tests.support.played_slurm import NODES, PlayedSlurm, job_gates, keys, plans, play, runner, work
 
 
@@ -142,7 +143,7 @@ def test_a_job_that_has_ended_stays_so_though_it_was_cancelled_at_that_moment(
 def test_a_slurm_that_does_not_answer_is_waited_for(
     played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    silent = slurm.JobState(None, "Unable to contact slurm controller")
+    silent = slurm.JobState(None, silence=make_finding("slurm-silent", words="Unable to contact slurm controller"))
     monkeypatch.setattr(slurm, "poll", lambda jobs: dict.fromkeys(jobs, silent))
     reports: list[Finding] = []
     assert [gate.verdict for gate in job_gates(work(tmp_path / "run", reports))] == ["pass", "pass"]
@@ -197,9 +198,20 @@ def test_cancelling_takes_only_jobs_of_this_run_and_resume_measures_the_rest(
 def test_two_at_one_run_are_one_too_many(played: PlayedSlurm, tmp_path: Path) -> None:
     run = create_run(tmp_path / "run", {})
     run.hold()
-    with pytest.raises(ToolError, match="another lumisite is at work on this run"):
+    with pytest.raises(ToolError) as refused:
         Run(tmp_path / "run").hold()
+    assert refused.value.finding.code == "run-busy"
     run.release()
+
+
+def test_a_folder_has_one_run(tmp_path: Path) -> None:
+    with pytest.raises(ResolveError) as refused:
+        open_run(tmp_path)
+    assert refused.value.finding.code == "run-missing"
+    create_run(tmp_path, {})
+    with pytest.raises(ResolveError) as refused:
+        create_run(tmp_path, {})
+    assert refused.value.finding.code == "run-exists"
 
 
 def test_a_job_that_ends_without_a_result_of_each_step_has_not_passed(played: PlayedSlurm, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.validate.lines import Gate, Sample
+from lumisite.validate.probes.probe import quote
 from lumisite.validate.run import slurm
 from lumisite.validate.run.folder import ASIDE, SAMPLES, Run, create_run, lines_of
 from lumisite.validate.run.job import changed, with_setters
@@ -52,7 +53,7 @@ def test_a_job_that_slurm_may_have_heard_of_is_submitted_once(
             return played.submit(script)
         if answer:
             played.submit(script)
-        raise slurm.SilentError(SILENT)
+        raise slurm.SilentError(make_finding("slurm-silent", words=SILENT))
 
     monkeypatch.setattr(slurm, "submit", submit)
     reports: list[Finding] = []
@@ -347,10 +348,10 @@ def test_the_words_of_a_step_begin_with_the_runtimes_and_end_with_sruns(tmp_path
     noise = "".join(f"INFO:    converting {number}\n" for number in range(50))
     errors = "".join(f"srun: error: nid00000{number}: tasks 0-7: Exited with exit code 255\n" for number in range(9))
     (step / "stderr").write_text(noise + f"{fatal}\n" * 16 + errors)
-    words = run.last_words("r", "s/stderr")
+    words = quote(run.errors("r", "s/stderr"))
     assert words.startswith(fatal)
     assert words.endswith("nid000008: tasks 0-7: Exited with exit code 255")
     assert words.count("FATAL") == 1
     assert "INFO" not in words
     (step / "stderr").write_text("something quiet\n")
-    assert run.last_words("r", "s/stderr") == "something quiet"
+    assert run.errors("r", "s/stderr") == ("something quiet",)

@@ -111,8 +111,11 @@ def test_cancelling_a_job_that_has_ended_is_no_fault(fp: FakeProcess) -> None:
     )
     slurm.cancel(["1"])
     fp.register(["scancel", "2"], stderr="scancel: error: Unable to contact slurm controller", returncode=1)
-    with pytest.raises(ToolError, match="scancel 2: Unable to contact slurm controller"):
+    with pytest.raises(ToolError) as refused:
         slurm.cancel(["2"])
+    finding = refused.value.finding
+    assert (finding.code, finding.subject) == ("slurm-command-failed", "scancel 2")
+    assert finding.values == {"words": "Unable to contact slurm controller"}
 
 
 def test_the_shells_modules_do_not_reach_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,9 +136,14 @@ def test_a_reservation_names_its_nodes(fp: FakeProcess) -> None:
     fp.register(["scontrol", "--oneliner", "show", "reservation", "maint"], stdout=text)
     fp.register(["scontrol", "show", "hostnames", "nid[000001-000002]"], stdout="nid000001\nnid000002\n")
     assert slurm.nodes_of_reservation("maint") == ["nid000001", "nid000002"]
+    fp.register(["scontrol", "--oneliner", "show", "reservation", "soon"], stdout="ReservationName=soon Nodes=(null)")
+    with pytest.raises(ToolError) as refused:
+        slurm.nodes_of_reservation("soon")
+    assert (refused.value.finding.code, refused.value.finding.subject) == ("reservation-empty", "soon")
 
 
 def test_no_slurm_here_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(ToolError, match="sinfo is not on PATH"):
+    with pytest.raises(ToolError) as refused:
         slurm.nodes_of("g")
+    assert (refused.value.finding.code, refused.value.finding.subject) == ("program-not-found", "sinfo")

@@ -34,7 +34,7 @@ DONE = (GROUPS + 1, 0)
 #: More tasks than a step can have.
 MOST_RANKS = 1 << 24
 #: What srun says of a rank that did not end well; those that it killed itself are told by what was done to them.
-_TASK = re.compile(r"srun: error: (\S+): tasks? ([\d,-]+): (?!Killed|Terminated)([^|]*[^|\s])")
+_TASK = re.compile(r"srun: error: (\S+): tasks? ([\d,-]+): (?!Killed|Terminated)(.*\S)")
 #: The script's options; PyTorch's own limit is never reached, as a rank has lost its patience before.
 ARGUMENTS: Mapping[Backend, tuple[str, ...]] = {
     "gloo": ("--groups", str(GROUPS), "--size", str(1 << 20), "--patience", "15", "--limit", "60"),
@@ -198,7 +198,7 @@ def _crashed(ended: Ended, seats: Sequence[Record], expected: Expected) -> Gate 
     if ended.late or ended.exit_code == 0:
         return None
     failed = min(_times(ended.records, "error_time"), default=math.inf)
-    for _, tasks, words in _TASK.findall(ended.words):
+    for _, tasks, words in _TASK.findall("\n".join(ended.stderr)):
         ranks = [seats[rank] for rank in parse_number_list(tasks, limit=MOST_RANKS) if rank < len(seats)]
         lost = [seat for seat in ranks if "local_rank" not in seat and (number(seat, "time") or 0.0) <= failed]
         if lost:

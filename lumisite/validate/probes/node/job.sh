@@ -205,6 +205,6 @@ words=$({ mkdir -p "$out" && record "$@" >"$out/$rank.json.partial" && mv "$out/
 [ ! -f "$out/$rank.json" ] || exit 0
 away=
 while [ "$#" != 0 ] && [ "$1" != -- ]; do shift; done
-for path; do case $path in -- | *'*') ;; *) [ -e "$path" ] || away="$away$path is not there; " ;; esac done
-echo "$node: ${away}it cannot write $out (${words##*: })" >&3
+for path; do case $path in -- | *'*') ;; *) [ -e "$path" ] || away="$away	$path" ;; esac done
+printf 'lost\t%s\t%s\t%s%s\n' "$node" "$out" "${words##*: }" "$away" >&3
 exit 1

@@ -6,6 +6,7 @@ A node is judged by what must be there, and against the other nodes of its job, 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from lumisite.machine.tree import is_under
 from lumisite.site.ledger import decide
 from lumisite.site.scalars import TASK
 from lumisite.validate.probes.outcome import Located, gates
-from lumisite.validate.probes.probe import TEXT, Ended, Expected, Line, Probe, Record, Srun, Target
+from lumisite.validate.probes.probe import TEXT, Ended, Expected, Line, Probe, Record, Srun, Target, quote
 from lumisite.validate.probes.records import number, table, text, texts, value_at, whole
 from lumisite.vendors import all_fabrics, all_gpus
 
@@ -36,6 +37,9 @@ FACTS = {
     "cpu_allowed": ("CPU time allowed by cgroups", " % of one CPU"),
     "governor": ("CPU frequency governor", ""),
 }
+
+#: A name in what Slurm writes.
+_NAME = re.compile(r"\w[\w.-]*\w|\w", re.ASCII)
 
 _Value = TypeVar("_Value")
 
@@ -134,11 +138,19 @@ def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list
 def _lost(ended: Ended, records: Mapping[str, Record], expected: Expected) -> Iterator[Located]:
     """Yield the nodes without a record, each with what its script or Slurm wrote of it."""
     lost = [name for name in expected.nodes if name not in records]
+    # `lost`, the node, the folder, the system's reason, and the paths that the node lacks, as the script writes them.
+    reports = {fields[1]: fields[2:] for line in ended.stderr if len(fields := line.split("\t")) > 3}
+    of_slurm = {name: [line for line in ended.stderr if name in _NAME.findall(line)] for name in lost}
     # Where Slurm could not start the step on one node, it may not have started it on others either.
-    for name in [name for name in lost if name in ended.words] or lost:
-        lines = [line.removeprefix(f"{name}: ") for line in ended.words.split(" | ") if name in line]
+    named = [name for name in lost if name in reports or of_slurm[name]]
+    for name in named or lost:
         limit_s = ended.step.limit_s if ended.late else None
-        yield Located(make_finding("node-lost", words=" | ".join(lines) or ended.words, limit_s=limit_s), name)
+        if name in reports:
+            folder, reason, *paths = reports[name]
+            found = make_finding("node-lost", folder=folder, reason=reason, missing=tuple(paths), limit_s=limit_s)
+        else:
+            found = make_finding("node-lost", words=quote(of_slurm[name]) or ended.words, limit_s=limit_s)
+        yield Located(found, name)
 
 
 def _usual(values: Iterable[_Value]) -> _Value | None:

@@ -14,8 +14,9 @@ from functools import partial
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Severity
 from lumisite.site.software import Fabric
+from lumisite.validate.lines import VERDICTS
 from lumisite.validate.probes.outcome import trouble
-from lumisite.validate.probes.probe import VERDICTS, Backend, Ended, Expected, Line, Probe, Record, Target
+from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Record, Target
 from lumisite.validate.probes.records import finished, number, table
 from lumisite.validate.transport.judge import Expectation
 from lumisite.validate.transport.judge import judge as judge_log
