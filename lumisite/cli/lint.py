@@ -9,9 +9,10 @@ from lumisite import __version__
 from lumisite.cli.arguments import add_lock, add_site_or_example
 from lumisite.cli.parser import tell
 from lumisite.cli.transport import file_blocks
+from lumisite.findings.finding import Finding
 from lumisite.findings.writers import advice, message, sarif
 from lumisite.images.lock import load_lock
-from lumisite.lint.rules import SIZE_LIMIT_BYTES, BadLine, lint_script
+from lumisite.lint.rules import SIZE_LIMIT_BYTES, lint_script
 from lumisite.site.load import load_site
 from lumisite.text import printable
 
@@ -37,7 +38,7 @@ def run_lint(arguments: argparse.Namespace) -> int:
     loaded = load_site(arguments.site)
     lock = load_lock(loaded, arguments.lock)
     locked = {} if lock is None else lock.lock.images
-    found: list[BadLine] = []
+    found: list[Finding] = []
     for name in arguments.scripts:
         data = bytearray()
         for block in file_blocks(name):
@@ -46,22 +47,22 @@ def run_lint(arguments: argparse.Namespace) -> int:
                 break
         found += lint_script(bytes(data), name, loaded.site, locked)
     if arguments.sarif:
-        print(json.dumps(sarif([one.finding for one in found], __version__), indent=2))
+        print(json.dumps(sarif(found, __version__), indent=2))
     else:
-        tell([_as_json(one) for one in found], map(_line, found), as_json=arguments.json)
+        tell([_as_json(finding) for finding in found], map(_line, found), as_json=arguments.json)
     return 1 if found else 0
 
 
-def _reason(bad: BadLine) -> str:
-    return f"{printable(bad.finding.subject)}: {message(bad.finding)}"
+def _reason(finding: Finding) -> str:
+    return f"{printable(finding.subject)}: {message(finding)}"
 
 
-def _line(bad: BadLine) -> str:
-    return f"{bad.finding.place}: {bad.finding.code} {_reason(bad)} ({advice(bad.finding)})"
+def _line(finding: Finding) -> str:
+    return f"{finding.place}: {finding.code} {_reason(finding)} ({advice(finding)})"
 
 
-def _as_json(bad: BadLine) -> dict[str, object]:
-    place = bad.finding.place
+def _as_json(finding: Finding) -> dict[str, object]:
+    place = finding.place
     assert place is not None
-    known = {"file": place.file, "line": place.line, "rule": bad.finding.code}
-    return {**known, "reason": _reason(bad), "right": advice(bad.finding), "source": bad.source}
+    known = {"file": place.file, "line": place.line, "rule": finding.code}
+    return {**known, "reason": _reason(finding), "right": advice(finding), "source": finding.values["source"]}

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from lumisite.images.lock import LockedImage, holds_by_lock
-from lumisite.lint.hit import Hit, hit
-from lumisite.lint.job import Job
+from lumisite.lint.job import BadLine, Job, bad_line
 from lumisite.lint.script import Command
 from lumisite.render.runtimes import (
     ACTION_FLAGS,
@@ -38,7 +37,7 @@ class Start(NamedTuple):
         return self.image.rpartition("/")[2]
 
 
-def holds_of(job: Job, path: str) -> Holds:
+def contents_of(job: Job, path: str) -> Holds:
     """Return what an image holds, as the lock has it, else by its name; a name alone is a file beside the script."""
     locked = locked_at(job, path)
     if locked is not None:
@@ -49,7 +48,9 @@ def holds_of(job: Job, path: str) -> Holds:
 
 def locked_at(job: Job, path: str) -> LockedImage | None:
     """Return what the lock has of an image, by one of its names or by its file."""
-    found = job.locked.get(path) or next((one for one in job.locked.values() if path and one.target == path), None)
+    found = job.locked.get(path) or next(
+        (image for image in job.locked.values() if path and image.target == path), None
+    )
     return None if found is None or found.fault else found
 
 
@@ -85,16 +86,16 @@ def _image(words: list[tuple[str, int]]) -> tuple[str, int] | None:
     return None
 
 
-def image_outside_range(job: Job) -> Iterator[Hit]:
+def image_outside_range(job: Job) -> Iterator[BadLine]:
     """An image with a release that the GPU driver does not support."""
     platform = job.site.platforms[job.site.platform]
     for start in starts_of(job) if _may_have_gpus(job) else ():
-        for stack, version in holds_of(job, start.image).stacks.items():
+        for stack, version in contents_of(job, start.image).stacks.items():
             known = platform.stacks.get(stack)
             if known is not None and not known.has(version):
                 title, supported = job.site.stacks[stack].title, str(known.runs)
                 values = {"component": title, "release": str(version), "supported": supported, "example": _example(job)}
-                yield hit(start.line, start.name, **values)
+                yield bad_line(start.line, start.name, **values)
 
 
 def _may_have_gpus(job: Job) -> bool:
@@ -106,14 +107,14 @@ def _example(job: Job) -> str:
     return job.site.validation.image if job.site.validation else ""
 
 
-def image_for_other_gpus(job: Job) -> Iterator[Hit]:
+def image_for_other_gpus(job: Job) -> Iterator[BadLine]:
     """An image that is built for GPUs of another vendor than the job gets."""
     vendors = [vendor for vendor in all_vendors() if vendor.gpu in job.gpus]
     for start in starts_of(job) if vendors and _may_have_gpus(job) else ():
         built_for = [vendor for vendor in all_vendors() if vendor.gpu and _is_for(job, start.image, vendor.gpu)]
         if built_for and not any(vendor in vendors for vendor in built_for):
             titles, expected = (tuple(vendor.title for vendor in some) for some in (built_for, vendors))
-            yield hit(start.line, start.name, vendors=titles, expected=expected, example=_example(job))
+            yield bad_line(start.line, start.name, vendors=titles, expected=expected, example=_example(job))
 
 
 def _is_for(job: Job, image: str, gpu: Gpu) -> bool:
@@ -124,10 +125,10 @@ def _is_for(job: Job, image: str, gpu: Gpu) -> bool:
     return any(re.search(word, text.lower()) for word in gpu.image_words for text in (name, *read))
 
 
-def skipped_runscript(job: Job) -> Iterator[Hit]:
+def skipped_runscript(job: Job) -> Iterator[BadLine]:
     """`exec` of an image that is prepared by its runscript, in a job with GPUs: to install packages it does as well."""
-    gpus = any(step.asks_for_gpus for step in (job.allocation, *job.steps))
+    gpus = any(step.requests_gpus for step in (job.allocation, *job.steps))
     for start in starts_of(job) if gpus else ():
-        family = holds_of(job, start.image).family
+        family = contents_of(job, start.image).family
         if start.action == "exec" and family and job.site.families[family].activation == "runscript":
-            yield hit(start.line, start.name, runtime=job.site.command)
+            yield bad_line(start.line, start.name, runtime=job.site.command)

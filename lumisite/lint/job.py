@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
+from lumisite.findings.finding import Value
 from lumisite.images.lock import LockedImage
 from lumisite.lint.options import Step, read_options
 from lumisite.lint.script import Command, Word, read_commands, read_directives, without_listing
@@ -20,6 +21,19 @@ _VALUE_LIMIT = 1 << 12
 #: Words that variables stand for, in all commands of a script.
 _EXPANSION_LIMIT = 1 << 16
 _VARIABLE = re.compile(r"(?<!\\)\$(?:\{(\w+)\}|(\w+))")
+
+
+class BadLine(NamedTuple):
+    """A bad line: what in it is bad, and the values for its sentence."""
+
+    line: int
+    subject: str
+    values: Mapping[str, Value]
+
+
+def bad_line(line: int, subject: str = "", **values: Value) -> BadLine:
+    """Return what a rule found."""
+    return BadLine(line, subject, values)
 
 
 class Setting(NamedTuple):
@@ -60,7 +74,10 @@ class Job:
     def _texts(self) -> dict[str, tuple[Word, ...]]:
         """The words of variables that were set once, to more than one word, with the lines on which these are."""
         found = {}
-        for name, word in (one for command in self._read for one in command.assignments if one[0] in self._known):
+        assignments = (assignment for command in self._read for assignment in command.assignments)
+        for name, word in assignments:
+            if name not in self._known:
+                continue
             lines = enumerate(word.inner.split("\n"), word.line)
             words = tuple(Word(piece, number) for number, text in lines for piece in re.findall(r"[^\s\\]\S*", text))
             if len(words) > 1:
@@ -79,8 +96,8 @@ class Job:
         steps = []
         for command in self.commands:
             if words := command.words_after("srun", first=4):
-                own = read_options(self.resolved_words(words), stop=True)
-                steps.append(Step(command, own, {**self.allocation.merged, **own}))
+                options = read_options(self.resolved_words(words), stop=True)
+                steps.append(Step(command, options, {**self.allocation.merged, **options}))
         return tuple(steps) or (self.allocation,)
 
     @property
@@ -104,7 +121,7 @@ class Job:
     @cached_property
     def misspelt(self) -> Mapping[str, str]:
         """Variables that nothing reads, with those that are meant."""
-        return {wrong: right for gpu in self.gpus for wrong, right in gpu.misspelt.items()}
+        return {name: meant for gpu in self.gpus for name, meant in gpu.misspelt.items()}
 
     @cached_property
     def caches(self) -> frozenset[str]:

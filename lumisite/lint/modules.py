@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from lumisite.lint.hit import Hit, hit
-from lumisite.lint.job import Job
+from lumisite.lint.job import BadLine, Job, bad_line
 from lumisite.lint.script import Command
 from lumisite.machine.tree import is_under
 from lumisite.render.runtimes import RUNTIMES
@@ -38,7 +37,7 @@ def _request(job: Job, command: Command) -> tuple[str, tuple[str, ...]]:
     return (words[0], words[1:]) if words else ("", ())
 
 
-def build_with_binds(job: Job) -> Iterator[Hit]:
+def build_with_binds(job: Job) -> Iterator[BadLine]:
     """The build of an image while a module has its binds in the environment, and no wrapper of ours takes them away."""
     modules, helper = job.site.modules, job.site.helper_module
     carrying = {*modules, *(name for module in modules.values() for name in module.conflicts)}
@@ -58,7 +57,7 @@ def build_with_binds(job: Job) -> Iterator[Hit]:
         wrapped = ours and helper in loaded and not any(map(_RUNTIME_BY_PATH.fullmatch, command.values))
         left = tuple(sorted(name for module, name in loaded.items() if not wrapped or module not in modules))
         if left and _builds(command) and not _replaces_binds(command):
-            yield hit(command.line, " ".join(left))
+            yield bad_line(command.line, " ".join(left))
 
 
 def _removes_binds(command: Command) -> bool:
@@ -76,7 +75,7 @@ def _builds(command: Command) -> bool:
     return "build" in [word.value for word in words[:2]]
 
 
-def unknown_version(job: Job) -> Iterator[Hit]:
+def unknown_version(job: Job) -> Iterator[BadLine]:
     """A version of a module of the site that the site cannot have now; modules from folders of others are theirs."""
     others = False
     for command in job.commands:
@@ -87,7 +86,7 @@ def unknown_version(job: Job) -> Iterator[Hit]:
             module, _, version = name.partition("/")
             known = _versions(job.site, module)
             if known and "$" not in version and version.lstrip(".") not in (*_DEFAULTS, *known):
-                yield hit(command.line, name, module=module, example=known[0])
+                yield bad_line(command.line, name, module=module, example=known[0])
 
 
 def _versions(site: Site, name: str) -> tuple[str, ...]:
@@ -104,7 +103,7 @@ def _versions(site: Site, name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*made, *module.old_versions)))
 
 
-def retired_folder(job: Job) -> Iterator[Hit]:
+def retired_folder(job: Job) -> Iterator[BadLine]:
     """A folder of a past course, from which modules are loaded that the site has."""
     requests = [(command, *_request(job, command)) for command in job.commands]
     for index, (command, verb, names) in enumerate(requests):
@@ -112,14 +111,14 @@ def retired_folder(job: Job) -> Iterator[Hit]:
         later = [name for _, verb, names in requests[index:] if verb in ("load", "add") for name in names]
         loaded = dict.fromkeys(name.partition("/")[0] for name in later)
         if folder and any(name in job.site.modules for name in loaded):
-            yield hit(command.line, folder, modules=" ".join(name for name in loaded if name in job.site.modules))
+            yield bad_line(command.line, folder, modules=" ".join(name for name in loaded if name in job.site.modules))
 
 
 def _retired(site: Site, path: str) -> bool:
     return any(fnmatchcase(path.rstrip("/"), pattern) for pattern in site.retired_modules)
 
 
-def host_venv(job: Job) -> Iterator[Hit]:
+def host_venv(job: Job) -> Iterator[BadLine]:
     """A venv that a module's Python made to use its packages, where a container uses it."""
     module = ""
     makers: dict[str, str] = {}
@@ -134,7 +133,7 @@ def host_venv(job: Job) -> Iterator[Hit]:
         for word in command.words if contained else ():
             found = re.fullmatch(r"(.+)/bin/(?:activate|python[\d.]*)", job.resolved(word.value))
             if found and found[1] in makers:
-                yield hit(word.line, found[1], module=makers[found[1]])
+                yield bad_line(word.line, found[1], module=makers[found[1]])
 
 
 def _venv_made(job: Job, command: Command) -> str | None:

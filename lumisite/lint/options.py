@@ -64,13 +64,13 @@ def read_options(words: Iterable[tuple[str, int]], *, stop: bool) -> dict[str, O
 
 
 class Step(NamedTuple):
-    """One srun with the options that hold for it: its own, and those of `#SBATCH` where it has none.
+    """One srun: its own `options`, and `merged` those of `#SBATCH` too, where it has none of that name.
 
     `command` is the srun; none stands for the batch script, which runs as one task.
     """
 
     command: Command | None
-    own: Options
+    options: Options
     merged: Options
 
     def number(self, name: str) -> int | None:
@@ -93,7 +93,7 @@ class Step(NamedTuple):
     @property
     def tasks_per_node(self) -> int | None:
         """How many tasks a node gets; None where the script does not say it in numbers."""
-        if "ntasks-per-node" in self.merged and ("ntasks" not in self.own or "ntasks-per-node" in self.own):
+        if "ntasks-per-node" in self.merged and ("ntasks" not in self.options or "ntasks-per-node" in self.options):
             return self.number("ntasks-per-node")
         tasks, nodes = self.number("ntasks"), self.number("nodes")
         if "ntasks" not in self.merged:
@@ -125,7 +125,7 @@ class Step(NamedTuple):
         return (option, tasks * each) if tasks else (None, 0)
 
     @property
-    def asks_for_gpus(self) -> bool:
+    def requests_gpus(self) -> bool:
         """Whether any option is about GPUs."""
         gres = self.merged.get("gres")
         return any(name.startswith("gpu") for name in self.merged) or bool(gres and "gpu" in gres.value)
@@ -136,8 +136,8 @@ class Step(NamedTuple):
         names = option.value.split(",") if option else []
         if named := [name for name in names if re.fullmatch(r"[\w.-]+", name) and name.lower() != "partition"]:
             return tuple(named)
-        given = {key: self.merged[key].value for key in ("constraint", "qos") if key in self.merged}
-        requested = {key: set(re.split("[&|,]", value)) for key, value in given.items()}
+        keys = [key for key in ("constraint", "qos") if key in self.merged]
+        requested = {key: set(re.split("[&|,]", self.merged[key].value)) for key in keys}
         found = []
         for name, partition in site.partitions.items():
             needed: dict[str, set[str]] = {"qos": set(partition.qos)}
@@ -152,7 +152,7 @@ class Step(NamedTuple):
         """Return the node kinds that it may run on: where nothing tells, all with GPUs if it asks for some."""
         if names := self.partitions(site):
             return list(site.kinds_of(*names).values()) if site.partitions.keys() >= set(names) else []
-        return [kind for kind in site.node_kinds.values() if kind.gpus] if self.asks_for_gpus else []
+        return [kind for kind in site.node_kinds.values() if kind.gpus] if self.requests_gpus else []
 
 
 def usable_cores(kind: NodeKind) -> int:

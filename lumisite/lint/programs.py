@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lumisite.lint.hit import Hit, hit
-from lumisite.lint.job import Job, variables_in
+from lumisite.lint.job import BadLine, Job, bad_line, variables_in
 from lumisite.lint.options import usable_cores
 from lumisite.render.runtimes import RUNTIMES
 
@@ -21,7 +20,7 @@ _PORT_OPTION = r"--(?:master[-_]port|main[-_]process[-_]port|rdzv[-_]endpoint)"
 _CONDA = re.compile(r"(?<!\\)\$\{?WITH_CONDA\b")
 
 
-def gpu_flag(job: Job) -> Iterator[Hit]:
+def gpu_flag(job: Job) -> Iterator[BadLine]:
     """The flag for GPUs of another vendor than the nodes have."""
     site = job.site
     kinds = site.kinds_of(*job.partitions)
@@ -30,19 +29,19 @@ def gpu_flag(job: Job) -> Iterator[Hit]:
     for command in job.commands if expected else ():
         for word in command.words_after(*RUNTIMES) or ():
             if word.value in others:
-                yield hit(word.line, word.value, kinds=tuple(sorted(kinds)), expected=tuple(sorted(expected)))
+                yield bad_line(word.line, word.value, kinds=tuple(sorted(kinds)), expected=tuple(sorted(expected)))
 
 
-def fixed_port(job: Job) -> Iterator[Hit]:
+def fixed_port(job: Job) -> Iterator[BadLine]:
     """A fixed port, which another job may have where nodes are shared."""
     partitions = (job.site.partitions[name] for name in job.partitions if name in job.site.partitions)
     # Nothing of a node is left to others where all its cores are asked for, or all of it.
     cores = max((usable_cores(kind) for kind in job.allocation.node_kinds(job.site) if kind.gpus), default=None)
     alone = all(partition.whole_nodes for partition in partitions) or "exclusive" in job.allocation.merged
     alone |= cores is not None and job.allocation.cores_per_node[1] >= cores
-    for line, port in () if alone else (*_set_ports(job), *_given_ports(job)):
+    for line, port in () if alone else (*_set_ports(job), *_ports_of_options(job)):
         if port != "0":
-            yield hit(line, port)
+            yield bad_line(line, port)
 
 
 def _set_ports(job: Job) -> Iterator[tuple[int, str]]:
@@ -57,7 +56,7 @@ def _set_ports(job: Job) -> Iterator[tuple[int, str]]:
             yield word.line, found[1]
 
 
-def _given_ports(job: Job) -> Iterator[tuple[int, str]]:
+def _ports_of_options(job: Job) -> Iterator[tuple[int, str]]:
     """The port in options of a launcher; where it is that of MASTER_PORT, the line that sets this is found."""
     for value, line in job.option_values(_PORT_OPTION):
         found = re.fullmatch(r"(?:.*[^:]:)?([1-9]\d*)", job.resolved(value))
@@ -65,38 +64,38 @@ def _given_ports(job: Job) -> Iterator[tuple[int, str]]:
             yield line, found[1]
 
 
-def with_conda(job: Job) -> Iterator[Hit]:
+def with_conda(job: Job) -> Iterator[BadLine]:
     """`$WITH_CONDA` in what a container gets, or in the batch script itself, expanded by the shell outside."""
     scripted = [command for command in job.commands if command.names_any("srun", "bash", "sh", *RUNTIMES)]
     values = " ".join(value for command in scripted for value in command.values)
-    given = set(re.findall(r"(?<!\\)\$\{?(\w+)", values))
+    expanded = set(re.findall(r"(?<!\\)\$\{?(\w+)", values))
     for command in (command for command in job.commands if command.spot == "batch"):
         starts_job = job.directives and command.values[:1] and _CONDA.match(command.values[0])
-        words = [*command.documents, *(word for name, word in command.assignments if name in given)]
+        words = [*command.documents, *(word for name, word in command.assignments if name in expanded)]
         words += command.words if command in scripted or starts_job else ()
         for word in words:
             for _, line in word.matches(_CONDA):
-                yield hit(line, "$WITH_CONDA")
+                yield bad_line(line, "$WITH_CONDA")
 
 
-def world_size(job: Job) -> Iterator[Hit]:
+def world_size(job: Job) -> Iterator[BadLine]:
     """The number of nodes as WORLD_SIZE, where nothing starts one process for each GPU."""
     gpus = max(step.gpus_per_node or 1 for step in job.steps)
     one_each = gpus > 1 and all(step.tasks_per_node == 1 for step in job.steps)
     started = any(_STARTERS_OF_TASKS.search(value) for command in job.commands for value in command.values)
     for setting in job.settings_of("WORLD_SIZE") if one_each and not started else ():
         if _WORLD.fullmatch(setting.value):
-            yield hit(setting.line, "WORLD_SIZE", gpus=gpus)
+            yield bad_line(setting.line, "WORLD_SIZE", gpus=gpus)
 
 
-def rdzv_literal(job: Job) -> Iterator[Hit]:
+def rdzv_literal(job: Job) -> Iterator[BadLine]:
     """A variable that reaches the launcher as it is written."""
     for value, line in job.option_values(r"--rdzv[-_](?:id|endpoint)"):
         if escaped := re.search(r"\\(\$\{?\w+\}?)", value):
-            yield hit(line, escaped[1])
+            yield bad_line(line, escaped[1])
 
 
-def nodelist(job: Job) -> Iterator[Hit]:
+def nodelist(job: Job) -> Iterator[BadLine]:
     """The first node by cutting the list, which holds for one node only."""
     if (nodes := job.allocation.merged.get("nodes")) and nodes.value == "1":
         return
@@ -107,10 +106,10 @@ def nodelist(job: Job) -> Iterator[Hit]:
         via = re.fullmatch(r"\$\{?(\w+)\}?", setting.value)
         made = settings.get(via[1], setting) if via else setting
         if "scontrol" not in made.value and _CUTTING.search(made.value):
-            yield hit(made.line, made.name)
+            yield bad_line(made.line, made.name)
 
 
-def old_library(job: Job) -> Iterator[Hit]:
+def old_library(job: Job) -> Iterator[BadLine]:
     """The directory of a library in another version than the host has."""
     for library in job.site.platforms[job.site.platform].libraries.values():
         folder, _, version = library.rpartition("/")
@@ -119,4 +118,4 @@ def old_library(job: Job) -> Iterator[Hit]:
             for found in pinned.finditer(word.raw):
                 if found[1].rstrip(".") != version:
                     line = word.line + word.raw.count("\n", 0, found.start())
-                    yield hit(line, found[0], library=library, module=job.site.helper_module)
+                    yield bad_line(line, found[0], library=library, module=job.site.helper_module)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lumisite.lint.hit import Hit, hit
-from lumisite.lint.job import Job
+from lumisite.lint.job import BadLine, Job, bad_line
 from lumisite.lint.options import Option, Step, usable_cores
 from lumisite.site.model import Site
 from lumisite.site.nodes import NodeKind
@@ -18,7 +17,7 @@ _SIZE = re.compile(r"(\d{1,12})([KMGT]?)B?", re.IGNORECASE)
 _UNIT_KIB = {"K": 1, "": 1 << 10, "M": 1 << 10, "G": 1 << 20, "T": 1 << 30}
 
 
-def gpu_binding(job: Job) -> Iterator[Hit]:
+def gpu_binding(job: Job) -> Iterator[BadLine]:
     """A binding of GPUs to several tasks without sharing."""
     gpu = job.gpus[0] if job.gpus else None
     library, visible = (gpu.collectives.title, gpu.visible[0]) if gpu else ("NCCL", "")
@@ -30,7 +29,7 @@ def gpu_binding(job: Job) -> Iterator[Hit]:
         hiding = bind and re.search(r"(?:^|[,:])(?:closest|map|mask|single|per_task)", bind.value)
         if option := each or (bind if hiding else None):
             order = _gpu_order(job.site)
-            yield hit(option.line, f"--{option.name}", library=library, order=order, variable=visible)
+            yield bad_line(option.line, f"--{option.name}", library=library, order=order, variable=visible)
 
 
 def _gpu_order(site: Site) -> str:
@@ -40,7 +39,7 @@ def _gpu_order(site: Site) -> str:
     return ",".join(str(index) for _, index in sorted(places)) or "0"
 
 
-def too_many_cores(job: Job) -> Iterator[Hit]:
+def too_many_cores(job: Job) -> Iterator[BadLine]:
     """More cores than jobs get of a node with GPUs."""
     for step in (job.allocation, *job.steps):
         kinds = step.node_kinds(job.site)
@@ -51,15 +50,15 @@ def too_many_cores(job: Job) -> Iterator[Hit]:
         if option and kinds and all(kind.gpus for kind in kinds) and cores > usable:
             of_gpu_nodes = [kind for kind in job.site.node_kinds.values() if kind.gpus]
             each = min(usable_cores(kind) // len(kind.gpus) for kind in of_gpu_nodes)
-            yield hit(option.line, f"--{option.name}", cores=cores, usable=usable, each=each)
+            yield bad_line(option.line, f"--{option.name}", cores=cores, usable=usable, each=each)
 
 
-def cpu_bind_and_count(job: Job) -> Iterator[Hit]:
+def cpu_bind_and_count(job: Job) -> Iterator[BadLine]:
     """A list of masks or CPUs, and a number of cores, on one srun."""
     for step in job.steps:
-        bind = step.own.get("cpu-bind")
-        if bind and "cpus-per-task" in step.own and re.search(r"\b(?:mask|map)_cpu", bind.value):
-            yield hit(bind.line, "--cpu-bind")
+        bind = step.options.get("cpu-bind")
+        if bind and "cpus-per-task" in step.options and re.search(r"\b(?:mask|map)_cpu", bind.value):
+            yield bad_line(bind.line, "--cpu-bind")
 
 
 def _memory(job: Job) -> Iterator[tuple[Step, list[NodeKind], Option, int]]:
@@ -67,10 +66,10 @@ def _memory(job: Job) -> Iterator[tuple[Step, list[NodeKind], Option, int]]:
 
     With each: the node kinds that it may run on, the option, and the memory of a node that it asks for, in MiB.
     """
-    steps = (step for step in job.steps if not step.own.keys().isdisjoint(_MEMORY))
+    steps = (step for step in job.steps if not step.options.keys().isdisjoint(_MEMORY))
     for step in (job.allocation, *steps):
         kinds = step.node_kinds(job.site)
-        found = (options[name] for options in (step.own, step.merged) for name in _MEMORY if name in options)
+        found = (options[name] for options in (step.options, step.merged) for name in _MEMORY if name in options)
         option = next(found, None)
         size = _SIZE.fullmatch(option.value) if option else None
         if kinds and option and size:
@@ -87,16 +86,18 @@ def _gpus(step: Step, kinds: list[NodeKind]) -> int | None:
     return min(gpus, most) if gpus and most else None
 
 
-def memory_of_node(job: Job) -> Iterator[Hit]:
+def memory_of_node(job: Job) -> Iterator[BadLine]:
     """More memory than any node of the partitions has; what is asked for by GPU or CPU may spread over more nodes."""
     for step, kinds, option, memory in _memory(job):
         most = max(kind.memory_mib for kind in kinds)
         on_one_node = option.name == "mem" or not step.merged.keys().isdisjoint(_PER_NODE)
         if memory > most and on_one_node:
-            yield hit(option.line, f"--{option.name}", memory=_size(memory), most=_size(most), option=_option(most))
+            yield bad_line(
+                option.line, f"--{option.name}", memory=_size(memory), most=_size(most), option=_option(most)
+            )
 
 
-def memory_of_others(job: Job) -> Iterator[Hit]:
+def memory_of_others(job: Job) -> Iterator[BadLine]:
     """More memory than goes with the GPUs of a job, where others would have the rest of the node.
 
     Steps in an allocation may share it unevenly.
@@ -105,13 +106,13 @@ def memory_of_others(job: Job) -> Iterator[Hit]:
         gpus = _gpus(step, kinds)
         names = step.partitions(job.site)
         alone = "exclusive" in step.merged or any(job.site.partitions[name].whole_nodes for name in names) or not names
-        inside = step.command is not None and "partition" not in step.own
+        inside = step.command is not None and "partition" not in step.options
         if not gpus or alone or inside or memory > max(kind.memory_mib for kind in kinds):
             continue
         share = max(kind.memory_mib // len(kind.gpus) for kind in kinds)
         if memory > gpus * share:
             sizes = {"memory": _size(memory), "share": _size(gpus * share), "option": _option(share)}
-            yield hit(option.line, f"--{option.name}", gpus=gpus, **sizes)
+            yield bad_line(option.line, f"--{option.name}", gpus=gpus, **sizes)
 
 
 def _size(mib: int) -> str:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from lumisite.findings.catalogue import entry, make_finding
 from lumisite.findings.finding import Finding, Place, with_values
 from lumisite.images.lock import LockedImage
 from lumisite.lint import images, modules, programs, resources, settings
-from lumisite.lint.hit import Hit
-from lumisite.lint.job import Job
+from lumisite.lint.job import BadLine, Job
 from lumisite.render.explain import references
 from lumisite.site.model import Site
 from lumisite.validate import InputError
@@ -26,7 +25,7 @@ LINE_LIMIT = 50_000
 #: What keeps a finding from being reported, on its line.
 _IGNORE = re.compile(r"#\s*lumisite:\s*ignore\[([\w, -]*)\]")
 
-Rule: TypeAlias = Callable[[Job], Iterator[Hit]]
+Rule: TypeAlias = Callable[[Job], Iterator[BadLine]]
 #: By the code of what they find, the rules that hold on any machine.
 ANYWHERE: Mapping[str, Rule] = {
     "misnamed-variable": settings.misnamed_variable,
@@ -59,29 +58,25 @@ OF_SITE: Mapping[str, Rule] = {
 }
 
 
-class BadLine(NamedTuple):
-    """A finding about a line of a script, and where it is known from."""
-
-    finding: Finding
-    source: str
-
-
 def lint_script(
     data: bytes, name: str, site: Site, locked: Mapping[str, LockedImage] | None = None
-) -> tuple[BadLine, ...]:
-    """Judge one script, by line. Raises `InputError` for what is no text."""
+) -> tuple[Finding, ...]:
+    """Return what is wrong with a script, by line; the value `source` is where it is known from.
+
+    Raises `InputError` for what is no text.
+    """
     if len(data) > SIZE_LIMIT_BYTES or data.count(b"\n") > LINE_LIMIT or b"\0" in data:
         raise InputError(make_finding("no-script", name, size_mib=SIZE_LIMIT_BYTES >> 20, lines=LINE_LIMIT))
     text = data.decode("utf-8", "replace")
     job = Job(site, text, locked)
     ignored = dict(_ignored(text))
-    found: dict[tuple[int, str, str], BadLine] = {}
+    found: dict[tuple[int, str, str], Finding] = {}
     rules = {**ANYWHERE, **OF_SITE} if job.for_this_site else ANYWHERE
     for code, rule in rules.items():
-        for hit in rule(job):
-            if code not in ignored.get(hit.line, ()):
-                finding = with_values(make_finding(code, hit.subject, place=Place(name, hit.line)), hit.values)
-                found[hit.line, code, hit.subject] = BadLine(finding, hit.source or _source(site, code))
+        for line, subject, values in rule(job):
+            if code not in ignored.get(line, ()):
+                finding = make_finding(code, subject, place=Place(name, line))
+                found[line, code, subject] = with_values(finding, {"source": _source(site, code), **values})
     return tuple(found[key] for key in sorted(found))
 
 

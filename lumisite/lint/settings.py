@@ -9,9 +9,8 @@ from itertools import dropwhile
 from typing import Literal
 
 from lumisite.findings.finding import Value
-from lumisite.lint.hit import Hit, hit
-from lumisite.lint.images import Start, holds_of, starts_of
-from lumisite.lint.job import Job, Setting, variables_in
+from lumisite.lint.images import Start, contents_of, starts_of
+from lumisite.lint.job import BadLine, Job, Setting, bad_line, variables_in
 from lumisite.machine.tree import is_under
 from lumisite.render.explain import references
 from lumisite.site.evidence import Harm, harms
@@ -28,14 +27,14 @@ _STARTERS = ("srun", "mpirun", "mpiexec", "singularity", "apptainer", "torchrun"
 _MKTEMP = r"(?<!\\)(?:\$\(|`)[^)`$]{0,200}\bmktemp\b"
 
 
-def misnamed_variable(job: Job) -> Iterator[Hit]:
+def misnamed_variable(job: Job) -> Iterator[BadLine]:
     """A variable that nothing reads, in place of one that has another name."""
     for setting in job.settings_of(*job.misspelt):
         name = job.misspelt[setting.name]
-        yield hit(setting.line, setting.name, expected=name, **_directory(job, name))
+        yield bad_line(setting.line, setting.name, expected=name, **_directory(job, name))
 
 
-def cache_by_mktemp(job: Job) -> Iterator[Hit]:
+def cache_by_mktemp(job: Job) -> Iterator[BadLine]:
     """`mktemp` in the batch script, for the directory of a cache or for a variable that such a one is made of."""
     caches = job.caches | {name for name, meant in job.misspelt.items() if meant in job.caches}
     made: dict[str, set[int]] = {}
@@ -52,7 +51,7 @@ def cache_by_mktemp(job: Job) -> Iterator[Hit]:
         found |= {line: text.partition("=")[0] for text, line in word.matches(inside)}
     for line, name in found.items():
         name = job.misspelt.get(name, name)
-        yield hit(line, name, **_directory(job, name))
+        yield bad_line(line, name, **_directory(job, name))
 
 
 def _directory(job: Job, name: str) -> dict[str, Value]:
@@ -101,18 +100,18 @@ def _nodes(job: Job, setting: Setting) -> Literal["one", "several"] | None:
     return "one" if counts == {1} else None
 
 
-def harmful_value(job: Job) -> Iterator[Hit]:
+def harmful_value(job: Job) -> Iterator[BadLine]:
     """A value that is known to do harm, in the situations in which it does."""
     known, starts = tuple(harms(job.site)), tuple(starts_of(job))
     for setting, value in _in_force(job, {harm.setting.name for harm in known}):
         judged = [(harm, _judge(job, harm, setting, value, starts)) for harm in known]
         # What is known to do harm here comes before what may.
-        found = sorted((one for one in judged if one[1] is not None), key=lambda one: bool(one[1]))
+        found = sorted((pair for pair in judged if pair[1] is not None), key=lambda pair: bool(pair[1]))
         for harm, condition in found[:1]:
             evidence = harm.evidence
             source = "; ".join(map(str, references(job.site, evidence.source))) or evidence.source
-            values = {"condition": condition, "effect": evidence.what or harm.setting.why}
-            yield Hit(setting.line, f"{setting.name}={value}", values | _instead(job.site, setting.name), source)
+            values = {"condition": condition, "effect": evidence.what or harm.setting.why, "source": source}
+            yield bad_line(setting.line, f"{setting.name}={value}", **values, **_instead(job.site, setting.name))
 
 
 def _judge(job: Job, harm: Harm, setting: Setting, value: str, starts: tuple[Start, ...]) -> str | None:
@@ -132,8 +131,9 @@ def _judge(job: Job, harm: Harm, setting: Setting, value: str, starts: tuple[Sta
     defaults = site.platforms[site.platform].defaults
     installed = {stack: defaults[stack] for stack in site.host_stacks if stack in defaults}
     outcomes: dict[bool | None, str] = {}
-    for holds in [holds_of(job, image) for image in images] or [Holds()]:
-        situation = Situation(site.platform, {**installed, **holds.stacks}, holds.family, holds.plugin, nodes)
+    for contents in [contents_of(job, image) for image in images] or [Holds()]:
+        stacks = {**installed, **contents.stacks}
+        situation = Situation(site.platform, stacks, contents.family, contents.plugin, nodes)
         outcome, condition = judge_conditions(harm.evidence.when, situation)
         outcomes.setdefault(outcome, condition)
     if True in outcomes:
@@ -143,11 +143,11 @@ def _judge(job: Job, harm: Harm, setting: Setting, value: str, starts: tuple[Sta
 
 def _instead(site: Site, name: str) -> dict[str, Value]:
     """Return what the ledger sets whatever the image, if anything."""
-    always = (one.value for one in site.settings if one.name == name and not decided_by_image(site, one))
+    always = (entry.value for entry in site.settings if entry.name == name and not decided_by_image(site, entry))
     return {"variable": name, "expected": next((value for value in always if value is not None), None)}
 
 
-def wrong_interface(job: Job) -> Iterator[Hit]:
+def wrong_interface(job: Job) -> Iterator[BadLine]:
     """An interface that the site does not have for traffic."""
     for setting, value in _in_force(job, (*_BY_PREFIX, *_BY_NAME)):
         exact = setting.name in _BY_NAME
@@ -156,7 +156,7 @@ def wrong_interface(job: Job) -> Iterator[Hit]:
             fast = job.site.fabric.interfaces
             expected = fast[0] if exact else ",".join(fast)
             values = {kind: value.lstrip("^="), "expected": f"{setting.name}={expected}"}
-            yield hit(setting.line, f"{setting.name}={value}", **values)
+            yield bad_line(setting.line, f"{setting.name}={value}", **values)
 
 
 def _wrong(value: str, exact: bool, nodes: Literal["one", "several"] | None, site: Site) -> str | None:
@@ -185,11 +185,11 @@ def _named(interface: str, names: Iterable[str], whole: bool) -> bool:
     return any(interface == name if whole else interface.startswith(name) for name in names)
 
 
-def shared_cache(job: Job) -> Iterator[Hit]:
+def shared_cache(job: Job) -> Iterator[BadLine]:
     """A cache of kernels or of a compiler, which belongs on the node, on a file system that all nodes share."""
     for setting, value in _in_force(job, job.caches):
         if path := _shared(value, job.site):
-            yield hit(setting.line, setting.name, path=path, **_directory(job, setting.name))
+            yield bad_line(setting.line, setting.name, path=path, **_directory(job, setting.name))
 
 
 def _shared(path: str, site: Site) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from lumisite.findings.finding import Finding
 from lumisite.images.lock import LockedImage
@@ -14,7 +15,10 @@ LUMI = load_site("lumi").site
 
 
 def findings(text: str, site: Site = LUMI, locked: Mapping[str, LockedImage] | None = None) -> list[Finding]:
-    return [bad.finding for bad in lint_script(text.encode(), "s", site, locked)]
+    """Return what is found, without where it is known from."""
+    bad = lint_script(text.encode(), "s", site, locked)
+    values = [{name: value for name, value in finding.values.items() if name != "source"} for finding in bad]
+    return [replace(finding, values=of_it) for finding, of_it in zip(bad, values, strict=True)]
 
 
 def found(text: str, site: Site = LUMI, locked: Mapping[str, LockedImage] | None = None) -> list[str]:

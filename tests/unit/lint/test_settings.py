@@ -131,10 +131,10 @@ def test_a_monitor_that_an_image_lacks(image: str, expected: int) -> None:
 def test_a_finding_gives_the_reason_the_right_line_and_the_source_of_its_entry() -> None:
     (bad,) = lint_script(f"{ONE}export NCCL_PROTO=LL128\n".encode(), "s", LUMI)
     (harm,) = (one for one in harms(LUMI) if one.setting.name == "NCCL_PROTO")
-    assert (bad.finding.subject, bad.finding.values["effect"]) == ("NCCL_PROTO=LL128", harm.evidence.what)
-    assert bad.finding.values["expected"] is None
-    assert bad.source.startswith(f"{harm.evidence.source}: ")
-    assert "<http" in bad.source
+    assert (bad.subject, bad.values["effect"]) == ("NCCL_PROTO=LL128", harm.evidence.what)
+    assert bad.values["expected"] is None
+    assert str(bad.values["source"]).startswith(f"{harm.evidence.source}: ")
+    assert "<http" in str(bad.values["source"])
     (finding,) = findings(f"{SEVERAL}export FI_MR_CACHE_MONITOR=memhooks\n")
     assert finding.values["expected"] == "userfaultfd"
 
