@@ -59,12 +59,12 @@ def judge_allocations(design: Design, results: Sequence[RunResult]) -> tuple[All
     for run in sorted(by_run, key=lambda run: (run.allocation, run.position, run.check)):
         by_allocation.setdefault(run.allocation, []).append(by_run[run])
     metrics = metrics_of(design, by_run.values())
-    return tuple(_judge(design, metrics, number, planned[number], own) for number, own in by_allocation.items())
+    return tuple(_judge(design, metrics, number, planned[number], found) for number, found in by_allocation.items())
 
 
 def next_allocation(design: Design, allocations: Sequence[Allocation]) -> int | None:
     """Return the allocation to run or to finish, by the design's stopping rule; None where the trial is over."""
-    standing = {one.number: one.standing for one in allocations}
+    standing = {allocation.number: allocation.standing for allocation in allocations}
     valid = 0
     for number in range(1, design.most_allocations + 1):
         if valid == design.allocations:
@@ -150,9 +150,9 @@ def _untrue(
     first, last = references[0].run.position, references[-1].run.position
     drift = {}
     for metric, arms in bands.items():
-        own = arms.get(REFERENCE, {})
-        if first in own and last in own:
-            drift[metric] = own[last] - own[first]
+        of_references = arms.get(REFERENCE, {})
+        if first in of_references and last in of_references:
+            drift[metric] = of_references[last] - of_references[first]
     yield from _beyond("reference-drifts", drift, limits.drift)
     if any(result.run.arm == PLACEBO and result.outcome in BAD for result in results):
         # Part of the rate of hangs, as any reference between the first and the last.
@@ -171,7 +171,7 @@ def _beyond(code: str, differences: Mapping[Metric, float | None], limit: float)
     """Yield a finding if metrics differ by more than a limit: how many, and the one that differs most."""
     found = {metric: value for metric, value in differences.items() if value is not None and abs(value) > log1p(limit)}
     if found:
-        metric = max(found, key=lambda one: abs(found[one]))
+        metric = max(found, key=lambda metric: abs(found[metric]))
         yield make_finding(code, count=len(found), metric=metric.name, change=change(as_part(found[metric])))
 
 

@@ -50,8 +50,8 @@ class Setting:
 class Arm:
     """What is compared: `settings` is all that it changes of the environment that lumisite gives a rank.
 
-    `tried` is the one among them that a variant is about, None for all other arms. `value` is the value whose effect
-    is measured: the variant's, or the reference's where the variant unsets it (None where that is not known).
+    `tried` is that among them which a variant is about, None for all other arms. `value` is the value whose effect is
+    measured: the variant's, or the reference's where the variant unsets it (None where that is not known).
     """
 
     name: str
@@ -59,6 +59,11 @@ class Arm:
     settings: tuple[Setting, ...] = ()
     tried: Setting | None = None
     value: str | None = None
+
+    @property
+    def sign(self) -> int:
+        """-1 for a variant without the setting that is tried, 1 for all other arms."""
+        return -1 if self.tried is not None and self.tried.value is None else 1
 
 
 @dataclass(frozen=True, order=True)
@@ -207,7 +212,7 @@ def plan(
 def _check_arms(tried: Sequence[Setting], against: Sequence[Setting], control: Sequence[Setting]) -> None:
     if not tried:
         raise ResolveError(make_finding("nothing-to-try", "try"))
-    for option, names in (("try", [str(one) for one in tried]), ("--against", [one.name for one in against])):
+    for option, names in (("try", [*map(str, tried)]), ("--against", [setting.name for setting in against])):
         if repeated := next((name for name in names if names.count(name) > 1), None):
             raise ResolveError(make_finding("setting-repeated", option, name=repeated))
     for setting in tried:
@@ -220,7 +225,7 @@ def _check_arms(tried: Sequence[Setting], against: Sequence[Setting], control: S
 def _arms(
     tried: Sequence[Setting], against: Sequence[Setting], control: Sequence[Setting], present: Mapping[str, str]
 ) -> tuple[Arm, ...]:
-    values = {**present, **{one.name: one.value for one in against}}
+    values = {**present, **{setting.name: setting.value for setting in against}}
     arms = [Arm(REFERENCE, "reference", tuple(against)), Arm(PLACEBO, "sham", tuple(against))]
     if control:
         arms.append(Arm(CONTROL, "control", (*_without(against, control), *control)))
@@ -231,8 +236,8 @@ def _arms(
 
 
 def _without(settings: Sequence[Setting], others: Sequence[Setting]) -> list[Setting]:
-    names = [one.name for one in others]
-    return [one for one in settings if one.name not in names]
+    names = [other.name for other in others]
+    return [setting for setting in settings if setting.name not in names]
 
 
 def _order(seed: int, allocation: int, arms: Sequence[Arm], attempts: int) -> list[PlannedRun]:

@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple, TypeAlias
 
 from lumisite.validate.metric_names import parse_name, size_text
-from lumisite.validate.trial.design import Design, Thresholds
+from lumisite.validate.trial.design import PLACEBO, REFERENCE, Arm, Design, Thresholds
 from lumisite.validate.trial.results import Measured, RunResult
 from lumisite.validate.trial.stats import reach, seen_from, within
 
@@ -99,7 +99,7 @@ def metrics_of(design: Design, results: Iterable[RunResult]) -> tuple[Metric, ..
         workload = _fits(metric, design.workload)
         known = sorted(size for size in sizes if size is not None)
         first, last = min(known, default=None), max(known, default=None)
-        every = tuple(sorted(name for own in sizes.values() for name in own))
+        every = tuple(sorted(name for members in sizes.values() for name in members))
         found.append(Metric(metric, workload, first, last, False, every))
         if len(sizes) > 1:
             found += [Metric(metric, workload, size, size, True, tuple(sizes[size])) for size in known]
@@ -116,7 +116,7 @@ def score_runs(metrics: Sequence[Metric], results: Sequence[RunResult]) -> Score
     runs = []
     for result in results:
         if result.outcome == "done" and not result.run.check:
-            scored = {name: _score(one) for name, one in result.values.items() if name in used and one.values}
+            scored = {name: _score(value) for name, value in result.values.items() if name in used and value.values}
             runs.append((result.run, scored))
     scores: dict[Metric, dict[str, dict[int, float]]] = {}
     for metric in metrics:
@@ -148,22 +148,15 @@ def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def estimate_effect(
-    metric: Metric,
-    allocations: Mapping[int, Scores],
-    arm: str,
-    base: Sequence[str],
-    sign: int,
-    limits: Thresholds,
-) -> Effect | None:
-    """Estimate what an arm changes against those of `base`; None where fewer than two allocations measured both.
+def estimate_effect(metric: Metric, allocations: Mapping[int, Scores], arm: Arm, limits: Thresholds) -> Effect | None:
+    """Estimate what the setting of an arm changes; None where fewer than two allocations measured it and references.
 
-    `sign` is -1 where the arm is without the setting that is tried; `limits` has the alpha that one effect has to pass.
+    `limits` has the alpha that one effect has to pass.
     """
     sides: dict[int, tuple[list[float], list[float]]] = {}
     for number, scores in allocations.items():
         arms = scores.get(metric, {})
-        variant, others = _of(arms, [arm]), _of(arms, base)
+        variant, others = _of(arms, [arm.name]), _of(arms, [REFERENCE, PLACEBO])
         if variant and others:
             sides[number] = variant, others
     if len(sides) < 2:
@@ -171,7 +164,7 @@ def estimate_effect(
     each = {number: _mean(variant) - _mean(others) for number, (variant, others) in sides.items()}
     noise = math.log1p(min(limits.sham, limits.drift)) / WIDE
     error, freedom = _error(list(each.values()), list(sides.values()), noise)
-    mean = sign * _mean(list(each.values()))
+    mean = arm.sign * _mean(list(each.values()))
     half = reach(LEVEL, freedom) * error
     return Effect(
         metric=metric.name,
@@ -181,7 +174,7 @@ def estimate_effect(
         high=as_part(mean + half),
         mde=as_part(seen_from(limits.alpha, freedom) * error),
         p=1 - within(mean / error, freedom) if error else float(mean == 0),
-        each={number: as_part(sign * value) for number, value in each.items()},
+        each={number: as_part(arm.sign * value) for number, value in each.items()},
         first=metric.first,
         last=metric.last,
         alone=metric.one_size,

@@ -51,11 +51,11 @@ def slot_seconds(site: Site, probes: Sequence[str], limit_s: int | None) -> int:
     return len(probes) * (limit_s or LIMITS_S[validation_of(site).backend])
 
 
-def with_time(asked: RunRequest, design: Design) -> RunRequest:
+def with_time(request: RunRequest, design: Design) -> RunRequest:
     """Request jobs that are as long as an allocation may take, unless a time was requested."""
-    if any(re.match(r"--time\b(?!-)|-t", option) for option in asked.sbatch):
-        return asked
-    return replace(asked, sbatch=(*asked.sbatch, f"--time={design.job_s // 60 + 1}"))
+    if any(re.match(r"--time\b(?!-)|-t", option) for option in request.sbatch):
+        return request
+    return replace(request, sbatch=(*request.sbatch, f"--time={design.job_s // 60 + 1}"))
 
 
 def check_probes(target: Target, names: Sequence[str]) -> None:
@@ -67,15 +67,15 @@ def check_probes(target: Target, names: Sequence[str]) -> None:
             raise ResolveError(make_finding("probe-not-compared", "--probe", probe=probe.name, probes=PROBES))
 
 
-def trial_plans(design: Design, asked: RunRequest, loaded: LoadedSite) -> list[JobPlan]:
+def trial_plans(design: Design, request: RunRequest, loaded: LoadedSite) -> list[JobPlan]:
     """Return all jobs of a trial: job N is allocation N."""
-    target = target_of(asked, loaded)
+    target = target_of(request, loaded)
     plans: list[JobPlan] = []
-    for batch in asked.batches:
+    for batch in request.batches:
         # Signs are measured once in each batch, as its first job may be all that comes of one.
         numbers = iter([(len(plans) + 1 + index, index == 0) for index in range(batch.jobs)])
-        contents = partial(_contents, design, target, asked.limit, numbers)
-        plans += plan_jobs(batch.stamp, asked.folder, batch.node_sets, batch.jobs, contents)
+        contents = partial(_contents, design, target, request.limit, numbers)
+        plans += plan_jobs(batch.stamp, request.folder, batch.node_sets, batch.jobs, contents)
     return plans
 
 
@@ -121,14 +121,17 @@ def _with_arm(design: Design, srun: Srun, arm: Arm) -> Srun:
     return replace(
         srun,
         arguments=(*srun.arguments, *_option("--tell", design)),
-        environment=(*srun.environment, *((one.name, one.value) for one in arm.settings if one.value is not None)),
-        without=tuple(one.name for one in arm.settings if one.value is None),
+        environment=(
+            *srun.environment,
+            *((setting.name, setting.value) for setting in arm.settings if setting.value is not None),
+        ),
+        without=tuple(setting.name for setting in arm.settings if setting.value is None),
     )
 
 
 def _option(option: str, design: Design) -> tuple[str, ...]:
     """Return an option once for each variable that any arm changes."""
-    names = dict.fromkeys(one.name for arm in design.arms for one in arm.settings)
+    names = dict.fromkeys(setting.name for arm in design.arms for setting in arm.settings)
     return tuple(word for name in names for word in (option, name))
 
 

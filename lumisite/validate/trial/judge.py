@@ -27,8 +27,8 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.text import change, percent
 from lumisite.validate.trial.allocations import BAD, Allocation, judge_allocations, next_allocation
-from lumisite.validate.trial.design import PLACEBO, REFERENCE, Arm, Design, Setting
-from lumisite.validate.trial.effects import Effect, Metric, Scores, estimate_effect, metrics_of
+from lumisite.validate.trial.design import PLACEBO, REFERENCE, Arm, Design, Setting, Thresholds
+from lumisite.validate.trial.effects import Effect, Scores, estimate_effect, metrics_of
 from lumisite.validate.trial.results import RunResult
 from lumisite.validate.trial.stats import adjusted, fisher, rate_interval
 
@@ -69,6 +69,11 @@ class Hangs:
     without: Rate
     worse: float
     better: float
+
+    @property
+    def seen(self) -> bool:
+        """Whether any run hung or failed."""
+        return bool(self.with_it.bad or self.without.bad)
 
     def finding(self, code: str) -> Finding:
         """Return a finding of this code about both rates."""
@@ -111,71 +116,63 @@ class TrialVerdict:
     @property
     def valid(self) -> int:
         """How many allocations count."""
-        return sum(one.standing == "valid" for one in self.allocations)
-
-
-@dataclass(frozen=True)
-class _Variant:
-    """What is known of one variant before anything is compared among variants; `sign` is -1 for one that lacks it."""
-
-    arm: Arm
-    sign: int
-    took_effect: bool
-    proof: tuple[Finding, ...]
-    rates: tuple[Rate, Rate]
-    effects: tuple[Effect, ...]
+        return sum(allocation.standing == "valid" for allocation in self.allocations)
 
 
 def judge_trial(design: Design, results: Sequence[RunResult]) -> TrialVerdict:
     """Judge all that is there of a trial; the order of results does not matter but where one run has two."""
     allocations = judge_allocations(design, results)
-    scores = {one.number: one.scores for one in allocations if one.standing == "valid"}
     waiting = next_allocation(design, allocations)
-    metrics = [metric for metric in metrics_of(design, results) if any(metric in one for one in scores.values())]
-    by_arm: dict[str, list[RunResult]] = {}
+    scores = {allocation.number: allocation.scores for allocation in allocations if allocation.standing == "valid"}
+    by_arm: dict[str, list[RunResult]] = {arm.name: [] for arm in design.arms}
     for allocation in allocations:
         for result in allocation.clean:
-            by_arm.setdefault(result.run.arm, []).append(result)
-    variants = [_variant(design, metrics, arm, by_arm, scores) for arm in design.variants]
-    # Each effect counts among those of all settings.
-    chances = iter(adjusted([effect.p for variant in variants for effect in variant.effects]))
-    unfinished = _unfinished(design, waiting, len(scores))
+            by_arm[result.run.arm].append(result)
+    proofs = {arm: _proof(by_arm[arm.name]) for arm in design.variants}
+    proved = [arm for arm, (took_effect, _) in proofs.items() if took_effect]
+    effects, hangs = _effects(design, results, scores, proved), _compare_hangs(design, by_arm)
     answers = []
-    for variant, hangs in zip(variants, _compare_hangs(variants), strict=True):
-        effects = tuple(replace(effect, chance=next(chances)) for effect in variant.effects)
-        answers.append(_answer(design, replace(variant, effects=effects), hangs, unfinished, ended=waiting is None))
+    for arm, (took_effect, proof) in proofs.items():
+        measured = effects.get(arm, ())
+        if waiting is None and min(hangs[arm].worse, hangs[arm].better) <= design.thresholds.alpha:
+            name: EffectName = "harmful" if hangs[arm].worse <= design.thresholds.alpha else "needed"
+            reasons: tuple[Finding, ...] = (hangs[arm].finding("runs-failed"),)
+        elif not took_effect:
+            name, reasons = "unverified", proof
+        elif waiting is not None:
+            name, reasons = "underpowered", (make_finding("trial-not-ended"),)
+        elif len(scores) < design.allocations:
+            missing = make_finding("allocations-missing", valid=len(scores), wanted=design.allocations)
+            name, reasons = "underpowered", (missing,)
+        else:
+            name, reasons = _by_measurement(design, measured, hangs[arm])
+        answers.append(_answer(arm, name, reasons, measured, hangs[arm], proof))
     return TrialVerdict(
         tuple(answers),
         allocations,
         waiting,
-        tuple(dict.fromkeys(job for one in allocations for job in one.jobs)),
-        tuple(sorted({node for one in allocations for node in one.nodes})),
+        tuple(dict.fromkeys(job for allocation in allocations for job in allocation.jobs)),
+        tuple(sorted({node for allocation in allocations for node in allocation.nodes})),
         len(results),
         round(sum(result.seconds for result in results) * design.nodes / 3600, 3),
     )
 
 
-def _variant(
-    design: Design,
-    metrics: Sequence[Metric],
-    arm: Arm,
-    by_arm: Mapping[str, Sequence[RunResult]],
-    scores: Mapping[int, Scores],
-) -> _Variant:
-    """Return what there is of one variant, from the clean results by arm and the scores of the valid allocations."""
-    sign = -1 if arm.tried is not None and arm.tried.value is None else 1
-    results = by_arm.get(arm.name, ())
-    took_effect, proof = _proof(results)
-    rates = _rate(results), _rate([*by_arm.get(REFERENCE, ()), *by_arm.get(PLACEBO, ())])
+def _effects(
+    design: Design, results: Sequence[RunResult], scores: Mapping[int, Scores], arms: Sequence[Arm]
+) -> dict[Arm, tuple[Effect, ...]]:
+    """Return what each of these arms changes, by the scores of the valid allocations; all effects are one family."""
+    every = metrics_of(design, results)
+    metrics = [metric for metric in every if any(metric in measured for measured in scores.values())]
     # What the false discovery rate demands of one effect where no other one is.
     alone = design.thresholds.alpha / max(1, len(metrics) * len(design.variants))
     limits = replace(design.thresholds, alpha=alone)
-    found = []
-    for metric in metrics if took_effect else ():
-        effect = estimate_effect(metric, scores, arm.name, (REFERENCE, PLACEBO), sign, limits)
-        if effect is not None:
-            found.append(effect)
-    return _Variant(arm, sign, took_effect, proof, rates, tuple(found))
+    found = {arm: [estimate_effect(metric, scores, arm, limits) for metric in metrics] for arm in arms}
+    effects = {arm: [effect for effect in estimates if effect is not None] for arm, estimates in found.items()}
+    chances = iter(adjusted([effect.p for estimates in effects.values() for effect in estimates]))
+    return {
+        arm: tuple(replace(effect, chance=next(chances)) for effect in estimates) for arm, estimates in effects.items()
+    }
 
 
 def _proof(results: Sequence[RunResult]) -> tuple[bool, tuple[Finding, ...]]:
@@ -195,89 +192,74 @@ def _rate(results: Sequence[RunResult]) -> Rate:
     return Rate(bad, len(outcomes), outcomes.count("hung"), low, high)
 
 
-def _compare_hangs(variants: Sequence[_Variant]) -> list[Hangs]:
+def _compare_hangs(design: Design, by_arm: Mapping[str, Sequence[RunResult]]) -> dict[Arm, Hangs]:
     """Compare runs that hung or failed; the settings are a family in each direction."""
-    sides = [one.rates if one.sign > 0 else one.rates[::-1] for one in variants]
-    worse = adjusted([fisher(one.bad, one.runs, base.bad, base.runs) for one, base in sides])
-    better = adjusted([fisher(base.bad, base.runs, one.bad, one.runs) for one, base in sides])
-    return [Hangs(one, base, up, down) for (one, base), up, down in zip(sides, worse, better, strict=True)]
+    base = _rate([*by_arm[REFERENCE], *by_arm[PLACEBO]])
+    sides = []
+    for arm in design.variants:
+        rate = _rate(by_arm[arm.name])
+        sides.append((rate, base) if arm.sign > 0 else (base, rate))
+    worse = adjusted([fisher(rate.bad, rate.runs, other.bad, other.runs) for rate, other in sides])
+    better = adjusted([fisher(other.bad, other.runs, rate.bad, rate.runs) for rate, other in sides])
+    pairs = zip(design.variants, sides, worse, better, strict=True)
+    return {arm: Hangs(*side, more, fewer) for arm, side, more, fewer in pairs}
 
 
-def _unfinished(design: Design, waiting: int | None, valid: int) -> Finding | None:
-    if waiting is not None:
-        return make_finding("trial-not-ended")
-    if valid < design.allocations:
-        return make_finding("allocations-missing", valid=valid, wanted=design.allocations)
-    return None
-
-
-def _answer(design: Design, variant: _Variant, hangs: Hangs, unfinished: Finding | None, *, ended: bool) -> Answer:
-    name, reasons = _effect(design, variant, hangs, unfinished, ended=ended)
-    tried = variant.arm.tried
+def _answer(
+    arm: Arm,
+    effect: EffectName,
+    reasons: tuple[Finding, ...],
+    effects: Sequence[Effect],
+    hangs: Hangs,
+    proof: tuple[Finding, ...],
+) -> Answer:
+    tried = arm.tried
     assert tried is not None
-    value = variant.arm.value
-    subject = tried.name if value is None else f"{tried.name}={value}"
-    return Answer(
-        tried,
-        name,
-        make_finding(CODES[name], subject, variant="unset" if tried.value is None else None),
-        reasons,
-        tuple(effect for effect in variant.effects if not effect.alone),
-        tuple(effect for effect in variant.effects if effect.alone),
-        hangs,
-        variant.proof,
-    )
+    subject = tried.name if arm.value is None else f"{tried.name}={arm.value}"
+    bands = tuple(measured for measured in effects if not measured.alone)
+    sizes = tuple(measured for measured in effects if measured.alone)
+    finding = make_finding(CODES[effect], subject, variant="unset" if tried.value is None else None)
+    return Answer(tried, effect, finding, reasons, bands, sizes, hangs, proof)
 
 
-def _effect(
-    design: Design, variant: _Variant, hangs: Hangs, unfinished: Finding | None, *, ended: bool
-) -> tuple[EffectName, tuple[Finding, ...]]:
-    """Decide, the worst first: what hangs, what was not shown to act, what is worse, what is better."""
-    alpha = design.thresholds.alpha
-    if ended and hangs.worse <= alpha:
-        return "harmful", (hangs.finding("runs-failed"),)
-    if ended and hangs.better <= alpha:
-        return "needed", (hangs.finding("runs-failed"),)
-    if not variant.took_effect:
-        return "unverified", variant.proof
-    if unfinished:
-        return "underpowered", (unfinished,)
-    if not variant.effects:
+def _by_measurement(design: Design, effects: Sequence[Effect], hangs: Hangs) -> tuple[EffectName, tuple[Finding, ...]]:
+    """Decide by effects, the worst first, where no more runs failed on one side than on the other."""
+    if not effects:
         return "underpowered", (make_finding("numbers-missing"), hangs.finding("runs-failed"))
     if hangs.with_it.bad * hangs.without.runs != hangs.without.bad * hangs.with_it.runs:
         return "underpowered", (hangs.finding("runs-failed-by-chance"),)
-    return _by_numbers(design, variant.effects)
-
-
-def _by_numbers(design: Design, effects: Sequence[Effect]) -> tuple[EffectName, tuple[Finding, ...]]:
     limits = design.thresholds
-    counts = [one for one in effects if one.chance <= limits.alpha and abs(log1p(one.effect)) >= log1p(limits.smallest)]
-    worst = min(counts, key=lambda one: one.effect, default=None)
+    least = log1p(limits.smallest)
+    counts = [effect for effect in effects if effect.chance <= limits.alpha and abs(log1p(effect.effect)) >= least]
+    worst = min(counts, key=lambda effect: effect.effect, default=None)
     if worst and worst.effect < 0:
-        return "harmful", (effect_finding("effect-measured", worst),)
-    best = max((one for one in counts if one.workload), key=lambda one: one.effect, default=None)
+        return "harmful", (_effect_finding("effect-measured", worst),)
+    best = max((effect for effect in counts if effect.workload), key=lambda effect: effect.effect, default=None)
     if best:
         # What is lost without it, of what there is with it.
         lost = 1 - 1 / (1 + best.effect)
-        return "needed" if lost > limits.needed else "helps", (effect_finding("effect-measured", best),)
-    bands = [one for one in effects if not one.alone]
-    workload = [one for one in bands if one.workload]
-    notes: tuple[Finding, ...] = ()
-    gain = max(counts, key=lambda one: one.effect, default=None)
-    if gain:
-        notes = (effect_finding("microbenchmark-gains", gain),)
-    loose = [one for one in bands if not _is_nothing(one, limits.smallest)]
-    if any(one not in counts for one in loose):
-        widest = max(loose, key=lambda one: one.mde)
-        smallest = percent(limits.smallest)
-        return "underpowered", (effect_finding("effect-not-excluded", widest, smallest=smallest), *notes)
-    if gain and not workload:
-        return "underpowered", (make_finding("workload-missing"), *notes)
-    seen = max(one.mde for one in (workload if gain else bands))
-    if not workload:
-        notes = (*notes, make_finding("workload-missing"))
-    what, smallest = "workload" if gain else "metric", percent(limits.smallest)
-    return "inert", (make_finding("effect-excluded", what=what, smallest=smallest, mde=percent(seen)), *notes)
+        return "needed" if lost > limits.needed else "helps", (_effect_finding("effect-measured", best),)
+    return _without_effect([effect for effect in effects if not effect.alone], counts, limits)
+
+
+def _without_effect(
+    bands: Sequence[Effect], counts: Sequence[Effect], limits: Thresholds
+) -> tuple[EffectName, tuple[Finding, ...]]:
+    """Decide whether an effect of interest is excluded, where none counts but gains of microbenchmarks."""
+    smallest, workload = percent(limits.smallest), [effect for effect in bands if effect.workload]
+    gain = max(counts, key=lambda effect: effect.effect, default=None)
+    notes = (_effect_finding("microbenchmark-gains", gain),) if gain else ()
+    loose = [effect for effect in bands if not _is_nothing(effect, limits.smallest)]
+    if any(effect not in counts for effect in loose):
+        widest = max(loose, key=lambda effect: effect.mde)
+        return "underpowered", (_effect_finding("effect-not-excluded", widest, smallest=smallest), *notes)
+    missing = () if workload else (make_finding("workload-missing"),)
+    if gain and missing:
+        return "underpowered", (*missing, *notes)
+    seen = max(effect.mde for effect in (workload if gain else bands))
+    what = "workload" if gain else "metric"
+    excluded = make_finding("effect-excluded", what=what, smallest=smallest, mde=percent(seen))
+    return "inert", (excluded, *notes, *missing)
 
 
 def _is_nothing(effect: Effect, smallest: float) -> bool:
@@ -285,7 +267,7 @@ def _is_nothing(effect: Effect, smallest: float) -> bool:
     return max(abs(log1p(effect.low)), abs(log1p(effect.high))) < log1p(smallest)
 
 
-def effect_finding(code: str, effect: Effect, smallest: str | None = None) -> Finding:
+def _effect_finding(code: str, effect: Effect, smallest: str | None = None) -> Finding:
     """Return a finding about an effect, with its interval and the smallest that would have been seen."""
     return make_finding(
         code,

@@ -27,18 +27,17 @@ def trial_text(design: Design, verdict: TrialVerdict) -> str:
     """Return what fits on a screen: of effects, those on a workload and those that count; JSON has all."""
     alpha = design.thresholds.alpha
     answers = sorted(verdict.answers, key=lambda answer: [*CODES].index(answer.effect))
-    rates = [one for one in answers if one.effect != "unverified" or one.hangs.with_it.bad or one.hangs.without.bad]
-    bands = [(one, effect) for one in answers for effect in one.effects if effect.workload or effect.chance <= alpha]
-    sizes = [(one, effect) for one in answers for effect in one.sizes if effect.chance <= alpha]
+    bands = [(answer, effect) for answer in answers for effect in answer.effects]
+    sizes = [(answer, effect) for answer in answers for effect in answer.sizes if effect.chance <= alpha]
     return fill(
         "trial/result.txt.j2",
         headline=headline(verdict),
         answers=answers,
         verdict=verdict,
         design=design,
-        hangs=rates,
-        effects={"effects": bands, "sizes": sizes},
-        dropped=[one for one in verdict.allocations if one.standing != "valid"],
+        hangs=[answer for answer in answers if answer.effect != "unverified" or answer.hangs.seen],
+        effects={"effects": [row for row in bands if row[1].workload or row[1].chance <= alpha], "sizes": sizes},
+        dropped=[allocation for allocation in verdict.allocations if allocation.standing != "valid"],
     )
 
 
@@ -56,13 +55,13 @@ def trial_document(design: Design, verdict: TrialVerdict) -> dict[str, object]:
         "answers": [_answer(answer) for answer in verdict.answers],
         "allocations": [
             {
-                "number": one.number,
-                "standing": one.standing,
-                "reasons": [message(reason) for reason in one.reasons],
-                "nodes": one.nodes,
-                "jobs": one.jobs,
+                "number": allocation.number,
+                "standing": allocation.standing,
+                "reasons": [message(reason) for reason in allocation.reasons],
+                "nodes": allocation.nodes,
+                "jobs": allocation.jobs,
             }
-            for one in verdict.allocations
+            for allocation in verdict.allocations
         ],
         "next_allocation": verdict.next_allocation,
         "jobs": verdict.jobs,
@@ -82,5 +81,5 @@ def _answer(answer: Answer) -> dict[str, object]:
         "sizes": [asdict(effect) for effect in answer.sizes],
         "hangs": asdict(answer.hangs),
         "proof": messages(answer.proof),
-        "findings": [as_json(one) for one in (answer.finding, *answer.reasons, *answer.proof)],
+        "findings": [as_json(finding) for finding in (answer.finding, *answer.reasons, *answer.proof)],
     }

@@ -13,7 +13,7 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.site.cpus import format_cpu_list
 from lumisite.validate.lines import Better, Gate, Sample
-from lumisite.validate.probes.probe import TIMED_OUT, Group, ProbeStep, Record
+from lumisite.validate.probes.probe import TIMED_OUT, ProbeStep, Record
 from lumisite.validate.probes.records import number, rank_of, table, text, texts
 from lumisite.validate.run.folder import SAMPLES, Run, lines_of, slot_run
 from lumisite.validate.run.script import EXIT, SKIPPED, JobPlan
@@ -104,7 +104,8 @@ def values_of(samples: Iterable[Sample]) -> dict[str, Measured]:
     for sample in samples:
         found.setdefault(sample.metric, []).append(sample)
     return {
-        name: Measured(tuple(sample.value for sample in own), own[0].better, own[0].unit) for name, own in found.items()
+        name: Measured(tuple(sample.value for sample in measured), measured[0].better, measured[0].unit)
+        for name, measured in found.items()
     }
 
 
@@ -121,8 +122,9 @@ class _Job:
         self, planned: PlannedRun, lines: Sequence[Sample | Gate], signs: Mapping[str, Signs]
     ) -> Iterator[RunResult]:
         """Yield how a run ended, and the plain reference run after it, where one had to pass."""
-        groups = [group for group in self.plan.groups if group.steps[0].slot == slot_name(planned)]
-        steps = [step for group in groups for step in group.steps if not step.check]
+        slot = slot_name(planned)
+        every = [step for group in self.plan.groups for step in group.steps if group.steps[0].slot == slot]
+        steps, checks = [step for step in every if not step.check], [step for step in every if step.check]
         arm = self.design.by_name[planned.arm]
         records = [record for step in steps for record in self.run.records(self.plan.run, step) if "given" in record]
         took_effect, proof = find_proof(arm, records, signs.get(arm.name), signs.get(REFERENCE))
@@ -141,14 +143,9 @@ class _Job:
             self.plan.nodes,
             self.plan.run,
         )
-        checks = _checks(groups)
         if all(self._ran(step) for step in checks):
             check = PlannedRun(planned.allocation, planned.position, REFERENCE, check=1)
-            outcome = self._outcome(checks, lines)
-            seconds = self._seconds(checks)
-            yield RunResult(
-                check, outcome, took_effect="yes", seconds=seconds, nodes=self.plan.nodes, job=self.plan.run
-            )
+            yield RunResult(check, self._outcome(checks, lines), seconds=self._seconds(checks))
 
     def _ran(self, step: ProbeStep) -> bool:
         end = self.run.end(self.plan.run, f"{step.folder}/{EXIT}")
@@ -177,10 +174,6 @@ class _Job:
         return round(max(ends) - min(began), 3) if began and ends else 0.0
 
 
-def _checks(groups: Sequence[Group]) -> list[ProbeStep]:
-    return [step for group in groups for step in group.steps if step.check]
-
-
 # ---- whether it took effect
 
 
@@ -197,7 +190,7 @@ def _signs(design: Design, run: Run, plans: Sequence[JobPlan]) -> dict[str, Sign
 
 
 def _read_signs(arm: Arm, records: Sequence[Record]) -> Signs:
-    names = [one.name for one in ([arm.tried] if arm.tried else arm.settings)]
+    names = [setting.name for setting in ([arm.tried] if arm.tried else arm.settings)]
     named = {name: next((file for record in records if (file := text(record, "named", name))), "") for name in names}
     carried: Counter[str] = Counter()
     for record in records:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import make_finding
+from lumisite.site.entries import Evidence
 from lumisite.site.entries import Setting as Entry
 from lumisite.site.ledger import decide
 from lumisite.validate.probes.probe import Target
@@ -26,20 +27,20 @@ def parse_settings(
     What ranks have already is tried by doing without it: so the reference is what works today.
     """
     reference = [parse_setting(text, "--against") for text in against]
-    wanted = [parse_setting(text, "try") for text in tried]
+    variants = [parse_setting(text, "try") for text in tried]
     for name in unset:
         if not NAME.fullmatch(name):
             raise ResolveError(make_finding("setting-malformed", "--unset", text=name, expected="NAME"))
-        wanted.append(Setting(name))
-    for setting in (*wanted, *reference):
+        variants.append(Setting(name))
+    for setting in (*variants, *reference):
         _check(setting, target)
     present = settings_present(target)
     changed = [setting.name for setting in reference]
-    for index, setting in enumerate(wanted):
+    for index, setting in enumerate(variants):
         entry = present.get(setting.name)
         if entry and entry.value == setting.value and setting.name not in changed:
-            wanted[index] = Setting(setting.name)
-    return wanted, reference
+            variants[index] = Setting(setting.name)
+    return variants, reference
 
 
 def parse_setting(text: str, option: str) -> Setting:
@@ -54,18 +55,21 @@ def parse_setting(text: str, option: str) -> Setting:
 def settings_present(target: Target) -> dict[str, Entry]:
     """Return the entries of the ledger that surely give ranks a value here, by variable."""
     situation = replace(target.situation, nodes="several" if target.plan.nodes > 1 else "one")
-    winners = (one.entry for one in decide(target.site, situation).settings if one.outcome == "wins")
+    winners = (choice.entry for choice in decide(target.site, situation).settings if choice.outcome == "wins")
     return {entry.name: entry for entry in winners if entry.value is not None}
 
 
 def unmeasured(target: Target) -> list[Setting]:
     """Return what ranks have here by entries that nobody measured on this platform, as trials of doing without each."""
-    platforms = (None, target.site.platform)
     return [
         Setting(name)
         for name, entry in settings_present(target).items()
-        if not any(one.by == "measured" and one.of is None and one.platform in platforms for one in entry.evidence)
+        if not any(_is_measured(evidence, target.site.platform) for evidence in entry.evidence)
     ]
+
+
+def _is_measured(evidence: Evidence, platform: str | None) -> bool:
+    return evidence.by == "measured" and evidence.of is None and evidence.platform in (None, platform)
 
 
 def _check(setting: Setting, target: Target) -> None:
