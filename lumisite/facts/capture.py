@@ -9,10 +9,9 @@ from __future__ import annotations
 import itertools
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 from lumisite.errors import DifferenceError
 from lumisite.facts.capture_libraries import capture_libraries
@@ -21,6 +20,7 @@ from lumisite.facts.context import RUNTIME, stated_libraries, stated_paths
 from lumisite.facts.facts import Deployed, Facts, ImageFile, Named, Program, Releases
 from lumisite.facts.installed import VERSION, installed_releases, package_version, versions_below
 from lumisite.facts.kinds import KINDS
+from lumisite.facts.kinds.paths import CLOSED
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.images.sif import MAGIC, MAGIC_OFFSET
@@ -56,16 +56,28 @@ def capture(tree: Tree, site: Site) -> Captured:
     findings: list[Finding] = []
     facts = capture_system(tree, site.name, (*site.fabric.interfaces, *site.fabric.management), findings)
     facts, folders = capture_libraries(facts, tree, site, findings)
-    parts = {name: read(tree, site) for name, read in READERS.items()}
-    broken = dict(_broken_defaults(tree, parts["products"]))
-    facts = replace(facts, slurm=_slurm(tree, folders), dangling={**facts.dangling, **broken}, **parts)
+    products = _products(tree, site)
+    defaults = {f"{path}/default": resolve(tree, f"{path}/default") for path in products}
+    broken = {path: link.path for path, link in defaults.items() if link.links and link.entry is None}
+    facts = replace(
+        facts,
+        slurm=_slurm(tree, folders),
+        runtime=_runtime(tree, site),
+        stacks=_stacks(tree),
+        products=products,
+        dangling={**facts.dangling, **broken},
+        paths=_paths(tree, site),
+        images=_images(tree, site),
+        deployed=_deployed(tree, site),
+    )
     texts = {kind.name: kind.read(tree, site) for kind in KINDS if kind.read is not None}
-    closed = {part: _closed(tree, part) for part in ("unreadable", "private")}
-    findings += _closed_findings(closed)
-    if facts.runtime.real is not None and facts.runtime.package is None:
-        findings.append(make_finding("facts-runtime-version", facts.runtime.real))
     plain = {name: found for name, found in texts.items() if found is not None}
-    return Captured(replace(facts, plain={**plain, **closed}), tuple(findings))
+    # What was refused on the way, but for the kernel's own files.
+    for part in CLOSED:
+        refused: Mapping[str, str] = getattr(tree, part, {})
+        plain[part] = {path: how for path, how in refused.items() if not path.startswith(("/proc/", "/sys/"))}
+    findings += _closed_findings(plain)
+    return Captured(replace(facts, plain=plain), tuple(findings))
 
 
 def capture_undescribed(tree: Tree) -> Captured:
@@ -75,28 +87,21 @@ def capture_undescribed(tree: Tree) -> Captured:
     return Captured(replace(facts, stacks=_stacks(tree)), tuple(findings))
 
 
-# What this user, or users, may not read
-
-
-def _closed(tree: Tree, part: str) -> dict[str, str]:
-    """Return what was refused on the way, with the command that opens it; the kernel's own files are left out."""
-    refused: Mapping[str, str] = getattr(tree, part, {})
-    return {path: command for path, command in refused.items() if not path.startswith(("/proc/", "/sys/"))}
-
-
-def _closed_findings(closed: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
-    codes = {"unreadable": "facts-unreadable", "private": "facts-private"}
-    found = [(codes[part], path, how) for part in codes for path, how in sorted(closed[part].items())]
-    for code, path, command in found[:_MOST_CLOSED]:
-        yield make_finding(code, path, command=command)
-    if len(found) > _MOST_CLOSED:
-        yield make_finding("facts-more-unreadable", count=len(found) - _MOST_CLOSED)
+def _closed_findings(plain: Mapping[str, Mapping[str, str]]) -> list[Finding]:
+    """Return a finding for each path that somebody may not read, and for many one with the number of the others."""
+    found = [
+        make_finding("facts-unreadable", path, users=users, command=command)
+        for part, users in zip(CLOSED, ("you", "other users"), strict=True)
+        for path, command in sorted(plain[part].items())
+    ]
+    more = len(found) - _MOST_CLOSED
+    return found[:_MOST_CLOSED] + ([make_finding("facts-unreadable", count=more)] if more > 0 else [])
 
 
 # Releases
 
 
-def _stacks(tree: Tree, _: Site | None = None) -> dict[str, Releases]:
+def _stacks(tree: Tree) -> dict[str, Releases]:
     found = {software.name: installed_releases(tree, software) for _, software in all_software()}
     return {name: releases for name, releases in found.items() if releases.versions}
 
@@ -116,20 +121,14 @@ def _products(tree: Tree, site: Site) -> dict[str, Releases]:
     return found
 
 
-def _broken_defaults(tree: Tree, products: Mapping[str, Releases]) -> Iterator[tuple[str, str]]:
-    for path in products:
-        link = resolve(tree, f"{path}/default")
-        if link.links and link.entry is None:
-            yield f"{path}/default", link.path
-
-
 def _slurm(tree: Tree, folders: tuple[str, ...]) -> str | None:
     """Return Slurm's version: the one version that stands by itself in its own library.
 
     Every program of Slurm prints the literal `SLURM_VERSION_STRING`, which the compiler puts once, between NULs, into
     libslurmfull.so. Seen so in Debian's Slurm 22.05, 24.11 and 26.05. Two that differ are no answer.
     """
-    for path in (form.format(one) for one in dict.fromkeys((*folders, *_SLURM_FOLDERS)) for form in _SLURM_LIBRARIES):
+    searched = dict.fromkeys((*folders, *_SLURM_FOLDERS))
+    for path in (form.format(folder) for folder in searched for form in _SLURM_LIBRARIES):
         content = content_of(tree, path, _LARGEST_FILE_BYTES)
         if content is not None:
             found = set(re.findall(rb"(?<=\0)(\d\d\.\d\d\.\d+(?:-\d+)?(?:-?rc\d+)?)(?=\0)", content))
@@ -139,13 +138,13 @@ def _slurm(tree: Tree, folders: tuple[str, ...]) -> str | None:
 
 def _runtime(tree: Tree, site: Site) -> Program:
     """Return what files tell of the container runtime."""
-    place = resolve(tree, site.runtime.executable or "/")
-    if place.entry is None or place.entry.kind != "file":
+    program = resolve(tree, site.runtime.executable or "/")
+    if program.entry is None or program.entry.kind != "file":
         return Program()
     packages = ((name, package_version(tree, name)) for name in _PACKAGES)
     package = next((f"{name} {version}" for name, version in packages if version), None)
-    digest = digest_of(tree, place.path, _LARGEST_PROGRAM_BYTES)
-    return Program(place.path, size_of(tree, place.path), package, digest)
+    digest = digest_of(tree, program.path, _LARGEST_PROGRAM_BYTES)
+    return Program(program.path, size_of(tree, program.path), package, digest)
 
 
 # Paths and images
@@ -158,14 +157,14 @@ def _paths(tree: Tree, site: Site) -> dict[str, Named]:
 
 
 def _named(tree: Tree, path: str) -> Named:
-    place = resolve(tree, path)
-    if place.entry is None:
-        if posixpath.dirname(place.path) in getattr(tree, "unreadable", {}):
-            return Named("unreadable", place.path)
-        return Named("none") if place.code == "path-missing" else Named("dangling", place.path)
-    tree.look(f"{place.path}/.")  # notes a folder that may not be entered
-    kind = place.entry.kind if place.entry.kind in ("file", "directory") else "other"
-    return Named(kind, place.path if place.path != path else None)
+    found = resolve(tree, path)
+    if found.entry is None:
+        if posixpath.dirname(found.path) in getattr(tree, "unreadable", {}):
+            return Named("unreadable", found.path)
+        return Named("none") if found.code == "path-missing" else Named("dangling", found.path)
+    tree.look(f"{found.path}/.")  # notes a folder that may not be entered
+    kind = found.entry.kind if found.entry.kind in ("file", "directory") else "other"
+    return Named(kind, found.path if found.path != path else None)
 
 
 def _image_folders(site: Site) -> tuple[str, ...]:
@@ -186,12 +185,12 @@ def _images_of(tree: Tree, folder: str) -> dict[str, ImageFile]:
     found: dict[str, ImageFile] = {}
     real = resolve(tree, folder).path
     for name in itertools.islice(_image_names(tree, folder), _MOST_IMAGES):
-        place = resolve(tree, f"{folder}/{name}")
-        if place.entry is None:
-            found[name] = ImageFile(target=place.path)
-        elif place.entry.kind == "file":
-            target = place.path if place.path != f"{real}/{name}" else None
-            found[name] = ImageFile(target, size_of(tree, place.path), _identity(tree, place.path))
+        image = resolve(tree, f"{folder}/{name}")
+        if image.entry is None:
+            found[name] = ImageFile(target=image.path)
+        elif image.entry.kind == "file":
+            target = image.path if image.path != f"{real}/{name}" else None
+            found[name] = ImageFile(target, size_of(tree, image.path), _identity(tree, image.path))
     return found
 
 
@@ -215,18 +214,18 @@ def _identity(tree: Tree, path: str) -> str | None:
 
 def _deployed(tree: Tree, site: Site) -> Deployed:
     """Return which release is deployed, with the digests of its files."""
-    place = resolve(tree, f"{site.root}/current")
-    if place.entry is None or place.entry.kind != "directory":
+    release = resolve(tree, f"{site.root}/current")
+    if release.entry is None or release.entry.kind != "directory":
         return Deployed()
     files = {}
-    for path in itertools.islice(_files(tree, place.path, _DEEPEST), _MOST_FILES):
+    for path in itertools.islice(_files(tree, release.path, _DEEPEST), _MOST_FILES):
         if digest := digest_of(tree, path, _LARGEST_FILE_BYTES):
-            files[path[len(place.path) + 1 :]] = digest
-    names: dict[str, str] = {}
+            files[path[len(release.path) + 1 :]] = digest
+    names: Mapping[str, str] = {}
     with suppress(DifferenceError):
-        manifest = content_of(tree, f"{place.path}/{MANIFEST}", LARGEST_MANIFEST_BYTES) or b""
+        manifest = content_of(tree, f"{release.path}/{MANIFEST}", LARGEST_MANIFEST_BYTES) or b""
         names = parse_manifest(manifest, MANIFEST).leads
-    return Deployed(posixpath.basename(place.path), files, names)
+    return Deployed(posixpath.basename(release.path), files, names)
 
 
 def _files(tree: Tree, folder: str, depth: int) -> Iterator[str]:
@@ -237,14 +236,3 @@ def _files(tree: Tree, folder: str, depth: int) -> Iterator[str]:
             yield path
         elif entry is not None and entry.kind == "directory" and depth:
             yield from _files(tree, path, depth - 1)
-
-
-#: What is read for fields of `Facts` that the site decides about.
-READERS: Mapping[str, Callable[[Tree, Site], Any]] = {
-    "runtime": _runtime,
-    "stacks": _stacks,
-    "products": _products,
-    "paths": _paths,
-    "images": _images,
-    "deployed": _deployed,
-}

@@ -13,7 +13,7 @@ from lumisite.facts.context import stated_libraries
 from lumisite.facts.facts import Facts, Library
 from lumisite.facts.installed import installed_releases
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.images.contents import glibc_of
 from lumisite.machine.ldcache import glob
 from lumisite.machine.library_names import is_foundation, newest, numbers_in, public_versions, stem
@@ -48,14 +48,15 @@ def capture_libraries(facts: Facts, tree: Tree, site: Site, findings: list[Findi
     folders = tuple(dict.fromkeys((*loader.rules.library_path, *loader.rules.directories)))
     searched = _searched_stems(site)
     scan = _scan(loader, folders, searched)
-    findings += [make_finding("facts-library-unloadable", path, reason=why) for path, why in scan.damaged.items()]
+    for path, reason in scan.damaged.items():
+        findings.append(make_finding("library-unloadable", path, severity=Severity.DOUBT, after=reason))
     found, missing = _with_needs(loader, scan.found)
-    sonames = {one.info.soname or posixpath.basename(real) for real, one in found.items()}
+    sonames = {_soname(library) for library in found.values()}
     loads = {soname: loader.search(soname).found for soname in sorted(sonames)}
     siblings = _scan(loader, folders, {stem(name) for name in (*sonames, *missing)} - searched)
-    beside = {one.info.soname or posixpath.basename(one.real) for one in siblings.found.values()} - sonames
+    beside = {_soname(library) for library in siblings.found.values()} - sonames
     libc = loader.search("libc.so.6").found
-    libraries = {real: _library(tree, one) for real, one in found.items()}
+    libraries = {real: _library(tree, library) for real, library in found.items()}
     facts = replace(
         facts,
         libraries=_with_digests(tree, libraries, findings),
@@ -85,7 +86,8 @@ def _loader(tree: Tree, site: Site, findings: list[Finding]) -> Loader:
     except LumisiteError as error:
         rules = Rules(library_path=library_path)
         findings.append(make_finding("facts-no-loader-rules", error=str(error)))
-    defaults = {one.name: [resolve(tree, path).path for path in one.defaults] for _, one in all_software()}
+    software = [product for _, product in all_software()]
+    defaults = {product.name: [resolve(tree, path).path for path in product.defaults] for product in software}
     everywhere = dict.fromkeys((*rules.directories, *beyond(site, tree, defaults)))
     return Loader(tree, replace(rules, directories=tuple(everywhere)))
 
@@ -130,10 +132,10 @@ def _scan(loader: Loader, folders: Iterable[str], stems: set[str]) -> _Scan:
         answer = loader.search(path)
         if answer.found is not None:
             scan.found.setdefault(answer.found.real, answer.found)
-        elif (place := resolve(tree, path)).entry is None:
-            scan.dangling[path] = place.path
-        elif place.path not in unreadable:  # which is reported of all files
-            scan.damaged.setdefault(place.path, _reason(answer))
+        elif (file := resolve(tree, path)).entry is None:
+            scan.dangling[path] = file.path
+        elif file.path not in unreadable:  # which is reported of all files
+            scan.damaged.setdefault(file.path, _reason(answer))
     return scan
 
 
@@ -152,8 +154,12 @@ def _with_needs(loader: Loader, starts: dict[str, Found]) -> tuple[dict[str, Fou
                 found.setdefault(need.loaded.found.real, need.loaded.found)
             elif need.requester is not None and not is_foundation(need.name):
                 missing.setdefault(need.name, set()).add(need.requester.found.real)
-    kept = {real: one for real, one in sorted(found.items()) if not is_foundation(one.info.soname or real)}
+    kept = {real: library for real, library in sorted(found.items()) if not is_foundation(library.info.soname or real)}
     return kept, {name: tuple(sorted(users)) for name, users in sorted(missing.items())}
+
+
+def _soname(found: Found) -> str:
+    return found.info.soname or posixpath.basename(found.real)
 
 
 def _library(tree: Tree, found: Found) -> Library:

@@ -29,10 +29,10 @@ _LARGEST_CONFIG_BYTES = 4 * 1024 * 1024
 _NET = "/sys/class/net"
 
 
-def capture_system(tree: Tree, site: str, wanted: Collection[str], findings: list[Finding]) -> Facts:
+def capture_system(tree: Tree, site: str, named: Collection[str], findings: list[Finding]) -> Facts:
     """Return the facts that the kernel and the distribution tell; a tree without topology has a finding instead of it.
 
-    CPUs come by L3, GPUs in the order of their bus. `site` is its name; `wanted` are interfaces that count even where
+    CPUs come by L3, GPUs in the order of their bus. `site` is its name; `named` are interfaces that count even where
     no device is behind them.
     """
     facts = Facts(
@@ -41,7 +41,7 @@ def capture_system(tree: Tree, site: str, wanted: Collection[str], findings: lis
         os=_system(tree),
         kernel=_kernel(tree),
         drivers=_drivers(tree),
-        interfaces=_interfaces(tree, wanted),
+        interfaces=_interfaces(tree, named),
         nics=_nics(tree),
     )
     try:
@@ -87,13 +87,13 @@ def _kernel(tree: Tree) -> Kernel:
     if release is None:
         found = re.match(r"Linux version (\S+)", first_line(tree, "/proc/version") or "")
         release = found[1] if found else None
-    configs, wanted = {}, [option for one in all_vendors() for option in one.kernel_options]
+    configs, names = {}, [option for vendor in all_vendors() for option in vendor.kernel_options]
     for path in (f"/boot/{name}" for name in names_of(tree, "/boot") if name.startswith("config-")):
         content = content_of(tree, path, _LARGEST_CONFIG_BYTES)
         if content is not None:
-            options = re.findall(rf"^({'|'.join(wanted)})=([a-z0-9]+)$".encode(), content, re.MULTILINE)
-            named = {name.decode(): value.decode() for name, value in options}
-            configs[path] = KernelConfig(hashlib.sha256(content).hexdigest(), named)
+            options = re.findall(rf"^({'|'.join(names)})=([a-z0-9]+)$".encode(), content, re.MULTILINE)
+            values = {name.decode(): value.decode() for name, value in options}
+            configs[path] = KernelConfig(hashlib.sha256(content).hexdigest(), values)
     return Kernel(release, configs)
 
 
@@ -101,30 +101,31 @@ def _drivers(tree: Tree) -> dict[str, Driver]:
     """Read the GPU drivers that are loaded, and which sources of them are installed."""
     sources = names_of(tree, "/usr/src")
     found = {}
-    for name, gpu in ((name, one) for one in all_gpus() for name in one.drivers):
+    gpus = {name: gpu for gpu in all_gpus() for name in gpu.drivers}
+    for name, gpu in gpus.items():
         version, build = (first_line(tree, f"/sys/module/{name}/{file}") for file in ("version", "srcversion"))
         if version is None and name in gpu.stated:
             version = gpu.stated[name].version(small_text(tree, gpu.stated[name].paths) or "")
-        mine = tuple(one for one in sources if one.startswith(f"{name}-") and one.isprintable())
-        if version or build or mine:
-            found[name] = Driver(version, build, mine)
+        installed = tuple(source for source in sources if source.startswith(f"{name}-") and source.isprintable())
+        if version or build or installed:
+            found[name] = Driver(version, build, installed)
     return found
 
 
-def _interfaces(tree: Tree, wanted: Collection[str]) -> dict[str, Interface]:
+def _interfaces(tree: Tree, named: Collection[str]) -> dict[str, Interface]:
     """Read the interfaces that have a device behind them, that lie on one that has, or that the site names."""
     found, networks, real = {}, _networks(tree), interfaces_on_devices(tree)
     for name in names_of(tree, _NET):
-        here = f"{_NET}/{name}"
-        if name in real or (name in wanted and name.isprintable() and resolve(tree, here).entry is not None):
-            device, driver = (resolve(tree, f"{here}/{end}") for end in ("device", "device/driver"))
+        folder = f"{_NET}/{name}"
+        if name in real or (name in named and name.isprintable() and resolve(tree, folder).entry is not None):
+            device, driver = (resolve(tree, f"{folder}/{end}") for end in ("device", "device/driver"))
             found[name] = Interface(
                 driver=None if driver.entry is None else posixpath.basename(driver.path),
-                state=first_line(tree, f"{here}/operstate"),
-                speed_mbit=_number(tree, f"{here}/speed"),
-                numa=_number(tree, f"{here}/device/numa_node"),
+                state=first_line(tree, f"{folder}/operstate"),
+                speed_mbit=_number(tree, f"{folder}/speed"),
+                numa=_number(tree, f"{folder}/device/numa_node"),
                 bus=None if device.entry is None else _bus(device.path),
-                mtu=_number(tree, f"{here}/mtu"),
+                mtu=_number(tree, f"{folder}/mtu"),
                 lower=_lower(tree, name) or None,
                 networks=None if networks is None else tuple(sorted(networks[name])),
             )
@@ -143,18 +144,18 @@ def _lower(tree: Tree, name: str) -> tuple[str, ...]:
 
     Source: `netdev_adjacent_sysfs_add` in Linux' net/core/dev.c, which makes the links `lower_NAME`.
     """
-    links = (one for one in names_of(tree, f"{_NET}/{name}") if one.startswith("lower_") and one.isprintable())
-    return tuple(sorted(one.removeprefix("lower_") for one in links))
+    links = (link for link in names_of(tree, f"{_NET}/{name}") if link.startswith("lower_") and link.isprintable())
+    return tuple(sorted(link.removeprefix("lower_") for link in links))
 
 
 def lies_on(name: str, lower: Mapping[str, Sequence[str] | None]) -> set[str]:
     """Return an interface and all that it lies on: the parts of a bond, what a VLAN or a bridge is made on."""
     found, waiting = set[str](), [name]
     while waiting:
-        one = waiting.pop()
-        if one not in found:
-            found.add(one)
-            waiting += lower.get(one) or ()
+        interface = waiting.pop()
+        if interface not in found:
+            found.add(interface)
+            waiting += lower.get(interface) or ()
     return found
 
 

@@ -28,9 +28,7 @@ RUNTIME = "runtime.executable"
 class Context:
     """The site beside two captures. `was` is the platform before; `now` the one that the node is now, if known.
 
-    `old` is the platform before; `stated` the one after, where it is known, else the one before; `updated` the one
-    after, where it is known and another one. `plans` are the stored plans for `was`: those for other platforms did
-    nothing on this node.
+    `plans` are the stored plans for `was`: those for other platforms did nothing on this node.
     """
 
     site: Site
@@ -38,10 +36,17 @@ class Context:
     after: Facts
     was: str
     now: str | None
-    old: Platform
-    stated: Platform
-    updated: Platform | None
     plans: tuple[LoadedPlan, ...] = ()
+
+    @property
+    def old(self) -> Platform:
+        """The platform before."""
+        return self.site.platforms[self.was]
+
+    @property
+    def stated(self) -> Platform:
+        """The platform after, where it is known, else the one before."""
+        return self.site.platforms[self.now or self.was]
 
     @property
     def driven(self) -> tuple[str, ...]:
@@ -63,8 +68,8 @@ class Context:
         return Releases() if software is None else self.after.stacks.get(software.name, Releases())
 
     def loses(self, stack: str, release: Version | None) -> bool:
-        """Tell whether the new driver no longer supports a release that the old one did."""
-        old, new = self.old.stacks.get(stack), self.updated.stacks.get(stack) if self.updated else None
+        """Return whether the new driver no longer supports a release that the old one did."""
+        old, new = self.old.stacks.get(stack), self.stated.stacks.get(stack)
         if release is None or old is None or new is None:
             return False
         return old.in_range(release) and not new.in_range(release)
@@ -105,7 +110,7 @@ class Context:
             if module in self.site.modules and (is_under(path, bind.path) or is_under(bind.path, path)):
                 found.setdefault(module, Touched("module", module, "affected-module-bind", {"path": bind.path}))
         for name, module_entry in self.site.modules.items():
-            if name not in found and (loaded := tuple(one for one in module_entry.loads if one in found)):
+            if name not in found and (loaded := tuple(other for other in module_entry.loads if other in found)):
                 found[name] = Touched("module", name, "affected-module-load", {"modules": loaded})
         yield from found.values()
 
@@ -121,11 +126,11 @@ class Context:
 
         A family borrows its own libraries and all that these needed before the maintenance, or need now.
         """
-        wanted = set(sonames)
+        changed = set(sonames)
         for name, family in self.site.families.items():
             borrowed = _needed(self.before, family.libraries) | _needed(self.after, family.libraries)
-            if wanted & borrowed:
-                yield name, tuple(sorted(wanted & borrowed))
+            if changed & borrowed:
+                yield name, tuple(sorted(changed & borrowed))
 
     def plans_with(self, sonames: Collection[str]) -> Iterator[Touched]:
         """Yield the plans that these libraries are in: by family, and the stored ones."""
@@ -164,10 +169,9 @@ def stored_plan(stored: LoadedPlan, code: str, names: tuple[str, ...] = ()) -> T
 
 def make_context(site: Site, before: Facts, after: Facts, plans: Iterable[LoadedPlan] = ()) -> Context:
     """Find the platforms that two captures are of; the one in force stands for a capture that fits none."""
-    was, now = platform_of(site, before) or site.platform, platform_of(site, after)
-    old, stated = site.platforms[was], site.platforms[now or was]
-    stored = tuple(one for one in plans if one.plan.platform == was)
-    return Context(site, before, after, was, now, old, stated, None if now in (None, was) else stated, stored)
+    was = platform_of(site, before) or site.platform
+    stored = tuple(loaded for loaded in plans if loaded.plan.platform == was)
+    return Context(site, before, after, was, platform_of(site, after), stored)
 
 
 def platform_of(site: Site, facts: Facts) -> str | None:
@@ -188,7 +192,7 @@ def _agreements(platform: Platform, facts: Facts) -> Iterator[bool]:
         yield platform.kernel == facts.kernel.release
     buses = [gpu.bus for gpu in facts.gpus]
     if buses and platform.gpu_bus_ids:
-        yield any(buses == [full_pci_bus(one) for one in stated] for stated in platform.gpu_bus_ids.values())
+        yield any(buses == [full_pci_bus(bus) for bus in stated] for stated in platform.gpu_bus_ids.values())
 
 
 def stated_paths(site: Site) -> Iterator[tuple[str, str]]:

@@ -95,10 +95,10 @@ def yaml_text(value: object) -> str:
 def _node(value: object) -> yaml.Node:
     """Return a value as a node of YAML; what cannot be shown in a text is spelled out."""
     if isinstance(value, Mapping):
-        pairs = [(_node(key), _node(one)) for key, one in value.items()]
+        pairs = [(_node(key), _node(entry)) for key, entry in value.items()]
         return yaml.MappingNode("tag:yaml.org,2002:map", pairs, flow_style=True)
     if isinstance(value, list | tuple):
-        return yaml.SequenceNode("tag:yaml.org,2002:seq", [_node(one) for one in value], flow_style=True)
+        return yaml.SequenceNode("tag:yaml.org,2002:seq", [_node(entry) for entry in value], flow_style=True)
     text = str(value)
     return yaml.ScalarNode("tag:yaml.org,2002:str", printable(text) if text else text)
 

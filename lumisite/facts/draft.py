@@ -22,7 +22,7 @@ from lumisite.vendors import gpu_of
 def draft_platform(context: Context) -> tuple[str, ...]:
     """Return the lines of the draft: entries for `platforms`, and for `stacks` where releases are new."""
     site, facts, old = context.site, context.after, context.old
-    host = facts.host if re.fullmatch(r"[\w.-]+", facts.host or "", re.ASCII) else "a node without a name"
+    host = facts.host if re.fullmatch(r"[\w.-]+", facts.host or "", re.ASCII) else "an unnamed node"
     source = f"here: lumisite facts on {host}"
     names = [name for name in site.stacks if name in context.stated.stacks]
     drafts = {name: (_driven if name in site.gpu_stacks else _installed)(context, name) for name in names}
@@ -56,8 +56,8 @@ def _driven(context: Context, stack: str) -> tuple[list[str], dict[str, object]]
     """Return the default release of a stack that a driver decides on, and its entry."""
     old, entry = context.old.stacks.get(stack), context.site.stacks[stack]
     default = _host_default(context, stack)
-    loaded = {name: one for name, one in context.after.drivers.items() if name in gpu_of(str(entry.gpu)).drivers}
-    driver = "; ".join(driver_text(name, one) for name, one in loaded.items())
+    names = gpu_of(str(entry.gpu)).drivers
+    driver = "; ".join(driver_text(name, driver) for name, driver in context.after.drivers.items() if name in names)
     before = str(old.driver if old else "unknown")
     supported = _supported(context, stack, told_release(str(default.value)) if not default.marks else None)
     return [str(default.value)], {"driver": _known(context, driver, before), "runs": supported, "default": default}
@@ -154,5 +154,5 @@ def _short(bus: str) -> str:
 
 
 def _is_name(text: str) -> bool:
-    """Tell whether text can be a key of the site description, or the last part of a path in it."""
+    """Return whether text can be a key of the site description, or the last part of a path in it."""
     return re.fullmatch(r"[\w+-][\w.+-]*", text, re.ASCII) is not None

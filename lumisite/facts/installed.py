@@ -44,7 +44,7 @@ def _folders(tree: Tree, software: Software) -> Iterator[tuple[str, str]]:
         folder, prefix = posixpath.split(start)
         for name in versions_below(tree, folder, prefix):
             top = resolve(tree, f"{start}{name}").path
-            shared = next((top.removeprefix(one) for one in software.series if top.startswith(one)), "")
+            shared = next((top.removeprefix(begin) for begin in software.series if top.startswith(begin)), "")
             yield _stated(tree, software, top, shared) if _SERIES.fullmatch(shared) else name, top
 
 

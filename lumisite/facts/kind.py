@@ -42,7 +42,7 @@ class Differences:
         return (*paths, *sorted(self.subjects("image", "dangling")))
 
     def in_changed_folder(self, path: str) -> bool:
-        """Tell whether a path is in a folder that is reported as a whole."""
+        """Return whether a path is in a folder that is reported as a whole."""
         return any(is_under(path, folder) for folder in self.folders)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What a maintenance changed, what that touches, the draft of the new platform, and the text for users."""
+"""What differs between two captures, what that touches, the draft of the new platform, and the text for users."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ from typing import Any
 
 from lumisite.errors import ResolveError
 from lumisite.facts.change import Change, Touched
-from lumisite.facts.compare import compare
 from lumisite.facts.context import Context, make_context
 from lumisite.facts.draft import draft_platform
 from lumisite.facts.facts import Facts
+from lumisite.facts.kind import Differences
 from lumisite.facts.kinds import KINDS
-from lumisite.facts.kinds.paths import CLOSED_KIND
+from lumisite.facts.kinds.paths import CLOSED_KIND, is_below
 from lumisite.facts.users import user_lines
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.writers import message
+from lumisite.machine.tree import is_under
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
 from lumisite.text import printable
+
+#: The kinds of what has no path at all.
+_WITHOUT_PATH = ("os", "kernel", "glibc", "slurm", "release")
 
 
 @dataclass(frozen=True)
@@ -40,14 +44,69 @@ def make_report(before: Facts, after: Facts, site: Site, plans: Iterable[LoadedP
         if facts.site != site.name:
             raise ResolveError(make_finding("facts-of-other-site", "--site", found=facts.site, site=site.name))
     context = make_context(site, before, after, plans)
-    changes = tuple(replace(one, touches=touches(one, context)) for one in compare(before, after))
+    changes = tuple(replace(change, touches=touches(change, context)) for change in compare(before, after))
     draft, users = draft_platform(context), user_lines(changes, context)
     return Report(site.name, context.was, context.now, changes, draft, users)
 
 
+def compare(before: Facts, after: Facts) -> tuple[Change, ...]:
+    """Return every difference of two captures, what matters most first; the same captures have none.
+
+    Left out is what only follows from another difference, and what one of the captures could not read.
+    """
+    changes = [replace(change, kind=kind.name) for kind in KINDS for change in kind.compare(before, after)]
+    closed = {change.subject for change in changes if change.kind == CLOSED_KIND.name}
+    closed |= {*before.plain.get("unreadable", {}), *after.plain.get("unreadable", {})}
+    if closed:
+        unknown = _needed_only_below(before, closed) | _needed_only_below(after, closed)
+        changes = [change for change in changes if not _is_hidden(change, closed, unknown)]
+    differences = Differences(before, after, tuple(changes))
+    gone = _no_folders(before, after)
+    follows = {kind.name: kind.follows for kind in KINDS}
+    return tuple(
+        change for change in changes if not _is_inside(change, gone) and not follows[change.kind](change, differences)
+    )
+
+
+def _is_inside(change: Change, folders: list[str]) -> bool:
+    """Return whether a change is below one of some folders, which is reported; what users may not read is apart."""
+    paths = change.paths or (change.subject,)
+    is_apart = change.kind == CLOSED_KIND.name
+    return not is_apart and any(is_under(path, top) and path != top for path in paths for top in folders)
+
+
+def _no_folders(before: Facts, after: Facts) -> list[str]:
+    """Return the paths where one of the captures has a folder, and the other has none."""
+    pairs = {path: {named.kind, after.paths.get(path, named).kind} for path, named in before.paths.items()}
+    return [path for path, pair in pairs.items() if "directory" in pair and pair & {"none", "dangling", "file"}]
+
+
+def _is_hidden(change: Change, closed: set[str], unknown: set[str]) -> bool:
+    if change.kind == CLOSED_KIND.name:
+        return False
+    if change.kind in _WITHOUT_PATH and None in (change.before, change.after):
+        return True
+    if any(word in unknown or is_below(word, closed) for word in change.words()):
+        return True
+    # A folder of releases or of links is known by what is in it, and a deployed file by its path in the release.
+    return any(path.startswith(f"{change.subject}/") or path.endswith(f"/{change.subject}") for path in closed)
+
+
+def _needed_only_below(facts: Facts, closed: set[str]) -> set[str]:
+    """Return the SONAMEs of libraries that could not be read, and of those that only these need."""
+    needing: dict[str, set[str]] = {}
+    for library in facts.libraries.values():
+        for name in library.needed:
+            needing.setdefault(name, set()).add(library.soname or "")
+    found = {name for name, path in facts.loads.items() if is_below(path, closed)}
+    while more := {name for name, users in needing.items() if users <= found} - found:
+        found |= more
+    return found
+
+
 def touches(change: Change, context: Context) -> tuple[Touched, ...]:
     """Return what a change touches, each part once."""
-    kind = next(kind for kind in (CLOSED_KIND, *KINDS) if kind.name == change.kind)
+    kind = next(kind for kind in KINDS if kind.name == change.kind)
     found: dict[tuple[str, str], Touched] = {}
     for touched in kind.touches(change, context):
         found.setdefault((touched.what, touched.name), touched)
@@ -60,7 +119,9 @@ def report_json(report: Report) -> dict[str, Any]:
         "site": report.site,
         "platform_before": report.was,
         "platform_after": report.now,
-        "changes": [{**change_json(one), "touches": list(map(_touched_json, one.touches))} for one in report.changes],
+        "changes": [
+            {**change_json(change), "touches": list(map(_touched_json, change.touches))} for change in report.changes
+        ],
         "draft": "\n".join(report.draft) + "\n",
         "users": "\n".join(report.users) + "\n",
     }

@@ -27,12 +27,12 @@ def user_lines(changes: Iterable[Change], context: Context) -> tuple[str, ...]:
     sections: dict[str, list[str]] = {name: [] for name in texts["sections"]}
     replaced: dict[str, None] = {}
     for change in changes:
-        own = [(section, text) for section, text in _lines(change, context) if text]
-        for section, text in own:
+        texts_of_change = [(section, text) for section, text in _lines(change, context) if text]
+        for section, text in texts_of_change:
             sections[section].append(text)
         if change.touches and change.kind in _REPLACED:
             replaced[change.subject] = None
-        elif change.touches and not own:
+        elif change.touches and not texts_of_change:
             sections["changed"].append(f"{change.subject}: {message(change.finding)}.")
     if replaced:
         sections["changed"].append(_fill("replaced", libraries=", ".join(replaced)))
@@ -71,7 +71,7 @@ def _lines(change: Change, context: Context) -> Iterator[tuple[str, str]]:
 
 def _dropped(context: Context) -> Iterator[str]:
     """Yield for each stack the releases that the new driver does not support any more."""
-    for stack in context.driven if context.updated is not None else ():
+    for stack in context.driven:
         if releases := context.lost_releases(stack):
             supported, title = str(context.stated.stacks[stack].runs), context.site.stacks[stack].title
             yield _fill("dropped", title=title, releases=", ".join(releases), range=supported)

@@ -8,6 +8,7 @@ from lumisite.facts.kind import Kind
 from lumisite.facts.kinds import deployed, devices, images, libraries, paths, releases, runtime, slurm, system
 
 KINDS: tuple[Kind, ...] = (
+    paths.CLOSED_KIND,
     *releases.KINDS,
     *libraries.KINDS,
     *paths.KINDS,

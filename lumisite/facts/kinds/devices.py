@@ -24,13 +24,13 @@ def compare_drivers(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each driver; one in the place of another one of the same vendor is one change."""
     old, new = dict(before.drivers), dict(after.drivers)
     for gpu in all_gpus():
-        gone, come = only_in(*([name for name in gpu.drivers if name in one] for one in (old, new)))
+        gone, come = only_in(*([name for name in gpu.drivers if name in loaded] for loaded in (old, new)))
         if len(gone) == len(come) == 1:
             texts = driver_text(gone[0], old.pop(gone[0])), driver_text(come[0], new.pop(come[0]))
             yield Change("driver-changed", gone[0], *texts)
     for name in sorted(old.keys() | new.keys()):
         if old.get(name) != new.get(name):
-            was, now = (_driver_text(name, one.get(name)) for one in (old, new))
+            was, now = (_driver_text(name, drivers.get(name)) for drivers in (old, new))
             yield Change("driver-rebuilt" if was == now else "driver-changed", name, was, now)
 
 
@@ -46,7 +46,7 @@ def driver_touches(change: Change, context: Context) -> Iterator[Touched]:
             if change.code != "driver-rebuilt":
                 yield Touched("site", f"{key}.driver", "affected-key-value", {"value": str(stated.driver)})
             yield Touched("site", f"{key}.runs", "affected-key-value", {"value": str(stated.runs)})
-            yield from _dropped(stack, context) if context.updated is not None else ()
+            yield from _dropped(stack, context)
 
 
 def _dropped(stack: str, context: Context) -> Iterator[Touched]:
@@ -61,9 +61,9 @@ def _dropped(stack: str, context: Context) -> Iterator[Touched]:
     for folder, images in context.after.images.items():
         for image, file in images.items():
             path = f"{folder}/{image}"
-            held = told_releases(context.site, file.target or path, path).get(stack)
-            if context.loses(stack, held):
-                values = {"title": title, "release": str(held), "range": supported}
+            named = told_releases(context.site, file.target or path, path).get(stack)
+            if context.loses(stack, named):
+                values = {"title": title, "release": str(named), "range": supported}
                 yield Touched("image", path, "affected-image", values)
 
 
@@ -93,8 +93,8 @@ def compare_gpu_places(before: Facts, after: Facts) -> Iterator[Change]:
 
 
 def _place(gpu: Device) -> str:
-    known = ("?" if one is None else one for one in (gpu.numa, gpu.cpus))
-    return "NUMA {}, CPUs {}".format(*known)
+    numa = "?" if gpu.numa is None else gpu.numa
+    return f"NUMA {numa}, CPUs {gpu.cpus or '?'}"
 
 
 def place_follows(change: Change, differences: Differences) -> bool:

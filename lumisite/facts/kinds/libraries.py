@@ -21,7 +21,7 @@ def _paired(before: Facts, after: Facts) -> Iterator[tuple[tuple[str, ...], tupl
     for name in sorted(old.keys() | new.keys()):
         gone, come = only_in(old.get(name), new.get(name))
         # One that nothing needs any more was not looked for, and may still be there.
-        yield tuple(one for one in gone if name in searched and one not in after.beside), come
+        yield tuple(soname for soname in gone if name in searched and soname not in after.beside), come
 
 
 def _by_stem(sonames: Iterable[str]) -> dict[str, set[str]]:
@@ -148,7 +148,7 @@ def file_follows(change: Change, differences: Differences) -> bool:
 
 def _moving_with_defaults(differences: Differences) -> Iterator[str]:
     """Yield what the paths of libraries begin with that come from another release, since a default changed."""
-    software = {one.title: one for _, one in all_software()}
+    software = {product.title: product for _, product in all_software()}
     for name in differences.subjects("default"):
         yield from software[name].moving if name in software else (f"{name}/",)
 
@@ -159,21 +159,21 @@ def _moving_with_defaults(differences: Differences) -> Iterator[str]:
 def compare_needs(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each library that needs others; those of the C library do not count here."""
     for name, old, new in _loaded(before, after):
-        gone, come = only_in(*([need for need in one.needed if not is_foundation(need)] for one in (old, new)))
+        gone, come = only_in(*([need for need in side.needed if not is_foundation(need)] for side in (old, new)))
         if gone or come:
             yield Change("needs-changed", name, joined(gone), joined(come), {"gone": gone, "come": come})
 
 
-def compare_wants(before: Facts, after: Facts) -> Iterator[Change]:
+def compare_needed_versions(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each library that needs another version of glibc's or GCC's symbols."""
     for name, old, new in _loaded(before, after):
         for group in sorted(old.wants.keys() | new.wants.keys()):
-            was, now = (f"{group}_{one.wants[group]}" if group in one.wants else None for one in (old, new))
+            was, now = (f"{group}_{side.wants[group]}" if group in side.wants else None for side in (old, new))
             if was != now:
                 yield Change("symbol-version-needed", name, was, now)
 
 
-def compare_gives(before: Facts, after: Facts) -> Iterator[Change]:
+def compare_provided_versions(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each library that has other symbol versions for those who need it."""
     for name, old, new in _loaded(before, after):
         gone, come = only_in(old.gives, new.gives)
@@ -243,7 +243,7 @@ KINDS = (
     Kind("damaged", compare_damaged, soname_touches),
     Kind("library", compare_files, versions_touch, file_follows),
     Kind("needs", compare_needs, needs_touches, needs_follow),
-    Kind("wants", compare_wants, versions_touch),
-    Kind("gives", compare_gives, versions_touch),
+    Kind("wants", compare_needed_versions, versions_touch),
+    Kind("gives", compare_provided_versions, versions_touch),
     Kind("missing", compare_missing, missing_touches, missing_follows),
 )

@@ -57,7 +57,7 @@ def compare_links(before: Facts, after: Facts) -> Iterator[Change]:
 def link_follows(change: Change, differences: Differences) -> bool:
     """Follow from the default of a stack, which the link is."""
     changed = differences.subjects("default")
-    return any(change.subject in one.defaults and one.title in changed for _, one in all_software())
+    return any(change.subject in software.defaults and software.title in changed for _, software in all_software())
 
 
 def compare_closed(before: Facts, after: Facts) -> Iterator[Change]:
@@ -70,7 +70,7 @@ def compare_closed(before: Facts, after: Facts) -> Iterator[Change]:
 
 
 def is_below(path: str, folders: set[str]) -> bool:
-    """Tell whether a path is one of some folders, or in one."""
+    """Return whether a path is one of some folders, or in one."""
     return any(is_under(path, folder) for folder in folders)
 
 

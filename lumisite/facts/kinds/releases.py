@@ -70,7 +70,7 @@ def product_touches(change: Change, context: Context) -> Iterator[Touched]:
 
 def _families_searching(context: Context, folder: str) -> Iterator[Touched]:
     platforms = context.site.platforms.values()
-    libraries = {name for one in platforms for name, path in one.libraries.items() if is_under(path, folder)}
+    libraries = {name for platform in platforms for name, path in platform.libraries.items() if is_under(path, folder)}
     for name, family in context.site.families.items():
         if used := tuple(sorted(libraries.intersection(family.library_path))):
             yield Touched("family", name, "affected-family-path", {"libraries": used})
@@ -152,7 +152,7 @@ def default_follows(change: Change, differences: Differences) -> bool:
     if f"{change.subject}/default" in differences.subjects("dangling"):
         return True
     folders = (f"{change.subject}/{change.before}", f"{change.subject}/{change.after}")
-    return any((one.before, one.after) == folders for one in differences.by_kind.get("product", ()))
+    return any((product.before, product.after) == folders for product in differences.by_kind.get("product", ()))
 
 
 def default_touches(change: Change, context: Context) -> Iterator[Touched]:
@@ -178,14 +178,14 @@ def read_links(tree: Tree, _: Site) -> dict[str, str]:
     """Return where each folder is, and to how many files of which release its links lead."""
     found: dict[str, str] = {}
     for folder in (folder for vendor in all_vendors() for folder in vendor.linked):
-        place, counts = resolve(tree, folder), Counter[str]()
+        top, counts = resolve(tree, folder), Counter[str]()
         for name in names_of(tree, folder):
             target = resolve(tree, f"{folder}/{name}")
             if target.links and target.path.isprintable():
                 release = _RELEASE_FOLDER.match(target.path)
-                top = release[1] if release else posixpath.dirname(target.path)
-                counts["nothing" if target.entry is None else top] += 1
-        itself = [place.path if place.entry is not None else "nothing"] if place.links else []
+                origin = release[1] if release else posixpath.dirname(target.path)
+                counts["nothing" if target.entry is None else origin] += 1
+        itself = [top.path if top.entry is not None else "nothing"] if top.links else []
         if text := joined([*itself, *(f"{path} ({count} links)" for path, count in sorted(counts.items()))]):
             found[folder] = text
     return found

@@ -57,7 +57,7 @@ def _read_files(tree: Tree, site: Site) -> dict[str, str]:
     stack = found.get("PlugStackConfig", f"{folder}/plugstack.conf")
     for line in config_lines(tree, [stack], small_text):
         plugin = (*line.split(), "", "")[1]
-        found[f"plugstack {plugin}"] = line + _digest(tree, (posixpath.join(one, plugin) for one in _PLUGIN_FOLDERS))
+        found[f"plugstack {plugin}"] = line + _digest(tree, (posixpath.join(top, plugin) for top in _PLUGIN_FOLDERS))
     return found
 
 

@@ -136,8 +136,8 @@ def read_modules(tree: Tree, _: Site) -> dict[str, str]:
     """Return version and build of what drives the network: modules known by name, and those of the interfaces."""
     known = "|".join(vendor.kernel_modules for vendor in all_vendors() if vendor.kernel_modules)
     links = (f"/sys/class/net/{name}/device/driver" for name in names_of(tree, "/sys/class/net"))
-    places = [resolve(tree, path) for link in links for path in (f"{link}/module", link)]
-    names = {posixpath.basename(place.path) for place in places if place.entry is not None}
+    drivers = [resolve(tree, path) for link in links for path in (f"{link}/module", link)]
+    names = {posixpath.basename(driver.path) for driver in drivers if driver.entry is not None}
     names |= {name for name in names_of(tree, "/sys/module") if re.fullmatch(known, name)}
     found = {}
     for name in sorted(names):

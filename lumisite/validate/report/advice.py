@@ -7,9 +7,8 @@ from typing import Any, TypeAlias
 
 from lumisite.errors import shown
 from lumisite.facts.change import Change
-from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts
-from lumisite.facts.report import change_json, make_report
+from lumisite.facts.report import change_json, compare, make_report
 from lumisite.findings import writers
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding

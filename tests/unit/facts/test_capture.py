@@ -16,6 +16,7 @@ from lumisite.errors import LumisiteError, ToolError
 from lumisite.facts.capture import capture
 from lumisite.facts.facts import LARGEST_FACTS_BYTES, Facts, Named, Releases, format_facts, parse_facts
 from lumisite.facts.report import make_report
+from lumisite.findings.finding import Severity
 from lumisite.machine.host import DiskTree
 from lumisite.machine.tree import Memory
 from lumisite.render.manifest import MANIFEST, format_manifest
@@ -249,6 +250,14 @@ def test_a_damaged_cache_of_libraries_is_named(tmp_path: Path) -> None:
     captured = capture(DictTree(lumi_node(AFTER, {"/etc/ld.so.cache": b"nonsense" * 9})), LUMI)
     assert "facts-no-loader-rules" in {finding.code for finding in captured.findings}
     assert captured.facts.loads["libcxi.so.1"] == "/usr/lib64/libcxi.so.1.6.0"
+
+
+def test_a_library_that_cannot_be_loaded_is_named() -> None:
+    path = "/usr/lib64/libcxi.so.1.6.0"
+    captured = capture(DictTree(lumi_node(AFTER, {path: b""})), LUMI)
+    (finding,) = (finding for finding in captured.findings if finding.subject == path)
+    assert (finding.code, finding.severity) == ("library-unloadable", Severity.DOUBT)
+    assert finding.values["after"] == captured.facts.damaged[path]
 
 
 def test_an_empty_directory_is_no_release(tmp_path: Path) -> None:

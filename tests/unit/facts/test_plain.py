@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from lumisite.facts import capture as capture_module
 from lumisite.facts import capture_libraries
 from lumisite.facts.capture import Captured, capture
-from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts, format_facts, parse_facts
 from lumisite.facts.kinds import KINDS
-from lumisite.facts.report import Report, make_report
+from lumisite.facts.report import Report, compare, make_report
 from lumisite.machine.host import DiskTree
 from lumisite.site.load import load_site
 from tests.support.dict_trees import DictTree, Link, write_tree
@@ -367,14 +367,25 @@ def _readable(root: Path) -> list[Facts]:
 def test_what_users_cannot_read_is_told_alone_with_the_command(path: str, root: Path, readable: list[Facts]) -> None:
     with closed(root / path[1:]) as command:
         after = [captured(root, user) for user in (0, NOBODY)]
-    for one in after:
+    for one, users in zip(after, ("other users", "you"), strict=True):
         found = [finding for finding in one.findings if finding.values.get("command") == command]
-        assert len(found) == 1, one.findings
+        values = {"users": users, "command": command}
+        assert [(finding.code, finding.subject, finding.values) for finding in found] == [
+            ("facts-unreadable", path, values)
+        ]
         for old in readable:
             (change,) = make_report(old, one.facts, LUMI).changes
             assert (change.code, change.subject, change.after) == ("unreadable", path, command)
             assert told(make_report(one.facts, old, LUMI)) == [("readable-again", path)]
     assert told(make_report(after[0].facts, after[1].facts, LUMI)) == []
+
+
+def test_many_closed_paths_are_counted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capture_module, "_MOST_CLOSED", 1)
+    with closed(root / CXI[1:]), closed(root / "etc/slurm"), closed(root / "pfs"):
+        findings = captured(root, NOBODY).findings
+    found = [finding for finding in findings if finding.code == "facts-unreadable"]
+    assert [finding.values.get("count") for finding in found] == [None, 2]
 
 
 def test_what_else_changes_beside_a_closed_file_is_told(root: Path) -> None:

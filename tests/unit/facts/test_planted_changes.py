@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lumisite.facts.capture import capture
-from lumisite.facts.compare import compare
+from lumisite.facts.report import compare
 from lumisite.machine.host import DiskTree
 from tests.support.breaks import BREAKS, LUMI, report_of
 from tests.support.breaks.harmless import HARMLESS, ON_DISK
@@ -26,6 +27,23 @@ def test_a_planted_change_is_reported_once(name: str) -> None:
     assert ("What changed" in report.users or "What you must rebuild" in report.users) == row.users
     # Each code has its words for the values that are there.
     assert all(one.finding.subject for one in report.changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "part", "values"),
+    [
+        ("hand-edited modulefile", "affected-file", "singularity-CPEbits/25.03", {}),
+        ("another release", "affected-module-release", "singularity-AI-bindings", {}),
+        ("vanished interface", "affected-setting", "NCCL_SOCKET_IFNAME", {"name": "hsn3"}),
+        ("CPE", "affected-key-missing", "stacks.cpe.releases", {"name": "27.03"}),
+    ],
+)
+def test_a_change_names_why_a_part_is_touched(name: str, code: str, part: str, values: Mapping[str, str]) -> None:
+    row = BREAKS[name]
+    change = next(change for change in report_of(row).changes if (change.code, change.subject) == row.change)
+    touched = next(touched for touched in change.touches if touched.name == part)
+    assert (touched.code, touched.values) == (code, values)
+    assert touched.finding(change.code).cause == change.code
 
 
 def test_there_are_sixty_rows() -> None:

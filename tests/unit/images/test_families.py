@@ -79,6 +79,6 @@ def test_a_change_touches_the_families_that_a_name_led_and_leads_to() -> None:
     site = load_site("lumi").site
     before, after = f"{LAIF}/old.sif", "/data/lumi-jax-rocm-6.2.4.sif"
     change = Change("image-moved", PYTORCH, before, after, kind="image")
-    stated, node = site.platforms[site.platform], Facts(site="lumi")
-    found = touches(change, Context(site, node, node, site.platform, None, stated, stated, None))
+    node = Facts(site="lumi")
+    found = touches(change, Context(site, node, node, site.platform, None))
     assert {one.name for one in found if one.what == "family"} == {"laif-multitorch", "lumi-jax"}
