@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from docs.markdown import notice, plain, table
 from lumisite.site.entries import HostPath, Setting
-from lumisite.site.evidence import HERE, checked, evidence_of, evidence_text, remark, source_ids
+from lumisite.site.evidence import HERE, checked, evidence_of, evidence_text, remark
 from lumisite.site.ledger import depends_on_image, describe_action, describe_conditions
 from lumisite.site.load import load_site
 from lumisite.site.model import Site
-from lumisite.site.scalars import TASK
+from lumisite.site.scalars import TASK, source_ids
 
 INTRODUCTION = """\
 Of several entries for one variable, the first whose condition holds wins. The user's own value wins over all of them.

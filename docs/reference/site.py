@@ -10,15 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from docs.markdown import notice, plain, table
-from lumisite.site.checks import STAGES
+from lumisite.site.checks import RULES
 from lumisite.site.decode import Rule
 from lumisite.site.load import load_site
 from lumisite.site.model import Site
-from lumisite.site.plans import ImagePlan, plan_stages
+from lumisite.site.plans import ImagePlan, plan_rules
 from lumisite.site.scalars import (
     AbsolutePath,
     Chain,
     CpuList,
+    Flag,
     JobFolder,
     Line,
     Name,
@@ -26,6 +27,7 @@ from lumisite.site.scalars import (
     PciBus,
     Place,
     RelativePath,
+    ReleaseName,
     RootPath,
     Value,
     VariableName,
@@ -34,9 +36,9 @@ from lumisite.site.versions import Version, VersionRange
 
 INTRODUCTION = """\
 One YAML file describes a site. Text stays as it is typed until a key's type reads it: `6.10` is a version, never the
-number 6.1. Unknown, missing and repeated keys are faults, and so are characters that nobody sees or that look like
-others: a text may have any script, a word but one. [`lumisite check`](cli.md#check) prints all faults of a file
-in one run."""
+number 6.1. Unknown, missing and repeated keys are faults, and so are names that nothing in the file describes, and
+characters that nobody sees. [`lumisite check`](cli.md#check) prints all faults of a file in one run; rules between keys
+are checked once each key is sound."""
 
 PLAN_INTRODUCTION = """\
 A plan says what one image needs from the host. [`lumisite binds --write`](cli.md#binds) writes it, you
@@ -49,6 +51,8 @@ SCALAR_NAMES: Mapping[Any, str] = {
     Line: "line of text",
     Name: "name or pattern",
     Chain: "line of text",
+    Flag: "name of an option",
+    ReleaseName: "version",
     Value: "text, kept byte for byte",
     Place: "`task`, or a module's name",
     AbsolutePath: "absolute path",
@@ -84,20 +88,20 @@ class Section:
 def site_page() -> str:
     """Describe every key of a site description, from the dataclasses that it is decoded into."""
     head = ["# Site description", notice("lumisite/site/model.py"), INTRODUCTION]
-    return _page(head, site_sections(), STAGES)
+    return _page(head, site_sections(), RULES)
 
 
 def plan_page() -> str:
     """Describe every key of a plan, from the dataclasses that it is decoded into."""
     head = ["# Plan of an image", notice("lumisite/site/plans.py"), PLAN_INTRODUCTION]
-    return _page(head, site_sections(ImagePlan), plan_stages(load_site("lumi").site, {}))
+    return _page(head, site_sections(ImagePlan), plan_rules(load_site("lumi").site, {}))
 
 
-def _page(head: Sequence[str], sections: Mapping[type, Section], stages: Iterable[Iterable[Rule]]) -> str:
+def _page(head: Sequence[str], sections: Mapping[type, Section], rules: Iterable[Rule]) -> str:
     lines = [*head, "`NAME` stands for a name that you choose, `[]` for the entries of a list."]
     for section in sections.values():
         lines += [f"## {section.name or 'The file'}", *_section_text(section, sections)]
-    lines += ["## Rules between keys", "\n".join(f"- {rule_text(rule)}" for stage in stages for rule in stage)]
+    lines += ["## Rules between keys", "\n".join(f"- {rule_text(rule)}" for rule in rules)]
     return "\n\n".join(lines) + "\n"
 
 

@@ -21,7 +21,7 @@ from lumisite.machine.host import DiskTree, open_file
 from lumisite.machine.tree import resolve
 from lumisite.site import scalars
 from lumisite.site.load import parse_plan, read_input
-from lumisite.site.plans import ImagePlan, PlannedImage, literal_path, plan_stages
+from lumisite.site.plans import ImagePlan, PlannedImage, literal_path
 from lumisite.text import columns, printable
 
 
@@ -134,7 +134,7 @@ def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> 
     content = format_plan(plan, request, paths, image, old).encode(errors="surrogateescape")
     left = 0
     try:
-        parse_plan(content, file, plan_stages(request.site, {}))
+        parse_plan(content, file, request.site)
     except SiteError as error:
         # Only what the image cannot have may be left for the reviewer to decide.
         if any(finding.code != "library-unmet" for finding in error.findings):

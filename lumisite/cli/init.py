@@ -25,12 +25,8 @@ from lumisite.init.node import Node, node_of
 from lumisite.init.slurm import Cluster, Kind, is_name, partitions_of, read_cluster
 from lumisite.machine.host import DiskTree, names_of_this_node, silent_paths
 from lumisite.machine.tree import names_of
-from lumisite.site.checks import STAGES
 from lumisite.site.cpus import CpusetError, parse_number_list
-from lumisite.site.decode import decode
-from lumisite.site.load import prepared
-from lumisite.site.model import Site
-from lumisite.site.scalars import SCALARS
+from lumisite.site.load import parse_site
 from lumisite.text import counted
 from lumisite.validate.run.slurm import ask
 
@@ -107,7 +103,7 @@ def run_init(arguments: argparse.Namespace) -> int:
     write_whole(out, data)
     questions, guesses = counted(description.questions, "question"), counted(description.guesses, "guessed value")
     say(f"wrote {out}: {questions} to answer, {guesses} to confirm")
-    decode(data, Site, file=str(out), scalars=SCALARS, stages=STAGES, prepare=prepared)
+    parse_site(data, out)
     return 0
 
 

@@ -50,14 +50,31 @@ def wrong_type(value: str, kind: str, example: str) -> UnfitError:
     return UnfitError("wrong-type", value=value, type=kind, example=example)
 
 
-def key(doc: str, *, names: str = "", among: bool = False, alone: bool = False, **options: Any) -> Any:
+def key(
+    doc: str,
+    *,
+    names: str = "",
+    split: Callable[[str], tuple[str, ...]] | None = None,
+    among: bool = False,
+    alone: bool = False,
+    least: float | None = None,
+    most: float | None = None,
+    example: str = "",
+    needs: tuple[str, ...] = (),
+    **options: Any,
+) -> Any:
     """Declare a site key: a dataclass field whose `doc` goes into the generated reference.
 
-    `names` is the table of the site that must describe what the key names; `places` are the modules, and `task`.
-    Of a list, or of a mapping, that says `alone`, one value may stand without its brackets.
+    `names` is the table of the document that must have what the key names; a text with several names is `split`. Of a
+    list, or of a mapping, that is `alone`, one value may stand without its brackets; in a mapping it is that of all
+    names of the table.
     A mapping that is `among` others is no key itself: what the table describes are keys beside those of other fields.
+    A number is from `least` to `most`; a list or mapping with an `example` is not empty. A key that `needs` another
+    one has no effect without it, or without one of the values behind its name.
     """
-    return field(metadata={"doc": doc, "names": names, "among": among, "alone": alone}, **options)
+    form = {"doc": doc, "names": names, "split": split, "among": among, "alone": alone}
+    limits = {"least": least, "most": most, "example": example, "needs": needs}
+    return field(metadata={**form, **limits}, **options)
 
 
 #: Stands for a value that could not be decoded; its fault is already recorded.
@@ -75,17 +92,17 @@ def decode(
     *,
     file: str,
     scalars: Scalars,
-    stages: Iterable[Iterable[Rule]] = (),
-    prepare: Callable[[Document], Document] = lambda document: document,
+    rules: Iterable[Rule] = (),
+    prepare: Callable[[Document], None] = lambda document: None,
 ) -> T:
     """Decode YAML `data` into the dataclass `kind`; raise one `SiteError` with every fault found.
 
-    `prepare` may fill in what follows from other values.
-
-    Rules run only on a file whose keys and values are all sound, and those of a stage only when the stages before
-    found nothing.
+    `prepare` may fill in what follows from other values, and the tables of names. Rules run only on a file whose keys
+    and values are all sound.
     """
-    return Decoder(prepare(parse_yaml(data, file)), scalars, by_hand=True).decode(kind, stages)
+    document = parse_yaml(data, file)
+    prepare(document)
+    return Decoder(document, scalars, by_hand=True).decode(kind, rules)
 
 
 def alternatives(word: str, known: Iterable[str]) -> dict[str, Any]:
@@ -125,14 +142,13 @@ class Decoder:
     by_hand: bool
     may_lack: Collection[str] | None = None
 
-    def decode(self, kind: type[T], stages: Iterable[Iterable[Rule]]) -> T:
+    def decode(self, kind: type[T], rules: Iterable[Rule]) -> T:
         """Decode the document into the dataclass `kind`, and follow the rules; raises `SiteError`."""
         document = self.document
         value = self.value(document.value, kind, "")
-        for rules in stages:
-            for rule in () if document.faults else tuple(rules):
-                for finding in rule(value):
-                    document.add(finding)
+        for rule in () if document.faults else tuple(rules):
+            for finding in rule(value):
+                document.add(finding)
         if document.faults:
             raise SiteError(document.faults)
         return typing.cast(T, value)
@@ -205,8 +221,7 @@ class Decoder:
         if not isinstance(value, dict):
             return self._shape_fault(path, value, "mapping")
         fields, among, of_more = _fields(kind)
-        table = self.document.value.get(among.metadata["names"]) if among and self.by_hand else None
-        more: Collection[str] = table if isinstance(table, dict) else ()
+        more = self.document.tables.get(among.metadata["names"], ()) if among else ()
         values: dict[str, Any] = {among.name: {}} if among else {}
         for name, child in value.items():
             here = joined(path, name)
@@ -215,9 +230,9 @@ class Decoder:
             if name in fields:
                 item, inner = fields[name]
                 alone = item.metadata.get("alone") and isinstance(child, str)
-                if alone:
-                    self.document.moved[f"{here}[0]"] = self.document.written(here)
-                values[item.name] = self.value([child] if alone else child, inner, here)
+                values[item.name] = self._alone(child, item, inner, here) if alone else self.value(child, inner, here)
+                if self.by_hand and values[item.name] is not MISSING:
+                    self._check_value(item, values[item.name], here)
             elif among and name in more:
                 values[among.name][name] = self.value(child, of_more, here)
             elif self.by_hand:
@@ -228,7 +243,47 @@ class Decoder:
             first, *_ = fields[name][0].metadata.get("doc", "").split(". ")
             self._fault("key-missing", joined(path, name), what=first.rstrip("."))
         below = values[among.name].values() if among else ()
-        return MISSING if missing or MISSING in values.values() or MISSING in below else kind(**values)
+        if missing or MISSING in values.values() or MISSING in below:
+            return MISSING
+        record = kind(**values)
+        for item, _ in fields.values() if self.by_hand else ():
+            self._check_needs(record, item, path)
+        return record
+
+    def _alone(self, text: str, item: dataclasses.Field[Any], kind: Any, path: str) -> Any:
+        """Decode a text where a list or a mapping may stand."""
+        _, origin, inner, *_ = _form(kind)
+        value = self.value(text, inner[-1] if origin is Mapping else inner[0], path)
+        if value is MISSING:
+            return MISSING
+        return dict.fromkeys(self.document.tables[item.metadata["names"]], value) if origin is Mapping else (value,)
+
+    def _check_value(self, item: dataclasses.Field[Any], value: Any, path: str) -> None:
+        """Add the faults of a sound value: a number out of range, an empty list, names that are not described."""
+        limits = item.metadata
+        if not limits:
+            return
+        if limits["example"] and not value:
+            self._fault("list-empty", path, example=limits["example"])
+        if limits["least"] is not None and value < limits["least"]:
+            self._fault("value-out-of-range", path, value=value, least=limits["least"])
+        if limits["most"] is not None and value > limits["most"]:
+            self._fault("value-out-of-range", path, value=value, most=limits["most"])
+        if (table := self.document.tables.get(limits["names"])) is not None:
+            one_or_more = limits["split"](value) if limits["split"] else value
+            names = (one_or_more,) if isinstance(one_or_more, str) else one_or_more
+            for finding in unknown(path, names, table):
+                self.document.add(finding)
+
+    def _check_needs(self, record: Any, item: dataclasses.Field[Any], path: str) -> None:
+        """Add the fault of a key that has no effect without another one."""
+        if not item.metadata or not item.metadata["needs"] or not getattr(record, item.name):
+            return
+        other, *allowed = item.metadata["needs"]
+        value = getattr(record, other)
+        if value not in allowed if allowed else not value:
+            words = " or ".join(f"`{other}: {choice}`" for choice in allowed) or f"`{other}`"
+            self._fault("key-without-effect", joined(path, item.name), needs=words)
 
     def _needed(self, name: str, item: dataclasses.Field[Any]) -> bool:
         if self.may_lack is not None:

@@ -6,7 +6,7 @@ silently; so every scalar stays the text that the admin typed, and `decode` give
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,8 +33,8 @@ class Document:
     """The values of a file: dicts, lists, texts, and `None` where nothing was typed (`key:` alone).
 
     JSON has its numbers and truth values too. Places are by key path, `partitions.small-g.node` or `gpus[0]`: those of
-    values and those of keys. `faults` are what is wrong already, with the rest of the file readable. `moved` maps the
-    path of a value that was filled in to the path in the file that it follows from.
+    values and those of keys. `faults` are what is wrong already, with the rest of the file readable. `tables` are the
+    names that keys may refer to.
     """
 
     file: str
@@ -42,31 +42,22 @@ class Document:
     places: dict[str, Position] = field(default_factory=dict)
     keys: dict[str, Position] = field(default_factory=dict)
     faults: list[Finding] = field(default_factory=list)
-    moved: dict[str, str] = field(default_factory=dict)
-
-    def written(self, path: str) -> str:
-        """Give the key path under which the file has what is decoded at `path`."""
-        begin = path
-        while begin and begin not in self.moved:
-            begin = begin[: max(begin.rfind("."), begin.rfind("["), 0)]
-        return self.moved[begin] + path[len(begin) :] if begin else path
+    tables: dict[str, Collection[str]] = field(default_factory=dict)
 
     def place(self, path: str) -> Position:
         """Return the position of the nearest value to `path` that stands in the file."""
-        path = self.written(path)
         while path not in self.places and path:
             path = path.rpartition(".")[0]
         return self.places.get(path, NOWHERE)
 
     def key_place(self, path: str) -> Position:
         """Return the position of the key at `path`."""
-        return self.keys.get(self.written(path)) or self.place(path)
+        return self.keys.get(path) or self.place(path)
 
     def add(self, finding: Finding, position: Position | None = None) -> None:
         """Add a fault of what is at the key path that is its subject; by default it is where the value is."""
-        path = finding.subject
-        place = Place(self.file, *(position or self.place(path)))
-        self.faults.append(replace(finding, subject=self.written(path), place=place))
+        place = Place(self.file, *(position or self.place(finding.subject)))
+        self.faults.append(replace(finding, place=place))
 
 
 def joined(path: str, name: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
 from lumisite.site.decode import key
-from lumisite.site.scalars import AbsolutePath, JobFolder, Line, NodeCount, Place, Value, VariableName
+from lumisite.site.scalars import AbsolutePath, JobFolder, Line, NodeCount, Place, Value, VariableName, source_ids
 from lumisite.site.versions import VersionRange
 
 #: How much of a user's private caches stays in a node's memory, in MiB. Chosen, not measured: less than 0.5 % of a node
@@ -20,7 +20,7 @@ MEMORY_CACHE_MIB = 2048
 class Known:
     """What comes from somewhere."""
 
-    source: Line = key("Where this is known from.")
+    source: Line = key("Where this is known from.", names="sources", split=source_ids)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -93,17 +93,21 @@ class FileSystem(Stated):
     writable: bool = key(
         "Whether users can make directories in it (node-local ones only). Private caches go to the first that a node "
         "has of those that are `writable` or have a `job_folder`.",
+        needs=("kind", "node-local"),
         default=False,
     )
     job_folder: JobFolder | None = key(
         "The folder in it that the site makes for each job, by variables of the job: `$TMPDIR`, "
         "`/local/$SLURM_JOB_ID`. The task prolog binds it, unless `where` names a module.",
+        needs=("kind", "node-local"),
         default=None,
     )
-    in_memory: bool = key("Whether what is in it takes the node's memory.", default=False)
+    in_memory: bool = key("Whether what is in it takes the node's memory.", needs=("kind", "node-local"), default=False)
     cache_mib: int | None = key(
         "How much of a user's private caches stays in it from one job to the next, in MiB, where it is `writable` "
         f"(default: {MEMORY_CACHE_MIB} where it is `in_memory`, else any amount).",
+        least=1,
+        needs=("writable",),
         default=None,
     )
     # It is bound without conditions and under its own path: what `Bind` says beside is no key here.
@@ -163,7 +167,9 @@ class Setting:
         "task's number on its node.",
         default=None,
     )
-    with_directories: tuple[Line, ...] = key("Directories to make in it, which programs do not make.", default=())
+    with_directories: tuple[Line, ...] = key(
+        "Directories to make in it, which programs do not make.", needs=("directory",), default=()
+    )
     computed: Literal["master-address", "master-port", "one-gpu"] | None = key(
         "Set it to something that the helper works out on the compute node.", default=None
     )
@@ -173,5 +179,10 @@ class Setting:
     when: When = key("Conditions; none means always.", default=When())
     why: Line = key("The reason.")
     evidence: tuple[Evidence, ...] = key("What is known of its effect, the strongest first.", default=())
-    source: Line | None = key("Where it is known from, without `evidence`: its effect is unknown.", default=None)
+    source: Line | None = key(
+        "Where it is known from, without `evidence`: its effect is unknown.",
+        names="sources",
+        split=source_ids,
+        default=None,
+    )
     confirmed: bool = key("`no` when no source confirms it for this site.", default=True)

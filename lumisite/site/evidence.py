@@ -118,12 +118,3 @@ def evidence_text(one: Evidence) -> str:
     by = f"{one.by} ({one.metric})" if one.metric else one.by
     known = f"effect not measured ({by} only)" if one.effect == "unknown" else f"{one.effect}, {by}"
     return f"{said}{known}{what}{f' ({place})' if place else ''}"
-
-
-def source_ids(text: str) -> tuple[str, ...]:
-    """Give the names of `sources` that a `source` refers to.
-
-    >>> source_ids("DOC README; TM 205-Containers")
-    ('DOC', 'TM')
-    """
-    return tuple((part.split() or [""])[0].rstrip(",:") for part in text.split(";"))

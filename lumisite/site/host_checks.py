@@ -8,7 +8,6 @@ from itertools import combinations
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.site.decode import Faults, Rule, unknown
-from lumisite.site.entries import FileSystem
 from lumisite.site.kinds import fingerprint_of
 from lumisite.site.library_path import folders_inside
 from lumisite.site.model import Site
@@ -65,8 +64,6 @@ def partitions_tell_kinds_apart(site: Site) -> Faults:
         yield make_finding("validation-of-several-kinds", "validation.partition", partition=plan.partition, kinds=kinds)
     for name, partition in site.partitions.items():
         path, kinds = f"partitions.{name}.node_kind", partition.node_kind
-        if not kinds:
-            yield make_finding("list-empty", path, example="the node kind of its nodes")
         for first, second in combinations(range(len(kinds)), 2):
             kind, other = kinds[second], kinds[first]
             if kind == other:
@@ -87,7 +84,7 @@ def libraries_are_bound(site: Site) -> Faults:
         path = f"families.{name}.library_path"
         for platform in site.platforms.values():
             yield from unknown(path, family.library_path, platform.libraries)
-        if family.activation != "tykky" and set(family.modules) <= site.modules.keys():
+        if family.activation != "tykky":
             for index, library in enumerate(family.library_path):
                 yield from _unbound(site, name, f"{path}[{index}]", library)
 
@@ -109,9 +106,12 @@ def _unbound(site: Site, family: str, path: str, library: str) -> Faults:
 
 
 def private_folders_have_a_place(site: Site) -> Faults:
-    """Only node-local file systems have private caches, and settings that name a directory have a place for it."""
+    """The folders of jobs are in their file systems, and settings that name a directory have a place for it."""
     for index, file_system in enumerate(site.file_systems):
-        yield from _file_system_faults(f"file_systems[{index}]", file_system)
+        folder = file_system.job_folder or ""
+        if folder.startswith("/") and not folder.startswith(f"{file_system.path.rstrip('/')}/"):
+            path = f"file_systems[{index}].job_folder"
+            yield make_finding("folder-outside", path, folder=folder, path=file_system.path)
     local = tuple(one.path for one in site.file_systems if one.kind == "node-local") or ("a node-local one",)
     for index, setting in enumerate(() if site.private_places else site.settings):
         if setting.directory is not None and setting.where == TASK:
@@ -119,23 +119,8 @@ def private_folders_have_a_place(site: Site) -> Faults:
             yield make_finding("no-private-directory", path, name=setting.name, file_systems=local)
 
 
-def _file_system_faults(path: str, file_system: FileSystem) -> Faults:
-    if file_system.kind == "shared":
-        for key in ("writable", "job_folder", "in_memory", "cache_mib"):
-            if getattr(file_system, key):
-                yield make_finding("key-without-effect", f"{path}.{key}", needs="`kind: node-local`")
-        return
-    if file_system.cache_mib is not None and not file_system.writable:
-        yield make_finding("key-without-effect", f"{path}.cache_mib", needs="`writable: yes`")
-    elif file_system.cache_mib == 0:
-        yield make_finding("value-out-of-range", f"{path}.cache_mib", value=0, least=1)
-    folder = file_system.job_folder or ""
-    if folder.startswith("/") and not folder.startswith(f"{file_system.path.rstrip('/')}/"):
-        yield make_finding("folder-outside", f"{path}.job_folder", folder=folder, path=file_system.path)
-
-
 def runtimes_are_read(site: Site) -> Faults:
-    """A runtime has nothing for another kind of consumer than its own, and one of each kind is enough.
+    """One runtime of each kind of consumer is enough, and its variables have a prefix.
 
     Variables that only a runtime of another kind reads are not in the ledger.
     """
@@ -145,7 +130,6 @@ def runtimes_are_read(site: Site) -> Faults:
         if runtime.emit != "modulefile" and seen.setdefault(runtime.emit, name) != name:
             yield make_finding("named-twice", f"{path}.emit", name=runtime.emit, first=seen[runtime.emit])
         yield from _runtime_faults(path, runtime)
-        yield from unknown(f"{path}.gpu", runtime.gpu, {stack.gpu for stack in site.stacks.values() if stack.gpu})
     for index, setting in enumerate(() if "modulefile" in site.emitters else site.settings):
         if prefix_of(setting.name):
             yield make_finding("key-without-effect", f"settings[{index}].name", needs="`emit: modulefile`")
@@ -154,14 +138,6 @@ def runtimes_are_read(site: Site) -> Faults:
 def _runtime_faults(path: str, runtime: Runtime) -> Faults:
     if runtime.emit == "modulefile" and not runtime.prefix:
         yield make_finding("key-missing", f"{path}.prefix")
-    for key, value, reader in (
-        ("gpu", runtime.gpu, "modulefile"),
-        ("annotations", runtime.annotations, "edf"),
-        ("arguments", runtime.arguments, "podman-hpc"),
-        ("shared_run", runtime.shared_run, "podman-hpc"),
-    ):
-        if value and runtime.emit != reader:
-            yield make_finding("key-without-effect", f"{path}.{key}", needs=f"`emit: {reader}`")
     for name in runtime.annotations:
         # A dot makes it a table in the TOML file.
         if any(other.startswith(f"{name}.") for other in runtime.annotations):
@@ -170,6 +146,7 @@ def _runtime_faults(path: str, runtime: Runtime) -> Faults:
 
 HOST_RULES: tuple[Rule, ...] = (
     node_kinds_add_up,
+    partitions_tell_kinds_apart,
     libraries_are_bound,
     private_folders_have_a_place,
     runtimes_are_read,

@@ -120,7 +120,7 @@ def decode_values(
 ) -> T:
     """Decode values of JSON into the dataclass `kind`; `JsonFile` says what the options mean. Raises `SiteError`."""
     scalars: Scalars = {str: _json_line if prints else _json_text, int: _json_int, float: _json_float}
-    return Decoder(Document(file, values), scalars, by_hand=False, may_lack=may_lack).decode(kind, [rules])
+    return Decoder(Document(file, values), scalars, by_hand=False, may_lack=may_lack).decode(kind, rules)
 
 
 def short(value: object) -> str:

@@ -65,12 +65,12 @@ def _condition_faults(site: Site, path: str, entry: Bind | Setting) -> Faults:
         if isinstance(entry, Bind) and depends_on_image(site, entry.when):
             yield make_finding("condition-unknowable", path)
         return
-    module = site.modules.get(entry.where)
+    module = site.modules[entry.where]
     for condition in given_conditions(entry.when):
         key, name = f"{path}.{condition}", str(entry.where)
         if condition in (*STEP_CONDITIONS, *image_conditions(site)):
             yield make_finding("condition-unknowable", key, module=name, condition=condition)
-        elif condition in site.stacks and module is not None and condition not in module.version:
+        elif condition in site.stacks and condition not in module.version:
             yield make_finding("condition-unknowable", key, module=name, stack=condition)
 
 
@@ -101,13 +101,11 @@ def _form_faults(path: str, setting: Setting) -> Faults:
     forms = tuple(form for form in _FORMS if getattr(setting, form) not in (None, False))
     if len(forms) != 1:
         yield make_finding("setting-ambiguous", path, name=setting.name, forms=forms, allowed=_FORMS)
-    if setting.with_directories and setting.directory is None:
-        yield make_finding("key-without-effect", f"{path}.with_directories", needs="`directory`")
     if not all(map(is_file_name, (setting.directory or "x").replace("{rank}", "0").split("/"))):
         yield wrong_type(str(setting.directory), "relative path of plain names", "caches/db").finding(
             f"{path}.directory"
         )
-    for number, name in enumerate(setting.with_directories if setting.directory is not None else ()):
+    for number, name in enumerate(setting.with_directories):
         if not is_file_name(name):
             yield wrong_type(name, "plain name", "db").finding(f"{path}.with_directories[{number}]")
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
+from types import MappingProxyType
 
 from lumisite.errors import ResolveError, SiteError, file_error, shown
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Place
-from lumisite.site.checks import STAGES
-from lumisite.site.decode import Rule, alternatives, decode
+from lumisite.site.checks import RULES, with_tables
+from lumisite.site.decode import alternatives, decode
 from lumisite.site.document import MAX_BYTES, Document
 from lumisite.site.flags import with_flags
 from lumisite.site.model import Site
-from lumisite.site.plans import ImagePlan, LoadedPlan, plan_stages
+from lumisite.site.plans import ImagePlan, LoadedPlan, plan_rules, with_names_of
 from lumisite.site.read import UnfitFileError, read_file
 from lumisite.site.references import with_references
 from lumisite.site.scalars import SCALARS
@@ -63,20 +64,24 @@ def embedded_sites() -> list[str]:
 def site_of(data: bytes, path: Path) -> LoadedSite:
     """Read the text of a site description; `path` is where it is, or will be. Raises `SiteError` with every fault."""
     # Output names the file without its directory, so that a render does not depend on where the checkout is.
-    site = decode(data, Site, file=str(path), scalars=SCALARS, stages=STAGES, prepare=prepared)
-    return LoadedSite(site, shown(path.name), data, path.parent)
+    return LoadedSite(parse_site(data, path), shown(path.name), data, path.parent)
 
 
-def prepared(document: Document) -> Document:
-    """Return a document with what follows from other values filled in."""
-    return with_flags(with_references(document))
+def parse_site(data: bytes, path: Path) -> Site:
+    """Parse the text of a site description; `path` is for messages. Raises `SiteError` with every fault."""
+    return with_flags(decode(data, Site, file=str(path), scalars=SCALARS, rules=RULES, prepare=_fill_in))
+
+
+def _fill_in(document: Document) -> None:
+    with_tables(document)
+    with_references(document)
 
 
 def load_plans(loaded: LoadedSite, more: Sequence[Path] = ()) -> tuple[LoadedPlan, ...]:
     """Load the plans that a site names, then `more`; raise `SiteError` with every fault that they have."""
     plans: list[LoadedPlan] = []
     findings: list[Finding] = []
-    taken: dict[tuple[str, str], str] = {}
+    planned: dict[tuple[str, str], str] = {}
     names = {loaded.file}
     listed = [(str(name), loaded.directory / name) for name in loaded.site.plans]
     for name, path in (*listed, *((shown(path.name), path) for path in more)):
@@ -86,20 +91,28 @@ def load_plans(loaded: LoadedSite, more: Sequence[Path] = ()) -> tuple[LoadedPla
         names.add(name)
         try:
             data = read_input(path)
-            plan = parse_plan(data, path, plan_stages(loaded.site, taken))
+            plan = parse_plan(data, path, loaded.site, planned)
         except SiteError as error:
             findings += error.findings
             continue
         plans.append(LoadedPlan(plan, name, data))
-        taken.update({(plan.platform, pattern): name for pattern in plan.paths})
+        planned.update({(plan.platform, pattern): name for pattern in plan.paths})
     if findings:
         raise SiteError(findings)
     return tuple(plans)
 
 
-def parse_plan(data: bytes, path: Path, stages: Iterable[Iterable[Rule]] = ()) -> ImagePlan:
-    """Read the text of a plan; `path` is for messages, `stages` are what it must keep to. Raises `SiteError`."""
-    return decode(data, ImagePlan, file=str(path), scalars=SCALARS, stages=stages)
+def parse_plan(
+    data: bytes, path: Path, site: Site | None = None, planned: Mapping[tuple[str, str], str] = MappingProxyType({})
+) -> ImagePlan:
+    """Parse the text of a plan; `path` is for messages. Raises `SiteError`.
+
+    A plan of a `site` keeps to its rules, and is for none of the images that are `planned` by platform and path.
+    """
+    if site is None:
+        return decode(data, ImagePlan, file=str(path), scalars=SCALARS)
+    rules, names = plan_rules(site, planned), partial(with_names_of, site)
+    return decode(data, ImagePlan, file=str(path), scalars=SCALARS, rules=rules, prepare=names)
 
 
 def read_input(path: Path, most_bytes: int = MAX_BYTES, right: str = "a YAML file would be right") -> bytes:

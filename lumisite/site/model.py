@@ -6,12 +6,12 @@ The classes go without `__eq__` and `__repr__`, which nothing asks for: to gener
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, cast
 
 from lumisite.site.decode import key
 from lumisite.site.entries import Bind, FileSystem, HostPath, Known, Setting, Stated
 from lumisite.site.nodes import NodeKind
-from lumisite.site.scalars import AbsolutePath, Line, Name, PciBus, RelativePath, RootPath
+from lumisite.site.scalars import AbsolutePath, Line, Name, PciBus, RelativePath, RootPath, source_ids
 from lumisite.site.software import Fabric, PlatformStack, Release, Runtime, Stack
 from lumisite.site.versions import Version, VersionRange
 
@@ -70,6 +70,7 @@ class Partition(Stated):
         "The node kind of its nodes, or a list of several, which the helper tells apart on the node.",
         names="node_kinds",
         alone=True,
+        example="the node kind of its nodes",
     )
     whole_nodes: bool = key("Whether a job always gets whole nodes.")
     max_nodes: int | None = key("Most nodes for one job.", default=None)
@@ -145,10 +146,14 @@ class Module:
 
     template: Line = key("The template in `modulefiles_src/`, without `.lua.j2` or `.tcl.j2`.")
     version: tuple[str, ...] = key(
-        "What its version is made of: `[platform]` for `2026-01`, the name of a stack for its release, or of several."
+        "What its version is made of: `[platform]` for `2026-01`, the name of a stack for its release, or of several.",
+        names="version_parts",
+        example="[platform], or stacks",
     )
     systems: tuple[Literal["lmod", "tcl"], ...] = key(
-        "The module systems that it is written for: `lmod`, and `tcl` for Environment Modules 5.", default=("lmod",)
+        "The module systems that it is written for: `lmod`, and `tcl` for Environment Modules 5.",
+        example="lmod",
+        default=("lmod",),
     )
     summary: Line = key("One sentence, for `module spider` and `module whatis`.")
     keywords: tuple[Line, ...] = key("Words that `module keyword` finds it by.", default=())
@@ -165,12 +170,16 @@ class MetricRule:
 
     metric: Line = key("Shell pattern of names: `collectives/all_reduce_busbw/128MiB/2n`.")
     spec: float | None = key("The value that the system is known to reach, in the metric's unit.", default=None)
-    floor: float = key("The part of `spec` below which the metric fails whatever the baseline says.", default=0.6)
-    threshold: float = key("A drop counts only above this part (0.05: 5 %).", default=0.05)
+    floor: float = key(
+        "The part of `spec` below which the metric fails whatever the baseline says.", most=1, default=0.6
+    )
+    threshold: float = key("A drop counts only above this part (0.05: 5 %).", most=0.99, default=0.05)
     k: float = key("A drop counts only above so many times the noise of the jobs before.", default=3.0)
     decides: bool = key("`no`: the metric is shown and never decides.", default=True)
     why: Line | None = key("The reason.", default=None)
-    source: Line | None = key("Where `spec` or a threshold is known from.", default=None)
+    source: Line | None = key(
+        "Where `spec` or a threshold is known from.", names="sources", split=source_ids, default=None
+    )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -179,14 +188,16 @@ class Validation(Known):
 
     image: AbsolutePath = key("The image that the probes run in.")
     partition: str = key("The partition that they run in.", names="partitions")
-    tasks_per_node: int = key("Ranks on a node, one for each GPU.")
-    nodes: int = key("Nodes of the job with several nodes.", default=2)
+    tasks_per_node: int = key("Ranks on a node, one for each GPU.", least=1)
+    nodes: int = key("Nodes of the job with several nodes.", least=2, default=2)
     backend: Literal["nccl", "gloo"] = key(
         "What carries the collectives: `nccl`, as the GPUs' vendor has it, or `gloo`."
     )
     time_limit: Line = key("Time limit of a job, as sbatch takes it: `00:30:00`.")
     metrics: tuple[MetricRule, ...] = key("What is expected of metrics, by name.", default=())
-    baseline_days: int = key("Days that a baseline's jobs must come from; fewer than 3 hide daily noise.", default=3)
+    baseline_days: int = key(
+        "Days that a baseline's jobs must come from; fewer than 3 hide daily noise.", least=1, default=3
+    )
     baseline_why: Line | None = key("Why fewer than 3 days are enough here.", default=None)
 
 
@@ -243,14 +254,18 @@ class Site:
         default_factory=dict,
     )
     stacks: Mapping[str, Stack] = key("The software whose versions matter to containers, by name; `{}` for none.")
-    runtimes: Mapping[str, Runtime] = key("The container runtimes, by command; the first is the default.")
+    runtimes: Mapping[str, Runtime] = key(
+        "The container runtimes, by command; the first is the default.", example="singularity"
+    )
     fabric: Fabric = key("The high-speed network.")
     file_systems: tuple[FileSystem, ...] = key("File systems that users work on.")
     platform: str = key("The platform that is in force now.", names="platforms")
     platforms: Mapping[str, Platform] = key("What the machine was after each maintenance, by name.")
     node_kinds: Mapping[str, NodeKind] = key("Node kinds, by name.")
     partitions: Mapping[str, Partition] = key("Slurm partitions, by name.")
-    families: Mapping[str, Family] = key("Image families, by name; the first that recognises an image wins.")
+    families: Mapping[str, Family] = key(
+        "Image families, by name; the first that recognises an image wins.", example="the family of the site's images"
+    )
     binds: tuple[Bind, ...] = key("Host paths that containers need.", default=())
     settings: tuple[Setting, ...] = key("The settings ledger.", default=())
     modules: Mapping[str, Module] = key("The modulefiles, by name.")
@@ -302,7 +317,7 @@ class Site:
 
     def releases(self, stack: str) -> Mapping[str, Release]:
         """The releases of a stack; none where the site has no such stack."""
-        return self.stacks[stack].releases if stack in self.stacks else {}
+        return cast("Mapping[str, Release]", self.stacks[stack].releases) if stack in self.stacks else {}
 
     def libraries(self, platform: str, releases: Mapping[str, Version]) -> dict[str, AbsolutePath]:
         """The host directories of a platform's libraries, and of those that come with releases."""

@@ -10,11 +10,11 @@ from functools import partial
 from typing import Literal
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.site.checks import names_are_described
 from lumisite.site.decode import Faults, Rule, key, unknown, wrong_type
+from lumisite.site.document import Document
 from lumisite.site.model import Site
 from lumisite.site.scalars import AbsolutePath, Chain, Line, Name
-from lumisite.site.versions import Version, parse_version
+from lumisite.site.versions import Version
 
 #: Decisions that leave a container without what its family needs.
 UNMET = ("refuse", "missing")
@@ -31,7 +31,9 @@ class PlanLine:
     target: AbsolutePath | None = key("The path in the container; for `skip`, of the image's own.", default=None)
     by: str | None = key("The module that binds it already: the wrapper adds nothing.", names="modules", default=None)
     without: AbsolutePath | None = key(
-        "A file that a module binds and that this image must not have: the wrapper takes it away.", default=None
+        "A file that a module binds and that this image must not have: the wrapper takes it away.",
+        needs=("decision", "skip", *UNMET),
+        default=None,
     )
     wanted: Line | None = key("How new a copy is wanted.", default=None)
     found: Line | None = key("How new the image's copy is.", default=None)
@@ -42,7 +44,9 @@ class PlanLine:
     chain: Chain = key("What leads from the library to a root.")
     warnings: tuple[Line, ...] = key("What a reviewer should know.", default=())
     accepted: Line | None = key(
-        "For `refuse` and `missing` only: why jobs may run without it, as the wrapper tells users.", default=None
+        "For `refuse` and `missing` only: why jobs may run without it, as the wrapper tells users.",
+        needs=("decision", *UNMET),
+        default=None,
     )
 
     @property
@@ -87,7 +91,8 @@ class ImagePlan:
     )
     family: str = key("The image's family, whose modules and settings it gets.", names="families")
     paths: tuple[Name, ...] = key(
-        "Shell patterns that recognise the image by the path that users type; `*` also matches `/`."
+        "Shell patterns that recognise the image by the path that users type; `*` also matches `/`.",
+        example="/images/image.sif",
     )
     image: PlannedImage | None = key("The file that was read; none for an unpacked image.", default=None)
     holds: PlannedContents = key("What was read in the image.", default=PlannedContents())
@@ -115,23 +120,28 @@ def literal_path(pattern: str) -> str | None:
     return None if any(sign in part for part in parts[::2] for sign in "*?[") else "".join(parts)
 
 
-def plan_stages(site: Site, taken: Mapping[tuple[str, str], str]) -> tuple[tuple[Rule, ...], ...]:
-    """Give the rules for a plan of a site; `taken` maps platform and path to the plan file that has it already."""
+def plan_rules(site: Site, planned: Mapping[tuple[str, str], str]) -> tuple[Rule, ...]:
+    """Return the rules for a plan of a site; `planned` maps platform and path to the plan file that has it already."""
     return (
-        (partial(_names_what_exists, site), partial(_recognises_its_image, taken), _knows_its_links),
-        (partial(_lines_can_be_done, site),),
+        partial(_has_described_releases, site),
+        partial(_recognises_its_image, planned),
+        _knows_its_links,
+        partial(_lines_can_be_done, site),
     )
 
 
-def _names_what_exists(site: Site, plan: ImagePlan) -> Faults:
-    """A plan belongs to the site, and names a platform, releases, a family and modules of it."""
-    if plan.site != site.name:
-        yield make_finding("plan-of-another-site", "site", actual=plan.site, expected=site.name)
-    yield from names_are_described(site, plan)
+def with_names_of(site: Site, document: Document) -> None:
+    """Add the tables of names that a plan may refer to, and a fault where it is of another site."""
+    document.tables = {name: getattr(site, name) for name in ("platforms", "families", "modules", "stacks")}
+    if (name := document.value.get("site", site.name)) != site.name:
+        document.add(make_finding("plan-of-another-site", "site", actual=str(name), expected=site.name))
+
+
+def _has_described_releases(site: Site, plan: ImagePlan) -> Faults:
+    """A plan is for releases that the site describes."""
     for stack, version in plan.stacks.items():
-        releases = site.releases(stack)
-        if stack in site.stacks and version not in map(parse_version, releases):
-            yield from unknown(f"stacks.{stack}", [str(version)], releases)
+        if version not in site.stacks[stack].versions:
+            yield from unknown(f"stacks.{stack}", [str(version)], site.stacks[stack].releases)
 
 
 def _knows_its_links(plan: ImagePlan) -> Faults:
@@ -148,18 +158,16 @@ def _knows_its_links(plan: ImagePlan) -> Faults:
             yield make_finding("image-name-unfit", f"image.names[{index}]", name=name)
 
 
-def _recognises_its_image(taken: Mapping[tuple[str, str], str], plan: ImagePlan) -> Faults:
+def _recognises_its_image(planned: Mapping[tuple[str, str], str], plan: ImagePlan) -> Faults:
     """Its patterns fit some images and not all; on one platform, a path has one plan."""
-    if not plan.paths:
-        yield make_finding("list-empty", "paths", example="/images/image.sif")
     for index, pattern in enumerate(plan.paths):
         key = f"paths[{index}]"
         if not pattern.startswith(("/", "*")):
             yield wrong_type(pattern, "pattern of absolute paths", "/images/*.sif").finding(key)
         if not pattern.strip("*/"):
             yield make_finding("pattern-too-wide", key, pattern=pattern)
-        if (plan.platform, pattern) in taken:
-            yield make_finding("named-twice", key, name=pattern, first=taken[plan.platform, pattern])
+        if (plan.platform, pattern) in planned:
+            yield make_finding("named-twice", key, name=pattern, first=planned[plan.platform, pattern])
         if pattern in plan.paths[:index]:
             yield make_finding("named-twice", key, name=pattern)
 
@@ -176,20 +184,12 @@ def _lines_can_be_done(site: Site, plan: ImagePlan) -> Faults:
         if line.without is not None:
             yield from unknown(f"{key}.without", [line.without], bound)
         if line.decision == "bind":
-            yield from _bind_faults(key, line)
+            for name in ("source", "target"):
+                if getattr(line, name) is None:
+                    yield make_finding("key-missing", f"{key}.{name}")
             if line.target is not None and targets.setdefault(line.target, index) != index:
                 first = f"lines[{targets[line.target]}]"
                 yield make_finding("named-twice", f"{key}.target", name=line.target, first=first)
-        if line.decision not in UNMET and line.accepted is not None:
-            yield make_finding("key-without-effect", f"{key}.accepted", needs="`decision: refuse` or `missing`")
         if line.decision in UNMET and line.accepted is None:
             reason = line.reason if line.decision == "refuse" else ""
             yield make_finding("library-unmet", f"{key}.decision", library=line.library, reason=reason)
-
-
-def _bind_faults(key: str, line: PlanLine) -> Faults:
-    for name in ("source", "target"):
-        if getattr(line, name) is None:
-            yield make_finding("key-missing", f"{key}.{name}")
-    if line.without is not None:
-        yield make_finding("key-without-effect", f"{key}.without", excluded_by="`decision: bind`")

@@ -16,7 +16,7 @@ _SHELL = re.compile(r"\$(?:[A-Za-z_{(][\w]*)|`")
 PATTERN_SIGNS = "*?;"
 
 
-def with_references(document: Document) -> Document:
+def with_references(document: Document) -> None:
     """Fill in the values of settings; what cannot be filled in is a fault, and stays."""
     settings = document.value.get("settings")
     for index, setting in enumerate(settings if isinstance(settings, list) else ()):
@@ -28,7 +28,6 @@ def with_references(document: Document) -> Document:
                 document.add(error.finding(f"settings[{index}].value"))
             else:
                 settings[index] = {**setting, "value": filled}
-    return document
 
 
 def shell_sign(text: str, more: str = "") -> str:

@@ -34,6 +34,10 @@ JOB_VARIABLE = re.compile(r"\$(?:([A-Z][A-Z0-9_]*)|\{([A-Z][A-Z0-9_]*)\})", re.A
 RelativePath = NewType("RelativePath", str)
 #: The name of an environment variable.
 VariableName = NewType("VariableName", str)
+#: A release of a stack, as a key: a version that keeps its spelling.
+ReleaseName = NewType("ReleaseName", str)
+#: An option of a container runtime that brings the GPUs in, without its dashes.
+Flag = NewType("Flag", str)
 #: What leads from a library to a root, the library first: `libdriver.so.1 <- libfabric.so.1 <- root`.
 Chain = NewType("Chain", tuple[str, ...])
 #: A PCI bus, `c1`, or the whole address of a device on it, `0000:c1:00.0`.
@@ -176,6 +180,15 @@ def is_file_name(text: str) -> bool:
     return fits and not set(text) & set("/\\ \t'\"")
 
 
+def source_ids(text: str) -> tuple[str, ...]:
+    """Return the names of `sources` that a `source` refers to.
+
+    >>> source_ids("DOC README; TM 205-Containers")
+    ('DOC', 'TM')
+    """
+    return tuple((part.split() or [""])[0].rstrip(",:") for part in text.split(";"))
+
+
 def _require_visible(text: str) -> None:
     """Raise `UnfitError` for line breaks and for control characters, among them those that change what is displayed."""
     if text.isascii() and text.isprintable():
@@ -204,6 +217,8 @@ SCALARS: MappingProxyType[Any, Callable[[str], Any]] = MappingProxyType(
             "letters, digits and _",
             VariableName,
         ),
+        ReleaseName: lambda text: ReleaseName(str(parse_version(text))),
+        Flag: _matching(r"[A-Za-z][A-Za-z0-9-]*", "flag", "nv", Flag),
         CpuList: read_cpu_list,
         NodeCount: read_node_count,
         PciBus: _matching(

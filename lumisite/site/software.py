@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from lumisite.site.decode import key
 from lumisite.site.entries import Known, Stated
-from lumisite.site.scalars import AbsolutePath, Line, Name
+from lumisite.site.scalars import AbsolutePath, Flag, Line, Name, ReleaseName
 from lumisite.site.versions import Version, VersionRange, parse_version
 
 #: The vendors of GPUs: each has a file in this folder.
@@ -54,16 +54,23 @@ class Runtime(Stated):
     )
     annotations: Mapping[str, Line] = key(
         "What every EDF says to the hooks of the container engine: `com.hooks.NAME.enabled: 'true'`.",
+        needs=("emit", "edf"),
         default_factory=dict,
     )
-    arguments: tuple[Line, ...] = key("What every module for podman-hpc adds to its command: `--ipc=host`.", default=())
-    shared_run: bool = key(
-        "Whether podman-hpc starts one container for all tasks of a node, where a module is used.", default=False
+    arguments: tuple[Line, ...] = key(
+        "What every module for podman-hpc adds to its command: `--ipc=host`.", needs=("emit", "podman-hpc"), default=()
     )
-    gpu: Mapping[str, Name] = key(
+    shared_run: bool = key(
+        "Whether podman-hpc starts one container for all tasks of a node, where a module is used.",
+        needs=("emit", "podman-hpc"),
+        default=False,
+    )
+    gpu: Mapping[str, Flag] = key(
         "The flag by which it brings the GPUs in, without its dashes: `nv`. Tasks on nodes with GPUs have it as if it "
         "were typed. Where there are GPUs of several vendors, a mapping has one for those of each.",
+        names="gpus",
         alone=True,
+        needs=("emit", "modulefile"),
         default_factory=dict,
     )
 
@@ -112,7 +119,7 @@ class Stack:
         "Whose GPUs it is for. Images bring it, and the driver decides which releases run; none: the host has it.",
         default=None,
     )
-    releases: Mapping[str, Release] = key("Its releases, by version.")
+    releases: Mapping[ReleaseName, Release] = key("Its releases, by version.")
 
     @property
     def versions(self) -> list[Version]:

@@ -20,7 +20,7 @@ from docs.reference.cli import commands_of, exit_codes, help_text, shown_argumen
 from docs.reference.site import fields_of, rule_text, site_sections
 from lumisite.cli.commands import build_parser
 from lumisite.errors import LumisiteError
-from lumisite.site.checks import STAGES
+from lumisite.site.checks import RULES
 from tests.support.consoles import EXAMPLES, find_blocks, find_commands, matches, refusal, rewritten, work_through
 from tests.support.example_runs import SHOWN, write_runs
 
@@ -94,7 +94,7 @@ def test_every_site_key_says_what_it_is() -> None:
 
 
 def test_every_rule_says_what_it_demands() -> None:
-    assert all(rule_text(rule).endswith(".") for stage in STAGES for rule in stage)
+    assert all(rule_text(rule).endswith(".") for rule in RULES)
 
 
 def test_usage_is_as_people_write_it() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +15,7 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.init.describe import Seen, describe_site
 from lumisite.init.node import Node, node_of
 from lumisite.init.slurm import Cluster, read_cluster
-from lumisite.site.checks import STAGES
-from lumisite.site.decode import decode
-from lumisite.site.load import prepared
-from lumisite.site.model import Site
-from lumisite.site.scalars import SCALARS
+from lumisite.site.load import parse_site
 from tests.support.dict_trees import Link
 from tests.support.nodes import lumi_node
 from tests.unit.init.answers import (
@@ -53,7 +50,7 @@ CACHES = {"MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"}
 def written(one: Seen) -> dict[str, Any]:
     """Give the description, which has no faults."""
     text = describe_site(one).text
-    decode(text.encode(), Site, file="skerry.yaml", scalars=SCALARS, stages=STAGES, prepare=prepared)
+    parse_site(text.encode(), Path("skerry.yaml"))
     value: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))
     return value
 

@@ -191,7 +191,7 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             "modules.singularity-AI-bindings.old_versions: wrong-type",
         ),
         (
-            ("  singularity-userfilesystems:\n", "  .hidden:\n"),
+            ("modules:\n", "modules:\n  .hidden: {template: t, version: [platform], summary: s}\n"),
             "modules..hidden: wrong-type",
         ),
         (

@@ -140,16 +140,13 @@ def test_a_folded_block_is_one_line() -> None:
     assert read("title: >\n  two\n  lines\nversion: 1\n").title == "two lines"
 
 
-def test_rules_run_only_on_sound_values_and_stop_after_a_stage_with_faults() -> None:
-    def first(thing: Thing) -> Iterator[Finding]:
+def test_rules_run_only_on_sound_values() -> None:
+    def rule(thing: Thing) -> Iterator[Finding]:
         yield make_finding("value-empty", "ports.a.name")
-
-    def second(thing: Thing) -> Iterator[Finding]:
-        yield make_finding("value-empty", "title")
 
     def run(text: bytes) -> str:
         with pytest.raises(SiteError) as caught:
-            decode(text, Thing, file="t.yaml", scalars=SCALARS, stages=((first,), (second,)))
+            decode(text, Thing, file="t.yaml", scalars=SCALARS, rules=(rule,))
         return "\n".join(f"{one.place}: {one.subject}: {one.code}" for one in caught.value.findings)
 
     assert run(b"title: a\nversion: 1\n") == "t.yaml:1:1: ports.a.name: value-empty"

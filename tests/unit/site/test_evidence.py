@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import doctest
+import re
 
 import pytest
 
 import lumisite.site.evidence
 import lumisite.site.images
+from lumisite.errors import SiteError
 from lumisite.site.evidence import checked, evidence_of, harms, rank, remark
 from lumisite.site.images import family_by_path, holds_by_name
 from lumisite.site.load import load_site
@@ -21,9 +23,13 @@ SEEN = "platform: 2026-01, nodes: 2-8, date: 2026-09"
 
 def faults(entry: str, sources: str = SOURCES) -> list[str]:
     """Give the faults of the twin's description with one entry of the ledger more, and a table of sources."""
-    text = f"settings:\n  - {{name: A, why: w, {entry}}}\n"
-    found = site_faults(("settings:\n", text), ("\nruntimes:\n", f"\n{sources}\nruntimes:\n"))
-    return [fault for fault in found if fault.startswith("settings[0]")]
+    twin = re.sub(r"""source: ("[^"]*"|'[^']*'|[^,}\n]+)""", "source: here", site_text())
+    text = twin.replace("settings:\n", f"settings:\n  - {{name: A, why: w, {entry}}}\n")
+    try:
+        load_text(text.replace("\nruntimes:\n", f"\n{sources}\nruntimes:\n"))
+    except SiteError as error:
+        return [f"{finding.subject}: {finding.code}" for finding in error.findings]
+    return []
 
 
 @pytest.mark.parametrize(
@@ -237,8 +243,7 @@ LEFT = "{name: A, leave: yes, why: w, evidence: [{effect: harmful, by: documente
     ],
 )
 def test_no_entry_sets_what_another_knows_to_do_harm(entry: str, harm: str, is_fault: bool) -> None:
-    text = f"settings:\n  - {{name: A, why: w, source: S, {entry}}}\n  - {LEFT.replace('WHEN', harm)}\n"
     kind = next(iter(load_site("twin").site.node_kinds))
-    found = site_faults(("settings:\n", text.replace("twin-gpu", kind)), ("\nruntimes:\n", f"\n{SOURCES}\nruntimes:\n"))
-    harmful = [one for one in found if "harmful-value-set" in one]
+    entries = f"{entry}, source: S}}\n  - {LEFT.replace('WHEN', harm).removesuffix('}')}".replace("twin-gpu", kind)
+    harmful = [fault for fault in faults(entries) if "harmful-value-set" in fault]
     assert harmful == (["settings[0]: harmful-value-set"] if is_fault else [])

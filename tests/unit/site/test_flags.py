@@ -57,7 +57,7 @@ def test_a_setting_of_the_site_counts_more() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [
-        ("{amd: rocm, ", "{amd: ROCm x, ", "runtimes.singularity.gpu: wrong-type"),
+        ("{amd: rocm, ", "{amd: ROCm x, ", "runtimes.singularity.gpu.amd: wrong-type"),
         ("nvidia: nv}", "nvdia: nv}", "runtimes.singularity.gpu: unknown-name"),
         ("{amd: rocm, nvidia: nv}", "[rocm, nv]", "runtimes.singularity.gpu: wrong-shape"),
         ("{amd: rocm, nvidia: nv}", "a b", "runtimes.singularity.gpu: wrong-type"),

@@ -18,10 +18,7 @@ MIOPEN = "no-private-directory"
     [
         (
             "{path: /tmp, kind: shared, writable: yes, cache_mib: 5,",
-            [
-                "file_systems[6].writable: key-without-effect",
-                "file_systems[6].cache_mib: key-without-effect",
-            ],
+            ["file_systems[6].writable: key-without-effect"],
         ),
         (
             "{path: /tmp, kind: node-local,",

@@ -17,9 +17,9 @@ import tomli
 import yaml
 
 from lumisite.cli import main
-from lumisite.site.evidence import source_ids
 from lumisite.site.load import LoadedSite, embedded_sites, load_site
 from lumisite.site.model import Site
+from lumisite.site.scalars import source_ids
 
 TRIED = ("lumi", "twin")
 SITES = [name for name in embedded_sites() if name not in TRIED]
