@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Severity
+from lumisite.findings.finding import Finding, Severity, with_values
 from lumisite.text import natural, some
 from lumisite.validate.transport.lines import Process, whole_names
 from lumisite.validate.transport.log import Log
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 PROVIDERS = OVER_SOCKETS | {"shm", *words_of_logs().providers}
 #: Processes that a finding names before it only counts them.
 MOST_PROCESSES = 4
-#: Letters of a line of the log that a finding holds.
-LINE_LIMIT = 120
 
 #: What differs between lines that say the same.
 _ADDRESS = re.compile("0x[0-9a-f]+")
@@ -60,21 +58,21 @@ class Expectation:
 def judge(log: Log, expectation: Expectation) -> Result:
     """Apply the rule to all processes of a run."""
     run = _Run(log, expectation)
-    pairs = [(finding, "") for finding in run.findings()]
+    faults = list(run.findings())
     results = []
     for process in log.processes:
         result = run.result(process)
-        found = list(run.findings_of(process, result))
-        pairs += [(finding, str(result)) for finding in found]
+        found = [replace(finding, subject=str(result)) for finding in run.findings_of(process, result)]
+        faults += found
         results.append(replace(result, verdict=_outcome(found)))
     gdr = run.gdr(results)
     if expectation.require_gdr and gdr == "no":
-        pairs += [(make_finding("transport-no-gdr"), str(result)) for result in results if result.gdr == "no"]
+        faults += [make_finding("transport-no-gdr", str(result)) for result in results if result.gdr == "no"]
     elif expectation.require_gdr and gdr == "unknown":
-        pairs.append((make_finding("transport-gdr-unproved"), ""))
-    verdict = _outcome(finding for finding, _ in pairs)
+        faults.append(make_finding("transport-gdr-unproved"))
+    verdict = _outcome(faults)
     summary = [_summary(results, gdr)] if verdict == "pass" else []
-    findings = (*summary, *_merged(pairs), *run.notes(results))
+    findings = (*summary, *_merged(faults), *run.notes(results))
     views = results
     if not run.one_node:
         views = [with_opened(process, result) for process, result in zip(log.processes, results, strict=True)]
@@ -170,7 +168,7 @@ class _Run:
             yield from self._wrong_provider(process, result)
             yield from self._wrong_nics(process, result)
         if "broken" in process.messages:
-            yield make_finding("transport-plugin-errors", line=_shortened(process.messages["broken"]))
+            yield make_finding("transport-plugin-errors", line=process.messages["broken"])
         if result.init == "stuck":
             yield make_finding("transport-setup-stuck")
         elif result.init == "unfinished":
@@ -190,13 +188,13 @@ class _Run:
         else:
             code = "transport-own-network-one-node" if self.one_node and networks else "transport-own-network"
             line = process.messages.get("failed") or process.messages.get("fell back") or ""
-            yield make_finding(code, networks=networks, line=_shortened(line))
+            yield make_finding(code, networks=networks, line=line)
 
     def _network_unknown(self, process: Process) -> Finding:
         if self.one_node and process.networks:
             return make_finding("transport-one-node")
-        line = _shortened(process.messages.get("loaded", ""))
-        return make_finding("transport-network-unknown", providers=tuple(sorted(process.providers)), line=line)
+        providers, line = tuple(sorted(process.providers)), process.messages.get("loaded", "")
+        return make_finding("transport-network-unknown", providers=providers, line=line)
 
     def _wrong_provider(self, process: Process, result: ProcessResult) -> Iterator[Finding]:
         """Yield what the plugin should not have chosen; where it is not in use in the end, sockets or IB are."""
@@ -240,30 +238,29 @@ class _Run:
 
     def notes(self, results: Sequence[ProcessResult]) -> Iterator[Finding]:
         """Yield what does not change the verdict."""
-        sockets = next((one.sockets for one in self.processes if "Socket" in one.networks and one.sockets), None)
-        if sockets:
-            yield make_finding("transport-interfaces", interfaces=tuple(sockets))
+        with_sockets = (process for process in self.processes if "Socket" in process.networks and process.sockets)
+        if process := next(with_sockets, None):
+            yield make_finding("transport-interfaces", interfaces=tuple(process.sockets))
         if self.expectation.provider is None and any("IB" in process.networks for process in self.processes):
             yield make_finding("transport-ib-is-own")
         for result, process in zip(results, self.processes, strict=True):
             messages = process.messages
             if "warned" in messages and result.init != "complete" and not {"broken", "failed"} & {*messages}:
-                yield make_finding("transport-warned", str(result), line=_shortened(messages["warned"]))
+                yield make_finding("transport-warned", str(result), line=messages["warned"])
                 break
         if results and all(result.init == "unknown" for result in results):
             yield make_finding("transport-setup-not-logged")
 
 
-def _merged(pairs: Iterable[tuple[Finding, str]]) -> Iterator[Finding]:
+def _merged(faults: Iterable[Finding]) -> Iterator[Finding]:
     """Yield each finding once, the worst first, with the processes that it is about."""
-    alike: dict[tuple[str, str], tuple[Finding, list[str]]] = {}
-    for finding, process in pairs:
+    alike: dict[tuple[str, str], list[Finding]] = {}
+    for finding in sorted(faults, key=lambda finding: finding.severity is not Severity.FAULT):
         same = _ADDRESS.sub("", repr(sorted(finding.values.items())))
-        alike.setdefault((finding.code, same), (finding, []))[1].append(process)
-    for finding, processes in sorted(alike.values(), key=lambda pair: pair[0].severity is not Severity.FAULT):
-        if names := tuple(filter(None, processes)):
-            subject, values = some(names, MOST_PROCESSES, ", "), {**finding.values, "processes": names}
-            yield replace(finding, subject=subject, values=values)
+        alike.setdefault((finding.code, same), []).append(finding)
+    for finding, *others in alike.values():
+        if names := tuple(other.subject for other in (finding, *others) if other.subject):
+            yield with_values(replace(finding, subject=some(names, MOST_PROCESSES, ", ")), {"processes": names})
         else:
             yield finding
 
@@ -286,8 +283,3 @@ def _outcome(findings: Iterable[Finding]) -> GateOutcome:
     if Severity.FAULT in severities:
         return "fail"
     return "inconclusive" if Severity.DOUBT in severities else "pass"
-
-
-def _shortened(text: str) -> str:
-    """Return a line of the log, or as much of it as a finding has room for."""
-    return text if len(text) <= LINE_LIMIT else f"{text[: LINE_LIMIT - 1]}…"

@@ -10,6 +10,8 @@ from typing import Literal, TypeAlias, cast
 
 from lumisite.vendors import words_of_logs
 
+#: Letters of a line of the log that a finding has.
+QUOTE_LIMIT = 120
 #: Networks by names that are also the beginnings of others.
 NETWORKS = {"Socket", "IB", "OFI", "UCX", "Libfabric", *words_of_logs().networks}
 
@@ -24,42 +26,26 @@ PEERS = re.compile(rb" (\d{1,9})(?:\[\w+\])? -> (\d{1,9})(?:\[\w+\])? \[(send|re
 _INIT = re.compile(
     rb"comm (0x[0-9a-fA-F]+) rank (\d{1,9}) nranks (\d{1,9}) .*?- ?(Init START|Init COMPLETE|Abort COMPLETE)"
 )
-_PROVIDER = re.compile(rb"Selected +[Pp]rovider +is +([\w;:+.-]+)(?:.*?\( *found +(\d{1,6}) +nics?)?")
-_NETWORK = re.compile(rb"(?:Using +network|Assigned NET plugin) +([A-Za-z][\w./+-]*(?: [A-Z][\w./+-]*)*)")
+_USED = re.compile(rb"(?:Using +network|Assigned NET plugin) +([A-Za-z][\w./+-]*(?: [A-Z][\w./+-]*)*)")
+# What names the network that was opened, where no line says which one communicators use.
+_OPENED = re.compile(
+    rb"NET/([\w ]+?) *: GPU Direct RDMA .*for HCA|Initialized NET plugin ([A-Z]\w*)|"
+    rb"NET/(Socket) *: *Using(?: *\[| +network\b| +\d+ threads\b)"
+)
+_PROVIDER = re.compile(rb"NET/.*?Selected +[Pp]rovider +is +([\w;:+.-]+)(?:.*?\( *found +(\d{1,6}) +nics?)?")
 _SOCKETS = re.compile(rb"NET/Socket *: *Using *\[")
 _SOCKET = re.compile(rb"\[\d+\]([\w.@-]+):")
 _ADAPTERS = re.compile(rb"NET/IB *: *Using *\[")
 # Ports of one card stand in braces in NCCL 2.21 to 2.24: `[0]={[0] nic_0:1/RoCE, [1] nic_1:1/RoCE}`.
 _ADAPTER = re.compile(rb"\[\d+\] ?([^\s:={]+):\d+(?::\d+)?/")
 _HCA = re.compile(rb"for HCA (?:\d+ )?'([^']+)'")
-# What names the network that was opened, where no line says which one communicators use.
-_OPENED = re.compile(
-    rb"NET/([\w ]+?) *: GPU Direct RDMA .*for HCA|Initialized NET plugin ([A-Z]\w*)|"
-    rb"NET/(Socket) *: *Using +(?:network|\d+ threads)\b"
-)
 _GUID = re.compile(rb"GUID of (\S+?):")
-_NO_PLUGIN = re.compile(
-    rb"No plugin found|Using internal net|using internal implementation|NET/Plugin ?: Could not find:|"
-    rb"Failed to find ncclNetPlugin symbol"
-)
-_FAILED = re.compile(
-    rb"Unable to find a protocol that worked|find any optimal provider|-ofi-\w+ initialization failed|"
-    rb"Initializing plugin failed|Failed to initialize any NET plugin|Invalid type of PCI bus|"
-    rb"Failed to initialize NET plugin (?!IB\b|Socket\b)|network .* not found%b"
-    % b"".join(b"|" + one.encode() for one in words_of_logs().failed)
-)
-_BROKEN = re.compile(rb"completed with error|Got completion .*with (?:error|status)|RC: (?:107|-38)\b|NO_SPACE")
 #: Warnings that tell why a communicator does not come up, and none of those that good runs begin with.
 TROUBLE = re.compile(
     rb"(?!.*(?:Missing |NUMA |any local path |performance|Could not read|symbol|libibverbs%b))"
     rb".*(?i:fail|error|closed|refused|time.?out|timed out|unable|invalid|could ?n[o']t|no such)"
-    % b"".join(b"|" + one.encode() for one in words_of_logs().harmless)
+    % b"".join(b"|" + words.encode() for words in words_of_logs().harmless)
 )
-_OFF = re.compile(
-    rb"disabling GDR|GDR not supported|GDR disabled|without GPUDirect RDMA|GPU Direct RDMA Disabled for HCA|"
-    rb"GDRDMA not enabled"
-)
-
 #: The kinds of messages: the plugin was loaded, was given up for NCCL's own network, does not start, reports errors at
 #: run time; why a communicator may not come up; GPU Direct RDMA off, or off (far) and on (near) for one pair of GPU and
 #: adapter of many, or on by the summary of rings; the graph of a communicator is made.
@@ -69,26 +55,37 @@ Kind: TypeAlias = Literal[
 #: What a line shows: the field of `Process` that takes it, and a name, number or kind. Of channels: `channel` and the
 #: network's name, `gdr` and whether it is used.
 Fact: TypeAlias = tuple[str, str]
-Kinds: TypeAlias = tuple[tuple[Kind, re.Pattern[bytes]], ...]
 
-_GDR: Kinds = (
-    ("gdr off", _OFF),
-    ("gdr far", re.compile(rb"^GPU Direct RDMA Disabled for GPU")),
-    ("gdr near", re.compile(rb"^GPU Direct RDMA Enabled for GPU")),
-)
-_OF_PLUGIN: Kinds = (("loaded", re.compile(rb"Loaded net plugin")), ("fell back", _NO_PLUGIN))
-#: Of messages that begin so (four bytes), the first pattern that is in one says what it tells.
-_TELLS: Mapping[bytes, Kinds] = {
-    b"NET/": (("failed", _FAILED), ("broken", _BROKEN), ("gdr off", _OFF)),
-    b"GPU ": _GDR,
-    b"GDRD": _GDR,
-    b"Conn": (("gdr on", re.compile(rb" GDR 1")),),
-    b"Tree": (("graph", re.compile(rb"^Trees \[")),),
-    **dict.fromkeys((b"Erro", b"Fail", b"Inva"), (("failed", _FAILED),)),
+_FAILED = b"|".join(words.encode() for words in ("network .* not found", *words_of_logs().failed))
+#: The first pattern that fits the beginning of a message is its kind.
+_KINDS: Mapping[Kind, re.Pattern[bytes]] = {
+    "loaded": re.compile(rb"(?=NET/Plugin).*Loaded net plugin"),
+    "fell back": re.compile(
+        rb"(?=NET/Plugin).*(?:No plugin found|Using internal net|using internal implementation|"
+        rb"NET/Plugin ?: Could not find:|Failed to find ncclNetPlugin symbol)"
+    ),
+    "failed": re.compile(
+        rb"(?=NET/(?!Plugin)|Erro|Fail|Inva).*(?:Unable to find a protocol that worked|find any optimal provider|"
+        rb"-ofi-\w+ initialization failed|Initializing plugin failed|Failed to initialize any NET plugin|"
+        rb"Invalid type of PCI bus|Failed to initialize NET plugin (?!IB\b|Socket\b)|%b)" % _FAILED
+    ),
+    "broken": re.compile(
+        rb"NET/(?!Plugin).*(?:completed with error|Got completion .*with (?:error|status)|RC: (?:107|-38)\b|NO_SPACE)"
+    ),
+    "gdr off": re.compile(
+        rb"(?=NET/(?!Plugin)|GPU |GDRD).*(?:disabling GDR|GDR not supported|GDR disabled|without GPUDirect RDMA|"
+        rb"GPU Direct RDMA Disabled for HCA|GDRDMA not enabled)"
+    ),
+    "gdr far": re.compile(rb"GPU Direct RDMA Disabled for GPU"),
+    "gdr near": re.compile(rb"GPU Direct RDMA Enabled for GPU"),
+    "gdr on": re.compile(rb"Conn.* GDR 1"),
+    "graph": re.compile(rb"Trees \["),
 }
-_NETWORK_HEADS, _INIT_HEADS, _OPENED_HEADS = (b"Usin", b"Assi"), (b"comm", b"nccl", b"[Ran"), (b"NET/", b"Init")
-#: First four bytes of the messages that say something, but for channels.
-HEADS = frozenset({*_TELLS, *_NETWORK_HEADS, *_INIT_HEADS, *_OPENED_HEADS})
+_INIT_HEADS = (b"comm", b"nccl", b"[Ran")
+#: First four bytes of the messages that say something, but for channels: no other one is looked at.
+HEADS = frozenset(
+    {b"NET/", b"GPU ", b"GDRD", b"Conn", b"Tree", b"Erro", b"Fail", b"Inva", b"Usin", b"Assi", b"Init", *_INIT_HEADS}
+)
 
 
 @dataclass(frozen=True)
@@ -112,10 +109,10 @@ class Evidence:
 
 @dataclass
 class Process:
-    """What the log says about one process: nothing here grows with the log.
+    """What the log has of one process: nothing here grows with the log.
 
     `pid` is what stands in brackets for processes without one. `ranks` count within its largest communicator, which has
-    `world` ranks (0: not said); `counted` are the NICs that the plugin says it found, `opened` the networks whose
+    `world` ranks (0: not said); `counted` are the NICs that the plugin counts, `opened` the networks whose
     devices were opened, `messages` the first of each kind, `pending` the communicators that have begun and not
     completed. The others count lines.
     """
@@ -141,7 +138,7 @@ class Process:
 
     @property
     def name(self) -> str:
-        """What it is called in a result."""
+        """Its name in a result."""
         return f"{self.host}:{self.pid}" if self.pid.isdigit() else f"{self.host}{self.pid}"
 
     @property
@@ -185,7 +182,7 @@ def read_record(process: Process, text: bytes) -> tuple[Fact, ...]:
     facts = _facts(text)
     for what, name in facts:
         if what == "message":
-            process.messages.setdefault(cast("Kind", name), text_of(text))
+            process.messages.setdefault(cast("Kind", name), quote(text))
         elif what == "nics":
             process.counted.add(int(name))
         elif what == "sockets":
@@ -202,38 +199,33 @@ def _facts(text: bytes) -> tuple[Fact, ...]:
 
 
 def _read(text: bytes) -> Iterator[Fact]:
-    head = text[:4]
-    kinds = _TELLS.get(head, ())
-    if head == b"NET/" and text.startswith(b"NET/Plugin"):
-        kinds = _OF_PLUGIN
-    elif head == b"NET/":
-        yield from _read_net(text)
-    elif head in _NETWORK_HEADS and (found := _NETWORK.match(text)):
+    if found := _USED.match(text):
         yield "used", text_of(found[1])
-    if head in _OPENED_HEADS and (found := _OPENED.match(text)):
+    if found := _OPENED.match(text):
         yield "opened", text_of(next(filter(None, found.groups())))
-    kind = next((kind for kind, pattern in kinds if pattern.search(text)), None)
+    if text.startswith(b"NET/") and not text.startswith(b"NET/Plugin"):
+        yield from _read_net(text)
+    kind = next((kind for kind, pattern in _KINDS.items() if pattern.match(text)), None)
     if kind:
         yield "message", kind
 
 
 def _read_net(text: bytes) -> Iterator[Fact]:
     """Yield the names of what a network uses."""
-    if found := _PROVIDER.search(text):
+    if found := _PROVIDER.match(text):
         yield "providers", text_of(found[1])
         if found[2]:
             yield "nics", text_of(found[2])
     elif _SOCKETS.match(text):
-        yield "opened", "Socket"
-        yield from (("sockets", text_of(one)) for one in _SOCKET.findall(text))
+        yield from (("sockets", text_of(name)) for name in _SOCKET.findall(text))
     elif _ADAPTERS.match(text):
         if cards := _ADAPTER.findall(text.partition(b"; OOB")[0]):
             yield "opened", "IB"
-        yield from (("adapters", text_of(one)) for one in cards)
+        yield from (("adapters", text_of(name)) for name in cards)
     else:
         kind = {b"NET/Socket": "sockets", b"NET/IB": "adapters"}.get(text.partition(b" ")[0].rstrip(b":"), "devices")
-        yield from (("devices", text_of(one)) for one in _GUID.findall(text))
-        yield from ((kind, text_of(one)) for one in _HCA.findall(text))
+        yield from (("devices", text_of(name)) for name in _GUID.findall(text))
+        yield from ((kind, text_of(name)) for name in _HCA.findall(text))
 
 
 def _read_init(process: Process, text: bytes) -> None:
@@ -255,8 +247,14 @@ def _read_init(process: Process, text: bytes) -> None:
 def whole_names(names: Iterable[str], known: Collection[str], others: Collection[str]) -> list[str]:
     """Return names without the cut ones: those that are not `known` and are the beginning of one of the others."""
     return sorted(
-        name for name in names if name in known or not any(one != name and one.startswith(name) for one in others)
+        name for name in names if name in known or not any(other != name and other.startswith(name) for other in others)
     )
+
+
+def quote(raw: bytes, most: int = QUOTE_LIMIT) -> str:
+    """Return a line of a log, or as much of it as a finding has room for."""
+    text = text_of(raw)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def text_of(raw: bytes) -> str:

@@ -23,6 +23,7 @@ from lumisite.validate.transport.lines import (
     Evidence,
     Fact,
     Process,
+    quote,
     read_record,
     text_of,
 )
@@ -138,7 +139,7 @@ class _Scanner:
             prefix = block[block.rfind(b" ", 0, at - 6 if at > 6 else 0) + 1 : at]
             process = self._by_prefix.get(prefix) or self._process(block[max(0, at - BEFORE_BYTES) : at])
             if trouble:
-                process.messages.setdefault("warned", text_of(text))
+                process.messages.setdefault("warned", quote(text))
             if facts := read_record(process, text):
                 self._note(facts, block, at)
 
@@ -173,10 +174,10 @@ class _Scanner:
 
     def _read_ends(self, heads: Iterable[bytes]) -> None:
         for found in filter(None, (PEERS.search(head[-80:]) for head in heads)):
-            own, other = map(int, found.group(1, 2) if found[3] == b"send" else found.group(2, 1))
+            rank, peer = map(int, found.group(1, 2) if found[3] == b"send" else found.group(2, 1))
             if len(self._log.ends) < RANKS_KEPT:
-                self._log.ends.setdefault(other, False)
-                self._log.ends[own] = True
+                self._log.ends.setdefault(peer, False)
+                self._log.ends[rank] = True
 
     def _read_bare(self, block: bytes, *, whole: bool) -> None:
         """Read messages without anything before them, of which only the file tells whose they are.
@@ -212,8 +213,7 @@ class _Scanner:
             start = block.rfind(b"\n", 0, at) + 1
             record = block.rfind(b"NCCL ", start, at)
             text = block[record if record >= 0 else at : block.find(b"\n", at)][: 4 * TEXT_LIMIT]
-            words = text_of(text.removeprefix(b"NCCL ").removeprefix(b"INFO").removeprefix(b"WARN"))
-            words = words if len(words) <= TEXT_LIMIT else f"{words[: TEXT_LIMIT - 1]}…"
+            words = quote(text.removeprefix(b"NCCL ").removeprefix(b"INFO").removeprefix(b"WARN"), TEXT_LIMIT)
             line = self._line + block.count(b"\n", 0, at) + 1
             known.update(dict.fromkeys(new, Evidence(self._source, line, words)))
 
