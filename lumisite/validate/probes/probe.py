@@ -1,7 +1,8 @@
 """What a probe is: what a job starts, in which shapes, and a pure function that judges what was left.
 
 A probe is a folder: `job*` is what runs in the job (it runs in any Python of an image and imports nothing of this
-package), `judge.py` has what is expected of this site and how records are judged, and the function that suite.py lists.
+package), `judge.py` has what is expected of this site and how records are judged, and the function that suite.py lists;
+probes.yaml has what it must show and the options of its script.
 What several scripts share lies in `job/`. Every `srun` of a probe gets its own folder OUT, on a shared file system,
 and finds all scripts beside each other in a folder PROBES:
 

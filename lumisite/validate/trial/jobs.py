@@ -11,10 +11,10 @@ from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import make_finding
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import Site
+from lumisite.validate.probes.definition import options_of
 from lumisite.validate.probes.outcome import judge_together
 from lumisite.validate.probes.probe import Group, ProbeStep, Shape, Srun, Target
 from lumisite.validate.probes.suite import LIMITS_S, NODE, choose_probes, groups
-from lumisite.validate.probes.transport.judge import ARGUMENTS
 from lumisite.validate.run.plan import plan_jobs, target_of
 from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.script import JobPlan, validation_of
@@ -144,7 +144,7 @@ def _short_step(
     """
     backend = target.plan.backend
     names = _option("--sign", design) if name == SIGN else ()
-    srun = _with_arm(design, target.together("transport.py", *ARGUMENTS[backend], *names), arm)
+    srun = _with_arm(design, target.together("transport.py", *options_of("transport", backend), *names), arm)
     tasks = target.plan.tasks_per_node
     step = ProbeStep(name, srun, shape, nodes, tasks, LIMITS_S[backend], slot=slot, check=name == CHECK)
     passed = judge_together(lambda done, expected: [expected.gate(make_finding("checks-passed", records=len(done)))])

@@ -4,32 +4,18 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.validate.metric_names import size_text
+from lumisite.validate.probes.definition import make_probe, options_of
 from lumisite.validate.probes.outcome import judge_together
-from lumisite.validate.probes.probe import Backend, Expected, Line, Probe, Record, Target, describe_ranks, each
+from lumisite.validate.probes.probe import Expected, Line, Probe, Record, Target, describe_ranks, each
 from lumisite.validate.probes.records import numbers, rank_of, rows, slowest, text, whole
 
-MIB = 1 << 20
-#: Sizes that are measured, in bytes; all-reduce is what training does, so its curve is whole. A fault may show at some
-#: sizes only; the site says which of them decide.
-SIZES: Mapping[Backend, Mapping[str, tuple[int, ...]]] = {
-    "nccl": {
-        "all_reduce": tuple(MIB << power for power in range(13)),
-        "all_gather": (16 * MIB, 128 * MIB, 1024 * MIB),
-        "reduce_scatter": (16 * MIB, 128 * MIB, 1024 * MIB),
-    },
-    "gloo": {
-        "all_reduce": (65536, MIB, 4 * MIB),
-        "all_gather": (MIB, 4 * MIB),
-        "reduce_scatter": (MIB, 4 * MIB),
-    },
-}
-REPEATS: Mapping[Backend, int] = {"nccl": 20, "gloo": 8}
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
 #: A row that nccl-tests print: size count type redop root, then time algbw busbw #wrong out of place, and in place.
 _ROW = re.compile(r"^ *(\d+)(?: +\S+){4} +(.+)$", re.MULTILINE)
 _RANK = re.compile(r"^#\s+Rank\s+\d+\b", re.MULTILINE)
@@ -38,13 +24,10 @@ _BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*0*([1-9]\d*)", re.MULTILI
 
 def collectives(target: Target) -> Probe:
     """Return the probe."""
-    backend = target.plan.backend
-    sweeps = (f"{name}:{','.join(map(str, sizes))}" for name, sizes in SIZES[backend].items())
     tools = target.gpu.collectives.tests if target.gpu else ()
-    limits = ("--repeats", str(REPEATS[backend]), "--limit", "120")
-    srun = target.together("collectives.py", *limits, *each("sweep", sweeps), *each("tools", tools))
-    question = "Collectives are right, and how fast they are."
-    return Probe("collectives", question, (srun,), judge_together(_judge), ("one-node", "several"), together=True)
+    options = options_of("collectives", target.plan.backend)
+    srun = target.together("collectives.py", *options, *each("tools", tools))
+    return make_probe("collectives", (srun,), judge_together(_judge))
 
 
 def bus_bandwidth(collective: str, size: int, seconds: float, ranks: int) -> float:
@@ -61,7 +44,7 @@ def bus_bandwidth(collective: str, size: int, seconds: float, ranks: int) -> flo
 
 
 def _judge(done: Sequence[Record], expected: Expected) -> list[Line]:
-    printed = {name: _printed(name, text(done[0], "tables", name), expected.ranks) for name in SIZES["nccl"]}
+    printed = {name: _printed(name, text(done[0], "tables", name), expected.ranks) for name in COLLECTIVES}
     wrong = [*_wrong(done), *(finding for _, findings in printed.values() for finding in findings)]
     if wrong:
         return [expected.gate(wrong[0])]

@@ -9,8 +9,9 @@ from dataclasses import replace
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, with_values
 from lumisite.validate.lines import Sample
+from lumisite.validate.probes.definition import make_probe, options_of
 from lumisite.validate.probes.outcome import judge_together, trouble
-from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Record, Target, each, rounded
+from lumisite.validate.probes.probe import Ended, Expected, Line, Probe, Record, Target, rounded
 from lumisite.validate.probes.records import finished, number, numbers, slowest, table, texts
 
 #: What the metrics are called that say how fast training is.
@@ -24,17 +25,9 @@ PERCENTS = (50, 90, 99)
 
 
 def ddp(target: Target) -> Probe:
-    """Return the probe; on the CPU all is small enough for a laptop."""
-    if target.plan.backend == "gloo":
-        models = ("comm:linear:8:512:8", "compute:conv:3:16:16")
-        limits = ("--steps", "12", "--warm-up", "3", "--limit", "120")
-    else:
-        # 16 layers of 4096: 1 GB of gradients. 8 layers of 256 channels and 32 images: 19 MB of gradients for 1 TFLOP.
-        models = ("comm:linear:16:4096:64", "compute:conv:8:256:32")
-        limits = ("--steps", "60", "--warm-up", "15", "--limit", "120")
-    srun = target.together("ddp.py", *each("model", models), *limits)
-    question = "Ranks train one model together, and how fast."
-    return Probe("ddp", question, (srun,), judge_together(_judge), ("one-gpu", "one-node", "several"), together=True)
+    """Return the probe."""
+    srun = target.together("ddp.py", *options_of("ddp", target.plan.backend))
+    return make_probe("ddp", (srun,), judge_together(_judge))
 
 
 def _judge(done: Sequence[Record], expected: Expected) -> list[Line]:
@@ -74,14 +67,11 @@ def _numbers(model: str, of_ranks: Sequence[Record], expected: Expected) -> Iter
     percentiles = statistics.quantiles(steps, n=100, method="inclusive")
     for percent in PERCENTS:
         yield expected.sample(f"step_time_p{percent}_s/{model}", percentiles[percent - 1], "lower", "s")
-    first_steps = [number(each, "first_step_s") or 0.0 for each in of_ranks]
-    yield expected.series(f"first_step_s/{model}", first_steps, "s")
     if len(of_ranks) > 1:
         exposed = max(LEAST_PART, 1 - statistics.median(slowest(of_ranks, "alone_s")) / statistics.median(steps))
         yield expected.sample(f"exposed_communication/{model}", exposed, "lower", "of the step time")
     for rank, record in enumerate(of_ranks):
         yield expected.series(f"step_time_s/{model}", numbers(record, "step_s"), "s", rank)
-        yield expected.series(f"compute_time_s/{model}", numbers(record, "alone_s"), "s", rank)
 
 
 def scaling(samples: Iterable[Sample], ranks: Mapping[str, int]) -> Iterator[Sample]:
@@ -101,23 +91,17 @@ def scaling(samples: Iterable[Sample], ranks: Mapping[str, int]) -> Iterator[Sam
 #: The environment is much slower above this. A missing plugin cost a factor of 2 or more on two sites alike;
 #: what costs less is for the samples to show.
 SLOWER = 2.0
-EPOCHS = 4
-#: Steps of an epoch: about a second on GPUs, less on cores.
-EPOCH_STEPS: dict[Backend, int] = {"nccl": 200, "gloo": 2}
-#: Eight linear layers: 8 MB of gradients cross the network in each step. Data are made up, so that file systems have no
-#: part in it.
-MODEL = "epoch"
-TRAINING = ("--model", f"{MODEL}:linear:8:512:16", "--warm-up", "2", "--limit", "60")
+#: How many epochs the script's steps are, and its model.
+EPOCHS, MODEL = 4, "epoch"
 CONTAINER, TYKKY = "container", "tykky"
 
 
 def ddp_in_tykky(target: Target, folder: str) -> Probe:
     """Return the probe that compares the container with the environment in a folder."""
-    training = (*TRAINING, "--steps", str(EPOCHS * EPOCH_STEPS[target.plan.backend]))
-    inside, outside = (target.together("ddp.py", *training, name=name) for name in (CONTAINER, TYKKY))
+    options = options_of("ddp-tykky", target.plan.backend)
+    inside, outside = (target.together("ddp.py", *options, name=name) for name in (CONTAINER, TYKKY))
     outside = replace(outside, start=(f"{folder}/bin/python",))
-    question = "Ranks train one model together, how fast, and as fast in Tykky as in the container."
-    return Probe("ddp", question, (inside, outside), _compare)
+    return replace(make_probe("ddp-tykky", (inside, outside), _compare), name="ddp")
 
 
 def _compare(steps: Sequence[Ended], expected: Expected) -> list[Line]:

@@ -8,6 +8,7 @@ from functools import partial
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Value, with_values
+from lumisite.validate.probes.definition import make_probe
 from lumisite.validate.probes.environment.checks import CHECKS, USERS_BIND, Check, NodeRecords, expected_cpus
 from lumisite.validate.probes.environment.expected import FRAMEWORK, Setup
 from lumisite.validate.probes.outcome import Located, gates, missing, unfinished
@@ -26,8 +27,7 @@ def environment(target: Target) -> Probe:
     sruns = [_on_node(setup), _in_container(setup)]
     if target.jax_image:
         sruns.append(_with_jax(setup, target.jax_image))
-    question = "Each node and each rank has the modules, binds, CPUs, GPUs, caches and Python that the site says."
-    return Probe(ENVIRONMENT, question, tuple(sruns), partial(_judge, setup))
+    return make_probe(ENVIRONMENT, sruns, partial(_judge, setup))
 
 
 def _on_node(setup: Setup) -> Srun:

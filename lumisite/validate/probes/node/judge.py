@@ -20,6 +20,7 @@ from lumisite.machine.reach import NO_FILES, OWN
 from lumisite.machine.tree import is_under
 from lumisite.site.ledger import decide
 from lumisite.site.scalars import TASK
+from lumisite.validate.probes.definition import make_probe
 from lumisite.validate.probes.outcome import Located, gates
 from lumisite.validate.probes.probe import TEXT, Ended, Expected, Line, Probe, Record, Srun, Target, quote
 from lumisite.validate.probes.records import number, table, text, texts, value_at, whole
@@ -75,7 +76,7 @@ def node(target: Target) -> Probe:
     patterns = (*_libraries(target), *_devices(target))
     arguments = (local, *setup.interfaces, "--", *setup.paths, *patterns)
     srun = Srun("node.sh", ("sh", "-c", TEXT), arguments, each="node", bare=True)
-    return Probe("node", "Each node is as the others, and has what jobs need.", (srun,), partial(_judge, setup))
+    return make_probe("node", (srun,), partial(_judge, setup))
 
 
 def _paths(target: Target) -> dict[str, Needed]:

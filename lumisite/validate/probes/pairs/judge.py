@@ -6,27 +6,21 @@ The best of the repeats counts, as in STREAM: what disturbs a node only ever tak
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.validate.metric_names import size_text
 from lumisite.validate.probes.collectives.judge import bus_bandwidth
+from lumisite.validate.probes.definition import make_probe, options_of
 from lumisite.validate.probes.outcome import judge_together
-from lumisite.validate.probes.probe import Backend, Expected, Line, Probe, Record, Target
+from lumisite.validate.probes.probe import Expected, Line, Probe, Record, Target
 from lumisite.validate.probes.records import number, numbers, rows, slowest, table, text, whole
-
-#: 256 MiB between GPUs; on the CPU all is small enough for a laptop.
-ARGUMENTS: Mapping[Backend, tuple[str, ...]] = {
-    "gloo": ("--size", str(2 << 20), "--width", "128", "--products", "40", "--repeats", "5", "--limit", "120"),
-    "nccl": ("--size", str(256 << 20), "--width", "8192", "--products", "20", "--repeats", "5", "--limit", "120"),
-}
 
 
 def pairs(target: Target) -> Probe:
     """Return the probe."""
-    srun = target.together("pairs.py", *ARGUMENTS[target.plan.backend])
-    question = "What each node does alone, and with each neighbour."
-    return Probe("pairs", question, (srun,), judge_together(_judge), together=True)
+    srun = target.together("pairs.py", *options_of("pairs", target.plan.backend))
+    return make_probe("pairs", (srun,), judge_together(_judge))
 
 
 def _judge(done: Sequence[Record], expected: Expected) -> list[Line]:

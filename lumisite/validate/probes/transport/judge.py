@@ -7,7 +7,7 @@ blind and the first one shows nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -15,6 +15,7 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Severity
 from lumisite.site.software import Fabric
 from lumisite.validate.lines import VERDICTS
+from lumisite.validate.probes.definition import make_probe, options_of
 from lumisite.validate.probes.outcome import trouble
 from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Record, Target
 from lumisite.validate.probes.records import finished, number, table
@@ -27,11 +28,6 @@ CARRIED = 0.9
 #: Less than this part of what was moved in the counters, and they show nothing.
 SEEN = 0.5
 CONTROL = "control"
-#: The script's options: enough to make every channel, and to stand out from other traffic.
-ARGUMENTS: Mapping[Backend, tuple[str, ...]] = {
-    "gloo": ("--size", str(2 << 20), "--repeats", "4", "--limit", "120"),
-    "nccl": ("--size", str(256 << 20), "--repeats", "5", "--limit", "120"),
-}
 
 
 def transport(target: Target) -> Probe:
@@ -40,12 +36,12 @@ def transport(target: Target) -> Probe:
     forced = {"nccl": ("NCCL_NET", "Socket")}
     if fabric.management:
         forced["gloo"] = ("GLOO_SOCKET_IFNAME", fabric.management[0])
-    sruns = [target.together("transport.py", *ARGUMENTS[backend])]
+    options = options_of("transport", backend)
+    sruns = [target.together("transport.py", *options)]
     if backend in forced:
-        control = target.together("transport.py", *ARGUMENTS[backend], name=CONTROL, environment=(forced[backend],))
+        control = target.together("transport.py", *options, name=CONTROL, environment=(forced[backend],))
         sruns.append(control)
-    question = "The high-speed network carries the bytes."
-    return Probe("transport", question, tuple(sruns), partial(judge, fabric, backend), together=True)
+    return make_probe("transport", sruns, partial(judge, fabric, backend))
 
 
 def judge(fabric: Fabric, backend: Backend, steps: Sequence[Ended], expected: Expected) -> list[Line]:
