@@ -28,7 +28,7 @@ from lumisite.machine.tree import names_of
 from lumisite.site.cpus import CpusetError, parse_number_list
 from lumisite.site.load import parse_site
 from lumisite.text import counted
-from lumisite.validate.run.slurm import ask
+from lumisite.validate.run.slurm import query
 
 #: How long a node may take: to be given, by Slurm, and to answer.
 _WAIT_S, _ANSWER_S = 60, 120
@@ -116,7 +116,7 @@ def _cluster(wanted: Sequence[str]) -> Cluster:
     """Read Slurm; where there is none, go on without it if nothing of it was asked for."""
     say("asking Slurm for its partitions and nodes")
     try:
-        cluster = read_cluster(ask, wanted)
+        cluster = read_cluster(query, wanted)
     except ToolError as error:
         if wanted:
             raise

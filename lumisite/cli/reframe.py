@@ -112,7 +112,7 @@ def _judge(arguments: argparse.Namespace) -> int:
     asked = with_specs(replace(asked, batches=(replace(asked.batches[0], node_sets=(nodes,)),)), loaded)
     if not arguments.job:
         raise ResolveError("--judge: goes with --job ID, the job's number")
-    run.hold()
+    run.lock()
     runner = Runner(run, loaded.site, asked, [_job(asked, loaded)], report_progress)
     runner.restore([{"run": name, "event": "submitted", "id": arguments.job}])
     runner.work()

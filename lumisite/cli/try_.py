@@ -219,7 +219,7 @@ def within_budget(
 def measure(trial: Trial, run: Run, facts: Sequence[str], *, again: bool) -> list[RunResult] | None:
     """Run allocations until enough of them are valid, or no more may run; None where Ctrl-C has stopped it."""
     design, asked, loaded = trial.design, trial.asked, trial.loaded
-    plans, journal = trial_plans(design, asked, loaded), run.hold()
+    plans, journal = trial_plans(design, asked, loaded), run.lock()
     runner = Runner(run, loaded.site, asked, plans, report_progress, facts=facts)
     reported: set[int] = set()
     while worked(runner, journal, again=again):

@@ -125,11 +125,11 @@ def run_validate(arguments: argparse.Namespace) -> int:
     folder = Path(asked.folder)
     if arguments.dry_run:
         new = plans[-asked.batches[-1].jobs :]
-        named = slurm.is_here()
+        named = slurm.is_installed()
         print("\n".join(job_script(loaded.site, asked, replace(plan, named=named), 1, facts) for plan in new))
         return 0
     run = Run(folder) if arguments.resume or more else create_run(folder, asked.about())
-    journal = run.hold()
+    journal = run.lock()
     if more:
         run.describe(asked.about())
     if not worked(
@@ -336,7 +336,7 @@ def require_shared(site: Site, folder: Path, what: str) -> None:
 def with_nodes(asked: RunRequest, arguments: argparse.Namespace) -> RunRequest:
     """Choose the nodes of the last batch; what is only printed where there is no Slurm leaves them to Slurm."""
     *earlier, batch = asked.batches
-    if arguments.dry_run and not slurm.is_here():
+    if arguments.dry_run and not slurm.is_installed():
         return asked
     only = slurm.expand(arguments.nodelist) if arguments.nodelist else None
     avoid = slurm.expand(arguments.avoid) if arguments.avoid else []

@@ -2,11 +2,11 @@
 
 A sample is `{"metric", "value", "better": "higher|lower", "run", "nodes", "time"}`, and may say its `unit`, the digest
 of the `image`, and `spec`, a short hash of what was measured. A gate is `{"gate", "verdict": "pass|fail|inconclusive",
-"cause", "advice", "run", "nodes", "time"}`, and may say its `rank`, and in `asked` all nodes that it asked, of which
-`nodes` are those at fault. `code` is an entry of the catalogue of findings, from which `cause` and `advice` are made
-with its `values`; lines of older runs have none. `value` is a finite number above 0; `run` names the job; `nodes` lists
-the nodes that it ran on; `time` is seconds since 1970 or an ISO 8601 date and time (without a zone: UTC). Other keys
-are allowed and not read, so that a tool may note more.
+"cause", "advice", "run", "nodes", "time"}`, and may have its `rank`, and in `asked` all nodes that it is about, of
+which `nodes` are those at fault. `code` is an entry of the catalogue of findings, from which `cause` and `advice` are
+made with its `values`; lines of older runs have none. `value` is a finite number above 0; `run` names the job; `nodes`
+lists the nodes that it ran on; `time` is seconds since 1970 or an ISO 8601 date and time (without a zone: UTC). Other
+keys are allowed and not read, so that a tool may note more.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class Sample:
 class Gate:
     """One answer to one hard question in one job; a gate that passed needs no cause and no advice.
 
-    `asked` are all nodes that were asked, empty where that is not said: `nodes` may be only those at fault. `code` and
-    `values` are those of a finding, with its `subject` and the `ranks` among the values.
+    `asked` are all nodes that it is about, empty where that is not known: `nodes` may be only those at fault. `code`
+    and `values` are those of a finding, with its `subject` and the `ranks` among the values.
     """
 
     gate: str
@@ -126,16 +126,16 @@ def gate_of(
     )
 
 
-_KEYS = {kind: [one.name for one in fields(kind)] for kind in (Sample, Gate)}
+_KEYS = {kind: [entry.name for entry in fields(kind)] for kind in (Sample, Gate)}
 _NEEDED = {
-    kind: [one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING]
+    kind: [entry.name for entry in fields(kind) if entry.default is MISSING and entry.default_factory is MISSING]
     for kind in (Sample, Gate)
 }
 
 
 def line_json(line: Sample | Gate) -> str:
     """Return a line without its end, in the order of keys that is read fastest; keys without a value are left out."""
-    known = {one.name: getattr(line, one.name) for one in fields(line)}
+    known = {entry.name: getattr(line, entry.name) for entry in fields(line)}
     needed = _NEEDED[type(line)]
     return json.dumps({name: value for name, value in known.items() if name in needed or value not in _NOTHING})
 
@@ -188,7 +188,7 @@ def _sentence(key: str, raw: object) -> str:
     return " ".join("".join(letter if letter.isprintable() else " " for letter in raw).split())
 
 
-def _one_of(words: Sequence[str], key: str, raw: object) -> str:
+def _choice(words: Sequence[str], key: str, raw: object) -> str:
     """Parse one of a few words."""
     if isinstance(raw, str) and raw in words:
         return raw
@@ -258,11 +258,11 @@ _READERS: Mapping[str, Callable[[str, object], Any]] = {
     **dict.fromkeys(("metric", "gate", "unit", "image", "spec", "code"), _name),
     **dict.fromkeys(("cause", "advice"), _sentence),
     **dict.fromkeys(("nodes", "asked"), _nodes),
-    "better": partial(_one_of, BETTER),
+    "better": partial(_choice, BETTER),
     "rank": _rank,
     "run": lambda key, raw: _name(key, str(raw) if type(raw) is int else raw),
     "time": lambda _, raw: parse_time(raw),
     "value": _value,
     "values": _values,
-    "verdict": partial(_one_of, GATE_STATES),
+    "verdict": partial(_choice, GATE_STATES),
 }

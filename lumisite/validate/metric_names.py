@@ -1,4 +1,4 @@
-"""What a metric's name says: `<probe>/<quantity>[/<size>]/<shape>`, as `collectives/all_reduce_busbw/128MiB/2n`."""
+"""The parts of a metric's name: `<probe>/<quantity>[/<size>]/<shape>`, as `collectives/all_reduce_busbw/128MiB/2n`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Name:
 
 @lru_cache(maxsize=4096)
 def parse_name(metric: str) -> Name:
-    """Take a name apart. A name of another form is all quantity.
+    """Parse a name. A name of another form is all quantity.
 
     >>> parse_name("collectives/all_reduce_busbw/128MiB/2n")
     Name(quantity='collectives/all_reduce_busbw', size=134217728, shape='2n')
@@ -41,13 +41,13 @@ def parse_name(metric: str) -> Name:
 
 
 def metric_order(metric: str) -> tuple[str, str, int, str]:
-    """Order metrics for people: those of one quantity and shape together, by size."""
+    """Return the key that orders metrics for people: those of one quantity and shape together, by size."""
     name = parse_name(metric)
     return name.quantity, name.shape, name.size or 0, metric
 
 
 def size_text(size: int) -> str:
-    """Write a size as names have it.
+    """Return a size as names have it.
 
     >>> size_text(134217728)
     '128MiB'
@@ -59,5 +59,5 @@ def size_text(size: int) -> str:
 
 
 def shape_order(shape: str) -> tuple[bool, int]:
-    """Order shapes by size: GPUs, then nodes."""
+    """Return the key that orders shapes by size: GPUs, then nodes."""
     return shape.endswith("n"), int(shape[:-1])

@@ -18,7 +18,7 @@ from lumisite.validate import InputError
 from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Nodes, Sample, parse_line
 
 #: Findings that are kept before they are only counted, and after which what has so many is not read on.
-FAULTS_SHOWN, FAULTS_COUNTED = 50, 10_000
+FAULTS_LISTED, FAULTS_COUNTED = 50, 10_000
 #: A sample with 100,000 nodes fits in a line of this length.
 LINE_LIMIT = 1 << 21
 #: Texts whose meaning is remembered while a file is read.
@@ -93,7 +93,7 @@ def read_lines(sources: Iterable[tuple[str, Iterable[bytes]]]) -> Recorded:
 
 
 def lines_in(name: str, blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Give the lines of a file, from its blocks. Raises `SamplesError` for one that is longer than any can be."""
+    """Yield the lines of a file, from its blocks. Raises `SamplesError` for one that is longer than any can be."""
     for block in whole_lines(blocks, partial(_short_enough, name)):
         yield from block[:-1].split(b"\n")
 
@@ -130,7 +130,7 @@ class _SampleReader:
         self._wrong = 0
 
     def read(self, block: bytes) -> None:
-        """Take whole lines. One of which all but the numbers stood in lines before it needs no JSON parser."""
+        """Read whole lines. One that differs from an earlier line in its numbers only needs no JSON parser."""
         if len(self._jobs) > TEXTS_KEPT:
             self._jobs.clear()
         metric = rest = nodes = b""
@@ -156,7 +156,7 @@ class _SampleReader:
             if group and names and _NUMBER.fullmatch(value) and LEAST <= (number := float(value)) <= LARGEST:
                 known = group.values.get(names)
                 if known is None or not group.again or (number < known) == (group.better == "higher"):
-                    self._put(group, names, number)
+                    self._add_value(group, names, number)
             elif (sample := self._read_line(line)) is not None and _PLAIN.fullmatch(line):
                 group = self._jobs[key] = self._groups[sample.metric, sample.run]
                 names = self._nodes[nodes] = sample.nodes
@@ -178,7 +178,7 @@ class _SampleReader:
 
     def _add_finding(self, finding: Finding) -> None:
         self._wrong += 1
-        if self._wrong <= FAULTS_SHOWN:
+        if self._wrong <= FAULTS_LISTED:
             self._findings.append(finding)
         if self._wrong == FAULTS_COUNTED:
             raise SamplesError(self._findings, self._wrong)
@@ -199,9 +199,9 @@ class _SampleReader:
             if old != new:
                 raise _differs(name, sample, new, old, group.place)
         group.time = min(group.time, sample.time)
-        self._put(group, sample.nodes, sample.value)
+        self._add_value(group, sample.nodes, sample.value)
 
-    def _put(self, group: _Group, nodes: Nodes, value: float) -> None:
+    def _add_value(self, group: _Group, nodes: Nodes, value: float) -> None:
         known = group.values.get(nodes)
         if known is None or (value < known) == (group.better == "higher"):
             group.values[nodes] = value
@@ -223,10 +223,10 @@ class _SampleReader:
             metric: Series(
                 metric,
                 self._better[metric][0],
-                tuple(sorted(own, key=lambda job: (job.time, job.run))),
+                tuple(sorted(values, key=lambda job: (job.time, job.run))),
                 self._units[metric][0] if metric in self._units else "",
             )
-            for metric, own in sorted(jobs.items())
+            for metric, values in sorted(jobs.items())
         }
         return Recorded(series, tuple(sorted(self._gates, key=_gate_order)))
 

@@ -128,7 +128,7 @@ def work(folder: Path, reports: list[Finding] | None = None) -> list[Sample | Ga
     run = Run(folder) if (folder / "run.json").exists() else create_run(folder, {})
     one = runner(run, reports)
     try:
-        one.restore(run.hold())
+        one.restore(run.lock())
         one.work()
     finally:
         run.release()

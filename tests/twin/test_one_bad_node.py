@@ -86,7 +86,7 @@ ON_ONE_NODE: dict[str, tuple[Callable[[Cluster], AbstractContextManager[None]], 
     "prolog-unreadable": (covered(PROLOG, "600"), f"path-shut {SITE_TREE}/current/spank/task_prolog"),
     "throttled": (
         lambda cluster: faults.cpu_limited(cluster, BAD, 50),
-        "fact-differs CPU time allowed by cgroups",
+        "fact-differs CPU quota",
     ),
     "clock-ahead": (lambda cluster: faults.clock_ahead(cluster, BAD), "clock-wrong"),
     "read-only": (

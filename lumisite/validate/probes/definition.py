@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from lumisite.site.document import MAX_BYTES
+from lumisite.site.read import read_file
 from lumisite.validate.probes.probe import Backend, Judge, Probe, Shape, Srun
 
 
@@ -25,7 +27,7 @@ def definitions() -> Mapping[str, Definition]:
     """Return the entry of each probe."""
     import yaml  # most commands start without it
 
-    raw = yaml.safe_load(Path(__file__).with_name("probes.yaml").read_bytes())
+    raw = yaml.safe_load(read_file(Path(__file__).with_name("probes.yaml"), MAX_BYTES))
     return {name: Definition(**fields) for name, fields in raw.items()}
 
 

@@ -30,21 +30,15 @@ def gates(located: Iterable[Located], expected: Expected) -> list[Line]:
 
     A finding about all nodes of several has their number among its values.
     """
-    alike: list[list[Located]] = []
-    for one in located:
-        same = next((group for group in alike if group[0].finding == one.finding), None)
-        if same is None:
-            alike.append([one])
-        else:
-            same.append(one)
+    alike: dict[Finding, list[Located]] = {}
+    for entry in located:
+        alike.setdefault(entry.finding, []).append(entry)
     lines: list[Line] = []
-    for group in alike:
-        nodes = tuple(dict.fromkeys(one.node for one in group))
-        values = dict(group[0].finding.values)
-        if len(nodes) == len(expected.nodes) > 1:
-            values["all_nodes"] = len(nodes)
-        ranks = [one.rank for one in group if one.rank is not None]
-        lines.append(expected.gate(replace(group[0].finding, nodes=nodes, values=values), ranks))
+    for finding, group in alike.items():
+        nodes = tuple(dict.fromkeys(entry.node for entry in group))
+        every = len(nodes) if len(nodes) == len(expected.nodes) > 1 else None
+        ranks = [entry.rank for entry in group if entry.rank is not None]
+        lines.append(expected.gate(with_values(replace(finding, nodes=nodes), {"all_nodes": every}), ranks))
     return lines
 
 

@@ -74,7 +74,7 @@ class _File:
     seen: set[str] = field(default_factory=set)
 
     def load(self, parse: Callable[[bytes], T]) -> list[T]:
-        """Cut off what was torn, and give the lines. Raises `ToolError` for one that cannot be read."""
+        """Cut off what was torn, and return the lines. Raises `ToolError` for one that cannot be read."""
         if not self.path.exists():
             return []
         data = read_file(self.path, LARGEST_BYTES)
@@ -102,11 +102,11 @@ class _File:
             os.close(handle)
         self.seen.add(line)
 
-    def take_out(self, unwanted: Callable[[Mapping[str, object]], bool], place: _File) -> None:
+    def move(self, unwanted: Callable[[Mapping[str, object]], bool], target: _File) -> None:
         """Move lines to another file, where a line that is there already is not added."""
         lines = self.load(lambda line: (line.decode(), unwanted(_object(line))))
         for line in [line for line, out in lines if out]:
-            place.add(line)
+            target.add(line)
             self.seen.discard(line)
         if any(out for _, out in lines):
             put_file(self.path, "".join(f"{line}\n" for line, out in lines if not out).encode())
@@ -124,8 +124,8 @@ class Run:
         self._journal = _File(folder / JOURNAL)
         self._lock = -1
 
-    def hold(self) -> list[dict[str, object]]:
-        """Take hold of the folder, repair what was torn, and give the journal. Raises `ToolError` if it is held."""
+    def lock(self) -> list[dict[str, object]]:
+        """Lock the folder, repair what was torn, and return the journal. Raises `ToolError` if it is locked."""
         self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -140,7 +140,7 @@ class Run:
         return self._journal.load(_event)
 
     def release(self) -> None:
-        """Let go of the folder."""
+        """Unlock the folder."""
         os.close(self._lock)
 
     def describe(self, about: Mapping[str, object]) -> None:
@@ -148,11 +148,11 @@ class Run:
         put_file(self.folder / RUN, (json.dumps(about, indent=1) + "\n").encode())
 
     def note(self, event: Mapping[str, object]) -> None:
-        """Write a line of the journal."""
+        """Append a line to the journal."""
         self._journal.add(json.dumps(event))
 
     def keep(self, lines: Iterable[Line]) -> None:
-        """Write what was measured, but for what is there."""
+        """Append what was measured, but for what is there."""
         for line in lines:
             if isinstance(line, Vector):
                 self._vectors.add(json.dumps(vars(line)))
@@ -160,10 +160,10 @@ class Run:
                 self._lines.add(line_json(line))
 
     def set_aside(self, run: str, *, end: bool = False) -> None:
-        """Take what a job has measured out of what counts; or how it ended, before it is submitted again."""
+        """Move what a job has measured to what does not count; or how it ended, before it is submitted again."""
         for lines in (self._lines, self._vectors):
-            lines.take_out(
-                lambda told: job_of(str(told.get("run"))) == run and (told.get("gate") == END) == end, self._aside
+            lines.move(
+                lambda line: job_of(str(line.get("run"))) == run and (line.get("gate") == END) == end, self._aside
             )
 
     def set_aside_jobs(self) -> set[str]:
@@ -184,11 +184,11 @@ class Run:
             put_file(self.folder / FACTS, read_file(captured, LARGEST_FACTS_BYTES))
 
     def job_folder(self, run: str) -> Path:
-        """Give a job's folder."""
+        """Return a job's folder."""
         return self.folder / "jobs" / run
 
     def write_script(self, run: str, attempt: int, text: str) -> str:
-        """Write a job's script and give its path; how an earlier attempt ended is forgotten."""
+        """Write a job's script and return its path; how an earlier attempt ended is forgotten."""
         folder = self.job_folder(run)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"job.{attempt}.sh"
@@ -206,14 +206,14 @@ class Run:
         return ""
 
     def end(self, run: str, name: str) -> End | None:
-        """Say how a job or a step came to its own end, by its mark; None if it has not."""
+        """Return how a job or a step came to its own end, by its mark; None if it has not."""
         words = self.marker(run, name)[-2:]
         codes = r"[0-9]{1,3}|(module|lost|unclean):[\w:.-]+" if name == DONE else f"[0-9]{{1,3}}|{SKIPPED}"
         time = _seconds(words[1:])
         return End(words[0], round(time, 3)) if time is not None and re.fullmatch(codes, words[0]) else None
 
     def step_began(self, run: str, step: ProbeStep) -> float | None:
-        """Say when a step began, if it has."""
+        """Return when a step began, if it has."""
         return _seconds(self.marker(run, f"{step.folder}/began"))
 
     def records(self, run: str, step: ProbeStep) -> list[Record]:
@@ -226,7 +226,7 @@ class Run:
         return found
 
     def seen(self, run: str) -> list[dict[str, str]]:
-        """Give what a job measured, by name, at its start and after each step; a line that was torn is left out."""
+        """Return what a job measured, by name, at its start and after each step; a torn line is left out."""
         rows = [line.split("\t") for line in self._text(run, SEEN).splitlines()]
         return [dict(zip(row[:-1:2], row[1:-1:2], strict=False)) for row in rows if row[-1] == "end"]
 
@@ -240,7 +240,7 @@ class Run:
         ]
 
     def left(self, run: str) -> list[tuple[str, str, str]]:
-        """Give what steps of a job have left running on its nodes: the step, the node and the command."""
+        """Return what steps of a job have left running on its nodes: the step, the node and the command."""
         rows = [line.split("\t") for line in self._text(run, LEFT).splitlines()]
         return [(row[0], row[1], row[2]) for row in rows if len(row) == 3]
 
@@ -284,12 +284,12 @@ def open_run(folder: Path) -> tuple[Run, RunRequest]:
 
 
 def slot_run(run: str, slot: str) -> str:
-    """Give the name under which lines have what one slot of a job measured, or the job itself where it has none."""
+    """Return the name under which lines have what one slot of a job measured, or the job itself where it has none."""
     return f"{run}.{slot}" if slot else run
 
 
 def job_of(name: str) -> str:
-    """Give the job that a line is of.
+    """Return the job that a line is of.
 
     >>> job_of(slot_run("20260122T100000-017-01", "s03"))
     '20260122T100000-017-01'
@@ -298,12 +298,12 @@ def job_of(name: str) -> str:
 
 
 def script_bytes(name: str) -> bytes:
-    """Give a script as it goes into jobs."""
+    """Return a script as it goes into jobs."""
     return read_file(scripts()[name], LARGEST_BYTES)
 
 
 def image_mark(image: str) -> str:
-    """Tell an image from another by the start of its header digest; empty for none, and for an unpacked one."""
+    """Return the start of an image's header digest; empty for none, and for an unpacked one."""
     try:
         return digest_of(open_file(image), "header").partition(":")[2][:16]
     except LumisiteError:
@@ -334,35 +334,34 @@ def _event(line: bytes) -> dict[str, object]:
     return event
 
 
-def gather(source: Path, place: Path) -> None:
-    """Add a run to those that a place holds, without the lines that it has; a torn last line is cut off first.
+def gather(source: Path, target: Path) -> None:
+    """Add a run to a collection of runs, but for the lines that it has; a torn last line is cut off first.
 
-    A place that is a file takes the samples only. In a folder, the newest run's own words and its capture of a node are
-    those of the whole.
+    A target that is a file gets the samples only. A folder gets the newest run's request and its capture of a node too.
     """
-    samples = samples_of(place)
-    whole = samples != place
+    samples = samples_of(target)
+    whole = samples != target
     samples.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(f"{samples}.lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         with suppress(OSError):  # a file system without locks
             fcntl.flock(handle, fcntl.LOCK_EX)
-        for name, target in {SAMPLES: samples, **({SERIES: place / SERIES} if whole else {})}.items():
-            lines = _File(target)
+        for name, path in {SAMPLES: samples, **({SERIES: target / SERIES} if whole else {})}.items():
+            lines = _File(path)
             lines.load(_object)
             text = read_file(source / name, LARGEST_BYTES).decode() if (source / name).exists() else ""
             for line in filter(None, text.split("\n")):
                 lines.add(line)
         for name in (RUN, FACTS) if whole else ():
             if (source / name).exists():
-                put_file(place / name, read_file(source / name, LARGEST_FACTS_BYTES))
+                put_file(target / name, read_file(source / name, LARGEST_FACTS_BYTES))
     finally:
         os.close(handle)
 
 
-def samples_of(place: Path) -> Path:
-    """Give the file of samples of a place: the one in a folder like that of a run, or the file itself."""
-    return place if place.suffix == ".jsonl" or place.is_file() else place / SAMPLES
+def samples_of(path: Path) -> Path:
+    """Return the file of samples: the one in a folder like that of a run, or the file itself."""
+    return path if path.suffix == ".jsonl" or path.is_file() else path / SAMPLES
 
 
 def lines_of(path: Path, *, torn: bool = False) -> list[Sample | Gate]:

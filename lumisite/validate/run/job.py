@@ -61,15 +61,15 @@ class LiveJob:
         return line
 
 
-def changed(own: Sequence[Mapping[str, str]], first: Mapping[str, str]) -> Finding | None:
+def changed(states: Sequence[Mapping[str, str]], first: Mapping[str, str]) -> Finding | None:
     """Return what of a job was changed while it ran, or since the run's `first` job.
 
-    `own` is what each name (of an image, a file of the release, the link to that) stood for as the job went on.
+    `states` are the contents of each image and file of the release, and the target of its link, as the job went on.
     """
-    for later in own[1:]:
-        if changes := _differences(own[0], later, {*own[0], *later}):
+    for later in states[1:]:
+        if changes := _differences(states[0], later, {*states[0], *later}):
             return make_finding("job-changed-while-running", changes=changes)
-    changes = _differences(first, own[0], {*first} & {*own[0]}) if own else ()
+    changes = _differences(first, states[0], {*first} & {*states[0]}) if states else ()
     return make_finding("job-changed-since-first", changes=changes) if changes else None
 
 
@@ -84,18 +84,18 @@ def _differences(old: Mapping[str, str], new: Mapping[str, str], names: set[str]
 
 def with_setters(lines: Sequence[Line], set_before: Sequence[Finding], *, together: bool) -> list[Line]:
     """Add to the advice of what did not pass the variables that were set before lumisite ran and that bear on it."""
-    network = (*NETWORK, *(one.collectives.prefix for one in all_gpus()))
+    network = (*NETWORK, *(gpu.collectives.prefix for gpu in all_gpus())) if together else ()
+    found: list[Line] = []
+    for line in lines:
+        if isinstance(line, Gate) and line.verdict != "pass":
+            more = [writers.message(setter) for setter in set_before if _bears_on(setter, line, network)]
+            line = replace(line, advice="; ".join(filter(None, [line.advice, *more])))
+        found.append(line)
+    return found
 
-    def bears(setter: Finding, gate: Gate) -> bool:
-        variable = str(setter.values["variable"])
-        name = re.escape(re.split(r"\W", variable, maxsplit=1)[0])
-        in_values = re.search(rf"\b{name}\b", json.dumps(gate.values))
-        return (together and variable.startswith(network)) or in_values is not None
 
-    def with_advice(line: Line) -> Line:
-        if not isinstance(line, Gate) or line.verdict == "pass":
-            return line
-        more = [writers.message(setter) for setter in set_before if bears(setter, line)]
-        return replace(line, advice="; ".join(filter(None, [line.advice, *more])))
-
-    return [with_advice(line) for line in lines]
+def _bears_on(setter: Finding, gate: Gate, network: tuple[str, ...]) -> bool:
+    """Return whether a variable is one of the network's, or among the values of a gate."""
+    variable = str(setter.values["variable"])
+    name = re.escape(re.split(r"\W", variable, maxsplit=1)[0])
+    return variable.startswith(network) or re.search(rf"\b{name}\b", json.dumps(gate.values)) is not None

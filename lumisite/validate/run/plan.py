@@ -22,23 +22,23 @@ from lumisite.validate.run.script import JobPlan, validation_of
 from lumisite.validate.run.slurm import BUSY, FREE, RESERVED
 from lumisite.validate.verdict.system import SystemVerdict
 
-#: Gives all jobs of what was asked.
+#: Returns all jobs of a request.
 Planner: TypeAlias = Callable[[RunRequest, LoadedSite], "list[JobPlan]"]
 
 
 def choose_node_sets(
     nodes: Mapping[str, str],
     size: int,
-    wanted: int,
-    taken: Sequence[tuple[str, ...]] = (),
+    count: int,
+    used: Sequence[tuple[str, ...]] = (),
     *,
     reserved: bool = False,
     only: Collection[str] | None = None,
     avoid: Collection[str] = (),
 ) -> list[tuple[str, ...]]:
-    """Choose up to `wanted` disjoint sets of `size` nodes: free ones first, then busy ones, never drained ones.
+    """Choose up to `count` disjoint sets of `size` nodes: free ones first, then busy ones, never drained ones.
 
-    `nodes` are those of a partition, with their states. `taken` are the sets that a run has measured on: it gets other
+    `nodes` are those of a partition, with their states. `used` are the sets that a run has measured on: it gets other
     nodes if there are any, else its own sets again, for of two that share no node, each confirms what was seen on the
     other. `reserved`: the job goes into a reservation, so its nodes are those to be had; `only` leaves no others,
     `avoid` leaves these out. Raises `ToolError` if there is not a single set.
@@ -49,12 +49,12 @@ def choose_node_sets(
         for name, state in nodes.items()
     }
     usable = sorted((name for name in states if states[name] in order), key=lambda name: (states[name] in BUSY, name))
-    others = [name for name in usable if not any(name in names for names in taken)]
+    others = [name for name in usable if not any(name in names for names in used)]
     sets = [tuple(others[first : first + size]) for first in range(0, len(others) - size + 1, size)]
-    sets = sets or [names for names in dict.fromkeys(taken) if set(usable).issuperset(names)]
+    sets = sets or [names for names in dict.fromkeys(used) if set(usable).issuperset(names)]
     if sets:
-        return sets[:wanted]
-    if taken:
+        return sets[:count]
+    if used:
         raise ToolError(make_finding("nodes-used-up", needed=size, usable=tuple(sorted(usable))))
     others = [name for name in states if name not in usable]
     raise ToolError(
@@ -74,21 +74,21 @@ def plan_jobs(
     jobs: int,
     contents: Callable[[tuple[str, ...]], Sequence[Group]],
 ) -> list[JobPlan]:
-    """Give the jobs: each has all probes of its node set, which `contents` gives, and the sets take turns."""
+    """Return the jobs: each has all probes of its node set, by `contents`, and the node sets alternate."""
     runs = [f"{stamp}-{number:02}" for number in range(1, jobs + 1)]
     named = zip(runs, cycle(node_sets))
     return [JobPlan(run, nodes, tuple(contents(nodes)), f"{folder}/jobs/{run}") for run, nodes in named]
 
 
 def target_of(request: RunRequest, loaded: LoadedSite) -> Target:
-    """Give what all that a run does follows from."""
+    """Return what all that a run does follows from."""
     site = loaded.site
     plan = replace(validation_of(site), nodes=len(request.node_sets[0]))
     return Target(site, resolve_selection(site), plan, request.image, request.jax_image, request.wrapper)
 
 
 def plans_of(request: RunRequest, loaded: LoadedSite) -> list[JobPlan]:
-    """Give all jobs of a run. Raises `ResolveError` for an unknown probe."""
+    """Return all jobs of a run. Raises `ResolveError` for an unknown probe."""
     target = target_of(request, loaded)
     validation = target.plan
     plans: list[JobPlan] = []
@@ -107,17 +107,17 @@ def _specs(plans: Sequence[JobPlan]) -> Mapping[str, str]:
 
 
 def with_specs(request: RunRequest, loaded: LoadedSite, plans: Planner = plans_of) -> RunRequest:
-    """Note what is measured."""
+    """Return the request with the hashes of what is measured."""
     return replace(request, specs={**request.specs, **_specs(plans(request, loaded))})
 
 
 def site_digest(loaded: LoadedSite) -> str:
-    """Tell a site description from another one, by its text."""
+    """Return a hash of the text of a site description."""
     return hashlib.sha256(loaded.data).hexdigest()[:16]
 
 
 def require_unchanged(
-    request: RunRequest, loaded: LoadedSite, version: str, image_digest: str, place: str, plans: Planner = plans_of
+    request: RunRequest, loaded: LoadedSite, version: str, image_digest: str, folder: str, plans: Planner = plans_of
 ) -> None:
     """Raise `ResolveError` where going on would measure something else than the run began with."""
     changed: dict[str, str] = {}
@@ -130,11 +130,11 @@ def require_unchanged(
     elif any(request.specs.get(name) != spec for name, spec in _specs(plans(request, loaded)).items()):
         changed = {"scripts": "probes"}
     if changed:
-        raise ResolveError(with_values(make_finding("run-changed", place), changed))
+        raise ResolveError(with_values(make_finding("run-changed", folder), changed))
 
 
 def more_words(verdict: SystemVerdict, probes: Collection[str]) -> tuple[str, ...]:
-    """Give the options beside `--more`, empty if no job is missing; `probes` are those that a run can have.
+    """Return the options beside `--more`, empty if no job is missing; `probes` are those that a run can have.
 
     Only the probes of what is open are run again; nodes that are known to be bad are left out.
     """
@@ -146,15 +146,15 @@ def more_words(verdict: SystemVerdict, probes: Collection[str]) -> tuple[str, ..
         jobs = 1
         names = {gate.gate for gate in verdict.gates if not gate.runs}
     names |= {gate.gate for gate in verdict.gates if gate.follows}
-    wanted = sorted(probes_of(names) & set(probes))
-    if not wanted:
+    missing = sorted(probes_of(names) & set(probes))
+    if not missing:
         return ()
-    words = ["--jobs", str(jobs), *(word for name in wanted for word in ("--probe", name))]
+    words = ["--jobs", str(jobs), *(word for name in missing for word in ("--probe", name))]
     return (*words, "--avoid", ",".join(verdict.bad_nodes)) if verdict.bad_nodes else tuple(words)
 
 
 def hunt_words(verdict: SystemVerdict) -> tuple[str, ...]:
-    """Give the options of the run that finds the slow node, empty if none is to be found."""
+    """Return the options of the run that finds the slow node, empty if none is to be found."""
     nodes = sorted({node for metric in verdict.metrics if metric.decides for node in metric.hunt})
     if not nodes or verdict.slow_nodes:
         return ()

@@ -1,6 +1,6 @@
 """Drive a run: submit its jobs, follow them, judge each step as it ends, and record what became of every job.
 
-What a job has done is read from the marks that it leaves on the shared file system; Slurm is asked only whether it
+What a job has done is read from the marks that it leaves on the shared file system; Slurm only knows whether it
 still runs. All that a run knows is on disk, so that it can be killed at any point and continued.
 """
 
@@ -55,18 +55,18 @@ class Runner:
     """What was set before lumisite ran, as far as it is reported."""
 
     def __post_init__(self, plans: Sequence[JobPlan]) -> None:
-        """Begin with all jobs."""
+        """Start with all jobs."""
         self.jobs = [LiveJob(plan) for plan in plans]
 
     def add(self, request: RunRequest, plans: Sequence[JobPlan]) -> None:
-        """Take up what was asked for since: of all jobs, those that are new."""
+        """Add the jobs of a request that are new."""
         self.request = request
         self.jobs += [LiveJob(plan) for plan in plans[len(self.jobs) :]]
 
     def restore(self, journal: Sequence[Mapping[str, object]], *, again: bool = False) -> None:
-        """Take up what the journal says; a job that was being submitted is looked for by its name.
+        """Restore the state of jobs from the journal; one that was being submitted is looked for by its name.
 
-        What Slurm lost is run `again` if that is asked.
+        With `again`, what Slurm lost is run once more.
         """
         by_run = {job.plan.run: job for job in self.jobs}
         for event in journal:
@@ -89,10 +89,10 @@ class Runner:
         self._polled = time.monotonic() - max(0.0, self.slurm_s - 1)
         while any(job.goes_on for job in self.jobs):
             groups = [(len(job.plan.groups), len(job.collected), job.goes_on) for job in self.jobs]
-            self.progress(sum(own if goes_on else every for every, own, goes_on in groups), sum(g[0] for g in groups))
+            self.progress(sum(done if goes_on else every for every, done, goes_on in groups), sum(g[0] for g in groups))
             for job in self._in_slurm():
                 self._look(job)
-            self._ask_slurm()
+            self._poll()
             if any(job.goes_on for job in self.jobs):
                 time.sleep(self.marks_s)
 
@@ -109,7 +109,7 @@ class Runner:
             self._collect(job)
 
     def _in_slurm(self) -> list[LiveJob]:
-        """Give the jobs that Slurm has, or may have."""
+        """Return the jobs that Slurm has, or may have."""
         return [job for job in self.jobs if job.state == "submitted"]
 
     def _submit_all(self) -> None:
@@ -254,8 +254,8 @@ class Runner:
         over = job.gate(make_finding("job-done", steps=len(job.plan.steps)), done.time)
         self.run.keep([*scaling(job.samples, ranks), over])
 
-    def _ask_slurm(self) -> None:
-        """Ask now and then whether the jobs still live."""
+    def _poll(self) -> None:
+        """Poll Slurm now and then for the state of the jobs."""
         now = time.monotonic()
         if now - self._polled >= self.slurm_s:
             self._polled = now
@@ -266,7 +266,7 @@ class Runner:
                 self._heed(job, states[job.id], now)
 
     def _heed(self, job: LiveJob, state: slurm.JobState, now: float) -> None:
-        """Act on what Slurm says of a job that has not said itself that it is done."""
+        """Apply the state that Slurm has for a job that has not reported its own end."""
         if not state.ended:
             job.lost = False
             if state.silence is not None:
@@ -287,7 +287,7 @@ class Runner:
                 self._try_again(job)
 
     def _lose_step(self, job: LiveJob, step: str) -> None:
-        """Record that a step was lost however often the job asked for it."""
+        """Record that a step was lost however often the job tried it."""
         lines = self.run.errors(job.plan.run, f"{step}/{STEP_ERR}")
         away = slurm.failed_nodes(lines)
         words, resume = quote(lines), self._resume(job)
@@ -300,14 +300,14 @@ class Runner:
         return f"lumisite {self.request.purpose} --resume {self.request.folder}" if job.plan.named else ""
 
     def _try_again(self, job: LiveJob) -> None:
-        """Let a lost job be submitted once more, if all its nodes are in service."""
+        """Submit a lost job once more, if all its nodes are in service."""
         if job.state == "lost" and job.plan.named and job.attempt < TRIES:
             states = self._nodes(job)
             if all(states.get(name) in slurm.IN_SERVICE for name in job.plan.nodes):
                 self._again(job)
 
     def _again(self, job: LiveJob) -> None:
-        """Let a job that Slurm lost be submitted once more; what it has measured stays."""
+        """Submit a job that Slurm lost once more; what it has measured stays."""
         self.run.set_aside(job.plan.run, end=True)
         job.state, job.lost, job.done_since = "new", False, 0.0
         self._report(job, "job-again")
@@ -355,7 +355,7 @@ class Runner:
         return make_finding("job-failed", severity=severity, state=f"{state.state}{reason}", step=step, words=words)
 
     def _nodes(self, job: LiveJob) -> dict[str, str]:
-        """Give the state of a job's nodes; none where Slurm does not say."""
+        """Return the state of a job's nodes; none where Slurm does not answer."""
         with suppress(ToolError):
             states = slurm.nodes_of(self.request.partition)
             return {name: state for name, state in states.items() if name in job.plan.nodes}
@@ -379,7 +379,7 @@ class Runner:
         self._heed_event(job, entry)
 
     def _heed_event(self, job: LiveJob, event: Mapping[str, object]) -> None:
-        """Take one line of the journal into account; what has ended stays so, and has a gate's line."""
+        """Apply one line of the journal; what has ended stays so, and has a gate's line."""
         if job.state == "lost" and event["event"] == "submitting":
             self.run.set_aside(job.plan.run, end=True)
             job.state = "new"

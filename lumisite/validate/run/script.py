@@ -33,7 +33,7 @@ class JobPlan:
     groups: tuple[Group, ...]
     folder: str
     named: bool = True
-    """Whether Slurm is asked for these very nodes. If not, it chooses as many, and the job notes which (`nodes`)."""
+    """Whether the job requests these very nodes. If not, Slurm chooses as many, and the job records which (`nodes`)."""
 
     @property
     def steps(self) -> tuple[ProbeStep, ...]:
@@ -42,7 +42,7 @@ class JobPlan:
 
 
 def job_script(site: Site, request: RunRequest, plan: JobPlan, attempt: int, facts: Sequence[str] = ()) -> str:
-    """Give the text of the script; `facts` is the command that captures the job's first node, if any."""
+    """Return the text of the script; `facts` is the command that captures the job's first node, if any."""
     validation = validation_of(site)
     lines = ["#!/bin/bash -l", *(f"#SBATCH {word}" for word in slurm_words(site, request, plan))]
     values = {"job": plan.folder, "attempt": str(attempt), "current": f"{site.root}/current"}
@@ -57,7 +57,8 @@ def job_script(site: Site, request: RunRequest, plan: JobPlan, attempt: int, fac
     if not plan.named:
         lines.append(f'scontrol show hostnames "$SLURM_JOB_NODELIST" >"$job/{NODES}"')
     lines += ["seen"]
-    steps = [(one.srun.bare, _step_line(site, validation, plan, one, f"{request.folder}/probes")) for one in plan.steps]
+    probes = f"{request.folder}/probes"
+    steps = [(step.srun.bare, _step_line(site, validation, plan, step, probes)) for step in plan.steps]
     lines += [line for bare, line in steps if bare]
     lines += [f"module use {shlex.quote(f'{site.root}/current/{site.module_folder}')}"]
     lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', "who_set", ""]
@@ -70,14 +71,14 @@ def job_script(site: Site, request: RunRequest, plan: JobPlan, attempt: int, fac
 
 
 def validation_of(site: Site) -> Validation:
-    """Give what the site wants validated; raises `ResolveError` where it says nothing of it."""
+    """Return what the site has validated; raises `ResolveError` where it has no `validation`."""
     if site.validation is None:
         raise ResolveError(make_finding("site-without-validation", site.name))
     return site.validation
 
 
 def slurm_words(site: Site, request: RunRequest, plan: JobPlan) -> Sequence[str]:
-    """Give what is asked of sbatch."""
+    """Return the options of sbatch."""
     validation = validation_of(site)
     partition = site.partitions.get(request.partition)
     words = [
@@ -96,8 +97,10 @@ def slurm_words(site: Site, request: RunRequest, plan: JobPlan) -> Sequence[str]
     if validation.backend == "nccl":
         words.append(f"--gpus-per-node={validation.tasks_per_node}")
         words.append("--mem=0")
-    own = () if partition is None else (("constraint", partition.constraint), ("qos", next(iter(partition.qos), None)))
-    for name, value in (*own, ("account", request.account), ("reservation", request.reservation)):
+    features = (
+        () if partition is None else (("constraint", partition.constraint), ("qos", next(iter(partition.qos), None)))
+    )
+    for name, value in (*features, ("account", request.account), ("reservation", request.reservation)):
         if value is not None:
             words.append(f"--{name}={value}")
     return [*words, *request.sbatch]
@@ -112,7 +115,7 @@ def _module(site: Site) -> str:
 
 
 def _step_line(site: Site, validation: Validation, plan: JobPlan, step: ProbeStep, probes: str) -> str:
-    """Give the line of one step."""
+    """Return the line of one step."""
     words = ["env", *(f"{name}={value}" for name, value in step.srun.environment)] if step.srun.environment else []
     words += ["srun", f"--nodes={len(step.nodes)}", f"--ntasks={step.ranks}", f"--ntasks-per-node={step.tasks}"]
     words += [f"--kill-on-bad-exit={1 if step.together else 0}"]
@@ -131,7 +134,7 @@ def _step_line(site: Site, validation: Validation, plan: JobPlan, step: ProbeSte
 
 
 def _cpus_per_task(site: Site, validation: Validation) -> int:
-    """Give each rank its part of the cores that jobs get; a step has no more CPUs than it asks for."""
+    """Return the share of a rank in the cores that jobs get; a step has no more CPUs than it requests."""
     kind = site.node_kinds[site.validated_kind(validation.partition)]
     cores = {core for group in kind.l3 for core in group.cores}
     return max(1, len(cores.difference(kind.reserved or ())) // validation.tasks_per_node)

@@ -1,6 +1,6 @@
-"""The edge to Slurm: what nodes there are, to submit, to ask after jobs, to cancel.
+"""The edge to Slurm: what nodes there are, to submit, poll and cancel jobs.
 
-sacct is asked only where all else has forgotten a job, and may be missing: not every site has an accounting database
+sacct is only run where all else has forgotten a job, and may be missing: not every site has an accounting database
 that answers (sacct(1), squeue(1), scontrol(1) of Slurm 22.05 to 26.05).
 """
 
@@ -45,8 +45,8 @@ AWAY = (
 )
 #: The same, and what it says of a step that Slurm kept waiting.
 LOST_STEP = f"^srun: (Step created for|Job .* step creation)|{AWAY}"
-#: For how long a question is asked again while Slurm does not answer, and how often, in seconds.
-ASK_S, AGAIN_S = 60.0, 5.0
+#: For how long a query is repeated while Slurm does not answer, and how often, in seconds.
+RETRY_S, PAUSE_S = 60.0, 5.0
 #: How srun names a node on which a step did not start.
 _FAILED_NODE = re.compile(r" failed on node (\S+):")
 #: States of a node in which it takes jobs now, and in which it will later, sinfo(1).
@@ -58,7 +58,7 @@ IN_SERVICE = (*FREE, *BUSY, *RESERVED)
 
 @dataclass(frozen=True)
 class JobState:
-    """What Slurm says of a job; `state` is empty when Slurm does not know the job, None when Slurm does not answer."""
+    """Slurm's state of a job: empty when Slurm does not know the job, None when it does not answer (`silence`)."""
 
     state: str | None
     reason: str = ""
@@ -78,29 +78,29 @@ class SilentError(ToolError):
     """Slurm did not answer, and may have heard all the same."""
 
 
-def is_here() -> bool:
+def is_installed() -> bool:
     """Whether this machine has the commands of Slurm."""
     return shutil.which("sbatch") is not None
 
 
 def nodes_of(partition: str) -> dict[str, str]:
-    """Give the nodes of a partition by name, with their states, in small letters without marks such as `*`.
+    """Return the nodes of a partition by name, with their states, in small letters without marks such as `*`.
 
     Raises `ToolError`.
     """
-    done = ask(["sinfo", "--noheader", "--Node", f"--partition={partition}", "--format=%N|%T"])
+    done = query(["sinfo", "--noheader", "--Node", f"--partition={partition}", "--format=%N|%T"])
     rows = [line.strip().partition("|") for line in done.splitlines() if line.strip()]
     return dict(sorted((name, re.sub(r"[^a-z_].*", "", state.lower())) for name, _, state in rows))
 
 
 def expand(nodelist: str) -> list[str]:
     """Expand Slurm's notation: nid[000001-000003]. Raises `ToolError`."""
-    return ask(["scontrol", "show", "hostnames", nodelist]).split()
+    return query(["scontrol", "show", "hostnames", nodelist]).split()
 
 
 def nodes_of_reservation(name: str) -> list[str]:
     """List the nodes of a reservation. Raises `ToolError`."""
-    text = ask(["scontrol", "--oneliner", "show", "reservation", name])
+    text = query(["scontrol", "--oneliner", "show", "reservation", name])
     found = re.search(r"\bNodes=(\S+)", text)
     if not found or found[1] == "(null)":
         raise ToolError(make_finding("reservation-empty", name))
@@ -108,7 +108,7 @@ def nodes_of_reservation(name: str) -> list[str]:
 
 
 def submit(script: str) -> str:
-    """Submit a script and give the job's id. Raises `RefusedError` with Slurm's own words, or `SilentError`."""
+    """Submit a script and return the job's id. Raises `RefusedError` with Slurm's own words, or `SilentError`."""
     done = _run(["sbatch", "--parsable", script])
     if done.returncode != 0:
         if re.search(SILENT, done.stderr):
@@ -121,13 +121,13 @@ def submit(script: str) -> str:
 
 
 def find(name: str) -> str | None:
-    """Give the id of a job of this user's by its name, if Slurm has one. Raises `ToolError`."""
-    rows = ask(["squeue", "--noheader", "--me", f"--name={name}", "--states=all", "--format=%i"]).split()
+    """Return the id of a job of this user's by its name, if Slurm has one. Raises `ToolError`."""
+    rows = query(["squeue", "--noheader", "--me", f"--name={name}", "--states=all", "--format=%i"]).split()
     return rows[-1] if rows else None
 
 
 def poll(jobs: Sequence[str]) -> Mapping[str, JobState]:
-    """Ask for the state of jobs; squeue first, and scontrol and sacct for those that it does not show."""
+    """Return the state of jobs; from squeue first, and scontrol and sacct for those that it does not show."""
     if not jobs:
         return {}
     try:
@@ -135,7 +135,7 @@ def poll(jobs: Sequence[str]) -> Mapping[str, JobState]:
         if done.returncode != 0 and UNKNOWN not in done.stderr:
             raise _silent(done)
         rows = [(*line.strip().split("|"), "", "")[:3] for line in done.stdout.splitlines()]
-        found = {name: _said(state, reason) for name, state, reason in rows}
+        found = {name: _job_state(state, reason) for name, state, reason in rows}
         return {job: found.get(job) or _detail(job) for job in jobs}
     except SilentError as error:
         return dict.fromkeys(jobs, JobState(None, silence=error.finding))
@@ -149,32 +149,32 @@ def cancel(jobs: Sequence[str]) -> None:
             raise _failed(done)
 
 
-def _said(state: str, reason: str = "") -> JobState:
-    """Give a state in Slurm's words, which are short: what is not would fill the terminal at each look."""
+def _job_state(state: str, reason: str = "") -> JobState:
+    """Return a state, cut where it is longer than any of Slurm's: it would fill the terminal at each look."""
     return JobState(state[:200], reason[:200])
 
 
 def _detail(job: str) -> JobState:
     done = _run(["scontrol", "--oneliner", "show", "job", job])
-    told = dict(reversed(re.findall(r"\b(JobState|Reason)=(\S+)", done.stdout)))
-    if done.returncode == 0 and "JobState" in told:
-        return _said(told["JobState"], told.get("Reason", ""))
+    fields = dict(reversed(re.findall(r"\b(JobState|Reason)=(\S+)", done.stdout)))
+    if done.returncode == 0 and "JobState" in fields:
+        return _job_state(fields["JobState"], fields.get("Reason", ""))
     if UNKNOWN not in done.stderr:
         raise _silent(done)
     with suppress(ToolError):
         done = _run(["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={job}", "--format=State"])
         if done.returncode == 0 and (words := done.stdout.split()):
-            return _said(words[0])
+            return _job_state(words[0])
     return JobState("")
 
 
-def ask(argv: Sequence[str]) -> str:
-    """Give what a command of Slurm's says; asks again while Slurm is silent. Raises `ToolError`."""
-    until = time.monotonic() + ASK_S
+def query(argv: Sequence[str]) -> str:
+    """Return what a command of Slurm's prints; repeats it while Slurm is silent. Raises `ToolError`."""
+    until = time.monotonic() + RETRY_S
     while (done := _run(argv)).returncode != 0:
         if re.search(SILENT, done.stderr):
             if time.monotonic() < until:
-                time.sleep(AGAIN_S)
+                time.sleep(PAUSE_S)
                 continue
             raise _silent(done)
         raise _failed(done)
@@ -215,7 +215,7 @@ def failed_nodes(stderr: Sequence[str]) -> tuple[str, ...]:
 
 
 def _last_words(done: subprocess.CompletedProcess[str]) -> str:
-    """Give the last line that says something, without Slurm's own name in front."""
+    """Return the first error, or line, that a command wrote, without its name in front."""
     lines = [line for line in (done.stderr + "\n" + done.stdout).splitlines() if line.strip()]
-    wanted = [line for line in lines if "error:" in line] or lines
-    return re.sub(r"^\w+: (error: )?", "", wanted[0].strip()) if wanted else f"exit code {done.returncode}"
+    errors = [line for line in lines if "error:" in line] or lines
+    return re.sub(r"^\w+: (error: )?", "", errors[0].strip()) if errors else f"exit code {done.returncode}"

@@ -19,7 +19,7 @@ from lumisite.site.scalars import Line
 from lumisite.text import drain_command, some
 from lumisite.validate.lines import State
 from lumisite.validate.metric_names import metric_order
-from lumisite.validate.probes.communicators import SHOWN_ONLY
+from lumisite.validate.probes.communicators import NOT_DECIDING
 from lumisite.validate.samples import Recorded, Series
 from lumisite.validate.verdict.baseline import LEAST_DAYS, comparable
 from lumisite.validate.verdict.gates import NODE, GateVerdict, judge_gates, nodes_of_runs
@@ -51,7 +51,7 @@ class Terms:
 
     def rule(self, metric: str) -> MetricRule:
         """Return the rule for a metric."""
-        decides = not any(fnmatchcase(metric, pattern) for pattern in SHOWN_ONLY)
+        decides = not any(fnmatchcase(metric, pattern) for pattern in NOT_DECIDING)
         usual = MetricRule(metric=Line(metric), decides=decides)
         return next((rule for rule in self.rules if fnmatchcase(metric, rule.metric)), usual)
 

@@ -143,7 +143,7 @@ def test_a_rank_ends_with_its_record_where_gloos_group_does_not_go(tmp_path: Pat
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch/__init__.py").write_text(TORCH)
     (tmp_path / "torch/distributed.py").write_text(DISTRIBUTED)
-    (tmp_path / "meet.py").write_text("import rank\nrank.run(rank.Rank.meet)\n")
+    (tmp_path / "meet.py").write_text("import rank\nrank.run(rank.Rank.connect)\n")
     (tmp_path / "out").mkdir()
     environment = {**os.environ, "MASTER_ADDR": "none", "MASTER_PORT": "1", "SLURM_PROCID": "0"}
     command = [sys.executable, "meet.py", "out", "--backend", "gloo", "--limit", "9"]

@@ -74,7 +74,7 @@ def test_every_step_of_every_job_gives_its_lines_once(played: PlayedSlurm, tmp_p
 def test_jobs_that_are_asked_for_later_run_beside_what_is_measured(played: PlayedSlurm, tmp_path: Path) -> None:
     run = create_run(tmp_path / "run", {})
     one = runner(run, jobs=1)
-    one.restore(run.hold())
+    one.restore(run.lock())
     one.work()
     before = lines_of(tmp_path / "run" / SAMPLES)
     one.add(one.request, plans(tmp_path / "run", 2))
@@ -92,7 +92,7 @@ def test_it_tells_how_many_steps_are_judged(played: PlayedSlurm, tmp_path: Path)
     run = create_run(tmp_path / "run", {})
     one = runner(run)
     one.progress = lambda done, total: told.append((done, total))
-    one.restore(run.hold())
+    one.restore(run.lock())
     one.work()
     run.release()
     assert told == sorted(told)
@@ -167,7 +167,7 @@ def test_cancelling_takes_only_jobs_of_this_run_and_resume_measures_the_rest(
     played.jobs["7"], played.states["7"] = str(tmp_path / "others.sh"), "PENDING"
     run = create_run(tmp_path / "run", {})
     one = runner(run)
-    one.restore(run.hold())
+    one.restore(run.lock())
     asked = iter(range(3))
 
     def interrupt(_: float) -> None:
@@ -197,9 +197,9 @@ def test_cancelling_takes_only_jobs_of_this_run_and_resume_measures_the_rest(
 
 def test_two_at_one_run_are_one_too_many(played: PlayedSlurm, tmp_path: Path) -> None:
     run = create_run(tmp_path / "run", {})
-    run.hold()
+    run.lock()
     with pytest.raises(ToolError) as refused:
-        Run(tmp_path / "run").hold()
+        Run(tmp_path / "run").lock()
     assert refused.value.finding.code == "run-busy"
     run.release()
 

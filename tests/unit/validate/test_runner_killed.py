@@ -86,7 +86,7 @@ def test_interrupted_at_any_write_it_cancels_its_jobs_and_goes_on_later(
         with monkeypatch.context() as patch:
             Deadly(at, how, KeyboardInterrupt).patch(patch)
             try:
-                one.restore(run.hold())
+                one.restore(run.lock())
                 one.work()
             except KeyboardInterrupt:
                 one.cancel()
@@ -136,7 +136,7 @@ def test_ended_at_any_question_to_slurm_nothing_is_lost_or_doubled(
                 patch.setattr(slurm, name, deadly(getattr(played, name)))
             patch.setattr("lumisite.validate.run.runner.time.sleep", deadly(lambda _: played.go_on()))
             try:
-                one.restore(run.hold())
+                one.restore(run.lock())
                 one.work()
             except KilledError:
                 pass

@@ -32,7 +32,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> PlayedSlurm:
 def resume(folder: Path) -> list[Sample | Gate]:
     run = Run(folder)
     one = runner(run)
-    one.restore(run.hold(), again=True)
+    one.restore(run.lock(), again=True)
     one.work()
     run.release()
     return lines_of(folder / SAMPLES)
@@ -86,7 +86,7 @@ def test_a_question_is_asked_again_with_patience(monkeypatch: pytest.MonkeyPatch
     else:
         with pytest.raises(slurm.SilentError, match=r"sinfo .*: .*Unable to contact slurm controller"):
             slurm.nodes_of("g")
-        assert now[0] >= slurm.ASK_S
+        assert now[0] >= slurm.RETRY_S
 
 
 def test_a_question_that_hangs_ends_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,7 +318,7 @@ def test_steps_that_do_not_pass_are_reported_with_their_cause(played: PlayedSlur
     for job in one.jobs:
         for group in job.plan.groups:
             object.__setattr__(group, "judge", unreadable)
-    one.restore(run.hold())
+    one.restore(run.lock())
     one.work()
     run.release()
     judged = [report.values for report in reports if report.code == "steps-judged"]

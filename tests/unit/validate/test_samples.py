@@ -8,7 +8,7 @@ import pytest
 
 from lumisite.validate import samples as reading
 from lumisite.validate.lines import LineError, Sample, parse_line
-from lumisite.validate.samples import FAULTS_SHOWN, SamplesError, Series, read_lines
+from lumisite.validate.samples import FAULTS_LISTED, SamplesError, Series, read_lines
 
 GOOD = {"metric": "m", "value": 1.5, "better": "higher", "run": "7", "nodes": ["n1", "n2"], "time": 100}
 
@@ -105,9 +105,9 @@ def test_all_findings_are_raised_and_many_are_counted() -> None:
         (4, "line-not-json"),
     ]
     with pytest.raises(SamplesError) as caught:
-        read(*[b"x"] * (FAULTS_SHOWN + 7))
-    assert len(caught.value.findings) == FAULTS_SHOWN
-    assert len(str(caught.value).split("\n")) == FAULTS_SHOWN + 1
+        read(*[b"x"] * (FAULTS_LISTED + 7))
+    assert len(caught.value.findings) == FAULTS_LISTED
+    assert len(str(caught.value).split("\n")) == FAULTS_LISTED + 1
 
 
 def test_a_job_has_one_value_of_a_metric() -> None:

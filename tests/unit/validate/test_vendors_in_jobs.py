@@ -176,7 +176,7 @@ def test_a_rank_takes_the_device_that_it_is_told(tmp_path: Path) -> None:
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch/__init__.py").write_text(TORCH)
     (tmp_path / "torch/distributed.py").write_text(DISTRIBUTED)
-    (tmp_path / "meet.py").write_text("import rank\nrank.run(rank.Rank.meet)\n")
+    (tmp_path / "meet.py").write_text("import rank\nrank.run(rank.Rank.connect)\n")
     (tmp_path / "out").mkdir()
     own = {
         "MASTER_ADDR": "none",

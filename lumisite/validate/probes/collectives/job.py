@@ -26,7 +26,7 @@ def measure(rank: Rank) -> None:
     """Measure every collective at every size."""
     if rank.kind != "cpu":
         tools(rank)
-    rank.meet()
+    rank.connect()
     found = rank.record["collectives"] = []
     for text in lumisite_record.options("sweep"):
         name, _, sizes = text.partition(":")
@@ -83,12 +83,13 @@ class Call:
         if self.name == "all_gather":
             self.source.copy_(self.pattern[self.mine] * factor)
             factors = self.rank.torch.arange(1, ranks + 1, device=self.rank.device)
-            right = self.pattern * factors.repeat_interleave(self.source.numel())
+            expected = self.pattern * factors.repeat_interleave(self.source.numel())
         else:
             self.source.copy_(self.pattern * factor)
-            right = (self.pattern if self.name == "all_reduce" else self.pattern[self.mine]) * ranks * (ranks + 1) / 2
+            pattern = self.pattern if self.name == "all_reduce" else self.pattern[self.mine]
+            expected = pattern * ranks * (ranks + 1) / 2
         self.run()
-        wrong = int((self.target != right).sum())
+        wrong = int((self.target != expected).sum())
         self.source.zero_()
         self.target.zero_()
         return wrong

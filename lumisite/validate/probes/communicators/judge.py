@@ -76,8 +76,8 @@ def suspects(target: Target) -> tuple[Suspect, ...]:
             found.append(Suspect(setting.name, partial(ne, setting.value), str(setting.value), needed))
     for harm in harms(target.site):
         name, evidence = harm.setting.name, harm.evidence
-        holds, _ = judge_conditions(evidence.when, situation)
-        if name in MOMENTS and (holds or (holds is None and evidence.unknown_images)):
+        applies, _ = judge_conditions(evidence.when, situation)
+        if name in MOMENTS and (applies or (applies is None and evidence.unknown_images)):
             values = "|".join(map(translate, harm.patterns))
             found.append(Suspect(name, partial(re.match, values), None, evidence))
     return (*found, *map(Suspect, MOMENTS))
@@ -97,7 +97,7 @@ def _suspicion(record: Record, known: Sequence[Suspect], nodes: int) -> dict[str
                 "effect": evidence.what or evidence.effect,
                 "source": str(evidence.source),
             }
-    return {"settings": tuple(_assignment(name, settings) for name in dict.fromkeys(one.name for one in known))}
+    return {"settings": tuple(_assignment(name, settings) for name in dict.fromkeys(suspect.name for suspect in known))}
 
 
 def _assignment(name: str, settings: Record) -> str:
@@ -173,16 +173,15 @@ def _hung(ended: Ended, seats: Sequence[Record], expected: Expected, known: Sequ
     first = stuck[0]
     group = whole(first, "group")
     if never:
-        return _blamed(with_values(make_finding("communicator-never-began"), values), stuck, expected)
-    if not group:
+        code = "communicator-never-began"
+    elif not group:
         code = "rank-silent" if silent else "rank-hung"
         values["phase"] = str(first.get("phase"))
-        return _blamed(with_values(make_finding(code), values), stuck, expected)
-    values |= {"moment": str(first["part"]), "group": group, "groups": GROUPS}
-    if silent:
-        return _blamed(with_values(make_finding("communicator-silent"), values), stuck, expected)
-    values |= _suspicion(first, known, len(expected.nodes))
-    return _blamed(with_values(make_finding("communicator-hung"), values), stuck, expected)
+    else:
+        code = "communicator-silent" if silent else "communicator-hung"
+        values |= {"moment": str(first["part"]), "group": group, "groups": GROUPS}
+        values |= {} if silent else _suspicion(first, known, len(expected.nodes))
+    return _blamed(with_values(make_finding(code), values), stuck, expected)
 
 
 def _crashed(ended: Ended, seats: Sequence[Record], expected: Expected) -> Gate | None:
@@ -209,6 +208,7 @@ def _wrong(done: Sequence[Record], expected: Expected) -> Gate | None:
     for at in range(GROUPS):
         wrong = [record for record in done if any(whole(row, "wrong") for row in rows(record, "groups")[at : at + 1])]
         if wrong:
-            where = describe_ranks([rank_of(record) for record in wrong], sorted({text(one, "host") for one in wrong}))
+            nodes = sorted({text(record, "host") for record in wrong})
+            where = describe_ranks([rank_of(record) for record in wrong], nodes)
             return expected.gate(make_finding("communicator-wrong", group=at + 1, where=where))
     return None

@@ -21,7 +21,7 @@ SIDE = 32
 
 def measure(rank: Rank) -> None:
     """Measure every model: `--model NAME:KIND:LAYERS:WIDTH:BATCH`, several times."""
-    rank.meet()
+    rank.connect()
     models = rank.record["models"] = {}
     for text in lumisite_record.options("model"):
         name, kind, *sizes = text.split(":")
@@ -61,8 +61,8 @@ def build(torch: Any, kind: str, layers: int, width: int) -> tuple[Any, tuple[in
     """Return a network and the shape of one item of its input."""
     chain = []
     for _ in range(layers):
-        one = torch.nn.Conv2d(width, width, 3, padding=1) if kind == "conv" else torch.nn.Linear(width, width)
-        chain += [one, torch.nn.ReLU()]
+        layer = torch.nn.Conv2d(width, width, 3, padding=1) if kind == "conv" else torch.nn.Linear(width, width)
+        chain += [layer, torch.nn.ReLU()]
     return torch.nn.Sequential(*chain), (width, SIDE, SIDE) if kind == "conv" else (width,)
 
 
@@ -89,13 +89,13 @@ class Stepper:
 def gradient(step: Stepper) -> dict[str, Any]:
     """Return what a rank's own gradient was and what it was after the exchange, by a digest and one number each.
 
-    The number is the product with a fixed random vector: the mean of the own ones must be the exchanged one.
+    The number is the product with a fixed random vector: the mean of all ranks' must be the exchanged one.
     """
     step.alone()
-    own_number, _ = digest(step)
+    local_number, _ = digest(step)
     step.synced()
     number, text = digest(step)
-    return {"own": own_number, "exchanged": number, "digest": text}
+    return {"own": local_number, "exchanged": number, "digest": text}
 
 
 def digest(step: Stepper) -> tuple[float, str]:

@@ -254,8 +254,8 @@ def _check_directory(name: str, found: object, user: int, setup: Setup) -> Itera
         return with_values(make_finding(code, name), {**values, **more})
 
     target = PurePosixPath(real or path)
-    local = tuple(one.path for one in systems if one.kind == "node-local")
-    shared = [one.path for one in systems if one.kind == "shared" and target.is_relative_to(one.path)]
+    local = tuple(system.path for system in systems if system.kind == "node-local")
+    shared = [system.path for system in systems if system.kind == "shared" and target.is_relative_to(system.path)]
     owner, mode = whole(found, "owner"), text(found, "mode")
     if shared or kind in SHARED_TYPES:
         yield wrong("directory-shared", file_system=next(iter(shared), kind))

@@ -1,4 +1,4 @@
-"""The probe `environment`: it asks each node and each rank once, and runs the table of checks over the records."""
+"""The probe `environment`: what each node and each rank has is recorded once, and a table of checks judges it."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def _judge(setup: Setup, steps: Sequence[Ended], expected: Expected) -> list[Lin
     broken = set()
     for gate in GATES:
         checks = [check for check in CHECKS if check.gate == gate]
-        found = [one for node in nodes for check in checks for one in _find(check, node, setup)]
-        broken |= {one.node for one in found if one.finding.code == "bind-missing"}
+        found = [entry for node in nodes for check in checks for entry in _find(check, node, setup)]
+        broken |= {entry.node for entry in found if entry.finding.code == "bind-missing"}
         looked_at = [record for node in nodes for record in node.of_kind(checks[-1].kind)]
         if found or looked_at:
             names = tuple(dict.fromkeys(text(record, "host") for record in looked_at))
@@ -82,7 +82,7 @@ def _judge(setup: Setup, steps: Sequence[Ended], expected: Expected) -> list[Lin
     if failed is not None:
         return [failed, *lines]
     # A runtime that misses the source of a bind does not start, and the bind is named already.
-    lost = [one for ended in steps for one in missing(ended, _whole(ended)) if one.node not in broken]
+    lost = [entry for ended in steps for entry in missing(ended, _whole(ended)) if entry.node not in broken]
     complete = make_finding("checks-passed", records=len(records))
     return [*(gates(lost, expected) or [expected.gate(complete)]), *lines]
 

@@ -105,4 +105,4 @@ def option(name: str, otherwise: str = "") -> str:
 def options(name: str) -> "list[str]":
     """Return every value of `--name VALUE` on the command line."""
     words = sys.argv[2:]
-    return [words[place + 1] for place, word in enumerate(words[:-1]) if word == f"--{name}"]
+    return [words[index + 1] for index, word in enumerate(words[:-1]) if word == f"--{name}"]

@@ -1,4 +1,4 @@
-"""What every measuring script does for its rank: meet the others, and write one record whatever happens.
+"""What every measuring script does for its rank: join the others, and write one record whatever happens.
 
 A record is OUTDIR/RANK.json. While a rank works, OUTDIR/RANK.at says once a second where it is: of a rank that hangs,
 this is all that is left.
@@ -21,7 +21,7 @@ import lumisite_record
 # mypy: disable-error-code="import-not-found"
 # PyTorch is in the image that this runs in, not where this is checked.
 
-#: How long a rank that failed waits before it ends, so that the others can record what they met, in seconds.
+#: How long a rank that failed waits before it ends, so that the others can record their own errors, in seconds.
 GRACE_S = 1.0
 #: Variables that tell how the libraries were set, as they are in the container, and libraries that may carry traffic;
 #: those of the site's vendors are given.
@@ -74,7 +74,7 @@ class Rank:
             self.at.write(self.written)
             self.at.flush()
 
-    def meet(self) -> None:
+    def connect(self) -> None:
         """Join the others, as a user's program does."""
         self.load()
         self.phase = "joining the other ranks"

@@ -35,7 +35,7 @@ FACTS = {
     "kernel": ("kernel", ""),
     "cpus": ("online CPUs", ""),
     "cpu_limit_khz": ("CPU frequency limit", " kHz"),
-    "cpu_allowed": ("CPU time allowed by cgroups", " % of one CPU"),
+    "cpu_allowed": ("CPU quota", " % of one CPU"),
     "governor": ("CPU frequency governor", ""),
 }
 
@@ -103,7 +103,7 @@ def _libraries(target: Target) -> list[str]:
 def _devices(target: Target) -> list[str]:
     """Return patterns of the devices of GPUs and of the network: of all vendors where the site names none."""
     gpus, fabrics = [target.gpu] if target.gpu else all_gpus(), target.fabrics or tuple(all_fabrics())
-    return list(dict.fromkeys(pattern for one in (*gpus, *fabrics) for pattern in one.devices))
+    return list(dict.fromkeys(pattern for vendor in (*gpus, *fabrics) for pattern in vendor.devices))
 
 
 # ---- the judge
@@ -119,7 +119,7 @@ def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list
     mounted = {path: {name: _mounted(record, path) for name, record in records.items()} for path in setup.shared}
     located = [*_lost(ended, records, expected)]
     for name, record in records.items():
-        others = [one for other, one in records.items() if other != name]
+        others = [theirs for host, theirs in records.items() if host != name]
         of_mounts = {path: _of_mount(name, path, mounted[path]) for path in setup.shared}
         located += [Located(found, name) for found in _interfaces(record, others, setup.interfaces)]
         located += [Located(found, name) for found in _of_paths(record, others, setup.paths, of_mounts)]
@@ -128,7 +128,7 @@ def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list
         located += [Located(found, name) for found in _of_facts(record, others)]
     located += _clocks(records)
     lines = gates(located, expected)
-    bad = {one.node for one in located}
+    bad = {entry.node for entry in located}
     good = [name for name in records if name not in bad]
     if good:
         names, paths = tuple(setup.interfaces), len(setup.paths)
@@ -163,7 +163,7 @@ def _usual(values: Iterable[_Value]) -> _Value | None:
 
 def _interfaces(record: Record, others: Sequence[Record], names: Sequence[str]) -> Iterator[Finding]:
     every = [record, *others]
-    addressed = any(text(one, "interfaces", name, "addresses") for one in every for name in names)
+    addressed = any(text(each, "interfaces", name, "addresses") for each in every for name in names)
     for name in names:
         state = text(record, "interfaces", name, "state")
         if state not in ("up", "unknown"):
@@ -173,8 +173,8 @@ def _interfaces(record: Record, others: Sequence[Record], names: Sequence[str]) 
             yield make_finding("interface-no-address", name)
         for key, unit in (("speed", "Mb/s"), ("mtu", "B")):
             found = text(record, "interfaces", name, key)
-            same = [text(one, "interfaces", name, key) for one in every]
-            usual = _usual(same) or _usual(text(one, "interfaces", each, key) for one in every for each in names)
+            same = [text(each, "interfaces", name, key) for each in every]
+            usual = _usual(same) or _usual(text(each, "interfaces", other, key) for each in every for other in names)
             if found.isdigit() and (usual or "").isdigit() and found != usual and usual in same:
                 yield make_finding("interface-differs", name, quantity=key, unit=unit, found=found, expected=usual)
 
@@ -189,7 +189,7 @@ def _of_paths(
         if found and found not in bad.values() and not any(path.startswith(f"{above}/") for above in bad):
             bad[path] = found
             yield replace(found, values={**found.values, "why": needed.why})
-    files = dict.fromkeys(path for one in (record, *others) for path in table(one, "paths") if path not in paths)
+    files = dict.fromkeys(path for each in (record, *others) for path in table(each, "paths") if path not in paths)
     names: dict[tuple[str, str], list[str]] = {}
     for path in files:
         folder, _, name = path.rpartition("/")
@@ -215,7 +215,7 @@ def _of_path(record: Record, path: str, needed: Needed) -> Finding | None:
 
 
 def _of_content(record: Record, others: Sequence[Record], path: str) -> Finding | None:
-    first, *theirs = (text(one, "paths", path, "seen") for one in (record, *others))
+    first, *theirs = (text(each, "paths", path, "seen") for each in (record, *others))
     other = first and _usual([first, *theirs]) not in (None, "", first)
     return make_finding("path-differs", path) if other else None
 
@@ -224,7 +224,7 @@ def _of_file(record: Record, others: Sequence[Record], path: str) -> str:
     """Return what is wrong with a file that is looked for by pattern: one that most others have must be there too."""
     letters = text(record, "paths", path, "is")
     if "e" not in letters:
-        usual = [one for one in others if "e" in text(one, "paths", path, "is")]
+        usual = [each for each in others if "e" in text(each, "paths", path, "is")]
         return "files-missing" if 2 * len(usual) > len(others) else ""
     if "f" not in letters or ("r" in letters and "s" in letters):
         return ""
@@ -260,12 +260,12 @@ def _of_mount(node: str, path: str, mounted: Mapping[str, _Mounted]) -> Finding 
 
     Where a path is a link, each node may have its own, to its own copy: only what is mounted at one place is compared.
     """
-    found, elsewhere = mounted[node], [one for other, one in mounted.items() if other != node]
-    on, theirs = found.on, [one.on for one in elsewhere]
-    if on.read_only and theirs and not any(one.read_only for one in theirs):
+    found, elsewhere = mounted[node], [theirs for host, theirs in mounted.items() if host != node]
+    on, theirs = found.on, [each.on for each in elsewhere]
+    if on.read_only and theirs and not any(mount.read_only for mount in theirs):
         return make_finding("mount-read-only", path)
     usual = _usual([on, *theirs])
-    if usual is None and on.point == "/" and theirs and all(one.point != "/" for one in theirs):
+    if usual is None and on.point == "/" and theirs and all(mount.point != "/" for mount in theirs):
         usual = theirs[0]
     if usual not in (None, on) and "autofs" not in (usual.kind, on.kind):
         if on.point != usual.point and is_under(usual.point, on.point):
@@ -275,7 +275,7 @@ def _of_mount(node: str, path: str, mounted: Mapping[str, _Mounted]) -> Finding 
             return make_finding(
                 "mount-other", path, source=on.source, kind=on.kind, expected=f"{usual.source} ({usual.kind})"
             )
-    lacking = sorted(frozenset.intersection(*(one.stay for one in elsewhere)) - found.stay) if elsewhere else []
+    lacking = sorted(frozenset.intersection(*(each.stay for each in elsewhere)) - found.stay) if elsewhere else []
     if lacking:
         return make_finding("mount-missing", lacking[0], more=tuple(lacking[1:]))
     if on.point == "/" and on.kind in OWN and not found.points:
@@ -285,7 +285,7 @@ def _of_mount(node: str, path: str, mounted: Mapping[str, _Mounted]) -> Finding 
 
 def _of_facts(record: Record, others: Sequence[Record]) -> Iterator[Finding]:
     for key, (name, unit) in FACTS.items():
-        found, theirs = text(record, "facts", key), [text(one, "facts", key) for one in others]
+        found, theirs = text(record, "facts", key), [text(each, "facts", key) for each in others]
         usual = _usual([found, *theirs])
         # What is no number is no limit.
         limits = {each: int(each) if each.isdigit() else math.inf for each in (found, *theirs)}

@@ -22,7 +22,7 @@ ITEM_BYTES = 4
 
 def measure(rank: Rank) -> None:
     """Measure this rank's GPU and its pairs, as often as requested."""
-    rank.meet()
+    rank.connect()
     tasks = max(1, rank.ranks // int(os.environ.get("SLURM_STEP_NUM_NODES", "1")))
     node = rank.rank // tasks
     rank.phase = "making its pairs"
@@ -44,10 +44,10 @@ def measure(rank: Rank) -> None:
 def alone(rank: Rank) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what each GPU does alone (products of matrices, copies here and from the host), warm, and its record."""
     torch, width = rank.torch, rank.number("width")
-    left, right = torch.randn(2, width, width, device=rank.device)
+    first, second = torch.randn(2, width, width, device=rank.device)
     large = torch.zeros(rank.number("size") // ITEM_BYTES, device=rank.device)
     copy = torch.empty_like(large)
-    works: dict[str, Any] = {"product_s": lambda: left @ right, "copy_s": lambda: copy.copy_(large)}
+    works: dict[str, Any] = {"product_s": lambda: first @ second, "copy_s": lambda: copy.copy_(large)}
     if rank.kind != "cpu":
         host = torch.zeros(large.numel(), pin_memory=True)
         works["from_host_s"] = lambda: large.copy_(host, non_blocking=True)

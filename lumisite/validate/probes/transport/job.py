@@ -42,7 +42,7 @@ def measure(rank: Rank) -> None:
 
 def move(rank: Rank) -> None:
     """Reduce over all ranks, and note what every interface has carried meanwhile."""
-    rank.meet()
+    rank.connect()
     data = rank.torch.zeros(rank.number("size") // ITEM_BYTES, device=rank.device)
     reduce(rank, data, 1)
     rank.phase = "moving data"
@@ -81,12 +81,12 @@ def named(names: list[str]) -> dict[str, str]:
     found = dict.fromkeys(names, "")
     modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     mapped = lumisite_record.mapped(("",))
-    for path in dict.fromkeys([*mapped, *(one for one in modules if one and one.endswith(".py"))]):
-        wanted = [name for name in names if not found[name]]
+    for path in dict.fromkeys([*mapped, *(file for file in modules if file and file.endswith(".py"))]):
+        missing = [name for name in names if not found[name]]
         with suppress(OSError, ValueError), Path(path).open("rb") as stream:  # a device, a file that is gone or empty
-            if wanted and Path(path).is_file() and (size := os.fstat(stream.fileno()).st_size):
+            if missing and Path(path).is_file() and (size := os.fstat(stream.fileno()).st_size):
                 with mmap.mmap(stream.fileno(), size, access=mmap.ACCESS_READ) as data:
-                    for name in wanted:
+                    for name in missing:
                         if any(data.find(form) >= 0 for form in forms(name)):
                             found[name] = Path(path).name
     return found
@@ -95,7 +95,7 @@ def named(names: list[str]) -> dict[str, str]:
 def forms(name: str) -> list[bytes]:
     """Return the forms in which a file may have a variable's name."""
     parts = [name.split("_", cut)[cut] for cut in (1, 2) if name.count("_") > cut]
-    return [name.encode(), *(b"\0" + one.encode() + b"\0" for part in parts for one in (part, part.lower()))]
+    return [name.encode(), *(b"\0" + form.encode() + b"\0" for part in parts for form in (part, part.lower()))]
 
 
 def devices() -> list[str]:
