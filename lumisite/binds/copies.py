@@ -14,7 +14,7 @@ from typing import TypeAlias
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.images.contents import Contents
-from lumisite.machine.elf import read_needed
+from lumisite.machine.elf import ElfInfo, read_needed
 from lumisite.machine.library_names import newest, numbers_in, public_versions, stem
 from lumisite.machine.loader import Found, Loaded, Loader, walk
 from lumisite.machine.tree import names_of, resolve
@@ -80,21 +80,32 @@ def built_without(name: str, host: Found, image: Found, roots: Collection[str], 
 
 
 def stand_in(name: str, host: Found, image: Found, users: Iterable[User]) -> Finding:
-    """Return whether the host's copy serves what the image's serves; the code is `host-copy-short` where it does not.
+    """Return whether the host's copy serves what the image's serves: `host-copy-suffices` or `host-copy-lacks-version`.
 
     It does where it has all of its versions, or at least those that the libraries on the image's search path need.
     """
     in_host = public_versions(host.info.verdef)
     only = public_versions(image.info.verdef) - in_host
     if not only:
-        return make_finding("host-copy-complete", name)
+        return make_finding("host-copy-suffices", name)
     needed: dict[str, set[str]] = {}
     for user, versions in users:
         needed[user] = set(versions)
-        if lacking := needed[user] - in_host:
-            return make_finding("host-copy-short", name, user=user, version=newest(lacking))
+        if not needed[user] <= in_host:
+            return lacks_version(name, host.info, needed[user], user)
     most = newest(set().union(*needed.values())) if any(needed.values()) else None
     return make_finding("host-copy-suffices", name, version=newest(only), users=tuple(sorted(needed)), most=most)
+
+
+def suffices(info: ElfInfo, versions: set[str]) -> bool:
+    """Return whether a library has versions; of one without any, the loader asks for none and only warns."""
+    return not info.verdef or versions <= set(info.verdef)
+
+
+def lacks_version(name: str, info: ElfInfo, versions: set[str], user: str) -> Finding:
+    """Return the finding for a copy of the host that lacks some of the versions that a user needs."""
+    lacking, has = newest(versions - set(info.verdef)), newest(info.verdef)
+    return make_finding("host-copy-lacks-version", name, version=lacking, user=user, newest=has)
 
 
 def users_of(name: str, loader: Loader, objects: Mapping[str, tuple[str, ...]]) -> Iterator[User]:

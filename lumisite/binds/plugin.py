@@ -1,31 +1,30 @@
-"""What a plugin for the network loads in a container that has its plan: which libfabric, and has that the network.
+"""What a network plugin loads in a container that has its plan: which libfabric, and has that the network.
 
 Libraries for collectives open a plugin by name, so that it is in no NEEDED entry, and a plugin often has a search path
 of its own. Where it finds a libfabric without a provider for the network, or none, traffic goes over TCP, and nothing
-says so.
+reports it.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lumisite.binds.closure import Decision, Line, Sides, make_line, suffices
-from lumisite.binds.copies import summary
+from lumisite.binds.closure import Decision, PlannedLibrary, Sides
+from lumisite.binds.copies import lacks_version, suffices, summary
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, with_values
 from lumisite.images.container import ContainerTree, container_of
 from lumisite.images.contents import Contents, collectives_of
 from lumisite.images.programs import Use, uses_of
 from lumisite.images.speed import LIBFABRIC, providers_beside
 from lumisite.machine.library_names import newest
-from lumisite.machine.loader import Found, Loaded, Loader, Need, Process, Search
+from lumisite.machine.loader import Found, Loaded, Loader, Need, Process
 from lumisite.machine.tree import resolve
 from lumisite.site.model import Site
 from lumisite.site.plans import UNMET
-from lumisite.site.scalars import AbsolutePath, Chain
 from lumisite.vendors import fabrics_of, is_own
 
 if TYPE_CHECKING:
@@ -37,42 +36,62 @@ _MOST_BINDS = 32
 
 @dataclass(frozen=True)
 class Opened:
-    """A plugin in a process, and the `program` in which a library for collectives opened it, if one is known.
+    """A network plugin, and the use of a library for collectives that opened it."""
 
-    The library is the `opener`, unless the program has it inside itself.
-    """
-
-    process: Process
+    use: Use
     plugin: Loaded
-    program: str = "root"
-    opener: Loaded | None = None
 
-    def chain(self, needed: str, requester: Loaded | None) -> Chain:
+    def chain(self, needed: str, requester: Loaded | None) -> tuple[str, ...]:
         """Return what leads from a library to the program: what needs it, the plugin, and what opened that."""
         names, parent = [needed], requester
-        while parent is not None and parent is not self.process.program:
+        while parent is not None and parent is not self.use.process.program:
             names.append(_name_of(parent))
             parent = parent.parent
-        return Chain((*names, *([] if self.opener is None else [_name_of(self.opener)]), self.program))
+        if self.use.copy is not None:
+            names.append(_name_of(self.use.copy))
+        return (*names, self.use.program)
 
     def needs(self, start: Loaded) -> tuple[Need, ...]:
         """Return what an object needs, itself or through others."""
         found, waiting = [], [start]
         for requester in waiting:
-            for need in (need for need in self.process.needs if need.requester is requester):
+            for need in (need for need in self.use.process.needs if need.requester is requester):
                 found.append(need)
                 if need.loaded is not None and need.loaded not in waiting:
                     waiting.append(need.loaded)
         return tuple(found)
 
+    def versions(self, need: Need) -> set[str]:
+        """Return the versions of a library that the objects of the process need."""
+        versions: set[str] = set()
+        for other in self.use.process.needs:
+            if other.requester is not None and _library(other) == _library(need):
+                versions.update(other.requester.found.info.verneed.get(other.name, ()))
+        return versions
+
+    def planned(self, need: Need, decision: Decision, *why: Finding, source: str | None = None) -> PlannedLibrary:
+        """Return the decision for a library that is needed."""
+        found = None if need.loaded is None else need.loaded.found
+        versions = self.versions(need)
+        return PlannedLibrary(
+            _library(need),
+            decision,
+            why,
+            self.chain(_library(need), need.requester),
+            source=source,
+            target=None if found is None else found.real,
+            wanted=newest(versions) if versions else None,
+            found=None if found is None else summary(found),
+        )
+
 
 @dataclass(frozen=True)
 class _Container:
-    """A container with a plan's binds, the loader in it, and the lines of the plan."""
+    """A container with a plan's binds, the loader in it, and the plan so far."""
 
     site: Site
     sides: Sides
-    lines: tuple[Line, ...]
+    plan: tuple[PlannedLibrary, ...]
     tree: ContainerTree
     loader: Loader
 
@@ -80,15 +99,18 @@ class _Container:
         """Return whether a file is the image's own."""
         return self.tree.host_path(found.real) is None
 
-    def line(self, library: str, decision: Decision | None = None) -> Line | None:
-        """Return the first line of a library, or the first with a decision."""
-        known = (line for line in self.lines if line.library == library)
-        return next((line for line in known if decision in (None, line.decision)), None)
+    def bind(self, library: str) -> PlannedLibrary | None:
+        """Return the first bind of a library."""
+        return next((line for line in self.plan if line.library == library and line.decision == "bind"), None)
 
-    def opened(self) -> tuple[Opened, ...]:
-        """Return the plugins that programs open; where none is opened, those that are there."""
-        found = (_opened_by(use, library) for library, use in self.uses())
-        return tuple(opened for opened in found if opened is not None) or tuple(self._alone())
+    def knows(self, planned: PlannedLibrary) -> bool:
+        """Return whether the plan has the same copy of a library, or that it lacks one."""
+        for line in self.plan:
+            if line.library == planned.library:
+                target = None if line.target is None else resolve(self.tree, line.target).path
+                if line.decision in UNMET or target == planned.target:
+                    return True
+        return False
 
     def uses(self) -> Iterator[tuple[Collectives, Use]]:
         """Yield the programs that use a library for collectives which can open a plugin."""
@@ -101,22 +123,27 @@ class _Container:
         """Return the real paths of all plugins."""
         return tuple(dict.fromkeys(resolve(self.tree, path).path for path in Contents(self.tree).plugins))
 
-    def _alone(self) -> Iterator[Opened]:
+    def opened(self) -> tuple[Opened, ...]:
+        """Return the plugins that programs open; where none is opened, those that are there."""
+        opened = [Opened(use, plugin) for library, use in self.uses() if (plugin := use.open_plugin(library))]
+        if opened:
+            return tuple(opened)
         for path in self.plugins():
             process = Process(self.loader)
             plugin = process.dlopen(path)
             if plugin is not None:
-                yield Opened(process, plugin)
+                opened.append(Opened(Use("root", process, None), plugin))
+        return tuple(opened)
 
 
-def plugin_lines(site: Site, sides: Sides, lines: Sequence[Line]) -> tuple[Line, ...]:
-    """Return the lines of a plan for what a plugin of the image loads past it; `lines` are the plan so far.
+def plugin_lines(site: Site, sides: Sides, plan: Sequence[PlannedLibrary]) -> tuple[PlannedLibrary, ...]:
+    """Return the decisions for what a plugin of the image loads past the plan so far.
 
     A copy of the image that a plugin loads in place of a library that the plan binds is bound over too.
     """
-    added: tuple[Line, ...] = ()
+    added: tuple[PlannedLibrary, ...] = ()
     for _ in range(_MOST_BINDS):
-        container = carry_out(site, sides, (*lines, *added))
+        container = carry_out(site, sides, (*plan, *added))
         plugins = container.opened()
         more = next((line for opened in plugins for line in _bound_over(opened, container)), None)
         if more is None:
@@ -127,160 +154,127 @@ def plugin_lines(site: Site, sides: Sides, lines: Sequence[Line]) -> tuple[Line,
     return tuple(unique.values())
 
 
-def unopened(site: Site, sides: Sides, lines: Sequence[Line]) -> tuple[Line, ...]:
-    """Return a line for each program that finds no plugin, where the site's network takes one and the plan has none."""
+def unopened(site: Site, sides: Sides, plan: Sequence[PlannedLibrary]) -> tuple[PlannedLibrary, ...]:
+    """Return a decision for each program without a plugin, where the site's network takes one and the plan has none."""
     carrier = site.fabric.carrier
     if is_own(carrier) or not fabrics_of(carrier):
         return ()
-    container = carry_out(site, sides, lines)
-    found: dict[str, Line] = {}
-    lacking = {line.library for line in lines if line.decision in UNMET}
+    container = carry_out(site, sides, plan)
+    lacking = {line.library for line in plan if line.decision in UNMET}
+    found: dict[str, PlannedLibrary] = {}
     for library, use in container.uses():
         name = library.plugins[0]
         if use.open_plugin(library) is None and name not in lacking:
-            why = make_finding(
-                "plugin-not-found", name, library=library.title, names=library.plugins, unused=container.plugins()
-            )
+            unused = container.plugins()
+            why = make_finding("plugin-not-found", name, library=library.title, names=library.plugins, unused=unused)
             opener = [] if use.copy is None else [_name_of(use.copy)]
             chain = (name, *opener, use.program)
-            found.setdefault(name, make_line(name, "missing", [why, _over_tcp(name)], chain))
+            found.setdefault(name, PlannedLibrary(name, "missing", (why, _over_tcp(name)), chain))
     return tuple(found.values())
 
 
-def _over_tcp(name: str) -> Finding:
-    return make_finding("traffic-over-tcp", name)
-
-
-def carry_out(site: Site, sides: Sides, lines: Sequence[Line]) -> _Container:
+def carry_out(site: Site, sides: Sides, plan: Sequence[PlannedLibrary]) -> _Container:
     """Return the container that a plan makes: with the binds of its modules, but for those that it takes away."""
-    gone = {line.without for line in lines if line.without is not None}
-    placed = [
+    gone = {line.without for line in plan if line.without is not None}
+    binds = [
         (line.source, line.target, "the plan")
-        for line in lines
+        for line in plan
         if line.decision == "bind" and line.by is None and line.source is not None and line.target is not None
     ]
     view = sides.view
-    added = container_of(view.image, view.host, placed).bound
+    added = container_of(view.image, view.host, binds).bound
     kept = [bound for bound in view.bound if bound.source not in gone]
     tree = replace(view, bound=(*kept, *added))
-    return _Container(site, sides, tuple(lines), tree, Loader(tree, sides.container.rules))
+    return _Container(site, sides, tuple(plan), tree, Loader(tree, sides.container.rules))
 
 
-def _opened_by(use: Use, library: Collectives) -> Opened | None:
-    plugin = use.open_plugin(library)
-    return None if plugin is None else Opened(use.process, plugin, use.program, use.copy)
-
-
-def _name_of(loaded: Loaded) -> str:
-    return posixpath.basename(loaded.name)
-
-
-def _bound_over(opened: Opened, container: _Container) -> Iterator[Line]:
-    """Yield a line for each copy of the image that is loaded although the plan binds the host's."""
-    done = {(line.library, line.target) for line in container.lines}
+def _bound_over(opened: Opened, container: _Container) -> Iterator[PlannedLibrary]:
+    """Yield a decision for each copy of the image that is loaded although the plan binds the host's."""
+    done = {(line.library, line.target) for line in container.plan}
     for need in opened.needs(opened.plugin):
         name, loaded = _library(need), need.loaded
-        line = container.line(name, "bind")
-        if line is None or loaded is None or not container.is_own(loaded.found):
+        bind = container.bind(name)
+        if bind is None or loaded is None or not container.is_own(loaded.found):
             continue
-        if (need.name, loaded.found.real) in done:
+        host = container.sides.host.search(str(bind.source)).found
+        if host is None or (need.name, loaded.found.real) in done:
             continue
-        host = container.sides.host.search(str(line.source)).found
-        if host is None:
-            continue
-        versions = _versions(opened, need)
+        versions = opened.versions(need)
         loads = make_finding("loads-own-copy", name, requester=_requester(need), how=loaded.found.how)
         if suffices(host.info, versions):
-            yield _line(opened, need, "bind", [loads, make_finding("put-over-own-copy", name)], source=line.source)
+            yield opened.planned(need, "bind", loads, source=bind.source)
         else:
-            lacking = newest(versions - set(host.info.verdef))
-            lacks = make_finding("bound-copy-lacks-version", name, version=lacking)
-            yield _line(opened, need, "refuse", [loads, lacks], source=line.source)
+            lacks = lacks_version(name, host.info, versions, _requester(need))
+            yield opened.planned(need, "refuse", loads, lacks, source=bind.source)
 
 
-def _judged(opened: Opened, container: _Container) -> Iterator[Line]:
+def _judged(opened: Opened, container: _Container) -> Iterator[PlannedLibrary]:
     """Yield what a plugin is, and what carries its traffic where that is not what the plan has already."""
     needed = opened.needs(opened.plugin)
     fabric = next((need for need in needed if _library(need) == LIBFABRIC), None)
     if container.is_own(opened.plugin.found):
-        yield _plugin_line(opened, fabric, needed)
+        yield _plugin_of_image(opened, fabric, needed)
     if fabric is not None:
-        yield from (line for line in _fabric_lines(opened, fabric, container) if not _is_known(line, container))
+        yield from (planned for planned in _judged_fabric(opened, fabric, container) if not container.knows(planned))
 
 
-def _plugin_line(opened: Opened, fabric: Need | None, needed: Sequence[Need]) -> Line:
+def _plugin_of_image(opened: Opened, fabric: Need | None, needed: Sequence[Need]) -> PlannedLibrary:
     name, found = _name_of(opened.plugin), opened.plugin.found
-    opener = _name_of(opened.opener) if opened.opener else None
-    why = [make_finding("plugin-of-image", name, opener=opener, how=found.how)]
-    if fabric is None:
-        why.append(make_finding("plugin-without-libfabric", name, library=LIBFABRIC))
+    unneeded = LIBFABRIC if fabric is None else None
     warnings = [
         make_finding("plugin-needs-missing", name, library=need.name, requester=_requester(need))
         for need in needed
         if need.loaded is None and need is not fabric
     ]
-    versions = _versions(opened, Need(name, None, opened.plugin, Search(found)))
-    return make_line(
+    return PlannedLibrary(
         name,
         "skip",
-        why,
+        (make_finding("plugin-of-image", name, how=found.how, unneeded=unneeded),),
         opened.chain(name, None),
         target=found.real,
-        wanted=newest(versions) if versions else None,
         found=summary(found),
-        warnings=warnings,
+        warnings=tuple(warnings),
     )
 
 
-def _fabric_lines(opened: Opened, fabric: Need, container: _Container) -> Iterator[Line]:
+def _judged_fabric(opened: Opened, fabric: Need, container: _Container) -> Iterator[PlannedLibrary]:
     """Yield whether the libfabric of a plugin exists, can be loaded, and has a provider for the site's network."""
-    carrier = container.site.fabric.carrier
-    libraries = [name for known in fabrics_of(carrier) for name in known.libraries]
-    name, requester = _library(fabric), _requester(fabric)
-    if fabric.loaded is None:
+    name, requester, loaded = _library(fabric), _requester(fabric), fabric.loaded
+    if loaded is None:
         trouble = fabric.search.trouble
         why = trouble or make_finding("search-finds-none", name, requester=requester)
-        decision: Decision = "refuse" if trouble else "missing"
-        yield _line(opened, fabric, decision, [why, *fabric.search.passed, _over_tcp(name)])
+        yield opened.planned(fabric, "refuse" if trouble else "missing", why, *fabric.search.passed, _over_tcp(name))
         return
-    found = fabric.loaded.found
-    versions = _versions(opened, fabric)
+    found, versions = loaded.found, opened.versions(fabric)
     if not suffices(found.info, versions):
         lacking, has = newest(versions - set(found.info.verdef)), newest(found.info.verdef)
-        values = {"requester": requester, "version": lacking, "path": found.path, "how": found.how, "newest": has}
-        short = replace(make_finding("plugin-needs-version", name), values=values)
-        yield _line(opened, fabric, "refuse", [short, _over_tcp(name)])
+        needs = make_finding("plugin-needs-version", name, requester=requester, version=lacking)
+        short = with_values(needs, {"path": found.path, "how": found.how, "newest": has})
+        yield opened.planned(fabric, "refuse", short, _over_tcp(name))
         return
-    provider = _provider(opened, fabric.loaded, libraries)
-    is_own = container.is_own(found)
-    if is_own and provider:
-        yield _line(
-            opened, fabric, "skip", [_loads(name, fabric), make_finding("has-provider", name, provider=carrier)]
-        )
-    elif is_own and not libraries:
-        yield _line(opened, fabric, "skip", [_loads(name, fabric)])
-    elif is_own:
-        why = make_finding("no-provider", name, how=found.how, provider=carrier, libraries=tuple(libraries))
-        hint = [] if container.line(LIBFABRIC) else [make_finding("plan-libfabric", name, library=LIBFABRIC)]
-        yield _line(opened, fabric, "refuse", [why, _over_tcp(name), *hint])
-    if provider is not None:
+    carrier = container.site.fabric.carrier
+    adapters = tuple(library for known in fabrics_of(carrier) for library in known.libraries)
+    provider = _provider(opened, loaded, adapters)
+    if container.is_own(found) and adapters and provider is None:
+        is_planned = any(line.library == LIBFABRIC for line in container.plan)
+        library = None if is_planned else LIBFABRIC
+        why = make_finding("no-provider", name, how=found.how, provider=carrier, libraries=adapters, library=library)
+        yield opened.planned(fabric, "refuse", why, _over_tcp(name))
+    elif container.is_own(found):
+        yield opened.planned(fabric, "skip", _loaded_by(fabric, carrier if adapters else None))
+    if provider is not None and provider.loaded is None:
         library = _library(provider)
-        if provider.loaded is None:
-            missing = make_finding("provider-needs-missing", library, provider=carrier)
-            yield _line(opened, provider, "missing", [missing, _over_tcp(library)])
-        elif container.is_own(provider.loaded.found):
-            yield _line(opened, provider, "skip", [_loads(library, provider)])
-
-
-def _loads(name: str, need: Need) -> Finding:
-    how = need.loaded.found.how if need.loaded else ""
-    return make_finding("loaded-by", name, requester=_requester(need), how=how)
+        why = make_finding("search-finds-none", library, requester=_requester(provider))
+        yield opened.planned(provider, "missing", why, _over_tcp(library))
+    elif provider is not None and provider.loaded is not None and container.is_own(provider.loaded.found):
+        yield opened.planned(provider, "skip", _loaded_by(provider))
 
 
 def _provider(opened: Opened, fabric: Loaded, libraries: Sequence[str]) -> Need | None:
     """Return the need of a provider for a library of the adapters: in libfabric, or in what it opens beside it."""
-    beside = providers_beside(opened.process.loader.tree, fabric.found.real)
-    providers = [opened.process.dlopen(path, fabric) for path in beside]
+    process = opened.use.process
+    beside = providers_beside(process.loader.tree, fabric.found.real)
+    providers = [process.dlopen(path, fabric) for path in beside]
     for loaded in (fabric, *filter(None, providers)):
         for need in opened.needs(loaded):
             if _library(need) in libraries:
@@ -288,14 +282,17 @@ def _provider(opened: Opened, fabric: Loaded, libraries: Sequence[str]) -> Need 
     return None
 
 
-def _is_known(line: Line, container: _Container) -> bool:
-    """Return whether the plan has a line for the same copy of a library, or that it lacks one."""
-    known = (other for other in container.lines if other.library == line.library)
-    return any(other.decision in UNMET or _real(other, container) == line.target for other in known)
+def _over_tcp(name: str) -> Finding:
+    return make_finding("traffic-over-tcp", name)
 
 
-def _real(line: Line, container: _Container) -> str | None:
-    return None if line.target is None else resolve(container.tree, line.target).path
+def _loaded_by(need: Need, provider: str | None = None) -> Finding:
+    how = need.loaded.found.how if need.loaded else ""
+    return make_finding("loaded-by", _library(need), requester=_requester(need), how=how, provider=provider)
+
+
+def _name_of(loaded: Loaded) -> str:
+    return posixpath.basename(loaded.name)
 
 
 def _library(need: Need) -> str:
@@ -304,31 +301,5 @@ def _library(need: Need) -> str:
     return soname or posixpath.basename(need.name)
 
 
-def _versions(opened: Opened, need: Need) -> set[str]:
-    """Return the versions of a library that the objects of a process need."""
-    versions: set[str] = set()
-    for other in opened.process.needs:
-        if other.requester is not None and _library(other) == _library(need):
-            versions.update(other.requester.found.info.verneed.get(other.name, ()))
-    return versions
-
-
 def _requester(need: Need) -> str:
     return "nothing" if need.requester is None else _name_of(need.requester)
-
-
-def _line(
-    opened: Opened, need: Need, decision: Decision, why: Iterable[Finding], source: AbsolutePath | None = None
-) -> Line:
-    found = None if need.loaded is None else need.loaded.found
-    versions = _versions(opened, need)
-    return make_line(
-        _library(need),
-        decision,
-        why,
-        opened.chain(_library(need), need.requester),
-        source=source,
-        target=None if found is None else found.real,
-        wanted=newest(versions) if versions else None,
-        found=None if found is None else summary(found),
-    )

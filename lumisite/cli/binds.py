@@ -8,8 +8,9 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from lumisite.binds.closure import Line
-from lumisite.binds.plan import Plan, Request, format_plan, make_plan
+from lumisite.binds.closure import PlannedLibrary
+from lumisite.binds.plan import Plan, Request, make_plan
+from lumisite.binds.plan_file import format_plan, reason_of
 from lumisite.cli.arguments import add_host_root, add_json, add_one_release, add_site
 from lumisite.cli.parser import check_root, load_selection, rows_of_json, say, write_whole
 from lumisite.errors import ResolveError, SiteError
@@ -148,17 +149,17 @@ def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> 
         say(printable(f"{file}: render refuses it until {left} refused or missing {have} `accepted:` with a reason"))
 
 
-def _entry(line: Line) -> dict[str, object]:
+def _entry(line: PlannedLibrary) -> dict[str, object]:
     return {
         "source": line.source or line.library,
         "target": line.target,
         "decision": line.decision,
-        "reason": "; ".join((line.reason, *line.warnings)),
+        "reason": "; ".join((reason_of(line), *map(writers.message, line.warnings))),
         "chain": " <- ".join(line.chain),
     }
 
 
-def _table(lines: Sequence[Line]) -> Iterator[str]:
+def _table(lines: Sequence[PlannedLibrary]) -> Iterator[str]:
     """Yield a row for each library, and below it where it comes from and goes to, the reason and the warnings."""
     rows = [("decision", "library", "wanted", "found", "chain")]
     rows += [
@@ -170,5 +171,5 @@ def _table(lines: Sequence[Line]) -> Iterator[str]:
         yield text
         if line.decision == "bind":
             yield f"    {printable(f'{line.source}:{line.target}')}"
-        yield f"    {line.reason}"
-        yield from (f"    warning: {note}" for note in line.warnings)
+        yield f"    {reason_of(line)}"
+        yield from (f"    warning: {writers.message(note)}" for note in line.warnings)

@@ -18,7 +18,7 @@ from lumisite.text import counted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lumisite.binds.plan import LibraryExplanation
+    from lumisite.binds.plan_file import LibraryExplanation
     from lumisite.site.images import Holds
     from lumisite.site.load import LoadedSite
     from lumisite.site.model import Site
@@ -238,7 +238,7 @@ def _explain_libraries(arguments: argparse.Namespace) -> dict[str, LibraryExplan
         return {}
     if arguments.image is None:
         raise ResolveError(f"{names[0]}: is a library, which is explained for one image (--image IMAGE)")
-    from lumisite.binds.plan import explain_library
+    from lumisite.binds.plan_file import explain_library
     from lumisite.cli.binds import plan_image
 
     request, plan = plan_image(arguments)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from lumisite.binds.plan import beyond, folders_below
+from lumisite.binds.host_libraries import folders_below, more_folders
 from lumisite.errors import LumisiteError
 from lumisite.facts.context import stated_libraries
 from lumisite.facts.facts import Facts, Library
@@ -88,7 +88,7 @@ def _loader(tree: Tree, site: Site, findings: list[Finding]) -> Loader:
         findings.append(make_finding("facts-no-loader-rules", error=str(error)))
     software = [product for _, product in all_software()]
     defaults = {product.name: [resolve(tree, path).path for path in product.defaults] for product in software}
-    everywhere = dict.fromkeys((*rules.directories, *beyond(site, tree, defaults)))
+    everywhere = dict.fromkeys((*rules.directories, *more_folders(site, tree, defaults)))
     return Loader(tree, replace(rules, directories=tuple(everywhere)))
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
-from lumisite.binds.plan import Request, folders_below, library_folders, loader_of_host
+from lumisite.binds.host_libraries import folders_below, library_folders, loader_of_host
 from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Severity, with_values
@@ -273,9 +273,9 @@ def _libraries(check: _Check, releases: Mapping[str, Version]) -> Iterator[Findi
     Beside those, what modules and plans bind one by one must find the symbol versions that it needs; what an image
     brings for a planned library is not known here.
     """
-    request = Request(check.site, check.manifest.platform, releases, ())
-    folders, _ = library_folders(request, check.host)
-    loader = loader_of_host(request, check.host, folders)
+    platform = check.manifest.platform
+    folders, _ = library_folders(check.site, platform, releases, check.host)
+    loader = loader_of_host(check.site, platform, check.host, folders)
     reported = {part.soname for part in check.broken if part.soname}
     roots: list[Need] = []
     for name, needed_by in _roots(check, loader).items():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lumisite.binds.closure import Line, Sides, closure
+from lumisite.binds.closure import PlannedLibrary, Sides, closure
+from lumisite.binds.plan_file import as_values
 from lumisite.images.container import container_of, library_path
 from lumisite.machine.loader import Loader, read_rules
 from tests.support.dict_trees import DictTree, Files, Link
@@ -22,7 +23,7 @@ def sides(host: Files, image: Files, *, folders: tuple[str, ...] = (FABRIC,), bi
     return Sides(host_loader, Loader(image_tree, rules), Loader(view, rules), view)
 
 
-def decided(roots: list[str], host: Files, image: Files, *, binds: tuple[str, ...] = ()) -> dict[str, Line]:
+def decided(roots: list[str], host: Files, image: Files, *, binds: tuple[str, ...] = ()) -> dict[str, PlannedLibrary]:
     return {line.library: line for line in closure(roots, sides(host, image, binds=binds))}
 
 
@@ -40,6 +41,16 @@ def host(name: str, fabric: str = FABRIC) -> dict[str, bytes | Link]:
 ROOTS = ["libcxi.so.1", "libfabric.so.1"]
 
 
-def codes(line: Line) -> list[str]:
+def codes(line: PlannedLibrary) -> list[str]:
     """The codes that a decision follows from."""
-    return [text.partition(" ")[0] for text in line.because]
+    return [finding.code for finding in line.why]
+
+
+def because(line: PlannedLibrary) -> tuple[str, ...]:
+    """The codes that a decision follows from, with their values."""
+    return tuple(map(as_values, line.why))
+
+
+def warnings(line: PlannedLibrary) -> tuple[str, ...]:
+    """The codes of the warnings on a decision, with their values."""
+    return tuple(map(as_values, line.warnings))

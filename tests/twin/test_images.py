@@ -61,7 +61,7 @@ def test_versions_are_those_that_the_containers_say(cluster: Cluster, capsys: Ou
     found = {Path(one["path"]).stem: one for one in answer(capsys, *words)}
     assert sorted(found) == sorted(NAMES)
     assert {(one["path"].rpartition("/")[0], one["why"]) for one in found.values()} == {
-        (IMAGES, "by its path, /appl/images/*")
+        (IMAGES, "image family twin-torch (by its path, /appl/images/*)")
     }
     for name in NAMES:
         command = f"singularity --quiet exec --bind /var/lib/twin {IMAGES}/{name}.sif python3 /var/lib/twin/ask.py"

@@ -59,7 +59,7 @@ def test_an_unchanged_pair_has_nothing_to_tell(platform: str, root: Path, capsys
     assert before == after
     assert before.code == 0
     assert set(before.decisions.values()) <= {"bind", "skip"}
-    assert before.said == "lumisite: image family twin-torch (by its path, /appl/images/*)\n"
+    assert before.said == "lumisite: image family twin-torch (by its path, /appl/images/*) [image-family]\n"
 
 
 def rename_libfabric(root: Path, fabric: str, json: str) -> None:
@@ -99,7 +99,7 @@ BREAKS: dict[str, tuple[Callable[[Path, str, str], None], dict[str, str], dict[s
         {"libcxi.so.1": "missing", "libfabric.so.1": "refuse"},
         {
             "libcxi.so.1": "the host has none; it has libcxi.so.2",
-            "libfabric.so.1": "needs libcxi.so.1, which neither the host nor the image has",
+            "libfabric.so.1": "needs libcxi.so.1, whose decision is missing",
         },
     ),
     "another json-c": (
@@ -107,7 +107,7 @@ BREAKS: dict[str, tuple[Callable[[Path, str, str], None], dict[str, str], dict[s
         {"libjson-c.so.JSON": "missing", "libfabric.so.1": "refuse", "libcxi.so.1": "bind"},
         {
             "libjson-c.so.JSON": "the host has none; it has libjson-c.so.OTHER",
-            "libfabric.so.1": "needs libjson-c.so.JSON, which neither the host nor the image has",
+            "libfabric.so.1": "needs libjson-c.so.JSON, whose decision is missing",
         },
     ),
     "a dangling link": (
@@ -121,8 +121,8 @@ BREAKS: dict[str, tuple[Callable[[Path, str, str], None], dict[str, str], dict[s
         take_away,
         {"libcxi.so.1": "refuse", "libnl-3.so.200": "missing", "libfabric.so.1": "refuse"},
         {
-            "libcxi.so.1": "needs libnl-3.so.200, which neither the host nor the image has",
-            "libfabric.so.1": "needs libcxi.so.1, which is refused",
+            "libcxi.so.1": "needs libnl-3.so.200, whose decision is missing",
+            "libfabric.so.1": "needs libcxi.so.1, whose decision is refuse",
         },
     ),
     "a library cut": (

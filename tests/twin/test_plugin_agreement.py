@@ -17,7 +17,7 @@ from typing import TypedDict
 
 import pytest
 
-from lumisite.binds.closure import Line, Sides, closure
+from lumisite.binds.closure import PlannedLibrary, Sides, closure
 from lumisite.binds.plugin import carry_out, plugin_lines
 from lumisite.images.container import container_of, library_path
 from lumisite.images.programs import Use
@@ -233,7 +233,9 @@ class Seen:
     decisions: dict[str, int] = field(default_factory=dict)
 
 
-def planned(image: Path, host: Path, scene: Scene) -> tuple[Sides, tuple[Line, ...], tuple[Line, ...]]:
+def planned(
+    image: Path, host: Path, scene: Scene
+) -> tuple[Sides, tuple[PlannedLibrary, ...], tuple[PlannedLibrary, ...]]:
     trees = DiskTree(str(image)), DiskTree(str(host))
     cpu = processor(DiskTree("/"))
     view = container_of(*trees, scene.binds)
@@ -272,7 +274,7 @@ def compare(scene: Scene, top: Path, work: Path, seen: Seen) -> None:
         seen.decisions[line.decision] = seen.decisions.get(line.decision, 0) + 1
 
 
-def check_lines(every: Sequence[Line], program: str, real: set[str], root: Path) -> None:
+def check_lines(every: Sequence[PlannedLibrary], program: str, real: set[str], root: Path) -> None:
     """What the lines of one program say of libfabric came true."""
     tree = DiskTree(str(root))
     loaded = {resolve(tree, path).path for path in real}
@@ -280,13 +282,13 @@ def check_lines(every: Sequence[Line], program: str, real: set[str], root: Path)
     mine = [line for line in every if line.chain[-1] == program and line.library in (FABRIC, CXI)]
     for line in mine:
         if line.decision == "skip" and fabrics:
-            assert line.target in loaded, line.reason
+            assert line.target in loaded, line
         if line.library == FABRIC and line.decision == "refuse" and fabrics:
-            assert not any("libcxi" in path for path in loaded) or line.target not in loaded, line.reason
+            assert not any("libcxi" in path for path in loaded) or line.target not in loaded, line
         if line.decision == "missing":
-            assert not fabrics, line.reason
+            assert not fabrics, line
         if line.decision == "bind" and fabrics:
-            assert line.target in loaded, line.reason
+            assert line.target in loaded, line
     if fabrics and not any("libcxi" in path for path in loaded):
         said = [line.decision for line in every if line.library == FABRIC]
         assert "refuse" in said, f"{root}: nothing says that {fabrics} has no network"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from lumisite.binds.closure import Line
-from tests.support.closures import FABRIC, ROOTS, decided, host
+from lumisite.binds.closure import PlannedLibrary
+from tests.support.closures import FABRIC, ROOTS, because, codes, decided, host
 from tests.support.dict_trees import Files, Link
 from tests.support.elves import elf
 
 
-def without_network(image: Files, *, host_versions: list[str] | None = None) -> Line:
+def without_network(image: Files, *, host_versions: list[str] | None = None) -> PlannedLibrary:
     files: Files = {"/lib64/libc.so.6": elf("libc.so.6", verdef=["GLIBC_2.34"]), **image}
     versions = ["FABRIC_1.6", "FABRIC_1.7"] if host_versions is None else host_versions
     fabric = elf("libfabric.so.1", ["libcxi.so.1"], verdef=versions)
@@ -31,26 +31,27 @@ def test_a_newer_copy_without_the_network_is_refused_where_something_needs_it() 
     path = {"/.singularity.d/env/10-x.sh": b"export LD_LIBRARY_PATH=/opt/plugin"}
     line = without_network({"/lib64/libfabric.so.1": NEWER, **plugin, **path})
     assert (line.decision, line.target) == ("refuse", None)
-    assert line.because == (
+    assert because(line) == (
         "image-copy-without-network lacking=libcxi.so.1",
-        "host-copy-short user=librccl-net.so version=FABRIC_1.8",
+        "host-copy-lacks-version version=FABRIC_1.8 user=librccl-net.so newest=FABRIC_1.7",
     )
 
 
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"/lib64/librccl-net.so": using("FABRIC_1.6")}, "and librccl-net.so need FABRIC_1.6 at most"),
-        ({"/lib64/librccl-net.so": using()}, "which nothing on the image's search path needs"),
-        ({}, "which nothing on the image's search path needs"),
-        ({"/lib64/libbroken.so": b"x"}, "which nothing on the image's search path needs"),
+        ({"/lib64/librccl-net.so": using("FABRIC_1.6")}, " users=librccl-net.so most=FABRIC_1.6"),
+        ({"/lib64/librccl-net.so": using()}, " users=librccl-net.so"),
+        ({}, ""),
+        ({"/lib64/libbroken.so": b"x"}, ""),
     ],
     ids=["less", "no version", "nobody", "damaged"],
 )
 def test_a_newer_copy_without_the_network_gives_way_where_nothing_needs_it(more: Files, why: str) -> None:
     line = without_network({"/lib64/libfabric.so.1": NEWER, **more})
     assert (line.decision, line.target) == ("bind", "/lib64/libfabric.so.1")
-    assert f"the host's lacks FABRIC_1.8 of it, {why}; put over the copy" in line.reason
+    assert because(line)[1] == f"host-copy-suffices version=FABRIC_1.8{why}"
+    assert codes(line)[2] == "put-over-copy"
 
 
 @pytest.mark.parametrize("versions", [["FABRIC_1.6", "FABRIC_1.7"], []], ids=["the same versions", "no versions"])
@@ -58,10 +59,7 @@ def test_a_copy_without_the_network_gives_way_to_one_that_serves_all_its_users(v
     same = elf("libfabric.so.1", ["libc.so.6"], verdef=versions)
     line = without_network({"/lib64/libfabric.so.1": same}, host_versions=versions)
     assert (line.decision, line.target) == ("bind", "/lib64/libfabric.so.1")
-    assert line.reason == (
-        "the image's copy was built without libcxi.so.1, so its traffic would go over TCP; the host's has all of its "
-        "versions; put over the copy that the loader finds in a default directory"
-    )
+    assert because(line)[:2] == ("image-copy-without-network lacking=libcxi.so.1", "host-copy-suffices")
 
 
 def test_a_copy_whose_provider_is_opened_by_name_has_the_network() -> None:
@@ -73,7 +71,7 @@ def test_a_copy_whose_provider_is_opened_by_name_has_the_network() -> None:
     }
     assert without_network(image, host_versions=["FABRIC_1.6"]).decision == "skip"
     image = {**image, "/lib64/libfabric/libcxi-fi.so": b"damaged"}
-    assert "was built without libcxi.so.1" in without_network(image, host_versions=["FABRIC_1.6"]).reason
+    assert codes(without_network(image, host_versions=["FABRIC_1.6"]))[0] == "image-copy-without-network"
 
 
 def test_a_copy_that_reaches_the_network_through_another_library_has_it() -> None:
@@ -84,7 +82,7 @@ def test_a_copy_that_reaches_the_network_through_another_library_has_it() -> Non
     assert without_network(image, host_versions=["FABRIC_1.6"]).decision == "skip"
 
 
-def borrowing(image: Files, *, versions: list[str] | None = None) -> dict[str, Line]:
+def borrowing(image: Files, *, versions: list[str] | None = None) -> dict[str, PlannedLibrary]:
     """Decide for an image that takes libfabric from a host whose libfabric stops at FABRIC_1.5."""
     base: Files = {"/lib64/libc.so.6": elf("libc.so.6", verdef=["GLIBC_2.34"])}
     had = ["FABRIC_1.4", "FABRIC_1.5"] if versions is None else versions
@@ -102,7 +100,7 @@ def test_a_host_library_that_is_too_old_for_what_the_image_holds_is_refused(plug
     line = borrowing({**own, plugin: user})["libfabric.so.1"]
     name = plugin.rpartition("/")[2]
     assert (line.decision, line.target) == ("refuse", None)
-    assert line.reason == f"the host's lacks FABRIC_1.6, which {name} of the image needs; it has up to FABRIC_1.5"
+    assert because(line) == (f"host-copy-lacks-version version=FABRIC_1.6 user={name} newest=FABRIC_1.5",)
 
 
 def test_a_host_library_that_has_what_the_image_needs_is_bound() -> None:
@@ -134,4 +132,4 @@ def test_the_images_older_copy_serves_where_the_hosts_cannot() -> None:
     only = {f"{FABRIC}/libfabric.so.1": fabric, "/usr/lib64/libjson-c.so.5": new}
     line = decided(["libfabric.so.1"], only, image)["libjson-c.so.5"]
     assert line.decision == "skip"
-    assert line.reason.startswith("the image's copy is older but has all that is needed; the host's lacks JSONC_0.16")
+    assert codes(line) == ["image-copy-suffices", "host-copy-lacks-version"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lumisite.binds.closure import Line, closure
+from lumisite.binds.closure import PlannedLibrary, closure
 from lumisite.binds.plugin import carry_out, plugin_lines, unopened
 from lumisite.site.load import load_site
-from tests.support.closures import DEBIAN, FABRIC, ROOTS, codes, sides
+from tests.support.closures import DEBIAN, FABRIC, ROOTS, because, codes, sides, warnings
 from tests.support.dict_trees import Files, Link
 from tests.support.elves import elf
 from tests.support.torch import VENV, torch
@@ -29,7 +29,7 @@ def plugin(*, needs: str = "FABRIC_1.7", rpath: str | None = None, runpath: str 
     return elf("librccl-net.so", ["libfabric.so.1"], verneed=versions, rpath=rpath, runpath=runpath)
 
 
-def lines(image: Files, roots: list[str] = ROOTS, *, binds: tuple[str, ...] = ()) -> dict[str, Line]:
+def lines(image: Files, roots: list[str] = ROOTS, *, binds: tuple[str, ...] = ()) -> dict[str, PlannedLibrary]:
     """Return the lines past the plan's own, by library."""
     both = sides(HOST, {"/lib64/libc.so.6": elf("libc.so.6", verdef=["GLIBC_2.38"]), **image}, binds=binds)
     found = plugin_lines(LUMI, both, closure(roots, both))
@@ -54,25 +54,27 @@ def test_the_hosts_libfabric_is_put_over_the_copy_that_the_plugin_has_for_itself
     line = found["libfabric.so.1"]
     assert (line.decision, line.source, line.target) == ("bind", f"{FABRIC}/libfabric.so.1", f"{OFI}/libfabric.so.1.2")
     way = f"through the {kind.upper()} of librccl-net.so"
-    assert line.because == (f"loads-own-copy requester=librccl-net.so how={way}", "put-over-own-copy")
+    assert because(line) == (f"loads-own-copy requester=librccl-net.so how={way}",)
     assert line.chain == ("libfabric.so.1", "librccl-net.so", "librccl.so.1", "programs that are linked with RCCL")
-    assert found["librccl-net.so"].reason == (
-        "the image's own, which librccl.so.1 opens; it is found through the RPATH of /opt/rocm-6.4.4/lib/librccl.so.1"
-    )
+    plugin_of_image = found["librccl-net.so"]
+    way = "through the RPATH of /opt/rocm-6.4.4/lib/librccl.so.1"
+    assert because(plugin_of_image) == (f"plugin-of-image how={way}",)
+    assert plugin_of_image.chain[1] == "librccl.so.1"
 
 
 def test_what_the_host_lacks_a_version_of_is_refused() -> None:
     image = {**RCCL, f"{OFI}/librccl-net.so": plugin(needs="FABRIC_1.8", rpath="$ORIGIN")}
     image[f"{OFI}/libfabric.so.1"] = elf("libfabric.so.1", verdef=["FABRIC_1.7", "FABRIC_1.8"])
-    found = decided(image)
-    assert found["libfabric.so.1"] == "refuse"
+    line = lines(image)["libfabric.so.1"]
+    assert line.decision == "refuse"
+    assert codes(line) == ["loads-own-copy", "host-copy-lacks-version"]
 
 
 def test_a_copy_without_the_network_is_refused_where_the_family_takes_nothing_from_the_host() -> None:
     image = {**RCCL, f"{OFI}/librccl-net.so": plugin(rpath="$ORIGIN"), f"{OFI}/libfabric.so.1": WITHOUT}
     line = lines(image, [])["libfabric.so.1"]
     assert (line.decision, line.target) == ("refuse", f"{OFI}/libfabric.so.1")
-    assert codes(line) == ["no-provider", "traffic-over-tcp", "plan-libfabric"]
+    assert codes(line) == ["no-provider", "traffic-over-tcp"]
     beside = {
         f"{OFI}/libfabric/libcxi-fi.so": elf("libcxi-fi.so", ["libcxi.so.1"]),
         "/lib64/libcxi.so.1": elf("libcxi.so.1"),
@@ -102,7 +104,15 @@ def test_a_libfabric_that_is_nowhere_or_damaged_is_named() -> None:
 
 def test_a_provider_whose_library_is_nowhere_is_named() -> None:
     image = {**RCCL, f"{OFI}/librccl-net.so": plugin(rpath="$ORIGIN"), f"{OFI}/libfabric.so.1": WITH}
-    assert decided(image, []) == {"librccl-net.so": "skip", "libfabric.so.1": "skip", "libcxi.so.1": "missing"}
+    found = lines(image, [])
+    assert {name: line.decision for name, line in found.items()} == {
+        "librccl-net.so": "skip",
+        "libfabric.so.1": "skip",
+        "libcxi.so.1": "missing",
+    }
+    assert because(found["libfabric.so.1"])[0].startswith("loaded-by requester=librccl-net.so ")
+    assert because(found["libfabric.so.1"])[0].endswith(" provider=cxi")
+    assert codes(found["libcxi.so.1"]) == ["search-finds-none", "traffic-over-tcp"]
 
 
 def test_a_plugin_that_needs_a_newer_libfabric_than_it_gets_cannot_be_loaded() -> None:
@@ -170,7 +180,7 @@ def test_a_program_that_finds_no_plugin_is_named_with_the_plugin_that_is_there()
     (line,) = unopened(LUMI, sides(HOST, image), ())
     assert (line.decision, line.library) == ("missing", "librccl-net.so")
     assert codes(line) == ["plugin-not-found", "traffic-over-tcp"]
-    assert "/opt/aws-ofi-rccl/librccl-net.so" in line.because[0]
+    assert "unused=/opt/aws-ofi-rccl/librccl-net.so" in because(line)[0]
     path = {"/.singularity.d/env/10-x.sh": b"export LD_LIBRARY_PATH=/opt/aws-ofi-rccl"}
     assert unopened(LUMI, sides(HOST, {**image, **path}), ()) == ()
     assert unopened(load_site("university").site, sides(HOST, image), ()) == (), "NCCL's own network carries it there"
@@ -178,3 +188,10 @@ def test_a_program_that_finds_no_plugin_is_named_with_the_plugin_that_is_there()
 
 def test_an_image_without_a_library_for_collectives_has_no_line() -> None:
     assert lines({f"{DEBIAN}/libfabric.so.1": WITHOUT}, []) == {}
+
+
+def test_what_a_plugin_needs_and_nothing_has_is_a_warning() -> None:
+    own = elf("librccl-net.so", ["libcuda.so.1"])
+    line = lines({**RCCL, f"{OFI}/librccl-net.so": own}, [])["librccl-net.so"]
+    assert because(line)[0].endswith(" unneeded=libfabric.so.1")
+    assert warnings(line) == ("plugin-needs-missing library=libcuda.so.1 requester=librccl-net.so",)

@@ -81,7 +81,7 @@ def test_the_answer_for_machines_is_the_one_of_the_contract(hosts: Path, capsys:
             "source": "/opt/cray/libfabric/1.22.0/lib64/libfabric.so.1",
             "target": "/lib64/libfabric.so.1",
             "decision": "bind",
-            "reason": "the image has none; put where the loader looks by default; singularity-CPEbits binds /opt/cray, but "
+            "reason": "the image has none; put into /lib64, where the loader looks; singularity-CPEbits binds /opt/cray, but "
             "this image's loader does not look there",
             "chain": "libfabric.so.1 <- root",
         },
@@ -96,8 +96,8 @@ def test_the_answer_for_machines_is_the_one_of_the_contract(hosts: Path, capsys:
             "source": "/usr/lib64/libjson-c.so.5",
             "target": "/usr/lib64/libjson-c.so.5",
             "decision": "bind",
-            "reason": "the image has none; the loader looks in that directory; two versions: the image also has "
-            "libjson-c.so.3; a process that needs both loads both",
+            "reason": "the image has none; put into /usr/lib64, where the loader looks; two versions: the "
+            "image also has libjson-c.so.3",
             "chain": "libjson-c.so.5 <- libfabric.so.1 <- root",
         },
     ]
@@ -266,7 +266,7 @@ def test_why_explains_one_library_of_an_image(hosts: Path, capsys: Output) -> No
     options = ("--image", image, "--host-root", after, "--family", "lumi-mpi4py")
     assert explained(capsys, "libfabric.so.1", *options) == (
         f"libfabric.so.1 (library; {image}, family lumi-mpi4py, platform 2026-01, cpe 25.03, rocm 6.3.4)\n"
-        "  bind: the image has none; put where the loader looks by default; singularity-CPEbits binds /opt/cray, but this "
+        "  bind: the image has none; put into /lib64, where the loader looks; singularity-CPEbits binds /opt/cray, but this "
         "image's loader does not look there\n"
         "    chain   libfabric.so.1 <- root\n"
         "    needed  libmpi_gnu_123.so.12 (FABRIC_1.5)\n"

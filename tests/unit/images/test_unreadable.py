@@ -68,9 +68,8 @@ def test_binds_says_what_of_the_host_cannot_be_read(
     status, said = as_user(top / path, words, capsys)
     told = said.partition(f"missing   {library}")[2].partition("\n")[2].partition("\n")[0]
     assert status == 1
-    assert told.startswith("    the host has none that can be read; ")
+    assert told.startswith("    the host has none that can be read: ")
     assert told.count(f"chmod o+{'rx' if (top / path).is_dir() else 'r'} {top / path})") == 1
-    assert "neither the host nor the image has" not in said
     assert "libfabric is in" not in said
 
 
