@@ -79,7 +79,7 @@ def run_slot(machine: Machine, chance: random.Random, slot: PlannedRun, of: int,
         hurt = machine.effect(slot.arm, metric)
         if slot.arm == "control":
             hurt += math.log(0.4)
-        values[metric] = Measured((math.exp(5 + base + own - late + hurt),), "higher", "GB/s")
+        values[metric] = Measured((math.exp(5 + base + own - late + hurt),), "higher")
     return RunResult(slot, outcome, values, "yes", (), seconds=30.0, nodes=("n1", "n2"), job="1")
 
 

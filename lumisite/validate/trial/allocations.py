@@ -47,19 +47,15 @@ def judge_allocations(design: Design, results: Sequence[RunResult]) -> tuple[All
 
     Of two results of one run the first counts; one of a run that is not in the design does not.
     """
-    planned: dict[int, set[PlannedRun]] = {}
-    for run in design.slots:
-        planned.setdefault(run.allocation, set()).add(run)
-    by_run: dict[PlannedRun, RunResult] = {}
+    planned, by_run = set(design.slots), dict[PlannedRun, RunResult]()
     for result in results:
-        run = result.run
-        if run in planned.get(run.allocation, ()) or (run.check and run.allocation in planned):
-            by_run.setdefault(run, result)
+        if result.run in planned or (result.run.check and result.run.allocation <= design.most_allocations):
+            by_run.setdefault(result.run, result)
     by_allocation: dict[int, list[RunResult]] = {}
     for run in sorted(by_run, key=lambda run: (run.allocation, run.position, run.check)):
         by_allocation.setdefault(run.allocation, []).append(by_run[run])
     metrics = metrics_of(design, by_run.values())
-    return tuple(_judge(design, metrics, number, planned[number], found) for number, found in by_allocation.items())
+    return tuple(_judge(design, metrics, number, found) for number, found in by_allocation.items())
 
 
 def next_allocation(design: Design, allocations: Sequence[Allocation]) -> int | None:
@@ -75,10 +71,8 @@ def next_allocation(design: Design, allocations: Sequence[Allocation]) -> int | 
     return None
 
 
-def _judge(
-    design: Design, metrics: Sequence[Metric], number: int, planned: set[PlannedRun], results: Sequence[RunResult]
-) -> Allocation:
-    missing = planned - {result.run for result in results}
+def _judge(design: Design, metrics: Sequence[Metric], number: int, results: Sequence[RunResult]) -> Allocation:
+    missing = {*design.runs_of(number)} - {result.run for result in results}
     scores = score_runs(metrics, results)
     reasons = tuple(_unclean(results))
     references = [result for result in results if result.run.arm == REFERENCE and not result.run.check]

@@ -1,9 +1,7 @@
-"""What the runs of a trial came to, by the run's folder: how each ended, its numbers, whether its arm took effect."""
+"""What the runs of a trial came to, by the run's folder: how each ended, and its numbers."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -11,21 +9,18 @@ from typing import Literal, TypeAlias
 from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
-from lumisite.site.cpus import format_cpu_list
 from lumisite.validate.lines import Better, Gate, Sample
-from lumisite.validate.probes.probe import TIMED_OUT, ProbeStep, Record
-from lumisite.validate.probes.records import number, rank_of, table, text, texts
-from lumisite.validate.run.folder import SAMPLES, Run, lines_of, slot_run
+from lumisite.validate.probes.probe import TIMED_OUT, ProbeStep
+from lumisite.validate.probes.records import number
+from lumisite.validate.run.folder import SAMPLES, End, Run, lines_of, slot_run
 from lumisite.validate.run.script import EXIT, SKIPPED, JobPlan
-from lumisite.validate.trial.design import REFERENCE, Arm, Design, PlannedRun
-from lumisite.validate.trial.jobs import SIGN, sign_name, slot_name
+from lumisite.validate.trial.design import REFERENCE, Design, PlannedRun
+from lumisite.validate.trial.jobs import slot_name
+from lumisite.validate.trial.proof import Signs, TookEffect, find_proof, read_signs
 
 #: How a run ended. `hung`: the watchdog ended it; `failed`: it ended itself, without success; `lost`: neither, through
 #: Slurm, a node or a person, so that it is no evidence.
 Outcome: TypeAlias = Literal["done", "hung", "failed", "lost"]
-TookEffect: TypeAlias = Literal["yes", "no", "unknown"]
-#: Words of a library that did not take what it was given.
-_REFUSED = re.compile(r"not available|ignor|invalid|unsupported|not supported|unknown|falling back", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -34,7 +29,6 @@ class Measured:
 
     values: tuple[float, ...]
     better: Better
-    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,17 +51,6 @@ class RunResult:
     job: str = ""
 
 
-@dataclass(frozen=True)
-class Signs:
-    """What a short step of an arm left, beside its ranks' environment; `cpus` are those of each rank."""
-
-    named: Mapping[str, str] = field(default_factory=dict)
-    devices: tuple[str, ...] = ()
-    carrier: str = ""
-    cpus: tuple[str, ...] = ()
-    log: tuple[str, ...] = ()
-
-
 def results_of(design: Design, run: Run, plans: Sequence[JobPlan]) -> list[RunResult]:
     """Return how all runs of jobs that are over ended, in their order; those that never began are lost.
 
@@ -79,7 +62,7 @@ def results_of(design: Design, run: Run, plans: Sequence[JobPlan]) -> list[RunRe
     by_run: dict[str, list[Sample | Gate]] = {}
     for line in lines:
         by_run.setdefault(line.run, []).append(line)
-    signs = _signs(design, run, plans)
+    signs = read_signs(design, run, plans)
     dropped = run.set_aside_jobs()
     found: list[RunResult] = []
     for allocation, plan in enumerate(plans, start=1):
@@ -104,7 +87,7 @@ def values_of(samples: Iterable[Sample]) -> dict[str, Measured]:
     for sample in samples:
         found.setdefault(sample.metric, []).append(sample)
     return {
-        name: Measured(tuple(sample.value for sample in measured), measured[0].better, measured[0].unit)
+        name: Measured(tuple(sample.value for sample in measured), measured[0].better)
         for name, measured in found.items()
     }
 
@@ -147,16 +130,21 @@ class _Job:
             check = PlannedRun(planned.allocation, planned.position, REFERENCE, check=1)
             yield RunResult(check, self._outcome(checks, lines), seconds=self._seconds(checks))
 
+    def _began(self, step: ProbeStep) -> float | None:
+        return self.run.step_began(self.plan.run, step)
+
+    def _end(self, step: ProbeStep) -> End | None:
+        return self.run.end(self.plan.run, f"{step.folder}/{EXIT}")
+
     def _ran(self, step: ProbeStep) -> bool:
-        end = self.run.end(self.plan.run, f"{step.folder}/{EXIT}")
-        return end is not None and end.code != SKIPPED and self.run.step_began(self.plan.run, step) is not None
+        end = self._end(step)
+        return end is not None and end.code != SKIPPED and self._began(step) is not None
 
     def _outcome(self, steps: Sequence[ProbeStep], lines: Sequence[Sample | Gate]) -> Outcome:
         if self.lost:
             return "lost"
         for step in steps:
-            end = self.run.end(self.plan.run, f"{step.folder}/{EXIT}")
-            began = self.run.step_began(self.plan.run, step)
+            end, began = self._end(step), self._began(step)
             if end is not None and end.code == SKIPPED and began is None:
                 continue
             if end is None or began is None:
@@ -169,88 +157,6 @@ class _Job:
         return "failed" if "fail" in verdicts else "lost" if "inconclusive" in verdicts else "done"
 
     def _seconds(self, steps: Sequence[ProbeStep]) -> float:
-        began = [time for step in steps if (time := self.run.step_began(self.plan.run, step)) is not None]
-        ends = [end.time for step in steps if (end := self.run.end(self.plan.run, f"{step.folder}/{EXIT}"))]
+        began = [time for step in steps if (time := self._began(step)) is not None]
+        ends = [end.time for step in steps if (end := self._end(step))]
         return round(max(ends) - min(began), 3) if began and ends else 0.0
-
-
-# ---- whether it took effect
-
-
-def _signs(design: Design, run: Run, plans: Sequence[JobPlan]) -> dict[str, Signs]:
-    """Read the short steps of each arm, those of the first allocation that has them."""
-    found: dict[str, Signs] = {}
-    for plan in plans:
-        for arm in design.arms:
-            steps = [step for step in plan.steps if step.probe == SIGN and step.slot == sign_name(arm, design)]
-            records = [record for step in steps for record in run.records(plan.run, step)]
-            if records and arm.name not in found:
-                found[arm.name] = _read_signs(arm, sorted(records, key=rank_of))
-    return found
-
-
-def _read_signs(arm: Arm, records: Sequence[Record]) -> Signs:
-    names = [setting.name for setting in ([arm.tried] if arm.tried else arm.settings)]
-    named = {name: next((file for record in records if (file := text(record, "named", name))), "") for name in names}
-    carried: Counter[str] = Counter()
-    for record in records:
-        carried.update({name: int(number(record, "carried", name) or 0) for name in table(record, "carried")})
-    lines = [line for record in records for line in text(record, "log").splitlines()]
-    logged = [line.partition("NCCL ")[2] for line in lines if any(re.search(rf"\b{name}\b", line) for name in names)]
-    devices = {device for record in records for device in texts(record, "devices")}
-    return Signs(
-        named,
-        tuple(sorted(devices)),
-        next((name for name, _ in carried.most_common(1)), ""),
-        tuple(map(_cpu_list, records)),
-        tuple(dict.fromkeys(filter(None, logged))),
-    )
-
-
-def _cpu_list(record: Record) -> str:
-    cpus = record.get("cpus")
-    return format_cpu_list(cpu for cpu in cpus if isinstance(cpu, int)) if isinstance(cpus, list) else ""
-
-
-def find_proof(
-    arm: Arm, records: Sequence[Record], signs: Signs | None, reference: Signs | None
-) -> tuple[TookEffect, tuple[Finding, ...]]:
-    """Return whether what an arm sets has reached all its ranks and is acted on there, and how that is known."""
-    if not arm.settings:
-        return "yes", ()
-    for setting in arm.settings:
-        for record in records:
-            actual = table(record, "given").get(setting.name)
-            if actual != setting.value:
-                finding = make_finding(
-                    "setting-not-reached",
-                    name=setting.name,
-                    actual=None if actual is None else str(actual),
-                    rank=rank_of(record),
-                    setting=str(setting),
-                )
-                return "no", (finding,)
-    if not records or signs is None:
-        return "unknown", (make_finding("setting-not-shown"),)
-    refused = [line for line in signs.log if _REFUSED.search(line)]
-    if refused:
-        return "unknown", (make_finding("setting-refused", line=refused[0]),)
-    if found := tuple(_acted_on(signs, reference or Signs())):
-        return "yes", found
-    return "unknown", (make_finding("setting-not-shown", name=arm.settings[-1].name),)
-
-
-def _acted_on(signs: Signs, reference: Signs) -> Iterator[Finding]:
-    for name, file in signs.named.items():
-        if file:
-            yield make_finding("library-names-setting", file=file, name=name)
-    if signs.log:
-        yield make_finding("library-logs-setting", line=signs.log[0])
-    if signs.carrier and reference.carrier and signs.carrier != reference.carrier:
-        yield make_finding("carrier-changed", carrier=signs.carrier, reference=reference.carrier)
-    for rank, (cpus, before) in enumerate(zip(signs.cpus, reference.cpus, strict=False)):
-        if cpus and before and cpus != before:
-            yield make_finding("cpus-changed", rank=rank, cpus=cpus, reference=before)
-            break
-    if signs.devices and (devices := sorted({*signs.devices} ^ {*reference.devices})):
-        yield make_finding("devices-changed", devices=tuple(devices))

@@ -132,4 +132,4 @@ def test_what_cannot_be_compared_is_refused(tried: tuple[str, ...], against: tup
 
 def test_values_are_those_of_all_samples_of_a_metric() -> None:
     sample = Sample("ddp/step/2n", 2.0, "lower", "r", ("n1", "n2"), 0.0, "s")
-    assert values_of([sample, replace(sample, value=3.0)]) == {"ddp/step/2n": Measured((2.0, 3.0), "lower", "s")}
+    assert values_of([sample, replace(sample, value=3.0)]) == {"ddp/step/2n": Measured((2.0, 3.0), "lower")}

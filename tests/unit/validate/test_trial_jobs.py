@@ -19,7 +19,8 @@ from lumisite.validate.run.request import Batch, RunRequest
 from lumisite.validate.run.script import DONE, EXIT, RECORDS, JobPlan, job_script
 from lumisite.validate.trial.design import Arm, Design, Setting, plan
 from lumisite.validate.trial.jobs import controls, trial_plans
-from lumisite.validate.trial.results import Signs, find_proof, results_of
+from lumisite.validate.trial.proof import Signs, find_proof
+from lumisite.validate.trial.results import results_of
 from tests.support.records import target_of
 from tests.support.requests import LOADED, a_request
 

@@ -13,7 +13,8 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.validate.trial.design import Design, Setting, Thresholds, plan
 from lumisite.validate.trial.judge import Answer, TrialVerdict, judge_trial
-from lumisite.validate.trial.results import Measured, RunResult, TookEffect
+from lumisite.validate.trial.proof import TookEffect
+from lumisite.validate.trial.results import Measured, RunResult
 from tests.support.trials import CONTROL, METRICS, MIB, Machine, a_trial, run_trial
 
 CALM = Machine(allocation=0.002, slot=0.002)
