@@ -53,15 +53,15 @@ class Collection:
     @property
     def counted(self) -> tuple[Copy, ...]:
         """The copies that programs load, or may."""
-        return tuple(one for one in self.copies if one.counted)
+        return tuple(copy for copy in self.copies if copy.counted)
 
     @property
     def release(self) -> Version | None:
         """The release of the stack that programs get, all that differ in major and minor number joined."""
-        stated = {one.release.value if one.release else NOT_KNOWN: one for one in self.counted}
+        stated = {copy.release.value if copy.release else NOT_KNOWN: copy for copy in self.counted}
         if len(stated) < 2:
-            return next((one.release or Version(NOT_KNOWN, one.path) for one in stated.values()), None)
-        of = ", ".join(one.path for one in stated.values())
+            return next((copy.release or Version(NOT_KNOWN, copy.path) for copy in stated.values()), None)
+        of = ", ".join(copy.path for copy in stated.values())
         series = {_series(value) for value in stated}
         (first, *others) = series
         return Version(", ".join(stated), of) if others or first is None else Version(first, of)
@@ -74,7 +74,7 @@ class Collection:
     @property
     def version(self) -> Version | None:
         """The versions of the copies that count, joined."""
-        found = {one.version.value: one.version.of for one in self.counted if one.version is not None}
+        found = {copy.version.value: copy.version.of for copy in self.counted if copy.version is not None}
         return Version(", ".join(found), ", ".join(found.values())) if found else None
 
 
@@ -104,14 +104,14 @@ def _copies(library: Collectives, loader: Loader, contents: Contents, system: Ve
         elif use.packages is not None:
             release = _built_for(library, tree, use.packages)
             yield Copy(f"{use.packages}/torch", None, release, (use.program,), linked=True)
-    own = {resolve(tree, folder).path for folder in contents.libraries}
+    folders = {resolve(tree, folder).path for folder in contents.libraries}
     paths = contents.copies_of(library)
     for path in sorted(paths, key=lambda path: [*programs, path].index(path)):
         packages = contents.packages_with(path)
         release = _stated(library.releases, tree, path, packages)
         if packages is not None:
             release = release or _built_for(library, tree, packages)
-        elif posixpath.dirname(path) in own:
+        elif posixpath.dirname(path) in folders:
             release = release or system
         counted = path in programs or not (searched and programs) or (packages is None and not linked)
         yield Copy(path, _stated(library.copies, tree, path, packages), release, tuple(programs.get(path, ())), counted)
@@ -137,7 +137,7 @@ def _texts(sign: Sign, tree: Tree, path: str, packages: str | None) -> Iterator[
         file = posixpath.normpath(f"{posixpath.dirname(path)}/{sign.paths}")
         yield file, text_of(tree, file, LARGEST_RECORD_BYTES) or ""
     elif packages is not None:
-        yield from ((one, one) for one in glob(tree, f"{packages}/{sign.paths}"))
+        yield from ((file, file) for file in glob(tree, f"{packages}/{sign.paths}"))
 
 
 def _built_for(library: Collectives, tree: Tree, packages: str) -> Version | None:

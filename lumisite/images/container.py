@@ -1,6 +1,6 @@
 """What a container of an image sees: the image, the host paths that modules bind over it, and its library path.
 
-What the image's shell scripts set is worked out as far as that can be told without running them. Read are assignments,
+What the image's shell scripts set is evaluated as far as possible without running them. Read are assignments,
 `export`, `unset` and the usual expansions; every branch counts as taken. Written here: the parsers of shell on PyPI are
 under the GPL, or only split words. Source: chapter 2 of POSIX.1-2017, Shell Command Language.
 """
@@ -19,7 +19,7 @@ _ENVIRONMENT = "/.singularity.d/env"
 _RUNTIME_LIBRARIES = "/.singularity.d/libs"
 _LARGEST_SCRIPT_BYTES = 256 * 1024
 #: Scripts that runtimes put into every image; what they do to LD_LIBRARY_PATH is to append their own directory.
-_RUNTIMES_OWN = ("01-", "94-", "95-", "99-")
+_OF_RUNTIMES = ("01-", "94-", "95-", "99-")
 
 
 @dataclass(frozen=True)
@@ -46,55 +46,55 @@ class ContainerTree:
         return self.image.name
 
     def look(self, path: str) -> Entry | None:
-        """Tell what stands at a path; a folder that only leads to a bind is there too."""
-        place = self.host_path(path)
-        if place is not None:
-            return self.host.look(place)
+        """Return what is at a path; a folder that only leads to a bind is there too."""
+        host_path = self.host_path(path)
+        if host_path is not None:
+            return self.host.look(host_path)
         entry = self.image.look(path)
-        if entry is None and any(one.target.startswith(path + "/") for one in self.bound):
+        if entry is None and any(bound.target.startswith(path + "/") for bound in self.bound):
             return Entry("directory")
         return entry
 
     def names(self, path: str) -> tuple[str, ...]:
-        """Give the names in a directory; of a bind into a folder of the image, not its name."""
-        place = self.host_path(path)
-        return self.image.names(path) if place is None else self.host.names(place)
+        """Return the names in a directory; of a bind into a folder of the image, not its name."""
+        host_path = self.host_path(path)
+        return self.image.names(path) if host_path is None else self.host.names(host_path)
 
     def source(self, path: str) -> Source | None:
-        """Give what reads a file."""
-        place = self.host_path(path)
-        return self.image.source(path) if place is None else self.host.source(place)
+        """Return a reader of a file."""
+        host_path = self.host_path(path)
+        return self.image.source(path) if host_path is None else self.host.source(host_path)
 
     def host_path(self, path: str) -> str | None:
-        """Give the host path behind a path of the container, `None` where it is the image's own."""
-        one = self.bound_at(path)
-        return None if one is None else one.real.rstrip("/") + path[len(one.target) :] or "/"
+        """Return the host path behind a path of the container, `None` where it is the image's own."""
+        bound = self.bound_at(path)
+        return None if bound is None else bound.real.rstrip("/") + path[len(bound.target) :] or "/"
 
     def bound_at(self, path: str) -> Bound | None:
-        """Give the bind that covers a path of the container."""
-        return next((one for one in reversed(self.bound) if is_under(path, one.target)), None)
+        """Return the bind that covers a path of the container."""
+        return next((bound for bound in reversed(self.bound) if is_under(path, bound.target)), None)
 
 
 def container_of(image: Tree, host: Tree, binds: Sequence[tuple[str, str, str]]) -> ContainerTree:
-    """Put binds over an image: source on the host, target, and module. A source that the host lacks binds nothing."""
+    """Return an image with binds: source on the host, target, and module. A source that the host lacks is left out."""
     bound = []
     for source, target, by in binds:
-        place = resolve(host, source)
-        if place.entry is not None:
+        on_host = resolve(host, source)
+        if on_host.entry is not None:
             folder = resolve(image, posixpath.dirname(target))
             top = folder.path if folder.entry is not None else posixpath.dirname(target)
-            bound.append(Bound(source, place.path, posixpath.join(top, posixpath.basename(target)), by))
+            bound.append(Bound(source, on_host.path, posixpath.join(top, posixpath.basename(target)), by))
     return ContainerTree(image, host, tuple(bound))
 
 
 def library_path(image: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Give LD_LIBRARY_PATH as an image's own environment sets it, and what of that could not be worked out.
+    """Return LD_LIBRARY_PATH as an image's own environment sets it, and what of that could not be worked out.
 
     Read are the scripts that builds write (`%environment`, and ENV of a Docker image); the runtime's own append its
     directory of injected libraries. An image without such scripts sets nothing.
     """
-    place = resolve(image, _ENVIRONMENT)
-    if place.entry is None or place.entry.kind != "directory":
+    folder = resolve(image, _ENVIRONMENT)
+    if folder.entry is None or folder.entry.kind != "directory":
         return (), ()
     values = variables_of(image)
     parts = [part for part in re.split("[:;]", values[_VARIABLE]) if part]
@@ -103,16 +103,16 @@ def library_path(image: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def variables_of(image: Tree) -> dict[str, str]:
-    """Give the variables that the scripts of an image set; what a script cannot tell begins with UNKNOWN."""
+    """Return the variables that the scripts of an image set; what is not known begins with UNKNOWN."""
     values = {_VARIABLE: ""}
     for name in names_of(image, _ENVIRONMENT, None):
-        if name.endswith(".sh") and not name.startswith(_RUNTIMES_OWN):
+        if name.endswith(".sh") and not name.startswith(_OF_RUNTIMES):
             evaluate(text_of(image, f"{_ENVIRONMENT}/{name}", _LARGEST_SCRIPT_BYTES) or "", values)
             values.setdefault(_VARIABLE, "")
     return values
 
 
-#: Stands before what cannot be told: a command, or a variable that no script sets.
+#: Begins what is not known: a command, or a variable that no script sets.
 UNKNOWN = "\0"
 _DEEPEST = 40
 #: More than any variable has that a program can be started with (execve(2): 128 KiB for one).
@@ -165,7 +165,7 @@ def evaluate(script: str, values: MutableMapping[str, str]) -> None:
 def _expanded(
     text: str, at: int, values: MutableMapping[str, str], stops: str, depth: int = 0, *, quoted: bool = False
 ) -> tuple[str, int]:
-    """Expand what stands before one of `stops`, and remove its quotes; tell where it ends."""
+    """Expand what stands before one of `stops`, and remove its quotes; return it and where it ends."""
     parts: list[str] = []
     length = 0
     while at < len(text) and text[at] not in stops:
@@ -179,7 +179,7 @@ def _expanded(
 
 
 def _part(text: str, at: int, values: MutableMapping[str, str], depth: int, *, quoted: bool) -> tuple[str, int]:
-    """Expand one sign, one quoted text, or one expansion; tell where it ends."""
+    """Expand one sign, one quoted text, or one expansion; return it and where it ends."""
     sign = text[at]
     if sign == "\\":
         return text[at + 1 : at + 2].removesuffix("\n"), at + 2

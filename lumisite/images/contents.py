@@ -34,7 +34,7 @@ _LARGEST_CONSTANTS_BYTES = 64 * 1024 * 1024
 _CHUNK_BYTES = 128 * 1024
 _LONGEST_BANNER_BYTES = 512
 
-#: Directories of libraries behind those that the image's own loader is told of.
+#: Directories of libraries behind those that the image's own loader searches.
 _LIBRARY_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib/aarch64-linux-gnu",
@@ -48,7 +48,7 @@ _LIBRARY_FOLDERS = (
     "/usr/local/lib",
 )
 #: Where images put what they build themselves: the folder of each release, and the plugin beside the libraries.
-_OWN_FOLDERS = ("/opt/libfabric*/lib*", "/opt/aws-ofi-*", "/opt/aws-ofi-*/lib")
+_BUILT_FOLDERS = ("/opt/libfabric*/lib*", "/opt/aws-ofi-*", "/opt/aws-ofi-*/lib")
 #: Where Python keeps packages: distributions, virtual environments, conda, and the environments of cotainr.
 _PACKAGE_FOLDERS = (
     "/opt/venv/lib/python3*/site-packages",
@@ -97,9 +97,9 @@ class Contents:
 
     @cached_property
     def libraries(self) -> tuple[str, ...]:
-        """The folders of libraries, those that the image's own loader is told of first."""
+        """The folders of libraries, those that the image's own loader searches first."""
         of_vendors = (pattern for vendor in all_vendors() for pattern in (*vendor.image_libraries, *vendor.libraries))
-        built = [folder for pattern in (*of_vendors, *_OWN_FOLDERS) for folder in glob(self.tree, pattern)]
+        built = [folder for pattern in (*of_vendors, *_BUILT_FOLDERS) for folder in glob(self.tree, pattern)]
         known = (*self.library_path[0], *conf_directories(self.tree), *_LIBRARY_FOLDERS, *built)
         return tuple(dict.fromkeys(known))
 
@@ -137,7 +137,9 @@ class Contents:
         files = [f"{folder}/{library.library}.so*" for folder in (*self.libraries, *self.environments)]
         files += [f"{folder}/{inner}/{library.library}.so*" for folder in self.packages for inner in library.packages]
         places = (resolve(self.tree, path) for pattern in files for path in glob(self.tree, pattern))
-        return tuple(dict.fromkeys(one.path for one in places if one.entry is not None and one.entry.kind == "file"))
+        return tuple(
+            dict.fromkeys(place.path for place in places if place.entry is not None and place.entry.kind == "file")
+        )
 
     def is_for_gpus_of(self, name: str) -> bool:
         """Return whether an image holds libraries for the GPUs of a vendor."""
@@ -167,7 +169,7 @@ class Contents:
 
 
 def labelled(labels: Mapping[str, str], words: str) -> Version | None:
-    """Take a label that is named for one thing only, which fits the regular expression `words`.
+    """Return the version in a label that is named for one thing only, which fits the regular expression `words`.
 
     >>> labelled({"org.example.glibc.version": "2.39"}, "glibc")
     Version(value='2.39', of='label org.example.glibc.version')
@@ -180,7 +182,7 @@ def labelled(labels: Mapping[str, str], words: str) -> Version | None:
 
 
 def collectives_of(site: Site) -> tuple[Collectives, ...]:
-    """Give what carries collectives between the site's GPUs."""
+    """Return what carries collectives between the site's GPUs."""
     return tuple(gpu_of(stack.gpu).collectives for stack in site.stacks.values() if stack.gpu is not None)
 
 
@@ -189,13 +191,13 @@ def _order(version: Version) -> Release:
 
 
 def find_file(tree: Tree, folders: Iterable[str], names: Iterable[str]) -> str | None:
-    """Give the real path of the first of some names that is a file in a folder."""
+    """Return the real path of the first of some names that is a file in a folder."""
     places = (resolve(tree, f"{folder}/{name}") for name in names for folder in folders)
     return next((place.path for place in places if place.entry is not None and place.entry.kind == "file"), None)
 
 
 def glibc_of(tree: Tree, path: str) -> Version | None:
-    """Give glibc's version from the banner in its own file, which the file prints when it is run as a program."""
+    """Return glibc's version from the banner in its own file, which the file prints when it is run as a program."""
     return banner(_GLIBC, tree, path)
 
 
@@ -211,10 +213,10 @@ def find_constant(pattern: re.Pattern[bytes], tree: Tree, path: str) -> re.Match
     if source is None:
         return None
     first, size = (0, source.size) if source.size <= _LARGEST_LIBRARY_BYTES else read_only_data(source)
-    behind = b""
+    following = b""
     for start in reversed(range(first, first + min(size, _LARGEST_CONSTANTS_BYTES), _CHUNK_BYTES)):
         chunk = source.read(start, _CHUNK_BYTES)
-        if match := pattern.search(chunk + behind):
+        if match := pattern.search(chunk + following):
             return match
-        behind = chunk[:_LONGEST_BANNER_BYTES]
+        following = chunk[:_LONGEST_BANNER_BYTES]
     return None

@@ -34,9 +34,9 @@ _USED_OFFSET = 40
 
 
 def digest_of(source: Source, kind: Kind, progress: Callable[[float], None] | None = None) -> str:
-    """Give `header:` or `whole:` and 64 hexadecimal digits (SHA-256); raises a `LumisiteError`.
+    """Return `header:` or `whole:` and 64 hexadecimal digits (SHA-256); raises a `LumisiteError`.
 
-    Of a whole file, `progress` is told the part that was read so far, below 1.
+    Of a whole file, `progress` gets the part that was read so far, below 1.
     """
     known = hashlib.sha256()
     for chunk in _whole(source, progress) if kind == "whole" else _header(source):

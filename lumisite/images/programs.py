@@ -41,7 +41,7 @@ class Use:
     def open_plugin(self, library: Collectives) -> Loaded | None:
         """Open the network plugin as the library does: under the first of its names that the loader finds."""
         opened = (self.process.dlopen(name, self.copy) for name in library.plugins)
-        return next((one for one in opened if one is not None), None)
+        return next((plugin for plugin in opened if plugin is not None), None)
 
 
 def uses_of(library: Collectives, loader: Loader, contents: Contents) -> tuple[Use, ...]:
@@ -79,14 +79,15 @@ def _opened_by_torch(library: Collectives, tree: Tree, packages: str) -> Iterato
     """Yield the paths that PyTorch opens, as far as they matter for what serves as a library for collectives."""
     init = text_of(tree, f"{packages}/{library.preloads}", LARGEST_RECORD_BYTES) if library.preloads else None
     if init and re.search(rf"['\"]{re.escape(library.name)}['\"]", init):
-        found = (path for one in library.packages[1:] for path in glob(tree, f"{packages}/{one}/{library.library}.so*"))
+        patterns = (f"{packages}/{folder}/{library.library}.so*" for folder in library.packages[1:])
+        found = (path for pattern in patterns for path in glob(tree, pattern))
         yield from tuple(found)[:1]
     folder = f"{packages}/torch/lib"
     yield f"{folder}/libtorch_global_deps.so"
     yield from glob(tree, f"{packages}/torch/_C.*.so")
     for name in names_of(tree, folder):
         needed = read_needed(tree, resolve(tree, f"{folder}/{name}").path) if ".so" in name else ()
-        if any(_is_called(library, one) for one in needed):
+        if any(_is_called(library, soname) for soname in needed):
             yield f"{folder}/{name}"
 
 
@@ -97,17 +98,17 @@ def _is_called(library: Collectives, name: str) -> bool:
 
 def _copy_in(process: Process, library: Collectives) -> Loaded | None:
     """Return the object of a process that serves as a library for collectives."""
-    return next((one for name, one in process.by_name.items() if _is_called(library, name)), None)
+    return next((loaded for name, loaded in process.by_name.items() if _is_called(library, name)), None)
 
 
 def _linked_use(library: Collectives, loader: Loader, contents: Contents) -> Iterator[Use]:
     """Yield the copy that a program gets which is linked with the library, and has no search path of its own."""
     copies = contents.copies_of(library)
-    own = [path for path in copies if contents.packages_with(path) is None]
+    outside = [path for path in copies if contents.packages_with(path) is None]
     found = (loader.search(path).found for path in copies)
-    names = dict.fromkeys(one.info.soname or posixpath.basename(one.path) for one in found if one is not None)
+    names = dict.fromkeys(copy.info.soname or posixpath.basename(copy.path) for copy in found if copy is not None)
     # What no search finds a program has on its own search path, or it does not run.
-    for name in (*names, *(own if len(own) == 1 else ())):
+    for name in (*names, *(outside if len(outside) == 1 else ())):
         process = Process(loader)
         copy = process.dlopen(name)
         if copy is not None:

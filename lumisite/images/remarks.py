@@ -25,7 +25,7 @@ _CONDA = "WITH_CONDA"
 
 def remarks(image: ReadImage, paths: Sequence[str]) -> tuple[Finding, ...]:
     """Return what is to know of an image; `paths` are its names, where they lead first."""
-    copies = [finding for one in image.collections.values() for finding in _copies(image, one)]
+    copies = [finding for collection in image.collections.values() for finding in _copies(image, collection)]
     return (*_for_other_gpus(image), *_misnamed(image, paths), *copies)
 
 
@@ -58,7 +58,7 @@ def _misnamed(image: ReadImage, paths: Sequence[str]) -> Iterator[Finding]:
     for stack, named in told_releases(image.site, *paths).items():
         actual = image.releases.get(stack)
         series = [] if actual is None else re.findall(r"(?:^|, )(\d+\.\d+)", actual.value)
-        if actual is not None and series and not any(f"{named}.".startswith(f"{one}.") for one in series):
+        if actual is not None and series and not any(f"{named}.".startswith(f"{release}.") for release in series):
             title = image.site.stacks[stack].title
             stated = str(named)
             yield make_finding("image-misnamed", component=title, named=stated, actual=actual.value, file=actual.of)

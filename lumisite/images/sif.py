@@ -71,30 +71,31 @@ def open_image(path: str) -> Image:
 
 
 def find_root(source: Source) -> tuple[SifObject, tuple[Finding, ...]]:
-    """Give the squashfs that a SIF's containers start from, and what else in it counts; raises `ImageError`."""
+    """Return the squashfs that a SIF's containers start from, and what else in it counts; raises `ImageError`."""
     objects = tuple(list_objects(source))
-    for one in objects:
-        if one.kind == PARTITION and one.part == _PRIMARY:
-            _check(source, one)
-            overlay = any(one.kind == PARTITION and one.part == _OVERLAY for one in objects)
-            return one, (make_finding("image-overlay"),) if overlay else ()
-    if any(one.kind in (_OCI_INDEX, _OCI_BLOB) for one in objects):
+    partitions = [part for part in objects if part.kind == PARTITION]
+    for root in partitions:
+        if root.part == _PRIMARY:
+            _check(source, root)
+            has_overlay = any(part.part == _OVERLAY for part in partitions)
+            return root, (make_finding("image-overlay"),) if has_overlay else ()
+    if any(part.kind in (_OCI_INDEX, _OCI_BLOB) for part in objects):
         raise ImageError(make_finding("image-oci", source.name))
     raise ImageError(make_finding("image-without-root", source.name, parts=len(objects)))
 
 
 def list_objects(source: Source) -> Iterator[SifObject]:
-    """Give the parts of a SIF that are in use, in their order; raises `ImageError`."""
+    """Return the parts of a SIF that are in use, in their order; raises `ImageError`."""
     content = source.read(0, struct.calcsize(HEADER))
     if content[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] != MAGIC:
-        raise _fault("image-damaged", source, MAGIC_OFFSET, part="header of the SIF", size=source.size)
+        raise _fault("image-damaged", source, MAGIC_OFFSET, part="SIF header", size=source.size)
     if len(content) < struct.calcsize(HEADER):
         raise _fault("image-cut", source, 0, actual=source.size, size=struct.calcsize(HEADER))
     _, version, _, _, _, _, total, offset, _, _, _ = struct.unpack(HEADER, content)
     if version != _VERSION:
         raise _fault("image-unknown-version", source, 42, format="SIF", version=repr(version), expected=repr(_VERSION))
     if not 0 <= total <= _MOST_DESCRIPTORS or offset < 0:
-        raise _fault("image-damaged", source, 88, part="header of the SIF", size=total)
+        raise _fault("image-damaged", source, 88, part="SIF header", size=total)
     step = struct.calcsize(DESCRIPTOR)
     table = source.read(offset, total * step)
     if len(table) < total * step:

@@ -81,11 +81,11 @@ class Squashfs:
         return self.file.name
 
     def look(self, path: str) -> Entry | None:
-        """Tell what stands at a path."""
-        place = self._find(path)
-        if place is None:
+        """Return what is at a path."""
+        found = self._find(path)
+        if found is None:
             return None
-        reference, kind = place
+        reference, kind = found
         if kind == _LINK:
             inode = self._inode(reference)
             if inode.kind != _LINK or inode.size > _LONGEST_LINK_BYTES:
@@ -94,22 +94,22 @@ class Squashfs:
         return Entry("directory" if kind == _DIRECTORY else "file" if kind == _FILE else "other")
 
     def names(self, path: str) -> tuple[str, ...]:
-        """Give the names in a directory."""
-        place = self._find(path)
-        if place is None or place[1] != _DIRECTORY:
+        """Return the names in a directory."""
+        found = self._find(path)
+        if found is None or found[1] != _DIRECTORY:
             return ()
-        return tuple(name for name, _ in self._listing(place[0]))
+        return tuple(name for name, _ in self._listing(found[0]))
 
     def source(self, path: str) -> SquashedFile | None:
-        """Give a file."""
-        place = self._find(path)
-        if place is None or place[1] != _FILE:
+        """Return a file."""
+        found = self._find(path)
+        if found is None or found[1] != _FILE:
             return None
-        return SquashedFile(f"{self.name}:{path}", self, self._inode(place[0]))
+        return SquashedFile(f"{self.name}:{path}", self, self._inode(found[0]))
 
     @lru_cache(_PATHS_KEPT)  # noqa: B019 - bounded, as the others here
     def _find(self, path: str) -> tuple[int, int] | None:
-        """Give the reference and the kind of what stands at a path, looking through its parents."""
+        """Return the reference and the kind of what stands at a path, looking through its parents."""
         if path == "/":
             return self.root, _DIRECTORY
         top, _, name = path.rpartition("/")
@@ -117,7 +117,7 @@ class Squashfs:
         if parent is None or parent[1] != _DIRECTORY:
             return None
         if self._inode(parent[0]).size > _KEPT_LISTING_BYTES:
-            return next((place for one, place in self._listing(parent[0]) if one == name), None)
+            return next((found for entry, found in self._listing(parent[0]) if entry == name), None)
         return self._places(parent[0]).get(name)
 
     @lru_cache(_LISTINGS_KEPT)  # noqa: B019
@@ -145,7 +145,7 @@ class Squashfs:
 
     @lru_cache(_METADATA_KEPT)  # noqa: B019
     def _metadata_block(self, at: int) -> tuple[bytes, int]:
-        """Give a block of metadata and where the next one stands."""
+        """Return a block of metadata and where the next one stands."""
         (head,) = struct.unpack("<H", self._bytes(at, 2))
         length = head & 0x7FFF
         content = self._bytes(at + 2, length)
@@ -155,9 +155,9 @@ class Squashfs:
             raise self.damaged(at, "block of metadata", len(content))
         return content, at + 2 + length
 
-    def _metadata(self, place: tuple[int, int], length: int) -> tuple[bytes, tuple[int, int]]:
-        """Give `length` bytes of metadata from a block and an offset in it, and the place behind them."""
-        at, offset = place
+    def _metadata(self, position: tuple[int, int], length: int) -> tuple[bytes, tuple[int, int]]:
+        """Return `length` bytes of metadata from a block and an offset in it, and the position after them."""
+        at, offset = position
         parts = []
         while length > 0:
             block, following = self._metadata_block(at)
@@ -173,44 +173,44 @@ class Squashfs:
 
     def _inode(self, reference: int) -> _Inode:
         inodes = self.tables[0]
-        place = (inodes + (reference >> 16), reference & 0xFFFF)
-        head, place = self._metadata(place, 16)
+        position = (inodes + (reference >> 16), reference & 0xFFFF)
+        head, position = self._metadata(position, 16)
         (kind,) = struct.unpack_from("<H", head)
         layout = _INODES.get(kind)
         if layout is None:
             if _LINK < kind <= _MOST_KIND:
-                return _Inode(kind, 0, 0, 0, _NO_FRAGMENT, place)
-            raise self.damaged(place[0], "inode", len(head), kind=kind)
-        body, after = self._metadata(place, struct.calcsize(layout[0]))
+                return _Inode(kind, 0, 0, 0, _NO_FRAGMENT, position)
+            raise self.damaged(position[0], "inode", len(head), kind=kind)
+        body, after = self._metadata(position, struct.calcsize(layout[0]))
         values = struct.unpack(layout[0], body)
         size, start, offset, fragment = (0 if index is None else values[index] for index in layout[1])
         fragment = fragment if layout[1][3] is not None else _NO_FRAGMENT
         return _Inode(kind if kind <= _EXTENDED else kind - _EXTENDED, size, start, offset, fragment, after)
 
     def _listing(self, directory: int) -> Iterator[tuple[str, tuple[int, int]]]:
-        """Give the names of a directory with the reference and the kind of each."""
+        """Return the names of a directory with the reference and the kind of each."""
         inode = self._inode(directory)
         length = inode.size - 3  # the size counts `.` and `..`, which are not written
         if inode.kind != _DIRECTORY or length > _LARGEST_LISTING_BYTES:
             raise self.damaged(inode.after[0], "directory", inode.size, kind=inode.kind)
         at = self.tables[1] + inode.start
         content, _ = self._metadata((at, inode.offset), length)
-        place = 0
-        while place < len(content):
-            if place + 12 > len(content):
+        position = 0
+        while position < len(content):
+            if position + 12 > len(content):
                 raise self.damaged(at, "directory", len(content))
-            count, block, _ = struct.unpack_from("<III", content, place)
-            place += 12
+            count, block, _ = struct.unpack_from("<III", content, position)
+            position += 12
             for _ in range(count + 1):
-                if place + 8 > len(content):
+                if position + 8 > len(content):
                     raise self.damaged(at, "directory", len(content))
-                offset, _, kind, last = struct.unpack_from("<HhHH", content, place)
-                name = content[place + 8 : place + 9 + last]
-                place += 9 + last
+                offset, _, kind, last = struct.unpack_from("<HhHH", content, position)
+                name = content[position + 8 : position + 9 + last]
+                position += 9 + last
                 yield name.decode("utf-8", "surrogateescape"), (block << 16 | offset, kind)
 
     def block_sizes(self, inode: _Inode) -> tuple[int, ...]:
-        """Give the packed size of each block of a file, as it is written."""
+        """Return the packed size of each block of a file, as it is written."""
         whole, rest = divmod(inode.size, self.block_bytes)
         count = whole + (1 if rest and inode.fragment == _NO_FRAGMENT else 0)
         if count > _MOST_BLOCKS:
@@ -219,7 +219,7 @@ class Squashfs:
         return struct.unpack(f"<{count}I", content)
 
     def block(self, at: int, size: int, most: int) -> bytes:
-        """Give an unpacked block of file content; `size` is the packed size, with a bit for one that is not packed."""
+        """Return an unpacked block of a file; `size` is the packed size, with a bit for one that is not packed."""
         content = self._block(at, size)
         if len(content) < most:
             raise self.damaged(at, "block of a file", len(content))
@@ -234,7 +234,7 @@ class Squashfs:
         return content if size & 0x1000000 else self._unpacked(at, content, self.block_bytes)
 
     def fragment(self, inode: _Inode, length: int) -> bytes:
-        """Give the end of a file that shares a block with the ends of others."""
+        """Return the end of a file that shares a block with the ends of others."""
         index, entry = divmod(inode.fragment, _FRAGMENTS_PER_BLOCK)
         (at,) = struct.unpack("<Q", self._bytes(self.tables[2] + 8 * index, 8))
         content, _ = self._metadata((at, 16 * entry), 16)
@@ -268,7 +268,7 @@ class SquashedFile:
         return self.inode.size
 
     def read(self, offset: int, length: int) -> bytes:
-        """Give a part of it; raises `ImageError`."""
+        """Return a part of it; raises `ImageError`."""
         block_bytes = self.image.block_bytes
         end = min(offset + length, self.size)
         parts = []
@@ -286,7 +286,7 @@ class SquashedFile:
         return tuple(zip(places, sizes, strict=False))
 
     def _block(self, index: int) -> bytes:
-        """Give a block of the file in full; the last one may be shorter."""
+        """Return a block of the file in full; the last one may be shorter."""
         length = min(self.image.block_bytes, self.size - index * self.image.block_bytes)
         if index >= len(self._starts):
             return self.image.fragment(self.inode, length)
@@ -312,7 +312,7 @@ def read_squashfs(source: Source, start: int = 0, size: int | None = None) -> Sq
     if (major, minor) != (4, 0):
         raise fault("image-unknown-version", format="squashfs", version=f"{major}.{minor}", expected="4.0")
     if not 12 <= block_log <= 20 or block_bytes != 1 << block_log:
-        raise fault("image-damaged", part="head of the file system", size=block_bytes)
+        raise fault("image-damaged", part="superblock", size=block_bytes)
     if used > size:
         raise fault("image-cut", actual=size, size=used)
     unpack = unpacker(compression)

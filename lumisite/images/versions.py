@@ -64,7 +64,7 @@ class ReadImage(Contents):
         Releases of the site's stacks come by their names, then what carries the traffic of its GPUs and of its fabric.
         """
         carrier = self.site.fabric.carrier
-        fabric = [name for one in fabrics_of(carrier) or all_fabrics() for name in one.libraries]
+        fabric = [name for known in fabrics_of(carrier) or all_fabrics() for name in known.libraries]
         names = ["libfabric", "ofi_plugin", *(name.partition(".")[0] for name in fabric), "glibc"]
         found: dict[str, Version | None] = {"torch": _torch(self)}
         for name, copies in self.collections.items():
@@ -80,7 +80,9 @@ class ReadImage(Contents):
                 found[name.partition(".")[0]] = _file(path)
         if path := self.find("libc.so.6"):
             found["glibc"] = glibc_of(self.tree, path)
-        stated = {name: one or labelled(self.labels, _WORDS.get(name, re.escape(name))) for name, one in found.items()}
+        stated = {
+            name: version or labelled(self.labels, _WORDS.get(name, re.escape(name))) for name, version in found.items()
+        }
         return {**self.releases, **{name: version for name, version in stated.items() if version is not None}}
 
     def holds(self, family: str | None) -> Holds:
@@ -106,8 +108,8 @@ class ReadImage(Contents):
 
 
 def title_of(site: Site, name: str) -> str:
-    """Give the name that people have for what has a version."""
-    titles = {one.name: one.title for one in collectives_of(site)} | {"ofi_plugin": "OFI plugin"}
+    """Return the name that people have for what has a version."""
+    titles = {library.name: library.title for library in collectives_of(site)} | {"ofi_plugin": "OFI plugin"}
     return site.stacks[name].title if name in site.stacks else titles.get(name, name)
 
 
@@ -126,7 +128,7 @@ def _file(path: str) -> Version:
 
 
 def _libfabric(tree: Tree, path: str) -> Version | None:
-    """Give the release of libfabric where its own files state it; the number of its file is another one."""
+    """Return the release of libfabric where its own files state it; the number of its file is another one."""
     settings = f"{posixpath.dirname(path)}/pkgconfig/libfabric.pc"
     if match := _PKG_CONFIG.search(text_of(tree, settings, LARGEST_RECORD_BYTES) or ""):
         return Version(match[1], settings)
@@ -136,5 +138,5 @@ def _libfabric(tree: Tree, path: str) -> Version | None:
 
 def version_lines(site: Site, versions: Mapping[str, Version]) -> Iterator[str]:
     """Write versions for people, as `PyTorch 2.9.1` would be."""
-    for name, one in versions.items():
-        yield f"{title_of(site, name)} {one.value}"
+    for name, version in versions.items():
+        yield f"{title_of(site, name)} {version.value}"
