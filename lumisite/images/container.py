@@ -175,7 +175,7 @@ def _expanded(
         length += len(part)
         if length <= _LONGEST:
             parts.append(part)
-    return "".join(parts) if length <= _LONGEST else f"{UNKNOWN}(longer than {_LONGEST} bytes)", at
+    return "".join(parts) if length <= _LONGEST else f"{UNKNOWN}…", at
 
 
 def _part(text: str, at: int, values: MutableMapping[str, str], depth: int, *, quoted: bool) -> tuple[str, int]:

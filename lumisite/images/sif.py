@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, with_values
+from lumisite.findings.finding import Finding
 from lumisite.images.squashfs import MAGIC as SQUASHFS_MAGIC
-from lumisite.images.squashfs import ImageError, read_squashfs
+from lumisite.images.squashfs import ImageError, image_error, read_squashfs
 from lumisite.machine.host import DiskTree, open_file
 from lumisite.machine.tree import Source, Tree
 
@@ -88,18 +88,19 @@ def list_objects(source: Source) -> Iterator[SifObject]:
     """Return the parts of a SIF that are in use, in their order; raises `ImageError`."""
     content = source.read(0, struct.calcsize(HEADER))
     if content[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] != MAGIC:
-        raise _fault("image-damaged", source, MAGIC_OFFSET, part="SIF header", size=source.size)
+        raise image_error("image-damaged", source, MAGIC_OFFSET, part="SIF header", size=source.size)
     if len(content) < struct.calcsize(HEADER):
-        raise _fault("image-cut", source, 0, actual=source.size, size=struct.calcsize(HEADER))
+        raise image_error("image-cut", source, 0, actual=source.size, size=struct.calcsize(HEADER))
     _, version, _, _, _, _, total, offset, _, _, _ = struct.unpack(HEADER, content)
     if version != _VERSION:
-        raise _fault("image-unknown-version", source, 42, format="SIF", version=repr(version), expected=repr(_VERSION))
+        expected = repr(_VERSION)
+        raise image_error("image-unknown-version", source, 42, format="SIF", version=repr(version), expected=expected)
     if not 0 <= total <= _MOST_DESCRIPTORS or offset < 0:
-        raise _fault("image-damaged", source, 88, part="SIF header", size=total)
+        raise image_error("image-damaged", source, 88, part="SIF header", size=total)
     step = struct.calcsize(DESCRIPTOR)
     table = source.read(offset, total * step)
     if len(table) < total * step:
-        raise _fault("image-cut", source, offset, actual=len(table), size=total * step)
+        raise image_error("image-cut", source, offset, actual=len(table), size=total * step)
     for index, values in enumerate(struct.iter_unpack(DESCRIPTOR, table)):
         kind, used, _, _, _, start, size, *_, extra = values
         file_system, part = struct.unpack_from("<ii", extra)
@@ -109,15 +110,11 @@ def list_objects(source: Source) -> Iterator[SifObject]:
 
 def _check(source: Source, root: SifObject) -> None:
     if root.file_system == _ENCRYPTED:
-        raise _fault("image-encrypted", source, root.at)
+        raise image_error("image-encrypted", source, root.at)
     if root.file_system != _SQUASHFS:
         kind = _FILE_SYSTEMS.get(root.file_system, str(root.file_system))
-        raise _fault("image-file-system", source, root.at, kind=kind)
+        raise image_error("image-file-system", source, root.at, kind=kind)
     if root.start < 0 or root.size < 0:
-        raise _fault("image-damaged", source, root.at, part="root file system", size=root.size)
+        raise image_error("image-damaged", source, root.at, part="root file system", size=root.size)
     if root.start + root.size > source.size:
-        raise _fault("image-cut", source, root.at, actual=max(0, source.size - root.start), size=root.size)
-
-
-def _fault(code: str, source: Source, byte: int, **values: str | int) -> ImageError:
-    return ImageError(with_values(make_finding(code, source.name, byte=byte), values))
+        raise image_error("image-cut", source, root.at, actual=max(0, source.size - root.start), size=root.size)

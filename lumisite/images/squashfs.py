@@ -48,6 +48,11 @@ class ImageError(LumisiteError):
     """An image that cannot be read: cut, damaged, encrypted, or of a kind that lumisite does not know."""
 
 
+def image_error(code: str, source: Source, byte: int, **values: Value) -> ImageError:
+    """Return the error for what is wrong at a byte of an image file."""
+    return ImageError(with_values(make_finding(code, source.name, byte=byte), values))
+
+
 @dataclass(frozen=True)
 class _Inode:
     """`start` and `offset` place a directory's names, or a file's first block and its part of a fragment.
@@ -126,8 +131,8 @@ class Squashfs:
 
     def damaged(self, at: int, part: str, size: int, *, kind: int | None = None, reason: str = "") -> ImageError:
         """Return an error that names the byte of the image file, and the part that is damaged."""
-        values: dict[str, Value] = {"byte": self.start + at, "part": part, "size": size, "kind": kind, "reason": reason}
-        return ImageError(with_values(make_finding("image-damaged", self.name), values))
+        byte = self.start + at
+        return image_error("image-damaged", self.file, byte, part=part, size=size, kind=kind, reason=reason)
 
     def _bytes(self, at: int, length: int) -> bytes:
         if at + length > self.size:
@@ -141,7 +146,7 @@ class Squashfs:
         try:
             return self.unpack(content, most)
         except BadBlockError as error:
-            raise self.damaged(at, "packed block", len(content), reason=str(error)) from None
+            raise self.damaged(at, "compressed block", len(content), reason=str(error)) from None
 
     @lru_cache(_METADATA_KEPT)  # noqa: B019
     def _metadata_block(self, at: int) -> tuple[bytes, int]:
@@ -152,7 +157,7 @@ class Squashfs:
         if not head & 0x8000:
             content = self._unpacked(at, content, _METADATA_BYTES)
         if not 0 < len(content) <= _METADATA_BYTES:
-            raise self.damaged(at, "block of metadata", len(content))
+            raise self.damaged(at, "metadata block", len(content))
         return content, at + 2 + length
 
     def _metadata(self, position: tuple[int, int], length: int) -> tuple[bytes, tuple[int, int]]:
@@ -163,7 +168,7 @@ class Squashfs:
             block, following = self._metadata_block(at)
             part = block[offset : offset + length]
             if not part and offset > len(block):
-                raise self.damaged(at, "block of metadata", len(block))
+                raise self.damaged(at, "metadata block", len(block))
             parts.append(part)
             length -= len(part)
             offset += len(part)
@@ -222,14 +227,14 @@ class Squashfs:
         """Return an unpacked block of a file; `size` is the packed size, with a bit for one that is not packed."""
         content = self._block(at, size)
         if len(content) < most:
-            raise self.damaged(at, "block of a file", len(content))
+            raise self.damaged(at, "data block", len(content))
         return content
 
     @lru_cache(_BLOCKS_KEPT)  # noqa: B019
     def _block(self, at: int, size: int) -> bytes:
         length = size & 0xFFFFFF
         if length > _LARGEST_BLOCK_BYTES:
-            raise self.damaged(at, "block of a file", length)
+            raise self.damaged(at, "data block", length)
         content = self._bytes(at, length)
         return content if size & 0x1000000 else self._unpacked(at, content, self.block_bytes)
 
@@ -298,24 +303,23 @@ def read_squashfs(source: Source, start: int = 0, size: int | None = None) -> Sq
     """Open the file system at `start` of an image file; raises `ImageError`."""
     size = source.size - start if size is None else size
     content = source.read(start, SUPERBLOCK_BYTES)
-
-    def fault(code: str, **values: str | int) -> ImageError:
-        return ImageError(with_values(make_finding(code, source.name, byte=start), values))
-
     if content[:4] != MAGIC:
-        raise fault("image-damaged", part="file system", size=size)
+        raise image_error("image-damaged", source, start, part="file system", size=size)
     if len(content) < SUPERBLOCK_BYTES:
-        raise fault("image-cut", actual=len(content), size=SUPERBLOCK_BYTES)
+        raise image_error("image-cut", source, start, actual=len(content), size=SUPERBLOCK_BYTES)
     values = struct.unpack(_SUPERBLOCK, content)
     _, _, _, block_bytes, _, compression, block_log, _, _, major, minor, root, used, _, _, *tables, _ = values
     inodes, names, fragments = tables
     if (major, minor) != (4, 0):
-        raise fault("image-unknown-version", format="squashfs", version=f"{major}.{minor}", expected="4.0")
+        raise image_error(
+            "image-unknown-version", source, start, format="squashfs", version=f"{major}.{minor}", expected="4.0"
+        )
     if not 12 <= block_log <= 20 or block_bytes != 1 << block_log:
-        raise fault("image-damaged", part="superblock", size=block_bytes)
+        raise image_error("image-damaged", source, start, part="superblock", size=block_bytes)
     if used > size:
-        raise fault("image-cut", actual=size, size=used)
+        raise image_error("image-cut", source, start, actual=size, size=used)
     unpack = unpacker(compression)
     if unpack is None:
-        raise fault("image-compression", compression=COMPRESSIONS.get(compression, str(compression)))
+        name = COMPRESSIONS.get(compression, str(compression))
+        raise image_error("image-compression", source, start, compression=name)
     return Squashfs(source, start, block_bytes, root, used, (inodes, names, fragments), unpack)
