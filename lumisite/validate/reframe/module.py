@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.writers import message
 from lumisite.site.model import Site
 from lumisite.validate.lines import LARGEST, Gate, Sample, line_json
 from lumisite.validate.probes.probe import rounded
@@ -72,7 +74,7 @@ def answer(lines: Sequence[Sample | Gate]) -> dict[str, object]:
     return {
         "verdict": "fail" if "fail" in states else "inconclusive" if "inconclusive" in states or not gates else "pass",
         "causes": [_cause(gate) for gate in gates if gate.verdict != "pass"]
-        or ([] if gates else ["inconclusive: the job left nothing to judge"]),
+        or ([] if gates else [f"inconclusive: {message(make_finding('nothing-measured'))}"]),
         "performance": {
             metric: [rounded(job_value(job, series.better)), series.unit, series.better]
             for metric, series in recorded.series.items()

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from lumisite.cli import main
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.writers import message
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.reframe.module import answer
 from lumisite.validate.run import slurm
@@ -247,7 +249,7 @@ def test_a_metric_of_single_nodes_has_the_number_that_a_verdict_has() -> None:
     [
         ([gate("pass"), gate("inconclusive", "blind")], "inconclusive", ["inconclusive: blind (do this)"]),
         ([gate("inconclusive", "blind"), gate("fail", "down")], "fail", ["inconclusive: blind (do this)", "down (do this)"]),
-        ([], "inconclusive", ["inconclusive: the job left nothing to judge"]),
+        ([], "inconclusive", [f"inconclusive: {message(make_finding('nothing-measured'))}"]),
     ],
 )  # fmt: skip
 def test_only_gates_that_all_pass_make_a_test_pass(lines: list[Gate], verdict: str, causes: list[str]) -> None:
