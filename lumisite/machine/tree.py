@@ -14,7 +14,6 @@ from typing import Literal, NamedTuple, Protocol
 from lumisite.errors import LumisiteError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
-from lumisite.findings.writers import message
 
 #: As many links as Linux follows in one path (path_resolution(7)).
 MOST_LINKS = 40
@@ -99,11 +98,6 @@ class Place(NamedTuple):
     def finding(self, subject: str) -> Finding:
         """Return what is wrong with a path that leads to nothing."""
         return make_finding(self.code, subject, at=self.path, links=self.links, command=self.command)
-
-    @property
-    def trouble(self) -> str:
-        """What is wrong, in words."""
-        return message(self.finding(self.path)) if self.code else ""
 
 
 def resolve(tree: Tree, path: str, folder: str = "/") -> Place:
