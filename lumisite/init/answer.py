@@ -18,11 +18,14 @@ _SCRIPT_BYTES = 64 * 1024
 
 def collector() -> str:
     """Return the script that reads a node, behind what vendors have; more paths to look for are its arguments."""
-    software = [one for _, one in all_software()]
+    products = [software for _, software in all_software()]
     stated = [sign.paths for gpu in all_gpus() for sign in gpu.stated.values()]
-    stated += [f"{start}*/{one.stated.paths}" for one in software if one.stated for start in one.series]
-    trees = [f"{start}*" for one in software for start in (*one.folders, *one.series)]
-    trees += [path for one in software for path in one.defaults]
+    trees: list[str] = []
+    for software in products:
+        if software.stated:
+            stated += [f"{start}*/{software.stated.paths}" for start in software.series]
+        trees += [f"{start}*" for start in (*software.folders, *software.series)]
+    trees += [path for software in products for path in software.defaults]
     trees += [vendor.bound for vendor in all_vendors()]
     trees += [posixpath.dirname(folder) for vendor in all_vendors() for folder in vendor.libraries]
     lists = {

@@ -95,7 +95,8 @@ def _network(seen: Seen) -> dict[str, Any]:
 
 def _fabric(seen: Seen, node: Node) -> Fabric:
     """Return a node's fabric; Slurm knows by which address it reaches the node."""
-    slurm = next((one for kind in seen.cluster.kinds for one in kind.nodes if one.name == node.name), None)
+    known = (slurm for kind in seen.cluster.kinds for slurm in kind.nodes)
+    slurm = next((slurm for slurm in known if slurm.name == node.name), None)
     return fabric_of(node, seen.address(slurm.keys.get("NodeAddr", slurm.name) if slurm else node.name))
 
 
@@ -108,26 +109,27 @@ def _partitions(
     for name, stated in cluster.partitions.items():
         counts = Counter(kind.name for kind in cluster.kinds for node in kind.nodes if name in partitions_of(node))
         if counts:
-            told_apart: list[str] = []
+            distinct: list[str] = []
             for kind, _ in counts.most_common():
-                if all(known[kind].differs(known[one]) for one in told_apart):
-                    told_apart.append(kind)
+                if all(known[kind].differs(known[other]) for other in distinct):
+                    distinct.append(kind)
             # Slurm 26.05 has a key of its own for it.
             whole = "EXCLUSIVE" in stated.get("OverSubscribe", "") or stated.get("Exclusive") == "NODE"
             whole = whole or cluster.config.get("SelectType") == "select/linear"
-            keys: dict[str, object] = {"node_kind": told_apart[0] if len(told_apart) == 1 else told_apart}
+            keys: dict[str, object] = {"node_kind": distinct[0] if len(distinct) == 1 else distinct}
             keys |= {"whole_nodes": "yes" if whole else "no"}
             keys |= {"max_nodes": stated["MaxNodes"]} if stated.get("MaxNodes", "").isdecimal() else {}
-            yield {"name": name, "others": [kind for kind in counts if kind not in told_apart], "entry": keys}
+            yield {"name": name, "others": [kind for kind in counts if kind not in distinct], "entry": keys}
 
 
 def _fingerprint(seen: Seen, kind: Mapping[str, Any], stacks: Sequence[StackFound]) -> Fingerprint:
     """Return by what nodes of a kind will be known, as it is described."""
     layout = [
-        (*(parse_number_list(one.get(key, "")) for key in ("cores", "siblings")), one["numa"]) for one in kind["l3"]
+        (*(parse_number_list(group.get(key, "")) for key in ("cores", "siblings")), group["numa"])
+        for group in kind["l3"]
     ]
-    of_gpus = [one for one in stacks if one.gpu]
-    mine = [one.gpu for one in of_gpus if len(of_gpus) == 1 or kind["name"] in one.kinds]
+    of_gpus = [stack for stack in stacks if stack.gpu]
+    mine = [stack.gpu for stack in of_gpus if len(of_gpus) == 1 or kind["name"] in stack.kinds]
     gpus, buses = len(kind["gpus"]), _buses(seen).get(kind["name"])
     vendor = next(iter(mine), None) if gpus else NO_GPUS if of_gpus else None
     return fingerprint(layout, gpus, vendor, [buses] if buses else ())
@@ -153,7 +155,9 @@ def _folders(seen: Seen) -> dict[str, Any]:
     tops = sorted(lasting, key=lambda path: posixpath.basename(path) not in SOFTWARE)
     return {
         "folders": entries,
-        "folder_questions": [{**vars(one), "nodes": some(one.nodes, 3, ", ")} for one in folders if one.doubt],
+        "folder_questions": [
+            {**vars(folder), "nodes": some(folder.nodes, 3, ", ")} for folder in folders if folder.doubt
+        ],
         # The folder that all nodes see below which the deployment root is guessed, one for software first.
         "top": next(iter(tops), "/opt"),
         "images": images,
@@ -185,7 +189,7 @@ def _platform(seen: Seen, stacks: Sequence[StackFound]) -> dict[str, Any]:
             "slurm": version if version.replace(".", "").isdecimal() else None,
             "kernel": _of_all(facts.kernel.release, (node.facts.kernel.release for node in nodes)),
         },
-        "stacks": {one.name: _stack_entry(one, stacks) for one in stacks},
+        "stacks": {stack.name: _stack_entry(stack, stacks) for stack in stacks},
         "tail": {
             "gpu_bus_ids": _buses(seen) or None,
             "source": f"here: read on {names}, {seen.date}{of_slurm}",
@@ -193,12 +197,12 @@ def _platform(seen: Seen, stacks: Sequence[StackFound]) -> dict[str, Any]:
         },
     }
     tables = {}
-    for one in stacks:
-        found = {"found": "host"} if one.gpu else {}
-        release = {**found, "source": f"here: read on {one.node}, {seen.date}"}
-        head = {"title": one.software.title, "gpu": one.gpu or None}
-        tables[one.name] = {"head": head, "releases": dict.fromkeys(one.releases, release)}
-    gpu_stacks = [one.name for one in stacks if one.gpu]
+    for stack in stacks:
+        found = {"found": "host"} if stack.gpu else {}
+        release = {**found, "source": f"here: read on {stack.node}, {seen.date}"}
+        head = {"title": stack.software.title, "gpu": stack.gpu or None}
+        tables[stack.name] = {"head": head, "releases": dict.fromkeys(stack.releases, release)}
+    gpu_stacks = [stack.name for stack in stacks if stack.gpu]
     return {"month": seen.date[:7], "platform": platform, "stacks": tables, "gpu_stacks": gpu_stacks}
 
 
@@ -208,13 +212,13 @@ def _stack_entry(stack: StackFound, stacks: Sequence[StackFound]) -> dict[str, o
     if not stack.gpu:
         return {"default": default, "supported": guess([*stack.releases], "all-supported")}
     runs = guess(stack.runs, "range-driver", title=stack.software.title)
-    kinds = stack.kinds if sum(bool(one.gpu) for one in stacks) > 1 else None
+    kinds = stack.kinds if sum(bool(other.gpu) for other in stacks) > 1 else None
     return {"driver": stack.driver, "runs": runs, "default": default, "kinds": kinds}
 
 
 def _of_all(value: str | None, others: Iterable[str | None]) -> object:
     """Return what one node has for all, marked where others have something else."""
-    different = sorted({one for one in others if one and one != value})
+    different = sorted({other for other in others if other and other != value})
     if not different:
         return value
     return guess(value, "differs", others=some(different, 3, ", "))
@@ -225,23 +229,23 @@ def _of_all(value: str | None, others: Iterable[str | None]) -> object:
 
 def _runtimes(seen: Seen, stacks: Sequence[StackFound]) -> dict[str, Any]:
     """Return the keys of each runtime that was found, with a question for what is open."""
-    gpus = {one.gpu: gpu_of(one.gpu) for one in stacks if one.gpu}
+    gpus = {stack.gpu: gpu_of(stack.gpu) for stack in stacks if stack.gpu}
     flags = {name: gpu.flag for name, gpu in gpus.items() if gpu.flag}
     by_gpu = {"gpu": next(iter(flags.values())) if len(flags) == 1 else flags} if flags else {}
     found: dict[str, dict[str, Any]] = {}
-    node = next((one for one in (seen.node, seen.login) if one.programs), seen.node)
+    node = seen.login if seen.login.programs and not seen.node.programs else seen.node
     for name, (path, version) in node.programs.items():
         is_apptainer = "apptainer" in f"{name} {version.partition(' ')[0]}".lower()
         if not (is_apptainer and "apptainer" in found):  # its other name is no runtime of its own
             prefix = "APPTAINER" if is_apptainer else "SINGULARITY"
             keys = {"executable": path, "variant": version or name, "prefix": prefix, **by_gpu}
             found[name] = {"keys": keys, "node": node.name, "question": ""}
-    for one in (seen.login, seen.node):
-        for name, stated in one.reads_no_modulefile.items():
+    for node in (seen.login, seen.node):
+        for name, stated in node.reads_no_modulefile.items():
             question = stated.pop("question", "")
-            found[name] = {"keys": stated, "node": one.name, "question": question}
+            found[name] = {"keys": stated, "node": node.name, "question": question}
     for entry in found.values():
-        if entry["node"] not in {one.name for one in seen.nodes.values()}:
+        if entry["node"] not in {node.name for node in seen.nodes.values()}:
             entry["question"] = entry["question"] or "login-only"
     caches = [cache for gpu in gpus.values() for cache in gpu.caches]
     return {"runtimes": found, "runtime": next(iter(found), "apptainer"), "caches": caches}
@@ -251,14 +255,14 @@ def _modules(seen: Seen, stacks: Sequence[StackFound]) -> dict[str, Any]:
     """Return the module system, what modules bind of the host, and the releases that their versions are made of."""
     spool, systems = seen.cluster.config.get("SlurmdSpoolDir", ""), module_systems(seen.login)
     are_read = any(node.answer.output(name) for node in (seen.login, seen.node) for name in _MODULE_VARIABLES)
-    installed = [one.name for one in stacks if not one.gpu]
+    installed = [stack.name for stack in stacks if not stack.gpu]
     return {
         "host": _host_binds(seen),
         "spool": spool if can_be_bound(spool) and has_folder(seen.node, spool) else "",
         "systems": systems or module_systems(seen.node),
         "systems_are_guessed": not are_read,
         "installed": installed,
-        "all_stacks": [*installed, *(one.name for one in stacks if one.gpu)],
+        "all_stacks": [*installed, *(stack.name for stack in stacks if stack.gpu)],
     }
 
 

@@ -34,14 +34,14 @@ class Folder:
 
 def folders_of_all(nodes: Sequence[Node], login: Node) -> list[Folder]:
     """Return the file systems of compute nodes: those of all, and as questions those of some or of the login node."""
-    answers = [{one.path: one for one in folders_of(node, login)} for node in nodes]
+    answers = [{folder.path: folder for folder in folders_of(node, login)} for node in nodes]
     found: list[Folder] = []
     for path in sorted({path for folders in answers for path in folders}):
         seen = {node.name: folders[path] for node, folders in zip(nodes, answers, strict=True) if path in folders}
         folder = next(iter(seen.values()))
         if any(path not in folders or folders[path].kind != folder.kind for folders in answers):
             folder = replace(folder, kind="", doubt=folder.doubt or "some")
-        writable = all(one.writable for one in seen.values())
+        writable = all(other.writable for other in seen.values())
         found.append(replace(folder, nodes=tuple(seen), writable=writable))
     known = {folder.path for folder in found}
     for folder in () if login in nodes else folders_of(login, login):
@@ -81,8 +81,8 @@ def _mounts(node: Node) -> list[Mount]:
 def _folder(mount: Mount, node: Node, login: Node) -> Folder | None:
     """Return what a mount is; `None` for one that is the system's own."""
     point, of_system = mount.point, any(is_under(mount.point, folder) for folder in SYSTEM)
-    here, there = (set(one.answer.lines("/output/stat")) for one in (node, login))
-    mine = {line for line in here if line.endswith(f" {point}")}
+    lines = set(node.answer.lines("/output/stat"))
+    mine = {line for line in lines if line.endswith(f" {point}")}
     if mount.kind in SYSTEM_TYPES or (of_system and mount.kind not in SHARED):
         return None
     if of_system:
@@ -95,7 +95,7 @@ def _folder(mount: Mount, node: Node, login: Node) -> Folder | None:
         return Folder(point, "", mount.kind, "silent")
     if not any(f" directory {point}" in line for line in mine):
         return None  # a file
-    is_same = node is not login and bool(mine & there)
+    is_same = node is not login and not mine.isdisjoint(login.answer.lines("/output/stat"))
     kind = "shared" if mount.kind in SHARED or is_same else "node-local" if mount.kind in LOCAL else ""
     rights = next((line for line in node.answer.lines("/output/rights") if line[11:] == point), "")
     writable = kind == "node-local" and rights[8:10] in ("wx", "wt")

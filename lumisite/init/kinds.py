@@ -19,7 +19,7 @@ Entry = dict[str, object]
 
 def describe_kind(kind: Kind, node: Node | None, fabric: Fabric, of_kind: Fabric) -> Entry:
     """Return a kind's values by name; empty ones are not known. `of_kind` is the fabric as its node has it."""
-    slurm = min(kind.nodes, key=lambda one: one.memory_mib, default=SlurmNode("", {}))
+    slurm = min(kind.nodes, key=lambda node: node.memory_mib, default=SlurmNode("", {}))
     groups, cores, doubts = _groups(node) if node else ([], (), ())
     count = slurm.gpus[1]
     found = {
@@ -49,7 +49,7 @@ def describe_kind(kind: Kind, node: Node | None, fabric: Fabric, of_kind: Fabric
 
 def gpu_finding(kind: Kind, node: Node) -> Finding | None:
     """Return what is open about the GPUs of a node that answered."""
-    stated = min((one.gpus[1] for one in kind.nodes), default=len(node.facts.gpus))
+    stated = min((known.gpus[1] for known in kind.nodes), default=len(node.facts.gpus))
     if node.facts.gpus and not node.gpus:
         return make_finding("gpus-unplaced", node.name)
     if stated != len(node.facts.gpus):
@@ -125,7 +125,7 @@ def _gpus(node: Node, groups: list[Entry], fabric: Fabric) -> list[Entry]:
     rows = []
     for gpu in node.gpus:
         near = set(parse_number_list(gpu.cpus or ""))
-        l3 = [at for at, one in enumerate(groups) if near and near >= set(parse_number_list(str(one["cores"])))]
+        l3 = [at for at, group in enumerate(groups) if near and near >= set(parse_number_list(str(group["cores"])))]
         row: Entry = {
             "numa": groups[0]["numa"] if gpu.numa is None else gpu.numa,
             "l3": l3[0] if len(l3) == 1 else None,

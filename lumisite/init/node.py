@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import posixpath
 import re
 from collections.abc import Collection
@@ -38,7 +39,7 @@ class Node:
     def name(self) -> str:
         """What the kernel calls it."""
         name = (self.facts.host or "").partition(".")[0]
-        return name if is_name(name) else "a node without a name"
+        return name if is_name(name) else "an unnamed node"
 
     @property
     def gpus(self) -> tuple[Device, ...]:
@@ -54,7 +55,7 @@ class Node:
         found = {name: (self.answer.output(f"{name} path"), self.answer.output(name)) for name in RUNTIMES}
         if (real := self.facts.runtime.real) and not self.answer.files:
             found[posixpath.basename(real)] = (real, self.facts.runtime.package or "")
-        return {name: one for name, one in found.items() if name in RUNTIMES and can_be_bound(one[0])}
+        return {name: program for name, program in found.items() if name in RUNTIMES and can_be_bound(program[0])}
 
     @property
     def reads_no_modulefile(self) -> dict[str, dict[str, str]]:
@@ -101,14 +102,15 @@ def fabric_of(node: Node, address: str | None) -> Fabric:
     What lies on another one has its speed from that, and counts where that has no address itself.
     """
     facts = node.facts.interfaces
-    lower = {name: one.lower for name, one in facts.items()}
+    lower = {name: interface.lower for name, interface in facts.items()}
     below = {name: lies_on(name, lower) for name in facts}
     up = [name for name in sorted(facts, key=natural) if is_name(name) and _is_up(facts[name])]
     alone = {name: facts[name].speed_mbit or 0 for name in up if not (below[name] - {name}).intersection(up)}
     fast = [name for name, speed in alone.items() if speed == max(alone.values())]
     home = {name for name in up if address and _has(facts[name], address)}
     others = [name for name in fast if name not in home]
-    if not any(_stem(one) == _stem(other) and not below[one] & below[other] for one in others for other in home):
+    pairs = itertools.product(others, home)
+    if not any(_stem(name) == _stem(managing) and not below[name] & below[managing] for name, managing in pairs):
         fast = others or fast
     parts = set[str]().union(*(below[name] for name in fast))
     rest = [name for name in up if name not in fast]
@@ -123,7 +125,7 @@ def fabric_of(node: Node, address: str | None) -> Fabric:
 
 
 def _is_up(interface: Interface) -> bool:
-    """Tell whether an interface can carry data: it is up and, as far as that is known, has an address."""
+    """Return whether an interface can carry data: it is up and, as far as that is known, has an address."""
     return interface.state in ("up", "unknown") and interface.networks != ()
 
 
@@ -166,12 +168,12 @@ def adapter_near(node: Node, bus: str | None, fabric: Fabric) -> str | None:
 
 
 def can_be_bound(path: str) -> bool:
-    """Tell whether a path of the machine can stand in the description without being asked after."""
+    """Return whether a path of the machine can be written in the description without a question."""
     return re.fullmatch(r"(/[\w.+@=-]+)+", path, re.ASCII) is not None
 
 
 def has_folder(node: Node, path: str) -> bool:
-    """Tell whether a node has a folder under a path that its own table of mounts or a link in / names."""
+    """Return whether a node has a folder under a path that its own table of mounts or a link in / names."""
     lines = node.answer.lines("/output/stat")
     return any(line.endswith(f" directory {path}") for line in lines) or resolve(node.answer, path).entry is not None
 

@@ -14,8 +14,8 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.site.scalars import is_file_name
 
-#: A command that Slurm answers: gives its output.
-Ask = Callable[[Sequence[str]], str]
+#: Runs a command of Slurm and returns its output.
+Run = Callable[[Sequence[str]], str]
 #: A node in one of these states starts a job now, or soon.
 _READY = ("IDLE", "MIXED")
 #: How scontrol prints what is not set.
@@ -75,17 +75,17 @@ class Cluster:
     findings: tuple[Finding, ...] = ()
 
 
-def read_cluster(ask: Ask, wanted: Sequence[str] = ()) -> Cluster:
-    """Ask Slurm for the partitions `wanted`, or all that users may submit to. Raises `ToolError`."""
-    found = re.findall(r"^(\w+)\s+= (.*?)\s*$", ask(["scontrol", "show", "config"]), re.MULTILINE | re.ASCII)
+def read_cluster(run: Run, names: Sequence[str] = ()) -> Cluster:
+    """Read from Slurm the partitions with these `names`, or all that users may submit to. Raises `ToolError`."""
+    found = re.findall(r"^(\w+)\s+= (.*?)\s*$", run(["scontrol", "show", "config"]), re.MULTILINE | re.ASCII)
     config = {key: value for key, value in found if value not in _NOTHING}
     findings: list[Finding] = []
     partitions = {}
-    for name, keys in _rows(ask(["scontrol", "--oneliner", "show", "partition"]), "PartitionName", findings):
-        if name in wanted or (not wanted and keys.get("RootOnly") != "YES" and keys.get("State", "UP") != "INACTIVE"):
+    for name, keys in _rows(run(["scontrol", "--oneliner", "show", "partition"]), "PartitionName", findings):
+        if name in names or (not names and keys.get("RootOnly") != "YES" and keys.get("State", "UP") != "INACTIVE"):
             partitions[name] = keys
     nodes = []
-    for name, keys in _rows(ask(["scontrol", "--oneliner", "show", "node"]), "NodeName", findings):
+    for name, keys in _rows(run(["scontrol", "--oneliner", "show", "node"]), "NodeName", findings):
         node = SlurmNode(name, keys)
         if node.number("CPUTot") and partitions.keys() & partitions_of(node):
             nodes.append(node)
@@ -116,7 +116,7 @@ def _rows(text: str, first: str, findings: list[Finding]) -> list[tuple[str, dic
 
 
 def is_name(text: str) -> bool:
-    """Tell whether a text of the machine can be a name in the description."""
+    """Return whether a text of the machine can be a name in the description."""
     return re.fullmatch(r"[\w.+@-]{1,100}", text, re.ASCII) is not None and is_file_name(text)
 
 
@@ -127,9 +127,9 @@ def _kinds(nodes: Sequence[SlurmNode]) -> tuple[Kind, ...]:
         groups.setdefault(node.build, []).append(node)
     kinds = [Kind("", tuple(group)) for group in groups.values()]
     for step in range(4):
-        taken = [kind.name for kind in kinds]
+        names = [kind.name for kind in kinds]
         for at, kind in enumerate(kinds):
-            if not step or taken.count(kind.name) > 1:
+            if not step or names.count(kind.name) > 1:
                 word = _words(kind.nodes[0], at)[step]
                 kinds[at] = replace(kind, name="-".join(filter(None, (kind.name, word))))
     return tuple(kinds)

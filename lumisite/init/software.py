@@ -48,8 +48,9 @@ def stacks_of(nodes: Mapping[str, Node]) -> tuple[list[StackFound], list[dict[st
             first = next(iter(stacks.values()))
             first.kinds.extend(stacks)
             found.append(first)
-        for question in (one for node in nodes.values() for one in _questions(node, software, gpu, bool(stacks))):
-            questions += [question] if question not in questions else []
+        for node in nodes.values():
+            new = _questions(node, software, gpu, bool(stacks))
+            questions += [question for question in new if question not in questions]
     return found, questions
 
 
@@ -65,7 +66,7 @@ def _questions(node: Node, software: Software, gpu: str, is_found: bool) -> Iter
 def _driver_of(node: Node, gpu: str) -> tuple[str, Driver] | None:
     """Return the loaded driver of a vendor's GPUs, where the node has GPUs."""
     drivers = {name: node.facts.drivers.get(name, Driver()) for name in (gpu_of(gpu).drivers if gpu else ())}
-    loaded = ((name, one) for name, one in drivers.items() if one.version or one.build)
+    loaded = ((name, driver) for name, driver in drivers.items() if driver.version or driver.build)
     return next(loaded, None) if node.gpus else None
 
 
@@ -83,7 +84,8 @@ def _stack_of(node: Node, software: Software, gpu: str) -> StackFound | None:
         text = (loaded[1].version or "").partition(".")[0]
         number = int(text) if text.isdecimal() else 0
         major = next((int(major) for major, least in software.drivers.items() if number >= least), 0)
-        fitting, runs = [one for one in versions if int(one.partition(".")[0]) <= major], f"<{major + 1}"
+        fitting = [version for version in versions if int(version.partition(".")[0]) <= major]
+        runs = f"<{major + 1}"
     default = linked if linked in fitting else fitting[-1] if fitting else None
     if default is None:
         return None

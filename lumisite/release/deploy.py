@@ -23,8 +23,8 @@ from lumisite.release.files import (
     make_temporary,
     make_tree,
     open_to_all,
-    put_file,
     remove,
+    replace_entry,
     sync_directory,
 )
 from lumisite.release.names import with_earlier_names
@@ -142,8 +142,10 @@ def plan_deploy(out: Tree, path: Path, admin: int | None = None, *, any_site: bo
     earlier = tuple(manifests(root))
     site = earlier[0].site if earlier else out.manifest.site
     if site != out.manifest.site and not any_site:
-        given, new = str(out.path), out.manifest.site
-        raise LumisiteError(make_finding("root-of-other-site", str(root.path), out=given, site=new, root_site=site))
+        new = out.manifest.site
+        raise LumisiteError(
+            make_finding("root-of-other-site", str(root.path), out=str(out.path), site=new, root_site=site)
+        )
     real = Path(os.path.realpath(out.path))
     if real in (root.path, *root.path.parents):
         raise LumisiteError(make_finding("root-inside-out", str(path), out=str(out.path)))
@@ -210,18 +212,18 @@ def apply_plan(plan: Plan, by: str, *, set_edits_aside: bool) -> Deployed:
     return Deployed(changed=True, aside=aside if kept else None)
 
 
-def _make_whole(release: Path, wanted: Tree, aside: Path) -> bool:
-    """Make the folder of a release exactly the `wanted` tree; returns whether anything was kept in the folder `aside`.
+def _make_whole(release: Path, expected: Tree, aside: Path) -> bool:
+    """Make the folder of a release the `expected` tree; returns whether anything was kept in the folder `aside`.
 
     Each file is replaced in one step, so that users have the release all the while, and a run that is killed leaves
     less to repair. Raises `OSError` when the system refuses, `FaultsError` when somebody goes on changing the release.
     """
-    files = wanted.files()
+    files = expected.files()
     # Folders first: then nobody else can put a link in the place of what is in them.
-    for fault in _judge(release, wanted).faults:
+    for fault in _judge(release, expected).faults:
         if fault.code in ("release-mode", "release-owner") and fault.subject not in files:
             _repair_folder(release, fault.subject, aside)
-    faulty = _judge(release, wanted)
+    faulty = _judge(release, expected)
     for fault in faulty.faults:
         path = release / fault.subject
         if TEMPORARY in fault.subject:
@@ -230,14 +232,14 @@ def _make_whole(release: Path, wanted: Tree, aside: Path) -> bool:
             _keep(path, aside / fault.subject, in_place=fault.subject in files)
         if fault.subject in files:
             make_directories(path.parent)
-            put_file(path, *files[fault.subject])
-    if left := _judge(release, wanted).faults:
+            replace_entry(path, *files[fault.subject])
+    if left := _judge(release, expected).faults:
         raise FaultsError(make_finding("release-changing", str(release)), left)
     return aside.exists()
 
 
-def _judge(release: Path, wanted: Tree) -> Tree:
-    return judge(release, wanted.manifest, wanted.manifest_bytes)
+def _judge(release: Path, expected: Tree) -> Tree:
+    return judge(release, expected.manifest, expected.manifest_bytes)
 
 
 def _repair_folder(release: Path, name: str, aside: Path) -> None:

@@ -169,10 +169,10 @@ def _file_changes(
 ) -> Iterator[FileChange]:
     """Yield the files that differ; where only the version of a module is new, its file is compared with the old one."""
     old_names = {
-        form.format(f"{one.name}/{one.new}"): form.format(f"{one.name}/{one.old}")
+        form.format(f"{module.name}/{module.new}"): form.format(f"{module.name}/{module.old}")
         for form in MODULEFILES.values()
-        for one in modules
-        if one.old and one.new and one.old != one.new
+        for module in modules
+        if module.old and module.new and module.old != module.new
     }
     renamed = {path: name for path, name in old_names.items() if path in new and name in old}
     for path in sorted({*old, *new} - {*renamed.values()}):

@@ -59,7 +59,7 @@ def write_file(path: Path, content: bytes, mode: int, *, sync: bool) -> None:
         os.close(descriptor)
 
 
-def put_file(path: Path, content: bytes, mode: int = 0o644) -> None:
+def replace_entry(path: Path, content: bytes, mode: int = 0o644) -> None:
     """Replace what is at a path, a link too, by a file in one step; all of it is on the disk then."""
     folder = make_temporary(path.parent)
     try:
@@ -82,7 +82,7 @@ def replace_file(path: Path, content: bytes) -> bool:
             if regular_size(target) == len(content) and read_file(target, len(content)) == content:
                 return False
             mode = stat.S_IMODE(target.stat().st_mode)
-        put_file(target, content, mode)
+        replace_entry(target, content, mode)
     except OSError as error:
         error.filename = str(path)  # the reader knows this name, not the one on the way there
         raise
@@ -156,16 +156,16 @@ def write_tree(files: Mapping[str, RenderedFile], out: Path) -> bool:
     lumisite did not write or that was edited since, `ToolError` when the system refuses; then it is as it was.
     """
     out = Path(os.path.realpath(out))
-    wanted = {path: (file.text.encode(), file.mode) for path, file in files.items()}
-    for path in wanted:
+    rendered = {path: (file.text.encode(), file.mode) for path, file in files.items()}
+    for path in rendered:
         if path_fault(path):
             raise LumisiteError(make_finding("tree-path", path))
     try:
         make_directories(out.parent)
         with _alone_in(out.parent):
-            if _is_wanted(out, wanted[MANIFEST][0]):
+            if _is_rendered_already(out, rendered[MANIFEST][0]):
                 return False
-            _write(out, wanted)
+            _write(out, rendered)
     except OSError as error:
         # The reader knows `out`, not the name on the way there.
         error.filename = re.sub(re.escape(_NEW_TREE) + "[^/]*", lambda _: out.name, str(error.filename or out))
@@ -188,8 +188,8 @@ def _alone_in(parent: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _is_wanted(out: Path, manifest: bytes) -> bool:
-    """Return whether `out` is the wanted tree already; refuse what is not ours to replace."""
+def _is_rendered_already(out: Path, manifest: bytes) -> bool:
+    """Return whether `out` is the rendered tree already; refuse what is not ours to replace."""
     if not os.path.lexists(out):
         return False
     if not out.is_dir():
@@ -210,11 +210,11 @@ def _is_wanted(out: Path, manifest: bytes) -> bool:
     return False
 
 
-def _write(out: Path, wanted: Mapping[str, tuple[bytes, int]]) -> None:
+def _write(out: Path, rendered: Mapping[str, tuple[bytes, int]]) -> None:
     """Write the tree beside `out`, and move it there."""
     new, old = (make_temporary(out.parent, _NEW_TREE) for _ in range(2))
     try:
-        make_tree(new, wanted, sync=False)
+        make_tree(new, rendered, sync=False)
         if os.path.lexists(out / MANIFEST):
             out.rename(old)
         new.rename(out)

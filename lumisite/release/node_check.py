@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from lumisite.binds.host_libraries import folders_below, library_folders, loader_of_host
 from lumisite.errors import ResolveError
@@ -68,13 +68,13 @@ class _Check:
         return {name: family for name, family in self.site.families.items() if deployed.intersection(family.modules)}
 
     @cached_property
-    def wanted(self) -> dict[str, str]:
+    def needed_libraries(self) -> dict[str, str]:
         """The libraries that families need, by SONAME, with the families."""
-        wanted: dict[str, list[str]] = {}
+        needing: dict[str, list[str]] = {}
         for name, family in self.families.items():
             for soname in family.libraries:
-                wanted.setdefault(soname, []).append(name)
-        return {soname: ", ".join(names) for soname, names in wanted.items()}
+                needing.setdefault(soname, []).append(name)
+        return {soname: ", ".join(names) for soname, names in needing.items()}
 
     def severity(self, path: str) -> Severity:
         """Return how bad something is at a path: on a shared file system it is wrong on all nodes."""
@@ -110,12 +110,12 @@ def check_host(site: Site, manifest: Manifest, host: DiskTree) -> tuple[list[Fin
             check.broken.add(part)
     for combination in _combinations(site, manifest):
         found += _libraries(check, combination.releases)
-    found += _not_here(site, host)
+    found += _missing_for_tasks(site, host)
     found += other_images(manifest.plans, host)
     unmounted = list(shared_faults(site, bound, host, mounts))
     lost = [str(fault.values["at"]) for fault in unmounted]
     kept = [fault for fault in found if not any(is_under(str(fault.values.get("at", "")), path) for path in lost)]
-    return sorted(_causes(unmounted + kept), key=_order), len(check.parts) + len(check.wanted) + 1
+    return sorted(_causes(unmounted + kept), key=_order), len(check.parts) + len(check.needed_libraries) + 1
 
 
 def _causes(findings: list[Finding]) -> list[Finding]:
@@ -130,7 +130,7 @@ def _order(finding: Finding) -> tuple[str, str]:
     return finding.subject, finding.code
 
 
-def _not_here(site: Site, host: DiskTree) -> Iterator[Finding]:
+def _missing_for_tasks(site: Site, host: DiskTree) -> Iterator[Finding]:
     """Yield what only compute nodes have, and this host has not."""
     for bind in site.binds:
         if bind.where == "task" and resolve(host, bind.path).entry is None:
@@ -192,40 +192,39 @@ def _runtime(check: _Check) -> Iterator[Finding]:
     command, path = check.site.command, check.site.runtime.executable
     if path is None:  # a module may bring it
         return
-    place = resolve(check.host, path)
-    is_file = place.entry is not None and place.entry.kind == "file"
-    closed = check.closed(path, place.path, READ | ENTER if is_file else 0, command)
-    source = check.host.source(place.path) if is_file else None
+    program = resolve(check.host, path)
+    is_file = program.entry is not None and program.entry.kind == "file"
+    closed = check.closed(path, program.path, READ | ENTER if is_file else 0, command)
+    source = check.host.source(program.path) if is_file else None
     if not is_file:
-        yield closed or make_finding("runtime-missing", path, at=place.path, needed_by=command)
-    elif is_under(place.path, check.site.root):
-        yield make_finding("runtime-is-wrapper", path, target=place.path, needed_by=command)
+        yield closed or make_finding("runtime-missing", path, at=program.path, needed_by=command)
+    elif is_under(program.path, check.site.root):
+        yield make_finding("runtime-is-wrapper", path, target=program.path, needed_by=command)
     elif source is not None and source.size == 0:
-        severity = check.severity(place.path)
-        yield make_finding("runtime-empty", path, severity=severity, at=place.path, needed_by=command)
+        severity = check.severity(program.path)
+        yield make_finding("runtime-empty", path, severity=severity, at=program.path, needed_by=command)
     elif closed:
         yield closed
 
 
 def _part(check: _Check, part: _Part) -> Iterator[Finding]:
-    place = resolve(check.host, part.path)
-    if place.entry is None:
-        yield check.closed(part.path, place.path, 0, part.needed_by) or _missing(check, part, place)
+    found = resolve(check.host, part.path)
+    if found.entry is None:
+        yield check.closed(part.path, found.path, 0, part.needed_by) or _missing(check, part, found)
         return
-    if part.kind and place.entry.kind != part.kind:
-        found, needed_by = place.entry.kind, part.needed_by
-        yield make_finding(
-            "host-path-kind", part.path, at=place.path, found=found, expected=part.kind, needed_by=needed_by
-        )
+    kind = found.entry.kind
+    if part.kind and kind != part.kind:
+        values: dict[str, Any] = {"found": kind, "expected": part.kind, "needed_by": part.needed_by}
+        yield make_finding("host-path-kind", part.path, at=found.path, **values)
         return
-    need = READ if place.entry.kind == "file" else READ | ENTER if part.kind else ENTER
-    if closed := check.closed(part.path, place.path, need, part.needed_by):
+    need = READ if kind == "file" else READ | ENTER if part.kind else ENTER
+    if closed := check.closed(part.path, found.path, need, part.needed_by):
         yield closed
     elif part.soname:
-        yield from _library(check, part, place.path)
+        yield from _library(check, part, found.path)
 
 
-def _missing(check: _Check, part: _Part, place: Place) -> Finding:
+def _missing(check: _Check, part: _Part, found: Place) -> Finding:
     """Return the finding for a missing path; where another version is beside it, the system may have been updated."""
     folder, name = posixpath.split(part.path)
     real = resolve(check.host, folder)
@@ -233,13 +232,13 @@ def _missing(check: _Check, part: _Part, place: Place) -> Finding:
     beside = _beside(check.host, real.path, name)
     is_versioned = bool(part.soname) or part.kind == "directory"
     updated = is_versioned and beside not in ((), (name,))
-    this_node = not updated and (check.severity(place.path) is Severity.NODE or place.path in check.shared)
+    this_node = not updated and (check.severity(found.path) is Severity.NODE or found.path in check.shared)
     return make_finding(
         "host-link-broken" if is_link else "host-path-missing",
         part.path,
         severity=Severity.NODE if this_node else Severity.FAULT,
-        cause=None if place.code in ("path-missing", "link-broken") else place.code,
-        at=place.path,
+        cause=None if found.code in ("path-missing", "link-broken") else found.code,
+        at=found.path,
         needed_by=part.needed_by,
         folder=folder,
         beside=beside,
@@ -296,8 +295,7 @@ def _libraries(check: _Check, releases: Mapping[str, Version]) -> Iterator[Findi
             bound[part] = Need(part.path, None, Loaded(part.path, search.found), search)
     linked = [need for part, need in bound.items() if part.kind != "file"]
     for need in walk(loader, [*roots, *linked]):
-        if need.requester is not None:
-            yield from _needed(check, loader, need, reported)
+        yield from _needed(check, loader, need, reported)
     for need in walk(loader, bound.values()):
         yield from _lacking(need)
 
@@ -305,9 +303,9 @@ def _libraries(check: _Check, releases: Mapping[str, Version]) -> Iterator[Findi
 def _roots(check: _Check, loader: Loader) -> dict[str, str]:
     """Return the libraries that families need, and the plugins that they open by any of their names, where some are."""
     families = ", ".join(name for name, family in check.families.items() if family.plugin == "from-host")
-    names = sorted(name for name in plugins() if families and name not in check.wanted)
+    names = sorted(name for name in plugins() if families and name not in check.needed_libraries)
     opened = [name for name in names if _exists(loader.search(name))]
-    return {**check.wanted, **dict.fromkeys(opened, families)}
+    return {**check.needed_libraries, **dict.fromkeys(opened, families)}
 
 
 def _exists(search: Search) -> bool:

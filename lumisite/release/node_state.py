@@ -90,15 +90,15 @@ def silent_faults(site: Site, host: DiskTree, mounts: tuple[Mount, ...]) -> Iter
 def local_faults(site: Site, host: DiskTree, mounts: tuple[Mount, ...]) -> Iterator[Finding]:
     """Yield the file systems for private caches to which users cannot write."""
     for system in site.file_systems:
-        place = resolve(host, system.path)
-        if not system.writable or place.entry is None:
+        folder = resolve(host, system.path)
+        if not system.writable or folder.entry is None:
             continue
-        mount = mount_of(mounts, place.path)
+        mount = mount_of(mounts, folder.path)
         if mount is not None and mount.read_only:
             yield make_finding("host-mount-read-only", system.path, point=mount.point, needed_by=system.why)
-        if fault := users_shut_out(host, system.path, place.path, WRITE | ENTER, system.why):
+        if fault := users_shut_out(host, system.path, folder.path, WRITE | ENTER, system.why):
             at = fault.values["at"]
-            command = f"chmod 1777 {at}" if at == place.path else fault.values["command"]
+            command = f"chmod 1777 {at}" if at == folder.path else fault.values["command"]
             yield replace(fault, severity=Severity.NODE, values={**fault.values, "command": command})
 
 
@@ -107,8 +107,8 @@ def interface_faults(site: Site, host: DiskTree) -> Iterator[Finding]:
 
     Which ones a node must have is known of its kind; of a kind that is not recognised, only those that it has count.
     """
-    place = resolve(host, _NET)
-    names = host.names(place.path) if place.entry is not None else ()
+    folder = resolve(host, _NET)
+    names = host.names(folder.path) if folder.entry is not None else ()
     present = frozenset(names).intersection(site.fabric.interfaces)
     if not names or not (present or compute_node(site, host)):
         return

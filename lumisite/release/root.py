@@ -18,7 +18,7 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,17 +26,8 @@ from typing import Any
 from lumisite.errors import DifferenceError, LumisiteError, SiteError, ToolError, refused
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Place
-from lumisite.release.files import TEMPORARY, put_file, remove, sync_directory, umask
-from lumisite.release.tree import (
-    FaultsError,
-    Tree,
-    judge,
-    load_manifest,
-    load_tree,
-    owner_of,
-    utc,
-    without_manifest,
-)
+from lumisite.release.files import TEMPORARY, remove, replace_entry, sync_directory, umask
+from lumisite.release.tree import FaultsError, Tree, judge, load_manifest, load_tree, owner_of, utc
 from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import MANIFEST, NO_MANIFEST, Manifest, is_release_id, sha256_of
 from lumisite.site.decode import UnfitError
@@ -92,8 +83,8 @@ def read_root(path: Path, admin: int | None = None) -> Root:
     Raises `DifferenceError` when it is not one, or when others than the user id `admin` could change it, and
     `LumisiteError` for a name that modules cannot have on their paths.
     """
-    given, path = path, Path(os.path.realpath(path))
-    for name in (os.path.abspath(given), str(path)):  # noqa: PTH100 - users' MODULEPATH has the name with its links
+    named, path = path, Path(os.path.realpath(path))
+    for name in (os.path.abspath(named), str(path)):  # noqa: PTH100 - users' MODULEPATH has the name with its links
         try:
             read_root_path(name)
         except UnfitError:
@@ -101,8 +92,8 @@ def read_root(path: Path, admin: int | None = None) -> Root:
     if os.path.lexists(path) and not path.is_dir():
         raise LumisiteError(make_finding("root-no-directory", str(path)))
     if os.path.lexists(path / MANIFEST):
-        raise LumisiteError(make_finding("root-is-tree", str(given)))
-    if admin is not None and (doubts := tuple(root_doubts(given, admin))):
+        raise LumisiteError(make_finding("root-is-tree", str(named)))
+    if admin is not None and (doubts := tuple(root_doubts(named, admin))):
         raise FaultsError(doubts[0], doubts[1:])
     try:
         history = read_file(path / "history", LARGEST_HISTORY_BYTES, follow=False)
@@ -188,7 +179,7 @@ def inspect_release(root: Root, release: str, expected: Tree | None = None) -> T
     try:
         return load_tree(path, step.manifest if step else None)
     except DifferenceError as error:
-        return without_manifest(path, error)
+        return Tree(path, NO_MANIFEST, faults=(replace(error.finding, subject=MANIFEST, place=None),))
 
 
 def manifests(root: Root) -> Iterator[Manifest]:
@@ -238,7 +229,7 @@ def release_row(root: Root, release: Tree) -> dict[str, Any]:
 
 @contextmanager
 def locked(root: Path, by: str) -> Iterator[None]:
-    """Hold the root against every other deploy and rollback, for `user@host`; clean up what killed ones have left.
+    """Lock the root against every other deploy and rollback, for `user@host`; clean up what killed ones have left.
 
     Raises `ToolError` at once when another holds it, naming that one.
     """
@@ -296,7 +287,7 @@ def append_step(root: Root, action: str, release: str, by: str, manifest: str = 
     """Add a step from `current` to the history: afterwards its line is there whole, or not at all."""
     step = Step(action, release, root.current, manifest, utc(time.time()), by)
     lines = (json.dumps(asdict(entry)) + "\n" for entry in (*root.steps, step))
-    put_file(root.path / "history", "".join(lines).encode())
+    replace_entry(root.path / "history", "".join(lines).encode())
 
 
 def point_current(root: Root, release: str) -> None:

@@ -142,14 +142,8 @@ def judge(directory: Path, manifest: Manifest, manifest_bytes: bytes, manifest_s
     return Tree(directory, manifest, manifest_bytes, contents, tuple(faults), found)
 
 
-def without_manifest(path: Path, error: DifferenceError) -> Tree:
-    """Return a tree of which no manifest can be read."""
-    finding = error.finding if error.finding.code else make_finding("manifest-damaged")
-    return Tree(path, NO_MANIFEST, faults=(replace(finding, subject=MANIFEST, place=None),))
-
-
-def _read_all(directory: Path, wanted: Container[str]) -> tuple[dict[str, os.stat_result], dict[str, bytes]]:
-    """Return the status of a directory and of all below it, and the content of the `wanted` files, by relative path.
+def _read_all(directory: Path, known: Container[str]) -> tuple[dict[str, os.stat_result], dict[str, bytes]]:
+    """Return the status of a directory and of all below it, and the content of the `known` files, by relative path.
 
     No link is followed. Raises `OSError` with the path that the system refuses.
     """
@@ -168,7 +162,7 @@ def _read_all(directory: Path, wanted: Container[str]) -> tuple[dict[str, os.sta
                         found[path] = os.stat(name, dir_fd=folder, follow_symlinks=False)
                         if stat.S_ISDIR(found[path].st_mode):
                             pending.append(path)
-                        elif stat.S_ISREG(found[path].st_mode) and path in wanted:
+                        elif stat.S_ISREG(found[path].st_mode) and path in known:
                             found[path], content = read_entry(name, folder, LARGEST_FILE_BYTES)
                             contents |= {} if content is None else {path: content}
             except OSError as error:

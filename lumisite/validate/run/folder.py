@@ -25,7 +25,7 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Place
 from lumisite.images.digest import digest_of
 from lumisite.machine.host import open_file
-from lumisite.release.files import put_file
+from lumisite.release.files import replace_entry
 from lumisite.site.json_file import short
 from lumisite.site.read import opened, read_file
 from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line, parse_time, parse_value
@@ -109,7 +109,7 @@ class _File:
             target.add(line)
             self.seen.discard(line)
         if any(out for _, out in lines):
-            put_file(self.path, "".join(f"{line}\n" for line, out in lines if not out).encode())
+            replace_entry(self.path, "".join(f"{line}\n" for line, out in lines if not out).encode())
 
 
 class Run:
@@ -145,7 +145,7 @@ class Run:
 
     def describe(self, about: Mapping[str, object]) -> None:
         """Write run.json; a reader sees all of the old one or all of the new one."""
-        put_file(self.folder / RUN, (json.dumps(about, indent=1) + "\n").encode())
+        replace_entry(self.folder / RUN, (json.dumps(about, indent=1) + "\n").encode())
 
     def note(self, event: Mapping[str, object]) -> None:
         """Append a line to the journal."""
@@ -181,7 +181,7 @@ class Run:
         """Keep a job's capture of its node as that of the run; the first one stays."""
         captured = self.job_folder(run) / FACTS
         if captured.exists() and not self.has_facts:
-            put_file(self.folder / FACTS, read_file(captured, LARGEST_FACTS_BYTES))
+            replace_entry(self.folder / FACTS, read_file(captured, LARGEST_FACTS_BYTES))
 
     def job_folder(self, run: str) -> Path:
         """Return a job's folder."""
@@ -192,7 +192,7 @@ class Run:
         folder = self.job_folder(run)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"job.{attempt}.sh"
-        put_file(path, text.encode())
+        replace_entry(path, text.encode())
         (folder / DONE).unlink(missing_ok=True)
         return str(path)
 
@@ -269,7 +269,7 @@ def create_run(folder: Path, about: Mapping[str, object], files: Mapping[str, st
     for name in scripts():
         (run.probes / name).write_bytes(script_bytes(name))
     for name, text in files.items():
-        put_file(folder / name, text.encode())
+        replace_entry(folder / name, text.encode())
     run.describe(about)
     return run
 
@@ -354,7 +354,7 @@ def gather(source: Path, target: Path) -> None:
                 lines.add(line)
         for name in (RUN, FACTS) if whole else ():
             if (source / name).exists():
-                put_file(target / name, read_file(source / name, LARGEST_FACTS_BYTES))
+                replace_entry(target / name, read_file(source / name, LARGEST_FACTS_BYTES))
     finally:
         os.close(handle)
 

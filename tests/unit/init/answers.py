@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from lumisite.errors import ToolError
 from lumisite.init.answer import Answer, parse_answer
 from lumisite.init.node import Node, node_of
-from lumisite.init.slurm import Ask
+from lumisite.init.slurm import Run
 from tests.support.dict_trees import Files, Link
 
 MOUNT = "{id} 1 0:{id} / {point} rw,relatime shared:1 - {kind} {source} rw\n"
@@ -65,7 +65,7 @@ BAMBOO = node(
 )  # fmt: skip
 
 
-def slurm(partitions: str, nodes: str, config: str = CONFIG) -> Ask:
+def slurm(partitions: str, nodes: str, config: str = CONFIG) -> Run:
     answers = {"config": config, "partition": partitions, "node": nodes}
 
     def ask(argv: Sequence[str]) -> str:

@@ -33,8 +33,10 @@ def test_a_file_cannot_play_another_or_the_end() -> None:
 
 @pytest.mark.parametrize("text", ["", "F /a\n|b\n", "srun: error\n", "|END\n"])
 def test_an_answer_without_its_end_is_none(text: str) -> None:
-    with pytest.raises(ToolError, match="the answer has no end"):
+    with pytest.raises(ToolError) as caught:
         parse_answer(text, "node")
+    finding = caught.value.finding
+    assert (finding.code, finding.subject, finding.values) == ("collector-failed", "node", {"files": text.count("F ")})
 
 
 #: As NVIDIA/pyxis prints them in its README, and CSCS's container engine in its documentation.

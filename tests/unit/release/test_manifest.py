@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from lumisite.errors import DifferenceError
 from lumisite.release.tree import load_tree
 from lumisite.render.manifest import (
+    LARGEST_MANIFEST_BYTES,
     MANIFEST,
     FileEntry,
     Manifest,
@@ -216,19 +218,20 @@ def test_what_turned_into_a_link_or_a_pipe_is_neither_followed_nor_waited_for(tm
         read_file(tmp_path / "pipe", 10)
 
 
-def test_a_manifest_that_is_missing_a_link_a_folder_or_huge_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("plant", "code"),
+    [
+        (lambda path: None, "release-file-missing"),
+        (lambda path: path.symlink_to("/dev/zero"), "file-unfit"),
+        (lambda path: path.mkdir(), "file-unfit"),
+        (lambda path: path.write_bytes(b" " * (LARGEST_MANIFEST_BYTES + 1)), "file-unfit"),
+    ],
+)
+def test_a_manifest_that_is_missing_a_link_a_folder_or_huge_is_named(
+    tmp_path: Path, plant: Callable[[Path], object], code: str
+) -> None:
     path = tmp_path / MANIFEST
-    with pytest.raises(DifferenceError, match=f"^{path}: missing"):
+    plant(path)
+    with pytest.raises(DifferenceError) as caught:
         load_tree(tmp_path)
-    path.symlink_to("/dev/zero")
-    with pytest.raises(DifferenceError, match="is not a file but a symbolic link"):
-        load_tree(tmp_path)
-    path.unlink()
-    path.mkdir()
-    with pytest.raises(DifferenceError, match="is not a file but a directory"):
-        load_tree(tmp_path)
-    path.rmdir()
-    with path.open("wb") as huge:
-        huge.truncate(1 << 40)
-    with pytest.raises(DifferenceError, match="has more than 8388608 bytes"):
-        load_tree(tmp_path)
+    assert (caught.value.finding.code, caught.value.finding.subject) == (code, str(path))

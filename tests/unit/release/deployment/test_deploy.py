@@ -109,24 +109,24 @@ def test_another_id_with_the_same_content_is_nothing_to_do(run: Run, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("change", "code", "message"),
+    ("change", "code", "finding"),
     [
-        (lambda out: (out / "spank/task_prolog").write_text("x"), 1, "spank/task_prolog: edited ("),
-        (lambda out: (out / "spank/task_prolog").unlink(), 1, "spank/task_prolog: missing"),
-        (lambda out: (out / "more").write_text("x"), 1, "more: not written by lumisite ("),
-        (lambda out: (out / MANIFEST).write_text("{}"), 1, "MANIFEST.json: not a manifest: it has no key format"),
-        (lambda out: (out / MANIFEST).unlink(), 2, "[out-no-tree]"),
-        (lambda out: out.rename("gone"), 2, "[out-no-tree]"),
+        (lambda out: (out / "spank/task_prolog").write_text("x"), 1, "out-changed"),
+        (lambda out: (out / "spank/task_prolog").unlink(), 1, "out-changed"),
+        (lambda out: (out / "more").write_text("x"), 1, "out-changed"),
+        (lambda out: (out / MANIFEST).write_text("{}"), 1, "file-of-another-kind"),
+        (lambda out: (out / MANIFEST).unlink(), 2, "out-no-tree"),
+        (lambda out: out.rename("gone"), 2, "out-no-tree"),
     ],
 )
 def test_a_tree_that_is_not_as_it_was_rendered_is_refused(
-    run: Run, change: Callable[[Path], object], code: int, message: str
+    run: Run, change: Callable[[Path], object], code: int, finding: str
 ) -> None:
     change(Path("new"))
     for options in ([], ["--apply"]):
         found, out, err = run("deploy", "new", "ROOT", *options)
         assert (found, out) == (code, "")
-        assert message in err
+        assert f"[{finding}]" in err
     assert not Path("ROOT").exists()
 
 

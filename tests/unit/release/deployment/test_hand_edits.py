@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.release import deploy as deploy_module
-from lumisite.release.files import put_file
+from lumisite.release.files import replace_entry
 from lumisite.render.manifest import MANIFEST
 from tests.support.scene import THIRD, Run, current, deploy, edit_current
 from tests.support.trees import NEW, OLD, everything, manifest, with_manifest
@@ -157,10 +157,10 @@ def test_a_release_that_is_changed_while_it_is_repaired_is_not_called_whole(
     edit_current()
 
     def again(path: Path, content: bytes, mode: int = 0o644) -> None:
-        put_file(path, content, mode)
+        replace_entry(path, content, mode)
         path.write_text("mine again")
 
-    monkeypatch.setattr(deploy_module, "put_file", again)
+    monkeypatch.setattr(deploy_module, "replace_entry", again)
     code, out, err = run("deploy", "old", "ROOT", "--apply", "--set-edits-aside")
     assert (code, out) == (1, "")
     assert "[release-changing]\n  spank/task_prolog: " in err

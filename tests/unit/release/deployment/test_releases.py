@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from lumisite.release.root import existing_root, inspect_release
 from lumisite.render.manifest import MANIFEST
 from tests.support.scene import THIRD, Run, deploy
 from tests.support.trees import NEW, OLD
@@ -41,6 +42,9 @@ def test_releases_as_json_says_what_is_edited_broken_and_missing(run: Run) -> No
     }
     assert found[OLD]["faults"][0].startswith("mine: not written by lumisite (")
     assert found[NEW]["faults"][0].startswith("MANIFEST.json: ")
+    root = existing_root(Path("ROOT"))
+    codes = {name: [fault.code for fault in inspect_release(root, name).faults] for name in (THIRD, NEW, OLD)}
+    assert codes == {THIRD: ["release-missing"], NEW: ["release-file-missing"], OLD: ["release-file-unknown"]}
 
 
 def test_diff_tells_by_its_exit_code_and_as_json(run: Run) -> None:

@@ -95,6 +95,7 @@ def test_rollback_refuses_a_release_that_is_not_whole(run: Run, damage: Callable
     code, _, err = run("rollback", "ROOT")
     assert code == 1
     assert message in err
+    assert ("[rollback-edited]" in err) == (message != "[rollback-missing]")
     assert current() == NEW
     assert Path("ROOT/history").read_bytes() == history
 
