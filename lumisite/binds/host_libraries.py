@@ -10,14 +10,14 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.machine.ldcache import glob
 from lumisite.machine.library_names import in_order, numbers_in
-from lumisite.machine.loader import Loader, Processor, processor, read_rules
+from lumisite.machine.loader import Loader, cpu_levels, read_rules
 from lumisite.machine.tree import Tree, names_of, opened_by, resolve
 from lumisite.site.model import Site
 from lumisite.site.versions import Version
 from lumisite.vendors import all_software, all_vendors, software_of
 
 #: What every x86-64 server of the last ten years has, where a captured tree has no /proc/cpuinfo.
-ASSUMED_PROCESSOR = Processor(levels=("x86-64-v3", "x86-64-v2"))
+ASSUMED_LEVELS = ("x86-64-v3", "x86-64-v2")
 #: Where a library keeps its files below its own directory. Images are built with GCC, so its builds come first.
 _FOLDERS = (
     "lib64",
@@ -56,7 +56,7 @@ def folders_below(host: Tree, path: str) -> Iterator[str]:
 
 def loader_of_host(site: Site, platform: str, host: Tree, folders: Sequence[str]) -> Loader:
     """Return the loader of the host: it looks in the site's folders first, then where else the site has some."""
-    rules = read_rules(host, processor(host, ASSUMED_PROCESSOR), folders, captured=True)
+    rules = read_rules(host, cpu_levels(host, ASSUMED_LEVELS), folders, captured=True)
     defaults = {}
     for stack, version in site.platforms[platform].defaults.items():
         if software := software_of(stack, site.stacks[stack].gpu):

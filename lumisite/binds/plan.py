@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lumisite.binds.closure import PlannedLibrary, Sides, closure
-from lumisite.binds.host_libraries import ASSUMED_PROCESSOR, library_folders, loader_of_host
+from lumisite.binds.host_libraries import ASSUMED_LEVELS, library_folders, loader_of_host
 from lumisite.binds.plugin import plugin_lines, unopened
 from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import make_finding
@@ -19,7 +19,7 @@ from lumisite.images.remarks import compare_recipe, remarks
 from lumisite.images.sif import Image
 from lumisite.images.speed import LIBFABRIC, find_speed_parts
 from lumisite.images.versions import ReadImage
-from lumisite.machine.loader import MACHINES, Loader, processor, read_rules
+from lumisite.machine.loader import MACHINES, Loader, cpu_levels, read_rules
 from lumisite.machine.tree import Tree, is_under
 from lumisite.site.entries import Bind
 from lumisite.site.images import Holds
@@ -122,7 +122,7 @@ def _sides(
     """Return where libraries are looked for, and what of the image's library path is not known."""
     host_loader = loader_of_host(request.site, request.platform, host, folders)
     directories, unknown = library_path_of_image(image)
-    rules = read_rules(image, processor(host, ASSUMED_PROCESSOR), directories)
+    rules = read_rules(image, cpu_levels(host, ASSUMED_LEVELS), directories)
     if rules.machine != host_loader.rules.machine:
         machine, host_machine = MACHINES[rules.machine], MACHINES[host_loader.rules.machine]
         raise ResolveError(make_finding("image-of-other-machine", image.name, machine=machine, host=host_machine))

@@ -17,7 +17,7 @@ from lumisite.findings.finding import Finding, Severity
 from lumisite.images.contents import glibc_of
 from lumisite.machine.ldcache import glob
 from lumisite.machine.library_names import is_foundation, newest, numbers_in, public_versions, stem
-from lumisite.machine.loader import Found, Loaded, Loader, Rules, Search, processor, read_rules, walk
+from lumisite.machine.loader import Found, Loaded, Loader, Rules, Search, cpu_levels, read_rules, walk
 from lumisite.machine.tree import Tree, digest_of, names_of, resolve, size_of
 from lumisite.site.model import Site
 from lumisite.vendors import all_fabrics, all_software, all_vendors, fabrics_of, plugins, software_of
@@ -82,7 +82,7 @@ def _loader(tree: Tree, site: Site, findings: list[Finding]) -> Loader:
         folders += sorted(glob(tree, pattern), key=numbers_in, reverse=True)
     library_path = tuple(dict.fromkeys(folders))
     try:
-        rules = read_rules(tree, processor(tree), library_path, captured=True)
+        rules = read_rules(tree, cpu_levels(tree), library_path, captured=True)
     except LumisiteError as error:
         rules = Rules(library_path=library_path)
         findings.append(make_finding("facts-no-loader-rules", error=str(error)))

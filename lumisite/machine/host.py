@@ -37,16 +37,16 @@ class File:
     size: int
 
     def read(self, offset: int, length: int) -> bytes:
-        """Give a part of it; raises `ToolError` when the system refuses."""
+        """Return a part of it; raises `ToolError` when the system refuses."""
         if offset >= MOST_BYTES:
             return b""
         try:
             descriptor = open_regular(self.name)
             try:
-                wanted, content = min(length, LARGEST_READ_BYTES), b""
-                while part := os.pread(descriptor, wanted - len(content), offset + len(content)):
+                most, content = min(length, LARGEST_READ_BYTES), b""
+                while part := os.pread(descriptor, most - len(content), offset + len(content)):
                     content += part
-                    if self.size or len(content) == wanted:  # the kernel gives a page or so of its files at a time
+                    if self.size or len(content) == most:  # the kernel gives a page or so of its files at a time
                         break
                 return content
             finally:
@@ -69,7 +69,7 @@ class DiskTree:
     private: dict[str, str] = field(default_factory=dict, compare=False)
 
     def look(self, path: str) -> Entry | None:
-        """Tell what stands at a path."""
+        """Return what is at a path."""
         real = self.on_disk(path)
         try:
             mode = os.lstat(real).st_mode
@@ -87,7 +87,7 @@ class DiskTree:
         return Entry("file" if stat.S_ISREG(mode) else "other")
 
     def names(self, path: str) -> tuple[str, ...]:
-        """Give the names in a directory."""
+        """Return the names in a directory."""
         try:
             with os.scandir(self.on_disk(path)) as entries:
                 self._compare_users(path, self.mode(path), "rx")
@@ -108,7 +108,7 @@ class DiskTree:
         return open_file(real)
 
     def mode(self, path: str) -> int | None:
-        """Give the permission bits of what stands at a path, which is not a link."""
+        """Return the permission bits of what stands at a path, which is not a link."""
         try:
             return stat.S_IMODE(os.lstat(self.on_disk(path)).st_mode)
         except (OSError, ValueError):
@@ -116,12 +116,12 @@ class DiskTree:
 
     def _compare_users(self, path: str, mode: int | None, rights: str) -> None:
         """Note what root may read, and users may not."""
-        needed = sum({"r": stat.S_IROTH, "x": stat.S_IXOTH}[right] for right in rights)
+        needed = sum({"r": stat.S_IROTH, "x": stat.S_IXOTH}[letter] for letter in rights)
         if mode is not None and mode & needed != needed and os.geteuid() == 0:
             self.private[path] = _opened(self.on_disk(path), "rx" if "x" in rights else "r")
 
     def on_disk(self, path: str) -> str:
-        """Give where a path of the tree is for this process."""
+        """Return where a path of the tree is for this process."""
         return self.name.rstrip("/") + path
 
 
@@ -130,13 +130,13 @@ def _opened(path: str, rights: str) -> str:
 
 
 def _shut_folder(path: str, top: str = "") -> str | None:
-    """Give the first folder on the way to a path below `top` that this process may not enter."""
+    """Return the first folder on the way to a path below `top` that this process may not enter."""
     folders = (path[:at] or "/" for at, sign in enumerate(path) if sign == "/")
-    return next((one for one in folders if not os.access(top + one, os.X_OK, effective_ids=True)), None)
+    return next((folder for folder in folders if not os.access(top + folder, os.X_OK, effective_ids=True)), None)
 
 
 def _refused(action: str, error: OSError) -> ToolError:
-    """Say why the system refused, and where it does not let this user, with the command that lets everybody."""
+    """Return the error for what the system refused, with the command that lets everybody where rights are missing."""
     if not isinstance(error, PermissionError) or not isinstance(error.filename, str):
         return refused(action, error)
     shut = _shut_folder(error.filename)
@@ -153,7 +153,7 @@ def open_file(path: str) -> File:
 
 
 def list_directory(path: str) -> tuple[str, ...]:
-    """Give the names in a directory, sorted; raises `ToolError` where `DiskTree.names` would give none."""
+    """Return the names in a directory, sorted; raises `ToolError` where `DiskTree.names` would give none."""
     try:
         return tuple(sorted(os.listdir(path)))  # noqa: PTH208 - the names alone, not a path object for each
     except OSError as error:
@@ -163,34 +163,34 @@ def list_directory(path: str) -> tuple[str, ...]:
 
 
 def names_of_this_node() -> tuple[str, str]:
-    """Give what Slurm calls this node, which only a job step is told, else nothing; and what the kernel calls it."""
+    """Return the name of this node in Slurm, which only a job step knows, else nothing; and its host name."""
     return os.environ.get("SLURMD_NODENAME", ""), socket.gethostname().partition(".")[0]
 
 
 def partition_of_this_job() -> str:
-    """Give the partition that this node is in, as a job is told; nothing outside of jobs."""
+    """Return the partition that this job runs in; nothing outside of jobs."""
     return os.environ.get("SLURM_JOB_PARTITION", "")
 
 
 def silent_paths(paths: Sequence[str], within_s: float) -> list[str]:
-    """Ask after paths of this node, and give those that do not answer in time: whoever looks there waits for ever."""
-    asked = {path: Thread(target=os.path.exists, args=(f"{path}/.",), daemon=True) for path in paths}
+    """Return those paths of this node that do not answer in time: whoever looks there waits for ever."""
+    threads = {path: Thread(target=os.path.exists, args=(f"{path}/.",), daemon=True) for path in paths}
     until = time.monotonic() + within_s
-    for thread in asked.values():
+    for thread in threads.values():
         thread.start()
-    for thread in asked.values():
+    for thread in threads.values():
         thread.join(max(0.0, until - time.monotonic()))
-    return [path for path, thread in asked.items() if thread.is_alive()]
+    return [path for path, thread in threads.items() if thread.is_alive()]
 
 
 def has_address(interface: str) -> bool:
-    """Tell whether an interface of this node has an address by which others reach it, of IPv4 or IPv6.
+    """Return whether an interface of this node has an address by which others reach it, of IPv4 or IPv6.
 
     Sources: netdevice(7) for SIOCGIFADDR; proc(5) for if_inet6, where scope 20 is that of the link alone.
     """
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         try:
-            fcntl.ioctl(one, _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
+            fcntl.ioctl(any_socket, _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
         except OSError:
             try:
                 lines = map(str.split, read_file("/proc/net/if_inet6", 1 << 20).decode("ascii").splitlines())
@@ -214,7 +214,7 @@ class Mount:
 
 
 def mounts_of(host: DiskTree) -> tuple[Mount, ...]:
-    """Give the mounts of a node, or of a copy that has the table too; none where they are not known.
+    """Return the mounts of a node, or of a copy that has the table too; none where they are not known.
 
     The kernel's table speaks of the root of this process, so it says nothing of another one. Source: proc(5).
     """
@@ -235,9 +235,9 @@ def parse_mounts(lines: Iterable[str]) -> Iterator[Mount]:
 
 
 def mount_of(mounts: tuple[Mount, ...], path: str) -> Mount | None:
-    """Give the mount that a path without links is on; of several at one place, the last one."""
-    inside = (one for one in mounts if is_under(path, one.point))
-    return max(reversed(tuple(inside)), key=lambda one: len(one.point), default=None)
+    """Return the mount that a path without links is on; of several at one place, the last one."""
+    inside = (mount for mount in mounts if is_under(path, mount.point))
+    return max(reversed(tuple(inside)), key=lambda mount: len(mount.point), default=None)
 
 
 def _plain(word: str) -> str:

@@ -16,7 +16,7 @@ _FOUNDATION = re.compile(
 
 
 def is_foundation(name: str) -> bool:
-    """Tell whether a library is part of the C library or of GCC's run time, which are never bound one by one.
+    """Return whether a library is part of the C library or of GCC's run time, which are never bound one by one.
 
     >>> [is_foundation(name) for name in ("libc.so.6", "ld-linux-x86-64.so.2", "libstdc++.so.6", "libfabric.so.1")]
     [True, True, True, False]

@@ -81,7 +81,7 @@ def _cores(tree: Tree) -> Iterator[CoreGroup]:
 
 
 def _siblings(tree: Tree, cpu: int) -> frozenset[int]:
-    """Give a core's PUs; `core_cpus_list` is the name since Linux 5.3, the other one older and still there."""
+    """Return a core's PUs; `core_cpus_list` is the name since Linux 5.3, the other one older and still there."""
     for name in ("core_cpus_list", "thread_siblings_list"):
         path = f"{_CPU}/cpu{cpu}/topology/{name}"
         if (text := small_text(tree, path)) is not None:
@@ -117,8 +117,8 @@ def _place(tree: Tree, bus: str, cores: Sequence[Core]) -> tuple[int | None, int
     local = () if text is None else _parsed(tree, path, text)
     numa, l3 = place_of(cores, local)
     if numa is None and l3 is None:
-        said = (small_text(tree, f"{_PCI}/{bus}/numa_node") or "").strip()
-        numa = int(said) if said.isascii() and said.isdecimal() and len(said) < 9 else None
+        number = (small_text(tree, f"{_PCI}/{bus}/numa_node") or "").strip()
+        numa = int(number) if number.isascii() and number.isdecimal() and len(number) < 9 else None
     return numa, l3
 
 

@@ -1,10 +1,10 @@
 """Find libraries as the dynamic loader of a tree would, without running it.
 
 Sources: ld.so(8) of man-pages 6.03 for the order; glibc 2.36 for what it leaves open: `elf/dl-load.c` (a candidate for
-another machine is passed over, a damaged one ends the search) and `sysdeps/x86/cpu-features.c` ($PLATFORM). Relative
-directories in search paths depend on the working directory and are passed over. So is $ORIGIN in LD_LIBRARY_PATH, which
-stands for the folder of the program. The subdirectories for processors that glibc had before glibc-hwcaps (`haswell`,
-`tls`) hold nothing today and are not looked into.
+another machine is passed over, a damaged one ends the search). Relative directories in search paths depend on the
+working directory and are passed over. So are $ORIGIN in LD_LIBRARY_PATH, which is the folder of the program, and
+$PLATFORM, which only old libraries have. The subdirectories for processors that glibc had before glibc-hwcaps
+(`haswell`, `tls`) hold nothing today and are not looked into.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Value, with_values
 from lumisite.machine.elf import ElfError, ElfInfo, read_elf
 from lumisite.machine.ldcache import CACHE, conf_directories, read_cache
 from lumisite.machine.tree import Place, Tree, file_of, names_of, opened_by, resolve, text_of
 
-#: Where the loader of each machine stands, by `e_machine`.
+#: The path of the loader of each machine, by `e_machine`.
 INTERPRETERS = {62: "/lib64/ld-linux-x86-64.so.2", 183: "/lib/ld-linux-aarch64.so.1"}
 MACHINES = {3: "i386", 21: "ppc64", 22: "s390", 40: "arm", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}
 _X86_64 = 62
+_TOKEN = re.compile(r"\$(?:\{(ORIGIN|LIB)\}|(ORIGIN|LIB)\b)")
 _BY_CACHE = "through its cache"
 _USUAL_DIRECTORIES = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _MULTIARCH = {62: "x86_64-linux-gnu", 183: "aarch64-linux-gnu"}
@@ -38,27 +39,13 @@ _LEVELS = {
     "x86-64-v3": "abm avx avx2 bmi1 bmi2 f16c fma movbe xsave",
     "x86-64-v4": "avx512bw avx512cd avx512dq avx512f avx512vl",
 }
-#: What they must hold for each name that glibc has for Intel's processors in place of the machine's; the first counts.
-_PLATFORMS = {"xeon_phi": "avx512cd avx512er avx512pf", "haswell": "abm avx2 bmi1 bmi2 fma movbe popcnt"}
-
-
-@dataclass(frozen=True)
-class Processor:
-    """What a loader asks of the CPU: its `levels` of the x86-64 psABI, best first, and what `$PLATFORM` stands for.
-
-    `platform` is empty where that is the machine's own name.
-    """
-
-    levels: tuple[str, ...] = ()
-    platform: str = ""
 
 
 @dataclass(frozen=True)
 class Rules:
     """What one loader goes by: `directories` are its built-in ones, `cache` maps names to paths.
 
-    `levels` are those of this CPU that it looks for in glibc-hwcaps, best first; `lib` is what `$LIB` stands for, and
-    `platform` what `$PLATFORM` does, where that is not the machine's own name.
+    `levels` are those of this CPU that it looks for in glibc-hwcaps, best first; `lib` is what `$LIB` stands for.
     """
 
     machine: int = _X86_64
@@ -67,7 +54,6 @@ class Rules:
     library_path: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()
     lib: str = "lib64"
-    platform: str = ""
     interpreter: str | None = None
 
 
@@ -92,7 +78,7 @@ class Search:
     @property
     def closed(self) -> tuple[str, ...]:
         """The files and folders among those passed over which this user may not read or enter."""
-        return tuple(one.subject for one in self.passed if one.code in ("folder-closed", "file-closed"))
+        return tuple(finding.subject for finding in self.passed if finding.code in ("folder-closed", "file-closed"))
 
 
 @dataclass(frozen=True)
@@ -132,7 +118,7 @@ class Loader:
         passed: dict[tuple[str, str], Finding] = {}
         for path, how in self._candidates(name, requester):
             answer = self._judged(path)
-            passed |= {(one.code, one.subject): one for one in answer.passed}
+            passed |= {(finding.code, finding.subject): finding for finding in answer.passed}
             if answer.trouble:
                 return Search(None, answer.trouble, tuple(passed.values()))
             if answer.found is not None:
@@ -140,17 +126,17 @@ class Loader:
         return Search(None, None, tuple(passed.values()))
 
     def copies(self, name: str) -> tuple[str, ...]:
-        """Give all copies of a library on the search path of a program, each real file once, the one taken first."""
+        """Return all copies of a library on the search path of a program, each real file once, in order."""
         found: dict[str, str] = {}
         for path, _ in self._candidates(name, None):
-            one = self._judged(path).found
-            if one is not None:
-                found.setdefault(one.real, one.path)
+            copy = self._judged(path).found
+            if copy is not None:
+                found.setdefault(copy.real, copy.path)
         return tuple(found.values())
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The names of all that stands in the directories of a program's search path, or in the cache."""
+        """The names of all files in the directories of a program's search path, or in the cache."""
         folders = (*self.rules.library_path, *self.rules.directories)
         return frozenset(self.rules.cache).union(*(names_of(self.tree, path, None) for path in folders))
 
@@ -172,12 +158,12 @@ class Loader:
 
     def _directories(self, requester: Loaded | None) -> Iterator[tuple[Sequence[str], str]]:
         info = requester.found.info if requester else None
-        one = requester if info and info.runpath is None else None
-        while one is not None:
-            if one.found.info.rpath and one.found.info.runpath is None:
-                yield self._path_of(one, one.found.info.rpath), f"through the RPATH of {one.name}"
-            one = one.parent
-        known = (one for one in self.rules.library_path if "ORIGIN" not in one)
+        loaded = requester if info and info.runpath is None else None
+        while loaded is not None:
+            if loaded.found.info.rpath and loaded.found.info.runpath is None:
+                yield self._path_of(loaded, loaded.found.info.rpath), f"through the RPATH of {loaded.name}"
+            loaded = loaded.parent
+        known = (path for path in self.rules.library_path if "ORIGIN" not in path)
         yield self._expand(known, ""), "through LD_LIBRARY_PATH"
         if requester and info and info.runpath:
             yield self._path_of(requester, info.runpath), f"through the RUNPATH of {requester.name}"
@@ -189,16 +175,12 @@ class Loader:
         return self._expand(text.split(":"), posixpath.dirname(requester.found.path))
 
     def expanded(self, name: str, requester: Loaded) -> str:
-        """Give a name as its requester means it: what two ask for as `$ORIGIN/liba.so` may be two files."""
+        """Return a name as its requester means it: `$ORIGIN/liba.so` of two requesters may be two files."""
         return (self._path_of(requester, name) or (name,))[0] if name.startswith("$") else name
 
     def _expand(self, texts: Iterable[str], origin: str) -> tuple[str, ...]:
-        platform = self.rules.platform or _MULTIARCH[self.rules.machine].partition("-")[0]
-        tokens = {"ORIGIN": origin, "LIB": self.rules.lib, "PLATFORM": platform}
-        expanded = (
-            re.sub(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)\b)", lambda m: tokens[m[1] or m[2]], text)
-            for text in texts
-        )
+        tokens = {"ORIGIN": origin, "LIB": self.rules.lib}
+        expanded = (_TOKEN.sub(lambda match: tokens[match[1] or match[2]], text) for text in texts)
         return tuple(text.rstrip("/") or "/" for text in expanded if text.startswith("/"))
 
     def _judged(self, path: str) -> Search:
@@ -224,8 +206,9 @@ class Loader:
         except ElfError as error:
             return Search(None, replace(error.finding, subject=path))
         if (info.machine, info.bits, info.endianness) != (self.rules.machine, 64, "little"):
-            built_for = f"{MACHINES.get(info.machine, info.machine)}, {info.bits} bits, {info.endianness}-endian"
-            return _passed(make_finding("wrong-machine", path, machine=built_for))
+            name = MACHINES.get(info.machine, info.machine)
+            values: dict[str, Value] = {"machine": name, "bits": info.bits, "endianness": info.endianness}
+            return _passed(with_values(make_finding("wrong-machine", path), values))
         return Search(Found(path, place.path, info))
 
     def _place(self, path: str) -> Place:
@@ -262,8 +245,10 @@ class Process:
 
     def __post_init__(self) -> None:
         rules = self.loader.rules
-        own = None if rules.interpreter is None else self.loader.search(rules.interpreter).found
-        self._interpreter = None if own is None else Loaded(own.info.soname or posixpath.basename(own.path), own)
+        found = None if rules.interpreter is None else self.loader.search(rules.interpreter).found
+        self._interpreter = (
+            None if found is None else Loaded(found.info.soname or posixpath.basename(found.path), found)
+        )
         if self._interpreter is not None:
             self.by_name[self._interpreter.name] = self._interpreter
         if self.program is not None:
@@ -322,39 +307,38 @@ def walk(loader: Loader, roots: Iterable[Loaded | Need], *, others: bool = False
     return tuple(process.needs)
 
 
-def processor(tree: Tree, unknown: Processor = Processor()) -> Processor:
-    """Give the processor of a tree as its /proc/cpuinfo tells it; `unknown` where that is not there."""
-    text = text_of(tree, "/proc/cpuinfo", _LARGEST_CPUINFO_BYTES) or ""
-    told = dict(re.findall(r"^(flags|vendor_id)\s*:(.*)$", text, re.M))
-    if "flags" not in told:
+def cpu_levels(tree: Tree, unknown: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the levels of the x86-64 psABI that the CPU of a tree has by its /proc/cpuinfo, best first.
+
+    They are those in `unknown` where that file is missing.
+    """
+    found = re.search(r"^flags\s*:(.*)$", text_of(tree, "/proc/cpuinfo", _LARGEST_CPUINFO_BYTES) or "", re.M)
+    if found is None:
         return unknown
-    has = set(told["flags"].split())
-    levels = itertools.takewhile(lambda level: has.issuperset(_LEVELS[level].split()), _LEVELS)
-    intel = told.get("vendor_id", "").strip() == "GenuineIntel"
-    platforms = (name for name, needs in _PLATFORMS.items() if intel and has.issuperset(needs.split()))
-    return Processor(tuple(levels)[::-1], next(platforms, ""))
+    flags = set(found[1].split())
+    return tuple(itertools.takewhile(lambda level: flags.issuperset(_LEVELS[level].split()), _LEVELS))[::-1]
 
 
 def read_rules(
-    tree: Tree, cpu: Processor = Processor(), library_path: Sequence[str] = (), *, captured: bool = False
+    tree: Tree, levels: tuple[str, ...] = (), library_path: Sequence[str] = (), *, captured: bool = False
 ) -> Rules:
     """Read what the loader of a tree goes by; raises a `LumisiteError` when its cache is damaged.
 
-    Its built-in directories, and whether it knows levels of the processor, the loader's own file tells; without one,
-    x86-64 and the directories of Debian or of others are taken. `captured` is for a host that may be copied in part:
+    Its built-in directories, and whether it knows `levels` of the CPU, are read in the loader's own file; without one,
+    x86-64 and the directories of Debian or of others are assumed. `captured` is for a host that may be copied in part:
     without a cache it is searched as if ldconfig had just run, and without a loader in the directories of all
     distributions.
     """
     machine, interpreter, content = _find_interpreter(tree)
     directories = _built_in(content) or _usual(tree, machine, everywhere=captured)
-    known = cpu.levels if machine == _X86_64 and (b"glibc-hwcaps" in content or not content) else ()
+    known = levels if machine == _X86_64 and (b"glibc-hwcaps" in content or not content) else ()
     source = file_of(tree, CACHE)
     cache: Mapping[str, str] = {}
     more: tuple[str, ...] = ()
     if source is not None:
         cache = read_cache(source, machine, known)
     elif captured:
-        more = tuple(one for one in conf_directories(tree) if one not in directories)
+        more = tuple(path for path in conf_directories(tree) if path not in directories)
     return Rules(
         machine=machine,
         directories=more + directories,
@@ -362,13 +346,12 @@ def read_rules(
         library_path=tuple(library_path),
         levels=known,
         lib=directories[0].removeprefix("/usr").lstrip("/"),
-        platform=cpu.platform if machine == _X86_64 else "",
         interpreter=interpreter,
     )
 
 
 def _find_interpreter(tree: Tree) -> tuple[int, str | None, bytes]:
-    """Give the machine of a tree, the path of its loader and that file's content."""
+    """Return the machine of a tree, the path of its loader and that file's content."""
     for machine, path in INTERPRETERS.items():
         source = file_of(tree, path)
         try:

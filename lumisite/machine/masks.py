@@ -86,7 +86,7 @@ class _Share(NamedTuple):
 
 
 def cpu_masks(topology: Topology, request: Request) -> tuple[TaskMask, ...]:
-    """Give one answer for each task, in the order of `SLURM_LOCALID`; raises `MaskError`.
+    """Return one answer for each task, in the order of `SLURM_LOCALID`; raises `MaskError`.
 
     No two tasks share a core, and no task gets a reserved or a not granted PU. Tasks that share an L3 or a NUMA
     domain get the same number of its cores.
@@ -103,21 +103,25 @@ def cpu_masks(topology: Topology, request: Request) -> tuple[TaskMask, ...]:
     owned = _gpus_of_tasks(request.tasks, gpus)
     pools = {gpu: _pool(topology, gpu) for gpu in topology.gpus}
     claims: dict[_Pool, Counter[int]] = {}
-    for task, own in enumerate(owned):
-        for gpu in own:
+    for task, gpus_of_task in enumerate(owned):
+        for gpu in gpus_of_task:
             claims.setdefault(pools[gpu], Counter())[task] += 1
     shares = {pool: _divide(pool, weights, usable, request) for pool, weights in claims.items()}
     far = _far_cores(pools, owned, usable)
     return tuple(
         _task_mask(
-            task, own, [shares[pool][task] for pool in dict.fromkeys(pools[gpu] for gpu in own)], far[task], usable
+            task,
+            gpus_of_task,
+            [shares[pool][task] for pool in dict.fromkeys(pools[gpu] for gpu in gpus_of_task)],
+            far[task],
+            usable,
         )
-        for task, own in enumerate(owned)
+        for task, gpus_of_task in enumerate(owned)
     )
 
 
 def mask_tables(topology: Topology) -> Mapping[tuple[int, int], tuple[TaskMask, ...]]:
-    """Give the answers for a whole node by (tasks, threads), for the counts that have a sound one for every task.
+    """Return the answers for a whole node by (tasks, threads), for the counts that have a sound one for every task.
 
     For whatever binds tasks at run time without lumisite (the task prolog).
     """
@@ -170,14 +174,14 @@ def _granted_gpus(topology: Topology, request: Request) -> tuple[Gpu, ...]:
 
 
 def _usable(topology: Topology, request: Request) -> dict[Core, tuple[int, ...]]:
-    """Give the cores that tasks may have and, of each, the PUs: the lowest of what is granted and not reserved.
+    """Return the cores that tasks may have and, of each, the PUs: the lowest of what is granted and not reserved.
 
     A core that has fewer of them than `threads` is left out: half a core would make one task slower than its peers.
     """
-    given = topology.pu_os - topology.reserved
+    granted = topology.pu_os - topology.reserved
     if request.cpus is not None:
-        given &= request.cpus
-    picked = {core: tuple(pu for pu in core.pu_os if pu in given)[: request.threads] for core in topology.cores}
+        granted &= request.cpus
+    picked = {core: tuple(pu for pu in core.pu_os if pu in granted)[: request.threads] for core in topology.cores}
     return {core: pus for core, pus in picked.items() if len(pus) == request.threads}
 
 
@@ -219,13 +223,13 @@ def _gpus_of_tasks(tasks: int, gpus: tuple[Gpu, ...]) -> tuple[tuple[Gpu, ...], 
 
 
 def _pool(topology: Topology, gpu: Gpu) -> _Pool:
-    """Give the cores near a GPU: those of its L3, or those of its NUMA domain that are near no other GPU's L3."""
+    """Return the cores near a GPU: those of its L3, or those of its NUMA domain that are near no other GPU's L3."""
     if gpu.l3 is not None:
         return _Pool(f"L3 {gpu.l3}", tuple(core for core in topology.cores if core.l3 == gpu.l3))
     if gpu.numa is None:
         return _Pool("", ())
-    taken = {other.l3 for other in topology.gpus if other.l3 is not None}
-    cores = (core for core in topology.cores if core.numa == gpu.numa and core.l3 not in taken)
+    near_others = {other.l3 for other in topology.gpus if other.l3 is not None}
+    cores = (core for core in topology.cores if core.numa == gpu.numa and core.l3 not in near_others)
     return _Pool(f"NUMA domain {gpu.numa}", tuple(cores))
 
 
@@ -256,7 +260,7 @@ def _divide(
 
 
 def _in_order(pool: _Pool, usable: Mapping[Core, tuple[int, ...]]) -> list[Core]:
-    """Give the usable cores of a pool in the order in which they are cut: no share has more L3s than it needs."""
+    """Return the usable cores of a pool in the order in which they are cut: no share has more L3s than it needs."""
     near = (core for core in pool.cores if core in usable)
     return sorted(near, key=lambda core: (core.l3 is not None, core.l3 or 0, core.core_logical))
 
@@ -282,11 +286,11 @@ def _far_cores(
 def _nearest(
     pools: Mapping[Gpu, _Pool], owned: Sequence[Sequence[Gpu]], usable: Mapping[Core, tuple[int, ...]]
 ) -> dict[tuple[int, ...], list[Core]]:
-    """Give the cores near no GPU by the tasks that they are nearest to."""
+    """Return the cores near no GPU by the tasks that they are nearest to."""
     if not all(pool.cores for pool in pools.values()):  # near what a GPU of unknown place is, nobody can tell
         return {}
     near = frozenset(chain.from_iterable(pool.cores for pool in pools.values()))
-    around = [[core for gpu in own for core in pools[gpu].cores] for own in owned]
+    around = [[core for gpu in gpus for core in pools[gpu].cores] for gpus in owned]
     sides = [({core.l3 for core in cores} - {None}, {core.package for core in cores}) for cores in around]
     nearest: dict[tuple[int, ...], list[Core]] = {}
     for core in sorted(usable.keys() - near, key=lambda core: (core.package or 0, core.core_logical)):
@@ -312,13 +316,13 @@ def _granted(request: Request) -> str | None:
 
 def _task_mask(
     task: int,
-    own: Sequence[Gpu],
+    owned: Sequence[Gpu],
     shares: Sequence[_Share],
     far: tuple[Core, ...],
     usable: Mapping[Core, tuple[int, ...]],
 ) -> TaskMask:
-    """Put a task's shares together; one GPU without a near core leaves a task that has no far ones without a mask."""
-    gpus = tuple(gpu.index for gpu in own)
+    """Return the mask of a task from its shares; a GPU without a near core leaves it none, if it has no far ones."""
+    gpus = tuple(gpu.index for gpu in owned)
     missing = tuple(share.finding for share in shares if not share.cores)
     if missing and not far:
         return TaskMask(task, gpus, (), missing)

@@ -63,7 +63,7 @@ class _OwnTree(DiskTree):
         return None
 
     def look(self, path: str) -> Entry | None:
-        """Tell what stands at a path."""
+        """Return what is at a path."""
         mount = self.mount(path)
         if mount and not self.name.strip("/"):
             return Entry("directory")
@@ -75,7 +75,7 @@ class _OwnTree(DiskTree):
 
 def reach(host: DiskTree, mounts: Iterable[Mount], path: str) -> Reach | None:
     """Return what users reach through a path of a node whose `mounts` are known; None where they are not."""
-    points = {one.point: one for one in mounts}
+    points = {mount.point: mount for mount in mounts}
     root = points.pop("/", None)
     if root is None:
         return None
@@ -88,8 +88,8 @@ def reach(host: DiskTree, mounts: Iterable[Mount], path: str) -> Reach | None:
     if mount:
         found.points[mount.point] = mount
         return found
-    below = (one for one in points.values() if is_under(one.point, place.path))
-    found.points.update({one.point: one for one in below if one.kind not in NO_FILES})
+    below = (inner for inner in points.values() if is_under(inner.point, place.path))
+    found.points.update({inner.point: inner for inner in below if inner.kind not in NO_FILES})
     if place.path != path:
         _follow(tree, path, found)
     if place.entry and place.entry.kind == "directory":

@@ -73,7 +73,7 @@ class Topology:
 
 
 def topology_of(name: str, kind: NodeKind, bus_ids: Sequence[str] = ()) -> Topology:
-    """Give the topology of a node kind; `bus_ids` are a platform's, in the order of the GPUs' index.
+    """Return the topology of a node kind; `bus_ids` are a platform's, in the order of the GPUs' index.
 
     Cores are numbered through the L3 groups in the site's order. Where one thread of a core is reserved, the core
     is: its other thread is no place for a task either.
@@ -115,20 +115,20 @@ def gpus_of(places: Mapping[str, tuple[int | None, int | None]]) -> tuple[Gpu, .
 
 
 def is_gpu(pci_class: str, pci_vendor: str) -> bool:
-    """Tell whether a PCI function is a GPU for computing; both numbers are four lower-case hexadecimal digits.
+    """Return whether a PCI function is a GPU for computing; both numbers are four lower-case hexadecimal digits.
 
     Which classes are, each vendor's file says.
     """
-    return any(pci_vendor == one.pci and pci_class in one.classes for one in all_gpus())
+    return any(pci_vendor == gpu.pci and pci_class in gpu.classes for gpu in all_gpus())
 
 
 def pci_order(pci_bus: str) -> tuple[int, ...]:
-    """Give the sort key of a PCI address: by domain, bus, device and function as numbers."""
+    """Return the sort key of a PCI address: by domain, bus, device and function as numbers."""
     return tuple(int(part, 16) for part in pci_bus.replace(".", ":").split(":"))
 
 
 def place_of(cores: Sequence[Core], near: Iterable[int]) -> tuple[int | None, int | None]:
-    """Give the NUMA domain and the L3 that hold all of the PUs in `near`, each `None` where there is no single one.
+    """Return the NUMA domain and the L3 that hold all of the PUs in `near`, each `None` where there is no single one.
 
     PUs that the node does not have are left out; with none left both are `None`. An L3 that reaches beyond the
     NUMA domain (sub-NUMA clusters) is `None` too: the domain is the nearer place.
@@ -170,25 +170,25 @@ def _cut(kind: Topology, seen: Topology) -> Topology:
 
 
 def _same_node(seen: Topology, kind: Topology) -> bool:
-    """Tell whether the places that a node shows are those of a kind, which is cut down to the node's PUs and GPUs."""
+    """Return whether a node has the places of a kind, which is cut down to the node's PUs and GPUs."""
     known = {gpu.pci_bus: gpu for gpu in kind.gpus}
     if kind.pu_os != seen.pu_os or len(known) != len(seen.gpus):
         return False
-    for place in ("core_logical", "numa", "l3"):
-        mine, theirs = _pus_by(place, seen), _pus_by(place, kind)
-        told = {pus for where, pus in mine.items() if where is not None or place != "l3"}
-        if not told <= set(theirs.values()):
+    for level in ("core_logical", "numa", "l3"):
+        actual, expected = _pus_by(level, seen), _pus_by(level, kind)
+        groups = {pus for number, pus in actual.items() if number is not None or level != "l3"}
+        if not groups <= set(expected.values()):
             return False
-        for gpu in seen.gpus if place != "core_logical" else ():
-            here, there = getattr(gpu, place), getattr(known[gpu.pci_bus], place)
-            if None not in (here, there) and mine.get(here) != theirs.get(there):
+        for gpu in seen.gpus if level != "core_logical" else ():
+            number, same = getattr(gpu, level), getattr(known[gpu.pci_bus], level)
+            if None not in (number, same) and actual.get(number) != expected.get(same):
                 return False
     return True
 
 
-def _pus_by(place: str, topology: Topology) -> dict[int | None, frozenset[int]]:
-    """Give the PUs of each core (`core_logical`), NUMA domain (`numa`) or L3 (`l3`)."""
+def _pus_by(level: str, topology: Topology) -> dict[int | None, frozenset[int]]:
+    """Return the PUs of each core (`core_logical`), NUMA domain (`numa`) or L3 (`l3`)."""
     found: dict[int | None, set[int]] = {}
     for core in topology.cores:
-        found.setdefault(getattr(core, place), set()).update(core.pu_os)
-    return {where: frozenset(pus) for where, pus in found.items()}
+        found.setdefault(getattr(core, level), set()).update(core.pu_os)
+    return {number: frozenset(pus) for number, pus in found.items()}

@@ -35,7 +35,7 @@ class Source(Protocol):
         """Its length in bytes."""
 
     def read(self, offset: int, length: int) -> bytes:
-        """Give `length` bytes, fewer only where the file ends."""
+        """Return `length` bytes, fewer only where the file ends."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Memory:
         return len(self.content)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Give `length` bytes, fewer only where the file ends."""
+        """Return `length` bytes, fewer only where the file ends."""
         return self.content[offset : offset + length]
 
 
@@ -73,13 +73,13 @@ class Tree(Protocol):
         """What to call it in messages."""
 
     def look(self, path: str) -> Entry | None:
-        """Tell what stands at a path, without following a link there."""
+        """Return what is at a path, without following a link there."""
 
     def names(self, path: str) -> tuple[str, ...]:
-        """Give the names in a directory, in no order."""
+        """Return the names in a directory, in no order."""
 
     def source(self, path: str) -> Source | None:
-        """Give what reads a file, `None` where this user may not."""
+        """Return what reads a file, `None` where this user may not."""
 
 
 class Place(NamedTuple):
@@ -113,40 +113,40 @@ def resolve(tree: Tree, path: str, folder: str = "/") -> Place:
         if part == "..":
             real = posixpath.dirname(real)
             continue
-        here = f"{real.rstrip('/')}/{part}"
-        if len(here) > LONGEST_PATH:
+        step = f"{real.rstrip('/')}/{part}"
+        if len(step) > LONGEST_PATH:
             return Place(path, None, "path-too-long", links)
-        seen = tree.look(here)
+        seen = tree.look(step)
         if seen is None:
-            command = opened_by(tree, posixpath.dirname(here))
+            command = opened_by(tree, posixpath.dirname(step))
             if command:
                 return Place(
-                    here, None, "link-into-closed-folder" if links else "path-in-closed-folder", links, command
+                    step, None, "link-into-closed-folder" if links else "path-in-closed-folder", links, command
                 )
-            return Place(here, None, "link-broken" if links else "path-missing", links)
+            return Place(step, None, "link-broken" if links else "path-missing", links)
         if seen.kind == "link":
             followed += 1
             if not waiting:
                 links += (seen.link,)
             if followed > MOST_LINKS:
-                return Place(here, None, "link-loop", links[:2])
+                return Place(step, None, "link-loop", links[:2])
             real = "/" if seen.link.startswith("/") else real
             waiting += _parts(seen.link)
         elif waiting and seen.kind != "directory":
-            return Place(here, None, "path-through-file", links)
+            return Place(step, None, "path-through-file", links)
         else:
-            real, entry = here, seen
+            real, entry = step, seen
     return Place(real, entry, links=links)
 
 
 def opened_by(tree: Tree, path: str) -> str | None:
-    """Give the command that lets everybody read a file, or enter a folder, which this user was just refused."""
+    """Return the command that lets everybody read a file, or enter a folder, which this user was just refused."""
     unreadable: Mapping[str, str] = getattr(tree, "unreadable", {})
     return unreadable.get(path)
 
 
 def is_under(path: str, top: str) -> bool:
-    """Tell whether a path is another one, or lies below it.
+    """Return whether a path is another one, or lies below it.
 
     >>> is_under("/opt/own/lib", "/opt/own"), is_under("/opt/own-pe", "/opt/own")
     (True, False)
@@ -160,26 +160,26 @@ def _parts(path: str) -> list[str]:
 
 
 def names_of(tree: Tree, path: str, most: int | None = 4096) -> list[str]:
-    """Give the names in the directory that a path leads to, sorted, and not more than `most`; none where it is none."""
+    """Return the names in the directory that a path leads to, sorted, and at most `most`; none where it is none."""
     place = resolve(tree, path)
     there = place.entry is not None and place.entry.kind == "directory"
     return sorted(tree.names(place.path))[:most] if there else []
 
 
 def file_of(tree: Tree, path: str) -> Source | None:
-    """Give what reads the regular file that a path leads to; `None` where there is none, or this user may not."""
+    """Return what reads the regular file that a path leads to; `None` where there is none, or this user may not."""
     place = resolve(tree, path)
     return tree.source(place.path) if place.entry is not None and place.entry.kind == "file" else None
 
 
 def text_of(tree: Tree, path: str, most: int) -> str | None:
-    """Give a small text file, `None` where there is none that can be read; at most `most` bytes of it."""
+    """Return a small text file, `None` where there is none that can be read; at most `most` bytes of it."""
     source = file_of(tree, path)
     return None if source is None else source.read(0, most).decode("utf-8", "replace")
 
 
 def head_of(tree: Tree, path: str, length: int, at: int = 0) -> bytes | None:
-    """Give the first bytes of a regular file, or those from `at` on; `None` where they cannot be had, damage too."""
+    """Return the first bytes of a regular file, or those from `at` on; `None` where they cannot be had, damage too."""
     try:
         source = file_of(tree, path)
         return None if source is None else source.read(at, length)
@@ -188,26 +188,26 @@ def head_of(tree: Tree, path: str, length: int, at: int = 0) -> bytes | None:
 
 
 def small_text(tree: Tree, path: str) -> str | None:
-    """Give the first 64 KiB of a text file; `None` where they cannot be had."""
+    """Return the first 64 KiB of a text file; `None` where they cannot be had."""
     content = head_of(tree, path, _SMALL_BYTES)
     return None if content is None else content.decode("utf-8", "replace")
 
 
 def first_line(tree: Tree, path: str) -> str | None:
-    """Give the first line of a small file; `None` where there is none, or nothing in it that can be shown."""
+    """Return the first line of a small file; `None` where there is none, or nothing in it that can be shown."""
     lines = (small_text(tree, path) or "").strip().splitlines()
     line = lines[0].strip() if lines else ""
     return line if line and line.isprintable() else None
 
 
 def content_of(tree: Tree, path: str, most: int) -> bytes | None:
-    """Give the content of a regular file of at most `most` bytes; `None` where that cannot be had."""
+    """Return the content of a regular file of at most `most` bytes; `None` where that cannot be had."""
     content = head_of(tree, path, most + 1)
     return content if content is not None and len(content) <= most else None
 
 
 def size_of(tree: Tree, path: str) -> int | None:
-    """Give the size of a file in bytes; `None` where that cannot be had."""
+    """Return the size of a file in bytes; `None` where that cannot be had."""
     try:
         source = file_of(tree, path)
     except LumisiteError:
@@ -216,7 +216,7 @@ def size_of(tree: Tree, path: str) -> int | None:
 
 
 def digest_of(tree: Tree, path: str, most: int) -> str | None:
-    """Give the SHA-256 of a regular file of at most `most` bytes, read in parts; `None` where that cannot be had."""
+    """Return the SHA-256 of a regular file of at most `most` bytes, read in parts; `None` where that cannot be had."""
     size, digest = size_of(tree, path), hashlib.sha256()
     if size is None or size > most:
         return None

@@ -13,7 +13,7 @@ import pytest
 from lumisite.images.sif import open_image
 from lumisite.machine.elf import ElfError, read_elf
 from lumisite.machine.host import DiskTree
-from lumisite.machine.loader import Loader, processor, read_rules
+from lumisite.machine.loader import Loader, cpu_levels, read_rules
 from lumisite.machine.tree import Tree
 from tests.twin.cluster import Cluster
 from tests.twin.fixtures import require_twin
@@ -70,7 +70,7 @@ def parsed(text: str) -> Answers:
 
 
 def agreed(tree: Tree, paths: Sequence[str], answers: Answers) -> int:
-    loader = Loader(tree, read_rules(tree, processor(DiskTree("/"))))
+    loader = Loader(tree, read_rules(tree, cpu_levels(DiskTree("/"))))
     for path, answer in answers.items():
         assert walked(loader, path) == answer, path
     assert set(answers) <= set(paths)

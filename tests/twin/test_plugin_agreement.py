@@ -22,7 +22,7 @@ from lumisite.binds.plugin import carry_out, plugin_lines
 from lumisite.images.container import container_of, library_path
 from lumisite.images.programs import Use
 from lumisite.machine.host import DiskTree
-from lumisite.machine.loader import Loader, processor, read_rules
+from lumisite.machine.loader import Loader, cpu_levels, read_rules
 from lumisite.machine.tree import resolve
 from lumisite.site.load import load_site
 from tests.support.dict_trees import Link, write_tree
@@ -237,7 +237,7 @@ def planned(
     image: Path, host: Path, scene: Scene
 ) -> tuple[Sides, tuple[PlannedLibrary, ...], tuple[PlannedLibrary, ...]]:
     trees = DiskTree(str(image)), DiskTree(str(host))
-    cpu = processor(DiskTree("/"))
+    cpu = cpu_levels(DiskTree("/"))
     view = container_of(*trees, scene.binds)
     rules = read_rules(trees[0], cpu, library_path(trees[0])[0])
     hosts = Loader(trees[1], read_rules(trees[1], cpu, (CRAY, "/usr/lib64"), captured=True))

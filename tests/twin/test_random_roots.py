@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.machine.host import DiskTree
-from lumisite.machine.loader import Loader, processor, read_rules
+from lumisite.machine.loader import Loader, cpu_levels, read_rules
 from tests.support.dict_trees import Link, write_tree
 from tests.support.elves import elf
 from tests.twin.fixtures import require_twin
@@ -64,7 +64,7 @@ def asked(root: Path) -> set[tuple[str, str | None]]:
 def test_the_loader_of_each_root_agrees(tmp_path: Path) -> None:
     require_twin("ldconfig")
     choose = random.Random(11)
-    cpu = processor(DiskTree("/"))
+    cpu = cpu_levels(DiskTree("/"))
     found = missed = 0
     for number in range(60):
         root = write_tree(tmp_path / str(number), random_root(choose))

@@ -34,7 +34,6 @@ EXCEPTIONS = (
     (r"lumisite/validate/probes/environment/checks\.py", "miopen", "the name of a gate, as runs and reports have it"),
     (r"lumisite/render/runtimes\.py|spank_helpers/image\.sh", "rocm nv intel hpu",
      "options of the container runtimes, as users type them"),
-    (r"lumisite/machine/loader\.py", "intel", "whose processors have names of their own to glibc"),
 )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.machine.host import DiskTree
-from lumisite.machine.loader import Loaded, Loader, Rules, Search, processor, read_rules, walk
+from lumisite.machine.loader import Loaded, Loader, Rules, Search, cpu_levels, read_rules, walk
 from tests.support.dict_trees import DictTree, Link, write_tree
 from tests.support.elves import elf
 from tests.unit.machine.test_elf import same_as_binutils
@@ -34,9 +34,9 @@ def test_a_library_for_another_machine_is_passed_over() -> None:
     answer = found(files, "libx.so", Rules(62, ("/a", "/b", "/c")))
     assert answer.found is not None
     assert answer.found.path == "/c/libx.so"
-    assert [(one.code, one.subject, one.values["machine"]) for one in answer.passed] == [
-        ("wrong-machine", "/a/libx.so", "i386, 32 bits, little-endian"),
-        ("wrong-machine", "/b/libx.so", "AArch64, 64 bits, little-endian"),
+    assert [(one.code, one.subject, one.values) for one in answer.passed] == [
+        ("wrong-machine", "/a/libx.so", {"machine": "i386", "bits": 32, "endianness": "little"}),
+        ("wrong-machine", "/b/libx.so", {"machine": "AArch64", "bits": 64, "endianness": "little"}),
     ]
 
 
@@ -98,7 +98,6 @@ def random_tree(choose: random.Random, top: str) -> tuple[dict[str, bytes | Link
         forms += [
             f"{top}/$LIB",
             f"{top}/${{LIB}}/",
-            f"{top}/p/$PLATFORM",
             "$ORIGINAL",
             f"{top}/$LIBX",
             "${ORIGIN",
@@ -127,7 +126,7 @@ def random_tree(choose: random.Random, top: str) -> tuple[dict[str, bytes | Link
         if choose.random() < 0.3:
             files.setdefault(f"{folder}/libgone.so", Link(choose.choice(["../d0/libp.so", "gone"])))
     files["/main"] = elf(None, names, rpath=search_path(), runpath=search_path() if choose.random() < 0.5 else None)
-    return files, choose.sample(["/d0", "/d1", "/d2", "/d3/", "/$LIB", "/p/$PLATFORM", "/nowhere"], choose.randrange(4))
+    return files, choose.sample(["/d0", "/d1", "/d2", "/d3/", "/$LIB", "/nowhere"], choose.randrange(4))
 
 
 @needs_loader
@@ -135,7 +134,7 @@ def test_the_real_loader_agrees_on_random_trees(tmp_path: Path) -> None:
     """RPATH, RUNPATH, LD_LIBRARY_PATH, $ORIGIN and its like, hwcaps, links, paths, other machines, SONAMEs, all mixed."""
     choose = random.Random(7)
     tree = DiskTree("/")
-    cpu = processor(tree)
+    cpu = cpu_levels(tree)
     loaded = missed = 0
     for number in range(40):
         top = str(tmp_path / str(number))
@@ -187,7 +186,7 @@ def asked(paths: list[str], library_path: str = "") -> dict[str, set[tuple[str, 
 @needs_loader
 def test_binutils_and_the_real_loader_agree_on_every_library_of_this_machine() -> None:
     tree = DiskTree("/")
-    loader = Loader(tree, read_rules(tree, processor(tree)))
+    loader = Loader(tree, read_rules(tree, cpu_levels(tree)))
     libraries = [path for path in installed_libraries() if loader.search(str(path)).found is not None]
     theirs = asked([str(path) for path in libraries])
     for path, answer in theirs.items():
