@@ -7,9 +7,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lumisite.cli.arguments import add_host_root, add_json, add_selection, add_site_or_example
-from lumisite.cli.parser import asked_for, load_selection, say, say_untried, tell
+from lumisite.cli.arguments import add_host_root, add_json, add_json_or_sarif, add_selection, add_site_or_example
+from lumisite.cli.parser import asked_for, load_selection, print_sarif, say, say_untried, tell
 from lumisite.errors import ResolveError, SiteError
+from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Place
 from lumisite.findings.writers import advice, line, message
 from lumisite.site.load import load_plans, load_site
@@ -29,10 +30,9 @@ def add_check(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `check`."""
     parser.description = (
         "Read a site description and print every fault as file:line:column: key: what is wrong, or as JSON with file,"
-        " line, column, key and message. Exit 0 when there is none, 2 otherwise. With --host, check the "
+        " line, column, key and message, or as SARIF. Exit 0 when there is none, 2 otherwise. With --host, check the "
         "deployed release against this node instead: exit 1 when something that its modules need is not there as "
-        "they need it, 5 when"
-        " only this node can be meant."
+        "they need it, 5 when only this node can be meant."
     )
     parser.add_argument(
         "file",
@@ -55,7 +55,7 @@ def add_check(parser: argparse.ArgumentParser) -> None:
         help="with --host: what --json printed on another node of the kind; a fault of all of them drains no node",
     )
     parser.add_argument("--site", metavar="NAME|FILE", help="the same as FILE")
-    add_json(parser)
+    add_json_or_sarif(parser)
 
 
 def add_resolve(parser: argparse.ArgumentParser) -> None:
@@ -102,6 +102,8 @@ def add_why(parser: argparse.ArgumentParser) -> None:
 def run_check(arguments: argparse.Namespace) -> int:
     """Print all faults, or a line that says what was read."""
     if arguments.host:
+        if arguments.sarif:
+            raise ResolveError(make_finding("option-excluded", "--sarif", other="--host"))
         from lumisite.cli.host import check_deployed
 
         return check_deployed(
@@ -114,14 +116,20 @@ def run_check(arguments: argparse.Namespace) -> int:
     of_host = (("--root", arguments.root), ("--host-root", arguments.host_root), ("--other-node", arguments.other_node))
     for option, value in of_host:
         if value:
-            raise ResolveError(f"{option}: goes with --host only")
+            raise ResolveError(make_finding("option-needed", option, other="--host"))
     try:
         loaded = load_site(arguments.file)
         plans = load_plans(loaded)
     except SiteError as error:
-        tell(list(map(_fault_row, error.findings)), [str(error)], as_json=arguments.json)
+        if arguments.sarif:
+            print_sarif(error.findings)
+        else:
+            tell(list(map(_fault_row, error.findings)), [str(error)], as_json=arguments.json)
         say(counted(len(error.findings), "fault"))
         return error.exit_code
+    if arguments.sarif:
+        print_sarif([])
+        return 0
     if arguments.json:
         print("[]")
         return 0

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 
-from lumisite import __version__
-from lumisite.cli.arguments import add_lock, add_site_or_example
-from lumisite.cli.parser import tell
+from lumisite.cli.arguments import add_json_or_sarif, add_lock, add_site_or_example
+from lumisite.cli.parser import print_sarif, tell
 from lumisite.cli.transport import file_blocks
 from lumisite.findings.finding import Finding
-from lumisite.findings.writers import advice, message, sarif
+from lumisite.findings.writers import advice, message
 from lumisite.images.lock import load_lock
 from lumisite.lint.rules import SIZE_LIMIT_BYTES, lint_script
 from lumisite.site.load import load_site
@@ -26,11 +24,7 @@ def add_lint(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("scripts", metavar="SCRIPT", nargs="+", help="a job script; - is standard input")
     add_lock(parser)
     add_site_or_example(parser)
-    either = parser.add_mutually_exclusive_group()
-    either.add_argument("--json", action="store_true", help="print the result as JSON")
-    either.add_argument(
-        "--sarif", action="store_true", help="print the result as SARIF 2.1.0, which forges and editors show"
-    )
+    add_json_or_sarif(parser)
 
 
 def run_lint(arguments: argparse.Namespace) -> int:
@@ -47,7 +41,7 @@ def run_lint(arguments: argparse.Namespace) -> int:
                 break
         found += lint_script(bytes(data), name, loaded.site, locked)
     if arguments.sarif:
-        print(json.dumps(sarif(found, __version__), indent=2))
+        print_sarif(found)
     else:
         tell([_as_json(finding) for finding in found], map(_line, found), as_json=arguments.json)
     return 1 if found else 0

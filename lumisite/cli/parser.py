@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from lumisite.findings.catalogue import make_finding
 
 if TYPE_CHECKING:
     from lumisite.cli.chosen import Chosen
+    from lumisite.findings.finding import Finding
     from lumisite.site.load import LoadedSite
     from lumisite.site.model import Site
     from lumisite.site.selection import Selection
@@ -96,6 +97,14 @@ def tell(result: object, lines: Iterable[str], *, as_json: bool) -> None:
     """Print a result: as JSON for a machine, else its lines, if there are any."""
     if rows := (json.dumps(result, indent=2, default=str),) if as_json else tuple(lines):
         print("\n".join(rows))
+
+
+def print_sarif(findings: Sequence[Finding]) -> None:
+    """Print findings as SARIF, for forges and editors."""
+    from lumisite import __version__
+    from lumisite.findings.writers import sarif
+
+    print(json.dumps(sarif(findings, __version__), indent=2))
 
 
 def rows_of_json(rows: Iterable[object]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
 from typing import Any, Literal
+from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from lumisite.findings.catalogue import entry
@@ -148,7 +149,7 @@ def _sarif_result(finding: Finding) -> dict[str, object]:
     if place := finding.place:
         numbers = {"startLine": place.line, "startColumn": place.column}
         region = {name: number for name, number in numbers.items() if number}
-        location: dict[str, object] = {"artifactLocation": {"uri": place.file}}
+        location: dict[str, object] = {"artifactLocation": {"uri": quote(place.file, errors="surrogateescape")}}
         if region:
             location["region"] = region
         result["locations"] = [{"physicalLocation": location}]

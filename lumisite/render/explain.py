@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lumisite.errors import ResolveError
-from lumisite.findings.catalogue import make_finding
+from lumisite.findings.catalogue import catalogue, make_finding
+from lumisite.findings.finding import with_values
 from lumisite.machine.tree import is_under
 from lumisite.render.names import unknown_name
+from lumisite.site.decode import alternatives
 from lumisite.site.entries import FileSystem, HostPath, Setting
 from lumisite.site.evidence import checked, evidence_of, evidence_text
 from lumisite.site.images import Holds
@@ -138,7 +140,10 @@ def explain(
     if name.partition("/")[0] in site.modules:
         return _explain_module(site, selection.default, name)
     names = [*site.modules, *dict.fromkeys(setting.name for setting in site.settings)]
-    raise ResolveError(unknown_name(name, name, "setting, bind or module", site.name, names))
+    finding = unknown_name(name, name, "setting, bind or module", site.name, names)
+    if "near" not in finding.values:  # the code of a finding is explained too
+        finding = with_values(finding, {"near": alternatives(name, catalogue()).get("near")})
+    raise ResolveError(finding)
 
 
 def _known(site: Site, situation: Situation, holds: Holds | None) -> str:
