@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from docs.markdown import notice, plain, table
+from lumisite.findings.writers import message
 from lumisite.site.entries import HostPath, Setting
 from lumisite.site.evidence import HERE, checked, evidence_of, evidence_text, remark
 from lumisite.site.ledger import depends_on_image, describe_action, describe_conditions
@@ -64,7 +65,7 @@ def _entry(site: Site, setting: Setting) -> Iterator[str]:
     yield f"{'; '.join(part for part in said if part)}. {_capital(plain(setting.why))}."
     note = remark(setting)
     if note:
-        yield f"{_capital(note)}."
+        yield f"{_capital(message(note))}."
     yield ""
     for one in evidence_of(setting):
         yield f"- {plain(evidence_text(one))}. {_sources(site, one.source)}"

@@ -163,10 +163,12 @@ def run_resolve(arguments: argparse.Namespace) -> int:
     """Print every candidate with its reason, the chosen ones marked."""
     _, selection = load_selection(arguments)
     chosen = {"platform": selection.platform, **selection.stacks}
-    candidates = selection.candidates
-    width = max(len(one.name) for one in candidates)
-    rows = (f"{'*' if one.chosen else ' '} {one.kind:8}  {one.name:{width}}  {one.reason}" for one in candidates)
-    tell({**chosen, "candidates": list(map(asdict, candidates))}, (str(selection), *rows), as_json=arguments.json)
+    candidates = [{**vars(candidate), "reason": message(candidate.reason)} for candidate in selection.candidates]
+    width = max(len(row["name"]) for row in candidates)
+    rows = (
+        f"{'*' if row['chosen'] else ' '} {row['kind']:8}  {row['name']:{width}}  {row['reason']}" for row in candidates
+    )
+    tell({**chosen, "candidates": candidates}, (str(selection), *rows), as_json=arguments.json)
     return 0
 
 

@@ -252,7 +252,7 @@ def describe(path: Path, trial: Trial, evidence: Mapping[Arm, Mapping[str, str]]
         raise ResolveError(f"--write: {path} describes {loaded.site.name}, and this is tried on {trial.asked.site}")
     for arm, found in evidence.items():
         if arm.tried is not None:
-            from lumisite.site.found import with_evidence  # loads a library that nothing else needs
+            from lumisite.site.evidence_writer import with_evidence  # loads a library that nothing else needs
 
             loaded = site_of(with_evidence(loaded, arm.tried.name, arm.value, found, str(path)), path)
     return loaded

@@ -9,6 +9,7 @@ from itertools import dropwhile
 from typing import Literal
 
 from lumisite.findings.finding import Value
+from lumisite.findings.writers import message
 from lumisite.lint.images import Start, contents_of, starts_of
 from lumisite.lint.job import BadLine, Job, Setting, bad_line, variables_in
 from lumisite.machine.tree import is_under
@@ -134,8 +135,8 @@ def _judge(job: Job, harm: Harm, setting: Setting, value: str, starts: tuple[Sta
     for contents in [contents_of(job, image) for image in images] or [Holds()]:
         stacks = {**installed, **contents.stacks}
         situation = Situation(site.platform, stacks, contents.family, contents.plugin, nodes)
-        outcome, condition = judge_conditions(harm.evidence.when, situation)
-        outcomes.setdefault(outcome, condition)
+        outcome, reason = judge_conditions(harm.evidence.when, situation)
+        outcomes.setdefault(outcome, message(reason))
     if True in outcomes:
         return ""
     return outcomes[None] if False not in outcomes and harm.evidence.unknown_images else None

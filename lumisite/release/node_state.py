@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Severity
+from lumisite.findings.writers import sentences
 from lumisite.machine.host import (
     DiskTree,
     Mount,
@@ -151,7 +152,7 @@ def kind_faults(site: Site, host: DiskTree) -> Iterator[Finding]:
     differing = {name: list(kind.differences(node)) for name, kind in known.items()}
     if not all(differing.values()):
         return
-    differences = tuple(f"{name} ({'; '.join(texts)})" for name, texts in differing.items())
+    differences = tuple(f"{name} ({sentences(findings)})" for name, findings in differing.items())
     lost = next((name for name, kind in known.items() if kind.lost_gpus(node)), None)
     code = "node-lost-gpus" if lost else "node-of-no-kind"
     yield make_finding(code, "node kind", differences=differences, kind=lost)

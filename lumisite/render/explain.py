@@ -9,6 +9,7 @@ from typing import Literal
 from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import catalogue, make_finding
 from lumisite.findings.finding import with_values
+from lumisite.findings.writers import message
 from lumisite.machine.tree import is_under
 from lumisite.render.names import unknown_name
 from lumisite.site.decode import alternatives
@@ -173,7 +174,8 @@ def _entry(site: Site, verdict: Verdict[Setting] | Verdict[HostPath]) -> Entry:
     by_image = decided_by_image(site, one) if isinstance(one, Setting) else depends_on_image(site, one.when)
     setter = "the wrapper, which sees the image" if by_image else "the task prolog"
     conditions = describe_conditions(one.when)
-    lost = f"; {verdict.reason}" if verdict.reason.startswith("needs") else ""
+    is_unmet = verdict.reason.code in ("condition-unmet", "image-not-read")
+    lost = f"; {message(verdict.reason)}" if is_unmet else ""
     return Entry(
         key=verdict.key,
         outcome=verdict.outcome,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from lumisite.findings.writers import message
 from lumisite.render.templates import filled, make_environment
 from lumisite.site.evidence import rank, remark
 from lumisite.site.ledger import Decision, describe_action, describe_condition, given_conditions
@@ -96,9 +97,9 @@ def _task_variables(decision: Decision) -> list[TaskVariable]:
         if one.applies and setting.where == TASK and not setting.leave:
             conditions = given_conditions(setting.when) if one.outcome == "may win" else {}
             words = {name: describe_condition(value) for name, value in conditions.items()}
-            found.append(
-                TaskVariable(f"{setting.name} {describe_action(setting)}", str(setting.why), words, remark(setting))
-            )
+            note = remark(setting)
+            action = f"{setting.name} {describe_action(setting)}"
+            found.append(TaskVariable(action, str(setting.why), words, message(note) if note else ""))
     return found
 
 

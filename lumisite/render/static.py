@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import make_finding
+from lumisite.findings.writers import message
 from lumisite.render.modules import ModulePlan
 from lumisite.site.entries import HostPath, Setting
 from lumisite.site.ledger import Situation, decide, decided_by_image, describe_action
@@ -117,7 +118,7 @@ def _say(site: Site, plan: ModulePlan, emit: str, known: Situation) -> Said:
         elif setting.leave:
             undecided.update([setting.name] if is_open else [])
         elif is_open or setting.directory or setting.computed or (emit == "edf" and not _is_literal(setting.value)):
-            reason = f" ({verdict.reason})" if verdict.outcome == "may win" else ""
+            reason = f" ({message(verdict.reason)})" if verdict.outcome == "may win" else ""
             lost[f"{setting.name} {describe_action(setting)}{reason}"] = None
             undecided.add(setting.name)
         else:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
 from lumisite.site.entries import Evidence, Setting
 from lumisite.site.model import Site
 
@@ -93,14 +95,14 @@ def documented_beyond(setting: Setting, measured: Evidence) -> bool:
     )
 
 
-def remark(setting: Setting) -> str:
-    """Say of an entry that is set although it was measured inert for which jobs it is; empty for all others."""
+def remark(setting: Setting) -> Finding | None:
+    """Return for which jobs an entry is that is set although it was measured inert; none for all others."""
     inert = [one for one in setting.evidence if one.effect == "inert" and one.by == "measured" and one.nodes]
     if not sets(setting) or not any(about_own(setting, one) for one in inert):
-        return ""
+        return None
     sized = any(one.nodes for one in setting.evidence if one.by != "measured" and one.effect in ("needed", "helps"))
-    on = f"no effect{f' on {inert[0].metric}' if inert[0].metric else ''} measured on {inert[0].nodes} nodes"
-    return f"{on}; recommended for {'larger jobs' if sized else 'jobs of any size'}"
+    code = "inert-on-fewer-nodes" if sized else "inert-where-measured"
+    return make_finding(code, setting.name, size=str(inert[0].nodes), metric=inert[0].metric)
 
 
 def evidence_text(one: Evidence) -> str:

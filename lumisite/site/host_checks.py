@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Collection
 from itertools import combinations
+from typing import Any
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.site.decode import Faults, Rule, unknown
@@ -71,8 +72,12 @@ def partitions_tell_kinds_apart(site: Site) -> Faults:
                 continue
             fingerprint = fingerprint_of(site, kind)
             if not fingerprint.differs(fingerprint_of(site, other)):
-                layout = str(fingerprint)
-                yield make_finding("kinds-not-distinct", f"{path}[{second}]", kind=kind, other=other, layout=layout)
+                layout: dict[str, Any] = {
+                    "cpus": fingerprint.cpus,
+                    "domains": fingerprint.domains,
+                    "gpus": fingerprint.gpus,
+                }
+                yield make_finding("kinds-not-distinct", f"{path}[{second}]", kind=kind, other=other, **layout)
 
 
 def libraries_are_bound(site: Site) -> Faults:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
 from lumisite.site.cpus import format_cpu_list
 from lumisite.site.model import Site
 from lumisite.site.scalars import full_pci_bus
@@ -49,20 +50,22 @@ class Fingerprint:
     gpus: str
     buses: tuple[tuple[str, ...], ...]
 
-    def differences(self, node: NodeFacts) -> Iterator[str]:
-        """Say what a node has otherwise."""
-        layout = []
-        if self.cpus and self.cpus not in (node.present, node.online):
-            layout.append(f"CPUs {node.present or 'unknown'}, expected {self.cpus}")
-        if self.domains and self.domains != node.domains:
-            layout.append(f"NUMA domains {node.domains or 'unknown'}, expected {self.domains}")
-        outside = ((cpu, numa) for cpu, numa in self.places if not layout and node.domain_of.get(cpu) != numa)
-        yield from layout or (f"CPU {cpu} outside NUMA domain {numa}" for cpu, numa in islice(outside, 1))
-        where = f" at {' '.join(node.buses)}" if node.buses else ""
+    def differences(self, node: NodeFacts) -> Iterator[Finding]:
+        """Yield what a node has otherwise."""
+        same_cpus = not self.cpus or self.cpus in (node.present, node.online)
+        same_domains = not self.domains or self.domains == node.domains
+        if not same_cpus:
+            yield make_finding("node-cpus", actual=node.present, expected=self.cpus)
+        if not same_domains:
+            yield make_finding("node-domains", actual=node.domains, expected=self.domains)
+        moved = [(cpu, numa) for cpu, numa in self.places if node.domain_of.get(cpu) != numa]
+        if same_cpus and same_domains and moved:
+            yield make_finding("node-cpu-domain", cpu=moved[0][0], domain=moved[0][1])
+        buses = " ".join(node.buses)
         if self.gpus and self.gpus != node.gpus:
-            yield f"GPUs {node.gpus}{where}, expected {self.gpus}"
+            yield make_finding("node-gpus", actual=node.gpus, buses=buses, expected=self.gpus)
         elif self.buses and node.buses not in self.buses:
-            yield f"GPUs{where}, expected {' or '.join(map(' '.join, self.buses))}"
+            yield make_finding("node-gpu-buses", buses=buses, expected=" or ".join(map(" ".join, self.buses)))
 
     def lost_gpus(self, node: NodeFacts) -> bool:
         """Tell whether a node is of the kind but for GPUs, of which it has some and no others."""
@@ -86,10 +89,6 @@ class Fingerprint:
 
     def _contradicts(self, other: Fingerprint) -> bool:
         return any(other.domain_of.get(cpu, numa) != numa for cpu, numa in self.places)
-
-    def __str__(self) -> str:
-        gpus = {"": "GPUs of no vendor", NO_GPUS: "no GPUs"}.get(self.gpus, f"GPUs {self.gpus}")
-        return f"CPUs {self.cpus}, NUMA domains {self.domains}, {gpus}" if self.cpus else f"no CPUs described, {gpus}"
 
 
 def fingerprint_of(site: Site, name: str) -> Fingerprint:

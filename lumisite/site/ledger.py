@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
+from lumisite.findings.finding import Finding, Severity, Value
 from lumisite.site.entries import HostPath, Setting, When
 from lumisite.site.evidence import covers, harms, sets
 from lumisite.site.model import Site
@@ -17,8 +18,6 @@ from lumisite.site.versions import Version, VersionRange
 
 #: Conditions that only the job step tells.
 STEP_CONDITIONS = ("nodes", "gpus", "partition", "kind", "variable")
-#: Why an entry of `needs_reading` does not apply to an image that was not read.
-NOT_READ = "needs an image that was read, here only its name is known"
 #: What conditions that hold, may hold, or do not, make of an entry that no other one comes before.
 _OUTCOMES: dict[bool | None, Literal["wins", "may win", "does not apply"]] = {
     True: "wins",
@@ -56,12 +55,12 @@ E_co = TypeVar("E_co", Setting, HostPath, covariant=True)
 
 @dataclass(frozen=True)
 class Verdict(Generic[E_co]):
-    """What became of one entry of the site description: `key` is its place there, `reason` says why in words."""
+    """What became of one entry of the site description, and why; `key` is its place there."""
 
     key: str
     entry: E_co
     outcome: Literal["wins", "may win", "lost", "does not apply", "not bound"]
-    reason: str
+    reason: Finding
 
     @property
     def applies(self) -> bool:
@@ -94,9 +93,9 @@ def decide(site: Site, situation: Situation) -> Decision:
         key = f"settings[{index}]"
         holds, reason = judge_conditions(setting.when, situation)
         if holds is not False and situation.guessed and needs_reading(site, setting):
-            holds, reason = False, NOT_READ
+            holds, reason = False, _reason("image-not-read")
         if holds is not False and setting.name in decided:
-            settings.append(Verdict(key, setting, "lost", f"{decided[setting.name]} comes first"))
+            settings.append(Verdict(key, setting, "lost", _reason("earlier-entry-wins", first=decided[setting.name])))
             continue
         if holds:
             decided[setting.name] = key
@@ -139,18 +138,24 @@ def default_family(site: Site, releases: Mapping[str, Version]) -> str:
     )
 
 
-def judge_conditions(when: When, situation: Situation) -> tuple[bool | None, str]:
-    """Tell whether conditions hold: yes, no, or `None` when the situation leaves it open; and why."""
+def judge_conditions(when: When, situation: Situation) -> tuple[bool | None, Finding]:
+    """Return whether conditions hold, `None` when the situation leaves it open; and why."""
     left_open, known = [], situation.known()
     for name, wanted in given_conditions(when).items():
         actual = known.get(name)
         if actual is None or isinstance(wanted, Mapping):
             left_open.append(f"{name} is {describe_condition(wanted)}")
         elif actual not in wanted if isinstance(wanted, VersionRange | tuple) else actual != wanted:
-            return False, f"needs {name} {describe_condition(wanted)}, here it is {describe_condition(actual)}"
+            values = {"expected": describe_condition(wanted), "actual": describe_condition(actual)}
+            return False, _reason("condition-unmet", condition=name, **values)
     if left_open:
-        return None, f"where {' and '.join(left_open)}"
-    return True, describe_conditions(when)
+        return None, _reason("conditions-open", conditions=" and ".join(left_open))
+    return True, _reason("conditions-hold", conditions=describe_conditions(when))
+
+
+def _reason(code: str, **values: Value) -> Finding:
+    """Return a finding without a look at the catalogue, which few of many are printed from."""
+    return Finding(code, Severity.INFO, values=values)
 
 
 def image_conditions(site: Site) -> tuple[str, ...]:

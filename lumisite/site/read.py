@@ -14,6 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
+
 _KINDS = {
     stat.S_IFDIR: "a directory",
     stat.S_IFLNK: "a symbolic link",
@@ -25,7 +28,13 @@ _KINDS = {
 
 
 class UnfitFileError(OSError):
-    """What is there is no regular file, or is larger than such a file can be."""
+    """What is there is no regular file, or is larger than such a file can be; `finding` says which."""
+
+    def __init__(self, number: int, finding: Finding) -> None:
+        from lumisite.findings.writers import message  # loads libraries that reading does not need
+
+        super().__init__(number, message(finding), finding.subject)
+        self.finding = finding
 
 
 def regular_size(path: str | os.PathLike[str], *, follow: bool = True) -> int:
@@ -68,7 +77,7 @@ def read_file(path: str | os.PathLike[str], most_bytes: int, *, follow: bool = T
     with opened(path, follow=follow) as stream:
         content = stream.read(most_bytes + 1)
     if len(content) > most_bytes:
-        raise UnfitFileError(errno.EFBIG, f"it has more than {most_bytes} bytes, as no such file has", os.fspath(path))
+        raise UnfitFileError(errno.EFBIG, make_finding("file-too-large", os.fspath(path), most_bytes=most_bytes))
     return content
 
 
@@ -89,5 +98,6 @@ def kind_of(mode: int) -> str:
 
 def _size_if_regular(found: os.stat_result, path: str | os.PathLike[str]) -> int:
     if not stat.S_ISREG(found.st_mode):
-        raise UnfitFileError(errno.EINVAL, f"it is not a file but {kind_of(found.st_mode)}", os.fspath(path))
+        kind = kind_of(found.st_mode)
+        raise UnfitFileError(errno.EINVAL, make_finding("file-irregular", os.fspath(path), kind=kind))
     return found.st_size

@@ -9,8 +9,10 @@ from typing import Any
 
 from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Severity, Value
 from lumisite.site.decode import UnfitError, alternatives
 from lumisite.site.model import Module, Platform, Site
+from lumisite.site.software import PlatformStack
 from lumisite.site.versions import Version, nearest, parse_version
 
 #: What an admin types for every supported release.
@@ -41,7 +43,7 @@ class Candidate:
     kind: str
     name: str
     chosen: bool
-    reason: str
+    reason: Finding
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def resolve_selection(site: Site, *, platform: str | None = None, **asked: Seque
         default = described.stacks[stack].default
         chosen[stack] = tuple(sorted(dict.fromkeys(versions) or [default], key=lambda version: version != default))
     candidates = (
-        *_platforms(site, name, asked=platform is not None),
+        *_platforms(site, name, requested=platform is not None),
         *(one for stack, versions in chosen.items() for one in _candidates(site, name, stack, versions)),
     )
     titles = (f"{site.stacks[stack].title} {', '.join(map(str, versions))}" for stack, versions in chosen.items())
@@ -171,50 +173,41 @@ def _resolve(site: Site, name: str, stack: str, text: str) -> Version:
     raise ResolveError(make_finding("release-unavailable", option, **values))
 
 
-def _platforms(site: Site, chosen: str, *, asked: bool) -> Iterable[Candidate]:
+def _platforms(site: Site, chosen: str, *, requested: bool) -> Iterable[Candidate]:
     for name, platform in site.platforms.items():
-        period = f"in force since {platform.since}" if name == site.platform else f"was in force from {platform.since}"
-        if name == chosen:
-            yield Candidate(PLATFORM, name, True, f"asked for, {period}" if asked else f"{period}, the current one")
-        else:
-            yield Candidate(PLATFORM, name, False, f"{period}; another was asked for" if asked else period)
+        values: dict[str, Value] = {"since": str(platform.since), "requested": chosen if requested else None}
+        code = "platform-chosen" if name == chosen else "platform-not-chosen"
+        yield Candidate(PLATFORM, name, name == chosen, Finding(code, Severity.INFO, values=values))
 
 
-def _candidates(site: Site, name: str, stack: str, chosen: Sequence[Version]) -> Iterable[Candidate]:
-    here = site.platforms[name].stacks[stack]
+def _candidates(site: Site, platform: str, stack: str, chosen: Sequence[Version]) -> Iterable[Candidate]:
+    here = site.platforms[platform].stacks[stack]
     for version in site.stacks[stack].versions:
-        newer = next((other for other in chosen if other.minor == version.minor), None)
-        beside = f"; {', '.join(map(str, chosen))} {'is' if len(chosen) == 1 else 'are'} chosen"
-        found = site.releases(stack)[str(version)].found
-        if here.supported:
-            reason = _installed(site, name, stack, version)
-            reason += beside if version not in chosen and here.has(version) else ""
-        elif version in chosen:
-            reason = f"{_running(site, name, stack, version)}, found in: {found}"
-        elif not here.has(version):
-            reason = f"outside the range {here.runs} that the driver of platform {name} supports"
-        elif newer is not None:
-            reason = f"{newer} is {'newer' if newer > version else 'asked for'} in the same series {version.minor}"
-        else:
-            reason = ("would do" if here.in_range(version) else _running(site, name, stack, version)) + beside
-        yield Candidate(stack, str(version), version in chosen, reason)
+        code = _availability(here, version)
+        supported_range = here.compat if code == "release-forward-compatible" else here.runs
+        values: dict[str, Value] = {"platform": platform, "range": str(supported_range), "default": str(here.default)}
+        newest = next((other for other in chosen if other.minor == version.minor), None)
+        if version in chosen:
+            values["found"] = site.releases(stack)[str(version)].found
+        elif here.has(version):
+            values["chosen"] = tuple(map(str, chosen))
+            if newest is not None and not here.supported:
+                code, values = "release-superseded", {"newer": str(newest), "series": version.minor}
+        yield Candidate(stack, str(version), version in chosen, Finding(code, Severity.INFO, values=values))
 
 
-def _installed(site: Site, name: str, stack: str, version: Version) -> str:
-    here = site.platforms[name].stacks[stack]
-    if version in here.leftover:
-        return f"still installed on platform {name}, no longer supported (the default is {here.default})"
-    if version not in here.supported:
-        return f"not installed on platform {name}"
-    return f"the default of platform {name}" if version == here.default else f"supported on platform {name}"
-
-
-def _running(site: Site, name: str, stack: str, version: Version) -> str:
-    here = site.platforms[name].stacks[stack]
+def _availability(here: PlatformStack, version: Version) -> str:
+    """Return the code of what a platform has of a release."""
+    if here.supported:
+        if version == here.default:
+            return "release-default"
+        if version in here.supported:
+            return "release-supported"
+        return "release-leftover" if version in here.leftover else "release-not-installed"
     if here.runs is None:
-        return "no driver decides"
+        return "release-without-driver"
     if version in here.runs:
-        return f"in range {here.runs} of the driver"
+        return "release-in-range"
     if version in here.in_use:
-        return f"outside the range {here.runs} that is supported with the driver, and in use here"
-    return f"in range {here.compat} of the packages for forward compatibility, which the image must bring"
+        return "release-in-use"
+    return "release-forward-compatible" if here.has(version) else "release-out-of-range"

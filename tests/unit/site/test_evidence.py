@@ -10,6 +10,7 @@ import pytest
 import lumisite.site.evidence
 import lumisite.site.images
 from lumisite.errors import SiteError
+from lumisite.findings.catalogue import make_finding
 from lumisite.site.evidence import checked, evidence_of, harms, rank, remark
 from lumisite.site.images import family_by_path, holds_by_name
 from lumisite.site.load import load_site
@@ -162,7 +163,8 @@ def test_no_value_of_lumis_ledger_is_known_to_do_harm() -> None:
 
 def test_what_was_measured_inert_and_is_set_says_so() -> None:
     remarks = {str(setting.name): remark(setting) for setting in LUMI.settings if remark(setting)}
-    assert remarks["NCCL_CROSS_NIC"] == "no effect on speed measured on 4 nodes; recommended for jobs of any size"
+    assert remarks["NCCL_CROSS_NIC"] == make_finding("inert-where-measured", "NCCL_CROSS_NIC", size="4", metric="speed")
+    assert {found.code for found in remarks.values() if found} <= {"inert-where-measured", "inert-on-fewer-nodes"}
     assert "FI_MR_CACHE_MONITOR" not in remarks
     assert "HSA_NO_SCRATCH_RECLAIM" not in remarks  # left alone
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lumisite.errors import SiteError
+from lumisite.site.kinds import Fingerprint, NodeFacts
 from lumisite.site.load import load_site
 from lumisite.site.model import Site
 from tests.support.sites import load_text, site_faults, site_text
@@ -111,3 +114,18 @@ def test_what_differs_by_kind_is_not_known_of_a_partition() -> None:
     assert site.have_gpus("small-g") is False
     assert load_site("lumi").site.have_gpus("small-g") is True
     assert list(site.kinds_of("small-g", "elsewhere", "standard-g")) == ["one", "other", "twin"]
+
+
+def test_what_a_node_has_otherwise_is_one_finding_each() -> None:
+    kind = Fingerprint("0-3", "0-1", {0: 0, 2: 1}, ((0, 0), (2, 1)), "2 amd", (("0000:c1:00.0",),))
+    same = NodeFacts("0-3", "0-3", "0-1", {0: 0, 2: 1}, "2 amd", ("0000:c1:00.0",))
+    changes = {
+        "node-cpus": {"present": "0-1", "online": "0-1"},
+        "node-domains": {"domains": "0-3"},
+        "node-cpu-domain": {"domain_of": {0: 0, 2: 0}},
+        "node-gpus": {"gpus": "1 amd"},
+        "node-gpu-buses": {"buses": ("0000:d1:00.0",)},
+    }
+    assert not list(kind.differences(same))
+    for code, change in changes.items():
+        assert [finding.code for finding in kind.differences(replace(same, **change))] == [code]  # type: ignore[arg-type]

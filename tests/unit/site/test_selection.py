@@ -6,6 +6,7 @@ import pytest
 
 from lumisite.errors import ResolveError
 from lumisite.findings.finding import Finding
+from lumisite.findings.writers import message
 from lumisite.site.load import load_site
 from lumisite.site.selection import resolve_selection
 
@@ -83,16 +84,22 @@ def test_other_refusals_are_one_line(options: dict[str, object], code: str, subj
 
 def test_every_release_of_the_site_says_why_it_was_chosen_or_lost() -> None:
     selection = resolve_selection(LUMI, rocm=["6.2"])
-    reasons = {(c.kind, c.name): (c.chosen, c.reason) for c in selection.candidates}
+    reasons = {(c.kind, c.name): (c.chosen, c.reason.code, c.reason.values) for c in selection.candidates}
     assert len(reasons) == len(LUMI.platforms) + sum(len(stack.releases) for stack in LUMI.stacks.values())
-    assert reasons["rocm", "6.2.4"] == (True, "in range >=6.1,<7.1 of the driver, found in: both")
-    beyond = "outside the range >=6.1,<7.1 that is supported with the driver, and in use here"
-    assert reasons["rocm", "7.2"] == (False, f"{beyond}; 6.2.4 is chosen")
+    driver = {"platform": "2026-01", "range": ">=6.1,<7.1", "default": "6.3.4"}
+    assert reasons["rocm", "6.2.4"] == (True, "release-in-range", {**driver, "found": "both"})
+    assert reasons["rocm", "7.2"] == (False, "release-in-use", {**driver, "chosen": ("6.2.4",)})
+    assert reasons["rocm", "6.2.1"] == (False, "release-superseded", {"newer": "6.2.4", "series": "6.2"})
+    assert reasons["rocm", "6.0.3"][:2] == (False, "release-out-of-range")
+    assert reasons["rocm", "7.0.2"] == (False, "release-in-range", {**driver, "chosen": ("6.2.4",)})
+    assert reasons["cpe", "24.03"][:2] == (False, "release-leftover")
+    assert reasons["cpe", "25.09"][:2] == (False, "release-supported")
+    assert reasons["cpe", "25.03"][:2] == (True, "release-default")
+    assert reasons["platform", "2024-08"] == (False, "platform-not-chosen", {"since": "2024-08", "requested": None})
+    assert reasons["platform", "2026-01"][:2] == (True, "platform-chosen")
+    assert "the current one" in message(next(c.reason for c in selection.candidates if c.name == "2026-01"))
+    earlier = resolve_selection(LUMI, platform="2024-08").candidates
+    assert "--platform 2024-08" in message(next(c.reason for c in earlier if c.name == "2024-08"))
+    assert "release-not-installed" in {c.reason.code for c in earlier if c.kind == "cpe"}
     newest = {c.name: c.reason for c in resolve_selection(LUMI, rocm=["7.2"]).candidates}
-    assert newest["7.2"] == f"{beyond}, found in: image"
-    assert reasons["rocm", "6.2.1"] == (False, "6.2.4 is newer in the same series 6.2")
-    assert reasons["rocm", "6.0.3"][1].startswith("outside the range >=6.1,<7.1")
-    assert reasons["rocm", "7.0.2"] == (False, "would do; 6.2.4 is chosen")
-    assert "no longer supported" in reasons["cpe", "24.03"][1]
-    assert reasons["cpe", "25.09"] == (False, "supported on platform 2026-01; 25.03 is chosen")
-    assert reasons["platform", "2024-08"] == (False, "was in force from 2024-08")
+    assert (newest["7.2"].code, newest["7.2"].values["found"]) == ("release-in-use", "image")

@@ -12,6 +12,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.util import load_yaml_guess_indent
 
 from lumisite.errors import ResolveError
+from lumisite.findings.catalogue import make_finding
 from lumisite.site.document import parse_yaml, text_of
 from lumisite.site.entries import Setting
 from lumisite.site.load import LoadedSite
@@ -43,7 +44,7 @@ def with_evidence(loaded: LoadedSite, name: str, value: str | None, found: Mappi
         # First in the list: what stands behind the last entry belongs to the next key of the file.
         settings.insert(0, CommentedMap(name=name, leave="yes", why=TRIED, evidence=evidence))
     elif index >= len(settings):
-        raise ResolveError(f"settings: {name} follows from `gpu` of a runtime (an entry for it would be right)")
+        raise ResolveError(make_finding("setting-of-runtime", "settings", name=name))
     else:
         sets_it = value is None or loaded.site.settings[index].value == value
         _add(settings, index, _one_line(found if sets_it else _about(value or "", found)))
@@ -67,13 +68,13 @@ def _about(value: str, found: Mapping[str, str]) -> dict[str, str]:
 
 
 def _add(settings: Any, index: int, evidence: CommentedMap) -> None:
-    """Put evidence first in the list of an entry."""
+    """Insert evidence as the first in the list of an entry."""
     entry = settings[index]
     if "evidence" not in entry:
         entry.insert(len(entry) - 1, "evidence", CommentedSeq())  # comments behind the last key stay behind it
     known = entry["evidence"]
     if any(other is not entry and other.get("evidence") is known for other in settings):
-        raise ResolveError("evidence: is that of another entry (`*`), so what is added would stand there too")
+        raise ResolveError(make_finding("evidence-shared", "evidence"))
     known.insert(0, evidence)
 
 
