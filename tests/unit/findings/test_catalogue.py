@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,3 +61,91 @@ def test_an_entry_is_whole(entry: Entry) -> None:
     for template in (*entry.text, *entry.advice):
         assert template == " ".join(template.split()), "a message is one line"
         assert all(name is None or name.isidentifier() for _, name, _, _ in Formatter().parse(template))
+
+
+#: Four words in a row.
+PROSE = re.compile(r"[A-Za-z][a-z']+(?:,? [A-Za-z][a-z']*){3,}")
+#: How many such literals a module still has: patterns of other programs' words, and sentences that are to go. It may only
+#: get smaller.
+SENTENCES = {
+    "lumisite/binds/plan_file.py": 1,
+    "lumisite/images/programs.py": 1,
+    "lumisite/images/remarks.py": 1,
+    "lumisite/lint/options.py": 1,
+    "lumisite/machine/loader.py": 2,
+    "lumisite/release/diff.py": 2,
+    "lumisite/release/names.py": 1,
+    "lumisite/render/explain.py": 4,
+    "lumisite/render/helper.py": 2,
+    "lumisite/render/manifest.py": 4,
+    "lumisite/render/module_help.py": 1,
+    "lumisite/render/modules.py": 1,
+    "lumisite/render/render.py": 1,
+    "lumisite/render/static.py": 1,
+    "lumisite/render/templates.py": 1,
+    "lumisite/site/checks.py": 3,
+    "lumisite/site/decode.py": 1,
+    "lumisite/site/evidence_writer.py": 1,
+    "lumisite/site/flags.py": 1,
+    "lumisite/site/ledger.py": 4,
+    "lumisite/site/ledger_checks.py": 2,
+    "lumisite/site/load.py": 1,
+    "lumisite/site/model.py": 2,
+    "lumisite/site/plans.py": 2,
+    "lumisite/site/scalars.py": 3,
+    "lumisite/validate/probes/collectives/judge.py": 1,
+    "lumisite/validate/probes/communicators/job.py": 3,
+    "lumisite/validate/probes/ddp/judge.py": 1,
+    "lumisite/validate/probes/job/rank.py": 4,
+    "lumisite/validate/probes/pairs/job.py": 1,
+    "lumisite/validate/run/slurm.py": 2,
+    "lumisite/validate/transport/lines.py": 2,
+    "lumisite/validate/transport/log.py": 1,
+    "lumisite/validate/trial/design.py": 1,
+    "lumisite/vendors/__init__.py": 1,
+}
+
+
+def prose(path: Path) -> Iterator[str]:
+    """All literals of a module that are sentences, but docstrings and the documentation of fields (`key`)."""
+    tree = ast.parse(path.read_text())
+    left_out: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):  # a docstring
+            left_out.add(node.value)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "key":
+            left_out.update(ast.walk(node.args[0]))
+        if isinstance(node, ast.JoinedStr):
+            left_out.update(node.values)
+    for node in ast.walk(tree):
+        if node in left_out:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            parts = [str(part.value) if isinstance(part, ast.Constant) else " X " for part in node.values]
+            text = "".join(parts)
+        else:
+            text = str(node.value) if isinstance(node, ast.Constant) else ""
+        if PROSE.search(text):
+            yield text
+
+
+def test_prose_is_found(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text(
+        '"""A docstring of many words."""\nraise ToolError(f"{path}: is not a file at all")\nA = "two words"\n'
+    )
+    assert list(prose(module)) == [" X : is not a file at all"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=str(path.relative_to(TOP)))
+        for path in sorted((TOP / "lumisite").rglob("*.py"))
+        if path.relative_to(TOP).parts[1] != "cli"
+    ],
+)
+def test_a_room_writes_no_sentence_beside_the_catalogue(path: Path) -> None:
+    """What people read stands in the catalogue, in templates, or in `cli`."""
+    found = list(prose(path))
+    assert len(found) == SENTENCES.get(str(path.relative_to(TOP)), 0), found
