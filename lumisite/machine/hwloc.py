@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
-from xml.etree.ElementTree import Element, ParseError, fromstring
+from typing import NoReturn, TypeVar
+from xml.etree.ElementTree import Element, TreeBuilder
+from xml.parsers import expat
 
 from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Place
 from lumisite.machine.topology import Core, CoreGroup, Topology, TopologyError, cores_of, gpus_of, is_gpu, place_of
 from lumisite.site.cpus import CPU_NUMBER_LIMIT
 
@@ -49,11 +51,12 @@ def parse_hwloc_bitmap(text: str) -> frozenset[int] | None:
 
 @dataclass(frozen=True)
 class _File:
-    """A file: its `objects` in its order, which is hwloc's logical order, and the `parents` of its elements."""
+    """A file: its `objects` in its order, which is hwloc's logical order; the `parents` and `lines` of its elements."""
 
     name: str
     objects: Sequence[Element]
     parents: Mapping[Element, Element]
+    lines: Mapping[Element, int]
 
     def of_kind(self, kind: str) -> list[Element]:
         return [element for element in self.objects if element.get("type") == kind]
@@ -77,7 +80,10 @@ class _File:
 
     def unfit(self, element: Element, attribute: str, text: str) -> TopologyError:
         name = element.get("type", element.tag)[:60]
-        return TopologyError(make_finding("hwloc-unfit", self.name, element=name, attribute=attribute, value=text[:60]))
+        place = Place(self.name, self.lines[element])
+        return TopologyError(
+            make_finding("hwloc-unfit", place=place, element=name, attribute=attribute, value=text[:60])
+        )
 
 
 def parse_hwloc(data: bytes, file: str) -> Topology:
@@ -86,12 +92,9 @@ def parse_hwloc(data: bytes, file: str) -> Topology:
     PUs outside the machine's `allowed_cpuset` count as reserved. GPUs are numbered in the order of their PCI addresses,
     which is the order of the vendors' own tools.
     """
-    try:
-        top = fromstring(data)  # noqa: S314, of a size that is limited, and expat limits what entities grow to
-    except (ParseError, ValueError, LookupError) as error:  # damage, or an encoding that is not known
-        raise TopologyError(make_finding("hwloc-not-xml", file, reason=str(error))) from None
+    top, lines = _parse_xml(data, file)
     parents = {element: parent for parent in top.iter() for element in parent}
-    read = _File(file, list(top.iter("object")), parents)
+    read = _File(file, list(top.iter("object")), parents, lines)
     read.value(top, "version", _matched(_VERSION))
     pus = read.of_kind("PU")
     if not pus:
@@ -105,6 +108,31 @@ def parse_hwloc(data: bytes, file: str) -> Topology:
         gpus=gpus_of({bus: _place(read, element, cores) for bus, element in _gpus(read).items()}),
         reserved=frozenset() if allowed is None else present - allowed,
     )
+
+
+def _parse_xml(data: bytes, file: str) -> tuple[Element, Mapping[Element, int]]:
+    """Return the outermost element, and the line in which each element begins: ElementTree alone keeps no lines."""
+    builder, lines = TreeBuilder(), dict[Element, int]()
+    parser = expat.ParserCreate()
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        lines[builder.start(tag, attributes)] = parser.CurrentLineNumber
+
+    def refuse(name: str, *_: object) -> NoReturn:
+        # hwloc declares none, and what they grow to is limited only by new versions of expat.
+        place = Place(file, parser.CurrentLineNumber)
+        raise TopologyError(make_finding("hwloc-entity", place=place, name=name[:60]))
+
+    parser.StartElementHandler, parser.EntityDeclHandler = start, refuse
+    parser.EndElementHandler = builder.end
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError as error:
+        place = Place(file, error.lineno, error.offset + 1)
+        raise TopologyError(make_finding("hwloc-not-xml", place=place, reason=expat.ErrorString(error.code))) from None
+    except (ValueError, LookupError) as error:  # an encoding that is not known
+        raise TopologyError(make_finding("hwloc-not-xml", place=Place(file), reason=str(error))) from None
+    return builder.close(), lines
 
 
 def _matched(pattern: re.Pattern[str]) -> Callable[[str], re.Match[str]]:
