@@ -25,13 +25,11 @@ make_private() {
 # job. What nothing has read or written for two weeks goes. Where more stays than may, what is older than half of that
 # goes, and so on, but nothing that was used within the last hour.
 tidy() {
-	last='' minutes=20160
-	case $ls_local_id/$job in 0/0) return 0 ;; 0/*) ;; *) return 0 ;; esac
+	minutes=20160
+	[ "$ls_local_id" = 0 ] && [ "$job" != 0 ] || return 0
 	umask 077
-	[ ! -f "$private/.tidied" ] || [ -L "$private/.tidied" ] || read -r last <"$private/.tidied"
-	case $last in "$job") return 0 ;; esac
-	printf '%s\n' "$job" >"$private/.tidied" || return 0
-	remove_older || return 0
+	read_line last "$private/.tidied"
+	[ "$last" != "$job" ] && printf '%s\n' "$job" >"$private/.tidied" && remove_older || return 0
 	while [ "$1" ] && [ "$kib" -gt "$(($1 * 1024))" ] && [ "$minutes" -ge 120 ]; do
 		minutes=$((minutes / 2))
 		remove_older || return 0
@@ -49,9 +47,7 @@ know_job_folder() {
 	esac
 }
 # The same: programs in the container use it too.
-bind_job_folder() {
-	if know_job_folder "$1" "$2"; then bind "$folder" "$folder" "$folder" '' ''; fi
-}
+bind_job_folder() { know_job_folder "$1" "$2" && bind "$folder" "$folder" "$folder" ''; }
 take_job_folder() {
 	know_job_folder "$1" "$2" && make_private "$folder/lumisite" && return 0
 	note no-place "$3" "no directory for caches in $3: it names no folder of yours in $1"
@@ -66,7 +62,7 @@ take_place() {
 find_private() {
 	case $private in none) return 1 ;; ?*) return 0 ;; esac
 	if ls_site_places; then
-		case ${LUMISITE_PRIVATE-} in "$private") ;; *) put LUMISITE_PRIVATE "$private" ;; esac
+		put LUMISITE_PRIVATE "$private"
 		return 0
 	fi
 	private=none
@@ -76,11 +72,7 @@ find_private() {
 }
 # A setting that names a directory.
 cache_directory() {
-	if [ "$2" ] && ! mine "$1" "${2#x}"; then
-		offer "$@"
-	elif find_private; then
-		offer "$1" "$2" "$private/$3" "$4"
-	fi
+	if [ "$2" ] || find_private; then offer "$1" "$2" "$private/$3" "$4"; fi
 }
 # shellcheck disable=SC3065
 made() {

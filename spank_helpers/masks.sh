@@ -5,11 +5,10 @@ expand() {
 	case $1 in '' | *[!0-9,-]*) return 1 ;; esac
 	while [ "$rest" ]; do
 		part=${rest%%,*} rest=${rest#*,}
-		number "${part%-*}" 8192
-		first=$answer
-		number "${part#*-}" 8192
-		[ "$answer" -lt 8192 ] && [ "$count" -lt 8192 ] || return 1
-		while [ "$first" -le "$answer" ]; do
+		number first "${part%-*}" 8192
+		number last "${part#*-}" 8192
+		[ "$last" -lt 8192 ] && [ "$count" -lt 8192 ] || return 1
+		while [ "$first" -le "$last" ]; do
 			words="$words$first " count=$((count + 1)) first=$((first + 1))
 		done
 	done
@@ -25,95 +24,71 @@ pick() {
 # $granted are the CPUs of the step, by its cgroup (version 2 or 1), and empty where Slurm made none.
 granted_cpus() {
 	granted=''
-	read_line /proc/self/cpuset
-	place=$answer
-	while :; do
-		case $place in */job_*/step_*) ;; *) return ;; esac
-		for file in "/sys/fs/cgroup$place/cpuset.cpus.effective" "/sys/fs/cgroup/cpuset$place/cpuset.cpus"; do
-			read_line "$file"
-			if expand "$answer"; then
-				granted=$words
-				return
-			fi
-		done
-		place=${place%/*}
+	read_line group /proc/self/cpuset
+	while [ -z "$granted" ]; do
+		case $group in */job_*/step_*) ;; *) return ;; esac
+		read_line cpus "/sys/fs/cgroup$group/cpuset.cpus.effective"
+		[ "$cpus" ] || read_line cpus "/sys/fs/cgroup/cpuset$group/cpuset.cpus"
+		if expand "$cpus"; then granted=$words; fi
+		group=${group%/*}
 	done
 }
 
-# $tasks is the entry of a Slurm list such as 8(x2),4 that belongs to this node.
-tasks_here() {
-	rest=${SLURM_STEP_TASKS_PER_NODE:-${SLURM_TASKS_PER_NODE-}},
-	number "${SLURM_NODEID-}" 0
-	index=$answer
-	while [ "$rest" ]; do
-		part=${rest%%,*} rest=${rest#*,} times=1
-		case $part in *'(x'*')') times=${part#*'(x'} times=${times%?} part=${part%%'('*} ;; esac
-		number "$part" ''
-		tasks=$answer
-		number "$times" ''
-		[ "$tasks" ] && [ "$answer" ] || return 1
-		[ "$index" -ge "$answer" ] || return 0
-		index=$((index - answer))
-	done
-	return 1
+# Slurm lists the tasks of this node in SLURM_GTIDS.
+# shellcheck disable=SC2086  # numbers
+count_tasks() {
+	IFS=,
+	set -- ${SLURM_GTIDS-}
+	unset IFS
+	tasks=$#
+	[ "$ls_local_id" -lt "$tasks" ]
 }
 # Whether the user has bound the task. Slurm lists masks of theirs without 0x, its own with it.
 bound_by_user() {
 	case ${LUMISITE_CPU_BIND-} in
 	# The cli_filter's mark is for this step alone.
-	user)
-		out="${out}unset LUMISITE_CPU_BIND$nl"
-		return 0
-		;;
+	user) out="${out}unset LUMISITE_CPU_BIND$nl" && return 0 ;;
 	off | no | none) return 0 ;;
 	esac
 	case ${SLURM_CPU_BIND_TYPE:-${SLURM_CPU_BIND-}}/${SLURM_CPU_BIND_LIST:-${SLURM_CPU_BIND-}} in
-	*map_cpu*/* | *ldom*/* | *rank*/*) return 0 ;;
+	*map_cpu*/* | *ldom*/* | *rank*/*) ;;
 	*mask_cpu*/0x* | *mask_cpu*/*mask_cpu:0x*)
 		# A step inside this one would inherit its masks as if they were the user's wish.
 		for name in '' _LIST _TYPE _VERBOSE; do out="${out}unset SLURM_CPU_BIND$name$nl"; done
 		return 1
 		;;
-	*mask_cpu*/*) return 0 ;;
+	*mask_cpu*/*) ;;
+	*) return 1 ;;
 	esac
-	return 1
 }
 # $gpu is the GPU of this task, or empty where all tasks see the same ones and their number is another. Under a GPU binding
 # that gives the task one, SLURM_STEP_GPUS names that one.
 # shellcheck disable=SC2086  # numbers
 gpu_of_task() {
-	gpu='' gpus=0 index=$ls_local_id
+	gpu='' gpus=0 index=$ls_local_id binding=${SLURM_GPU_BIND:-${SLURM_TRES_BIND-}}
 	if expand "${SLURM_STEP_GPUS-}"; then gpus=$count; fi
-	binding=${SLURM_GPU_BIND:-${SLURM_TRES_BIND-}}
-	case $gpus,$binding in
-	"$tasks", | "$tasks",*none*) ;;
-	*, | *none*)
-		case $gpus,${LUMISITE_GPUS-} in
-		0,one) [ "$tasks" -ge "$kind_gpus" ] || gpu=$ls_local_id ;;
-		esac
+	case $gpus,${LUMISITE_GPUS-},$binding in
+	"$tasks",*, | "$tasks",*none*) ;;
+	0,one, | 0,one,*none*)
+		[ "$tasks" -ge "$kind_gpus" ] || gpu=$ls_local_id
 		return 0
 		;;
+	*,*, | *none*) return 0 ;;
 	1,*) index=0 ;;
-	0,*map:*) expand "${binding##*map:}" || return 1 ;;
+	0,*map:*) expand "${binding##*map:}" || return ;;
 	*) return 1 ;;
 	esac
-	pick "$index" $words || return 1
-	gpu=$answer
+	pick "$index" $words && gpu=$answer
 }
 # A setting: the task's own GPU, on request. Where Slurm has listed the granted GPUs, the task takes its own of them; a
 # list of one, or of something else than numbers, stays.
+# shellcheck disable=SC2086  # numbers
 one_gpu() {
-	[ "${LUMISITE_GPUS-}" = one ] && [ -z "$misfit" ] || return 0
+	[ "${LUMISITE_GPUS-}" = one ] && [ -z "$misfit" ] || return
 	case $2 in
 	'') [ "$kind_gpus" -le "$ls_local_id" ] || offer "$1" '' "$ls_local_id" "$4" ;;
-	x | *[!0-9,x]* | x,* | *,,* | *,) ;;
-	x*,*)
-		rest=${2#x}, index=$ls_local_id
-		while [ "$index" -gt 0 ] && [ "$rest" ]; do
-			rest=${rest#*,} index=$((index - 1))
-		done
-		[ -z "$rest" ] || offer "$1" '' "${rest%%,*}" "$4"
-		;;
+	*-*) ;;
+	x*,*) expand "${2#x}" && pick "$ls_local_id" $words && offer "$1" '' "$answer" "$4" ;;
 	esac
 }
 # Why the task gets no mask.
@@ -121,31 +96,29 @@ refuse() {
 	why=$1
 	return 1
 }
-# Tasks on a node, or `near`; index of a task or GPU: $cpus are its CPUs on a whole node, $count is how many each has.
+# Tasks on a node, or `near`; index of a task or GPU; threads of a core: $cpus are its CPUs on a whole node, $count is how
+# many each has.
 # shellcheck disable=SC2086  # lists, one for each task
-row() { ls_site_cpus "$ls_kind/$1/$threads" && pick "$2" $lists && cpus=$answer; }
+row() { ls_site_cpus "$ls_kind/$1/$3" && pick "$2" $lists && cpus=$answer; }
 # Whether all of the node is this step's: by its cgroup, else by what Slurm says, where that leaves no doubt.
 whole_node() {
-	row 1 0 || return 1
+	row 1 0 "$threads" || return
 	if [ "$granted" ]; then
 		expand "$cpus"
 		for word in $words; do case $granted in *" $word "*) ;; *) return 1 ;; esac done
 		return 0
 	fi
-	wanted=$threads threads=1
-	[ "$whole_nodes" ] || threads=2
-	row 1 0 || { threads=1 && row 1 0; }
-	threads=$wanted
-	number "${SLURM_CPUS_ON_NODE-}" 0
-	[ "$answer" -ge "$count" ]
+	if [ "$whole_nodes" ] || ! row 1 0 2; then row 1 0 1; fi
+	number on_node "${SLURM_CPUS_ON_NODE-}" 0
+	[ "$on_node" -ge "$count" ]
 }
 near_and_granted() {
 	[ "$granted" ] || refuse "the job has part of a node, and its CPUs could not be determined (no cgroup cpuset)" || return
 	if [ "$gpu" ]; then
-		row near "$gpu"
+		row near "$gpu" "$threads"
 	else
 		[ "$tasks" = 1 ] || refuse "part of a node, and $tasks tasks do not match the $gpus GPUs of the step" || return
-		row 1 0
+		row 1 0 "$threads"
 	fi || cpus=
 	expand "$cpus" || words=
 	cpus='' count=0
@@ -157,8 +130,7 @@ near_and_granted() {
 choose_cpus() {
 	threads=1
 	case ${SLURM_HINT-},${SLURM_THREADS_PER_CORE-} in nomultithread,*) ;; multithread,* | *,2) threads=2 ;; esac
-	number "${SLURM_CPUS_PER_TASK-}" 0
-	least=$answer
+	number least "${SLURM_CPUS_PER_TASK-}" 0
 	gpu_of_task || refuse "which GPU a task has is not known under this GPU binding" || return
 	granted_cpus
 	if ! whole_node; then
@@ -168,10 +140,10 @@ choose_cpus() {
 	else
 		set -- "$tasks" "$ls_local_id"
 		if [ "$tasks" != 1 ] && [ "$gpu" ]; then set -- "$kind_gpus" "$gpu"; fi
-		row "$@" || refuse "the site has no masks for $tasks tasks on a $ls_kind node" || return
+		row "$@" "$threads" || refuse "the site has no masks for $tasks tasks on a $ls_kind node" || return
 		if [ "$count" -lt "$least" ] && [ "$threads" = 1 ]; then
 			threads=2
-			if whole_node; then row "$@"; fi
+			if whole_node; then row "$@" 2; fi
 		fi
 	fi
 	[ "$count" -ge "$least" ] || refuse "it would have fewer CPUs than the $least that --cpus-per-task asks for"
@@ -179,9 +151,8 @@ choose_cpus() {
 bind_task() {
 	[ "$ls_kind" ] || refuse "${misfit:-partition $ls_partition is not described}" || return
 	! bound_by_user || refuse "the binding is yours" || return
-	tasks_here || refuse "how many tasks this node has is not known" || return
-	number "${SLURM_TASK_PID-}" ''
-	pid=$answer
+	count_tasks || refuse "how many tasks this node has is not known" || return
+	number pid "${SLURM_TASK_PID-}" ''
 	[ "$pid" ] || refuse "the task has no process id" || return
 	choose_cpus || return
 	run_taskset -cp "$cpus" "$pid" || refuse "taskset refused $cpus" || return

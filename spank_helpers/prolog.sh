@@ -26,16 +26,12 @@ case ${LUMISITE-} in off | OFF | no | 0) exit 0 ;; esac
 # The batch step has no step id, or -5 since Slurm 26.05; those from 4294967290 on are Slurm's own as well, an interactive
 # salloc among them.
 case ${SLURM_STEP_ID-} in '' | 0?* | *[!0-9]* | 429496729? | ???????????*) exit 0 ;; esac
-# A number that Slurm has set, or the second value; arithmetic on anything else would end the shell.
-number() { case $1 in '' | 0?* | *[!0-9]* | ???????????*) answer=$2 ;; *) answer=$1 ;; esac }
-number "${SLURM_JOB_ID-}" 0
-job=$answer
-number "${SLURM_PROCID-}" 0
-rank=$answer
-number "${SLURM_LOCALID-}" 0
-ls_local_id=$answer
-number "${SLURM_JOB_UID-}" "job$job"
-user=$answer
+# Name, value, another one: sets the name to the first that is a number; arithmetic on anything else would end the shell.
+number() { case $2 in '' | 0?* | *[!0-9]* | ???????????*) eval "$1=\$3" ;; *) eval "$1=\$2" ;; esac }
+number job "${SLURM_JOB_ID-}" 0
+number rank "${SLURM_PROCID-}" 0
+number ls_local_id "${SLURM_LOCALID-}" 0
+number user "${SLURM_JOB_UID-}" "job$job"
 # The site's TaskProlog and the user's --task-prolog may both be this file.
 task=$job.$SLURM_STEP_ID.$rank
 case ${LUMISITE_DONE-} in "$task") exit 0 ;; esac
@@ -87,12 +83,10 @@ know_step() {
 # Which kind of its partition the node is, by what its kernel says of the whole node, whatever cgroup the task is in.
 # lumisite/site/kinds.py compares the same for `check --host`.
 find_kind() {
-	read_line /sys/devices/system/cpu/present
-	present=$answer
-	read_line /sys/devices/system/cpu/online
-	online=$answer
-	read_line /sys/devices/system/node/has_cpu
-	domains=$answer node_gpus='' addresses='' fitting=''
+	node_gpus='' addresses='' fitting=''
+	read_line present /sys/devices/system/cpu/present
+	read_line online /sys/devices/system/cpu/online
+	read_line domains /sys/devices/system/node/has_cpu
 	ls_site_drivers
 	ls_site_kinds
 	case $fitting in
@@ -102,10 +96,10 @@ find_kind() {
 	esac
 	[ "$ls_kind" ] || kind_gpus=0
 }
-# The first line of a file, or nothing.
+# Name, file: sets the name to the file's first line, or to nothing.
 read_line() {
-	answer=
-	if [ -r "$1" ]; then read -r answer <"$1" || :; fi
+	eval "$1="
+	[ ! -r "$2" ] || read -r "${1?}" <"$2"
 }
 # Vendor, its drivers. A driver's folder has more than devices, so that the pattern always fits something.
 count_gpus() {
@@ -130,32 +124,46 @@ kind() {
 }
 
 # ---- what touches the node, here and in the other files: `lumisite env` defines these anew
-there() { [ -e "$1" ]; }
-in_root() { case $roots in */"$1"/*) ;; *) return 1 ;; esac }
+# What is right below `/` may be a shared file system: the list of `/` has its name, without asking its servers.
+exists() {
+	case $1,$roots in
+	/,* | /*/*,*) [ -e "$1" ] ;;
+	*,*/"${1#/}"/*) ;;
+	*) return 1 ;;
+	esac
+}
 is_kind() {
 	case $3 in '' | "$present" | "$online") ;; *) return 1 ;; esac
 	case $4 in '' | "$domains") ;; *) return 1 ;; esac
 	case $6 in '' | "${node_gpus:-none}") ;; *) return 1 ;; esac
 	case " or $7 or " in ' or  or ' | *" or ${addresses# } or "*) ;; *) return 1 ;; esac
-	for place in $5; do there "/sys/devices/system/node/node${place#*@}/cpu${place%@*}" || return 1; done
+	for place in $5; do [ -e "/sys/devices/system/node/node${place#*@}/cpu${place%@*}" ] || return 1; done
 }
 run_taskset() { LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' taskset "$@" >/dev/null; }
 
 # ---- settings: each function gets a name, its value behind an `x` or nothing where it is not set, the ledger's value,
 # and the number of the ledger's entry
-# Name, value: whether the helper of an outer step has set it. Its own values never contain `;`.
-mine() {
-	case $2 in *';'*) return 1 ;; esac
-	case $before in *";$1=$2;"*) ;; *) return 1 ;; esac
+# What the helper of an outer step has set, and is still as it was, counts as not set. Its values never contain `;`.
+forget() {
+	for name in ${LUMISITE_EXPORTS:+$ls_site_names}; do
+		eval "answer=\${$name-}"
+		case $answer in *';'*) continue ;; esac
+		case $LUMISITE_EXPORTS in *";$name=$answer;"*) unset "$name" && forgotten="$forgotten $name" ;; esac
+	done
+}
+take_back() {
+	for name in $forgotten; do
+		case $after in *";$name="*) ;; *) out="${out}unset $name$nl" ;; esac
+	done
 }
 offer() {
-	if [ "$2" ] && ! mine "$1" "${2#x}"; then
+	if [ "$2" ]; then
 		printable "$1" "${2#x}"
 		note kept "$answer" "$answer not changed: it was set before lumisite ran"
-		return
+		return 1
 	fi
 	after="$after$1=$3;"
-	case $2 in "x$3") ;; *) put "$1" "$3" ;; esac
+	put "$1" "$3"
 	note setting "$1 $4" "$1=$3"
 }
 withdraw() {
@@ -166,18 +174,8 @@ withdraw() {
 # Name, value, why: a value that was seen to do harm is named by one task of the step, and stays all the same.
 harm() {
 	case "$rank ${LUMISITE_KEEP-} " in *" $1 "*) return ;; '0 '*) ;; *) return ;; esac
-	! mine "$1" "$2" || return
 	printable "$1" "$2"
 	say "$answer, set before lumisite ran, does harm: $3"
-}
-# What an outer step has got from the helper, and this one does not get, goes if it is still as it was.
-take_back() {
-	[ "$before" ] || return 0
-	for name in $ls_site_names; do
-		case $after in *";$name="*) continue ;; esac
-		eval "answer=\${$name-}"
-		! mine "$name" "$answer" || out="${out}unset $name$nl"
-	done
 }
 # The first host of Slurm's list, such as x-[001-004,007]-y,z.
 first_host() {
@@ -196,13 +194,10 @@ first_host() {
 master_address() {
 	# With an arbitrary distribution rank 0 may be on any node.
 	case ${SLURM_DISTRIBUTION-} in *arbitrary*) return ;; esac
-	first_host || return
-	host=$host$ls_site_host_suffix
-	offer "$1" "$2" "$host" "$4"
+	first_host && offer "$1" "$2" "$host$ls_site_host_suffix" "$4" || return
 	# torchrun's c10d waits for ever where no node knows MASTER_ADDR as its own, as with a suffix. PET_* are the defaults
 	# of torchrun's options. Other nodes get no is_host=0, which would break --standalone.
-	[ "$ls_site_host_suffix" ] && [ "$node" != 'this node' ] || return 0
-	case $after in *";$1=$host;"*) ;; *) return ;; esac
+	[ "$ls_site_host_suffix" ] && [ "$node" != 'this node' ] || return
 	offer PET_LOCAL_ADDR "${PET_LOCAL_ADDR+x$PET_LOCAL_ADDR}" "$node$ls_site_host_suffix" ''
 	[ "$rank" != 0 ] || offer PET_RDZV_CONF "${PET_RDZV_CONF+x$PET_RDZV_CONF}" is_host=1 ''
 }
@@ -222,78 +217,54 @@ add_binds() {
 			list=${APPTAINER_BINDPATH-} list_name=APPTAINER_BINDPATH
 		fi
 	fi
-	# One that Slurm would not take stays as it is.
-	changeable=1 changed='' brought_changed='' known=",$list,$beside,"
-	case $list in *"$nl"*) changeable= ;; esac
-	[ "${#list}" -lt 120000 ] || changeable=
-	# That a shared file system is there is seen in the list of `/`, without asking its servers.
 	roots=/
 	set +f
 	for name in /*; do roots=$roots${name#/}/; done
 	set -f
+	users_list=$list output=$out marker='' brought=''
 	ls_site_binds
 	remember_binds
-	[ "$changed" ] || return 0
-	put "$list_name" "$list"
-	note binds "$list" "$list_name=$list"
+	case $list in "$users_list") return ;; esac
+	# A list that Slurm would not take stays as it is.
+	if put "$list_name" "$list"; then note binds "$list" "$list_name=$list"; else out=$output; fi
 }
-# Variable that remembers whose binds are in the list, its value behind an `x` or nothing: for the binds that follow.
+# Variable that remembers whose binds are in the list, its value behind an `x` or nothing: for the binds that follow. What
+# the node lacks goes, such as the folder of an earlier job: no container would start with it.
 brought_by() {
 	remember_binds
-	marker=$1 brought=${2#x} loaded=1
+	marker=$1 remembered=${2#x} brought='' loaded=1
 	# A module whose variable is gone has been unloaded.
 	case ${LUMISITE_STACK+stack}$2,$1 in stack,LUMISITE_BINDS_TASK) ;; stack,*) loaded= ;; esac
-}
-remember_binds() {
-	[ -z "$brought_changed" ] || put "$marker" "$brought"
-	brought_changed=
-}
-# Path, target, bind, its name in `/` or nothing, required or nothing.
-bind() {
-	if [ "$4" ]; then in_root "$4"; else there "$1"; fi || {
-		[ -z "$5" ] || [ "$ls_local_id" != 0 ] || say "$1 not found on $node: containers start without it"
-		# A list of `/` without /proc tells nothing.
-		if [ -z "$4" ] || in_root proc; then take_out "$3"; fi
-		return
-	}
-	case $known in *",$2,"* | *":$2,"* | *":$2:"*) return ;; esac
-	[ "$loaded" ] && [ "$changeable" ] || return 0
-	list=${list:+$list,}$3 known=$known$3, changed=1
-	brought=${brought:+$brought,}$3 brought_changed=1
-}
-# What a module brought and the node lacks: no container would start with it.
-take_out() {
-	case ${changeable:+,$brought,} in *",$1,"*) ;; *) return ;; esac
-	case ,$list, in *",$1,"*) ;; *) return ;; esac
-	without "$brought" "$1"
-	brought=$answer brought_changed=1
-	without "$list" "$1"
-	list=$answer changed=1
-}
-# A list, an entry of it: $answer is the list without the entry.
-without() {
-	answer=,$1,
-	answer=${answer%%",$2,"*},${answer#*",$2,"}
-	answer=${answer#,} answer=${answer%,}
-}
-# What a task of an earlier job brought that this node lacks, such as the folder of that job.
-take_out_gone() {
-	rest=$brought,
-	while [ "$rest" ]; do
-		word=${rest%%,*} rest=${rest#*,}
-		[ -z "$word" ] || there "${word%%:*}" || take_out "$word"
+	IFS=,
+	for name in $remembered; do
+		if exists "${name%%:*}"; then brought=${brought:+$brought,}$name; else take_out "$name"; fi
 	done
+	unset IFS
+}
+remember_binds() { case $marker,$brought in , | "$marker,$remembered") ;; *) put "$marker" "$brought" ;; esac }
+# Path, target, bind, required or nothing.
+bind() {
+	if ! exists "$1"; then
+		[ -z "$4" ] || [ "$ls_local_id" != 0 ] || say "$1 not found on $node: containers start without it"
+		return
+	fi
+	case $loaded,$list,$beside, in ,* | *",$2,"* | *":$2,"* | *":$2:"*) return ;; esac
+	list=${list:+$list,}$3 brought=${brought:+$brought,}$3
+}
+take_out() {
+	case ,$list, in *",$1,"*) ;; *) return ;; esac
+	list=,$list,
+	list=${list%%",$1,"*},${list#*",$1,"}
+	list=${list#,} list=${list%,}
 }
 
 # ---- the wrapper, first on PATH: Slurm looks the command up after this
 put_wrapper_first() {
-	own=${0%/*}
-	case $own in
-	*/current/spank) own=${own%/current/spank}/releases/$ls_site_release/spank ;;
-	/*) ;;
-	*) own=$ls_site_root/releases/$ls_site_release/spank ;;
+	case $0 in
+	*/current/spank/*) folder=${0%/current/*}/releases/$ls_site_release/spank/bin ;;
+	*) folder=${0%/*}/bin ;;
 	esac
-	case :$users_path: in *":$own/bin:"*) ;; *) put PATH "$own/bin${users_path:+:$users_path}" ;; esac
+	case :$users_path: in *":$folder:"*) ;; *) put PATH "$folder${users_path:+:$users_path}" ;; esac
 }
 # The container wrapper (Tykky) calls the runtime by its absolute path, past ours: on request, it is served here.
 serve_tykky() {
@@ -307,9 +278,8 @@ serve_tykky() {
 }
 
 ls_start() {
-	node=${SLURMD_NODENAME-} after=';' private='' before=${LUMISITE_EXPORTS-}
+	node=${SLURMD_NODENAME-} after=';' forgotten='' private=''
 	case $node in '' | *[!A-Za-z0-9._-]*) node='this node' ;; esac
-	case $before in *"$nl"*) before= ;; esac
 	know_step
 	step=$ls_stack/$ls_nodes/$ls_gpus/$ls_partition/$ls_kind
 	note step "$step" "release $ls_site_release, step $step"
@@ -319,17 +289,18 @@ ls_start() {
 		put_wrapper_first
 		serve_tykky
 	fi
+	forget
 	ls_site_settings
 	ls_site_harms
 	put LUMISITE_DONE "$task"
 	# For the wrapper.
-	case ${LUMISITE_STEP-} in "$step") ;; *) put LUMISITE_STEP "$step" ;; esac
+	put LUMISITE_STEP "$step"
 	# These start programs, which may fail or take long.
 	flush
 	ls_site_caches
 	take_back
 	# The record of what is ours, for the prolog of a step inside this one.
-	case ${LUMISITE_EXPORTS-} in "$after") ;; *) put LUMISITE_EXPORTS "$after" ;; esac
+	put LUMISITE_EXPORTS "$after"
 	flush
 	bind_task || note no-cpus "$why" "no CPU binding: $why"
 	flush

@@ -108,7 +108,7 @@ def prolog_data(of: Rendering) -> Iterator[str]:
     site = of.site
     tykky = [name for name, family in site.families.items() if family.activation == "tykky"]
     libraries = chain.from_iterable(library_path(site, of.selection.platform, name) for name in tykky)
-    yield sh.assign(ls_site_release=of.release, ls_site_root=site.root, ls_site_stacks=" ".join(of.decisions))
+    yield sh.assign(ls_site_release=of.release, ls_site_stacks=" ".join(of.decisions))
     yield sh.assign(
         ls_site_host_suffix=site.fabric.host_suffix or "",
         ls_site_libraries=":".join(dict.fromkeys(libraries)),
@@ -188,16 +188,13 @@ def _prolog_binds(of: Rendering) -> Iterator[str]:
     for place, binds in groupby(_binds(of, of.modules), key=lambda one: one[0].where):
         chains.append(((sh.Where(), f"brought_by {sh.variable(bind_marker(str(place)))}"),))
         for item, where in binds:
-            # That a shared file system stands in `/` is seen in the list of `/`, without touching its servers.
-            shared = isinstance(item, FileSystem) and item.kind == "shared" and item.path.count("/") == 1
-            seen, required = item.path[1:] if shared else "", "x" if item.required else ""
-            line = sh.call("bind", item.path, item.target or item.path, item.spec, seen, required)
+            required = "x" if item.required else ""
+            line = sh.call("bind", item.path, item.target or item.path, item.spec, required)
             chains.append(((where, line),))
     yield from sh.decide(chains)
     if of_jobs := _bound_job_folders(of.site):
         if place != TASK:
             yield f"brought_by {sh.variable(bind_marker(TASK))}"
-        yield "take_out_gone"
         for one in of_jobs:
             yield f"bind_job_folder {shlex.quote(one.path)} {sh.filled_in(str(one.job_folder))}"
 

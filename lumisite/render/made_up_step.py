@@ -36,8 +36,7 @@ LIMIT_S = 30
 _MOST_BYTES = 1 << 23  # the kernel gives a program no larger environment, execve(2)
 #: The node is of the kind that is meant, whatever this machine is.
 PROLOG = """
-there() {{ :; }}
-in_root() {{ :; }}
+exists() {{ :; }}
 is_kind() {{ [ "$1" = {kind} ]; }}
 run_taskset() {{ :; }}
 own_folder() {{ :; }}
@@ -231,7 +230,7 @@ def _slurm(asked: Question, task: int) -> dict[str, str]:
         "SLURM_STEP_NUM_NODES": str(step.nodes),
         "SLURM_STEP_NUM_TASKS": str(step.nodes * step.tasks_per_node),
         "SLURM_STEP_NODELIST": names,
-        "SLURM_STEP_TASKS_PER_NODE": f"{step.tasks_per_node}" + (f"(x{step.nodes})" if step.nodes > 1 else ""),
+        "SLURM_GTIDS": ",".join(map(str, range(step.tasks_per_node))),
         "SLURM_JOB_PARTITION": step.partition,
         "SLURM_CPUS_ON_NODE": str(sum(len(one.cores) + len(one.siblings or ()) for one in groups)),
         "SLURMD_NODENAME": "node1",

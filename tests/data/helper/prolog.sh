@@ -15,12 +15,13 @@ ls_site_kinds() {
 ls_site_drivers() {
 	:
 }
-ls_site_release=try ls_site_root=/nowhere ls_site_stacks=25.03-rocm6.2
+ls_site_release=try ls_site_stacks=25.03-rocm6.2
 ls_site_host_suffix='' ls_site_libraries=''
 ls_site_binds() {
 	brought_by LUMISITE_BINDS_TASK "${LUMISITE_BINDS_TASK+x$LUMISITE_BINDS_TASK}"
-	bind / /host /:/host '' x
+	bind / /host /:/host x
 }
+ls_site_names=NCCL_DEBUG
 ls_site_settings() {
 	offer NCCL_DEBUG "${NCCL_DEBUG+x$NCCL_DEBUG}" WARN 0
 }

@@ -63,7 +63,7 @@ def reason(ran: Ran) -> str:
 
 def step(prolog: Script, tasks: int, task: int, **changes: str | None) -> Ran:
     local = str(task)
-    given = {"SLURM_TASK_PID": str(os.getpid() + 10**8), "SLURM_STEP_TASKS_PER_NODE": str(tasks), **WHOLE}
+    given = {"SLURM_TASK_PID": str(os.getpid() + 10**8), "SLURM_GTIDS": ",".join(map(str, range(tasks))), **WHOLE}
     return prolog.step(**{**given, "SLURM_LOCALID": local, "SLURM_PROCID": local, **changes})
 
 
@@ -101,10 +101,9 @@ def test_a_count_without_a_sound_answer_means_no_mask(prolog: Script, tasks: int
 
 
 def test_the_count_is_that_of_this_node(prolog: Script) -> None:
-    assert tried(step(prolog, 0, 0, SLURM_STEP_TASKS_PER_NODE="8(x2),4", SLURM_NODEID="2")) == golden(4, 1)[0]
-    assert tried(step(prolog, 0, 0, SLURM_STEP_TASKS_PER_NODE="8(x2),4", SLURM_NODEID="1")) == golden(8, 1)[0]
-    assert "not known" in reason(step(prolog, 0, 0, SLURM_STEP_TASKS_PER_NODE="8(x2),4", SLURM_NODEID="3"))
-    assert "not known" in reason(step(prolog, 0, 0, SLURM_STEP_TASKS_PER_NODE="8(y2"))
+    assert tried(step(prolog, 0, 0, SLURM_GTIDS="16,17,18,19", SLURM_STEP_TASKS_PER_NODE="8(x2),4")) == golden(4, 1)[0]
+    assert "not known" in reason(step(prolog, 0, 0, SLURM_GTIDS=""))
+    assert "not known" in reason(step(prolog, 0, 4, SLURM_GTIDS="16,17,18,19"))
 
 
 def test_one_task_has_the_node_and_reads_what_to_pass_to_torchrun(prolog: Script, tmp_path: Path) -> None:
@@ -246,7 +245,7 @@ def test_one_gpu_for_each_of_few_tasks_binds_near_that_gpu(prolog: Script) -> No
         ({"SLURM_JOB_PARTITION": None}, "partition other"),
         ({"SLURM_TASK_PID": None}, "no process id"),
         ({"SLURM_TASK_PID": "1; reboot"}, "no process id"),
-        ({"SLURM_STEP_TASKS_PER_NODE": None, "SLURM_TASKS_PER_NODE": None}, "how many tasks"),
+        ({"SLURM_GTIDS": None}, "how many tasks"),
     ],
 )
 def test_what_is_not_known_means_no_mask(prolog: Script, changes: dict[str, str | None], why: str) -> None:
@@ -274,7 +273,7 @@ def test_the_mask_reaches_the_task(shell: str, tmp_path: Path, task: subprocess.
     loaded = load_text(site_text(("{cores: 0-1, numa: 0}", f"{{cores: '{cpus}', numa: 0}}")))
     prolog = Script(tuple(shell_command(shell, tmp_path)), lay_out(tmp_path, render_files(loaded)) / "task_prolog")
     be_node(tmp_path, kernel_files(loaded.site, "twin"))
-    whole = {"SLURM_CPUS_ON_NODE": "2", "SLURM_STEP_TASKS_PER_NODE": "1", "SLURM_LOCALID": "0"}
+    whole = {"SLURM_CPUS_ON_NODE": "2", "SLURM_GTIDS": "0", "SLURM_LOCALID": "0"}
     ran = prolog.step(SLURM_TASK_PID=str(task.pid), LUMISITE_VERBOSE="1", **whole)
     assert (ran.status, ran.stderr) == (0, "")
     assert os.sched_getaffinity(task.pid) == set(mine[:2]), ran.prints[-3:]

@@ -87,7 +87,7 @@ def test_the_names_are_found() -> None:
 FUNCTIONS = (
     *("[", "test", "printf", "read", "echo", "mkdir", "taskset", "command", "cd", "umask", "true"),
     *("exec", "exit", "trap", "unset", "set", "export", "eval", "shift", "return", ":", "."),
-    *("flush", "say", "explain", "put", "offer", "mine", "number", "bind", "private", "made"),
+    *("flush", "say", "note", "put", "offer", "exists", "number", "bind", "private", "made"),
 )
 
 ENVIRONMENTS: dict[str, dict[str, str]] = {
@@ -112,7 +112,7 @@ ENVIRONMENTS: dict[str, dict[str, str]] = {
     "octal numbers": {"SLURM_JOB_ID": "08", "SLURM_STEP_ID": "1", "SLURM_LOCALID": "09", "SLURM_PROCID": "010"},
     "huge numbers": {"SLURM_JOB_ID": "9" * 40, "SLURM_LOCALID": "9" * 40, "SLURM_CPUS_ON_NODE": "9" * 40},
     "negative numbers": {"SLURM_JOB_ID": "-1", "SLURM_LOCALID": "-1", "SLURM_STEP_NUM_NODES": "-2"},
-    "a broken list of tasks": {"SLURM_STEP_TASKS_PER_NODE": "8(x,)(,,x2),,"},
+    "a broken list of tasks": {"SLURM_GTIDS": ",,*,0-99999, x,,"},
     "a huge list of GPUs": {"SLURM_STEP_GPUS": ",".join(["0-8191"] * 1000)},
     "a broken list of GPUs": {"SLURM_STEP_GPUS": "3-1,,-,1-", "SLURM_GPU_BIND": "map:,,-"},
     "a broken CPU binding": {

@@ -36,7 +36,7 @@ def test_a_value_that_does_harm_is_told_by_one_task_and_stays(prolog: Script) ->
         {"NCCL_NET_GDR_LEVEL": "LOC"},
         {"NCCL_NET_GDR_LEVEL": ""},
         {"NCCL_NET_GDR_LEVEL": "PHB", "SLURM_STEP_NUM_NODES": "1"},
-        {"NCCL_NET_GDR_LEVEL": "PHB", "LUMISITE_EXPORTS": ";NCCL_NET_GDR_LEVEL=PHB;"},
+        {"FI_MR_CACHE_MONITOR": "memhooks", "LUMISITE_EXPORTS": ";FI_MR_CACHE_MONITOR=memhooks;"},
         {"NCCL_PROTO": "^LL128"},
         {"NCCL_NET_GDR_LEVEL": "PHB", "LUMISITE_KEEP": "OTHER NCCL_NET_GDR_LEVEL"},
         {"NCCL_NET_GDR_LEVEL": None},
