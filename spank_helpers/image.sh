@@ -1,58 +1,43 @@
 # What the wrapper finds out about the container that is started: which command, which image, and what that image is.
 
 # ---- the command and the image among the arguments; at the first word that is not known for sure, nothing is corrected
+# The site's lookups give in ls_takes whether an option takes the next word, and fail for what they do not know.
 ls_know_image() {
-	ls_state=global ls_command='' ls_image='' ls_back='' ls_writable=''
+	ls_state=global ls_command='' ls_image='' ls_takes='' ls_writable=''
 	for ls_word; do
-		case $ls_state in
-		value) ls_state=$ls_back ;;
-		global) ls_read_global ;;
-		instance) case $ls_word in start | run) ls_state=options ;; *) ls_state=other ;; esac ;;
-		options) ls_read_option ;;
-		image) ls_image=$ls_word ls_state=found ;;
+		if [ -n "$ls_takes" ]; then
+			ls_takes=
+			continue
+		fi
+		case $ls_state,$ls_word in
+		image,*) ls_image=$ls_word ls_state=found ;;
+		instance,start | instance,run) ls_state=options ;;
+		instance,*) ls_state=other ;;
+		*,--?*=*) ;;
+		global,-*) ls_site_global_option "$ls_word" || ls_state=unsure ;;
+		global,instance) ls_state=instance ;;
+		global,*) if ls_site_action "$ls_word"; then ls_command=$ls_word ls_state=options; else ls_state=other; fi ;;
+		options,--) ls_state=image ;;
+		options,--writable) ls_writable=1 ;;
+		options,--*) ls_site_option "$ls_word" || ls_state=unsure ;;
+		options,-?*) ls_read_letters ;;
+		options,*) ls_image=$ls_word ls_state=found ;;
 		esac
 		case $ls_state in other | unsure | found) break ;; esac
 	done
 	# In a writable image, a target of a bind that is not in it is fatal: cotainr builds that way.
 	case $ls_state$ls_writable in found1) ls_state=other ;; esac
 }
-# The site's lookups give in ls_takes whether an option takes the next word, and fail for what they do not know.
-ls_read_global() {
-	case $ls_word in
-	--*=*) ;;
-	-*)
-		ls_site_global_option "$ls_word" || ls_state=unsure
-		case $ls_state$ls_takes in global1) ls_state=value ls_back=global ;; esac
-		;;
-	instance) ls_state=instance ;;
-	*) if ls_site_action "$ls_word"; then ls_command=$ls_word ls_state=options; else ls_state=other; fi ;;
-	esac
-}
-ls_read_option() {
-	case $ls_word in
-	--) ls_state=image ;;
-	--*=*) ;;
-	--writable) ls_writable=1 ;;
-	--*)
-		ls_site_option "$ls_word" || ls_state=unsure
-		case $ls_state$ls_takes in options1) ls_state=value ls_back=options ;; esac
-		;;
-	-?*) ls_read_letters ;;
-	*) ls_image=$ls_word ls_state=found ;;
-	esac
-}
 # shellcheck disable=SC2254  # sets of letters
 ls_read_letters() {
 	ls_rest=${ls_word#-}
 	while [ -n "$ls_rest" ]; do
 		ls_letter=${ls_rest%"${ls_rest#?}"} ls_rest=${ls_rest#?}
-		case $ls_command$ls_letter in
-		*w) ls_writable=1 ;;
-		*[$ls_site_letters]) ;;
-		*[$ls_site_valued_letters] | shells)
-			if [ -z "$ls_rest" ]; then ls_state=value ls_back=options; fi
-			ls_rest=
-			;;
+		case $ls_command$ls_letter,$ls_rest in
+		*w,*) ls_writable=1 ;;
+		*[$ls_site_letters],*) ;;
+		*[$ls_site_valued_letters], | shells,) ls_takes=1 ;;
+		*[$ls_site_valued_letters],* | shells,*) ls_rest= ;;
 		*) ls_state=unsure ls_rest='' ;;
 		esac
 	done
@@ -81,13 +66,13 @@ ls_know_file() {
 # A plan that names the file itself, not only a pattern that fits it, counts more than one of the name that leads there.
 ls_plan_of() {
 	if ls_site_plan "$1" && [ -n "$ls_planned" ]; then return 0; fi
-	ls_family='' ls_rocm='' ls_plugin='' ls_plan='' ls_planned=''
+	ls_family='' ls_version='' ls_plugin='' ls_plan='' ls_planned=''
 	return 1
 }
 # ls_basis is from where that is known: content (read in this very file), site (its name in the site's folders), or name.
 ls_know_family() {
-	ls_family='' ls_rocm='' ls_plugin='' ls_plan='' ls_planned='' ls_read='' ls_basis=name
-	ls_mpi='' ls_needs='' ls_front='' ls_libraries='' ls_has='' ls_after=''
+	ls_family='' ls_version='' ls_plugin='' ls_plan='' ls_planned='' ls_read='' ls_basis=name
+	ls_needs='' ls_front='' ls_libraries='' ls_has='' ls_after=''
 	if ls_site_family "${LUMISITE_FAMILY-}"; then
 		ls_family=$LUMISITE_FAMILY
 	else
@@ -105,16 +90,16 @@ ls_know_family() {
 	if [ -n "$ls_planned" ] && [ -e "$ls_path" ] && ! [ "$ls_path" -ef "$ls_planned" ]; then ls_read=; fi
 	if [ "$ls_file" -nt "$0" ]; then ls_read=; fi
 	if [ -z "$ls_read" ]; then
-		ls_rocm='' ls_plugin=$ls_has
-		ls_read_rocm
+		ls_version='' ls_plugin=$ls_has
+		ls_read_version
 	elif [ -z "$ls_plan" ] || [ -n "$ls_planned" ]; then
 		# A plan whose pattern only fits the name was made for some other file.
 		ls_basis=content
 	fi
 }
-# ls_rocm is the release that stands behind the pattern ls_after in the file's path, as a number (6.2.4: 6002004; 70: 7000000;
-# 100: 10000000; 714 may be 7.14 or 71.4, and is not known).
-ls_read_rocm() {
+# ls_version is the release that stands behind the pattern ls_after in the file's path, as a number (6.2.4: 6002004;
+# 70: 7000000; 100: 10000000; 714 may be 7.14 or 71.4, and is not known).
+ls_read_version() {
 	if [ -z "$ls_after" ]; then return 0; fi
 	# shellcheck disable=SC2295  # a pattern
 	ls_word=${ls_file##$ls_after}
@@ -129,5 +114,5 @@ ls_read_rocm() {
 	esac
 	ls_rest=${ls_word#*.}
 	case $ls_rest in *.*) ls_letter=${ls_rest#*.} ;; *) ls_letter=0 ;; esac
-	ls_rocm=$(((${ls_word%%.*} * 1000 + ${ls_rest%%.*}) * 1000 + ls_letter))
+	ls_version=$(((${ls_word%%.*} * 1000 + ${ls_rest%%.*}) * 1000 + ls_letter))
 }

@@ -25,6 +25,9 @@ ls_note() {
 }
 # Rank, text about the image: by one task, of the job or of the node.
 ls_warn() { case $1 in 0) ls_say "$ls_path $2" ;; esac }
+ls_miss() {
+	case ${SLURM_LOCALID-0} in 0) ls_say "$1 not found on ${SLURMD_NODENAME-this node}: the container starts without it" ;; esac
+}
 
 # ---- the real program; it is looked for on PATH only if it is not where the site says, or if that led back here
 ls_know_runtime() {
@@ -44,14 +47,11 @@ ls_know_runtime() {
 	fi
 	export LUMISITE_WRAPPER="$ls_mark"
 }
+ls_prolog_ran() { [ "${LUMISITE_DONE-}" = "${SLURM_JOB_ID-}.${SLURM_STEP_ID-}.${SLURM_PROCID-}" ]; }
 # A --task-prolog of the user's own comes in the place of ours, which the module has named: what ours says is done here.
 ls_catch_up() {
 	case ${SLURM_STEP_ID:--} in -*) return 0 ;; esac
-	case ${LUMISITE_DONE-}/${SLURM_TASK_PROLOG-} in
-	"${SLURM_JOB_ID-}.$SLURM_STEP_ID.${SLURM_PROCID-}"/*) return 0 ;;
-	*/"${0%/bin/*}/task_prolog") ;;
-	*) return 0 ;;
-	esac
+	if ls_prolog_ran || [ "${SLURM_TASK_PROLOG-}" != "${0%/bin/*}/task_prolog" ]; then return 0; fi
 	ls_rest=$("$SLURM_TASK_PROLOG" </dev/null 2>/dev/null)$ls_nl || :
 	while [ -n "$ls_rest" ]; do
 		ls_word=${ls_rest%%"$ls_nl"*} ls_rest=${ls_rest#*"$ls_nl"}
@@ -66,38 +66,35 @@ ls_catch_up() {
 # site's rules ask for.
 ls_know_step() {
 	ls_in_step='' ls_stack=${ls_site_stacks%% *} ls_nodes=unknown ls_gpus=cpu ls_partition=other ls_kind=''
-	case ${LUMISITE_DONE-} in
-	"${SLURM_JOB_ID-}.${SLURM_STEP_ID-}.${SLURM_PROCID-}")
+	case " $ls_site_stacks " in *" ${LUMISITE_STACK:-none} "*) ls_stack=$LUMISITE_STACK ;; esac
+	if ls_prolog_ran; then
 		ls_in_step=1 ls_rest=${LUMISITE_STEP-}/////
 		ls_stack=${ls_rest%%/*} ls_rest=${ls_rest#*/}
 		ls_nodes=${ls_rest%%/*} ls_rest=${ls_rest#*/}
 		ls_gpus=${ls_rest%%/*} ls_rest=${ls_rest#*/}
 		ls_partition=${ls_rest%%/*} ls_rest=${ls_rest#*/}
 		ls_kind=${ls_rest%%/*}
-		;;
-	*) case " $ls_site_stacks " in *" ${LUMISITE_STACK:-none} "*) ls_stack=$LUMISITE_STACK ;; esac ;;
-	esac
+	fi
 }
 
 # ---- the list of binds
 # Apptainer drops SINGULARITY_BINDPATH where APPTAINER_BINDPATH differs from it: what a user has there stays in use.
 ls_know_list() {
 	ls_list=${SINGULARITY_BINDPATH-} ls_list_name=SINGULARITY_BINDPATH ls_beside=${SINGULARITY_BIND-}
-	case $ls_site_prefix in
-	APPTAINER)
+	if [ "$ls_site_prefix" = APPTAINER ]; then
 		ls_beside=${APPTAINER_BIND-}
 		if [ -n "${APPTAINER_BINDPATH-}" ] || [ -z "$ls_list" ]; then
 			ls_list=${APPTAINER_BINDPATH-} ls_list_name=APPTAINER_BINDPATH
 		fi
-		;;
-	esac
+	fi
 }
-# Variable, its old value: the list as it is now, and no empty variable that was not there.
+# The list goes back to its variable; no empty variable that was not there.
 ls_store() {
+	eval "ls_old=\${$ls_list_name-}"
 	case $ls_list in
-	"$2") ;;
-	'') unset "$1" ;;
-	*) export "$1=$ls_list" ;;
+	"$ls_old") ;;
+	'') unset "$ls_list_name" ;;
+	*) export "$ls_list_name=$ls_list" ;;
 	esac
 }
 # A bind: out of the list, once, if it is there.
@@ -119,19 +116,18 @@ ls_add() {
 # A variable that remembers whose binds are in the list, its value behind an `x` or nothing. What the image does not need
 # goes, and what is not there, such as a broken link in `/`, which the prolog does not touch: no container would start.
 ls_review() {
+	case $ls_state,$ls_family,$1,$ls_needs in
+	found,,* | found,*,LUMISITE_BINDS_TASK,* | found,*" $1 "*) ls_keep=1 ;;
+	*) ls_keep= ;;
+	esac
 	ls_left=${2#x},
 	while [ -n "$ls_left" ]; do
 		ls_bind=${ls_left%%,*} ls_left=${ls_left#*,}
 		case ,$ls_list, in *",${ls_bind:-,},"*) ;; *) continue ;; esac
-		case $ls_state,$ls_family,$1,$ls_needs in
-		found,,* | found,*,LUMISITE_BINDS_TASK,* | found,*" $1 "*)
+		if [ -n "$ls_keep" ]; then
 			if ls_there "${ls_bind%%:*}"; then continue; fi
-			case ${SLURM_LOCALID-0} in 0)
-				ls_say "${ls_bind%%:*} not found on ${SLURMD_NODENAME-this node}: the container starts without it"
-				;;
-			esac
-			;;
-		esac
+			ls_miss "${ls_bind%%:*}"
+		fi
 		ls_take_out "$ls_bind"
 	done
 }
@@ -158,12 +154,8 @@ ls_follow_plan() {
 }
 # The value of a variable that remembers binds, a bind: out of the list where a module brought it.
 ls_take_out_planned() { case ,$1, in *",$2,"*) ls_take_out "$2" ;; esac }
-ls_add_planned() {
-	if ls_there "$1"; then ls_add "$@"; else
-		ls_warn "${SLURM_LOCALID-0}" "starts without $1, which its plan binds: not found on ${SLURMD_NODENAME-this node}"
-	fi
-}
 ls_accept() { ls_warn "${SLURM_PROCID-0}" "$1"; }
+ls_add_planned() { if ls_there "$1"; then ls_add "$@"; else ls_miss "$1"; fi; }
 
 # ---- settings, as in the prolog: a name, its value behind an `x` or nothing, the ledger's value, and its entry's number
 # Name, value: whether the helper itself has set this value. Its own values never contain `;`.
@@ -181,24 +173,21 @@ ls_withdraw() { case " ${LUMISITE_KEEP-} " in *" $1 "*) ;; *) unset "$1" ;; esac
 ls_cache_directory() { if [ -n "${LUMISITE_PRIVATE-}" ]; then ls_offer "$1" "$2" "$LUMISITE_PRIVATE/$3" "$4"; fi; }
 # A variable, and its rules: the first that fits decides, as in the ledger.
 ls_variable() { ls_name=$1 ls_value=$2 ls_decided=; }
-# Comparisons of the image's @STACK@, families in blanks, yes or no for its plugin, `read` where a guess about the image
+# A condition of the image's @STACK@, families in blanks, yes or no for its plugin, `read` where a guess about the image
 # could hang or abort it (each may be empty); what to do, the value, the entry. What is not known is not guessed.
 ls_rule() {
 	case $ls_decided,$4,$ls_basis in 1,* | ,read,name) return 0 ;; esac
-	ls_open='' ls_rest=$1
-	while [ -n "$ls_rest" ]; do
-		ls_word=${ls_rest#* } ls_letter=${ls_rest%% *}
-		if [ -z "$ls_rocm" ]; then
-			ls_open=1
-		elif ! test "$ls_rocm" "$ls_letter" "${ls_word%% *}"; then
-			return 0
-		fi
-		case $ls_word in *' '*) ls_rest=${ls_word#* } ;; *) ls_rest= ;; esac
-	done
+	ls_open=''
+	case $1,$ls_version in
+	,*) ;;
+	*,) ls_open=1 ;;
+	*) if [ "$(($1))" = 0 ]; then return 0; fi ;;
+	esac
 	case $2,$ls_family, in
 	,*) ;;
 	*,,) ls_open=1 ;;
-	*) case $2 in *" $ls_family "*) ;; *) return 0 ;; esac ;;
+	*" $ls_family "*,*) ;;
+	*) return 0 ;;
 	esac
 	case $3,$ls_plugin in
 	,* | yes,yes | no,no) ;;
@@ -222,56 +211,38 @@ ls_add_venv() {
 		;;
 	esac
 	if [ -f "$ls_file" ]; then
-		case ,$ls_list, in
-		*",$ls_file:"*) ;;
-		*) ls_list=${ls_list:+$ls_list,}$ls_file:$ls_target:image-src=/ ;;
-		esac
+		ls_add "$ls_file" "$ls_target" "$ls_file:$ls_target:image-src=/"
 		ls_front=$ls_target/bin${ls_front:+:$ls_front}
 	elif [ "$LUMISITE_VENV" != auto ]; then
 		ls_say "LUMISITE_VENV: there is no file $ls_file"
 	fi
 }
-# Variable, its value, directories: these go behind what the user has there, once.
+# Variable of the container, directories: these go behind what the user has there, once.
 ls_extend() {
-	case $3,:$2: in
-	,* | *":$3:"*) ;;
-	*)
-		export "$1=${2:+$2:}$3"
-		ls_note extended "$1" "$1=${2:+$2:}$3"
-		;;
-	esac
+	ls_name=${ls_site_prefix}ENV_$1
+	eval "ls_old=\${$ls_name-}"
+	case $2,:$ls_old: in ,* | *":$2:"*) return 0 ;; esac
+	export "$ls_name=${ls_old:+$ls_old:}$2"
+	ls_note extended "$ls_name" "$ls_name=${ls_old:+$ls_old:}$2"
 }
 
 ls_correct() {
 	ls_know_file
 	ls_know_family
-	ls_rest=${ls_rocm:+$((ls_rocm / 1000000)).$((ls_rocm / 1000 % 1000)).$((ls_rocm % 1000))}
+	ls_rest=${ls_version:+$((ls_version / 1000000)).$((ls_version / 1000 % 1000)).$((ls_version % 1000))}
 	ls_rest=${ls_rest%.0}
 	ls_note image "$ls_basis/$ls_family/$ls_rest/$ls_plugin" "$ls_path: family ${ls_family:-unknown}${ls_rest:+, @STACK@ $ls_rest}"
 	ls_site_brought ls_review
-	if [ -n "$ls_family" ]; then
-		ls_site_binds
-		if [ -n "$ls_plan" ]; then ls_follow_plan; fi
-		if [ -n "$ls_mpi" ] && [ "${SLURM_STEP_NUM_TASKS:-1}" != 1 ] && [ -z "${PMI_FD-}" ]; then
-			ls_note mpi "$ls_mpi" "MPI in it needs srun --mpi=$ls_mpi, without which each task is alone"
-		fi
-	fi
+	if [ -n "$ls_family" ]; then ls_site_binds; fi
+	if [ -n "$ls_plan" ]; then ls_follow_plan; fi
 	if [ -n "$ls_in_step" ]; then
 		ls_local_id=0
 		case ${SLURM_LOCALID-} in '' | *[!0-9]*) ;; *) ls_local_id=$SLURM_LOCALID ;; esac
 		ls_site_settings
 	fi
 	if [ -n "${LUMISITE_VENV-}" ]; then ls_add_venv; fi
-	case $ls_site_prefix in
-	APPTAINER)
-		ls_extend APPTAINERENV_PREPEND_PATH "${APPTAINERENV_PREPEND_PATH-}" "$ls_front"
-		ls_extend APPTAINERENV_LD_LIBRARY_PATH "${APPTAINERENV_LD_LIBRARY_PATH-}" "$ls_libraries"
-		;;
-	*)
-		ls_extend SINGULARITYENV_PREPEND_PATH "${SINGULARITYENV_PREPEND_PATH-}" "$ls_front"
-		ls_extend SINGULARITYENV_LD_LIBRARY_PATH "${SINGULARITYENV_LD_LIBRARY_PATH-}" "$ls_libraries"
-		;;
-	esac
+	ls_extend PREPEND_PATH "$ls_front"
+	ls_extend LD_LIBRARY_PATH "$ls_libraries"
 }
 
 ls_start() {
@@ -285,18 +256,17 @@ ls_start() {
 	unsure) ls_note unsure "$ls_word" 'an option that is not known: nothing is corrected' ;;
 	found)
 		ls_know_list
-		ls_old=$ls_list
 		ls_correct
-		ls_store "$ls_list_name" "$ls_old"
+		ls_store
 		;;
 	*)
 		# build, pull, inspect and all that start no container: ours would only break them, the user's own stay.
-		ls_list=${SINGULARITY_BINDPATH-} ls_family='' ls_needs=''
-		ls_site_brought ls_review
-		ls_store SINGULARITY_BINDPATH "${SINGULARITY_BINDPATH-}"
-		ls_list=${APPTAINER_BINDPATH-}
-		ls_site_brought ls_review
-		ls_store APPTAINER_BINDPATH "${APPTAINER_BINDPATH-}"
+		ls_family='' ls_needs=''
+		for ls_list_name in SINGULARITY_BINDPATH APPTAINER_BINDPATH; do
+			eval "ls_list=\${$ls_list_name-}"
+			ls_site_brought ls_review
+			ls_store
+		done
 		;;
 	esac
 	exec "$ls_real" "$@"

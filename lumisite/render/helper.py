@@ -175,7 +175,6 @@ def _family(of: Rendering, name: str) -> str:
         ls_needs=f" {' '.join(map(bind_marker, family.modules))} ",
         ls_front=":".join(family.prepend_path),
         ls_libraries=":".join(library_path(of.site, of.selection.platform, name)),
-        ls_mpi=family.mpi or "",
         ls_has=plugin_word(has_plugin(of.site, name)),
         ls_after=next(iter(family.release_after.values()), ""),
         ls_offset=offset_word(of.site, family.release_after),
@@ -304,7 +303,7 @@ def _options() -> Iterator[str]:
 #: What was read in an image says of which stack its release is, else the family whose name told it.
 _WHICH_STACK = (
     'if [ -n "$ls_read" ]; then ls_offset=${ls_held-}; fi',
-    'if [ -n "$ls_rocm" ]; then ls_rocm=$((ls_rocm + ${ls_offset:-0})); fi',
+    'if [ -n "$ls_version" ]; then ls_version=$((ls_version + ${ls_offset:-0})); fi',
 )
 
 
@@ -312,7 +311,7 @@ def _release(site: Site, known: Mapping[str, Version | None]) -> dict[str, str]:
     """Give the release that was read in an image, and of which stack it is."""
     held = {stack: version for stack in site.gpu_stacks if (version := known.get(stack)) is not None}
     release = next(map(number_of, held.values()), "")
-    return {"ls_rocm": release, "ls_held": offset_word(site, held)}
+    return {"ls_version": release, "ls_held": offset_word(site, held)}
 
 
 def _planned(site: Site, loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], str]]:

@@ -29,8 +29,6 @@ from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
 from lumisite.site.versions import Version
 
-_TESTS = {">=": "-ge", "<=": "-le", ">": "-gt", "<": "-lt", "==": "-eq", "!=": "-ne"}
-
 
 def prolog_names(site: Site) -> list[str]:
     """Return the variables of tasks that some entry sets before the image is known, or takes away."""
@@ -149,8 +147,8 @@ def _tests(site: Site, when: When) -> Iterator[str]:
     for stack in (stack for stack in site.gpu_stacks if stack in when.stacks):
         begin = _offset(site, stack)
         if len(site.gpu_stacks) > 1:
-            yield f"-ge {begin} -lt {begin + 10**9}"
-        yield from (f"{_TESTS[sign]} {number_of(one, begin)}" for sign, one in when.stacks[stack].bounds)
+            yield f"ls_version >= {begin} && ls_version < {begin + 10**9}"
+        yield from (f"ls_version {sign} {number_of(one, begin)}" for sign, one in when.stacks[stack].bounds)
 
 
 def _for_wrapper(site: Site, name: str, verdict: Verdict[Setting] | None) -> str:
@@ -159,7 +157,7 @@ def _for_wrapper(site: Site, name: str, verdict: Verdict[Setting] | None) -> str
         when, index = verdict.entry.when, index_of(verdict.key)
         reading = "read" if needs_reading(site, verdict.entry) else ""
     image = (
-        " ".join(_tests(site, when)),
+        " && ".join(_tests(site, when)),
         "" if when.family is None else f" {' '.join(when.family)} ",
         plugin_word(when.plugin),
     )

@@ -59,7 +59,7 @@ ls_site_follow() {
 }
 ls_site_settings() {
 	ls_variable NCCL_NET "${NCCL_NET+x$NCCL_NET}"
-	ls_rule '-ge 6002000' ' torch ' yes read offer 'AWS Libfabric' 0
+	ls_rule 'ls_version >= 6002000' ' torch ' yes read offer 'AWS Libfabric' 0
 	ls_rule '' '' '' '' leave '' ''
 }
 ls_start "$@"

@@ -33,9 +33,9 @@ READ = """
 ls_after=$2
 shift 2
 for ls_file; do
-	ls_rocm=''
-	ls_read_rocm
-	printf '%s\\n' "$ls_rocm"
+	ls_version=''
+	ls_read_version
+	printf '%s\\n' "$ls_version"
 done
 """
 

@@ -280,12 +280,6 @@ def test_a_plan_holds_for_its_file_by_whatever_name(shell: str, tmp_path: Path) 
     assert given(wrapper, str(folder / "other.sif")) == (None, None)
 
 
-@pytest.mark.parametrize("mpi", [None, "3"])
-def test_mpi_that_cannot_meet_is_said_to_who_asks(wrapper: Wrapper, mpi: str | None) -> None:
-    call = wrapper.call("exec", R70, "x", LUMISITE_VERBOSE="1", SLURM_STEP_NUM_TASKS="16", PMI_FD=mpi)
-    assert ("MPI in it needs srun --mpi=pmi2" in call.stderr) == (mpi is None)
-
-
 # ---- render takes a lock
 
 
@@ -301,7 +295,7 @@ def test_render_takes_the_lock_of_the_site_or_the_one_that_is_asked_for(
     Path("images.lock").write_text(format_lock(Lock("lumi", "header", (), {"/x/alias.sif": locked})))
     site = load_site("lumi").data.decode()
     Path("lumi.yaml").write_text(site.replace("\nimages:\n", "\nimages:\n  lock: images.lock\n"))
-    case = "/x/lumi-pytorch-rocm-a-pytorch-v2.7.sif) ls_family=lumi-pytorch ls_rocm=6001003 ls_plugin=yes ;;"
+    case = "/x/lumi-pytorch-rocm-a-pytorch-v2.7.sif) ls_family=lumi-pytorch ls_version=6001003 ls_plugin=yes ;;"
     for words in (["--site", "./lumi.yaml"], ["--lock", "images.lock"]):
         assert main(["render", *words, "--out", "out"]) == 0
         assert case in Path("out/spank/bin/singularity").read_text()

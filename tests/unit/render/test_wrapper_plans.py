@@ -152,7 +152,7 @@ def test_a_file_that_this_node_lacks_is_said_once_on_the_node(wrapper: Wrapper) 
     lost = wrapper.folder / "opt/cray/liba.so.1"
     lost.unlink()
     call = wrapper.call("exec", MINE, "x", SLURM_LOCALID="0")
-    assert call.stderr == f"lumisite: {MINE} starts without {lost}, which its plan binds: not found on nid005124\n"
+    assert call.stderr == f"lumisite: {lost} not found on nid005124: the container starts without it\n"
     assert added(wrapper, call) == planned(wrapper)[1:]
     assert wrapper.call("exec", MINE, "x").stderr == ""
 
