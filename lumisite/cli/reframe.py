@@ -55,24 +55,24 @@ def run_reframe(arguments: argparse.Namespace) -> int:
 
 
 def _module(arguments: argparse.Namespace) -> int:
-    asked, loaded = _asked(arguments, "/stage", "module")
-    plan = _job(asked, loaded)
-    options = slurm_words(loaded.site, asked, plan)
-    words, system = _words(arguments, asked.site_file), f"{asked.site}:{asked.partition}"
+    request, loaded = _requested(arguments, "/stage", "module")
+    plan = _job(request, loaded)
+    options = slurm_words(loaded.site, request, plan)
+    words, system = _words(arguments, request.site_file), f"{request.site}:{request.partition}"
     # The command that writes this module again.
     command = ["lumisite", "reframe", *words, *(word for name in arguments.probe for word in ("--probe", name))]
     write_text(module_text(loaded.site, plan, options, system, words, shlex.join(command)), arguments.output)
     return 0
 
 
-def _asked(arguments: argparse.Namespace, folder: str, stamp: str) -> tuple[RunRequest, LoadedSite]:
-    """Give what `validate` would be asked with these options, for one job."""
+def _requested(arguments: argparse.Namespace, folder: str, stamp: str) -> tuple[RunRequest, LoadedSite]:
+    """Return what `validate` would request with these options, for one job."""
     return decided(argparse.Namespace(**vars(arguments) | {"sbatch": [], "command": "validate"}), folder, stamp, 1)
 
 
-def _job(asked: RunRequest, loaded: LoadedSite) -> JobPlan:
+def _job(request: RunRequest, loaded: LoadedSite) -> JobPlan:
     """Give the one job. Slurm chooses its nodes, as for all of ReFrame's tests."""
-    (plan,) = plans_of(asked, loaded)
+    (plan,) = plans_of(request, loaded)
     return replace(plan, named=False)
 
 
@@ -91,29 +91,29 @@ def _stage(arguments: argparse.Namespace) -> int:
     """Put the job of one probe into a stage directory."""
     folder = real_path(arguments.stage)
     stamp = f"reframe-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid()}-{'-'.join(arguments.probe)}"
-    asked, loaded = _asked(arguments, str(folder), stamp)
+    request, loaded = _requested(arguments, str(folder), stamp)
     require_shared(loaded.site, folder, "stage directory")
-    plan = _job(asked, loaded)
-    run = create_run(folder, asked.about())
-    path = Path(run.write_script(plan.run, 1, job_script(loaded.site, asked, plan, 1)))
+    plan = _job(request, loaded)
+    run = create_run(folder, request.about())
+    path = Path(run.write_script(plan.run, 1, job_script(loaded.site, request, plan, 1)))
     print(json.dumps({"script": str(path.relative_to(folder))}))
     return 0
 
 
 def _judge(arguments: argparse.Namespace) -> int:
     """Judge the job of a stage directory as `validate` judges its own: wait for it, and ask Slurm what became of it."""
-    place = real_path(arguments.judge)
-    run, asked = open_run(place)
-    loaded = load_site(asked.site_file)
-    require_unchanged(asked, loaded, __version__, image_mark(asked.image), str(place))
-    name = _job(asked, loaded).run
-    # A job that never began is not on any node: what is told of it is told of the partition.
-    nodes = tuple(run.marker(name, NODES)) or (asked.partition,)
-    asked = with_specs(replace(asked, batches=(replace(asked.batches[0], node_sets=(nodes,)),)), loaded)
+    folder = real_path(arguments.judge)
+    run, request = open_run(folder)
+    loaded = load_site(request.site_file)
+    require_unchanged(request, loaded, __version__, image_mark(request.image), str(folder))
+    name = _job(request, loaded).run
+    # A job that never began is not on any node: its findings name the partition.
+    nodes = tuple(run.marker(name, NODES)) or (request.partition,)
+    request = with_specs(replace(request, batches=(replace(request.batches[0], node_sets=(nodes,)),)), loaded)
     if not arguments.job:
         raise ResolveError("--judge: goes with --job ID, the job's number")
     run.lock()
-    runner = Runner(run, loaded.site, asked, [_job(asked, loaded)], report_progress)
+    runner = Runner(run, loaded.site, request, [_job(request, loaded)], report_progress)
     runner.restore([{"run": name, "event": "submitted", "id": arguments.job}])
     runner.work()
     told = answer(lines_of(run.folder / SAMPLES))

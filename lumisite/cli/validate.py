@@ -115,34 +115,34 @@ def run_validate(arguments: argparse.Namespace) -> int:
     """Run, or go on with a run, and print what came of it."""
     more = getattr(arguments, "more", None)
     if arguments.resume:
-        asked, _ = recorded_run(arguments, "--resume", (*KEPT, *JOBS_WANTED))
+        request, _ = recorded_run(arguments, "--resume", (*KEPT, *JOBS_WANTED))
     else:
-        asked = (more_jobs if more else new_run)(arguments)
+        request = (more_jobs if more else new_run)(arguments)
     # A baseline that cannot be used is told before anything is made or submitted.
-    side = read_side(asked.baseline) if asked.baseline else None
-    loaded = load_site(asked.site_file)
-    plans, facts = plans_of(asked, loaded), facts_command(asked)
-    folder = Path(asked.folder)
+    side = read_side(request.baseline) if request.baseline else None
+    loaded = load_site(request.site_file)
+    plans, facts = plans_of(request, loaded), facts_command(request)
+    folder = Path(request.folder)
     if arguments.dry_run:
-        new = plans[-asked.batches[-1].jobs :]
+        new = plans[-request.batches[-1].jobs :]
         named = slurm.is_installed()
-        print("\n".join(job_script(loaded.site, asked, replace(plan, named=named), 1, facts) for plan in new))
+        print("\n".join(job_script(loaded.site, request, replace(plan, named=named), 1, facts) for plan in new))
         return 0
-    run = Run(folder) if arguments.resume or more else create_run(folder, asked.about())
+    run = Run(folder) if arguments.resume or more else create_run(folder, request.about())
     journal = run.lock()
     if more:
-        run.describe(asked.about())
+        run.describe(request.about())
     if not worked(
-        Runner(run, loaded.site, asked, plans, report_progress, facts=facts), journal, again=bool(arguments.resume)
+        Runner(run, loaded.site, request, plans, report_progress, facts=facts), journal, again=bool(arguments.resume)
     ):
         return 130
     if not run.has_facts:
         say(f"no node could be captured; `lumisite facts -o {run.folder}/facts.json` on one tells what changed")
-    if asked.purpose == "validate" and side is not None:
-        return _against(run, asked, loaded, side, as_json=arguments.json)
+    if request.purpose == "validate" and side is not None:
+        return _against(run, request, loaded, side, as_json=arguments.json)
     code = _report(run, loaded.site, as_json=arguments.json)
-    if code in (0, 5) and asked.into:
-        _gather(run, Path(asked.into), loaded.site)
+    if code in (0, 5) and request.into:
+        _gather(run, Path(request.into), loaded.site)
     return code
 
 
@@ -156,11 +156,11 @@ def report_progress(finding: Finding) -> None:
     say(writers.sentence(finding))
 
 
-def facts_command(asked: RunRequest) -> tuple[str, ...]:
+def facts_command(request: RunRequest) -> tuple[str, ...]:
     """Give the command that captures a node: this lumisite, where the node sees it."""
     path = os.environ.get("PYTHONPATH")
-    place = ("env", f"PYTHONPATH={path}") if path else ()
-    return (*place, sys.executable, "-m", "lumisite", "facts", "--site", asked.site_file)
+    environment = ("env", f"PYTHONPATH={path}") if path else ()
+    return (*environment, sys.executable, "-m", "lumisite", "facts", "--site", request.site_file)
 
 
 def worked(runner: Runner, journal: Sequence[Mapping[str, object]], *, again: bool) -> bool:
@@ -211,26 +211,26 @@ def _report(run: Run, site: Site, *, as_json: bool) -> int:
 def _gather(run: Run, into: Path, site: Site) -> None:
     """Add what was measured to the baseline, and say what that has; a run with a failed gate is no baseline."""
     gather(run.folder, into)
-    place = samples_of(into)
-    recorded = read_lines([(str(place), file_blocks(str(place)))])
+    path = samples_of(into)
+    recorded = read_lines([(str(path), file_blocks(str(path)))])
     found = [baseline_size(recorded, validation_of(site).baseline_days), mixed_images(recorded)]
     for finding in filter(None, found):
         say(writers.sentence(replace(finding, subject=f"baseline {into}")))
 
 
-def _against(run: Run, asked: RunRequest, loaded: LoadedSite, before: Side, *, as_json: bool) -> int:
+def _against(run: Run, request: RunRequest, loaded: LoadedSite, before: Side, *, as_json: bool) -> int:
     """Print the verdict against runs from before the change, and the command that runs what it waits for."""
     terms = Terms.of(loaded.site.validation)
     report = make_report(before, read_side([str(run.folder)]), terms, loaded)
     sys.stdout.write(WRITERS["json" if as_json else "text"](report))
     sys.stdout.flush()
-    words = more_words(report.verdict, {folder.partition("-")[0] for folder in asked.specs})
+    words = more_words(report.verdict, {folder.partition("-")[0] for folder in request.specs})
     if words:
         say("to go on, run:")
         say(f"  lumisite validate --more {run.folder} {shlex.join(words)}")
     if hunt := hunt_words(report.verdict):
         say("to find the node, run:")
-        say(f"  lumisite validate --site {shlex.quote(asked.site_file)} {shlex.join(hunt)}")
+        say(f"  lumisite validate --site {shlex.quote(request.site_file)} {shlex.join(hunt)}")
     return report.verdict.exit_code
 
 
@@ -262,12 +262,12 @@ def new_run(arguments: argparse.Namespace) -> RunRequest:
     """Decide all that a run needs."""
     stamp = stamp_now()
     folder = real_path(arguments.out or f"lumisite-runs/{stamp[:15]}-{arguments.command}")
-    # An unknown probe is told before Slurm is asked.
-    asked, loaded = decided(arguments, str(folder), stamp, arguments.jobs or JOBS[arguments.command])
+    # An unknown probe is reported before Slurm is queried.
+    request, loaded = decided(arguments, str(folder), stamp, arguments.jobs or JOBS[arguments.command])
     if not arguments.dry_run:
         require_shared(loaded.site, folder, "--out")
-    say_before(asked)
-    return with_nodes(asked, arguments)
+    say_before(request)
+    return with_nodes(request, arguments)
 
 
 def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -> tuple[RunRequest, LoadedSite]:
@@ -276,7 +276,7 @@ def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -
     site, validation = loaded.site, validation_of(loaded.site)
     nodes = tuple(f"node{number}" for number in range(arguments.nodes or validation.nodes))
     image = arguments.image or validation.image
-    asked = RunRequest(
+    request = RunRequest(
         lumisite=__version__,
         site=site.name,
         platform=site.platform,
@@ -298,7 +298,7 @@ def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -
         baseline=_places(getattr(arguments, "baseline", [])),
         into=str(real_path(arguments.into)) if getattr(arguments, "into", None) else None,
     )
-    return with_specs(asked, loaded), loaded
+    return with_specs(request, loaded), loaded
 
 
 def stamp_now() -> str:
@@ -310,14 +310,14 @@ def _places(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(str(real_path(name)) for name in names)
 
 
-def say_before(asked: RunRequest) -> None:
+def say_before(request: RunRequest) -> None:
     """Say what will be missed later, before jobs are spent on it. Raises what a file that cannot be used raises."""
-    if not asked.image_digest:
-        say(f"{asked.image} is not there on this node: jobs look for it on theirs")
-    if asked.into and samples_of(Path(asked.into)).exists():
-        lines_of(samples_of(Path(asked.into)), torn=True)
-    jobs = asked.batches[-1].jobs
-    if asked.baseline and jobs < JOBS["validate"]:
+    if not request.image_digest:
+        say(f"{request.image} is not there on this node: jobs look for it on theirs")
+    if request.into and samples_of(Path(request.into)).exists():
+        lines_of(samples_of(Path(request.into)), torn=True)
+    jobs = request.batches[-1].jobs
+    if request.baseline and jobs < JOBS["validate"]:
         say(f"{counted(jobs, 'job')} may be too few to decide: {JOBS['validate']} are right")
 
 
@@ -333,51 +333,51 @@ def require_shared(site: Site, folder: Path, what: str) -> None:
         raise ResolveError(f"{what}: {folder} is not on a file system that all nodes see (have {', '.join(shared)})")
 
 
-def with_nodes(asked: RunRequest, arguments: argparse.Namespace) -> RunRequest:
+def with_nodes(request: RunRequest, arguments: argparse.Namespace) -> RunRequest:
     """Choose the nodes of the last batch; what is only printed where there is no Slurm leaves them to Slurm."""
-    *earlier, batch = asked.batches
+    *earlier, batch = request.batches
     if arguments.dry_run and not slurm.is_installed():
-        return asked
+        return request
     only = slurm.expand(arguments.nodelist) if arguments.nodelist else None
     avoid = slurm.expand(arguments.avoid) if arguments.avoid else []
-    if asked.reservation:
-        reserved = slurm.nodes_of_reservation(asked.reservation)
+    if request.reservation:
+        reserved = slurm.nodes_of_reservation(request.reservation)
         only = [name for name in reserved if only is None or name in only]
-    nodes = slurm.nodes_of(asked.partition)
+    nodes = slurm.nodes_of(request.partition)
     size = len(batch.node_sets[0])
     wanted = min(getattr(arguments, "node_sets", None) or NODE_SETS, batch.jobs)
     taken = [names for one in earlier for names in one.node_sets]
-    sets = choose_node_sets(nodes, size, wanted, taken, reserved=bool(asked.reservation), only=only, avoid=avoid)
+    sets = choose_node_sets(nodes, size, wanted, taken, reserved=bool(request.reservation), only=only, avoid=avoid)
     if len(sets) == 1 and set(sets[0]) in [set(names) for names in taken]:
         say("there are no other nodes: a regression that was seen on these is not confirmed by these")
     if len(sets) < wanted:
         say(f"only {len(sets)} of {wanted} node sets of {size} can be had: what one set cannot tell stays open")
-    return replace(asked, batches=(*earlier, replace(batch, node_sets=tuple(sets))))
+    return replace(request, batches=(*earlier, replace(batch, node_sets=tuple(sets))))
 
 
 def more_jobs(arguments: argparse.Namespace) -> RunRequest:
-    """Add a batch of jobs to what a run was asked."""
-    asked, loaded = recorded_run(arguments, "--more", KEPT)
-    probes = tuple(arguments.probe) or asked.batches[0].probes
-    batch = Batch(stamp_now(), arguments.jobs or JOBS["validate"], asked.batches[0].node_sets[:1], probes)
-    asked = replace(asked, batches=(*asked.batches, batch))
-    return with_nodes(with_specs(asked, loaded), arguments)
+    """Add a batch of jobs to the request of a run."""
+    request, loaded = recorded_run(arguments, "--more", KEPT)
+    probes = tuple(arguments.probe) or request.batches[0].probes
+    batch = Batch(stamp_now(), arguments.jobs or JOBS["validate"], request.batches[0].node_sets[:1], probes)
+    request = replace(request, batches=(*request.batches, batch))
+    return with_nodes(with_specs(request, loaded), arguments)
 
 
 def recorded_run(
     arguments: argparse.Namespace, option: str, decided: Sequence[str], plans: Planner = plans_of
 ) -> tuple[RunRequest, LoadedSite]:
-    """Give what a run was asked, if it can go on as it began. Raises `ResolveError`."""
-    place = str(vars(arguments)[option.strip("-")])
-    _, asked = open_run(real_path(place))
+    """Return the request of a run, if it can go on as it began. Raises `ResolveError`."""
+    folder = str(vars(arguments)[option.strip("-")])
+    _, request = open_run(real_path(folder))
     given = [name.replace("_", "-") for name in decided if getattr(arguments, name, None)]
     if given:
         raise ResolveError(f"{option}: --{given[0]} was decided when the run began (leave it out)")
-    if asked.purpose != arguments.command:
-        raise ResolveError(f"{option}: {place} is a run of `{asked.purpose}` (`lumisite {asked.purpose}` goes on)")
-    if real_path(place) != Path(asked.folder):
-        raise ResolveError(f"{option}: {place} was moved, it began as {asked.folder} (move it back)")
-    loaded = load_site(asked.site_file)
-    require_unchanged(asked, loaded, __version__, image_mark(asked.image), f"{option}: {place}", plans)
+    if request.purpose != arguments.command:
+        raise ResolveError(f"{option}: {folder} is a run of `{request.purpose}` (`lumisite {request.purpose}` goes on)")
+    if real_path(folder) != Path(request.folder):
+        raise ResolveError(f"{option}: {folder} was moved, it began as {request.folder} (move it back)")
+    loaded = load_site(request.site_file)
+    require_unchanged(request, loaded, __version__, image_mark(request.image), f"{option}: {folder}", plans)
     baseline = _places(getattr(arguments, "baseline", []))
-    return replace(asked, baseline=baseline or asked.baseline), loaded
+    return replace(request, baseline=baseline or request.baseline), loaded
