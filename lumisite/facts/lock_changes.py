@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, with_values
 from lumisite.findings.writers import message
 from lumisite.images.inventory import NamedImage
 from lumisite.images.lock import Lock, LockedImage, locked
@@ -95,9 +95,9 @@ def _judge(
         known = before.digest is not None and after.digest is not None
         content = None if not known else "same" if before.digest == after.digest else "other"
         values = {"before": before.target, "after": after.target, "content": content}
-        return "moved", [replace(make_finding("locked-image-moved", path), values=values), *findings]
+        return "moved", [with_values(make_finding("locked-image-moved", path), values), *findings]
     sizes = {"size_before": before.size, "size_after": after.size} if before.size != after.size else {}
-    return "changed", [replace(make_finding("locked-image-replaced", path), values=sizes), *findings]
+    return "changed", [with_values(make_finding("locked-image-replaced", path), sizes), *findings]
 
 
 def _versions(site: Site, path: str, before: LockedImage, after: LockedImage) -> list[Finding]:

@@ -11,13 +11,13 @@ import pwd
 import stat
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path, PurePath
 
 from lumisite.errors import DifferenceError
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, with_values
 from lumisite.findings.writers import line, message
 from lumisite.render.manifest import (
     LARGEST_MANIFEST_BYTES,
@@ -226,7 +226,7 @@ def _judge_mode(path: str, status: os.stat_result, expected: int) -> Finding | N
 
 def _fault(code: str, path: str, status: os.stat_result, **values: str) -> Finding:
     known = {"owner": owner_of(status.st_uid), "changed": utc(status.st_mtime)}
-    return replace(make_finding(code, path), values={**known, **values})
+    return with_values(make_finding(code, path), {**known, **values})
 
 
 def owner_of(uid: int) -> str:

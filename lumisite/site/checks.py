@@ -8,7 +8,7 @@ from lumisite.site.document import Document
 from lumisite.site.evidence import HERE
 from lumisite.site.host_checks import HOST_RULES
 from lumisite.site.ledger_checks import LEDGER_RULES
-from lumisite.site.model import Module, Platform, Site
+from lumisite.site.model import LEAST_DAYS, Module, Platform, Site
 from lumisite.site.scalars import TASK, is_file_name, source_ids
 from lumisite.site.selection import PLATFORM
 from lumisite.site.software import PlatformStack
@@ -16,9 +16,6 @@ from lumisite.site.versions import Version, parse_version
 
 #: No stack can be called so: conditions, and what `resolve` tells, have these names already.
 _NO_STACKS = ("platform", "nodes", "gpus", "partition", "kind", "variable", "family", "plugin", "stacks", "candidates")
-
-#: The days of a baseline that need no reason.
-LEAST_DAYS = 3
 
 
 def stacks_are_told_apart(site: Site) -> Faults:

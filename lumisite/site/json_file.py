@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from lumisite.errors import LumisiteError, SiteError, file_error, shown
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Place
+from lumisite.findings.finding import Place, with_values
 from lumisite.site.decode import Decoder, Rule, Scalars, UnfitError, default_of, wrong_type
 from lumisite.site.document import MAX_DEPTH, Document, parse_yaml, text_of
 
@@ -105,7 +105,7 @@ class JsonFile:
             with contextlib.suppress(SiteError):  # JSON is read as YAML, which knows the position of everything
                 place = Place(file, *parse_yaml(data, "").place(finding.subject))
         else:
-            finding = dataclasses.replace(finding, values={**finding.values, "written_by": self.written_by})
+            finding = with_values(finding, {"written_by": self.written_by})
         raise self.error(dataclasses.replace(finding, place=place))
 
 

@@ -15,6 +15,9 @@ from lumisite.site.scalars import AbsolutePath, Line, Name, PciBus, RelativePath
 from lumisite.site.software import Fabric, PlatformStack, Release, Runtime, Stack
 from lumisite.site.versions import Version, VersionRange
 
+#: A baseline of fewer days needs a reason: how fast a machine is differs from day to day.
+LEAST_DAYS = 3
+
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Source:
@@ -196,9 +199,11 @@ class Validation(Known):
     time_limit: Line = key("Time limit of a job, as sbatch takes it: `00:30:00`.")
     metrics: tuple[MetricRule, ...] = key("What is expected of metrics, by name.", default=())
     baseline_days: int = key(
-        "Days that a baseline's jobs must come from; fewer than 3 hide daily noise.", least=1, default=3
+        f"Days that a baseline's jobs must come from; fewer than {LEAST_DAYS} hide daily noise.",
+        least=1,
+        default=LEAST_DAYS,
     )
-    baseline_why: Line | None = key("Why fewer than 3 days are enough here.", default=None)
+    baseline_why: Line | None = key(f"Why fewer than {LEAST_DAYS} days are enough here.", default=None)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
+from lumisite.site.model import LEAST_DAYS
 from lumisite.validate.samples import JobValues, Recorded, Series
 from lumisite.validate.verdict.metric import GOOD_BEFORE
 from lumisite.validate.verdict.nodes import is_per_node
@@ -19,7 +20,6 @@ from lumisite.validate.verdict.nodes import is_per_node
 DAY_S = 86400
 #: A baseline of older jobs, of fewer days, or without so many disjoint sets of nodes stands on little.
 OLDEST_DAYS = 30
-LEAST_DAYS = 3
 LEAST_SETS = 2
 #: Jobs whose sets of nodes are compared; those of a baseline are few.
 SETS_COMPARED = 200

@@ -14,14 +14,14 @@ from itertools import chain
 from lumisite.findings import writers
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
-from lumisite.site.model import MetricRule, Validation
+from lumisite.site.model import LEAST_DAYS, MetricRule, Validation
 from lumisite.site.scalars import Line
 from lumisite.text import drain_command, some
 from lumisite.validate.lines import State
 from lumisite.validate.metric_names import metric_order
 from lumisite.validate.probes.communicators import NOT_DECIDING
 from lumisite.validate.samples import Recorded, Series
-from lumisite.validate.verdict.baseline import LEAST_DAYS, comparable
+from lumisite.validate.verdict.baseline import comparable
 from lumisite.validate.verdict.gates import NODE, GateVerdict, judge_gates, nodes_of_runs
 from lumisite.validate.verdict.metric import MetricVerdict, judge_metric
 from lumisite.validate.verdict.nodes import SlowNode, slow_nodes

@@ -9,12 +9,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeVar
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, with_values
 from lumisite.machine.host import Mount, mount_of, parse_mounts
 from lumisite.machine.reach import NO_FILES, OWN
 from lumisite.machine.tree import is_under
@@ -188,7 +188,7 @@ def _of_paths(
         # One mount may be missing that several paths lead to.
         if found and found not in bad.values() and not any(path.startswith(f"{above}/") for above in bad):
             bad[path] = found
-            yield replace(found, values={**found.values, "why": needed.why})
+            yield with_values(found, {"why": needed.why})
     files = dict.fromkeys(path for each in (record, *others) for path in table(each, "paths") if path not in paths)
     names: dict[tuple[str, str], list[str]] = {}
     for path in files:
