@@ -166,7 +166,7 @@ def _version_faults(site: Site, path: str, module: Module) -> Faults:
     for index, stack in enumerate(module.version):
         if stack in module.version[:index]:
             yield make_finding("named-twice", path, name=stack)
-        for name, platform in site.platforms.items():
+        for name, platform in site.platforms.items() if stack in site.stacks else ():
             if stack not in platform.stacks:
                 yield make_finding("module-version-unknown", path, platform=name, stack=stack)
 
@@ -202,6 +202,8 @@ def evidence_has_described_sources(site: Site) -> Faults:
 def with_tables(document: Document) -> None:
     """Add the tables of names that keys of a site description may refer to."""
     tables = {name: value for name, value in document.value.items() if isinstance(value, dict)}
+    if not tables.get("sources"):  # an empty table is one that nobody wrote: sources may have any name
+        tables.pop("sources", None)
     stacks = tables.get("stacks", {}).values()
     document.tables = {
         **tables,

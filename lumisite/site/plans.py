@@ -133,8 +133,9 @@ def plan_rules(site: Site, planned: Mapping[tuple[str, str], str]) -> tuple[Rule
 def with_names_of(site: Site, document: Document) -> None:
     """Add the tables of names that a plan may refer to, and a fault where it is of another site."""
     document.tables = {name: getattr(site, name) for name in ("platforms", "families", "modules", "stacks")}
-    if (name := document.value.get("site", site.name)) != site.name:
-        document.add(make_finding("plan-of-another-site", "site", actual=str(name), expected=site.name))
+    name = document.value.get("site")
+    if isinstance(name, str) and name != site.name:  # what is no name is the decoder's to report
+        document.add(make_finding("plan-of-another-site", "site", actual=name, expected=site.name))
 
 
 def _has_described_releases(site: Site, plan: ImagePlan) -> Faults:

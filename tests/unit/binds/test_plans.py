@@ -259,6 +259,14 @@ def test_a_bad_plan_is_named_by_line_column_and_key(trees: Path, capsys: Output,
     assert not (trees / "out").exists()
 
 
+def test_a_plan_without_the_name_of_its_site_is_not_said_to_be_of_another(trees: Path, capsys: Output) -> None:
+    (trees / "plan.yaml").write_text(GOOD.replace("site: twin", "site:"))
+    assert render("--plan", "plan.yaml") == 2
+    codes = printed_codes(capsys.readouterr().err)
+    assert "site: value-missing" in codes
+    assert "plan-of-another-site" not in codes
+
+
 def test_check_finds_the_faults_of_the_plans_that_a_site_names(trees: Path, capsys: Output) -> None:
     (trees / "plans").mkdir()
     (trees / "site.yaml").write_text(site_text(("modules:\n", "plans: [plans/a.yaml, plans/b.yaml]\nmodules:\n")))

@@ -279,6 +279,10 @@ def test_two_default_families_for_one_rocm() -> None:
     ]
 
 
+def test_a_version_of_the_platform_and_releases_is_one_fault() -> None:
+    assert site_faults(("    version: [cpe]\n", "    version: [platform, cpe]\n")) == [f"{BITS}: unknown-name"]
+
+
 def test_a_hundred_faults_come_in_one_run() -> None:
     lines = "".join(f"  - {{name: V{n}, valu: x, why: w, source: here}}\n" for n in range(100))
     found = site_faults((SETTING, SETTING + lines))

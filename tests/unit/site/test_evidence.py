@@ -151,8 +151,9 @@ def test_a_site_without_a_table_says_its_sources_in_its_own_words() -> None:
     site = load_text(site_text(("settings:\n", "settings:\n  - {name: A, leave: yes, why: w, source: a memo}\n"))).site
     (known,) = evidence_of(site.settings[0])
     assert (known.effect, known.by, known.source) == ("unknown", "documented", "a memo")
-    (fault,) = faults("leave: yes, evidence: [{effect: inert, by: documented, source: a memo}]", sources="")
-    assert fault == "settings[0].evidence: sources-undescribed"
+    for none in ("", "sources: {}"):
+        (fault,) = faults("leave: yes, evidence: [{effect: inert, by: documented, source: a memo}]", sources=none)
+        assert fault == "settings[0].evidence: sources-undescribed"
 
 
 def test_no_value_of_lumis_ledger_is_known_to_do_harm() -> None:
