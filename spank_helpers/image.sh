@@ -13,7 +13,7 @@ ls_know_image() {
 		image,*) ls_image=$ls_word ls_state=found ;;
 		instance,start | instance,run) ls_state=options ;;
 		instance,*) ls_state=other ;;
-		*,--?*=*) ;;
+		global,--?*=* | options,--?*=*) ;;
 		global,-*) ls_site_global_option "$ls_word" || ls_state=unsure ;;
 		global,instance) ls_state=instance ;;
 		global,*) if ls_site_action "$ls_word"; then ls_command=$ls_word ls_state=options; else ls_state=other; fi ;;
@@ -33,11 +33,12 @@ ls_read_letters() {
 	ls_rest=${ls_word#-}
 	while [ -n "$ls_rest" ]; do
 		ls_letter=${ls_rest%"${ls_rest#?}"} ls_rest=${ls_rest#?}
-		case $ls_command$ls_letter,$ls_rest in
-		*w,*) ls_writable=1 ;;
-		*[$ls_site_letters],*) ;;
-		*[$ls_site_valued_letters], | shells,) ls_takes=1 ;;
-		*[$ls_site_valued_letters],* | shells,*) ls_rest= ;;
+		# The letter comes first: what follows it may be a value, with any sign in it.
+		case $ls_letter,$ls_command,$ls_rest in
+		w,*) ls_writable=1 ;;
+		[$ls_site_letters],*) ;;
+		[$ls_site_valued_letters],"$ls_command", | s,shell,) ls_takes=1 ;;
+		[$ls_site_valued_letters],* | s,shell,*) ls_rest= ;;
 		*) ls_state=unsure ls_rest='' ;;
 		esac
 	done

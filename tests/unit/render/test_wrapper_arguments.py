@@ -88,6 +88,8 @@ PLACES = [
     ["exec", "--bind=/x.sif:/y", "IMAGE", "x"],
     ["exec", "-B", "/a,/b", "--rocm", "-e", "--env", "A=b c", "IMAGE", "x"],
     ["exec", "-B/a", "IMAGE", "x"],
+    ["exec", "-B/raw,/e,/scratch", "IMAGE", "x"],
+    ["exec", "-eB/e,/raw", "IMAGE", "x"],
     ["exec", "-eB", "/a", "IMAGE", "x"],
     ["exec", "-eB/a", "-cip", "IMAGE", "x"],
     ["exec", "--pwd", "--rocm", "IMAGE", "x"],
@@ -118,6 +120,7 @@ def test_the_image_is_found_among_the_options(wrapper: Wrapper, words: list[str]
         ["exec", "-eZ", LAIF, "x"],
         ["--new-option", "exec", LAIF],
         ["exec", "-s", LAIF, "x"],
+        ["-Z,--x=y", "exec", LAIF],
     ],
     ids=" ".join,
 )
