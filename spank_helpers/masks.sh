@@ -143,7 +143,8 @@ choose_cpus() {
 		row "$@" "$threads" || refuse "the site has no masks for $tasks tasks on a $ls_kind node" || return
 		if [ "$count" -lt "$least" ] && [ "$threads" = 1 ]; then
 			threads=2
-			if whole_node; then row "$@" 2; fi
+			# Without the second threads the task keeps one thread of each core, which the check below refuses.
+			if ! whole_node || ! row "$@" 2; then row "$@" 1; fi
 		fi
 	fi
 	[ "$count" -ge "$least" ] || refuse "it would have fewer CPUs than the $least that --cpus-per-task asks for"
