@@ -38,17 +38,21 @@ def find_speed_parts(
     if not adapters:
         return
     if is_own(carrier):
-        yield _part(adapters[0], contents.find(*adapters), *adapters, planned=adapters[0] in planned)
+        if adapters[0] in planned:
+            yield make_finding("speed-part-found", adapters[0])
+        else:
+            yield _part(adapters[0], contents.find(*adapters), *adapters)
         return
     names = dict.fromkeys(name for library in collectives_of(site) for name in library.plugins)
-    if names:
-        is_planned = not set(plugins()).isdisjoint(planned)
-        yield _part("network plugin", contents.find(*plugins()), *names, planned=is_planned)
-    libfabric = loaded or contents.find(LIBFABRIC)
-    is_planned = LIBFABRIC in planned
-    yield _part(LIBFABRIC, libfabric, LIBFABRIC, planned=is_planned)
-    if is_planned:
+    if names and set(plugins()).isdisjoint(planned):
+        yield _part("network plugin", contents.find(*plugins()), *names)
+    elif names:
+        yield make_finding("speed-part-found", "network plugin")
+    if LIBFABRIC in planned:
+        yield make_finding("speed-part-found", LIBFABRIC)
         return
+    libfabric = loaded or contents.find(LIBFABRIC)
+    yield _part(LIBFABRIC, libfabric, LIBFABRIC)
     if libfabric:
         provider = f"provider {carrier}"
         path = _find_provider(contents.tree, libfabric, adapters)
@@ -60,9 +64,7 @@ def find_speed_parts(
         yield _part(adapters[0], contents.find(*adapters), *adapters)
 
 
-def _part(part: str, path: str | None, *names: str, planned: bool = False) -> Finding:
-    if planned:
-        return make_finding("speed-part-found", part)
+def _part(part: str, path: str | None, *names: str) -> Finding:
     if path is None:
         return make_finding("speed-part-missing", part, names=names)
     return make_finding("speed-part-found", part, path=path)
