@@ -216,7 +216,7 @@ def _lacked(case: _Case, info: ElfInfo, cases: _Cases, sides: Sides) -> Iterator
     for user, versions in sides.users(case.name) if info.verdef else ():
         is_bound = user in cases and cases[user].decision == "bind"
         if not is_bound and not suffices(info, set(versions)):
-            yield lacks_version(case.name, info, set(versions), user)
+            yield lacks_version(case.name, info, set(versions) - set(info.verdef), user)
             return
 
 

@@ -92,7 +92,7 @@ def stand_in(name: str, host: Found, image: Found, users: Iterable[User]) -> Fin
     for user, versions in users:
         needed[user] = set(versions)
         if not needed[user] <= in_host:
-            return lacks_version(name, host.info, needed[user], user)
+            return lacks_version(name, host.info, needed[user] - in_host, user)
     most = newest(set().union(*needed.values())) if any(needed.values()) else None
     return make_finding("host-copy-suffices", name, version=newest(only), users=tuple(sorted(needed)), most=most)
 
@@ -102,10 +102,9 @@ def suffices(info: ElfInfo, versions: set[str]) -> bool:
     return not info.verdef or versions <= set(info.verdef)
 
 
-def lacks_version(name: str, info: ElfInfo, versions: set[str], user: str) -> Finding:
-    """Return the finding for a copy of the host that lacks some of the versions that a user needs."""
-    lacking, has = newest(versions - set(info.verdef)), newest(info.verdef)
-    return make_finding("host-copy-lacks-version", name, version=lacking, user=user, newest=has)
+def lacks_version(name: str, info: ElfInfo, lacking: set[str], user: str) -> Finding:
+    """Return the finding for a copy of the host that lacks versions which a user needs."""
+    return make_finding("host-copy-lacks-version", name, version=newest(lacking), user=user, newest=newest(info.verdef))
 
 
 def users_of(name: str, loader: Loader, objects: Mapping[str, tuple[str, ...]]) -> Iterator[User]:

@@ -204,7 +204,7 @@ def _bound_over(opened: Opened, container: _Container) -> Iterator[PlannedLibrar
         if suffices(host.info, versions):
             yield opened.planned(need, "bind", loads, source=bind.source)
         else:
-            lacks = lacks_version(name, host.info, versions, _requester(need))
+            lacks = lacks_version(name, host.info, versions - set(host.info.verdef), _requester(need))
             yield opened.planned(need, "refuse", loads, lacks, source=bind.source)
 
 

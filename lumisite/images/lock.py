@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lumisite.errors import ToolError, refused
+from lumisite.errors import ToolError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.images.contents import collectives_of
 from lumisite.images.digest import Kind
 from lumisite.images.inventory import NamedImage
-from lumisite.machine.host import LARGEST_READ_BYTES
+from lumisite.machine.host import LARGEST_READ_BYTES, refused_with_command
 from lumisite.site.decode import wrong_type
 from lumisite.site.document import joined
 from lumisite.site.images import Holds, family_by_path, told_release
@@ -132,7 +132,7 @@ def read_optional(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise refused("read", error) from None
+        raise refused_with_command("read", error) from None
 
 
 _FILE = JsonFile(

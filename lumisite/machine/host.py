@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import posixpath
@@ -53,7 +54,7 @@ class File:
                 os.close(descriptor)
         except OSError as error:
             error.filename = self.name  # a call on a descriptor does not know it
-            raise _refused("read", error) from None
+            raise refused_with_command("read", error) from None
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def _shut_folder(path: str, top: str = "") -> str | None:
     return next((folder for folder in folders if not os.access(top + folder, os.X_OK, effective_ids=True)), None)
 
 
-def _refused(action: str, error: OSError) -> ToolError:
+def refused_with_command(action: str, error: OSError) -> ToolError:
     """Return the error for what the system refused, with the command that lets everybody where rights are missing."""
     if not isinstance(error, PermissionError) or not isinstance(error.filename, str):
         return refused(action, error)
@@ -149,7 +150,7 @@ def open_file(path: str) -> File:
     try:
         return File(path, regular_size(path))
     except OSError as error:
-        raise _refused("read", error) from None
+        raise refused_with_command("read", error) from None
 
 
 def list_directory(path: str) -> tuple[str, ...]:
@@ -157,9 +158,9 @@ def list_directory(path: str) -> tuple[str, ...]:
     try:
         return tuple(sorted(os.listdir(path)))  # noqa: PTH208 - the names alone, not a path object for each
     except OSError as error:
-        raise _refused("list", error) from None
+        raise refused_with_command("list", error) from None
     except ValueError as error:  # a NUL in the name
-        raise ToolError(f"cannot list {path!r}: {error}") from None
+        raise refused("list", OSError(errno.EINVAL, str(error), ascii(path))) from None
 
 
 def names_of_this_node() -> tuple[str, str]:

@@ -63,6 +63,13 @@ def test_an_entry_is_whole(entry: Entry) -> None:
         assert all(name is None or name.isidentifier() for _, name, _, _ in Formatter().parse(template))
 
 
+@pytest.mark.parametrize("entry", catalogue().values(), ids=lambda entry: entry.code)
+def test_advice_is_not_in_the_text_too(entry: Entry) -> None:
+    # What is a value alone is the line that would be right, which a text may name.
+    sentences = [todo for todo in entry.advice if " " in todo]
+    assert not [todo for todo in sentences for text in entry.text if todo in text]
+
+
 #: Four words in a row.
 PROSE = re.compile(r"[A-Za-z][a-z']+(?:,? [A-Za-z][a-z']*){3,}")
 #: How many such literals a module still has: patterns of other programs' words, and sentences that are to go. It may only

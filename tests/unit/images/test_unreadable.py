@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
+from lumisite.errors import ToolError
+from lumisite.images import lock
+from lumisite.machine.host import list_directory
 from tests.support.dict_trees import write_tree
 from tests.support.elves import elf
 from tests.support.nodes import AFTER, LATEST, lumi_node
@@ -92,3 +95,21 @@ def test_images_says_what_cannot_be_read(path: str, top: Path, capsys: pytest.Ca
     assert status == 1
     assert f"(chmod o+{'rx' if place.is_dir() else 'r'} {place})" in said
     assert "which is not there" not in said
+
+
+def test_a_lock_that_is_closed_comes_with_the_command_that_opens_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may read everything, so the refusal of the system is made here."""
+
+    def refuse(path: Path, _most: int) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(lock, "read_file", refuse)
+    with pytest.raises(ToolError) as caught:
+        lock.read_optional(Path("/images.lock"))
+    assert caught.value.finding.values["remedy"] == "chmod o+r /images.lock"
+
+
+def test_a_directory_whose_name_cannot_be_is_refused_with_a_code() -> None:
+    with pytest.raises(ToolError) as caught:
+        list_directory("/a\0b")
+    assert caught.value.finding.code == "system-refused"
