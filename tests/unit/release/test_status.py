@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from lumisite.cli import main
+from lumisite.findings.catalogue import catalogue
 from lumisite.release import tree
 from lumisite.site.read import read_entry
 from tests.unit.release.test_node_check import Output, host
@@ -130,3 +132,15 @@ def test_an_empty_root_says_how_to_begin(capsys: Output, tmp_path: Path) -> None
     assert out.endswith(f"next: lumisite render --site NAME|FILE, then lumisite deploy OUT {tmp_path}/root --apply\n")
     assert main(["status", str(tmp_path / "none")]) == 2
     assert "does not exist" in capsys.readouterr().err
+
+
+def test_a_release_for_another_platform_than_the_site_has_now_is_waiting(
+    node: Callable[..., Path], capsys: Output
+) -> None:
+    node(host())
+    text = Path(__file__).parents[3].joinpath("lumisite/sites/twin.yaml").read_text()
+    Path("twin.yaml").write_text(re.sub(r"(?m)^platform: .*", "platform: 2024-08", text))
+    found = status(capsys, "--site", "twin.yaml")[1]
+    text = catalogue()["platform-changed"].text[-1]
+    line = text.format(platform="2024-08", before="2026-01", release=Path("root/current").resolve().name)
+    assert [waiting for waiting in found["waiting"] if line in waiting] == [f"twin.yaml: {line}"]
