@@ -15,7 +15,7 @@ from lumisite.text import printable as shown
 __all__ = ["shown"]
 
 #: More faults of one file than anybody reads.
-MOST_TOLD = 500
+MOST_PRINTED = 500
 #: A line that quotes what is wrong is cut where that is longer than any path.
 MOST_LETTERS = 6000
 
@@ -56,8 +56,8 @@ class SiteError(LumisiteError):
         """Return a line for each fault."""
         from lumisite.findings.writers import line
 
-        more = [f"… and {len(self.findings) - MOST_TOLD} more"] if len(self.findings) > MOST_TOLD else []
-        return "\n".join([*(_cut(line(finding)) for finding in self.findings[:MOST_TOLD]), *more])
+        more = [f"… and {len(self.findings) - MOST_PRINTED} more"] if len(self.findings) > MOST_PRINTED else []
+        return "\n".join([*(_cut(line(finding)) for finding in self.findings[:MOST_PRINTED]), *more])
 
 
 def file_error(code: str, file: str, line: int = 0, column: int = 0, **values: Any) -> SiteError:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+#: A list of what there is to choose from ends after so many.
+MOST_NAMES = 15
 
 
 def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Give the lines of an aligned table: plain text, since short columns need no library and `awk` reads them."""
+    """Yield the lines of an aligned table: plain text, since short columns need no library and `awk` reads them."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(map(str.ljust, row, widths)).rstrip()
 
 
 def counted(number: int, name: str) -> str:
-    """Give a number of things in words.
+    """Return a number of things as text.
 
     >>> counted(1, "image"), counted(2, "image"), counted(2, "family"), counted(2, "day")
     ('1 image', '2 images', '2 families', '2 days')
@@ -24,7 +28,7 @@ def counted(number: int, name: str) -> str:
 
 
 def figure(value: float | None) -> str:
-    """Write a measured number, the same wherever it stands: in five digits.
+    """Write a measured number, always in five digits.
 
     >>> figure(6532.04), figure(0.123456), figure(1234567.0), figure(None)
     ('6532', '0.12346', '1234600', '-')
@@ -65,6 +69,37 @@ def some(names: Sequence[str], most: int = 8, between: str = ",") -> str:
     return between.join(names[:most]) + more
 
 
+def nearest_name(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the name that a word was probably meant to be.
+
+    >>> nearest_name("twim", ["site", "twin"])
+    'twin'
+    """
+    from difflib import get_close_matches  # slow to import, and only a fault needs it
+
+    return next(iter(get_close_matches(word, list(known), n=1, cutoff=cutoff)), None)
+
+
+def alternatives(word: str, known: Iterable[str]) -> dict[str, Any]:
+    """Return the name that is `near` a word that was probably mistyped, else all names that are `known`.
+
+    >>> alternatives("twim", ["site", "twin"]), alternatives("x", ["site", "twin"])
+    ({'near': 'twin'}, {'known': ('site', 'twin')})
+    """
+    names = tuple(map(str, known))
+    near = nearest_name(word, names)
+    return {"near": near} if near else {"known": names}
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """Return what `word` may have been meant to be, or what there is to choose from, as text."""
+    names = [str(name) for name in known]
+    near = nearest_name(word, names)
+    if near:
+        return f"did you mean {near}?"
+    return f"have {some(names, MOST_NAMES, ', ')}" if names else "there are none"
+
+
 def printable(name: str) -> str:
     """Return a text as it is when it prints on one line, else quoted with odd characters spelled out.
 
@@ -84,7 +119,7 @@ def natural(name: str) -> list[int | str]:
 
 
 def drain_command(nodes: Iterable[str], reason: str) -> str:
-    """Give the command that drains nodes, which nothing here runs."""
+    """Return the command that drains nodes, which nothing here runs."""
     names = shlex.quote(",".join(nodes))
     return f"scontrol update nodename={names} state=drain reason={shlex.quote(f'lumisite: {reason}')}"
 
@@ -92,7 +127,7 @@ def drain_command(nodes: Iterable[str], reason: str) -> str:
 def whole_lines(blocks: Iterable[bytes], keep: Callable[[bytes], bytes]) -> Iterator[bytes]:
     """Cut the blocks of a file after a newline; the last one gets a newline if it has none.
 
-    `keep` is asked, while a line has no end yet, what of it is kept; it may raise.
+    `keep` returns what is kept of a line that has no end yet; it may raise.
     """
     rest = b""
     for block in blocks:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from docs.markdown import notice, plain, table
-from lumisite.findings.catalogue import Entry, catalogue
+from lumisite.findings.catalogue import CatalogueEntry, catalogue
 from lumisite.findings.finding import EXIT_CODES
 
 INTRODUCTION = """\
@@ -31,7 +31,7 @@ def findings_page() -> str:
     return "\n\n".join(lines) + "\n"
 
 
-def _section(entry: Entry) -> Iterator[str]:
+def _section(entry: CatalogueEntry) -> Iterator[str]:
     yield f"### {entry.code}"
     yield f"{plain(entry.title[:1].upper() + entry.title[1:])} ({entry.severity.value})."
     yield "\n".join(f"- `{template}`" for template in entry.text)

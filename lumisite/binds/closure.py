@@ -15,10 +15,10 @@ from typing import Literal, TypeAlias
 from lumisite.binds.copies import (
     User,
     built_without,
+    check_host_copy,
     compare,
     lacks_version,
     objects_of,
-    stand_in,
     suffices,
     summary,
     users_of,
@@ -171,7 +171,7 @@ def _first(case: _Case, roots: Sequence[str], sides: Sides) -> _Case:
         return case.decided("bind", relation)
     if case.is_root and (lacking := built_without(case.name, host, image, roots, sides.image)):
         without = case.finding("image-copy-without-network", lacking=lacking)
-        serves = stand_in(case.name, host, image, sides.users(case.name))
+        serves = check_host_copy(case.name, host, image, sides.users(case.name))
         return case.decided("bind" if serves.code == "host-copy-suffices" else "refuse", without, serves)
     return case.decided("skip", relation)
 
@@ -313,8 +313,8 @@ def _target(case: _Case, source: str, sides: Sides) -> tuple[str, Finding]:
     rules, tree, folder = sides.container.rules, sides.image.tree, posixpath.dirname(source)
     if folder in (*rules.library_path, *rules.directories) and tree.look(resolve(tree, source).path) is None:
         return source, case.finding("put-in-directory", folder=folder)
-    places = [resolve(tree, path) for path in rules.directories]
-    targets = [posixpath.join(place.path, case.name) for place in places if place.entry is not None]
+    folders = [resolve(tree, path) for path in rules.directories]
+    targets = [posixpath.join(resolved.path, case.name) for resolved in folders if resolved.entry is not None]
     # A dangling link cannot be bound over.
     target = next((path for path in targets if tree.look(path) is None), f"{rules.directories[0]}/{case.name}")
     return target, case.finding("put-in-directory", folder=posixpath.dirname(target))

@@ -79,7 +79,7 @@ def built_without(name: str, host: Found, image: Found, roots: Collection[str], 
     return tuple(root for root in lacking if root not in reached)
 
 
-def stand_in(name: str, host: Found, image: Found, users: Iterable[User]) -> Finding:
+def check_host_copy(name: str, host: Found, image: Found, users: Iterable[User]) -> Finding:
     """Return whether the host's copy serves what the image's serves: `host-copy-suffices` or `host-copy-lacks-version`.
 
     It does where it has all of its versions, or at least those that the libraries on the image's search path need.
@@ -121,7 +121,7 @@ def objects_of(loader: Loader) -> Iterator[tuple[str, tuple[str, ...]]]:
     folders = [resolve(tree, path).path for path in (*loader.rules.library_path, *loader.rules.directories)]
     libraries = (f"{folder}/{file}" for folder in folders for file in names_of(tree, folder) if ".so" in file)
     for path in (*libraries, *Contents(tree).plugins):
-        place = resolve(tree, path)
-        if place.entry is not None and place.entry.kind == "file" and place.path not in seen:
-            seen.add(place.path)
-            yield place.path, read_needed(tree, place.path)
+        resolved = resolve(tree, path)
+        if resolved.entry is not None and resolved.entry.kind == "file" and resolved.path not in seen:
+            seen.add(resolved.path)
+            yield resolved.path, read_needed(tree, resolved.path)

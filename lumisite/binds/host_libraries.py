@@ -37,8 +37,8 @@ def library_folders(
     found: dict[str, None] = {}
     lacking = []
     for name, path in site.libraries(platform, releases).items():
-        place = resolve(host, path)
-        if place.entry is None and not opened_by(host, posixpath.dirname(place.path)):
+        resolved = resolve(host, path)
+        if resolved.entry is None and not opened_by(host, posixpath.dirname(resolved.path)):
             beside = tuple(in_order(names_of(host, path.rpartition("/")[0] or "/")))
             lacking.append(make_finding("site-library-missing", path, library=name, beside=beside))
             continue

@@ -16,7 +16,7 @@ from lumisite.images.container import library_path as library_path_of_image
 from lumisite.images.contents import Contents
 from lumisite.images.family import choose_family
 from lumisite.images.remarks import compare_recipe, remarks
-from lumisite.images.sif import Image
+from lumisite.images.sif import OpenedImage
 from lumisite.images.speed import LIBFABRIC, find_speed_parts
 from lumisite.images.versions import ReadImage
 from lumisite.machine.loader import MACHINES, Loader, cpu_levels, read_rules
@@ -31,7 +31,7 @@ from lumisite.site.versions import Version
 
 
 @dataclass(frozen=True)
-class Plan:
+class BindPlan:
     """What an image needs from a host: a line for each library, and `notes` on the whole."""
 
     family: str
@@ -46,7 +46,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Request:
+class PlanRequest:
     """What to plan: the site and its releases, the names of the image, and what the admin adds or overrides."""
 
     site: Site
@@ -57,7 +57,7 @@ class Request:
     libraries: tuple[str, ...] = ()
 
 
-def make_plan(request: Request, image: Image, host: Tree) -> Plan:
+def make_plan(request: PlanRequest, image: OpenedImage, host: Tree) -> BindPlan:
     """Return the plan of an image; raises a `LumisiteError` where there can be none."""
     site = request.site
     contents = ReadImage(site, image.tree)
@@ -92,7 +92,7 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
         planned = {line.library for line in decided if line.library not in unmet}
         loaded = next((line.target for line in followed if line.library == LIBFABRIC and line.decision != "bind"), None)
         notes += _speed(site, contents, planned, loaded)
-    return Plan(name, (*lines, *none), tuple(notes), contents.holds(name))
+    return BindPlan(name, (*lines, *none), tuple(notes), contents.holds(name))
 
 
 def _limits(sides: Sides, unknown: Sequence[str]) -> Iterator[Finding]:
@@ -117,7 +117,7 @@ def _speed(site: Site, image: Contents, planned: Collection[str], loaded: str | 
 
 
 def _sides(
-    request: Request, family: str, image: Tree, host: Tree, folders: Sequence[str]
+    request: PlanRequest, family: str, image: Tree, host: Tree, folders: Sequence[str]
 ) -> tuple[Sides, tuple[str, ...]]:
     """Return where libraries are looked for, and what of the image's library path is not known."""
     host_loader = loader_of_host(request.site, request.platform, host, folders)
@@ -132,7 +132,7 @@ def _sides(
     return Sides(host_loader, Loader(image, rules), Loader(view, inside), view), unknown
 
 
-def _binds(request: Request, family: str) -> Iterator[tuple[str, str, str]]:
+def _binds(request: PlanRequest, family: str) -> Iterator[tuple[str, str, str]]:
     """Yield the binds of the modules that images of this family are run with: source, target, module."""
     site = request.site
     installed = {stack: request.releases[stack] for stack in site.host_stacks if stack in request.releases}

@@ -9,15 +9,15 @@ from typing import Any, Literal
 import yaml
 
 from lumisite.binds.closure import PlannedLibrary
-from lumisite.binds.plan import Plan, Request
+from lumisite.binds.plan import BindPlan, PlanRequest
 from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.findings.writers import message, sentence
-from lumisite.site.decode import alternatives
 from lumisite.site.library_path import library_path
 from lumisite.site.plans import UNMET, ImagePlan, PlannedImage
 from lumisite.site.versions import Version
+from lumisite.text import alternatives
 
 #: What a plan file begins with.
 _HEADER = """\
@@ -37,7 +37,7 @@ def reason_of(planned: PlannedLibrary) -> str:
 
 
 def format_plan(
-    plan: Plan, request: Request, paths: tuple[str, ...], image: PlannedImage | None, old: ImagePlan | None
+    plan: BindPlan, request: PlanRequest, paths: tuple[str, ...], image: PlannedImage | None, old: ImagePlan | None
 ) -> str:
     """Return the text of a plan file: the same plan always has the same bytes.
 
@@ -126,7 +126,7 @@ class LibraryExplanation:
         return "\n".join([*head, *(f"    {name:7} {value}" for name, value in rows if value)])
 
 
-def explain_library(request: Request, plan: Plan, image: str, name: str) -> LibraryExplanation:
+def explain_library(request: PlanRequest, plan: BindPlan, image: str, name: str) -> LibraryExplanation:
     """Explain one library; raises `ResolveError` for one that is not in the plan."""
     lines = [line for line in plan.lines if line.library == name]
     if not lines:

@@ -21,11 +21,11 @@ from lumisite.images.contents import Contents, collectives_of
 from lumisite.images.programs import Use, uses_of
 from lumisite.images.speed import LIBFABRIC, providers_beside
 from lumisite.machine.library_names import newest
-from lumisite.machine.loader import Found, Loaded, Loader, Need, Process
+from lumisite.machine.loader import Found, Loaded, Loader, Need, ProcessObjects
 from lumisite.machine.tree import resolve
 from lumisite.site.model import Site
 from lumisite.site.plans import UNMET
-from lumisite.vendors import fabrics_of, is_own
+from lumisite.vendors import fabrics_of, is_built_in
 
 if TYPE_CHECKING:
     from lumisite.vendors.model import Collectives
@@ -95,8 +95,8 @@ class _Container:
     tree: ContainerTree
     loader: Loader
 
-    def is_own(self, found: Found) -> bool:
-        """Return whether a file is the image's own."""
+    def is_from_image(self, found: Found) -> bool:
+        """Return whether a file is in the image itself."""
         return self.tree.host_path(found.real) is None
 
     def bind(self, library: str) -> PlannedLibrary | None:
@@ -129,7 +129,7 @@ class _Container:
         if opened:
             return tuple(opened)
         for path in self.plugins():
-            process = Process(self.loader)
+            process = ProcessObjects(self.loader)
             plugin = process.dlopen(path)
             if plugin is not None:
                 opened.append(Opened(Use("root", process, None), plugin))
@@ -157,7 +157,7 @@ def plugin_lines(site: Site, sides: Sides, plan: Sequence[PlannedLibrary]) -> tu
 def unopened(site: Site, sides: Sides, plan: Sequence[PlannedLibrary]) -> tuple[PlannedLibrary, ...]:
     """Return a decision for each program without a plugin, where the site's network takes one and the plan has none."""
     carrier = site.fabric.carrier
-    if is_own(carrier) or not fabrics_of(carrier):
+    if is_built_in(carrier) or not fabrics_of(carrier):
         return ()
     container = carry_out(site, sides, plan)
     lacking = {line.library for line in plan if line.decision in UNMET}
@@ -194,7 +194,7 @@ def _bound_over(opened: Opened, container: _Container) -> Iterator[PlannedLibrar
     for need in opened.needs(opened.plugin):
         name, loaded = _library(need), need.loaded
         bind = container.bind(name)
-        if bind is None or loaded is None or not container.is_own(loaded.found):
+        if bind is None or loaded is None or not container.is_from_image(loaded.found):
             continue
         host = container.sides.host.search(str(bind.source)).found
         if host is None or (need.name, loaded.found.real) in done:
@@ -212,7 +212,7 @@ def _judged(opened: Opened, container: _Container) -> Iterator[PlannedLibrary]:
     """Yield what a plugin is, and what carries its traffic where that is not what the plan has already."""
     needed = opened.needs(opened.plugin)
     fabric = next((need for need in needed if _library(need) == LIBFABRIC), None)
-    if container.is_own(opened.plugin.found):
+    if container.is_from_image(opened.plugin.found):
         yield _plugin_of_image(opened, fabric, needed)
     if fabric is not None:
         yield from (planned for planned in _judged_fabric(opened, fabric, container) if not container.knows(planned))
@@ -255,18 +255,18 @@ def _judged_fabric(opened: Opened, fabric: Need, container: _Container) -> Itera
     carrier = container.site.fabric.carrier
     adapters = tuple(library for known in fabrics_of(carrier) for library in known.libraries)
     provider = _provider(opened, loaded, adapters)
-    if container.is_own(found) and adapters and provider is None:
+    if container.is_from_image(found) and adapters and provider is None:
         is_planned = any(line.library == LIBFABRIC for line in container.plan)
         library = None if is_planned else LIBFABRIC
         why = make_finding("no-provider", name, how=found.how, provider=carrier, libraries=adapters, library=library)
         yield opened.planned(fabric, "refuse", why, _over_tcp(name))
-    elif container.is_own(found):
+    elif container.is_from_image(found):
         yield opened.planned(fabric, "skip", _loaded_by(fabric, carrier if adapters else None))
     if provider is not None and provider.loaded is None:
         library = _library(provider)
         why = make_finding("search-finds-none", library, requester=_requester(provider))
         yield opened.planned(provider, "missing", why, _over_tcp(library))
-    elif provider is not None and provider.loaded is not None and container.is_own(provider.loaded.found):
+    elif provider is not None and provider.loaded is not None and container.is_from_image(provider.loaded.found):
         yield opened.planned(provider, "skip", _loaded_by(provider))
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from lumisite.cli.commands import parse, runner
-from lumisite.cli.plain import plain_output
+from lumisite.cli.terminal import plain_output
 from lumisite.errors import LumisiteError, refused
 
 
@@ -21,10 +21,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     4 inconclusive, 5 the system is fine but some nodes are not.
     """
     with plain_output() as first:
-        return _called(argv, first)
+        return _run_command(argv, first)
 
 
-def _called(argv: Sequence[str] | None, first: list[str]) -> int:
+def _run_command(argv: Sequence[str] | None, first: list[str]) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     if not re.fullmatch(r"[0-9]{2,4}", os.environ.get("COLUMNS", "80"), re.ASCII):
         del os.environ["COLUMNS"]  # argparse takes any number of digits, and fails far from here
@@ -33,12 +33,12 @@ def _called(argv: Sequence[str] | None, first: list[str]) -> int:
     except SystemExit as stop:  # argparse has printed help, the version or a usage error
         return stop.code if isinstance(stop.code, int) else 2
     try:
-        from lumisite.cli.parser import choose_site
+        from lumisite.cli.arguments import choose_site
 
         first += choose_site(arguments)
         code = runner(arguments.command)(arguments)
         sys.stdout.flush()
-        sys.stderr.write("")  # what comes first there, where nothing else was printed
+        sys.stderr.write("")  # prints `first`, where nothing else was printed
     except LumisiteError as error:
         first.clear()  # the message names what it is about
         text = str(error)

@@ -1,18 +1,32 @@
-"""Arguments that several commands have."""
+"""Arguments that several commands have: how they are added to a parser, and what their values choose."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-#: What stands for this node in the place of a node kind.
+from lumisite.errors import ResolveError
+
+if TYPE_CHECKING:
+    from lumisite.cli.site_choice import Chosen
+    from lumisite.site.load import LoadedSite
+    from lumisite.site.selection import Selection
+
+#: Names this node instead of a node kind.
 LIVE = "live"
+#: These name the site themselves, in the first line that they print.
+_NAME_SITE = ("check", "render", "resolve")
+#: These explain, or write into a folder, and do so for an example where no site is named or known.
+_EXPLAIN = ("render", "why", "env", "resolve", "lint")
+#: These judge files, which may be of any machine: they take a site only where it is named.
+_JUDGE_FILES = ("transport", "verdict")
 
 
 def number_to(most: int, no: str = "no") -> Callable[[str], int]:
-    """Return what reads how many of something there should be."""
+    """Return the parser of a number from 1 to `most`."""
 
     def number(text: str) -> int:
         value = int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else 0
@@ -53,7 +67,7 @@ def add_dry_run(parser: argparse.ArgumentParser) -> None:
 
 
 def add_site(parser: argparse.ArgumentParser, otherwise: str = "") -> None:
-    """Add `--site` for a command that needs a site; `otherwise` is what it takes where none is named or known."""
+    """Add `--site` for a command that needs a site; `otherwise` says what it uses where none is named or known."""
     parser.add_argument(
         "--site",
         metavar="NAME|FILE",
@@ -86,7 +100,7 @@ def add_root(parser: argparse.ArgumentParser) -> None:
 
 
 def add_details(parser: argparse.ArgumentParser) -> None:
-    """Add how much of a difference is shown."""
+    """Add `--details` and `--full`."""
     parser.add_argument("--details", action="store_true", help="show every change and the diff of the files")
     parser.add_argument("--full", action="store_true", help="show the whole diff of every file")
 
@@ -149,7 +163,7 @@ def add_plan_and_lock(parser: argparse.ArgumentParser) -> None:
 
 
 def add_run_folder(parser: argparse.ArgumentParser, *, more: bool = False) -> None:
-    """Add the site, and the folder of a run: a new one, one to go on with, or one to add jobs to."""
+    """Add the site, and the folder of a run: a new one, one to resume, or one to add jobs to."""
     add_site(parser)
     folder = parser.add_mutually_exclusive_group()
     folder.add_argument("--out", metavar="RUN", help="folder of the run, on a file system that all nodes see")
@@ -206,3 +220,66 @@ def add_other_images(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wrapper", metavar="DIR", help="environment of Tykky, in which the probe ddp trains too (default: none)"
     )
+
+
+def choose_site(arguments: argparse.Namespace) -> Iterator[str]:
+    """Fill in the site where no option names one, and yield a line that names it."""
+    if any(getattr(arguments, name, None) for name in ("resume", "more")):
+        return  # the run knows its site
+    if arguments.command == "check" and arguments.site:
+        if arguments.file:
+            raise ResolveError(f"--site: FILE is {arguments.file} already (leave one out)")
+        arguments.file = arguments.site
+    if getattr(arguments, "root", None) and (arguments.command == "why" or getattr(arguments, "host", False)):
+        return  # the release knows its site
+    for option in ("site", "file"):
+        if getattr(arguments, option, None) == "" and (found := _site_of(arguments)):
+            setattr(arguments, option, found.name)
+            if found.is_example or arguments.command not in _NAME_SITE:
+                yield f"lumisite: site {found.name}, {found.why}"
+
+
+def _site_of(arguments: argparse.Namespace) -> Chosen | None:
+    """Return the site where no option names one; raise `ResolveError` where the command needs one."""
+    from lumisite.cli import site_choice
+
+    if arguments.command in _EXPLAIN:
+        return site_choice.site_or_example()
+    if arguments.command in _JUDGE_FILES or getattr(arguments, "topology", None) is not None:
+        return site_choice.named_site()
+    if arguments.command == "facts" or getattr(arguments, "node", None) == LIVE:
+        return site_choice.known_site()  # a machine that nobody has described yet is read as well
+    return site_choice.default_site()
+
+
+def load_selection(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection]:
+    """Load the site and choose the releases that the options name."""
+    from lumisite.site.load import load_site
+    from lumisite.site.selection import resolve_selection
+
+    loaded = load_site(arguments.site)
+    return loaded, resolve_selection(loaded.site, platform=arguments.platform, **requested_releases(arguments))
+
+
+def requested_releases(arguments: argparse.Namespace) -> dict[str, list[str]]:
+    """Return the releases that options name, by stack; raises `ResolveError`."""
+    from lumisite.site.selection import SHORT_FORMS
+
+    releases = {stack: list(getattr(arguments, stack)) for stack in SHORT_FORMS if getattr(arguments, stack)}
+    for text in arguments.use:
+        stack, sign, version = text.partition("=")
+        if not sign or not stack:
+            raise ResolveError(f"--use: {text!r} is no stack with its release (NAME=12.8 would be right)")
+        releases.setdefault(stack, []).append(version)
+    return releases
+
+
+def real_path(name: str | Path) -> Path:
+    """Return a path without links. Links in a circle stay, for what opens the path to report."""
+    return Path(os.path.realpath(name))
+
+
+def check_root(root: str) -> None:
+    """Refuse the root of a host that is no directory; raises `ResolveError`."""
+    if "\0" in root or not Path(root).is_dir():
+        raise ResolveError(f"--host-root: {root!r} is no directory (the root of a host, or of a copy of one)")

@@ -1,4 +1,4 @@
-"""Commands about containers: `binds`."""
+"""`binds`: what an image needs from the host, and the bind plan of it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lumisite.binds.closure import PlannedLibrary
-from lumisite.binds.plan import Plan, Request, make_plan
+from lumisite.binds.plan import BindPlan, PlanRequest, make_plan
 from lumisite.binds.plan_file import format_plan, reason_of
-from lumisite.cli.arguments import add_host_root, add_json, add_one_release, add_site
-from lumisite.cli.parser import check_root, load_selection, rows_of_json, say, write_whole
+from lumisite.cli.arguments import add_host_root, add_json, add_one_release, add_site, check_root, load_selection
+from lumisite.cli.output import format_json_rows, print_note, write_whole
 from lumisite.errors import ResolveError, SiteError
 from lumisite.findings import writers
 from lumisite.findings.catalogue import make_finding
@@ -73,11 +73,11 @@ def run_binds(arguments: argparse.Namespace) -> int:
             raise ResolveError(make_finding("not-a-soname", "--library", name=library))
     request, plan = plan_image(arguments, tuple(arguments.library), tuple(arguments.path))
     for note in plan.notes:
-        say(writers.line(note))
+        print_note(writers.line(note))
     if arguments.write is not None:
         _write_plan(arguments, request, plan)
     if arguments.json:
-        print(rows_of_json(map(_entry, plan.lines)))
+        print(format_json_rows(map(_entry, plan.lines)))
     elif plan.lines:
         print("\n".join(_table(plan.lines)))
     return plan.exit_code
@@ -85,15 +85,17 @@ def run_binds(arguments: argparse.Namespace) -> int:
 
 def plan_image(
     arguments: argparse.Namespace, libraries: tuple[str, ...] = (), paths: tuple[str, ...] = ()
-) -> tuple[Request, Plan]:
+) -> tuple[PlanRequest, BindPlan]:
     """Plan an image with a command's options for image, site, releases, family and host."""
     check_root(arguments.host_root)
-    loaded, chosen = load_selection(arguments)
+    loaded, selection = load_selection(arguments)
     names = _Names(arguments.image, arguments.host_root)
     image = open_image(names.on_disk)
-    # What the name leads to counts more than the name, and both more than what jobs will call it.
+    # The target of the name counts more than the name, and both more than the names that jobs will use.
     known = tuple(dict.fromkeys((*paths, names.typed, names.real)))
-    request = Request(loaded.site, chosen.platform, chosen.default.releases, known, arguments.family, libraries)
+    request = PlanRequest(
+        loaded.site, selection.platform, selection.default.releases, known, arguments.family, libraries
+    )
     return request, make_plan(request, image, DiskTree(arguments.host_root))
 
 
@@ -113,7 +115,7 @@ class _Names:
         return resolve(DiskTree(self.top), path).path if self.top else os.path.realpath(path)
 
 
-def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> None:
+def _write_plan(arguments: argparse.Namespace, request: PlanRequest, plan: BindPlan) -> None:
     """Store a plan where the admin wants it; an earlier plan there keeps what was edited."""
     file: Path = arguments.write
     old: ImagePlan | None = parse_plan(read_input(file), file) if file.exists() else None
@@ -143,10 +145,12 @@ def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> 
         left = len(error.findings)
     write_whole(file, content)
     next_step = "review it, then name it in `plans` of the site, or give it to `lumisite render --plan`"
-    say(printable(f"{file} is written; {next_step}"))
+    print_note(printable(f"{file} is written; {next_step}"))
     if left:
         have = "library has" if left == 1 else "libraries have"
-        say(printable(f"{file}: render refuses it until {left} refused or missing {have} `accepted:` with a reason"))
+        print_note(
+            printable(f"{file}: render refuses it until {left} refused or missing {have} `accepted:` with a reason")
+        )
 
 
 def _entry(line: PlannedLibrary) -> dict[str, object]:

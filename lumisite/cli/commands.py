@@ -1,4 +1,4 @@
-"""The commands: for each its module here, its line in `lumisite --help`, and the parser of what may be typed.
+"""The commands: for each its module in this room, its line in `lumisite --help`, and the parser of what may be typed.
 
 A command NAME is two functions of its module: `add_NAME` adds its arguments to a parser, and `run_NAME` runs it.
 """
@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from lumisite.cli.version import ShowVersion
+from lumisite.text import nearest_name
 
 EXIT_CODES = (
     "Exit codes: 0 fine, 1 a difference or a failed verdict, 2 usage or site description, "
@@ -31,8 +32,8 @@ class Command(NamedTuple):
 GROUPS: dict[str, dict[str, Command]] = {
     "describe the machine (admins)": {
         "init": Command("init", "write a site description from the machine itself"),
-        "check": Command("describe", "find all faults of a site description"),
-        "resolve": Command("describe", "show which releases would be chosen, and why the others lost"),
+        "check": Command("check", "find all faults of a site description"),
+        "resolve": Command("resolve", "show which releases would be chosen, and why the others lost"),
     },
     "modules and releases (admins)": {
         "render": Command("render", "write the modulefiles and the srun helper"),
@@ -43,7 +44,7 @@ GROUPS: dict[str, dict[str, Command]] = {
         "status": Command("status", "what is deployed, whether it fits this machine, and what to do next"),
     },
     "jobs and images (user support)": {
-        "why": Command("describe", "explain a setting, bind, module or library"),
+        "why": Command("why", "explain a setting, bind, module or library"),
         "env": Command("env", "what a rank will find: each variable, bind and CPU mask, who sets it, and why"),
         "masks": Command("masks", "the CPU mask of each task on a node"),
         "binds": Command("binds", "what a container needs from the host, library by library"),
@@ -62,7 +63,7 @@ GROUPS: dict[str, dict[str, Command]] = {
         "try": Command("try_", "what a setting is worth on this machine: evidence for the ledger"),
     },
 }
-COMMANDS: dict[str, Command] = {name: one for commands in GROUPS.values() for name, one in commands.items()}
+COMMANDS: dict[str, Command] = {name: command for commands in GROUPS.values() for name, command in commands.items()}
 
 
 class _Grouped(argparse.HelpFormatter):
@@ -71,7 +72,10 @@ class _Grouped(argparse.HelpFormatter):
     def _format_action(self, action: argparse.Action) -> str:
         if not isinstance(action, argparse._SubParsersAction):
             return super()._format_action(action)
-        lines = {one.dest: indent(super(_Grouped, self)._format_action(one), "  ") for one in action._choices_actions}
+        lines = {
+            choice.dest: indent(super(_Grouped, self)._format_action(choice), "  ")
+            for choice in action._choices_actions
+        }
         return "\n".join(f"  {title}:\n{''.join(lines[name] for name in names)}" for title, names in GROUPS.items())
 
 
@@ -111,17 +115,15 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     name = next((word for word in words if not word.startswith("-")), "")
     parser = build_parser(name)
     if name and name not in COMMANDS:
-        parser.error(f"there is no command {name!r} ({_nearest(name, COMMANDS) or 'see lumisite --help'})")
+        parser.error(f"there is no command {name!r} ({_did_you_mean(name, COMMANDS) or 'see lumisite --help'})")
     arguments, unknown = parser.parse_known_args(words)
     if unknown:
         options = [option for action in arguments.parser._actions for option in action.option_strings]
-        near = _nearest(unknown[0].partition("=")[0], options)
+        near = _did_you_mean(unknown[0].partition("=")[0], options)
         arguments.parser.error(f"unrecognized arguments: {' '.join(unknown)}{f' ({near})' if near else ''}")
     return arguments
 
 
-def _nearest(word: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(word, list(known), n=1)
-    return f"did you mean {near[0]}?" if near else ""
+def _did_you_mean(word: str, known: Iterable[str]) -> str:
+    near = nearest_name(word, known)
+    return f"did you mean {near}?" if near else ""

@@ -1,4 +1,4 @@
-"""The command that says what a rank will find: `env`."""
+"""`env`: the environment, binds and CPU mask that a rank will have."""
 
 from __future__ import annotations
 
@@ -10,24 +10,36 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from lumisite.cli.arguments import add_json, add_plan_and_lock, add_platform, add_site_or_example, number_to
-from lumisite.cli.parser import say, tell
-from lumisite.errors import ResolveError, shown
+from lumisite.cli.output import print_note, print_result
+from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import exit_code
 from lumisite.findings.writers import line
 from lumisite.images.family import holds_of_image, remarks_of_image
 from lumisite.images.lock import LoadedLock, load_lock
 from lumisite.render.helper_settings import index_of
-from lumisite.render.made_up_step import Cpus, Environment, Image, Question, Step, Variable, environment_of, release_of
+from lumisite.render.made_up_step import (
+    AssumedImage,
+    Cpus,
+    Environment,
+    Question,
+    Step,
+    Variable,
+    environment_of,
+    release_of,
+    situation_of,
+)
 from lumisite.render.modules import ModulePlan, Rendering, plan_modules
-from lumisite.render.names import unknown_name
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
+from lumisite.site.decode import unknown_name
 from lumisite.site.images import holds_by_name
+from lumisite.site.ledger import harmful_values
 from lumisite.site.load import load_plans, load_site
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import ALL, resolve_selection
-from lumisite.text import counted
+from lumisite.text import counted, printable
 
 #: Why variables are set that no entry of the ledger is about.
 _REASONS = {
@@ -39,7 +51,7 @@ _REASONS = {
     "PET_LOCAL_ADDR": "ranks meet by a name like MASTER_ADDR",
     "PET_RDZV_CONF": "this node hosts the torchrun rendezvous",
 }
-#: What follows from where the facts about an image are known from.
+#: What to print for each source of the facts about an image.
 _KNOWN_FROM = {
     "content": "read in the image",
     "site": "from its name, which the site itself gave",
@@ -54,7 +66,8 @@ def add_env(parser: argparse.ArgumentParser) -> None:
         "Run the rendered task prolog and wrapper in a made-up step, on a made-up node that has all that the site "
         "describes and grants all of its CPUs, and print what the first rank finds: each variable, bind and mask, "
         "with who sets it (module, prolog, wrapper), by which entry of the site description, and why. A variable that"
-        " this shell has set before is named with its value. Without IMAGE it is what every container gets that no "
+        " this shell has set before is named with its value; one that is known to do harm comes first, with exit code "
+        "1, or 4 where the image decides. Without IMAGE it is what every container gets that no "
         "wrapper sees. Slurm is not asked, and no container is started."
     )
     parser.add_argument("image", metavar="IMAGE", nargs="?", help="the image, as a job names it; it need not be here")
@@ -95,8 +108,8 @@ def run_env(arguments: argparse.Namespace) -> int:
         raise ResolveError(make_finding("site-without-modulefiles", f"site {site.name}"))
     step = _step(site, arguments)
     versioned = "/" in (arguments.module or "")
-    asked = {stack: [ALL] for stack in site.stacks} if versioned else {}
-    selection = resolve_selection(site, platform=arguments.platform, **asked)
+    releases = {stack: [ALL] for stack in site.stacks} if versioned else {}
+    selection = resolve_selection(site, platform=arguments.platform, **releases)
     templates = load_templates()
     lock, plans = load_lock(loaded, arguments.lock), load_plans(loaded, arguments.plan)
     files = render_tree(loaded, selection, templates, plans, lock)
@@ -106,18 +119,27 @@ def run_env(arguments: argparse.Namespace) -> int:
     if arguments.image is not None and not _was_read(arguments.image, lock, plans):
         _compare_with_image(site, arguments.image)
     for finding in () if arguments.image is None else remarks_of_image(site, arguments.image):
-        say(line(finding))
+        print_note(line(finding))
     before = _set_before(found)
+    situation = situation_of(Question(site, files, modules, step, arguments.image), found.image)
+    harmful = list(harmful_values(site, situation, _of_user()))
     variables = {
-        name: {"value": one.value, "by": one.by, "entry": one.entry, "why": _why(site, step, name, one)}
-        for name, one in found.variables.items()
+        name: {
+            "value": variable.value,
+            "by": variable.by,
+            "entry": variable.entry,
+            "why": _why(site, step, name, variable),
+        }
+        for name, variable in found.variables.items()
     }
-    cpus = [{"task": one.task, "mask": one.mask, "cpus": None, "why": _why_cpus(step, one)} for one in found.cpus]
+    cpus = [{"task": task.task, "mask": task.mask, "cpus": None, "why": _why_cpus(step, task)} for task in found.cpus]
     reasons = {name: str(variable["why"]) for name, variable in variables.items()}
     lines = _lines(site, found, step, modules, arguments.image, before, reasons)
-    told = asdict(found) | {"variables": variables, "cpus": cpus, "set_before": before}
-    tell(told, lines, as_json=arguments.json)
-    return 0
+    document = asdict(found) | {"variables": variables, "cpus": cpus, "set_before": before}
+    document |= {"harmful": [{"code": one.code, "subject": one.subject, **one.values} for one in harmful]}
+    first = [line(one) for one in harmful]
+    print_result(document, [*first, "", *lines] if first else lines, as_json=arguments.json)
+    return exit_code(harmful)
 
 
 def _why(site: Site, step: Step, name: str, variable: Variable) -> str:
@@ -138,11 +160,22 @@ def _why_cpus(step: Step, cpus: Cpus) -> str:
 
 
 def _set_before(found: Environment) -> dict[str, str]:
-    """Give what is set in this shell where the helper would set another value; its own of an earlier step is not."""
-    given = {name: one.value for name, one in found.variables.items() if one.entry.startswith("settings[")}
-    mine = {name: os.environ[name] for name, value in given.items() if value is not None and name in os.environ}
-    own = os.environ.get("LUMISITE_EXPORTS", "")
-    return {n: value for n, value in mine.items() if value != given[n] and f";{n}={value};" not in own}
+    """Return the variables of this shell that the helper would set to another value.
+
+    What the helper of an earlier step exported does not count.
+    """
+    values = {
+        name: variable.value for name, variable in found.variables.items() if variable.entry.startswith("settings[")
+    }
+    present = {name: os.environ[name] for name, value in values.items() if value is not None and name in os.environ}
+    of_user = _of_user()
+    return {name: value for name, value in present.items() if value != values[name] and name in of_user}
+
+
+def _of_user() -> dict[str, str]:
+    """Return the variables of this shell without those that the helper exported in an outer step."""
+    exported = os.environ.get("LUMISITE_EXPORTS", "")
+    return {name: value for name, value in os.environ.items() if f";{name}={value};" not in exported}
 
 
 def _step(site: Site, arguments: argparse.Namespace) -> Step:
@@ -155,15 +188,17 @@ def _step(site: Site, arguments: argparse.Namespace) -> Step:
     if kind not in kinds:
         raise ResolveError(unknown_name("--node", kind, "node kind", f"partition {name}", kinds))
     if len(kinds) > 1 and not arguments.node:
-        say(f"partition {name} has nodes of the kinds {', '.join(kinds)}: this is for {kind} (others: --node KIND)")
+        print_note(
+            f"partition {name} has nodes of the kinds {', '.join(kinds)}: this is for {kind} (others: --node KIND)"
+        )
     return Step(name, arguments.nodes, arguments.tasks_per_node or len(kinds[kind].gpus) or 1, kind)
 
 
-def _loaded(site: Site, plans: Sequence[ModulePlan], asked: str | None) -> tuple[ModulePlan, ...]:
-    """Give the plans of the modules that a load brings, what is loaded first before the rest."""
-    if asked == "none":
+def _loaded(site: Site, plans: Sequence[ModulePlan], requested: str | None) -> tuple[ModulePlan, ...]:
+    """Return the plans of the modules that loading one of them loads, in the order of loading."""
+    if requested == "none":
         return ()
-    name = asked or site.helper_module or next(iter(site.modules))
+    name = requested or site.helper_module or next(iter(site.modules))
     known = {plan.full_name: plan for plan in plans}
     first = known.get(name) or next((plan for plan in plans if plan.name == name), None)
     if first is None:
@@ -180,45 +215,48 @@ def _loaded(site: Site, plans: Sequence[ModulePlan], asked: str | None) -> tuple
     return tuple(found.values())
 
 
-def _was_read(image: str, lock: LoadedLock | None, plans: Sequence[LoadedPlan]) -> bool:
-    """Tell whether the wrapper knows more of an image than its name."""
-    real, typed = os.path.realpath(image), str(Path(image).absolute())
-    locked = () if lock is None else (one.target or path for path, one in lock.lock.images.items())
-    return real in locked or any(fnmatchcase(typed, pattern) for one in plans for pattern in one.plan.paths)
+def _was_read(name: str, lock: LoadedLock | None, plans: Sequence[LoadedPlan]) -> bool:
+    """Return whether the wrapper knows more of an image than its name."""
+    real, typed = os.path.realpath(name), str(Path(name).absolute())
+    locked = () if lock is None else (image.target or path for path, image in lock.lock.images.items())
+    return real in locked or any(fnmatchcase(typed, pattern) for loaded in plans for pattern in loaded.plan.paths)
 
 
 def _compare_with_image(site: Site, image: str) -> None:
-    """Say where the image holds something else than the wrapper takes it for."""
+    """Print where the content of the image differs from what the wrapper infers."""
     if not Path(image).exists():
-        say(f"{shown(image)} not found; its releases and family are inferred from the file name")
+        print_note(f"{printable(image)} not found; its releases and family are inferred from the file name")
         return
-    holds, note = holds_of_image(site, image)
+    content, note = holds_of_image(site, image)
     if note is not None:
-        say(line(note))
+        print_note(line(note))
         return
-    taken = holds_by_name(site, os.path.realpath(image), os.path.abspath(image))  # noqa: PTH100
+    inferred = holds_by_name(site, os.path.realpath(image), os.path.abspath(image))  # noqa: PTH100
     differing = [
-        f"{what} {_said(mine)}, taken for {_said(theirs)}"
-        for what, mine, theirs in (
-            *((site.stacks[one].title, holds.stacks.get(one), taken.stacks.get(one)) for one in site.gpu_stacks),
-            ("plugin", holds.plugin, taken.plugin),
+        f"{what} {_format_fact(actual)}, taken for {_format_fact(assumed)}"
+        for what, actual, assumed in (
+            *(
+                (site.stacks[stack].title, content.stacks.get(stack), inferred.stacks.get(stack))
+                for stack in site.gpu_stacks
+            ),
+            ("plugin", content.plugin, inferred.plugin),
         )
-        if mine is not None and mine != theirs and not str(mine).startswith(f"{theirs}.")
+        if actual is not None and actual != assumed and not str(actual).startswith(f"{assumed}.")
     ]
     if differing:
-        right = "`lumisite images --lock FILE` and `lumisite render --lock FILE` make the wrapper know"
-        say(f"{shown(image)} holds {'; '.join(differing)} ({right})")
+        remedy = "`lumisite images --lock FILE` and `lumisite render --lock FILE` make the wrapper know"
+        print_note(f"{printable(image)} holds {'; '.join(differing)} ({remedy})")
 
 
-def _said(value: object) -> str:
+def _format_fact(value: object) -> str:
     return "unknown" if value is None else ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
-def _facts(site: Site, image: Image) -> str:
-    """Describe what the wrapper takes the image for, and where that is known from."""
+def _facts(site: Site, image: AssumedImage) -> str:
+    """Describe what the wrapper infers about the image, and the source of that."""
     stack = site.stacks[site.gpu_stacks[0]].title if len(site.gpu_stacks) == 1 else "release"
     facts = {"family": image.family, stack: image.release, "plugin inside": image.plugin}
-    known = ", ".join(f"{name} {'not known' if fact is None else _said(fact)}" for name, fact in facts.items())
+    known = ", ".join(f"{name} {'not known' if fact is None else _format_fact(fact)}" for name, fact in facts.items())
     return f"image: {known} ({_KNOWN_FROM[image.known_from]})"
 
 
@@ -232,18 +270,17 @@ def _lines(
     reasons: Mapping[str, str],
 ) -> Iterator[str]:
     names = " ".join(plan.full_name for plan in modules) or "no module"
-    yield (
-        f"{shown(image) if image is not None else 'any image that no wrapper sees'} on {counted(step.nodes, 'node')} "
-        f"of {step.partition}, {step.tasks_per_node} on each, with {names}"
-    )
+    subject = printable(image) if image is not None else "any image that no wrapper sees"
+    nodes = f"{counted(step.nodes, 'node')} of {step.partition}"
+    yield f"{subject} on {nodes}, {step.tasks_per_node} on each, with {names}"
     if found.image is not None:
         yield _facts(site, found.image)
-    given = {name: one for name, one in found.variables.items() if not name.startswith("LUMISITE_")}
+    listed = {name: variable for name, variable in found.variables.items() if not name.startswith("LUMISITE_")}
     for title, is_set in (("Variables", True), ("Not set", False)):
         yield f"\n{title}"
-        for name, variable in given.items():
+        for name, variable in listed.items():
             if (variable.value is not None) == is_set:
-                yield f"  {name}={shown(variable.value)}" if variable.value is not None else f"  {name}"
+                yield f"  {name}={printable(variable.value)}" if variable.value is not None else f"  {name}"
                 yield _reason(variable.by, variable.entry, reasons[name])
     yield "\nBinds"
     for bind in found.binds:
@@ -254,7 +291,7 @@ def _lines(
         yield f"  {cpus.task}  {cpus.mask or 'as Slurm binds'}  ({_why_cpus(step, cpus)})"
     if before:
         yield "\nAlready set in this shell; these values override the table above:"
-    yield from (f"  {name}={shown(value)}" for name, value in before.items())
+    yield from (f"  {name}={printable(value)}" for name, value in before.items())
 
 
 def _reason(by: str, entry: str, why: str) -> str:

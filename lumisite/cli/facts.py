@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lumisite.cli.arguments import add_host_root, add_output, add_site
-from lumisite.cli.chosen import own_site
-from lumisite.cli.parser import check_root, say, tell, write_text
+from lumisite.cli.arguments import add_host_root, add_output, add_site, check_root
+from lumisite.cli.output import print_note, print_result, write_text
+from lumisite.cli.site_choice import recorded_site
 from lumisite.errors import ResolveError
 from lumisite.facts.capture import capture, capture_undescribed
 from lumisite.facts.change import Change
 from lumisite.facts.facts import LARGEST_FACTS_BYTES, Facts, format_facts, parse_facts
-from lumisite.facts.report import Report, make_report, report_json
+from lumisite.facts.report import ChangeReport, make_report, report_json
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.writers import line, message
 from lumisite.machine.host import DiskTree
@@ -64,10 +64,10 @@ def run_facts(arguments: argparse.Namespace) -> int:
     if arguments.site:
         captured = capture(DiskTree(root), load_site(arguments.site).site)
     else:
-        say(line(make_finding("facts-without-site")))
+        print_note(line(make_finding("facts-without-site")))
         captured = capture_undescribed(DiskTree(root))
     for finding in captured.findings:
-        say(line(finding))
+        print_note(line(finding))
     write_text(format_facts(captured.facts), arguments.output)
     return 0
 
@@ -79,13 +79,13 @@ def run_changes(arguments: argparse.Namespace) -> int:
     report = make_report(before, after, loaded.site, load_plans(loaded))
     if before.host != after.host:
         hosts = {"host": before.host or "unknown", "other": arguments.after, "other_host": after.host or "unknown"}
-        say(line(make_finding("facts-of-two-hosts", arguments.before, **hosts)))
+        print_note(line(make_finding("facts-of-two-hosts", arguments.before, **hosts)))
     lines = report.draft if arguments.draft else report.users if arguments.users else _report_lines(report)
-    tell(report_json(report), lines or [""], as_json=arguments.json)
+    print_result(report_json(report), lines or [""], as_json=arguments.json)
     return 1 if report.changes else 0
 
 
-def _report_lines(report: Report) -> list[str]:
+def _report_lines(report: ChangeReport) -> list[str]:
     """Return the whole report: changes with what they touch, the draft, the text for users."""
     if not report.changes:
         return ["nothing changed"]
@@ -106,11 +106,11 @@ def _touched_lines(change: Change) -> list[str]:
 
 
 def _site(arguments: argparse.Namespace, before: Facts, after: Facts) -> LoadedSite:
-    """Load the site asked for, or the embedded one that both files name: a name in a file opens nothing else."""
+    """Load the site of `--site`, or the embedded one that both files name: a name in a file opens nothing else."""
     if before.site != after.site:
         values = {"site": before.site, "other": arguments.after, "other_site": after.site}
         raise ResolveError(make_finding("facts-of-two-sites", arguments.before, **values))
-    name = arguments.site or own_site(before.site)
+    name = arguments.site or recorded_site(before.site)
     if not name:
         raise ResolveError(make_finding("facts-site-unknown", arguments.before, site=before.site))
     return load_site(name)

@@ -1,4 +1,4 @@
-"""Commands about the images of a site: `images`."""
+"""`images`: the images of a site, and the lock of them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 
-from lumisite.cli.arguments import add_host_root, add_json, add_site
-from lumisite.cli.parser import check_root, say, tell, write_whole
+from lumisite.cli.arguments import add_host_root, add_json, add_site, check_root
+from lumisite.cli.output import print_note, print_result, write_whole
 from lumisite.cli.progress import Progress
-from lumisite.errors import LumisiteError, ResolveError, shown
+from lumisite.errors import LumisiteError, ResolveError
 from lumisite.facts.lock_changes import LockChange, compare_images
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import exit_code
@@ -24,7 +24,7 @@ from lumisite.images.lock import format_lock, lock_of, parse_lock, read_optional
 from lumisite.images.versions import version_lines
 from lumisite.site.load import LoadedSite, load_plans, load_site
 from lumisite.site.model import Site
-from lumisite.text import counted
+from lumisite.text import counted, printable
 
 
 def add_images(parser: argparse.ArgumentParser) -> None:
@@ -79,31 +79,33 @@ def _list(arguments: argparse.Namespace, reading: Reading) -> int:
             parse_lock(content, file, site)
         except LumisiteError as error:
             raise LumisiteError(f"{error}; it is not replaced") from None
-    given = tuple(map(_absolute, arguments.paths))
-    images = _read(reading, given)
-    lines = chain.from_iterable(_lines(reading.site, one) for one in images)
-    tell(list(map(_as_json, images)), lines, as_json=arguments.json)
+    requested = tuple(map(_absolute, arguments.paths))
+    images = _read(reading, requested)
+    lines = chain.from_iterable(_lines(reading.site, image) for image in images)
+    print_result(list(map(_as_json, images)), lines, as_json=arguments.json)
     broken = sum(image.fault is not None for image in images)
-    say(f"{counted(len(images), 'image')}, {f'{broken} cannot be used' if broken else 'all can be read'}")
+    print_note(f"{counted(len(images), 'image')}, {f'{broken} cannot be used' if broken else 'all can be read'}")
     if file is not None:
-        _write(file, format_lock(lock_of(site, reading.digest, given, images)))
+        _write(file, format_lock(lock_of(site, reading.digest, requested, images)))
     return 1 if broken else 0
 
 
 def _check(arguments: argparse.Namespace, loaded: LoadedSite, reading: Reading) -> int:
     file, kind = arguments.lock, arguments.digest
-    patterns = {one.file: one.plan.paths for one in load_plans(loaded)}
+    patterns = {loaded_plan.file: loaded_plan.plan.paths for loaded_plan in load_plans(loaded)}
     content = read_optional(Path(file))
     if content is None:
         raise ResolveError(make_finding("lock-missing", file))
     lock = parse_lock(content, file, loaded.site.name)
     if kind not in (None, lock.digest):
         raise ResolveError(f"--digest: {file} has digests of kind {lock.digest}, which {kind} cannot be compared with")
-    given = tuple(map(_absolute, arguments.paths))
-    images = _read(replace(reading, digest=lock.digest), given or lock.given)
-    changes = compare_images(lock, images, loaded.site, given, patterns)
-    tell(list(map(_change_json, changes)), chain.from_iterable(map(_change_lines, changes)), as_json=arguments.json)
-    say(f"{counted(len(images), 'image')}, {f'{len(changes)} differ from' if changes else 'all as in'} {file}")
+    requested = tuple(map(_absolute, arguments.paths))
+    images = _read(replace(reading, digest=lock.digest), requested or lock.given)
+    changes = compare_images(lock, images, loaded.site, requested, patterns)
+    print_result(
+        list(map(_change_json, changes)), chain.from_iterable(map(_change_lines, changes)), as_json=arguments.json
+    )
+    print_note(f"{counted(len(images), 'image')}, {f'{len(changes)} differ from' if changes else 'all as in'} {file}")
     return 1 if changes else 0
 
 
@@ -113,18 +115,18 @@ def _systems(reading: Reading, file: str) -> int:
         raise ResolveError(f"--systems: site {site.name} names no system of cotainr (add images.cotainr to it)")
     text, findings = pin_systems(reading, read_optional(Path(file)), file)
     for finding in findings:
-        say(line(finding))
+        print_note(line(finding))
     status = exit_code(findings)
     if status:
-        say(f"{file} was not written")
+        print_note(f"{file} was not written")
     else:
         _write(file, text)
     return status
 
 
-def _read(reading: Reading, given: Sequence[str]) -> tuple[NamedImage, ...]:
-    if given:
-        return read_inventory(reading, usual_folders(given, reading.tree))
+def _read(reading: Reading, requested: Sequence[str]) -> tuple[NamedImage, ...]:
+    if requested:
+        return read_inventory(reading, usual_folders(requested, reading.tree))
     site = reading.site
     folders = site.images.folders if site.images is not None else ()
     if not folders:
@@ -134,18 +136,18 @@ def _read(reading: Reading, given: Sequence[str]) -> tuple[NamedImage, ...]:
 
 def _write(file: str, text: str) -> None:
     written = write_whole(Path(file), text.encode())
-    say(f"{file}: {'written' if written else 'is the same already'}")
+    print_note(f"{file}: {'written' if written else 'is the same already'}")
 
 
 def _absolute(path: str) -> str:
-    """Give a path from the root on; `..` is left to the file system, as a link may stand before it."""
+    """Return an absolute path; `..` is left to the file system, since a link may come before it."""
     joined = posixpath.join(os.getcwd(), path)  # noqa: PTH109 - a Path would drop what the user typed
     return joined if ".." in joined.split("/") else posixpath.normpath(joined)
 
 
 def _lines(site: Site, image: NamedImage) -> Iterator[str]:
-    yield shown(image.path)
-    yield from (f"    -> {shown(link)}" for link in image.links)
+    yield printable(image.path)
+    yield from (f"    -> {printable(link)}" for link in image.links)
     if image.fault is not None:
         yield f"    cannot be used: {line(image.fault)}"
         return
@@ -174,8 +176,8 @@ def _change_json(change: LockChange) -> dict[str, object]:
 
 
 def _change_lines(change: LockChange) -> Iterator[str]:
-    yield f"{change.kind:8}  {shown(change.path)}"
+    yield f"{change.kind:8}  {printable(change.path)}"
     yield from (f"    {message(finding)}" for finding in change.findings)
     touched = {"family": change.families, "modules": change.modules, "plans": change.plans, "used by": change.used_by}
-    if said := [f"{name} {', '.join(values)}" for name, values in touched.items() if values]:
-        yield f"    touches {'; '.join(said)}"
+    if parts := [f"{name} {', '.join(values)}" for name, values in touched.items() if values]:
+        yield f"    touches {'; '.join(parts)}"

@@ -11,28 +11,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from lumisite.cli.facts import load_facts
-from lumisite.cli.parser import say, write_whole
-from lumisite.errors import LumisiteError, ResolveError, ToolError, shown
+from lumisite.cli.output import print_note, write_whole
+from lumisite.errors import LumisiteError, ResolveError, ToolError
 from lumisite.facts.facts import Facts
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.findings.writers import line
-from lumisite.init.answer import Answer, collector, parse_answer
+from lumisite.init.answer import NodeAnswer, collector, parse_answer
 from lumisite.init.describe import Seen, describe_site
-from lumisite.init.kinds import gpu_finding
+from lumisite.init.describe_kind import gpu_finding
 from lumisite.init.known import IMAGE_FOLDERS
 from lumisite.init.node import Node, node_of
-from lumisite.init.slurm import Cluster, Kind, is_name, partitions_of, read_cluster
+from lumisite.init.slurm import Cluster, SlurmNodeKind, is_name, partitions_of, read_cluster
 from lumisite.machine.host import DiskTree, names_of_this_node, silent_paths
 from lumisite.machine.tree import names_of
 from lumisite.site.cpus import CpusetError, parse_number_list
 from lumisite.site.load import parse_site
-from lumisite.text import counted
+from lumisite.text import counted, printable
 from lumisite.validate.run.slurm import query
 
-#: How long a node may take: to be given, by Slurm, and to answer.
+#: How long Slurm may take to allocate a node, and the node to answer.
 _WAIT_S, _ANSWER_S = 60, 120
-#: Of the variables of a job that this may run in, what says where to ask and on whose account.
+#: Variables of a surrounding job that stay: they name Slurm's configuration and the account.
 _SLURM_KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_ACCOUNT")
 _MOST_TRIED = 2
 
@@ -72,37 +72,39 @@ def add_init(parser: argparse.ArgumentParser) -> None:
 
 
 def run_init(arguments: argparse.Namespace) -> int:
-    """Ask Slurm and one node of each kind, and write what they say."""
+    """Query Slurm and one node of each kind, and write the site description."""
     if arguments.name is not None and not is_name(arguments.name):
-        raise ResolveError(make_finding("site-name-unusable", shown(arguments.name)))
+        raise ResolveError(make_finding("site-name-unusable", printable(arguments.name)))
     _refuse_existing(arguments.out)
     cluster = _cluster(arguments.partition)
-    _, here = names_of_this_node()
-    name = next(filter(is_name, (arguments.name or "", cluster.config.get("ClusterName", ""), here)), "site")
+    _, host = names_of_this_node()
+    name = next(filter(is_name, (arguments.name or "", cluster.config.get("ClusterName", ""), host)), "site")
     out = arguments.out or Path(f"{name}.yaml")
     _refuse_existing(out)
     findings = [*cluster.findings]
-    say(f"asking this node, {here}")
+    print_note(f"asking this node, {host}")
     spool = cluster.config.get("SlurmdSpoolDir", "/")
     login = node_of(_collect([], [spool]), name, findings)
     if arguments.facts:
         nodes = _from_facts(cluster, [_facts_with_cpus(file) for file in arguments.facts])
     elif cluster.kinds:
-        answers = {one.name: _ask_kind(cluster, one, name, [spool], arguments.srun, findings) for one in cluster.kinds}
+        answers = {
+            kind.name: _query_kind(cluster, kind, name, [spool], arguments.srun, findings) for kind in cluster.kinds
+        }
         nodes = {kind: node for kind, node in answers.items() if node is not None}
     else:
         nodes = {"gpu" if login.facts.gpus else "cpu": login}
     kinds = {kind.name: kind for kind in cluster.kinds}
-    gpus = (gpu_finding(kinds.get(kind, Kind(kind, ())), node) for kind, node in nodes.items())
+    gpus = (gpu_finding(kinds.get(kind, SlurmNodeKind(kind, ())), node) for kind, node in nodes.items())
     for finding in (*findings, *filter(None, gpus)):
-        say(line(finding))
+        print_note(line(finding))
     seen = Seen(name, time.strftime("%Y-%m-%d"), cluster, login, nodes, _address, _image_folders, tuple(findings))
     description = describe_site(seen)
     data = description.text.encode()
     _refuse_existing(out)
     write_whole(out, data)
     questions, guesses = counted(description.questions, "question"), counted(description.guesses, "guessed value")
-    say(f"wrote {out}: {questions} to answer, {guesses} to confirm")
+    print_note(f"wrote {out}: {questions} to answer, {guesses} to confirm")
     parse_site(data, out)
     return 0
 
@@ -112,30 +114,32 @@ def _refuse_existing(out: Path | None) -> None:
         raise ResolveError(make_finding("description-exists", str(out)))
 
 
-def _cluster(wanted: Sequence[str]) -> Cluster:
-    """Read Slurm; where there is none, go on without it if nothing of it was asked for."""
-    say("asking Slurm for its partitions and nodes")
+def _cluster(partitions: Sequence[str]) -> Cluster:
+    """Read the partitions that `--partition` names, or all; where there is no Slurm and none is named, none."""
+    print_note("asking Slurm for its partitions and nodes")
     try:
-        cluster = read_cluster(query, wanted)
+        cluster = read_cluster(query, partitions)
     except ToolError as error:
-        if wanted:
+        if partitions:
             raise
-        say(str(error))
-        say(line(make_finding("slurm-absent", "scontrol")))
+        print_note(str(error))
+        print_note(line(make_finding("slurm-absent", "scontrol")))
         return Cluster({}, {}, ())
-    if missing := [name for name in wanted if name not in cluster.partitions]:
+    if missing := [name for name in partitions if name not in cluster.partitions]:
         raise ResolveError(make_finding("partition-unknown", "--partition", names=tuple(missing)))
     return cluster
 
 
-def _ask_kind(
-    cluster: Cluster, kind: Kind, site: str, paths: list[str], options: Sequence[str], findings: list[Finding]
+def _query_kind(
+    cluster: Cluster, kind: SlurmNodeKind, site: str, paths: list[str], options: Sequence[str], findings: list[Finding]
 ) -> Node | None:
-    """Ask one node of a kind, and another where that does not answer; `None` where nobody does."""
+    """Query one node of a kind, and another where that does not answer; return `None` where none does."""
     reason = ""
     for slurm in [node for node in kind.nodes if node.ready][:_MOST_TRIED]:
         partition = next(name for name in cluster.partitions if name in partitions_of(slurm))
-        say(f"asking {slurm.name} (kind {kind.name}, {counted(len(kind.nodes), 'node')}) through a job in {partition}")
+        print_note(
+            f"asking {slurm.name} (kind {kind.name}, {counted(len(kind.nodes), 'node')}) through a job in {partition}"
+        )
         srun = ["srun", f"--immediate={_WAIT_S}", "--time=3", "--nodes=1", "--ntasks=1", "--job-name=lumisite-init"]
         srun += ["--chdir=/", f"--partition={partition}", f"--nodelist={slurm.name}", *options]
         try:
@@ -146,8 +150,8 @@ def _ask_kind(
     return None
 
 
-def _collect(prefix: Sequence[str], paths: Sequence[str]) -> Answer:
-    """Run the collector here, or where `prefix` leads. Raises `ToolError`."""
+def _collect(prefix: Sequence[str], paths: Sequence[str]) -> NodeAnswer:
+    """Run the collector on this node, or through the command `prefix`. Raises `ToolError`."""
     kept = {name: value for name, value in os.environ.items() if name[:6] != "SLURM_" or name in _SLURM_KEPT}
     argv = [*prefix, "sh", "-c", collector(), "lumisite", *paths]
     try:
@@ -165,7 +169,7 @@ def _collect(prefix: Sequence[str], paths: Sequence[str]) -> Answer:
 
 
 def _facts_with_cpus(file: str) -> Facts:
-    """Read facts whose lists of CPUs can be read too; they are kept as the node's kernel said them."""
+    """Read facts whose lists of CPUs can be read too; they stay as the kernel wrote them."""
     facts = load_facts(file)
     try:
         for text in (*(group.cpus for group in facts.cpus), *(gpu.cpus or "" for gpu in facts.gpus)):
@@ -179,8 +183,8 @@ def _from_facts(cluster: Cluster, files: Iterable[Facts]) -> Mapping[str, Node]:
     """Return nodes of facts files by their kinds, with Slurm's names where it knows them."""
     found: dict[str, Node] = {}
     for facts in files:
-        node = Node(facts, Answer(facts.host or "facts"))
-        known = (kind.name for kind in cluster.kinds if node.name in {one.name for one in kind.nodes})
+        node = Node(facts, NodeAnswer(facts.host or "facts"))
+        known = (kind.name for kind in cluster.kinds if node.name in {slurm.name for slurm in kind.nodes})
         name = next(known, "gpu" if facts.gpus else "cpu")
         while name in found:
             name += "-other"
@@ -200,7 +204,7 @@ def _image_folders(tops: Iterable[str]) -> tuple[str, ...]:
     tree, found = DiskTree("/"), []
     tops = list(tops)
     silent = silent_paths(tops, 5.0)
-    for top in (one for one in tops if one not in silent):
+    for top in (path for path in tops if path not in silent):
         for folder in (f"{top}/{name}" for name in IMAGE_FOLDERS):
             if any(name.endswith(".sif") for name in names_of(tree, folder)):
                 found.append(folder)

@@ -1,12 +1,12 @@
-"""Known-bad lines in job scripts: `lint`."""
+"""`lint`: known-bad lines in job scripts."""
 
 from __future__ import annotations
 
 import argparse
 
 from lumisite.cli.arguments import add_json_or_sarif, add_lock, add_site_or_example
-from lumisite.cli.parser import print_sarif, tell
-from lumisite.cli.transport import file_blocks
+from lumisite.cli.input import file_blocks
+from lumisite.cli.output import print_result, print_sarif
 from lumisite.findings.finding import Finding
 from lumisite.findings.writers import advice, message
 from lumisite.images.lock import load_lock
@@ -43,7 +43,7 @@ def run_lint(arguments: argparse.Namespace) -> int:
     if arguments.sarif:
         print_sarif(found)
     else:
-        tell([_as_json(finding) for finding in found], map(_line, found), as_json=arguments.json)
+        print_result([_as_json(finding) for finding in found], map(_line, found), as_json=arguments.json)
     return 1 if found else 0
 
 
@@ -56,7 +56,7 @@ def _line(finding: Finding) -> str:
 
 
 def _as_json(finding: Finding) -> dict[str, object]:
-    place = finding.place
-    assert place is not None
-    known = {"file": place.file, "line": place.line, "rule": finding.code}
+    location = finding.place
+    assert location is not None
+    known = {"file": location.file, "line": location.line, "rule": finding.code}
     return {**known, "reason": _reason(finding), "right": advice(finding), "source": finding.values["source"]}

@@ -1,4 +1,4 @@
-"""Commands about a node: `masks`."""
+"""`masks`: the CPU mask of each task on a node."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lumisite.cli.arguments import LIVE, add_json
-from lumisite.cli.parser import rows_of_json, say
+from lumisite.cli.output import format_json_rows, print_note
 from lumisite.errors import ResolveError
 from lumisite.findings.writers import message
 from lumisite.machine.host import DiskTree
 from lumisite.machine.hwloc import SIZE_LIMIT_BYTES, parse_hwloc
 from lumisite.machine.live import read_allowed, read_topology
-from lumisite.machine.masks import Request, TaskMask, cpu_masks
+from lumisite.machine.masks import MaskRequest, TaskMask, cpu_masks
 from lumisite.machine.topology import Topology, recognise, topology_of
 from lumisite.site.cpus import CpusetError, parse_number_list
-from lumisite.site.decode import suggestion
 from lumisite.site.load import load_site, read_input
 from lumisite.site.model import Site
-from lumisite.text import columns
+from lumisite.text import columns, suggestion
 
 
 def add_masks(parser: argparse.ArgumentParser) -> None:
@@ -60,25 +59,25 @@ def run_masks(arguments: argparse.Namespace) -> int:
     answers = cpu_masks(topology, request)
     sound = all(answer.pu_os for answer in answers)
     if arguments.json:
-        print(rows_of_json(map(_entry, answers)))
+        print(format_json_rows(map(_entry, answers)))
     else:
         print("\n".join(columns([("task", "gpu", "cpus", "mask", "from"), *map(_row, answers)])))
-        # The option of srun is told where it is right on every node of a step.
+        # The option of srun is printed only where it fits every node of a step.
         if sound and (request.cpus is None or request.cpus >= topology.pu_os - topology.reserved):
             print(f"\n--cpu-bind=mask_cpu:{','.join(answer.mask or '' for answer in answers)}")
         elif sound:
             why = "srun gives every node the same masks, a shared node has CPUs of its own"
-            say(f"no --cpu-bind line: {why}; use taskset")
+            print_note(f"no --cpu-bind line: {why}; use taskset")
     for answer in answers:
         if not answer.pu_os:
-            say(f"task {answer.task} gets no mask: {_reason(answer)}")
+            print_note(f"task {answer.task} gets no mask: {_reason(answer)}")
     return 0 if sound else 1
 
 
 def _topology(arguments: argparse.Namespace) -> tuple[Topology, frozenset[int] | None]:
-    """Give the node asked for, and the PUs that this process may use where it is this node."""
+    """Return the topology that the options name, and of this node the PUs that this process may use."""
     if arguments.topology is not None:
-        content = read_input(Path(arguments.topology), SIZE_LIMIT_BYTES, "an hwloc XML file would be right")
+        content = read_input(Path(arguments.topology), SIZE_LIMIT_BYTES, "expected: an hwloc XML file")
         return _with_site_facts(parse_hwloc(content, arguments.topology), arguments.site), None
     if arguments.node == LIVE:
         topology, allowed = read_topology(DiskTree("/")), read_allowed(DiskTree("/"))
@@ -87,12 +86,12 @@ def _topology(arguments: argparse.Namespace) -> tuple[Topology, frozenset[int] |
     return next(_kinds(site, _kind_name(arguments.node, site))), None
 
 
-def _kind_name(asked: str | None, site: Site) -> str:
-    if asked is not None:
-        if asked not in site.node_kinds:
-            hint = suggestion(asked, [*site.node_kinds, LIVE])
-            raise ResolveError(f"--node: site {site.name} has no node kind {asked!r} ({hint})")
-        return asked
+def _kind_name(requested: str | None, site: Site) -> str:
+    if requested is not None:
+        if requested not in site.node_kinds:
+            hint = suggestion(requested, [*site.node_kinds, LIVE])
+            raise ResolveError(f"--node: site {site.name} has no node kind {requested!r} ({hint})")
+        return requested
     with_gpus = [name for name, kind in site.node_kinds.items() if kind.gpus]
     candidates = with_gpus or list(site.node_kinds)
     if len(candidates) != 1:
@@ -102,7 +101,7 @@ def _kind_name(asked: str | None, site: Site) -> str:
 
 
 def _kinds(site: Site, name: str) -> Iterator[Topology]:
-    """Give a node kind's topology for each platform that knows its bus ids, the one in force first."""
+    """Yield a node kind's topology for each platform that knows its bus ids, the current one first."""
     kind = site.node_kinds[name]
     for platform in sorted(site.platforms, key=lambda platform: platform != site.platform):
         bus_ids = site.platforms[platform].gpu_bus_ids.get(name, ())
@@ -112,18 +111,18 @@ def _kinds(site: Site, name: str) -> Iterator[Topology]:
 def _with_site_facts(seen: Topology, name: str) -> Topology:
     """Return the node kind of the named site that this is, whose reserved cores are left out; without one, the node."""
     if not name:
-        say(f"{seen.name}: no site is named, so no core is left out as reserved (--site NAME|FILE names it)")
+        print_note(f"{seen.name}: no site is named, so no core is left out as reserved (--site NAME|FILE names it)")
         return seen
     site = load_site(name).site
     known = recognise(seen, (kind for name in site.node_kinds for kind in _kinds(site, name)))
     if known is not None:
-        say(f"{known.name}: recognised by its cores and bus ids; the cores that the site reserves are left out")
+        print_note(f"{known.name}: recognised by its cores and bus ids; the cores that the site reserves are left out")
         return known
-    say(f"{seen.name} is no node kind of site {site.name}: which cores its site reserves is not known")
+    print_note(f"{seen.name} is no node kind of site {site.name}: which cores its site reserves is not known")
     return seen
 
 
-def _request(arguments: argparse.Namespace, topology: Topology, allowed: frozenset[int] | None) -> Request:
+def _request(arguments: argparse.Namespace, topology: Topology, allowed: frozenset[int] | None) -> MaskRequest:
     cpus = None if arguments.cpus is None else frozenset(_numbers("--cpus", arguments.cpus))
     gpus = None if arguments.gpus is None else _numbers("--gpus", arguments.gpus)
     if allowed is not None:
@@ -131,7 +130,7 @@ def _request(arguments: argparse.Namespace, topology: Topology, allowed: frozens
     tasks = arguments.tasks
     if tasks is None:
         tasks = max(1, len(topology.gpus if gpus is None else gpus))
-    return Request(tasks, arguments.threads, cpus, gpus)
+    return MaskRequest(tasks, arguments.threads, cpus, gpus)
 
 
 def _numbers(option: str, text: str) -> tuple[int, ...]:
@@ -142,7 +141,7 @@ def _numbers(option: str, text: str) -> tuple[int, ...]:
 
 
 def _entry(answer: TaskMask) -> dict[str, object]:
-    """Give the JSON of a task; the GPU is a number where it has one, which is the rule, else a list."""
+    """Return the JSON of a task; `gpu` is a number where the task has one GPU, else a list."""
     gpu = answer.gpus[0] if len(answer.gpus) == 1 else answer.gpus or None
     return {"task": answer.task, "gpu": gpu, "cpus": answer.cpus, "mask": answer.mask}
 

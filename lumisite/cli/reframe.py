@@ -1,4 +1,4 @@
-"""The command for sites that run ReFrame: `reframe`."""
+"""`reframe`: a test module for sites that run ReFrame, and the two commands that the module calls."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from lumisite import __version__
-from lumisite.cli.arguments import add_image, add_nodes, add_other_images, add_output, add_probe, add_site
-from lumisite.cli.parser import real_path, write_text
+from lumisite.cli.arguments import add_image, add_nodes, add_other_images, add_output, add_probe, add_site, real_path
+from lumisite.cli.output import write_text
 from lumisite.cli.transport import EXIT
-from lumisite.cli.validate import decided, report_progress, require_shared
+from lumisite.cli.validate import make_request, report_progress, require_shared
 from lumisite.errors import ResolveError
 from lumisite.site.load import LoadedSite, load_site
 from lumisite.validate.reframe.module import answer, module_text
@@ -67,17 +67,17 @@ def _module(arguments: argparse.Namespace) -> int:
 
 def _requested(arguments: argparse.Namespace, folder: str, stamp: str) -> tuple[RunRequest, LoadedSite]:
     """Return what `validate` would request with these options, for one job."""
-    return decided(argparse.Namespace(**vars(arguments) | {"sbatch": [], "command": "validate"}), folder, stamp, 1)
+    return make_request(argparse.Namespace(**vars(arguments) | {"sbatch": [], "command": "validate"}), folder, stamp, 1)
 
 
 def _job(request: RunRequest, loaded: LoadedSite) -> JobPlan:
-    """Give the one job. Slurm chooses its nodes, as for all of ReFrame's tests."""
+    """Return the plan of the job. Slurm chooses its nodes, as for all tests of ReFrame."""
     (plan,) = plans_of(request, loaded)
     return replace(plan, named=False)
 
 
 def _words(arguments: argparse.Namespace, site_file: str) -> tuple[str, ...]:
-    """Give the options that the module passes on; files by their whole path, since ReFrame works elsewhere."""
+    """Return the options that the module passes on; files by their absolute path, since ReFrame runs elsewhere."""
     words = ["--site", site_file]
     for name in PASSED_ON:
         value = getattr(arguments, name)
@@ -88,7 +88,7 @@ def _words(arguments: argparse.Namespace, site_file: str) -> tuple[str, ...]:
 
 
 def _stage(arguments: argparse.Namespace) -> int:
-    """Put the job of one probe into a stage directory."""
+    """Write the job of one probe into a stage directory."""
     folder = real_path(arguments.stage)
     stamp = f"reframe-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid()}-{'-'.join(arguments.probe)}"
     request, loaded = _requested(arguments, str(folder), stamp)
@@ -116,6 +116,6 @@ def _judge(arguments: argparse.Namespace) -> int:
     runner = Runner(run, loaded.site, request, [_job(request, loaded)], report_progress)
     runner.restore([{"run": name, "event": "submitted", "id": arguments.job}])
     runner.work()
-    told = answer(lines_of(run.folder / SAMPLES))
-    print(json.dumps(told))
-    return EXIT[str(told["verdict"])]
+    document = answer(lines_of(run.folder / SAMPLES))
+    print(json.dumps(document))
+    return EXIT[str(document["verdict"])]

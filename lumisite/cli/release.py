@@ -11,10 +11,10 @@ from typing import Any
 
 from lumisite.cli.arguments import add_details, add_json, add_out, add_root
 from lumisite.cli.difference import file_lines, meaning_lines, summary_lines
-from lumisite.cli.parser import tell
-from lumisite.cli.plain import show
+from lumisite.cli.output import print_result
+from lumisite.cli.terminal import print_difference
 from lumisite.errors import refused
-from lumisite.release.deploy import Deployed, Plan, apply_plan, load_out, plan_deploy, roll_back
+from lumisite.release.deploy import DeployPreview, DeployResult, apply_plan, load_out, plan_deploy, roll_back
 from lumisite.release.diff import compare, to_json
 from lumisite.release.files import make_directories
 from lumisite.release.root import existing_root, list_releases, locked, read_root
@@ -66,9 +66,9 @@ def run_diff(arguments: argparse.Namespace) -> int:
     plan = plan_deploy(load_out(arguments.out, os.geteuid()), arguments.root)
     if arguments.json:
         edited = {str(release.path): [describe(fault) for fault in release.faults] for release in plan.edited}
-        tell({**to_json(plan.difference), "edited": edited}, (), as_json=True)
+        print_result({**to_json(plan.difference), "edited": edited}, (), as_json=True)
     else:
-        _show(plan, arguments)
+        _print_preview(plan, arguments)
     if plan.edited:
         _print_aside(str(plan.edits_error()))
     elif plan.difference and not arguments.json:
@@ -81,7 +81,7 @@ def run_deploy(arguments: argparse.Namespace) -> int:
     out = load_out(arguments.out, os.geteuid())
     plan = plan_deploy(out, arguments.root, os.geteuid(), any_site=arguments.change_site)
     if not arguments.apply:
-        _show(plan, arguments)
+        _print_preview(plan, arguments)
         if plan.edited:
             _print_aside(str(plan.edits_error()))
         if plan.nothing_to_do:
@@ -95,7 +95,7 @@ def run_deploy(arguments: argparse.Namespace) -> int:
     with locked(read_root(arguments.root).path, by := _user()):
         plan = plan_deploy(out, arguments.root, os.geteuid(), any_site=arguments.change_site)
         deployed = apply_plan(plan, by, set_edits_aside=arguments.set_edits_aside)
-    _show(plan, arguments)  # by now a reader that has left stops nothing half-way
+    _print_preview(plan, arguments)  # by now a reader that has left stops nothing half-way
     print(_deployed_line(plan, deployed))
     if deployed.changed:
         _print_aside(f"check that it fits: {_command('status', arguments.root)}")
@@ -104,7 +104,7 @@ def run_deploy(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _deployed_line(plan: Plan, deployed: Deployed) -> str:
+def _deployed_line(plan: DeployPreview, deployed: DeployResult) -> str:
     before, release = plan.root.current, plan.out.manifest.release
     if not deployed.changed:
         same = f" and has the same content as {release}" if before != release else ""
@@ -115,7 +115,7 @@ def _deployed_line(plan: Plan, deployed: Deployed) -> str:
     return f"{text}; edits were moved to {deployed.aside}" if deployed.aside else text
 
 
-def _how_to_deploy(plan: Plan, arguments: argparse.Namespace) -> str:
+def _how_to_deploy(plan: DeployPreview, arguments: argparse.Namespace) -> str:
     options = ["--set-edits-aside"] if plan.edited else []
     options += ["--change-site"] if plan.is_of_another_site else []
     note = f" (it replaces site {printable(plan.site)} for its users)" if plan.is_of_another_site else ""
@@ -130,7 +130,7 @@ def run_rollback(arguments: argparse.Namespace) -> int:
         done = roll_back(now, by, arguments.release)
     print(f"rolled back {now.current or '(none)'} -> {done.after.path.name}")
     if done.before.manifest.release and (difference := compare(done.before, done.after)):
-        show("\n".join(summary_lines(difference)))
+        print_difference("\n".join(summary_lines(difference)))
     if now.current and done.before.faults:
         _print_aside(f"{done.before.path}: not as it was deployed; left as it is:{fault_lines(done.before.faults)}")
     if not done.logged:
@@ -143,7 +143,7 @@ def run_releases(arguments: argparse.Namespace) -> int:
     """List the releases of a root."""
     rows = list_releases(existing_root(arguments.root))
     if arguments.json:
-        tell([_json_of(row) for row in rows], (), as_json=True)
+        print_result([_json_of(row) for row in rows], (), as_json=True)
     elif rows:
         stacks = dict.fromkeys(stack for row in rows for stack in row["stacks"])
         names = ("release", "deployed", "site", "platform", *stacks, "lumisite", "inputs", "state")
@@ -169,7 +169,7 @@ def _row(release: dict[str, Any], names: tuple[str, ...]) -> tuple[str, ...]:
     return (mark, *(printable(values[name] or "-") for name in names))
 
 
-def _show(plan: Plan, arguments: argparse.Namespace) -> None:
+def _print_preview(plan: DeployPreview, arguments: argparse.Namespace) -> None:
     """Print what users will notice; all of it, and the files, only on request."""
     difference = plan.difference
     if not difference:
@@ -179,9 +179,11 @@ def _show(plan: Plan, arguments: argparse.Namespace) -> None:
         _print_aside(f"{plan.root.release(plan.root.current)}: missing, though {plan.root.path}/current points to it")
     first = f"release {difference.old or '(none)'} -> {difference.new}"
     if arguments.details or arguments.full:
-        show("\n".join([first, *meaning_lines(difference), "", *file_lines(difference, full=arguments.full)]))
+        print_difference(
+            "\n".join([first, *meaning_lines(difference), "", *file_lines(difference, full=arguments.full)])
+        )
     else:
-        show("\n".join([first, *summary_lines(difference)]))
+        print_difference("\n".join([first, *summary_lines(difference)]))
         if difference.old and not getattr(arguments, "apply", False):
             _print_aside(f"all of it: {_command('diff', arguments.out, arguments.root, '--details')}")
 

@@ -1,4 +1,4 @@
-"""The command that writes the tree."""
+"""`render`: the modulefiles and the helper, written as a tree."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from lumisite.cli.arguments import add_plan_and_lock, add_selection, add_site_or_example
-from lumisite.cli.parser import load_selection, real_path, say, say_untried
+from lumisite.cli.arguments import add_plan_and_lock, add_selection, add_site_or_example, load_selection, real_path
+from lumisite.cli.output import print_note, warn_untried
 from lumisite.errors import LumisiteError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.writers import line
@@ -50,20 +50,22 @@ def run_render(arguments: argparse.Namespace) -> int:
     templates = load_templates()
     files = render_tree(loaded, selection, templates, plans, lock)
     lost = losses(files)
-    for one_lost in lost:
-        say(f"cannot be said in {one_lost}")
+    for loss in lost:
+        print_note(f"cannot be said in {loss}")
     if lost and arguments.strict:
-        say("--strict: nothing was written")
+        print_note("--strict: nothing was written")
         return 1
     write_tree(files, arguments.out)
-    for one in plans:
-        if one.plan.platform != selection.platform:  # its image is then treated by its family alone
-            platform, current = str(one.plan.platform), str(selection.platform)
-            say(line(make_finding("plan-of-another-platform", one.file, platform=platform, current=current)))
+    for loaded_plan in plans:
+        if loaded_plan.plan.platform != selection.platform:  # its image is then treated by its family alone
+            platform, current = str(loaded_plan.plan.platform), str(selection.platform)
+            print_note(
+                line(make_finding("plan-of-another-platform", loaded_plan.file, platform=platform, current=current))
+            )
     for finding in other_images(plan_summaries(loaded.site, plans), DiskTree("/")):
         if finding.code != "plan-image-missing":  # images need not be where a render is made
-            say(line(finding))
-    say_untried(loaded.site)
+            print_note(line(finding))
+    warn_untried(loaded.site)
     for path in files:
         print(arguments.out / path)
     top = real_path(arguments.out)

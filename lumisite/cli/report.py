@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from lumisite.cli.arguments import add_json, add_output
-from lumisite.cli.chosen import own_site
 from lumisite.cli.facts import load_facts
-from lumisite.cli.parser import say, tell, write_text
-from lumisite.cli.transport import file_blocks
+from lumisite.cli.input import file_blocks
+from lumisite.cli.output import print_note, print_result, write_text
+from lumisite.cli.site_choice import recorded_site
 from lumisite.site.json_file import parse_json
 from lumisite.site.load import LoadedSite, load_site, read_input
 from lumisite.validate import InputError
@@ -101,7 +101,7 @@ def run_report(arguments: argparse.Namespace) -> int:
     before, after = read_side(arguments.baseline), read_side([arguments.run])
     loaded = _site(arguments, after)
     terms = _terms(loaded, arguments)
-    if loaded is None and after.facts is not None and (name := own_site(after.facts.site)):
+    if loaded is None and after.facts is not None and (name := recorded_site(after.facts.site)):
         loaded = load_site(name)  # the site of the capture shows what changes touch, and nothing else
     report = make_report(before, after, terms, loaded)
     write_text(WRITERS[form](report), arguments.output)
@@ -113,7 +113,7 @@ def run_verdict(arguments: argparse.Namespace) -> int:
     terms = _terms(load_site(arguments.site) if arguments.site else None, arguments)
     verdict = judge_system(_recorded(arguments.before), _recorded(arguments.after), terms)
     lines = [] if arguments.json else [verdict_text(verdict).rstrip("\n")]
-    tell(verdict_json(verdict), lines, as_json=arguments.json)
+    print_result(verdict_json(verdict), lines, as_json=arguments.json)
     return verdict.exit_code
 
 
@@ -139,9 +139,9 @@ def _site(arguments: argparse.Namespace, after: Side) -> LoadedSite | None:
     named = str(after.about.get("site_file", ""))
     if not named:
         return None
-    if name := own_site(named) or (named if "/" in named and Path(named).is_file() else ""):
+    if name := recorded_site(named) or (named if "/" in named and Path(named).is_file() else ""):
         return load_site(name)
-    say(f"the site of the run, {named!r}, was not found: its expectations are left out")
+    print_note(f"the site of the run, {named!r}, was not found: its expectations are left out")
     return None
 
 
@@ -161,7 +161,7 @@ def _object(path: Path) -> Mapping[str, object]:
     """Read a JSON object; an empty one where there is no such file."""
     if not path.exists():
         return {}
-    raw = parse_json(read_input(path, right="`lumisite validate` writes one"), str(path))
+    raw = parse_json(read_input(path, remedy="`lumisite validate` writes one"), str(path))
     if not isinstance(raw, dict):
         raise InputError(f"{path}: is not a JSON object")
     return raw
@@ -171,5 +171,5 @@ def _vectors(path: Path) -> tuple[Vector, ...]:
     found, left_out = parse_vectors(lines_in(str(path), file_blocks(str(path))) if path.exists() else ())
     if left_out:
         rest = ", with all that follow them" if left_out == LEFT_OUT else ""
-        say(f"{path}: {left_out} lines cannot be read and are left out of plots{rest}")
+        print_note(f"{path}: {left_out} lines cannot be read and are left out of plots{rest}")
     return found

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from lumisite.cli.arguments import add_host_root, add_json
-from lumisite.cli.chosen import default_site, own_site
-from lumisite.cli.host import check_release, described
-from lumisite.cli.parser import check_root, tell
+from lumisite.cli.arguments import add_host_root, add_json, check_root
+from lumisite.cli.check_host import check_release
+from lumisite.cli.output import print_result
+from lumisite.cli.site_choice import default_site, recorded_site
 from lumisite.errors import LumisiteError
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import exit_code
+from lumisite.findings.finding import Finding, exit_code
 from lumisite.machine.host import DiskTree
 from lumisite.release.root import Root, existing_root, inspect_release, list_releases, release_row
-from lumisite.release.tree import Tree
+from lumisite.release.tree import RenderedTree, describe
 from lumisite.site.load import LoadedSite, load_site
 from lumisite.text import columns, printable
 
@@ -47,13 +48,13 @@ def run_status(arguments: argparse.Namespace) -> int:
     loaded = load_site(name) if name else None
     root = existing_root(Path(loaded.site.root if loaded and not arguments.root else arguments.root))
     release = inspect_release(root, root.current) if root.current else None
-    if release and not name and (name := own_site(release.manifest.site)):
+    if release and not name and (name := recorded_site(release.manifest.site)):
         loaded = load_site(name)
     if release:
         code, status = _status(root, release, (name, loaded), DiskTree(arguments.host_root))
     else:
         code, status = 1, {"root": str(root.path), "release": None, "next": _first_command(root, name)}
-    tell(status, _lines(status), as_json=arguments.json)
+    print_result(status, _lines(status), as_json=arguments.json)
     return code
 
 
@@ -67,7 +68,7 @@ def _first_command(root: Root, site: str) -> str:
 
 
 def _status(
-    root: Root, release: Tree, site: tuple[str, LoadedSite | None], host: DiskTree
+    root: Root, release: RenderedTree, site: tuple[str, LoadedSite | None], host: DiskTree
 ) -> tuple[int, dict[str, Any]]:
     """Return the exit code and the keys of the JSON; `site` has the name of the site as it was given."""
     name, loaded = site
@@ -82,14 +83,19 @@ def _status(
     status |= {**{key: row[key] for key in keys}, "before": before}
     if loaded is None:
         if not row["site"]:
-            return 1, status | {"fits": None, "faults": described(release.faults), "waiting": [], "next": back}
+            return 1, status | {
+                "fits": None,
+                "faults": _messages(release.faults),
+                "waiting": [],
+                "next": back,
+            }
         finding = make_finding("site-not-embedded", "--site", root=str(root.path), site=row["site"])
         next_command = f"lumisite status {quoted} --site FILE"
-        return 4, status | {"fits": None, "faults": described([finding]), "waiting": [], "next": next_command}
+        return 4, status | {"fits": None, "faults": _messages([finding]), "waiting": [], "next": next_command}
     try:
         checked = check_release(loaded, str(root.path), host, release=release)
     except LumisiteError as error:  # such as a release for what the site description does not have
-        return 1, status | {"fits": False, "faults": described([error.finding]), "waiting": [], "next": back}
+        return 1, status | {"fits": False, "faults": _messages([error.finding]), "waiting": [], "next": back}
     pending = list(checked.pending)
     if loaded.site.platform != row["platform"]:
         pending.append(
@@ -109,8 +115,17 @@ def _status(
         next_command = f"{render}, then lumisite diff site-out {quoted}"
     else:
         next_command = "nothing"
-    status |= {"fits": not checked.faults, "faults": described(checked.faults), "waiting": described(pending)}
+    status |= {
+        "fits": not checked.faults,
+        "faults": _messages(checked.faults),
+        "waiting": _messages(pending),
+    }
     return exit_code(checked.faults), status | {"next": next_command}
+
+
+def _messages(findings: Iterable[Finding]) -> list[str]:
+    """Return a line for each finding, for JSON."""
+    return list(map(describe, findings))
 
 
 def _lines(status: dict[str, Any]) -> list[str]:

@@ -1,37 +1,30 @@
-"""Which network a run really used: `transport`; and how this room reads a file that may be huge."""
+"""`transport`: which network a run really used."""
 
 from __future__ import annotations
 
 import argparse
-import gzip
-import io
-import os
-import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import asdict
+from operator import attrgetter
 
 from lumisite.cli.arguments import COUNT, add_json
-from lumisite.cli.parser import tell
-from lumisite.cli.progress import Progress
-from lumisite.errors import shown
+from lumisite.cli.input import file_blocks
+from lumisite.cli.output import print_result
 from lumisite.findings import writers
-from lumisite.site.read import opened
-from lumisite.text import columns
-from lumisite.validate import InputError
+from lumisite.text import columns, printable
 from lumisite.validate.transport.judge import Expectation, judge
-from lumisite.validate.transport.lines import Evidence
+from lumisite.validate.transport.lines import LogLine
 from lumisite.validate.transport.log import scan
 from lumisite.validate.transport.result import Result
 
 #: Exit codes of a verdict (design: 1 a failed verdict, 4 inconclusive).
 EXIT = {"pass": 0, "fail": 1, "inconclusive": 4}
-#: How much of a file is read at a time: what is looked at several times should stay in a core's cache.
-BLOCK_BYTES = 1 << 18
 #: Processes of a passing run that are listed for a person.
 MOST_ROWS = 16
 #: Characters of a line of the log that are printed.
 MOST_LETTERS = 72
+#: The values of a process, in the order of the table.
+_FIELDS = attrgetter("rank", "process", "verdict", "plugin_in_use", "provider", "network", "nics", "gdr", "init")
 
 
 def add_transport(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +67,7 @@ def run_transport(arguments: argparse.Namespace) -> int:
     nics = arguments.nics or (site.nics if site else None)
     log = scan((name, file_blocks(name)) for name in arguments.logs)
     result = judge(log, Expectation(expected, nics, arguments.require_gdr))
-    tell(_as_json(result), _as_text(result), as_json=arguments.json)
+    print_result(_as_json(result), _as_text(result), as_json=arguments.json)
     return EXIT[result.verdict]
 
 
@@ -102,46 +95,17 @@ def _as_text(result: Result) -> Iterator[str]:
     if not processes:
         return
     yield ""
-    rows = [("rank", "process", "verdict", "plugin", "provider", "network", "NICs", "GDR", "init")]
-    for one in processes[:MOST_ROWS]:
-        rank, nics = ("-" if number is None else str(number) for number in (one.rank, one.nics))
-        rows.append(
-            (rank, one.process, one.verdict, one.plugin_in_use, one.provider, one.network, nics, one.gdr, one.init)
-        )
-    yield from columns(rows)
+    rows = [["-" if value is None else str(value) for value in _FIELDS(process)] for process in processes[:MOST_ROWS]]
+    head = ["rank", "process", "verdict", "plugin", "provider", "network", "NICs", "GDR", "init"]
+    yield from columns([head, *rows])
     if len(processes) > MOST_ROWS:
         yield f"… and {len(processes) - MOST_ROWS} more"
 
 
-def _quote(evidence: Evidence | None, several: bool) -> str:
+def _quote(evidence: LogLine | None, several: bool) -> str:
     """Return the line of the log that an answer is from."""
     if evidence is None:
         return ""
-    place = f"{evidence.file}:{evidence.line}" if several else f"line {evidence.line}"
+    location = f"{evidence.file}:{evidence.line}" if several else f"line {evidence.line}"
     text = evidence.text if len(evidence.text) <= MOST_LETTERS else f"{evidence.text[: MOST_LETTERS - 1]}…"
-    return shown(f"{place}: {text}")
-
-
-def file_blocks(name: str) -> Iterator[bytes]:
-    """Read a file or standard input in blocks, unpacking gzip."""
-    try:
-        # What the shell has opened for us may be a pipe: `transport <(zcat LOG)`.
-        open_already = 0 if name == "-" else int(name[8:]) if re.fullmatch(r"/dev/fd/[0-9]{1,4}", name) else None
-        with opened(name) if open_already is None else _opened_already(open_already) as stream:
-            if stream.peek(2)[:2] == b"\x1f\x8b":
-                unpacked = gzip.GzipFile(fileobj=stream)
-                yield from iter(lambda: unpacked.read(BLOCK_BYTES), b"")
-                return
-            progress, size = Progress("MB", lines=False), os.fstat(stream.fileno()).st_size
-            while block := stream.read(BLOCK_BYTES):
-                if size:
-                    progress(stream.tell() / 1e6, size / 1e6, name)
-                yield block
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{name}: cannot be unpacked: {error}") from None
-    except OSError as error:
-        raise InputError(f"{shown(name)}: cannot be read: {error.strerror}") from None
-
-
-def _opened_already(number: int) -> io.BufferedReader:
-    return io.BufferedReader(io.FileIO(number, closefd=False))
+    return printable(f"{location}: {text}")

@@ -6,38 +6,37 @@ import argparse
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
-from lumisite.cli.arguments import COUNT, add_jobs, add_json, add_run_folder
-from lumisite.cli.parser import real_path, say, tell, write_whole
+from lumisite.cli.arguments import COUNT, add_jobs, add_json, add_run_folder, real_path
+from lumisite.cli.output import print_note, print_result, write_whole
 from lumisite.cli.validate import (
-    JOBS_WANTED,
+    BATCH_OPTIONS,
     KEPT,
-    decided,
     facts_command,
+    make_request,
     recorded_run,
     report_progress,
     require_shared,
-    say_before,
+    run_jobs,
     stamp_now,
+    warn_before_jobs,
     with_nodes,
-    worked,
 )
 from lumisite.errors import ResolveError
 from lumisite.findings.finding import exit_code
 from lumisite.findings.writers import message
 from lumisite.site.evidence import HERE
 from lumisite.site.load import LoadedSite, load_site, read_input, site_of
-from lumisite.text import counted
+from lumisite.text import counted, nearest_name
 from lumisite.validate.report.templates import messages
 from lumisite.validate.run.folder import Run, create_run, open_run
 from lumisite.validate.run.plan import target_of, with_specs
 from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.runner import Runner
 from lumisite.validate.trial.allocations import judge_allocations
-from lumisite.validate.trial.design import REFERENCE, Arm, Design, Setting, design_text, plan, read_design
+from lumisite.validate.trial.design import REFERENCE, Arm, Design, TrialSetting, design_text, plan, read_design
 from lumisite.validate.trial.jobs import (
     PROBES,
     SIGN,
@@ -66,7 +65,7 @@ DESIGNED = ("unset", "against", "ledger", "budget", "allocations", "attempts", "
 class Trial:
     """A trial: what was requested, of which site, by which design."""
 
-    asked: RunRequest
+    request: RunRequest
     loaded: LoadedSite
     design: Design
 
@@ -114,24 +113,24 @@ def add_try(parser: argparse.ArgumentParser) -> None:
 
 
 def run_try(arguments: argparse.Namespace) -> int:
-    """Run `try`: begin a trial or go on with one, and print the effects of its settings."""
+    """Begin a trial or go on with one, and print the effects of its settings."""
     trial = resumed_trial(arguments) if arguments.resume else new_trial(arguments)
     design = trial.design
     if arguments.write is not None:
         # What the ledger may not have is refused before jobs are spent on it.
         describe(arguments.write, trial, {arm: evidence_of(trial, "unknown", "tried") for arm in design.variants})
     if arguments.dry_run:
-        tell(asdict(design), [plan_text(design).rstrip()], as_json=arguments.json)
+        print_result(asdict(design), [plan_text(design).rstrip()], as_json=arguments.json)
         return 0
-    facts = facts_command(trial.asked)
-    folder = Path(trial.asked.folder)
-    run = Run(folder) if arguments.resume else create_run(folder, trial.asked.about(), {DESIGN: design_text(design)})
+    facts = facts_command(trial.request)
+    folder = Path(trial.request.folder)
+    run = Run(folder) if arguments.resume else create_run(folder, trial.request.about(), {DESIGN: design_text(design)})
     results = measure(trial, run, facts, again=bool(arguments.resume))
     if results is None:
         return 130
     verdict = judge_trial(design, results)
     document = {"run": str(folder)} | trial_document(design, verdict)
-    tell(document, [f"{trial_text(design, verdict)}{folder}"], as_json=arguments.json)
+    print_result(document, [f"{trial_text(design, verdict)}{folder}"], as_json=arguments.json)
     if arguments.write is not None:
         write_evidence(arguments.write, trial, verdict)
     if not any(result.seconds for result in results):
@@ -147,7 +146,7 @@ def resumed_trial(arguments: argparse.Namespace) -> Trial:
         raise ResolveError(f"--resume: settings were decided when the run began (leave {arguments.settings[0]} out)")
     design = read_design(read_input(folder / DESIGN), str(folder / DESIGN))
     plans = partial(trial_plans, design)
-    return Trial(*recorded_run(arguments, "--resume", (*KEPT, *JOBS_WANTED, *DESIGNED), plans), design)
+    return Trial(*recorded_run(arguments, "--resume", (*KEPT, *BATCH_OPTIONS, *DESIGNED), plans), design)
 
 
 def new_trial(arguments: argparse.Namespace) -> Trial:
@@ -156,8 +155,8 @@ def new_trial(arguments: argparse.Namespace) -> Trial:
     stamp = stamp_now()
     folder = real_path(arguments.out or f"lumisite-runs/{stamp[:15]}-try")
     allocations = arguments.allocations or 3
-    asked, loaded = decided(arguments, str(folder), stamp, allocations)
-    target = target_of(asked, loaded)
+    request, loaded = make_request(arguments, str(folder), stamp, allocations)
+    target = target_of(request, loaded)
     check_probes(target, arguments.probe)
     tried, against = parse_settings(arguments.settings, arguments.unset, arguments.against, target)
     warn_of_names(loaded, [*tried, *against])
@@ -171,10 +170,10 @@ def new_trial(arguments: argparse.Namespace) -> Trial:
         probes=arguments.probe,
         metrics=metrics,
         thresholds=thresholds,
-        nodes=len(asked.batches[0].node_sets[0]),
+        nodes=len(request.batches[0].node_sets[0]),
         allocations=allocations,
         attempts=arguments.attempts or 1,
-        slot_s=slot_seconds(loaded.site, arguments.probe, asked.limit),
+        slot_s=slot_seconds(loaded.site, arguments.probe, request.limit),
         sign_s=slot_seconds(loaded.site, (SIGN,), None),
     )
     if arguments.budget and not arguments.ledger:
@@ -182,63 +181,63 @@ def new_trial(arguments: argparse.Namespace) -> Trial:
     if arguments.ledger and (tried or against):
         raise ResolveError("--ledger: takes its settings from the ledger (leave the others out)")
     design = within_budget(designed, unmeasured(target), arguments.budget) if arguments.ledger else designed(tried)
-    asked = with_time(asked, design)
+    request = with_time(request, design)
     if not arguments.dry_run:
         require_shared(loaded.site, folder, "--out")
-        say_before(asked)
-        asked = with_nodes(asked, arguments)
-    return Trial(with_specs(replace(asked, specs={}), loaded, partial(trial_plans, design)), loaded, design)
+        warn_before_jobs(request)
+        request = with_nodes(request, arguments)
+    return Trial(with_specs(replace(request, specs={}), loaded, partial(trial_plans, design)), loaded, design)
 
 
-def warn_of_names(loaded: LoadedSite, settings: Sequence[Setting]) -> None:
+def warn_of_names(loaded: LoadedSite, settings: Sequence[TrialSetting]) -> None:
     """Name the variables that may be mistyped."""
-    known = sorted({one.name for one in loaded.site.settings})
+    known = sorted({setting.name for setting in loaded.site.settings})
     for setting in settings:
-        if setting.name not in known and (near := get_close_matches(setting.name, known, n=1, cutoff=NEAR)):
-            say(f"{setting.name} is not in the ledger (did you mean {near[0]}?)")
+        if setting.name not in known and (near := nearest_name(setting.name, known, NEAR)):
+            print_note(f"{setting.name} is not in the ledger (did you mean {near}?)")
 
 
 def within_budget(
-    designed: Callable[[Sequence[Setting]], Design], settings: Sequence[Setting], budget: int | None
+    designed: Callable[[Sequence[TrialSetting]], Design], settings: Sequence[TrialSetting], budget: int | None
 ) -> Design:
     """Return the design with as many of these settings as the budget is enough for, and print what it costs."""
     if not settings:
         raise ResolveError("--ledger: every entry that ranks have here is measured on this platform")
     every = [designed(settings[:count]) for count in range(1, len(settings) + 1)]
-    design = next((one for one in reversed(every) if budget is None or one.node_hours <= budget), None)
+    design = next((design for design in reversed(every) if budget is None or design.node_hours <= budget), None)
     if design is None:
         raise ResolveError(
             f"--budget: {budget} node hours are less than one setting may take ({every[0].node_hours:g})"
         )
     names = [arm.name for arm in design.variants]
-    say(f"{len(names)} of {counted(len(settings), 'entry')} without measured evidence: {', '.join(names)}")
-    say(f"{design.node_hours:g} node hours at most, {design.most_node_hours:g} where allocations are run again")
+    print_note(f"{len(names)} of {counted(len(settings), 'entry')} without measured evidence: {', '.join(names)}")
+    print_note(f"{design.node_hours:g} node hours at most, {design.most_node_hours:g} where allocations are run again")
     return design
 
 
 def measure(trial: Trial, run: Run, facts: Sequence[str], *, again: bool) -> list[RunResult] | None:
     """Run allocations until enough of them are valid, or no more may run; None where Ctrl-C has stopped it."""
-    design, asked, loaded = trial.design, trial.asked, trial.loaded
-    plans, journal = trial_plans(design, asked, loaded), run.lock()
-    runner = Runner(run, loaded.site, asked, plans, report_progress, facts=facts)
+    design, request, loaded = trial.design, trial.request, trial.loaded
+    plans, journal = trial_plans(design, request, loaded), run.lock()
+    runner = Runner(run, loaded.site, request, plans, report_progress, facts=facts)
     reported: set[int] = set()
-    while worked(runner, journal, again=again):
+    while run_jobs(runner, journal, again=again):
         results = results_of(design, run, plans)
         allocations = judge_allocations(design, results)
-        for one in allocations:
-            if one.reasons and one.number not in reported:
-                reported.add(one.number)
-                say(f"allocation {one.number} is thrown out: {messages(one.reasons)}")
-        valid = sum(one.standing == "valid" for one in allocations)
-        wanted = min(design.allocations - valid, design.most_allocations - len(plans))
-        latest = range(len(plans) - asked.batches[-1].jobs + 1, len(plans) + 1)
-        if wanted <= 0 or not any(result.seconds for result in results if result.run.allocation in latest):
+        for allocation in allocations:
+            if allocation.reasons and allocation.number not in reported:
+                reported.add(allocation.number)
+                print_note(f"allocation {allocation.number} is thrown out: {messages(allocation.reasons)}")
+        valid = sum(allocation.standing == "valid" for allocation in allocations)
+        jobs = min(design.allocations - valid, design.most_allocations - len(plans))
+        latest = range(len(plans) - request.batches[-1].jobs + 1, len(plans) + 1)
+        if jobs <= 0 or not any(result.seconds for result in results if result.run.allocation in latest):
             return results
-        batch = replace(asked.batches[-1], stamp=stamp_now(), jobs=wanted)
-        asked = with_specs(replace(asked, batches=(*asked.batches, batch)), loaded, partial(trial_plans, design))
-        run.describe(asked.about())
-        plans, journal, again = trial_plans(design, asked, loaded), [], False
-        runner.add(asked, plans)
+        batch = replace(request.batches[-1], stamp=stamp_now(), jobs=jobs)
+        request = with_specs(replace(request, batches=(*request.batches, batch)), loaded, partial(trial_plans, design))
+        run.describe(request.about())
+        plans, journal, again = trial_plans(design, request, loaded), [], False
+        runner.add(request, plans)
     return None
 
 
@@ -248,8 +247,8 @@ def measure(trial: Trial, run: Run, facts: Sequence[str], *, again: bool) -> lis
 def describe(path: Path, trial: Trial, evidence: Mapping[Arm, Mapping[str, str]]) -> LoadedSite:
     """Return the description in a file with evidence of these variants. Raises `LumisiteError`."""
     loaded = load_site(str(path) if "/" in str(path) else f"./{path}")
-    if loaded.site.name != trial.asked.site:
-        raise ResolveError(f"--write: {path} describes {loaded.site.name}, and this is tried on {trial.asked.site}")
+    if loaded.site.name != trial.request.site:
+        raise ResolveError(f"--write: {path} describes {loaded.site.name}, and this is tried on {trial.request.site}")
     for arm, found in evidence.items():
         if arm.tried is not None:
             from lumisite.site.evidence_writer import with_evidence  # loads a library that nothing else needs
@@ -264,14 +263,18 @@ def write_evidence(path: Path, trial: Trial, verdict: TrialVerdict) -> None:
     found: dict[Arm, Mapping[str, str]] = {}
     for arm, answer in zip(trial.design.variants, verdict.answers, strict=True):
         if answer.effect in ("unverified", "underpowered"):
-            say(f"{answer.finding.subject} {message(answer.finding)}, which is no evidence: nothing of it is written")
+            print_note(
+                f"{answer.finding.subject} {message(answer.finding)}, which is no evidence: nothing of it is written"
+            )
             continue
         metric = "stalls" if min(answer.hangs.worse, answer.hangs.better) <= alpha else "speed"
         what = "; ".join(map(message, answer.reasons))
         found[arm] = evidence_of(trial, answer.effect, what, answer.hangs.with_it.runs, metric)
     if found and write_whole(path, describe(path, trial, found).data):
         for arm, evidence in found.items():
-            say(f"{path} has as evidence: {arm.tried and arm.tried.name}: {evidence['effect']}, {evidence['what']}")
+            print_note(
+                f"{path} has as evidence: {arm.tried and arm.tried.name}: {evidence['effect']}, {evidence['what']}"
+            )
 
 
 def evidence_of(trial: Trial, effect: str, what: str, runs: int = 1, metric: str = "speed") -> dict[str, str]:
@@ -282,10 +285,10 @@ def evidence_of(trial: Trial, effect: str, what: str, runs: int = 1, metric: str
         "by": "measured",
         "metric": metric,
         "what": f"{what}; against {against}" if against else what,
-        "platform": trial.asked.platform,
-        "image": Path(trial.asked.image).name,
+        "platform": trial.request.platform,
+        "image": Path(trial.request.image).name,
         "nodes": str(trial.design.nodes),
         "runs": str(runs),
-        "date": trial.asked.started[:10],
+        "date": trial.request.started[:10],
         "source": HERE,
     }

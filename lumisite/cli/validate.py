@@ -1,4 +1,4 @@
-"""Commands that measure, `validate` and `baseline`: what their options ask of a run, and the run."""
+"""`validate` and `baseline`: the request that the options make, and its run."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from lumisite.cli.arguments import (
     add_node_sets,
     add_other_images,
     add_run_folder,
+    real_path,
 )
-from lumisite.cli.parser import real_path, say
+from lumisite.cli.input import file_blocks
+from lumisite.cli.output import print_note
 from lumisite.cli.progress import Progress, line_of_stderr
 from lumisite.cli.report import read_side
-from lumisite.cli.transport import file_blocks
 from lumisite.errors import ResolveError, ToolError
 from lumisite.findings import writers
 from lumisite.findings.finding import Finding
@@ -62,8 +63,8 @@ JOBS = {"validate": 5, "baseline": 4}
 NODE_SETS = 2
 #: Options that a run keeps from its beginning.
 KEPT = ("out", "nodes", "partition", "account", "reservation", "sbatch", "limit", "image", "jax_image", "wrapper")
-#: Options that only say which jobs are wanted, which `--more` may.
-JOBS_WANTED = ("jobs", "node_sets", "nodelist", "avoid", "probe", "dry_run")
+#: Options of one batch of jobs, which `--more` may have too.
+BATCH_OPTIONS = ("jobs", "node_sets", "nodelist", "avoid", "probe", "dry_run")
 
 
 def add_validate(parser: argparse.ArgumentParser) -> None:
@@ -112,10 +113,10 @@ def add_baseline(parser: argparse.ArgumentParser) -> None:
 
 
 def run_validate(arguments: argparse.Namespace) -> int:
-    """Run, or go on with a run, and print what came of it."""
+    """Run, or resume a run, and print its results."""
     more = getattr(arguments, "more", None)
     if arguments.resume:
-        request, _ = recorded_run(arguments, "--resume", (*KEPT, *JOBS_WANTED))
+        request, _ = recorded_run(arguments, "--resume", (*KEPT, *BATCH_OPTIONS))
     else:
         request = (more_jobs if more else new_run)(arguments)
     # A baseline that cannot be used is told before anything is made or submitted.
@@ -132,14 +133,14 @@ def run_validate(arguments: argparse.Namespace) -> int:
     journal = run.lock()
     if more:
         run.describe(request.about())
-    if not worked(
+    if not run_jobs(
         Runner(run, loaded.site, request, plans, report_progress, facts=facts), journal, again=bool(arguments.resume)
     ):
         return 130
     if not run.has_facts:
-        say(f"no node could be captured; `lumisite facts -o {run.folder}/facts.json` on one tells what changed")
+        print_note(f"no node could be captured; `lumisite facts -o {run.folder}/facts.json` on one tells what changed")
     if request.purpose == "validate" and side is not None:
-        return _against(run, request, loaded, side, as_json=arguments.json)
+        return _compare_with_baseline(run, request, loaded, side, as_json=arguments.json)
     code = _report(run, loaded.site, as_json=arguments.json)
     if code in (0, 5) and request.into:
         _gather(run, Path(request.into), loaded.site)
@@ -153,18 +154,18 @@ def run_baseline(arguments: argparse.Namespace) -> int:
 
 def report_progress(finding: Finding) -> None:
     """Print what happens while jobs run."""
-    say(writers.sentence(finding))
+    print_note(writers.sentence(finding))
 
 
 def facts_command(request: RunRequest) -> tuple[str, ...]:
-    """Give the command that captures a node: this lumisite, where the node sees it."""
+    """Return the command that captures a node: this lumisite, where the node sees it."""
     path = os.environ.get("PYTHONPATH")
     environment = ("env", f"PYTHONPATH={path}") if path else ()
     return (*environment, sys.executable, "-m", "lumisite", "facts", "--site", request.site_file)
 
 
-def worked(runner: Runner, journal: Sequence[Mapping[str, object]], *, again: bool) -> bool:
-    """Do the work of a run; false where Ctrl-C has stopped it."""
+def run_jobs(runner: Runner, journal: Sequence[Mapping[str, object]], *, again: bool) -> bool:
+    """Run the jobs of a request; return false where Ctrl-C has stopped it."""
     resume = f"`lumisite {runner.request.purpose} --resume {runner.request.folder}`"
     runner.progress = Progress("steps", lines=False)
     try:
@@ -173,88 +174,88 @@ def worked(runner: Runner, journal: Sequence[Mapping[str, object]], *, again: bo
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # what follows is short, and leaves nothing behind in Slurm
         line_of_stderr().end()
-        say("interrupted: cancelling the jobs of this run")
+        print_note("interrupted: cancelling the jobs of this run")
         runner.cancel()
-        say(f"what is measured is kept; {resume} goes on")
+        print_note(f"what is measured is kept; {resume} goes on")
         return False
     except (OSError, ToolError):
-        say(f"its jobs go on; {resume} does too, once this is put right:")
+        print_note(f"its jobs go on; {resume} does too, once this is put right:")
         raise
     return True
 
 
 def _report(run: Run, site: Site, *, as_json: bool) -> int:
-    """Print what a run found by itself: its numbers, its gates, and nodes that are slower than the others."""
+    """Print the metrics of a run, its gates, and the nodes that are slower than the others; return the exit code."""
     lines = lines_of(run.folder / SAMPLES)
-    alone = judge_system(Recorded({}), read_side([str(run.folder)]).recorded, Terms.of(site.validation))
+    verdict = judge_system(Recorded({}), read_side([str(run.folder)]).recorded, Terms.of(site.validation))
     gates = [line for line in lines if isinstance(line, Gate)]
     samples = [line for line in lines if isinstance(line, Sample)]
-    behind = following(gates)
+    causes = following(gates)
     if as_json:
-        own = [vars(gate) | {"follows": behind.get(gate, ())} for gate in gates]
+        gate_rows = [vars(gate) | {"follows": causes.get(gate, ())} for gate in gates]
         medians = {
-            one.metric: {"median": one.after, "unit": one.unit, "jobs": one.jobs_after}
-            for one in alone.metrics
-            if one.after is not None
+            metric.metric: {"median": metric.after, "unit": metric.unit, "jobs": metric.jobs_after}
+            for metric in verdict.metrics
+            if metric.after is not None
         }
-        told = {"run": str(run.folder), "gates": own, "metrics": medians}
-        slow = {"slow_nodes": [vars(one) for one in alone.slow_nodes], "drain": alone.drain}
-        print(json.dumps(told | slow, indent=1))
+        document = {"run": str(run.folder), "gates": gate_rows, "metrics": medians}
+        slow = {"slow_nodes": [vars(node) for node in verdict.slow_nodes], "drain": verdict.drain}
+        print(json.dumps(document | slow, indent=1))
     else:
-        print("\n".join(_text(run.folder, gates, alone, behind)))
+        print("\n".join(_text(run.folder, gates, verdict, causes)))
     if not samples and any(gate.code == "sbatch-refused" for gate in gates):
         return 3
-    states = {gate.verdict for gate in alone.gates if not gate.follows}
-    return 1 if "fail" in states else 4 if "inconclusive" in states else 5 if alone.drain else 0
+    states = {gate.verdict for gate in verdict.gates if not gate.follows}
+    return 1 if "fail" in states else 4 if "inconclusive" in states else 5 if verdict.drain else 0
 
 
 def _gather(run: Run, into: Path, site: Site) -> None:
-    """Add what was measured to the baseline, and say what that has; a run with a failed gate is no baseline."""
+    """Add the samples to the baseline, and print how large that is; a run with a failed gate is no baseline."""
     gather(run.folder, into)
     path = samples_of(into)
     recorded = read_lines([(str(path), file_blocks(str(path)))])
     found = [baseline_size(recorded, validation_of(site).baseline_days), mixed_images(recorded)]
     for finding in filter(None, found):
-        say(writers.sentence(replace(finding, subject=f"baseline {into}")))
+        print_note(writers.sentence(replace(finding, subject=f"baseline {into}")))
 
 
-def _against(run: Run, request: RunRequest, loaded: LoadedSite, before: Side, *, as_json: bool) -> int:
-    """Print the verdict against runs from before the change, and the command that runs what it waits for."""
+def _compare_with_baseline(run: Run, request: RunRequest, loaded: LoadedSite, before: Side, *, as_json: bool) -> int:
+    """Print the verdict against runs from before the change, and the command that runs the jobs that it needs."""
     terms = Terms.of(loaded.site.validation)
     report = make_report(before, read_side([str(run.folder)]), terms, loaded)
     sys.stdout.write(WRITERS["json" if as_json else "text"](report))
     sys.stdout.flush()
     words = more_words(report.verdict, {folder.partition("-")[0] for folder in request.specs})
     if words:
-        say("to go on, run:")
-        say(f"  lumisite validate --more {run.folder} {shlex.join(words)}")
+        print_note("to go on, run:")
+        print_note(f"  lumisite validate --more {run.folder} {shlex.join(words)}")
     if hunt := hunt_words(report.verdict):
-        say("to find the node, run:")
-        say(f"  lumisite validate --site {shlex.quote(request.site_file)} {shlex.join(hunt)}")
+        print_note("to find the node, run:")
+        print_note(f"  lumisite validate --site {shlex.quote(request.site_file)} {shlex.join(hunt)}")
     return report.verdict.exit_code
 
 
 def _text(
-    folder: Path, gates: Sequence[Gate], alone: SystemVerdict, behind: Mapping[Gate, Sequence[str]]
+    folder: Path, gates: Sequence[Gate], verdict: SystemVerdict, causes: Mapping[Gate, Sequence[str]]
 ) -> Iterator[str]:
-    for one in alone.metrics:
-        yield f"{one.metric:44} {figure(one.after):>12} {one.unit}".rstrip()
+    for metric in verdict.metrics:
+        yield f"{metric.metric:44} {figure(metric.after):>12} {metric.unit}".rstrip()
     by_gate: dict[str, list[Gate]] = {}
     for gate in gates:
         by_gate.setdefault(gate.gate, []).append(gate)
-    for name, own in by_gate.items():
-        bad = sorted((gate for gate in own if gate.verdict != "pass"), key=lambda gate: gate in behind)
-        state = "passed" if not bad else "follows" if bad[0] in behind else bad[0].verdict
-        yield f"{name}: {state} ({len(own) - len(bad)} of {len(own)})"
+    for name, of_name in by_gate.items():
+        bad = sorted((gate for gate in of_name if gate.verdict != "pass"), key=lambda gate: gate in causes)
+        state = "passed" if not bad else "follows" if bad[0] in causes else bad[0].verdict
+        yield f"{name}: {state} ({len(of_name) - len(bad)} of {len(of_name)})"
         for gate in bad:
             yield f"    {gate.run}: {gate.cause}"
-            advice = f"it follows from {','.join(behind[gate])}" if gate in behind else next_step(gate)
+            advice = f"it follows from {','.join(causes[gate])}" if gate in causes else next_step(gate)
             yield f"        {advice}"
-    for slow in alone.slow_nodes:
+    for slow in verdict.slow_nodes:
         yield f"{slow.node} is slow: {slow.metric} {percent(slow.below)} below the median of all nodes (z {slow.z:.1f})"
-    if alone.drain:
-        yield f"drain the bad nodes (the command is not executed): {alone.drain}"
-    yield from alone.next_runs
+    if verdict.drain:
+        yield f"drain the bad nodes (the command is not executed): {verdict.drain}"
+    yield from verdict.next_runs
     yield f"{folder}"
 
 
@@ -263,15 +264,15 @@ def new_run(arguments: argparse.Namespace) -> RunRequest:
     stamp = stamp_now()
     folder = real_path(arguments.out or f"lumisite-runs/{stamp[:15]}-{arguments.command}")
     # An unknown probe is reported before Slurm is queried.
-    request, loaded = decided(arguments, str(folder), stamp, arguments.jobs or JOBS[arguments.command])
+    request, loaded = make_request(arguments, str(folder), stamp, arguments.jobs or JOBS[arguments.command])
     if not arguments.dry_run:
         require_shared(loaded.site, folder, "--out")
-    say_before(request)
+    warn_before_jobs(request)
     return with_nodes(request, arguments)
 
 
-def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -> tuple[RunRequest, LoadedSite]:
-    """Give all that options decide but for the nodes, of which only the number is right. Raises `ResolveError`."""
+def make_request(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -> tuple[RunRequest, LoadedSite]:
+    """Return the request that the options make, with made-up names of nodes. Raises `ResolveError`."""
     loaded = load_site(arguments.site)
     site, validation = loaded.site, validation_of(loaded.site)
     nodes = tuple(f"node{number}" for number in range(arguments.nodes or validation.nodes))
@@ -295,30 +296,30 @@ def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -
         **{
             name: getattr(arguments, name, None) for name in ("account", "reservation", "limit", "jax_image", "wrapper")
         },
-        baseline=_places(getattr(arguments, "baseline", [])),
+        baseline=_real_paths(getattr(arguments, "baseline", [])),
         into=str(real_path(arguments.into)) if getattr(arguments, "into", None) else None,
     )
     return with_specs(request, loaded), loaded
 
 
 def stamp_now() -> str:
-    """Give a name for what begins now."""
+    """Return a name for a batch that begins now."""
     return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid() % 1000:03}"
 
 
-def _places(names: Sequence[str]) -> tuple[str, ...]:
+def _real_paths(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(str(real_path(name)) for name in names)
 
 
-def say_before(request: RunRequest) -> None:
-    """Say what will be missed later, before jobs are spent on it. Raises what a file that cannot be used raises."""
+def warn_before_jobs(request: RunRequest) -> None:
+    """Print what will be missing later, before jobs are spent on it. Raises what a file that cannot be used raises."""
     if not request.image_digest:
-        say(f"{request.image} is not there on this node: jobs look for it on theirs")
+        print_note(f"{request.image} is not there on this node: jobs look for it on theirs")
     if request.into and samples_of(Path(request.into)).exists():
         lines_of(samples_of(Path(request.into)), torn=True)
     jobs = request.batches[-1].jobs
     if request.baseline and jobs < JOBS["validate"]:
-        say(f"{counted(jobs, 'job')} may be too few to decide: {JOBS['validate']} are right")
+        print_note(f"{counted(jobs, 'job')} may be too few to decide: {JOBS['validate']} are right")
 
 
 def require_shared(site: Site, folder: Path, what: str) -> None:
@@ -345,13 +346,13 @@ def with_nodes(request: RunRequest, arguments: argparse.Namespace) -> RunRequest
         only = [name for name in reserved if only is None or name in only]
     nodes = slurm.nodes_of(request.partition)
     size = len(batch.node_sets[0])
-    wanted = min(getattr(arguments, "node_sets", None) or NODE_SETS, batch.jobs)
-    taken = [names for one in earlier for names in one.node_sets]
-    sets = choose_node_sets(nodes, size, wanted, taken, reserved=bool(request.reservation), only=only, avoid=avoid)
-    if len(sets) == 1 and set(sets[0]) in [set(names) for names in taken]:
-        say("there are no other nodes: a regression that was seen on these is not confirmed by these")
-    if len(sets) < wanted:
-        say(f"only {len(sets)} of {wanted} node sets of {size} can be had: what one set cannot tell stays open")
+    count = min(getattr(arguments, "node_sets", None) or NODE_SETS, batch.jobs)
+    used = [names for earlier_batch in earlier for names in earlier_batch.node_sets]
+    sets = choose_node_sets(nodes, size, count, used, reserved=bool(request.reservation), only=only, avoid=avoid)
+    if len(sets) == 1 and set(sets[0]) in [set(names) for names in used]:
+        print_note("there are no other nodes: a regression that was seen on these is not confirmed by these")
+    if len(sets) < count:
+        print_note(f"only {len(sets)} of {count} node sets of {size} can be had: what one set cannot tell stays open")
     return replace(request, batches=(*earlier, replace(batch, node_sets=tuple(sets))))
 
 
@@ -365,19 +366,19 @@ def more_jobs(arguments: argparse.Namespace) -> RunRequest:
 
 
 def recorded_run(
-    arguments: argparse.Namespace, option: str, decided: Sequence[str], plans: Planner = plans_of
+    arguments: argparse.Namespace, option: str, fixed: Sequence[str], plans: Planner = plans_of
 ) -> tuple[RunRequest, LoadedSite]:
     """Return the request of a run, if it can go on as it began. Raises `ResolveError`."""
     folder = str(vars(arguments)[option.strip("-")])
     _, request = open_run(real_path(folder))
-    given = [name.replace("_", "-") for name in decided if getattr(arguments, name, None)]
-    if given:
-        raise ResolveError(f"{option}: --{given[0]} was decided when the run began (leave it out)")
+    options = [name.replace("_", "-") for name in fixed if getattr(arguments, name, None)]
+    if options:
+        raise ResolveError(f"{option}: --{options[0]} was decided when the run began (leave it out)")
     if request.purpose != arguments.command:
         raise ResolveError(f"{option}: {folder} is a run of `{request.purpose}` (`lumisite {request.purpose}` goes on)")
     if real_path(folder) != Path(request.folder):
         raise ResolveError(f"{option}: {folder} was moved, it began as {request.folder} (move it back)")
     loaded = load_site(request.site_file)
     require_unchanged(request, loaded, __version__, image_mark(request.image), f"{option}: {folder}", plans)
-    baseline = _places(getattr(arguments, "baseline", []))
+    baseline = _real_paths(getattr(arguments, "baseline", []))
     return replace(request, baseline=baseline or request.baseline), loaded

@@ -22,7 +22,7 @@ class ShowVersion(argparse.Action):
 
 
 def commit_of(package: Path) -> str:
-    """Give the commit that a wheel's builder wrote down, or that of the checkout; empty where neither is known."""
+    """Return the commit that a wheel's builder wrote down, or that of the checkout; empty where neither is known."""
     written = package / "COMMIT"
     if written.is_file():
         from lumisite.site.read import read_file

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from lumisite.facts.change import Touched
 from lumisite.facts.facts import Facts, Releases
 from lumisite.machine.tree import is_under
-from lumisite.site.images import told_release
+from lumisite.site.images import parse_release
 from lumisite.site.library_path import host_path
 from lumisite.site.model import Module, Platform, Site
 from lumisite.site.plans import LoadedPlan
@@ -76,7 +76,7 @@ class Context:
 
     def lost_releases(self, stack: str) -> tuple[str, ...]:
         """Return the releases of the site that the new driver no longer supports, as far as that is known."""
-        return tuple(release for release in self.site.releases(stack) if self.loses(stack, told_release(release)))
+        return tuple(release for release in self.site.releases(stack) if self.loses(stack, parse_release(release)))
 
     def versions_with(self, module: Module, stack: str, release: str) -> Iterator[str]:
         """Yield the versions of a module that have a release of a driven stack."""

@@ -14,7 +14,7 @@ from lumisite.facts.context import Context
 from lumisite.facts.description import FOLDER, Mark, Marked, describe, guess
 from lumisite.facts.facts import driver_text
 from lumisite.machine.library_names import numbers_in
-from lumisite.site.images import told_release
+from lumisite.site.images import parse_release
 from lumisite.site.versions import Version
 from lumisite.vendors import gpu_of
 
@@ -26,7 +26,7 @@ def draft_platform(context: Context) -> tuple[str, ...]:
     source = f"here: lumisite facts on {host}"
     names = [name for name in site.stacks if name in context.stated.stacks]
     drafts = {name: (_driven if name in site.gpu_stacks else _installed)(context, name) for name in names}
-    slurm, kernel = facts.slurm if told_release(facts.slurm) else None, (facts.kernel.release or "").strip()
+    slurm, kernel = facts.slurm if parse_release(facts.slurm) else None, (facts.kernel.release or "").strip()
     platform = {
         "head": {
             "since": guess("unknown", "since"),
@@ -59,14 +59,14 @@ def _driven(context: Context, stack: str) -> tuple[list[str], dict[str, object]]
     names = gpu_of(str(entry.gpu)).drivers
     driver = "; ".join(driver_text(name, driver) for name, driver in context.after.drivers.items() if name in names)
     before = str(old.driver if old else "unknown")
-    supported = _supported(context, stack, told_release(str(default.value)) if not default.marks else None)
+    supported = _supported(context, stack, parse_release(str(default.value)) if not default.marks else None)
     return [str(default.value)], {"driver": _known(context, driver, before), "runs": supported, "default": default}
 
 
 def _installed(context: Context, stack: str) -> tuple[list[str], dict[str, object]]:
     """Return the installed releases of a stack, and its entry."""
     known, host = context.site.releases(stack), context.on_host(stack)
-    installed = [_spelled(name, known) for name in host.versions if _is_name(name) and told_release(name)]
+    installed = [_spelled(name, known) for name in host.versions if _is_name(name) and parse_release(name)]
     if not installed:
         old = str(context.old.defaults.get(stack) or context.stated.defaults[stack])
         return [old], {"default": guess(old, "previous", platform=context.was), "supported": [old]}
@@ -86,7 +86,7 @@ def _host_default(context: Context, stack: str) -> Marked:
     """Return the host's default release; where it cannot be the platform's, the one that is stated."""
     stated, platform = str(context.stated.stacks[stack].default), context.now or context.was
     default, software = context.on_host(stack).default, context.software(stack)
-    version = told_release(default) if default and _is_name(default) else None
+    version = parse_release(default) if default and _is_name(default) else None
     if version is None:
         links = " or ".join(software.defaults) if software is not None else "link"
         return guess(stated, "no-default-link", links=links, platform=platform)
@@ -112,8 +112,8 @@ def _supported(context: Context, stack: str, host: Version | None) -> Marked:
 
 def _spelled(version: str, known: Iterable[str]) -> str:
     """Return a version as the site spells it, where it has the same one in another spelling."""
-    release = told_release(version)
-    return next((name for name in known if told_release(name) == release), version)
+    release = parse_release(version)
+    return next((name for name in known if parse_release(name) == release), version)
 
 
 def _libraries(context: Context) -> Marked:

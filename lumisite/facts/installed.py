@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from lumisite.facts.facts import Releases
 from lumisite.machine.library_names import in_order
 from lumisite.machine.tree import Tree, content_of, names_of, resolve, small_text
-from lumisite.site.images import told_release
+from lumisite.site.images import parse_release
 from lumisite.site.versions import parse_version
 from lumisite.vendors.model import Software
 
@@ -55,7 +55,7 @@ def _stated(tree: Tree, software: Software, top: str, series: str) -> str:
     package = package_version(tree, f"{software.package}{series}")
     for text in (small_text(tree, f"{top}/{software.stated.paths}"), package):
         release = software.stated.version(text or "")
-        version = told_release(release)
+        version = parse_release(release)
         if release is not None and version is not None and version.within(parse_version(series)):
             return release
     return series

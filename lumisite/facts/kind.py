@@ -52,7 +52,7 @@ class Differences:
 
 
 @dataclass(frozen=True)
-class Kind:
+class ChangeKind:
     """A kind of change.
 
     `follows` tells whether a change only follows from another one, which is reported. `read` captures what is
@@ -71,14 +71,14 @@ def text_kind(
     code: str,
     touches: Callable[[Change, Context], Iterator[Touched]],
     read: Callable[[Tree, Site], Mapping[str, str] | None],
-) -> Kind:
+) -> ChangeKind:
     """Return a kind whose facts are texts by name; a part that one capture could not read is not compared."""
 
     def compare(before: Facts, after: Facts) -> Iterator[Change]:
         if name in before.plain and name in after.plain:
             yield from compare_texts(code, before.plain[name], after.plain[name])
 
-    return Kind(name, compare, touches, read=read)
+    return ChangeKind(name, compare, touches, read=read)
 
 
 def value_kind(
@@ -86,13 +86,13 @@ def value_kind(
     subject: str,
     value: Callable[[Facts], str | None],
     touches: Callable[[Change, Context], Iterator[Touched]],
-) -> Kind:
+) -> ChangeKind:
     """Return a kind for one text of the facts; its code is the name with `-changed`."""
 
     def compare(before: Facts, after: Facts) -> Iterator[Change]:
         yield from compare_texts(f"{name}-changed", {subject: value(before)}, {subject: value(after)})
 
-    return Kind(name, compare, touches)
+    return ChangeKind(name, compare, touches)
 
 
 def platform_touches(key: str) -> Callable[[Change, Context], Iterator[Touched]]:

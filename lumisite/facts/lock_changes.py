@@ -44,15 +44,15 @@ def compare_images(
     lock: Lock,
     images: Iterable[NamedImage],
     site: Site,
-    given: Sequence[str] = (),
+    requested: Sequence[str] = (),
     plans: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> tuple[LockChange, ...]:
-    """Compare what is found with a lock, the worst first; with `given`, only what is named or is below it.
+    """Compare what is found with a lock, the worst first; with `requested`, only what is named or is below it.
 
     `plans` maps the name of each stored plan to the shell patterns of the images that it is for.
     """
     now = {image.path: image for image in images}
-    paths = {path for path in lock.images if not given or any(is_under(path, top) for top in given)}
+    paths = {path for path in lock.images if not requested or any(is_under(path, top) for top in requested)}
     changes = []
     for path in paths | set(now):
         before, after = lock.images.get(path), locked(now[path]) if path in now else None

@@ -27,7 +27,7 @@ _WITHOUT_PATH = ("os", "kernel", "glibc", "slurm", "release")
 
 
 @dataclass(frozen=True)
-class Report:
+class ChangeReport:
     """What changed between two captures of a site's node. `was` and `now` are the platforms that they fit, if any."""
 
     site: str
@@ -38,7 +38,7 @@ class Report:
     users: tuple[str, ...]
 
 
-def make_report(before: Facts, after: Facts, site: Site, plans: Iterable[LoadedPlan] = ()) -> Report:
+def make_report(before: Facts, after: Facts, site: Site, plans: Iterable[LoadedPlan] = ()) -> ChangeReport:
     """Compare two captures; `plans` are the site's stored ones. Raises `ResolveError` for captures of another site."""
     for facts in (before, after):
         if facts.site != site.name:
@@ -46,7 +46,7 @@ def make_report(before: Facts, after: Facts, site: Site, plans: Iterable[LoadedP
     context = make_context(site, before, after, plans)
     changes = tuple(replace(change, touches=touches(change, context)) for change in compare(before, after))
     draft, users = draft_platform(context), user_lines(changes, context)
-    return Report(site.name, context.was, context.now, changes, draft, users)
+    return ChangeReport(site.name, context.was, context.now, changes, draft, users)
 
 
 def compare(before: Facts, after: Facts) -> tuple[Change, ...]:
@@ -113,7 +113,7 @@ def touches(change: Change, context: Context) -> tuple[Touched, ...]:
     return tuple(found.values())
 
 
-def report_json(report: Report) -> dict[str, Any]:
+def report_json(report: ChangeReport) -> dict[str, Any]:
     """Return the report as JSON values."""
     return {
         "site": report.site,

@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueEntry:
     """What people read about a code.
 
     `text` and `advice` are templates over the values of a finding (`str.format`). Of several, the first one counts
@@ -48,7 +48,7 @@ def make_finding(
     return Finding(code, severity or entry(code).severity, subject, tuple(nodes), values, cause, place)
 
 
-def entry(code: str) -> Entry:
+def entry(code: str) -> CatalogueEntry:
     """Return the entry of a code; raises `KeyError`."""
     found = find_entry(code)
     if found is None:
@@ -56,16 +56,16 @@ def entry(code: str) -> Entry:
     return found
 
 
-def find_entry(name: str) -> Entry | None:
+def find_entry(name: str) -> CatalogueEntry | None:
     """Return the entry of a code, `None` for what is no code. Of the files, only the one that has it is parsed."""
     begin = f"\n{name}:".encode(errors="surrogateescape")
     group = next((group for group, data in _files().items() if begin in data), None)
     return None if group is None else load_group(group).get(name)
 
 
-def catalogue() -> Mapping[str, Entry]:
+def catalogue() -> Mapping[str, CatalogueEntry]:
     """Return all entries by code, file by file; raises `ValueError` for a code that two files have."""
-    entries: dict[str, Entry] = {}
+    entries: dict[str, CatalogueEntry] = {}
     for group in groups():
         for code, found in load_group(group).items():
             if code in entries:
@@ -80,7 +80,7 @@ def groups() -> tuple[str, ...]:
 
 
 @cache
-def load_group(group: str) -> Mapping[str, Entry]:
+def load_group(group: str) -> Mapping[str, CatalogueEntry]:
     """Return the entries of one file."""
     import yaml  # most commands have nothing to report, and start without it
 
@@ -96,9 +96,9 @@ def _files() -> Mapping[str, bytes]:
     return {path.stem: b"\n" + path.read_bytes() for path in sorted(FOLDER.glob("*.yaml"))}
 
 
-def _entry(code: str, group: str, fields: Mapping[str, object]) -> Entry:
+def _entry(code: str, group: str, fields: Mapping[str, object]) -> CatalogueEntry:
     known = {name: str(fields[name]).strip() for name in ("title", "meaning", "source") if name in fields}
-    return Entry(
+    return CatalogueEntry(
         code=code,
         group=group,
         severity=Severity(fields["severity"]),

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lumisite.images.contents import LARGEST_RECORD_BYTES, Contents, Version, find_constant
+from lumisite.images.contents import LARGEST_RECORD_BYTES, Contents, StatedVersion, find_constant
 from lumisite.images.programs import uses_of
 from lumisite.machine.ldcache import glob
 from lumisite.machine.loader import Loader, read_rules
 from lumisite.machine.tree import Tree, resolve, text_of
-from lumisite.site.images import told_release
+from lumisite.site.images import parse_release
 from lumisite.site.model import Site
 from lumisite.vendors import gpu_of, software_of
 
@@ -35,8 +35,8 @@ class Copy:
     """
 
     path: str
-    version: Version | None
-    release: Version | None
+    version: StatedVersion | None
+    release: StatedVersion | None
     programs: tuple[str, ...] = ()
     counted: bool = True
     linked: bool = False
@@ -56,26 +56,26 @@ class Collection:
         return tuple(copy for copy in self.copies if copy.counted)
 
     @property
-    def release(self) -> Version | None:
+    def release(self) -> StatedVersion | None:
         """The release of the stack that programs get, all that differ in major and minor number joined."""
         stated = {copy.release.value if copy.release else NOT_KNOWN: copy for copy in self.counted}
         if len(stated) < 2:
-            return next((copy.release or Version(NOT_KNOWN, copy.path) for copy in stated.values()), None)
+            return next((copy.release or StatedVersion(NOT_KNOWN, copy.path) for copy in stated.values()), None)
         of = ", ".join(copy.path for copy in stated.values())
         series = {_series(value) for value in stated}
         (first, *others) = series
-        return Version(", ".join(stated), of) if others or first is None else Version(first, of)
+        return StatedVersion(", ".join(stated), of) if others or first is None else StatedVersion(first, of)
 
     @property
     def settled(self) -> bool:
         """Whether all programs get one release, as far as settings ask for it."""
-        return self.release is None or told_release(self.release.value) is not None
+        return self.release is None or parse_release(self.release.value) is not None
 
     @property
-    def version(self) -> Version | None:
+    def version(self) -> StatedVersion | None:
         """The versions of the copies that count, joined."""
         found = {copy.version.value: copy.version.of for copy in self.counted if copy.version is not None}
-        return Version(", ".join(found), ", ".join(found.values())) if found else None
+        return StatedVersion(", ".join(found), ", ".join(found.values())) if found else None
 
 
 def read_collectives(site: Site, contents: Contents) -> Mapping[str, Collection]:
@@ -92,7 +92,7 @@ def read_collectives(site: Site, contents: Contents) -> Mapping[str, Collection]
     return found
 
 
-def _copies(library: Collectives, loader: Loader, contents: Contents, system: Version | None) -> Iterator[Copy]:
+def _copies(library: Collectives, loader: Loader, contents: Contents, system: StatedVersion | None) -> Iterator[Copy]:
     """Yield all copies, what PyTorch loads first; where the library path is not known, any may be loaded."""
     tree, searched = loader.tree, not contents.library_path[1]
     programs: dict[str, list[str]] = {}
@@ -117,12 +117,12 @@ def _copies(library: Collectives, loader: Loader, contents: Contents, system: Ve
         yield Copy(path, _stated(library.copies, tree, path, packages), release, tuple(programs.get(path, ())), counted)
 
 
-def _stated(signs: Iterable[Sign], tree: Tree, path: str, packages: str | None) -> Version | None:
+def _stated(signs: Iterable[Sign], tree: Tree, path: str, packages: str | None) -> StatedVersion | None:
     """Return what the first sign states of one copy."""
     for sign in signs:
         for of, text in _texts(sign, tree, path, packages):
             if version := sign.version(text):
-                return Version(version, of)
+                return StatedVersion(version, of)
     return None
 
 
@@ -131,7 +131,7 @@ def _texts(sign: Sign, tree: Tree, path: str, packages: str | None) -> Iterator[
     if sign.of == "library":
         yield path, path
     elif sign.of == "banner":
-        match = find_constant(re.compile(sign.says.encode()), tree, path)
+        match = find_constant(re.compile(sign.regex.encode()), tree, path)
         yield path, match[0].decode("ascii", "replace") if match else ""
     elif sign.of == "beside":
         file = posixpath.normpath(f"{posixpath.dirname(path)}/{sign.paths}")
@@ -140,11 +140,11 @@ def _texts(sign: Sign, tree: Tree, path: str, packages: str | None) -> Iterator[
         yield from ((file, file) for file in glob(tree, f"{packages}/{sign.paths}"))
 
 
-def _built_for(library: Collectives, tree: Tree, packages: str) -> Version | None:
+def _built_for(library: Collectives, tree: Tree, packages: str) -> StatedVersion | None:
     """Return the release that PyTorch of some packages was built for, as it states it itself."""
     file = f"{packages}/torch/version.py"
     version = library.torch.version(text_of(tree, file, LARGEST_RECORD_BYTES) or "") if library.torch else None
-    return None if version is None else Version(version, file)
+    return None if version is None else StatedVersion(version, file)
 
 
 def _series(value: str) -> str | None:

@@ -12,7 +12,7 @@ import re
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 
-from lumisite.machine.tree import Entry, Source, Tree, is_under, names_of, resolve, text_of
+from lumisite.machine.tree import ByteSource, DirEntry, Tree, is_under, names_of, resolve, text_of
 
 _VARIABLE = "LD_LIBRARY_PATH"
 _ENVIRONMENT = "/.singularity.d/env"
@@ -45,14 +45,14 @@ class ContainerTree:
         """The image."""
         return self.image.name
 
-    def look(self, path: str) -> Entry | None:
+    def look(self, path: str) -> DirEntry | None:
         """Return what is at a path; a folder that only leads to a bind is there too."""
         host_path = self.host_path(path)
         if host_path is not None:
             return self.host.look(host_path)
         entry = self.image.look(path)
         if entry is None and any(bound.target.startswith(path + "/") for bound in self.bound):
-            return Entry("directory")
+            return DirEntry("directory")
         return entry
 
     def names(self, path: str) -> tuple[str, ...]:
@@ -60,7 +60,7 @@ class ContainerTree:
         host_path = self.host_path(path)
         return self.image.names(path) if host_path is None else self.host.names(host_path)
 
-    def source(self, path: str) -> Source | None:
+    def source(self, path: str) -> ByteSource | None:
         """Return a reader of a file."""
         host_path = self.host_path(path)
         return self.image.source(path) if host_path is None else self.host.source(host_path)

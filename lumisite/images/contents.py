@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,10 +17,9 @@ from lumisite.images.container import library_path
 from lumisite.machine.elf import read_only_data
 from lumisite.machine.ldcache import conf_directories, glob
 from lumisite.machine.tree import Tree, is_under, resolve, text_of
-from lumisite.site.images import told_release
+from lumisite.site.images import parse_release
 from lumisite.site.model import Site
-from lumisite.site.versions import Version as Release
-from lumisite.site.versions import parse_version
+from lumisite.site.versions import Version, parse_version
 from lumisite.vendors import all_vendors, gpu_names, gpu_of, plugins, vendor
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ _GLIBC = re.compile(rb"GNU C Library \([^)\0]{1,200}\) (?:stable|development) re
 
 
 @dataclass(frozen=True)
-class Version:
+class StatedVersion:
     """A version as it is written, and the file or label that states it."""
 
     value: str
@@ -136,9 +135,8 @@ class Contents:
         """Return the real paths of all copies of a library for collectives, those outside of packages first."""
         files = [f"{folder}/{library.library}.so*" for folder in (*self.libraries, *self.environments)]
         files += [f"{folder}/{inner}/{library.library}.so*" for folder in self.packages for inner in library.packages]
-        places = (resolve(self.tree, path) for pattern in files for path in glob(self.tree, pattern))
         return tuple(
-            dict.fromkeys(place.path for place in places if place.entry is not None and place.entry.kind == "file")
+            dict.fromkeys(_real_files(self.tree, (path for pattern in files for path in glob(self.tree, pattern))))
         )
 
     def is_for_gpus_of(self, name: str) -> bool:
@@ -153,7 +151,7 @@ class Contents:
         """The vendors for whose GPUs the image holds libraries, by the words of `stacks.*.gpu`."""
         return tuple(filter(self.is_for_gpus_of, gpu_names()))
 
-    def stated(self, signs: Iterable[Sign]) -> Version | None:
+    def stated(self, signs: Iterable[Sign]) -> StatedVersion | None:
         """Return the version that the first sign states; of several folders of releases the newest one."""
         for sign in signs:
             in_place = sign.of in ("text", "path")
@@ -162,22 +160,22 @@ class Contents:
             for path in (path for folder in within for path in glob(self.tree, f"{folder}/{sign.paths}")):
                 text = text_of(self.tree, path, LARGEST_RECORD_BYTES) if sign.of == "text" else path
                 if version := sign.version(text or ""):
-                    stated.append(Version(version, path))
+                    stated.append(StatedVersion(version, path))
             if stated:
                 return max(stated, key=_order) if in_place else stated[0]
         return None
 
 
-def labelled(labels: Mapping[str, str], words: str) -> Version | None:
+def labelled(labels: Mapping[str, str], words: str) -> StatedVersion | None:
     """Return the version in a label that is named for one thing only, which fits the regular expression `words`.
 
     >>> labelled({"org.example.glibc.version": "2.39"}, "glibc")
-    Version(value='2.39', of='label org.example.glibc.version')
+    StatedVersion(value='2.39', of='label org.example.glibc.version')
     """
     for key in sorted(labels):
         last = re.sub(r"[._-]version$", "", key.lower()).rpartition(".")[2]
         if re.fullmatch(words, last) and re.fullmatch(r"v?\d[\w.+-]{0,60}", labels[key]):
-            return Version(labels[key], f"label {key}")
+            return StatedVersion(labels[key], f"label {key}")
     return None
 
 
@@ -186,25 +184,32 @@ def collectives_of(site: Site) -> tuple[Collectives, ...]:
     return tuple(gpu_of(stack.gpu).collectives for stack in site.stacks.values() if stack.gpu is not None)
 
 
-def _order(version: Version) -> Release:
-    return told_release(version.value) or parse_version("0")
+def _order(version: StatedVersion) -> Version:
+    return parse_release(version.value) or parse_version("0")
 
 
 def find_file(tree: Tree, folders: Iterable[str], names: Iterable[str]) -> str | None:
     """Return the real path of the first of some names that is a file in a folder."""
-    places = (resolve(tree, f"{folder}/{name}") for name in names for folder in folders)
-    return next((place.path for place in places if place.entry is not None and place.entry.kind == "file"), None)
+    return next(_real_files(tree, (f"{folder}/{name}" for name in names for folder in folders)), None)
 
 
-def glibc_of(tree: Tree, path: str) -> Version | None:
+def _real_files(tree: Tree, paths: Iterable[str]) -> Iterator[str]:
+    """Yield the real path of each path that leads to a file."""
+    for path in paths:
+        resolved = resolve(tree, path)
+        if resolved.entry is not None and resolved.entry.kind == "file":
+            yield resolved.path
+
+
+def glibc_of(tree: Tree, path: str) -> StatedVersion | None:
     """Return glibc's version from the banner in its own file, which the file prints when it is run as a program."""
     return banner(_GLIBC, tree, path)
 
 
-def banner(pattern: re.Pattern[bytes], tree: Tree, path: str) -> Version | None:
+def banner(pattern: re.Pattern[bytes], tree: Tree, path: str) -> StatedVersion | None:
     """Return the first group of what a library says of itself; of a large one only its read-only data is read."""
     match = find_constant(pattern, tree, path)
-    return None if match is None else Version(match[1].decode("ascii", "replace"), path)
+    return None if match is None else StatedVersion(match[1].decode("ascii", "replace"), path)
 
 
 def find_constant(pattern: re.Pattern[bytes], tree: Tree, path: str) -> re.Match[bytes] | None:

@@ -21,7 +21,7 @@ from typing import Literal
 from lumisite.images.sif import DESCRIPTOR, HEADER, MAGIC, MAGIC_OFFSET, PARTITION, list_objects
 from lumisite.images.squashfs import MAGIC as SQUASHFS_MAGIC
 from lumisite.images.squashfs import SUPERBLOCK_BYTES
-from lumisite.machine.tree import Source
+from lumisite.machine.tree import ByteSource
 
 Kind = Literal["header", "whole"]
 
@@ -33,7 +33,7 @@ _MOST_SMALL_BYTES = 4 * 1024 * 1024
 _USED_OFFSET = 40
 
 
-def digest_of(source: Source, kind: Kind, progress: Callable[[float], None] | None = None) -> str:
+def digest_of(source: ByteSource, kind: Kind, progress: Callable[[float], None] | None = None) -> str:
     """Return `header:` or `whole:` and 64 hexadecimal digits (SHA-256); raises a `LumisiteError`.
 
     Of a whole file, `progress` gets the part that was read so far, below 1.
@@ -44,7 +44,7 @@ def digest_of(source: Source, kind: Kind, progress: Callable[[float], None] | No
     return f"{kind}:{known.hexdigest()}"
 
 
-def _whole(source: Source, progress: Callable[[float], None] | None) -> Iterator[bytes]:
+def _whole(source: ByteSource, progress: Callable[[float], None] | None) -> Iterator[bytes]:
     at = 0
     while chunk := source.read(at, _CHUNK_BYTES):
         yield chunk
@@ -53,7 +53,7 @@ def _whole(source: Source, progress: Callable[[float], None] | None) -> Iterator
             progress(at / (source.size + 1))
 
 
-def _header(source: Source) -> Iterator[bytes]:
+def _header(source: ByteSource) -> Iterator[bytes]:
     yield struct.pack("<Q", source.size)
     head = source.read(0, struct.calcsize(HEADER))
     yield head
@@ -72,7 +72,7 @@ def _header(source: Source) -> Iterator[bytes]:
             yield source.read(part.start, part.size)
 
 
-def _file_system(source: Source, start: int, size: int) -> Iterator[bytes]:
+def _file_system(source: ByteSource, start: int, size: int) -> Iterator[bytes]:
     head = source.read(start, min(size, SUPERBLOCK_BYTES))
     yield head
     used = size

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 from lumisite.errors import LumisiteError, ResolveError
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, with_values
+from lumisite.findings.finding import Finding
 from lumisite.images.contents import Contents
 from lumisite.images.remarks import remarks
 from lumisite.images.sif import open_image
 from lumisite.images.versions import ReadImage
 from lumisite.machine.tree import resolve
-from lumisite.site.decode import alternatives
+from lumisite.site.decode import unknown_name
 from lumisite.site.images import Holds, family_by_path, holds_by_name
 from lumisite.site.ledger import default_family
 from lumisite.site.model import Site
@@ -30,8 +30,7 @@ def choose_family(
     """
     if request is not None:
         if request not in site.families:
-            finding = make_finding("name-unknown", "--family", name=request, kind="image family", site=site.name)
-            raise ResolveError(with_values(finding, alternatives(request, site.families)))
+            raise ResolveError(unknown_name("--family", request, "image family", site.name, site.families))
         return request, make_finding("image-family", family=request)
     recognised = recognise_family(site, paths, image)
     if recognised is not None:

@@ -12,16 +12,16 @@ from typing import TypeAlias
 from lumisite.errors import LumisiteError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
-from lumisite.images.contents import Version
+from lumisite.images.contents import StatedVersion
 from lumisite.images.digest import Kind, digest_of
 from lumisite.images.family import choose_family
 from lumisite.images.remarks import compare_recipe, remarks
 from lumisite.images.sif import open_image
 from lumisite.images.versions import ReadImage
 from lumisite.machine.host import DiskTree, list_directory, open_file
-from lumisite.machine.tree import Place, resolve
+from lumisite.machine.tree import ResolvedPath, resolve
 from lumisite.site.model import Site
-from lumisite.site.versions import Version as Release
+from lumisite.site.versions import Version
 
 #: The names of images in a directory for which the site has no patterns.
 USUAL_PATTERNS = ("*.sif", "*.simg", "*.sqfs", "*.squashfs", "*/*.sif")
@@ -49,7 +49,7 @@ class NamedImage:
     family: str | None = None
     why: Finding | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    versions: Mapping[str, Version] = field(default_factory=dict)
+    versions: Mapping[str, StatedVersion] = field(default_factory=dict)
     notes: tuple[Finding, ...] = ()
     fault: Finding | None = None
 
@@ -59,7 +59,7 @@ class Reading:
     """How images are read: for which site and which default releases, with which digest, and below which `root`."""
 
     site: Site
-    releases: Mapping[str, Release]
+    releases: Mapping[str, Version]
     digest: Kind = "header"
     root: str = "/"
     progress: Progress | None = None
@@ -103,15 +103,15 @@ def read_inventory(reading: Reading, folders: Folders) -> tuple[NamedImage, ...]
 
 def _find_images(tree: DiskTree, path: str, pattern: str) -> Iterator[NamedImage]:
     """Yield the images below a path that match a pattern, part by part, and directories that cannot be listed."""
-    place = resolve(tree, path)
+    resolved = resolve(tree, path)
     if not pattern:
-        real = None if place.entry is None else place.path
-        yield NamedImage(path, place.links, real, fault=_fault(tree, place))
+        real = None if resolved.entry is None else resolved.path
+        yield NamedImage(path, resolved.links, real, fault=_fault(tree, resolved))
         return
     try:
-        names = list_directory(tree.on_disk(path if place.entry is None else place.path))
+        names = list_directory(tree.on_disk(path if resolved.entry is None else resolved.path))
     except LumisiteError as error:
-        yield NamedImage(path, place.links, fault=error.finding)
+        yield NamedImage(path, resolved.links, fault=error.finding)
         return
     first, _, rest = pattern.partition("/")
     for name in names:
@@ -123,19 +123,19 @@ def _find_images(tree: DiskTree, path: str, pattern: str) -> Iterator[NamedImage
             yield from _find_images(tree, inner, rest)
 
 
-def _is_folder(tree: DiskTree, place: Place) -> bool:
+def _is_folder(tree: DiskTree, resolved: ResolvedPath) -> bool:
     """Return whether a directory is there, and not one that an image was unpacked to."""
-    is_directory = place.entry is not None and place.entry.kind == "directory"
-    return is_directory and tree.look(posixpath.join(place.path, UNPACKED)) is None
+    is_directory = resolved.entry is not None and resolved.entry.kind == "directory"
+    return is_directory and tree.look(posixpath.join(resolved.path, UNPACKED)) is None
 
 
-def _fault(tree: DiskTree, place: Place) -> Finding | None:
-    """Return why there can be no image at a place."""
-    if place.entry is None:
-        return place.finding("")
-    if _is_folder(tree, place):
+def _fault(tree: DiskTree, resolved: ResolvedPath) -> Finding | None:
+    """Return why a path can have no image."""
+    if resolved.entry is None:
+        return resolved.finding("")
+    if _is_folder(tree, resolved):
         return make_finding("image-unknown-folder", names=(UNPACKED,))
-    return None if place.entry.kind in ("file", "directory") else make_finding("image-special-file")
+    return None if resolved.entry.kind in ("file", "directory") else make_finding("image-special-file")
 
 
 def _read(

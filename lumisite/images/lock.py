@@ -20,7 +20,7 @@ from lumisite.images.inventory import NamedImage
 from lumisite.machine.host import LARGEST_READ_BYTES, refused_with_command
 from lumisite.site.decode import wrong_type
 from lumisite.site.document import joined
-from lumisite.site.images import Holds, family_by_path, told_release
+from lumisite.site.images import Holds, family_by_path, parse_release
 from lumisite.site.json_file import JsonFile
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import Site
@@ -81,7 +81,7 @@ def holds_by_lock(site: Site, path: str, image: LockedImage) -> Holds:
     recognised = known is not None and known.default_for is None
     named = family_by_path(site, image.target or path, path)
     family = image.family if recognised or named == image.family else None
-    read = {stack: told_release(image.versions.get(stack)) for stack in site.gpu_stacks}
+    read = {stack: parse_release(image.versions.get(stack)) for stack in site.gpu_stacks}
     stacks = {stack: release for stack, release in read.items() if release is not None}
     plugin, openers = "ofi_plugin" in image.versions, {library.name for library in collectives_of(site)}
     looked_at = not openers.isdisjoint(image.versions)

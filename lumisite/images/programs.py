@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from lumisite.images.contents import LARGEST_RECORD_BYTES, Contents
 from lumisite.machine.elf import read_needed
 from lumisite.machine.ldcache import glob
-from lumisite.machine.loader import Loaded, Loader, Process
+from lumisite.machine.loader import Loaded, Loader, ProcessObjects
 from lumisite.machine.tree import Tree, names_of, resolve, text_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Use:
     """
 
     program: str
-    process: Process
+    process: ProcessObjects
     copy: Loaded | None
     packages: str | None = None
 
@@ -55,7 +55,7 @@ def _torch_uses(library: Collectives, loader: Loader, contents: Contents) -> Ite
         folder = f"{packages}/torch/lib"
         if not names_of(tree, folder):
             continue
-        process = Process(loader, program=_interpreter(loader, packages))
+        process = ProcessObjects(loader, program=_interpreter(loader, packages))
         for path in _opened_by_torch(library, tree, packages):
             process.dlopen(path)
         copy = _copy_in(process, library)
@@ -68,10 +68,10 @@ def _interpreter(loader: Loader, packages: str) -> Loaded | None:
     """Return the program that runs Python of an environment; $ORIGIN of a program is where its real file is."""
     top = posixpath.normpath(f"{packages}/../../..")
     for folder in (f"{top}/bin", "/usr/local/bin", "/usr/bin"):
-        place = resolve(loader.tree, f"{folder}/{_PYTHON}")
-        found = None if place.entry is None else loader.search(place.path).found
+        resolved = resolve(loader.tree, f"{folder}/{_PYTHON}")
+        found = None if resolved.entry is None else loader.search(resolved.path).found
         if found is not None:
-            return Loaded(place.path, found)
+            return Loaded(resolved.path, found)
     return None
 
 
@@ -96,7 +96,7 @@ def _is_called(library: Collectives, name: str) -> bool:
     return file == f"{library.library}.so" or file.startswith(f"{library.library}.so.")
 
 
-def _copy_in(process: Process, library: Collectives) -> Loaded | None:
+def _copy_in(process: ProcessObjects, library: Collectives) -> Loaded | None:
     """Return the object of a process that serves as a library for collectives."""
     return next((loaded for name, loaded in process.by_name.items() if _is_called(library, name)), None)
 
@@ -109,7 +109,7 @@ def _linked_use(library: Collectives, loader: Loader, contents: Contents) -> Ite
     names = dict.fromkeys(copy.info.soname or posixpath.basename(copy.path) for copy in found if copy is not None)
     # What no search finds a program has on its own search path, or it does not run.
     for name in (*names, *(outside if len(outside) == 1 else ())):
-        process = Process(loader)
+        process = ProcessObjects(loader)
         copy = process.dlopen(name)
         if copy is not None:
             yield Use(f"programs that are linked with {library.title}", process, copy)

@@ -14,7 +14,7 @@ from lumisite.images.collectives import Collection
 from lumisite.images.container import variables_of
 from lumisite.images.versions import ReadImage
 from lumisite.machine.tree import resolve, small_text
-from lumisite.site.images import has_plugin, told_releases
+from lumisite.site.images import has_plugin, releases_by_name
 from lumisite.vendors import vendor
 
 _RUNSCRIPT = "/.singularity.d/runscript"
@@ -55,7 +55,7 @@ def _for_other_gpus(image: ReadImage) -> Iterator[Finding]:
 
 def _misnamed(image: ReadImage, paths: Sequence[str]) -> Iterator[Finding]:
     """Yield each release that the name states and the contents do not, by its first two numbers."""
-    for stack, named in told_releases(image.site, *paths).items():
+    for stack, named in releases_by_name(image.site, *paths).items():
         actual = image.releases.get(stack)
         series = [] if actual is None else re.findall(r"(?:^|, )(\d+\.\d+)", actual.value)
         if actual is not None and series and not any(f"{named}.".startswith(f"{release}.") for release in series):

@@ -17,7 +17,7 @@ from lumisite.findings.finding import Finding
 from lumisite.images.squashfs import MAGIC as SQUASHFS_MAGIC
 from lumisite.images.squashfs import ImageError, image_error, read_squashfs
 from lumisite.machine.host import DiskTree, open_file
-from lumisite.machine.tree import Source, Tree
+from lumisite.machine.tree import ByteSource, Tree
 
 MAGIC = b"SIF_MAGIC\0"
 MAGIC_OFFSET = 32
@@ -35,7 +35,7 @@ _TOP = ("usr", "etc", "lib", "lib64", "bin", "opt", ".singularity.d")
 
 
 @dataclass(frozen=True)
-class Image:
+class OpenedImage:
     """The file system that containers start from, and what a reader of the answer should know about it."""
 
     tree: Tree
@@ -54,23 +54,23 @@ class SifObject:
     part: int
 
 
-def open_image(path: str) -> Image:
+def open_image(path: str) -> OpenedImage:
     """Open an image; raises `ImageError`, or `ToolError` where the system refuses."""
     if "\0" not in path and Path(path).is_dir():
         if os.access(path, os.X_OK, effective_ids=True) and not any(os.path.lexists(f"{path}/{name}") for name in _TOP):
             raise ImageError(make_finding("image-unknown-folder", path, names=_TOP))
-        return Image(DiskTree(path))
+        return OpenedImage(DiskTree(path))
     source = open_file(path)
     head = source.read(0, MAGIC_OFFSET + len(MAGIC))
     if head[MAGIC_OFFSET:] == MAGIC:
         part, notes = find_root(source)
-        return Image(read_squashfs(source, part.start, part.size), notes)
+        return OpenedImage(read_squashfs(source, part.start, part.size), notes)
     if head.startswith(SQUASHFS_MAGIC):
-        return Image(read_squashfs(source))
+        return OpenedImage(read_squashfs(source))
     raise ImageError(make_finding("image-unknown-format", path, start=repr(head[:12]) if head else ""))
 
 
-def find_root(source: Source) -> tuple[SifObject, tuple[Finding, ...]]:
+def find_root(source: ByteSource) -> tuple[SifObject, tuple[Finding, ...]]:
     """Return the squashfs that a SIF's containers start from, and what else in it counts; raises `ImageError`."""
     objects = tuple(list_objects(source))
     partitions = [part for part in objects if part.kind == PARTITION]
@@ -84,7 +84,7 @@ def find_root(source: Source) -> tuple[SifObject, tuple[Finding, ...]]:
     raise ImageError(make_finding("image-without-root", source.name, parts=len(objects)))
 
 
-def list_objects(source: Source) -> Iterator[SifObject]:
+def list_objects(source: ByteSource) -> Iterator[SifObject]:
     """Return the parts of a SIF that are in use, in their order; raises `ImageError`."""
     content = source.read(0, struct.calcsize(HEADER))
     if content[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] != MAGIC:
@@ -108,7 +108,7 @@ def list_objects(source: Source) -> Iterator[SifObject]:
             yield SifObject(offset + index * step, kind, start, size, file_system, part)
 
 
-def _check(source: Source, root: SifObject) -> None:
+def _check(source: ByteSource, root: SifObject) -> None:
     if root.file_system == _ENCRYPTED:
         raise image_error("image-encrypted", source, root.at)
     if root.file_system != _SQUASHFS:

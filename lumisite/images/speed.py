@@ -17,7 +17,7 @@ from lumisite.machine.elf import read_needed
 from lumisite.machine.ldcache import glob
 from lumisite.machine.tree import Tree, names_of
 from lumisite.site.model import Site
-from lumisite.vendors import fabrics_of, is_own, plugins
+from lumisite.vendors import fabrics_of, is_built_in, plugins
 
 LIBFABRIC = "libfabric.so.1"
 
@@ -37,7 +37,7 @@ def find_speed_parts(
     adapters = [name for fabric in fabrics_of(carrier) for name in fabric.libraries]
     if not adapters:
         return
-    if is_own(carrier):
+    if is_built_in(carrier):
         if adapters[0] in planned:
             yield make_finding("speed-part-found", adapters[0])
         else:

@@ -19,7 +19,7 @@ from lumisite.errors import LumisiteError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Value, with_values
 from lumisite.machine.compression import COMPRESSIONS, BadBlockError, Unpack, unpacker
-from lumisite.machine.tree import Entry, Source
+from lumisite.machine.tree import ByteSource, DirEntry
 
 MAGIC = b"hsqs"
 _SUPERBLOCK = "<4sIIIIHHHHHHQQQQQQQQ"
@@ -48,7 +48,7 @@ class ImageError(LumisiteError):
     """An image that cannot be read: cut, damaged, encrypted, or of a kind that lumisite does not know."""
 
 
-def image_error(code: str, source: Source, byte: int, **values: Value) -> ImageError:
+def image_error(code: str, source: ByteSource, byte: int, **values: Value) -> ImageError:
     """Return the error for what is wrong at a byte of an image file."""
     return ImageError(with_values(make_finding(code, source.name, byte=byte), values))
 
@@ -72,7 +72,7 @@ class _Inode:
 class Squashfs:
     """The file system between `start` and `start + size` of an image file."""
 
-    file: Source
+    file: ByteSource
     start: int
     block_bytes: int
     root: int
@@ -85,7 +85,7 @@ class Squashfs:
         """The image file."""
         return self.file.name
 
-    def look(self, path: str) -> Entry | None:
+    def look(self, path: str) -> DirEntry | None:
         """Return what is at a path."""
         found = self._find(path)
         if found is None:
@@ -95,8 +95,8 @@ class Squashfs:
             inode = self._inode(reference)
             if inode.kind != _LINK or inode.size > _LONGEST_LINK_BYTES:
                 raise self.damaged(inode.after[0], "link", inode.size, kind=inode.kind)
-            return Entry("link", self._metadata(inode.after, inode.size)[0].decode("utf-8", "surrogateescape"))
-        return Entry("directory" if kind == _DIRECTORY else "file" if kind == _FILE else "other")
+            return DirEntry("link", self._metadata(inode.after, inode.size)[0].decode("utf-8", "surrogateescape"))
+        return DirEntry("directory" if kind == _DIRECTORY else "file" if kind == _FILE else "other")
 
     def names(self, path: str) -> tuple[str, ...]:
         """Return the names in a directory."""
@@ -299,7 +299,7 @@ class SquashedFile:
         return self.image.block(at, size, length)[:length] if size else bytes(length)
 
 
-def read_squashfs(source: Source, start: int = 0, size: int | None = None) -> Squashfs:
+def read_squashfs(source: ByteSource, start: int = 0, size: int | None = None) -> Squashfs:
     """Open the file system at `start` of an image file; raises `ImageError`."""
     size = source.size - start if size is None else size
     content = source.read(start, SUPERBLOCK_BYTES)

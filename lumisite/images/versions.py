@@ -12,14 +12,14 @@ from lumisite.images.contents import (
     LARGEST_RECORD_BYTES,
     LARGEST_TEXT_BYTES,
     Contents,
-    Version,
+    StatedVersion,
     banner,
     collectives_of,
     glibc_of,
     labelled,
 )
 from lumisite.machine.tree import Tree, text_of
-from lumisite.site.images import Holds, told_release
+from lumisite.site.images import Holds, parse_release
 from lumisite.site.model import Site
 from lumisite.vendors import all_fabrics, fabrics_of, gpu_of, software_of
 
@@ -44,9 +44,9 @@ class ReadImage(Contents):
         return read_collectives(self.site, self)
 
     @cached_property
-    def releases(self) -> Mapping[str, Version]:
+    def releases(self) -> Mapping[str, StatedVersion]:
         """For each stack of the site that images bring, the release that programs get."""
-        found: dict[str, Version | None] = {}
+        found: dict[str, StatedVersion | None] = {}
         for name, stack in self.site.stacks.items():
             software = None if stack.gpu is None else software_of(name, stack.gpu)
             if software is not None:
@@ -58,7 +58,7 @@ class ReadImage(Contents):
         return {name: version for name, version in found.items() if version is not None}
 
     @cached_property
-    def versions(self) -> Mapping[str, Version]:
+    def versions(self) -> Mapping[str, StatedVersion]:
         """The version of each thing that is found.
 
         Releases of the site's stacks come by their names, then what carries the traffic of its GPUs and of its fabric.
@@ -66,7 +66,7 @@ class ReadImage(Contents):
         carrier = self.site.fabric.carrier
         fabric = [name for known in fabrics_of(carrier) or all_fabrics() for name in known.libraries]
         names = ["libfabric", "ofi_plugin", *(name.partition(".")[0] for name in fabric), "glibc"]
-        found: dict[str, Version | None] = {"torch": _torch(self)}
+        found: dict[str, StatedVersion | None] = {"torch": _torch(self)}
         for name, copies in self.collections.items():
             library = gpu_of(str(self.site.stacks[name].gpu)).collectives
             found[library.name] = copies.version or self.stated(library.images)
@@ -93,7 +93,7 @@ class ReadImage(Contents):
         """
         plugin = self.find_plugin() is not None
         looked_at = any(collection.copies for collection in self.collections.values())
-        known = {name: told_release(version.value) for name, version in self.releases.items()}
+        known = {name: parse_release(version.value) for name, version in self.releases.items()}
         releases = {name: release for name, release in known.items() if release is not None}
         return Holds(family, releases, plugin if plugin or looked_at else None)
 
@@ -113,30 +113,30 @@ def title_of(site: Site, name: str) -> str:
     return site.stacks[name].title if name in site.stacks else titles.get(name, name)
 
 
-def _torch(contents: Contents) -> Version | None:
+def _torch(contents: Contents) -> StatedVersion | None:
     """Join what the environments of an image have; one that has the same adds nothing."""
     seen: dict[str, str] = {}
     for path in (f"{folder}/torch/version.py" for folder in contents.packages):
         if match := _TORCH.search(text_of(contents.tree, path, LARGEST_TEXT_BYTES) or ""):
             seen.setdefault(match[1], path)
-    return Version(", ".join(seen), ", ".join(seen.values())) if seen else None
+    return StatedVersion(", ".join(seen), ", ".join(seen.values())) if seen else None
 
 
-def _file(path: str) -> Version:
+def _file(path: str) -> StatedVersion:
     """Return the name of a library's file, which has its number: `libx.so.1.5.0`."""
-    return Version(posixpath.basename(path), path)
+    return StatedVersion(posixpath.basename(path), path)
 
 
-def _libfabric(tree: Tree, path: str) -> Version | None:
+def _libfabric(tree: Tree, path: str) -> StatedVersion | None:
     """Return the release of libfabric where its own files state it; the number of its file is another one."""
     settings = f"{posixpath.dirname(path)}/pkgconfig/libfabric.pc"
     if match := _PKG_CONFIG.search(text_of(tree, settings, LARGEST_RECORD_BYTES) or ""):
-        return Version(match[1], settings)
+        return StatedVersion(match[1], settings)
     release = re.search(r"/libfabric[/-](\d+\.\d+[\w.]*)/", path)
-    return None if release is None else Version(release[1], path)
+    return None if release is None else StatedVersion(release[1], path)
 
 
-def version_lines(site: Site, versions: Mapping[str, Version]) -> Iterator[str]:
+def version_lines(site: Site, versions: Mapping[str, StatedVersion]) -> Iterator[str]:
     """Write versions for people, as `PyTorch 2.9.1` would be."""
     for name, version in versions.items():
         yield f"{title_of(site, name)} {version.value}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lumisite.errors import ToolError
 from lumisite.findings.catalogue import make_finding
-from lumisite.machine.tree import Entry, Memory, first_line, names_of, small_text
+from lumisite.machine.tree import DirEntry, Memory, first_line, names_of, small_text
 from lumisite.site.read import read_file
 from lumisite.vendors import all_fabrics, all_gpus, all_software, all_vendors
 
@@ -40,7 +40,7 @@ def collector() -> str:
 
 
 @dataclass(frozen=True)
-class Answer:
+class NodeAnswer:
     """A node as it printed it: what is not in `files`, `links` or among the parents of these is not there."""
 
     name: str
@@ -48,11 +48,11 @@ class Answer:
     links: dict[str, str] = field(default_factory=dict)
     folders: dict[str, set[str]] = field(default_factory=lambda: {"/": set()})
 
-    def look(self, path: str) -> Entry | None:
+    def look(self, path: str) -> DirEntry | None:
         """Return what is at a path."""
         if path in self.links:
-            return Entry("link", self.links[path])
-        return Entry("file") if path in self.files else Entry("directory") if path in self.folders else None
+            return DirEntry("link", self.links[path])
+        return DirEntry("file") if path in self.files else DirEntry("directory") if path in self.folders else None
 
     def names(self, path: str) -> tuple[str, ...]:
         """Return the names in a directory."""
@@ -75,9 +75,9 @@ class Answer:
         return [f"{path.rstrip('/')}/{name}" for name in names_of(self, path)]
 
 
-def parse_answer(text: str, name: str) -> Answer:
+def parse_answer(text: str, name: str) -> NodeAnswer:
     """Parse an answer; what is before it, such as output of a prolog, is passed over. Raises `ToolError`."""
-    answer, lines = Answer(name), list[str]()
+    answer, lines = NodeAnswer(name), list[str]()
     for line in text.split("\n"):
         kind, _, rest = line.partition(" ")
         path, _, target = rest.partition("\t")

@@ -11,11 +11,11 @@ from typing import Any
 
 from lumisite.facts.description import Description, describe, guess
 from lumisite.findings.finding import Finding
+from lumisite.init.describe_kind import describe_kind
 from lumisite.init.folders import Folder, folders_of, folders_of_all
-from lumisite.init.kinds import describe_kind
 from lumisite.init.known import SOFTWARE
-from lumisite.init.node import Fabric, Node, can_be_bound, fabric_of, has_folder, module_systems
-from lumisite.init.slurm import Cluster, Kind, partitions_of
+from lumisite.init.node import FoundFabric, Node, can_be_bound, fabric_of, has_folder, module_systems
+from lumisite.init.slurm import Cluster, SlurmNodeKind, partitions_of
 from lumisite.init.software import StackFound, stacks_of
 from lumisite.site.cpus import parse_number_list
 from lumisite.site.kinds import NO_GPUS, Fingerprint, fingerprint
@@ -78,7 +78,7 @@ def describe_site(seen: Seen) -> Description:
 def _network(seen: Seen) -> dict[str, Any]:
     """Return the fabric, and the node kinds with their places in it."""
     known = [kind.name for kind in seen.cluster.kinds]
-    kinds = [*seen.cluster.kinds, *(Kind(name, ()) for name in seen.nodes if name not in known)]
+    kinds = [*seen.cluster.kinds, *(SlurmNodeKind(name, ()) for name in seen.nodes if name not in known)]
     fabrics = {name: _fabric(seen, node) for name, node in seen.nodes.items()}
     fabric, interfaces = _fabric(seen, seen.node), seen.node.facts.interfaces
     suffix = f"-{fabric.interfaces[0]}" if fabric.interfaces else ""
@@ -93,7 +93,7 @@ def _network(seen: Seen) -> dict[str, Any]:
     }
 
 
-def _fabric(seen: Seen, node: Node) -> Fabric:
+def _fabric(seen: Seen, node: Node) -> FoundFabric:
     """Return a node's fabric; Slurm knows by which address it reaches the node."""
     known = (slurm for kind in seen.cluster.kinds for slurm in kind.nodes)
     slurm = next((slurm for slurm in known if slurm.name == node.name), None)

@@ -12,7 +12,7 @@ from lumisite.machine.host import Mount, parse_mounts
 from lumisite.machine.tree import is_under, resolve
 
 #: Why a mount is a question; the template has the words.
-Doubt = Literal["type", "system", "silent", "name", "inside", "automount", "login", "some"]
+Doubt = Literal["type", "system", "silent", "name", "inside", "automount", "login", "some", "read-only", "shut"]
 
 
 @dataclass(frozen=True)
@@ -98,5 +98,9 @@ def _folder(mount: Mount, node: Node, login: Node) -> Folder | None:
     is_same = node is not login and not mine.isdisjoint(login.answer.lines("/output/stat"))
     kind = "shared" if mount.kind in SHARED or is_same else "node-local" if mount.kind in LOCAL else ""
     rights = next((line for line in node.answer.lines("/output/rights") if line[11:] == point), "")
+    if kind == "node-local" and mount.read_only:
+        return Folder(point, "", mount.kind, "read-only")
+    if kind and rights and rights[9] not in "xt":
+        return Folder(point, "", mount.kind, "shut")
     writable = kind == "node-local" and rights[8:10] in ("wx", "wt")
     return Folder(point, kind, mount.kind, None if kind else "type", writable=writable)

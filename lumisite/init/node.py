@@ -13,7 +13,7 @@ from lumisite.facts.capture_system import capture_system, interfaces_on_devices,
 from lumisite.facts.facts import Device, Facts, Interface
 from lumisite.facts.installed import installed_releases
 from lumisite.findings.finding import Finding
-from lumisite.init.answer import Answer
+from lumisite.init.answer import NodeAnswer
 from lumisite.init.known import RUNTIMES
 from lumisite.init.slurm import is_name
 from lumisite.machine.library_names import numbers_in
@@ -33,7 +33,7 @@ class Node:
     """A node: its facts, and its answer to the collector (empty, where the facts come from a file)."""
 
     facts: Facts
-    answer: Answer
+    answer: NodeAnswer
 
     @property
     def name(self) -> str:
@@ -79,7 +79,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Fabric:
+class FoundFabric:
     """The network by which nodes exchange data; `shared` have a device in common with a fast interface."""
 
     carrier: str
@@ -89,13 +89,13 @@ class Fabric:
     shared: tuple[str, ...] = ()
 
 
-def node_of(answer: Answer, site: str, findings: list[Finding]) -> Node:
+def node_of(answer: NodeAnswer, site: str, findings: list[Finding]) -> Node:
     """Read a node's answer; where no interface has a device, as in a virtual machine, all of them count."""
     names = [name for name in names_of(answer, _NET) if name != "lo" and is_name(name)]
     return Node(capture_system(answer, site, () if interfaces_on_devices(answer) else names, findings), answer)
 
 
-def fabric_of(node: Node, address: str | None) -> Fabric:
+def fabric_of(node: Node, address: str | None) -> FoundFabric:
     """Return fast interfaces and those for management; `address` is by which Slurm reaches the node.
 
     Where all are as fast, the one with that address manages, unless the others are called like it (`eth0`, `eth1`).
@@ -115,7 +115,7 @@ def fabric_of(node: Node, address: str | None) -> Fabric:
     parts = set[str]().union(*(below[name] for name in fast))
     rest = [name for name in up if name not in fast]
     carrier, adapters = _adapters(node, {facts[part].bus for part in parts if part in facts} - {None})
-    return Fabric(
+    return FoundFabric(
         carrier,
         adapters,
         tuple(fast),
@@ -154,7 +154,7 @@ def _adapters(node: Node, buses: Collection[str | None]) -> tuple[str, tuple[str
     return "tcp", ()
 
 
-def adapter_near(node: Node, bus: str | None, fabric: Fabric) -> str | None:
+def adapter_near(node: Node, bus: str | None, fabric: FoundFabric) -> str | None:
     """Return the adapter with most of the path of PCI bridges in common with a GPU, if one alone has."""
     gpu = resolve(node.answer, f"/sys/bus/pci/devices/{bus}").path.split("/")
     shared = {}

@@ -58,7 +58,7 @@ class SlurmNode:
 
 
 @dataclass(frozen=True)
-class Kind:
+class SlurmNodeKind:
     """Nodes that are built alike, by a name that says what sets them apart."""
 
     name: str
@@ -71,7 +71,7 @@ class Cluster:
 
     config: Mapping[str, str]
     partitions: Mapping[str, Mapping[str, str]]
-    kinds: tuple[Kind, ...]
+    kinds: tuple[SlurmNodeKind, ...]
     findings: tuple[Finding, ...] = ()
 
 
@@ -120,12 +120,12 @@ def is_name(text: str) -> bool:
     return re.fullmatch(r"[\w.+@-]{1,100}", text, re.ASCII) is not None and is_file_name(text)
 
 
-def _kinds(nodes: Sequence[SlurmNode]) -> tuple[Kind, ...]:
+def _kinds(nodes: Sequence[SlurmNode]) -> tuple[SlurmNodeKind, ...]:
     """Group nodes, and name the groups by no more than what sets them apart."""
     groups: dict[tuple[object, ...], list[SlurmNode]] = {}
     for node in nodes:
         groups.setdefault(node.build, []).append(node)
-    kinds = [Kind("", tuple(group)) for group in groups.values()]
+    kinds = [SlurmNodeKind("", tuple(group)) for group in groups.values()]
     for step in range(4):
         names = [kind.name for kind in kinds]
         for at, kind in enumerate(kinds):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from lumisite.images.lock import LockedImage, holds_by_lock
 from lumisite.lint.job import BadLine, Job, bad_line
-from lumisite.lint.script import Command
+from lumisite.lint.script import ShellCommand
 from lumisite.render.runtimes import (
     ACTION_FLAGS,
     ACTION_VALUED,
@@ -18,9 +18,9 @@ from lumisite.render.runtimes import (
     GLOBAL_VALUED,
     RUNTIMES,
 )
-from lumisite.site.images import Holds, holds_by_name, told_releases
+from lumisite.site.images import Holds, holds_by_name, releases_by_name
 from lumisite.vendors import all_vendors
-from lumisite.vendors.model import Gpu
+from lumisite.vendors.model import GpuVendor
 
 
 class Start(NamedTuple):
@@ -29,7 +29,7 @@ class Start(NamedTuple):
     action: str
     image: str
     line: int
-    command: Command
+    command: ShellCommand
 
     @property
     def name(self) -> str:
@@ -43,7 +43,7 @@ def contents_of(job: Job, path: str) -> Holds:
     if locked is not None:
         return holds_by_lock(job.site, path, locked)
     path = path if "/" in path else f"./{path}"
-    return replace(holds_by_name(job.site, path), stacks=told_releases(job.site, path))
+    return replace(holds_by_name(job.site, path), stacks=releases_by_name(job.site, path))
 
 
 def locked_at(job: Job, path: str) -> LockedImage | None:
@@ -117,7 +117,7 @@ def image_for_other_gpus(job: Job) -> Iterator[BadLine]:
             yield bad_line(start.line, start.name, vendors=titles, expected=expected, example=_example(job))
 
 
-def _is_for(job: Job, image: str, gpu: Gpu) -> bool:
+def _is_for(job: Job, image: str, gpu: GpuVendor) -> bool:
     """Return whether an image's name or address, or what the lock has of it, shows that it is for some GPUs."""
     locked = locked_at(job, image)
     name = image.partition("://")[2].removeprefix("docker.io/") or image.rpartition("/")[2]

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from lumisite.findings.finding import Value
 from lumisite.images.lock import LockedImage
-from lumisite.lint.options import Step, read_options
-from lumisite.lint.script import Command, Word, read_commands, read_directives, without_listing
+from lumisite.lint.options import SrunStep, read_options
+from lumisite.lint.script import ShellCommand, Word, read_commands, read_directives, without_listing
 from lumisite.site.model import Site
 from lumisite.vendors import gpu_of
-from lumisite.vendors.model import Gpu
+from lumisite.vendors.model import GpuVendor
 
 _CONTAINER_PREFIX = re.compile(r"^(?:SINGULARITYENV|APPTAINERENV)_")
 #: Longer values are no name or path; values of values could grow without end.
@@ -36,13 +36,13 @@ def bad_line(line: int, subject: str = "", **values: Value) -> BadLine:
     return BadLine(line, subject, values)
 
 
-class Setting(NamedTuple):
+class ScriptSetting(NamedTuple):
     """A variable that a script sets, for itself or for a program or container that it starts."""
 
     name: str
     value: str
     line: int
-    command: Command
+    command: ShellCommand
 
 
 class Job:
@@ -57,7 +57,7 @@ class Job:
         self._read = tuple(read_commands(text))
 
     @cached_property
-    def commands(self) -> tuple[Command, ...]:
+    def commands(self) -> tuple[ShellCommand, ...]:
         """All commands of the script, in order, with the words that variables without quotes stand for."""
         left = _EXPANSION_LIMIT
         found = []
@@ -67,7 +67,7 @@ class Job:
                 text = self._texts.get(word.raw.strip("${}")) if left > 0 and _VARIABLE.fullmatch(word.raw) else None
                 words += text or (word,)
                 left -= len(text or ())
-            found.append(Command(command.assignments, tuple(words), command.documents, command.spot))
+            found.append(ShellCommand(command.assignments, tuple(words), command.documents, command.spot))
         return tuple(found)
 
     @cached_property
@@ -85,19 +85,19 @@ class Job:
         return found
 
     @cached_property
-    def allocation(self) -> Step:
+    def allocation(self) -> SrunStep:
         """What `#SBATCH` lines ask for, as a step that has all of it; of a heterogeneous job nothing is known."""
         several = any(word in ("hetjob", "packjob") for word, _ in self.directives)
-        return Step(None, {}, read_options(() if several else self.directives, stop=False))
+        return SrunStep(None, {}, read_options(() if several else self.directives, stop=False))
 
     @cached_property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[SrunStep, ...]:
         """All sruns; a script without one runs as a step of one task."""
         steps = []
         for command in self.commands:
             if words := command.words_after("srun", first=4):
                 options = read_options(self.resolved_words(words), stop=True)
-                steps.append(Step(command, options, {**self.allocation.merged, **options}))
+                steps.append(SrunStep(command, options, {**self.allocation.merged, **options}))
         return tuple(steps) or (self.allocation,)
 
     @property
@@ -111,7 +111,7 @@ class Job:
         return not self.partitions or not self.partitions.isdisjoint(self.site.partitions)
 
     @cached_property
-    def gpus(self) -> tuple[Gpu, ...]:
+    def gpus(self) -> tuple[GpuVendor, ...]:
         """What is known of the GPUs that it may get: those of its partitions, else all that the site has."""
         site = self.site
         of_partitions = list(map(site.vendor_of, site.kinds_of(*self.partitions)))
@@ -130,11 +130,11 @@ class Job:
         return frozenset(of_site | {cache.variable for gpu in self.gpus for cache in gpu.caches})
 
     @cached_property
-    def settings(self) -> tuple[Setting, ...]:
+    def settings(self) -> tuple[ScriptSetting, ...]:
         """All variables that are set, by assignment, `env` or `--env`, without a prefix for the container."""
         return tuple(setting for command in self.commands for setting in _settings(command))
 
-    def settings_of(self, *names: str) -> Iterator[Setting]:
+    def settings_of(self, *names: str) -> Iterator[ScriptSetting]:
         """Yield the settings of some variables."""
         return (setting for setting in self.settings if setting.name in names)
 
@@ -183,9 +183,9 @@ def variables_in(value: str) -> list[str]:
     return re.findall(r"\$\{?(\w+)", value)
 
 
-def _settings(command: Command) -> Iterator[Setting]:
+def _settings(command: ShellCommand) -> Iterator[ScriptSetting]:
     for name, word in command.assignments:
-        yield Setting(_CONTAINER_PREFIX.sub("", name), word.value, word.line, command)
+        yield ScriptSetting(_CONTAINER_PREFIX.sub("", name), word.value, word.line, command)
     values = command.values
     for index, word in enumerate(command.words):
         named = index and (values[index - 1] == "--env" or values[0] == "env")
@@ -193,4 +193,4 @@ def _settings(command: Command) -> Iterator[Setting]:
         pairs = word.value if named else found[1] if found else ""
         for name, equals, text in (pair.partition("=") for pair in pairs.split(",")):
             if equals and name.isidentifier():
-                yield Setting(name, text, word.line, command)
+                yield ScriptSetting(name, text, word.line, command)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from lumisite.lint.job import BadLine, Job, bad_line
-from lumisite.lint.script import Command
+from lumisite.lint.script import ShellCommand
 from lumisite.machine.tree import is_under
 from lumisite.render.runtimes import RUNTIMES
 from lumisite.site.model import Site
@@ -27,7 +27,7 @@ _PYTHONS = re.compile(r"(?:\w+-)?python(?:/.*)?", re.IGNORECASE)
 _DEFAULTS = ("", "default")
 
 
-def _request(job: Job, command: Command) -> tuple[str, tuple[str, ...]]:
+def _request(job: Job, command: ShellCommand) -> tuple[str, tuple[str, ...]]:
     """Return the verb and the names of `module` or `ml`, where `ml NAME` loads; nothing for other commands."""
     if command.values[:1] not in (("module",), ("ml",)):
         return "", ()
@@ -60,17 +60,17 @@ def build_with_binds(job: Job) -> Iterator[BadLine]:
             yield bad_line(command.line, " ".join(left))
 
 
-def _removes_binds(command: Command) -> bool:
+def _removes_binds(command: ShellCommand) -> bool:
     """Return whether a command takes the binds away from all that follows."""
     unset = command.values[:1] == ("unset",) and any(map(_BIND_LIST.fullmatch, command.values))
     return unset or (_replaces_binds(command) and not _builds(command))
 
 
-def _replaces_binds(command: Command) -> bool:
+def _replaces_binds(command: ShellCommand) -> bool:
     return any(_BIND_LIST.fullmatch(name) and name not in word.value for name, word in command.assignments)
 
 
-def _builds(command: Command) -> bool:
+def _builds(command: ShellCommand) -> bool:
     words = command.words_after(*RUNTIMES, "cotainr") or ()
     return "build" in [word.value for word in words[:2]]
 
@@ -136,7 +136,7 @@ def host_venv(job: Job) -> Iterator[BadLine]:
                 yield bad_line(word.line, found[1], module=makers[found[1]])
 
 
-def _venv_made(job: Job, command: Command) -> str | None:
+def _venv_made(job: Job, command: ShellCommand) -> str | None:
     """Return the folder of `python -m venv --system-site-packages FOLDER`, in any order, with one folder."""
     folders = [value for value in command.values[3:] if not value.startswith("-")]
     makes = command.values[1:3] == ("-m", "venv") and re.fullmatch(r"python[\d.]*", command.programs[0])

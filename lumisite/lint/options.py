@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from lumisite.lint.script import Command
+from lumisite.lint.script import ShellCommand
 from lumisite.site.model import Site
 from lumisite.site.nodes import NodeKind
 
@@ -63,13 +63,13 @@ def read_options(words: Iterable[tuple[str, int]], *, stop: bool) -> dict[str, O
     return found
 
 
-class Step(NamedTuple):
+class SrunStep(NamedTuple):
     """One srun: its own `options`, and `merged` those of `#SBATCH` too, where it has none of that name.
 
     `command` is the srun; none stands for the batch script, which runs as one task.
     """
 
-    command: Command | None
+    command: ShellCommand | None
     options: Options
     merged: Options
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from lumisite.lint.job import BadLine, Job, bad_line
-from lumisite.lint.options import Option, Step, usable_cores
+from lumisite.lint.options import Option, SrunStep, usable_cores
 from lumisite.site.model import Site
 from lumisite.site.nodes import NodeKind
 
@@ -61,7 +61,7 @@ def cpu_bind_and_count(job: Job) -> Iterator[BadLine]:
             yield bad_line(bind.line, "--cpu-bind")
 
 
-def _memory(job: Job) -> Iterator[tuple[Step, list[NodeKind], Option, int]]:
+def _memory(job: Job) -> Iterator[tuple[SrunStep, list[NodeKind], Option, int]]:
     """Yield the allocation, and the steps that name memory themselves.
 
     With each: the node kinds that it may run on, the option, and the memory of a node that it asks for, in MiB.
@@ -78,7 +78,7 @@ def _memory(job: Job) -> Iterator[tuple[Step, list[NodeKind], Option, int]]:
             yield step, kinds, option, int(size[1]) * _UNIT_KIB[size[2].upper()] * times // 1024
 
 
-def _gpus(step: Step, kinds: list[NodeKind]) -> int | None:
+def _gpus(step: SrunStep, kinds: list[NodeKind]) -> int | None:
     """How many GPUs of a node a step asks for, which are no more than the node has."""
     most = min(len(kind.gpus) for kind in kinds)
     each, tasks = step.number("gpus-per-task"), step.tasks_per_node

@@ -87,7 +87,7 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Command:
+class ShellCommand:
     """A simple command: the variables that it sets, its words, and its here-documents that the shell expands.
 
     `spot` is where it runs: `batch` is the batch script itself, on the first node, `task` what a launcher starts,
@@ -147,7 +147,7 @@ def without_listing(text: str) -> str:
     return "\n" + text[found.end() :] if found else text
 
 
-def read_commands(text: str, line: int = 1, spot: str = "batch", depth: int = 0) -> Iterator[Command]:
+def read_commands(text: str, line: int = 1, spot: str = "batch", depth: int = 0) -> Iterator[ShellCommand]:
     """Yield all commands, each followed by those of a script that it has as an argument."""
     for command in _simple_commands(text, line, spot):
         yield command
@@ -160,7 +160,7 @@ def read_commands(text: str, line: int = 1, spot: str = "batch", depth: int = 0)
                 yield from read_commands(script.inner, script.line, inner, depth + 1)
 
 
-def _simple_commands(text: str, line: int, spot: str) -> Iterator[Command]:
+def _simple_commands(text: str, line: int, spot: str) -> Iterator[ShellCommand]:
     words: list[Word] = []
     documents: list[Word] = []
     expected: list[re.Match[str]] = []
@@ -203,7 +203,7 @@ def _read_document(text: str, position: int, start: re.Match[str], line: int, do
     return end.end()
 
 
-def _command(words: list[Word], documents: list[Word], spot: str) -> Iterator[Command]:
+def _command(words: list[Word], documents: list[Word], spot: str) -> Iterator[ShellCommand]:
     assignments: list[tuple[str, Word]] = []
     rest = list(words)
     while rest and rest[0].raw in _RESERVED:
@@ -215,7 +215,7 @@ def _command(words: list[Word], documents: list[Word], spot: str) -> Iterator[Co
         declared = (Word(word.raw.strip("\"'") if word.raw[0] in "\"'" else word.raw, word.line) for word in rest[1:])
         assignments += filter(None, map(_assignment, declared))
     if assignments or rest:
-        yield Command(tuple(assignments), tuple(rest), tuple(documents), spot)
+        yield ShellCommand(tuple(assignments), tuple(rest), tuple(documents), spot)
 
 
 def _assignment(word: Word) -> tuple[str, Word] | None:

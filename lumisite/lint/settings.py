@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from fnmatch import fnmatchcase
 from itertools import dropwhile
 from typing import Literal
 
 from lumisite.findings.finding import Value
 from lumisite.findings.writers import message
 from lumisite.lint.images import Start, contents_of, starts_of
-from lumisite.lint.job import BadLine, Job, Setting, bad_line, variables_in
+from lumisite.lint.job import BadLine, Job, ScriptSetting, bad_line, variables_in
 from lumisite.machine.tree import is_under
 from lumisite.render.explain import references
 from lumisite.site.evidence import Harm, harms
@@ -70,7 +69,7 @@ def _directory(job: Job, name: str) -> dict[str, Value]:
     return {"of_rank": f"{folder}/${{SLURM_LOCALID}}"} if of_rank else {"directory": folder}
 
 
-def _in_force(job: Job, names: Collection[str]) -> Iterator[tuple[Setting, str]]:
+def _in_force(job: Job, names: Collection[str]) -> Iterator[tuple[ScriptSetting, str]]:
     """Yield the settings of some variables that hold when something is started, with what they set.
 
     Other variables are put in; of `${NAME:-value}` it is the value.
@@ -80,7 +79,7 @@ def _in_force(job: Job, names: Collection[str]) -> Iterator[tuple[Setting, str]]
             yield setting, _WITH_DEFAULT.sub(lambda found: found[1], job.resolved(setting.value))
 
 
-def _replaced(job: Job, setting: Setting) -> bool:
+def _replaced(job: Job, setting: ScriptSetting) -> bool:
     """Return whether the variable is set again or unset before anything is started."""
     for command in dropwhile(lambda command: command is not setting.command, job.commands):
         if command.names_any(*_STARTERS):
@@ -92,7 +91,7 @@ def _replaced(job: Job, setting: Setting) -> bool:
     return False
 
 
-def _nodes(job: Job, setting: Setting) -> Literal["one", "several"] | None:
+def _nodes(job: Job, setting: ScriptSetting) -> Literal["one", "several"] | None:
     """Return whether what a setting reaches has one node or several: its own step, or else any step of the job."""
     counts = {step.nodes for step in job.steps if step.command is setting.command}
     counts = counts or {step.nodes for step in job.steps}
@@ -115,15 +114,14 @@ def harmful_value(job: Job) -> Iterator[BadLine]:
             yield bad_line(setting.line, f"{setting.name}={value}", **values, **_instead(job.site, setting.name))
 
 
-def _judge(job: Job, harm: Harm, setting: Setting, value: str, starts: tuple[Start, ...]) -> str | None:
+def _judge(job: Job, harm: Harm, setting: ScriptSetting, value: str, starts: tuple[Start, ...]) -> str | None:
     """Return the condition under which a value does harm, empty where it does so here; `None` where it does none.
 
     A value is one of those that do harm whatever its case, with any image that the setting reaches. Where the script
     does not say how many nodes it has it does none; where it does not say which image it runs, or the image's name does
     not tell what is in it, the evidence decides whether it may.
     """
-    fits = harm.setting.name == setting.name and "$" not in value
-    fits = fits and any(fnmatchcase(value.lower(), pattern.lower()) for pattern in harm.patterns)
+    fits = harm.setting.name == setting.name and "$" not in value and harm.fits(value)
     nodes = _nodes(job, setting) if fits else None
     if not fits or (harm.evidence.when.nodes and not nodes):
         return None

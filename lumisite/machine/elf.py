@@ -17,7 +17,7 @@ from typing import Literal
 
 from lumisite.errors import LumisiteError
 from lumisite.findings.catalogue import make_finding
-from lumisite.machine.tree import Source, Tree
+from lumisite.machine.tree import ByteSource, Tree
 
 #: Limits that no linker's output comes near; beyond them the file is damaged, or made to tire its reader.
 MOST_TAGS = 16_384
@@ -70,7 +70,7 @@ class ElfInfo:
 
 
 @dataclass
-class _Reader:
+class _ElfReader:
     """An ELF file; `segments` have kind, file offset, address and size, `strings` is the offset and size of the table.
 
     `tags` has all values of each, in order, `records` is how many of versions may still be read. It is read in about 50
@@ -78,7 +78,7 @@ class _Reader:
     fetched, and the last ones kept.
     """
 
-    source: Source
+    source: ByteSource
     segments: tuple[tuple[int, int, int, int], ...] = ()
     strings: tuple[int, int] = (0, 0)
     tags: dict[int, list[int]] = field(default_factory=dict)
@@ -148,7 +148,7 @@ def read_needed(tree: Tree, path: str) -> tuple[str, ...]:
         return ()
 
 
-def read_only_data(source: Source) -> tuple[int, int]:
+def read_only_data(source: ByteSource) -> tuple[int, int]:
     """Return where the constants of an object begin in its file, and their size in bytes; (0, 0) where none are found.
 
     The loader needs no section headers, so that a library may have none.
@@ -171,7 +171,7 @@ def read_only_data(source: Source) -> tuple[int, int]:
     return 0, 0
 
 
-def read_elf(source: Source) -> ElfInfo:
+def read_elf(source: ByteSource) -> ElfInfo:
     """Read an executable or a shared library; raises `ElfError`."""
     elf, info = _open(source)
     return replace(
@@ -186,9 +186,9 @@ def read_elf(source: Source) -> ElfInfo:
     )
 
 
-def _open(source: Source) -> tuple[_Reader, ElfInfo]:
+def _open(source: ByteSource) -> tuple[_ElfReader, ElfInfo]:
     """Find the string table and the dynamic tags of an object, and what it is built for."""
-    elf = _Reader(source)
+    elf = _ElfReader(source)
     ident = elf.read(0, 20)
     if len(ident) < 16 or ident[:4] != b"\x7fELF" or ident[4] not in (1, 2) or ident[5] not in (1, 2):
         raise elf.damaged(0, "e_ident")
@@ -215,7 +215,7 @@ def _open(source: Source) -> tuple[_Reader, ElfInfo]:
     return elf, info
 
 
-def _dynamic_tags(elf: _Reader) -> dict[int, list[int]]:
+def _dynamic_tags(elf: _ElfReader) -> dict[int, list[int]]:
     """Return all values of each tag, in order; none for a static program."""
     found: dict[int, list[int]] = {}
     dynamic = next(((address, size) for kind, _, address, size in elf.segments if kind == _PT_DYNAMIC), None)
@@ -230,7 +230,7 @@ def _dynamic_tags(elf: _Reader) -> dict[int, list[int]]:
     raise elf.damaged(start, "PT_DYNAMIC")
 
 
-def _versions_needed(elf: _Reader) -> dict[str, tuple[str, ...]]:
+def _versions_needed(elf: _ElfReader) -> dict[str, tuple[str, ...]]:
     needed: dict[str, list[str]] = {}
     for offset, (_, _, file, first, _) in _table(elf, _DT_VERNEED, "<HHIII", "DT_VERNEED"):
         versions = needed.setdefault(elf.string(file, "DT_VERNEED"), [])
@@ -240,13 +240,13 @@ def _versions_needed(elf: _Reader) -> dict[str, tuple[str, ...]]:
     return {library: tuple(versions) for library, versions in needed.items()}
 
 
-def _versions_defined(elf: _Reader) -> Iterator[str]:
+def _versions_defined(elf: _ElfReader) -> Iterator[str]:
     for offset, (_, flags, _, _, _, first, _) in _table(elf, _DT_VERDEF, "<HHHHIII", "DT_VERDEF"):
         if not flags & _VER_FLG_BASE:
             yield elf.string(elf.unpack("<II", offset + first, "DT_VERDEF")[0], "DT_VERDEF")
 
 
-def _table(elf: _Reader, tag: int, layout: str, part: str) -> Iterator[tuple[int, tuple[int, ...]]]:
+def _table(elf: _ElfReader, tag: int, layout: str, part: str) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Yield the records of a table of versions with their offsets; the first field of each is its format, always 1."""
     if tag not in elf.tags:
         return
@@ -256,7 +256,7 @@ def _table(elf: _Reader, tag: int, layout: str, part: str) -> Iterator[tuple[int
         yield offset, record
 
 
-def _chain(elf: _Reader, layout: str, offset: int, part: str) -> Iterator[tuple[int, tuple[int, ...]]]:
+def _chain(elf: _ElfReader, layout: str, offset: int, part: str) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Yield the records of a chain with their offsets; the last field of each is the step to the next, 0 at the end."""
     while elf.records:
         elf.records -= 1

@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import Thread
 
 from lumisite.errors import ToolError, refused
-from lumisite.machine.tree import Entry, Source, is_under, resolve, text_of
+from lumisite.machine.tree import ByteSource, DirEntry, is_under, resolve, text_of
 from lumisite.site.read import open_regular, read_file, regular_size
 
 #: No reader asks for more at once, so that a file of any size takes little memory.
@@ -31,7 +31,7 @@ _MOST_MOUNTS_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class File:
+class HostFile:
     """A regular file on disk, opened when it is read and closed at once; `name` is its real path."""
 
     name: str
@@ -69,13 +69,13 @@ class DiskTree:
     unreadable: dict[str, str] = field(default_factory=dict, compare=False)
     private: dict[str, str] = field(default_factory=dict, compare=False)
 
-    def look(self, path: str) -> Entry | None:
+    def look(self, path: str) -> DirEntry | None:
         """Return what is at a path."""
         real = self.on_disk(path)
         try:
             mode = os.lstat(real).st_mode
             if stat.S_ISLNK(mode):
-                return Entry("link", str(Path(real).readlink()))
+                return DirEntry("link", str(Path(real).readlink()))
         except PermissionError:
             folder = _shut_folder(path, self.name.rstrip("/")) or posixpath.dirname(path)
             self.unreadable[folder] = _opened(self.on_disk(folder), "rx")
@@ -84,8 +84,8 @@ class DiskTree:
             return None
         if stat.S_ISDIR(mode):
             self._compare_users(posixpath.normpath(path), mode, "x")
-            return Entry("directory")
-        return Entry("file" if stat.S_ISREG(mode) else "other")
+            return DirEntry("directory")
+        return DirEntry("file" if stat.S_ISREG(mode) else "other")
 
     def names(self, path: str) -> tuple[str, ...]:
         """Return the names in a directory."""
@@ -99,7 +99,7 @@ class DiskTree:
         except OSError:
             return ()
 
-    def source(self, path: str) -> Source | None:
+    def source(self, path: str) -> ByteSource | None:
         """Open a file."""
         real = self.on_disk(path)
         if not os.access(real, os.R_OK, effective_ids=True):
@@ -145,10 +145,10 @@ def refused_with_command(action: str, error: OSError) -> ToolError:
     return refused(action, error, command)
 
 
-def open_file(path: str) -> File:
+def open_file(path: str) -> HostFile:
     """Open a regular file; raises `ToolError` where the system refuses, or there is something else."""
     try:
-        return File(path, regular_size(path))
+        return HostFile(path, regular_size(path))
     except OSError as error:
         raise refused_with_command("read", error) from None
 

@@ -50,7 +50,7 @@ def parse_hwloc_bitmap(text: str) -> frozenset[int] | None:
 
 
 @dataclass(frozen=True)
-class _File:
+class _HwlocFile:
     """A file: its `objects` in its order, which is hwloc's logical order; the `parents` and `lines` of its elements."""
 
     name: str
@@ -80,9 +80,9 @@ class _File:
 
     def unfit(self, element: Element, attribute: str, text: str) -> TopologyError:
         name = element.get("type", element.tag)[:60]
-        place = Place(self.name, self.lines[element])
+        location = Place(self.name, self.lines[element])
         return TopologyError(
-            make_finding("hwloc-unfit", place=place, element=name, attribute=attribute, value=text[:60])
+            make_finding("hwloc-unfit", place=location, element=name, attribute=attribute, value=text[:60])
         )
 
 
@@ -94,7 +94,7 @@ def parse_hwloc(data: bytes, file: str) -> Topology:
     """
     top, lines = _parse_xml(data, file)
     parents = {element: parent for parent in top.iter() for element in parent}
-    read = _File(file, list(top.iter("object")), parents, lines)
+    read = _HwlocFile(file, list(top.iter("object")), parents, lines)
     read.value(top, "version", _matched(_VERSION))
     pus = read.of_kind("PU")
     if not pus:
@@ -120,16 +120,16 @@ def _parse_xml(data: bytes, file: str) -> tuple[Element, Mapping[Element, int]]:
 
     def refuse(name: str, *_: object) -> NoReturn:
         # hwloc declares none, and what they grow to is limited only by new versions of expat.
-        place = Place(file, parser.CurrentLineNumber)
-        raise TopologyError(make_finding("hwloc-entity", place=place, name=name[:60]))
+        location = Place(file, parser.CurrentLineNumber)
+        raise TopologyError(make_finding("hwloc-entity", place=location, name=name[:60]))
 
     parser.StartElementHandler, parser.EntityDeclHandler = start, refuse
     parser.EndElementHandler = builder.end
     try:
         parser.Parse(data, True)
     except expat.ExpatError as error:
-        place = Place(file, error.lineno, error.offset + 1)
-        raise TopologyError(make_finding("hwloc-not-xml", place=place, reason=expat.ErrorString(error.code))) from None
+        location, reason = Place(file, error.lineno, error.offset + 1), expat.ErrorString(error.code)
+        raise TopologyError(make_finding("hwloc-not-xml", place=location, reason=reason)) from None
     except (ValueError, LookupError) as error:  # an encoding that is not known
         raise TopologyError(make_finding("hwloc-not-xml", place=Place(file), reason=str(error))) from None
     return builder.close(), lines
@@ -154,12 +154,12 @@ def _number(text: str) -> int:
     return number
 
 
-def _cpuset(read: _File, element: Element, attribute: str) -> frozenset[int] | None:
+def _cpuset(read: _HwlocFile, element: Element, attribute: str) -> frozenset[int] | None:
     """Return a set of PUs; None where the object does not have it, or where it has no end."""
     return None if element.get(attribute) is None else read.value(element, attribute, parse_hwloc_bitmap)
 
 
-def _cores(read: _File, pus: Iterable[Element]) -> Iterator[CoreGroup]:
+def _cores(read: _HwlocFile, pus: Iterable[Element]) -> Iterator[CoreGroup]:
     """Group PUs into cores. A PU without a core above it (`--filter core:none`) is a core of its own."""
     threads: dict[Element, list[int]] = {}
     seen: set[int] = set()
@@ -175,7 +175,7 @@ def _cores(read: _File, pus: Iterable[Element]) -> Iterator[CoreGroup]:
         yield numbers, read.within(core, "L3Cache"), numa_of.get(numbers[0]), read.within(core, "Package")
 
 
-def _numa_of(read: _File) -> dict[int, int]:
+def _numa_of(read: _HwlocFile) -> dict[int, int]:
     """Return each PU's NUMA domain: of those that hold it, the one with the fewest PUs, then with the lowest number.
 
     Several can hold it, since memory may be near a whole package. Memory without cores has an empty cpuset and is
@@ -192,7 +192,7 @@ def _numa_of(read: _File) -> dict[int, int]:
     return domains
 
 
-def _gpus(read: _File) -> dict[str, Element]:
+def _gpus(read: _HwlocFile) -> dict[str, Element]:
     """Return the PCI devices that are GPUs, by their addresses."""
     found: dict[str, Element] = {}
     for element in read.of_kind("PCIDev"):
@@ -207,7 +207,7 @@ def _gpus(read: _File) -> dict[str, Element]:
     return found
 
 
-def _place(read: _File, element: Element, cores: Sequence[Core]) -> tuple[int | None, int | None]:
+def _place(read: _HwlocFile, element: Element, cores: Sequence[Core]) -> tuple[int | None, int | None]:
     """Place a GPU by the CPUs of the nearest object above it that is not input or output itself."""
     above = next((above for above in read.ancestors(element) if above.get("type") not in _INPUT_OUTPUT), None)
     near = None if above is None else _cpuset(read, above, "cpuset")

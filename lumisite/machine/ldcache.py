@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from lumisite.errors import LumisiteError
 from lumisite.findings.catalogue import make_finding
-from lumisite.machine.tree import Source, Tree, names_of, resolve, text_of
+from lumisite.machine.tree import ByteSource, Tree, names_of, resolve, text_of
 
 CACHE = "/etc/ld.so.cache"
 CONF = "/etc/ld.so.conf"
@@ -43,7 +43,7 @@ _LONGEST_NAME_BYTES = 4096
 Reader: TypeAlias = Callable[[Tree, str], str | None]
 
 
-def read_cache(source: Source, machine: int, levels: Sequence[str] = ()) -> dict[str, str]:
+def read_cache(source: ByteSource, machine: int, levels: Sequence[str] = ()) -> dict[str, str]:
     """Return the path of each library name for this machine; raises `LumisiteError` for a damaged one.
 
     Of several entries of one name the loader takes that of the best glibc-hwcaps subdirectory, `levels` from best to

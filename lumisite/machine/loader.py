@@ -21,7 +21,7 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Value, with_values
 from lumisite.machine.elf import ElfError, ElfInfo, read_elf
 from lumisite.machine.ldcache import CACHE, conf_directories, read_cache
-from lumisite.machine.tree import Place, Tree, file_of, names_of, opened_by, resolve, text_of
+from lumisite.machine.tree import ResolvedPath, Tree, file_of, names_of, opened_by, resolve, text_of
 
 #: The path of the loader of each machine, by `e_machine`.
 INTERPRETERS = {62: "/lib64/ld-linux-x86-64.so.2", 183: "/lib/ld-linux-aarch64.so.1"}
@@ -111,7 +111,7 @@ class Loader:
     tree: Tree
     rules: Rules
     _seen: dict[str, Search] = field(default_factory=dict)
-    _folders: dict[str, Place] = field(default_factory=dict)
+    _folders: dict[str, ResolvedPath] = field(default_factory=dict)
 
     def search(self, name: str, requester: Loaded | None = None) -> Search:
         """Find a library for an object that needs it, or for a program that opens it by name."""
@@ -190,17 +190,17 @@ class Loader:
 
     def _try(self, path: str) -> Search:
         """Judge one candidate: absent, found, passed over, or the end of the search."""
-        place = self._place(path)
-        if place.entry is None:
-            folder = posixpath.dirname(place.path)
+        resolved = self._resolve(path)
+        if resolved.entry is None:
+            folder = posixpath.dirname(resolved.path)
             if command := opened_by(self.tree, folder):
                 return _passed(make_finding("folder-closed", folder, command=command))
-            return Search(None, None, () if place.code == "path-missing" else (place.finding(path),))
-        if place.entry.kind != "file":
+            return Search(None, None, () if resolved.code == "path-missing" else (resolved.finding(path),))
+        if resolved.entry.kind != "file":
             return _passed(make_finding("not-a-file", path))
-        source = self.tree.source(place.path)
+        source = self.tree.source(resolved.path)
         if source is None:
-            return _passed(make_finding("file-closed", path, command=opened_by(self.tree, place.path)))
+            return _passed(make_finding("file-closed", path, command=opened_by(self.tree, resolved.path)))
         try:
             info = read_elf(source)
         except ElfError as error:
@@ -209,18 +209,21 @@ class Loader:
             name = MACHINES.get(info.machine, info.machine)
             values: dict[str, Value] = {"machine": name, "bits": info.bits, "endianness": info.endianness}
             return _passed(with_values(make_finding("wrong-machine", path), values))
-        return Search(Found(path, place.path, info))
+        return Search(Found(path, resolved.path, info))
 
-    def _place(self, path: str) -> Place:
-        """Follow the links of a path; most candidates are not there, in folders that were asked for before."""
+    def _resolve(self, path: str) -> ResolvedPath:
+        """Follow the links of a path; most candidates are not there, in folders that were looked up before."""
         folder, _, name = path.rpartition("/")
-        place = self._folders.get(folder)
-        if place is None:
-            place = self._folders[folder] = resolve(self.tree, folder)
-        if place.entry is None:
+        resolved = self._folders.get(folder)
+        if resolved is None:
+            resolved = self._folders[folder] = resolve(self.tree, folder)
+        if resolved.entry is None:
             # A link at the end of the folder's path is in the middle of this one.
-            return place._replace(code="path-missing" if place.code == "link-broken" else place.code, links=())
-        return resolve(self.tree, name, place.path) if place.entry.kind == "directory" else resolve(self.tree, path)
+            code = "path-missing" if resolved.code == "link-broken" else resolved.code
+            return resolved._replace(code=code, links=())
+        if resolved.entry.kind == "directory":
+            return resolve(self.tree, name, resolved.path)
+        return resolve(self.tree, path)
 
 
 def _passed(finding: Finding) -> Search:
@@ -228,7 +231,7 @@ def _passed(finding: Finding) -> Search:
 
 
 @dataclass
-class Process:
+class ProcessObjects:
     """The objects of one process, as they come: each with all that it needs, breadth first, before the next is opened.
 
     An object that is already there serves everyone who asks for its name or SONAME. With `others`, needs say where a
@@ -302,7 +305,7 @@ class Process:
 
 def walk(loader: Loader, roots: Iterable[Loaded | Need], *, others: bool = False) -> tuple[Need, ...]:
     """Load roots and all that they need into one process, in the loader's order; roots that failed are passed on."""
-    process = Process(loader, others)
+    process = ProcessObjects(loader, others)
     process.load(roots)
     return tuple(process.needs)
 

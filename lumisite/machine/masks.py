@@ -35,7 +35,7 @@ def mask_of(pu_os: Iterable[int]) -> str:
 
 
 @dataclass(frozen=True)
-class Request:
+class MaskRequest:
     """What a step asks for on one node.
 
     `tasks` counts tasks on this node; `threads` hardware threads of each core (1 or 2). `cpus` are the granted PUs
@@ -85,7 +85,7 @@ class _Share(NamedTuple):
     cores: tuple[Core, ...] = ()
 
 
-def cpu_masks(topology: Topology, request: Request) -> tuple[TaskMask, ...]:
+def cpu_masks(topology: Topology, request: MaskRequest) -> tuple[TaskMask, ...]:
     """Return one answer for each task, in the order of `SLURM_LOCALID`; raises `MaskError`.
 
     No two tasks share a core, and no task gets a reserved or a not granted PU. Tasks that share an L3 or a NUMA
@@ -129,7 +129,7 @@ def mask_tables(topology: Topology) -> Mapping[tuple[int, int], tuple[TaskMask, 
     for tasks in sorted({*TABLE_TASKS, len(topology.gpus)} - {0}):
         for threads in (1, 2):
             try:
-                answers = cpu_masks(topology, Request(tasks, threads))
+                answers = cpu_masks(topology, MaskRequest(tasks, threads))
             except MaskError:
                 continue
             if all(answer.pu_os for answer in answers):
@@ -142,7 +142,7 @@ def shared_cores(topology: Topology, threads: int) -> Mapping[int, tuple[tuple[t
 
     For whatever binds tasks at run time on part of a node; nothing where each GPU has cores of its own.
     """
-    usable = _usable(topology, Request(1, threads))
+    usable = _usable(topology, MaskRequest(1, threads))
     pools = {gpu: _pool(topology, gpu) for gpu in topology.gpus}
     parts: dict[tuple[int, ...], list[Core]] = {}
     for pool in (pool for pool in dict.fromkeys(pools.values()) if pool.cores):
@@ -160,7 +160,7 @@ def shared_cores(topology: Topology, threads: int) -> Mapping[int, tuple[tuple[t
     return {gpu.index: tuple(row for row in rows if gpu.index in row[1] and row[0]) for gpu in topology.gpus}
 
 
-def _granted_gpus(topology: Topology, request: Request) -> tuple[Gpu, ...]:
+def _granted_gpus(topology: Topology, request: MaskRequest) -> tuple[Gpu, ...]:
     if request.gpus is None:
         return topology.gpus
     by_index = {gpu.index: gpu for gpu in topology.gpus}
@@ -173,7 +173,7 @@ def _granted_gpus(topology: Topology, request: Request) -> tuple[Gpu, ...]:
     return tuple(by_index[index] for index in request.gpus)
 
 
-def _usable(topology: Topology, request: Request) -> dict[Core, tuple[int, ...]]:
+def _usable(topology: Topology, request: MaskRequest) -> dict[Core, tuple[int, ...]]:
     """Return the cores that tasks may have and, of each, the PUs: the lowest of what is granted and not reserved.
 
     A core that has fewer of them than `threads` is left out: half a core would make one task slower than its peers.
@@ -185,7 +185,7 @@ def _usable(topology: Topology, request: Request) -> dict[Core, tuple[int, ...]]
     return {core: pus for core, pus in picked.items() if len(pus) == request.threads}
 
 
-def _check(topology: Topology, request: Request, gpus: Sequence[Gpu]) -> None:
+def _check(topology: Topology, request: MaskRequest, gpus: Sequence[Gpu]) -> None:
     """Refuse what no choice of cores can answer, whatever was granted."""
     node, tasks = topology.name, request.tasks
     if tasks < 1:
@@ -196,7 +196,7 @@ def _check(topology: Topology, request: Request, gpus: Sequence[Gpu]) -> None:
         raise MaskError(make_finding("cpu-not-on-node", subject, node=node, known=have))
     if request.cpus is not None and not request.cpus:
         raise MaskError(make_finding("no-cpu-granted", node))
-    cores = len(_usable(topology, Request(tasks, request.threads)))
+    cores = len(_usable(topology, MaskRequest(tasks, request.threads)))
     if not cores:
         raise MaskError(make_finding("no-usable-core", node, threads=request.threads))
     if tasks > cores:
@@ -234,7 +234,7 @@ def _pool(topology: Topology, gpu: Gpu) -> _Pool:
 
 
 def _divide(
-    pool: _Pool, weights: Mapping[int, int], usable: Mapping[Core, tuple[int, ...]], request: Request
+    pool: _Pool, weights: Mapping[int, int], usable: Mapping[Core, tuple[int, ...]], request: MaskRequest
 ) -> dict[int, _Share]:
     """Cut a pool into equal runs of whole cores, by task; `weights` counts the GPUs that a task has in the pool.
 
@@ -300,7 +300,7 @@ def _nearest(
     return nearest
 
 
-def _why_none(pool: _Pool, request: Request) -> Finding:
+def _why_none(pool: _Pool, request: MaskRequest) -> Finding:
     if not pool.name:
         return make_finding("gpu-place-unknown")
     if not pool.cores:
@@ -310,7 +310,7 @@ def _why_none(pool: _Pool, request: Request) -> Finding:
     return make_finding("cores-not-granted", where=pool.name, granted=_granted(request), threads=threads, cpus=pus)
 
 
-def _granted(request: Request) -> str | None:
+def _granted(request: MaskRequest) -> str | None:
     return None if request.cpus is None else format_cpu_list(request.cpus)
 
 

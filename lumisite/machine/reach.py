@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from lumisite.machine.host import DiskTree, Mount
-from lumisite.machine.tree import Entry, is_under, resolve
+from lumisite.machine.tree import DirEntry, is_under, resolve
 
 #: File systems of the kernel's that are the node's own (Documentation/filesystems in Linux 6.1).
 OWN = ("ext2", "ext3", "ext4", "xfs", "btrfs", "overlay", "tmpfs", "ramfs", "rootfs", "squashfs")
@@ -62,14 +62,14 @@ class _OwnTree(DiskTree):
             above = posixpath.dirname(above)
         return None
 
-    def look(self, path: str) -> Entry | None:
+    def look(self, path: str) -> DirEntry | None:
         """Return what is at a path."""
         mount = self.mount(path)
         if mount and not self.name.strip("/"):
-            return Entry("directory")
+            return DirEntry("directory")
         seen = super().look(path)
         if seen is None and (mount or any(is_under(point, path) for point in self.points)):
-            return Entry("directory")
+            return DirEntry("directory")
         return seen
 
 
@@ -82,19 +82,19 @@ def reach(host: DiskTree, mounts: Iterable[Mount], path: str) -> Reach | None:
     if root.kind not in OWN:  # such as NFS, which nodes share
         return Reach(path, mounted=True, points={"/": root})
     tree = _OwnTree(host.name, points=points)
-    place = resolve(tree, path)
-    mount = tree.mount(place.path)
-    found = Reach(place.path, mounted=mount is not None)
+    resolved = resolve(tree, path)
+    mount = tree.mount(resolved.path)
+    found = Reach(resolved.path, mounted=mount is not None)
     if mount:
         found.points[mount.point] = mount
         return found
-    below = (inner for inner in points.values() if is_under(inner.point, place.path))
+    below = (inner for inner in points.values() if is_under(inner.point, resolved.path))
     found.points.update({inner.point: inner for inner in below if inner.kind not in NO_FILES})
-    if place.path != path:
+    if resolved.path != path:
         _follow(tree, path, found)
-    if place.entry and place.entry.kind == "directory":
-        for name in tree.names(place.path):
-            _follow(tree, posixpath.join(place.path, name), found)
+    if resolved.entry and resolved.entry.kind == "directory":
+        for name in tree.names(resolved.path):
+            _follow(tree, posixpath.join(resolved.path, name), found)
     return found
 
 
@@ -103,13 +103,13 @@ def _follow(tree: _OwnTree, path: str, found: Reach) -> None:
     entry = tree.look(path)
     if entry is None or entry.kind != "link":
         return
-    place = resolve(tree, path)
-    mount = tree.mount(place.path)
+    resolved = resolve(tree, path)
+    mount = tree.mount(resolved.path)
     if mount:
         if mount.kind not in NO_FILES:
             found.points[mount.point] = mount
         return
-    folder = posixpath.dirname(place.path) if place.entry is None else place.path
+    folder = posixpath.dirname(resolved.path) if resolved.entry is None else resolved.path
     seen = tree.look(folder)
     if folder in found.missing or seen is None or seen.kind != "directory":
         return

@@ -23,7 +23,7 @@ _SMALL_BYTES = 64 * 1024
 _PART_BYTES = 4 * 1024 * 1024
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """The bytes of one file. `name` is for messages, `size` is in bytes."""
 
     @property
@@ -55,7 +55,7 @@ class Memory:
         return self.content[offset : offset + length]
 
 
-class Entry(NamedTuple):
+class DirEntry(NamedTuple):
     """What stands at a path; `link` is where a symbolic link leads, as it is written."""
 
     kind: Literal["directory", "file", "link", "other"]
@@ -72,17 +72,17 @@ class Tree(Protocol):
     def name(self) -> str:
         """What to call it in messages."""
 
-    def look(self, path: str) -> Entry | None:
+    def look(self, path: str) -> DirEntry | None:
         """Return what is at a path, without following a link there."""
 
     def names(self, path: str) -> tuple[str, ...]:
         """Return the names in a directory, in no order."""
 
-    def source(self, path: str) -> Source | None:
+    def source(self, path: str) -> ByteSource | None:
         """Return what reads a file, `None` where this user may not."""
 
 
-class Place(NamedTuple):
+class ResolvedPath(NamedTuple):
     """Where a path leads: its real `path` and `entry`, or no entry and the `code` of what is wrong.
 
     `links` is what each link says that the path ends at, one behind the other; those among its folders do not count.
@@ -90,7 +90,7 @@ class Place(NamedTuple):
     """
 
     path: str
-    entry: Entry | None
+    entry: DirEntry | None
     code: str = ""
     links: tuple[str, ...] = ()
     command: str = ""
@@ -100,12 +100,12 @@ class Place(NamedTuple):
         return make_finding(self.code, subject, at=self.path, links=self.links, command=self.command)
 
 
-def resolve(tree: Tree, path: str, folder: str = "/") -> Place:
+def resolve(tree: Tree, path: str, folder: str = "/") -> ResolvedPath:
     """Follow all links of a path inside the tree; `..` at the root stays there.
 
     A relative path begins in `folder`, which is a directory without links in its path.
     """
-    real, entry, followed = folder, Entry("directory"), 0  # until the end of the path it is always a directory
+    real, entry, followed = folder, DirEntry("directory"), 0  # until the end of the path it is always a directory
     waiting = _parts(path)
     links: tuple[str, ...] = ()
     while waiting:
@@ -115,28 +115,28 @@ def resolve(tree: Tree, path: str, folder: str = "/") -> Place:
             continue
         step = f"{real.rstrip('/')}/{part}"
         if len(step) > LONGEST_PATH:
-            return Place(path, None, "path-too-long", links)
+            return ResolvedPath(path, None, "path-too-long", links)
         seen = tree.look(step)
         if seen is None:
             command = opened_by(tree, posixpath.dirname(step))
             if command:
-                return Place(
+                return ResolvedPath(
                     step, None, "link-into-closed-folder" if links else "path-in-closed-folder", links, command
                 )
-            return Place(step, None, "link-broken" if links else "path-missing", links)
+            return ResolvedPath(step, None, "link-broken" if links else "path-missing", links)
         if seen.kind == "link":
             followed += 1
             if not waiting:
                 links += (seen.link,)
             if followed > MOST_LINKS:
-                return Place(step, None, "link-loop", links[:2])
+                return ResolvedPath(step, None, "link-loop", links[:2])
             real = "/" if seen.link.startswith("/") else real
             waiting += _parts(seen.link)
         elif waiting and seen.kind != "directory":
-            return Place(step, None, "path-through-file", links)
+            return ResolvedPath(step, None, "path-through-file", links)
         else:
             real, entry = step, seen
-    return Place(real, entry, links=links)
+    return ResolvedPath(real, entry, links=links)
 
 
 def opened_by(tree: Tree, path: str) -> str | None:
@@ -161,15 +161,15 @@ def _parts(path: str) -> list[str]:
 
 def names_of(tree: Tree, path: str, most: int | None = 4096) -> list[str]:
     """Return the names in the directory that a path leads to, sorted, and at most `most`; none where it is none."""
-    place = resolve(tree, path)
-    there = place.entry is not None and place.entry.kind == "directory"
-    return sorted(tree.names(place.path))[:most] if there else []
+    resolved = resolve(tree, path)
+    there = resolved.entry is not None and resolved.entry.kind == "directory"
+    return sorted(tree.names(resolved.path))[:most] if there else []
 
 
-def file_of(tree: Tree, path: str) -> Source | None:
+def file_of(tree: Tree, path: str) -> ByteSource | None:
     """Return what reads the regular file that a path leads to; `None` where there is none, or this user may not."""
-    place = resolve(tree, path)
-    return tree.source(place.path) if place.entry is not None and place.entry.kind == "file" else None
+    resolved = resolve(tree, path)
+    return tree.source(resolved.path) if resolved.entry is not None and resolved.entry.kind == "file" else None
 
 
 def text_of(tree: Tree, path: str, most: int) -> str | None:

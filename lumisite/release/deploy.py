@@ -38,7 +38,7 @@ from lumisite.release.root import (
     read_root,
     shared_mode,
 )
-from lumisite.release.tree import FaultsError, Tree, judge, load_tree
+from lumisite.release.tree import FaultsError, RenderedTree, judge, load_tree
 from lumisite.release.trust import refuse_out
 from lumisite.render.manifest import MANIFEST, is_release_id, sha256_of
 
@@ -47,7 +47,7 @@ SET_ASIDE = "set-aside"
 
 
 @dataclass(frozen=True)
-class Plan:
+class DeployPreview:
     """What a deploy of `out` would do.
 
     `existing` is the release of the same id from before; it and `current` are None when they do not exist. `site` is
@@ -55,9 +55,9 @@ class Plan:
     """
 
     root: Root
-    out: Tree
-    current: Tree | None
-    existing: Tree | None
+    out: RenderedTree
+    current: RenderedTree | None
+    existing: RenderedTree | None
     difference: Difference
     site: str
 
@@ -67,7 +67,7 @@ class Plan:
         return self.site != self.out.manifest.site
 
     @property
-    def edited(self) -> tuple[Tree, ...]:
+    def edited(self) -> tuple[RenderedTree, ...]:
         """The current release, and the one to deploy again, where they are not as they were deployed."""
         faulty = [release for release in (self.current, self.existing) if release and release.faults]
         return tuple({release.path: release for release in faulty}.values())
@@ -101,7 +101,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Deployed:
+class DeployResult:
     """What a deploy did: the folder with the edits that it moved away, if any; nothing where `changed` is false."""
 
     changed: bool
@@ -112,12 +112,12 @@ class Deployed:
 class RolledBack:
     """The release that users had, the one that they have now, and whether the history could be written."""
 
-    before: Tree
-    after: Tree
+    before: RenderedTree
+    after: RenderedTree
     logged: bool
 
 
-def load_out(path: Path, admin: int) -> Tree:
+def load_out(path: Path, admin: int) -> RenderedTree:
     """Read the tree to deploy; raises `DifferenceError` unless it is whole and as it was rendered.
 
     Raises `ToolError` where others than the user id `admin` and root could have changed it.
@@ -132,7 +132,7 @@ def load_out(path: Path, admin: int) -> Tree:
     return tree
 
 
-def plan_deploy(out: Tree, path: Path, admin: int | None = None, *, any_site: bool = True) -> Plan:
+def plan_deploy(out: RenderedTree, path: Path, admin: int | None = None, *, any_site: bool = True) -> DeployPreview:
     """Compare a tree with what is deployed; reads only.
 
     Raises `DifferenceError` for a root that a deploy by the user id `admin` must not touch, `LumisiteError` for one of
@@ -155,10 +155,10 @@ def plan_deploy(out: Tree, path: Path, admin: int | None = None, *, any_site: bo
     if root.current != out.manifest.release:
         exists = bool(root.current) and os.path.lexists(root.release(root.current))
         current = inspect_release(root, root.current) if exists else None
-    return Plan(root, out, current, existing, compare(current, out), site)
+    return DeployPreview(root, out, current, existing, compare(current, out), site)
 
 
-def _existing(root: Root, out: Tree, named: Tree) -> Tree | None:
+def _existing(root: Root, out: RenderedTree, named: RenderedTree) -> RenderedTree | None:
     """Return the release of the same id. It must have the same content: jobs that run rely on what it is.
 
     `named` is what `out` would be deployed as today; what it was deployed as may lack names of later releases.
@@ -182,11 +182,11 @@ def _existing(root: Root, out: Tree, named: Tree) -> Tree | None:
     return expected
 
 
-def apply_plan(plan: Plan, by: str, *, set_edits_aside: bool) -> Deployed:
+def apply_plan(plan: DeployPreview, by: str, *, set_edits_aside: bool) -> DeployResult:
     """Carry out a plan that was made under the lock; raises `FaultsError` over edits that are not to be set aside."""
     root, release = plan.root, plan.out.manifest.release
     if plan.nothing_to_do:
-        return Deployed(changed=False)
+        return DeployResult(changed=False)
     if plan.edited and not set_edits_aside:
         raise plan.edits_error()
     kept, aside = False, root.path / SET_ASIDE / f"{release}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
@@ -209,10 +209,10 @@ def apply_plan(plan: Plan, by: str, *, set_edits_aside: bool) -> Deployed:
             point_current(root, release)
     except OSError as error:
         raise refused("deploy", error) from error
-    return Deployed(changed=True, aside=aside if kept else None)
+    return DeployResult(changed=True, aside=aside if kept else None)
 
 
-def _make_whole(release: Path, expected: Tree, aside: Path) -> bool:
+def _make_whole(release: Path, expected: RenderedTree, aside: Path) -> bool:
     """Make the folder of a release the `expected` tree; returns whether anything was kept in the folder `aside`.
 
     Each file is replaced in one step, so that users have the release all the while, and a run that is killed leaves
@@ -238,7 +238,7 @@ def _make_whole(release: Path, expected: Tree, aside: Path) -> bool:
     return aside.exists()
 
 
-def _judge(release: Path, expected: Tree) -> Tree:
+def _judge(release: Path, expected: RenderedTree) -> RenderedTree:
     return judge(release, expected.manifest, expected.manifest_bytes)
 
 

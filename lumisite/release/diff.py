@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from lumisite.release.tree import Tree
+from lumisite.release.tree import RenderedTree
 from lumisite.render.manifest import MANIFEST, NO_MANIFEST, Manifest, ModuleSummary
 from lumisite.site.model import MODULEFILES
 from lumisite.text import printable
@@ -50,7 +50,7 @@ class ModuleChange:
         return self.old != self.new or bool(self.lists or self.environment)
 
 
-class File(NamedTuple):
+class DiffFile(NamedTuple):
     """A file of a tree, with the release's id blanked in its `content`; `mode` is `0644` or `0755`."""
 
     content: bytes
@@ -65,8 +65,8 @@ class FileChange:
     A file whose module got a new version is the same file under a new name.
     """
 
-    old: File | None
-    new: File | None
+    old: DiffFile | None
+    new: DiffFile | None
 
     @property
     def kind(self) -> str:
@@ -96,7 +96,7 @@ class Difference:
         return bool(self.versions or self.modules or self.settings or self.names or self.files)
 
 
-def compare(old: Tree | None, new: Tree) -> Difference:
+def compare(old: RenderedTree | None, new: RenderedTree) -> Difference:
     """Compare two trees; without an old one, everything of the new one is new."""
     before, after = old.manifest if old else NO_MANIFEST, new.manifest
     modules = tuple(filter(None, _module_changes(before.modules, after.modules)))
@@ -165,7 +165,7 @@ def _by_name(modules: Mapping[str, ModuleSummary]) -> defaultdict[str, dict[str,
 
 
 def _file_changes(
-    old: Mapping[str, File], new: Mapping[str, File], modules: Iterable[ModuleChange]
+    old: Mapping[str, DiffFile], new: Mapping[str, DiffFile], modules: Iterable[ModuleChange]
 ) -> Iterator[FileChange]:
     """Yield the files that differ; where only the version of a module is new, its file is compared with the old one."""
     old_names = {
@@ -181,10 +181,10 @@ def _file_changes(
             yield change
 
 
-def _files(tree: Tree) -> dict[str, File]:
+def _files(tree: RenderedTree) -> dict[str, DiffFile]:
     release, modes = tree.manifest.release.encode(), tree.manifest.files
     return {
-        path: File(content.replace(release, b"<release>") if release else content, path, modes[path].mode)
+        path: DiffFile(content.replace(release, b"<release>") if release else content, path, modes[path].mode)
         for path, content in tree.contents.items()
         if path != MANIFEST
     }

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from lumisite.release.tree import Tree
+from lumisite.release.tree import RenderedTree
 from lumisite.render.manifest import FileEntry, Manifest, format_manifest, path_fault, sha256_of
 from lumisite.render.module_help import paragraph
 from lumisite.render.modules import TEMPLATES
@@ -37,7 +37,7 @@ class _Name:
         return self.name.rpartition("/")[2]
 
 
-def with_earlier_names(out: Tree, earlier: Iterable[Manifest]) -> Tree:
+def with_earlier_names(out: RenderedTree, earlier: Iterable[Manifest]) -> RenderedTree:
     """Return a tree that also has every name that `earlier` releases have offered."""
     names = list(_removed_names(out.manifest, earlier))
     if not names:
@@ -51,7 +51,7 @@ def with_earlier_names(out: Tree, earlier: Iterable[Manifest]) -> Tree:
         files={**out.manifest.files, **files},
     )
     contents = {**out.contents, **added}
-    return Tree(out.path, manifest, format_manifest(manifest).encode(), contents, out.faults)
+    return RenderedTree(out.path, manifest, format_manifest(manifest).encode(), contents, out.faults)
 
 
 def _removed_names(new: Manifest, earlier: Iterable[Manifest]) -> Iterable[_Name]:
@@ -87,7 +87,7 @@ def _replacement(new: Manifest, name: str) -> str:
     return max(others, key=alike, default="")
 
 
-def _files(out: Tree, names: Iterable[_Name]) -> dict[str, bytes]:
+def _files(out: RenderedTree, names: Iterable[_Name]) -> dict[str, bytes]:
     """Return the hidden modulefiles, and the `.modulerc` of each module with more lines than it was rendered with."""
     folders = {path.partition("/")[0] for path in out.manifest.files}
     files: dict[str, bytes] = {}

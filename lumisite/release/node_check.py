@@ -17,7 +17,7 @@ from lumisite.machine.elf import ElfError, read_elf
 from lumisite.machine.host import DiskTree, mounts_of
 from lumisite.machine.library_names import in_order, is_foundation, newest, stem
 from lumisite.machine.loader import Loaded, Loader, Need, Search, walk
-from lumisite.machine.tree import Place, is_under, names_of, resolve
+from lumisite.machine.tree import ResolvedPath, is_under, names_of, resolve
 from lumisite.release.node_state import (
     ENTER,
     READ,
@@ -30,10 +30,10 @@ from lumisite.release.node_state import (
 )
 from lumisite.render.manifest import Manifest
 from lumisite.render.plan_images import other_images
-from lumisite.site.decode import suggestion
 from lumisite.site.model import Family, Site
 from lumisite.site.selection import Combination, combinations
 from lumisite.site.versions import Version, parse_version
+from lumisite.text import suggestion
 from lumisite.vendors import plugins
 
 
@@ -224,7 +224,7 @@ def _part(check: _Check, part: _Part) -> Iterator[Finding]:
         yield from _library(check, part, found.path)
 
 
-def _missing(check: _Check, part: _Part, found: Place) -> Finding:
+def _missing(check: _Check, part: _Part, found: ResolvedPath) -> Finding:
     """Return the finding for a missing path; where another version is beside it, the system may have been updated."""
     folder, name = posixpath.split(part.path)
     real = resolve(check.host, folder)

@@ -31,6 +31,8 @@ from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
 from lumisite.vendors import drivers_of
 
+#: The local folders that every Linux has for all users, with this mode.
+FOR_ALL = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108
 READ, WRITE, ENTER = 0o4, 0o2, 0o1
 _NET = "/sys/class/net"
 #: What Linux calls an interface that can be used; some drivers never say more than `unknown` (RFC 2863).
@@ -97,8 +99,13 @@ def local_faults(site: Site, host: DiskTree, mounts: tuple[Mount, ...]) -> Itera
         mount = mount_of(mounts, folder.path)
         if mount is not None and mount.read_only:
             yield make_finding("host-mount-read-only", system.path, point=mount.point, needed_by=system.why)
+            continue  # what no mode decides
         if fault := users_shut_out(host, system.path, folder.path, WRITE | ENTER, system.why):
             at = fault.values["at"]
+            if at == folder.path and system.path not in FOR_ALL:
+                mode = fault.values["mode"]
+                yield make_finding("local-folder-not-writable", system.path, at=at, mode=mode, needed_by=system.why)
+                continue
             command = f"chmod 1777 {at}" if at == folder.path else fault.values["command"]
             yield replace(fault, severity=Severity.NODE, values={**fault.values, "command": command})
 

@@ -27,7 +27,7 @@ from lumisite.errors import DifferenceError, LumisiteError, SiteError, ToolError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Place
 from lumisite.release.files import TEMPORARY, remove, replace_entry, sync_directory, umask
-from lumisite.release.tree import FaultsError, Tree, judge, load_manifest, load_tree, owner_of, utc
+from lumisite.release.tree import FaultsError, RenderedTree, judge, load_manifest, load_tree, owner_of, utc
 from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import MANIFEST, NO_MANIFEST, Manifest, is_release_id, sha256_of
 from lumisite.site.decode import UnfitError
@@ -40,7 +40,7 @@ LARGEST_HISTORY_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Step:
+class LinkMove:
     """One move of the link from release `before` (empty for the first) to `release`.
 
     `manifest` is the SHA-256 of the release's `MANIFEST.json` as it was deployed, `time` is UTC, `by` is
@@ -61,13 +61,13 @@ class Root:
 
     path: Path
     current: str
-    steps: tuple[Step, ...]
+    steps: tuple[LinkMove, ...]
 
     def release(self, release: str) -> Path:
         """Return the folder of a release, which may not exist."""
         return self.path / "releases" / release
 
-    def deployed(self, release: str) -> Step | None:
+    def deployed(self, release: str) -> LinkMove | None:
         """Return the last step that deployed a release, if any did."""
         return next((s for s in reversed(self.steps) if s.action == "deploy" and s.release == release), None)
 
@@ -112,14 +112,14 @@ def existing_root(path: Path, admin: int | None = None) -> Root:
     return root
 
 
-def parse_history(content: bytes, where: str) -> tuple[Step, ...]:
+def parse_history(content: bytes, where: str) -> tuple[LinkMove, ...]:
     """Read a history; raises `DifferenceError` with the line that is not one."""
     steps = []
     for number, line in enumerate(content.split(b"\n"), start=1):
         if not line.strip():
             continue
         try:
-            step = decode_values(parse_json(line, where), Step, where)
+            step = decode_values(parse_json(line, where), LinkMove, where)
         except SiteError:
             step = None
         if step is None or not _is_sound(step):
@@ -128,17 +128,17 @@ def parse_history(content: bytes, where: str) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _is_sound(step: Step) -> bool:
+def _is_sound(step: LinkMove) -> bool:
     known = is_release_id(step.release) and (not step.before or is_release_id(step.before))
     return known and f"{step.time}{step.by}".isprintable()
 
 
-def way_back(steps: Sequence[Step], current: str) -> tuple[str, ...]:
+def way_back(steps: Sequence[LinkMove], current: str) -> tuple[str, ...]:
     """Return the releases that rollback walks, the oldest first; the last is `current` itself.
 
     A deploy after a rollback starts from where the rollback went: what was rolled back is not come back to.
 
-    >>> first, second = Step("deploy", "a", "", "", "", ""), Step("deploy", "b", "a", "", "", "")
+    >>> first, second = LinkMove("deploy", "a", "", "", "", ""), LinkMove("deploy", "b", "a", "", "", "")
     >>> way_back([first, second], "b")
     ('a', 'b')
     >>> way_back([first, second], "a")  # the second was killed before the link moved, or was undone by hand
@@ -168,18 +168,18 @@ def _move_to(stack: list[str], release: str) -> None:
         stack.append(release)
 
 
-def inspect_release(root: Root, release: str, expected: Tree | None = None) -> Tree:
+def inspect_release(root: Root, release: str, expected: RenderedTree | None = None) -> RenderedTree:
     """Judge a release by `expected`, else by its own manifest if that is the one that was deployed."""
     path = root.release(release)
     if not release or path.is_symlink() or not path.is_dir():
-        return Tree(path, NO_MANIFEST, faults=(make_finding("release-missing", str(path)),))
+        return RenderedTree(path, NO_MANIFEST, faults=(make_finding("release-missing", str(path)),))
     if expected:
         return judge(path, expected.manifest, expected.manifest_bytes)
     step = root.deployed(release)
     try:
         return load_tree(path, step.manifest if step else None)
     except DifferenceError as error:
-        return Tree(path, NO_MANIFEST, faults=(replace(error.finding, subject=MANIFEST, place=None),))
+        return RenderedTree(path, NO_MANIFEST, faults=(replace(error.finding, subject=MANIFEST, place=None),))
 
 
 def manifests(root: Root) -> Iterator[Manifest]:
@@ -207,7 +207,7 @@ def list_releases(root: Root) -> list[dict[str, Any]]:
     return rows
 
 
-def release_row(root: Root, release: Tree) -> dict[str, Any]:
+def release_row(root: Root, release: RenderedTree) -> dict[str, Any]:
     """Return what is known of one release, by the keys of the JSON.
 
     `role` is `current`, `before` (where rollback goes) or empty; `inputs` is one hash over all inputs.
@@ -285,7 +285,7 @@ def shared_mode(root: Path) -> int:
 
 def append_step(root: Root, action: str, release: str, by: str, manifest: str = "") -> None:
     """Add a step from `current` to the history: afterwards its line is there whole, or not at all."""
-    step = Step(action, release, root.current, manifest, utc(time.time()), by)
+    step = LinkMove(action, release, root.current, manifest, utc(time.time()), by)
     lines = (json.dumps(asdict(entry)) + "\n" for entry in (*root.steps, step))
     replace_entry(root.path / "history", "".join(lines).encode())
 

@@ -41,7 +41,7 @@ _STATUS_ONLY = ("release-mode", "release-owner")
 
 
 @dataclass(frozen=True)
-class Tree:
+class RenderedTree:
     """A tree and what is wrong with it; `contents` holds the regular files that the manifest knows.
 
     Where no manifest can be read, `manifest` is `NO_MANIFEST`, and the faults say why. `status` has everything that is
@@ -98,7 +98,7 @@ class FaultsError(DifferenceError):
         return super().__str__() + fault_lines(self.faults)
 
 
-def load_tree(directory: Path, manifest_sha256: str | None = None) -> Tree:
+def load_tree(directory: Path, manifest_sha256: str | None = None) -> RenderedTree:
     """Read a tree and judge it by its own manifest, which may have to have a hash.
 
     Raises `DifferenceError` that names the manifest and what is wrong with it, `OSError` when the system refuses to
@@ -120,7 +120,9 @@ def load_manifest(directory: Path) -> tuple[Manifest, bytes]:
     return parse_manifest(content, str(path)), content
 
 
-def judge(directory: Path, manifest: Manifest, manifest_bytes: bytes, manifest_sha256: str | None = None) -> Tree:
+def judge(
+    directory: Path, manifest: Manifest, manifest_bytes: bytes, manifest_sha256: str | None = None
+) -> RenderedTree:
     """Compare a directory with a manifest, whose file may have to have another hash; faults are sorted by path."""
     expected_sha256 = sha256_of(manifest_bytes) if manifest_sha256 is None else manifest_sha256
     known = {**manifest.files, MANIFEST: FileEntry(expected_sha256, "0644")}
@@ -139,7 +141,7 @@ def judge(directory: Path, manifest: Manifest, manifest_bytes: bytes, manifest_s
             fault = _fault("release-owner", path, status, expected=owner_of(owners[-1]))
         faults += [fault] if fault else []
     faults.sort(key=lambda fault: fault.subject)
-    return Tree(directory, manifest, manifest_bytes, contents, tuple(faults), found)
+    return RenderedTree(directory, manifest, manifest_bytes, contents, tuple(faults), found)
 
 
 def _read_all(directory: Path, known: Container[str]) -> tuple[dict[str, os.stat_result], dict[str, bytes]]:

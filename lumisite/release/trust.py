@@ -21,7 +21,7 @@ from lumisite.errors import ToolError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.machine.host import DiskTree
-from lumisite.machine.tree import Entry, resolve
+from lumisite.machine.tree import DirEntry, resolve
 from lumisite.release.tree import owner_of
 
 
@@ -31,7 +31,7 @@ class _Way(DiskTree):
 
     passed: dict[str, os.stat_result] = field(default_factory=dict)
 
-    def look(self, path: str) -> Entry | None:
+    def look(self, path: str) -> DirEntry | None:
         """Return what is at a path."""
         with suppress(OSError):  # not there, or behind a folder that shuts us out
             self.passed[path] = os.lstat(path)

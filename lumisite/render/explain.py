@@ -11,8 +11,7 @@ from lumisite.findings.catalogue import catalogue, make_finding
 from lumisite.findings.finding import with_values
 from lumisite.findings.writers import message
 from lumisite.machine.tree import is_under
-from lumisite.render.names import unknown_name
-from lumisite.site.decode import alternatives
+from lumisite.site.decode import unknown_name
 from lumisite.site.entries import FileSystem, HostPath, Setting
 from lumisite.site.evidence import checked, evidence_of, evidence_text
 from lumisite.site.images import Holds
@@ -31,6 +30,7 @@ from lumisite.site.load import LoadedSite
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
 from lumisite.site.selection import PLATFORM, Combination, Selection, module_version, option_of
+from lumisite.text import alternatives
 
 #: What is told of a piece of evidence, beside its one line of text; what is not known is empty.
 _FOUND = ("effect", "by", "of", "metric", "what", "platform", "image", "nodes", "runs", "date", "source")
@@ -55,7 +55,7 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Entry:
+class EntryOutcome:
     """One entry of the site description that speaks about a name, and what became of it."""
 
     key: str
@@ -74,8 +74,8 @@ class Entry:
         lines += [f"    set by  {self.where}"] if self.where else []
         lines += [f"    why     {self.why}"]
         for title, texts in (
-            ("evidence", [one["text"] for one in self.evidence]),
-            ("source", [str(one) for one in self.sources] or [self.source]),
+            ("evidence", [evidence["text"] for evidence in self.evidence]),
+            ("source", [str(source) for source in self.sources] or [self.source]),
         ):
             lines += [
                 f"    {title if number == 0 else '':8}{' ' if title == 'evidence' else ''}{text}"
@@ -91,7 +91,7 @@ class Explanation:
     name: str
     kind: Literal["setting", "bind", "module"]
     situation: str
-    entries: tuple[Entry, ...]
+    entries: tuple[EntryOutcome, ...]
 
     def __str__(self) -> str:
         return "\n".join([f"{self.name} ({self.kind}; {self.situation})", *map(str, self.entries)])
@@ -114,14 +114,14 @@ def explain(
     """
     site = loaded.site
     inside = holds or Holds()
-    for option, one, table in (("family", inside.family, site.families), ("partition", partition, site.partitions)):
-        if one is not None and one not in table:
-            raise ResolveError(unknown_name(f"--{option}", one, option, site.name, table))
-    here = of_modules(site, selection.default)
+    for option, value, table in (("family", inside.family, site.families), ("partition", partition, site.partitions)):
+        if value is not None and value not in table:
+            raise ResolveError(unknown_name(f"--{option}", value, option, site.name, table))
+    defaults = of_modules(site, selection.default)
     kinds = [] if partition is None else [*site.kinds_of(partition)]
     situation = replace(
-        here,
-        **{**vars(inside), "stacks": {**here.stacks, **inside.stacks}},
+        defaults,
+        **{**vars(inside), "stacks": {**defaults.stacks, **inside.stacks}},
         nodes=nodes,
         gpus=None if partition is None else site.have_gpus(partition),
         partition=partition,
@@ -129,12 +129,14 @@ def explain(
     )
     decision = decide(site, situation)
     known = _known(site, situation, holds)
-    if settings := [_entry(site, one) for one in decision.settings if one.entry.name == name]:
+    if settings := [_entry(site, verdict) for verdict in decision.settings if verdict.entry.name == name]:
         return _explained(name, "setting", known, settings)
     if name.startswith("/"):
-        paths = [one.entry.path for one in decision.binds]
+        paths = [verdict.entry.path for verdict in decision.binds]
         if binds := [
-            _entry(site, one) for one in decision.binds if is_under(name, one.entry.path) or name == one.entry.target
+            _entry(site, verdict)
+            for verdict in decision.binds
+            if is_under(name, verdict.entry.path) or name == verdict.entry.target
         ]:
             return _explained(name, "bind", known, binds)
         raise ResolveError(unknown_name(name, name, "bind", site.name, paths))
@@ -158,8 +160,8 @@ def _known(site: Site, situation: Situation, holds: Holds | None) -> str:
     return ", ".join(f"{item} {value}" for item, value in known.items())
 
 
-def _explained(name: str, kind: Literal["setting", "bind"], situation: str, entries: list[Entry]) -> Explanation:
-    """Put the winner first; where another may win before it, it wins otherwise."""
+def _explained(name: str, kind: Literal["setting", "bind"], situation: str, entries: list[EntryOutcome]) -> Explanation:
+    """Sort the winner first; where another may win before it, it wins otherwise."""
     order = ("may win", "wins", "lost", "does not apply", "not bound")
     ranked = sorted(entries, key=lambda entry: order.index(entry.outcome))
     if ranked[0].outcome == "may win":
@@ -167,24 +169,24 @@ def _explained(name: str, kind: Literal["setting", "bind"], situation: str, entr
     return Explanation(name, kind, situation, tuple(ranked))
 
 
-def _entry(site: Site, verdict: Verdict[Setting] | Verdict[HostPath]) -> Entry:
-    one = verdict.entry
-    known = evidence_of(one) if isinstance(one, Setting) else ()
-    sources = [str(evidence.source) for evidence in known] or [str(one.source)]
-    by_image = decided_by_image(site, one) if isinstance(one, Setting) else depends_on_image(site, one.when)
+def _entry(site: Site, verdict: Verdict[Setting] | Verdict[HostPath]) -> EntryOutcome:
+    entry = verdict.entry
+    known = evidence_of(entry) if isinstance(entry, Setting) else ()
+    sources = [str(evidence.source) for evidence in known] or [str(entry.source)]
+    by_image = decided_by_image(site, entry) if isinstance(entry, Setting) else depends_on_image(site, entry.when)
     setter = "the wrapper, which sees the image" if by_image else "the task prolog"
-    conditions = describe_conditions(one.when)
+    conditions = describe_conditions(entry.when)
     is_unmet = verdict.reason.code in ("condition-unmet", "image-not-read")
     lost = f"; {message(verdict.reason)}" if is_unmet else ""
-    return Entry(
+    return EntryOutcome(
         key=verdict.key,
         outcome=verdict.outcome,
-        value=f"{one.name} {describe_action(one)}" if isinstance(one, Setting) else one.spec,
-        rule=conditions if isinstance(one, FileSystem) else f"when: {conditions}{lost}",
-        where="" if one.where is None else setter if one.where == TASK else f"the module {one.where}",
-        why=one.why,
-        source="; ".join(dict.fromkeys(sources)) + ("" if one.confirmed else " (not confirmed for this site)"),
-        checked=checked(one) if isinstance(one, Setting) else "",
+        value=f"{entry.name} {describe_action(entry)}" if isinstance(entry, Setting) else entry.spec,
+        rule=conditions if isinstance(entry, FileSystem) else f"when: {conditions}{lost}",
+        where="" if entry.where is None else setter if entry.where == TASK else f"the module {entry.where}",
+        why=entry.why,
+        source="; ".join(dict.fromkeys(sources)) + ("" if entry.confirmed else " (not confirmed for this site)"),
+        checked=checked(entry) if isinstance(entry, Setting) else "",
         evidence=tuple(
             {name: getattr(found, name) if name == "runs" else str(getattr(found, name) or "") for name in _FOUND}
             | {"text": evidence_text(found)}
@@ -195,7 +197,7 @@ def _entry(site: Site, verdict: Verdict[Setting] | Verdict[HostPath]) -> Entry:
 
 
 def references(site: Site, *texts: str) -> Iterator[Reference]:
-    """Give the sources that texts name, each place once; none where the site has no table of them."""
+    """Yield the sources that texts name, each place once; none where the site has no table of them."""
     seen = set()
     for text in texts:
         for part in text.split(";"):
@@ -218,7 +220,7 @@ def _explain_module(site: Site, releases: Combination, name: str) -> Explanation
         raise ResolveError(make_finding("version-not-rendered", name, chosen=f"{base}/{chosen}", options=options))
     decision = decide(site, of_modules(site, releases))
     binds = ", ".join(bind.spec for bind in decision.bound_by(base)) or "nothing"
-    entry = Entry(
+    entry = EntryOutcome(
         key=f"modules.{base}",
         outcome=f"{base}/{chosen}",
         value=f"binds {binds}",

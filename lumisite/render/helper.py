@@ -71,7 +71,7 @@ def join_filter(of: Rendering) -> str:
 
 
 def _script(of: Rendering, name: str) -> str:
-    """Give a script with the title of the site's stack in place of its mark."""
+    """Return a script with the title of the site's stack in place of its mark."""
     titles = [of.site.stacks[stack].title for stack in of.site.gpu_stacks]
     word = titles[0] if len(titles) == 1 and re.fullmatch(r"[\w.+ -]+", titles[0], re.ASCII) else "stack"
     return of.templates[f"spank_helpers/{name}"].replace(STACK_MARK, word)
@@ -84,16 +84,16 @@ def _origin(mark: str, name: str, of: Rendering) -> str:
 def step_data(site: Site, runtime: Runtime) -> Iterator[str]:
     """Yield the data by which the prolog knows the step; the variables are those of one runtime."""
     partitions = []
-    for name, one in site.partitions.items():
+    for name, partition in site.partitions.items():
         gpus = {None: "", True: "gpu", False: "cpu"}[site.have_gpus(name)]
-        whole = "1" if one.whole_nodes else ""
-        values = sh.row(kinds=" ".join(one.node_kind), ls_gpus=gpus, whole_nodes=whole)
+        whole = "1" if partition.whole_nodes else ""
+        values = sh.row(kinds=" ".join(partition.node_kind), ls_gpus=gpus, whole_nodes=whole)
         partitions.append(([shlex.quote(name)], values))
     yield sh.assign(ls_site_prefix=runtime.prefix)
     yield from sh.lookup("ls_site_partition", partitions)
     yield from sh.function("ls_site_kinds", (_kind(site, name) for name in site.node_kinds))
     drivers = drivers_of(site).items()
-    yield from sh.function("ls_site_drivers", (" ".join(["count_gpus", one, *names]) for one, names in drivers))
+    yield from sh.function("ls_site_drivers", (" ".join(["count_gpus", gpu, *names]) for gpu, names in drivers))
 
 
 def _kind(site: Site, name: str) -> str:
@@ -104,7 +104,7 @@ def _kind(site: Site, name: str) -> str:
 
 
 def prolog_data(of: Rendering) -> Iterator[str]:
-    """Give the data that only the prolog looks up."""
+    """Yield the data that only the prolog looks up."""
     site = of.site
     tykky = [name for name, family in site.families.items() if family.activation == "tykky"]
     libraries = chain.from_iterable(library_path(site, of.selection.platform, name) for name in tykky)
@@ -125,16 +125,16 @@ def prolog_data(of: Rendering) -> Iterator[str]:
 
 
 def wrapper_binds(of: Rendering) -> Iterator[str]:
-    """Give functions for the binds that depend on the image's family: whose are in the list, and those to be added."""
+    """Yield functions for the binds that depend on the image's family: whose are in the list, and those to be added."""
     site = of.site
-    brought = [bind_marker(place) for place in _binding(site)]
+    brought = [bind_marker(module) for module in _binding(site)]
     yield from sh.function("ls_site_brought", (f'"$1" {sh.variable(name)}' for name in brought))
     everywhere = set.intersection(*map(set, of.modules.values()))
     all_modules = dict.fromkeys(of.decisions, tuple(site.modules))
     body = []
-    for place, binds in groupby(_binds(of, all_modules), key=lambda one: one[0].where):
-        if place != TASK and place not in everywhere:
-            marker = bind_marker(str(place))
+    for module, binds in groupby(_binds(of, all_modules), key=lambda bind: bind[0].where):
+        if module != TASK and module not in everywhere:
+            marker = bind_marker(str(module))
             lines = sh.decide(
                 ((where, sh.call("ls_add", item.path, item.target or item.path, item.spec)),) for item, where in binds
             )
@@ -143,7 +143,7 @@ def wrapper_binds(of: Rendering) -> Iterator[str]:
 
 
 def _filter_data(of: Rendering) -> Iterator[str]:
-    """Give the table of the cli_filter module; the first family counts of which a pattern fits."""
+    """Yield the table of the cli_filter module; the first family counts of which a pattern fits."""
     yield "local site = {"
     yield f"  release = {quote_lua(of.release)}, root = {quote_lua(of.site.root)},"
     yield f"  commands = {quote_lua(' '.join(RUNTIMES))}, actions = {quote_lua(' '.join(ACTIONS))},"
@@ -183,57 +183,70 @@ def _family(of: Rendering, name: str) -> str:
 
 def _prolog_binds(of: Rendering) -> Iterator[str]:
     chains: list[sh.Chain] = []
-    place = None
-    for place, binds in groupby(_binds(of, of.modules), key=lambda one: one[0].where):
-        chains.append(((sh.Where(), f"brought_by {sh.variable(bind_marker(str(place)))}"),))
+    module = None
+    for module, binds in groupby(_binds(of, of.modules), key=lambda bind: bind[0].where):
+        chains.append(((sh.Where(), f"brought_by {sh.variable(bind_marker(str(module)))}"),))
         for item, where in binds:
             required = "x" if item.required else ""
             line = sh.call("bind", item.path, item.target or item.path, item.spec, required)
             chains.append(((where, line),))
     yield from sh.decide(chains)
     if of_jobs := _bound_job_folders(of.site):
-        if place != TASK:
+        if module != TASK:
             yield f"brought_by {sh.variable(bind_marker(TASK))}"
-        for one in of_jobs:
-            yield f"bind_job_folder {shlex.quote(one.path)} {sh.filled_in(str(one.job_folder))}"
+        for file_system in of_jobs:
+            yield f"bind_job_folder {shlex.quote(file_system.path)} {sh.filled_in(str(file_system.job_folder))}"
 
 
 def _binds(of: Rendering, modules: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[HostPath, sh.Where]]:
-    """Give what the modules of each stack bind, then what only a task binds, in the site's order."""
-    for place in _binding(of.site):
-        bound = {stack: one.bound_by(place) for stack, one in of.decisions.items() if place in (TASK, *modules[stack])}
+    """Yield what the modules of each stack bind, then what only a task binds, in the site's order."""
+    for module in _binding(of.site):
+        bound = {
+            stack: decision.bound_by(module)
+            for stack, decision in of.decisions.items()
+            if module in (TASK, *modules[stack])
+        }
         for item in of.site.host_paths.values():
             if stacks := tuple(stack for stack, binds in bound.items() if item in binds):
                 yield item, step_of(item.when, () if len(stacks) == len(of.decisions) else stacks)
 
 
 def _binding(site: Site) -> Iterator[str]:
-    """Give the modules that bind something, then `task` if tasks do."""
+    """Yield the modules that bind something, then `task` if tasks do."""
     binding = {item.where for item in site.host_paths.values()}
     binding |= {TASK} if _bound_job_folders(site) else set()
-    yield from (place for place in (*site.modules, TASK) if place in binding)
+    yield from (module for module in (*site.modules, TASK) if module in binding)
 
 
 def _bound_job_folders(site: Site) -> list[FileSystem]:
-    """Give the file systems of which the task prolog binds the job's folder, as no module binds all of it."""
-    return [one for one in site.file_systems if one.job_folder is not None and one.where is None]
+    """Return the file systems of which the task prolog binds the job's folder, as no module binds all of it."""
+    return [
+        file_system
+        for file_system in site.file_systems
+        if file_system.job_folder is not None and file_system.where is None
+    ]
 
 
 def _places(site: Site) -> Iterator[str]:
-    """Give what takes the first place for private directories that a node has."""
-    for one in site.private_places:
-        path = shlex.quote(one.path)
-        if one.job_folder is not None:
-            words = ["take_job_folder", path, sh.filled_in(one.job_folder), shlex.quote(one.job_folder)]
+    """Yield what takes the first place for private directories that a node has."""
+    for private_place in site.private_places:
+        path = shlex.quote(private_place.path)
+        if private_place.job_folder is not None:
+            words = [
+                "take_job_folder",
+                path,
+                sh.filled_in(private_place.job_folder),
+                shlex.quote(private_place.job_folder),
+            ]
             yield f"{' '.join(words)} && return"
-        if one.writable:
-            most = "''" if one.most_cache_mib is None else str(one.most_cache_mib)
+        if private_place.writable:
+            most = "''" if private_place.most_cache_mib is None else str(private_place.most_cache_mib)
             yield f"take_place {path} {most} && return"
     yield "return 1"
 
 
 def _directories(site: Site) -> Iterator[str]:
-    """Give a call of what is asked for with all private directories."""
+    """Yield a call of what is asked for with all private directories."""
     words: dict[str, None] = {}
     for setting in site.settings:
         if setting.where == TASK and setting.directory:
@@ -260,24 +273,26 @@ def _cpus(site: Site) -> Iterator[tuple[list[str], str]]:
 def wrapper_data(of: Rendering) -> Iterator[str]:
     """Yield the data of the wrapper."""
     site = of.site
-    followed = [one for one in of.plans if one.plan.platform == of.selection.platform]
+    followed = [loaded_plan for loaded_plan in of.plans if loaded_plan.plan.platform == of.selection.platform]
     yield sh.assign(ls_site_stacks=" ".join(of.decisions))
     runtimes = [([command if command != RUNTIMES[0] else "*"], [_runtime(site, command)]) for command in RUNTIMES[::-1]]
     yield from sh.function("ls_site_runtime_of", sh.case('"$1"', runtimes))
     yield from _options()
     # A plan that names an image counts more than one of which a pattern only fits it.
-    planned = [planned for one in followed for planned in _planned(site, one)]
-    yield from sh.lookup("ls_site_plan", sorted(planned, key=lambda one: one[1].endswith("ls_planned=''")))
+    planned = [planned for loaded_plan in followed for planned in _planned(site, loaded_plan)]
+    yield from sh.lookup("ls_site_plan", sorted(planned, key=lambda row: row[1].endswith("ls_planned=''")))
     yield from sh.lookup("ls_site_image", () if of.lock is None else _locked(site, of.lock.lock))
     folders = site.images.folders if site.images is not None else ()
     below = [sh.case_pattern(f"{glob.escape(folder.path.rstrip('/'))}/*") for folder in folders]
     yield from sh.lookup("ls_site_folder", [(below, ":")] if below else ())
     families = site.families.items()
-    patterns = [(list(map(sh.case_pattern, one.paths)), sh.row(ls_family=name)) for name, one in families if one.paths]
+    patterns = [
+        (list(map(sh.case_pattern, family.paths)), sh.row(ls_family=name)) for name, family in families if family.paths
+    ]
     yield from sh.lookup("ls_site_name", patterns)
     yield from sh.lookup("ls_site_family", (([shlex.quote(name)], _family(of, name)) for name in site.families))
     yield from wrapper_binds(of)
-    rows = [([shlex.quote(one.file)], list(_followed(site, one.plan))) for one in followed]
+    rows = [([shlex.quote(loaded_plan.file)], list(_followed(site, loaded_plan.plan))) for loaded_plan in followed]
     yield from sh.function("ls_site_follow", sh.case('"$1"', rows) if rows else ())
     settings = sh.decide(wrapper_chains(site, of.decisions))
     yield from sh.function("ls_site_settings", chain(_WHICH_STACK if len(site.gpu_stacks) > 1 else (), settings))
@@ -308,14 +323,14 @@ _WHICH_STACK = (
 
 
 def _release(site: Site, known: Mapping[str, Version | None]) -> dict[str, str]:
-    """Give the release that was read in an image, and of which stack it is."""
-    held = {stack: version for stack in site.gpu_stacks if (version := known.get(stack)) is not None}
-    release = next(map(number_of, held.values()), "")
-    return {"ls_version": release, "ls_held": offset_word(site, held)}
+    """Return the release that was read in an image, and of which stack it is."""
+    releases = {stack: version for stack in site.gpu_stacks if (version := known.get(stack)) is not None}
+    release = next(map(number_of, releases.values()), "")
+    return {"ls_version": release, "ls_held": offset_word(site, releases)}
 
 
 def _planned(site: Site, loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], str]]:
-    """Give the patterns by which a plan's image is known, with the file that it was made for, where that is known.
+    """Yield the patterns by which a plan's image is known, with the file that it was made for, where that is known.
 
     Where a link leads elsewhere now than when the plan was made, the plan is not followed. Other paths that fit one
     file are that file, as it is itself; patterns may fit copies, whose age says nothing.
@@ -339,7 +354,7 @@ def _planned(site: Site, loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], st
 
 
 def _followed(site: Site, plan: ImagePlan) -> Iterator[str]:
-    """Give what is done for a plan's image: what modules bind and it must not have, its own binds, what it lacks."""
+    """Yield what is done for a plan's image: what modules bind and it must not have, its own binds, what it lacks."""
     for line in plan.lines:
         for bind in site.binds:
             if bind.path == line.without and bind.where in site.modules:
@@ -353,16 +368,16 @@ def _followed(site: Site, plan: ImagePlan) -> Iterator[str]:
 
 
 def _locked(site: Site, lock: Lock) -> Iterator[tuple[Sequence[str], str]]:
-    """Give each file of a lock once with what was read in it."""
+    """Yield each file of a lock once with what was read in it."""
     seen = set()
     for path, image in lock.images.items():
         target = image.target or path
         if not image.fault and image.versions and target not in seen:
             seen.add(target)
-            holds = holds_by_lock(site, path, image)
+            contents = holds_by_lock(site, path, image)
             values = sh.row(
-                ls_family=holds.family or "",
-                **_release(site, holds.stacks),
-                ls_plugin=plugin_word(holds.plugin),
+                ls_family=contents.family or "",
+                **_release(site, contents.stacks),
+                ls_plugin=plugin_word(contents.plugin),
             )
             yield [sh.case_pattern(glob.escape(target))], values

@@ -19,9 +19,9 @@ from lumisite.site.ledger import (
     STEP_CONDITIONS,
     Decision,
     Verdict,
+    conditions_of,
     decided_by_image,
     describe_conditions,
-    given_conditions,
     image_conditions,
     needs_reading,
 )
@@ -41,32 +41,34 @@ def prolog_chains(site: Site, decisions: Mapping[str, Decision], *, directories:
     `directories` selects the variables that name a directory, which has to be made, or all others.
     """
 
-    def wanted(name: str) -> bool:
-        return directories == any(one.directory for one in site.settings if one.name == name)
+    def is_included(name: str) -> bool:
+        return directories == any(setting.directory for setting in site.settings if setting.name == name)
 
-    return _chains(site, decisions, filter(wanted, prolog_names(site)), _for_prolog)
+    return _chains(site, decisions, filter(is_included, prolog_names(site)), _for_prolog)
 
 
 def harm_chains(site: Site) -> Iterator[Chain]:
     """Yield what the prolog says of values that somebody saw do harm, also where the image is yet to be known."""
     for harm in harms(site):
-        one, name = harm.evidence, harm.setting.name
+        evidence, name = harm.evidence, harm.setting.name
         known = When(
-            stacks={key: one.when.stacks[key] for key in site.gpu_stacks if key in one.when.stacks},
-            family=one.when.family,
-            plugin=one.when.plugin,
+            stacks={key: evidence.when.stacks[key] for key in site.gpu_stacks if key in evidence.when.stacks},
+            family=evidence.when.family,
+            plugin=evidence.when.plugin,
         )
-        others = given_conditions(one.when).keys() - {*image_conditions(site), *STEP_CONDITIONS}
-        if one.by != "measured" or not one.unknown_images or harm.setting.where != TASK or others:
+        others = conditions_of(evidence.when).keys() - {*image_conditions(site), *STEP_CONDITIONS}
+        if evidence.by != "measured" or not evidence.unknown_images or harm.setting.where != TASK or others:
             continue
-        seen = f"{one.what or harm.setting.why}{f' ({describe_conditions(known)})' if given_conditions(known) else ''}"
+        seen = (
+            f"{evidence.what or harm.setting.why}{f' ({describe_conditions(known)})' if conditions_of(known) else ''}"
+        )
         patterns = " | ".join(case_pattern(pattern) for pattern in harm.patterns)
         line = with_reason(["harm", name, f'"${name}"'], f"{seen}: unset {name}")
-        yield ((step_of(one.when), f"case ${{{name}-}} in {patterns})\n\t{line}\n\t;;\nesac"),)
+        yield ((step_of(evidence.when), f"case ${{{name}-}} in {patterns})\n\t{line}\n\t;;\nesac"),)
 
 
 def wrapper_chains(site: Site, decisions: Mapping[str, Decision]) -> Iterable[Chain]:
-    """Give what the wrapper does with each variable of which some entry depends on the image.
+    """Yield what the wrapper does with each variable of which some entry depends on the image.
 
     Its rules decide among themselves, since they ask what the image holds, so each is a chain of its own.
     """
@@ -111,15 +113,17 @@ def plugin_word(plugin: bool | None) -> str:
 
 
 def step_of(when: When, stacks: tuple[str, ...] = ()) -> Where:
-    """Give the part of conditions that only the step tells."""
+    """Return the part of conditions that only the step tells."""
     gpus = () if when.gpus is None else ("gpu" if when.gpus else "cpu",)
     nodes, variables = (when.nodes,) if when.nodes else (), tuple((when.variable or {}).items())
     return Where(stacks, nodes, gpus, when.partition or (), when.kind or (), variables)
 
 
-def _names(site: Site, wanted: Callable[[Setting], bool]) -> list[str]:
-    """Give the variables of tasks of which some entry is wanted, in ledger order."""
-    return list(dict.fromkeys(one.name for one in site.settings if one.where == TASK and wanted(one)))
+def _names(site: Site, is_included: Callable[[Setting], bool]) -> list[str]:
+    """Return the variables of tasks of which some entry is is_included, in ledger order."""
+    return list(
+        dict.fromkeys(setting.name for setting in site.settings if setting.where == TASK and is_included(setting))
+    )
 
 
 def _acts(site: Site, setting: Setting) -> bool:
@@ -143,12 +147,12 @@ def index_of(key: str) -> str:
 
 
 def _tests(site: Site, when: When) -> Iterator[str]:
-    """Give the comparisons of the image's release; where a site has several stacks, it must be of the one meant."""
+    """Yield the comparisons of the image's release; where a site has several stacks, it must be of the one meant."""
     for stack in (stack for stack in site.gpu_stacks if stack in when.stacks):
         begin = _offset(site, stack)
         if len(site.gpu_stacks) > 1:
             yield f"ls_version >= {begin} && ls_version < {begin + 10**9}"
-        yield from (f"ls_version {sign} {number_of(one, begin)}" for sign, one in when.stacks[stack].bounds)
+        yield from (f"ls_version {sign} {number_of(release, begin)}" for sign, release in when.stacks[stack].bounds)
 
 
 def _for_wrapper(site: Site, name: str, verdict: Verdict[Setting] | None) -> str:
@@ -193,11 +197,13 @@ def _chains(site: Site, decisions: Mapping[str, Decision], names: Iterable[str],
         if len(stacks_of) == 1:
             yield next(iter(stacks_of))
         else:
-            yield tuple((replace(where, stack=own), line) for chain, own in stacks_of.items() for where, line in chain)
+            yield tuple(
+                (replace(where, stack=stacks), line) for chain, stacks in stacks_of.items() for where, line in chain
+            )
 
 
 def _links(site: Site, name: str, verdicts: Iterable[Verdict[Setting]], line_of: Line) -> Iterator[tuple[Where, str]]:
-    """Give what is done with a variable, in ledger order; the last link always holds."""
+    """Yield what is done with a variable, in ledger order; the last link always holds."""
     for verdict in verdicts:
         setting = verdict.entry
         if setting.name == name and verdict.applies:

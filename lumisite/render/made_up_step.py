@@ -96,7 +96,7 @@ class Variable:
 
 
 @dataclass(frozen=True)
-class Bind:
+class StepBind:
     """A bind of the container."""
 
     source: str
@@ -117,7 +117,7 @@ class Cpus:
 
 
 @dataclass(frozen=True)
-class Image:
+class AssumedImage:
     """What the wrapper takes the image for; `None` is not known.
 
     `known_from` is `content` where somebody read the image, for a plan or a lock, `site` where its name is one of the
@@ -135,9 +135,9 @@ class Environment:
     """All that a rank finds; `image` is `None` where no wrapper sees one."""
 
     variables: Mapping[str, Variable]
-    binds: tuple[Bind, ...]
+    binds: tuple[StepBind, ...]
     cpus: tuple[Cpus, ...]
-    image: Image | None = None
+    image: AssumedImage | None = None
 
 
 @dataclass(frozen=True)
@@ -164,39 +164,39 @@ def release_of(files: Mapping[str, RenderedFile]) -> str:
     return str(json.loads(files[MANIFEST].text)["release"])
 
 
-def environment_of(asked: Question) -> Environment:
+def environment_of(question: Question) -> Environment:
     """Run the scripts for the first rank, and the prolog for each task of its node. Raises `ToolError`."""
-    loaded = _after_modules(asked)
+    loaded = _after_modules(question)
     stages = [_Stage("module", {}, loaded)]
     tasks: list[_Stage] = []
-    if not asked.modules or "SLURM_TASK_PROLOG" in loaded:
+    if not question.modules or "SLURM_TASK_PROLOG" in loaded:
         with tempfile.TemporaryDirectory(prefix="lumisite-env-") as folder:
-            tasks += _run_prologs(asked, Path(folder), loaded)
+            tasks += _run_prologs(question, Path(folder), loaded)
             stages.append(tasks[0])
-            if asked.image is not None:
-                stages.append(_run_wrapper(asked, Path(folder), tasks[0].after))
+            if question.image is not None:
+                stages.append(_run_wrapper(question, Path(folder), tasks[0].after))
     image = _image(stages[-1])
-    variables = {**(_not_set(asked, image) if tasks else {}), **_variables(asked, stages)}
+    variables = {**(_not_set(question, image) if tasks else {}), **_variables(question, stages)}
     return Environment(
         variables=dict(sorted(variables.items())),
-        binds=tuple(_binds(asked, stages)),
+        binds=tuple(_binds(question, stages)),
         cpus=tuple(_cpus(task, stage) for task, stage in enumerate(tasks)),
         image=image,
     )
 
 
-def _image(stage: _Stage) -> Image | None:
+def _image(stage: _Stage) -> AssumedImage | None:
     reported = stage.report("image")
     if reported is None:
         return None
     known_from, family, release, plugin = reported.split("/")
-    return Image(family or None, release or None, {"yes": True, "no": False}.get(plugin), known_from)
+    return AssumedImage(family or None, release or None, {"yes": True, "no": False}.get(plugin), known_from)
 
 
-def _after_modules(asked: Question) -> dict[str, str]:
-    """Give the environment after `module load`, as the modulefiles' own plans have it."""
+def _after_modules(question: Question) -> dict[str, str]:
+    """Return the environment after `module load`, as the modulefiles' own plans have it."""
     environment = {"PATH": "/usr/bin:/bin"}
-    for plan in asked.modules:
+    for plan in question.modules:
         if binds := ",".join(plan.summary.binds):
             before = environment.get(plan.bind_variable)
             environment[plan.bind_variable] = f"{before},{binds}" if before else binds
@@ -213,10 +213,10 @@ def _after_modules(asked: Question) -> dict[str, str]:
     return environment
 
 
-def _slurm(asked: Question, task: int) -> dict[str, str]:
-    """Give what Slurm sets for a task of the first node."""
-    step = asked.step
-    groups = asked.site.node_kinds[asked.kind].l3
+def _slurm(question: Question, task: int) -> dict[str, str]:
+    """Return what Slurm sets for a task of the first node."""
+    step = question.step
+    groups = question.site.node_kinds[question.kind].l3
     names = f"node[1-{step.nodes}]" if step.nodes > 1 else "node1"
     return {
         "SLURM_JOB_ID": "1",
@@ -232,29 +232,28 @@ def _slurm(asked: Question, task: int) -> dict[str, str]:
         "SLURM_STEP_NODELIST": names,
         "SLURM_GTIDS": ",".join(map(str, range(step.tasks_per_node))),
         "SLURM_JOB_PARTITION": step.partition,
-        "SLURM_CPUS_ON_NODE": str(sum(len(one.cores) + len(one.siblings or ()) for one in groups)),
+        "SLURM_CPUS_ON_NODE": str(sum(len(group.cores) + len(group.siblings or ()) for group in groups)),
         "SLURMD_NODENAME": "node1",
     }
 
 
 def _job_folders(site: Site) -> dict[str, str]:
-    """Give the variables that name the folder of a job values that fit: below the file system that it is in."""
+    """Return values for the variables that name the folder of a job: below the file system that it is in."""
     found: dict[str, str] = {}
-    for one in site.private_places:
-        for variable in JOB_VARIABLE.finditer(one.job_folder or ""):
-            value = MADE_UP_FOLDER if variable.start() else f"{one.path.rstrip('/')}/{MADE_UP_FOLDER}"
+    for private_place in site.private_places:
+        for variable in JOB_VARIABLE.finditer(private_place.job_folder or ""):
+            value = MADE_UP_FOLDER if variable.start() else f"{private_place.path.rstrip('/')}/{MADE_UP_FOLDER}"
             found.setdefault(variable[1] or variable[2], value)
     return found
 
 
-def _run_prologs(asked: Question, folder: Path, loaded: Mapping[str, str]) -> Iterator[_Stage]:
+def _run_prologs(question: Question, folder: Path, loaded: Mapping[str, str]) -> Iterator[_Stage]:
     """Run the prolog for each task of the first node; its lines make the environment, as Slurm reads them."""
-    own = PROLOG.format(kind=shlex.quote(asked.kind))
-    script = _with_own(asked, folder, "spank/task_prolog", own)
+    script = _with_functions(question, folder, "spank/task_prolog", PROLOG.format(kind=shlex.quote(question.kind)))
     # Sourced under its deployed name, since it puts its own folder on PATH.
-    name = f"{asked.site.root}/releases/{release_of(asked.files)}/spank/task_prolog"
-    for task in range(asked.step.tasks_per_node):
-        before = {**loaded, **_job_folders(asked.site), **_slurm(asked, task)}
+    name = f"{question.site.root}/releases/{release_of(question.files)}/spank/task_prolog"
+    for task in range(question.step.tasks_per_node):
+        before = {**loaded, **_job_folders(question.site), **_slurm(question, task)}
         environment = dict(before)
         lines = _run(["-c", '. "$1"', name, str(script)], before).split("\n")
         for line in lines:
@@ -267,14 +266,14 @@ def _run_prologs(asked: Question, folder: Path, loaded: Mapping[str, str]) -> It
         yield _Stage("prolog", loaded, environment, _reports(line.removeprefix("print ") for line in lines))
 
 
-def _run_wrapper(asked: Question, folder: Path, before: Mapping[str, str]) -> _Stage:
+def _run_wrapper(question: Question, folder: Path, before: Mapping[str, str]) -> _Stage:
     """Run the wrapper, and take the environment that the real runtime gets."""
     out, runtime = folder / "environment", folder / "runtime"
     runtime.write_text(_RUNTIME.format(out=out))
     runtime.chmod(0o700)
-    own = WRAPPER.format(prefix=asked.site.runtime.prefix, runtime=shlex.quote(str(runtime)))
-    script = _with_own(asked, folder, f"spank/bin/{asked.site.command}", own)
-    image = str(asked.image)
+    functions = WRAPPER.format(prefix=question.site.runtime.prefix, runtime=shlex.quote(str(runtime)))
+    script = _with_functions(question, folder, f"spank/bin/{question.site.command}", functions)
+    image = str(question.image)
     path = image if "://" in image else os.path.abspath(image)  # noqa: PTH100 - as a shell's PWD has it
     output = _run([str(script), "exec", path, "true"], {**before, "PWD": str(folder)})
     pairs = (pair.partition("=") for pair in os.fsdecode(read_file(out, _MOST_BYTES)).split("\0") if pair)
@@ -289,14 +288,14 @@ def _reports(lines: Iterable[str]) -> list[tuple[str, str]]:
     return [(key, value) for _, key, value in words]
 
 
-def _with_own(asked: Question, folder: Path, path: str, own: str) -> Path:
+def _with_functions(question: Question, folder: Path, path: str, functions: str) -> Path:
     """Write a script with functions of our own behind those that they stand for, before its last line starts it."""
-    text = asked.files[path].text
-    for name in (START, *re.findall(r"^\w+\(\) \{", own, re.MULTILINE)):
+    text = question.files[path].text
+    for name in (START, *re.findall(r"^\w+\(\) \{", functions, re.MULTILINE)):
         if f"\n{text}".count(f"\n{name}") != 1:
             raise ToolError(make_finding("script-of-another-release", path, line=name.strip()))
     script = folder / Path(path).name
-    script.write_text(text.removesuffix(START) + own + START, encoding="utf-8", errors="surrogateescape")
+    script.write_text(text.removesuffix(START) + functions + START, encoding="utf-8", errors="surrogateescape")
     return script
 
 
@@ -323,10 +322,11 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> str:
     return text
 
 
-def _variables(asked: Question, stages: Sequence[_Stage]) -> dict[str, Variable]:
+def _variables(question: Question, stages: Sequence[_Stage]) -> dict[str, Variable]:
     """Return each variable that some stage changed, or reports to take away."""
     found: dict[str, Variable] = {}
-    of_module = {str(one.name): f"settings[{index}]" for index, one in reversed([*enumerate(asked.site.settings)])}
+    numbered = reversed([*enumerate(question.site.settings)])
+    of_module = {str(setting.name): f"settings[{index}]" for index, setting in numbered}
     for stage in stages:
         pairs = (value.partition(" ") for key, value in stage.reports if key == "setting")
         entries = {name: f"settings[{index}]" for name, _, index in pairs if index}
@@ -338,57 +338,58 @@ def _variables(asked: Question, stages: Sequence[_Stage]) -> dict[str, Variable]
     return found
 
 
-def _not_set(asked: Question, image: Image | None) -> dict[str, Variable]:
+def _not_set(question: Question, image: AssumedImage | None) -> dict[str, Variable]:
     """Return the variables of tasks that the ledger leaves alone here, with the entry that decides it."""
-    site = asked.site
+    site = question.site
     found: dict[str, Variable] = {}
-    verdicts = decide(site, _situation(asked, image)).settings
-    for name in dict.fromkeys(one.name for one in site.settings if one.where == TASK):
-        decided = next((one for one in verdicts if one.entry.name == name and one.applies), None)
+    verdicts = decide(site, situation_of(question, image)).settings
+    for name in dict.fromkeys(setting.name for setting in site.settings if setting.where == TASK):
+        decided = next((verdict for verdict in verdicts if verdict.entry.name == name and verdict.applies), None)
         if decided is not None and decided.entry.computed:
             continue
-        by_image = any(decided_by_image(site, one) for one in site.settings if one.name == name)
-        by = "wrapper" if by_image and asked.image is not None else "prolog"
+        by_image = any(decided_by_image(site, setting) for setting in site.settings if setting.name == name)
+        by = "wrapper" if by_image and question.image is not None else "prolog"
         is_open = decided is not None and decided.outcome == "may win" and decided_by_image(site, decided.entry)
         found[name] = Variable(None, by, "" if decided is None else decided.key, is_open)
     return found
 
 
-def _situation(asked: Question, image: Image | None) -> Situation:
+def situation_of(question: Question, image: AssumedImage | None) -> Situation:
     """Return what is known of the step, and what the wrapper takes the image for."""
-    site, manifest = asked.site, json.loads(asked.files[MANIFEST].text)
+    site, manifest = question.site, json.loads(question.files[MANIFEST].text)
     stacks = {
         stack: parse_version(manifest["stacks"][stack][0]) for stack in site.host_stacks if stack in manifest["stacks"]
     }
     if image is not None and image.release is not None and len(site.gpu_stacks) == 1:
         stacks[site.gpu_stacks[0]] = parse_version(image.release)
-    gpus = site.have_gpus(asked.step.partition)
+    gpus = site.have_gpus(question.step.partition)
     return Situation(
         manifest["platform"],
         stacks,
         None if image is None else image.family,
         None if image is None else image.plugin,
-        "one" if asked.step.nodes == 1 else "several",
-        bool(site.node_kinds[asked.kind].gpus) if gpus is None else gpus,
-        asked.step.partition,
-        asked.kind,
+        "one" if question.step.nodes == 1 else "several",
+        bool(site.node_kinds[question.kind].gpus) if gpus is None else gpus,
+        question.step.partition,
+        question.kind,
         guessed=image is not None and image.known_from == "name",
     )
 
 
-def _binds(asked: Question, stages: Sequence[_Stage]) -> Iterator[Bind]:
+def _binds(question: Question, stages: Sequence[_Stage]) -> Iterator[StepBind]:
     """Yield the binds at the end, in their order, with who brought each."""
-    variable = f"{asked.site.runtime.prefix}_BINDPATH"
+    variable = f"{question.site.runtime.prefix}_BINDPATH"
     # Of equals the first counts, so that a file system is called one.
-    described = {one.spec: (key, one.why) for key, one in reversed(asked.site.host_paths.items())}
-    for index, one in enumerate(asked.site.file_systems):
-        folder = JOB_VARIABLE.sub(lambda name: stages[-1].after.get(name[1] or name[2], ""), one.job_folder or "")
-        described[folder] = f"file_systems[{index}].job_folder", one.why
+    described = {bind.spec: (key, bind.why) for key, bind in reversed(question.site.host_paths.items())}
+    for index, file_system in enumerate(question.site.file_systems):
+        job_folder = file_system.job_folder or ""
+        folder = JOB_VARIABLE.sub(lambda name: stages[-1].after.get(name[1] or name[2], ""), job_folder)
+        described[folder] = f"file_systems[{index}].job_folder", file_system.why
     listed = [(stage.by, stage.after.get(variable, "").split(",")) for stage in stages]
     for spec in filter(None, listed[-1][1]):
         source, _, rest = spec.partition(":")
         by = next(by for by, specs in listed if spec in specs)
-        yield Bind(source, rest.partition(":")[0] or source, by, *described.get(spec, ("", "")))
+        yield StepBind(source, rest.partition(":")[0] or source, by, *described.get(spec, ("", "")))
 
 
 def _cpus(task: int, stage: _Stage) -> Cpus:

@@ -63,7 +63,7 @@ class ModuleSummary:
 
 
 @dataclass(frozen=True)
-class PlannedLibrary:
+class ManifestLibrary:
     """A library that a plan counts on: the host's file, where containers have it, and its SONAME."""
 
     source: str
@@ -80,7 +80,7 @@ class PlanSummary:
 
     images: tuple[str, ...] = ()
     digest: str = ""
-    libraries: tuple[PlannedLibrary, ...] = ()
+    libraries: tuple[ManifestLibrary, ...] = ()
     folders: tuple[str, ...] = ()
 
 
@@ -126,12 +126,12 @@ def file_entries(files: Mapping[str, RenderedFile]) -> dict[str, FileEntry]:
 
 
 def sha256_of(content: bytes) -> str:
-    """Give the SHA-256 of some bytes as 64 lower-case hexadecimal digits."""
+    """Return the SHA-256 of some bytes as 64 lower-case hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 
 def format_manifest(manifest: Manifest) -> str:
-    """Give the text of `MANIFEST.json`: the same manifest always gives the same bytes."""
+    """Return the text of `MANIFEST.json`: the same manifest always gives the same bytes."""
     return _FILE.encode(manifest)
 
 
@@ -168,17 +168,17 @@ def _faults(manifest: Manifest) -> Iterator[Finding]:
     if not is_release_id(manifest.release):
         yield wrong_type(manifest.release, "release id", "letters, digits and ._+-, at most 100").finding("release")
     for path, entry in manifest.files.items():
-        here = joined("files", path)
+        subject = joined("files", path)
         if path_fault(path) or path == MANIFEST:
-            yield wrong_type(path, "path of a file of a rendered tree", "spank/task_prolog").finding(here)
+            yield wrong_type(path, "path of a file of a rendered tree", "spank/task_prolog").finding(subject)
         if not _SHA256.fullmatch(entry.sha256):
-            yield wrong_type(entry.sha256, "digest", "64 lower-case hexadecimal digits").finding(f"{here}.sha256")
+            yield wrong_type(entry.sha256, "digest", "64 lower-case hexadecimal digits").finding(f"{subject}.sha256")
         if entry.mode not in ("0644", "0755"):
-            yield wrong_type(entry.mode, "mode of a file", "0644 or 0755").finding(f"{here}.mode")
+            yield wrong_type(entry.mode, "mode of a file", "0644 or 0755").finding(f"{subject}.mode")
 
 
 def path_fault(path: str) -> str:
-    """Say what keeps `path` from being a file of a rendered tree; empty when nothing does."""
+    """Return what keeps `path` from being a file of a rendered tree; empty when nothing does."""
     if not path or path.startswith("/"):
         return "is not a relative path"
     if not path.isprintable():
@@ -189,5 +189,5 @@ def path_fault(path: str) -> str:
 
 
 def is_release_id(name: str) -> bool:
-    """Tell whether a folder of this name can be a release."""
+    """Return whether a folder of this name can be a release."""
     return _RELEASE_ID.fullmatch(name) is not None

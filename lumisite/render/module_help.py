@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lumisite.findings.writers import message
 from lumisite.render.templates import filled, make_environment
 from lumisite.site.evidence import rank, remark
-from lumisite.site.ledger import Decision, describe_action, describe_condition, given_conditions
+from lumisite.site.ledger import Decision, conditions_of, describe_action, describe_condition
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
 
@@ -41,10 +41,10 @@ def help_text(
 
     `provides` are host libraries and paths, `loads` other modules' full names, `versions` what each stands for.
     """
-    module, (own, *needed) = site.modules[name], site.loaded_with([name])
+    module, (itself, *needed) = site.modules[name], site.loaded_with([name])
     stacks = [site.stacks[stack] for stack in module.version if stack in site.stacks]
     on_host = {id(site.stacks[stack]) for stack in site.host_stacks}
-    full = {one.split("/")[0]: one for one in loads}
+    full = {full_name.split("/")[0]: full_name for full_name in loads}
     data = {
         "name": name,
         "title": title,
@@ -57,15 +57,15 @@ def help_text(
         "versions": versions if len(versions) > 1 else (),
         "bound": ", ".join(stack.title for stack in stacks if id(stack) in on_host),
         "brought": ", ".join(stack.title for stack in stacks if id(stack) not in on_host),
-        "modules_below": [(f"module help {one}", "") for one in needed],
-        "loads": [(one, site.modules[one.split("/")[0]].summary) for one in loads],
+        "modules_below": [(f"module help {other}", "") for other in needed],
+        "loads": [(full_name, site.modules[full_name.split("/")[0]].summary) for full_name in loads],
         "brought_by": [
             (
-                "" if one == name else f", by {full.get(one, one)}",
-                _binds(decision, one),
-                _variables(site, decision, one),
+                "" if other == name else f", by {full.get(other, other)}",
+                _binds(decision, other),
+                _variables(site, decision, other),
             )
-            for one in (*needed, own)  # as a load goes
+            for other in (*needed, itself)  # as a load goes
         ],
         "provides": [(path, what) for what, path in provides],
         "image_stacks": [site.stacks[stack].title for stack in site.gpu_stacks],
@@ -77,8 +77,8 @@ def help_text(
     return make_environment(templates).get_template("_help.txt.j2").render(help=data)
 
 
-def _binds(decision: Decision, place: str) -> Listing:
-    return [(bind.spec, str(bind.why)) for bind in decision.bound_by(place)]
+def _binds(decision: Decision, module: str) -> Listing:
+    return [(bind.spec, str(bind.why)) for bind in decision.bound_by(module)]
 
 
 def _variables(site: Site, decision: Decision, name: str) -> Listing:
@@ -92,10 +92,10 @@ def _variables(site: Site, decision: Decision, name: str) -> Listing:
 def _task_variables(decision: Decision) -> list[TaskVariable]:
     """Return what a task gets, what matters most first."""
     found = []
-    for one in sorted(decision.settings, key=lambda one: rank(one.entry)):
-        setting = one.entry
-        if one.applies and setting.where == TASK and not setting.leave:
-            conditions = given_conditions(setting.when) if one.outcome == "may win" else {}
+    for verdict in sorted(decision.settings, key=lambda verdict: rank(verdict.entry)):
+        setting = verdict.entry
+        if verdict.applies and setting.where == TASK and not setting.leave:
+            conditions = conditions_of(setting.when) if verdict.outcome == "may win" else {}
             words = {name: describe_condition(value) for name, value in conditions.items()}
             note = remark(setting)
             action = f"{setting.name} {describe_action(setting)}"

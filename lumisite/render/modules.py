@@ -12,7 +12,7 @@ from lumisite.images.lock import LoadedLock
 from lumisite.machine.tree import is_under
 from lumisite.render.manifest import ModuleSummary
 from lumisite.render.module_help import help_text
-from lumisite.render.names import unknown_name
+from lumisite.site.decode import unknown_name
 from lumisite.site.ledger import Decision, decide_combinations, default_family
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import Module, Site
@@ -53,7 +53,8 @@ class Rendering:
         """By combination, the modules that its images need where no family recognises them."""
         site = self.site
         return {
-            one.name: site.families[default_family(site, one.releases)].modules for one in self.selection.combinations
+            combination.name: site.families[default_family(site, combination.releases)].modules
+            for combination in self.selection.combinations
         }
 
 
@@ -94,21 +95,23 @@ def plan_modules(of: Rendering) -> list[ModulePlan]:
     site, plans = of.site, []
     for name, module in site.modules.items():
         for system in module.systems:
-            wanted = f"{module.template}.{TEMPLATES[system]}"
-            if wanted not in known:
-                alike = [one.rpartition(".")[0] for one in known if one.endswith(f".{TEMPLATES[system]}")]
+            template = f"{module.template}.{TEMPLATES[system]}"
+            if template not in known:
+                alike = [file.rpartition(".")[0] for file in known if file.endswith(f".{TEMPLATES[system]}")]
                 subject = f"{of.loaded.file}: modules.{name}.template"
                 raise ResolveError(unknown_name(subject, module.template, "template", "modulefiles_src/", alike))
         several = _combinations(site, of.selection, module)
-        versions = [(module_version(site, module, one), _releases(site, module, one)) for one in several]
+        versions = [
+            (module_version(site, module, combination), _releases(site, module, combination)) for combination in several
+        ]
         if versions[1:]:
             versions[0] = versions[0][0], f"{versions[0][1]} (the default)"
-        plans += [_plan(of, name, one, versions) for one in several]
+        plans += [_plan(of, name, combination, versions) for combination in several]
     return plans
 
 
 def _releases(site: Site, module: Module, chosen: Combination) -> str:
-    """Say what a version stands for: releases, and the libraries of the host that come with them."""
+    """Return what a version stands for: releases, and the libraries of the host that come with them."""
     stacks = [stack for stack in module.version if stack != PLATFORM]
     named = [f"{site.stacks[stack].title} {chosen.releases[stack]}" for stack in stacks]
     for stack in stacks:
@@ -119,15 +122,15 @@ def _releases(site: Site, module: Module, chosen: Combination) -> str:
 
 def _combinations(site: Site, selection: Selection, module: Module) -> list[Combination]:
     """One combination for each version that the module has; what a version does not tell is the default's."""
-    told = {stack: all_ if stack in module.version else all_[:1] for stack, all_ in selection.stacks.items()}
-    return list(combinations(site, selection.platform, told))
+    releases = {stack: all_ if stack in module.version else all_[:1] for stack, all_ in selection.stacks.items()}
+    return list(combinations(site, selection.platform, releases))
 
 
-def _plan(of: Rendering, name: str, chosen: Combination, told: Sequence[tuple[str, str]]) -> ModulePlan:
+def _plan(of: Rendering, name: str, chosen: Combination, meanings: Sequence[tuple[str, str]]) -> ModulePlan:
     site, decision = of.site, of.decisions[chosen.name]
     module = site.modules[name]
     version = module_version(site, module, chosen)
-    versions = [other for other, _ in told]
+    versions = [other for other, _ in meanings]
     binds = decision.bound_by(name)
     notices = _notices(site, name, module, chosen)
     # Library directories of the platform and of its releases that some bind makes visible.
@@ -141,7 +144,7 @@ def _plan(of: Rendering, name: str, chosen: Combination, told: Sequence[tuple[st
         version=version,
         template=module.template,
         systems=module.systems,
-        help=help_text(of.templates, site, decision, name, title, notices, provides, loads, told),
+        help=help_text(of.templates, site, decision, name, title, notices, provides, loads, meanings),
         whatis=(
             f"Name: {name}",
             f"Version: {version}",
@@ -155,7 +158,7 @@ def _plan(of: Rendering, name: str, chosen: Combination, told: Sequence[tuple[st
         marker=bind_marker(name),
         memory=f"LUMISITE_SETS_{_variable_part(name)}",
         helper=module.helper,
-        caching="".join(f" and {one}" for one in dict.fromkeys(caching)),
+        caching="".join(f" and {text}" for text in dict.fromkeys(caching)),
         stack=chosen.name,
         root=site.root,
         release=of.release,
@@ -185,9 +188,9 @@ def _notices(site: Site, name: str, module: Module, chosen: Combination) -> tupl
         notices.append(f"{name} is deprecated: {module.deprecated.reason} Use {module.deprecated.successor} instead.")
     platform, version = site.platforms[chosen.platform], module_version(site, module, chosen)
     for stack in (stack for stack in module.version if stack != PLATFORM):
-        here, release = platform.stacks[stack], chosen.releases[stack]
-        if release in here.leftover:
-            successor = module_version(site, module, with_release(site, chosen, stack, here.default))
+        offered, release = platform.stacks[stack], chosen.releases[stack]
+        if release in offered.leftover:
+            successor = module_version(site, module, with_release(site, chosen, stack, offered.default))
             notices.append(
                 f"{name}/{version} is deprecated: {site.stacks[stack].title} {release} is no longer supported "
                 f"since {platform.since}. Use {name}/{successor} instead."

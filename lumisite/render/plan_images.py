@@ -11,26 +11,26 @@ from lumisite.findings.finding import Finding
 from lumisite.images.digest import digest_of
 from lumisite.machine.host import DiskTree
 from lumisite.machine.tree import file_of, resolve
-from lumisite.render.manifest import PlannedLibrary, PlanSummary
+from lumisite.render.manifest import ManifestLibrary, PlanSummary
 from lumisite.site.library_path import host_path
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan, literal_path
 
 
 def plan_summaries(site: Site, plans: Iterable[LoadedPlan]) -> dict[str, PlanSummary]:
-    """Give what plans need of a host, by the plan's file; what a module binds for them they need too."""
+    """Return what plans need of a host, by the plan's file; what a module binds for them they need too."""
     return {
-        one.file: PlanSummary(
-            images=one.plan.paths,
-            digest="" if one.plan.image is None else one.plan.image.digest,
+        loaded_plan.file: PlanSummary(
+            images=loaded_plan.plan.paths,
+            digest="" if loaded_plan.plan.image is None else loaded_plan.plan.image.digest,
             libraries=tuple(
-                PlannedLibrary(line.source, line.target, line.soname or line.library)
-                for line in one.plan.lines
+                ManifestLibrary(line.source, line.target, line.soname or line.library)
+                for line in loaded_plan.plan.lines
                 if line.decision == "bind" and line.source is not None and line.target is not None
             ),
-            folders=tuple(host_path(site, folder) for folder in one.plan.library_path),
+            folders=tuple(host_path(site, folder) for folder in loaded_plan.plan.library_path),
         )
-        for one in plans
+        for loaded_plan in plans
     }
 
 
@@ -42,15 +42,15 @@ def other_images(plans: Mapping[str, PlanSummary], tree: DiskTree) -> Iterator[F
     digests: dict[str, str] = {}
     for file, plan in plans.items():
         for path in filter(None, map(literal_path, plan.images if plan.digest else ())):
-            place = resolve(tree, path)
-            if place.entry is None:
-                yield make_finding("plan-image-missing", path, cause=place.code, plan=file)
+            found = resolve(tree, path)
+            if found.entry is None:
+                yield make_finding("plan-image-missing", path, cause=found.code, plan=file)
                 continue
-            if place.path not in digests:
-                digests[place.path] = _digest(tree, place.path)
-            if not digests[place.path]:
+            if found.path not in digests:
+                digests[found.path] = _digest(tree, found.path)
+            if not digests[found.path]:
                 yield make_finding("plan-image-unreadable", path, plan=file)
-            elif digests[place.path] != plan.digest:
+            elif digests[found.path] != plan.digest:
                 yield make_finding("plan-image-changed", path, plan=file)
 
 

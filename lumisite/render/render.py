@@ -59,9 +59,11 @@ def render_tree(
         inputs=_inputs(of),
         modules={plan.full_name: plan.summary for plan in modules},
         settings=_settings(of.decisions[selection.default.name]),
-        plans=plan_summaries(loaded.site, (one for one in plans if one.plan.platform == selection.platform)),
-        names={f"{one.name}/{old}": one.full_name for one in modules for old in one.old_names}
-        | {one.name: one.full_name for one in reversed(modules)},
+        plans=plan_summaries(
+            loaded.site, (loaded_plan for loaded_plan in plans if loaded_plan.plan.platform == selection.platform)
+        ),
+        names={f"{plan.name}/{old}": plan.full_name for plan in modules for old in plan.old_names}
+        | {plan.name: plan.full_name for plan in reversed(modules)},
         files=file_entries(files),
     )
     release = f"{selection.platform}-{sha256_of(format_manifest(draft).encode())[:12]}"
@@ -73,8 +75,8 @@ def render_tree(
 
 
 def losses(files: Mapping[str, RenderedFile]) -> list[str]:
-    """Give what the files of a tree cannot say of the plan, each once: `edf/: CPU masks of tasks`."""
-    return list(dict.fromkeys(f"{path.split('/')[0]}/: {one}" for path, file in files.items() for one in file.lost))
+    """Return what the files of a tree cannot say of the plan, each once: `edf/: CPU masks of tasks`."""
+    return list(dict.fromkeys(f"{path.split('/')[0]}/: {loss}" for path, file in files.items() for loss in file.lost))
 
 
 def _module_files(of: Rendering, plans: Sequence[ModulePlan]) -> dict[str, RenderedFile]:
@@ -85,24 +87,26 @@ def _module_files(of: Rendering, plans: Sequence[ModulePlan]) -> dict[str, Rende
         text = environment.get_template(template).render(origin=origin, **values)
         files[path] = RenderedFile(text, lost=tuple(lost))
 
-    def put(system: str, path: str, template: str, **values: object) -> None:
+    def write_module(system: str, path: str, template: str, **values: object) -> None:
         write(MODULEFILES[system].format(path), f"{template}.{TEMPLATES[system]}.j2", (), **values)
 
-    for path, (template, said) in static_files(loaded.site, of.selection, plans).items():
-        write(path, template, said.lost, said=said)
+    for path, (template, content) in static_files(loaded.site, of.selection, plans).items():
+        write(path, template, content.lost, content=content)
     plans = plans if "modulefile" in loaded.site.emitters else ()
     for plan in plans:
         for system in plan.systems:
-            put(system, plan.full_name, plan.template, module=plan)
+            write_module(system, plan.full_name, plan.template, module=plan)
     for default in {plan.name: plan for plan in reversed(plans)}.values():  # the first of each module
         for system in default.systems:
-            put(system, f"{default.name}/.modulerc", ".modulerc", default=default)
+            write_module(system, f"{default.name}/.modulerc", ".modulerc", default=default)
         for old in default.old_names if "lmod" in default.systems else ():
             # An alias in .modulerc.lua cannot say anything, and Lmod (8.6 and 8.7) tells a modulefile only the name
             # that an alias leads to: so an old name has a modulefile, which its dot hides, and which loads the new one.
             notice = f"{default.name}/{old} is an old name of {default.full_name}, which is loaded instead."
             text = f"{paragraph(notice)}\n\n{support(loaded.site)}\n"
-            put("lmod", f"{default.name}/.{old}", "_old_name", full_name=default.full_name, notice=notice, help=text)
+            write_module(
+                "lmod", f"{default.name}/.{old}", "_old_name", full_name=default.full_name, notice=notice, help=text
+            )
     return files
 
 
@@ -126,7 +130,7 @@ def _inputs(of: Rendering) -> dict[str, str]:
     return {
         **({} if lock is None else {shown(lock.file): sha256_of(lock.data)}),
         loaded.file: sha256_of(loaded.data),
-        **{one.file: sha256_of(one.data) for one in of.plans},
+        **{loaded_plan.file: sha256_of(loaded_plan.data) for loaded_plan in of.plans},
         **{name: sha256_of(text.encode()) for name, text in of.templates.items() if not name.endswith(unused)},
     }
 

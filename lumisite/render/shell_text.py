@@ -125,15 +125,15 @@ def decide(chains: Iterable[Chain]) -> Iterator[str]:
         bodies = [
             list(dict.fromkeys(lines)) for lines in zip(*([line for _, line in chain] for chain in group), strict=True)
         ]
-        asked = [side for side in _SIDES if any(getattr(where, side) for where in wheres)]
+        relevant = [side for side in _SIDES if any(getattr(where, side) for where in wheres)]
         tests = list(dict.fromkeys(where.variable for where in wheres if where.variable))
         for number, test in enumerate(tests):
-            yield from _holds(f"ls_holds_{number}", test)
+            yield from _fits(f"ls_holds_{number}", test)
         if not wheres:
             continue
-        if asked or tests:
-            rows = [(_patterns(where, asked, tests), body) for where, body in zip(wheres, bodies, strict=True)]
-            sides = [*asked, *(f"holds_{number}" for number in range(len(tests)))]
+        if relevant or tests:
+            rows = [(_patterns(where, relevant, tests), body) for where, body in zip(wheres, bodies, strict=True)]
+            sides = [*relevant, *(f"holds_{number}" for number in range(len(tests)))]
             yield from case("/".join(f"$ls_{side}" for side in sides), rows)
         else:
             yield from bodies[0]
@@ -146,7 +146,7 @@ def _without_idle_end(chain: Chain) -> Chain:
     return chain
 
 
-def _holds(name: str, test: Sequence[tuple[str, str]]) -> Iterator[str]:
+def _fits(name: str, test: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Set a variable of the script to `yes` where all of some patterns fit variables of the job, else to nothing."""
     inner = [f"{name}=yes"]
     for variable_name, pattern in reversed(test):
@@ -154,10 +154,10 @@ def _holds(name: str, test: Sequence[tuple[str, str]]) -> Iterator[str]:
     yield from [f"{name}=''", *inner]
 
 
-def _patterns(where: Where, asked: Sequence[str], tests: Sequence[tuple[tuple[str, str], ...]] = ()) -> list[str]:
+def _patterns(where: Where, relevant: Sequence[str], tests: Sequence[tuple[tuple[str, str], ...]] = ()) -> list[str]:
     if where == Where():
         return ["*"]
-    sides: list[Iterable[str]] = [list(map(shlex.quote, getattr(where, side))) or ["*"] for side in asked]
+    sides: list[Iterable[str]] = [list(map(shlex.quote, getattr(where, side))) or ["*"] for side in relevant]
     sides += [["yes" if where.variable == test else "*"] for test in tests]
     return ["/".join(words) for words in product(*sides)]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import make_finding
@@ -34,7 +35,7 @@ _EXPANDED = {"edf": re.compile(r'[$`"\\;]'), "podman-hpc": re.compile(r"[$*?\[~]
 
 
 @dataclass(frozen=True)
-class Said:
+class StaticModule:
     """What one file says, found by its `name`: `lost` is what it cannot say.
 
     `environment` has the values, `None` for a variable to take away; `passed` are variables that the task prolog sets
@@ -54,53 +55,57 @@ class Said:
     def arguments(self) -> list[str]:
         """What podman-hpc adds to its command."""
         values = self.environment.items()
-        given = [f"--unsetenv={name}" if value is None else f"--env={name}={value}" for name, value in values]
-        return [*self.runtime.arguments, *given, *(f"--env={name}" for name in self.passed)]
+        options = [f"--unsetenv={name}" if value is None else f"--env={name}={value}" for name, value in values]
+        return [*self.runtime.arguments, *options, *(f"--env={name}" for name in self.passed)]
 
 
-def static_files(site: Site, selection: Selection, plans: Sequence[ModulePlan]) -> dict[str, tuple[str, Said]]:
-    """Give the template and the content of each file by its path in the tree; `plans` have each default version first.
+def static_files(site: Site, selection: Selection, plans: Sequence[ModulePlan]) -> dict[str, tuple[str, StaticModule]]:
+    """Return template and content of each file by its path in the tree; `plans` have each default version first.
 
     Raises `ResolveError` where two files would have one name.
     """
-    found: dict[str, tuple[str, Said]] = {}
+    found: dict[str, tuple[str, StaticModule]] = {}
     for emit, (template, path) in STATIC.items():
-        of_module: dict[str, list[Said]] = {}
+        of_module: dict[str, list[StaticModule]] = {}
         for plan in plans if emit in site.emitters else ():
             default = plan.name not in of_module
             of_module.setdefault(plan.name, []).extend(_of_version(site, selection, plan, emit, default=default))
-        for one, names in ((one, [one.name for one in many]) for many in of_module.values() for one in many):
-            here = path.format(one.name)
-            if here in found:
-                other = found[here][1].module.full_name
-                raise ResolveError(make_finding("file-taken", here, module=one.module.full_name, other=other))
-            found[here] = template, replace(one, others=tuple(name for name in names if name != one.name))
+        for content, names in (
+            (content, [other.name for other in many]) for many in of_module.values() for content in many
+        ):
+            file = path.format(content.name)
+            if file in found:
+                other = found[file][1].module.full_name
+                raise ResolveError(make_finding("file-taken", file, module=content.module.full_name, other=other))
+            found[file] = template, replace(content, others=tuple(name for name in names if name != content.name))
     return found
 
 
-def _of_version(site: Site, selection: Selection, plan: ModulePlan, emit: str, *, default: bool) -> Iterator[Said]:
-    """Give what a version says, by all of its names; for one node and for several, where nothing on the node tells."""
-    chosen = next(one for one in selection.combinations if one.name == plan.stack)
+def _of_version(
+    site: Site, selection: Selection, plan: ModulePlan, emit: str, *, default: bool
+) -> Iterator[StaticModule]:
+    """Yield what a version says, by all of its names; for one node and for several, where nothing on the node tells."""
+    chosen = next(combination for combination in selection.combinations if combination.name == plan.stack)
     kinds = {bool(kind.gpus) for kind in site.node_kinds.values()}
     # A version that names a release of what images bring is for images of it: no wrapper looks into them here.
-    told = (*site.host_stacks, *site.modules[plan.name].version)
-    releases = {stack: release for stack, release in chosen.releases.items() if stack in told}
+    stacks = (*site.host_stacks, *site.modules[plan.name].version)
+    releases = {stack: release for stack, release in chosen.releases.items() if stack in stacks}
     known = Situation(chosen.platform, releases, gpus=kinds.pop() if len(kinds) == 1 else None)
     names = [plan.name] * default + [f"{plan.name}-{version}" for version in (plan.version, *plan.old_names)]
     if emit == "podman-hpc":
-        said = _say(site, plan, emit, known)
+        content = _static_module(site, plan, emit, known)
         # click, which reads its options, takes a name of lower-case letters, digits and -.
-        yield from (replace(said, name=re.sub(r"[^a-z0-9]+", "-", name.lower())) for name in names)
+        yield from (replace(content, name=re.sub(r"[^a-z0-9]+", "-", name.lower())) for name in names)
         return
-    one, several = (_say(site, plan, emit, replace(known, nodes=nodes)) for nodes in ("one", "several"))
-    yield from (replace(one, name=name) for name in names)
-    if one.environment != several.environment:
+    single, several = (_static_module(site, plan, emit, replace(known, nodes=nodes)) for nodes in ("one", "several"))
+    yield from (replace(single, name=name) for name in names)
+    if single.environment != several.environment:
         yield from (replace(several, name=f"{name}-several") for name in names)
 
 
-def _say(site: Site, plan: ModulePlan, emit: str, known: Situation) -> Said:
-    own, *needed = site.loaded_with([plan.name])
-    loaded = [*needed, own]  # as a load goes
+def _static_module(site: Site, plan: ModulePlan, emit: str, known: Situation) -> StaticModule:
+    itself, *needed = site.loaded_with([plan.name])
+    loaded = [*needed, itself]  # as a load goes
     helper = any(site.modules[name].helper for name in loaded)
     places = [*loaded, TASK] if helper else loaded
     decision = decide(site, known)
@@ -108,8 +113,8 @@ def _say(site: Site, plan: ModulePlan, emit: str, known: Situation) -> Said:
     environment: dict[str, str | None] = {}
     passed: dict[str, None] = {}
     undecided: set[str] = set()
-    given = (one for one in decision.settings if one.applies and one.entry.where in places)
-    for verdict in (one for one in given if not prefix_of(one.entry.name)):
+    applying = (candidate for candidate in decision.settings if candidate.applies and candidate.entry.where in places)
+    for verdict in (candidate for candidate in applying if not prefix_of(candidate.entry.name)):
         setting, is_open = verdict.entry, verdict.outcome == "may win" or verdict.entry.name in undecided
         if setting.name in passed:
             continue
@@ -125,16 +130,16 @@ def _say(site: Site, plan: ModulePlan, emit: str, known: Situation) -> Said:
             environment[setting.name] = setting.value
     lost.update(dict.fromkeys(_library_paths(site, known.platform, loaded)))
     binds = []
-    for bind in (one for place in places for one in decision.bound_by(place)):
-        said, cannot = _bind(bind, emit)
-        binds += [said] if said else []
+    for bind in chain.from_iterable(map(decision.bound_by, places)):
+        mount, cannot = _bind(bind, emit)
+        binds += [mount] if mount else []
         lost.update(dict.fromkeys([cannot] if cannot else []))
     runtime = site.emitters[emit]
-    return Said(plan, runtime, tuple(binds), environment, tuple(passed), tuple(lost))
+    return StaticModule(plan, runtime, tuple(binds), environment, tuple(passed), tuple(lost))
 
 
 def _library_paths(site: Site, platform: str, loaded: Sequence[str]) -> Iterator[str]:
-    """Say of the families whose binds are loaded what their loader would have to search first.
+    """Yield, for the families whose binds are loaded, what their loader would have to search first.
 
     A container has one LD_LIBRARY_PATH: to set it here would take away the image's own.
     """
@@ -144,7 +149,7 @@ def _library_paths(site: Site, platform: str, loaded: Sequence[str]) -> Iterator
 
 
 def _is_set_by_the_prolog(site: Site, setting: Setting, *, is_open: bool) -> bool:
-    """Tell whether a container gets a variable from the task, whose prolog has set it on the node."""
+    """Return whether a container gets a variable from the task, whose prolog has set it on the node."""
     at_node = setting.where == TASK and not decided_by_image(site, setting)
     return (
         at_node and not setting.directory and (setting.computed is not None or (is_open and setting.value is not None))
@@ -152,16 +157,16 @@ def _is_set_by_the_prolog(site: Site, setting: Setting, *, is_open: bool) -> boo
 
 
 def _is_literal(value: str | None) -> bool:
-    """Tell whether an EDF can set a value: it takes an empty one for none."""
+    """Return whether an EDF can set a value: it takes an empty one for none."""
     return value is None or (value != "" and not _EXPANDED["edf"].search(value))
 
 
 def _bind(bind: HostPath, emit: str) -> tuple[str, str]:
-    """Give SOURCE:DESTINATION, with the flags that an EDF may have, and what is lost."""
+    """Return SOURCE:DESTINATION, with the flags that an EDF may have, and what is lost."""
     source, target, options, *_ = *bind.spec.split(":", 2), "", ""
     if _EXPANDED[emit].search(source + target):
         return "", f"the bind {bind.spec}, which would be expanded"
-    wanted = list(filter(None, options.split(",")))
-    flags = [one for one in wanted if emit == "edf" and one in ("ro", "rw")][:1]
-    lost = ",".join(one for one in wanted if one not in flags)
+    requested = list(filter(None, options.split(",")))
+    flags = [flag for flag in requested if emit == "edf" and flag in ("ro", "rw")][:1]
+    lost = ",".join(flag for flag in requested if flag not in flags)
     return ":".join([source, target or source, *flags]), f"{lost} of the bind {bind.spec}" if lost else ""

@@ -18,7 +18,7 @@ from lumisite.site.versions import Version, parse_version
 _NO_STACKS = ("platform", "nodes", "gpus", "partition", "kind", "variable", "family", "plugin", "stacks", "candidates")
 
 
-def stacks_are_told_apart(site: Site) -> Faults:
+def stacks_are_distinct(site: Site) -> Faults:
     """No stack has the name of something else, and no two releases of it are the same version."""
     for stack, described in site.stacks.items():
         if stack in _NO_STACKS:
@@ -34,20 +34,23 @@ def stacks_are_told_apart(site: Site) -> Faults:
 def releases_of_platforms_are_described(site: Site) -> Faults:
     """A platform has releases that the site describes."""
     for name, platform in site.platforms.items():
-        for stack, here in platform.stacks.items():
+        for stack, available in platform.stacks.items():
             path = f"platforms.{name}.stacks.{stack}"
             known = site.stacks[stack].releases
-            yield from unknown(f"{path}.default", [str(here.default)], known)
+            yield from unknown(f"{path}.default", [str(available.default)], known)
             for key in ("supported", "leftover", "in_use"):
-                yield from unknown(f"{path}.{key}", map(str, getattr(here, key)), known)
+                yield from unknown(f"{path}.{key}", map(str, getattr(available, key)), known)
 
 
 def platforms_fit_their_releases(site: Site) -> Faults:
     """A platform's default releases are among those that it has, and it has a bus id for each GPU."""
     for name, platform in site.platforms.items():
-        for stack, has in platform.stacks.items():
+        for stack, available in platform.stacks.items():
             path = f"platforms.{name}.stacks.{stack}"
-            yield from _of_driver(site, path, has) if site.stacks[stack].gpu else _of_installed(path, has)
+            if site.stacks[stack].gpu:
+                yield from _of_driver(site, path, available)
+            else:
+                yield from _of_installed(path, available)
         yield from _one_vendor(site, f"platforms.{name}", platform)
         for kind, bus_ids in platform.gpu_bus_ids.items():
             gpus = len(site.node_kinds[kind].gpus)
@@ -56,32 +59,34 @@ def platforms_fit_their_releases(site: Site) -> Faults:
                 yield make_finding("wrong-count", path, actual=len(bus_ids), expected=gpus)
 
 
-def _of_installed(path: str, has: PlatformStack) -> Faults:
+def _of_installed(path: str, available: PlatformStack) -> Faults:
     """Yield the faults of what a platform has of a stack that is installed on the host."""
-    if not has.supported:
+    if not available.supported:
         yield make_finding("key-missing", f"{path}.supported")
-    elif has.default not in has.supported:
-        yield make_finding("default-not-supported", f"{path}.default", version=str(has.default))
-    for version in has.leftover:
-        if version in has.supported:
+    elif available.default not in available.supported:
+        yield make_finding("default-not-supported", f"{path}.default", version=str(available.default))
+    for version in available.leftover:
+        if version in available.supported:
             yield make_finding("named-twice", f"{path}.leftover", name=str(version), first="supported")
     for key in ("driver", "runs", "compat", "in_use", "kinds"):
-        if getattr(has, key):
+        if getattr(available, key):
             yield make_finding("key-without-effect", f"{path}.{key}", needs="`gpu` of the stack")
 
 
-def _of_driver(site: Site, path: str, has: PlatformStack) -> Faults:
+def _of_driver(site: Site, path: str, available: PlatformStack) -> Faults:
     """Yield the faults of what a platform has of a stack that images bring."""
     for key in ("supported", "leftover"):
-        if getattr(has, key):
+        if getattr(available, key):
             yield make_finding("key-without-effect", f"{path}.{key}", excluded_by="`gpu` of the stack")
-    if not has.supported and not has.has(has.default):
-        yield make_finding("default-not-supported", f"{path}.default", version=str(has.default), range=str(has.runs))
-    for index, kind in enumerate(has.kinds or ()):
+    default = available.default
+    if not available.supported and not available.has(default):
+        runs = str(available.runs)
+        yield make_finding("default-not-supported", f"{path}.default", version=str(default), range=runs)
+    for index, kind in enumerate(available.kinds or ()):
         if not site.node_kinds[kind].gpus:
             yield make_finding("kind-without-gpus", f"{path}.kinds[{index}]", kind=kind)
     for key in ("driver", "runs"):
-        if getattr(has, key) is None and any(kind.gpus for kind in site.node_kinds.values()):
+        if getattr(available, key) is None and any(kind.gpus for kind in site.node_kinds.values()):
             yield make_finding("key-missing", f"{path}.{key}")
 
 
@@ -89,9 +94,9 @@ def _one_vendor(site: Site, path: str, platform: Platform) -> Faults:
     """Yield the stacks by which the nodes of a kind would have GPUs of several vendors."""
     seen: dict[str, str] = {}
     with_gpus = [name for name, kind in site.node_kinds.items() if kind.gpus]
-    for stack, has in platform.stacks.items():
+    for stack, available in platform.stacks.items():
         vendor = site.stacks[stack].gpu
-        for kind in has.kinds or with_gpus if vendor else ():
+        for kind in available.kinds or with_gpus if vendor else ():
             other = seen.setdefault(kind, stack)
             other_vendor = site.stacks[other].gpu
             if other_vendor != vendor:
@@ -120,8 +125,8 @@ def families_cover_every_release(site: Site) -> Faults:
                 yield make_finding("default-family-repeated", path, release=release, family=names[0])
 
 
-def releases_say_where(site: Site) -> Faults:
-    """What images may bring says where it is found, and no sign of the site fits any machine."""
+def releases_have_a_location(site: Site) -> Faults:
+    """Each release that images may bring has `found`, and no sign of the site fits any machine."""
     for index, sign in enumerate(site.known_by):
         if not sign.strip("*?/"):
             yield make_finding("pattern-too-wide", f"known_by[{index}]", pattern=sign)
@@ -137,7 +142,7 @@ def modules_fit_together(site: Site) -> Faults:
         path = f"modules.{name}"
         yield from _version_faults(site, f"{path}.version", module)
         if name.startswith((".", "-")):
-            yield wrong_type(name, "name of a module", "a letter or a digit first").finding(path)
+            yield wrong_type(name, "module name", "AI-bindings").finding(path)
         for other in module.loads:
             yield from _load_faults(site, path, module, other)
         for foreign in module.conflicts:
@@ -145,7 +150,7 @@ def modules_fit_together(site: Site) -> Faults:
                 yield make_finding("conflict-with-own-module", f"{path}.conflicts", module=foreign)
         for old in module.old_versions:
             if not is_file_name(old):
-                yield wrong_type(old, "version of a module", "25.03").finding(f"{path}.old_versions")
+                yield wrong_type(old, "module version", "25.03").finding(f"{path}.old_versions")
         if name in site.loaded_with(module.loads):
             yield make_finding("module-loads-itself", f"{path}.loads")
 
@@ -216,11 +221,11 @@ def with_tables(document: Document) -> None:
 
 
 RULES: tuple[Rule, ...] = (
-    stacks_are_told_apart,
+    stacks_are_distinct,
     releases_of_platforms_are_described,
     platforms_fit_their_releases,
     families_cover_every_release,
-    releases_say_where,
+    releases_have_a_location,
     modules_fit_together,
     *HOST_RULES,
     *LEDGER_RULES,

@@ -6,7 +6,6 @@ What people write (YAML) has texts only, names that any tool takes, and no key t
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import re
 import types
@@ -20,7 +19,7 @@ from lumisite.errors import SiteError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.site.document import Document, Position, joined, parse_yaml
-from lumisite.text import some
+from lumisite.text import alternatives
 
 T = TypeVar("T")
 
@@ -80,8 +79,6 @@ def key(
 #: Stands for a value that could not be decoded; its fault is already recorded.
 MISSING: Any = object()
 
-#: A list of what there is to choose from ends after so many.
-MOST_NAMES = 15
 #: Linux takes names of files of 255 bytes, and some are made of a key, versions and a suffix.
 LONGEST_NAME = 100
 
@@ -105,24 +102,9 @@ def decode(
     return Decoder(document, scalars, by_hand=True).decode(kind, rules)
 
 
-def alternatives(word: str, known: Iterable[str]) -> dict[str, Any]:
-    """Return the name that is `near` a word that was probably mistyped, else all names that are `known`.
-
-    >>> alternatives("twim", ["site", "twin"]), alternatives("x", ["site", "twin"])
-    ({'near': 'twin'}, {'known': ('site', 'twin')})
-    """
-    names = tuple(map(str, known))
-    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    return {"near": near[0]} if near else {"known": names}
-
-
-def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return what `word` may have been meant to be, or what there is to choose from, as text."""
-    names = [str(name) for name in known]
-    near = alternatives(word, names).get("near")
-    if near:
-        return f"did you mean {near}?"
-    return f"have {some(names, MOST_NAMES, ', ')}" if names else "there are none"
+def unknown_name(subject: str, name: str, kind: str, site: str, known: Iterable[str]) -> Finding:
+    """Return a finding about a name of some kind, with the known name that is most like it."""
+    return make_finding("unknown-name", subject, name=name, kind=kind, site=site, **alternatives(name, known))
 
 
 def unknown(path: str, names: Iterable[str], known: Iterable[str]) -> Faults:
@@ -154,7 +136,7 @@ class Decoder:
         return typing.cast(T, value)
 
     def value(self, value: Any, kind: Any, path: str) -> Any:
-        """Decode what stands at `path`."""
+        """Decode the value at `path`."""
         kind, origin, inner, may_be_none, is_record = _form(kind)
         if value is None:
             if may_be_none and not self.by_hand:
@@ -168,7 +150,7 @@ class Decoder:
             return self._tuple(value, inner[0], path)
         if origin is Mapping:
             return self._mapping(value, inner, path)
-        raise TypeError(f"no way to read {kind} is known")
+        raise TypeError(f"unsupported type: {kind}")
 
     def _fault(self, code: str, path: str, position: Position | None = None, **values: Any) -> Any:
         self.document.add(make_finding(code, path, **values), position)
@@ -202,10 +184,10 @@ class Decoder:
             return self._shape_fault(path, value, "mapping")
         values = {}
         for name, child in value.items():
-            here = joined(path, name)
-            fits = not self.by_hand or self._name(name, path, here) is not MISSING
-            if fits and self._scalar(name, kinds[0], here) is not MISSING:
-                values[name] = self.value(child, kinds[1], here)
+            key_path = joined(path, name)
+            fits = not self.by_hand or self._name(name, path, key_path) is not MISSING
+            if fits and self._scalar(name, kinds[0], key_path) is not MISSING:
+                values[name] = self.value(child, kinds[1], key_path)
         if MISSING in values.values():
             return MISSING
         return MappingProxyType(values) if self.by_hand else values
@@ -215,7 +197,7 @@ class Decoder:
         error = _key_error(name)
         if error is None:
             return name
-        return self._fault(error.code, path, self.document.key_place(key_path), **error.values)
+        return self._fault(error.code, path, self.document.key_position(key_path), **error.values)
 
     def _dataclass(self, value: Any, kind: Any, path: str) -> Any:
         if not isinstance(value, dict):
@@ -224,20 +206,22 @@ class Decoder:
         more = self.document.tables.get(among.metadata["names"], ()) if among else ()
         values: dict[str, Any] = {among.name: {}} if among else {}
         for name, child in value.items():
-            here = joined(path, name)
-            if self.by_hand and self._name(name, path, here) is MISSING:
+            key_path = joined(path, name)
+            if self.by_hand and self._name(name, path, key_path) is MISSING:
                 continue
             if name in fields:
                 item, inner = fields[name]
                 alone = item.metadata.get("alone") and isinstance(child, str)
-                values[item.name] = self._alone(child, item, inner, here) if alone else self.value(child, inner, here)
+                values[item.name] = (
+                    self._alone(child, item, inner, key_path) if alone else self.value(child, inner, key_path)
+                )
                 if self.by_hand and values[item.name] is not MISSING:
-                    self._check_value(item, values[item.name], here)
+                    self._check_value(item, values[item.name], key_path)
             elif among and name in more:
-                values[among.name][name] = self.value(child, of_more, here)
+                values[among.name][name] = self.value(child, of_more, key_path)
             elif self.by_hand:
                 known = alternatives(name, [*more, *fields])
-                self._fault("key-unknown", here, self.document.key_place(here), **known)
+                self._fault("key-unknown", key_path, self.document.key_position(key_path), **known)
         missing = [name for name, (item, _) in fields.items() if name not in value and self._needed(name, item)]
         for name in missing:
             first, *_ = fields[name][0].metadata.get("doc", "").split(". ")
@@ -293,7 +277,7 @@ class Decoder:
 
 @functools.cache
 def _form(kind: Any) -> tuple[Any, Any, tuple[Any, ...], bool, bool]:
-    """Give a type without None, its origin and arguments, and whether it may be None, and is a dataclass."""
+    """Return a type without None, its origin and arguments, and whether it may be None, and is a dataclass."""
     may_be_none = typing.get_origin(kind) in (types.UnionType, typing.Union)
     if may_be_none:
         kind = next(arg for arg in typing.get_args(kind) if arg is not type(None))
@@ -312,11 +296,11 @@ def _key_error(name: str) -> UnfitError | None:
 
 @functools.cache
 def _fields(kind: type) -> tuple[dict[str, tuple[dataclasses.Field[Any], Any]], dataclasses.Field[Any] | None, Any]:
-    """Give the field and the type behind each key; and the field for keys that the site describes, with their type."""
+    """Return the field and type of each key; and the field for keys that the site describes, with their type."""
     hints, fields = typing.get_type_hints(kind), dataclasses.fields(kind)
     among = next((item for item in fields if item.metadata.get("among")), None)
-    own = {item.name: (item, hints[item.name]) for item in fields if item is not among}
-    return own, among, typing.get_args(hints[among.name])[1] if among else None
+    by_name = {item.name: (item, hints[item.name]) for item in fields if item is not among}
+    return by_name, among, typing.get_args(hints[among.name])[1] if among else None
 
 
 def default_of(item: dataclasses.Field[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""YAML text to plain values, and where each of them stands.
+"""YAML text to plain values, and the position of each.
 
 `yaml.safe_load` would turn `6.10` into 6.1, `10:00:00` into 36000 and `no` into False, and let a repeated key win
 silently; so every scalar stays the text that the admin typed, and `decode` gives text its meaning.
@@ -32,36 +32,36 @@ NOWHERE: Position = (0, 0)
 class Document:
     """The values of a file: dicts, lists, texts, and `None` where nothing was typed (`key:` alone).
 
-    JSON has its numbers and truth values too. Places are by key path, `partitions.small-g.node` or `gpus[0]`: those of
-    values and those of keys. `faults` are what is wrong already, with the rest of the file readable. `tables` are the
-    names that keys may refer to.
+    JSON has its numbers and truth values too. `positions` has those of values, `keys` those of keys, by key path:
+    `partitions.small-g.node` or `gpus[0]`. `faults` are what is wrong already, with the rest of the file readable.
+    `tables` are the names that keys may refer to.
     """
 
     file: str
     value: Any
-    places: dict[str, Position] = field(default_factory=dict)
+    positions: dict[str, Position] = field(default_factory=dict)
     keys: dict[str, Position] = field(default_factory=dict)
     faults: list[Finding] = field(default_factory=list)
     tables: dict[str, Collection[str]] = field(default_factory=dict)
 
-    def place(self, path: str) -> Position:
-        """Return the position of the nearest value to `path` that stands in the file."""
-        while path not in self.places and path:
+    def position(self, path: str) -> Position:
+        """Return the position of the value at `path`, or of the nearest that the file has."""
+        while path not in self.positions and path:
             path = path.rpartition(".")[0]
-        return self.places.get(path, NOWHERE)
+        return self.positions.get(path, NOWHERE)
 
-    def key_place(self, path: str) -> Position:
+    def key_position(self, path: str) -> Position:
         """Return the position of the key at `path`."""
-        return self.keys.get(path) or self.place(path)
+        return self.keys.get(path) or self.position(path)
 
     def add(self, finding: Finding, position: Position | None = None) -> None:
         """Add a fault of what is at the key path that is its subject; by default it is where the value is."""
-        place = Place(self.file, *(position or self.place(finding.subject)))
-        self.faults.append(replace(finding, place=place))
+        line, column = position or self.position(finding.subject)
+        self.faults.append(replace(finding, place=Place(self.file, line, column)))
 
 
 def joined(path: str, name: str) -> str:
-    """Give the key path of `name` in the mapping at `path`."""
+    """Return the key path of `name` in the mapping at `path`."""
     return f"{path}.{shown(name)}" if path else shown(name)
 
 
@@ -75,7 +75,7 @@ def parse_yaml(data: bytes, file: str) -> Document:
     text = text_of(data, file)
     document = Document(file, None)
     try:
-        _Reader(document, yaml.parse(text, Loader=LOADER)).read()
+        _YamlReader(document, yaml.parse(text, Loader=LOADER)).read()
     except yaml.MarkedYAMLError as error:
         reason = ", ".join(part for part in (error.problem, error.context) if part) or "cannot be parsed"
         raise file_error(
@@ -87,12 +87,12 @@ def parse_yaml(data: bytes, file: str) -> Document:
             "control-character", file, before.count("\n") + 1, 1, character=_code(error.character)
         ) from None
     if not isinstance(document.value, dict):
-        raise file_error("not-a-mapping", file, *document.place(""))
+        raise file_error("not-a-mapping", file, *document.position(""))
     return document
 
 
 @dataclass
-class _Reader:
+class _YamlReader:
     """Events to values; libyaml's own composer follows any depth of nesting until its stack ends, so it is not used."""
 
     document: Document
@@ -115,7 +115,7 @@ class _Reader:
             raise file_error("not-a-mapping", self.document.file)
 
     def value(self, event: Any, path: str) -> Any:
-        """Give the value that begins with `event`, and note where it and what is in it stand."""
+        """Return the value that begins with `event`, and note its position and that of each value in it."""
         if isinstance(event, yaml.AliasEvent):
             return self.alias(event, path)
         if event.tag is not None:
@@ -166,7 +166,7 @@ class _Reader:
 
     def repeat(self, event: Any, value: Any, first: str, path: str, depth: int) -> None:
         """Note that a value which stands at `first` is that of `path` too."""
-        self.note(event, path, self.document.places[first])
+        self.note(event, path, self.document.positions[first])
         if depth > MAX_DEPTH:
             raise self.fault(event, levels=MAX_DEPTH)
         if isinstance(value, list):
@@ -178,8 +178,8 @@ class _Reader:
                 self.repeat(event, child, joined(first, name), joined(path, name), depth + 1)
 
     def note(self, event: Any, path: str, position: Position) -> None:
-        self.document.places[path] = position
-        if len(self.document.places) > MAX_VALUES:
+        self.document.positions[path] = position
+        if len(self.document.positions) > MAX_VALUES:
             raise self.fault(event, most_values=MAX_VALUES)
 
     def fault(self, event: Any, **values: Any) -> SiteError:
@@ -187,7 +187,7 @@ class _Reader:
 
 
 def text_of(data: bytes, file: str) -> str:
-    """Give the text of a file in UTF-8, without byte order marks; raises `SiteError`."""
+    """Return the text of a file in UTF-8, without byte order marks; raises `SiteError`."""
     try:
         return data.decode().lstrip("\ufeff")
     except UnicodeDecodeError as error:

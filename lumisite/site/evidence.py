@@ -27,9 +27,13 @@ class Harm:
     patterns: tuple[str, ...]
     evidence: Evidence
 
+    def fits(self, value: str) -> bool:
+        """Return whether a value is one of these, whatever its case."""
+        return any(fnmatch.fnmatchcase(value.lower(), pattern.lower()) for pattern in self.patterns)
+
 
 def evidence_of(setting: Setting) -> tuple[Evidence, ...]:
-    """Give an entry's evidence; its `source` says that somebody wrote of it, and nothing of the effect."""
+    """Return an entry's evidence; its `source` counts as evidence without a known effect."""
     if setting.source is None:
         return setting.evidence
     by: Literal["documented", "inferred"] = "documented" if setting.confirmed else "inferred"
@@ -43,7 +47,7 @@ def _patterns(setting: Setting, evidence: Evidence) -> tuple[str, ...]:
 
 
 def harms(site: Site, name: str | None = None) -> Iterator[Harm]:
-    """Give all that is known to do harm, of all variables or of one, in ledger order."""
+    """Yield what is known to do harm, of all variables or of one, in ledger order."""
     for setting in site.settings:
         for evidence in setting.evidence if name in (None, setting.name) else ():
             if evidence.effect == "harmful":
@@ -51,15 +55,17 @@ def harms(site: Site, name: str | None = None) -> Iterator[Harm]:
 
 
 def rank(setting: Setting) -> int:
-    """Give the place of an entry among others: the best effect that its own value is known for."""
-    own = [one.effect for one in evidence_of(setting) if about_own(setting, one)]
-    return min((EFFECTS.index(effect) for effect in own), default=len(EFFECTS))
+    """Return the rank of an entry among others: the best effect that its own value is known for."""
+    effects = [evidence.effect for evidence in evidence_of(setting) if is_about_entry(setting, evidence)]
+    return min(map(EFFECTS.index, effects), default=len(EFFECTS))
 
 
 def checked(setting: Setting) -> str:
-    """Say when an entry's value was last measured, and on which platform; `never` if it was not."""
-    own = [one for one in setting.evidence if one.by == "measured" and one.effect != "unknown" and one.date]
-    latest = max(own, key=lambda one: str(one.date), default=None)
+    """Return when an entry's value was last measured, and on which platform; `never` if it was not."""
+    measured = [
+        found for found in setting.evidence if found.by == "measured" and found.effect != "unknown" and found.date
+    ]
+    latest = max(measured, key=lambda found: str(found.date), default=None)
     if latest is None:
         return "never"
     return f"{latest.date} on platform {latest.platform}" if latest.platform else str(latest.date)
@@ -70,11 +76,11 @@ def sets(setting: Setting) -> bool:
     return not setting.leave and not setting.unset
 
 
-def about_own(setting: Setting, one: Evidence) -> bool:
-    """Tell whether evidence is about what the entry sets; of what is worked out on the node, `*` alone is."""
-    if one.of is None:
+def is_about_entry(setting: Setting, evidence: Evidence) -> bool:
+    """Return whether evidence is about what the entry sets; of what is worked out on the node, `*` alone is."""
+    if evidence.of is None:
         return True
-    return covers(_patterns(setting, one), setting)
+    return covers(_patterns(setting, evidence), setting)
 
 
 def covers(patterns: tuple[str, ...], setting: Setting) -> bool:
@@ -85,38 +91,41 @@ def covers(patterns: tuple[str, ...], setting: Setting) -> bool:
 
 
 def documented_beyond(setting: Setting, measured: Evidence) -> bool:
-    """Tell whether somebody documents an effect for more nodes than were measured; no number means any."""
+    """Return whether somebody documents an effect for more nodes than were measured; no number means any."""
     most = measured.nodes.most if measured.nodes is not None else None
     return any(
-        one.by != "measured"
-        and one.effect in ("needed", "helps")
-        and (one.nodes is None or one.nodes.most is None or (most is not None and one.nodes.most > most))
-        for one in setting.evidence
+        found.by != "measured"
+        and found.effect in ("needed", "helps")
+        and (found.nodes is None or found.nodes.most is None or (most is not None and found.nodes.most > most))
+        for found in setting.evidence
     )
 
 
 def remark(setting: Setting) -> Finding | None:
     """Return for which jobs an entry is that is set although it was measured inert; none for all others."""
-    inert = [one for one in setting.evidence if one.effect == "inert" and one.by == "measured" and one.nodes]
-    if not sets(setting) or not any(about_own(setting, one) for one in inert):
+    inert = [found for found in setting.evidence if found.effect == "inert" and found.by == "measured" and found.nodes]
+    if not sets(setting) or not any(is_about_entry(setting, found) for found in inert):
         return None
-    sized = any(one.nodes for one in setting.evidence if one.by != "measured" and one.effect in ("needed", "helps"))
+    recommended = [
+        found for found in setting.evidence if found.by != "measured" and found.effect in ("needed", "helps")
+    ]
+    sized = any(found.nodes for found in recommended)
     code = "inert-on-fewer-nodes" if sized else "inert-where-measured"
     return make_finding(code, setting.name, size=str(inert[0].nodes), metric=inert[0].metric)
 
 
-def evidence_text(one: Evidence) -> str:
-    """Write evidence as one line, without its source."""
-    where = [
-        f"platform {one.platform}" if one.platform else "",
-        str(one.image or ""),
-        f"{one.nodes} node{'' if str(one.nodes) == '1' else 's'}" if one.nodes else "",
-        f"{one.runs} run{'' if one.runs == 1 else 's'}" if one.runs else "",
-        str(one.date or ""),
+def evidence_text(evidence: Evidence) -> str:
+    """Format evidence as one line, without its source."""
+    parts = [
+        f"platform {evidence.platform}" if evidence.platform else "",
+        str(evidence.image or ""),
+        f"{evidence.nodes} node{'' if str(evidence.nodes) == '1' else 's'}" if evidence.nodes else "",
+        f"{evidence.runs} run{'' if evidence.runs == 1 else 's'}" if evidence.runs else "",
+        str(evidence.date or ""),
     ]
-    said = f"{one.of}: " if one.of else ""
-    what = f": {one.what}" if one.what else ""
-    place = ", ".join(part for part in where if part)
-    by = f"{one.by} ({one.metric})" if one.metric else one.by
-    known = f"effect not measured ({by} only)" if one.effect == "unknown" else f"{one.effect}, {by}"
-    return f"{said}{known}{what}{f' ({place})' if place else ''}"
+    values = f"{evidence.of}: " if evidence.of else ""
+    what = f": {evidence.what}" if evidence.what else ""
+    where = ", ".join(filter(None, parts))
+    by = f"{evidence.by} ({evidence.metric})" if evidence.metric else evidence.by
+    known = f"effect not measured ({by} only)" if evidence.effect == "unknown" else f"{evidence.effect}, {by}"
+    return f"{values}{known}{what}{f' ({where})' if where else ''}"

@@ -17,8 +17,8 @@ from lumisite.site.document import parse_yaml, text_of
 from lumisite.site.entries import Setting
 from lumisite.site.load import LoadedSite
 
-#: Why an entry that only holds evidence does nothing.
-TRIED = "tried, and not set; its evidence says more"
+#: `why` of an entry that has evidence and sets nothing.
+TRIED = "tried, not set: see `evidence`"
 #: No line is folded that was not.
 _WIDEST = 1_000_000
 

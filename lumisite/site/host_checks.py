@@ -12,7 +12,7 @@ from lumisite.site.decode import Faults, Rule, unknown
 from lumisite.site.kinds import fingerprint_of
 from lumisite.site.library_path import folders_inside
 from lumisite.site.model import Site
-from lumisite.site.nodes import Gpu, NodeKind
+from lumisite.site.nodes import DescribedGpu, NodeKind
 from lumisite.site.scalars import TASK
 from lumisite.site.software import Runtime, prefix_of
 
@@ -45,7 +45,7 @@ def _cpu_faults(path: str, kind: NodeKind) -> Faults:
     yield from unknown(f"{path}.reserved", unknown_cpus, map(str, sorted(seen)))
 
 
-def _gpu_faults(path: str, kind: NodeKind, gpu: Gpu, adapters: Collection[str]) -> Faults:
+def _gpu_faults(path: str, kind: NodeKind, gpu: DescribedGpu, adapters: Collection[str]) -> Faults:
     if gpu.adapter is not None:
         yield from unknown(f"{path}.adapter", [gpu.adapter], adapters)
     if gpu.l3 is None:
@@ -58,7 +58,7 @@ def _gpu_faults(path: str, kind: NodeKind, gpu: Gpu, adapters: Collection[str]) 
         yield make_finding("numa-mismatch", f"{path}.numa", l3=gpu.l3, numa=kind.l3[gpu.l3].numa)
 
 
-def partitions_tell_kinds_apart(site: Site) -> Faults:
+def partitions_have_distinct_kinds(site: Site) -> Faults:
     """A partition has node kinds of which no node can be two, and one where it is validated: results differ by kind."""
     plan = site.validation
     if plan is not None and len(kinds := site.partitions[plan.partition].node_kind) > 1:
@@ -117,7 +117,7 @@ def private_folders_have_a_place(site: Site) -> Faults:
         if folder.startswith("/") and not folder.startswith(f"{file_system.path.rstrip('/')}/"):
             path = f"file_systems[{index}].job_folder"
             yield make_finding("folder-outside", path, folder=folder, path=file_system.path)
-    local = tuple(one.path for one in site.file_systems if one.kind == "node-local") or ("a node-local one",)
+    local = tuple(system.path for system in site.file_systems if system.kind == "node-local") or ("a node-local one",)
     for index, setting in enumerate(() if site.private_places else site.settings):
         if setting.directory is not None and setting.where == TASK:
             path = f"settings[{index}].directory"
@@ -151,7 +151,7 @@ def _runtime_faults(path: str, runtime: Runtime) -> Faults:
 
 HOST_RULES: tuple[Rule, ...] = (
     node_kinds_add_up,
-    partitions_tell_kinds_apart,
+    partitions_have_distinct_kinds,
     libraries_are_bound,
     private_folders_have_a_place,
     runtimes_are_read,

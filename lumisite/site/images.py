@@ -1,4 +1,4 @@
-"""What the name of an image tells of it, where nobody has read the image itself."""
+"""What is known of an image by its name, where nobody has read the image itself."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Holds:
 
 
 def family_by_path(site: Site, *paths: str) -> str | None:
-    """Give the family whose patterns fit a path, the first path first: where a name leads counts more than the name."""
+    """Return the family of the first path that matches a pattern of one; callers pass the target of a link first."""
     return next(
         (
             name
@@ -39,7 +39,7 @@ def family_by_path(site: Site, *paths: str) -> str | None:
 
 
 def holds_by_name(site: Site, *paths: str) -> Holds:
-    """Give what the wrapper takes an image for, of which it knows only names: first where they lead, then as typed."""
+    """Return what the wrapper knows of an image by its names alone: first the file that they lead to, then as typed."""
     family = family_by_path(site, *paths)
     if family is None:
         return Holds(guessed=True)
@@ -61,8 +61,8 @@ def has_plugin(site: Site, family: str) -> bool | None:
     return None if where is None else where == "in-image"
 
 
-def told_release(text: str | None) -> Version | None:
-    """Read a release as an image states it; what is no version tells nothing."""
+def parse_release(text: str | None) -> Version | None:
+    """Parse a release as an image states it; return `None` for what is no version."""
     try:
         return None if text is None else parse_version(text)
     except UnfitError:
@@ -89,15 +89,15 @@ def release_by_name(after: str, path: str) -> Version | None:
     return parse_version(text) if re.fullmatch(rf"{number}\.{number}(?:\.{number})?", text, re.ASCII) else None
 
 
-def told_releases(site: Site, *paths: str) -> dict[str, Version]:
-    """The releases in an image, as its name tells them to the wrapper; of other images, as their names say it.
+def releases_by_name(site: Site, *paths: str) -> dict[str, Version]:
+    """Return the releases in an image by its name: as the wrapper reads it, else in the form that others use.
 
-    `NAME/pytorch:NAME6.3_ubuntu22.04`, with NAME for the stack, is how images of other hands say it.
+    That form is `NAME/pytorch:NAME6.3_ubuntu22.04`, with NAME for the stack.
     """
     found: dict[str, Version] = {}
     for stack in site.gpu_stacks:
-        said = re.compile(rf"{re.escape(stack)}[-_]?(\d+\.\d+(?:\.\d+)?)(?!.*{re.escape(stack)}[-_]?\d)")
-        names = (said.search(path.rpartition("/")[2]) for path in paths)
-        if match := next(filter(None, names), None):
+        pattern = re.compile(rf"{re.escape(stack)}[-_]?(\d+\.\d+(?:\.\d+)?)(?!.*{re.escape(stack)}[-_]?\d)")
+        matches = (pattern.search(path.rpartition("/")[2]) for path in paths)
+        if match := next(filter(None, matches), None):
             found[stack] = parse_version(match[1])
     return {**found, **holds_by_name(site, *paths).stacks}

@@ -26,7 +26,7 @@ LARGEST_NUMBER = 1e100
 
 
 def _json_text(value: object) -> str:
-    """A text of JSON, which can hold half of a surrogate pair, and then fails far from here when it is printed."""
+    """Return a text of JSON; half of a surrogate pair is refused, since it would fail when it is printed."""
     if not isinstance(value, str):
         raise wrong_type(short(value), "text", '"text"')
     if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
@@ -56,8 +56,8 @@ def _json_line(value: object) -> str:
 class JsonFile:
     """A kind of file that lumisite writes: `key` has its format, `written_by` is the command that writes one.
 
-    A file may lack the keys with a default; where `may_lack` is given, those alone. Where
-    all that is in a file `prints`,  odd characters are spelled out when it is written, and refused when it is read.
+    A file may lack the keys with a default, or those in `may_lack` alone. Where all that is in a file `prints`, odd
+    characters are spelled out when it is written, and refused when it is read.
     """
 
     name: str
@@ -71,7 +71,7 @@ class JsonFile:
     older: Callable[[dict[str, Any]], dict[str, Any]] = lambda values: values
 
     def encode(self, value: object) -> str:
-        """Give the text of a file: the same value always gives the same bytes."""
+        """Return the text of a file: the same value always gives the same bytes."""
         document = {self.key: self.format, **self._plain(value)}
         return json.dumps(document, sort_keys=True, indent=2, ensure_ascii=self.ascii) + "\n"
 
@@ -82,13 +82,13 @@ class JsonFile:
         if dataclasses.is_dataclass(value):
             sparse = self.may_lack is None
             pairs = [(item, getattr(value, item.name)) for item in dataclasses.fields(value)]
-            return {item.name: self._plain(one) for item, one in pairs if not (sparse and one == default_of(item))}
+            return {item.name: self._plain(part) for item, part in pairs if not (sparse and part == default_of(item))}
         if isinstance(value, Mapping):
-            return {self._plain(name): self._plain(one) for name, one in value.items()}
-        return [self._plain(one) for one in value] if isinstance(value, tuple) else value
+            return {self._plain(name): self._plain(part) for name, part in value.items()}
+        return [self._plain(part) for part in value] if isinstance(value, tuple) else value
 
     def decode(self, data: bytes, kind: type[T], file: str, rules: Iterable[Rule] = ()) -> T:
-        """Decode `data` into the dataclass `kind`; raise `error` with one fault and its place."""
+        """Decode `data` into the dataclass `kind`; raise `error` with one fault and its position."""
         try:
             values = parse_json(data, file)
             if not isinstance(values, dict) or self.key not in values:
@@ -100,13 +100,13 @@ class JsonFile:
             return decode_values(self.older(values), kind, file, rules, may_lack=self.may_lack, prints=self.prints)
         except SiteError as error:
             finding = error.finding
-        place = finding.place
+        location = finding.place
         if finding.subject:
             with contextlib.suppress(SiteError):  # JSON is read as YAML, which knows the position of everything
-                place = Place(file, *parse_yaml(data, "").place(finding.subject))
+                location = Place(file, *parse_yaml(data, "").position(finding.subject))
         else:
             finding = with_values(finding, {"written_by": self.written_by})
-        raise self.error(dataclasses.replace(finding, place=place))
+        raise self.error(dataclasses.replace(finding, place=location))
 
 
 def decode_values(
@@ -150,7 +150,8 @@ def _require_shallow(value: object) -> None:
     """Raise `RecursionError` where values are nested so deep that what walks through them might."""
     level = [value]
     for _ in range(MAX_DEPTH + 1):
-        inner = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
+        containers = (value for value in level if isinstance(value, dict | list))
+        inner = (value.values() if isinstance(value, dict) else value for value in containers)
         level = [child for children in inner for child in children]
     if level:
         raise RecursionError

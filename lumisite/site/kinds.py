@@ -1,4 +1,4 @@
-"""By what a node is known to be of a node kind: what its kernel tells of it, against what the site describes.
+"""How the kind of a node is recognised: what its kernel reports, compared with what the site describes.
 
 The task prolog compares the same (`spank_helpers/prolog.sh`); all of it is the node's, whatever cgroup a task is in.
 """
@@ -14,13 +14,13 @@ from lumisite.site.cpus import format_cpu_list
 from lumisite.site.model import Site
 from lumisite.site.scalars import full_pci_bus
 
-#: What is said of a node without GPUs.
+#: The value of `gpus` for a node without GPUs.
 NO_GPUS = "none"
 
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """What a node's kernel tells of it.
+    """What a node's kernel reports.
 
     `present` and `online` are its CPUs, and `domains` its NUMA domains with CPUs, as the kernel lists them;
     `domain_of` has the domain of each CPU. `gpus` says how many GPUs of which vendor there are (`8 VENDOR`), as their
@@ -51,7 +51,7 @@ class Fingerprint:
     buses: tuple[tuple[str, ...], ...]
 
     def differences(self, node: NodeFacts) -> Iterator[Finding]:
-        """Yield what a node has otherwise."""
+        """Yield the differences of a node."""
         same_cpus = not self.cpus or self.cpus in (node.present, node.online)
         same_domains = not self.domains or self.domains == node.domains
         if not same_cpus:
@@ -68,9 +68,9 @@ class Fingerprint:
             yield make_finding("node-gpu-buses", buses=buses, expected=" or ".join(map(" ".join, self.buses)))
 
     def lost_gpus(self, node: NodeFacts) -> bool:
-        """Tell whether a node is of the kind but for GPUs, of which it has some and no others."""
+        """Return whether a node is of the kind but lacks some of its GPUs."""
         count, _, vendor = self.gpus.partition(" ")
-        known = {bus for one in self.buses for bus in one} or {*node.buses}
+        known = {bus for buses in self.buses for bus in buses} or {*node.buses}
         return (
             node.gpus == f"{len(node.buses)} {vendor}"
             and len(node.buses) < int(count)
@@ -79,7 +79,7 @@ class Fingerprint:
         )
 
     def differs(self, other: Fingerprint) -> bool:
-        """Tell whether no node can be of both kinds: they state the same thing, and not alike."""
+        """Return whether no node can be of both kinds: both describe something, and it differs."""
         stated = ((self.cpus, other.cpus), (self.domains, other.domains), (self.gpus, other.gpus))
         return (
             any(mine and theirs and mine != theirs for mine, theirs in stated)
@@ -92,16 +92,17 @@ class Fingerprint:
 
 
 def fingerprint_of(site: Site, name: str) -> Fingerprint:
-    """Give the fingerprint of a node kind.
+    """Return the fingerprint of a node kind.
 
     Addresses count where the platform in force has them described; those of the others are as good.
     """
     kind = site.node_kinds[name]
     layout = [(group.cores, group.siblings or (), group.numa) for group in kind.l3]
-    here = site.platforms[site.platform].gpu_bus_ids.get(name)
-    described = [one.gpu_bus_ids[name] for one in site.platforms.values() if here and name in one.gpu_bus_ids]
+    current = site.platforms[site.platform].gpu_bus_ids.get(name)
+    all_ids = [platform.gpu_bus_ids for platform in site.platforms.values()]
+    described = [bus_ids[name] for bus_ids in all_ids if current and name in bus_ids]
     # A card may be several GPUs at one address.
-    gpus, vendor = len(set(map(full_pci_bus, here)) if here else kind.gpus), site.vendor_of(name)
+    gpus, vendor = len(set(map(full_pci_bus, current)) if current else kind.gpus), site.vendor_of(name)
     return fingerprint(layout, gpus, vendor if gpus else NO_GPUS if site.gpu_stacks else "", described)
 
 
@@ -111,7 +112,7 @@ def fingerprint(
     vendor: str | None,
     buses: Iterable[Sequence[str]],
 ) -> Fingerprint:
-    """Give the fingerprint of nodes.
+    """Return the fingerprint of nodes.
 
     `layout` has the first and second threads of each L3 group, and its NUMA domain. GPUs of which no `vendor` is known
     are not compared; for a node without GPUs it is `NO_GPUS`.
@@ -125,11 +126,11 @@ def fingerprint(
         domain_of=domain_of,
         places=tuple((cpus[0], numa) for threads, numa in groups for cpus in threads if several),
         gpus=f"{gpus} {vendor}" if gpus and vendor else vendor or "",
-        buses=tuple(dict.fromkeys(tuple(sorted(set(map(_of_kernel, one)))) for one in buses)),
+        buses=tuple(dict.fromkeys(tuple(sorted(set(map(_of_kernel, addresses)))) for addresses in buses)),
     )
 
 
 def _of_kernel(bus: str) -> str:
-    """Give an address as the kernel writes it, where vendors' tools write a longer domain."""
+    """Return an address as the kernel writes it, where vendors' tools write a longer domain."""
     domain, _, rest = full_pci_bus(bus).partition(":")
     return f"{int(domain, 16):04x}:{rest}"

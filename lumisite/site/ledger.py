@@ -5,18 +5,20 @@ One code path decides: what is rendered, what is expected of a system and what `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
+from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Severity, Value
 from lumisite.site.entries import HostPath, Setting, When
 from lumisite.site.evidence import covers, harms, sets
 from lumisite.site.model import Site
+from lumisite.site.scalars import TASK
 from lumisite.site.selection import Combination, Selection
 from lumisite.site.versions import Version, VersionRange
 
-#: Conditions that only the job step tells.
+#: Conditions that are known in the job step only.
 STEP_CONDITIONS = ("nodes", "gpus", "partition", "kind", "variable")
 #: What conditions that hold, may hold, or do not, make of an entry that no other one comes before.
 _OUTCOMES: dict[bool | None, Literal["wins", "may win", "does not apply"]] = {
@@ -28,10 +30,10 @@ _OUTCOMES: dict[bool | None, Literal["wins", "may win", "does not apply"]] = {
 
 @dataclass(frozen=True)
 class Situation:
-    """What is known where a setting is decided; `None` means that only the compute node will tell.
+    """What is known where a setting is decided; `None` means that it is known on the compute node only.
 
     `family`, `plugin` and the releases of stacks with `gpu` are those of the image that runs. Other stacks have the
-    release that a module's version tells. `guessed` is whether what is known of the image was only taken from a name.
+    release in a module's version. `guessed` is whether what is known of the image was only taken from a name.
     """
 
     platform: str
@@ -45,9 +47,9 @@ class Situation:
     guessed: bool = False
 
     def known(self) -> dict[str, Any]:
-        """Give what is known, by the names that conditions have."""
-        own = {name: value for name, value in vars(self).items() if value is not None and name != "guessed"}
-        return {"platform": own.pop("platform"), **own.pop("stacks"), **own}
+        """Return what is known, by the names that conditions have."""
+        known = {name: value for name, value in vars(self).items() if value is not None and name != "guessed"}
+        return {"platform": known.pop("platform"), **known.pop("stacks"), **known}
 
 
 E_co = TypeVar("E_co", Setting, HostPath, covariant=True)
@@ -55,7 +57,7 @@ E_co = TypeVar("E_co", Setting, HostPath, covariant=True)
 
 @dataclass(frozen=True)
 class Verdict(Generic[E_co]):
-    """What became of one entry of the site description, and why; `key` is its place there."""
+    """What became of one entry of the site description, and why; `key` is its key path."""
 
     key: str
     entry: E_co
@@ -64,7 +66,7 @@ class Verdict(Generic[E_co]):
 
     @property
     def applies(self) -> bool:
-        """Whether it holds, or may hold where the situation is known better."""
+        """Whether it applies, or may apply where more is known."""
         return self.outcome in ("wins", "may win")
 
 
@@ -75,40 +77,42 @@ class Decision:
     settings: tuple[Verdict[Setting], ...]
     binds: tuple[Verdict[HostPath], ...]
 
-    def bound_by(self, place: str) -> tuple[HostPath, ...]:
-        """Give what a module (or `task`) binds; open conditions count."""
-        return tuple(one.entry for one in self.binds if one.entry.where == place and one.applies)
+    def bound_by(self, module: str) -> tuple[HostPath, ...]:
+        """Return what a module (or `task`) binds; open conditions count."""
+        return tuple(bind.entry for bind in self.binds if bind.entry.where == module and bind.applies)
 
     def set_by(self, module: str) -> tuple[Setting, ...]:
-        """Give the entries that a module itself sets."""
-        won = (one.entry for one in self.settings if one.outcome == "wins" and one.entry.where == module)
+        """Return the entries that a module itself sets."""
+        won = (
+            verdict.entry for verdict in self.settings if verdict.outcome == "wins" and verdict.entry.where == module
+        )
         return tuple(setting for setting in won if setting.value is not None)
 
 
 def decide(site: Site, situation: Situation) -> Decision:
-    """Judge all settings and binds of a site; an entry that surely applies ends the race for its variable."""
+    """Return what becomes of all settings and binds; the first entry that surely applies to a variable wins."""
     decided: dict[str, str] = {}
     settings = []
     for index, setting in enumerate(site.settings):
         key = f"settings[{index}]"
-        holds, reason = judge_conditions(setting.when, situation)
-        if holds is not False and situation.guessed and needs_reading(site, setting):
-            holds, reason = False, _reason("image-not-read")
-        if holds is not False and setting.name in decided:
+        applies, reason = judge_conditions(setting.when, situation)
+        if applies is not False and situation.guessed and needs_reading(site, setting):
+            applies, reason = False, _reason("image-not-read")
+        if applies is not False and setting.name in decided:
             settings.append(Verdict(key, setting, "lost", _reason("earlier-entry-wins", first=decided[setting.name])))
             continue
-        if holds:
+        if applies:
             decided[setting.name] = key
-        settings.append(Verdict(key, setting, _OUTCOMES[holds], reason))
+        settings.append(Verdict(key, setting, _OUTCOMES[applies], reason))
     binds = []
     for key, bind in site.host_paths.items():
-        holds, reason = judge_conditions(bind.when, situation)
-        binds.append(Verdict(key, bind, "not bound" if bind.where is None else _OUTCOMES[holds], reason))
+        applies, reason = judge_conditions(bind.when, situation)
+        binds.append(Verdict(key, bind, "not bound" if bind.where is None else _OUTCOMES[applies], reason))
     return Decision(tuple(settings), tuple(binds))
 
 
 def of_modules(site: Site, combination: Combination) -> Situation:
-    """Give the situation that the versions of modules tell, with all open that only the image and the step tell."""
+    """Return the situation that follows from the versions of modules; what the image and the step decide is open."""
     installed = {stack: combination.releases[stack] for stack in site.host_stacks if stack in combination.releases}
     return Situation(combination.platform, installed)
 
@@ -117,22 +121,25 @@ def decide_combinations(site: Site, selection: Selection) -> dict[str, Decision]
     """Decide for the combinations of a selection, by name; those that differ in images alone share a decision."""
     decided: dict[tuple[Version, ...], Decision] = {}
     found = {}
-    for one in selection.combinations:
-        situation = of_modules(site, one)
+    for combination in selection.combinations:
+        situation = of_modules(site, combination)
         installed = tuple(situation.stacks.values())
         if installed not in decided:
             decided[installed] = decide(site, situation)
-        found[one.name] = decided[installed]
+        found[combination.name] = decided[installed]
     return found
 
 
 def default_family(site: Site, releases: Mapping[str, Version]) -> str:
-    """The family of an image that no family recognises: that of a release, else the site's first one."""
+    """Return the family of an image that no family recognises: that of a release, else the site's first one."""
     return next(
         (
             name
             for name, family in site.families.items()
-            if any(stack in releases and releases[stack] in one for stack, one in (family.default_for or {}).items())
+            if any(
+                stack in releases and releases[stack] in covered
+                for stack, covered in (family.default_for or {}).items()
+            )
         ),
         next(iter(site.families)),
     )
@@ -141,12 +148,12 @@ def default_family(site: Site, releases: Mapping[str, Version]) -> str:
 def judge_conditions(when: When, situation: Situation) -> tuple[bool | None, Finding]:
     """Return whether conditions hold, `None` when the situation leaves it open; and why."""
     left_open, known = [], situation.known()
-    for name, wanted in given_conditions(when).items():
+    for name, expected in conditions_of(when).items():
         actual = known.get(name)
-        if actual is None or isinstance(wanted, Mapping):
-            left_open.append(f"{name} is {describe_condition(wanted)}")
-        elif actual not in wanted if isinstance(wanted, VersionRange | tuple) else actual != wanted:
-            values = {"expected": describe_condition(wanted), "actual": describe_condition(actual)}
+        if actual is None or isinstance(expected, Mapping):
+            left_open.append(f"{name} is {describe_condition(expected)}")
+        elif actual not in expected if isinstance(expected, VersionRange | tuple) else actual != expected:
+            values = {"expected": describe_condition(expected), "actual": describe_condition(actual)}
             return False, _reason("condition-unmet", condition=name, **values)
     if left_open:
         return None, _reason("conditions-open", conditions=" and ".join(left_open))
@@ -159,17 +166,17 @@ def _reason(code: str, **values: Value) -> Finding:
 
 
 def image_conditions(site: Site) -> tuple[str, ...]:
-    """Give the conditions about what is inside an image. No module and no prolog can judge them, which come before."""
+    """Return the conditions about what is inside an image, which no module and no task prolog can know."""
     return (*site.gpu_stacks, "family", "plugin")
 
 
 def depends_on_image(site: Site, when: When) -> bool:
-    """Tell whether conditions are about what is inside the image."""
-    return not given_conditions(when).keys().isdisjoint(image_conditions(site))
+    """Return whether conditions are about what is inside the image."""
+    return not conditions_of(when).keys().isdisjoint(image_conditions(site))
 
 
 def needs_reading(site: Site, setting: Setting) -> bool:
-    """Return whether a setting may be given only to an image that was read, or that the site itself named.
+    """Return whether a setting applies only to an image that was read, or that the site itself named.
 
     That is so where evidence says that its value does harm in some images: a wrong guess would hang or abort a job.
     """
@@ -179,19 +186,43 @@ def needs_reading(site: Site, setting: Setting) -> bool:
     )
 
 
+def harmful_values(site: Site, situation: Situation, variables: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield the variables whose values are known to do harm to tasks, or may where the situation leaves it open."""
+    taken = {one.entry.name for one in decide(site, situation).settings if one.outcome == "wins" and one.entry.unset}
+    found: dict[str, Finding] = {}
+    for harm in harms(site):
+        name, evidence = harm.setting.name, harm.evidence
+        value = variables.get(name)
+        if value is None or name in taken or harm.setting.where != TASK or not harm.fits(value):
+            continue
+        applies, reason = judge_conditions(evidence.when, situation)
+        if applies or (applies is None and evidence.unknown_images and name not in found):
+            values: dict[str, Any] = {
+                "value": value,
+                "effect": evidence.what or harm.setting.why,
+                "source": str(evidence.source),
+            }
+            if applies:
+                found[name] = make_finding("harmful-value-exported", name, **values)
+            else:
+                conditions = reason.values["conditions"]
+                found[name] = make_finding("value-may-harm", name, **values, conditions=conditions)
+    yield from sorted(found.values(), key=lambda one: one.severity is not Severity.FAULT)
+
+
 def exclude(when: When, other: When) -> bool:
     """Return whether two sets of conditions can never hold together."""
-    mine, theirs = given_conditions(when), given_conditions(other)
+    mine, theirs = conditions_of(when), conditions_of(other)
     return any(not _fit_together(mine[name], theirs[name]) for name in mine.keys() & theirs.keys())
 
 
-def _fit_together(one: Wanted, other: Wanted) -> bool:
-    if isinstance(one, VersionRange) and isinstance(other, VersionRange):
-        return one.overlaps(other)
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return not set(one).isdisjoint(other)
+def _fit_together(first: Condition, second: Condition) -> bool:
+    if isinstance(first, VersionRange) and isinstance(second, VersionRange):
+        return first.overlaps(second)
+    if isinstance(first, tuple) and isinstance(second, tuple):
+        return not set(first).isdisjoint(second)
     # Patterns of variables may both fit.
-    return isinstance(one, Mapping) or one == other
+    return isinstance(first, Mapping) or first == second
 
 
 def decided_by_image(site: Site, setting: Setting) -> bool:
@@ -200,14 +231,13 @@ def decided_by_image(site: Site, setting: Setting) -> bool:
 
 
 def describe_conditions(when: When) -> str:
-    """Write conditions as a person would say them.
+    """Describe conditions in words.
 
     >>> describe_conditions(When(nodes="several", gpus=True))
     'nodes several, gpus yes'
     """
-    return (
-        ", ".join(f"{name} {describe_condition(wanted)}" for name, wanted in given_conditions(when).items()) or "always"
-    )
+    words = (f"{name} {describe_condition(expected)}" for name, expected in conditions_of(when).items())
+    return ", ".join(words) or "always"
 
 
 #: What is worked out on the node, by the name that a site description has for it.
@@ -219,7 +249,7 @@ COMPUTED = {
 
 
 def describe_action(setting: Setting) -> str:
-    """Say what an entry does to its variable, after the variable's name."""
+    """Describe what an entry does to its variable, as text behind the variable's name."""
     if setting.value is not None:
         return f"= {setting.value}"
     if setting.directory is not None:
@@ -229,18 +259,18 @@ def describe_action(setting: Setting) -> str:
     return "is taken away" if setting.unset else "is left alone"
 
 
-#: What may be wanted: a release, one of some names, patterns of variables, one name, yes or no.
-Wanted: TypeAlias = VersionRange | tuple[str, ...] | Mapping[str, str] | str | bool
+#: What a condition requires: a release, one of some names, patterns of variables, one name, yes or no.
+Condition: TypeAlias = VersionRange | tuple[str, ...] | Mapping[str, str] | str | bool
 
 
-def given_conditions(when: When) -> dict[str, Wanted]:
-    """The conditions that are given, by name: each stack by its own."""
+def conditions_of(when: When) -> dict[str, Condition]:
+    """Return the conditions by name, those about a stack by its name."""
     others = (item.name for item in fields(when) if item.name != "stacks")
     return {**when.stacks, **{name: value for name in others if (value := getattr(when, name)) is not None}}
 
 
-def describe_condition(value: Wanted | Version) -> str:
-    """Return what a condition asks for, in words."""
+def describe_condition(value: Condition | Version) -> str:
+    """Describe what a condition requires."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):

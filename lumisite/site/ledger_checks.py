@@ -5,14 +5,14 @@ from __future__ import annotations
 from lumisite.findings.catalogue import make_finding
 from lumisite.site.decode import Faults, Rule, wrong_type
 from lumisite.site.entries import Bind, Setting
-from lumisite.site.evidence import about_own, covers, documented_beyond, harms, sets
+from lumisite.site.evidence import covers, documented_beyond, harms, is_about_entry, sets
 from lumisite.site.ledger import (
     STEP_CONDITIONS,
+    conditions_of,
     decided_by_image,
     depends_on_image,
     describe_conditions,
     exclude,
-    given_conditions,
     image_conditions,
 )
 from lumisite.site.model import Site
@@ -22,7 +22,7 @@ from lumisite.site.scalars import TASK, is_file_name
 #: What an entry of the ledger can do to its variable.
 _FORMS = ("value", "directory", "computed", "unset", "leave")
 #: Variables that lumisite itself manages; a ledger entry for one would fight with it.
-OWN_VARIABLES = ("PATH", "SLURM_TASK_PROLOG", "BASH_ENV", "ENV", "IFS", "LD_PRELOAD", "MODULEPATH")
+RESERVED_VARIABLES = ("PATH", "SLURM_TASK_PROLOG", "BASH_ENV", "ENV", "IFS", "LD_PRELOAD", "MODULEPATH")
 
 
 def nothing_is_left_for_a_shell(site: Site) -> Faults:
@@ -53,7 +53,7 @@ def modules_keep_their_binds(site: Site) -> Faults:
 
 
 def conditions_can_be_known(site: Site) -> Faults:
-    """What takes effect before the step, or before the image, asks for nothing that only those tell."""
+    """What takes effect before the step, or before the image is known, has no conditions about those."""
     lists: dict[str, tuple[Bind | Setting, ...]] = {"binds": site.binds, "settings": site.settings}
     for name, entries in lists.items():
         for index, entry in enumerate(entries):
@@ -66,7 +66,7 @@ def _condition_faults(site: Site, path: str, entry: Bind | Setting) -> Faults:
             yield make_finding("condition-unknowable", path)
         return
     module = site.modules[entry.where]
-    for condition in given_conditions(entry.when):
+    for condition in conditions_of(entry.when):
         key, name = f"{path}.{condition}", str(entry.where)
         if condition in (*STEP_CONDITIONS, *image_conditions(site)):
             yield make_finding("condition-unknowable", key, module=name, condition=condition)
@@ -74,7 +74,7 @@ def _condition_faults(site: Site, path: str, entry: Bind | Setting) -> Faults:
             yield make_finding("condition-unknowable", key, module=name, stack=condition)
 
 
-def settings_say_one_thing(site: Site) -> Faults:
+def settings_are_unambiguous(site: Site) -> Faults:
     """Each entry sets, unsets or leaves its variable, and can win somewhere."""
     unconditional: dict[str, int] = {}
     for index, setting in enumerate(site.settings):
@@ -88,11 +88,11 @@ def settings_say_one_thing(site: Site) -> Faults:
             yield make_finding("condition-unknowable", f"{path}.computed", conditions=image_conditions(site))
         if setting.where != TASK and (setting.directory or setting.computed or setting.unset):
             yield make_finding("setting-unfit-for-module", path)
-        if setting.name in OWN_VARIABLES or setting.name.startswith("LUMISITE") or "_BIND" in setting.name:
+        if setting.name in RESERVED_VARIABLES or setting.name.startswith("LUMISITE") or "_BIND" in setting.name:
             yield make_finding("name-reserved", f"{path}.name", name=setting.name)
         if setting.name in unconditional:
             yield make_finding("entry-never-used", path, first=f"settings[{unconditional[setting.name]}]")
-        elif not given_conditions(setting.when):
+        elif not conditions_of(setting.when):
             unconditional[setting.name] = index
 
 
@@ -102,9 +102,7 @@ def _form_faults(path: str, setting: Setting) -> Faults:
     if len(forms) != 1:
         yield make_finding("setting-ambiguous", path, name=setting.name, forms=forms, allowed=_FORMS)
     if not all(map(is_file_name, (setting.directory or "x").replace("{rank}", "0").split("/"))):
-        yield wrong_type(str(setting.directory), "relative path of plain names", "caches/db").finding(
-            f"{path}.directory"
-        )
+        yield wrong_type(str(setting.directory), "plain relative path", "caches/db").finding(f"{path}.directory")
     for number, name in enumerate(setting.with_directories):
         if not is_file_name(name):
             yield wrong_type(name, "plain name", "db").finding(f"{path}.with_directories[{number}]")
@@ -116,7 +114,7 @@ def _evidence_faults(path: str, setting: Setting) -> Faults:
     Harmful is never set. Measured inert is set only where it is documented for larger jobs than were measured.
     """
     if not setting.evidence and setting.source is None:
-        yield make_finding("key-missing", path, what="evidence, or source where no effect is known")
+        yield make_finding("key-missing", path, what="`evidence` or `source`")
     for index, evidence in enumerate(setting.evidence):
         key = f"{path}.evidence[{index}]"
         for name in ("nodes", "date") if evidence.by == "measured" else ():
@@ -124,7 +122,7 @@ def _evidence_faults(path: str, setting: Setting) -> Faults:
                 yield make_finding("key-missing", f"{key}.{name}")
         if evidence.effect == "inert" and evidence.metric == "stalls":
             yield make_finding("evidence-unfit", key)
-        if not sets(setting) or not about_own(setting, evidence):
+        if not sets(setting) or not is_about_entry(setting, evidence):
             continue
         text = setting.name if setting.value is None else f"{setting.name}={setting.value}"
         if evidence.effect == "harmful":
@@ -148,6 +146,6 @@ LEDGER_RULES: tuple[Rule, ...] = (
     conditions_can_be_known,
     nothing_is_left_for_a_shell,
     modules_keep_their_binds,
-    settings_say_one_thing,
+    settings_are_unambiguous,
     settings_do_no_harm,
 )

@@ -23,16 +23,15 @@ def host_folders(site: Site, platform: str, family: str) -> tuple[str, ...]:
 def library_path(site: Site, platform: str, family: str) -> tuple[str, ...]:
     """Return these directories as the container has them; one that no bind covers is under its own path."""
     folders = host_folders(site, platform, family)
-    return tuple(
-        dict.fromkeys(inside for one in folders for inside in folders_inside(site, platform, family, one) or [one])
-    )
+    inside = (path for folder in folders for path in folders_inside(site, platform, family, folder) or [folder])
+    return tuple(dict.fromkeys(inside))
 
 
 def host_path(site: Site, path: str) -> str:
     """Return the path on the host of what binds have in the container, the path itself where none does."""
-    known = (one for one in site.host_paths.values() if one.where is not None and one.target is not None)
-    covering = [one for one in known if _is_under(path, str(one.target))]
-    bind = max(covering, key=lambda one: len(str(one.target)), default=None)
+    known = (bind for bind in site.host_paths.values() if bind.where is not None and bind.target is not None)
+    covering = [bind for bind in known if _is_under(path, str(bind.target))]
+    bind = max(covering, key=lambda bind: len(str(bind.target)), default=None)
     return path if bind is None else _moved(path, str(bind.target), bind.path)
 
 
@@ -41,17 +40,17 @@ def folders_inside(site: Site, platform: str, family: str, folder: str) -> list[
 
     That is one path where some bind always applies (of several the most specific), else all that are possible.
     """
-    places = {*site.loaded_with(site.families[family].modules), TASK}
+    modules = {*site.loaded_with(site.families[family].modules), TASK}
     situation = Situation(platform, family=family)
     sure: list[HostPath] = []
     possible: list[HostPath] = []
     for bind in site.host_paths.values():
-        if bind.where in places and _is_under(folder, bind.path):
-            holds, _ = judge_conditions(bind.when, situation)
-            possible += [] if holds is False else [bind]
-            sure += [bind] if holds else []
-    most_specific = sorted(sure or possible, key=lambda one: -len(one.path))
-    return [_moved(folder, one.path, one.target or one.path) for one in most_specific[: 1 if sure else None]]
+        if bind.where in modules and _is_under(folder, bind.path):
+            applies, _ = judge_conditions(bind.when, situation)
+            possible += [] if applies is False else [bind]
+            sure += [bind] if applies else []
+    most_specific = sorted(sure or possible, key=lambda bind: -len(bind.path))
+    return [_moved(folder, bind.path, bind.target or bind.path) for bind in most_specific[: 1 if sure else None]]
 
 
 def _is_under(path: str, top: str) -> bool:

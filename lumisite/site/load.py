@@ -12,7 +12,7 @@ from lumisite.errors import ResolveError, SiteError, file_error, shown
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Place
 from lumisite.site.checks import RULES, with_tables
-from lumisite.site.decode import alternatives, decode
+from lumisite.site.decode import decode
 from lumisite.site.document import MAX_BYTES, Document
 from lumisite.site.flags import with_flags
 from lumisite.site.model import Site
@@ -20,6 +20,7 @@ from lumisite.site.plans import ImagePlan, LoadedPlan, plan_rules, with_names_of
 from lumisite.site.read import UnfitFileError, read_file
 from lumisite.site.references import with_references
 from lumisite.site.scalars import SCALARS
+from lumisite.text import alternatives
 
 EMBEDDED = Path(__file__).parent.parent / "sites"
 
@@ -45,18 +46,18 @@ def load_site(name: str) -> LoadedSite:
 
 
 def is_file(name: str) -> bool:
-    """Tell whether a site is given by its file, not by the name of an embedded one."""
+    """Return whether a site is named by its file, not by the name of an embedded one."""
     return "/" in name or name.endswith((".yaml", ".yml"))
 
 
-def require_site(name: str, asked: str) -> None:
-    """Raise `ResolveError` for the name of an embedded site that there is not; `asked` is where it was given."""
+def require_site(name: str, option: str) -> None:
+    """Raise `ResolveError` for an unknown name of an embedded site; `option` is the one that has the name."""
     if not is_file(name) and name not in embedded_sites():
-        raise ResolveError(make_finding("unknown-site", asked, name=name, **alternatives(name, embedded_sites())))
+        raise ResolveError(make_finding("unknown-site", option, name=name, **alternatives(name, embedded_sites())))
 
 
 def embedded_sites() -> list[str]:
-    """Names of the sites that come with the package."""
+    """Return the names of the sites that come with the package."""
     return sorted(path.stem for path in EMBEDDED.glob("*.yaml"))
 
 
@@ -115,10 +116,10 @@ def parse_plan(
     return decode(data, ImagePlan, file=str(path), scalars=SCALARS, rules=rules, prepare=names)
 
 
-def read_input(path: Path, most_bytes: int = MAX_BYTES, right: str = "a YAML file would be right") -> bytes:
-    """Read a file of which nothing is known yet; raises `SiteError`."""
+def read_input(path: Path, most_bytes: int = MAX_BYTES, remedy: str = "expected: a YAML file") -> bytes:
+    """Read a file of which nothing is known yet; raises `SiteError`, with the `remedy` for what is no regular file."""
     try:
         return read_file(path, most_bytes)
     except OSError as error:
-        remedy = right if isinstance(error, UnfitFileError) else ""
-        raise file_error("file-unreadable", str(error.filename), reason=error.strerror, remedy=remedy) from None
+        advice = remedy if isinstance(error, UnfitFileError) else ""
+        raise file_error("file-unreadable", str(error.filename), reason=error.strerror, remedy=advice) from None

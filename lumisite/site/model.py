@@ -34,7 +34,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Support:
-    """Whom a user asks."""
+    """Whom users ask for help."""
 
     name: Line = key("Who supports the modules.")
     contact: Line = key("How to reach them: a page or an address.")
@@ -73,7 +73,7 @@ class Partition(Stated):
         "The node kind of its nodes, or a list of several, which the helper tells apart on the node.",
         names="node_kinds",
         alone=True,
-        example="the node kind of its nodes",
+        example="gpu-nodes",
     )
     whole_nodes: bool = key("Whether a job always gets whole nodes.")
     max_nodes: int | None = key("Most nodes for one job.", default=None)
@@ -269,7 +269,7 @@ class Site:
     node_kinds: Mapping[str, NodeKind] = key("Node kinds, by name.")
     partitions: Mapping[str, Partition] = key("Slurm partitions, by name.")
     families: Mapping[str, Family] = key(
-        "Image families, by name; the first that recognises an image wins.", example="the family of the site's images"
+        "Image families, by name; the first that recognises an image wins.", example="pytorch"
     )
     binds: tuple[Bind, ...] = key("Host paths that containers need.", default=())
     settings: tuple[Setting, ...] = key("The settings ledger.", default=())
@@ -285,7 +285,7 @@ class Site:
     @property
     def emitters(self) -> Mapping[str, Runtime]:
         """What is written (`modulefile`, `edf`, `podman-hpc`), each with the first runtime that it is written for."""
-        return {one.emit: one for one in reversed(tuple(self.runtimes.values()))}
+        return {runtime.emit: runtime for runtime in reversed(tuple(self.runtimes.values()))}
 
     @property
     def module_folder(self) -> str:
@@ -297,7 +297,7 @@ class Site:
     def command(self) -> str:
         """What users type for the default runtime: the first that modulefiles are written for, else the first."""
         return next(
-            (name for name, one in self.runtimes.items() if one.emit == "modulefile"), next(iter(self.runtimes))
+            (name for name, runtime in self.runtimes.items() if runtime.emit == "modulefile"), next(iter(self.runtimes))
         )
 
     @property
@@ -318,61 +318,65 @@ class Site:
     @property
     def helper_module(self) -> str | None:
         """The module that switches the srun helper on, and so loads all that containers need; none where none does."""
-        return next((name for name, one in self.modules.items() if one.helper and one.deprecated is None), None)
+        switches = (name for name, module in self.modules.items() if module.helper and module.deprecated is None)
+        return next(switches, None)
 
     def releases(self, stack: str) -> Mapping[str, Release]:
-        """The releases of a stack; none where the site has no such stack."""
+        """Return the releases of a stack; none where the site has no such stack."""
         return cast("Mapping[str, Release]", self.stacks[stack].releases) if stack in self.stacks else {}
 
     def libraries(self, platform: str, releases: Mapping[str, Version]) -> dict[str, AbsolutePath]:
-        """The host directories of a platform's libraries, and of those that come with releases."""
-        mine = (self.releases(stack).get(str(version)) for stack, version in releases.items())
+        """Return the host directories of a platform's libraries, and of those that come with releases."""
+        chosen = (self.releases(stack).get(str(version)) for stack, version in releases.items())
         found = dict(self.platforms[platform].libraries)
-        for release in mine:
+        for release in chosen:
             found |= release.libraries if release is not None else {}
         return found
 
     @property
     def private_places(self) -> tuple[FileSystem, ...]:
         """The file systems where private caches may be, in the order in which they are tried."""
-        return tuple(one for one in self.file_systems if one.writable or one.job_folder)
+        return tuple(system for system in self.file_systems if system.writable or system.job_folder)
 
     @property
     def host_paths(self) -> dict[str, HostPath]:
         """File systems and binds, as one kind of entry, by their keys: `file_systems[0]`."""
         lists: dict[str, tuple[HostPath, ...]] = {"file_systems": self.file_systems, "binds": self.binds}
-        return {f"{name}[{index}]": one for name, entries in lists.items() for index, one in enumerate(entries)}
+        return {f"{name}[{index}]": entry for name, entries in lists.items() for index, entry in enumerate(entries)}
 
     def kinds_of(self, *partitions: str) -> dict[str, NodeKind]:
-        """The node kinds of the nodes of partitions, by name; partitions that are not described have none."""
-        mine = (one for name, one in self.partitions.items() if name in partitions)
-        return {kind: self.node_kinds[kind] for one in mine for kind in one.node_kind}
+        """Return the node kinds of the nodes of partitions, by name; partitions that are not described have none."""
+        known = (self.partitions[name] for name in self.partitions if name in partitions)
+        return {kind: self.node_kinds[kind] for partition in known for kind in partition.node_kind}
 
     def validated_kind(self, partition: str) -> str:
-        """The node kind of a partition that is validated: it has one."""
+        """Return the node kind of a partition that is validated, which has one."""
         (kind,) = self.partitions[partition].node_kind
         return kind
 
     def have_gpus(self, partition: str) -> bool | None:
-        """Whether a partition's nodes have GPUs; not known where some have."""
+        """Return whether a partition's nodes have GPUs; `None` where some have."""
         answers = {bool(kind.gpus) for kind in self.kinds_of(partition).values()}
         return answers.pop() if len(answers) == 1 else None
 
     def fabric_of(self, kind: str) -> Fabric:
-        """The fabric, with the adapters that nodes of a kind have."""
-        own = self.node_kinds[kind].adapters
-        return self.fabric if own is None else replace(self.fabric, adapters=own)
+        """Return the fabric, with the adapters that nodes of a kind have."""
+        adapters = self.node_kinds[kind].adapters
+        return self.fabric if adapters is None else replace(self.fabric, adapters=adapters)
 
     def vendor_of(self, kind: str) -> str | None:
-        """Whose GPUs nodes of a kind have, as stacks say it; none where they have none, or nothing says it."""
-        here = self.platforms[self.platform].stacks
-        kinds = {name: here[name].kinds for name in self.gpu_stacks if name in here and self.node_kinds[kind].gpus}
-        return next((self.stacks[name].gpu for name, mine in kinds.items() if mine is None or kind in mine), None)
+        """Return the vendor of the GPUs of a node kind, by the stacks of the platform in force; `None` without any."""
+        stacks = self.platforms[self.platform].stacks if self.node_kinds[kind].gpus else {}
+        kinds_by_stack = {name: stacks[name].kinds for name in self.gpu_stacks if name in stacks}
+        names = (name for name, kinds in kinds_by_stack.items() if kinds is None or kind in kinds)
+        return next((self.stacks[name].gpu for name in names), None)
 
     def gpu_flags(self, kind: str) -> set[str]:
-        """The flags by which runtimes bring in the GPUs of a node kind."""
+        """Return the flags by which runtimes bring in the GPUs of a node kind."""
         vendor = self.vendor_of(kind)
-        return {one.gpu[vendor] for one in self.runtimes.values() if vendor is not None and vendor in one.gpu}
+        return {
+            runtime.gpu[vendor] for runtime in self.runtimes.values() if vendor is not None and vendor in runtime.gpu
+        }
 
     @property
     def nics(self) -> int | None:
@@ -381,7 +385,7 @@ class Site:
         return (counts or {self.fabric.nics}).pop() if len(counts) < 2 else None
 
     def loaded_with(self, names: Iterable[str]) -> list[str]:
-        """Modules by name, and all that they load; names that are not described load nothing."""
+        """Return modules by name, and all that they load; names that are not described load nothing."""
         known = list(dict.fromkeys(names))
         for name in known:
             more = self.modules[name].loads if name in self.modules else ()

@@ -25,7 +25,7 @@ class CacheGroup:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Gpu:
+class DescribedGpu:
     """A GPU as programs see it, which may be a part of a card."""
 
     l3: int | None = key("Index of the nearest entry of `l3`, if known.", default=None)
@@ -49,7 +49,7 @@ class NodeKind(Known):
     memory_mib: int = key("Memory that jobs can be given, in MiB.")
     reserved: CpuList | None = key("Kernel CPU numbers that jobs never get: `0,8,16`.", default=None)
     l3: tuple[CacheGroup, ...] = key("The L3 groups, in the order of their index.")
-    gpus: tuple[Gpu, ...] = key("The GPUs, in the order in which programs count them.", default=())
+    gpus: tuple[DescribedGpu, ...] = key("The GPUs, in the order in which programs count them.", default=())
     nics: tuple[Nic, ...] = key("The network adapters.", default=())
     adapters: tuple[Name, ...] | None = key(
         "Its adapters of the fabric, where they are not those of `fabric.adapters`.", default=None

@@ -111,7 +111,7 @@ class LoadedPlan:
 
 
 def literal_path(pattern: str) -> str | None:
-    """Give the one path that a pattern fits; `None` where it may fit several.
+    """Return the only path that a pattern matches; `None` where it may match several.
 
     >>> literal_path("/images/a [[]1].sif"), literal_path("/images/*.sif")
     ('/images/a [1].sif', None)
@@ -153,7 +153,7 @@ def _knows_its_links(plan: ImagePlan) -> Faults:
         example = "header: and 64 hexadecimal digits"
         yield wrong_type(plan.image.digest, "digest", example).finding("image.digest")
     if (plan.image.file is None) != (not plan.image.names):
-        yield make_finding("key-missing", "image", what="file and names go together")
+        yield make_finding("key-missing", "image", what="both `file` and `names`")
     for index, name in enumerate(plan.image.names):
         if name not in plan.paths or literal_path(name) is None:
             yield make_finding("image-name-unfit", f"image.names[{index}]", name=name)
@@ -164,7 +164,7 @@ def _recognises_its_image(planned: Mapping[tuple[str, str], str], plan: ImagePla
     for index, pattern in enumerate(plan.paths):
         key = f"paths[{index}]"
         if not pattern.startswith(("/", "*")):
-            yield wrong_type(pattern, "pattern of absolute paths", "/images/*.sif").finding(key)
+            yield wrong_type(pattern, "absolute path pattern", "/images/*.sif").finding(key)
         if not pattern.strip("*/"):
             yield make_finding("pattern-too-wide", key, pattern=pattern)
         if (plan.platform, pattern) in planned:

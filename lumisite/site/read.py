@@ -38,7 +38,7 @@ class UnfitFileError(OSError):
 
 
 def regular_size(path: str | os.PathLike[str], *, follow: bool = True) -> int:
-    """Give the size of a regular file in bytes; the kernel's own files say 0. Raises `OSError`."""
+    """Return the size of a regular file in bytes; the kernel's own files say 0. Raises `OSError`."""
     try:
         return _size_if_regular(Path(path).stat(follow_symlinks=follow), path)
     except ValueError as error:  # a NUL in the name
@@ -46,7 +46,7 @@ def regular_size(path: str | os.PathLike[str], *, follow: bool = True) -> int:
 
 
 def open_regular(path: str | os.PathLike[str], *, follow: bool = True, folder: int | None = None) -> int:
-    """Give a descriptor of a regular file, at the end of a link only where links are to `follow`. Raises `OSError`.
+    """Return a descriptor of a regular file, at the end of a link only where links are to `follow`. Raises `OSError`.
 
     A relative path is looked up in the open `folder`, where one is given.
     """
@@ -92,7 +92,7 @@ def read_entry(name: str, folder: int, most_bytes: int) -> tuple[os.stat_result,
 
 
 def kind_of(mode: int) -> str:
-    """Name what is no regular file."""
+    """Return what a path is that is no regular file."""
     return _KINDS.get(stat.S_IFMT(mode), "a special file")
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from lumisite.site.decode import UnfitError, alternatives
+from lumisite.site.decode import UnfitError
 from lumisite.site.document import Document
+from lumisite.text import alternatives
 
 #: A value that is filled in, without its `=`: one that begins with `=` and has a name in braces.
 _FILLED = re.compile(r"=(.*\{[A-Za-z_][^{}]*\}.*)", re.DOTALL)
@@ -31,7 +32,7 @@ def with_references(document: Document) -> None:
 
 
 def shell_sign(text: str, more: str = "") -> str:
-    """Give the first sign of a text by which a shell would fill something in, or one of `more`; empty where none is.
+    """Return the first sign of a text by which a shell would fill something in, or one of `more`; empty where none is.
 
     >>> shell_sign("/users/${USER}"), shell_sign("US$ 5"), shell_sign("/lib/libcuda*", "*?")
     ('${USER', '', '*')
@@ -41,7 +42,7 @@ def shell_sign(text: str, more: str = "") -> str:
 
 
 def _text(whole: dict[str, Any], path: str) -> str:
-    """Give the text of what stands at a key path of a file."""
+    """Return the text of the value at a key path."""
     value: Any = whole
     rest = path
     while rest:

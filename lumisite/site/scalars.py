@@ -71,7 +71,7 @@ MAX_VALUE_BYTES = 100_000
 
 
 def full_pci_bus(text: str) -> str:
-    """Give the whole PCI address of a GPU that a site names by its bus (`c1`); empty if it is no PCI address.
+    """Return the whole PCI address of a GPU that a site names by its bus (`c1`); empty if it is no PCI address.
 
     >>> full_pci_bus("C1"), full_pci_bus("0000:c1:00.0"), full_pci_bus("first")
     ('0000:c1:00.0', '0000:c1:00.0', '')
@@ -81,7 +81,7 @@ def full_pci_bus(text: str) -> str:
 
 
 def read_line(text: str) -> Line:
-    """Text for people: one line; the line break at the end of a YAML block is dropped."""
+    """Parse text for people: one line; the line break at the end of a YAML block is dropped."""
     line = text.removesuffix("\n")
     _require_visible(line)
     if not line.strip():
@@ -90,12 +90,12 @@ def read_line(text: str) -> Line:
 
 
 def read_name(text: str) -> Name:
-    """A name, a path or a pattern of either, as the machine has it."""
+    """Parse a name, a path or a pattern of either, as the machine has it."""
     return Name(read_line(text))
 
 
 def read_value(text: str) -> Value:
-    """The value of a variable, byte for byte: one line, since a task prolog cannot set more than one."""
+    """Parse the value of a variable, byte for byte: one line, since a task prolog cannot set more than one."""
     _require_visible(text)
     if len(text.encode()) > MAX_VALUE_BYTES:
         raise UnfitError("value-too-long", bytes=len(text.encode()), most_bytes=MAX_VALUE_BYTES)
@@ -103,7 +103,7 @@ def read_value(text: str) -> Value:
 
 
 def read_absolute_path(text: str) -> AbsolutePath:
-    """A host path; `,` and `:` separate binds, and the runtimes read `"` as a quote in a list of binds.
+    """Parse a host path; `,` and `:` separate binds, and the runtimes read `"` as a quote in a list of binds.
 
     SingularityCE also splits at `^` (its pkg/util/bind/bind.go).
     """
@@ -120,27 +120,27 @@ def read_absolute_path(text: str) -> AbsolutePath:
 
 
 def read_root_path(text: str) -> RootPath:
-    """Where releases are deployed: MODULEPATH splits at `:`, and what admins and users paste at spaces and quotes."""
+    """Parse where releases are deployed: MODULEPATH splits at `:`, and shells at spaces and quotes."""
     if odd := re.search(r"[^A-Za-z0-9._+@=/-]", text):
         raise UnfitError("character-unfit", value=text, character=odd[0], allowed="letters, digits and ._+@=-")
     return RootPath(read_absolute_path(text))
 
 
 def read_job_folder(text: str) -> JobFolder:
-    """The folder that each job gets: a path that begins with `/` or a variable, and has at least one."""
+    """Parse the folder that each job gets: a path that begins with `/` or a variable, and has at least one."""
     path, variables = JOB_VARIABLE.subn("x", text)
     is_path = re.fullmatch(r"/?[A-Za-z0-9._+@=-]+(/[A-Za-z0-9._+@=-]+)*", path, re.ASCII)
     dots = {".", ".."}.intersection(path.split("/"))
     if not variables or not is_path or dots or not text.startswith(("/", "$")):
-        raise wrong_type(text, "folder of each job", "$TMPDIR or /local/$SLURM_JOB_ID")
+        raise wrong_type(text, "job folder", "$TMPDIR or /local/$SLURM_JOB_ID")
     return JobFolder(text)
 
 
 def read_relative_path(text: str) -> RelativePath:
-    """A path below a directory, which it cannot leave by `..`."""
+    """Parse a path below a directory, which it cannot leave by `..`."""
     _require_visible(text)
     if not text or text.startswith("/") or posixpath.normpath(text) != text or text in (".", "..") or text[:3] == "../":
-        raise wrong_type(text, "relative path in its shortest form", "plans/image.yaml")
+        raise wrong_type(text, "normal relative path", "plans/image.yaml")
     return RelativePath(text)
 
 
@@ -156,7 +156,7 @@ def _matching(pattern: str, name: str, example: str, kind: Callable[[str], T]) -
 
 
 def read_cpu_list(text: str) -> CpuList:
-    """Kernel CPU numbers: `0-7,64-71`."""
+    """Parse kernel CPU numbers: `0-7,64-71`."""
     try:
         numbers = parse_number_list(text)
     except CpusetError as error:
@@ -167,7 +167,7 @@ def read_cpu_list(text: str) -> CpuList:
 
 
 def read_node_count(text: str) -> NodeCount:
-    """A number of nodes: `4`, `2-8`, or `9+` for 9 and more."""
+    """Parse a number of nodes: `4`, `2-8`, or `9+` for 9 and more."""
     match = re.fullmatch(r"([1-9][0-9]{0,5})(?:-([1-9][0-9]{0,5})|(\+))?", text, re.ASCII)
     if match is None or (match[2] is not None and int(match[2]) < int(match[1])):
         raise wrong_type(text, "number of nodes", "4, 2-8 or 9+")
@@ -175,7 +175,7 @@ def read_node_count(text: str) -> NodeCount:
 
 
 def is_file_name(text: str) -> bool:
-    """Tell whether a text can be a file's name, and part of a longer one, in any shell and any tool."""
+    """Return whether a text can be a file's name, and part of a longer one, in any shell and any tool."""
     fits = 0 < len(text.encode()) <= LONGEST_NAME and not text.startswith((".", "-"))
     return fits and not set(text) & set("/\\ \t'\"")
 
@@ -213,7 +213,7 @@ SCALARS: MappingProxyType[Any, Callable[[str], Any]] = MappingProxyType(
         RelativePath: read_relative_path,
         VariableName: _matching(
             r"[A-Za-z_][A-Za-z0-9_]*",
-            "name of a variable",
+            "variable name",
             "letters, digits and _",
             VariableName,
         ),

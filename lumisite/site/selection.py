@@ -1,4 +1,4 @@
-"""From what an admin asks for (`--rocm 6.2`) to exact releases, with the reason for each one that lost."""
+"""From requested releases (`--rocm 6.2`) to exact ones, with the reason for each one that lost."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Severity, Value
-from lumisite.site.decode import UnfitError, alternatives
+from lumisite.site.decode import UnfitError
 from lumisite.site.model import Module, Platform, Site
 from lumisite.site.software import PlatformStack
 from lumisite.site.versions import Version, nearest, parse_version
+from lumisite.text import alternatives
 
 #: What an admin types for every supported release.
 ALL = "all"
@@ -65,31 +66,31 @@ class Selection:
         return self.combinations[0]
 
 
-def resolve_selection(site: Site, *, platform: str | None = None, **asked: Sequence[str]) -> Selection:
-    """Choose releases by stack; nothing asked for means the platform's own default, `all` every one that it supports.
+def resolve_selection(site: Site, *, platform: str | None = None, **requests: Sequence[str]) -> Selection:
+    """Select releases by stack; no request means the platform's default, `all` every one that it supports.
 
-    A series (`6.2`) means its newest release. Raises `ResolveError`, which names what was asked for, why it will not
-    do, and the nearest that would.
+    A series (`6.2`) means its newest release. Raises `ResolveError` with the request, why it is refused, and the
+    nearest release that is available.
     """
     name = site.platform if platform is None else platform
     if name not in site.platforms:
         raise ResolveError(make_finding("unknown-name", "--platform", name=name, **alternatives(name, site.platforms)))
     described = site.platforms[name]
-    for stack in (stack for stack, versions in asked.items() if versions):
-        if stack not in described.stacks and (stack not in site.stacks or ALL not in asked[stack]):
+    for stack in (stack for stack, versions in requests.items() if versions):
+        if stack not in described.stacks and (stack not in site.stacks or ALL not in requests[stack]):
             known = alternatives(stack, described.stacks)
             raise ResolveError(make_finding("unknown-name", option_of(stack), name=stack, **known))
     chosen: dict[str, tuple[Version, ...]] = {}
-    for stack in (one for one in site.stacks if one in described.stacks):
-        wanted = asked.get(stack, ())
-        every = offered(site, described, stack) if ALL in wanted else []
-        versions = every or [_resolve(site, name, stack, one) for one in wanted if one != ALL]
+    for stack in filter(described.stacks.__contains__, site.stacks):
+        texts = requests.get(stack, ())
+        every = offered(site, described, stack) if ALL in texts else []
+        versions = every or [_resolve(site, name, stack, text) for text in texts if text != ALL]
         # Drop repeats and bring the default to the front; nothing chosen means the default alone.
         default = described.stacks[stack].default
         chosen[stack] = tuple(sorted(dict.fromkeys(versions) or [default], key=lambda version: version != default))
     candidates = (
         *_platforms(site, name, requested=platform is not None),
-        *(one for stack, versions in chosen.items() for one in _candidates(site, name, stack, versions)),
+        *(found for stack, versions in chosen.items() for found in _candidates(site, name, stack, versions)),
     )
     titles = (f"{site.stacks[stack].title} {', '.join(map(str, versions))}" for stack, versions in chosen.items())
     text = ", ".join([f"site {site.name}", f"{PLATFORM} {name}", *titles])
@@ -97,21 +98,21 @@ def resolve_selection(site: Site, *, platform: str | None = None, **asked: Seque
 
 
 def combinations(site: Site, platform: str, chosen: Mapping[str, Iterable[Version]]) -> Iterator[Combination]:
-    """Give every release of each stack with every one of the others, the default first."""
+    """Yield every release of each stack with every one of the others, the default first."""
     for versions in product(*chosen.values()):
         releases = dict(zip(chosen, versions, strict=True))
         yield Combination(platform, releases, _named(site, tuple(chosen), releases) or platform)
 
 
 def module_version(site: Site, module: Module, combination: Combination) -> str:
-    """The version that a module has in a combination of releases."""
+    """Return the version that a module has in a combination of releases."""
     if module.version == (PLATFORM,):
         return combination.platform
     return _named(site, module.version, combination.releases)
 
 
 def _named(site: Site, stacks: Sequence[str], releases: Mapping[str, Version]) -> str:
-    """Write releases: what the host has in full, what images bring by its series; without its name what comes first."""
+    """Format releases: those of the host in full, the first of them without its name; those of images by series."""
     words: list[str] = []
     for stack in stacks:
         installed = site.stacks[stack].gpu is None
@@ -121,55 +122,59 @@ def _named(site: Site, stacks: Sequence[str], releases: Mapping[str, Version]) -
 
 
 def with_release(site: Site, combination: Combination, stack: str, version: Version) -> Combination:
-    """Give a combination with another release of a stack."""
+    """Return a combination with another release of a stack."""
     releases = {**combination.releases, stack: version}
     return replace(combination, releases=releases, name=_named(site, tuple(releases), releases))
 
 
 def usable(site: Site, platform: Platform, stack: str) -> list[Version]:
-    """The releases of a stack that containers can have on a platform, the oldest first."""
-    here = platform.stacks.get(stack)
-    return [version for version in site.stacks[stack].versions if here is not None and here.has(version)]
+    """Return the releases of a stack that containers can have on a platform, the oldest first."""
+    available = platform.stacks.get(stack)
+    return [version for version in site.stacks[stack].versions if available is not None and available.has(version)]
 
 
 def offered(site: Site, platform: Platform, stack: str) -> list[Version]:
-    """What `all` means: of what is installed all that is supported, else the newest of each series that can run."""
-    here = platform.stacks.get(stack)
-    if here is not None and here.supported:
-        return list(here.supported)
-    # Module versions tell no more than the series.
+    """Return what `all` means: all that is installed and supported, else the newest of each series that can run."""
+    available = platform.stacks.get(stack)
+    if available is not None and available.supported:
+        return list(available.supported)
+    # Module versions have no more than the series.
     return list({version.minor: version for version in usable(site, platform, stack)}.values())
 
 
 def option_of(stack: str) -> str:
-    """Give the option by which a release of a stack is asked for."""
+    """Return the option that selects a release of a stack."""
     return f"--{stack}" if stack in SHORT_FORMS else f"--use {stack}"
 
 
 def _resolve(site: Site, name: str, stack: str, text: str) -> Version:
-    """Give the newest release of a series that a platform has; else say what keeps it away, and what comes near."""
+    """Return the newest release of a series that a platform has; raises `ResolveError` with the nearest one."""
     option, platform, described = option_of(stack), site.platforms[name], site.stacks[stack]
     try:
-        asked = parse_version(text)
+        requested = parse_version(text)
     except UnfitError as error:
         raise ResolveError(error.finding(option)) from None
-    series = [version for version in described.versions if version.within(asked)]
-    if allowed := [version for version in series if platform.stacks[stack].has(version)]:
+    series = [version for version in described.versions if version.within(requested)]
+    available = platform.stacks[stack]
+    if allowed := [version for version in series if available.has(version)]:
         return allowed[-1]
-    has = platform.stacks[stack]
-    nearest_release = nearest(asked, has.supported or usable(site, platform, stack))
+    nearest_release = nearest(requested, available.supported or usable(site, platform, stack))
     values: dict[str, Any] = {
         "release": f"{described.title} {text}",
         "platform": name,
         "nearest": str(nearest_release or ""),
     }
-    if has.supported:
-        values["installed"] = tuple(map(str, sorted(has.installed)))
+    if available.supported:
+        values["installed"] = tuple(map(str, sorted(available.installed)))
     elif not series:
         values |= {"site": site.name, "known": tuple(map(str, described.versions))}
     else:
-        others = (other for other, one in site.platforms.items() if set(usable(site, one, stack)).intersection(series))
-        values |= {"range": str(has.runs), "driver": str(has.driver), "elsewhere": tuple(others)}
+        elsewhere = tuple(
+            other
+            for other, described_platform in site.platforms.items()
+            if not set(usable(site, described_platform, stack)).isdisjoint(series)
+        )
+        values |= {"range": str(available.runs), "driver": str(available.driver), "elsewhere": elsewhere}
     raise ResolveError(make_finding("release-unavailable", option, **values))
 
 
@@ -181,33 +186,37 @@ def _platforms(site: Site, chosen: str, *, requested: bool) -> Iterable[Candidat
 
 
 def _candidates(site: Site, platform: str, stack: str, chosen: Sequence[Version]) -> Iterable[Candidate]:
-    here = site.platforms[platform].stacks[stack]
+    available = site.platforms[platform].stacks[stack]
     for version in site.stacks[stack].versions:
-        code = _availability(here, version)
-        supported_range = here.compat if code == "release-forward-compatible" else here.runs
-        values: dict[str, Value] = {"platform": platform, "range": str(supported_range), "default": str(here.default)}
+        code = _availability(available, version)
+        supported_range = available.compat if code == "release-forward-compatible" else available.runs
+        values: dict[str, Value] = {
+            "platform": platform,
+            "range": str(supported_range),
+            "default": str(available.default),
+        }
         newest = next((other for other in chosen if other.minor == version.minor), None)
         if version in chosen:
             values["found"] = site.releases(stack)[str(version)].found
-        elif here.has(version):
+        elif available.has(version):
             values["chosen"] = tuple(map(str, chosen))
-            if newest is not None and not here.supported:
+            if newest is not None and not available.supported:
                 code, values = "release-superseded", {"newer": str(newest), "series": version.minor}
         yield Candidate(stack, str(version), version in chosen, Finding(code, Severity.INFO, values=values))
 
 
-def _availability(here: PlatformStack, version: Version) -> str:
+def _availability(available: PlatformStack, version: Version) -> str:
     """Return the code of what a platform has of a release."""
-    if here.supported:
-        if version == here.default:
+    if available.supported:
+        if version == available.default:
             return "release-default"
-        if version in here.supported:
+        if version in available.supported:
             return "release-supported"
-        return "release-leftover" if version in here.leftover else "release-not-installed"
-    if here.runs is None:
+        return "release-leftover" if version in available.leftover else "release-not-installed"
+    if available.runs is None:
         return "release-without-driver"
-    if version in here.runs:
+    if version in available.runs:
         return "release-in-range"
-    if version in here.in_use:
+    if version in available.in_use:
         return "release-in-use"
-    return "release-forward-compatible" if here.has(version) else "release-out-of-range"
+    return "release-forward-compatible" if available.has(version) else "release-out-of-range"

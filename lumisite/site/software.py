@@ -31,8 +31,7 @@ def prefix_of(variable: str) -> str:
     >>> prefix_of("APPTAINERENV_A"), prefix_of("SINGULARITY_NV"), prefix_of("NCCL_NET")
     ('APPTAINER', 'SINGULARITY', '')
     """
-    own = (one for one in PREFIXES if variable.startswith((f"{one}_", f"{one}ENV_")))
-    return next(own, "")
+    return next((prefix for prefix in PREFIXES if variable.startswith((f"{prefix}_", f"{prefix}ENV_"))), "")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -154,11 +153,11 @@ class PlatformStack:
         return (*self.supported, *self.leftover)
 
     def in_range(self, version: Version) -> bool:
-        """Tell whether the driver supports a release by itself; any, where nothing is said of it."""
+        """Return whether the driver itself supports a release; any, where its range is not described."""
         return self.runs is None or version in self.runs
 
     def has(self, version: Version) -> bool:
-        """Tell whether containers can have a release here."""
+        """Return whether containers can have a release on the platform."""
         if self.supported:
             return version in self.installed
         return self.in_range(version) or version in self.in_use or (self.compat is not None and version in self.compat)

@@ -35,14 +35,14 @@ class Version:
         return ".".join([*self.text.split("."), "0"][:2])
 
     def within(self, prefix: Version) -> bool:
-        """Tell whether this release belongs to the series `prefix` names: 6.2.4 is within 6.2 and 6, not within 6.20.
+        """Return whether this release belongs to the series `prefix`: 6.2.4 is within 6.2 and 6, not within 6.20.
 
         >>> parse_version("6.2.4").within(parse_version("6.2")), parse_version("6.20").within(parse_version("6.2"))
         (True, False)
         """
-        wanted = prefix.order.release
-        mine = self.order.release + (0,) * (len(wanted) - len(self.order.release))
-        return mine[: len(wanted)] == wanted
+        numbers = self.order.release
+        expected = prefix.order.release
+        return (*numbers, *[0] * len(expected))[: len(expected)] == expected
 
 
 # `packaging.specifiers` would do the same, but importing it takes as long as reading the largest description.
@@ -114,10 +114,10 @@ def parse_version_range(text: str) -> VersionRange:
 
 
 def nearest(version: Version, candidates: Iterable[Version]) -> Version | None:
-    """Give the candidate whose numbers are closest to `version`, comparing part by part; the newer one of two."""
+    """Return the candidate whose numbers are closest to `version`, comparing part by part; the newer one of two."""
 
     def distance(other: Version) -> tuple[int, ...]:
-        mine, theirs = ([*one.order.release, 0, 0, 0][:4] for one in (version, other))
+        mine, theirs = ([*compared.order.release, 0, 0, 0][:4] for compared in (version, other))
         return tuple(abs(a - b) for a, b in zip(mine, theirs, strict=True))
 
     return min(sorted(candidates, reverse=True), key=distance, default=None)

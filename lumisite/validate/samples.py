@@ -102,12 +102,12 @@ def lines_in(name: str, blocks: Iterable[bytes]) -> Iterator[bytes]:
 class _Group:
     """The values of one metric in one run while a file is read: the worst for each set of nodes.
 
-    `again` is the first place that gave a set of nodes a second value.
+    `again` is the first location of a second value for a set of nodes.
     """
 
     better: Better
     time: float
-    place: Place
+    location: Place
     image: str
     spec: str
     values: dict[Nodes, float] = field(default_factory=dict)
@@ -184,20 +184,20 @@ class _SampleReader:
             raise SamplesError(self._findings, self._wrong)
 
     def _add(self, sample: Sample) -> None:
-        place = Place(self.file, self.line)
-        better, first = self._better.setdefault(sample.metric, (sample.better, place))
+        location = Place(self.file, self.line)
+        better, first = self._better.setdefault(sample.metric, (sample.better, location))
         if sample.better != better:
             raise _differs("better", sample, sample.better, better, first)
-        unit, first = self._units.setdefault(sample.metric, (sample.unit, place)) if sample.unit else ("", place)
+        unit, first = self._units.setdefault(sample.metric, (sample.unit, location)) if sample.unit else ("", location)
         if sample.unit != unit:
             raise _differs("unit", sample, sample.unit, unit, first)
         key = (sample.metric, sample.run)
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = _Group(better, sample.time, place, sample.image, sample.spec)
+            group = self._groups[key] = _Group(better, sample.time, location, sample.image, sample.spec)
         for name, old, new in (("image", group.image, sample.image), ("spec", group.spec, sample.spec)):
             if old != new:
-                raise _differs(name, sample, new, old, group.place)
+                raise _differs(name, sample, new, old, group.location)
         group.time = min(group.time, sample.time)
         self._add_value(group, sample.nodes, sample.value)
 
@@ -214,7 +214,7 @@ class _SampleReader:
         parted = {metric for (metric, _), group in self._groups.items() if len(group.values) > 1}
         for (metric, run), group in self._groups.items():
             if group.again and metric not in parted:
-                repeated = make_finding("value-repeated", metric, place=group.again, run=run, first=str(group.place))
+                repeated = make_finding("value-repeated", metric, place=group.again, run=run, first=str(group.location))
                 self._add_finding(repeated)
             jobs.setdefault(metric, []).append(JobValues(run, group.time, group.values, group.image, group.spec))
         if self._findings:

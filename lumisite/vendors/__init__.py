@@ -19,7 +19,7 @@ from lumisite.site.model import Site
 from lumisite.site.read import read_file
 from lumisite.site.scalars import SCALARS
 from lumisite.site.software import GPU_FOLDER, GPU_VENDORS
-from lumisite.vendors.model import Fabric, Gpu, LogWords, Software, Vendor
+from lumisite.vendors.model import AdapterKind, GpuVendor, LogWords, Software, Vendor
 
 _FOLDER = Path(__file__).parent
 
@@ -43,10 +43,10 @@ def all_vendors() -> tuple[Vendor, ...]:
     return tuple(map(vendor, (*GPU_VENDORS, *others)))
 
 
-def gpu_of(name: str) -> Gpu:
+def gpu_of(name: str) -> GpuVendor:
     """Return a vendor's GPUs, by the word that a site has for it."""
     found = vendor(name).gpu
-    assert found is not None, "the files of `gpu` are of vendors of GPUs"
+    assert found is not None, f"{name}: no key `gpu`"
     return found
 
 
@@ -55,44 +55,45 @@ def drivers_of(site: Site) -> dict[str, tuple[str, ...]]:
     return {gpu: gpu_of(gpu).drivers for stack in site.gpu_stacks if (gpu := site.stacks[stack].gpu)}
 
 
-def all_gpus() -> tuple[Gpu, ...]:
+def all_gpus() -> tuple[GpuVendor, ...]:
     """Return the GPUs of all vendors."""
     return tuple(map(gpu_of, gpu_names()))
 
 
 @cache
 def plugins() -> tuple[str, ...]:
-    """The names under which libraries for collectives look for a network plugin, the first name of each first."""
-    names = zip_longest(*(one.collectives.plugins for one in all_gpus()))
+    """Return the names under which libraries for collectives look for a network plugin, the usual ones first."""
+    names = zip_longest(*(gpu.collectives.plugins for gpu in all_gpus()))
     return tuple(name for group in names for name in group if name)
 
 
 def software_of(stack: str, gpu: str | None) -> Software | None:
-    """Give the software that a stack of a site is: its vendor's of GPUs, else what has its name."""
+    """Return the software that a stack of a site is: of the vendor of its GPUs, else what has its name."""
     if gpu is not None:
-        mine = vendor(gpu).software
-        return next((one for one in mine if one.name == stack), mine[0])
-    return next((one for maker, one in all_software() if one.name == stack and maker.gpu is None), None)
+        products = vendor(gpu).software
+        return next((software for software in products if software.name == stack), products[0])
+    others = (software for maker, software in all_software() if maker.gpu is None)
+    return next((software for software in others if software.name == stack), None)
 
 
 def all_software() -> Iterator[tuple[Vendor, Software]]:
-    """All software whose releases are told apart, with its vendor."""
-    yield from ((one, software) for one in all_vendors() for software in one.software)
+    """Yield all software whose releases matter, with its vendor."""
+    yield from ((maker, software) for maker in all_vendors() for software in maker.software)
 
 
-def all_fabrics() -> Iterator[Fabric]:
-    """All kinds of adapters."""
-    yield from (fabric for one in all_vendors() for fabric in one.fabrics)
+def all_fabrics() -> Iterator[AdapterKind]:
+    """Yield all kinds of adapters."""
+    yield from (fabric for maker in all_vendors() for fabric in maker.fabrics)
 
 
-def fabrics_of(carrier: str) -> tuple[Fabric, ...]:
-    """Give the kinds of adapters that `fabric.carrier` of a site may mean; none for a carrier without adapters."""
-    return tuple(one for one in all_fabrics() if carrier in one.carriers)
+def fabrics_of(carrier: str) -> tuple[AdapterKind, ...]:
+    """Return the kinds of adapters that `fabric.carrier` of a site may mean; none for a carrier without adapters."""
+    return tuple(fabric for fabric in all_fabrics() if carrier in fabric.carriers)
 
 
-def is_own(carrier: str) -> bool:
-    """Tell whether a carrier is NCCL's own network `IB`, in upper or lower case, which carries traffic by itself."""
-    return any(carrier.casefold() == one.casefold() for fabric in all_fabrics() for one in fabric.own)
+def is_built_in(carrier: str) -> bool:
+    """Return whether a carrier is NCCL's built-in network `IB`, in upper or lower case, which needs no plugin."""
+    return any(carrier.casefold() == name.casefold() for fabric in all_fabrics() for name in fabric.built_in)
 
 
 @cache

@@ -12,7 +12,7 @@ from typing import Literal
 class Sign:
     """Where a version is stated: a pattern of paths, and a regular expression for what is found there.
 
-    One group of `says` is the version as it stands, several are its numbers. `of` is what is read: the beginning of the
+    One group of `regex` is the whole version, several are its numbers. `of` is what is read: the beginning of the
     `text` of a file, the `path` itself, or the path of a file in a folder of `libraries` or of Python `packages` (where
     `paths` is its name there). The release of one copy of a library is in its own real path (`library`), in a constant
     of it (`banner`), in the text of a file whose path begins in its folder (`beside`), or among the `packages` that
@@ -21,11 +21,11 @@ class Sign:
 
     of: Literal["text", "path", "libraries", "packages", "library", "banner", "beside"]
     paths: str = ""
-    says: str
+    regex: str
 
     def version(self, text: str) -> str | None:
-        """Give the version that a text or path states, if it does."""
-        match = re.search(self.says, text)
+        """Return the version that a text or path states, if it does."""
+        match = re.search(self.regex, text)
         if match is None or match.re.groups == 1:
             return match and match[1]
         return ".".join(str(int(number)) for number in match.groups() if number is not None)
@@ -112,7 +112,7 @@ class Cache:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Gpu:
+class GpuVendor:
     """A vendor's GPUs.
 
     `pci` is the vendor's PCI number, `classes` the PCI classes (base class and subclass, in hex) of what is a GPU.
@@ -148,13 +148,13 @@ class Gpu:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Fabric:
+class AdapterKind:
     """A kind of adapters for data.
 
     `carriers` are the words that `fabric.carrier` of a site may have for it, the usual one first. `folder` is the class
     of adapters in sysfs; where several kinds are in it, `driver` or `link` (layer) tells this one. `devices` are
-    patterns of its devices in /dev, `libraries` the SONAMEs that carry its traffic. `own` are carriers that NCCL's own
-    network `IB` is, which needs no plugin.
+    patterns of its devices in /dev, `libraries` the SONAMEs that carry its traffic. `built_in` are carriers that
+    NCCL's built-in network `IB` is, which needs no plugin.
     """
 
     title: str
@@ -164,7 +164,7 @@ class Fabric:
     link: str = ""
     devices: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
-    own: tuple[str, ...] = ()
+    built_in: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -194,9 +194,9 @@ class Vendor:
     """
 
     title: str
-    gpu: Gpu | None = None
+    gpu: GpuVendor | None = None
     software: tuple[Software, ...] = ()
-    fabrics: tuple[Fabric, ...] = ()
+    fabrics: tuple[AdapterKind, ...] = ()
     products: tuple[str, ...] = ()
     linked: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()

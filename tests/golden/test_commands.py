@@ -24,7 +24,7 @@ import pytest
 from lumisite import __version__
 from lumisite.cli import main
 from lumisite.findings import catalogue
-from lumisite.findings.catalogue import Entry
+from lumisite.findings.catalogue import CatalogueEntry
 from lumisite.findings.writers import message
 from tests.support.fuzz import at_edges
 from tests.support.fuzz_commands import COMMANDS
@@ -194,12 +194,12 @@ def _without_texts(entries: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def scrambled(group: str) -> Mapping[str, Entry]:
+def scrambled(group: str) -> Mapping[str, CatalogueEntry]:
     """Return a file of the catalogue with other letters in each sentence; the values that are filled in stay."""
     return {code: _scrambled(entry) for code, entry in catalogue.load_group(group).items()}
 
 
-def _scrambled(entry: Entry) -> Entry:
+def _scrambled(entry: CatalogueEntry) -> CatalogueEntry:
     texts, advice = tuple(map(_other, entry.text)), tuple(map(_other, entry.advice))
     return replace(entry, title=_other(entry.title), meaning=_other(entry.meaning), text=texts, advice=advice)
 

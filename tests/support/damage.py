@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lumisite.binds.plan import Plan, Request, make_plan
+from lumisite.binds.plan import BindPlan, PlanRequest, make_plan
 from lumisite.errors import LumisiteError
-from lumisite.images.sif import Image, find_root
+from lumisite.images.sif import OpenedImage, find_root
 from lumisite.images.squashfs import read_squashfs
 from lumisite.machine.tree import Memory, Tree
 from lumisite.site.load import load_site
@@ -29,7 +29,7 @@ class Outcome:
     """What became of one damaged file: a plan, an error, or neither; and how long it took."""
 
     what: str
-    plan: Plan | None
+    plan: BindPlan | None
     error: str
     crash: str
     seconds: float
@@ -49,7 +49,7 @@ def outcomes(count: int, seed: int, work: Path) -> Iterator[Outcome]:
     choose = random.Random(seed)
     site = load_site("lumi").site
     releases = {"cpe": parse_version("25.03"), "rocm": parse_version("6.2")}
-    request = Request(site, "2026-01", releases, ("/x.sif",), "lumi-mpi4py")
+    request = PlanRequest(site, "2026-01", releases, ("/x.sif",), "lumi-mpi4py")
     sources = _sources(work)
     makers: tuple[Callable[[random.Random, _Sources], tuple[str, Tree, Tree]], ...] = (_library, _library, _packed)
     for _ in range(count):
@@ -57,7 +57,7 @@ def outcomes(count: int, seed: int, work: Path) -> Iterator[Outcome]:
         what, plan, error, crash = "?", None, "", ""
         try:
             what, image, root = choose.choice(makers)(choose, sources)
-            plan = make_plan(request, Image(image), root)
+            plan = make_plan(request, OpenedImage(image), root)
         except LumisiteError as refusal:
             error = str(refusal)
         except Exception as fault:  # this is what is looked for

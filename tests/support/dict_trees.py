@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from lumisite.machine.tree import Entry, Memory
+from lumisite.machine.tree import DirEntry, Memory
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Link:
     to: str
 
 
-_FILE, _DIRECTORY = Entry("file"), Entry("directory")
+_FILE, _DIRECTORY = DirEntry("file"), DirEntry("directory")
 Files = Mapping[str, bytes | Link]
 
 
@@ -28,10 +28,10 @@ class DictTree:
     files: Files
     name: str = "dict"
 
-    def look(self, path: str) -> Entry | None:
+    def look(self, path: str) -> DirEntry | None:
         there = self.files.get(path)
         if isinstance(there, Link):
-            return Entry("link", there.to)
+            return DirEntry("link", there.to)
         if there is not None:
             return _FILE
         return _DIRECTORY if (path.rstrip("/") or "/") in self._directories else None

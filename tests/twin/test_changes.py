@@ -13,7 +13,7 @@ import yaml
 import lumisite
 from lumisite.facts.capture import capture
 from lumisite.facts.facts import Facts, parse_facts
-from lumisite.facts.report import Report, make_report
+from lumisite.facts.report import ChangeReport, make_report
 from lumisite.machine.host import DiskTree
 from lumisite.site.load import load_site
 from tests.support.dict_trees import write_tree
@@ -56,11 +56,11 @@ def replace_files(top: Path, planted: NodeFiles) -> None:
     write_tree(top, planted)
 
 
-def found(report: Report) -> list[tuple[str, str]]:
+def found(report: ChangeReport) -> list[tuple[str, str]]:
     return [(one.code, one.subject) for one in report.changes]
 
 
-def touched(report: Report, *change: str) -> set[tuple[str, str]]:
+def touched(report: ChangeReport, *change: str) -> set[tuple[str, str]]:
     changes = [one for one in report.changes if (one.code, one.subject) == change]
     return {(touch.what, touch.name) for one in changes for touch in one.touches}
 

@@ -20,7 +20,7 @@ import pytest
 
 from lumisite.errors import ResolveError
 from lumisite.facts.facts import parse_facts
-from lumisite.machine.masks import Request, cpu_masks
+from lumisite.machine.masks import MaskRequest, cpu_masks
 from lumisite.machine.topology import topology_of
 from lumisite.site.cpus import parse_number_list
 from lumisite.site.load import load_site
@@ -144,7 +144,7 @@ def masks_of(result: Result) -> list[str]:
 
 
 def golden(tasks: int, threads: int) -> list[str | None]:
-    return [answer.mask for answer in cpu_masks(TOPOLOGY, Request(tasks, threads))]
+    return [answer.mask for answer in cpu_masks(TOPOLOGY, MaskRequest(tasks, threads))]
 
 
 def helper() -> dict[str, str]:
@@ -310,7 +310,7 @@ def test_a_part_of_a_node_never_gets_a_core_outside_its_cpuset(confined: dict[st
 def test_a_part_of_a_node_gets_what_was_granted_near_its_gpus(confined: dict[str, Result]) -> None:
     """Without -c a task is bound near its GPU, or not at all where nothing there was granted."""
     result = confined["part"]
-    near = [set(answer.pu_os) for answer in cpu_masks(TOPOLOGY, Request(8, 2))]
+    near = [set(answer.pu_os) for answer in cpu_masks(TOPOLOGY, MaskRequest(8, 2))]
     for gpu, task in enumerate(tasks_of(result)):
         wanted = task.granted & near[gpu]
         if wanted:

@@ -63,7 +63,7 @@ READING = {
     ("findings/catalogue.py", "path.read_bytes"),
     ("site/read.py", "os.open"),
     ("site/read.py", "os.fdopen"),
-    ("cli/transport.py", "io.FileIO"),
+    ("cli/input.py", "io.FileIO"),
     ("release/root.py", "os.open"),
 }
 OPENERS = ("open", "read_text", "read_bytes", "write_text", "write_bytes")

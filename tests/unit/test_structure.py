@@ -1,4 +1,4 @@
-"""Files and functions can be read at one sitting."""
+"""Files and functions can be read at one sitting, and a class is found by its name."""
 
 from __future__ import annotations
 
@@ -53,3 +53,13 @@ def test_files_and_functions_are_short(part: str) -> None:
                 if length > LONGEST_FUNCTION:
                     long.append(f"{name_of(path)}:{node.lineno}: {node.name} has {length} lines")
     assert long == []
+
+
+def test_no_two_classes_have_one_name() -> None:
+    where: dict[str, list[str]] = {}
+    for path in files("lumisite"):
+        for node in statements(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                where.setdefault(node.name, []).append(name_of(path))
+    assert len(where) > 100
+    assert {name: paths for name, paths in where.items() if len(paths) > 1} == {}

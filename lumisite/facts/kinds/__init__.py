@@ -4,10 +4,10 @@ A file here has a group of kinds. A kind is a row of `KINDS`: a function that co
 a change touches and, where facts are texts by name, one that reads them. Its words are in `findings/changes.yaml`.
 """
 
-from lumisite.facts.kind import Kind
+from lumisite.facts.kind import ChangeKind
 from lumisite.facts.kinds import deployed, devices, images, libraries, paths, releases, runtime, slurm, system
 
-KINDS: tuple[Kind, ...] = (
+KINDS: tuple[ChangeKind, ...] = (
     paths.CLOSED_KIND,
     *releases.KINDS,
     *libraries.KINDS,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from lumisite.facts.change import Change, Touched
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts
-from lumisite.facts.kind import Kind
+from lumisite.facts.kind import ChangeKind
 
 #: Folders of a release that have a file for each module.
 _MODULE_FOLDERS = ("modules", "modules-tcl", "edf", "podman-hpc")
@@ -52,6 +52,6 @@ def file_touches(change: Change, context: Context) -> Iterator[Touched]:
 
 
 KINDS = (
-    Kind("release", compare_release, release_touches),
-    Kind("edited", compare_files, file_touches),
+    ChangeKind("release", compare_release, release_touches),
+    ChangeKind("edited", compare_files, file_touches),
 )

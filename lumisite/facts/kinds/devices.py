@@ -10,8 +10,8 @@ from typing import TypeVar
 from lumisite.facts.change import Change, Touched, joined, only_in
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Adapter, Device, Driver, Facts, Interface, driver_text
-from lumisite.facts.kind import Differences, Kind
-from lumisite.site.images import told_release, told_releases
+from lumisite.facts.kind import ChangeKind, Differences
+from lumisite.site.images import parse_release, releases_by_name
 from lumisite.vendors import all_gpus, gpu_of
 
 D = TypeVar("D", Interface, Adapter)
@@ -52,7 +52,7 @@ def driver_touches(change: Change, context: Context) -> Iterator[Touched]:
 def _dropped(stack: str, context: Context) -> Iterator[Touched]:
     """Yield the modules and the images whose release the new driver does not support."""
     title, supported = context.site.stacks[stack].title, str(context.stated.stacks[stack].runs)
-    series = {version.minor: str(version) for version in map(told_release, context.lost_releases(stack)) if version}
+    series = {version.minor: str(version) for version in map(parse_release, context.lost_releases(stack)) if version}
     for release in series.values():
         values = {"title": title, "release": release, "range": supported}
         for name, module in context.site.modules.items():
@@ -61,7 +61,7 @@ def _dropped(stack: str, context: Context) -> Iterator[Touched]:
     for folder, images in context.after.images.items():
         for image, file in images.items():
             path = f"{folder}/{image}"
-            named = told_releases(context.site, file.target or path, path).get(stack)
+            named = releases_by_name(context.site, file.target or path, path).get(stack)
             if context.loses(stack, named):
                 values = {"title": title, "release": str(named), "range": supported}
                 yield Touched("image", path, "affected-image", values)
@@ -220,11 +220,11 @@ def adapter_touches(change: Change, context: Context) -> Iterator[Touched]:
 
 
 KINDS = (
-    Kind("driver", compare_drivers, driver_touches),
-    Kind("gpu-count", compare_gpu_count, gpu_touches),
-    Kind("gpu-bus", compare_gpu_buses, gpu_bus_touches),
-    Kind("gpu-place", compare_gpu_places, gpu_touches, place_follows),
-    Kind("cpus", compare_cpus, cpu_touches),
-    Kind("interface", compare_interfaces, interface_touches),
-    Kind("nic", compare_adapters, adapter_touches),
+    ChangeKind("driver", compare_drivers, driver_touches),
+    ChangeKind("gpu-count", compare_gpu_count, gpu_touches),
+    ChangeKind("gpu-bus", compare_gpu_buses, gpu_bus_touches),
+    ChangeKind("gpu-place", compare_gpu_places, gpu_touches, place_follows),
+    ChangeKind("cpus", compare_cpus, cpu_touches),
+    ChangeKind("interface", compare_interfaces, interface_touches),
+    ChangeKind("nic", compare_adapters, adapter_touches),
 )

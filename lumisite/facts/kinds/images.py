@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from lumisite.facts.change import Change, Touched
 from lumisite.facts.context import Context, stored_plan
 from lumisite.facts.facts import Facts, ImageFile
-from lumisite.facts.kind import Kind
+from lumisite.facts.kind import ChangeKind
 from lumisite.site.images import family_by_path
 
 
@@ -49,4 +49,4 @@ def image_touches(change: Change, context: Context) -> Iterator[Touched]:
         yield Touched("site", "validation.image", "affected-key", {"path": site.validation.image})
 
 
-KINDS = (Kind("image", compare_images, image_touches),)
+KINDS = (ChangeKind("image", compare_images, image_touches),)

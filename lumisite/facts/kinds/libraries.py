@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from lumisite.facts.change import Change, Touched, joined, only_in
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts, Library
-from lumisite.facts.kind import Differences, Kind
+from lumisite.facts.kind import ChangeKind, Differences
 from lumisite.findings.finding import Value
 from lumisite.machine.library_names import is_foundation, stem
 from lumisite.vendors import all_software
@@ -237,13 +237,13 @@ def _sonames_of(facts: Facts, paths: Iterable[str]) -> list[str]:
 
 
 KINDS = (
-    Kind("soname", compare_sonames, soname_touches),
-    Kind("library-gone", compare_gone, gone_touches, gone_follows),
-    Kind("library-new", compare_new, soname_touches, new_follows),
-    Kind("damaged", compare_damaged, soname_touches),
-    Kind("library", compare_files, versions_touch, file_follows),
-    Kind("needs", compare_needs, needs_touches, needs_follow),
-    Kind("wants", compare_needed_versions, versions_touch),
-    Kind("gives", compare_provided_versions, versions_touch),
-    Kind("missing", compare_missing, missing_touches, missing_follows),
+    ChangeKind("soname", compare_sonames, soname_touches),
+    ChangeKind("library-gone", compare_gone, gone_touches, gone_follows),
+    ChangeKind("library-new", compare_new, soname_touches, new_follows),
+    ChangeKind("damaged", compare_damaged, soname_touches),
+    ChangeKind("library", compare_files, versions_touch, file_follows),
+    ChangeKind("needs", compare_needs, needs_touches, needs_follow),
+    ChangeKind("wants", compare_needed_versions, versions_touch),
+    ChangeKind("gives", compare_provided_versions, versions_touch),
+    ChangeKind("missing", compare_missing, missing_touches, missing_follows),
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from lumisite.facts.change import Change, Touched
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts, Named
-from lumisite.facts.kind import Differences, Kind
+from lumisite.facts.kind import ChangeKind, Differences
 from lumisite.machine.tree import is_under
 from lumisite.vendors import all_software
 
@@ -74,8 +74,8 @@ def is_below(path: str, folders: set[str]) -> bool:
     return any(is_under(path, folder) for folder in folders)
 
 
-CLOSED_KIND = Kind("unreadable", compare_closed, path_touches)
+CLOSED_KIND = ChangeKind("unreadable", compare_closed, path_touches)
 KINDS = (
-    Kind("dangling", compare_links, path_touches, link_follows),
-    Kind("path", compare_paths, path_touches, path_follows),
+    ChangeKind("dangling", compare_links, path_touches, link_follows),
+    ChangeKind("path", compare_paths, path_touches, path_follows),
 )

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from lumisite.facts.change import Change, Touched, joined, only_in
 from lumisite.facts.context import Context, stated_paths
 from lumisite.facts.facts import Facts, Releases
-from lumisite.facts.kind import Differences, Kind, text_kind
+from lumisite.facts.kind import ChangeKind, Differences, text_kind
 from lumisite.findings.finding import Value
 from lumisite.machine.ldcache import glob
 from lumisite.machine.tree import Tree, is_under, names_of, resolve, small_text
@@ -242,9 +242,9 @@ def module_default_touches(change: Change, context: Context) -> Iterator[Touched
 
 
 KINDS = (
-    Kind("product", compare_products, product_touches),
-    Kind("stack", compare_stacks, stack_touches),
-    Kind("default", compare_defaults, default_touches, default_follows),
+    ChangeKind("product", compare_products, product_touches),
+    ChangeKind("stack", compare_stacks, stack_touches),
+    ChangeKind("default", compare_defaults, default_touches, default_follows),
     text_kind("links", "links-changed", links_touch, read_links),
     text_kind("module-default", "module-default-changed", module_default_touches, read_module_defaults),
 )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from lumisite.facts.change import Change, Touched
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts, Program
-from lumisite.facts.kind import Kind, text_kind
+from lumisite.facts.kind import ChangeKind, text_kind
 from lumisite.machine.ldcache import config_lines, glob
 from lumisite.machine.tree import Tree, digest_of, small_text
 from lumisite.site.model import Site
@@ -65,6 +65,6 @@ def file_touches(change: Change, context: Context) -> Iterator[Touched]:
 
 
 KINDS = (
-    Kind("runtime", compare_runtime, runtime_touches),
+    ChangeKind("runtime", compare_runtime, runtime_touches),
     text_kind("runtime-file", "runtime-file-changed", file_touches, read_files),
 )

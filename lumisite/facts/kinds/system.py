@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from lumisite.facts.change import Change, Touched, joined
 from lumisite.facts.context import Context, stored_plan
 from lumisite.facts.facts import Facts
-from lumisite.facts.kind import Kind, platform_touches, text_kind, value_kind
+from lumisite.facts.kind import ChangeKind, platform_touches, text_kind, value_kind
 from lumisite.machine.tree import Tree, first_line, names_of, resolve
 from lumisite.site.model import Site
 from lumisite.vendors import all_vendors
@@ -154,7 +154,7 @@ def module_touches(change: Change, context: Context) -> Iterator[Touched]:
 
 
 KINDS = (
-    Kind("kernel-config", compare_kernel_config, kernel_config_touches),
+    ChangeKind("kernel-config", compare_kernel_config, kernel_config_touches),
     value_kind("os", "operating system", lambda facts: facts.os.name, platform_touches("os")),
     value_kind("kernel", "kernel", lambda facts: facts.kernel.release, platform_touches("kernel")),
     value_kind("glibc", "glibc", lambda facts: facts.glibc, glibc_touches),

@@ -32,7 +32,7 @@ from lumisite.site.selection import Selection
 from lumisite.text import some
 from lumisite.validate.lines import Better, Gate, Sample, gate_of
 from lumisite.vendors import fabrics_of, gpu_of
-from lumisite.vendors.model import Fabric, Gpu
+from lumisite.vendors.model import AdapterKind, GpuVendor
 
 Shape: TypeAlias = Literal["one-gpu", "one-node", "several"]
 Backend: TypeAlias = Literal["nccl", "gloo"]
@@ -133,12 +133,12 @@ class Target:
         return bool(self.site.node_kinds[self.kind].gpus)
 
     @property
-    def gpu(self) -> Gpu | None:
+    def gpu(self) -> GpuVendor | None:
         """What is known of the GPUs of the nodes that are probed; none where they have none."""
         return gpu_of_plan(self.site, self.plan)
 
     @property
-    def fabrics(self) -> tuple[Fabric, ...]:
+    def fabrics(self) -> tuple[AdapterKind, ...]:
         """What is known of the adapters that the site's traffic goes through."""
         return fabrics_of(self.site.fabric.carrier)
 
@@ -185,7 +185,7 @@ class Target:
         return Srun(script, start, ("--backend", backend, *options), (RANK, RECORD), name=name, environment=environment)
 
 
-def gpu_of_plan(site: Site, plan: Validation) -> Gpu | None:
+def gpu_of_plan(site: Site, plan: Validation) -> GpuVendor | None:
     """Return what is known of the GPUs of the nodes that are probed: with nccl there are some."""
     stacks = [site.stacks[name].gpu for name in site.gpu_stacks if plan.backend == "nccl"]
     name = next(filter(None, [site.vendor_of(site.validated_kind(plan.partition)), *stacks]), None)
@@ -277,8 +277,8 @@ class Expected(ProbeStep):
         every = tuple(sorted(self.nodes))
         nodes = tuple(sorted(finding.nodes)) or every
         location = describe_ranks(ranks, finding.nodes) if finding.nodes else ""
-        asked = every if nodes != every else ()
-        return gate_of(finding, self.probe, self.run, nodes, self.time, ranks=ranks, location=location, asked=asked)
+        requested = every if nodes != every else ()
+        return gate_of(finding, self.probe, self.run, nodes, self.time, ranks=ranks, location=location, asked=requested)
 
     def sample(self, quantity: str, value: float, better: Better, unit: str, nodes: tuple[str, ...] = ()) -> Sample:
         """Return a sample; `quantity` stands between the probe's name and the shape, which `nodes` change."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import make_finding
-from lumisite.site.decode import alternatives
 from lumisite.site.model import Validation
+from lumisite.text import alternatives
 from lumisite.validate.probes.collectives.judge import collectives
 from lumisite.validate.probes.communicators.judge import communicators
 from lumisite.validate.probes.ddp.judge import ddp, ddp_in_tykky

@@ -106,7 +106,7 @@ class Scaling:
 
 
 @dataclass(frozen=True)
-class Report:
+class RunReport:
     """Everything that a report has; `users` is the text on the changes that can be sent to users, line by line.
 
     `headline` is the verdict and the finding, `summary` when, on what, and how much was measured.
@@ -124,12 +124,12 @@ class Report:
     scalings: tuple[Scaling, ...]
 
 
-def make_report(before: Side, after: Side, terms: Terms, loaded: LoadedSite | None = None) -> Report:
+def make_report(before: Side, after: Side, terms: Terms, loaded: LoadedSite | None = None) -> RunReport:
     """Judge `after` against `before`; what changes touch follows from the site."""
     verdict = judge_system(before.recorded, after.recorded, terms)
     changed, users = changes(before.facts, after.facts, loaded)
     when = time_of_change(before.recorded, after.recorded, after.about, loaded)
-    return Report(
+    return RunReport(
         headline=headline(verdict, changed, when, with_baseline=not terms.alone),
         summary=tuple(_summary(before, after)),
         verdict=verdict,

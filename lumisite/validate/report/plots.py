@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from lumisite.text import figure, percent
 from lumisite.validate.metric_names import parse_name, size_text
 from lumisite.validate.report.advice import slower_metrics
-from lumisite.validate.report.gather import Curve, Distribution, Report, Scaling
+from lumisite.validate.report.gather import Curve, Distribution, RunReport, Scaling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +67,7 @@ class Plot:
         return re.sub(r'(url\(#|xlink:href="#)', rf"\g<1>p{number}-", text)
 
 
-def plots(report: Report) -> tuple[Plot, ...]:
+def plots(report: RunReport) -> tuple[Plot, ...]:
     """Return a plot of everything that the report has numbers for."""
     return (
         *map(_curve, report.curves),
@@ -137,7 +137,7 @@ def _scaling(scaling: Scaling) -> Plot:
     return Plot(f"{scaling.name}: scaling", scaling.name, ("shape", "before", "after"), rows, draw)
 
 
-def lead(report: Report, every: Sequence[Plot]) -> Plot | None:
+def lead(report: RunReport, every: Sequence[Plot]) -> Plot | None:
     """Return the plot that shows the finding: of the largest drop, else the last curve."""
     metrics = sorted(slower_metrics(report.verdict), key=lambda metric: metric.change or 0.0)
     names = [parse_name(metric.metric) for metric in metrics]

@@ -10,7 +10,7 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.findings.writers import message
 from lumisite.text import change, figure, percent
 from lumisite.validate.lines import State
-from lumisite.validate.report.gather import Report
+from lumisite.validate.report.gather import RunReport
 from lumisite.validate.verdict.gates import next_step
 from lumisite.validate.verdict.metric import DECIDING, MetricVerdict
 from lumisite.validate.verdict.system import SystemVerdict
@@ -32,7 +32,7 @@ class Table:
     rank: int
 
 
-def report_tables(report: Report) -> list[Table]:
+def report_tables(report: RunReport) -> list[Table]:
     """Return all tables: what failed, what changed, then the rest."""
     judged = verdict_tables(report.verdict)
     bad = sorted((table for table in judged if table.rank < WORST_FIRST.index("pass")), key=lambda table: table.rank)
@@ -96,7 +96,7 @@ def _metric_row(metric: MetricVerdict) -> Row:
     return metric.metric, metric.unit or "-", before, after, change(metric.change), noise, chance, state, metric.reason
 
 
-def _scaling_rows(report: Report) -> list[Row]:
+def _scaling_rows(report: RunReport) -> list[Row]:
     rows = []
     for scaling in report.scalings:
         for bar in scaling.bars:

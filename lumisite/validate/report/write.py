@@ -16,7 +16,7 @@ from lumisite.findings.writers import Case, junit
 from lumisite.text import figure, percent, some
 from lumisite.validate.lines import State
 from lumisite.validate.report.advice import advice
-from lumisite.validate.report.gather import Report
+from lumisite.validate.report.gather import RunReport
 from lumisite.validate.report.plots import lead, plots
 from lumisite.validate.report.tables import report_tables, verdict_tables
 from lumisite.validate.report.templates import fill
@@ -35,15 +35,15 @@ def verdict_text(verdict: SystemVerdict) -> str:
     return fill("report/report.txt.j2", report=values, tables=verdict_tables(verdict))
 
 
-def _text(report: Report) -> str:
+def _text(report: RunReport) -> str:
     return fill("report/report.txt.j2", report=report, tables=report_tables(report))
 
 
-def _markdown(report: Report) -> str:
+def _markdown(report: RunReport) -> str:
     return fill("report/report.md.j2", report=report, tables=report_tables(report))
 
 
-def _html(report: Report) -> str:
+def _html(report: RunReport) -> str:
     """Return the page; without matplotlib it has no plots."""
     drawn = plots(report) if find_spec("matplotlib") else None
     return fill(
@@ -56,7 +56,7 @@ def _html(report: Report) -> str:
     )
 
 
-def _junit(report: Report) -> str:
+def _junit(report: RunReport) -> str:
     """Return JUnit's XML: a test case for each gate, metric and slow node."""
     return junit([*_gate_cases(report.verdict), *_metric_cases(report.verdict), *_node_cases(report.verdict)])
 
@@ -92,7 +92,7 @@ def _case(group: str, name: str, state: State, reason: str, details: str, *, dec
 
 
 #: The forms of a report.
-WRITERS: dict[str, Callable[[Report], str]] = {
+WRITERS: dict[str, Callable[[RunReport], str]] = {
     "text": _text,
     "markdown": _markdown,
     "html": _html,

@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Severity, with_values
+from lumisite.findings.finding import Finding, Place, Severity, with_values
 from lumisite.text import natural, some
-from lumisite.validate.transport.lines import Process, whole_names
+from lumisite.validate.transport.communicators import ITEMS_KEPT, RANKS_LIMIT, left_behind
+from lumisite.validate.transport.lines import LogLine, ProcessLog, whole_names
 from lumisite.validate.transport.log import Log
 from lumisite.validate.transport.result import (
     INTERNAL,
@@ -28,7 +30,7 @@ from lumisite.validate.transport.result import (
     over_sockets,
     with_opened,
 )
-from lumisite.vendors import is_own, words_of_logs
+from lumisite.vendors import is_built_in, words_of_logs
 
 if TYPE_CHECKING:
     from lumisite.validate.lines import GateOutcome
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 PROVIDERS = OVER_SOCKETS | {"shm", *words_of_logs().providers}
 #: Processes that a finding names before it only counts them.
 MOST_PROCESSES = 4
+#: Ranks that a finding lists.
+MOST_RANKS = 1000
 
 #: What differs between lines that say the same.
 _ADDRESS = re.compile("0x[0-9a-f]+")
@@ -60,9 +64,15 @@ def judge(log: Log, expectation: Expectation) -> Result:
     run = _Run(log, expectation)
     faults = list(run.findings())
     results = []
+    loose = with_opened(log.loose, run.result(log.loose))
     for process in log.processes:
         result = run.result(process)
-        found = [replace(finding, subject=str(result)) for finding in run.findings_of(process, result)]
+        opened = result if run.one_node else with_opened(process, result)
+        network = loose.network if opened.network == "unknown" else opened.network
+        found = [
+            replace(finding, subject=str(result))
+            for finding in _with_network(run.findings_of(process, result), network)
+        ]
         faults += found
         results.append(replace(result, verdict=_outcome(found)))
     gdr = run.gdr(results)
@@ -76,7 +86,7 @@ def judge(log: Log, expectation: Expectation) -> Result:
     views = results
     if not run.one_node:
         views = [with_opened(process, result) for process, result in zip(log.processes, results, strict=True)]
-    return join_results(verdict, findings, gdr, log, views, with_opened(log.loose, run.result(log.loose)))
+    return join_results(verdict, findings, gdr, log, views, loose)
 
 
 class _Run:
@@ -90,13 +100,17 @@ class _Run:
         self.world = max((process.world for process in self.processes), default=0)
         seen = {rank for process in self.processes if process.world == self.world for rank in process.ranks}
         #: The ranks of the largest communicator that the log does not have.
-        self.missing = sorted(set(range(self.world)) - seen)
+        self.missing = self.world - len(seen)
+        self.first_missing = tuple(islice((rank for rank in range(self.world) if rank not in seen), MOST_RANKS))
+        self.left_behind = dict(self._left_behind())
         self.crossed = any(self.devices.values())
         self.one_node = log.within_nodes and not self.crossed and len(self.devices) == 1 and not self.missing
         self.completed = sum(process.init == "complete" for process in self.processes)
-        self.known = {name for process in self.processes for name in process.providers}
+        known = {name for process in self.processes for name in process.providers}
+        #: The names of providers that are not cut.
+        self.whole = {*whole_names(known, PROVIDERS, known)}
 
-    def result(self, process: Process) -> ProcessResult:
+    def result(self, process: ProcessLog) -> ProcessResult:
         """Return what the log shows of a process, before it is judged."""
         plugin = self._plugin(process)
         return ProcessResult(
@@ -112,7 +126,7 @@ class _Run:
             init=process.init,
         )
 
-    def _plugin(self, process: Process) -> Answer:
+    def _plugin(self, process: ProcessLog) -> Answer:
         if not INTERNAL.isdisjoint(process.networks):
             return "no"
         if process.networks:
@@ -120,10 +134,10 @@ class _Run:
         gave_up = "fell back" in process.messages and "loaded" not in process.messages
         return "no" if gave_up or "failed" in process.messages else "unknown"
 
-    def _providers(self, process: Process) -> list[str]:
-        return whole_names(process.providers, PROVIDERS, self.known)
+    def _providers(self, process: ProcessLog) -> list[str]:
+        return sorted(process.providers & self.whole)
 
-    def _nics(self, process: Process) -> int | None:
+    def _nics(self, process: ProcessLog) -> int | None:
         """Return what the plugin or NCCL counted, else how many devices were named or used on the node."""
         if "IB" in process.networks:
             return len(process.adapters) or None
@@ -131,7 +145,7 @@ class _Run:
             return max(process.counted, default=None)
         return max(len(process.devices), len(self.devices.get(process.host, ()))) or None
 
-    def _gdr(self, process: Process) -> Answer:
+    def _gdr(self, process: ProcessLog) -> Answer:
         """Judge GPU Direct RDMA of one process: channels first, then the summary of rings, then what says no.
 
         `Disabled for GPU … / HCA …` is one pair of many: it counts only where no pair is near enough.
@@ -158,7 +172,7 @@ class _Run:
         proved = all(result.gdr == "yes" or not process.channels for result, process in pairs)
         return "yes" if both_ways and proved else "unknown"
 
-    def findings_of(self, process: Process, result: ProcessResult) -> Iterator[Finding]:
+    def findings_of(self, process: ProcessLog, result: ProcessResult) -> Iterator[Finding]:
         """Yield what keeps a process from passing."""
         if result.plugin_in_use == "no":
             yield from self._without_plugin(process, result)
@@ -169,8 +183,12 @@ class _Run:
             yield from self._wrong_nics(process, result)
         if "broken" in process.messages:
             yield make_finding("transport-plugin-errors", line=process.messages["broken"])
-        if result.init == "stuck":
+        if process.name in self.left_behind:
+            yield self.left_behind[process.name]
+        elif result.init == "stuck":
             yield make_finding("transport-setup-stuck")
+        elif result.init == "aborted":
+            yield make_finding("transport-setup-aborted")
         elif result.init == "unfinished":
             yield make_finding("transport-setup-unfinished")
         elif result.init == "unknown" and self.completed:
@@ -178,25 +196,25 @@ class _Run:
         elif result.init == "unknown" and result.plugin_in_use == "yes" and not self.crossed:
             yield make_finding("transport-setup-not-seen")
 
-    def _without_plugin(self, process: Process, result: ProcessResult) -> Iterator[Finding]:
+    def _without_plugin(self, process: ProcessLog, result: ProcessResult) -> Iterator[Finding]:
         """Yield that NCCL's own network is in use, unless that is the right one, over all of its adapters."""
         networks = tuple(process.networks)
         if len(networks) > 1:
             yield make_finding("transport-mixed-networks", networks=networks)
-        elif networks == ("IB",) and is_own(self.expectation.provider or ""):
+        elif networks == ("IB",) and is_built_in(self.expectation.provider or ""):
             yield from self._wrong_nics(process, result)
         else:
             code = "transport-own-network-one-node" if self.one_node and networks else "transport-own-network"
             line = process.messages.get("failed") or process.messages.get("fell back") or ""
             yield make_finding(code, networks=networks, line=line)
 
-    def _network_unknown(self, process: Process) -> Finding:
+    def _network_unknown(self, process: ProcessLog) -> Finding:
         if self.one_node and process.networks:
             return make_finding("transport-one-node")
         providers, line = tuple(sorted(process.providers)), process.messages.get("loaded", "")
         return make_finding("transport-network-unknown", providers=providers, line=line)
 
-    def _wrong_provider(self, process: Process, result: ProcessResult) -> Iterator[Finding]:
+    def _wrong_provider(self, process: ProcessLog, result: ProcessResult) -> Iterator[Finding]:
         """Yield what the plugin should not have chosen; where it is not in use in the end, sockets or IB are."""
         expected, providers = self.expectation.provider, self._providers(process)
         if not providers and result.plugin_in_use == "yes":
@@ -209,7 +227,7 @@ class _Run:
             elif expected is not None and expected not in (name, name.partition(";")[0]):
                 yield make_finding("transport-provider-wrong", provider=name, expected=expected)
 
-    def _wrong_nics(self, process: Process, result: ProcessResult) -> Iterator[Finding]:
+    def _wrong_nics(self, process: ProcessLog, result: ProcessResult) -> Iterator[Finding]:
         expected = self.expectation.nics
         if expected is None or result.nics == expected:
             return
@@ -233,8 +251,40 @@ class _Run:
         if self.crossed and not self.world and (silent or not log.ends):
             yield make_finding("transport-ranks-missing", ranks=silent, ray=ray)
         if self.missing:
-            count, ranks = len(self.missing), tuple(self.missing)
-            yield make_finding("transport-ranks-missing", missing=count, world=self.world, ranks=ranks, ray=ray)
+            ranks = self.first_missing
+            yield make_finding("transport-ranks-missing", missing=self.missing, world=self.world, ranks=ranks, ray=ray)
+        if log.refused:
+            yield self._too_much(log.refused)
+
+    def _too_much(self, line: LogLine) -> Finding:
+        ranks = self.log.kept.refused
+        limit = RANKS_LIMIT if ranks else ITEMS_KEPT
+        return make_finding(
+            "transport-limit",
+            place=Place(line.file, line.line),
+            ranks=ranks or None,
+            limit=limit,
+            file=line.file,
+            line=line.line,
+        )
+
+    def _left_behind(self) -> Iterator[tuple[str, Finding]]:
+        """Yield the processes in which a communicator has not ended that has ended in others."""
+        torn = {process.name for process in self.processes if process.torn}
+        found: dict[str, Finding] = {}
+        for communicator, members in left_behind(self.log.kept):
+            names = sorted({name for _, name, _ in members} - torn, key=natural)
+            if names and not found.keys() >= {*names}:
+                finding = make_finding(
+                    "transport-not-ended",
+                    communicator=communicator.label,
+                    world=communicator.world,
+                    ended=sum(communicator.members.values()),
+                    ranks=tuple(sorted(rank for rank, name, _ in members if name not in torn)[:MOST_RANKS]),
+                    process=names[0],
+                )
+                found.update({name: finding for name in names if name not in found})
+        yield from found.items()
 
     def notes(self, results: Sequence[ProcessResult]) -> Iterator[Finding]:
         """Yield what does not change the verdict."""
@@ -250,6 +300,15 @@ class _Run:
                 break
         if results and all(result.init == "unknown" for result in results):
             yield make_finding("transport-setup-not-logged")
+
+
+def _with_network(findings: Iterable[Finding], network: str) -> Iterator[Finding]:
+    """Yield the findings; that nothing shows the network is said only where no answer names one."""
+    for finding in findings:
+        if finding.code == "transport-network-unknown" and network != "unknown":
+            yield make_finding("transport-network-opened", network=network)
+        else:
+            yield finding
 
 
 def _merged(faults: Iterable[Finding]) -> Iterator[Finding]:

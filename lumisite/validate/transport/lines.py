@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias, TypeVar, cast
 
+from lumisite.validate.transport.communicators import Communicators, Kept, parse_record
 from lumisite.vendors import words_of_logs
 
 #: Letters of a line of the log that a finding has.
@@ -23,9 +25,6 @@ CHANNEL_LINE = re.compile(
 )
 #: Between which ranks a channel leads; what stands in brackets is theirs, or its direction.
 PEERS = re.compile(rb" (\d{1,9})(?:\[\w+\])? -> (\d{1,9})(?:\[\w+\])? \[(send|receive)\Z")
-_INIT = re.compile(
-    rb"comm (0x[0-9a-fA-F]+) rank (\d{1,9}) nranks (\d{1,9}) .*?- ?(Init START|Init COMPLETE|Abort COMPLETE)"
-)
 _USED = re.compile(rb"(?:Using +network|Assigned NET plugin) +([A-Za-z][\w./+-]*(?: [A-Z][\w./+-]*)*)")
 # What names the network that was opened, where no line says which one communicators use.
 _OPENED = re.compile(
@@ -52,9 +51,10 @@ TROUBLE = re.compile(
 Kind: TypeAlias = Literal[
     "loaded", "fell back", "failed", "broken", "warned", "gdr off", "gdr far", "gdr near", "gdr on", "graph"
 ]
-#: What a line shows: the field of `Process` that takes it, and a name, number or kind. Of channels: `channel` and the
+#: What a line shows: the field of `ProcessLog` for it, and a name, number or kind. Of channels: `channel` and the
 #: network's name, `gdr` and whether it is used.
 Fact: TypeAlias = tuple[str, str]
+Item = TypeVar("Item")
 
 _FAILED = b"|".join(words.encode() for words in ("network .* not found", *words_of_logs().failed))
 #: The first pattern that fits the beginning of a message is its kind.
@@ -99,7 +99,7 @@ class Channel:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class LogLine:
     """The line that shows something: its file, its number from 1, its text without what stands before `NCCL`."""
 
     file: str
@@ -108,17 +108,19 @@ class Evidence:
 
 
 @dataclass
-class Process:
+class ProcessLog:
     """What the log has of one process: nothing here grows with the log.
 
     `pid` is what stands in brackets for processes without one. `ranks` count within its largest communicator, which has
     `world` ranks (0: not said); `counted` are the NICs that the plugin counts, `opened` the networks whose
-    devices were opened, `messages` the first of each kind, `pending` the communicators that have begun and not
-    completed. The others count lines.
+    devices were opened, `messages` the first of each kind; `torn`: a line about a communicator was cut. The others
+    count lines.
     """
 
     host: str
     pid: str
+    kept: Kept = field(default_factory=Kept)
+    communicators: Communicators = field(init=False)
     world: int = 0
     ranks: set[int] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
@@ -130,11 +132,12 @@ class Process:
     opened: set[str] = field(default_factory=set)
     adapters: set[str] = field(default_factory=set)
     messages: dict[Kind, str] = field(default_factory=dict)
-    pending: set[bytes] = field(default_factory=set)
-    begun: int = 0
-    completed: int = 0
+    torn: bool = False
     rings: int = 0
     trees: int = 0
+
+    def __post_init__(self) -> None:
+        self.communicators = Communicators(self.kept, self.name)
 
     @property
     def name(self) -> str:
@@ -154,23 +157,26 @@ class Process:
 
     @property
     def init(self) -> str:
-        """How far its communicators came: complete, stuck, unfinished or unknown.
+        """How far its communicators came: complete, stuck, aborted, unfinished or unknown.
 
         NCCL before 2.22 connects rings and trees before `Init COMPLETE`; later NCCL connects each at its first
         use, so that rings without trees are a fault only in a communicator that has not completed. Where nothing shows
-        that one began, lines have been left out, and those of trees may be among them.
+        that one began, lines have been left out, and those of trees may be among them. What has ended does not hang.
         """
-        began = self.pending or ("graph" in self.messages and not self.begun)
-        if began and self.rings > self.trees and self.rings > self.completed:
+        of = self.communicators
+        began = of.pending or ("graph" in self.messages and not of.begun and not of.ended)
+        if began and self.rings > self.trees and self.rings > of.completed:
             return "stuck"
-        if self.pending:
+        if of.pending:
             return "unfinished"
-        if self.completed or self.trees:
+        if of.aborted:
+            return "aborted"
+        if of.completed or self.trees or of.ended:
             return "complete"
-        return "unfinished" if self.begun or "graph" in self.messages or self.rings else "unknown"
+        return "unfinished" if of.begun or "graph" in self.messages or self.rings else "unknown"
 
 
-def read_record(process: Process, text: bytes) -> tuple[Fact, ...]:
+def read_record(process: ProcessLog, text: bytes) -> tuple[Fact, ...]:
     """Add one record that is no channel to what is known of its process, and return what it shows."""
     head = text[:4]
     if head in _INIT_HEADS:
@@ -183,12 +189,13 @@ def read_record(process: Process, text: bytes) -> tuple[Fact, ...]:
     for what, name in facts:
         if what == "message":
             process.messages.setdefault(cast("Kind", name), quote(text))
-        elif what == "nics":
-            process.counted.add(int(name))
         elif what == "sockets":
-            process.sockets[name] = None
+            if name not in process.sockets and process.kept.charge():
+                process.sockets[name] = None
+        elif what == "nics":
+            add(process.kept, process.counted, int(name))
         else:
-            getattr(process, what).add(name)
+            add(process.kept, getattr(process, what), name)
     return facts
 
 
@@ -228,27 +235,31 @@ def _read_net(text: bytes) -> Iterator[Fact]:
         yield from ((kind, text_of(name)) for name in _HCA.findall(text))
 
 
-def _read_init(process: Process, text: bytes) -> None:
-    if not (found := _INIT.search(text)):
+def _read_init(process: ProcessLog, text: bytes) -> None:
+    if not (record := parse_record(text, process.kept)):
         return
-    world = int(found[3])
-    if world > process.world:
-        process.world, process.ranks = world, set()
-    if world == process.world:
-        process.ranks.add(int(found[2]))
-    if found[4] == b"Init START":
-        process.begun += 1
-        process.pending.add(found[1])
-    else:
-        process.pending.discard(found[1])
-        process.completed += found[4] == b"Init COMPLETE"
+    if record.world > process.world:
+        process.world, process.ranks = record.world, set()
+    if record.world == process.world:
+        add(process.kept, process.ranks, record.rank)
+    process.communicators.read(record)
+
+
+def add(kept: Kept, items: set[Item], item: Item) -> None:
+    """Add an item to what is kept of a process, if there is room."""
+    if item not in items and kept.charge():
+        items.add(item)
 
 
 def whole_names(names: Iterable[str], known: Collection[str], others: Collection[str]) -> list[str]:
     """Return names without the cut ones: those that are not `known` and are the beginning of one of the others."""
-    return sorted(
-        name for name in names if name in known or not any(other != name and other.startswith(name) for other in others)
-    )
+    ordered = sorted({*others})
+
+    def is_cut(name: str) -> bool:
+        after = bisect_right(ordered, name)
+        return after < len(ordered) and ordered[after].startswith(name)
+
+    return sorted(name for name in names if name in known or not is_cut(name))
 
 
 def quote(raw: bytes, most: int = QUOTE_LIMIT) -> str:

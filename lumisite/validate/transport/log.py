@@ -14,15 +14,17 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from lumisite.text import natural, whole_lines
+from lumisite.validate.transport.communicators import PROCESS_ITEMS, Kept
 from lumisite.validate.transport.lines import (
     CHANNEL_LINE,
     HEADS,
     PEERS,
     TROUBLE,
     Channel,
-    Evidence,
     Fact,
-    Process,
+    LogLine,
+    ProcessLog,
+    add,
     quote,
     read_record,
     text_of,
@@ -69,17 +71,20 @@ class Log:
     `within_nodes`: channels within a node were seen; `dropped`: Ray left lines out; `lines`: there are lines of NCCL;
     `bare`: there are its messages without anything before them; `loose`: what messages in the midst of other text say;
     `evidence`: the first line that shows each fact; `ends`: the ranks at the ends of channels between nodes, by whether
-    a line of their own process names them, while no line says how many ranks there are.
+    a line of their own process names them, while no line says how many ranks there are; `kept`: the communicators, and
+    how much more may be kept; `refused`: the first line of which something was not.
     """
 
-    processes: list[Process] = field(default_factory=list)
+    processes: list[ProcessLog] = field(default_factory=list)
     within_nodes: bool = False
     dropped: bool = False
     lines: bool = False
     bare: bool = False
-    loose: Process = field(default_factory=lambda: Process("", ""))
-    evidence: dict[Fact, Evidence] = field(default_factory=dict)
+    loose: ProcessLog = field(default_factory=lambda: ProcessLog("", ""))
+    evidence: dict[Fact, LogLine] = field(default_factory=dict)
     ends: dict[int, bool] = field(default_factory=dict)
+    kept: Kept = field(default_factory=Kept)
+    refused: LogLine | None = None
 
 
 def scan(sources: Iterable[tuple[str, Iterable[bytes]]]) -> Log:
@@ -96,8 +101,8 @@ class _Scanner:
     """The state of one pass."""
 
     def __init__(self) -> None:
-        self._processes: dict[tuple[str, str], Process] = {}
-        self._by_prefix: dict[bytes, Process] = {}
+        self._processes: dict[tuple[str, str], ProcessLog] = {}
+        self._by_prefix: dict[bytes, ProcessLog] = {}
         self._channels: set[bytes] = set()
         self._source = ""
         self._line = 0
@@ -130,8 +135,10 @@ class _Scanner:
     def _read_records(self, block: bytes) -> None:
         for found in _MATTERS.finditer(block):
             text, at = found[1] or found[2], found.start()
-            if b"NCCL INFO " in text or b"NCCL WARN " in text:
-                continue  # another process wrote into it
+            if b"NCCL INFO " in text or b"NCCL WARN " in text:  # another process wrote into it
+                if text.startswith((b"comm", b"nccl")):
+                    self._process(block[max(0, at - BEFORE_BYTES) : at]).torn = True
+                continue
             trouble = found[1] is None and TROUBLE.match(text)
             if found[1] is None and not trouble and text[:4] not in HEADS:
                 continue
@@ -142,6 +149,8 @@ class _Scanner:
                 process.messages.setdefault("warned", quote(text))
             if facts := read_record(process, text):
                 self._note(facts, block, at)
+            if self._log.kept.refused is not None and self._log.refused is None:
+                self._log.refused = self._line_at(block, at)
 
     def _read_channels(self, block: bytes) -> None:
         """Read channels between nodes, which are most of a log and say few different things.
@@ -198,26 +207,28 @@ class _Scanner:
             facts = self._channel(process, channel) if channel else read_record(process, found[0])
             self._note(facts, block, found.start())
 
-    def _channel(self, process: Process, found: re.Match[bytes]) -> tuple[Fact, ...]:
+    def _channel(self, process: ProcessLog, found: re.Match[bytes]) -> tuple[Fact, ...]:
         gdr = None if found[5] is None else found[4] is not None
         sends = {b"send": True, b"eive": False}.get(found[1])
         # Without its direction it is somebody's note: evidence, and no proof.
         process = process if sends is not None else self._log.loose
-        process.channels.add(Channel(text_of(found[2]), int(found[3]), sends, gdr))
+        add(process.kept, process.channels, Channel(text_of(found[2]), int(found[3]), sends, gdr))
         return _facts_of(found)
 
     def _note(self, facts: Iterable[Fact], block: bytes, at: int) -> None:
         """Remember the first line that shows each fact."""
         known = self._log.evidence
         if (new := [fact for fact in facts if fact not in known]) and len(known) < EVIDENCE_KEPT:
-            start = block.rfind(b"\n", 0, at) + 1
-            record = block.rfind(b"NCCL ", start, at)
-            text = block[record if record >= 0 else at : block.find(b"\n", at)][: 4 * TEXT_LIMIT]
-            words = quote(text.removeprefix(b"NCCL ").removeprefix(b"INFO").removeprefix(b"WARN"), TEXT_LIMIT)
-            line = self._line + block.count(b"\n", 0, at) + 1
-            known.update(dict.fromkeys(new, Evidence(self._source, line, words)))
+            known.update(dict.fromkeys(new, self._line_at(block, at)))
 
-    def _process(self, before: bytes) -> Process:
+    def _line_at(self, block: bytes, at: int) -> LogLine:
+        start = block.rfind(b"\n", 0, at) + 1
+        record = block.rfind(b"NCCL ", start, at)
+        text = block[record if record >= 0 else at : block.find(b"\n", at)][: 4 * TEXT_LIMIT]
+        words = quote(text.removeprefix(b"NCCL ").removeprefix(b"INFO").removeprefix(b"WARN"), TEXT_LIMIT)
+        return LogLine(self._source, self._line + block.count(b"\n", 0, at) + 1, words)
+
+    def _process(self, before: bytes) -> ProcessLog:
         """Return the process whose record comes after `before`, the end of some lines."""
         line = before[before.rfind(b"\n") + 1 :]
         prefix = line[line.rfind(b" ", 0, max(0, len(line) - 6)) + 1 :]
@@ -233,7 +244,11 @@ class _Scanner:
         else:
             tag = _TAG.search(line)
             name = (self._source, f"[{text_of(next(filter(None, tag.groups())))}]" if tag else "")
-        process = self._processes.setdefault(name, Process(*name))
+        process = self._processes.get(name)
+        if process is None:
+            process = ProcessLog(*name, self._log.kept)
+            if self._log.kept.charge(PROCESS_ITEMS):
+                self._processes[name] = process
         if len(self._by_prefix) > PREFIXES_KEPT:
             self._by_prefix.clear()
         if found and _PREFIX.fullmatch(prefix.rpartition(b">:")[2]):
@@ -248,7 +263,7 @@ class _Scanner:
         loose = self._log.loose
         if not self._processes and (loose.channels or loose.used or loose.opened or loose.providers or loose.messages):
             self._processes[loose.host, ""], self._log.bare = loose, True
-            self._log.loose = Process(loose.host, "")
+            self._log.loose = ProcessLog(loose.host, "")
         by_name = sorted(self._processes.values(), key=lambda process: natural(process.name))
         self._log.processes = sorted(by_name, key=lambda process: 1 << 30 if process.rank is None else process.rank)
         return self._log

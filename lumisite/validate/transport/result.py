@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from lumisite.findings import writers
 from lumisite.findings.finding import Finding
 from lumisite.text import natural
-from lumisite.validate.transport.lines import Evidence, Process
+from lumisite.validate.transport.lines import LogLine, ProcessLog
 from lumisite.validate.transport.log import Log
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Result:
     interfaces: tuple[str, ...]
     processes: tuple[ProcessResult, ...]
     findings: tuple[Finding, ...]
-    evidence: dict[str, Evidence | None] = field(compare=False)
+    evidence: dict[str, LogLine | None] = field(compare=False)
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ class Result:
         return tuple(writers.sentence(finding) for finding in self.findings)
 
 
-def with_opened(process: Process, proved: ProcessResult) -> ProcessResult:
+def with_opened(process: ProcessLog, proved: ProcessResult) -> ProcessResult:
     """Return what is proved of a process with the network whose devices it opened.
 
     NCCL opens networks in an order, plugins, IB, sockets, and stops at the first one that works (`src/plugin/net.cc`):
@@ -82,7 +82,7 @@ def with_opened(process: Process, proved: ProcessResult) -> ProcessResult:
     return replace(proved, plugin_in_use="no", provider="none", network=name, gdr=gdr)
 
 
-def _opened_last(process: Process) -> str:
+def _opened_last(process: ProcessLog) -> str:
     """Return the network that was opened last; NCCL before 2.8 opens sockets for its bootstrap in any case."""
     plugins = sorted(process.opened - INTERNAL)
     if plugins:
@@ -128,10 +128,10 @@ def join_results(
     return replace(result, evidence=dict(_evidence(log, result)))
 
 
-def _evidence(log: Log, result: Result) -> Iterator[tuple[str, Evidence | None]]:
+def _evidence(log: Log, result: Result) -> Iterator[tuple[str, LogLine | None]]:
     """Yield for each answer the best line: channels, then what says what is used, then what was opened."""
 
-    def first(*facts: tuple[str, str]) -> Evidence | None:
+    def first(*facts: tuple[str, str]) -> LogLine | None:
         return next((log.evidence[fact] for fact in facts if fact in log.evidence), None)
 
     names = sorted(result.network.split(","), key=lambda name: name not in INTERNAL)
@@ -153,7 +153,7 @@ def _evidence(log: Log, result: Result) -> Iterator[tuple[str, Evidence | None]]
     yield "interfaces", first(*devices)
 
 
-def _interfaces(pairs: Iterable[tuple[Process, ProcessResult]]) -> tuple[str, ...]:
+def _interfaces(pairs: Iterable[tuple[ProcessLog, ProcessResult]]) -> tuple[str, ...]:
     """Return the devices of the networks in use; the bootstrap interface is not among them."""
     names: dict[str, None] = {}
     for process, result in pairs:

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from lumisite.facts.capture import capture
 from lumisite.facts.facts import Facts
-from lumisite.facts.report import Report, make_report
+from lumisite.facts.report import ChangeReport, make_report
 from lumisite.site.load import EMBEDDED, load_site
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
@@ -39,7 +39,7 @@ def facts_of(files: NodeFiles, site: Site = LUMI) -> Facts:
     return _CAPTURED[known]
 
 
-def report_of(row: Break | Quiet, plans: tuple[LoadedPlan, ...] = ()) -> Report:
+def report_of(row: Break | Quiet, plans: tuple[LoadedPlan, ...] = ()) -> ChangeReport:
     """Capture a node before and after a change, and compare."""
     before, after = (facts_of(lumi_node(AFTER, files)) for files in (row.both, {**row.both, **row.files}))
     return make_report(before, after, LUMI, plans=plans)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lumisite.binds.copies import compare, stand_in
+from lumisite.binds.copies import check_host_copy, compare
 from lumisite.images.container import library_path
 from lumisite.machine.library_names import is_foundation
 from lumisite.machine.loader import Found, Loader, read_rules
@@ -82,5 +82,5 @@ def test_the_library_path_is_read_from_the_images_own_scripts(
 
 def test_a_version_that_does_not_count_is_named_where_it_is_lacking() -> None:
     host, image = found("x.so.1", "A_1", "X_PRIVATE_9"), found("x.so.1", "A_1", "A_2")
-    finding = stand_in("x.so.1", host, image, [("user.so", ("A_1", "X_PRIVATE_9"))])
+    finding = check_host_copy("x.so.1", host, image, [("user.so", ("A_1", "X_PRIVATE_9"))])
     assert (finding.code, finding.values["version"]) == ("host-copy-lacks-version", "X_PRIVATE_9")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lumisite.binds.plan import Plan, Request, make_plan
-from lumisite.images.sif import Image
+from lumisite.binds.plan import BindPlan, PlanRequest, make_plan
+from lumisite.images.sif import OpenedImage
 from lumisite.site.load import load_site
 from lumisite.site.versions import parse_version
 from tests.support.closures import FABRIC, host
@@ -27,13 +27,13 @@ class ClosedTree(DictTree):
     unreadable: dict[str, str] = field(default_factory=lambda: {"/data": "chmod", "/data/below": "chmod"})
 
 
-def plan(image: Files, family: str, *, host_files: Files | None = None, closed: bool = False) -> Plan:
+def plan(image: Files, family: str, *, host_files: Files | None = None, closed: bool = False) -> BindPlan:
     tree = ClosedTree(image, "image") if closed else DictTree(image, "image")
-    request = Request(LUMI, "2026-01", RELEASES, ("/x.sif",), family)
-    return make_plan(request, Image(tree), DictTree(host("after") if host_files is None else host_files, "host"))
+    request = PlanRequest(LUMI, "2026-01", RELEASES, ("/x.sif",), family)
+    return make_plan(request, OpenedImage(tree), DictTree(host("after") if host_files is None else host_files, "host"))
 
 
-def subjects(found: Plan) -> dict[str, str]:
+def subjects(found: BindPlan) -> dict[str, str]:
     return {note.code: note.subject for note in found.notes}
 
 

@@ -65,10 +65,10 @@ def test_help_and_version_exit_0(argv: list[str], capsys: pytest.CaptureFixture[
             "nowhere.yaml: cannot be read: No such file or directory",
         ),
         (["render", "--rocm", "6.2", "--site", "."], "there is no embedded site '.'"),
-        (["render", "--rocm", "6.2", "--site", "./"], "it is not a file but a directory (a YAML file would be right)"),
+        (["render", "--rocm", "6.2", "--site", "./"], "it is not a file but a directory (expected: a YAML file)"),
         (["render", "--rocm", "6.2", "--out", "x/current"], "[folder-named-current]"),
         (["resolve", "--rocm", "9"], "lumi has no ROCm 9"),
-        (["why", "NOBODY"], "[name-unknown]"),
+        (["why", "NOBODY"], "[unknown-name]"),
     ],
 )
 def test_refusals_are_one_line_and_exit_2(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,7 +152,7 @@ def test_help_and_usage_errors_load_no_command(argv: list[str]) -> None:
             "lumisite.findings.catalogue",
             "lumisite.text",
         ),
-        *(f"lumisite.cli{one}" for one in ("", ".commands", ".plain", ".version")),
+        *(f"lumisite.cli{one}" for one in ("", ".commands", ".terminal", ".version")),
     }
 
 
@@ -175,7 +175,7 @@ def test_an_interrupt_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch, capsy
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    importlib.import_module("lumisite.cli.describe")  # which would keep for ever what it finds there
+    importlib.import_module("lumisite.cli.resolve")  # which would keep for ever what it finds there
     monkeypatch.setattr("lumisite.site.load.load_site", interrupted)
     code, _, err = run(capsys, "resolve", "--site", "lumi")
     assert (code, err) == (130, "lumisite: interrupted\n")
@@ -254,7 +254,7 @@ def test_the_environment_chooses_the_site(capsys: pytest.CaptureFixture[str], mo
 def test_a_machine_that_an_embedded_site_knows_is_that_site(
     signs: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lumisite.cli.chosen import default_site
+    from lumisite.cli.site_choice import default_site
     from lumisite.site import load
 
     for name in ("lumi", "twin"):
@@ -272,18 +272,18 @@ def test_a_machine_that_an_embedded_site_knows_is_that_site(
 
 
 def test_a_record_is_of_the_site_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lumisite.cli.chosen import own_site
+    from lumisite.cli.site_choice import recorded_site
 
     (tmp_path / "mine.yaml").write_text(site_text(("name: twin\n", "name: mine\n")))
-    assert [own_site(name) for name in ("twin", "mine", "./mine.yaml", "")] == ["twin", "", "", ""]
+    assert [recorded_site(name) for name in ("twin", "mine", "./mine.yaml", "")] == ["twin", "", "", ""]
     monkeypatch.setenv("LUMISITE_SITE", "./mine.yaml")
-    assert [own_site(name) for name in ("twin", "mine", "other")] == ["twin", "./mine.yaml", ""]
+    assert [recorded_site(name) for name in ("twin", "mine", "other")] == ["twin", "./mine.yaml", ""]
 
 
 def test_what_judges_files_takes_a_site_that_is_named_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lumisite.cli.chosen.known_site", lambda: pytest.fail("the log may be of any machine"))
+    monkeypatch.setattr("lumisite.cli.site_choice.known_site", lambda: pytest.fail("the log may be of any machine"))
     (tmp_path / "log").write_text("x\n")
     assert run(capsys, "transport", "log")[2] == ""
     monkeypatch.setenv("LUMISITE_SITE", "lumi")

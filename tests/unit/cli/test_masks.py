@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main, masks
-from lumisite.cli.chosen import Chosen
+from lumisite.cli.site_choice import Chosen
 from lumisite.machine.host import DiskTree
 from lumisite.machine.hwloc import SIZE_LIMIT_BYTES
 from lumisite.site.load import load_site
@@ -75,7 +75,7 @@ def test_a_file_has_no_reserved_cores_of_a_site_that_nobody_named(
     assert "no site is named, so no core is left out as reserved" in capsys.readouterr().err
     assert answers(capsys, "--topology", file, "--site", "lumi")[0]["cpus"] == "49-55"
     # That this machine is known says nothing of a file.
-    monkeypatch.setattr("lumisite.cli.chosen.known_site", lambda: Chosen("lumi", "as it is here"))
+    monkeypatch.setattr("lumisite.cli.site_choice.known_site", lambda: Chosen("lumi", "as it is here"))
     assert answers(capsys, "--topology", file)[0]["cpus"] == "48-55"
 
 
@@ -86,7 +86,7 @@ def test_this_node_has_the_reserved_cores_of_the_site_that_it_is_known_as(
     monkeypatch.setattr(masks, "DiskTree", lambda _root: DiskTree(str(tmp_path)))
     monkeypatch.delenv("LUMISITE_SITE")
     assert answers(capsys, "--node", "live")[0]["cpus"] == "48-55"
-    monkeypatch.setattr("lumisite.cli.chosen.known_site", lambda: Chosen("lumi", "as it is here"))
+    monkeypatch.setattr("lumisite.cli.site_choice.known_site", lambda: Chosen("lumi", "as it is here"))
     assert answers(capsys, "--node", "live")[0]["cpus"] == "49-55"
 
 
@@ -100,7 +100,7 @@ def test_a_file_that_is_too_large_is_not_even_parsed(tmp_path: Path, capsys: Out
     file = tmp_path / "node.xml"
     file.write_bytes(b"\0" * (SIZE_LIMIT_BYTES + 1))
     assert main(["masks", "--topology", str(file)]) == 2
-    assert f"{SIZE_LIMIT_BYTES} bytes (an hwloc XML file" in capsys.readouterr().err
+    assert f"{SIZE_LIMIT_BYTES} bytes (expected: an hwloc XML file" in capsys.readouterr().err
 
 
 def test_a_file_of_another_node_is_taken_as_it_is_and_that_is_said(capsys: Output) -> None:
@@ -175,7 +175,7 @@ def test_a_grant_of_every_core_that_tasks_may_use_is_a_whole_node(granted: str, 
         (["--tasks", "0"], "0 tasks on a node"),
         (["--threads", "4"], "invalid choice: 4"),
         (["--topology", "none.xml"], "none.xml: cannot be read: No such file or directory"),
-        (["--topology", "."], ".: cannot be read: it is not a file but a directory (an hwloc XML file would be right)"),
+        (["--topology", "."], ".: cannot be read: it is not a file but a directory (expected: an hwloc XML file)"),
         (["--topology", "/dev/zero"], "/dev/zero: cannot be read: it is not a file but a device"),
         (["--topology", "a\0b"], "cannot be read"),
     ],

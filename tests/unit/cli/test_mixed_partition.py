@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.machine.masks import Request, cpu_masks
+from lumisite.machine.masks import MaskRequest, cpu_masks
 from lumisite.machine.topology import topology_of
 from lumisite.site.load import EMBEDDED
 from tests.unit.render.test_prolog_kinds import MIXED, SETTINGS, WIDE, mixed
@@ -37,7 +37,7 @@ def env(capsys: Output, *words: str) -> tuple[list[str | None], str | None, str]
 
 
 def masks(kind: str, tasks: int) -> list[str | None]:
-    return [one.mask for one in cpu_masks(topology_of(kind, mixed().site.node_kinds[kind]), Request(tasks))]
+    return [one.mask for one in cpu_masks(topology_of(kind, mixed().site.node_kinds[kind]), MaskRequest(tasks))]
 
 
 def test_env_says_for_which_kind_it_is(capsys: Output) -> None:
@@ -64,7 +64,7 @@ def test_a_kind_that_the_partition_does_not_have_is_refused(
     assert main(["env", "--partition", partition, "--node", kind]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("lumisite: --node: ")
-    assert f"({right}) [name-unknown]" in error
+    assert f"({right}) [unknown-name]" in error
 
 
 def test_why_leaves_open_what_the_kind_decides(capsys: Output) -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main, progress
-from lumisite.cli.plain import plain_output
 from lumisite.cli.progress import Progress
+from lumisite.cli.terminal import plain_output
 
 pytestmark = pytest.mark.usefixtures("at_lumi")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.cli.plain import plain
+from lumisite.cli.terminal import plain
 from tests.support.sites import site_text
 from tests.support.trees import NEW, tree, written
 

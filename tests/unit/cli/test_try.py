@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
+from lumisite.cli.arguments import choose_site
 from lumisite.cli.commands import parse
-from lumisite.cli.parser import choose_site
 from lumisite.cli.try_ import Trial, write_evidence
 from lumisite.errors import SiteError
 from lumisite.site.load import EMBEDDED, load_site
-from lumisite.validate.trial.design import Setting, plan
+from lumisite.validate.trial.design import TrialSetting, plan
 from lumisite.validate.trial.judge import TrialVerdict, judge_trial
 from tests.support.requests import LOADED, a_request
 from tests.support.trials import CONTROL, Machine, tried
 
-HELD = Setting("USE_LIBUV")
+HELD = TrialSetting("USE_LIBUV")
 
 
 @pytest.fixture(name="site")
@@ -28,7 +28,7 @@ def _site(tmp_path: Path) -> Path:
     return path
 
 
-def a_trial(settings: Sequence[Setting], *against: Setting, bad: str) -> tuple[Trial, TrialVerdict]:
+def a_trial(settings: Sequence[TrialSetting], *against: TrialSetting, bad: str) -> tuple[Trial, TrialVerdict]:
     """Give a trial in which every run of an arm hangs, and no other one."""
     design = plan(1, settings, against=against, control=CONTROL, probes=("ddp",), nodes=2, attempts=5, slot_s=60)
     verdict = tried(Machine(0.001, 0.001, hangs=lambda arm: float(arm == bad)), 1, design)
@@ -42,7 +42,7 @@ def of_libuv(path: Path) -> list[tuple[str, str | None, str | None]]:
 
 @pytest.mark.parametrize(("bad", "metric"), [("A_B=1", "stalls"), ("none", "speed")])
 def test_evidence_names_what_was_measured(site: Path, bad: str, metric: str) -> None:
-    write_evidence(site, *a_trial([Setting("A_B", "1")], bad=bad))
+    write_evidence(site, *a_trial([TrialSetting("A_B", "1")], bad=bad))
     (entry,) = (one for one in load_site(str(site)).site.settings if one.name == "A_B")
     assert [one.metric for one in entry.evidence] == [metric]
 
@@ -55,7 +55,7 @@ def test_what_is_needed_is_written_to_the_entry_that_ranks_have(site: Path) -> N
 
 
 def test_evidence_is_of_the_value_that_the_reference_was_given(site: Path) -> None:
-    write_evidence(site, *a_trial([HELD], Setting("USE_LIBUV", "7"), bad="USE_LIBUV unset"))
+    write_evidence(site, *a_trial([HELD], TrialSetting("USE_LIBUV", "7"), bad="USE_LIBUV unset"))
     ((effect, value, what),) = of_libuv(site)
     assert (effect, value) == ("needed", "7")
     assert str(what).endswith("; against USE_LIBUV=7")
@@ -72,7 +72,9 @@ def test_of_what_is_not_answered_nothing_is_written(site: Path, capsys: pytest.C
 def test_what_the_ledger_forbids_leaves_the_file_as_it_was(site: Path) -> None:
     before = site.read_bytes()
     with pytest.raises(SiteError, match="harmful-value-set"):
-        write_evidence(site, *a_trial([HELD, Setting("A_B", "1")], Setting("USE_LIBUV", "0"), bad="reference"))
+        write_evidence(
+            site, *a_trial([HELD, TrialSetting("A_B", "1")], TrialSetting("USE_LIBUV", "0"), bad="reference")
+        )
     assert site.read_bytes() == before
 
 

@@ -100,7 +100,7 @@ def test_faults_of_a_site_are_sarif_for_a_forge(capsys: Output) -> None:
 
 def test_why_suggests_the_code_of_a_finding(capsys: Output) -> None:
     assert main(["why", "bind-mising"]) == 2
-    assert "(did you mean bind-missing?) [name-unknown]" in capsys.readouterr().err
+    assert "(did you mean bind-missing?) [unknown-name]" in capsys.readouterr().err
 
 
 def test_help_has_each_command_once_by_who_uses_it(capsys: Output) -> None:

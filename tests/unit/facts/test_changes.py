@@ -14,7 +14,7 @@ from lumisite.facts.context import platform_of
 from lumisite.facts.facts import Deployed, Facts, Named, Releases, format_facts, parse_facts
 from lumisite.facts.kinds import KINDS
 from lumisite.facts.kinds.paths import CLOSED_KIND
-from lumisite.facts.report import Report, compare, make_report, report_json
+from lumisite.facts.report import ChangeReport, compare, make_report, report_json
 from lumisite.findings.catalogue import catalogue
 from lumisite.findings.writers import line, message
 from tests.support.breaks import BREAKS, LUMI, REQUIRED, facts_of, pasted, report_of
@@ -40,7 +40,7 @@ def _node() -> Facts:
 
 
 @pytest.fixture(name="january", scope="module")
-def _january(node: Facts) -> Report:
+def _january(node: Facts) -> ChangeReport:
     return make_report(facts_of(lumi_node(BEFORE)), node, LUMI)
 
 
@@ -52,7 +52,7 @@ def found(before: Facts, after: Facts) -> list[tuple[str, str]]:
     return [(one.code, one.subject) for one in compare(before, after)]
 
 
-def test_what_is_told_is_not_repeated_for_each_path(node: Facts, january: Report) -> None:
+def test_what_is_told_is_not_repeated_for_each_path(node: Facts, january: ChangeReport) -> None:
     subjects = [one.subject for one in january.changes if one.kind in ("path", "library")]
     assert subjects == ["libcxi.so.1"], "libfabric, the MPI and ROCm are told by their directories"
     for name in ("vanished library", "dangling link", "retargeted image alias"):
@@ -83,7 +83,7 @@ def test_the_texts_of_what_came_and_went(node: Facts) -> None:
     ]
 
 
-def test_every_kind_of_change_has_a_planted_break(january: Report) -> None:
+def test_every_kind_of_change_has_a_planted_break(january: ChangeReport) -> None:
     seen = {one.kind for report in (january, *map(report_of, BREAKS.values())) for one in report.changes}
     assert seen >= {kind.name for kind in KINDS if kind.read is None and kind is not CLOSED_KIND}
 
@@ -110,7 +110,7 @@ def test_what_comes_back_is_told_too(name: str, back: str, node: Facts) -> None:
     assert (back, row.change[1]) in [(one.code, one.subject) for one in report.changes]
 
 
-def test_january_is_recognised_by_the_platforms_of_the_site(january: Report) -> None:
+def test_january_is_recognised_by_the_platforms_of_the_site(january: ChangeReport) -> None:
     assert (january.was, january.now) == ("2024-08", "2026-01")
     changes = {(one.code, one.subject): one for one in january.changes}
     assert changes["soname-changed", "libjson-c.so.3"].after == "libjson-c.so.5"
@@ -121,7 +121,7 @@ def test_january_is_recognised_by_the_platforms_of_the_site(january: Report) -> 
     assert "kernel-config-moved" in {code for code, _ in changes}
 
 
-def test_releases_that_leave_the_drivers_range_are_named_with_their_modules(january: Report) -> None:
+def test_releases_that_leave_the_drivers_range_are_named_with_their_modules(january: ChangeReport) -> None:
     driver = next(one for one in january.changes if one.kind == "driver")
     modules = {touch.name for touch in driver.touches if touch.what == "module"}
     assert "singularity-AI-bindings/24.03-rocm6.0" in modules
@@ -156,7 +156,7 @@ def test_names_are_values_whatever_they_hold(node: Facts) -> None:
     assert "libcxi.so.{}, x" in line(soname.finding)
 
 
-def test_users_read_what_changed_and_what_to_rebuild(january: Report) -> None:
+def test_users_read_what_changed_and_what_to_rebuild(january: ChangeReport) -> None:
     text = " ".join(" ".join(january.users).split())
     for part in (
         "libfabric: 1.15.2.0 -> 1.22.0.",
@@ -189,7 +189,7 @@ def test_users_can_stay_with_an_image_that_is_still_there() -> None:
 # The draft
 
 
-def test_json_has_codes_and_values(january: Report) -> None:
+def test_json_has_codes_and_values(january: ChangeReport) -> None:
     document = json.loads(json.dumps(report_json(january)))
     assert [one["code"] for one in document["changes"]] == [one.code for one in january.changes]
     keys = {"code", "kind", "subject", "before", "after", "what", "touches"}
@@ -199,7 +199,7 @@ def test_json_has_codes_and_values(january: Report) -> None:
     assert document["draft"].splitlines() == list(january.draft)
 
 
-def test_every_change_and_every_touch_has_words(january: Report) -> None:
+def test_every_change_and_every_touch_has_words(january: ChangeReport) -> None:
     reports = (january, *map(report_of, BREAKS.values()))
     changes = [one for report in reports for one in report.changes]
     assert all(message(one.finding) for one in changes)
@@ -226,7 +226,7 @@ def test_releases_of_a_product_without_default_are_compared() -> None:
     assert (change.code, change.subject, change.before, change.after) == ("default-changed", "/opt/x", "1.0", None)
 
 
-def test_any_two_facts_files_give_a_report(node: Facts, january: Report) -> None:
+def test_any_two_facts_files_give_a_report(node: Facts, january: ChangeReport) -> None:
     """Values of the two files are mixed at random, and some are replaced by rubbish of the right type."""
     choose = random.Random(5)
     documents = [json.loads(format_facts(facts)) for facts in (node, facts_of(lumi_node(BEFORE)))]

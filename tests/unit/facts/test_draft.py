@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from lumisite.facts.facts import Facts
-from lumisite.facts.report import Report, make_report
+from lumisite.facts.report import ChangeReport, make_report
 from lumisite.site.load import EMBEDDED, load_site
 from tests.support.breaks import BREAKS, LUMI, facts_of, pasted, report_of
 from tests.support.breaks.software import renamed_libfabric
@@ -23,11 +23,11 @@ def _node() -> Facts:
 
 
 @pytest.fixture(name="january", scope="module")
-def _january(node: Facts) -> Report:
+def _january(node: Facts) -> ChangeReport:
     return make_report(facts_of(lumi_node(BEFORE)), node, LUMI)
 
 
-def test_the_draft_of_january_is_the_platform_of_january(january: Report) -> None:
+def test_the_draft_of_january_is_the_platform_of_january(january: ChangeReport) -> None:
     drafted = pasted("lumi", january.draft).platforms["draft"]
     known = LUMI.platforms["2026-01"]
     assert (drafted.os, drafted.slurm, drafted.defaults) == (known.os, known.slurm, known.defaults)

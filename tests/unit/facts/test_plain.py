@@ -17,7 +17,7 @@ from lumisite.facts import capture_libraries
 from lumisite.facts.capture import Captured, capture
 from lumisite.facts.facts import Facts, format_facts, parse_facts
 from lumisite.facts.kinds import KINDS
-from lumisite.facts.report import Report, compare, make_report
+from lumisite.facts.report import ChangeReport, compare, make_report
 from lumisite.machine.host import DiskTree
 from lumisite.site.load import load_site
 from tests.support.dict_trees import DictTree, Link, write_tree
@@ -263,7 +263,7 @@ def _node() -> Facts:
     return facts_of()
 
 
-def told(report: Report) -> list[tuple[str, str]]:
+def told(report: ChangeReport) -> list[tuple[str, str]]:
     return [(one.code, one.subject) for one in report.changes]
 
 

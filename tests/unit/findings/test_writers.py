@@ -9,11 +9,11 @@ import pytest
 from junitparser import JUnitXml
 
 from lumisite.findings import catalogue
-from lumisite.findings.catalogue import Entry
+from lumisite.findings.catalogue import CatalogueEntry
 from lumisite.findings.finding import Finding, Place, Severity
 from lumisite.findings.writers import Case, as_json, junit, line, sarif
 
-ENTRY = Entry(
+ENTRY = CatalogueEntry(
     code="x",
     group="test",
     title="an x",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lumisite.errors import ToolError
-from lumisite.init.answer import Answer, parse_answer
+from lumisite.init.answer import NodeAnswer, parse_answer
 from lumisite.init.node import Node, node_of
 from lumisite.init.slurm import Run
 from tests.support.dict_trees import Files, Link
@@ -78,7 +78,7 @@ def no_slurm(argv: Sequence[str]) -> str:
     raise ToolError(f"{argv[0]} is not on PATH")
 
 
-def told(files: Files, end: str = "END\n") -> Answer:
+def told(files: Files, end: str = "END\n") -> NodeAnswer:
     """Give a node that has these files as its answer."""
     text = "Welcome to the machine\n"
     for path, content in files.items():

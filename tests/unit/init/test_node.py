@@ -9,9 +9,9 @@ import pytest
 
 from lumisite.facts.capture_system import capture_system
 from lumisite.facts.facts import format_facts, parse_facts
-from lumisite.init.answer import Answer
+from lumisite.init.answer import NodeAnswer
 from lumisite.init.folders import folders_of
-from lumisite.init.node import Fabric, Node, fabric_of
+from lumisite.init.node import FoundFabric, Node, fabric_of
 from tests.support.dict_trees import DictTree, Files, Link
 from tests.unit.init.answers import mounts, network, routes, small, stacked, told
 
@@ -101,7 +101,7 @@ def test_an_adapter_of_what_a_fast_interface_lies_on_is_its_own(stack: Mapping[s
 def both(files: Files) -> tuple[Node, Node]:
     """The node as it answers, and as a facts file has it, which was captured without a word of the site."""
     facts = capture_system(DictTree({"/sys/devices/system/cpu/online": b"0\n", **files}), "x", (), [])
-    return small(net=files), Node(parse_facts(format_facts(facts).encode(), "facts"), Answer("facts"))
+    return small(net=files), Node(parse_facts(format_facts(facts).encode(), "facts"), NodeAnswer("facts"))
 
 
 @pytest.mark.parametrize("above", ["bond0.7", "br0", "mac0"])
@@ -142,7 +142,7 @@ def test_interfaces_come_as_people_count() -> None:
 
 def test_a_facts_file_of_before_has_its_interfaces() -> None:
     """It does not know which of them have an address."""
-    old = Node(small(net=network(eth0=(1000, "10.1.0"), ib0=(100000, "10.2.0"))).facts, Answer("facts"))
+    old = Node(small(net=network(eth0=(1000, "10.1.0"), ib0=(100000, "10.2.0"))).facts, NodeAnswer("facts"))
     interfaces = {name: replace(one, lower=None, networks=None) for name, one in old.facts.interfaces.items()}
     fabric = fabric_of(replace(old, facts=replace(old.facts, interfaces=interfaces)), "10.1.0.1")
     assert (fabric.interfaces, fabric.management) == (("ib0",), ("eth0",))
@@ -169,6 +169,25 @@ def test_a_mount_that_is_not_known_by_name_does_not_vanish() -> None:
     assert found == {"/scratch": ("shared", None), **expected}
     silent = {**table, "/output/stat": table["/output/stat"].replace(b" directory /weird", b" directory /else")}  # type: ignore[union-attr]
     assert {one.path: one.doubt for one in folders_of(small(m=silent), small())}["/weird"] == "silent"
+
+
+def test_what_is_read_only_or_not_for_all_users_is_a_question() -> None:
+    table = mounts({}, local="xfs", fast="tmpfs", apps="nfs4", data="lustre")
+    lines, rights = table["/proc/self/mountinfo"], table["/output/rights"]
+    assert isinstance(lines, bytes)
+    assert isinstance(rights, bytes)
+    table["/proc/self/mountinfo"] = b"\n".join(
+        line.replace(b" rw", b" ro") if b" /local " in line or b" /apps " in line else line
+        for line in lines.split(b"\n")
+    )
+    table["/output/rights"] = rights.replace(b"drwxrwxrwt /fast", b"drwxrwx--T /fast")
+    found = {one.path: (one.kind, one.doubt, one.writable) for one in folders_of(small(m=table), small())}
+    assert found == {
+        "/local": ("", "read-only", False),
+        "/fast": ("", "shut", False),
+        "/apps": ("shared", None, False),  # software is often so
+        "/data": ("shared", None, False),
+    }
 
 
 def test_of_two_mounts_at_one_point_the_last_counts() -> None:
@@ -200,4 +219,4 @@ def test_shared_is_what_is_the_same_on_two_nodes() -> None:
 
 
 def test_interfaces_of_the_wrong_kind_are_no_fabric() -> None:
-    assert fabric_of(small(), None) == Fabric("tcp", (), (), ())
+    assert fabric_of(small(), None) == FoundFabric("tcp", (), (), ())

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from lumisite.facts.facts import format_facts
-from lumisite.init.answer import Answer
+from lumisite.init.answer import NodeAnswer
 from lumisite.init.describe import Seen, describe_site
 from lumisite.init.node import Node, node_of
 from lumisite.init.slurm import read_cluster
@@ -60,7 +60,7 @@ def login(**kinds: str) -> Node:
 
 def captured(one: Node) -> Node:
     """The node as its facts file has it."""
-    return Node(one.facts, Answer("facts"))
+    return Node(one.facts, NodeAnswer("facts"))
 
 
 def oneapi() -> Node:

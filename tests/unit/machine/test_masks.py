@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumisite.machine import masks
-from lumisite.machine.masks import MaskError, Request, TaskMask, cpu_masks, mask_of, mask_tables
+from lumisite.machine.masks import MaskError, MaskRequest, TaskMask, cpu_masks, mask_of, mask_tables
 from lumisite.machine.topology import Core, Gpu, Topology
 from lumisite.site.cpus import parse_number_list
 from tests.unit.machine.test_topology import LUMI_G, only_numa
@@ -42,8 +42,8 @@ def ask(tasks: int, threads: int = 1, cpus: str | None = None, gpus: str | None 
     return cpu_masks(LUMI_G, request(tasks, threads, cpus, gpus))
 
 
-def request(tasks: int, threads: int = 1, cpus: str | None = None, gpus: str | None = None) -> Request:
-    return Request(
+def request(tasks: int, threads: int = 1, cpus: str | None = None, gpus: str | None = None) -> MaskRequest:
+    return MaskRequest(
         tasks,
         threads,
         None if cpus is None else frozenset(parse_number_list(cpus)),
@@ -141,10 +141,10 @@ def test_fewer_granted_cores_than_tasks_on_them_give_none() -> None:
 
 def test_a_node_with_gpus_known_by_numa_domain_shares_it_evenly() -> None:
     node = replace(only_numa(LUMI_G), gpus=tuple(replace(gpu, l3=None) for gpu in LUMI_G.gpus))
-    assert [answer.cpus for answer in cpu_masks(node, Request(8))] == [
+    assert [answer.cpus for answer in cpu_masks(node, MaskRequest(8))] == [
         "48-55", "56-63", "16-23", "24-31", "0-7", "8-15", "32-39", "40-47",
     ]  # fmt: skip
-    assert [answer.cpus for answer in cpu_masks(node, Request(4))] == ["48-63", "16-31", "0-15", "32-47"]
+    assert [answer.cpus for answer in cpu_masks(node, MaskRequest(4))] == ["48-63", "16-31", "0-15", "32-47"]
     assert [answer.cpus for answer in cpu_masks(node, request(1, gpus="0"))] == ["48-63"]
     assert [answer.cpus for answer in cpu_masks(node, request(2, cpus="48-52", gpus="0,1"))] == ["48-49", "50-51"]
 
@@ -152,7 +152,7 @@ def test_a_node_with_gpus_known_by_numa_domain_shares_it_evenly() -> None:
 def test_a_numa_domain_is_shared_by_l3_first_so_that_no_task_needs_two() -> None:
     cores = tuple(Core(number, (number,), number % 2, 0) for number in range(8))
     node = Topology("node", cores, (Gpu(0, "", 0, None), Gpu(1, "", 0, None)))
-    assert [answer.cpus for answer in cpu_masks(node, Request(2))] == ["0,2,4,6", "1,3,5,7"]
+    assert [answer.cpus for answer in cpu_masks(node, MaskRequest(2))] == ["0,2,4,6", "1,3,5,7"]
 
 
 def test_cores_near_another_gpus_l3_are_not_shared_out_with_the_domain() -> None:
@@ -160,7 +160,7 @@ def test_cores_near_another_gpus_l3_are_not_shared_out_with_the_domain() -> None
         LUMI_G,
         gpus=(Gpu(0, "", 3, 6), Gpu(1, "", 3, None), Gpu(2, "", 1, 2), Gpu(3, "", 1, 3), Gpu(4, "", 1, None)),
     )
-    answers = cpu_masks(node, Request(5))
+    answers = cpu_masks(node, MaskRequest(5))
     assert [answer.cpus for answer in answers] == ["49-55", "57-63", "17-23", "25-31", None]
     assert [(one.code, one.values["where"]) for one in answers[4].findings] == [("no-core-near-gpu", "NUMA domain 1")]
 
@@ -168,30 +168,32 @@ def test_cores_near_another_gpus_l3_are_not_shared_out_with_the_domain() -> None
 def test_several_gpus_on_one_l3_share_it() -> None:
     cores = tuple(Core(number, (number,), 0, 0) for number in range(9))
     node = Topology("node", cores, tuple(Gpu(index, "", 0, 0) for index in range(4)))
-    assert [answer.cpus for answer in cpu_masks(node, Request(4))] == ["0-1", "2-3", "4-5", "6-7"]
-    assert [answer.cpus for answer in cpu_masks(node, Request(2))] == ["0-3", "4-7"]
-    assert [answer.cpus for answer in cpu_masks(node, Request(8))] == [str(cpu) for cpu in range(8)]
+    assert [answer.cpus for answer in cpu_masks(node, MaskRequest(4))] == ["0-1", "2-3", "4-5", "6-7"]
+    assert [answer.cpus for answer in cpu_masks(node, MaskRequest(2))] == ["0-3", "4-7"]
+    assert [answer.cpus for answer in cpu_masks(node, MaskRequest(8))] == [str(cpu) for cpu in range(8)]
 
 
 def test_a_task_with_more_gpus_on_an_l3_gets_more_of_it() -> None:
     cores = tuple(Core(number, (number,), number // 12, 0) for number in range(24))
     node = Topology("node", cores, (*(Gpu(index, "", 0, 0) for index in range(3)), Gpu(3, "", 0, 1)))
-    assert [answer.cpus for answer in cpu_masks(node, Request(2))] == ["0-7", "8-23"]
+    assert [answer.cpus for answer in cpu_masks(node, MaskRequest(2))] == ["0-7", "8-23"]
 
 
 def test_a_gpu_with_an_unknown_place_gets_no_mask() -> None:
     node = replace(LUMI_G, gpus=tuple(Gpu(index, "", None, None) for index in range(2)))
-    assert [one.code for answer in cpu_masks(node, Request(2)) for one in answer.findings] == ["gpu-place-unknown"] * 2
-    (answer,) = cpu_masks(node, Request(1))
+    assert [one.code for answer in cpu_masks(node, MaskRequest(2)) for one in answer.findings] == [
+        "gpu-place-unknown"
+    ] * 2
+    (answer,) = cpu_masks(node, MaskRequest(1))
     assert answer.mask == "0xfefefefefefefefe"
     assert [(one.code, one.values) for one in answer.findings] == [("cores-of-only-task", {"cores": 56})]
 
 
 def test_a_node_without_gpus_has_an_answer_for_one_task_only() -> None:
     node = replace(LUMI_G, gpus=())
-    assert cpu_masks(node, Request(1))[0].mask == "0xfefefefefefefefe"
+    assert cpu_masks(node, MaskRequest(1))[0].mask == "0xfefefefefefefefe"
     with pytest.raises(MaskError, match=r"\[node-without-gpus\]"):
-        cpu_masks(node, Request(2))
+        cpu_masks(node, MaskRequest(2))
 
 
 @pytest.mark.parametrize(
@@ -208,12 +210,12 @@ def test_a_node_without_gpus_has_an_answer_for_one_task_only() -> None:
         (request(10**9), "more-tasks-than-cores", {"tasks": 10**9, "cores": 56}),
         (request(1, gpus="8"), "gpu-not-on-node", {"known": "0-7"}),
         (request(1, gpus=""), "gpus-not-once", {}),
-        (Request(2, gpus=(1, 1)), "gpus-not-once", {}),
+        (MaskRequest(2, gpus=(1, 1)), "gpus-not-once", {}),
         (request(1, cpus="120-129"), "cpu-not-on-node", {"known": "0-127"}),
         (request(1, cpus=""), "no-cpu-granted", {}),
     ],
 )
-def test_a_question_without_a_sound_answer_is_refused(asked: Request, code: str, values: dict[str, object]) -> None:
+def test_a_question_without_a_sound_answer_is_refused(asked: MaskRequest, code: str, values: dict[str, object]) -> None:
     with pytest.raises(MaskError) as caught:
         cpu_masks(LUMI_G, asked)
     finding = caught.value.finding
@@ -224,7 +226,7 @@ def test_a_question_without_a_sound_answer_is_refused(asked: Request, code: str,
 def test_two_threads_need_cores_that_have_two() -> None:
     node = replace(LUMI_G, cores=tuple(replace(core, pu_os=core.pu_os[:1]) for core in LUMI_G.cores))
     with pytest.raises(MaskError, match=r"\[no-usable-core\]"):
-        cpu_masks(node, Request(8, threads=2))
+        cpu_masks(node, MaskRequest(8, threads=2))
 
 
 def test_tables_hold_every_count_that_has_an_answer() -> None:
@@ -271,19 +273,19 @@ def nodes(draw: st.DrawFn) -> Topology:
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> tuple[Topology, Request]:
+def questions(draw: st.DrawFn) -> tuple[Topology, MaskRequest]:
     node = draw(nodes())
     cpus = draw(st.none() | st.sets(st.sampled_from(sorted(node.pu_os)), min_size=1))
     indexes = [gpu.index for gpu in node.gpus]
     gpus = draw(st.none() | st.lists(st.sampled_from(indexes), min_size=1, unique=True)) if indexes else None
     tasks = draw(st.sampled_from([1, 2, 3, 4, 6, 8, 12, 16, len(indexes) or 1, len(gpus or indexes) or 1]))
-    return node, Request(
+    return node, MaskRequest(
         tasks, draw(st.integers(1, 2)), None if cpus is None else frozenset(cpus), None if gpus is None else tuple(gpus)
     )
 
 
 @given(questions())
-def test_masks_are_disjoint_inside_what_is_allowed_and_of_whole_cores(question: tuple[Topology, Request]) -> None:
+def test_masks_are_disjoint_inside_what_is_allowed_and_of_whole_cores(question: tuple[Topology, MaskRequest]) -> None:
     node, asked = question
     try:
         answers = cpu_masks(node, asked)
@@ -307,7 +309,7 @@ def test_masks_are_disjoint_inside_what_is_allowed_and_of_whole_cores(question: 
 
 
 @given(questions())
-def test_no_core_of_a_mask_is_near_another_tasks_gpu_only(question: tuple[Topology, Request]) -> None:
+def test_no_core_of_a_mask_is_near_another_tasks_gpu_only(question: tuple[Topology, MaskRequest]) -> None:
     node, asked = question
     try:
         answers = cpu_masks(node, asked)
@@ -332,7 +334,7 @@ def test_no_core_of_a_mask_is_near_another_tasks_gpu_only(question: tuple[Topolo
 @given(nodes(), st.integers(1, 3), st.integers(1, 2))
 def test_tasks_at_the_same_place_get_the_same_number_of_cores(node: Topology, each: int, threads: int) -> None:
     try:
-        answers = cpu_masks(node, Request(each * len(node.gpus), threads))
+        answers = cpu_masks(node, MaskRequest(each * len(node.gpus), threads))
     except MaskError:
         return
     sizes: dict[tuple[int | None, int | None], set[int]] = {}
@@ -346,8 +348,8 @@ def test_tasks_at_the_same_place_get_the_same_number_of_cores(node: Topology, ea
 @given(st.sets(st.sampled_from(sorted(LUMI_G.pu_os)), min_size=1), st.integers(0, 7), st.integers(1, 2))
 def test_granting_more_cpus_never_takes_any_away(granted: set[int], gpu: int, threads: int) -> None:
     some = frozenset(granted)
-    less = cpu_masks(LUMI_G, Request(1, threads, some, (gpu,)))[0]
-    more = cpu_masks(LUMI_G, Request(1, threads, some | {1, 65, 49, 113}, (gpu,)))[0]
+    less = cpu_masks(LUMI_G, MaskRequest(1, threads, some, (gpu,)))[0]
+    more = cpu_masks(LUMI_G, MaskRequest(1, threads, some | {1, 65, 49, 113}, (gpu,)))[0]
     assert len(less.pu_os) <= len(more.pu_os)
 
 

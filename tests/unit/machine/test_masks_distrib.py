@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from lumisite.machine.masks import Request, TaskMask, cpu_masks, mask_tables
+from lumisite.machine.masks import MaskRequest, TaskMask, cpu_masks, mask_tables
 from lumisite.machine.topology import Core, Topology, recognise, topology_of
 from lumisite.site.cpus import format_cpu_list
 from lumisite.site.load import load_site
@@ -109,7 +109,7 @@ def cores_of(answers: Sequence[TaskMask]) -> dict[int, set[int]]:
 
 def test_one_task_for_each_gpu_has_the_cores_near_it(machine: Machine) -> None:
     right = expected(machine)
-    answers = cpu_masks(node(machine), Request(len(right)))
+    answers = cpu_masks(node(machine), MaskRequest(len(right)))
     assert cores_of(answers) == right
     assert [answer.mask for answer in answers] == [f"{sum(1 << cpu for cpu in right[gpu]):#x}" for gpu in sorted(right)]
     assert cores_of(mask_tables(node(machine))[len(right), 1]) == right
@@ -119,7 +119,7 @@ def test_one_task_for_each_gpu_has_the_cores_near_it(machine: Machine) -> None:
 
 def test_half_the_tasks_have_two_gpus_and_the_cores_of_both(machine: Machine) -> None:
     right = expected(machine)
-    for answer in cpu_masks(node(machine), Request(len(right) // 2)):
+    for answer in cpu_masks(node(machine), MaskRequest(len(right) // 2)):
         assert set(answer.pu_os) == right[answer.gpus[0]] | right[answer.gpus[1]]
 
 
@@ -157,7 +157,7 @@ def test_hwloc_distrib_cuts_each_domain_alike(machine: Machine) -> None:
 def test_part_of_a_node_uses_every_granted_core_nearest_first(granted: range, gpus: tuple[int, ...]) -> None:
     """Leonardo's nodes are shared: whoever has GPUs has them on domain 0, and cores of either domain."""
     near, far = (sorted(set(granted).intersection(part)) for part in (range(16), range(16, 32)))
-    answers = cpu_masks(node(MACHINES["leonardo"]), Request(len(gpus), cpus=frozenset(granted), gpus=gpus))
+    answers = cpu_masks(node(MACHINES["leonardo"]), MaskRequest(len(gpus), cpus=frozenset(granted), gpus=gpus))
     for at, answer in enumerate(answers):
         runs = [part[at * (each := len(part) // len(gpus)) : (at + 1) * each] for part in (near, far)]
         assert set(answer.pu_os) == {cpu for run in runs for cpu in run}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lumisite.machine.masks import Request, cpu_masks, shared_cores
+from lumisite.machine.masks import MaskRequest, cpu_masks, shared_cores
 from lumisite.machine.topology import Core, Gpu, Topology
 from tests.unit.machine.test_masks import lists
 
@@ -23,7 +23,7 @@ def test_cores_near_no_gpu_go_to_the_tasks_of_their_package() -> None:
     The domains without a GPU (0, 2, 4 and 6) are dealt out inside of each package, as `hwloc-distrib` would.
     """
     dgx = Topology("a100", domains(*[16] * 8, per_package=4), on(7, 7, 5, 5, 3, 3, 1, 1))
-    answers = cpu_masks(dgx, Request(8))
+    answers = cpu_masks(dgx, MaskRequest(8))
     assert lists(answers)[4:] == ["0-7,48-55", "8-15,56-63", "16-23,32-39", "24-31,40-47"]
     assert sorted(pu for answer in answers for pu in answer.pu_os) == list(range(128))
     packages = [{pu // 64 for pu in answer.pu_os} for answer in answers]
@@ -34,7 +34,7 @@ def test_cores_on_the_l3_of_a_gpu_are_nearer_than_those_of_its_package() -> None
     """One package with two L3s over two domains each: GPUs 0 and 1 are on the third domain, 2 and 3 on the first."""
     domain_of = [core // 8 for core in range(32)]
     cores = tuple(Core(core, (core,), domain // 2, domain, 0) for core, domain in enumerate(domain_of))
-    answers = cpu_masks(Topology("node", cores, on(2, 2, 0, 0)), Request(4))
+    answers = cpu_masks(Topology("node", cores, on(2, 2, 0, 0)), MaskRequest(4))
     assert lists(answers) == ["16-19,24-27", "20-23,28-31", "0-3,8-11", "4-7,12-15"]
     assert [(one.code, one.values) for one in answers[0].findings] == [
         ("cores-near", {"cores": 4, "of": 8, "where": "NUMA domain 2"}),

@@ -17,8 +17,7 @@ from lumisite.machine.topology import (
 )
 from lumisite.site import scalars
 from lumisite.site.load import load_site
-from lumisite.site.nodes import CacheGroup, NodeKind
-from lumisite.site.nodes import Gpu as KindGpu
+from lumisite.site.nodes import CacheGroup, DescribedGpu, NodeKind
 from lumisite.site.scalars import Line, full_pci_bus, read_cpu_list
 
 SITE = load_site("lumi").site
@@ -32,7 +31,7 @@ def kind(reserved: str | None = None, siblings: str | None = "4-7") -> NodeKind:
         memory_mib=1024,
         reserved=read_cpu_list(reserved) if reserved else None,
         l3=(CacheGroup(cores=read_cpu_list("0-3"), siblings=read_cpu_list(siblings) if siblings else None, numa=0),),
-        gpus=(KindGpu(l3=0, numa=0), KindGpu(numa=0)),
+        gpus=(DescribedGpu(l3=0, numa=0), DescribedGpu(numa=0)),
         source=Line("made up"),
     )
 

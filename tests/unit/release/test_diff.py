@@ -8,14 +8,14 @@ from pathlib import Path
 
 from lumisite.cli.difference import file_lines, meaning_lines
 from lumisite.release.diff import Difference, compare, to_json
-from lumisite.release.tree import Tree
+from lumisite.release.tree import RenderedTree
 from lumisite.render.manifest import MANIFEST, Manifest, ModuleSummary, RenderedFile, parse_manifest
 from tests.support.trees import NEW, OLD, manifest, tree, with_manifest
 
 
-def on_disk(files: dict[str, RenderedFile]) -> Tree:
+def on_disk(files: dict[str, RenderedFile]) -> RenderedTree:
     contents = {path: file.text.encode() for path, file in files.items()}
-    return Tree(Path(), parse_manifest(contents[MANIFEST], "M"), contents[MANIFEST], contents)
+    return RenderedTree(Path(), parse_manifest(contents[MANIFEST], "M"), contents[MANIFEST], contents)
 
 
 def described(old: Manifest, new: Manifest) -> Difference:

@@ -20,8 +20,8 @@ from lumisite.render.manifest import (
     MANIFEST,
     FileEntry,
     Manifest,
+    ManifestLibrary,
     ModuleSummary,
-    PlannedLibrary,
     PlanSummary,
     RenderedFile,
     file_entries,
@@ -52,7 +52,7 @@ plans = st.builds(
     PlanSummary,
     images=lists,
     digest=texts,
-    libraries=st.lists(st.builds(PlannedLibrary, source=texts, target=texts, soname=texts), max_size=2).map(tuple),
+    libraries=st.lists(st.builds(ManifestLibrary, source=texts, target=texts, soname=texts), max_size=2).map(tuple),
     folders=lists,
 )
 entries = st.builds(FileEntry, sha256=st.just("0" * 64), mode=st.sampled_from(["0644", "0755"]))

@@ -245,6 +245,15 @@ def test_a_file_system_with_folders_of_jobs_alone_is_not_for_users_to_write(tmp_
         assert [one.subject for one in local_faults(site, DiskTree(str(tmp_path)), ())] == faults
 
 
+def test_a_local_folder_that_was_never_for_users_is_not_to_be_opened_to_all(tmp_path: Path) -> None:
+    (tmp_path / "local").mkdir(mode=0o755)
+    site = load_text(site_text(("{path: /tmp, kind: node-local,", "{path: /local, kind: node-local,"))).site
+    (fault,) = local_faults(site, DiskTree(str(tmp_path)), ())
+    assert (fault.code, fault.subject, fault.values["mode"]) == ("local-folder-not-writable", "/local", "0755")
+    read_only = Mount("/local", "ext4", "/dev/sda1", read_only=True)
+    assert [one.code for one in local_faults(site, DiskTree(str(tmp_path)), (read_only,))] == ["host-mount-read-only"]
+
+
 def test_a_read_only_tmp_is_the_nodes(nid: Callable[..., Path], capsys: Output) -> None:
     nid({"/proc/self/mountinfo": table(*(f"/{name}" for name in SHARED)) + b"90 21 0:9 / /tmp ro - tmpfs tmp rw\n"})
     code, (fault,) = checked(capsys)

@@ -36,7 +36,7 @@ def env(capsys: Output, *words: str) -> dict[str, Any]:
 
 def test_each_variable_says_who_sets_it_by_which_entry_and_why(capsys: Output) -> None:
     found = env(capsys, R70, "--nodes", "2", "--tasks-per-node", "8")
-    assert set(found) == {"variables", "binds", "cpus", "image", "set_before"}
+    assert set(found) == {"variables", "binds", "cpus", "image", "set_before", "harmful"}
     variables = found["variables"]
     assert all(set(one) == {"value", "by", "entry", "why"} for one in variables.values())
     settings = load_site("lumi").site.settings
@@ -60,7 +60,7 @@ def test_what_this_shell_has_set_before_is_named_with_its_value(
     capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth0\x1b[2J")
-    monkeypatch.setenv("NCCL_NET_GDR_LEVEL", "PHB")  # which the helper leaves alone for this image
+    monkeypatch.setenv("NCCL_NET_GDR_LEVEL", "LOC")  # which the helper leaves alone for this image
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     assert env(capsys, R70, "--nodes", "2")["set_before"] == {"NCCL_SOCKET_IFNAME": "eth0\x1b[2J"}
     assert main(["env", R70, "--nodes", "2"]) == 0
@@ -71,6 +71,37 @@ def test_what_this_shell_has_set_before_is_named_with_its_value(
     # What the helper of an outer step has set is no user's.
     monkeypatch.setenv("LUMISITE_EXPORTS", ";NCCL_SOCKET_IFNAME=eth0\x1b[2J;")
     assert env(capsys, R70, "--nodes", "2")["set_before"] == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "variable", "code", "exit_code"),
+    [
+        ((R70, "--nodes", "2"), "FI_MR_CACHE_MONITOR=memhooks", "harmful-value-exported", 1),
+        ((R70, "--nodes", "2"), "NCCL_NET_GDR_LEVEL=sys", "harmful-value-exported", 1),
+        ((R70, "--nodes", "1"), "NCCL_NET_GDR_LEVEL=SYS", None, 0),
+        (("--nodes", "2"), "NCCL_NET_GDR_LEVEL=SYS", "value-may-harm", 4),
+        ((R70, "--nodes", "2"), "NCCL_PROTO=Simple", None, 0),
+    ],
+)
+def test_a_harmful_value_of_this_shell_comes_first(
+    words: tuple[str, ...],
+    variable: str,
+    code: str | None,
+    exit_code: int,
+    capsys: Output,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name, _, value = variable.partition("=")
+    monkeypatch.setenv(name, value)
+    assert main(["env", *words, "--json"]) == exit_code
+    found = [(one["code"], one["subject"], one["value"]) for one in json.loads(capsys.readouterr().out)["harmful"]]
+    assert found == ([(code, name, value)] if code else [])
+    assert main(["env", *words]) == exit_code
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith(f"{name}: set to {value}") == bool(code)
+    # What the helper of an outer step has set is no user's.
+    monkeypatch.setenv("LUMISITE_EXPORTS", f";{variable};")
+    assert main(["env", *words]) == 0
 
 
 def test_what_the_image_is_taken_for_says_where_that_is_known_from(capsys: Output) -> None:
@@ -137,9 +168,9 @@ def test_a_version_of_the_module_changes_nothing_that_the_image_decides(capsys: 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--partition", "standart-g"], "did you mean standard-g?) [name-unknown]"),
-        (["--module", "singularity-AI"], "[name-unknown]"),
-        (["--module", "singularity-AI-bindings/1"], "[name-unknown]"),
+        (["--partition", "standart-g"], "did you mean standard-g?) [unknown-name]"),
+        (["--module", "singularity-AI"], "[unknown-name]"),
+        (["--module", "singularity-AI-bindings/1"], "[unknown-name]"),
         (["--lock", "gone.json"], "gone.json"),
         (["--nodes", "0"], "argument --nodes"),
         (["--nodes", "²"], "argument --nodes"),

@@ -85,8 +85,8 @@ def test_what_no_source_confirms_is_marked() -> None:
 @pytest.mark.parametrize(
     ("name", "code", "near"),
     [
-        ("NCCL_NETT", "name-unknown", "NCCL_NET"),
-        ("/opt/crya", "name-unknown", "/opt/cray"),
+        ("NCCL_NETT", "unknown-name", "NCCL_NET"),
+        ("/opt/crya", "unknown-name", "/opt/cray"),
         ("singularity-CPEbits/24.03", "version-not-rendered", None),
     ],
 )
@@ -101,7 +101,7 @@ def test_an_unknown_family_or_partition_is_refused() -> None:
     for asked, option in (({"holds": Holds("laif")}, "--family"), ({"partition": "dev"}, "--partition")):
         with pytest.raises(ResolveError) as caught:
             why("NCCL_NET", **asked)
-        assert (caught.value.finding.code, caught.value.finding.subject) == ("name-unknown", option)
+        assert (caught.value.finding.code, caught.value.finding.subject) == ("unknown-name", option)
 
 
 def test_text_shows_every_part() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.machine.masks import Request, cpu_masks, mask_of
+from lumisite.machine.masks import MaskRequest, cpu_masks, mask_of
 from lumisite.machine.topology import topology_of
 from lumisite.site.cpus import parse_number_list
 from lumisite.site.load import load_site
@@ -68,7 +68,7 @@ def step(prolog: Script, tasks: int, task: int, **changes: str | None) -> Ran:
 
 
 def golden(tasks: int, threads: int) -> list[str | None]:
-    return [answer.cpus for answer in cpu_masks(TOPOLOGY, Request(tasks, threads))]
+    return [answer.cpus for answer in cpu_masks(TOPOLOGY, MaskRequest(tasks, threads))]
 
 
 def test_eight_tasks_get_the_published_masks(prolog: Script) -> None:

@@ -13,7 +13,7 @@ import pytest
 from lumisite.findings.writers import sentences
 from lumisite.machine.host import DiskTree
 from lumisite.machine.live import read_facts
-from lumisite.machine.masks import Request, cpu_masks
+from lumisite.machine.masks import MaskRequest, cpu_masks
 from lumisite.machine.topology import topology_of
 from lumisite.site.kinds import fingerprint_of
 from lumisite.site.load import LoadedSite
@@ -91,7 +91,7 @@ def on_mixed(prolog: Script, task: int, tasks: int, **more: str | None) -> Ran:
 
 
 def masks(kind: str, tasks: int) -> list[str | None]:
-    return [one.cpus for one in cpu_masks(topology_of(kind, mixed().site.node_kinds[kind]), Request(tasks))]
+    return [one.cpus for one in cpu_masks(topology_of(kind, mixed().site.node_kinds[kind]), MaskRequest(tasks))]
 
 
 @pytest.mark.parametrize(("kind", "gpus"), [("lumi-g", 8), ("wide", 4), ("striped", 4)])

@@ -224,7 +224,7 @@ def test_an_unknown_template_is_one_error_with_its_key() -> None:
     with pytest.raises(ResolveError) as caught:
         render(loaded, rocm=["6.2"])
     finding = caught.value.finding
-    assert (finding.code, finding.values["near"]) == ("name-unknown", "singularity-CPEbits")
+    assert (finding.code, finding.values["near"]) == ("unknown-name", "singularity-CPEbits")
     assert finding.subject == "site.yaml: modules.singularity-CPEbits.template"
 
 

@@ -9,9 +9,10 @@ import pytest
 from lumisite.errors import SiteError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
-from lumisite.site.decode import UnfitError, decode, key, suggestion
+from lumisite.site.decode import UnfitError, decode, key
 from lumisite.site.scalars import SCALARS, AbsolutePath, Line, VariableName
 from lumisite.site.versions import Version, VersionRange
+from lumisite.text import suggestion
 
 
 @dataclass(frozen=True, kw_only=True)

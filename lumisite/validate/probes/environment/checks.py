@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Value, with_values
-from lumisite.machine.masks import MaskError, Request, cpu_masks, mask_of
+from lumisite.machine.masks import MaskError, MaskRequest, cpu_masks, mask_of
 from lumisite.site.cpus import CpusetError, format_cpu_list, parse_number_list
 from lumisite.site.scalars import TASK
 from lumisite.validate.probes.environment.expected import FRAMEWORK, Setup
@@ -199,7 +199,7 @@ def expected_cpus(ranks: Sequence[Record], tasks: int, setup: Setup) -> Mapping[
         return {}
     granted = _cpus(ranks[0], "granted")
     try:
-        answers = cpu_masks(setup.topology, Request(tasks, cpus=granted & setup.topology.pu_os or None))
+        answers = cpu_masks(setup.topology, MaskRequest(tasks, cpus=granted & setup.topology.pu_os or None))
     except MaskError:
         return {}
     return {answer.task: frozenset(answer.pu_os) for answer in answers if answer.pu_os}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.release.root import Step, way_back
+from lumisite.release.root import LinkMove, way_back
 from tests.support.scene import THIRD, Run, current, deploy, edit_current
 from tests.support.trees import NEW, OLD
 
@@ -166,8 +166,8 @@ def test_a_root_that_has_lost_its_link_goes_to_a_release_that_is_named(run: Run)
     assert current() == OLD
 
 
-def step(release: str, before: str, action: str = "deploy") -> Step:
-    return Step(action, release, before, "", "", "")
+def step(release: str, before: str, action: str = "deploy") -> LinkMove:
+    return LinkMove(action, release, before, "", "", "")
 
 
 @pytest.mark.parametrize(
@@ -187,5 +187,5 @@ def step(release: str, before: str, action: str = "deploy") -> Step:
         ([step("a", ""), step("b", "a")], "x", ("a", "b", "x")),
     ],
 )
-def test_the_way_back_is_read_in_the_light_of_the_link(steps: list[Step], link: str, way: tuple[str, ...]) -> None:
+def test_the_way_back_is_read_in_the_light_of_the_link(steps: list[LinkMove], link: str, way: tuple[str, ...]) -> None:
     assert way_back(steps, link) == way

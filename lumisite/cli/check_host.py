@@ -1,14 +1,15 @@
-"""`check --host`: the deployed release against a node; `status` uses the same."""
+"""`check --host`: the deployed release, checked on a node; `status` uses the same."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lumisite.cli.chosen import default_site, own_site
-from lumisite.cli.parser import check_root, say, tell
+from lumisite.cli.arguments import check_root
+from lumisite.cli.output import print_note, print_result
+from lumisite.cli.site_choice import default_site, recorded_site
 from lumisite.errors import LumisiteError, ResolveError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Severity, exit_code
@@ -18,7 +19,7 @@ from lumisite.machine.tree import is_under
 from lumisite.release.node_check import check_host
 from lumisite.release.node_state import name_of, shared_faults
 from lumisite.release.root import existing_root, inspect_release
-from lumisite.release.tree import Tree, describe
+from lumisite.release.tree import RenderedTree
 from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import sha256_of
 from lumisite.site.json_file import parse_json
@@ -57,15 +58,15 @@ def check_deployed(
         # One node cannot tell what all of its kind have.
         only = "" if others else ", if others of its kind pass"
         lines.append(f"to drain this node{only} (command is not executed): {checked.drain}")
-    tell([_entry(fault, checked.drain) for fault in checked.faults], lines, as_json=as_json)
+    print_result([_entry(fault, checked.drain) for fault in checked.faults], lines, as_json=as_json)
     for note in (*checked.notes, *checked.pending):
-        say(line(note))
+        print_note(line(note))
     where = host.name if host.name.strip("/") else "this node"
     checks = counted(checked.checks, "check")
     if checked.faults:
-        say(f"release {checked.release} on {where}: {counted(len(checked.faults), 'fault')} in {checks}")
+        print_note(f"release {checked.release} on {where}: {counted(len(checked.faults), 'fault')} in {checks}")
     else:
-        say(f"release {checked.release} matches {where}: {checks} passed")
+        print_note(f"release {checked.release} matches {where}: {checks} passed")
     return exit_code(checked.faults)
 
 
@@ -73,7 +74,7 @@ def _site_of(path: Path) -> str:
     """Return the site of the release that is deployed in a root; raise `LumisiteError` where it is not known."""
     root = existing_root(path)
     named = inspect_release(root, root.current).manifest.site if root.current else ""
-    name = own_site(named) if named else default_site().name
+    name = recorded_site(named) if named else default_site().name
     if not name:
         raise ResolveError(make_finding("site-not-embedded", "--site", root=str(path), site=named))
     return name
@@ -84,7 +85,7 @@ def check_release(
     root_name: str | None,
     host: DiskTree,
     others: Sequence[frozenset[tuple[str, str]]] = (),
-    release: Tree | None = None,
+    release: RenderedTree | None = None,
 ) -> Checked:
     """Check the deployed `release` of a root (default: the site's) against a host; it is read where it is not given.
 
@@ -109,7 +110,7 @@ def check_release(
     return replace(checked, faults=faults, notes=notes, drain=drain)
 
 
-def _checked(loaded: LoadedSite, root_name: str | None, host: DiskTree, release: Tree | None) -> Checked:
+def _checked(loaded: LoadedSite, root_name: str | None, host: DiskTree, release: RenderedTree | None) -> Checked:
     site = loaded.site
     path = Path(root_name or site.root)
     if root_name is None and not os.path.lexists(path):
@@ -141,7 +142,7 @@ def _checked(loaded: LoadedSite, root_name: str | None, host: DiskTree, release:
 
 def _printed_faults(file: Path) -> frozenset[tuple[str, str]]:
     """Read what `check --host --json` printed on another node: the path and the code of each fault."""
-    entries = parse_json(read_input(file, right="what `lumisite check --host --json` prints"), str(file))
+    entries = parse_json(read_input(file, remedy="expected: what `lumisite check --host --json` prints"), str(file))
     try:
         return frozenset((str(entry["path"]), str(entry["code"])) for entry in entries)
     except (KeyError, TypeError):
@@ -158,8 +159,3 @@ def _entry(fault: Finding, drain: str | None) -> dict[str, str]:
         "remedy": advice(fault),
     }
     return entry | ({"drain": drain} if drain and fault.severity is Severity.NODE else {})
-
-
-def described(findings: Iterable[Finding]) -> list[str]:
-    """Return what is wrong, a line for each finding, for JSON."""
-    return [describe(finding) for finding in findings]

@@ -60,7 +60,7 @@ def site_or_example() -> Chosen:
     return known_site() or Chosen(_EXAMPLE, f"an example: {_UNKNOWN} ({_REMEDY})", is_example=True)
 
 
-def own_site(name: str) -> str:
+def recorded_site(name: str) -> str:
     """Return the site that a file, such as a manifest, names: LUMISITE_SITE of this name, else the embedded one.
 
     A name in a file opens nothing else; the result is empty where there is neither.
@@ -71,7 +71,7 @@ def own_site(name: str) -> str:
 
 
 def _known_by(name: str) -> tuple[str, ...]:
-    """Give what tells that a machine is an embedded site: to decode all of each file would take a second."""
+    """Return the signs by which an embedded site is recognised; decoding all of each file would take a second."""
     text = load.read_input(load.EMBEDDED / f"{name}.yaml").decode()
     match = re.search(r"^known_by:.*(?:\n[ -].*)*", text, re.MULTILINE)
     return () if match is None else tuple(parse_yaml(match[0].encode(), name).value["known_by"])

@@ -1,4 +1,4 @@
-"""What goes to a terminal or into a report: text and line breaks, nothing that a terminal or an eye takes for more.
+"""What goes to a terminal: text and line breaks, with anything else spelled out; colours and a line of progress.
 
 Names, log lines and diffs come from files that anybody may have written. An escape sequence in one can retitle a
 terminal or hide a line, and a bidirectional mark can turn a line of a diff around (CVE-2021-42574).
@@ -34,7 +34,7 @@ _COLOURS = (
 )
 
 
-def show(text: str) -> None:
+def print_difference(text: str) -> None:
     """Print a difference, on a terminal with colours unless NO_COLOR is set."""
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         print(text)
@@ -72,18 +72,18 @@ class Line:
         self._stream, self._length = stream, 0
 
     def draw(self, text: str) -> None:
-        """Show a text, as far as the terminal is wide: a line that wraps could not be cleared."""
+        """Draw a text, cut to the width of the terminal: a line that wraps could not be cleared."""
         self.clear()
         text = plain(text)[: shutil.get_terminal_size().columns - 1]
         self._write(text, len(text))
 
     def clear(self) -> None:
-        """Leave nothing of what is drawn."""
+        """Remove what is drawn."""
         if self._length:
             self._write(f"\r{' ' * self._length}\r", 0)
 
     def end(self) -> None:
-        """Let what is drawn stand, and what comes begin on a line of its own."""
+        """Keep what is drawn, and begin a new line."""
         if self._length:
             self._write("\n", 0)
 
@@ -95,7 +95,7 @@ class Line:
 
 @contextmanager
 def plain_output() -> Iterator[list[str]]:
-    """Let all that is printed go through `plain`; give a list of what is told on stderr before all else."""
+    """Send all output through `_Plain`; yield a list of lines that are printed on stderr before all else."""
     first: list[str] = []
     line = Line(sys.stderr)
     stdout: Any = _Plain(sys.stdout, first, line)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from lumisite.errors import LumisiteError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
-from lumisite.init.node import Fabric, Node, adapter_near
-from lumisite.init.slurm import Kind, SlurmNode
+from lumisite.init.node import FoundFabric, Node, adapter_near
+from lumisite.init.slurm import SlurmNode, SlurmNodeKind
 from lumisite.machine.live import read_topology
 from lumisite.machine.topology import Core
 from lumisite.site.cpus import format_cpu_list, parse_number_list
@@ -17,7 +17,7 @@ from lumisite.site.cpus import format_cpu_list, parse_number_list
 Entry = dict[str, object]
 
 
-def describe_kind(kind: Kind, node: Node | None, fabric: Fabric, of_kind: Fabric) -> Entry:
+def describe_kind(kind: SlurmNodeKind, node: Node | None, fabric: FoundFabric, of_kind: FoundFabric) -> Entry:
     """Return a kind's values by name; empty ones are not known. `of_kind` is the fabric as its node has it."""
     slurm = min(kind.nodes, key=lambda node: node.memory_mib, default=SlurmNode("", {}))
     groups, cores, doubts = _groups(node) if node else ([], (), ())
@@ -47,7 +47,7 @@ def describe_kind(kind: Kind, node: Node | None, fabric: Fabric, of_kind: Fabric
     return found
 
 
-def gpu_finding(kind: Kind, node: Node) -> Finding | None:
+def gpu_finding(kind: SlurmNodeKind, node: Node) -> Finding | None:
     """Return what is open about the GPUs of a node that answered."""
     stated = min((known.gpus[1] for known in kind.nodes), default=len(node.facts.gpus))
     if node.facts.gpus and not node.gpus:
@@ -121,7 +121,7 @@ def _reserved(slurm: SlurmNode, cores: tuple[Core, ...]) -> str:
         return ""
 
 
-def _gpus(node: Node, groups: list[Entry], fabric: Fabric) -> list[Entry]:
+def _gpus(node: Node, groups: list[Entry], fabric: FoundFabric) -> list[Entry]:
     rows = []
     for gpu in node.gpus:
         near = set(parse_number_list(gpu.cpus or ""))

@@ -1,0 +1,71 @@
+"""How commands print results and notes, and write files; `terminal` makes all that they print safe to show."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lumisite.cli.terminal import plain
+from lumisite.errors import ToolError, refused
+from lumisite.findings.catalogue import make_finding
+
+if TYPE_CHECKING:
+    from lumisite.findings.finding import Finding
+    from lumisite.site.model import Site
+
+
+def print_result(result: object, lines: Iterable[str], *, as_json: bool) -> None:
+    """Print a result: as JSON for a machine, else its lines, if there are any."""
+    if rows := (json.dumps(result, indent=2, default=str),) if as_json else tuple(lines):
+        print("\n".join(rows))
+
+
+def print_sarif(findings: Sequence[Finding]) -> None:
+    """Print findings as SARIF, for forges and editors."""
+    from lumisite import __version__
+    from lumisite.findings.writers import sarif
+
+    print(json.dumps(sarif(findings, __version__), indent=2))
+
+
+def format_json_rows(rows: Iterable[object]) -> str:
+    """Return a JSON list with one line for each of its values, for `grep`."""
+    return "[" + ",".join(f"\n  {json.dumps(row)}" for row in rows) + "\n]"
+
+
+def print_note(text: str) -> None:
+    """Print a line about the work, on stderr."""
+    print(f"lumisite: {text}", file=sys.stderr, flush=True)
+
+
+def warn_untried(site: Site) -> None:
+    """Print a warning for a site that nobody has tried."""
+    if not site.tried:
+        print_note(
+            f"{site.title} was never run with this: its description is from documents, so try it before you rely on it"
+        )
+
+
+def write_whole(path: Path, content: bytes) -> bool:
+    """Write a file whole or not at all, and return whether its content changed; raises `ToolError`."""
+    from lumisite.release.files import replace_file
+
+    try:
+        return replace_file(path, content)
+    except OSError as error:
+        raise refused("write", error) from None
+
+
+def write_text(text: str, output: str | None) -> None:
+    """Write to a file, which may be a device, or to standard output; raises `ToolError`."""
+    if output is None:
+        sys.stdout.write(text)
+        return
+    try:
+        Path(output).write_text(plain(text), encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ToolError(make_finding("system-refused", output, action="write", reason=reason)) from None
