@@ -9,7 +9,7 @@ import gc
 import random
 import time
 
-from lumisite.validate.trial.design import Design, Setting
+from lumisite.validate.trial.design import Design, TrialSetting
 from lumisite.validate.trial.judge import judge_trial
 from lumisite.validate.trial.results import RunResult
 from tests.bench.measure import Row
@@ -52,7 +52,7 @@ def _taken(slots: int, settings: int, attempts: int) -> float:
 
     The best of three: what else stands in memory is none of it.
     """
-    tried = [Setting(f"TRIED{number}", "1") for number in range(settings)]
+    tried = [TrialSetting(f"TRIED{number}", "1") for number in range(settings)]
     each = len(a_trial(tried, attempts=attempts).runs_of(1))
     results = _results(a_trial(tried, attempts=attempts, allocations=round(slots / each)))
     gc.freeze()

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from lumisite.validate.trial.design import Design, PlannedRun, Setting, Thresholds, plan
+from lumisite.validate.trial.design import Design, PlannedRun, Thresholds, TrialSetting, plan
 from lumisite.validate.trial.judge import TrialVerdict, judge_trial
 from lumisite.validate.trial.results import Measured, Outcome, RunResult
 
@@ -19,7 +19,7 @@ METRICS = (
     "ddp/samples_per_s/comm/2n",
     "ddp/samples_per_s/compute/2n",
 )
-CONTROL = (Setting("CHANNELS", "4"),)
+CONTROL = (TrialSetting("CHANNELS", "4"),)
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class Machine:
 
 
 def a_trial(
-    settings: Sequence[Setting] = (Setting("TRIED", "1"),),
+    settings: Sequence[TrialSetting] = (TrialSetting("TRIED", "1"),),
     seed: int = 1,
     *,
     allocations: int = 3,
     attempts: int = 1,
-    control: Sequence[Setting] = CONTROL,
+    control: Sequence[TrialSetting] = CONTROL,
     thresholds: Thresholds | None = None,
 ) -> Design:
     """Plan a trial of settings on two nodes."""

@@ -30,11 +30,27 @@ def test_a_hang_is_evidence_and_leaves_nothing_behind(site: Cluster) -> None:
     answer = answers(told)["PLANTED_HANG=1"]
     assert answer["worth"] == "harmful", done.stdout
     (reason,) = (one for one in answer["findings"] if one["code"] == "runs-failed")
-    assert reason["values"] == {"with_it": "5 of 5", "without": "0 of 5"}
+    sides = {"variant": "PLANTED_HANG=1", "baseline": "PLANTED_HANG unset"}
+    assert reason["values"] == sides | {"failed": "5 of 5", "baseline_failed": "0 of 5"}
     assert processes(site) == dict.fromkeys(site.nodes, "")
     # Plain ranks met after each of them.
     checks = sorted((site.shared / "scratch/hang/jobs").glob("*/s*-check-2n/exit"))
     assert sorted(path.read_text().split()[0] for path in checks) == [*["0"] * 5, *["skipped"] * 6]
+
+
+def test_what_breaks_ranks_when_they_end_is_harmful(site: Cluster) -> None:
+    words = "PLANTED_EXIT=segfault PLANTED_EXIT=hang --probe collectives --allocations 1 --attempts 5"
+    done, told = tried(site, "ending", words, planted=True)
+    assert done.code == 1, done.stdout + done.stderr
+    for setting in ("PLANTED_EXIT=segfault", "PLANTED_EXIT=hang"):
+        answer = answers(told)[setting]
+        assert answer["worth"] == "harmful", done.stdout
+        (reason,) = (one for one in answer["findings"] if one["code"] == "runs-failed-at-exit")
+        assert reason["values"] == {"count": 5, "side": "variant"}
+    assert answers(told)["PLANTED_EXIT=hang"]["hangs"]["with_it"]["hung"] == 5
+    # As the plain ranks end: with nothing wrong.
+    assert answers(told)["PLANTED_EXIT=hang"]["hangs"]["without"]["bad"] == 0
+    assert processes(site) == dict.fromkeys(site.nodes, "")
 
 
 def test_killed_it_goes_on(site: Cluster) -> None:

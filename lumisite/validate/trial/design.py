@@ -36,7 +36,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Setting:
+class TrialSetting:
     """A variable of the environment: set to `value`, or unset where that is None."""
 
     name: str
@@ -56,8 +56,8 @@ class Arm:
 
     name: str
     role: Role
-    settings: tuple[Setting, ...] = ()
-    tried: Setting | None = None
+    settings: tuple[TrialSetting, ...] = ()
+    tried: TrialSetting | None = None
     value: str | None = None
 
     @property
@@ -165,10 +165,10 @@ def _unknown_arms(design: Design) -> Iterator[Finding]:
 
 def plan(
     seed: int,
-    tried: Sequence[Setting],
+    tried: Sequence[TrialSetting],
     *,
-    against: Sequence[Setting] = (),
-    control: Sequence[Setting] = (),
+    against: Sequence[TrialSetting] = (),
+    control: Sequence[TrialSetting] = (),
     present: Mapping[str, str] | None = None,
     probes: Sequence[str],
     metrics: Sequence[str] = DECIDING,
@@ -209,7 +209,9 @@ def plan(
     )
 
 
-def _check_arms(tried: Sequence[Setting], against: Sequence[Setting], control: Sequence[Setting]) -> None:
+def _check_arms(
+    tried: Sequence[TrialSetting], against: Sequence[TrialSetting], control: Sequence[TrialSetting]
+) -> None:
     if not tried:
         raise ResolveError(make_finding("nothing-to-try", "try"))
     for option, names in (("try", [*map(str, tried)]), ("--against", [setting.name for setting in against])):
@@ -223,7 +225,10 @@ def _check_arms(tried: Sequence[Setting], against: Sequence[Setting], control: S
 
 
 def _arms(
-    tried: Sequence[Setting], against: Sequence[Setting], control: Sequence[Setting], present: Mapping[str, str]
+    tried: Sequence[TrialSetting],
+    against: Sequence[TrialSetting],
+    control: Sequence[TrialSetting],
+    present: Mapping[str, str],
 ) -> tuple[Arm, ...]:
     values = {**present, **{setting.name: setting.value for setting in against}}
     arms = [Arm(REFERENCE, "reference", tuple(against)), Arm(PLACEBO, "sham", tuple(against))]
@@ -235,7 +240,7 @@ def _arms(
     return tuple(arms)
 
 
-def _without(settings: Sequence[Setting], others: Sequence[Setting]) -> list[Setting]:
+def _without(settings: Sequence[TrialSetting], others: Sequence[TrialSetting]) -> list[TrialSetting]:
     names = [other.name for other in others]
     return [setting for setting in settings if setting.name not in names]
 

@@ -46,13 +46,31 @@ class Metric(NamedTuple):
     names: tuple[str, ...]
 
 
+class Spread(NamedTuple):
+    """The standard error of an effect, in logarithms, from `allocations` of them; `alpha` is what it had to pass.
+
+    Of its degrees of freedom, each allocation brings `inner`, and one beside that; all together bring one less.
+    """
+
+    error: float
+    allocations: int
+    inner: float
+    alpha: float
+
+    def mde(self, allocations: int) -> float:
+        """Return the smallest effect that nine of ten trials of so many allocations would find, in logarithms."""
+        freedom = math.floor(self.inner * allocations) + allocations - 1
+        return seen_from(self.alpha, freedom) * self.error * math.sqrt(self.allocations / allocations)
+
+
 @dataclass(frozen=True)
 class Effect:
-    """What a setting changes of one metric, with it against without it, in parts (0.05: 5 % better).
+    """What a variant changes of one metric against the baseline, in parts (0.05: 5 % better).
 
     `low` and `high` are the 95 % interval, `mde` the smallest effect that would have been seen in nine of ten trials,
     were it the only one; `chance` is the false discovery rate at which the effect counts, among all that the trial
-    measures. `each` has the effect by allocation; `alone` is true for one size of a band, which is judged too.
+    measures. `each` has the effect by allocation; `alone` is true for one size of a band, which is judged too. `spread`
+    says how the interval follows from what was measured.
     """
 
     metric: str
@@ -63,6 +81,7 @@ class Effect:
     mde: float
     p: float
     each: Mapping[int, float]
+    spread: Spread
     first: int | None = None
     last: int | None = None
     alone: bool = False
@@ -164,7 +183,7 @@ def estimate_effect(metric: Metric, allocations: Mapping[int, Scores], arm: Arm,
     each = {number: _mean(variant) - _mean(others) for number, (variant, others) in sides.items()}
     noise = math.log1p(min(limits.sham, limits.drift)) / WIDE
     error, freedom = _error(list(each.values()), list(sides.values()), noise)
-    mean = arm.sign * _mean(list(each.values()))
+    mean = _mean(list(each.values()))
     half = reach(LEVEL, freedom) * error
     return Effect(
         metric=metric.name,
@@ -174,7 +193,8 @@ def estimate_effect(metric: Metric, allocations: Mapping[int, Scores], arm: Arm,
         high=as_part(mean + half),
         mde=as_part(seen_from(limits.alpha, freedom) * error),
         p=1 - within(mean / error, freedom) if error else float(mean == 0),
-        each={number: as_part(arm.sign * value) for number, value in each.items()},
+        each={number: as_part(value) for number, value in each.items()},
+        spread=Spread(error, len(each), (freedom + 1 - len(each)) / len(each), limits.alpha),
         first=metric.first,
         last=metric.last,
         alone=metric.one_size,

@@ -18,7 +18,7 @@ from lumisite.validate.probes.suite import LIMITS_S, NODE, choose_probes, groups
 from lumisite.validate.run.plan import plan_jobs, target_of
 from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.script import JobPlan, validation_of
-from lumisite.validate.trial.design import DECIDING, REFERENCE, Arm, Design, PlannedRun, Setting, Thresholds
+from lumisite.validate.trial.design import DECIDING, REFERENCE, Arm, Design, PlannedRun, Thresholds, TrialSetting
 
 #: What is measured by default: whether ranks meet, what the network carries, and a workload.
 PROBES = ("communicators", "collectives", "ddp")
@@ -26,11 +26,11 @@ PROBES = ("communicators", "collectives", "ddp")
 CHECK, SIGN = "check", "sign"
 
 
-def controls(site: Site) -> tuple[Setting, ...]:
+def controls(site: Site) -> tuple[TrialSetting, ...]:
     """Return a setting that is known to cost speed: the slow network, or a cap on channels; none if there is none."""
     if validation_of(site).backend == "nccl":
-        return (Setting("NCCL_MAX_NCHANNELS", "4"),)
-    return tuple(Setting("GLOO_SOCKET_IFNAME", name) for name in site.fabric.management[:1])
+        return (TrialSetting("NCCL_MAX_NCHANNELS", "4"),)
+    return tuple(TrialSetting("GLOO_SOCKET_IFNAME", name) for name in site.fabric.management[:1])
 
 
 def deciding(site: Site, probes: Sequence[str]) -> tuple[tuple[str, ...], Thresholds]:
@@ -108,12 +108,17 @@ def _contents(
     for run in design.runs_of(number):
         for group in measured:
             steps = [
-                replace(step, srun=_with_arm(design, step.srun, arms[run.arm]), slot=slot_name(run))
+                replace(step, srun=_with_arm(design, _ending(step.srun), arms[run.arm]), slot=slot_name(run))
                 for step in group.steps
             ]
             found.append(replace(group, steps=tuple(steps)))
         found.append(_short_step(design, target, shape, nodes, slot_name(run), CHECK, arms[REFERENCE]))
     return found
+
+
+def _ending(srun: Srun) -> Srun:
+    """Let ranks end as a user's program does: what a setting breaks there would not be seen otherwise."""
+    return replace(srun, arguments=(*srun.arguments, "--exit", "program"))
 
 
 def _with_arm(design: Design, srun: Srun, arm: Arm) -> Srun:

@@ -18,18 +18,19 @@ rate among the settings, for either direction by itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import log1p
+from math import expm1, log1p
 from typing import Literal, TypeAlias
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.text import change, percent
 from lumisite.validate.trial.allocations import BAD, Allocation, judge_allocations, next_allocation
-from lumisite.validate.trial.design import PLACEBO, REFERENCE, Arm, Design, Setting, Thresholds
+from lumisite.validate.trial.design import PLACEBO, REFERENCE, Arm, Design, Thresholds, TrialSetting
 from lumisite.validate.trial.effects import Effect, Scores, estimate_effect, metrics_of
 from lumisite.validate.trial.results import RunResult
+from lumisite.validate.trial.size import size_for_effect, size_for_rates
 from lumisite.validate.trial.stats import adjusted, fisher, rate_interval
 
 EffectName: TypeAlias = Literal["needed", "helps", "inert", "harmful", "unverified", "underpowered"]
@@ -75,19 +76,55 @@ class Hangs:
         """Whether any run hung or failed."""
         return bool(self.with_it.bad or self.without.bad)
 
+
+@dataclass(frozen=True)
+class Compared:
+    """A variant and its baseline: each by what it has of the variable (None where ranks did not record it), and rates.
+
+    `worse` and `better` are the false discovery rates at which it counts that more, or fewer, runs of the variant fail.
+    """
+
+    variant: str
+    baseline: str | None
+    failed: Rate
+    baseline_failed: Rate
+    worse: float
+    better: float
+
     def finding(self, code: str) -> Finding:
         """Return a finding of this code about both rates."""
-        return make_finding(code, with_it=str(self.with_it), without=str(self.without))
+        return make_finding(
+            code,
+            variant=self.variant,
+            baseline=self.baseline,
+            failed=str(self.failed),
+            baseline_failed=str(self.baseline_failed),
+        )
+
+    def of_effect(self, code: str, effect: Effect, smallest: str | None = None) -> Finding:
+        """Return a finding about an effect, with its interval and the smallest that would have been seen."""
+        return make_finding(
+            code,
+            metric=effect.name,
+            effect=change(effect.effect),
+            low=change(effect.low),
+            high=change(effect.high),
+            mde=percent(effect.mde),
+            smallest=smallest,
+            variant=self.variant,
+            baseline=self.baseline,
+        )
 
 
 @dataclass(frozen=True)
-class Answer:
+class SettingResult:
     """The effect of one setting, why, and the proof that it took effect; numbers are left out where they prove nothing.
 
-    `finding` has the effect, `reasons` what it follows from. `effects` are by band, `sizes` by single size.
+    `finding` has the effect, `reasons` what it follows from. `effects` are by band, `sizes` by single size; they and
+    `compared` are of the variant against the baseline, `hangs` of the setting against its absence.
     """
 
-    setting: Setting
+    setting: TrialSetting
     effect: EffectName
     finding: Finding
     reasons: tuple[Finding, ...]
@@ -95,6 +132,7 @@ class Answer:
     sizes: tuple[Effect, ...]
     hangs: Hangs
     proof: tuple[Finding, ...]
+    compared: Compared
 
 
 @dataclass(frozen=True)
@@ -105,7 +143,7 @@ class TrialVerdict:
     answer is given but `underpowered` and `unverified`.
     """
 
-    answers: tuple[Answer, ...]
+    answers: tuple[SettingResult, ...]
     allocations: tuple[Allocation, ...]
     next_allocation: int | None
     jobs: tuple[str, ...]
@@ -134,9 +172,10 @@ def judge_trial(design: Design, results: Sequence[RunResult]) -> TrialVerdict:
     answers = []
     for arm, (took_effect, proof) in proofs.items():
         measured = effects.get(arm, ())
+        compared = _compared(arm, hangs[arm], by_arm[REFERENCE])
         if waiting is None and min(hangs[arm].worse, hangs[arm].better) <= design.thresholds.alpha:
             name: EffectName = "harmful" if hangs[arm].worse <= design.thresholds.alpha else "needed"
-            reasons: tuple[Finding, ...] = (hangs[arm].finding("runs-failed"),)
+            reasons: tuple[Finding, ...] = (compared.finding("runs-failed"), *_at_exit(arm, by_arm))
         elif not took_effect:
             name, reasons = "unverified", proof
         elif waiting is not None:
@@ -145,8 +184,8 @@ def judge_trial(design: Design, results: Sequence[RunResult]) -> TrialVerdict:
             missing = make_finding("allocations-missing", valid=len(scores), wanted=design.allocations)
             name, reasons = "underpowered", (missing,)
         else:
-            name, reasons = _by_measurement(design, measured, hangs[arm])
-        answers.append(_answer(arm, name, reasons, measured, hangs[arm], proof))
+            name, reasons = _by_measurement(design, arm, measured, compared)
+        answers.append(_answer(arm, name, reasons, measured, hangs[arm], proof, compared))
     return TrialVerdict(
         tuple(answers),
         allocations,
@@ -205,6 +244,27 @@ def _compare_hangs(design: Design, by_arm: Mapping[str, Sequence[RunResult]]) ->
     return {arm: Hangs(*side, more, fewer) for arm, side, more, fewer in pairs}
 
 
+def _at_exit(arm: Arm, by_arm: Mapping[str, Sequence[RunResult]]) -> Iterator[Finding]:
+    """Yield how many of the runs that failed had done their work, and failed when their ranks ended."""
+    sides = {"variant": by_arm[arm.name], "baseline": [*by_arm[REFERENCE], *by_arm[PLACEBO]]}
+    for side, results in sides.items():
+        if count := sum(result.at_exit for result in results):
+            yield make_finding("runs-failed-at-exit", count=count, side=side)
+
+
+def _compared(arm: Arm, hangs: Hangs, references: Sequence[RunResult]) -> Compared:
+    """Return a variant and its baseline, which has what the ranks of the references recorded, or what was planned."""
+    assert arm.tried is not None
+    name, has_it = arm.tried.name, arm.sign > 0
+    values = {result.given[name] for result in references if name in result.given}
+    if not values and not has_it and arm.value is not None:
+        values = {arm.value}
+    baseline = str(TrialSetting(name, values.pop())) if len(values) == 1 else None
+    if has_it:
+        return Compared(str(arm.tried), baseline, hangs.with_it, hangs.without, hangs.worse, hangs.better)
+    return Compared(str(arm.tried), baseline, hangs.without, hangs.with_it, hangs.better, hangs.worse)
+
+
 def _answer(
     arm: Arm,
     effect: EffectName,
@@ -212,47 +272,61 @@ def _answer(
     effects: Sequence[Effect],
     hangs: Hangs,
     proof: tuple[Finding, ...],
-) -> Answer:
+    compared: Compared,
+) -> SettingResult:
     tried = arm.tried
     assert tried is not None
     subject = tried.name if arm.value is None else f"{tried.name}={arm.value}"
     bands = tuple(measured for measured in effects if not measured.alone)
     sizes = tuple(measured for measured in effects if measured.alone)
     finding = make_finding(CODES[effect], subject, variant="unset" if tried.value is None else None)
-    return Answer(tried, effect, finding, reasons, bands, sizes, hangs, proof)
+    return SettingResult(tried, effect, finding, reasons, bands, sizes, hangs, proof, compared)
 
 
-def _by_measurement(design: Design, effects: Sequence[Effect], hangs: Hangs) -> tuple[EffectName, tuple[Finding, ...]]:
+def _by_measurement(
+    design: Design, arm: Arm, effects: Sequence[Effect], compared: Compared
+) -> tuple[EffectName, tuple[Finding, ...]]:
     """Decide by effects, the worst first, where no more runs failed on one side than on the other."""
+    one, other = compared.failed, compared.baseline_failed
+    apart = one.bad * other.runs != other.bad * one.runs
+    runs_needed = (size_for_rates(design, (one.bad, one.runs), (other.bad, other.runs)),) if apart else ()
     if not effects:
-        return "underpowered", (make_finding("numbers-missing"), hangs.finding("runs-failed"))
-    if hangs.with_it.bad * hangs.without.runs != hangs.without.bad * hangs.with_it.runs:
-        return "underpowered", (hangs.finding("runs-failed-by-chance"),)
+        least = 2 if design.allocations < 2 else None
+        missing = make_finding("numbers-missing", least=least)
+        return "underpowered", (missing, compared.finding("runs-failed"), *runs_needed)
+    if apart:
+        return "underpowered", (compared.finding("runs-failed-by-chance"), *runs_needed)
     limits = design.thresholds
-    least = log1p(limits.smallest)
-    counts = [effect for effect in effects if effect.chance <= limits.alpha and abs(log1p(effect.effect)) >= least]
-    worst = min(counts, key=lambda effect: effect.effect, default=None)
-    if worst and worst.effect < 0:
-        return "harmful", (_effect_finding("effect-measured", worst),)
-    best = max((effect for effect in counts if effect.workload), key=lambda effect: effect.effect, default=None)
+    least_effect = log1p(limits.smallest)
+    counts = [one for one in effects if one.chance <= limits.alpha and abs(log1p(one.effect)) >= least_effect]
+
+    # What the setting is good for: the variant without it shows the contrary.
+    def gain_of(effect: Effect) -> float:
+        return arm.sign * log1p(effect.effect)
+
+    worst = min(counts, key=gain_of, default=None)
+    if worst and gain_of(worst) < 0:
+        return "harmful", (compared.of_effect("effect-measured", worst),)
+    best = max((effect for effect in counts if effect.workload), key=gain_of, default=None)
     if best:
         # What is lost without it, of what there is with it.
-        lost = 1 - 1 / (1 + best.effect)
-        return "needed" if lost > limits.needed else "helps", (_effect_finding("effect-measured", best),)
-    return _without_effect([effect for effect in effects if not effect.alone], counts, limits)
+        lost = -expm1(-gain_of(best))
+        return "needed" if lost > limits.needed else "helps", (compared.of_effect("effect-measured", best),)
+    gain = max(counts, key=gain_of, default=None)
+    return _without_effect([one for one in effects if not one.alone], counts, gain, limits, compared)
 
 
 def _without_effect(
-    bands: Sequence[Effect], counts: Sequence[Effect], limits: Thresholds
+    bands: Sequence[Effect], counts: Sequence[Effect], gain: Effect | None, limits: Thresholds, compared: Compared
 ) -> tuple[EffectName, tuple[Finding, ...]]:
     """Decide whether an effect of interest is excluded, where none counts but gains of microbenchmarks."""
     smallest, workload = percent(limits.smallest), [effect for effect in bands if effect.workload]
-    gain = max(counts, key=lambda effect: effect.effect, default=None)
-    notes = (_effect_finding("microbenchmark-gains", gain),) if gain else ()
+    notes = (compared.of_effect("microbenchmark-gains", gain),) if gain else ()
     loose = [effect for effect in bands if not _is_nothing(effect, limits.smallest)]
     if any(effect not in counts for effect in loose):
         widest = max(loose, key=lambda effect: effect.mde)
-        return "underpowered", (_effect_finding("effect-not-excluded", widest, smallest=smallest), *notes)
+        size = size_for_effect(widest.spread, limits.smallest)
+        return "underpowered", (compared.of_effect("effect-not-excluded", widest, smallest), size, *notes)
     missing = () if workload else (make_finding("workload-missing"),)
     if gain and missing:
         return "underpowered", (*missing, *notes)
@@ -265,16 +339,3 @@ def _without_effect(
 def _is_nothing(effect: Effect, smallest: float) -> bool:
     """Return whether the whole interval is smaller than what is of interest."""
     return max(abs(log1p(effect.low)), abs(log1p(effect.high))) < log1p(smallest)
-
-
-def _effect_finding(code: str, effect: Effect, smallest: str | None = None) -> Finding:
-    """Return a finding about an effect, with its interval and the smallest that would have been seen."""
-    return make_finding(
-        code,
-        metric=effect.name,
-        effect=change(effect.effect),
-        low=change(effect.low),
-        high=change(effect.high),
-        mde=percent(effect.mde),
-        smallest=smallest,
-    )

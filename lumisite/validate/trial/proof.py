@@ -25,13 +25,21 @@ _REFUSED = re.compile(r"not available|ignor|invalid|unsupported|not supported|un
 
 @dataclass(frozen=True)
 class Signs:
-    """What a short step of an arm left, beside its ranks' environment; `cpus` are those of each rank."""
+    """What a short step of an arm left, beside its ranks' environment.
+
+    `devices`, `carried` and `cpus` are by rank; a rank that did not record one of them is not in it.
+    """
 
     named: Mapping[str, str] = field(default_factory=dict)
-    devices: tuple[str, ...] = ()
-    carrier: str = ""
-    cpus: tuple[str, ...] = ()
+    devices: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    carried: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    cpus: Mapping[int, str] = field(default_factory=dict)
     log: tuple[str, ...] = ()
+
+    @property
+    def by_rank(self) -> Mapping[str, Mapping[int, object]]:
+        """What can only be compared with the same rank of the reference, by its key in a record."""
+        return {"devices": self.devices, "carried": self.carried, "cpus": self.cpus}
 
 
 def read_signs(design: Design, run: Run, plans: Sequence[JobPlan]) -> dict[str, Signs]:
@@ -49,19 +57,23 @@ def read_signs(design: Design, run: Run, plans: Sequence[JobPlan]) -> dict[str, 
 def _signs_of(arm: Arm, records: Sequence[Record]) -> Signs:
     names = [setting.name for setting in ([arm.tried] if arm.tried else arm.settings)]
     named = {name: next((file for record in records if (file := text(record, "named", name))), "") for name in names}
-    carried: Counter[str] = Counter()
-    for record in records:
-        carried.update({name: int(number(record, "carried", name) or 0) for name in table(record, "carried")})
     lines = [line for record in records for line in text(record, "log").splitlines()]
     logged = [line.partition("NCCL ")[2] for line in lines if any(re.search(rf"\b{name}\b", line) for name in names)]
-    devices = {device for record in records for device in texts(record, "devices")}
     return Signs(
         named,
-        tuple(sorted(devices)),
-        next((name for name, _ in carried.most_common(1)), ""),
-        tuple(map(_cpu_list, records)),
+        # A rank may have none open, and says so.
+        {rank_of(one): frozenset(texts(one, "devices")) for one in records if isinstance(one.get("devices"), list)},
+        # Of a rank there is what it reported while it worked, too, which has none of these.
+        {rank_of(record): counts for record in records if (counts := _carried_by(record))},
+        {rank_of(record): listed for record in records if (listed := _cpu_list(record))},
         tuple(dict.fromkeys(filter(None, logged))),
     )
+
+
+def _carried_by(record: Record) -> dict[str, int]:
+    """Return the bytes of each interface that carried some."""
+    counts = {name: int(number(record, "carried", name) or 0) for name in table(record, "carried")}
+    return {name: count for name, count in counts.items() if count > 0}
 
 
 def _cpu_list(record: Record) -> str:
@@ -70,15 +82,19 @@ def _cpu_list(record: Record) -> str:
 
 
 def find_proof(
-    arm: Arm, records: Sequence[Record], signs: Signs | None, reference: Signs | None
+    arm: Arm, records: Sequence[Record], ranks: int, signs: Signs | None, reference: Signs | None
 ) -> tuple[TookEffect, tuple[Finding, ...]]:
-    """Return whether what an arm sets has reached all its ranks and is acted on there, and how that is known."""
+    """Return whether what an arm sets has reached all its `ranks` and is acted on there, and how that is known.
+
+    What a rank did not record shows nothing, on either side: neither that it has a variable nor that it lacks one.
+    """
     if not arm.settings:
         return "yes", ()
     for setting in arm.settings:
         for record in records:
-            actual = table(record, "given").get(setting.name)
-            if actual != setting.value:
+            given = table(record, "given")
+            actual = given.get(setting.name)
+            if setting.name in given and actual != setting.value:
                 finding = make_finding(
                     "setting-not-reached",
                     name=setting.name,
@@ -87,14 +103,19 @@ def find_proof(
                     setting=str(setting),
                 )
                 return "no", (finding,)
-    if not records or signs is None:
-        return "unknown", (make_finding("setting-not-shown"),)
+    for setting in arm.settings:
+        recorded = {rank_of(record) for record in records if setting.name in table(record, "given")}
+        if silent := tuple(rank for rank in range(ranks) if rank not in recorded):
+            return "unknown", (make_finding("setting-not-recorded", name=setting.name, ranks=silent),)
+    if signs is None:
+        return "unknown", (make_finding("setting-not-shown"), make_finding("sign-missing", sides=("variant",)))
     refused = [line for line in signs.log if _REFUSED.search(line)]
     if refused:
         return "unknown", (make_finding("setting-refused", line=refused[0]),)
     if found := tuple(_acted_on(signs, reference or Signs())):
         return "yes", found
-    return "unknown", (make_finding("setting-not-shown", name=arm.settings[-1].name),)
+    not_shown = make_finding("setting-not-shown", name=arm.settings[-1].name)
+    return "unknown", (not_shown, *_not_compared(signs, reference))
 
 
 def _acted_on(signs: Signs, reference: Signs) -> Iterator[Finding]:
@@ -103,11 +124,36 @@ def _acted_on(signs: Signs, reference: Signs) -> Iterator[Finding]:
             yield make_finding("library-names-setting", file=file, name=name)
     if signs.log:
         yield make_finding("library-logs-setting", line=signs.log[0])
-    if signs.carrier and reference.carrier and signs.carrier != reference.carrier:
-        yield make_finding("carrier-changed", carrier=signs.carrier, reference=reference.carrier)
-    for rank, (cpus, before) in enumerate(zip(signs.cpus, reference.cpus, strict=False)):
-        if cpus and before and cpus != before:
-            yield make_finding("cpus-changed", rank=rank, cpus=cpus, reference=before)
+    ranks = sorted(signs.carried.keys() & reference.carried.keys())
+    if ranks and (carrier := _carrier(signs, ranks)) != (before := _carrier(reference, ranks)):
+        yield make_finding("carrier-changed", carrier=carrier, reference=before)
+    for rank in sorted(signs.cpus.keys() & reference.cpus.keys()):
+        if signs.cpus[rank] != reference.cpus[rank]:
+            yield make_finding("cpus-changed", rank=rank, cpus=signs.cpus[rank], reference=reference.cpus[rank])
             break
-    if signs.devices and (devices := sorted({*signs.devices} ^ {*reference.devices})):
+    both = signs.devices.keys() & reference.devices.keys()
+    opened, before_open = ({device for rank in both for device in one.devices[rank]} for one in (signs, reference))
+    if devices := sorted(opened ^ before_open):
         yield make_finding("devices-changed", devices=tuple(devices))
+
+
+def _carrier(signs: Signs, ranks: Sequence[int]) -> str:
+    """Return the interface that carried most of the bytes of these ranks."""
+    carried: Counter[str] = Counter()
+    for rank in ranks:
+        carried.update(signs.carried[rank])
+    return carried.most_common(1)[0][0]
+
+
+def _not_compared(signs: Signs, reference: Signs | None) -> Iterator[Finding]:
+    """Yield what could not be compared, as one side or both have no value of it."""
+    if reference is None:
+        yield make_finding("sign-missing", sides=("reference",))
+        return
+    every = {rank for one in (signs, reference) for ranks in one.by_rank.values() for rank in ranks}
+    for sign, found in signs.by_rank.items():
+        before = reference.by_rank[sign]
+        if ranks := tuple(sorted(every - (found.keys() & before.keys()))):
+            lacking = {"variant": found, "reference": before}
+            sides = tuple(side for side, known in lacking.items() if not known.keys() >= {*ranks})
+            yield make_finding("sign-missing", sign=sign, ranks=ranks, sides=sides)

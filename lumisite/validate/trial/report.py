@@ -10,7 +10,8 @@ from lumisite.findings.writers import as_json, message
 from lumisite.validate.report.templates import fill, messages
 from lumisite.validate.trial.allocations import label
 from lumisite.validate.trial.design import Design
-from lumisite.validate.trial.judge import CODES, Answer, TrialVerdict
+from lumisite.validate.trial.effects import Effect
+from lumisite.validate.trial.judge import CODES, SettingResult, TrialVerdict
 
 
 def headline(verdict: TrialVerdict) -> str:
@@ -49,7 +50,7 @@ def plan_text(design: Design) -> str:
 
 
 def trial_document(design: Design, verdict: TrialVerdict) -> dict[str, object]:
-    """Return the document of `--json`; numbers are parts, of the setting against its absence."""
+    """Return the document of `--json`; effects are parts, of the variant against the baseline."""
     return {
         "headline": headline(verdict),
         "answers": [_answer(answer) for answer in verdict.answers],
@@ -72,13 +73,17 @@ def trial_document(design: Design, verdict: TrialVerdict) -> dict[str, object]:
     }
 
 
-def _answer(answer: Answer) -> dict[str, object]:
+def _effect(effect: Effect) -> dict[str, object]:
+    return {name: value for name, value in asdict(effect).items() if name != "spread"}
+
+
+def _answer(answer: SettingResult) -> dict[str, object]:
     return {
         "setting": str(answer.setting),
         "worth": answer.effect,
         "reason": messages(answer.reasons),
-        "effects": [asdict(effect) for effect in answer.effects],
-        "sizes": [asdict(effect) for effect in answer.sizes],
+        "effects": [_effect(effect) for effect in answer.effects],
+        "sizes": [_effect(effect) for effect in answer.sizes],
         "hangs": asdict(answer.hangs),
         "proof": messages(answer.proof),
         "findings": [as_json(finding) for finding in (answer.finding, *answer.reasons, *answer.proof)],

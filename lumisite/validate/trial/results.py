@@ -10,14 +10,17 @@ from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.validate.lines import Better, Gate, Sample
-from lumisite.validate.probes.probe import TIMED_OUT, ProbeStep
-from lumisite.validate.probes.records import number
+from lumisite.validate.probes.probe import TIMED_OUT, ProbeStep, Record
+from lumisite.validate.probes.records import number, table
 from lumisite.validate.run.folder import SAMPLES, End, Run, lines_of, slot_run
 from lumisite.validate.run.script import EXIT, SKIPPED, JobPlan
 from lumisite.validate.trial.design import REFERENCE, Design, PlannedRun
 from lumisite.validate.trial.jobs import slot_name
 from lumisite.validate.trial.proof import Signs, TookEffect, find_proof, read_signs
 
+#: The codes of steps whose ranks did their work, and then did not end well.
+EXIT_HUNG = "exit-hung"
+AT_EXIT = ("exit-failed", EXIT_HUNG)
 #: How a run ended. `hung`: the watchdog ended it; `failed`: it ended itself, without success; `lost`: neither, through
 #: Slurm, a node or a person, so that it is no evidence.
 Outcome: TypeAlias = Literal["done", "hung", "failed", "lost"]
@@ -36,8 +39,9 @@ class RunResult:
     """How one run ended.
 
     `values` are by metric, as samples name them. `took_effect` says whether what the arm sets reached the rank and was
-    acted on, `proof` how that is known. `leftovers` are nodes on which processes were left after the run was ended.
-    `job` is Slurm's id.
+    acted on, `proof` how that is known. `given` are the variables of the trial as all ranks that recorded one had it,
+    None for one that was not set. `at_exit`: the ranks had done their work, and failed when they ended. `leftovers` are
+    nodes on which processes were left after the run was ended. `job` is Slurm's id.
     """
 
     run: PlannedRun
@@ -45,6 +49,8 @@ class RunResult:
     values: Mapping[str, Measured] = field(default_factory=dict)
     took_effect: TookEffect = "unknown"
     proof: tuple[Finding, ...] = ()
+    given: Mapping[str, str | None] = field(default_factory=dict)
+    at_exit: bool = False
     leftovers: tuple[str, ...] = ()
     seconds: float = 0.0
     nodes: tuple[str, ...] = ()
@@ -92,6 +98,15 @@ def values_of(samples: Iterable[Sample]) -> dict[str, Measured]:
     }
 
 
+def _given(records: Sequence[Record]) -> dict[str, str | None]:
+    """Return the variables that ranks recorded, without those that they have different values of."""
+    found: dict[str, set[str | None]] = {}
+    for record in records:
+        for name, value in table(record, "given").items():
+            found.setdefault(name, set()).add(None if value is None else str(value))
+    return {name: next(iter(values)) for name, values in found.items() if len(values) == 1}
+
+
 @dataclass(frozen=True)
 class _Job:
     """A job of a trial; one that is `lost` counts for nothing."""
@@ -110,7 +125,8 @@ class _Job:
         steps, checks = [step for step in every if not step.check], [step for step in every if step.check]
         arm = self.design.by_name[planned.arm]
         records = [record for step in steps for record in self.run.records(self.plan.run, step) if "given" in record]
-        took_effect, proof = find_proof(arm, records, signs.get(arm.name), signs.get(REFERENCE))
+        ranks = max((step.ranks for step in steps), default=0)
+        took_effect, proof = find_proof(arm, records, ranks, signs.get(arm.name), signs.get(REFERENCE))
         folders = {step.folder for step in steps}
         if planned == self.design.runs_of(planned.allocation)[-1]:
             folders.add("end")
@@ -121,6 +137,8 @@ class _Job:
             values_of(line for line in lines if isinstance(line, Sample)),
             took_effect,
             proof,
+            _given(records),
+            any(line.code in AT_EXIT for line in lines if isinstance(line, Gate)),
             tuple(sorted(leftovers)),
             self._seconds(steps),
             self.plan.nodes,
@@ -153,7 +171,10 @@ class _Job:
             if late or any(number(record, "hung_time") for record in self.run.records(self.plan.run, step)):
                 return "hung"
         probes = {step.probe for step in steps}
-        verdicts = {line.verdict for line in lines if isinstance(line, Gate) and line.gate in probes}
+        gates = [line for line in lines if isinstance(line, Gate) and line.gate in probes]
+        if any(gate.code == EXIT_HUNG for gate in gates):
+            return "hung"
+        verdicts = {gate.verdict for gate in gates}
         return "failed" if "fail" in verdicts else "lost" if "inconclusive" in verdicts else "done"
 
     def _seconds(self, steps: Sequence[ProbeStep]) -> float:

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import make_finding
-from lumisite.site.entries import Evidence
-from lumisite.site.entries import Setting as Entry
+from lumisite.site.entries import Evidence, Setting
 from lumisite.site.ledger import decide
 from lumisite.validate.probes.probe import Target
-from lumisite.validate.trial.design import NAME, Setting
+from lumisite.validate.trial.design import NAME, TrialSetting
 
 #: The beginnings of names that Slurm, the helper or a runtime sets anew in each task.
 SET_ANEW = ("SLURM_", "LUMISITE", "SINGULARITY", "APPTAINER")
@@ -21,7 +20,7 @@ SWITCHES = ("LUMISITE_CPU_BIND", "LUMISITE_GPUS")
 
 def parse_settings(
     tried: Sequence[str], unset: Sequence[str], against: Sequence[str], target: Target
-) -> tuple[list[Setting], list[Setting]]:
+) -> tuple[list[TrialSetting], list[TrialSetting]]:
     """Return what is tried, and what the reference sets. Raises `ResolveError`.
 
     What ranks have already is tried by doing without it: so the reference is what works today.
@@ -31,7 +30,7 @@ def parse_settings(
     for name in unset:
         if not NAME.fullmatch(name):
             raise ResolveError(make_finding("setting-malformed", "--unset", text=name, expected="NAME"))
-        variants.append(Setting(name))
+        variants.append(TrialSetting(name))
     for setting in (*variants, *reference):
         _check(setting, target)
     present = settings_present(target)
@@ -39,30 +38,30 @@ def parse_settings(
     for index, setting in enumerate(variants):
         entry = present.get(setting.name)
         if entry and entry.value == setting.value and setting.name not in changed:
-            variants[index] = Setting(setting.name)
+            variants[index] = TrialSetting(setting.name)
     return variants, reference
 
 
-def parse_setting(text: str, option: str) -> Setting:
+def parse_setting(text: str, option: str) -> TrialSetting:
     """Parse NAME=VALUE; `option` is named in the `ResolveError` for what is not."""
     name, equals, value = text.partition("=")
     if not equals or not NAME.fullmatch(name) or not value.isprintable():
         bare = name if NAME.fullmatch(text) else None
         raise ResolveError(make_finding("setting-malformed", option, text=text, expected="NAME=VALUE", name=bare))
-    return Setting(name, value)
+    return TrialSetting(name, value)
 
 
-def settings_present(target: Target) -> dict[str, Entry]:
+def settings_present(target: Target) -> dict[str, Setting]:
     """Return the entries of the ledger that surely give ranks a value here, by variable."""
     situation = replace(target.situation, nodes="several" if target.plan.nodes > 1 else "one")
     winners = (choice.entry for choice in decide(target.site, situation).settings if choice.outcome == "wins")
     return {entry.name: entry for entry in winners if entry.value is not None}
 
 
-def unmeasured(target: Target) -> list[Setting]:
+def unmeasured(target: Target) -> list[TrialSetting]:
     """Return what ranks have here by entries that nobody measured on this platform, as trials of doing without each."""
     return [
-        Setting(name)
+        TrialSetting(name)
         for name, entry in settings_present(target).items()
         if not any(_is_measured(evidence, target.site.platform) for evidence in entry.evidence)
     ]
@@ -72,7 +71,7 @@ def _is_measured(evidence: Evidence, platform: str | None) -> bool:
     return evidence.by == "measured" and evidence.of is None and evidence.platform in (None, platform)
 
 
-def _check(setting: Setting, target: Target) -> None:
+def _check(setting: TrialSetting, target: Target) -> None:
     entries = [entry for entry in target.site.settings if entry.name == setting.name]
     anew = setting.name.startswith(SET_ANEW) and setting.name not in SWITCHES
     if anew or any(entry.computed or entry.directory for entry in entries):

@@ -58,6 +58,29 @@ def fisher(bad: int, runs: int, bad_others: int, others: int) -> float:
 
 
 @cache
+def fisher_power(runs: tuple[int, int], rates: tuple[float, float], alpha: float) -> float:
+    """Return the chance that Fisher's test finds more bad runs on the first side than on the second, at `alpha`.
+
+    >>> round(fisher_power((9, 9), (0.9, 0.0), 0.005), 2)
+    0.99
+    """
+    count, others = runs
+    power, least = 0.0, 0
+    for bad_others in range(others + 1):
+        # The more there are on the other side, the more it takes.
+        while least <= count and fisher(least, count, bad_others, others) > alpha:
+            least += 1
+        if least > count:
+            break
+        power += _exactly(bad_others, others, rates[1]) * _at_least(least, count, rates[0])
+    return power
+
+
+def _exactly(bad: int, runs: int, rate: float) -> float:
+    return math.comb(runs, bad) * rate**bad * (1 - rate) ** (runs - bad)
+
+
+@cache
 def rate_interval(bad: int, runs: int, chance: float = 0.95) -> tuple[float, float]:
     """Return the interval of Clopper and Pearson for the rate of which `bad` of `runs` were seen.
 
@@ -86,7 +109,9 @@ def adjusted(chances: Sequence[float]) -> list[float]:
 
 
 def _at_least(bad: int, runs: int, rate: float) -> float:
-    """Return the chance of at least `bad` of `runs` at a rate between 0 and 1."""
+    """Return the chance of at least `bad` of `runs` at a rate."""
+    if rate in (0.0, 1.0):
+        return float(bad <= runs * rate)
     up, down, fixed = math.log(rate), math.log1p(-rate), math.lgamma(runs + 1)
 
     def chance(count: int) -> float:

@@ -14,7 +14,7 @@ from lumisite.cli.commands import parse
 from lumisite.cli.try_ import new_trial
 from lumisite.errors import ResolveError
 from lumisite.site.load import EMBEDDED
-from lumisite.validate.trial.design import Setting
+from lumisite.validate.trial.design import TrialSetting
 from lumisite.validate.trial.jobs import deciding, with_time
 from lumisite.validate.trial.settings import parse_settings, settings_present
 from tests.support.records import target_of
@@ -26,12 +26,14 @@ def test_what_ranks_have_is_tried_by_doing_without_it() -> None:
     assert settings_present(TWIN)["GLOO_SOCKET_IFNAME"].value == "hsn0"
     assert parse_settings(["GLOO_SOCKET_IFNAME=hsn0", "A=1"], ["B"], [], TWIN)[0] == [
         HELD,
-        Setting("A", "1"),
-        Setting("B"),
+        TrialSetting("A", "1"),
+        TrialSetting("B"),
     ]
-    assert parse_settings(["GLOO_SOCKET_IFNAME=hsn1"], [], [], TWIN)[0] == [Setting("GLOO_SOCKET_IFNAME", "hsn1")]
+    assert parse_settings(["GLOO_SOCKET_IFNAME=hsn1"], [], [], TWIN)[0] == [TrialSetting("GLOO_SOCKET_IFNAME", "hsn1")]
     against = ["GLOO_SOCKET_IFNAME=eth0"]
-    assert parse_settings(["GLOO_SOCKET_IFNAME=hsn0"], [], against, TWIN)[0] == [Setting("GLOO_SOCKET_IFNAME", "hsn0")]
+    assert parse_settings(["GLOO_SOCKET_IFNAME=hsn0"], [], against, TWIN)[0] == [
+        TrialSetting("GLOO_SOCKET_IFNAME", "hsn0")
+    ]
 
 
 @pytest.mark.parametrize(

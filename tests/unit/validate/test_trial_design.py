@@ -14,22 +14,22 @@ from lumisite.validate.trial.design import (
     PLACEBO,
     REFERENCE,
     Design,
-    Setting,
+    TrialSetting,
     design_text,
     plan,
     read_design,
 )
 from lumisite.validate.trial.results import Measured, values_of
 
-SLOW = (Setting("NET", "slow"),)
+SLOW = (TrialSetting("NET", "slow"),)
 
 
-def setting(text: str) -> Setting:
+def setting(text: str) -> TrialSetting:
     name, equals, value = text.partition("=")
-    return Setting(name, value if equals else None)
+    return TrialSetting(name, value if equals else None)
 
 
-def a_design(*tried: str, seed: int = 7, attempts: int = 1, against: tuple[Setting, ...] = ()) -> Design:
+def a_design(*tried: str, seed: int = 7, attempts: int = 1, against: tuple[TrialSetting, ...] = ()) -> Design:
     settings = [setting(one) for one in tried or ("A=1", "B")]
     return plan(
         seed, settings, against=against, control=SLOW, probes=("ddp",), nodes=2, attempts=attempts, slot_s=90, sign_s=60
@@ -59,7 +59,7 @@ def test_the_order_is_drawn_from_the_seed_anew_for_each_allocation() -> None:
 
 
 def test_an_arm_changes_what_the_reference_has() -> None:
-    design = a_design("A=2", "B", against=(Setting("A", "1"), Setting("C", "3")))
+    design = a_design("A=2", "B", against=(TrialSetting("A", "1"), TrialSetting("C", "3")))
     arms = {name: {str(one) for one in arm.settings} for name, arm in design.by_name.items()}
     assert arms == {
         REFERENCE: {"A=1", "C=3"},
@@ -68,12 +68,12 @@ def test_an_arm_changes_what_the_reference_has() -> None:
         "A=2": {"A=2", "C=3"},
         "B unset": {"A=1", "C=3", "B unset"},
     }
-    assert [arm.tried for arm in design.variants] == [Setting("A", "2"), Setting("B")]
+    assert [arm.tried for arm in design.variants] == [TrialSetting("A", "2"), TrialSetting("B")]
 
 
 def test_an_arm_knows_the_value_that_it_is_about() -> None:
-    settings = [Setting("A", "2"), Setting("A"), Setting("B"), Setting("C")]
-    against = [Setting("A", "1")]
+    settings = [TrialSetting("A", "2"), TrialSetting("A"), TrialSetting("B"), TrialSetting("C")]
+    against = [TrialSetting("A", "1")]
     design = plan(1, settings, against=against, present={"A": "0", "B": "3"}, probes=("ddp",), nodes=2, slot_s=90)
     assert [arm.value for arm in design.variants] == ["2", "1", "3", None]
 

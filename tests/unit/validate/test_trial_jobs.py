@@ -17,18 +17,17 @@ from lumisite.validate.run.folder import Run, create_run, slot_run
 from lumisite.validate.run.plan import with_specs
 from lumisite.validate.run.request import Batch, RunRequest
 from lumisite.validate.run.script import DONE, EXIT, RECORDS, JobPlan, job_script
-from lumisite.validate.trial.design import Arm, Design, Setting, plan
+from lumisite.validate.trial.design import Design, TrialSetting, plan
 from lumisite.validate.trial.jobs import controls, trial_plans
-from lumisite.validate.trial.proof import Signs, find_proof
 from lumisite.validate.trial.results import results_of
 from tests.support.records import target_of
 from tests.support.requests import LOADED, a_request
 
 TWIN = target_of("twin")
-HELD, NEW, SIDE = Setting("GLOO_SOCKET_IFNAME"), Setting("A_B", "1 2"), Setting("SIDE", "x")
+HELD, NEW, SIDE = TrialSetting("GLOO_SOCKET_IFNAME"), TrialSetting("A_B", "1 2"), TrialSetting("SIDE", "x")
 
 
-def a_design(*tried: Setting, probes: tuple[str, ...] = ("collectives",), allocations: int = 2) -> Design:
+def a_design(*tried: TrialSetting, probes: tuple[str, ...] = ("collectives",), allocations: int = 2) -> Design:
     return plan(
         3,
         tried or (NEW,),
@@ -72,6 +71,8 @@ def test_each_slot_has_its_arms_environment_as_a_user_sets_it() -> None:
     assert " torch.sif env --unset=GLOO_SOCKET_IFNAME python3 " in by_arm["GLOO_SOCKET_IFNAME unset"].replace(
         "/appl/images/", " "
     )
+    # Ranks end as a user's program does.
+    assert all("--exit program --tell" in line for line in by_arm.values())
     # All are asked to tell the same, so that they measure the same.
     assert all(line.endswith("--tell SIDE --tell GLOO_SOCKET_IFNAME --tell 'A_B=1 2'".replace("'A_B=1 2'", "A_B")) for
                line in by_arm.values())  # fmt: skip
@@ -303,32 +304,14 @@ def test_a_gate_that_was_changed_is_refused(left: Left) -> None:
     assert repeated(design, run, plans) == "collectives"
 
 
-# ---- whether it took effect
-
-ARM = Arm("A_B=1", "variant", (Setting("A_B", "1"),), Setting("A_B", "1"))
-NOT_REACHED = {"rank": 1, "name": "A_B", "actual": "2", "setting": "A_B=1"}
-REACHED = [{"rank": 0, "given": {"A_B": "1"}}, {"rank": 1, "given": {"A_B": "1"}}]
-
-
-@pytest.mark.parametrize(
-    ("records", "signs", "took_effect", "code", "values"),
-    [
-        ([], Signs(), "unknown", "setting-not-shown", {}),
-        (REACHED, None, "unknown", "setting-not-shown", {}),
-        (REACHED, Signs(), "unknown", "setting-not-shown", {"name": "A_B"}),
-        (REACHED, Signs({"A_B": "liba.so"}), "yes", "library-names-setting", {"file": "liba.so", "name": "A_B"}),
-        (REACHED, Signs(log=("INFO A_B=1",)), "yes", "library-logs-setting", {"line": "INFO A_B=1"}),
-        (REACHED, Signs(carrier="eth0"), "yes", "carrier-changed", {"carrier": "eth0", "reference": "hsn0"}),
-        (REACHED, Signs(cpus=("0-3", "0-3")), "yes", "cpus-changed", {"rank": 0, "cpus": "0-3", "reference": "1"}),
-        (REACHED, Signs(cpus=("", "2")), "unknown", "setting-not-shown", {"name": "A_B"}),
-        (REACHED, Signs(devices=("anon_inode:x",)), "yes", "devices-changed", {"devices": ("anon_inode:x",)}),
-        (REACHED, Signs(log=("A_B=1 not available",)), "unknown", "setting-refused", {"line": "A_B=1 not available"}),
-        ([REACHED[0], {"rank": 1, "given": {"A_B": "2"}}], Signs(), "no", "setting-not-reached", NOT_REACHED),
-        ([REACHED[0], {"rank": 1, "given": {}}], Signs(), "no", "setting-not-reached", NOT_REACHED | {"actual": None}),
-    ],
-)
-def test_what_proves_that_a_setting_took_effect(
-    records: list[dict[str, Any]], signs: Signs | None, took_effect: str, code: str, values: dict[str, object]
-) -> None:
-    state, (finding,) = find_proof(ARM, records, signs, Signs(carrier="hsn0", cpus=("1", "2")))
-    assert (state, finding.code, finding.values) == (took_effect, code, values)
+@pytest.mark.parametrize(("code", "outcome"), [("exit-failed", "failed"), ("exit-hung", "hung")])
+def test_a_run_whose_ranks_did_not_end_well_is_bad_and_said_to_be(left: Left, code: str, outcome: str) -> None:
+    design, run, plans, job = left
+    slot = slot_of(design, str(NEW))
+    (job / f"{slot}-collectives-2n/{EXIT}").write_text("139 120.0\n")
+    gate = {"gate": "collectives", "verdict": "fail", "cause": "x", "code": code, "advice": "", "nodes": ["n1"]}
+    lines = (run.folder / "samples.jsonl").read_text().splitlines()
+    lines.append(json.dumps(gate | {"time": 9.0, "run": slot_run("b0-01", slot)}))
+    (run.folder / "samples.jsonl").write_text("\n".join(lines) + "\n")
+    (bad,) = (one for one in results_of(design, run, plans) if one.outcome != "done")
+    assert (bad.run.arm, bad.outcome, bad.at_exit) == (str(NEW), outcome, True)

@@ -11,8 +11,8 @@ import pytest
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
-from lumisite.validate.trial.design import Design, Setting, Thresholds, plan
-from lumisite.validate.trial.judge import Answer, TrialVerdict, judge_trial
+from lumisite.validate.trial.design import Design, Thresholds, TrialSetting, plan
+from lumisite.validate.trial.judge import SettingResult, TrialVerdict, judge_trial
 from lumisite.validate.trial.proof import TookEffect
 from lumisite.validate.trial.results import Measured, RunResult
 from tests.support.trials import CONTROL, METRICS, MIB, Machine, a_trial, run_trial
@@ -34,12 +34,12 @@ def ran(machine: Machine = CALM, change: Change = lambda result: result, design:
     return judge_trial(design, list(filter(None, map(change, run_trial(design, machine, 1)))))
 
 
-def answer(verdict: TrialVerdict) -> Answer:
+def answer(verdict: TrialVerdict) -> SettingResult:
     (one,) = verdict.answers
     return one
 
 
-def codes(one: Answer) -> list[str]:
+def codes(one: SettingResult) -> list[str]:
     return [reason.code for reason in one.reasons]
 
 
@@ -120,10 +120,43 @@ def test_without_what_is_needed_the_workload_is_much_slower() -> None:
 
 @pytest.mark.parametrize(("part", "worth"), [(-0.5, "needed"), (-0.07, "helps"), (0.07, "harmful"), (0.0, "inert")])
 def test_the_answer_to_an_absence_is_about_the_setting(part: float, worth: str) -> None:
-    one = answer(ran(factor(part, arm="GONE unset"), design=a_trial([Setting("GONE")])))
+    one = answer(ran(factor(part, arm="GONE unset"), design=a_trial([TrialSetting("GONE")])))
     assert one.effect == worth
     if worth == "helps":
-        assert all(effect.effect > 0 for effect in one.effects)
+        assert all(effect.effect < 0 for effect in one.effects), "the variant, without it, is slower"
+    if part:
+        (reason,) = one.reasons
+        assert (reason.values["variant"], reason.values["baseline"]) == ("GONE unset", None)
+        assert str(reason.values["effect"]).startswith("-" if part < 0 else "+")
+
+
+@pytest.mark.parametrize(
+    ("setting", "given", "baseline"),
+    [
+        (TrialSetting("GONE"), "0", "GONE=0"),
+        (TrialSetting("GONE", "1"), None, "GONE unset"),
+        (TrialSetting("GONE", "1"), "2", "GONE=2"),
+    ],
+)
+def test_an_effect_names_what_each_side_has_of_the_variable(
+    setting: TrialSetting, given: str | None, baseline: str
+) -> None:
+    def recorded(result: RunResult) -> RunResult:
+        return replace(result, given={"GONE": given} if result.run.arm == "reference" else {})
+
+    one = answer(ran(factor(-0.5, arm=str(setting)), recorded, a_trial([setting])))
+    (reason,) = one.reasons
+    assert (reason.values["variant"], reason.values["baseline"]) == (str(setting), baseline)
+    assert str(reason.values["effect"]).startswith("-5")
+    assert one.finding.code == ("setting-needed" if setting.value is None else "setting-harmful")
+
+
+def test_runs_that_failed_when_they_ended_are_counted() -> None:
+    machine = replace(CALM, hangs=lambda arm: float(arm == TRIED))
+    one = answer(ran(machine, lambda result: replace(result, at_exit=result.outcome == "hung")))
+    assert [(reason.code, dict(reason.values)) for reason in one.reasons[1:]] == [
+        ("runs-failed-at-exit", {"count": 3, "side": "variant"})
+    ]
 
 
 def test_lower_is_better_where_the_metric_says_so() -> None:
@@ -157,7 +190,8 @@ def test_a_hang_of_every_run_is_harmful_even_if_nothing_else_is_known() -> None:
     machine = replace(CALM, hangs=lambda arm: float(arm == TRIED))
     one = answer(ran(machine, lambda result: replace(result, took_effect="unknown")))
     assert (one.finding.code, codes(one)) == ("setting-harmful", ["runs-failed"])
-    assert one.reasons[0].values == {"with_it": "3 of 3", "without": "0 of 9"}
+    rates = {"variant": TRIED, "baseline": None, "failed": "3 of 3", "baseline_failed": "0 of 9"}
+    assert one.reasons[0].values == rates
     assert one.hangs.with_it.low == pytest.approx(0.292, abs=0.001)
     assert one.hangs.with_it.high == 1.0
     assert one.hangs.without.high == pytest.approx(0.336, abs=0.001)
@@ -169,14 +203,15 @@ def test_a_hang_of_the_reference_makes_it_needed() -> None:
     assert one.finding.code == "setting-needed"
     assert one.hangs.without.bad > one.hangs.with_it.bad == 0
     of_absence = replace(CALM, hangs=lambda arm: 0.91 if arm == "GONE unset" else 0.0)
-    assert answer(ran(of_absence, design=a_trial([Setting("GONE")], attempts=6))).effect == "needed"
+    assert answer(ran(of_absence, design=a_trial([TrialSetting("GONE")], attempts=6))).effect == "needed"
 
 
 def test_one_hang_is_no_proof_and_is_not_passed_over() -> None:
     one = answer(ran(CALM, arm_is(TRIED, 2, outcome="hung", values={})))
     assert one.effect == "underpowered"
-    assert codes(one) == ["runs-failed-by-chance"]
-    assert one.reasons[0].values == {"with_it": "1 of 3", "without": "0 of 9"}
+    assert codes(one) == ["runs-failed-by-chance", "size-needed"]
+    rates = {"variant": TRIED, "baseline": None, "failed": "1 of 3", "baseline_failed": "0 of 9"}
+    assert one.reasons[0].values == rates
 
 
 def test_what_was_lost_counts_for_nothing() -> None:
@@ -290,7 +325,7 @@ def test_the_order_of_results_does_not_matter() -> None:
 
 
 def test_several_settings_share_one_family_of_comparisons() -> None:
-    settings = [Setting("TRIED", "1"), *(Setting(f"OTHER{number}", "1") for number in range(30))]
+    settings = [TrialSetting("TRIED", "1"), *(TrialSetting(f"OTHER{number}", "1") for number in range(30))]
     alone, among = (ran(factor(0.04), design=a_trial(own)).answers[0] for own in (settings[:1], settings))
     assert among.effect == "helps"
     first = {effect.name: effect for effect in alone.effects}
@@ -315,7 +350,7 @@ def test_the_effect_of_an_allocation_that_differs_from_the_others_widens_the_int
         return replace(result, values=values)
 
     one = answer(ran(CALM, wild))
-    assert (one.effect, codes(one)) == ("underpowered", ["effect-not-excluded"])
+    assert (one.effect, codes(one)) == ("underpowered", ["effect-not-excluded", "size-beyond"])
     assert all(effect.high - effect.low > 0.5 for effect in one.effects)
 
 
@@ -339,7 +374,9 @@ def test_identical_values_are_no_effect() -> None:
 
 
 def test_metrics_that_were_not_named_in_the_design_decide_nothing() -> None:
-    design = plan(1, [Setting("TRIED", "1")], control=CONTROL, probes=("ddp",), metrics=("ddp/*",), nodes=2, slot_s=60)
+    design = plan(
+        1, [TrialSetting("TRIED", "1")], control=CONTROL, probes=("ddp",), metrics=("ddp/*",), nodes=2, slot_s=60
+    )
     one = answer(ran(factor(0.5, of="collectives"), design=design))
     assert {effect.metric for effect in one.effects} == {name for name in METRICS if name.startswith("ddp")}
     assert one.effect == "inert"

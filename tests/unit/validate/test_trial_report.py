@@ -13,12 +13,12 @@ import pytest
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import exit_code
 from lumisite.findings.writers import message
-from lumisite.validate.trial.design import Design, Setting, plan
+from lumisite.validate.trial.design import Design, TrialSetting, plan
 from lumisite.validate.trial.judge import TrialVerdict, judge_trial
 from lumisite.validate.trial.report import headline, trial_document, trial_text
 from tests.support.trials import MIB, Machine, a_trial, run_trial, tried
 
-SETTINGS = (Setting("SLOWS", "1"), Setting("HANGS", "<b>"), Setting("NOTHING", "1"))
+SETTINGS = (TrialSetting("SLOWS", "1"), TrialSetting("HANGS", "<b>"), TrialSetting("NOTHING", "1"))
 PARTS = {"SLOWS=1": ("all_reduce_busbw/4MiB/", 0.5)}
 
 
@@ -27,7 +27,7 @@ def one_size(arm: str, metric: str) -> float:
     return math.log(part) if of in metric else 0.0
 
 
-def a_verdict(settings: Sequence[Setting] = SETTINGS) -> tuple[Design, TrialVerdict]:
+def a_verdict(settings: Sequence[TrialSetting] = SETTINGS) -> tuple[Design, TrialVerdict]:
     machine = Machine(0.001, 0.003, effect=one_size, hangs=lambda arm: 0.7 * arm.startswith("HANGS"))
     design = a_trial(settings, 3, attempts=8)
     return design, tried(machine, 3, design)
@@ -39,7 +39,7 @@ DESIGN, VERDICT = a_verdict()
 def test_the_headline_counts_answers_or_gives_the_one() -> None:
     counts = make_finding("settings-answered", count=3, effects=("2 harmful", "1 inert"))
     assert headline(VERDICT) == message(counts)
-    _, alone = a_verdict([Setting("NOTHING", "1")])
+    _, alone = a_verdict([TrialSetting("NOTHING", "1")])
     (answer,) = alone.answers
     assert (answer.finding.code, answer.finding.subject) == ("setting-inert", "NOTHING=1")
     assert headline(alone) == f"NOTHING=1 {message(answer.finding)}"
@@ -70,10 +70,11 @@ def test_text_has_answers_first_then_runs_that_failed_and_effects_by_size() -> N
 
 def test_what_is_needed_is_named_with_the_value_that_ranks_have() -> None:
     machine = Machine(metrics=(), hangs=lambda arm: float(arm.endswith("unset")))
-    setting, control = Setting("USE_LIBUV"), [Setting("C", "1")]
+    setting, control = TrialSetting("USE_LIBUV"), [TrialSetting("C", "1")]
     design = plan(5, [setting], present={"USE_LIBUV": "0"}, control=control, probes=("ddp",), nodes=2, slot_s=60)
     line = trial_text(design, tried(machine, 5, design)).splitlines()[0]
-    assert line == "USE_LIBUV=0 is needed: 0 of 9 runs failed with it, 3 of 3 without it (variant: unset)"
+    sides = "3 of 3 runs failed with USE_LIBUV unset (variant), 0 of 9 with USE_LIBUV=0 (baseline)"
+    assert line == f"USE_LIBUV=0 is needed: {sides}"
 
 
 def test_text_names_allocations_that_were_thrown_out() -> None:
@@ -97,7 +98,7 @@ def test_json_has_all_numbers_and_the_design() -> None:
 
 
 def test_of_what_is_unverified_no_number_is_told() -> None:
-    design = a_trial([Setting("NOBODY", "reads")], 1)
+    design = a_trial([TrialSetting("NOBODY", "reads")], 1)
     results = [replace(one, took_effect="unknown", proof=()) for one in run_trial(design, Machine(), 1)]
     verdict = judge_trial(design, results)
     (answer,) = verdict.answers

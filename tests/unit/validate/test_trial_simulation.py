@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import pytest
 
-from lumisite.validate.trial.design import CONTROL, Setting, Thresholds
+from lumisite.validate.trial.design import CONTROL, Thresholds, TrialSetting
 from lumisite.validate.trial.effects import Effect
 from lumisite.validate.trial.judge import EffectName, TrialVerdict
 from tests.support.trials import Machine, a_trial, tried
@@ -59,7 +59,7 @@ def test_inert_settings_are_called_inert_or_underpowered(name: str, tries: int) 
 @TRIES
 @pytest.mark.parametrize("name", ["loud own", "loud shared", "loud x10 shared", "quiet x10 own"])
 def test_of_many_inert_settings_tried_together_none_is_called_else(name: str, tries: int) -> None:
-    settings = [Setting(f"TRIED{number}", "1") for number in range(20)]
+    settings = [TrialSetting(f"TRIED{number}", "1") for number in range(20)]
     found = worths(tried(MACHINES[name], seed, a_trial(settings, seed)) for seed in range(tries // 20))
     print(name, dict(found))
     assert tries - found["inert"] - found["underpowered"] <= 0.01 * tries
@@ -78,7 +78,7 @@ def test_an_effect_of_five_per_cent_is_found_with_three_allocations(name: str, p
 @FEWER
 @pytest.mark.parametrize("count", [1, 5])
 def test_an_effect_as_large_as_the_mde_is_found_in_nine_of_ten_trials(count: int, tries: int) -> None:
-    settings = [Setting("TRIED" if number == 0 else f"OTHER{number}", "1") for number in range(count)]
+    settings = [TrialSetting("TRIED" if number == 0 else f"OTHER{number}", "1") for number in range(count)]
     metric = "ddp/samples_per_s/comm/2n"
 
     def effects(part: float) -> list[Effect]:
