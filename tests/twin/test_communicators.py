@@ -114,6 +114,8 @@ def test_groups_that_come_up_pass_within_seconds(site: Cluster) -> None:
         ("hang 1", "communicator-hung", {**ENTERING, "ranks": "1", "waiting": 1, "settings": (SETTING,)}, (1,)),
         ("freeze 1", "communicator-silent", {**ENTERING, "ranks": "1", "waiting": 1}, (1,)),
         ("crash 1", "rank-crashed", {"ranks": "1"}, (1,)),
+        # As the kernel does where memory is out: the other rank reports a connection that was closed.
+        ("kill 1", "rank-crashed", {"ranks": "1", "words": "Killed"}, (1,)),
         ("fail 1", "rank-failed", {"subject": "rank 1 on nid000002", "error": "RuntimeError: planted"}, (0, 1)),
         ("wrong 1", "communicator-wrong", {"group": 2, "where": "ranks 0-1 on nid000001, nid000002"}, (0, 1)),
     ],

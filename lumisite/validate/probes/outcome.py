@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Value, with_values
+from lumisite.site.cpus import parse_number_list
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.probe import Ended, Expected, Judge, Line, Record, describe_ranks
 from lumisite.validate.probes.records import finished, number, rank_of, text, whole
 
 #: A rank reports once a second where it is; one that is silent for longer than this is frozen, in seconds.
 NO_BEAT_S = 5.0
+#: More tasks than a step can have.
+MOST_RANKS = 1 << 24
+#: What srun prints of tasks that did not end well.
+_TASKS = re.compile(r"srun: error: (\S+): tasks? ([\d,-]+): (.*\S)")
+#: What it prints of tasks that a signal ended which Slurm itself sends to the others of a step, too.
+_SIGNALS = ("Killed", "Terminated")
+#: What srun and slurmstepd print where the kernel ended a task for want of memory (of their cgroup).
+_NO_MEMORY = re.compile(r"oom_kill event|OOM Killed|Out Of Memory")
 
 
 @dataclass(frozen=True)
@@ -95,6 +106,8 @@ def trouble(ended: Ended, expected: Expected) -> Gate | None:
                 reported=tuple(f"{host}: {count}" for host, count in sorted(per_node.items())),
             )
         )
+    if (gate := crashed(ended, expected)) is not None:
+        return gate
     errors = [record for record in done if record.get("error")]
     if errors:
         first = min(errors, key=lambda record: (number(record, "error_time") or 0.0, rank_of(record)))
@@ -104,9 +117,57 @@ def trouble(ended: Ended, expected: Expected) -> Gate | None:
     return _lost(ended, done, expected)
 
 
+def crashed(ended: Ended, expected: Expected) -> Gate | None:
+    """Return the ranks that srun reports as ended and that left no record: what the others say followed from that.
+
+    A rank that ended by itself comes before one that was killed: where one ends, Slurm kills the rest of the step.
+    """
+    if ended.late or not ended.exit_code:
+        return None
+    found = sorted(_ends(ended, expected), key=lambda end: end.words.startswith(_SIGNALS))
+    if not found:
+        return None
+    first = found[0]
+    memory = any(map(_NO_MEMORY.search, ended.stderr)) and first.words.startswith((*_SIGNALS[:1], "Out Of Memory"))
+    finding = make_finding("rank-out-of-memory" if memory else "rank-crashed", phase=first.phase, words=first.words)
+    return expected.gate(replace(finding, nodes=(first.node,)), first.ranks)
+
+
+@dataclass(frozen=True)
+class _TaskEnd:
+    """A line of srun about ranks of one node that left no record; `phase` is where the first was, if it said so."""
+
+    node: str
+    ranks: tuple[int, ...]
+    words: str
+    phase: str | None
+
+
+def _ends(ended: Ended, expected: Expected) -> Iterator[_TaskEnd]:
+    """Yield the lines of srun about ranks that may have begun the failure, in its order."""
+    heard = {rank_of(record) for record in finished(ended.records)}
+    last = {rank_of(record): record for record in ended.records if "phase" in record}
+    failed = min((number(record, "error_time") or math.inf for record in ended.records), default=math.inf)
+    for node, tasks, words in _TASKS.findall("\n".join(ended.stderr)):
+        # Without an error of another rank, nothing tells one that was sent the usual signal from the cause.
+        if failed == math.inf and words.startswith(_SIGNALS[1]):
+            continue
+        ranks = []
+        for rank in parse_number_list(tasks, limit=MOST_RANKS):
+            time = number(last.get(rank, {}), "time")
+            # One that lived on after the first error was ended because of it.
+            lived = (time or 0.0) > failed or (time is None and failed < math.inf and words.startswith(_SIGNALS))
+            if rank < expected.ranks and rank not in heard and not lived:
+                ranks.append(rank)
+        if ranks:
+            yield _TaskEnd(node, tuple(ranks), words, text(last.get(ranks[0], {}), "phase") or None)
+
+
 def _lost(ended: Ended, done: Sequence[Record], expected: Expected) -> Gate | None:
     """Return the ranks that hang, fell silent or left nothing."""
     heard = {rank_of(record) for record in done}
+    if ended.exit_code and heard >= {*range(expected.ranks)} and all(number(one, "ending_time") for one in done):
+        return expected.gate(_exit_finding(ended, done, expected))
     left = [record for record in ended.records if "phase" in record and rank_of(record) not in heard]
     if ended.late and left:
         last = max(number(record, "time") or 0.0 for record in left)
@@ -124,6 +185,17 @@ def _lost(ended: Ended, done: Sequence[Record], expected: Expected) -> Gate | No
         found = make_finding("record-missing", ended.step.srun.name, words=ended.words)
         return expected.gate(replace(found, nodes=tuple(dict.fromkeys(map(expected.node_of, lost)))), lost)
     return None
+
+
+def _exit_finding(ended: Ended, done: Sequence[Record], expected: Expected) -> Finding:
+    """Return the finding about ranks that did their work, and did not end well."""
+    last = max(done, key=lambda record: number(record, "ending_time") or 0.0)
+    limit_s = whole(last, "ending_limit_s")
+    # A second is for clocks that differ.
+    hung = ended.late or expected.time - (number(last, "ending_time") or 0.0) >= limit_s - 1
+    code = "exit-hung" if hung else "exit-failed"
+    part = ended.step.srun.name
+    return make_finding(code, part, limit_s=limit_s, exit_code=ended.exit_code, words=ended.words)
 
 
 def rank_gate(code: str, first: Record, expected: Expected, *, ranks_in_all: int, **values: Value) -> Gate:

@@ -67,7 +67,7 @@ class End:
 
 
 @dataclass
-class _File:
+class _LinesFile:
     """A file of lines that only grows."""
 
     path: Path
@@ -102,7 +102,7 @@ class _File:
             os.close(handle)
         self.seen.add(line)
 
-    def move(self, unwanted: Callable[[Mapping[str, object]], bool], target: _File) -> None:
+    def move(self, unwanted: Callable[[Mapping[str, object]], bool], target: _LinesFile) -> None:
         """Move lines to another file, where a line that is there already is not added."""
         lines = self.load(lambda line: (line.decode(), unwanted(_object(line))))
         for line in [line for line, out in lines if out]:
@@ -118,10 +118,10 @@ class Run:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.probes = folder / "probes"
-        self._lines = _File(folder / SAMPLES)
-        self._vectors = _File(folder / SERIES)
-        self._aside = _File(folder / ASIDE)
-        self._journal = _File(folder / JOURNAL)
+        self._lines = _LinesFile(folder / SAMPLES)
+        self._vectors = _LinesFile(folder / SERIES)
+        self._aside = _LinesFile(folder / ASIDE)
+        self._journal = _LinesFile(folder / JOURNAL)
         self._lock = -1
 
     def lock(self) -> list[dict[str, object]]:
@@ -347,7 +347,7 @@ def gather(source: Path, target: Path) -> None:
         with suppress(OSError):  # a file system without locks
             fcntl.flock(handle, fcntl.LOCK_EX)
         for name, path in {SAMPLES: samples, **({SERIES: target / SERIES} if whole else {})}.items():
-            lines = _File(path)
+            lines = _LinesFile(path)
             lines.load(_object)
             text = read_file(source / name, LARGEST_BYTES).decode() if (source / name).exists() else ""
             for line in filter(None, text.split("\n")):

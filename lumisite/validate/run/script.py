@@ -59,7 +59,8 @@ def job_script(site: Site, request: RunRequest, plan: JobPlan, attempt: int, fac
     lines += ["seen"]
     probes = f"{request.folder}/probes"
     steps = [(step.srun.bare, _step_line(site, validation, plan, step, probes)) for step in plan.steps]
-    lines += [line for bare, line in steps if bare]
+    if any(bare for bare, _ in steps):
+        lines += ["set_aside", *(line for bare, line in steps if bare), "give_back"]
     lines += [f"module use {shlex.quote(f'{site.root}/current/{site.module_folder}')}"]
     lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', "who_set", ""]
     gpu = gpu_of_plan(site, validation)

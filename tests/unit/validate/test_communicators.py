@@ -248,11 +248,10 @@ def test_what_another_rank_met_when_one_crashed_is_not_the_cause() -> None:
 
 
 def test_where_srun_names_nobody_its_words_are_the_cause() -> None:
-    gate = failure(
-        [at(0, 3, "running"), at(1, 3, "running")], seconds=9.0, words="srun: error: nid000002: task 1: Killed"
-    )
+    words = "srun: error: nid000002: task 1: Terminated"
+    gate = failure([at(0, 3, "running"), at(1, 3, "running")], seconds=9.0, words=words)
     assert gate.code == "srun-failed"
-    assert gate.values == {"exit_code": 137, "words": "srun: error: nid000002: task 1: Killed"}
+    assert gate.values == {"exit_code": 137, "words": words}
 
 
 def test_missing_records_of_a_step_that_ended_well_are_told() -> None:

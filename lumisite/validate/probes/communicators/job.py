@@ -29,7 +29,7 @@ PARTS = {
     "making": "making group {}",
     "entering": "entering the first collective of group {}",
     "running": "running the first collective of group {}",
-    "leaving": "leaving the other ranks",
+    "leaving": "leaving the groups",
 }
 
 

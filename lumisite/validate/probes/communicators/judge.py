@@ -17,7 +17,6 @@ from operator import ne
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Value, with_values
-from lumisite.site.cpus import parse_number_list
 from lumisite.site.entries import Evidence
 from lumisite.site.evidence import harms
 from lumisite.site.ledger import decide, judge_conditions
@@ -32,10 +31,6 @@ GROUPS = 8
 #: What a rank can be at, in the order in which it comes there; each has a code for a hang.
 PARTS = ("making", "entering", "running", "leaving")
 DONE = (GROUPS + 1, 0)
-#: More tasks than a step can have.
-MOST_RANKS = 1 << 24
-#: What srun says of a rank that did not end well; those that it killed itself are told by what was done to them.
-_TASK = re.compile(r"srun: error: (\S+): tasks? ([\d,-]+): (?!Killed|Terminated)(.*\S)")
 #: When these hang, which the ledger does not say: by the group, and what was done with it. All need several nodes.
 MOMENTS: Mapping[str, Callable[[int, str], bool]] = {
     "FI_MR_CACHE_MONITOR": lambda group, _doing: group > 1,
@@ -112,12 +107,7 @@ def _judge(known: Sequence[Suspect], steps: Sequence[Ended], expected: Expected)
     ended = steps[0]
     done = finished(ended.records)
     seats = _seats(ended.records, expected)
-    failed = (
-        _hung(ended, seats, expected, known)
-        or _crashed(ended, seats, expected)
-        or trouble(ended, expected)
-        or _wrong(done, expected)
-    )
+    failed = _hung(ended, seats, expected, known) or trouble(ended, expected) or _wrong(done, expected)
     if failed is not None:
         return [failed]
     by_group = list(zip(*(rows(record, "groups") for record in done), strict=False))
@@ -182,20 +172,6 @@ def _hung(ended: Ended, seats: Sequence[Record], expected: Expected, known: Sequ
         values |= {"moment": str(first["part"]), "group": group, "groups": GROUPS}
         values |= {} if silent else _suspicion(first, known, len(expected.nodes))
     return _blamed(with_values(make_finding(code), values), stuck, expected)
-
-
-def _crashed(ended: Ended, seats: Sequence[Record], expected: Expected) -> Gate | None:
-    """Return the ranks that srun says ended by themselves and left no record: the others failed or were killed then."""
-    if ended.late or ended.exit_code == 0:
-        return None
-    failed = min(_times(ended.records, "error_time"), default=math.inf)
-    for _, tasks, words in _TASK.findall("\n".join(ended.stderr)):
-        ranks = [seats[rank] for rank in parse_number_list(tasks, limit=MOST_RANKS) if rank < len(seats)]
-        lost = [seat for seat in ranks if "local_rank" not in seat and (number(seat, "time") or 0.0) <= failed]
-        if lost:
-            phase = text(lost[0], "phase")
-            return _blamed(make_finding("rank-crashed", phase=phase, words=words), lost, expected)
-    return None
 
 
 def _blamed(finding: Finding, seats: Sequence[Record], expected: Expected) -> Gate:

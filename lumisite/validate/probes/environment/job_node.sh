@@ -8,6 +8,8 @@ if [ "${LUMISITE_PROBE-}" != clean ]; then
   for name in HOME USER LOGNAME LANG TMPDIR SLURM_PROCID SLURM_LOCALID SLURM_JOB_ID SLURM_STEP_ID SLURMD_NODENAME; do
     [ -z "${!name+x}" ] || keep+=("$name=${!name}")
   done
+  # `env` itself would load what these say.
+  unset LD_PRELOAD LD_AUDIT LD_LIBRARY_PATH BASH_ENV ENV
   exec env -i "${keep[@]}" TERM=dumb LMOD_PAGER=none PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin LUMISITE_PROBE=clean \
     bash -l "$0" "$@"
 fi

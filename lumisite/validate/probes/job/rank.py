@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -23,6 +24,8 @@ import lumisite_record
 
 #: How long a rank that failed waits before it ends, so that the others can record their own errors, in seconds.
 GRACE_S = 1.0
+#: How long a rank may take to end as a program does, in seconds.
+END_S = 30
 #: Variables that tell how the libraries were set, as they are in the container, and libraries that may carry traffic;
 #: those of the site's vendors are given.
 SETTINGS = ("NCCL_", "FI_", "GLOO_")
@@ -46,6 +49,8 @@ class Rank:
         self.backend = lumisite_record.option("backend", "gloo")
         #: What PyTorch calls the GPUs of its build, or `cpu`.
         self.kind = lumisite_record.option("device", "cpu")
+        #: Whether it ends as a user's program does; otherwise at once, as soon as its record is there.
+        self.as_program = lumisite_record.option("exit") == "program"
         self.phase = "starting"
         self.details: dict[str, Any] = {}
         self.out = Path(sys.argv[1])
@@ -77,7 +82,7 @@ class Rank:
     def connect(self) -> None:
         """Join the others, as a user's program does."""
         self.load()
-        self.phase = "joining the other ranks"
+        self.phase = "joining the group"
         self.join()
         # The first collective makes the connections.
         self.dist.all_reduce(self.torch.ones(1, device=self.device))
@@ -101,7 +106,7 @@ class Rank:
         gpus = getattr(torch, self.kind)
         count = gpus.device_count()
         if count == 0:
-            raise RuntimeError("PyTorch sees no GPU")
+            raise RuntimeError("PyTorch: no GPU")
         self.device = torch.device(self.kind, self.local_rank % count)
         gpus.set_device(self.device)
 
@@ -118,12 +123,19 @@ class Rank:
 
     def leave(self) -> None:
         """Leave the others, when all are done."""
-        self.phase = "leaving the other ranks"
+        self.phase = "leaving the group"
         self.dist.barrier()
         # gloo's group stays: taking it down may wait, with Python's lock, for a thread that needs that lock (PyTorch's
         # issue 56297, cured by its pull request 154976 in 2025), and the process ends at once anyhow.
-        if self.backend != "gloo":
+        if self.backend != "gloo" and not self.as_program:
             self.dist.destroy_process_group()
+
+    def end(self) -> None:
+        """Take the group down; the exit of Python follows. The kernel ends a rank that takes too long for both."""
+        self.phase = "ending"
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(END_S)
+        self.dist.destroy_process_group()
 
 
 def value_of(name: str) -> str | None:
@@ -142,9 +154,14 @@ def run(measure: Callable[[Rank], None]) -> None:
         rank.leave()
     except BaseException as error:  # whatever it was, the record says so, and the others hear of it
         rank.record.update(error=lumisite_record.words(error), error_at=rank.phase, error_time=time.time())
+    failed = "error" in rank.record
+    if rank.as_program and not failed:
+        rank.record.update(ending_time=time.time(), ending_limit_s=END_S)
     lumisite_record.leave(rank.record)
     sys.stdout.flush()
-    failed = "error" in rank.record
+    if rank.as_program and not failed:
+        rank.end()
+        return
     if failed:
         time.sleep(GRACE_S)
     # Threads of a communicator that has failed may never end.

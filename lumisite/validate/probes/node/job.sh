@@ -6,6 +6,16 @@ exec 3>&2 2>/dev/null
 PATH=/usr/bin:/bin:/usr/sbin:/sbin LC_ALL=C
 export PATH LC_ALL
 set -f
+# What changes how programs start is kept for `broken`, and taken from all that runs here. The batch script sets aside
+# that of its own shell, as LUMISITE_ASIDE_NAME; what still has its plain name was set on the way to this task.
+risky='LD_PRELOAD LD_AUDIT LD_LIBRARY_PATH BASH_ENV ENV PYTHONPATH PYTHONHOME PYTHONSTARTUP PERL5LIB PERL5OPT'
+for name in $risky; do
+  eval "found_$name=\${$name-\${LUMISITE_ASIDE_$name-}} way_$name=\${$name+task}"
+  unset "$name" "LUMISITE_ASIDE_$name"
+done
+# The path of libraries goes with srun, which may need it.
+# shellcheck disable=SC2034  # `broken` reads it by eval
+way_LD_LIBRARY_PATH=
 out=$1 private=$2
 shift 2
 # Before a file system is asked, which may keep it waiting.
@@ -143,13 +153,53 @@ paths() { # PATTERN...
 
 written() { # why nothing can be written into a folder, or nothing
   [ "$1" ] || return
-  if file=$(mktemp "$1/.lumisite.XXXXXX" 2>&1); then
+  # Its words are kept apart from the name: a loader may have some for every program.
+  if file=$(mktemp "$1/.lumisite.XXXXXX"); then
     words=$({ printf x | cat >"$file"; } 2>&1) && words=
     rm -f "$file"
   else
-    words=$file
+    words=$(mktemp "$1/.lumisite.XXXXXX" 2>&1 >/dev/null)
   fi
   printf %s "${words##*: }"
+}
+
+# What a program says with some variables and no others, and how it failed.
+said() { timeout 10 env -i PATH="$PATH" "$@" 2>&1 >/dev/null </dev/null || echo "exit code $?"; }
+login_of() { # NAME VALUE: the home whose login files set it so, / for those of all users
+  for home in / "${HOME:-/}"; do
+    # shellcheck disable=SC2016  # bash expands it
+    timeout 10 env -i HOME="$home" USER="${USER-}" PATH="$PATH" bash -lc '[ "${!0-}" = "$1" ]' "$1" "$2" \
+      >/dev/null </dev/null && printf %s "$home" && return
+  done
+}
+broken() { # each variable with which programs fail, or say what they do not say without it
+  comma='' programs='ls / | sort'
+  for name in $risky; do
+    eval "value=\$found_$name way=\$way_$name"
+    [ "$value" ] || continue
+    case $name in
+    LD_*) set -- bash -c "$programs" ;;
+    BASH_ENV) set -- bash -c : ;;
+    PYTHONPATH | PYTHONHOME) set -- python3 -c pass ;;
+    PERL*) set -- perl -e 1 ;;
+    # No job reads the others: interactive shells do.
+    *) continue ;;
+    esac
+    command -v "$1" >/dev/null || continue
+    words=$(said "$name=$value" "$@")
+    [ "$words" != "$(said "$@")" ] || continue
+    program=$1
+    words=$(printf '%s\n' "$words" | grep -i -m 1 error || printf '%s\n' "$words" | head -n 1)
+    [ "$way" ] || login=$(login_of "$name" "$value")
+    field name "$name" "$comma{"
+    field value "$value" && field program "$program" && field words "$words"
+    field way "$way" && field login "${login-}" && printf '}'
+    comma=', ' login=
+  done
+  # This file has every program load something, whatever its variables are.
+  [ -s /etc/ld.so.preload ] && words=$(said bash -c "$programs") && [ "$words" ] || return
+  field name /etc/ld.so.preload "$comma{"
+  field words "$(printf '%s\n' "$words" | head -n 1)" && printf '}'
 }
 
 least() { cat "$@" | sort -n | head -n 1; }
@@ -197,7 +247,7 @@ record() {
   printf '"interfaces": {%s}, "paths": {%s}, ' "$(interfaces $names)" "$(paths "$@")"
   printf '"mounts": [%s], ' "$(head -n 4096 /proc/self/mountinfo | tr -c '\n -~' '?' | sed 's/[\\"]/\\&/g; s/.*/"&"/; $!s/$/, /')"
   field private "$(written "$private")" ''
-  printf ', "facts": {%s}}\n' "$(facts)"
+  printf ', "broken": [%s], "facts": {%s}}\n' "$(broken)" "$(facts)"
 }
 
 rank=$(number "${SLURM_PROCID-}")

@@ -9,12 +9,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, with_values
+from lumisite.findings.finding import Finding, Severity, with_values
 from lumisite.machine.host import Mount, mount_of, parse_mounts
 from lumisite.machine.reach import NO_FILES, OWN
 from lumisite.machine.tree import is_under
@@ -23,7 +23,7 @@ from lumisite.site.scalars import TASK
 from lumisite.validate.probes.definition import make_probe
 from lumisite.validate.probes.outcome import Located, gates
 from lumisite.validate.probes.probe import TEXT, Ended, Expected, Line, Probe, Record, Srun, Target, quote
-from lumisite.validate.probes.records import number, table, text, texts, value_at, whole
+from lumisite.validate.probes.records import number, rows, table, text, texts, value_at, whole
 from lumisite.vendors import all_fabrics, all_gpus
 
 #: A clock counts as wrong that is further from the others, in seconds; tasks of a step start within a few.
@@ -127,7 +127,10 @@ def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list
             located.append(Located(make_finding("folder-not-writable", setup.local, reason=reason), name))
         located += [Located(found, name) for found in _of_facts(record, others)]
     located += _clocks(records)
-    lines = gates(located, expected)
+    of_job, of_nodes = _broken(records)
+    located += of_nodes
+    lines: list[Line] = [expected.gate(found) for found in of_job]
+    lines += gates(located, expected)
     bad = {entry.node for entry in located}
     good = [name for name in records if name not in bad]
     if good:
@@ -152,6 +155,27 @@ def _lost(ended: Ended, records: Mapping[str, Record], expected: Expected) -> It
         else:
             found = make_finding("node-lost", words=quote(of_slurm[name]) or ended.words, limit_s=limit_s)
         yield Located(found, name)
+
+
+def _broken(records: Mapping[str, Record]) -> tuple[list[Finding], list[Located]]:
+    """Return what breaks programs: what all nodes of the job have is the job's own, what some have is the nodes'."""
+    having: dict[Finding, list[str]] = {}
+    for node_name, record in records.items():
+        for entry in rows(record, "broken"):
+            values: dict[str, Any] = {key: text(entry, key) or None for key in ("value", "program", "words", "login")}
+            if text(entry, "program"):
+                way = "TaskProlog" if text(entry, "way") else None
+                found = make_finding("variable-breaks-programs", text(entry, "name"), **values, on_the_way=way)
+            else:
+                found = make_finding("preload-file-breaks-programs", text(entry, "name"), words=values["words"])
+            having.setdefault(found, []).append(node_name)
+    of_job = [found for found, names in having.items() if _is_of_job(found) and len(names) == len(records)]
+    some = ((found, name) for found, names in having.items() if found not in of_job for name in names)
+    return of_job, [Located(replace(found, severity=Severity.NODE), name) for found, name in some]
+
+
+def _is_of_job(found: Finding) -> bool:
+    return found.code == "variable-breaks-programs"
 
 
 def _usual(values: Iterable[_Value]) -> _Value | None:

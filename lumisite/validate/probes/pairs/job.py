@@ -35,7 +35,7 @@ def measure(rank: Rank) -> None:
         for name, work in works.items():
             times[name].append(timed(rank, work) / rank.number("products"))
         for number, pair in enumerate(node_pairs, start=1):
-            rank.phase = f"measuring the pairs of round {number}"
+            rank.phase = f"measuring round {number}"
             rank.dist.barrier()
             if pair:
                 pair.measure()

@@ -50,6 +50,8 @@ def go_wrong(tensor: Any) -> None:
     """Do what is planned. A rank that hangs hears no signal but the one that nobody can ignore."""
     if DEED == "crash":
         os.abort()
+    if DEED == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
     if DEED == "freeze":
         os.kill(os.getpid(), signal.SIGSTOP)
     if DEED == "fail":

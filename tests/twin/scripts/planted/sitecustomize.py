@@ -1,7 +1,8 @@
-"""Two variables that lumisite knows nothing of: PLANTED_HANG hangs a rank at its second group, and PLANTED_SLOW makes an
-all-reduce of so many bytes slow, and no other.
+"""Variables that lumisite knows nothing of: PLANTED_HANG hangs a rank at its second group, PLANTED_SLOW makes an
+all-reduce of so many bytes slow, and no other, and PLANTED_EXIT hangs all ranks when they end, or one has a `segfault`.
 """
 
+import atexit
 import builtins
 import os
 import signal
@@ -10,6 +11,7 @@ import time
 from typing import Any
 
 HANG, SLOW = os.environ.get("PLANTED_HANG"), int(os.environ.get("PLANTED_SLOW", "0"))
+EXIT = os.environ.get("PLANTED_EXIT")
 usual_import = builtins.__import__
 
 
@@ -24,7 +26,11 @@ def importing(name: str, *rest: Any, **more: Any) -> Any:
 
 
 def plant(dist: Any) -> None:
-    """Change the all-reduce."""
+    """Change the all-reduce, and what happens at the end."""
+    if EXIT == "hang":
+        atexit.register(time.sleep, 4242)
+    elif EXIT and os.environ.get("SLURM_PROCID") == "1":
+        atexit.register(os.kill, os.getpid(), signal.SIGSEGV)
     usual = dist.all_reduce
     groups = []
 
@@ -41,5 +47,5 @@ def plant(dist: Any) -> None:
     dist.all_reduce = all_reduce
 
 
-if HANG or SLOW:
+if HANG or SLOW or EXIT:
     builtins.__import__ = importing
