@@ -171,7 +171,7 @@ def _lost(ended: Ended, done: Sequence[Record], expected: Expected) -> Gate | No
     left = [record for record in ended.records if "phase" in record and rank_of(record) not in heard]
     if ended.late and left:
         last = max(number(record, "time") or 0.0 for record in left)
-        silent = [record for record in left if last - (number(record, "time") or 0.0) > NO_BEAT_S]
+        silent = [record for record in left if is_silent(record, last)]
         stuck = sorted(silent or left, key=rank_of)
         phase, limit_s = str(stuck[0].get("phase")), ended.step.limit_s
         code = "rank-silent" if silent else "rank-hung"
@@ -185,6 +185,14 @@ def _lost(ended: Ended, done: Sequence[Record], expected: Expected) -> Gate | No
         found = make_finding("record-missing", ended.step.srun.name, words=ended.words)
         return expected.gate(replace(found, nodes=tuple(dict.fromkeys(map(expected.node_of, lost)))), lost)
     return None
+
+
+def is_silent(record: Record, last: float) -> bool:
+    """Return whether a rank was stopped, or its last report is too old; `last` is the newest time of all ranks.
+
+    The record that is left in the end has no such time.
+    """
+    return record.get("froze") is True or last - (number(record, "time") or last) > NO_BEAT_S
 
 
 def _exit_finding(ended: Ended, done: Sequence[Record], expected: Expected) -> Finding:

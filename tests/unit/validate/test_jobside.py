@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -184,3 +185,30 @@ def test_a_rank_ends_with_its_record_where_gloos_group_does_not_go(tmp_path: Pat
     command = [sys.executable, "meet.py", "out", "--backend", "gloo", "--limit", "9"]
     subprocess.run(command, cwd=tmp_path, env=environment, timeout=30, check=True)
     assert json.loads((tmp_path / "out/0.json").read_text())["world_size"] == 1
+
+
+def test_a_rank_that_was_stopped_reports_so_as_soon_as_it_goes_on(tmp_path: Path) -> None:
+    """Slurm wakes what it is about to kill: the one report that such a rank may still write is not that of a live one."""
+    put_scripts(tmp_path, "rank.py", "lumisite_record.py")
+    (tmp_path / "rank.py").write_text(
+        (tmp_path / "rank.py").read_text().replace("FROZEN_S = 5.0\n", "FROZEN_S = 1.5\n")
+    )
+    stop = "def stop(rank):\n    os.kill(os.getpid(), signal.SIGSTOP)\n    time.sleep(60)\n"
+    (tmp_path / "stopped.py").write_text(f"import os, signal, time\nimport rank\n{stop}rank.run(stop)\n")
+    (tmp_path / "out").mkdir()
+    environment = {**os.environ, "SLURM_PROCID": "0"}
+    process = subprocess.Popen([sys.executable, "stopped.py", "out"], cwd=tmp_path, env=environment)
+    try:
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        report = tmp_path / "out/0.at"
+        before = report.read_text()
+        time.sleep(2)
+        process.send_signal(signal.SIGCONT)
+        for _ in range(200):
+            if report.read_text() not in ("", before):
+                break
+            time.sleep(0.05)
+        assert json.loads(report.read_text())["froze"] is True
+    finally:
+        process.kill()
+        process.wait()

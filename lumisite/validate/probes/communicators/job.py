@@ -22,8 +22,6 @@ from rank import Rank, run  # the modules beside this one
 ITEM_BYTES = 4
 #: How long a rank that hangs waits before it ends, so that the others come to the same end, in seconds.
 LINGER_S = 3.0
-#: A short sleep that took longer than this, in seconds, and the rank was stopped meanwhile.
-FROZEN_S = 5.0
 #: What a rank can be at, in this order. With NCCL the communicator is made on entering the first collective.
 PARTS = {
     "making": "making group {}",
@@ -45,20 +43,17 @@ class Watch:
     def at(self, group: int, part: str) -> None:
         """Come to another place."""
         self.rank.phase = PARTS[part].format(group)
-        self.rank.details = {"group": group, "part": part, "settings": self.rank.settings, "froze": False}
+        self.rank.details = {"group": group, "part": part, "settings": self.rank.settings}
         self.rank.record.update(self.rank.details)
         self.since = time.monotonic()
         self.rank.report()
 
     def run(self) -> None:
-        """Wait until it is too long. Slurm wakes what it is about to end, so one that was stopped has to say so."""
-        while (now := time.monotonic()) - self.since < self.patience:
+        """Wait until it is too long, and record that."""
+        while time.monotonic() - self.since < self.patience:
             time.sleep(0.2)
-            if time.monotonic() - now > FROZEN_S:
-                self.rank.details = {**self.rank.details, "froze": True}
-                self.rank.record.update(self.rank.details)
-                self.rank.report()
-        self.rank.record.update(hung_time=time.time(), hung_s=self.patience)
+        self.rank.report()  # it finds out whether this rank was stopped
+        self.rank.record.update(hung_time=time.time(), hung_s=self.patience, froze=self.rank.froze)
         try:
             lumisite_record.leave(self.rank.record)
             time.sleep(LINGER_S)

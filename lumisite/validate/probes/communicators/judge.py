@@ -22,7 +22,7 @@ from lumisite.site.evidence import harms
 from lumisite.site.ledger import decide, judge_conditions
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.definition import make_probe, options_of
-from lumisite.validate.probes.outcome import NO_BEAT_S, trouble
+from lumisite.validate.probes.outcome import is_silent, trouble
 from lumisite.validate.probes.probe import Ended, Expected, Line, Probe, Record, Target, describe_ranks
 from lumisite.validate.probes.records import finished, number, rank_of, rows, table, text, whole
 
@@ -154,8 +154,7 @@ def _hung(ended: Ended, seats: Sequence[Record], expected: Expected, known: Sequ
         return None
     never = [seat for seat in undone if not {"local_rank", "phase"} & {*seat}]
     last = max(_times(ended.records, "time", "hung_time", "error_time"), default=0.0)
-    # The record that is left in the end has no such time.
-    silent = [seat for seat in undone if seat.get("froze") is True or last - (number(seat, "time") or last) > NO_BEAT_S]
+    silent = [seat for seat in undone if is_silent(seat, last)]
     least = min(map(_progress, undone))
     stuck = never or silent or [seat for seat in undone if _progress(seat) == least]
     limit_s = max(_times(ended.records, "hung_s"), default=0.0) if gave_up else float(ended.step.limit_s)

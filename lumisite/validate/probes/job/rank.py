@@ -24,6 +24,8 @@ import lumisite_record
 
 #: How long a rank that failed waits before it ends, so that the others can record their own errors, in seconds.
 GRACE_S = 1.0
+#: A rank reports once a second; one that did not for longer than this was stopped meanwhile, in seconds.
+FROZEN_S = 5.0
 #: How long a rank may take to end as a program does, in seconds.
 END_S = 30
 #: Variables that tell how the libraries were set, as they are in the container, and libraries that may carry traffic;
@@ -57,6 +59,8 @@ class Rank:
         self.at = (self.out / f"{self.rank}.at").open("w")
         self.written = ""
         self.lock = threading.Lock()
+        self.last_report = time.monotonic()
+        self.froze = False
 
     def number(self, name: str) -> int:
         """Return an option that is a whole number."""
@@ -69,10 +73,18 @@ class Rank:
             time.sleep(1)
 
     def report(self) -> None:
-        """Write where this rank is, with `details` of that."""
+        """Write where this rank is, with `details` of that, and whether it was stopped since the last report.
+
+        Slurm wakes what it is about to end: a rank that was stopped may write once more before it is killed.
+        """
         with self.lock:
             now = {"host": self.record["host"], "rank": self.rank, "phase": self.phase, "time": time.time()}
             now |= {"given": self.given} if self.given else {}
+            # The time was read before: what stops here has an old one.
+            began = time.monotonic()
+            self.froze = self.froze or began - self.last_report > FROZEN_S
+            self.last_report = began
+            now |= {"froze": True} if self.froze else {}
             # Never shorter than it was: the rest of a longer one would stay behind it.
             self.written = json.dumps({**now, **self.details}).ljust(len(self.written))
             self.at.seek(0)
