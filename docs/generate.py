@@ -12,6 +12,7 @@ from docs.reference.cli import cli_page
 from docs.reference.findings import findings_page
 from docs.reference.settings import settings_page
 from docs.reference.site import plan_page, site_page
+from docs.reference.symptoms import symptoms_page
 
 DOCS = Path(__file__).parent
 
@@ -21,6 +22,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/plan.md": plan_page,
     "reference/settings.md": settings_page,
     "reference/site.md": site_page,
+    "reference/symptoms.md": symptoms_page,
     **PICTURES,
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -232,11 +232,21 @@ def choose_site(arguments: argparse.Namespace) -> Iterator[str]:
         arguments.file = arguments.site
     if getattr(arguments, "root", None) and (arguments.command == "why" or getattr(arguments, "host", False)):
         return  # the release knows its site
+    if arguments.command == "why" and not _needs_site(arguments.names):
+        return
     for option in ("site", "file"):
         if getattr(arguments, option, None) == "" and (found := _site_of(arguments)):
             setattr(arguments, option, found.name)
             if found.is_example or arguments.command not in _NAME_SITE:
                 yield f"lumisite: site {found.name}, {found.why}"
+
+
+def _needs_site(names: Sequence[str]) -> bool:
+    """Return whether `why` is asked for anything but codes of findings and error texts."""
+    from lumisite.findings.catalogue import find_entry
+    from lumisite.vendors.symptom import is_symptom
+
+    return not all(find_entry(name) or is_symptom(name) for name in names)
 
 
 def _site_of(arguments: argparse.Namespace) -> Chosen | None:

@@ -44,7 +44,7 @@ GROUPS: dict[str, dict[str, Command]] = {
         "status": Command("status", "what is deployed, whether it fits this machine, and what to do next"),
     },
     "jobs and images (user support)": {
-        "why": Command("why", "explain a setting, bind, module or library"),
+        "why": Command("why", "explain a setting, bind, module, library, finding or error text"),
         "env": Command("env", "what a rank will find: each variable, bind and CPU mask, who sets it, and why"),
         "masks": Command("masks", "the CPU mask of each task on a node"),
         "binds": Command("binds", "what a container needs from the host, library by library"),

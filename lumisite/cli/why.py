@@ -1,4 +1,4 @@
-"""`why`: where a variable, a bound path, a module or a library is from, and what a code of a finding means."""
+"""`why`: where a variable, bind, module or library is from, what a code means, and what an error text points to."""
 
 from __future__ import annotations
 
@@ -17,17 +17,25 @@ from lumisite.cli.arguments import (
 )
 from lumisite.cli.output import print_note, print_result
 from lumisite.errors import ResolveError
+from lumisite.findings.catalogue import make_finding
 from lumisite.findings.writers import line
 from lumisite.site.load import load_site
+from lumisite.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lumisite.binds.plan_file import LibraryExplanation
     from lumisite.site.images import Holds
     from lumisite.site.load import LoadedSite
     from lumisite.site.model import Site
     from lumisite.site.selection import Selection
+    from lumisite.vendors.symptom import SymptomMatch
+
+#: An error text is quoted up to here, in characters.
+MOST_QUOTE = 200
+#: What is printed about a name: objects for JSON, and text.
+Explained = tuple[list[dict[str, object]], str]
 
 
 def add_why(parser: argparse.ArgumentParser) -> None:
@@ -36,13 +44,14 @@ def add_why(parser: argparse.ArgumentParser) -> None:
         "Explain a variable, a bound path or a module: the value, the rule that won, the reason and its evidence with"
         " its sources, and the entries that lost. What is not given of image, nodes and partition stays open, and "
         "each entry that could win is shown with its condition. What is inside the image is judged by --image; --use "
-        "and --platform choose versions of modules. A library is explained for one image."
+        "and --platform choose versions of modules. A library is explained for one image. An error text, or what is "
+        'seen in words ("slow on two nodes"), leads to its causes and to the next command.'
     )
     parser.add_argument(
         "names",
         metavar="NAME",
         nargs="+",
-        help="a variable, an absolute path, a module, a SONAME, or the code of a finding",
+        help="a variable, an absolute path, a module, a SONAME, the code of a finding, or an error text in quotes",
     )
     add_site_or_example(parser)
     parser.add_argument(
@@ -63,34 +72,72 @@ def add_why(parser: argparse.ArgumentParser) -> None:
 
 def run_why(arguments: argparse.Namespace) -> int:
     """Explain each name; an unknown one is an error that names what comes close."""
-    from lumisite.findings.catalogue import find_entry
-    from lumisite.findings.writers import describe
+    without_site = {name: found for name in arguments.names if (found := _explain_code(name) or _explain_symptom(name))}
+    explained = {**without_site, **_explain_names(arguments, [n for n in arguments.names if n not in without_site])}
+    records = [record for name in arguments.names for record in explained[name][0]]
+    print_result(records, ["\n\n".join(explained[name][1] for name in arguments.names)], as_json=arguments.json)
+    return 0
+
+
+def _explain_names(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Explained]:
+    """Explain what the site has under these names; raises `LumisiteError`."""
     from lumisite.render.explain import explain
 
-    entries = [found for name in arguments.names if (found := find_entry(name))]
-    if len(entries) == len(arguments.names):
-        print_result(list(map(asdict, entries)), ["\n\n".join(map(describe, arguments.names))], as_json=arguments.json)
-        return 0
-
+    if not names:
+        return {}
     loaded, selection, targets = _deployed(arguments) if arguments.root else (*load_selection(arguments), {})
-    libraries = _explain_libraries(arguments)
-    content = _image_content(arguments, loaded.site)
-    explanations = [
-        libraries[name]
-        if name in libraries
-        else explain(
-            loaded,
-            selection,
-            targets.get(name, name),
-            holds=content,
-            nodes=arguments.nodes,
-            partition=arguments.partition,
+    libraries = _explain_libraries(arguments, names)
+    content = _image_content(arguments, loaded.site, names)
+    nodes, partition = arguments.nodes, arguments.partition
+    found = {}
+    for name in names:
+        target = targets.get(name, name)
+        explanation = libraries.get(name) or explain(
+            loaded, selection, target, holds=content, nodes=nodes, partition=partition
         )
-        for name in arguments.names
+        found[name] = ([asdict(explanation)], str(explanation))
+    return found
+
+
+def _explain_code(name: str) -> Explained | None:
+    """Return what the catalogue has about a code, for JSON and as text; `None` for what is no code."""
+    from lumisite.findings.catalogue import find_entry
+    from lumisite.findings.writers import describe
+
+    found = find_entry(name)
+    return None if found is None else ([asdict(found)], describe(name))
+
+
+def _explain_symptom(name: str) -> Explained | None:
+    """Return what an error text or the name of a symptom points to; `None` for what is neither.
+
+    Raises `ResolveError` for a text that no symptom fits.
+    """
+    from lumisite.vendors.symptom import find_symptoms, is_symptom
+
+    if not is_symptom(name):
+        return None
+    found = find_symptoms(name)
+    if not found:
+        raise ResolveError(make_finding("symptom-unknown", name.strip().splitlines()[0][:MOST_QUOTE]))
+    records: list[dict[str, object]] = [
+        {"symptom": match.name, **asdict(match.symptom), "line": match.line} for match in found
     ]
-    lines = ("\n\n".join(map(str, explanations)),)
-    print_result([asdict(explanation) for explanation in explanations], lines, as_json=arguments.json)
-    return 0
+    return records, "\n\n".join(map(_describe_symptom, found))
+
+
+def _describe_symptom(match: SymptomMatch) -> str:
+    symptom = match.symptom
+    lines = [f"{match.name}: {symptom.title} ({symptom.program})"]
+    if match.line != match.name:
+        lines.append(f"line       {printable(match.line[:MOST_QUOTE])}")
+    if symptom.follows:
+        lines.append("note       this mostly follows from another error: look for the first one of the log")
+    for cause in symptom.causes:
+        lines.append(f"cause      {cause.text}")
+        lines.append(f"  run      {cause.run}")
+        lines.append(f"  more     lumisite why {' '.join((*cause.settings, *cause.codes))}")
+    return "\n".join((*lines, f"source     {symptom.source}"))
 
 
 def _deployed(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection, Mapping[str, str]]:
@@ -137,31 +184,31 @@ def _deployed(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection, Map
     return loaded, selection, targets
 
 
-def _explain_libraries(arguments: argparse.Namespace) -> dict[str, LibraryExplanation]:
+def _explain_libraries(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, LibraryExplanation]:
     """Explain the names that are those of libraries, for the image of `--image`."""
-    names = [name for name in arguments.names if _is_library(name)]
-    if not names:
+    libraries = list(filter(_is_library, names))
+    if not libraries:
         return {}
     if arguments.image is None:
-        raise ResolveError(f"{names[0]}: is a library, which is explained for one image (--image IMAGE)")
+        raise ResolveError(f"{libraries[0]}: is a library, which is explained for one image (--image IMAGE)")
     from lumisite.binds.plan_file import explain_library
     from lumisite.cli.binds import plan_image
 
     request, plan = plan_image(arguments)
-    return {name: explain_library(request, plan, arguments.image, name) for name in names}
+    return {name: explain_library(request, plan, arguments.image, name) for name in libraries}
 
 
 def _is_library(name: str) -> bool:
     return ".so" in name and "/" not in name
 
 
-def _image_content(arguments: argparse.Namespace, site: Site) -> Holds | None:
+def _image_content(arguments: argparse.Namespace, site: Site, names: Sequence[str]) -> Holds | None:
     """Return what is known of the image that `--image` or `--family` names; `None` without both."""
     from lumisite.images.family import holds_of_image
     from lumisite.site.images import Holds
 
     content = None
-    if arguments.image is not None and not all(map(_is_library, arguments.names)):
+    if arguments.image is not None and not all(map(_is_library, names)):
         content, note = holds_of_image(site, arguments.image)
         if note is not None:
             print_note(line(note))

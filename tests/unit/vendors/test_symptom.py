@@ -1,0 +1,116 @@
+"""Error texts lead to their symptom: the lines are as the programs print them, and each symptom leads somewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.findings.catalogue import catalogue, find_entry
+from lumisite.site.load import load_site
+from lumisite.vendors.symptom import find_symptoms, load_symptoms
+
+#: Lines as users paste them, with the symptoms that they lead to, the first one first.
+TEXTS = {
+    "nid006365:180142:180163 [0] net.cc:626 NCCL WARN Error: network AWS Libfabric not found.": [
+        "nccl-network-not-found"
+    ],
+    "x1000c0s0b0n0:12:12 [0] NCCL INFO NET/Plugin: No plugin found (libnccl-net.so)": ["nccl-plugin-missing"],
+    "[rank0]:[E321 02:07:08.408 ProcessGroupNCCL.cpp:607] [Rank 0] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600004 ms": ["nccl-watchdog-timeout"],
+    "nid007:99:99 [2] bootstrap.cc:126 NCCL WARN Bootstrap : no socket interface found": ["nccl-no-interface"],
+    "srun: error: nid001234: task 5: Out Of Memory": ["out-of-memory"],
+    "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0. Some of the step tasks have been OOM Killed.": [
+        "out-of-memory"
+    ],
+    "RuntimeError: Connection reset by peer": ["peer-closed"],
+    # What follows from the killed task comes after it, though it was printed before.
+    "[rank3]: Connection closed by remote peer\nsrun: error: nid000002: task 9: Killed": [
+        "out-of-memory",
+        "peer-closed",
+    ],
+    "MIOpen Error: sqlite_db.hpp:252: Cannot open database file:/tmp/u/miopen/gfx90a.ukdb": ["miopen-cache"],
+    "FATAL: container creation failed: mount /var/spool/slurmd->/var/spool/slurmd error: destination "
+    "/var/spool/slurmd doesn't exist in container": ["mount-point-missing"],
+    "FATAL:   image format not recognized": ["container-image-unreadable"],
+    "python: error while loading shared libraries: libcxi.so.1: cannot open shared object file": ["library-not-loaded"],
+    "ImportError: /lib64/libc.so.6: version `GLIBC_2.34' not found (required by /usr/lib64/libfabric.so.1)": [
+        "symbol-version-missing"
+    ],
+    "srun: error: Unable to create step for job 12: Requested node configuration is not available": [
+        "job-not-possible"
+    ],
+    "error: CPU binding outside of job step allocation, allocated CPUs are: 0x00FE": ["cpu-binding-outside"],
+    "slurmstepd: error: *** STEP 7.0 ON nid1 CANCELLED AT 2026-01-30T10:00:00 DUE TO TIME LIMIT ***": ["time-limit"],
+    "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).": [
+        "shared-memory"
+    ],
+    "hipErrorNoBinaryForGpu: Unable to find code object for all current devices!": ["gpu-binary-missing"],
+    "Memory access fault by GPU node-4 (Agent handle: 0x55) on address 0x7fc. Reason: Page not present": [
+        "gpu-memory-fault"
+    ],
+    "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB.": ["gpu-memory"],
+    "MPIDI_CRAY_init: GPU_SUPPORT_ENABLED is requested, but GTL library is not linked": ["mpich-gtl-missing"],
+    "libfabric:507357:1741146011::cxi:fabric:cxip_nic_get_rgroup_vni():253<warn> : Failed to find valid default rgroup": [
+        "slingshot-resources"
+    ],
+    "slow on two nodes": ["slow-between-nodes"],
+    "my training hangs at init": ["hangs-at-start"],
+}
+
+
+def names(text: str) -> list[str]:
+    return [match.name for match in find_symptoms(text)]
+
+
+@pytest.mark.parametrize(("text", "expected"), TEXTS.items())
+def test_a_text_leads_to_its_symptom(text: str, expected: list[str]) -> None:
+    assert names(text) == expected
+
+
+@pytest.mark.parametrize("text", ["epoch 3 loss 0.25", "loading the checkpoint shards", "NCCL INFO Init COMPLETE", ""])
+def test_what_is_no_error_leads_nowhere(text: str) -> None:
+    assert names(text) == []
+
+
+def test_words_count_only_where_no_program_has_said_anything() -> None:
+    assert names("it hangs\nRuntimeError: Address already in use") == ["port-in-use"]
+
+
+@pytest.mark.parametrize("name", load_symptoms())
+def test_a_symptom_leads_to_what_there_is(name: str) -> None:
+    """Its codes and settings can be explained, and its name is found as it is printed."""
+    known = {setting.name for setting in load_site("lumi").site.settings}
+    symptom = load_symptoms()[name]
+    assert symptom.source.startswith("https://")
+    assert symptom.causes
+    for cause in symptom.causes:
+        assert cause.run
+        assert [code for code in cause.codes if code not in catalogue()] == []
+        assert [setting for setting in cause.settings if setting not in known] == []
+        assert cause.codes
+    assert all(re.compile(pattern) for pattern in symptom.patterns)
+    assert find_entry(name) is None
+    assert name in names(name)
+
+
+def test_why_prints_the_causes_of_an_error_text_without_a_site(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["why", "FATAL: could not open image /scratch/a.sif", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert [(record["symptom"], record["line"]) for record in json.loads(printed.out)] == [
+        ("container-image-unreadable", "FATAL: could not open image /scratch/a.sif")
+    ]
+
+
+def test_why_of_an_unknown_text_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["why", "the frobnicator is out of beans"]) == 2
+    assert "[symptom-unknown]" in capsys.readouterr().err
+
+
+def test_why_explains_a_setting_and_a_code_together(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["why", "NCCL_SOCKET_IFNAME", "interface-down", "--site", "lumi", "--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["name"], second["code"]) == ("NCCL_SOCKET_IFNAME", "interface-down")
