@@ -35,7 +35,9 @@ def _run_command(argv: Sequence[str] | None, first: list[str]) -> int:
     try:
         from lumisite.cli.arguments import choose_site
 
-        first += choose_site(arguments)
+        sys.stderr.quiet = arguments.quiet  # type: ignore[union-attr]  # `plain_output` has replaced the stream
+        chosen = list(choose_site(arguments))
+        first += () if arguments.quiet else chosen
         code = runner(arguments.command)(arguments)
         sys.stdout.flush()
         sys.stderr.write("")  # prints `first`, where nothing else was printed

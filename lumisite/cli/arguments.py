@@ -99,6 +99,19 @@ def add_root(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("root", metavar="ROOT", type=Path, help="the deployment root")
 
 
+def add_usual_root(parser: argparse.ArgumentParser, otherwise: str = "") -> None:
+    """Add ROOT, a deployment root that a configuration file may have."""
+    usual = f"`root` of a configuration file{otherwise}"
+    parser.add_argument("root", metavar="ROOT", nargs="?", type=Path, help=f"the deployment root (default: {usual})")
+
+
+def usual_root(arguments: argparse.Namespace) -> Path | None:
+    """Return ROOT, or that of a configuration file; raises `SiteError` for one with faults."""
+    from lumisite.cli.config_file import configured_root
+
+    return arguments.root or configured_root()
+
+
 def add_details(parser: argparse.ArgumentParser) -> None:
     """Add `--details` and `--full`."""
     parser.add_argument("--details", action="store_true", help="show every change and the diff of the files")

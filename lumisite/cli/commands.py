@@ -90,7 +90,8 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
         epilog=EXIT_CODES,
         formatter_class=_Grouped,
     )
-    parser.add_argument("--version", action=ShowVersion, nargs=0, help="show version and commit")
+    parser.add_argument("-V", "--version", action=ShowVersion, nargs=0, help="show version and commit")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print no notes and no progress, only errors")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
     for name, command in COMMANDS.items():
         subparser = subparsers.add_parser(name, help=command.help, epilog=EXIT_CODES)
@@ -112,6 +113,8 @@ def _module(name: str) -> ModuleType:
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Parse a command line; the error for a word that is not known names the nearest one that is."""
+    if words[:1] == ["help"]:
+        words = [*words[1:2], "--help"]
     name = next((word for word in words if not word.startswith("-")), "")
     parser = build_parser(name)
     if name and name not in COMMANDS:

@@ -37,8 +37,9 @@ def format_json_rows(rows: Iterable[object]) -> str:
 
 
 def print_note(text: str) -> None:
-    """Print a line about the work, on stderr."""
-    print(f"lumisite: {text}", file=sys.stderr, flush=True)
+    """Print a line about the work on stderr, unless `--quiet` was given."""
+    if not getattr(sys.stderr, "quiet", False):
+        print(f"lumisite: {text}", file=sys.stderr, flush=True)
 
 
 def warn_untried(site: Site) -> None:

@@ -24,7 +24,7 @@ class Progress:
         self._began = self._drawn = clock()
         self._first: float | None = None
         self._printed = 0
-        self._on_terminal = sys.stderr.isatty()
+        self._on_terminal = sys.stderr.isatty() and not getattr(sys.stderr, "quiet", False)
 
     def __call__(self, done: float, total: float, name: str = "") -> None:
         """Print the progress."""

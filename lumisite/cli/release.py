@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from lumisite.cli.arguments import add_details, add_json, add_out, add_root
+from lumisite.cli.arguments import add_details, add_json, add_out, add_root, add_usual_root, usual_root
 from lumisite.cli.difference import file_lines, meaning_lines, summary_lines
 from lumisite.cli.output import print_result
 from lumisite.cli.terminal import print_difference
-from lumisite.errors import refused
+from lumisite.errors import ResolveError, refused
+from lumisite.findings.catalogue import make_finding
 from lumisite.release.deploy import DeployPreview, DeployResult, apply_plan, load_out, plan_deploy, roll_back
 from lumisite.release.diff import compare, to_json
 from lumisite.release.files import make_directories
@@ -57,7 +58,7 @@ def add_rollback(parser: argparse.ArgumentParser) -> None:
 
 def add_releases(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `releases`."""
-    add_root(parser)
+    add_usual_root(parser)
     add_json(parser)
 
 
@@ -141,7 +142,10 @@ def run_rollback(arguments: argparse.Namespace) -> int:
 
 def run_releases(arguments: argparse.Namespace) -> int:
     """List the releases of a root."""
-    rows = list_releases(existing_root(arguments.root))
+    root = usual_root(arguments)
+    if root is None:
+        raise ResolveError(make_finding("root-not-named", "ROOT"))
+    rows = list_releases(existing_root(root))
     if arguments.json:
         print_result([_json_of(row) for row in rows], (), as_json=True)
     elif rows:
@@ -150,7 +154,7 @@ def run_releases(arguments: argparse.Namespace) -> int:
         print("\n".join(columns([("", *map(str.upper, names)), *(_row(row, names) for row in rows)])))
         _print_aside("* current  < previous (rollback target)")
     else:
-        _print_aside(f"{arguments.root}: no release yet")
+        _print_aside(f"{root}: no release yet")
     for row in rows:
         if row["faults"] and not arguments.json:
             _print_aside(f"{row['release']}: not as it was deployed:{fault_lines(row['faults'], most=5)}")

@@ -1,4 +1,4 @@
-"""The site that a command works for: named by an option, by LUMISITE_SITE, by a record, or known by the machine."""
+"""The site that a command works for: named by an option, LUMISITE_SITE, a configuration file or a record, or known."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import socket
 from typing import NamedTuple
 
+from lumisite.cli.config_file import configured_site
 from lumisite.errors import ResolveError
 from lumisite.site import load
 from lumisite.site.document import parse_yaml
@@ -27,16 +28,19 @@ class Chosen(NamedTuple):
 
 
 def named_site() -> Chosen | None:
-    """Return the site that LUMISITE_SITE names; raise `ResolveError` where there is none of this name."""
-    name = os.environ.get("LUMISITE_SITE", "")
-    if not name:
-        return None
-    load.require_site(name, "LUMISITE_SITE")
-    return Chosen(name, "by LUMISITE_SITE")
+    """Return the site that LUMISITE_SITE or a configuration file names; raise `ResolveError` where there is none."""
+    if name := os.environ.get("LUMISITE_SITE", ""):
+        load.require_site(name, "LUMISITE_SITE")
+        return Chosen(name, "by LUMISITE_SITE")
+    if found := configured_site():
+        name, path = found
+        load.require_site(name, f"{path}: site")
+        return Chosen(name, f"by {path}")
+    return None
 
 
 def known_site() -> Chosen | None:
-    """Return the site that LUMISITE_SITE names, or that this machine is known as; raise `ResolveError`."""
+    """Return the site that is named, or that this machine is known as; raise `ResolveError`."""
     if found := named_site():
         return found
     host = socket.gethostname()  # the whole name would take a name server, which may be slow
@@ -61,7 +65,7 @@ def site_or_example() -> Chosen:
 
 
 def recorded_site(name: str) -> str:
-    """Return the site that a file, such as a manifest, names: LUMISITE_SITE of this name, else the embedded one.
+    """Return the site that a file, such as a manifest, names: the named one of this name, else the embedded one.
 
     A name in a file opens nothing else; the result is empty where there is neither.
     """

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from lumisite.cli.arguments import add_host_root, add_json, check_root
+from lumisite.cli.arguments import add_host_root, add_json, add_usual_root, check_root, usual_root
 from lumisite.cli.check_host import check_release
 from lumisite.cli.output import print_result
 from lumisite.cli.site_choice import default_site, recorded_site
@@ -31,7 +31,7 @@ def add_status(parser: argparse.ArgumentParser) -> None:
         "what of the site description is not deployed yet, and the next command. The exit code is that of `check "
         "--host`, and 4 where the site of the release is not known (--site names it)."
     )
-    parser.add_argument("root", metavar="ROOT", nargs="?", help="the deployment root (default: the site's)")
+    add_usual_root(parser, ", else the site's")
     parser.add_argument(
         "--site",
         metavar="NAME|FILE",
@@ -44,9 +44,10 @@ def add_status(parser: argparse.ArgumentParser) -> None:
 def run_status(arguments: argparse.Namespace) -> int:
     """Print the status; the exit code is that of `check --host`, and 4 where the site is not known."""
     check_root(arguments.host_root)
-    name = arguments.site or ("" if arguments.root else default_site().name)
+    given = usual_root(arguments)
+    name = arguments.site or ("" if given else default_site().name)
     loaded = load_site(name) if name else None
-    root = existing_root(Path(loaded.site.root if loaded and not arguments.root else arguments.root))
+    root = existing_root(given or Path(loaded.site.root if loaded else ""))
     release = inspect_release(root, root.current) if root.current else None
     if release and not name and (name := recorded_site(release.manifest.site)):
         loaded = load_site(name)

@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from typing import Any
 
 
@@ -49,13 +49,20 @@ def _coloured(line: str) -> str:
 
 
 class _Plain:
-    """A stream that is as another, but for what is written to it, and for what comes `first` on stderr."""
+    """A stream that is as another, but for what is written to it, and for what comes `first` on stderr.
 
-    def __init__(self, stream: Any, first: list[str], line: Line) -> None:
-        self._stream, self._first, self.line = stream, first, line
+    What was written to the stream `before` is there first, also where both go to one file. `quiet` is for `print_note`.
+    """
+
+    def __init__(self, stream: Any, first: list[str], line: Line, before: Any = None) -> None:
+        self._stream, self._first, self.line, self._before = stream, first, line, before
+        self.quiet = False
 
     def write(self, text: str) -> int:
         self.line.clear()
+        if self._before is not None:
+            with suppress(OSError):  # what cannot be written is reported when the command ends
+                self._before.flush()
         while self._first:
             print(self._first.pop(), file=sys.stderr, flush=True)
         self._stream.write(plain(text))
@@ -99,7 +106,7 @@ def plain_output() -> Iterator[list[str]]:
     first: list[str] = []
     line = Line(sys.stderr)
     stdout: Any = _Plain(sys.stdout, first, line)
-    stderr: Any = _Plain(sys.stderr, first, line)
+    stderr: Any = _Plain(sys.stderr, first, line, before=sys.stdout)
     with redirect_stdout(stdout), redirect_stderr(stderr):
         try:
             yield first
