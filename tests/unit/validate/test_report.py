@@ -216,7 +216,7 @@ def test_html_without_matplotlib_lacks_its_plots_only(monkeypatch: pytest.Monkey
     drawn, plain = Path("with.html").read_text(), Path("without.html").read_text()
     assert "<figure" in drawn
     assert "<figure" not in plain
-    assert "matplotlib was not installed" in plain
+    assert "pip install 'lumisite[report]'" in plain
     plots = re.compile(r"<figure.*?</figure>|<section><h2>Plots</h2>.*?</section>|<footer>.*?</footer>", re.DOTALL)
     assert "".join(plots.sub("", drawn).split()) == "".join(plots.sub("", plain).split())
 
