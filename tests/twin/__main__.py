@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_place(shell)
     shell.set_defaults(call=_shell)
 
-    down = commands.add_parser("down", help="end clusters started by hand, clear up after others")
+    down = commands.add_parser("down", help="end what was started by hand from this checkout; clear up after the dead")
     down.add_argument("--id", help="only this cluster")
     down.set_defaults(call=_down)
 
@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_place(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--id", help="the cluster (default: the youngest that was started by hand)")
+    parser.add_argument("--id", help="the cluster (default: the youngest that was started by hand from this checkout)")
     parser.add_argument("--node", default=LOGIN, help=f"where (default: the login node, {LOGIN})")
     parser.add_argument("--root", action="store_true", help=f"as root, not as {USER}")
 
@@ -95,7 +95,11 @@ def _shell(arguments: argparse.Namespace) -> int:
 
 def _down(arguments: argparse.Namespace) -> int:
     if arguments.id is None:
-        chosen = [cluster for cluster in twin.clusters() if not cluster.tied]
+        by_hand = [cluster for cluster in twin.clusters() if not cluster.tied]
+        chosen = list(filter(_is_ours, by_hand))
+        for cluster in by_hand:
+            if cluster not in chosen:
+                say(f"{cluster.id} was started from {cluster.checkout} and stays (down --id {cluster.id} ends it)")
     else:
         chosen = [_chosen(arguments.id)]
     for cluster in chosen:
@@ -136,10 +140,14 @@ def _chosen(identity: str | None) -> Cluster:
                 return cluster
         have = ", ".join(cluster.id for cluster in known) or "none"
         raise ResolveError(f"cluster {identity!r} does not exist (have {have})")
-    running = [cluster for cluster in known if twin.is_running(cluster) and not cluster.tied]
+    running = [c for c in known if twin.is_running(c) and not c.tied and _is_ours(c)]
     if not running:
         raise ResolveError("no cluster runs: start one with `make twin`")
     return running[-1]
+
+
+def _is_ours(cluster: Cluster) -> bool:
+    return cluster.checkout == str(twin.CHECKOUT)
 
 
 def _user(arguments: argparse.Namespace) -> str:

@@ -35,6 +35,7 @@ from tests.twin.process import Result, run_or_refuse, run_tool
 from tests.twin.roots import DEFAULT_GENERATION, USER, USER_ID, node_root
 
 RUN_DIRECTORY = Path("/run/lumisite-twin")
+CHECKOUT = Path(__file__).resolve().parents[2]
 LOGIN = "uan01"
 MOST_NODES = 8
 
@@ -87,6 +88,8 @@ class Cluster:
     holder: Fence
     tied: bool = False
     """Whether it ends with the process that started it."""
+    checkout: str = ""
+    """The folder of the sources that started it."""
 
     @property
     def directory(self) -> Path:
@@ -171,7 +174,7 @@ def up(plan: ClusterPlan = ClusterPlan(), *, tied: bool = False) -> Cluster:
     sweep()
     with fence.raised(identity, tied) as (holder, release):
         nodes = tuple(f"nid{number:06}" for number in range(1, plan.nodes + 1))
-        cluster = Cluster(identity, plan.generation, nodes, holder, tied)
+        cluster = Cluster(identity, plan.generation, nodes, holder, tied, str(CHECKOUT))
         try:
             _make_directory(cluster)
             cluster = replace(cluster, holder=release())
@@ -368,4 +371,6 @@ def _load(path: Path) -> Cluster:
     state = json.loads(path.read_text())
     made, first = state["holder"]["maker"], state["holder"]["first"]
     holder = Fence(ProcessId(**made), ProcessId(**first) if first else None)
-    return Cluster(state["id"], state["generation"], tuple(state["nodes"]), holder, state["tied"])
+    return Cluster(
+        state["id"], state["generation"], tuple(state["nodes"]), holder, state["tied"], state.get("checkout", "")
+    )

@@ -272,3 +272,19 @@ def test_down_leaves_other_programs_clusters_alone(twin: Cluster) -> None:
     assert clusters.is_running(twin)
     sweep()
     assert clusters.is_running(twin)
+
+
+def test_down_leaves_what_another_checkout_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = ClusterPlan(nodes=1, images=("small",))
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(clusters, "CHECKOUT", Path("/another/checkout"))
+        other = up(plan)
+    try:
+        ours = up(plan)
+        assert main(["down"]) == 0
+        assert not clusters.is_running(ours)
+        assert clusters.is_running(other)
+        assert main(["run", "true"]) == 2, "it is not taken for ours either"
+    finally:
+        assert main(["down", "--id", other.id]) == 0
+    assert not clusters.is_running(other)
