@@ -15,6 +15,7 @@ from tests.twin import cluster as twin
 from tests.twin.cache import say
 from tests.twin.cluster import LOGIN, Cluster, ClusterPlan
 from tests.twin.host_tree import PLATFORMS
+from tests.twin.login_node import install_command
 from tests.twin.roots import DEFAULT_GENERATION, RECIPES, USER
 
 
@@ -36,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.twin", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
 
-    up = commands.add_parser("up", help="start a cluster; prints its id")
+    up = commands.add_parser("up", help="start a cluster with lumisite on it; prints its id")
     up.add_argument("--generation", choices=tuple(RECIPES), default=DEFAULT_GENERATION)
     up.add_argument("--nodes", type=int, default=2, help="compute nodes, 1 to 8 (default: 2)")
     up.add_argument("--site", type=Path, metavar="TREE", help="a rendered tree for /appl/lumisite")
@@ -77,6 +78,7 @@ def _up(arguments: argparse.Namespace) -> int:
     began = time.monotonic()
     plan = ClusterPlan(arguments.generation, arguments.nodes, site_tree=arguments.site, platform=arguments.platform)
     cluster = twin.up(plan)
+    install_command(cluster)
     say(f"up in {time.monotonic() - began:.1f} s: {LOGIN} and {', '.join(cluster.nodes)}")
     print(cluster.id)
     return 0

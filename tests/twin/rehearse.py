@@ -65,42 +65,70 @@ def rehearse() -> int:
     """Start a cluster as it was before the maintenance, carry the maintenance out, and repair what it broke."""
     # Links that bound what is measured: the CPUs of this machine are shared by all nodes.
     plan = ClusterPlan(platform=BEFORE, nodes=4, management_rate="100mbit", high_speed_rate="400mbit")
+    parts = Parts()
     with running(plan) as cluster, tempfile.TemporaryDirectory() as work, ExitStack() as maintenance:
         stage = Stage(cluster, Path(work))
         stage.prepare()
-        _title(f"before: platform {BEFORE}")
-        steps = [*stage.release(BEFORE, "6.0", first=True), stage.user(SHOW, BEFORE)]
-        steps += [stage.user(FACTS.format(when="before")), stage.user(BASELINE, "4 of 10 jobs")]
+        parts.begin(f"before: platform {BEFORE}")
+        parts.add(*stage.release(BEFORE, "6.0", first=True), stage.user(SHOW, BEFORE))
+        parts.add(stage.user(FACTS.format(when="before")), stage.user(BASELINE, "4 of 10 jobs"))
 
-        _title("the maintenance: other host libraries on every node, the modules are still the old ones")
+        parts.begin("the maintenance: other host libraries on every node, the modules are still the old ones")
         for node in (LOGIN, *cluster.nodes):
             maintenance.enter_context(faults.library_tree_replaced(cluster, node, host_tree(AFTER)))
-        steps += [stage.user(SHOW, AFTER, unlike=BEFORE), stage.user(FACTS.format(when="after"))]
+        parts.add(stage.user(SHOW, AFTER, unlike=BEFORE), stage.user(FACTS.format(when="after")))
 
-        _title("what changed, and what that touches")
+        parts.begin("what changed, and what that touches")
         renamed = "release folder /opt/cray/libfabric/1.15.2.0 -> /opt/cray/libfabric/1.22.0"
-        steps.append(stage.user("lumisite changes /scratch/before.json /scratch/after.json", renamed, code=1))
+        parts.add(stage.user("lumisite changes /scratch/before.json /scratch/after.json", renamed, code=1))
 
-        _title(f"after: a release for platform {AFTER}")
-        steps += [*stage.release(AFTER, "6.2"), stage.user(SHOW, AFTER)]
+        parts.begin(f"after: a release for platform {AFTER}")
+        parts.add(*stage.release(AFTER, "6.2"), stage.user(SHOW, AFTER))
 
-        _title("is it as fast as before? the verdict is of real jobs, and anyone can reach it again from their numbers")
-        steps += [stage.user(VALIDATE, "collectives/all_reduce_busbw/4MiB/2n"), stage.user(VERDICT, "all_reduce_busbw")]
+        parts.begin("is it as fast as before? the verdict is of real jobs, and anyone can reach it again from their numbers")
+        parts.add(stage.user(VALIDATE, "collectives/all_reduce_busbw/4MiB/2n"), stage.user(VERDICT, "all_reduce_busbw"))
 
-        _title("what the module is worth: DDP on two nodes, where the user sets nothing but where ranks meet")
-        steps.append(stage.worth())
+        parts.begin("what the module is worth: DDP on two nodes, where the user sets nothing but where ranks meet")
+        parts.add(stage.worth())
 
-        _title("unloaded, the environment is what it was")
-        steps.append(stage.user(UNLOAD, "the same"))
+        parts.begin("unloaded, the environment is what it was")
+        parts.add(stage.user(UNLOAD, "the same"))
 
-        _title("and back: one command gives the release of before the maintenance")
-        steps += [stage.rollback(), stage.user(f"{LOAD} && module list 2>&1", "24.03-rocm6.0")]
+        parts.begin("and back: one command gives the release of before the maintenance")
+        parts.add(stage.rollback(), stage.user(f"{LOAD} && module list 2>&1", "24.03-rocm6.0"))
 
-        _title("what is one of its settings worth? with it and without it, in randomised order, with a placebo run")
-        steps += [stage.user(COPY), stage.user(TRY, TRIED), stage.user(WRITTEN, TRIED, code=1)]
-        steps.append(stage.user(WHY, TRIED))
-    _title("all as it should be" if all(steps) else "NOT as it should be")
-    return 0 if all(steps) else 1
+        parts.begin("what is one of its settings worth? with it and without it, in randomised order, with a placebo run")
+        parts.add(stage.user(COPY), stage.user(TRY, TRIED), stage.user(WRITTEN, TRIED, code=1))
+        parts.add(stage.user(WHY, TRIED))
+    parts.print_summary()
+    return 0 if parts.went_well else 1
+
+
+class Parts:
+    """The parts of the rehearsal, and whether the steps of each went well."""
+
+    def __init__(self) -> None:
+        self.results: dict[str, list[bool]] = {}
+
+    @property
+    def went_well(self) -> bool:
+        """Whether each step did what it should."""
+        return all(map(all, self.results.values()))
+
+    def begin(self, title: str) -> None:
+        """Begin a part."""
+        print(f"\n==== {title}", flush=True)
+        self.results[title] = []
+
+    def add(self, *results: bool) -> None:
+        """Add how steps of the current part went."""
+        self.results[next(reversed(self.results))].extend(results)
+
+    def print_summary(self) -> None:
+        """Print what was shown and how it went, on one screen."""
+        print(f"\n==== {'all as it should be' if self.went_well else 'NOT as it should be'}")
+        for title, results in self.results.items():
+            print(f"{'ok    ' if all(results) else 'FAILED'}  {sum(results)}/{len(results)}  {title[:66]}", flush=True)
 
 
 @dataclass(frozen=True)
@@ -184,10 +212,6 @@ def _shown(argv: Sequence[str]) -> tuple[int, str]:
 
 def _head(done: Result) -> str:
     return done.stdout.partition("\n\n")[0]
-
-
-def _title(text: str) -> None:
-    print(f"\n==== {text}", flush=True)
 
 
 if __name__ == "__main__":

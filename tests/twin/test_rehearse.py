@@ -59,7 +59,9 @@ def test_a_step_that_does_not_show_what_it_should_fails_the_rehearsal(
     monkeypatch.setattr(rehearse, "WRITTEN", f"echo {rehearse.TRIED}; exit 1")
     monkeypatch.setattr(rehearse.Stage, "worth", lambda _: True)
     assert rehearse.main() == 1
-    assert "NOT as it should be" in capfd.readouterr().out
+    summary = capfd.readouterr().out.partition("NOT as it should be\n")[2].splitlines()
+    assert [line[:11] for line in summary].count("FAILED  0/1") == 1
+    assert len(summary) == 9, "a line a part"
 
 
 def test_each_step_is_asked_for_its_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
