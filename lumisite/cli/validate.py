@@ -319,14 +319,14 @@ def warn_before_jobs(request: RunRequest) -> None:
         lines_of(samples_of(Path(request.into)), torn=True)
     jobs = request.batches[-1].jobs
     if request.baseline and jobs < JOBS["validate"]:
-        print_note(f"{counted(jobs, 'job')} may be too few to decide: {JOBS['validate']} are right")
+        print_note(f"{counted(jobs, 'job')} may be too few to decide: {JOBS['validate']} are recommended")
 
 
 def require_shared(site: Site, folder: Path, what: str) -> None:
     """Refuse a folder that not all nodes see, or whose name a container's bind or an #SBATCH line would cut."""
     if not re.fullmatch(r"[\w./+@=-]+", str(folder)):
         raise ResolveError(
-            f"{what}: {str(folder)!r} has characters that cut binds (letters, digits and ._+@=- are right)"
+            f"{what}: {str(folder)!r} has characters that separate binds (use letters, digits and ._+@=-)"
         )
     shared = [file_system.path for file_system in site.file_systems if file_system.kind == "shared"]
     places = [folder, *folder.parents]
@@ -352,7 +352,10 @@ def with_nodes(request: RunRequest, arguments: argparse.Namespace) -> RunRequest
     if len(sets) == 1 and set(sets[0]) in [set(names) for names in used]:
         print_note("there are no other nodes: a regression that was seen on these is not confirmed by these")
     if len(sets) < count:
-        print_note(f"only {len(sets)} of {count} node sets of {size} can be had: what one set cannot tell stays open")
+        print_note(
+            f"only {len(sets)} of {count} disjoint sets of {size} nodes available: with one set alone, a slow node "
+            "looks like a slow system"
+        )
     return replace(request, batches=(*earlier, replace(batch, node_sets=tuple(sets))))
 
 

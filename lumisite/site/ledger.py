@@ -256,7 +256,7 @@ def describe_action(setting: Setting) -> str:
         return f"= a private node-local directory, {setting.directory}"
     if setting.computed is not None:
         return f"= {COMPUTED[setting.computed]} (set at run time)"
-    return "is taken away" if setting.unset else "is left alone"
+    return "is unset" if setting.unset else "is not set"
 
 
 #: What a condition requires: a release, one of some names, patterns of variables, one name, yes or no.

@@ -42,7 +42,7 @@ class Support:
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Platform(Stated):
-    """What the machine was after a maintenance."""
+    """The machine as a maintenance left it."""
 
     since: Line = key("The day from which it is in force: `2026-01-21`.")
     os: Line = key("Operating system of the compute nodes.")
@@ -265,7 +265,7 @@ class Site:
     fabric: Fabric = key("The high-speed network.")
     file_systems: tuple[FileSystem, ...] = key("File systems that users work on.")
     platform: str = key("The platform that is in force now.", names="platforms")
-    platforms: Mapping[str, Platform] = key("What the machine was after each maintenance, by name.")
+    platforms: Mapping[str, Platform] = key("The machine as each maintenance left it, by name.")
     node_kinds: Mapping[str, NodeKind] = key("Node kinds, by name.")
     partitions: Mapping[str, Partition] = key("Slurm partitions, by name.")
     families: Mapping[str, Family] = key(

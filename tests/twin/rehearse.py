@@ -85,7 +85,9 @@ def rehearse() -> int:
         parts.begin(f"after: a release for platform {AFTER}")
         parts.add(*stage.release(AFTER, "6.2"), stage.user(SHOW, AFTER))
 
-        parts.begin("is it as fast as before? the verdict is of real jobs, and anyone can reach it again from their numbers")
+        parts.begin(
+            "is it as fast as before? the verdict is of real jobs, and anyone can reach it again from their numbers"
+        )
         parts.add(stage.user(VALIDATE, "collectives/all_reduce_busbw/4MiB/2n"), stage.user(VERDICT, "all_reduce_busbw"))
 
         parts.begin("what the module is worth: DDP on two nodes, where the user sets nothing but where ranks meet")
@@ -97,7 +99,9 @@ def rehearse() -> int:
         parts.begin("and back: one command gives the release of before the maintenance")
         parts.add(stage.rollback(), stage.user(f"{LOAD} && module list 2>&1", "24.03-rocm6.0"))
 
-        parts.begin("what is one of its settings worth? with it and without it, in randomised order, with a placebo run")
+        parts.begin(
+            "what is one of its settings worth? with it and without it, in randomised order, with a placebo run"
+        )
         parts.add(stage.user(COPY), stage.user(TRY, TRIED), stage.user(WRITTEN, TRIED, code=1))
         parts.add(stage.user(WHY, TRIED))
     parts.print_summary()

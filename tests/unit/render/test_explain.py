@@ -30,7 +30,7 @@ def test_a_setting_names_value_rule_reason_and_source_and_what_lost() -> None:
     assert winner.where == "the wrapper, which sees the image"
     assert "HPE" in winner.source
     newer = why("NCCL_NET_GDR_LEVEL", nodes="several", partition="standard-g", holds=NEW)
-    assert newer.entries[0].value == "NCCL_NET_GDR_LEVEL is left alone"
+    assert newer.entries[0].value == "NCCL_NET_GDR_LEVEL is not set"
     assert newer.entries[1].rule.endswith("; needs rocm <6.2, here it is 7.0.2")
 
 

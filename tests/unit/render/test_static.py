@@ -178,7 +178,7 @@ COMMON = ["CPU masks of tasks", "MIOPEN_USER_DB_PATH = a private node-local dire
         ("edf", setting("name: X, value: y, when: {partition: [small-g]}"), "X = y (where partition is small-g)"),
         ("edf", setting("name: X, value: y, when: {family: [twin-torch]}"), "X = y (where family is twin-torch)"),
         ("podman-hpc", setting("name: X, value: y, when: {plugin: yes}"), "X = y (where plugin is yes)"),
-        ("podman-hpc", setting("name: X, unset: yes, when: {nodes: one}"), "X is taken away (where nodes is one)"),
+        ("podman-hpc", setting("name: X, unset: yes, when: {nodes: one}"), "X is unset (where nodes is one)"),
         (
             "podman-hpc",
             ("binds:\n", "binds:\n  - {path: /a, options: ro, where: task, why: w, source: here}\n"),

@@ -73,7 +73,7 @@ Environment variables (your own values take precedence; most important first):
       GPUs that are near their adapter (multi-node jobs)
   HSA_XNACK = 1
       paging (rocm >=6.2)
-  FIRTH_DEBUG is taken away
+  FIRTH_DEBUG is unset
       left over in profiles
   MASTER_ADDR = first node of the job step (set at run time)
       the first node
