@@ -46,7 +46,7 @@ TRY = (
     "cd /scratch && lumisite try USE_LIBUV=0 --site tried.yaml --probe communicators --allocations 1 --attempts 5"
     " --out try --write tried.yaml"
 )
-TRIED = "0 of 5 runs failed with it, 5 of 5 without it"
+TRIED = "5 of 5 runs failed with USE_LIBUV unset (variant), 0 of 5 with USE_LIBUV=0 (baseline)"
 WRITTEN = "diff /scratch/twin.yaml /scratch/tried.yaml"
 WHY = "lumisite why --site /scratch/tried.yaml USE_LIBUV"
 VERDICT = "cd /scratch && lumisite verdict --site twin --before before.jsonl --after after/samples.jsonl"

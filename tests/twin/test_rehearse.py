@@ -54,9 +54,9 @@ def test_a_step_that_does_not_show_what_it_should_fails_the_rehearsal(
     monkeypatch.setattr(rehearse, "UNLOAD", rehearse.UNLOAD.replace("module unload", "true"))
     for name in ("BASELINE", "VALIDATE", "VERDICT", "TRY", "WHY"):  # the long ones
         monkeypatch.setattr(
-            rehearse, name, f"echo 4 of 10 jobs, collectives/all_reduce_busbw/4MiB/2n, {rehearse.TRIED}"
+            rehearse, name, f"echo '4 of 10 jobs, collectives/all_reduce_busbw/4MiB/2n, {rehearse.TRIED}'"
         )
-    monkeypatch.setattr(rehearse, "WRITTEN", f"echo {rehearse.TRIED}; exit 1")
+    monkeypatch.setattr(rehearse, "WRITTEN", f"echo '{rehearse.TRIED}'; exit 1")
     monkeypatch.setattr(rehearse.Stage, "worth", lambda _: True)
     assert rehearse.main() == 1
     summary = capfd.readouterr().out.partition("NOT as it should be\n")[2].splitlines()
