@@ -55,6 +55,16 @@ class Finding:
     place: Place | None = None
 
 
+def place_severity(bad: int, every: int, *, picked_out: bool = True) -> Severity:
+    """Return whether a fault is that of some nodes: of fewer than half, or of the one that an answer picks out of several.
+
+    >>> place_severity(1, 2), place_severity(2, 4), place_severity(1, 1)
+    (<Severity.NODE: 'node'>, <Severity.FAULT: 'fault'>, <Severity.FAULT: 'fault'>)
+    """
+    few = 2 * bad < every or (picked_out and bad == 1 < every)
+    return Severity.NODE if few else Severity.FAULT
+
+
 def with_values(finding: Finding, values: Mapping[str, Value]) -> Finding:
     """Return a finding with more values."""
     return replace(finding, values={**finding.values, **values})

@@ -23,6 +23,10 @@ MOST_RANKS = 1 << 24
 _TASKS = re.compile(r"srun: error: (\S+): tasks? ([\d,-]+): (.*\S)")
 #: What it prints of tasks that a signal ended which Slurm itself sends to the others of a step, too.
 _SIGNALS = ("Killed", "Terminated")
+#: What a rank reports of its connections to others, or of waiting for them: it need not be where the fault is.
+_OF_OTHERS = re.compile(
+    r"(?i)connect|peer|socket|time.?out|timed out|remote|broken pipe|[nr]ccl|gloo|route|unreachable|abort"
+)
 #: What srun and slurmstepd print where the kernel ended a task for want of memory (of their cgroup).
 _NO_MEMORY = re.compile(r"oom_kill event|OOM Killed|Out Of Memory")
 
@@ -110,10 +114,11 @@ def trouble(ended: Ended, expected: Expected) -> Gate | None:
         return gate
     errors = [record for record in done if record.get("error")]
     if errors:
-        first = min(errors, key=lambda record: (number(record, "error_time") or 0.0, rank_of(record)))
+        own = [record for record in errors if not _OF_OTHERS.search(str(record["error"]))]
+        first = min(own or errors, key=lambda record: (number(record, "error_time") or 0.0, rank_of(record)))
         phase, error = str(first.get("error_at")), str(first["error"])
         part = ended.step.srun.name
-        return rank_gate("rank-failed", first, expected, phase=phase, error=error, part=part, ranks_in_all=len(errors))
+        return rank_gate("rank-failed", first, expected, own, len(errors), phase=phase, error=error, part=part)
     return _lost(ended, done, expected)
 
 
@@ -175,7 +180,7 @@ def _lost(ended: Ended, done: Sequence[Record], expected: Expected) -> Gate | No
         stuck = sorted(silent or left, key=rank_of)
         phase, limit_s = str(stuck[0].get("phase")), ended.step.limit_s
         code = "rank-silent" if silent else "rank-hung"
-        return rank_gate(code, stuck[0], expected, phase=phase, limit_s=limit_s, ranks_in_all=len(stuck))
+        return rank_gate(code, stuck[0], expected, silent, len(stuck), phase=phase, limit_s=limit_s)
     if ended.late:
         return expected.gate(make_finding("step-late", ended.step.folder, limit_s=ended.step.limit_s))
     if ended.exit_code:
@@ -206,9 +211,17 @@ def _exit_finding(ended: Ended, done: Sequence[Record], expected: Expected) -> F
     return make_finding(code, part, limit_s=limit_s, exit_code=ended.exit_code, words=ended.words)
 
 
-def rank_gate(code: str, first: Record, expected: Expected, *, ranks_in_all: int, **values: Value) -> Gate:
-    """Return the gate line about the first of some ranks, not about its node: the others of its step suffer with it."""
-    rank = rank_of(first)
-    subject = describe_ranks([rank], [str(first.get("host"))])
+def rank_gate(
+    code: str, first: Record, expected: Expected, own: Sequence[Record], ranks_in_all: int, **values: Value
+) -> Gate:
+    """Return the gate line about the first of some ranks.
+
+    It is about the node of those whose fault is their `own`, where these are of one node; else about all nodes, as the
+    others of a step suffer with it.
+    """
+    rank, host = rank_of(first), str(first.get("host"))
+    subject = describe_ranks([rank], [host])
     finding = make_finding(code, subject, others=max(0, ranks_in_all - 1) or None)
-    return replace(expected.gate(with_values(finding, values)), rank=rank)
+    gate = replace(expected.gate(with_values(finding, values)), rank=rank)
+    alone = {str(record.get("host")) for record in own} == {host} and {host} < {*expected.nodes}
+    return replace(gate, nodes=(host,), asked=gate.nodes) if alone else gate

@@ -2,7 +2,7 @@
 
 Nodes are blamed, and the system is not, where every failing answer names its nodes among those that it asked, or has a
 node that never passed the same gate in a job of at least as many nodes, and these nodes are fewer than half of all that
-were asked. Half or more by one cause is the system.
+were asked, or the only one that an answer picks out. Half or more by one cause is the system.
 
 A cause counts once: what fails in the same job on a node that another gate names follows from it.
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity, place_severity
 from lumisite.findings.writers import advice, sentences
 from lumisite.validate.lines import Gate, State
 from lumisite.validate.samples import JobValues
@@ -144,7 +144,8 @@ def _judge(
     finding = make_finding("gate-passed", name, passed=runs, jobs=runs)
     if failed:
         state = "bad-nodes" if nodes else "fail"
-        finding = make_finding("gate-failed", name, nodes=nodes, bad=bad, jobs=runs)
+        severity = Severity.NODE if nodes else Severity.FAULT
+        finding = make_finding("gate-failed", name, nodes=nodes, severity=severity, bad=bad, jobs=runs)
     elif wrong:
         state, finding = "inconclusive", make_finding("gate-unclear", name, bad=bad, jobs=runs)
     elif followed:
@@ -173,8 +174,11 @@ def _suspects(after: Sequence[Gate], failed: Sequence[Gate]) -> tuple[str, ...]:
         suspects.setdefault(gate.kind if gate.asked else None, set()).update(bad)
     every = {node for gate in after for node in gate.asked or gate.nodes}
     named = set().union(*suspects.values())
-    many = any(2 * len(nodes) >= len(every) for nodes in suspects.values())
-    return () if many or named == every else tuple(sorted(named))
+    of_system = any(
+        place_severity(len(nodes), len(every), picked_out=kind is not None) is Severity.FAULT
+        for kind, nodes in suspects.items()
+    )
+    return () if of_system or named == every else tuple(sorted(named))
 
 
 def _causes(gates: Iterable[Gate]) -> Iterable[Cause]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from lumisite.validate.lines import Gate
 from lumisite.validate.probes.collectives.judge import collectives
 from lumisite.validate.probes.ddp.judge import ddp
 from lumisite.validate.probes.probe import Record
@@ -101,3 +102,25 @@ def test_a_rank_that_was_killed_is_the_cause_and_not_the_survivors_words(
         assert (gate.verdict, gate.code) == ("fail", code)
         assert values.items() <= gate.values.items()
         assert gate.nodes == tuple(NODES[node] for node in nodes)
+
+
+BOOM = {"error": "ValueError: no such device", "error_at": "training", "error_time": 32.0}
+
+
+@pytest.mark.parametrize(
+    ("records", "rank", "nodes"),
+    [
+        # One rank has an error of its own, whoever of the others noticed first that it is gone.
+        ([{**GOOD[0], **RESET}, {**GOOD[1], **BOOM}], 1, (1,)),
+        # All have the same, or nothing but words on each other: no node is picked out.
+        ([{**GOOD[0], **BOOM}, {**GOOD[1], **BOOM}], 0, (0, 1)),
+        ([{**GOOD[0], **RESET}, {**GOOD[1], **RESET}], 0, (0, 1)),
+        ([GOOD[0], {**GOOD[1], **RESET}], 1, (0, 1)),
+    ],
+)
+def test_an_error_of_one_rank_is_that_of_its_node(records: list[Record], rank: int, nodes: tuple[int, ...]) -> None:
+    (gate,) = ddp(target_of("twin")).judge([ended(records, 1)], expected("ddp"))
+    assert isinstance(gate, Gate)
+    assert (gate.code, gate.rank) == ("rank-failed", rank)
+    assert gate.nodes == tuple(NODES[at] for at in nodes)
+    assert bool(gate.asked) == (len(nodes) == 1)

@@ -10,6 +10,7 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Severity
 from lumisite.findings.writers import advice, message
 from lumisite.validate.lines import Gate, GateOutcome, Sample, line_json
 from lumisite.validate.samples import Recorded
@@ -147,6 +148,22 @@ def test_a_bad_node_is_bad_in_several_jobs_and_what_passes_without_it_passes() -
     assert told(*jobs)["ddp"] == ("pass", (), ())
     # It was well at first: that is no excuse.
     assert told(*jobs, *node(run="c", asked=("n3", "n4")))["node"] == ("bad-nodes", ("n3",), ())
+
+
+def test_the_one_node_of_two_that_an_answer_picks_out_is_bad_and_not_the_system() -> None:
+    picked = replace(gate("fail", "n2", name="ddp", run="r1"), asked=("n1", "n2"))
+    behind = gate("fail", "n1", "n2", name="pairs", run="r1")
+    assert told(picked, replace(behind, time=200.0)) == {
+        "ddp": ("bad-nodes", ("n2",), ()), "pairs": ("inconclusive", (), ("n2",)),
+    }  # fmt: skip
+    (one,) = judge_gates((), [picked])
+    assert one.findings[0].severity is Severity.NODE
+    # The same on the other node in another job: it is no exception any more.
+    other = replace(picked, nodes=("n1",), run="r2")
+    assert told(picked, other)["ddp"] == ("fail", (), ())
+    assert judged(picked, other).findings[0].severity is Severity.FAULT
+    # Where no answer picks a node out, one of two may be chance.
+    assert told(gate("fail", "n1", name="ddp"), gate("pass", "n2", name="ddp"))["ddp"][0] == "fail"
 
 
 def test_half_of_the_nodes_bad_by_one_cause_is_the_system_and_by_two_is_not() -> None:
