@@ -348,7 +348,10 @@ def with_nodes(request: RunRequest, arguments: argparse.Namespace) -> RunRequest
     size = len(batch.node_sets[0])
     count = min(getattr(arguments, "node_sets", None) or NODE_SETS, batch.jobs)
     used = [names for earlier_batch in earlier for names in earlier_batch.node_sets]
-    sets = choose_node_sets(nodes, size, count, used, reserved=bool(request.reservation), only=only, avoid=avoid)
+    reasons = slurm.reasons_of([name for name, state in nodes.items() if state not in slurm.IN_SERVICE])
+    sets = choose_node_sets(
+        nodes, size, count, used, reserved=bool(request.reservation), only=only, avoid=avoid, reasons=reasons
+    )
     if len(sets) == 1 and set(sets[0]) in [set(names) for names in used]:
         print_note("there are no other nodes: a regression that was seen on these is not confirmed by these")
     if len(sets) < count:

@@ -56,7 +56,7 @@ class Finding:
 
 
 def place_severity(bad: int, every: int, *, picked_out: bool = True) -> Severity:
-    """Return whether a fault is that of some nodes: of fewer than half, or of the one that an answer picks out of several.
+    """Return whether a fault is that of nodes: of fewer than half, or of the one that an answer picks out of several.
 
     >>> place_severity(1, 2), place_severity(2, 4), place_severity(1, 1)
     (<Severity.NODE: 'node'>, <Severity.FAULT: 'fault'>, <Severity.FAULT: 'fault'>)

@@ -38,6 +38,8 @@ class PlayedSlurm:
         self.end_state = "COMPLETED"
         self.cancelled: list[str] = []
         self.nodes = dict.fromkeys(NODES, "idle")
+        self.reasons: dict[str, str] = {}
+        self.config: dict[str, str] = {}
 
     def submit(self, script: str) -> str:
         if self.refuse:
@@ -60,6 +62,12 @@ class PlayedSlurm:
 
     def nodes_of(self, _partition: str) -> dict[str, str]:
         return self.nodes
+
+    def reasons_of(self, _nodes: object) -> dict[str, str]:
+        return self.reasons
+
+    def settings(self) -> dict[str, str]:
+        return self.config
 
     def go_on(self) -> None:
         """Let one more step of each running job end, as its script would."""
@@ -110,7 +118,7 @@ def plans(folder: Path, jobs: int = 2) -> list[JobPlan]:
 def play(monkeypatch: pytest.MonkeyPatch) -> PlayedSlurm:
     """Put a played Slurm in the place of the real one; time passes when the runner sleeps."""
     cluster = PlayedSlurm()
-    for name in ("submit", "find", "poll", "cancel", "nodes_of"):
+    for name in ("submit", "find", "poll", "cancel", "nodes_of", "reasons_of", "settings"):
         monkeypatch.setattr(slurm, name, getattr(cluster, name))
     monkeypatch.setattr("lumisite.validate.run.runner.time.sleep", lambda _: cluster.go_on())
     return cluster

@@ -40,6 +40,10 @@ class LiveJob:
     """The group of steps that has begun."""
     waits: Finding | None = None
     """What holds it up."""
+    looks: int = 0
+    """How often Slurm has said that it waits."""
+    completing: tuple[str, ...] = ()
+    """The nodes that were completing another job when its nodes were last looked at."""
 
     @property
     def goes_on(self) -> bool:

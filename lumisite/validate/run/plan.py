@@ -19,7 +19,7 @@ from lumisite.validate.probes.suite import choose_probes, groups, probes_of
 from lumisite.validate.run.folder import script_bytes
 from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.script import JobPlan, validation_of
-from lumisite.validate.run.slurm import BUSY, FREE, RESERVED
+from lumisite.validate.run.slurm import BUSY, FREE, RESERVED, describe_nodes
 from lumisite.validate.verdict.system import SystemVerdict
 
 #: Returns all jobs of a request.
@@ -35,13 +35,14 @@ def choose_node_sets(
     reserved: bool = False,
     only: Collection[str] | None = None,
     avoid: Collection[str] = (),
+    reasons: Mapping[str, str] = {},
 ) -> list[tuple[str, ...]]:
     """Choose up to `count` disjoint sets of `size` nodes: free ones first, then busy ones, never drained ones.
 
     `nodes` are those of a partition, with their states. `used` are the sets that a run has measured on: it gets other
     nodes if there are any, else its own sets again, for of two that share no node, each confirms what was seen on the
     other. `reserved`: the job goes into a reservation, so its nodes are those to be had; `only` leaves no others,
-    `avoid` leaves these out. Raises `ToolError` if there is not a single set.
+    `avoid` leaves these out. Raises `ToolError` with Slurm's `reasons` for nodes if there is not a single set.
     """
     order = [*FREE, *(RESERVED if reserved else ()), *BUSY]
     states = {
@@ -49,22 +50,15 @@ def choose_node_sets(
         for name, state in nodes.items()
     }
     usable = sorted((name for name in states if states[name] in order), key=lambda name: (states[name] in BUSY, name))
-    others = [name for name in usable if not any(name in names for names in used)]
-    sets = [tuple(others[first : first + size]) for first in range(0, len(others) - size + 1, size)]
+    fresh = [name for name in usable if not any(name in names for names in used)]
+    sets = [tuple(fresh[first : first + size]) for first in range(0, len(fresh) - size + 1, size)]
     sets = sets or [names for names in dict.fromkeys(used) if set(usable).issuperset(names)]
     if sets:
         return sets[:count]
     if used:
         raise ToolError(make_finding("nodes-used-up", needed=size, usable=tuple(sorted(usable))))
-    others = [name for name in states if name not in usable]
-    raise ToolError(
-        make_finding(
-            "nodes-too-few",
-            needed=size,
-            usable=len(usable),
-            others=tuple(f"{name} {states[name]}" for name in others),
-        )
-    )
+    others = describe_nodes({name: state for name, state in states.items() if name not in usable}, reasons)
+    raise ToolError(make_finding("nodes-too-few", needed=size, usable=len(usable), others=others))
 
 
 def plan_jobs(

@@ -16,12 +16,13 @@ from lumisite.errors import ToolError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Severity, with_values
 from lumisite.site.model import Site
-from lumisite.validate.lines import Gate, Sample
+from lumisite.validate.lines import Gate, Sample, gate_of, parse_time
 from lumisite.validate.probes.ddp.judge import scaling
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line, quote
 from lumisite.validate.run import slurm
 from lumisite.validate.run.folder import End, Run, slot_run
 from lumisite.validate.run.job import LiveJob, changed, with_setters
+from lumisite.validate.run.reasons import NODES_EVERY, check_settings, nodes_away, why_ended, why_waits
 from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.script import CLAIM, DONE, EXIT, RECORDS, SKIPPED, STEP_ERR, JobPlan, job_script
 
@@ -85,6 +86,7 @@ class Runner:
 
     def work(self) -> None:
         """Submit what is not submitted, and go on until every job is over."""
+        self._check_settings()
         self._submit_all()
         self._polled = time.monotonic() - max(0.0, self.slurm_s - 1)
         while any(job.goes_on for job in self.jobs):
@@ -272,8 +274,7 @@ class Runner:
             if state.silence is not None:
                 self._waits(job, replace(state.silence, subject=job.plan.run))
             elif state.state != "RUNNING":
-                waits = make_finding("job-waits", job.plan.run, id=job.id, state=state.state, reason=state.reason)
-                self._waits(job, waits)
+                self._look_at_nodes(job, state)
             return
         if not job.lost:
             job.lost = True
@@ -315,44 +316,42 @@ class Runner:
     def _report(self, job: LiveJob, code: str, *, nodes: Sequence[str] = (), **values: str | int | float) -> None:
         self.report(with_values(make_finding(code, job.plan.run, nodes=nodes), values))
 
-    def _waits(self, job: LiveJob, finding: Finding) -> None:
-        """Report what holds a job up, once, with the nodes that take no jobs any more."""
-        if finding == job.waits:
+    def _look_at_nodes(self, job: LiveJob, state: slurm.JobState) -> None:
+        """Report what keeps a job from starting, with its nodes that take no jobs: looked at now and then."""
+        job.looks += 1
+        if job.waits and job.looks > 2 and job.looks % NODES_EVERY and job.waits.values.get("reason") == state.reason:
             return
-        job.waits = finding
-        states = self._nodes(job) if finding.code == "job-waits" else {}
-        away = {name: state for name, state in states.items() if state not in slurm.IN_SERVICE}
-        if away:
-            finding = replace(finding, values={**finding.values, "away": tuple(away), "states": tuple(away.values())})
-        self.report(finding)
+        states = self._nodes(job)
+        away = nodes_away(states, job.completing)
+        job.completing = tuple(name for name in states if states[name] == "completing")
+        self._waits(job, why_waits(job.plan.run, job.id, state, away))
+
+    def _waits(self, job: LiveJob, finding: Finding) -> None:
+        """Report what holds a job up, once."""
+        if (finding, finding.values) != (job.waits, job.waits and job.waits.values):
+            job.waits = finding
+            self.report(finding)
+
+    def _check_settings(self) -> None:
+        """Report what Slurm's settings make impossible, and keep it as a gate of each job."""
+        for finding in check_settings(self.site, self.request.partition):
+            self.report(finding)
+            for job in self.jobs:
+                nodes, begun = tuple(sorted(job.plan.nodes)), parse_time(self.request.started)
+                self.run.keep([gate_of(finding, "slurm", job.plan.run, nodes, begun)])
 
     def _why(self, job: LiveJob, state: slurm.JobState) -> Finding:
         """Return why a job ended before it was done."""
-        run, resume = job.plan.run, self._resume(job)
+        run, lost = job.plan.run, []
         open_steps = [
             step.folder
             for step in job.plan.steps
             if self.run.step_began(run, step) is not None and self.run.end(run, f"{step.folder}/{EXIT}") is None
         ]
-        step = open_steps[-1] if open_steps else ""
-        match state.state:
-            case "NODE_FAIL":
-                states = self._nodes(job)
-                lost = tuple(name for name, state in states.items() if state.startswith(("down", "fail")))
-                nodes = lost or job.plan.nodes
-                return make_finding("job-nodes-lost", nodes=nodes, lost=lost, step=step, resume=resume)
-            case "TIMEOUT":
-                return make_finding("job-time-limit", step=step)
-            case "CANCELLED":
-                return make_finding("job-cancelled", step=step, resume=resume)
-            case "":
-                return make_finding("job-forgotten", step=step, resume=resume)
+        if state.state == "NODE_FAIL":
+            lost = [name for name, is_now in self._nodes(job).items() if is_now.startswith(("down", "fail"))]
         words = quote(self.run.errors(run, f"slurm-{job.id}.out"))
-        reason = f" ({state.reason})" if state.reason not in ("", "None") else ""
-        # Slurm lost it, or it ended without a mark: the file system did not take it.
-        lost_by_slurm = state.state in (*slurm.LOST, "COMPLETED")
-        severity = Severity.DOUBT if lost_by_slurm else Severity.FAULT
-        return make_finding("job-failed", severity=severity, state=f"{state.state}{reason}", step=step, words=words)
+        return why_ended(job, state, open_steps[-1] if open_steps else "", lost, words, self._resume(job))
 
     def _nodes(self, job: LiveJob) -> dict[str, str]:
         """Return the state of a job's nodes; none where Slurm does not answer."""

@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -91,6 +91,30 @@ def nodes_of(partition: str) -> dict[str, str]:
     done = query(["sinfo", "--noheader", "--Node", f"--partition={partition}", "--format=%N|%T"])
     rows = [line.strip().partition("|") for line in done.splitlines() if line.strip()]
     return dict(sorted((name, re.sub(r"[^a-z_].*", "", state.lower())) for name, _, state in rows))
+
+
+def reasons_of(nodes: Collection[str]) -> dict[str, str]:
+    """Return why nodes are out of service, in Slurm's words; none where Slurm has none, or is silent."""
+    if not nodes:
+        return {}
+    with suppress(ToolError):
+        done = _run(["sinfo", "--noheader", "--Node", f"--nodes={','.join(nodes)}", "--format=%N|%E"])
+        rows = [line.strip().partition("|") for line in done.stdout.splitlines()]
+        return {name: reason[:200] for name, _, reason in rows if reason.lower() not in ("", "none", "(null)")}
+    return {}
+
+
+def describe_nodes(states: Mapping[str, str], reasons: Mapping[str, str]) -> tuple[str, ...]:
+    """Return nodes with their states, and with the reason that Slurm has for a node."""
+    return tuple(
+        f"{name} {state}" + (f" ({reasons[name]})" if name in reasons else "") for name, state in states.items()
+    )
+
+
+def settings() -> dict[str, str]:
+    """Return Slurm's settings by name, as the controller has them. Raises `ToolError`."""
+    rows = re.findall(r"^(\w+) *= *(.*?) *$", query(["scontrol", "show", "config"]), re.MULTILINE)
+    return {name: "" if value == "(null)" else value for name, value in rows}
 
 
 def expand(nodelist: str) -> list[str]:

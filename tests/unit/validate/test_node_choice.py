@@ -40,3 +40,6 @@ def test_too_few_nodes_are_refused_with_their_states() -> None:
         choose_node_sets(nodes("a:drained b:down c:idle"), 2, 1)
     assert refused.value.finding.code == "nodes-too-few"
     assert refused.value.finding.values == {"needed": 2, "usable": 1, "others": ("a drained", "b down")}
+    with pytest.raises(ToolError) as refused:
+        choose_node_sets(nodes("a:drained b:down c:idle"), 2, 1, reasons={"a": "bad DIMM"})
+    assert refused.value.finding.values["others"] == ("a drained (bad DIMM)", "b down")

@@ -266,5 +266,6 @@ def test_nodes_that_are_drained_while_a_job_waits_are_named_with_what_to_do(
     monkeypatch.setattr(slurm, "poll", lambda jobs: dict.fromkeys(jobs, waiting))
     reports: list[Finding] = []
     work(tmp_path / "run", reports)
-    (waits, *_) = [one.values for one in reports if one.code == "job-waits"]
+    (waits, *_) = [one.values for one in reports if one.code == "job-nodes-away"]
     assert (waits["away"], waits["states"]) == (("nid000002",), ("drained",))
+    assert not [one for one in reports if one.code == "job-waits"]

@@ -1,0 +1,180 @@
+"""What keeps a job from starting is named while it waits, with the words of Slurm, and a job that waits its turn is no fault."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pytest_subprocess import FakeProcess
+
+from lumisite.findings.finding import Finding
+from lumisite.validate.lines import Gate
+from lumisite.validate.run import slurm
+from lumisite.validate.run.reasons import check_settings, why_waits
+from tests.support.played_slurm import NODES, PlayedSlurm, play, work
+from tests.support.requests import LOADED
+from tests.unit.validate.test_slurm_edge import squeue
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> PlayedSlurm:
+    return play(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        ("Resources", "job-waits"),
+        ("Priority", "job-waits"),
+        ("None", "job-waits"),
+        ("", "job-waits"),
+        ("BeginTime", "job-waits"),
+        ("Reservation", "job-waits"),
+        ("a word that no release of Slurm has", "job-waits"),
+        # Its nodes are in service: others have them first.
+        ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", "job-waits"),
+        ("PartitionNodeLimit", "job-cannot-start"),
+        ("PartitionTimeLimit", "job-cannot-start"),
+        ("PartitionDown", "job-cannot-start"),
+        ("InvalidAccount", "job-cannot-start"),
+        ("InvalidQOS", "job-cannot-start"),
+        ("BadConstraints", "job-cannot-start"),
+        ("JobHeldAdmin", "job-cannot-start"),
+        ("AssocMaxNodePerJobLimit", "job-cannot-start"),
+        ("QOSMaxWallDurationPerJobLimit", "job-cannot-start"),
+        ("QOSMinGRES", "job-cannot-start"),
+        ("QOSNotAllowed", "job-cannot-start"),
+        ("AssocMaxJobsLimit", "job-over-limit"),
+        ("AssocGrpGRES", "job-over-limit"),
+        ("QOSMaxJobsPerUserLimit", "job-over-limit"),
+        ("QOSGrpNodeLimit", "job-over-limit"),
+        ("MaxJobsPerAccount", "job-over-limit"),
+    ],
+)
+def test_a_reason_of_slurm_has_its_meaning(fp: FakeProcess, reason: str, code: str) -> None:
+    squeue(fp, "7", f"7|PENDING|{reason}\n")
+    found = why_waits("r1", "7", slurm.poll(["7"])["7"], {})
+    assert (found.code, found.subject) == (code, "r1")
+    assert found.values == {"id": "7", "state": "PENDING", "reason": reason}
+
+
+def waiting(
+    played: PlayedSlurm, folder: Path, monkeypatch: pytest.MonkeyPatch, reason: str, looks: int
+) -> list[Finding]:
+    """Return what is reported while jobs wait for so many looks at Slurm, and then run."""
+    asked = 0
+
+    def poll(jobs: list[str]) -> dict[str, slurm.JobState]:
+        nonlocal asked
+        asked += 1
+        state = slurm.JobState("PENDING", reason) if asked <= looks else slurm.JobState("RUNNING")
+        played.states.update(dict.fromkeys(jobs, state.state or ""))
+        return dict.fromkeys(jobs, state)
+
+    monkeypatch.setattr(slurm, "poll", poll)
+    reports: list[Finding] = []
+    work(folder, reports)
+    return [one for one in reports if one.subject == "stamp-01" and one.code.startswith("job-")]
+
+
+def test_a_job_that_cannot_start_is_named_at_the_first_look(
+    played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = waiting(played, tmp_path / "run", monkeypatch, "AccountNotAllowed", looks=1)
+    assert [one.code for one in found] == ["job-submitted", "job-cannot-start", "job-done"]
+
+
+def test_a_drained_node_is_named_with_the_reason_that_slurm_has(
+    played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played.nodes = {NODES[0]: "idle", NODES[1]: "draining", "nid000003": "down"}
+    played.reasons = {NODES[1]: "bad DIMM [root@2026-01-22]"}
+    found = waiting(played, tmp_path / "run", monkeypatch, "ReqNodeNotAvail", looks=9)
+    (away,) = [one for one in found if one.code not in ("job-submitted", "job-done")]
+    assert (away.code, away.nodes) == ("job-nodes-away", (NODES[1],))
+    assert away.values["described"] == (f"{NODES[1]} draining (bad DIMM [root@2026-01-22])",)
+
+
+def test_a_node_that_goes_on_completing_is_named_and_one_that_does_so_for_a_moment_is_not(
+    played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played.nodes = {NODES[0]: "completing", NODES[1]: "idle"}
+    found = waiting(played, tmp_path / "stays", monkeypatch, "Resources", looks=3)
+    assert [(one.code, one.nodes) for one in found if one.code == "job-nodes-completing"] == [
+        ("job-nodes-completing", (NODES[0],))
+    ]
+    found = waiting(played, tmp_path / "moment", monkeypatch, "Resources", looks=1)
+    assert [one.code for one in found] == ["job-submitted", "job-waits", "job-done"]
+
+
+def test_nodes_are_looked_at_again_now_and_then_and_not_at_each_look(
+    played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def nodes_of(partition: str) -> dict[str, str]:
+        asked.append(partition)
+        return dict.fromkeys(NODES, "idle" if len(asked) < 6 else "down")
+
+    monkeypatch.setattr(slurm, "nodes_of", nodes_of)
+    found = waiting(played, tmp_path / "run", monkeypatch, "Resources", looks=40)
+    assert [one.code for one in found] == ["job-submitted", "job-waits", "job-nodes-away", "job-done"]
+    assert len(asked) <= 2 * (2 + 40 // 15)
+
+
+def test_slurm_has_reasons_for_nodes(fp: FakeProcess) -> None:
+    words = ["sinfo", "--noheader", "--Node", "--nodes=n1,n2,n3", "--format=%N|%E"]
+    fp.register(words, stdout="n1|none\nn2|Kill task failed|at night\nn2|Kill task failed|at night\nn3|\n")
+    assert slurm.reasons_of(["n1", "n2", "n3"]) == {"n2": "Kill task failed|at night"}
+    fp.register(words, stderr="slurm_load_node: Unable to contact slurm controller\n", returncode=1)
+    assert slurm.reasons_of(["n1", "n2", "n3"]) == {}
+    assert slurm.reasons_of([]) == {}
+
+
+CONFIG = """Configuration data as of 2026-01-22T10:00:00
+JobContainerType        = {container}
+PrologFlags             = {flags}
+TaskPlugin              = {plugin}
+TaskPluginParam         = (null type)
+
+Slurmctld(primary) at lumi is UP
+"""
+
+
+@pytest.mark.parametrize(
+    ("plugin", "container", "flags", "codes"),
+    [
+        ("task/affinity,task/cgroup", "(null)", "(null)", []),
+        ("affinity", "job_container/none", "Alloc", []),
+        ("task/cgroup", "(null)", "(null)", ["slurm-no-affinity"]),
+        ("(null)", "(null)", "(null)", ["slurm-no-affinity"]),
+        ("task/none", "(null)", "Alloc,Contain", ["slurm-no-affinity"]),
+        ("task/affinity", "job_container/tmpfs", "Alloc,Contain,X11", []),
+        ("task/affinity", "job_container/tmpfs", "X11", []),
+        ("task/affinity", "job_container/tmpfs", "Alloc", ["slurm-no-contain"]),
+        ("task/affinity", "job_container/tmpfs", "(null)", ["slurm-no-contain"]),
+    ],
+)
+def test_settings_of_slurm_that_prevent_what_the_site_counts_on(
+    fp: FakeProcess, plugin: str, container: str, flags: str, codes: list[str]
+) -> None:
+    text = CONFIG.format(plugin=plugin, container=container, flags=flags)
+    fp.register(["scontrol", "show", "config"], stdout=text)
+    assert [one.code for one in check_settings(LOADED.site, "standard-g")] == codes
+
+
+def test_settings_that_cannot_be_read_are_no_fault(fp: FakeProcess) -> None:
+    for out, err, code in (("", "slurm_load_ctl_conf error: Access denied\n", 1), ("nothing = known\n", "", 0)):
+        fp.register(["scontrol", "show", "config"], stdout=out, stderr=err, returncode=code)
+        assert not list(check_settings(LOADED.site, "standard-g"))
+
+
+def test_a_setting_of_slurm_is_reported_before_jobs_run_and_fails_a_gate(played: PlayedSlurm, tmp_path: Path) -> None:
+    played.config = {"TaskPlugin": "task/cgroup"}
+    reports: list[Finding] = []
+    lines = work(tmp_path / "run", reports)
+    assert reports[0].code == "slurm-no-affinity"
+    found = [(line.run, line.verdict, line.nodes) for line in lines if isinstance(line, Gate) and line.gate == "slurm"]
+    assert found == [(f"stamp-0{number}", "fail", NODES) for number in (1, 2)]
+    # Once it is there, a run that goes on has it once.
+    assert len(work(tmp_path / "run")) == len(lines)
