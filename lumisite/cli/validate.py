@@ -10,6 +10,7 @@ import shlex
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +35,7 @@ from lumisite.findings import writers
 from lumisite.findings.finding import Finding
 from lumisite.site.load import LoadedSite, is_file, load_site
 from lumisite.site.model import Site
-from lumisite.text import counted, figure, percent
+from lumisite.text import counted, figure, percent, some
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.report.gather import Side, make_report
 from lumisite.validate.report.write import WRITERS
@@ -55,7 +56,8 @@ from lumisite.validate.run.runner import Runner
 from lumisite.validate.run.script import job_script, validation_of
 from lumisite.validate.samples import Recorded, read_lines
 from lumisite.validate.verdict.baseline import baseline_size, mixed_images
-from lumisite.validate.verdict.gates import following, next_step
+from lumisite.validate.verdict.causes import following, nodes_behind
+from lumisite.validate.verdict.gates import next_step
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
 #: Jobs of a run, by its purpose: five decide (docs/explanation/verdict.md); ten baseline jobs come from three days.
@@ -192,7 +194,14 @@ def _report(run: Run, site: Site, *, as_json: bool) -> int:
     samples = [line for line in lines if isinstance(line, Sample)]
     causes = following(gates)
     if as_json:
-        gate_rows = [vars(gate) | {"follows": causes.get(gate, ())} for gate in gates]
+        gate_rows = [
+            vars(gate)
+            | {
+                "follows": nodes_behind(gate, causes) if gate in causes else (),
+                "caused_by": [cause.code or cause.gate for cause in causes.get(gate, ())],
+            }
+            for gate in gates
+        ]
         medians = {
             metric.metric: {"median": metric.after, "unit": metric.unit, "jobs": metric.jobs_after}
             for metric in verdict.metrics
@@ -202,7 +211,7 @@ def _report(run: Run, site: Site, *, as_json: bool) -> int:
         slow = {"slow_nodes": [vars(node) for node in verdict.slow_nodes], "drain": verdict.drain}
         print(json.dumps(document | slow, indent=1))
     else:
-        print("\n".join(_text(run.folder, gates, verdict, causes)))
+        print("\n".join(_text(run.folder, gates, verdict)))
     if not samples and any(gate.code == "sbatch-refused" for gate in gates):
         return 3
     states = {gate.verdict for gate in verdict.gates if not gate.follows}
@@ -235,22 +244,25 @@ def _compare_with_baseline(run: Run, request: RunRequest, loaded: LoadedSite, be
     return report.verdict.exit_code
 
 
-def _text(
-    folder: Path, gates: Sequence[Gate], verdict: SystemVerdict, causes: Mapping[Gate, Sequence[str]]
-) -> Iterator[str]:
+def _text(folder: Path, gates: Sequence[Gate], verdict: SystemVerdict) -> Iterator[str]:
+    """Yield the metrics, each gate with its causes, once each, and what to do; what follows only says from what."""
     for metric in verdict.metrics:
         yield f"{metric.metric:44} {figure(metric.after):>12} {metric.unit}".rstrip()
-    by_gate: dict[str, list[Gate]] = {}
-    for gate in gates:
-        by_gate.setdefault(gate.gate, []).append(gate)
-    for name, of_name in by_gate.items():
-        bad = sorted((gate for gate in of_name if gate.verdict != "pass"), key=lambda gate: gate in causes)
-        state = "passed" if not bad else "follows" if bad[0] in causes else bad[0].verdict
-        yield f"{name}: {state} ({len(of_name) - len(bad)} of {len(of_name)})"
-        for gate in bad:
-            yield f"    {gate.run}: {gate.cause}"
-            advice = f"it follows from {','.join(causes[gate])}" if gate in causes else next_step(gate)
-            yield f"        {advice}"
+    judged = {gate.gate: gate for gate in verdict.gates}
+    answers = Counter(gate.gate for gate in gates)
+    passed = Counter(gate.gate for gate in gates if gate.verdict == "pass")
+    for name, number in answers.items():
+        causes = [cause for cause in judged[name].causes if not cause.follows]
+        followed = [cause for cause in judged[name].causes if cause.follows]
+        state = {"pass": "passed", "bad-nodes": "fail"}.get(judged[name].verdict, judged[name].verdict)
+        if followed and not causes:
+            state = "follows"
+        yield f"{name}: {state} ({passed[name]} of {number})"
+        for cause in causes:
+            yield f"    {some(cause.runs)}: {cause.cause}"
+            yield f"        {next_step(cause)}"
+        if followed and not causes:
+            yield f"    {judged[name].reason}"
     for slow in verdict.slow_nodes:
         yield f"{slow.node} is slow: {slow.metric} {percent(slow.below)} below the median of all nodes (z {slow.z:.1f})"
     if verdict.drain:

@@ -18,7 +18,8 @@ class CatalogueEntry:
 
     `text` and `advice` are templates over the values of a finding (`str.format`). Of several, the first one counts
     whose values are all known. `meaning` says more than one line can: what follows from it, and what to look at.
-    `group` is the file that has the entry, `source` where it is known from.
+    `group` is the file that has the entry, `source` where it is known from. `breaks` is what does not work where it
+    is found: `node` (nothing runs there), `container`, `network` between nodes, or only what `transport` proves.
     """
 
     code: str
@@ -29,6 +30,7 @@ class CatalogueEntry:
     advice: tuple[str, ...] = ()
     meaning: str = ""
     source: str = ""
+    breaks: str = ""
 
 
 def make_finding(
@@ -97,7 +99,7 @@ def _files() -> Mapping[str, bytes]:
 
 
 def _entry(code: str, group: str, fields: Mapping[str, object]) -> CatalogueEntry:
-    known = {name: str(fields[name]).strip() for name in ("title", "meaning", "source") if name in fields}
+    known = {name: str(fields[name]).strip() for name in ("title", "meaning", "source", "breaks") if name in fields}
     return CatalogueEntry(
         code=code,
         group=group,

@@ -124,7 +124,7 @@ def _quiet(verdict: SystemVerdict, *, with_baseline: bool) -> Iterator[Finding]:
 
 def _undecided(verdict: SystemVerdict) -> Iterator[tuple[str, str]]:
     for gate in verdict.gates:
-        if gate.verdict == "inconclusive":
+        if gate.verdict == "inconclusive" and not gate.follows:
             yield gate.gate, gate.reason
     for metric in verdict.metrics:
         if metric.decides and metric.verdict != "pass":

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.writers import message
 from lumisite.text import change, figure, percent
 from lumisite.validate.lines import State
 from lumisite.validate.report.gather import RunReport
@@ -72,15 +70,11 @@ def _table(name: str, rows: Sequence[Row], states: Iterable[State] = ()) -> Tabl
 
 
 def _cause_rows(verdict: SystemVerdict) -> Iterator[Row]:
-    """Yield first what is at fault, then what follows from it."""
-    for follows in (False, True):
-        for gate in verdict.gates:
-            for cause in gate.causes:
-                if bool(cause.follows) == follows:
-                    step = next_step(cause)
-                    if follows:
-                        step = message(make_finding("nothing-to-do", names=cause.follows))
-                    yield gate.gate, cause.cause, step, ",".join(cause.nodes)
+    """Yield what is at fault; what follows from it stands at its gate."""
+    for gate in verdict.gates:
+        for cause in gate.causes:
+            if not cause.follows:
+                yield gate.gate, cause.cause, next_step(cause), ",".join(cause.nodes)
 
 
 def _metric_row(metric: MetricVerdict) -> Row:

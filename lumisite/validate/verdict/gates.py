@@ -4,30 +4,28 @@ Nodes are blamed, and the system is not, where every failing answer names its no
 node that never passed the same gate in a job of at least as many nodes, and these nodes are fewer than half of all that
 were asked, or the only one that an answer picks out. Half or more by one cause is the system.
 
-A cause counts once: what fails in the same job on a node that another gate names follows from it.
+A cause counts once: `causes` says what follows from what.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Severity, place_severity
+from lumisite.findings.finding import Finding, Severity, with_values
 from lumisite.findings.writers import advice, sentences
 from lumisite.validate.lines import Gate, State
 from lumisite.validate.samples import JobValues
-
-#: The gate that runs first and looks at each node: what fails on a node that it names follows from that.
-NODE = "node"
+from lumisite.validate.verdict.causes import NODE, following, nodes_behind, suspects
 
 
 @dataclass(frozen=True)
 class Cause:
     """One cause that jobs named, what to do about it, and the nodes and ranks that it was seen on.
 
-    Where it follows from bad nodes that another gate names, `follows` has these. `code` is that of the gate's finding.
+    Where it follows from what another gate found, `follows` has its nodes. `code` is that of the gate's finding.
     """
 
     cause: str
@@ -43,7 +41,7 @@ class Cause:
 class GateVerdict:
     """One gate, judged: `runs` answered after the change, `bad` of them did not pass; `nodes` are those to blame.
 
-    `follows` are bad nodes that other gates name, where no job without them shows this gate: it decides nothing then.
+    `follows` are the nodes of what other gates found, where no job without it shows this gate: it decides nothing then.
     """
 
     gate: str
@@ -79,38 +77,6 @@ def judge_gates(before: Sequence[Gate], after: Sequence[Gate]) -> tuple[GateVerd
     return tuple(verdicts)
 
 
-def following(after: Sequence[Gate]) -> dict[Gate, tuple[str, ...]]:
-    """Return the answers that follow from what another gate of their job found on a node, each with these nodes.
-
-    What each node is comes before all else. Another gate names a node where it asked several and one of them failed.
-    """
-    blames = [gate for gate in after if gate.gate == NODE and gate.verdict == "fail"]
-    found = dict(_caused_by(after, blames))
-    left = [gate for gate in after if gate not in found and gate.gate != NODE]
-    for name in {gate.gate for gate in left}:
-        answers = [gate for gate in left if gate.gate == name]
-        failed = [gate for gate in answers if gate.verdict == "fail"]
-        nodes = _suspects(answers, failed)
-        blames += [gate for gate in failed if gate.asked and len(gate.nodes) == 1 and gate.nodes[0] in nodes]
-    return dict(_caused_by(after, blames))
-
-
-def _caused_by(after: Sequence[Gate], blames: Sequence[Gate]) -> Iterator[tuple[Gate, tuple[str, ...]]]:
-    for gate in after:
-        if gate.verdict == "pass" or gate.gate == NODE:
-            continue
-        # Of two gates that name one node, the first is the cause.
-        nodes = {
-            blame.nodes
-            for blame in blames
-            if blame.run == gate.run
-            and blame.gate != gate.gate
-            and (blame.gate == NODE or len(gate.nodes) > 1 or (blame.time, blame.gate) < (gate.time, gate.gate))
-        }
-        if seen := {node for names in nodes for node in names if node in gate.nodes}:
-            yield gate, tuple(sorted(seen))
-
-
 def nodes_of_runs(every: Iterable[Gate | JobValues]) -> dict[str, set[str]]:
     """Return the nodes of each run, as far as gates and jobs name them."""
     runs: dict[str, set[str]] = {}
@@ -129,7 +95,7 @@ def _with_all_nodes(gates: Sequence[Gate]) -> list[Gate]:
 
 
 def _judge(
-    name: str, before: Sequence[Gate], after: Sequence[Gate], caused_by: Mapping[Gate, tuple[str, ...]]
+    name: str, before: Sequence[Gate], after: Sequence[Gate], caused_by: Mapping[Gate, tuple[Gate, ...]]
 ) -> GateVerdict:
     if not after:
         return GateVerdict(name, "inconclusive", (make_finding("gate-not-run", name),), 0, 0)
@@ -137,8 +103,9 @@ def _judge(
     failed = [gate for gate in plain if gate.verdict == "fail"]
     wrong = failed or [gate for gate in plain if gate.verdict == "inconclusive"]
     runs, bad = (len({gate.run for gate in gates}) for gates in (after, wrong or followed))
-    nodes = _suspects(plain, failed)
-    follows = tuple(sorted({node for gate in followed for node in caused_by[gate]}))
+    nodes = suspects(plain, failed)
+    behind = dict.fromkeys(cause for gate in followed for cause in caused_by[gate])
+    follows = tuple(sorted({node for gate in followed for node in nodes_behind(gate, caused_by)}))
     passed = len({gate.run for gate in plain} - {gate.run for gate in followed})
     state: State = "pass"
     finding = make_finding("gate-passed", name, passed=runs, jobs=runs)
@@ -150,35 +117,14 @@ def _judge(
         state, finding = "inconclusive", make_finding("gate-unclear", name, bad=bad, jobs=runs)
     elif followed:
         state = "pass" if passed else "inconclusive"
-        finding = make_finding("gate-follows", name, nodes=follows, passed=passed or None, jobs=runs)
+        codes = tuple(dict.fromkeys(cause.code or cause.gate for cause in behind))
+        finding = make_finding("gate-follows", name, nodes=follows, cause=codes[0], jobs=runs)
+        finding = with_values(finding, {"passed": passed or None, "causes": codes})
     failed_before = any(gate.verdict == "fail" for gate in before)
     findings = (finding, make_finding("gate-failed-before", name)) if failed_before else (finding,)
     causes = (*_causes(wrong), *(replace(cause, follows=follows) for cause in _causes(followed)))
     pure = follows if state == "inconclusive" and not wrong else ()
     return GateVerdict(name, state, findings, runs, bad, causes, nodes, failed_before, pure)
-
-
-def _suspects(after: Sequence[Gate], failed: Sequence[Gate]) -> tuple[str, ...]:
-    """Return the nodes that explain every failure; none where they do not, or are too many to be exceptions."""
-    passed: dict[str, int] = {}
-    for gate in after:
-        if gate.verdict == "pass":
-            for node in gate.nodes:
-                passed[node] = max(passed.get(node, 0), len(gate.nodes))
-    suspects: dict[tuple[str, str] | None, set[str]] = {}
-    for gate in failed:
-        # Nodes that an answer picks out of those that it asked are bad, whatever they did in another job.
-        bad = {node for node in gate.nodes if gate.asked or passed.get(node, 0) < len(gate.nodes)}
-        if not bad:
-            return ()
-        suspects.setdefault(gate.kind if gate.asked else None, set()).update(bad)
-    every = {node for gate in after for node in gate.asked or gate.nodes}
-    named = set().union(*suspects.values())
-    of_system = any(
-        place_severity(len(nodes), len(every), picked_out=kind is not None) is Severity.FAULT
-        for kind, nodes in suspects.items()
-    )
-    return () if of_system or named == every else tuple(sorted(named))
 
 
 def _causes(gates: Iterable[Gate]) -> Iterable[Cause]:

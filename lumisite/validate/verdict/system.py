@@ -6,7 +6,7 @@ metrics by the method in `metric`, then single nodes among the others. docs/expl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -22,7 +22,8 @@ from lumisite.validate.metric_names import metric_order
 from lumisite.validate.probes.communicators import NOT_DECIDING
 from lumisite.validate.samples import Recorded, Series
 from lumisite.validate.verdict.baseline import comparable
-from lumisite.validate.verdict.gates import NODE, GateVerdict, judge_gates, nodes_of_runs
+from lumisite.validate.verdict.causes import NODE
+from lumisite.validate.verdict.gates import GateVerdict, judge_gates, nodes_of_runs
 from lumisite.validate.verdict.metric import MetricVerdict, judge_metric
 from lumisite.validate.verdict.nodes import SlowNode, slow_nodes
 
@@ -113,7 +114,7 @@ def judge_system(before: Recorded, after: Recorded, terms: Terms) -> SystemVerdi
         tuple(metrics),
         slow,
         _drain(gates, slow),
-        tuple(_next_runs(gates, metrics)),
+        tuple(_next_runs(gates, metrics, set().union(*runs.values()))),
         tuple(_merged(doubts, metrics)),
     )
 
@@ -195,15 +196,22 @@ def _drain(gates: Sequence[GateVerdict], slow_nodes: Sequence[SlowNode]) -> str 
     return drain_command(nodes, "; ".join(reasons))
 
 
-def _next_runs(gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict]) -> Iterator[Finding]:
-    """Yield which jobs are missing, metrics with the same need together."""
+def _next_runs(
+    gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict], every: Collection[str]
+) -> Iterator[Finding]:
+    """Yield which jobs are missing, metrics with the same need together; `every` are the nodes of the run."""
     not_run = tuple(gate.gate for gate in gates if not gate.runs)
     if not_run:
         yield make_finding("next-gates", gates=not_run)
     followed = [gate for gate in gates if gate.follows]
     if followed:
-        nodes = sorted({node for gate in followed for node in gate.follows})
-        yield make_finding("next-other-nodes", gates=tuple(gate.gate for gate in followed), nodes=nodes)
+        bad = sorted({node for gate in followed for node in gate.follows})
+        behind = tuple(gate.gate for gate in followed)
+        causes = tuple(dict.fromkeys(finding.cause for gate in followed for finding in gate.findings if finding.cause))
+        if len(bad) < len(every):
+            yield make_finding("next-other-nodes", gates=behind, nodes=bad)
+        else:
+            yield make_finding("next-after-repair", gates=behind, causes=causes)
     needs: dict[tuple[int, tuple[str, ...]], list[str]] = {}
     for metric in metrics:
         if metric.more_jobs and metric.decides:
