@@ -17,7 +17,7 @@ from lumisite.validate.run import slurm
 from lumisite.validate.run.folder import SAMPLES, Run, create_run, lines_of
 from lumisite.validate.run.plan import plan_jobs
 from lumisite.validate.run.runner import Runner
-from lumisite.validate.run.script import DONE, EXIT, RECORDS, JobPlan
+from lumisite.validate.run.script import DONE, EXIT, RECORDS, SKIP, SKIPPED, JobPlan
 from tests.support.requests import LOADED, a_request
 
 NODES = ("nid000001", "nid000002")
@@ -88,6 +88,9 @@ class PlayedSlurm:
                 self.states[job] = "COMPLETED"
             else:
                 step = folder / steps[len(ended)]
+                if (step / SKIP).exists():
+                    (step / EXIT).write_text(f"{SKIPPED} {200 + len(ended)}.5\n")
+                    continue
                 (step / RECORDS).mkdir(parents=True, exist_ok=True)
                 (step / "began").write_text("100.0\n")
                 (step / RECORDS / "0.json").write_text(

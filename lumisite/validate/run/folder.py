@@ -196,6 +196,12 @@ class Run:
         (folder / DONE).unlink(missing_ok=True)
         return str(path)
 
+    def mark(self, run: str, name: str) -> None:
+        """Leave a mark for a job in its folder."""
+        path = self.job_folder(run) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
     def marker(self, run: str, name: str) -> list[str]:
         """Read one of a job's marks as words; empty if it is not there."""
         return self._text(run, name, STDERR_BYTES).split()

@@ -6,17 +6,19 @@ What it measured may be replaced meanwhile, and variables may be set before it.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lumisite.findings import writers
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, with_values
 from lumisite.validate.lines import Gate, GateOutcome, Sample, gate_of, line_of
-from lumisite.validate.probes.probe import Line
-from lumisite.validate.run.folder import END
-from lumisite.validate.run.script import JobPlan
+from lumisite.validate.probes.probe import Ended, Expected, Group, Line
+from lumisite.validate.run.folder import END, End, Run, slot_run
+from lumisite.validate.run.request import RunRequest
+from lumisite.validate.run.script import STEP_ERR, JobPlan
 from lumisite.vendors import all_gpus
 
 #: Variables that bear on ranks that work together, whatever a cause says; so do those of vendors.
@@ -40,6 +42,10 @@ class LiveJob:
     """The group of steps that has begun."""
     waits: Finding | None = None
     """What holds it up."""
+    broken: list[Gate] = field(default_factory=list)
+    """What was found that breaks something which later steps may need."""
+    skips: dict[str, Gate] = field(default_factory=dict)
+    """The groups that are not to run, each with the finding because of which."""
     looks: int = 0
     """How often Slurm has said that it waits."""
     completing: tuple[str, ...] = ()
@@ -63,6 +69,34 @@ class LiveJob:
         line = line_of({"nodes": list(self.plan.nodes), **about, **words, **known})
         assert isinstance(line, Gate)
         return line
+
+
+def expected_of(run: str, group: Group, time: float, request: RunRequest) -> Expected:
+    """Return what the judge of a group knows of a job; `time` is the group's end."""
+    first = group.steps[0]
+    name, spec = slot_run(run, first.slot), request.specs[group.measures]
+    return Expected(**vars(first), run=name, time=time, image=request.image_digest, spec=spec)
+
+
+def ended_of(folder: Run, run: str, group: Group, ends: Sequence[End]) -> list[Ended]:
+    """Return the steps of a group with what they left in the folder of a run."""
+    return [
+        Ended(
+            step,
+            tuple(folder.records(run, step)),
+            int(end.code),
+            folder.errors(run, f"{step.folder}/{STEP_ERR}"),
+            end.time - (folder.step_began(run, step) or -math.inf),
+        )
+        for step, end in zip(group.steps, ends, strict=True)
+    ]
+
+
+def skipped(expected: Expected, cause: Gate) -> Gate:
+    """Return the line of a group that was not run because of a finding on some of its nodes."""
+    found = make_finding("step-skipped", expected.folder, cause=cause.code)
+    of = tuple(node for node in cause.nodes if node in expected.nodes)
+    return expected.gate(with_values(found, {"cause": cause.code, "gate": cause.gate, "of": of}))
 
 
 def changed(states: Sequence[Mapping[str, str]], first: Mapping[str, str]) -> Finding | None:

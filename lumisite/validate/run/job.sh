@@ -74,11 +74,23 @@ who_set() {
 # Whether a node takes no steps any more, and what srun says of it. Where one dies, the step's ranks on the others fail
 # first, and Slurm itself finds out only after SlurmdTimeout.
 node_away() { each_node true 2>&1 >/dev/null | grep -E "$away"; }
+# judged FOLDER: wait a little for what is made of these steps. Where that shows that a later one cannot work, the folder
+# of that one has a file `skip`.
+judged() {
+  for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do
+    [ ! -e "$job/$1/judged" ] || return 0
+    sleep 0.25
+  done
+}
 # step FOLDER LIMIT_S COMMAND...: what Slurm lost says nothing of the system. It is run again, and at last ends the job.
 step() {
   name=$1 limit=$2 folder=$job/$1
   shift 2
   [ ! -e "$folder/exit" ] || return 0
+  if [ -e "$folder/skip" ]; then
+    mark "$folder/exit" "skipped $(date +%s.%N)"
+    return 0
+  fi
   for left in 10 20 30 30 no; do
     rm -rf "$folder/records"
     mkdir -p "$folder/records"

@@ -6,7 +6,6 @@ still runs. All that a run knows is on disk, so that it can be killed at any poi
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -18,13 +17,14 @@ from lumisite.findings.finding import Finding, Severity, with_values
 from lumisite.site.model import Site
 from lumisite.validate.lines import Gate, Sample, gate_of, parse_time
 from lumisite.validate.probes.ddp.judge import scaling
-from lumisite.validate.probes.probe import Ended, Expected, Group, Line, quote
-from lumisite.validate.run import slurm
-from lumisite.validate.run.folder import End, Run, slot_run
-from lumisite.validate.run.job import LiveJob, changed, with_setters
+from lumisite.validate.probes.probe import Group, Line, quote
+from lumisite.validate.run import script, slurm
+from lumisite.validate.run.folder import End, Run
+from lumisite.validate.run.job import LiveJob, changed, ended_of, expected_of, skipped, with_setters
 from lumisite.validate.run.reasons import NODES_EVERY, check_settings, nodes_away, why_ended, why_waits
 from lumisite.validate.run.request import RunRequest
-from lumisite.validate.run.script import CLAIM, DONE, EXIT, RECORDS, SKIPPED, STEP_ERR, JobPlan, job_script
+from lumisite.validate.run.script import CLAIM, DONE, EXIT, RECORDS, STEP_ERR, JobPlan, job_script
+from lumisite.validate.verdict.causes import breaks, reason_to_skip
 
 #: How often a job is submitted that Slurm lost, while all its nodes are in service.
 TRIES = 3
@@ -128,10 +128,10 @@ class Runner:
     def _submit(self, job: LiveJob) -> None:
         attempt = job.attempt + 1
         text = job_script(self.site, self.request, job.plan, attempt, self.facts)
-        script = self.run.write_script(job.plan.run, attempt, text)
+        path = self.run.write_script(job.plan.run, attempt, text)
         self._note(job, "submitting", attempt=attempt)
         try:
-            identity = slurm.submit(script)
+            identity = slurm.submit(path)
         except slurm.RefusedError as error:
             self._end(job, error.finding)
             return
@@ -169,14 +169,21 @@ class Runner:
                     job.group = group.folder
                     self._report(job, "steps-began", step=group.folder)
                 continue
-            if all(end.code == SKIPPED for end in known):
+            if any(end.code == script.SKIPPED for end in known):
                 job.collected.add(group.folder)
+                if cause := job.skips.get(group.folder):
+                    gate = skipped(expected_of(job.plan.run, group, known[-1].time, self.request), cause)
+                    self.run.keep([gate])
+                    self._report(
+                        job, "steps-judged", step=group.folder, verdict=gate.verdict, cause=gate.cause, seconds=0
+                    )
                 continue
             judged = self._judge(job, group, known)
             lines = with_setters(judged, self._setters(job), together=group.steps[0].together)
             job.collected.add(group.folder)
             job.samples += [line for line in lines if isinstance(line, Sample)]
             self.run.keep(lines)
+            self._skip(job, group, [line for line in lines if isinstance(line, Gate) and breaks(line)])
             bad = next((line for line in lines if isinstance(line, Gate) and line.verdict != "pass"), None)
             seconds = known[-1].time - (began or known[-1].time)
             if bad:
@@ -186,27 +193,23 @@ class Runner:
             else:
                 self._report(job, "steps-passed", step=group.folder, seconds=seconds)
 
+    def _skip(self, job: LiveJob, group: Group, broken: Sequence[Gate]) -> None:
+        """Mark the steps that need what is broken; the job waits a little for the mark that a group is judged."""
+        job.broken += broken
+        for later in job.plan.groups if broken else ():
+            cause = reason_to_skip(later.steps[0], job.broken)
+            if cause and later.folder not in job.collected and later.folder not in job.skips:
+                job.skips[later.folder] = cause
+                for step in later.steps:
+                    self.run.mark(job.plan.run, f"{step.folder}/{script.SKIP}")
+        if not group.steps[0].together:
+            self.run.mark(job.plan.run, f"{group.folder}/{script.JUDGED}")
+
     def _judge(self, job: LiveJob, group: Group, ends: Sequence[End]) -> Sequence[Line]:
         run, first = job.plan.run, group.steps[0]
-        expected = Expected(
-            **vars(first),
-            run=slot_run(run, first.slot),
-            time=ends[-1].time,
-            image=self.request.image_digest,
-            spec=self.request.specs[group.measures],
-        )
-        ended = [
-            Ended(
-                step,
-                tuple(self.run.records(run, step)),
-                int(end.code),
-                self.run.errors(run, f"{step.folder}/{STEP_ERR}"),
-                end.time - (self.run.step_began(run, step) or -math.inf),
-            )
-            for step, end in zip(group.steps, ends, strict=True)
-        ]
+        expected = expected_of(run, group, ends[-1].time, self.request)
         try:
-            return group.judge(ended, expected)
+            return group.judge(ended_of(self.run, run, group, ends), expected)
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # what ranks wrote may hold anything
             path = f"{self.run.job_folder(run) / first.folder}/{RECORDS}"
             words = f"{type(error).__name__}: {error}"
@@ -253,7 +256,8 @@ class Runner:
         """Keep what only all steps together show: that all have run, on what, and how training scales."""
         self._first = self._first or next(iter(self.run.seen(job.plan.run)), {})
         ranks = {step.label: step.ranks for step in reversed(job.plan.steps) if step.probe == "ddp"}
-        over = job.gate(make_finding("job-done", steps=len(job.plan.steps)), done.time)
+        skips = sum(len(group.steps) for group in job.plan.groups if group.folder in job.skips)
+        over = job.gate(make_finding("job-done", steps=len(job.plan.steps) - skips), done.time)
         self.run.keep([*scaling(job.samples, ranks), over])
 
     def _poll(self) -> None:

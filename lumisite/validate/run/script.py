@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,8 @@ DONE, EXIT, CLAIM, STEP_ERR, RECORDS = "done", "exit", "claim", "stderr", "recor
 FACTS, NODES, SEEN, SET_BEFORE, LEFT = "facts.json", "nodes", "seen", "set-before", "left"
 #: The exit code of a step that did not run, as its slot had gone wrong, or had not.
 SKIPPED = "skipped"
+#: Marks for a job: that a group of steps is judged, and that a step is not to run.
+JUDGED, SKIP = "judged", "skip"
 #: No more of it is read.
 HEAD_BYTES = 1 << 16
 
@@ -65,10 +67,19 @@ def job_script(site: Site, request: RunRequest, plan: JobPlan, attempt: int, fac
     lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', "who_set", ""]
     gpu = gpu_of_plan(site, validation)
     lines += [f"warm_up {gpu.tool}"] if gpu and validation.backend == "nccl" else []
-    lines += [line for bare, line in steps if not bare]
+    lines += _steps(plan, [line for _, line in steps])
     lines += ["left_by end"] if slots else []
     lines += ["", "finish 0"]
     return "\n".join(lines) + "\n"
+
+
+def _steps(plan: JobPlan, lines: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of the steps that are not bare, and waits for findings that may make later ones pointless."""
+    named = dict(zip(plan.steps, lines, strict=True))
+    for group in plan.groups:
+        yield from (named[step] for step in group.steps if not step.srun.bare)
+        if not group.steps[0].together and not group.steps[0].slot and group is not plan.groups[-1]:
+            yield f"{JUDGED} {group.folder}"
 
 
 def validation_of(site: Site) -> Validation:

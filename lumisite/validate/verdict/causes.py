@@ -17,10 +17,11 @@ from lumisite.findings.catalogue import find_entry
 from lumisite.findings.finding import Severity, place_severity
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.definition import definitions
+from lumisite.validate.probes.probe import ProbeStep
 
 #: The gate that runs first and looks at each node: what fails on a node that it names follows from that.
 NODE = "node"
-#: The code of a step that was not run; its `cause` is that of the finding because of which it was not.
+#: The code of a step that was not run; its value `cause` is the code of the finding because of which it was not.
 SKIPPED = "step-skipped"
 #: Codes of ranks that do not come to their end and say no more.
 HUNG = ("rank-hung", "communicator-hung", "step-late")
@@ -56,6 +57,12 @@ def breaks(gate: Gate) -> str:
     """Return what does not work on the nodes of an answer by its finding; empty for nothing."""
     entry = find_entry(gate.code) if gate.verdict == "fail" and gate.code else None
     return entry.breaks if entry and gate.gate not in _together() else ""
+
+
+def reason_to_skip(step: ProbeStep, found: Sequence[Gate]) -> Gate | None:
+    """Return the answer by which what a step needs is broken on one of its nodes, if there is one."""
+    shared = (gate for gate in found if not {*gate.nodes}.isdisjoint(step.nodes))
+    return next((gate for gate in shared if breaks(gate) in step.needs), None)
 
 
 def suspects(after: Sequence[Gate], failed: Sequence[Gate]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from lumisite.validate.probes.suite import choose_probes, groups
 from lumisite.validate.run.folder import Run
 from lumisite.validate.run.job import changed
 from lumisite.validate.run.plan import plan_jobs
-from lumisite.validate.run.script import JobPlan, job_script, validation_of
+from lumisite.validate.run.script import SKIPPED, JobPlan, job_script, validation_of
 from tests.support.records import target_of
 from tests.support.requests import a_request
 
@@ -215,6 +215,27 @@ def test_a_second_attempt_leaves_what_is_measured(tmp_path: Path) -> None:
     before = ended.read_text()
     run(tmp_path, {"good": "fails"}, attempt=2)
     assert ended.read_text() == before
+
+
+def test_a_step_that_is_marked_so_is_not_run(tmp_path: Path) -> None:
+    bad = tmp_path / "run/jobs/s-01/bad-1n"
+    bad.mkdir(parents=True)
+    (bad / "skip").touch()
+    folder = run(tmp_path, {"good": "good", "bad": "fails", "last": "good"})
+    found = {path.parent.name: path.read_text().split()[0] for path in folder.glob("*/exit")}
+    assert found == {"good-2n": "0", "bad-1n": SKIPPED, "last-2n": "0"}
+    assert not (folder / "bad-1n/began").exists()
+    assert (folder / "done").read_text().split()[1] == "0"
+
+
+def test_the_job_waits_for_what_nodes_are_before_ranks_work_together() -> None:
+    lines = script("twin", a_plan("twin")).splitlines()
+    waits = [number for number, line in enumerate(lines) if line.startswith("judged ")]
+    steps = {line.split()[1]: number for number, line in enumerate(lines) if line.startswith("step ")}
+    assert [lines[number].split()[1] for number in waits] == ["node-2n", "environment-2n-node"]
+    assert steps["node-2n"] < waits[0] < steps["environment-2n-node"]
+    assert max(number for name, number in steps.items() if name.startswith("environment")) < waits[1]
+    assert waits[1] < min(number for name, number in steps.items() if name.startswith("transport"))
 
 
 def test_the_same_attempt_runs_once(tmp_path: Path) -> None:

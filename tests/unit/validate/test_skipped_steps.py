@@ -1,0 +1,128 @@
+"""What an earlier finding says is broken on a node is not run to its time limit: it is skipped, with its cause."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lumisite.findings.catalogue import catalogue, make_finding
+from lumisite.findings.finding import Finding
+from lumisite.validate.lines import Gate, gate_of
+from lumisite.validate.probes.probe import Ended, Expected, Group, Line, ProbeStep, Srun
+from lumisite.validate.probes.suite import choose_probes, groups
+from lumisite.validate.run.folder import create_run, lines_of
+from lumisite.validate.run.plan import plan_jobs
+from lumisite.validate.verdict.causes import reason_to_skip
+from lumisite.validate.verdict.gates import judge_gates
+from tests.support import played_slurm
+from tests.support.played_slurm import NODES, PlayedSlurm, play, runner
+from tests.support.records import target_of
+
+FOUR = ("n1", "n2", "n3", "n4")
+
+
+def found(code: str, *nodes: str, gate: str = "node") -> Gate:
+    return gate_of(make_finding(code, "x"), gate, "r1", nodes, 1.0)
+
+
+def test_what_a_finding_breaks_is_one_of_what_steps_need() -> None:
+    broken = {entry.breaks for entry in catalogue().values()} - {""}
+    assert broken == {"node", "container", "network", "transport"}
+
+
+@pytest.mark.parametrize(
+    ("gate", "skipped"),
+    [
+        (found("interface-down", "n3"), ["transport-4n", "communicators-4n", "collectives-4n", "ddp-4n", "pairs-4n"]),
+        (
+            found("node-path-missing", "n3"),
+            ["transport-4n", "communicators-4n", "collectives-4n", "ddp-4n", "pairs-4n"],
+        ),
+        (
+            found("node-lost", "n3"),
+            ["environment-4n-node", "transport-4n", "communicators-4n", "collectives-4n", "ddp-4n", "pairs-4n"],
+        ),
+        (found("clock-wrong", "n3"), []),
+        (found("interface-differs", "n3"), []),
+        (found("variable-breaks-programs", *FOUR), []),
+        (found("node-fine", *FOUR), []),
+        (found("plugin-not-opened", *FOUR, gate="binds"), []),
+        (found("record-missing", "n3", gate="transport"), []),
+        (found("record-missing", "n3", gate="environment"), ["transport-4n", "collectives-4n", "pairs-4n"]),
+    ],
+)
+def test_steps_that_need_what_is_broken_are_skipped(gate: Gate, skipped: list[str]) -> None:
+    every = groups(choose_probes(target_of("twin")), target_of("twin").plan, None, FOUR)
+    names = [group.folder for group in every if reason_to_skip(group.steps[0], [gate])]
+    assert {*skipped} <= {*names}
+    assert bool(skipped) == bool(names)
+    # A step on the first node alone needs no network, and nothing of the node that is bad.
+    assert "ddp-1n" not in names
+    assert "node-4n" not in names
+
+
+def plan_groups(nodes: tuple[str, ...], finding: Finding | None) -> list[Group]:
+    """A step that looks at nodes alone and finds this, then two in which ranks work together."""
+
+    def judge_node(_: Sequence[Ended], expected: Expected) -> list[Line]:
+        return [expected.gate(finding or make_finding("node-fine", interfaces=("hsn0",), paths=1))]
+
+    alone = ProbeStep("node", Srun("", ("true",), bare=False), "several", nodes, 1, 10, together=False)
+    together = [played_slurm.a_group(name, nodes) for name in ("transport", "ddp")]
+    return [Group((alone,), judge_node), *together]
+
+
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch, finding: Finding | None) -> list[Gate]:
+    monkeypatch.setattr(
+        played_slurm,
+        "plans",
+        lambda place, jobs=1: plan_jobs("stamp", str(place), [NODES], 1, lambda nodes: plan_groups(nodes, finding)),
+    )
+    one = runner(create_run(folder, {}))
+    one.restore(one.run.lock())
+    one.work()
+    one.run.release()
+    return [line for line in lines_of(folder / "samples.jsonl") if isinstance(line, Gate)]
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> PlayedSlurm:
+    return play(monkeypatch)
+
+
+def test_a_run_skips_the_steps_and_records_why(
+    played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gates = run(tmp_path / "run", monkeypatch, make_finding("interface-no-address", "hsn0", nodes=NODES[1:]))
+    (job,) = (tmp_path / "run/jobs").iterdir()
+    assert [(gate.gate, gate.code) for gate in gates] == [
+        ("node", "interface-no-address"),
+        ("transport", "step-skipped"),
+        ("ddp", "step-skipped"),
+        ("job", "job-done"),
+    ]
+    assert gates[1].values == {
+        "subject": "transport-2n",
+        "cause": "interface-no-address",
+        "gate": "node",
+        "of": NODES[1:],
+    }
+    assert gates[1].nodes == NODES
+    assert not (job / "transport-2n/records").exists()
+    assert gates[-1].values["steps"] == 1
+    verdicts = {one.gate: (one.verdict, one.follows) for one in judge_gates((), gates)}
+    assert verdicts["node"] == ("bad-nodes", ())
+    assert verdicts["ddp"] == verdicts["transport"] == ("inconclusive", NODES[1:])
+
+
+def test_a_healthy_run_skips_nothing_and_marks_what_is_judged(
+    played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gates = run(tmp_path / "run", monkeypatch, None)
+    assert {gate.verdict for gate in gates} == {"pass"}
+    assert not list((tmp_path / "run").glob("jobs/*/*/skip"))
+    assert [path.parent.name for path in (tmp_path / "run").glob("jobs/*/*/judged")] == ["node-2n"]
+    assert replace(gates[-1]).values == {"steps": 3}
