@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
-import shlex
 import signal
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,22 +27,19 @@ from lumisite.cli.input import file_blocks
 from lumisite.cli.output import print_note
 from lumisite.cli.progress import Progress, line_of_stderr
 from lumisite.cli.report import read_side
+from lumisite.cli.run_result import print_against_baseline, print_run
 from lumisite.errors import ResolveError, ToolError
 from lumisite.findings import writers
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, with_values
 from lumisite.site.load import LoadedSite, is_file, load_site
 from lumisite.site.model import Site
-from lumisite.text import counted, figure, percent, some
-from lumisite.validate.lines import Gate, Sample
-from lumisite.validate.report.gather import Side, make_report
-from lumisite.validate.report.write import WRITERS
+from lumisite.text import counted
 from lumisite.validate.run import slurm
-from lumisite.validate.run.folder import SAMPLES, Run, create_run, gather, image_mark, lines_of, open_run, samples_of
+from lumisite.validate.run.commands import baseline_command
+from lumisite.validate.run.folder import Run, create_run, gather, image_mark, lines_of, open_run, samples_of
 from lumisite.validate.run.plan import (
     Planner,
     choose_node_sets,
-    hunt_words,
-    more_words,
     plans_of,
     require_unchanged,
     site_digest,
@@ -54,11 +48,8 @@ from lumisite.validate.run.plan import (
 from lumisite.validate.run.request import Batch, RunRequest
 from lumisite.validate.run.runner import Runner
 from lumisite.validate.run.script import job_script, validation_of
-from lumisite.validate.samples import Recorded, read_lines
+from lumisite.validate.samples import read_lines
 from lumisite.validate.verdict.baseline import baseline_size, mixed_images
-from lumisite.validate.verdict.causes import following, nodes_behind
-from lumisite.validate.verdict.gates import next_step
-from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
 #: Jobs of a run, by its purpose: five decide (docs/explanation/verdict.md); ten baseline jobs come from three days.
 JOBS = {"validate": 5, "baseline": 4}
@@ -142,10 +133,10 @@ def run_validate(arguments: argparse.Namespace) -> int:
     if not run.has_facts:
         print_note(f"no node could be captured; `lumisite facts -o {run.folder}/facts.json` on one tells what changed")
     if request.purpose == "validate" and side is not None:
-        return _compare_with_baseline(run, request, loaded, side, as_json=arguments.json)
-    code = _report(run, loaded.site, as_json=arguments.json)
+        return print_against_baseline(run, request, loaded, side, as_json=arguments.json)
+    code = print_run(run, request, loaded.site, as_json=arguments.json)
     if code in (0, 5) and request.into:
-        _gather(run, Path(request.into), loaded.site)
+        _gather(run, request, Path(request.into), loaded.site)
     return code
 
 
@@ -186,89 +177,15 @@ def run_jobs(runner: Runner, journal: Sequence[Mapping[str, object]], *, again: 
     return True
 
 
-def _report(run: Run, site: Site, *, as_json: bool) -> int:
-    """Print the metrics of a run, its gates, and the nodes that are slower than the others; return the exit code."""
-    lines = lines_of(run.folder / SAMPLES)
-    verdict = judge_system(Recorded({}), read_side([str(run.folder)]).recorded, Terms.of(site.validation))
-    gates = [line for line in lines if isinstance(line, Gate)]
-    samples = [line for line in lines if isinstance(line, Sample)]
-    causes = following(gates)
-    if as_json:
-        gate_rows = [
-            vars(gate)
-            | {
-                "follows": nodes_behind(gate, causes) if gate in causes else (),
-                "caused_by": [cause.code or cause.gate for cause in causes.get(gate, ())],
-            }
-            for gate in gates
-        ]
-        medians = {
-            metric.metric: {"median": metric.after, "unit": metric.unit, "jobs": metric.jobs_after}
-            for metric in verdict.metrics
-            if metric.after is not None
-        }
-        document = {"run": str(run.folder), "gates": gate_rows, "metrics": medians}
-        slow = {"slow_nodes": [vars(node) for node in verdict.slow_nodes], "drain": verdict.drain}
-        print(json.dumps(document | slow, indent=1))
-    else:
-        print("\n".join(_text(run.folder, gates, verdict)))
-    if not samples and any(gate.code == "sbatch-refused" for gate in gates):
-        return 3
-    states = {gate.verdict for gate in verdict.gates if not gate.follows}
-    return 1 if "fail" in states else 4 if "inconclusive" in states else 5 if verdict.drain else 0
-
-
-def _gather(run: Run, into: Path, site: Site) -> None:
+def _gather(run: Run, request: RunRequest, into: Path, site: Site) -> None:
     """Add the samples to the baseline, and print how large that is; a run with a failed gate is no baseline."""
     gather(run.folder, into)
     path = samples_of(into)
     recorded = read_lines([(str(path), file_blocks(str(path)))])
     found = [baseline_size(recorded, validation_of(site).baseline_days), mixed_images(recorded)]
     for finding in filter(None, found):
+        finding = with_values(finding, {"command": baseline_command(request)})
         print_note(writers.sentence(replace(finding, subject=f"baseline {into}")))
-
-
-def _compare_with_baseline(run: Run, request: RunRequest, loaded: LoadedSite, before: Side, *, as_json: bool) -> int:
-    """Print the verdict against runs from before the change, and the command that runs the jobs that it needs."""
-    terms = Terms.of(loaded.site.validation)
-    report = make_report(before, read_side([str(run.folder)]), terms, loaded)
-    sys.stdout.write(WRITERS["json" if as_json else "text"](report))
-    sys.stdout.flush()
-    words = more_words(report.verdict, {folder.partition("-")[0] for folder in request.specs})
-    if words:
-        print_note("to go on, run:")
-        print_note(f"  lumisite validate --more {run.folder} {shlex.join(words)}")
-    if hunt := hunt_words(report.verdict):
-        print_note("to find the node, run:")
-        print_note(f"  lumisite validate --site {shlex.quote(request.site_file)} {shlex.join(hunt)}")
-    return report.verdict.exit_code
-
-
-def _text(folder: Path, gates: Sequence[Gate], verdict: SystemVerdict) -> Iterator[str]:
-    """Yield the metrics, each gate with its causes, once each, and what to do; what follows only says from what."""
-    for metric in verdict.metrics:
-        yield f"{metric.metric:44} {figure(metric.after):>12} {metric.unit}".rstrip()
-    judged = {gate.gate: gate for gate in verdict.gates}
-    answers = Counter(gate.gate for gate in gates)
-    passed = Counter(gate.gate for gate in gates if gate.verdict == "pass")
-    for name, number in answers.items():
-        causes = [cause for cause in judged[name].causes if not cause.follows]
-        followed = [cause for cause in judged[name].causes if cause.follows]
-        state = {"pass": "passed", "bad-nodes": "fail"}.get(judged[name].verdict, judged[name].verdict)
-        if followed and not causes:
-            state = "follows"
-        yield f"{name}: {state} ({passed[name]} of {number})"
-        for cause in causes:
-            yield f"    {some(cause.runs)}: {cause.cause}"
-            yield f"        {next_step(cause)}"
-        if followed and not causes:
-            yield f"    {judged[name].reason}"
-    for slow in verdict.slow_nodes:
-        yield f"{slow.node} is slow: {slow.metric} {percent(slow.below)} below the median of all nodes (z {slow.z:.1f})"
-    if verdict.drain:
-        yield f"drain the bad nodes (the command is not executed): {verdict.drain}"
-    yield from verdict.next_runs
-    yield f"{folder}"
 
 
 def new_run(arguments: argparse.Namespace) -> RunRequest:

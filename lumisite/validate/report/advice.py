@@ -15,11 +15,13 @@ from lumisite.findings.finding import Finding
 from lumisite.site.load import LoadedSite, load_plans
 from lumisite.text import some
 from lumisite.validate.metric_names import parse_name
+from lumisite.validate.run.commands import Commands
 from lumisite.validate.verdict.causes import NODE
 from lumisite.validate.verdict.gates import next_step
 from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.system import SystemVerdict
 
+NO_COMMANDS = Commands()
 #: Which kinds of change are suspected first where a part of the machine is slower.
 SUSPECTS: Mapping[str, tuple[str, ...]] = {
     "network": (
@@ -65,8 +67,13 @@ def slower_metrics(verdict: SystemVerdict) -> list[MetricVerdict]:
     return [metric for metric in verdict.metrics if metric.decides and metric.verdict in ("fail", "unconfirmed")]
 
 
-def advice(verdict: SystemVerdict, changed: Sequence[ChangeRow]) -> Iterator[str]:
-    """Yield what to do: gates first, for a broken gate explains slow numbers; then numbers, nodes, and missing jobs."""
+def advice(
+    verdict: SystemVerdict, changed: Sequence[ChangeRow], commands: Commands = NO_COMMANDS, *, alone: bool = False
+) -> Iterator[str]:
+    """Yield what to do: gates first, for a broken gate explains slow numbers; then numbers, nodes, and missing jobs.
+
+    `commands` are those of the run, and `alone` means that there is no baseline.
+    """
     for gate in verdict.gates:
         causes = [cause for cause in gate.causes if not cause.follows]
         for cause in causes if gate.gate == NODE else causes[:1]:
@@ -74,8 +81,14 @@ def advice(verdict: SystemVerdict, changed: Sequence[ChangeRow]) -> Iterator[str
     yield from map(step, _on_numbers(verdict, changed))
     if verdict.drain:
         names = verdict.bad_nodes
-        yield step(make_finding("remeasure-nodes", names=some(names, between=", "), list=",".join(names)))
+        yield step(make_finding("remeasure-nodes", names=some(names, between=", "), command=commands.again))
     yield from verdict.next_runs
+    for code, command in (("command-more", commands.more), ("command-hunt", commands.hunt)):
+        if command:
+            yield step(make_finding(code, command=command, repair=commands.repair))
+    short = alone or any(run.code == "next-baseline" for run in verdict.missing_runs)
+    if short and commands.baseline:
+        yield step(make_finding("command-baseline", command=commands.baseline))
     if faster := tuple(metric.metric for metric in verdict.metrics if metric.improved):
         yield step(make_finding("metrics-faster", metrics=faster))
 

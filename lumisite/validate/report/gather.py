@@ -21,6 +21,7 @@ from lumisite.validate.metric_names import Name, parse_name, shape_order
 from lumisite.validate.probes.probe import Vector
 from lumisite.validate.report.advice import ChangeRow, advice, changes
 from lumisite.validate.report.headline import day, headline, time_of_change, times
+from lumisite.validate.run.commands import Commands, commands_of, request_of
 from lumisite.validate.samples import Recorded, Series
 from lumisite.validate.verdict.gates import nodes_of_runs
 from lumisite.validate.verdict.metric import MetricVerdict
@@ -119,15 +120,26 @@ class RunReport:
     changes: tuple[ChangeRow, ...]
     users: tuple[str, ...]
     advice: tuple[str, ...]
+    commands: Commands
     curves: tuple[Curve, ...]
     distributions: tuple[Distribution, ...]
     scalings: tuple[Scaling, ...]
 
 
-def make_report(before: Side, after: Side, terms: Terms, loaded: LoadedSite | None = None) -> RunReport:
-    """Judge `after` against `before`; what changes touch follows from the site."""
+def make_report(
+    before: Side,
+    after: Side,
+    terms: Terms,
+    loaded: LoadedSite | None = None,
+    nodes: Mapping[str, str] | None = None,
+) -> RunReport:
+    """Judge `after` against `before`; what changes touch follows from the site.
+
+    `nodes` are those of the partition with their states, where Slurm is there to say them.
+    """
     verdict = judge_system(before.recorded, after.recorded, terms)
     changed, users = changes(before.facts, after.facts, loaded)
+    commands = commands_of(verdict, request_of(after.about), nodes)
     when = time_of_change(before.recorded, after.recorded, after.about, loaded)
     return RunReport(
         headline=headline(verdict, changed, when, with_baseline=not terms.alone),
@@ -136,7 +148,8 @@ def make_report(before: Side, after: Side, terms: Terms, loaded: LoadedSite | No
         about=tuple(_about(before, after)),
         changes=changed,
         users=users,
-        advice=tuple(advice(verdict, changed)),
+        advice=tuple(advice(verdict, changed, commands, alone=terms.alone)),
+        commands=commands,
         curves=tuple(_curves(before.recorded.series, after.recorded.series, verdict.metrics)),
         distributions=tuple(_distributions(before.vectors, after.vectors)),
         scalings=tuple(_scalings(verdict.metrics)),

@@ -78,7 +78,9 @@ def _steps(plan: JobPlan, lines: Sequence[str]) -> Iterator[str]:
     named = dict(zip(plan.steps, lines, strict=True))
     for group in plan.groups:
         yield from (named[step] for step in group.steps if not step.srun.bare)
-        if not group.steps[0].together and not group.steps[0].slot and group is not plan.groups[-1]:
+        # A job that another program submits has nobody who judges it meanwhile.
+        waits = plan.named and group is not plan.groups[-1]
+        if waits and not group.steps[0].together and not group.steps[0].slot:
             yield f"{JUDGED} {group.folder}"
 
 

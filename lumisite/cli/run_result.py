@@ -1,0 +1,125 @@
+"""What `validate` and `baseline` print of a run: its results, and the commands that go on from there."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from lumisite.cli.output import print_note
+from lumisite.cli.report import read_side
+from lumisite.errors import ToolError
+from lumisite.findings import writers
+from lumisite.findings.catalogue import make_finding
+from lumisite.site.load import LoadedSite
+from lumisite.site.model import Site
+from lumisite.text import figure, percent, some
+from lumisite.validate.lines import Gate, Sample
+from lumisite.validate.report.gather import Side, make_report
+from lumisite.validate.report.write import WRITERS
+from lumisite.validate.run import slurm
+from lumisite.validate.run.commands import Commands, commands_of
+from lumisite.validate.run.folder import SAMPLES, Run, lines_of
+from lumisite.validate.run.request import RunRequest
+from lumisite.validate.samples import Recorded
+from lumisite.validate.verdict.causes import following, nodes_behind
+from lumisite.validate.verdict.gates import next_step
+from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
+
+
+def print_run(run: Run, request: RunRequest, site: Site, *, as_json: bool) -> int:
+    """Print the metrics of a run, its gates, and the nodes that are slower than the others; return the exit code."""
+    lines = lines_of(run.folder / SAMPLES)
+    verdict = judge_system(Recorded({}), read_side([str(run.folder)]).recorded, Terms.of(site.validation))
+    gates = [line for line in lines if isinstance(line, Gate)]
+    samples = [line for line in lines if isinstance(line, Sample)]
+    causes = following(gates)
+    if as_json:
+        gate_rows = [
+            vars(gate)
+            | {
+                "follows": nodes_behind(gate, causes) if gate in causes else (),
+                "caused_by": [cause.code or cause.gate for cause in causes.get(gate, ())],
+            }
+            for gate in gates
+        ]
+        medians = {
+            metric.metric: {"median": metric.after, "unit": metric.unit, "jobs": metric.jobs_after}
+            for metric in verdict.metrics
+            if metric.after is not None
+        }
+        document = {"run": str(run.folder), "gates": gate_rows, "metrics": medians}
+        slow = {"slow_nodes": [vars(node) for node in verdict.slow_nodes], "drain": verdict.drain}
+        print(json.dumps(document | slow, indent=1))
+    else:
+        print("\n".join(_text(run.folder, gates, verdict)), flush=True)
+    commands = commands_of(verdict, request, _nodes_of(request))
+    _print_commands(commands)
+    if verdict.drain and commands.again:
+        print_note(
+            writers.sentence(make_finding("remeasure-nodes", names=some(verdict.bad_nodes), command=commands.again))
+        )
+    if not samples and any(gate.code == "sbatch-refused" for gate in gates):
+        return 3
+    states = {gate.verdict for gate in verdict.gates if not gate.follows}
+    code = 1 if "fail" in states else 4 if "inconclusive" in states else 5 if verdict.drain else 0
+    if request.purpose == "validate" and code in (0, 5):
+        print_note(writers.sentence(make_finding("command-baseline", command=commands.baseline)))
+    return code
+
+
+def print_against_baseline(run: Run, request: RunRequest, loaded: LoadedSite, before: Side, *, as_json: bool) -> int:
+    """Print the verdict against runs from before the change, and the command that runs the jobs that it needs."""
+    terms = Terms.of(loaded.site.validation)
+    report = make_report(before, read_side([str(run.folder)]), terms, loaded, _nodes_of(request))
+    sys.stdout.write(WRITERS["json" if as_json else "text"](report))
+    sys.stdout.flush()
+    _print_commands(report.commands)
+    return report.verdict.exit_code
+
+
+def _nodes_of(request: RunRequest) -> dict[str, str] | None:
+    """Return the nodes that a run may have, with their states; none where Slurm does not answer."""
+    with suppress(ToolError):
+        nodes = slurm.nodes_of(request.partition)
+        reserved = slurm.nodes_of_reservation(request.reservation) if request.reservation else nodes
+        return {name: state for name, state in nodes.items() if name in reserved}
+    return None
+
+
+def _print_commands(commands: Commands) -> None:
+    """Print the commands that a verdict waits for."""
+    for code, command in (("command-more", commands.more), ("command-hunt", commands.hunt)):
+        if command:
+            print_note(f"{writers.message(make_finding(code, repair=commands.repair))}, run:")
+            print_note(f"  {command}")
+
+
+def _text(folder: Path, gates: Sequence[Gate], verdict: SystemVerdict) -> Iterator[str]:
+    """Yield the metrics, each gate with its causes, once each, and what to do; what follows only says from what."""
+    for metric in verdict.metrics:
+        yield f"{metric.metric:44} {figure(metric.after):>12} {metric.unit}".rstrip()
+    judged = {gate.gate: gate for gate in verdict.gates}
+    answers = Counter(gate.gate for gate in gates)
+    passed = Counter(gate.gate for gate in gates if gate.verdict == "pass")
+    for name, number in answers.items():
+        causes = [cause for cause in judged[name].causes if not cause.follows]
+        followed = [cause for cause in judged[name].causes if cause.follows]
+        state = {"pass": "passed", "bad-nodes": "fail"}.get(judged[name].verdict, judged[name].verdict)
+        if followed and not causes:
+            state = "follows"
+        yield f"{name}: {state} ({passed[name]} of {number})"
+        for cause in causes:
+            yield f"    {some(cause.runs)}: {cause.cause}"
+            yield f"        {next_step(cause)}"
+        if followed and not causes:
+            yield f"    {judged[name].reason}"
+    for slow in verdict.slow_nodes:
+        yield f"{slow.node} is slow: {slow.metric} {percent(slow.below)} below the median of all nodes (z {slow.z:.1f})"
+    if verdict.drain:
+        yield f"drain the bad nodes (the command is not executed): {verdict.drain}"
+    yield from verdict.next_runs
+    yield f"{folder}"
