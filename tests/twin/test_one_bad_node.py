@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 import pytest
 
 from lumisite.validate.lines import Gate
+from lumisite.validate.probes.suite import LIMITS_S
 from lumisite.validate.run.folder import SAMPLES, lines_of
+from lumisite.validate.verdict.gates import judge_gates
 from tests.twin import faults
 from tests.twin.cluster import SITE_TREE, Cluster, ClusterPlan, running
 from tests.twin.fixtures import require_twin
@@ -154,3 +157,31 @@ def test_a_fault_of_one_node_is_told_of_that_node(four: Cluster, name: str) -> N
     # What else fails has the bad node among its own, so that it follows; and no other node is named for it alone.
     assert all(BAD in gate.nodes for gate in gates if gate.verdict != "pass"), done.stdout
     assert gates[0].gate == "node"
+    # One cause, one finding: all else follows, and the command that goes on does so on the three that are left.
+    verdicts = judge_gates((), gates)
+    assert {one.gate for one in verdicts if one.verdict != "pass" and not one.follows} == {"node"}
+    if any(one.follows for one in verdicts):
+        (more,) = [
+            line.strip() for line in done.stderr.splitlines() if " --nodelist nid000001,nid000002,nid000004 " in line
+        ]
+        assert f"--out /scratch/{name}-rest" in more
+
+
+def test_the_next_command_works_as_it_is_printed_and_what_cannot_work_is_not_run(four: Cluster) -> None:
+    fault, _ = ON_ONE_NODE["without-address"]
+    with fault(four):
+        began = time.monotonic()
+        done = four.run(f"{LUMISITE} validate --site twin --out /scratch/next --nodes 4 --jobs 1 --probe collectives")
+        seconds = time.monotonic() - began
+        assert done.code == 5, done.stdout + done.stderr
+        words = [line.removeprefix("lumisite:").strip() for line in done.stderr.splitlines()]
+        (more,) = [line.removeprefix("lumisite ") for line in words if line.startswith("lumisite validate ")]
+        again = four.run(f"{LUMISITE} {more}")
+    assert again.code == 0, again.stdout + again.stderr
+    gates = [line for line in lines_of(four.shared / "scratch/next" / SAMPLES) if isinstance(line, Gate)]
+    assert [(gate.gate, gate.code) for gate in gates if gate.verdict != "pass"] == [
+        ("node", "interface-no-address"),
+        ("collectives", "step-skipped"),
+    ]
+    # Far less than the limit of a step.
+    assert seconds < LIMITS_S["gloo"]

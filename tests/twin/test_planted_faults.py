@@ -166,6 +166,7 @@ class Planted:
     words: str
     named: dict[str, tuple[str, dict[str, object]]] = field(default_factory=dict)
     site: str = "twin"
+    code: int = 1
 
 
 PLANTED = [
@@ -173,7 +174,11 @@ PLANTED = [
         "interface-down",
         lambda cluster: faults.interface_down(cluster, "nid000002", "hsn1"),
         "--probe transport",
-        {"node": ("interface-down", {"subject": "hsn1"})},
+        {
+            "node": ("interface-down", {"subject": "hsn1"}),
+            "transport": ("step-skipped", {"cause": "interface-down", "of": ("nid000002",)}),
+        },
+        code=5,
     ),
     Planted(
         "management-network",
@@ -235,8 +240,8 @@ def test_a_planted_fault_is_named_by_the_right_probe(site: Cluster, planted: Pla
     for gate, (code, values) in planted.named.items():
         assert failed[gate].code == code
         assert values.items() <= failed[gate].values.items()
-        assert f"{gate}: fail" in done.stdout
-    assert done.code == (1 if planted.named else 0)
+        assert f"{gate}: {'follows' if code == 'step-skipped' else 'fail'}" in done.stdout
+    assert done.code == (planted.code if planted.named else 0)
 
 
 def test_the_logs_of_that_job_say_the_same_by_themselves(site: Cluster) -> None:
