@@ -19,7 +19,7 @@ class CatalogueEntry:
     `text` and `advice` are templates over the values of a finding (`str.format`). Of several, the first one counts
     whose values are all known. `meaning` says more than one line can: what follows from it, and what to look at.
     `group` is the file that has the entry, `source` where it is known from. `breaks` is what does not work where it
-    is found: `node` (nothing runs there), `container`, `network` between nodes, or only what `transport` proves.
+    is found: `node` (nothing runs there), `container`, `network` between nodes, or what a gate of that name proves.
     """
 
     code: str

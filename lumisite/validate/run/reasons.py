@@ -15,6 +15,7 @@ from lumisite.findings.finding import Finding, Severity, Value, with_values
 from lumisite.site.model import Site
 from lumisite.validate.run import slurm
 from lumisite.validate.run.job import LiveJob
+from lumisite.validate.run.script import validation_of
 
 #: A job with one of these never starts as it is, whatever ends before it.
 NEVER = (
@@ -73,13 +74,14 @@ def nodes_away(states: Mapping[str, str], completing: Collection[str]) -> dict[s
     }
 
 
-def check_settings(site: Site, partition: str) -> Iterator[Finding]:
+def check_settings(site: Site) -> Iterator[Finding]:
     """Yield what Slurm's settings make impossible that the site counts on; nothing where they cannot be read."""
     settings: Mapping[str, str] = {}
     with suppress(ToolError):
         settings = slurm.settings()
     plugin = settings.get("TaskPlugin")
-    if plugin is not None and "affinity" not in plugin and site.node_kinds[site.validated_kind(partition)].l3:
+    kind = site.node_kinds[site.validated_kind(validation_of(site).partition)]
+    if plugin is not None and "affinity" not in plugin and kind.l3:
         yield make_finding("slurm-no-affinity", "TaskPlugin", plugin=plugin)
     private = settings.get("NamespaceType") or settings.get("JobContainerType") or ""
     flags = settings.get("PrologFlags")

@@ -338,7 +338,7 @@ class Runner:
 
     def _check_settings(self) -> None:
         """Report what Slurm's settings make impossible, and keep it as a gate of each job."""
-        for finding in check_settings(self.site, self.request.partition):
+        for finding in check_settings(self.site):
             self.report(finding)
             for job in self.jobs:
                 nodes, begun = tuple(sorted(job.plan.nodes)), parse_time(self.request.started)

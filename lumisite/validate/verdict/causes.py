@@ -3,7 +3,7 @@
 - What a node is comes before all else: what does not pass on a node that the gate `node` names follows from that.
 - Another gate names a node where it asked several and one of them failed: what fails on several of them follows.
 - A step that was not run follows from the finding because of which it was not.
-- Ranks that work together follow from what breaks what they need (`breaks` in the catalogue) on their nodes.
+- Ranks that work together, or a gate, follow from what `breaks` (in the catalogue) what they need on their nodes.
 - The same error again, or ranks that hang again, on the same nodes follow from the first.
 """
 
@@ -111,8 +111,10 @@ def _explains(cause: Gate, gate: Gate) -> bool:
         return False
     if gate.code == SKIPPED:
         return cause.code == gate.values.get("cause")
-    if gate.gate in _together() and (broken := breaks(cause)):
-        return broken != "transport" or gate.gate == broken
+    if broken := breaks(cause):
+        needed = ("node", "container", "network")[: 2 + (len(gate.nodes) > 1)] if gate.gate in _together() else ()
+        if broken == gate.gate or broken in needed:
+            return True
     if (cause.time, cause.gate) >= (gate.time, gate.gate) or cause.nodes != gate.nodes:
         return False
     if cause.code in HUNG and gate.code in HUNG:

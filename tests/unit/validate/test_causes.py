@@ -88,6 +88,8 @@ def test_the_same_error_again_follows_from_the_first(first: Finding, later: Find
         ("binds", make_finding("import-failed", "torch", error="no such file"), "miopen", False),
         ("binds", make_finding("plugin-not-opened", "librccl-net.so", refusals=("x",)), "transport", True),
         ("binds", make_finding("plugin-not-opened", "librccl-net.so", refusals=("x",)), "ddp", False),
+        ("slurm", make_finding("slurm-no-affinity", "TaskPlugin", plugin="task/none"), "affinity", True),
+        ("slurm", make_finding("slurm-no-affinity", "TaskPlugin", plugin="task/none"), "ddp", False),
         ("usersite", make_finding("user-site-active", "~/.local"), "ddp", False),
         # A record that a rank of another probe should have left says nothing of containers.
         ("transport", make_finding("record-missing", "x"), "ddp", False),

@@ -14,6 +14,7 @@ from lumisite.cli import main
 from lumisite.cli.commands import parse
 from lumisite.findings.catalogue import make_finding
 from lumisite.validate.lines import Gate, gate_of, line_json
+from lumisite.validate.report.advice import advice, step
 from lumisite.validate.run.commands import Commands, commands_of, request_of
 from lumisite.validate.run.plan import choose_node_sets
 from lumisite.validate.run.request import Batch, RunRequest
@@ -139,5 +140,16 @@ def test_a_report_has_the_commands_of_its_run(tmp_path: Path, capsys: pytest.Cap
     assert works(found["commands"]["more"], one, idle(*FOUR)) == [("n1", "n2", "n4")]
     assert main(["report", str(tmp_path)]) == 5
     out = capsys.readouterr().out
-    assert all(found["commands"][name] in out for name in ("more", "again", "baseline"))
+    assert found["commands"]["again"] in out
+    for code, name in (("command-more", "more"), ("command-baseline", "baseline")):
+        assert step(make_finding(code, command=found["commands"][name])) in out
     assert "RUN" not in out
+
+
+def test_the_command_that_finds_a_slow_node_is_one_to_type() -> None:
+    metric = MetricVerdict("ddp/a/2n", "higher", "inconclusive", (), hunt=FOUR)
+    pairs = request(("n1", "n2"), ("n3", "n4"))
+    hunts = SystemVerdict("inconclusive", 4, (), (metric,), (), None, ())
+    commands = commands_of(hunts, pairs, idle(*FOUR))
+    assert works(commands.hunt, pairs, idle(*FOUR)) == [FOUR]
+    assert step(make_finding("command-hunt", command=commands.hunt)) in list(advice(hunts, (), commands))

@@ -30,7 +30,7 @@ def found(code: str, *nodes: str, gate: str = "node") -> Gate:
 
 def test_what_a_finding_breaks_is_one_of_what_steps_need() -> None:
     broken = {entry.breaks for entry in catalogue().values()} - {""}
-    assert broken == {"node", "container", "network", "transport"}
+    assert broken == {"node", "container", "network", "transport", "affinity"}
 
 
 @pytest.mark.parametrize(

@@ -160,13 +160,13 @@ def test_settings_of_slurm_that_prevent_what_the_site_counts_on(
 ) -> None:
     text = CONFIG.format(plugin=plugin, container=container, flags=flags)
     fp.register(["scontrol", "show", "config"], stdout=text)
-    assert [one.code for one in check_settings(LOADED.site, "standard-g")] == codes
+    assert [one.code for one in check_settings(LOADED.site)] == codes
 
 
 def test_settings_that_cannot_be_read_are_no_fault(fp: FakeProcess) -> None:
     for out, err, code in (("", "slurm_load_ctl_conf error: Access denied\n", 1), ("nothing = known\n", "", 0)):
         fp.register(["scontrol", "show", "config"], stdout=out, stderr=err, returncode=code)
-        assert not list(check_settings(LOADED.site, "standard-g"))
+        assert not list(check_settings(LOADED.site))
 
 
 def test_a_setting_of_slurm_is_reported_before_jobs_run_and_fails_a_gate(played: PlayedSlurm, tmp_path: Path) -> None:
