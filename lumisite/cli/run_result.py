@@ -42,7 +42,7 @@ def print_run(run: Run, request: RunRequest, site: Site, *, as_json: bool) -> in
             vars(gate)
             | {
                 "follows": nodes_behind(gate, causes) if gate in causes else (),
-                "caused_by": [cause.code or cause.gate for cause in causes.get(gate, ())],
+                "caused_by": sorted({cause.code or cause.gate for cause in causes.get(gate, ())}),
             }
             for gate in gates
         ]

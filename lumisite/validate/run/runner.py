@@ -178,6 +178,7 @@ class Runner:
                         job, "steps-judged", step=group.folder, verdict=gate.verdict, cause=gate.cause, seconds=0
                     )
                 continue
+            job.skips.pop(group.folder, None)  # it had begun
             judged = self._judge(job, group, known)
             lines = with_setters(judged, self._setters(job), together=group.steps[0].together)
             job.collected.add(group.folder)
@@ -198,11 +199,12 @@ class Runner:
         job.broken += broken
         for later in job.plan.groups if broken else ():
             cause = reason_to_skip(later.steps[0], job.broken)
-            if cause and later.folder not in job.collected and later.folder not in job.skips:
+            begun = later.folder in job.collected or self.run.step_began(job.plan.run, later.steps[0]) is not None
+            if cause and not begun and later.folder not in job.skips:
                 job.skips[later.folder] = cause
                 for step in later.steps:
                     self.run.mark(job.plan.run, f"{step.folder}/{script.SKIP}")
-        if not group.steps[0].together:
+        if job.goes_on and job.plan.named and not group.steps[0].together:
             self.run.mark(job.plan.run, f"{group.folder}/{script.JUDGED}")
 
     def _judge(self, job: LiveJob, group: Group, ends: Sequence[End]) -> Sequence[Line]:
