@@ -6,7 +6,7 @@ metrics by the method in `metric`, then single nodes among the others. docs/expl
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -114,7 +114,7 @@ def judge_system(before: Recorded, after: Recorded, terms: Terms) -> SystemVerdi
         tuple(metrics),
         slow,
         _drain(gates, slow),
-        tuple(_next_runs(gates, metrics, set().union(*runs.values()))),
+        tuple(_next_runs(gates, metrics, list(runs.values()))),
         tuple(_merged(doubts, metrics)),
     )
 
@@ -197,9 +197,10 @@ def _drain(gates: Sequence[GateVerdict], slow_nodes: Sequence[SlowNode]) -> str 
 
 
 def _next_runs(
-    gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict], every: Collection[str]
+    gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict], sets: Sequence[set[str]]
 ) -> Iterator[Finding]:
-    """Yield which jobs are missing, metrics with the same need together; `every` are the nodes of the run."""
+    """Yield which jobs are missing, metrics with the same need together; `sets` are the nodes of each job."""
+    every = set[str]().union(*sets)
     not_run = tuple(gate.gate for gate in gates if not gate.runs)
     if not_run:
         yield make_finding("next-gates", gates=not_run)
@@ -217,7 +218,9 @@ def _next_runs(
         if metric.more_jobs and metric.decides:
             needs.setdefault((metric.more_jobs, metric.avoid), []).append(metric.metric)
     for (count, avoid), names in sorted(needs.items()):
-        yield make_finding("next-jobs", jobs=count, metrics=tuple(names), avoid=avoid)
+        # Of two sets that share no node, each confirms what was seen on the other: no other nodes are needed.
+        others = not every.issubset(avoid) or not any(sets[0].isdisjoint(nodes) for nodes in sets)
+        yield make_finding("next-jobs", jobs=count, metrics=tuple(names), avoid=avoid if others else ())
     stuck = tuple(
         metric.metric
         for metric in metrics

@@ -228,6 +228,12 @@ def test_what_to_run_next_names_the_nodes_to_avoid() -> None:
     verdict = system([series(STEADY)], [after(scaled(0.88, 7))])
     avoid = ("n1", "n2", "n3", "n4")
     assert [run.values for run in verdict.missing_runs] == [{"jobs": 3, "metrics": ("m",), "avoid": avoid}]
+    # Two sets that share no node confirm each other: where a run has no others yet, none are asked for.
+    first = system([series(STEADY)], [after(scaled(0.88, 5))])
+    assert [run.values for run in first.missing_runs] == [{"jobs": 5, "metrics": ("m",), "avoid": ()}]
+    # Of one set alone, other nodes have to.
+    alone = system([series(STEADY)], [series(scaled(0.88, 5), sets=[("n1", "n2")], at=100)])
+    assert [run.values["avoid"] for run in alone.missing_runs] == [("n1", "n2")]
     (few,) = system([series(STEADY)], [after(scaled(1.0, 2))]).missing_runs
     assert (few.code, few.values) == ("next-jobs", {"jobs": 3, "metrics": ("m",), "avoid": ()})
 
