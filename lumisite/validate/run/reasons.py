@@ -27,6 +27,8 @@ NEVER = (
 #: One with these is within no limit by itself, however few others run; with the rest of `LIMITED` it waits for others.
 _BY_ITSELF = re.compile(r"(Assoc|QOS)Max\w*(PerJob|PerNode)|QOSMin")
 LIMITED = re.compile(r"(Assoc(Grp|Max|iation)|QOS)\w+|Max\w+PerAccount")
+#: How states begin in which a node takes no jobs until somebody acts, sinfo(1); one that boots is not among them.
+OUT_OF_SERVICE = ("down", "drain", "error", "fail", "inval", "unknown")
 #: How often the nodes of a job that goes on waiting are looked at, in looks at Slurm.
 NODES_EVERY = 15
 
@@ -70,7 +72,7 @@ def nodes_away(states: Mapping[str, str], completing: Collection[str]) -> dict[s
     return {
         name: state
         for name, state in states.items()
-        if state not in slurm.IN_SERVICE or (state == "completing" and name in completing)
+        if state.startswith(OUT_OF_SERVICE) or (state == "completing" and name in completing)
     }
 
 

@@ -107,6 +107,14 @@ def test_a_node_that_goes_on_completing_is_named_and_one_that_does_so_for_a_mome
     assert [one.code for one in found] == ["job-submitted", "job-waits", "job-done"]
 
 
+def test_a_node_that_boots_or_is_busy_is_no_fault(
+    played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played.nodes = {NODES[0]: "powering_up", NODES[1]: "allocated"}
+    found = waiting(played, tmp_path / "run", monkeypatch, "Resources", looks=20)
+    assert [one.code for one in found] == ["job-submitted", "job-waits", "job-done"]
+
+
 def test_nodes_are_looked_at_again_now_and_then_and_not_at_each_look(
     played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
