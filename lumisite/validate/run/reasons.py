@@ -37,7 +37,7 @@ def why_waits(run: str, job: str, state: slurm.JobState, away: Mapping[str, str]
     """Return what keeps a job from starting; `away` are those of its nodes that take no jobs, with their states."""
     word = re.match(r"\w*", state.reason)
     reason, names = word[0] if word else "", tuple(away)
-    values: dict[str, Value] = {"id": job, "state": state.state, "reason": state.reason}
+    values: dict[str, Value] = {"id": job, "state": state.state, "reason": state.reason or "None"}
     code = "job-over-limit" if LIMITED.fullmatch(reason) else "job-waits"
     if away:
         code = "job-nodes-completing" if {*away.values()} == {"completing"} else "job-nodes-away"
@@ -84,9 +84,9 @@ def check_settings(site: Site) -> Iterator[Finding]:
     plugin = settings.get("TaskPlugin")
     kind = site.node_kinds[site.validated_kind(validation_of(site).partition)]
     if plugin is not None and "affinity" not in plugin and kind.l3:
-        yield make_finding("slurm-no-affinity", "TaskPlugin", plugin=plugin)
+        yield make_finding("slurm-no-affinity", "slurm.conf", plugin=plugin or "none")
     private = settings.get("NamespaceType") or settings.get("JobContainerType") or ""
     flags = settings.get("PrologFlags")
     # X11 brings Contain with it, slurm.conf(5).
     if "tmpfs" in private and flags is not None and not re.search(r"(?i)contain|x11", flags):
-        yield make_finding("slurm-no-contain", "PrologFlags", flags=flags, plugin=private)
+        yield make_finding("slurm-no-contain", "slurm.conf", flags=flags or "none", plugin=private)

@@ -8,6 +8,7 @@ import pytest
 from pytest_subprocess import FakeProcess
 
 from lumisite.findings.finding import Finding
+from lumisite.findings.writers import message
 from lumisite.validate.lines import Gate
 from lumisite.validate.run import slurm
 from lumisite.validate.run.reasons import check_settings, why_waits
@@ -55,7 +56,7 @@ def test_a_reason_of_slurm_has_its_meaning(fp: FakeProcess, reason: str, code: s
     squeue(fp, "7", f"7|PENDING|{reason}\n")
     found = why_waits("r1", "7", slurm.poll(["7"])["7"], {})
     assert (found.code, found.subject) == (code, "r1")
-    assert found.values == {"id": "7", "state": "PENDING", "reason": reason}
+    assert found.values == {"id": "7", "state": "PENDING", "reason": reason or "None"}
 
 
 def waiting(
@@ -168,7 +169,9 @@ def test_settings_of_slurm_that_prevent_what_the_site_counts_on(
 ) -> None:
     text = CONFIG.format(plugin=plugin, container=container, flags=flags)
     fp.register(["scontrol", "show", "config"], stdout=text)
-    assert [one.code for one in check_settings(LOADED.site)] == codes
+    found = list(check_settings(LOADED.site))
+    assert [one.code for one in found] == codes
+    assert all(message(one) for one in found)
 
 
 def test_settings_that_cannot_be_read_are_no_fault(fp: FakeProcess) -> None:
