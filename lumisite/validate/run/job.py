@@ -48,6 +48,8 @@ class LiveJob:
     """The groups that are not to run, each with the finding because of which."""
     looks: int = 0
     """How often Slurm has said that it waits."""
+    reason: str = ""
+    """With which reason of Slurm's."""
     completing: tuple[str, ...] = ()
     """The nodes that were completing another job when its nodes were last looked at."""
 

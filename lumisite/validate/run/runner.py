@@ -325,13 +325,9 @@ class Runner:
     def _look_at_nodes(self, job: LiveJob, state: slurm.JobState) -> None:
         """Report what keeps a job from starting, with its nodes that take no jobs: looked at now and then."""
         job.looks += 1
-        if (
-            job.waits
-            and job.looks > 2
-            and job.looks % NODES_EVERY
-            and job.waits.values.get("reason") == (state.reason or "None")
-        ):
+        if job.looks > 2 and job.looks % NODES_EVERY and state.reason == job.reason:
             return
+        job.reason = state.reason
         states = self._nodes(job)
         away = nodes_away(states, job.completing)
         job.completing = tuple(name for name in states if states[name] == "completing")
