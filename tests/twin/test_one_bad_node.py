@@ -106,6 +106,21 @@ ON_ONE_NODE: dict[str, tuple[Callable[[Cluster], AbstractContextManager[None]], 
         on_the_node("mv /dev/dri/renderD131 /run", "mv /run/renderD131 /dev/dri"),
         "files-missing /dev/dri",
     ),
+    "hosts-entry": (
+        on_the_node(
+            "cp /etc/hosts /run; sed -i 's/^10.77.[1-4].\\([0-9]*\\) nid000001-/10.77.0.\\1 nid000001-/' /etc/hosts",
+            "cp /run/hosts /etc/hosts",
+        ),
+        "host-name-misleads nid000001-hsn0",
+    ),
+    "address-twice": (
+        on_the_node(
+            "ip address add $(getent hosts nid000002-hsn2 | cut -d' ' -f1)/24 dev hsn2",
+            "ip address del $(getent hosts nid000002-hsn2 | cut -d' ' -f1)/24 dev hsn2",
+        ),
+        "address-twice",
+    ),
+    "other-name": (on_the_node("hostname nid000004", f"hostname {BAD}"), "host-name-differs"),
     "tmp-shut": (on_the_node("chmod 755 /tmp", "chmod 1777 /tmp"), "folder-not-writable /tmp"),
     "tmp-read-only": (lambda cluster: faults.tmp_read_only(cluster, BAD), "folder-not-writable /tmp"),
     "tmp-full": (lambda cluster: faults.tmp_full(cluster, BAD), "folder-not-writable /tmp"),

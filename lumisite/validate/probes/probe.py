@@ -74,6 +74,7 @@ NAMED_NODES = 4
 class Srun:
     """One `srun` of a probe: `start` are the words before its script, `beside` the modules that the script imports.
 
+    Where a script is started with its text, what is beside it stands before it.
     `name` distinguishes it from the probe's other ones. `bare` runs before any module is loaded. `without` are
     variables that its ranks do not have in the container, whatever sets them.
     """

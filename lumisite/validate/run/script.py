@@ -141,7 +141,9 @@ def _step_line(site: Site, validation: Validation, plan: JobPlan, step: ProbeSte
         words.append(f"--cpus-per-task={_cpus_per_task(site, validation)}")
     out = f"{plan.folder}/{step.folder}/{RECORDS}"
     words += [word.replace(PROBES, probes).replace(OUT, out) for word in step.srun.words]
-    script = f'"$(cat {shlex.quote(f"{probes}/{step.srun.script}")})"'
+    # What the script has beside it comes first: functions that it calls.
+    text = shlex.join(f"{probes}/{name}" for name in reversed(step.srun.files))
+    script = f'"$(cat {text})"'
     quoted = " ".join(script if word == TEXT else shlex.quote(word) for word in words)
     verb = "check" if step.check else "in_slot" if step.slot else "step"
     return f"{verb} {step.folder} {step.limit_s} {quoted}"

@@ -247,7 +247,9 @@ record() {
   printf '"interfaces": {%s}, "paths": {%s}, ' "$(interfaces $names)" "$(paths "$@")"
   printf '"mounts": [%s], ' "$(head -n 4096 /proc/self/mountinfo | tr -c '\n -~' '?' | sed 's/[\\"]/\\&/g; s/.*/"&"/; $!s/$/, /')"
   field private "$(written "$private")" ''
-  printf ', "broken": [%s], "facts": {%s}}\n' "$(broken)" "$(facts)"
+  printf ', "broken": [%s], "facts": {%s}' "$(broken)" "$(facts)"
+  # shellcheck disable=SC2086
+  printf ', "identity": {%s}}\n' "$(identity $names)"
 }
 
 rank=$(number "${SLURM_PROCID-}")

@@ -21,6 +21,7 @@ from lumisite.machine.tree import is_under
 from lumisite.site.ledger import decide
 from lumisite.site.scalars import TASK
 from lumisite.validate.probes.definition import make_probe
+from lumisite.validate.probes.node.identity import identities
 from lumisite.validate.probes.outcome import Located, gates
 from lumisite.validate.probes.probe import TEXT, Ended, Expected, Line, Probe, Record, Srun, Target, quote
 from lumisite.validate.probes.records import number, rows, table, text, texts, value_at, whole
@@ -75,7 +76,7 @@ def node(target: Target) -> Probe:
     setup = NodeSetup(site.fabric.interfaces, _paths(target), local)
     patterns = (*_libraries(target), *_devices(target))
     arguments = (local, *setup.interfaces, "--", *setup.paths, *patterns)
-    srun = Srun("node.sh", ("sh", "-c", TEXT), arguments, each="node", bare=True)
+    srun = Srun("node.sh", ("sh", "-c", TEXT), arguments, ("node_state.sh",), each="node", bare=True)
     return make_probe("node", (srun,), partial(_judge, setup))
 
 
@@ -127,6 +128,8 @@ def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list
             located.append(Located(make_finding("folder-not-writable", setup.local, reason=reason), name))
         located += [Located(found, name) for found in _of_facts(record, others)]
     located += _clocks(records)
+    unlinked = [each.node for each in located if each.finding.code in ("interface-down", "interface-no-address")]
+    located += identities(records, setup.interfaces, unlinked)
     of_job, of_nodes = _broken(records)
     located += of_nodes
     lines: list[Line] = [expected.gate(found) for found in of_job]
