@@ -124,7 +124,8 @@ class GpuVendor:
     address of one; `prefixes` are how variables of its libraries begin. `misspelt` are names of variables that people
     write, with the right ones. `image_words` are regular expressions, in lower case, for what says that an image is
     built for these GPUs: in its name, its address without Docker's registry, or what versions it is known to have.
-    `caching` is what of the vendor's keeps caches on disk, for people.
+    `caching` is what of the vendor's keeps caches on disk, for people. `users` is a line of shell that writes for each
+    process on a GPU of the node its number and how much GPU memory it has, in bytes.
     """
 
     pci: str
@@ -145,6 +146,7 @@ class GpuVendor:
     misspelt: Mapping[str, str] = field(default_factory=dict)
     image_words: tuple[str, ...] = ()
     caching: str = ""
+    users: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -26,6 +26,8 @@ PROLOG = f"{SITE_TREE}/releases/*/spank/task_prolog"
 IMAGE = "/appl/images/torch.sif"
 LIBRARY = "/opt/cray/libfabric/1.22.0/lib64/libfabric.so.1"
 
+END_SLURMD = "p=$(cat /run/slurmd.pid); kill $p; while kill -0 $p 2>/dev/null; do sleep 0.1; done"
+
 
 def on_the_node(command: str, undo: str) -> Callable[[Cluster], AbstractContextManager[None]]:
     return lambda cluster: faults.as_root(cluster, BAD, command, undo)
@@ -121,6 +123,21 @@ ON_ONE_NODE: dict[str, tuple[Callable[[Cluster], AbstractContextManager[None]], 
         "address-twice",
     ),
     "other-name": (on_the_node("hostname nid000004", f"hostname {BAD}"), "host-name-differs"),
+    "shared-memory": (
+        on_the_node("mount -o remount,size=4m /dev/shm", "mount -o remount,size=50% /dev/shm"),
+        "resource-lower /dev/shm",
+    ),
+    "limits": (
+        on_the_node(f"{END_SLURMD}; ulimit -l 64; ulimit -n 1200; slurmd", f"{END_SLURMD}; slurmd"),
+        "limit-lower locked memory",
+    ),
+    "left-over": (
+        on_the_node(
+            "setsid setpriv --reuid=2000 --clear-groups sha256sum /dev/zero >/dev/null 2>&1 </dev/null & echo $! >/run/left",
+            "kill $(cat /run/left)",
+        ),
+        "process-left-over sha256sum",
+    ),
     "tmp-shut": (on_the_node("chmod 755 /tmp", "chmod 1777 /tmp"), "folder-not-writable /tmp"),
     "tmp-read-only": (lambda cluster: faults.tmp_read_only(cluster, BAD), "folder-not-writable /tmp"),
     "tmp-full": (lambda cluster: faults.tmp_full(cluster, BAD), "folder-not-writable /tmp"),

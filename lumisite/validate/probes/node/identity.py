@@ -17,7 +17,7 @@ from lumisite.validate.probes.probe import Record
 from lumisite.validate.probes.records import text, texts
 
 
-class Target(IntEnum):
+class LeadsTo(IntEnum):
     """What a name leads to, from worst to best."""
 
     OTHER_NODE = 0
@@ -37,7 +37,7 @@ class Lookup:
     node: str
     interface: str
     addresses: tuple[str, ...]
-    target: Target
+    target: LeadsTo
     holder: str = ""
 
     @property
@@ -119,25 +119,25 @@ def _lookups(records: Mapping[str, Record], interfaces: Sequence[str], holders: 
                 yield Lookup(asker, name, node, interface, tuple(addresses), target, holder)
 
 
-def _target(node: str, allowed: Sequence[str], addresses: Sequence[str], holders: Holders) -> tuple[Target, str]:
+def _target(node: str, allowed: Sequence[str], addresses: Sequence[str], holders: Holders) -> tuple[LeadsTo, str]:
     """Return what the addresses of a name lead to, and the interface or the other node that has one."""
     if not addresses:
-        return Target.NOTHING, ""
+        return LeadsTo.NOTHING, ""
     own = sorted({name for address in addresses for name in holders.get(address, {}).get(node, ())})
     if any(name in allowed for name in own):
-        return Target.RIGHT, ""
+        return LeadsTo.RIGHT, ""
     if own:
-        return Target.OTHER_INTERFACE, own[0]
+        return LeadsTo.OTHER_INTERFACE, own[0]
     others = sorted({other for address in addresses for other in holders.get(address, {})})
     if others:
-        return Target.OTHER_NODE, others[0]
+        return LeadsTo.OTHER_NODE, others[0]
     local = all(address.startswith("127.") or address == "::1" for address in addresses)
-    return (Target.LOOPBACK if local else Target.UNKNOWN), ""
+    return (LeadsTo.LOOPBACK if local else LeadsTo.UNKNOWN), ""
 
 
 def _wrong_lookups(lookups: Sequence[Lookup]) -> Iterator[Located]:
     """Yield one finding for each node and what names lead to: of who asked, if others get it right, or of the named."""
-    found: dict[tuple[str, Target], list[Lookup]] = defaultdict(list)
+    found: dict[tuple[str, LeadsTo], list[Lookup]] = defaultdict(list)
     for lookup in filter(lambda lookup: _is_wrong(lookup, lookups), lookups):
         same = [other for other in lookups if other.name == lookup.name and other is not lookup]
         # A node may know its own name by itself.
@@ -146,18 +146,18 @@ def _wrong_lookups(lookups: Sequence[Lookup]) -> Iterator[Located]:
         found[lookup.asker if right else lookup.node, lookup.target].append(lookup)
     for (node, target), wrong in found.items():
         first, more = wrong[0], tuple(sorted({each.name for each in wrong[1:]} - {wrong[0].name}))
-        if target == Target.NOTHING:
+        if target == LeadsTo.NOTHING:
             yield Located(make_finding("host-name-unresolved", first.name, more=more or None), node)
             continue
-        other_node = first.holder if target == Target.OTHER_NODE else None
-        interface = first.holder if target == Target.OTHER_INTERFACE else None
+        other_node = first.holder if target == LeadsTo.OTHER_NODE else None
+        interface = first.holder if target == LeadsTo.OTHER_INTERFACE else None
         wrong_way = make_finding("host-name-misleads", first.name, other_node=other_node, interface=interface)
         yield Located(with_values(wrong_way, {"addresses": first.addresses, "more": more or None}), node)
 
 
 def _is_wrong(lookup: Lookup, lookups: Sequence[Lookup]) -> bool:
-    if lookup.target in (Target.OTHER_NODE, Target.RIGHT):
-        return lookup.target == Target.OTHER_NODE
+    if lookup.target in (LeadsTo.OTHER_NODE, LeadsTo.RIGHT):
+        return lookup.target == LeadsTo.OTHER_NODE
     others = [other for other in lookups if other is not lookup and other.kind == lookup.kind]
     return 2 * sum(other.target > lookup.target for other in others) > len(others)
 

@@ -232,10 +232,12 @@ facts() {
   field cpu_limit_khz "$(least $cpu/cpu[0-9]*/cpufreq/scaling_max_freq $cpu/cpu[0-9]*/cpufreq/bios_limit)"
   field cpu_allowed "$(allowed)"
   field governor "$(every $cpu/cpu[0-9]*/cpufreq/scaling_governor)"
+  field thp "$(cat /sys/kernel/mm/transparent_hugepage/enabled)"
   set -f
 }
 
 record() {
+  begin_sample
   field host "$node" '{'
   printf ', "rank": %s, "local_rank": %s, ' "$rank" "$(number "${SLURM_LOCALID-}")"
   # When the job started is the controller's time, by which two nodes can be told apart.
@@ -249,7 +251,12 @@ record() {
   field private "$(written "$private")" ''
   printf ', "broken": [%s], "facts": {%s}' "$(broken)" "$(facts)"
   # shellcheck disable=SC2086
-  printf ', "identity": {%s}}\n' "$(identity $names)"
+  printf ', "identity": {%s}' "$(identity $names)"
+  field shm "$(written /dev/shm)"
+  list resources resources
+  list processes processes
+  list running running
+  printf '}\n'
 }
 
 rank=$(number "${SLURM_PROCID-}")

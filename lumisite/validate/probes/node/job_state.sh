@@ -70,3 +70,81 @@ identity() { # INTERFACE...
   set -- $after
   list answers answers "${1-}" "$looked_up"
 }
+
+# ---- what ranks may use: NAME NUMBER..., sizes in kB as all and free, limits as soft and hard
+
+resources() {
+  sed -n 's/^MemTotal: *\([0-9]*\) .*/memory \1/p' /proc/meminfo
+  for place in /dev/shm "${private:-/tmp}"; do
+    timeout 5 df -Pk "$place" | awk -v name="$place" 'NR == 2 { print name, $(NF - 4), $(NF - 2) }'
+  done
+  set +f
+  for place in /sys/kernel/mm/hugepages/*; do
+    # What is beyond the pool comes and goes with programs.
+    first_word "$place/nr_hugepages" || continue
+    pool=$word
+    first_word "$place/surplus_hugepages" || continue
+    echo "${place##*/} $((pool - word))"
+  done
+  set -f
+  sed -n 's/^Max locked memory  */memlock /p; s/^Max open files  */nofile /p; s/^Max processes  */nproc /p
+    s/^Max stack size  */stack /p' /proc/self/limits | awk '{ print $1, $2, $3 }'
+}
+
+# ---- who else uses it
+
+# PID START TICKS STATE of each process; START tells two apart that have had the same number. Threads of the kernel are its own.
+ticks() {
+  set +f
+  cat /proc/[0-9]*/stat | awk '{ pid = $1; sub(/^.*\) /, ""); if (NF > 20 && pid > 2 && $2 != 2) print pid, $20, $12 + $13, $1 }'
+  set -f
+}
+begin_sample() { read -r began _ </proc/uptime && sample=$(ticks); }
+# AMOUNT PID SECONDS: in % of one CPU since the sample, a second at least, and the CPU time of all its life.
+busy() {
+  pause=$(awk -v began="$began" '{ left = began + 1 - $1; if (left > 0) print left }' /proc/uptime)
+  [ ! "$pause" ] || sleep "$pause"
+  read -r ended _ </proc/uptime
+  { printf '%s\n\n' "$sample" && ticks; } | awk -v passed="$ended $began" -v hz="$(getconf CLK_TCK || echo 100)" '
+    BEGIN { split(passed, uptime); ticks = hz * (uptime[1] - uptime[2]) }
+    !NF { again = 1; next }
+    !again { had[$1, $2] = $3; ran[$1, $2] = $4; next }
+    ($1, $2) in had {
+      percent = 100 * ($3 - had[$1, $2]) / ticks
+      # One that always could run may have got little among many.
+      least = ran[$1, $2] == "R" && $4 == "R" ? 1 : 10
+      if (percent >= least && $3 >= hz) printf "%d %d %d\n", percent, $1, $3 / hz
+    }' | sort -rn | head -n 64
+}
+# BYTES PID: of GPU memory, as the vendors' own programs or files say.
+on_gpus() {
+  timeout 10 sh -c "${LUMISITE_GPU_USERS-}" | awk '/^[0-9]+ [0-9]+$/ { bytes[$1] += $2 } END { for (pid in bytes) printf "%.0f %d\n", bytes[pid], pid }'
+}
+job_of() { # PID: by its cgroup, its variables, or the slurmstepd above it; nothing where it is of no job
+  job='' at=$1
+  while read -r line; do case $line in */job_[0-9]*) job=${line##*/job_} job=${job%%/*} ;; esac done <"/proc/$1/cgroup"
+  [ "$job" ] || job=$(tr '\0' '\n' <"/proc/$1/environ" | sed -n 's/^SLURM_JOB_ID=\([0-9]*\)$/\1/p' | head -n 1)
+  while [ ! "$job" ] && [ "${at:-1}" -gt 1 ]; do
+    job=$(tr '\0' '\n' <"/proc/$at/cmdline" | sed -n '1s/^slurmstepd: \[\([0-9]*\).*/\1/p')
+    at=$(sed -n 's/^PPid:[^0-9]*//p' "/proc/$at/status")
+  done
+}
+used_by_others() { # KIND COMMAND: KIND AMOUNT PID SECONDS UID USER JOB NAME, where the process is of another job or none
+  "$2" | while read -r amount pid seconds; do
+    job_of "$pid"
+    [ "$job" != "${SLURM_JOB_ID:-none}" ] || continue
+    # A process that has ended meanwhile has no owner.
+    owner=$(timeout 3 stat -c '%u %U' "/proc/$pid") || continue
+    read -r name <"/proc/$pid/comm" || continue
+    echo "$1 $amount $pid ${seconds:-0} $owner ${job:--} $name"
+  done
+}
+running() { # the jobs that have a step on the node
+  set +f
+  grep -aho '^slurmstepd: \[[0-9]*' /proc/[0-9]*/cmdline | sed 's/.*\[//' | sort -u
+  set -f
+}
+processes() {
+  used_by_others cpu busy
+  used_by_others gpu on_gpus
+}

@@ -22,10 +22,13 @@ from lumisite.site.ledger import decide
 from lumisite.site.scalars import TASK
 from lumisite.validate.probes.definition import make_probe
 from lumisite.validate.probes.node.identity import identities
+from lumisite.validate.probes.node.leftovers import left_overs
+from lumisite.validate.probes.node.resources import SHARED_MEMORY, lower_amounts, lower_limits, numbers_of
 from lumisite.validate.probes.outcome import Located, gates
 from lumisite.validate.probes.probe import TEXT, Ended, Expected, Line, Probe, Record, Srun, Target, quote
 from lumisite.validate.probes.records import number, rows, table, text, texts, value_at, whole
 from lumisite.vendors import all_fabrics, all_gpus
+from lumisite.vendors.model import GpuVendor
 
 #: A clock counts as wrong that is further from the others, in seconds; tasks of a step start within a few.
 CLOCK_S = 30
@@ -38,6 +41,7 @@ FACTS = {
     "cpu_limit_khz": ("CPU frequency limit", " kHz"),
     "cpu_allowed": ("CPU quota", " % of one CPU"),
     "governor": ("CPU frequency governor", ""),
+    "thp": ("transparent huge pages", ""),
 }
 
 #: A name in what Slurm writes.
@@ -62,6 +66,7 @@ class NodeSetup:
     interfaces: Sequence[str]
     paths: Mapping[str, Needed]
     local: str
+    whole_nodes: bool
 
     @property
     def shared(self) -> list[str]:
@@ -73,10 +78,15 @@ def node(target: Target) -> Probe:
     """Return the probe. Nodes get the text of its script, as one may lack the folder where scripts lie."""
     site = target.site
     local = next((system.path for system in site.private_places if system.writable), "")
-    setup = NodeSetup(site.fabric.interfaces, _paths(target), local)
+    partition = site.partitions.get(target.plan.partition)
+    whole_nodes = partition is not None and partition.whole_nodes
+    setup = NodeSetup(site.fabric.interfaces, _paths(target), local, whole_nodes)
     patterns = (*_libraries(target), *_devices(target))
     arguments = (local, *setup.interfaces, "--", *setup.paths, *patterns)
-    srun = Srun("node.sh", ("sh", "-c", TEXT), arguments, ("node_state.sh",), each="node", bare=True)
+    users = "; ".join(vendor.users for vendor in _gpus(target) if vendor.users)
+    environment = (("LUMISITE_GPU_USERS", users),) if users else ()
+    start, beside = ("sh", "-c", TEXT), ("node_state.sh",)
+    srun = Srun("node.sh", start, arguments, beside, each="node", environment=environment, bare=True)
     return make_probe("node", (srun,), partial(_judge, setup))
 
 
@@ -103,8 +113,13 @@ def _libraries(target: Target) -> list[str]:
 
 def _devices(target: Target) -> list[str]:
     """Return patterns of the devices of GPUs and of the network: of all vendors where the site names none."""
-    gpus, fabrics = [target.gpu] if target.gpu else all_gpus(), target.fabrics or tuple(all_fabrics())
-    return list(dict.fromkeys(pattern for vendor in (*gpus, *fabrics) for pattern in vendor.devices))
+    fabrics = target.fabrics or tuple(all_fabrics())
+    patterns = (*(gpu.devices for gpu in _gpus(target)), *(fabric.devices for fabric in fabrics))
+    return list(dict.fromkeys(pattern for each in patterns for pattern in each))
+
+
+def _gpus(target: Target) -> list[GpuVendor]:
+    return [target.gpu] if target.gpu else list(all_gpus())
 
 
 # ---- the judge
@@ -127,9 +142,11 @@ def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list
         if reason := text(record, "private"):
             located.append(Located(make_finding("folder-not-writable", setup.local, reason=reason), name))
         located += [Located(found, name) for found in _of_facts(record, others)]
+        located += [Located(found, name) for found in _resources(record, others)]
     located += _clocks(records)
     unlinked = [each.node for each in located if each.finding.code in ("interface-down", "interface-no-address")]
     located += identities(records, setup.interfaces, unlinked)
+    located += left_overs(records, whole_nodes=setup.whole_nodes)
     of_job, of_nodes = _broken(records)
     located += of_nodes
     lines: list[Line] = [expected.gate(found) for found in of_job]
@@ -321,6 +338,16 @@ def _of_facts(record: Record, others: Sequence[Record]) -> Iterator[Finding]:
         if found and usual and found != usual:
             values = [f"{each.strip()}{unit if each.isdigit() else ''}" for each in (found, usual)]
             yield make_finding("fact-differs", name, found=values[0], expected=values[1])
+
+
+def _resources(record: Record, others: Sequence[Record]) -> Iterator[Finding]:
+    numbers, theirs = numbers_of(texts(record, "resources")), [numbers_of(texts(each, "resources")) for each in others]
+    if (lower := lower_limits(numbers, theirs)) is not None:
+        yield lower
+    if reason := text(record, "shm"):
+        yield make_finding("folder-not-writable", SHARED_MEMORY, reason=reason)
+    else:
+        yield from lower_amounts(numbers, theirs)
 
 
 def _clocks(records: Mapping[str, Record]) -> Iterator[Located]:

@@ -1,0 +1,98 @@
+"""Judge what ranks may use of a node: limits, huge pages, memory and local file systems.
+
+What a node should have is what more than half of the others have: alike in number, or as a share of the node's memory.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
+
+#: Limits by the names that scripts write, and by those that people know, with the unit.
+LIMITS = {
+    "memlock": ("locked memory", " B"),
+    "nofile": ("open files", ""),
+    "nproc": ("processes", ""),
+    "stack": ("stack size", " B"),
+}
+#: Numbers that differ by less count as the same.
+ALIKE = 0.05
+SHARED_MEMORY = "/dev/shm"  # noqa: S108, where POSIX shared memory is
+#: Which part of the size, and of what is free, a node needs at least: files come and go on local disks.
+LEAST_IN_MEMORY, LEAST_ON_DISK, LEAST_OF_LIMITS, LEAST_OF_POOL = (0.9, 0.5), (0.9, 0.25), (0.9, 0.9), (0.95,)
+
+#: Numbers by name: of limits soft and hard, of a folder its size and what is free there.
+Numbers = Mapping[str, tuple[float, ...]]
+
+
+def numbers_of(lines: Iterable[str]) -> dict[str, tuple[float, ...]]:
+    """Return the numbers of lines `NAME NUMBER...`; what is no number is no limit."""
+    words = filter(None, map(str.split, lines))
+    return {name: tuple(float(each) if each.isdigit() else math.inf for each in found) for name, *found in words}
+
+
+def lower_limits(numbers: Numbers, others: Sequence[Numbers]) -> Finding | None:
+    """Return the limits that are lower than on the other nodes: they have one cause, so the first names all."""
+    lower = []
+    for name in LIMITS:
+        # Where the hard limit is lower, the soft one is too.
+        kinds = [kind for kind in (1, 0) if _expected(name, kind, LEAST_OF_LIMITS, numbers, others) is not None]
+        lower += [(name, kind) for kind in kinds[:1]]
+    if not lower:
+        return None
+    name, kind = lower[0]
+    title, unit = LIMITS[name]
+    expected = _expected(name, kind, LEAST_OF_LIMITS, numbers, others) or 0.0
+    values = [f"{each:.0f}{unit}" if each < math.inf else "unlimited" for each in (numbers[name][kind], expected)]
+    more = tuple(LIMITS[other][0] for other, _ in lower[1:])
+    which = "hard" if kind else "soft"
+    return make_finding("limit-lower", title, kind=which, found=values[0], expected=values[1], more=more or None)
+
+
+def lower_amounts(numbers: Numbers, others: Sequence[Numbers]) -> Iterator[Finding]:
+    """Yield what a node has less of than the others: of a folder its size, or what is free there."""
+    for name in numbers.keys() - LIMITS.keys() - {"memory"}:
+        pool = not name.startswith("/")
+        least = LEAST_OF_POOL if pool else LEAST_IN_MEMORY if name == SHARED_MEMORY else LEAST_ON_DISK
+        for kind in range(len(least)):
+            expected = _expected(name, kind, least, numbers, others)
+            if expected is not None:
+                quantity, unit = ("", "") if pool else (("size", "free")[kind], " MiB")
+                found, usual = (
+                    f"{each if pool else each / 1024:.0f}{unit}" for each in (numbers[name][kind], expected)
+                )
+                yield make_finding("resource-lower", name, quantity=quantity or None, found=found, expected=usual)
+                break
+
+
+def _expected(
+    name: str, kind: int, least: Sequence[float], numbers: Numbers, others: Sequence[Numbers]
+) -> float | None:
+    """Return what most nodes have of a number, where this one has clearly less of it, and for its memory too."""
+    every = [numbers, *others]
+    values = [each[name][kind] for each in every if len(each.get(name, ())) > kind]
+    if len(values) < len(every):
+        return None
+    memory = [next(iter(each.get("memory", ())), 0.0) for each in every]
+    usual = _usual(values, of_two=least == LEAST_OF_LIMITS)
+    if usual is None or values[0] >= least[kind] * usual:
+        return None
+    if all(memory):
+        of_memory = [value / size for value, size in zip(values, memory, strict=True)]
+        share = _usual(of_memory, of_two=least == LEAST_OF_LIMITS)
+        if share is not None and of_memory[0] >= least[kind] * share:
+            return None
+    return usual
+
+
+def _usual(values: Sequence[float], *, of_two: bool) -> float | None:
+    """Return what more than half have; of two limits that differ the lower one is wrong."""
+    if len(values) == 2 and of_two:
+        return max(values)
+    middle = statistics.median_high(values)
+    alike = [value for value in values if middle * (1 - ALIKE) <= value <= middle * (1 + ALIKE)]
+    return middle if 2 * len(alike) > len(values) else None
