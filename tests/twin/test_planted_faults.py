@@ -132,6 +132,20 @@ def module_of_another_network(cluster: Cluster) -> Iterator[None]:
         script.write_text(was)
 
 
+@contextmanager
+def wrapper_that_limits(cluster: Cluster) -> Iterator[None]:
+    """As a site's change of the wrapper would, that was meant for something else."""
+    wrapper = cluster.shared / SITE_TREE[1:] / "current/spank/bin/singularity"
+    was, mode = wrapper.read_text(), wrapper.stat().st_mode
+    wrapper.chmod(0o755)
+    wrapper.write_text(was.replace("\n", "\nulimit -n 512\n", 1))
+    try:
+        yield
+    finally:
+        wrapper.write_text(was)
+        wrapper.chmod(mode)
+
+
 def rccl(log: str) -> Callable[[Cluster], AbstractContextManager[None]]:
     """Let the image's PyTorch have a RCCL that writes the log of `log`, and that of sockets where NCCL_NET says so.
 
@@ -210,6 +224,12 @@ PLANTED = [
             "usersite": ("user-site-active", {"hidden": ("numpy",), "ranks": "0-3"}),
         },
         "/scratch/two-ranks.yaml",
+    ),
+    Planted(
+        "wrapper-that-limits",
+        wrapper_that_limits,
+        "--probe environment",
+        {"limits": ("rank-limit-lower", {"subject": "open files", "kind": "hard", "found": "512"})},
     ),
     Planted(
         "one-rank-per-node",

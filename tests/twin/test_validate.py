@@ -48,6 +48,7 @@ GATES = {
     "modules",
     "binds",
     "affinity",
+    "limits",
     "miopen",
     "usersite",
     "conda",

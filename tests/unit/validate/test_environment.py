@@ -104,6 +104,36 @@ def test_a_fault_of_one_node_is_found_by_its_check_and_no_other(
     assert found.advice
 
 
+GRANTED = {
+    "locked memory": ["unlimited", "unlimited"],
+    "open files": ["1024", "524288"],
+    "shared memory": ["264000000"],
+}
+
+
+@pytest.mark.parametrize(
+    ("limits", "values"),
+    [
+        ({"locked memory": ["65536", "65536"], "open files": ["1000", "1000"]},
+         {"subject": "locked memory", "kind": "hard", "found": "65536", "expected": "unlimited", "more": ("open files",)}),
+        ({"open files": ["256", "524288"]}, {"subject": "open files", "kind": "soft", "found": "256"}),
+        ({"shared memory": ["65536"]}, {"subject": "shared memory", "found": "65536", "expected": "264000000"}),
+        ({"open files": ["524288", "524288"], "processes": ["1", "1"]}, None),
+        ({"open files": [], "locked memory": "x"}, None),
+    ],
+)  # fmt: skip
+def test_a_rank_has_the_limits_that_its_step_has_on_the_node(
+    limits: dict[str, list[str]], values: dict[str, object] | None
+) -> None:
+    records = [{**one, "granted": GRANTED} if one["part"] == "node" else {**one, "limits": GRANTED} for one in RECORDS]
+    assert gates_of(records) == []
+    found = gates_of(changed(records, "limits", value=GRANTED | limits, rank=1))
+    assert [(gate.gate, gate.code, gate.nodes) for gate in found] == (
+        [("limits", "rank-limit-lower", ("nid000002",))] if values else []
+    )
+    assert all((values or {}).items() <= gate.values.items() for gate in found)
+
+
 @pytest.mark.parametrize(
     ("keys", "value"),
     [

@@ -108,6 +108,10 @@ def test_a_node_without_lmod_records_so_and_which_files_its_paths_are(tmp_path: 
     assert record["paths"]["/"] == {"exists": True, "file": f"{status.st_dev}:{status.st_ino}"}
     assert record["paths"]["/gone"] == {"exists": False}
     assert record["paths"][str(odd)]["exists"] is True
+    names = {"locked memory", "open files", "processes", "stack size", "shared memory"}
+    assert record["granted"].keys() == names
+    assert record["granted"]["open files"] == left_by("environment.py")["limits"]["open files"]
+    assert names <= left_by("environment.py")["limits"].keys()
 
 
 def test_jax_that_is_not_there_is_a_record_with_an_error() -> None:

@@ -18,6 +18,7 @@ from lumisite.machine.masks import MaskError, MaskRequest, cpu_masks, mask_of
 from lumisite.site.cpus import CpusetError, format_cpu_list, parse_number_list
 from lumisite.site.scalars import TASK
 from lumisite.validate.probes.environment.expected import FRAMEWORK, Setup
+from lumisite.validate.probes.environment.limits import lower_limits_of_rank
 from lumisite.validate.probes.probe import Record
 from lumisite.validate.probes.records import in_image, rows, table, text, texts, value_at, whole
 
@@ -346,6 +347,11 @@ def check_jax(record: Record, node: NodeRecords, setup: Setup) -> Iterator[Findi
         yield make_finding("jax-sum", found=str(total), expected=ranks * (ranks + 1) / 2, devices=ranks)
 
 
+def check_limits(record: Record, node: NodeRecords, _setup: Setup) -> Iterator[Finding]:
+    """A rank may use as much as the step gave its task."""
+    yield from lower_limits_of_rank(record, node.node)
+
+
 class Check(NamedTuple):
     """A question of a gate, and the function that answers it for one record of a kind."""
 
@@ -362,6 +368,7 @@ CHECKS = (
     Check("affinity", "rank", check_cpus),
     Check("affinity", "rank", check_shared_cpus),
     Check("affinity", "rank", check_gpus),
+    Check("limits", "rank", check_limits),
     Check("miopen", "rank", check_directories),
     Check("usersite", "rank", check_packages),
     Check("conda", "rank", check_python),

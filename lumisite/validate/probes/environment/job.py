@@ -13,6 +13,7 @@ import ctypes
 import importlib
 import importlib.util
 import os
+import re
 import shutil
 import site
 import stat
@@ -39,6 +40,7 @@ def main() -> None:
         user=os.getuid(),
         cpus=allowed_cpus(),
         granted=granted_cpus(),
+        limits=limits(),
         directories={name: directory(os.environ.get(name), mounted) for name in record.options("variable")},
         environment=record.environment((*KEPT, *KEPT_ON_NODE, *record.options("selecting"))),
     )
@@ -67,6 +69,18 @@ def granted_cpus() -> str:
                 return found
         group = group.rpartition("/")[0]
     return ""
+
+
+def limits() -> "dict[str, list[str]]":
+    """Return the soft and the hard limit of what the kernel limits for a process, and the KiB of shared memory."""
+    lines = [re.split(r"\s{2,}", line.strip()) for line in record.text_of("/proc/self/limits").splitlines()]
+    found = {words[0].replace("Max ", ""): words[1:3] for words in lines if len(words) > 2}
+    try:
+        size = os.statvfs("/dev/shm")  # noqa: S108, where POSIX shared memory is
+        found["shared memory"] = [str(size.f_blocks * size.f_frsize // 1024)]
+    except OSError:
+        pass
+    return found
 
 
 # ---- GPUs

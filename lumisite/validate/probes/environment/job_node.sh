@@ -2,6 +2,16 @@
 # environment_node.sh OUTDIR MODULEPATH VARIABLE=VALUE... -- NAME/VERSION... -- PATH...: load and unload modules one by one
 # in a login shell of a compute node, and record what each left behind, and which file each path is; one task on each
 # node, outside the container. The variables are a user's own, set before the load, which an unload must restore.
+# What the step gives its tasks, before a login shell sets other limits: NAME: [SOFT, HARD], and the KiB of shared memory.
+granted() {
+  local line
+  while IFS= read -r line; do
+    [[ ! $line =~ ^Max\ (locked\ memory|open\ files|processes|stack\ size)\ +([a-z0-9]+)\ +([a-z0-9]+) ]] ||
+      printf '"%s": ["%s", "%s"], ' "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" "${BASH_REMATCH[3]}"
+  done </proc/self/limits
+  line=$(timeout 5 df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $(NF - 4) }')
+  printf '"shared memory": ["%s"]' "$line"
+}
 if [ "${LUMISITE_PROBE-}" != clean ]; then
   # As after a fresh login: the job script's own modules would hide what these do.
   keep=()
@@ -10,7 +20,7 @@ if [ "${LUMISITE_PROBE-}" != clean ]; then
   done
   # `env` itself would load what these say.
   unset LD_PRELOAD LD_AUDIT LD_LIBRARY_PATH BASH_ENV ENV
-  exec env -i "${keep[@]}" TERM=dumb LMOD_PAGER=none PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin LUMISITE_PROBE=clean \
+  exec env -i "${keep[@]}" LUMISITE_GRANTED="$(granted)" TERM=dumb LMOD_PAGER=none PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin LUMISITE_PROBE=clean \
     bash -l "$0" "$@"
 fi
 
@@ -87,9 +97,9 @@ rank=$(number "${SLURM_PROCID-}") output=$out/$rank.output has_lmod=false
 type module >/dev/null 2>&1 && has_lmod=true
 mkdir -p "$out"
 {
-  printf '{"part": "node", "host": %s, "rank": %s, "local_rank": %s, "has_lmod": %s, "lmod": %s, "paths": {%s}, "modules": {' \
+  printf '{"part": "node", "host": %s, "rank": %s, "local_rank": %s, "has_lmod": %s, "lmod": %s, "paths": {%s}, "granted": {%s}, "modules": {' \
     "$(quoted "${SLURMD_NODENAME:-$HOSTNAME}")" "$rank" "$(number "${SLURM_LOCALID-}")" "$has_lmod" "$(quoted "${LMOD_VERSION-}")" \
-    "$(paths "$@")"
+    "$(paths "$@")" "$LUMISITE_GRANTED"
   comma=
   for name in "${names[@]}"; do
     printf '%s%s: ' "$comma" "$(quoted "$name")"
