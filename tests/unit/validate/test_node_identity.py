@@ -154,6 +154,24 @@ def test_an_address_of_two_nodes_is_the_one_s_that_it_does_not_belong_to(job: Ex
     assert found(unknown, job) == [("address-twice", address("n1", 2), ("n1", "n2"))]
 
 
+def test_an_address_on_the_management_network_may_be_of_two_nodes_too() -> None:
+    records = site_of(FOUR, by_interface)
+    replaced(records, "n4", "addresses", f"eth0 {address('n4', 0)}", f"eth0 {address('n3', 0)}")
+    assert found(records) == [("address-twice", address("n3", 0), ("n3", "n4"))]
+
+
+def test_of_hardware_addresses_of_infiniband_the_guid_counts() -> None:
+    records = site_of(FOUR, by_interface)
+    guid = "00:00:00:fe:80:00:00:00:00:00:00:b8:ce:f6:03:00:de:22:0"
+    for name, record in records.items():
+        following = FOUR.nodes[(FOUR.nodes.index(name) + 1) % 4]
+        record["identity"]["macs"] = [f"hsn0 a0:{guid}{name[1:]}"]
+        record["identity"]["answers"] = [f"{address(following, 1)} 80:{guid}{following[1:]}"]
+    assert found(records) == []
+    records["n1"]["identity"]["answers"] = [f"{address('n2', 1)} 80:{guid}3"]
+    assert found(records) == [("address-answered", address("n2", 1), ("n3",))]
+
+
 def test_what_answers_for_a_node_from_outside_of_the_job_is_told() -> None:
     records = site_of(FOUR, in_hosts_file)
     replaced(records, "n1", "answers", f"{address('n2', 3)} {mac('n2', 1)}", f"{address('n2', 3)} 02:99:99:99:99:99")

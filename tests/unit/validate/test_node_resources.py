@@ -95,6 +95,18 @@ def test_what_one_node_has_less_of_is_named_where_more_than_half_agree(
     assert faults(nodes_of(TWO, **changed), TWO) == [], "of two nodes neither is known to be wrong"
 
 
+def test_files_in_a_tmp_of_memory_count_sooner_than_on_a_disk() -> None:
+    records = nodes_of(FOUR)
+    for record, free in zip(records, (890, 300, 891, 892), strict=True):
+        record["resources"] = [*record["resources"][:2], f"/tmp 900000000 {free}000000"]
+    on_disk = site_text(("writable: yes, in_memory: yes,", "writable: yes,"))
+    for text, expected in ((site_text(), [("resource-lower", "/tmp", ("n2",))]), (on_disk, [])):
+        probe = node(target_of(load_text(text).site))
+        step = ProbeStep("node", probe.sruns[0], "several", FOUR.nodes, 1, 60)
+        gates = [line for line in probe.judge([Ended(step, tuple(records))], FOUR) if isinstance(line, Gate)]
+        assert summary(gates)[:-1] == expected
+
+
 def test_shared_memory_that_cannot_be_written_is_named_once() -> None:
     records = nodes_of(FOUR, **{"/dev/shm": "65536 0"})
     records[1]["shm"] = "No space left on device"

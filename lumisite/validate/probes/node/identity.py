@@ -46,11 +46,15 @@ class Lookup:
         return self.interface, self.asker == self.node
 
 
+#: How much of an address of hardware tells it: of InfiniBand's 20 bytes the GUID at their end, of others all.
+MAC_LETTERS = 23
 #: Addresses by node, and the interfaces there that have them.
 Holders = Mapping[str, Mapping[str, frozenset[str]]]
 
 
-def identities(records: Mapping[str, Record], interfaces: Sequence[str], faulty: Iterable[str]) -> Iterator[Located]:
+def identities(
+    records: Mapping[str, Record], interfaces: Sequence[str], management: Sequence[str], faulty: Iterable[str]
+) -> Iterator[Located]:
     """Yield the nodes that are not who they should be; of `faulty` nodes, interfaces without address are known."""
     holders = _holders(records)
     known = {*faulty}
@@ -58,7 +62,7 @@ def identities(records: Mapping[str, Record], interfaces: Sequence[str], faulty:
         known.add(node)
         yield Located(make_finding("host-name-differs", found=name), node)
     lookups = [*_lookups(records, interfaces, holders)]
-    for address, interface, nodes in _claimed_twice(holders, interfaces):
+    for address, interface, nodes in _claimed_twice(holders, (*interfaces, *management)):
         known.update(nodes)
         # Whose it is by name; where that says nothing, it may be either's.
         owners = {lookup.node for lookup in lookups if address in lookup.addresses and lookup.node in nodes}
@@ -97,7 +101,7 @@ def _holders(records: Mapping[str, Record]) -> dict[str, dict[str, frozenset[str
 
 
 def _claimed_twice(holders: Holders, interfaces: Sequence[str]) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield addresses that several nodes have on a high-speed interface; what all of many have is meant to be so."""
+    """Yield addresses that several nodes have on one of these interfaces; what all of many have is meant to be so."""
     everyone = {node for nodes in holders.values() for node in nodes}
     for address, having in holders.items():
         for interface in interfaces:
@@ -165,20 +169,20 @@ def _is_wrong(lookup: Lookup, lookups: Sequence[Lookup]) -> bool:
 def _wrong_answers(records: Mapping[str, Record], holders: Holders, known: set[str]) -> Iterator[Located]:
     """Yield nodes that answer for an address of another, and those for whom something outside of the job answers."""
     macs = {
-        node: {line.split()[-1] for line in texts(record, "identity", "macs") if line}
+        node: {line.split()[-1][-MAC_LETTERS:] for line in texts(record, "identity", "macs") if line.strip()}
         for node, record in records.items()
     }
     answers = {tuple(line.split()) for record in records.values() for line in texts(record, "identity", "answers")}
     outside, right = [], 0
-    for address, mac in sorted(each for each in answers if len(each) == 2):
+    for address, full in sorted(each for each in answers if len(each) == 2):
+        mac = full[-MAC_LETTERS:]
         owners = holders.get(address, {}).keys() - known
         others = sorted(node for node in records if mac in macs[node] and node not in owners)
         if any(mac in macs[node] for node in owners):
             right += 1
-        elif len(owners) == 1 and others:
-            found = make_finding("address-answered", address, owner=min(owners), mac=mac)
-            yield from (Located(found, node) for node in others if node not in known)
-        elif len(owners) == 1:
+        elif len(owners) == 1 == len(others) and others[0] not in known:
+            yield Located(make_finding("address-answered", address, owner=min(owners), mac=mac), others[0])
+        elif len(owners) == 1 and not others:
             outside.append((min(owners), address, mac))
     # Some networks answer for all nodes by themselves.
     if right > len(outside):

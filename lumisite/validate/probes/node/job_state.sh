@@ -54,7 +54,8 @@ answers() { # NODE NAME-LINES
   done
   wait
   for address in $asked; do
-    ip neigh show to "$address" | awk '{ for (i = 2; i < NF; i++) if ($i == "lladdr") print $1, $(i + 1) }'
+    # Any other state may be older than the machine that has the address now.
+    ip neigh show to "$address" | awk '/ (REACHABLE|PERMANENT)/ { for (i = 2; i < NF; i++) if ($i == "lladdr") print $1, $(i + 1) }'
   done
 }
 addresses() { ip -o address show scope global | awk '{ sub(/\/.*/, "", $4); print $2, $4 }'; }
@@ -93,27 +94,32 @@ resources() {
 
 # ---- who else uses it
 
-# PID START TICKS STATE of each process; START tells two apart that have had the same number. Threads of the kernel are its own.
+# PID START CPU WANTED of each process, in ticks: WANTED has the time too that it waited for a CPU among many. START tells
+# two apart that have had the same number. Threads of the kernel are its own.
 ticks() {
   set +f
-  cat /proc/[0-9]*/stat | awk '{ pid = $1; sub(/^.*\) /, ""); if (NF > 20 && pid > 2 && $2 != 2) print pid, $20, $12 + $13, $1 }'
+  { grep -H . /proc/[0-9]*/schedstat; cat /proc/[0-9]*/stat; } | awk -v hz="$hz" '
+    /^\/proc/ { split($1, path, "/"); waited[path[3]] = $2 * hz / 1e9; next }
+    {
+      pid = $1
+      sub(/^.*\) /, "")
+      if (NF > 20 && pid > 2 && $2 != 2) print pid, $20, $12 + $13, $12 + $13 + waited[pid]
+    }'
   set -f
 }
-begin_sample() { read -r began _ </proc/uptime && sample=$(ticks); }
-# AMOUNT PID SECONDS: in % of one CPU since the sample, a second at least, and the CPU time of all its life.
+begin_sample() { hz=$(getconf CLK_TCK || echo 100) && read -r began _ </proc/uptime && sample=$(ticks); }
+# AMOUNT PID SECONDS: what it wanted in % of one CPU since the sample, a second at least, and the CPU time of all its life.
 busy() {
   pause=$(awk -v began="$began" '{ left = began + 1 - $1; if (left > 0) print left }' /proc/uptime)
   [ ! "$pause" ] || sleep "$pause"
   read -r ended _ </proc/uptime
-  { printf '%s\n\n' "$sample" && ticks; } | awk -v passed="$ended $began" -v hz="$(getconf CLK_TCK || echo 100)" '
+  { printf '%s\n\n' "$sample" && ticks; } | awk -v passed="$ended $began" -v hz="$hz" '
     BEGIN { split(passed, uptime); ticks = hz * (uptime[1] - uptime[2]) }
     !NF { again = 1; next }
-    !again { had[$1, $2] = $3; ran[$1, $2] = $4; next }
+    !again { had[$1, $2] = $4; next }
     ($1, $2) in had {
-      percent = 100 * ($3 - had[$1, $2]) / ticks
-      # One that always could run may have got little among many.
-      least = ran[$1, $2] == "R" && $4 == "R" ? 1 : 10
-      if (percent >= least && $3 >= hz) printf "%d %d %d\n", percent, $1, $3 / hz
+      percent = 100 * ($4 - had[$1, $2]) / ticks
+      if (percent >= 10 && $3 >= hz) printf "%d %d %d\n", percent, $1, $3 / hz
     }' | sort -rn | head -n 64
 }
 # BYTES PID: of GPU memory, as the vendors' own programs or files say.
@@ -123,6 +129,7 @@ on_gpus() {
 job_of() { # PID: by its cgroup, its variables, or the slurmstepd above it; nothing where it is of no job
   job='' at=$1
   while read -r line; do case $line in */job_[0-9]*) job=${line##*/job_} job=${job%%/*} ;; esac done <"/proc/$1/cgroup"
+  case $job in *[!0-9]*) job= ;; esac
   [ "$job" ] || job=$(tr '\0' '\n' <"/proc/$1/environ" | sed -n 's/^SLURM_JOB_ID=\([0-9]*\)$/\1/p' | head -n 1)
   while [ ! "$job" ] && [ "${at:-1}" -gt 1 ]; do
     job=$(tr '\0' '\n' <"/proc/$at/cmdline" | sed -n '1s/^slurmstepd: \[\([0-9]*\).*/\1/p')
@@ -134,9 +141,12 @@ used_by_others() { # KIND COMMAND: KIND AMOUNT PID SECONDS UID USER JOB NAME, wh
     job_of "$pid"
     [ "$job" != "${SLURM_JOB_ID:-none}" ] || continue
     # A process that has ended meanwhile has no owner.
-    owner=$(timeout 3 stat -c '%u %U' "/proc/$pid") || continue
-    read -r name <"/proc/$pid/comm" || continue
-    echo "$1 $amount $pid ${seconds:-0} $owner ${job:--} $name"
+    uid=$(stat -c %u "/proc/$pid") && [ "$uid" ] || continue
+    # Names may come from a server: one that does not answer is asked once.
+    [ "$uid" = "${known-}" ] || user=$uid known=$uid
+    [ "$user" != "$uid" ] || [ "${slow-}" ] || user=$(timeout 3 stat -c %U "/proc/$pid") || slow=yes user=$uid
+    IFS= read -r name <"/proc/$pid/comm" || continue
+    printf '%s\n' "$1 $amount $pid ${seconds:-0} $uid ${user:-$uid} ${job:--} $name"
   done
 }
 running() { # the jobs that have a step on the node

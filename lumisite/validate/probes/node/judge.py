@@ -66,6 +66,8 @@ class NodeSetup:
     interfaces: Sequence[str]
     paths: Mapping[str, Needed]
     local: str
+    in_memory: bool
+    management: Sequence[str]
     whole_nodes: bool
 
     @property
@@ -77,10 +79,13 @@ class NodeSetup:
 def node(target: Target) -> Probe:
     """Return the probe. Nodes get the text of its script, as one may lack the folder where scripts lie."""
     site = target.site
-    local = next((system.path for system in site.private_places if system.writable), "")
+    place = next((system for system in site.private_places if system.writable), None)
+    local = place.path if place else ""
     partition = site.partitions.get(target.plan.partition)
     whole_nodes = partition is not None and partition.whole_nodes
-    setup = NodeSetup(site.fabric.interfaces, _paths(target), local, whole_nodes)
+    in_memory = place is not None and place.in_memory
+    fabric = site.fabric
+    setup = NodeSetup(fabric.interfaces, _paths(target), local, in_memory, fabric.management, whole_nodes)
     patterns = (*_libraries(target), *_devices(target))
     arguments = (local, *setup.interfaces, "--", *setup.paths, *patterns)
     users = "; ".join(vendor.users for vendor in _gpus(target) if vendor.users)
@@ -142,10 +147,10 @@ def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list
         if reason := text(record, "private"):
             located.append(Located(make_finding("folder-not-writable", setup.local, reason=reason), name))
         located += [Located(found, name) for found in _of_facts(record, others)]
-        located += [Located(found, name) for found in _resources(record, others)]
+        located += [Located(found, name) for found in _resources(record, others, setup)]
     located += _clocks(records)
     unlinked = [each.node for each in located if each.finding.code in ("interface-down", "interface-no-address")]
-    located += identities(records, setup.interfaces, unlinked)
+    located += identities(records, setup.interfaces, setup.management, unlinked)
     located += left_overs(records, whole_nodes=setup.whole_nodes)
     of_job, of_nodes = _broken(records)
     located += of_nodes
@@ -340,14 +345,14 @@ def _of_facts(record: Record, others: Sequence[Record]) -> Iterator[Finding]:
             yield make_finding("fact-differs", name, found=values[0], expected=values[1])
 
 
-def _resources(record: Record, others: Sequence[Record]) -> Iterator[Finding]:
+def _resources(record: Record, others: Sequence[Record], setup: NodeSetup) -> Iterator[Finding]:
     numbers, theirs = numbers_of(texts(record, "resources")), [numbers_of(texts(each, "resources")) for each in others]
     if (lower := lower_limits(numbers, theirs)) is not None:
         yield lower
     if reason := text(record, "shm"):
         yield make_finding("folder-not-writable", SHARED_MEMORY, reason=reason)
     else:
-        yield from lower_amounts(numbers, theirs)
+        yield from lower_amounts(numbers, theirs, {SHARED_MEMORY, *([setup.local] if setup.in_memory else [])})
 
 
 def _clocks(records: Mapping[str, Record]) -> Iterator[Located]:

@@ -74,7 +74,8 @@ def _processes(node: str, record: Record) -> Iterator[OtherProcess]:
         kind, *words = line.split(None, 7)
         if len(words) == 7 and all(each.isdigit() for each in words[:4]):
             amount, pid, seconds, uid = map(int, words[:4])
-            yield OtherProcess(node, kind, amount, pid, seconds, uid, words[4], words[5].strip("-"), words[6])
+            user = words[3] if words[4] == "UNKNOWN" else words[4]
+            yield OtherProcess(node, kind, amount, pid, seconds, uid, user, words[5].strip("-"), words[6])
 
 
 def _counts(process: OtherProcess, every: Iterable[OtherProcess], nodes: int) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
@@ -53,11 +53,11 @@ def lower_limits(numbers: Numbers, others: Sequence[Numbers]) -> Finding | None:
     return make_finding("limit-lower", title, kind=which, found=values[0], expected=values[1], more=more or None)
 
 
-def lower_amounts(numbers: Numbers, others: Sequence[Numbers]) -> Iterator[Finding]:
+def lower_amounts(numbers: Numbers, others: Sequence[Numbers], in_memory: Set[str]) -> Iterator[Finding]:
     """Yield what a node has less of than the others: of a folder its size, or what is free there."""
     for name in numbers.keys() - LIMITS.keys() - {"memory"}:
         pool = not name.startswith("/")
-        least = LEAST_OF_POOL if pool else LEAST_IN_MEMORY if name == SHARED_MEMORY else LEAST_ON_DISK
+        least = LEAST_OF_POOL if pool else LEAST_IN_MEMORY if name in in_memory else LEAST_ON_DISK
         for kind in range(len(least)):
             expected = _expected(name, kind, least, numbers, others)
             if expected is not None:
