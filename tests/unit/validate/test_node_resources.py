@@ -107,6 +107,25 @@ def test_files_in_a_tmp_of_memory_count_sooner_than_on_a_disk() -> None:
         assert summary(gates)[:-1] == expected
 
 
+@pytest.mark.parametrize("job", [FOUR, TWO, a_job(("n1",), 1, "node")], ids=["four", "two", "one"])
+def test_shared_memory_too_small_for_any_job_needs_no_other_node(job: Expected) -> None:
+    records = nodes_of(job)
+    for record in records:
+        record["resources"] = [*record["resources"], "/dev/shm 131072 60000"]
+    (gate,) = faults(records, job)
+    assert (gate.code, gate.nodes) == ("shared-memory-small", job.nodes)
+    assert (gate.values["size"], gate.values["free"]) == ("128 MiB", "59 MiB")
+
+
+def test_a_number_that_one_node_could_not_read_is_compared_among_the_others() -> None:
+    records = nodes_of(FOUR, memlock="65536 65536", tasks="4915 4915")
+    records[3]["resources"] = ["memory 528000000"]
+    for record in (records[0], records[2]):
+        record["resources"].append("tasks unlimited unlimited")
+    (gate,) = faults(records)
+    assert (gate.code, gate.nodes, gate.values["more"]) == ("limit-lower", ("n2",), ("tasks of a cgroup",))
+
+
 def test_shared_memory_that_cannot_be_written_is_named_once() -> None:
     records = nodes_of(FOUR, **{"/dev/shm": "65536 0"})
     records[1]["shm"] = "No space left on device"
@@ -177,7 +196,7 @@ def test_the_script_records_resources_and_who_uses_the_node(tmp_path: Path, shel
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     record = json.loads((tmp_path / "out/0.json").read_text())
     resources = dict(line.split(None, 1) for line in record["resources"])
-    assert resources.keys() >= {"memory", "/dev/shm", str(tmp_path), "memlock", "nofile", "nproc", "stack"}
+    assert resources.keys() >= {"memory", "/dev/shm", str(tmp_path), "memlock", "nofile", "nproc", "stack", "tasks"}
     assert all(len(resources[name].split()) == 2 for name in ("/dev/shm", "memlock", "nofile"))
     of_left = [line.split() for line in record["processes"] if line.split()[2] == str(left)]
     assert [words[0] for words in of_left] == ["cpu", "gpu"]

@@ -74,6 +74,16 @@ identity() { # INTERFACE...
 
 # ---- what ranks may use: NAME NUMBER..., sizes in kB as all and free, limits as soft and hard
 
+# How many tasks the cgroups that this step is in may have together (v2 and v1).
+least_tasks() {
+  while IFS=: read -r _ kind group; do
+    case ,$kind, in ,,) top=/sys/fs/cgroup ;; *,pids,*) top=/sys/fs/cgroup/pids ;; *) continue ;; esac
+    while [ "${group#/}" ]; do
+      cat "$top$group/pids.max"
+      group=${group%/*}
+    done
+  done </proc/self/cgroup | awk '/^[0-9]+$/ && (least == "" || $1 < least) { least = $1 } END { print least == "" ? "unlimited" : least }'
+}
 resources() {
   sed -n 's/^MemTotal: *\([0-9]*\) .*/memory \1/p' /proc/meminfo
   for place in /dev/shm "${private:-/tmp}"; do
@@ -88,6 +98,8 @@ resources() {
     echo "${place##*/} $((pool - word))"
   done
   set -f
+  tasks=$(least_tasks)
+  echo "tasks $tasks $tasks"
   sed -n 's/^Max locked memory  */memlock /p; s/^Max open files  */nofile /p; s/^Max processes  */nproc /p
     s/^Max stack size  */stack /p' /proc/self/limits | awk '{ print $1, $2, $3 }'
 }
@@ -127,8 +139,14 @@ on_gpus() {
   timeout 10 sh -c "${LUMISITE_GPU_USERS-}" | awk '/^[0-9]+ [0-9]+$/ { bytes[$1] += $2 } END { for (pid in bytes) printf "%.0f %d\n", bytes[pid], pid }'
 }
 job_of() { # PID: by its cgroup, its variables, or the slurmstepd above it; nothing where it is of no job
-  job='' at=$1
-  while read -r line; do case $line in */job_[0-9]*) job=${line##*/job_} job=${job%%/*} ;; esac done <"/proc/$1/cgroup"
+  job='' service='' at=$1
+  while read -r line; do
+    case $line in
+    */job_[0-9]*) job=${line##*/job_} job=${job%%/*} ;;
+    *slurm* | */user.slice/*) ;;
+    *.service | *.service/*) service=yes ;;
+    esac
+  done <"/proc/$1/cgroup"
   case $job in *[!0-9]*) job= ;; esac
   [ "$job" ] || job=$(tr '\0' '\n' <"/proc/$1/environ" | sed -n 's/^SLURM_JOB_ID=\([0-9]*\)$/\1/p' | head -n 1)
   while [ ! "$job" ] && [ "${at:-1}" -gt 1 ]; do
@@ -146,6 +164,8 @@ used_by_others() { # KIND COMMAND: KIND AMOUNT PID SECONDS UID USER JOB NAME, wh
     [ "$uid" = "${known-}" ] || user=$uid known=$uid
     [ "$user" != "$uid" ] || [ "${slow-}" ] || user=$(timeout 3 stat -c %U "/proc/$pid") || slow=yes user=$uid
     IFS= read -r name <"/proc/$pid/comm" || continue
+    # A service is the system's, whatever user it runs as.
+    [ ! "$service" ] || uid=0
     printf '%s\n' "$1 $amount $pid ${seconds:-0} $uid ${user:-$uid} ${job:--} $name"
   done
 }

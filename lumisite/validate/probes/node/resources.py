@@ -17,6 +17,7 @@ LIMITS = {
     "memlock": ("locked memory", " B"),
     "nofile": ("open files", ""),
     "nproc": ("processes", ""),
+    "tasks": ("tasks of a cgroup", ""),
     "stack": ("stack size", " B"),
 }
 #: Numbers that differ by less count as the same.
@@ -24,6 +25,9 @@ ALIKE = 0.05
 SHARED_MEMORY = "/dev/shm"  # noqa: S108, where POSIX shared memory is
 #: Which part of the size, and of what is free, a node needs at least: files come and go on local disks.
 LEAST_IN_MEMORY, LEAST_ON_DISK, LEAST_OF_LIMITS, LEAST_OF_POOL = (0.9, 0.5), (0.9, 0.25), (0.9, 0.9), (0.95,)
+
+#: Collectives and loaders of data share more than this between the ranks of a node, in KiB.
+LEAST_SHARED_KIB = 64 * 1024
 
 #: Numbers by name: of limits soft and hard, of a folder its size and what is free there.
 Numbers = Mapping[str, tuple[float, ...]]
@@ -55,7 +59,7 @@ def lower_limits(numbers: Numbers, others: Sequence[Numbers]) -> Finding | None:
 
 def lower_amounts(numbers: Numbers, others: Sequence[Numbers], in_memory: Set[str]) -> Iterator[Finding]:
     """Yield what a node has less of than the others: of a folder its size, or what is free there."""
-    for name in numbers.keys() - LIMITS.keys() - {"memory"}:
+    for name in sorted(numbers.keys() - LIMITS.keys() - {"memory"}):
         pool = not name.startswith("/")
         least = LEAST_OF_POOL if pool else LEAST_IN_MEMORY if name in in_memory else LEAST_ON_DISK
         for kind in range(len(least)):
@@ -67,16 +71,20 @@ def lower_amounts(numbers: Numbers, others: Sequence[Numbers], in_memory: Set[st
                 )
                 yield make_finding("resource-lower", name, quantity=quantity or None, found=found, expected=usual)
                 break
+        else:
+            if name == SHARED_MEMORY and len(numbers[name]) > 1 and numbers[name][1] < LEAST_SHARED_KIB:
+                size, free = (f"{each / 1024:.0f} MiB" for each in numbers[name][:2])
+                yield make_finding("shared-memory-small", name, size=size, free=free)
 
 
 def _expected(
     name: str, kind: int, least: Sequence[float], numbers: Numbers, others: Sequence[Numbers]
 ) -> float | None:
     """Return what most nodes have of a number, where this one has clearly less of it, and for its memory too."""
-    every = [numbers, *others]
-    values = [each[name][kind] for each in every if len(each.get(name, ())) > kind]
-    if len(values) < len(every):
+    if len(numbers.get(name, ())) <= kind:
         return None
+    every = [each for each in (numbers, *others) if len(each.get(name, ())) > kind]
+    values = [each[name][kind] for each in every]
     memory = [next(iter(each.get("memory", ())), 0.0) for each in every]
     usual = _usual(values, of_two=least == LEAST_OF_LIMITS)
     if usual is None or values[0] >= least[kind] * usual:
