@@ -115,7 +115,9 @@ ticks() {
     {
       pid = $1
       sub(/^.*\) /, "")
-      if (NF > 20 && pid > 2 && $2 != 2) print pid, $20, $12 + $13, $12 + $13 + waited[pid]
+      # Large numbers would be rounded without a format.
+      used = $12 + $13
+      if (NF > 20 && pid > 2 && $2 != 2) printf "%d %s %.0f %.0f\n", pid, $20, used, used + waited[pid]
     }'
   set -f
 }
