@@ -5,7 +5,7 @@ What all nodes have alike is how a site does it, whatever it is: only what diffe
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -142,8 +142,11 @@ def _target(node: str, allowed: Sequence[str], addresses: Sequence[str], holders
 def _wrong_lookups(lookups: Sequence[Lookup]) -> Iterator[Located]:
     """Yield one finding for each node and what names lead to: of who asked, if others get it right, or of the named."""
     found: dict[tuple[str, LeadsTo], list[Lookup]] = defaultdict(list)
-    for lookup in filter(lambda lookup: _is_wrong(lookup, lookups), lookups):
-        same = [other for other in lookups if other.name == lookup.name and other is not lookup]
+    targets, by_name = Counter((each.kind, each.target) for each in lookups), defaultdict(list)
+    for lookup in lookups:
+        by_name[lookup.name].append(lookup)
+    for lookup in filter(lambda lookup: _is_wrong(lookup, targets), lookups):
+        same = [other for other in by_name[lookup.name] if other is not lookup]
         # A node may know its own name by itself.
         asked = [other for other in same if other.asker != other.node] or same
         right = any(other.target > lookup.target for other in asked)
@@ -159,26 +162,27 @@ def _wrong_lookups(lookups: Sequence[Lookup]) -> Iterator[Located]:
         yield Located(with_values(wrong_way, {"addresses": first.addresses, "more": more or None}), node)
 
 
-def _is_wrong(lookup: Lookup, lookups: Sequence[Lookup]) -> bool:
+def _is_wrong(lookup: Lookup, targets: Mapping[tuple[tuple[str, bool], LeadsTo], int]) -> bool:
+    """Return whether most other names of its kind lead to something better; another node is never right."""
     if lookup.target in (LeadsTo.OTHER_NODE, LeadsTo.RIGHT):
         return lookup.target == LeadsTo.OTHER_NODE
-    others = [other for other in lookups if other is not lookup and other.kind == lookup.kind]
-    return 2 * sum(other.target > lookup.target for other in others) > len(others)
+    others = sum(targets.get((lookup.kind, target), 0) for target in LeadsTo) - 1
+    return 2 * sum(targets.get((lookup.kind, target), 0) for target in LeadsTo if target > lookup.target) > others
 
 
 def _wrong_answers(records: Mapping[str, Record], holders: Holders, known: set[str]) -> Iterator[Located]:
     """Yield nodes that answer for an address of another, and those for whom something outside of the job answers."""
-    macs = {
-        node: {line.split()[-1][-MAC_LETTERS:] for line in texts(record, "identity", "macs") if line.strip()}
-        for node, record in records.items()
-    }
+    having: dict[str, set[str]] = defaultdict(set)
+    for node, record in records.items():
+        for line in filter(str.strip, texts(record, "identity", "macs")):
+            having[line.split()[-1][-MAC_LETTERS:]].add(node)
     answers = {tuple(line.split()) for record in records.values() for line in texts(record, "identity", "answers")}
     outside, right = [], 0
     for address, full in sorted(each for each in answers if len(each) == 2):
         mac = full[-MAC_LETTERS:]
         owners = holders.get(address, {}).keys() - known
-        others = sorted(node for node in records if mac in macs[node] and node not in owners)
-        if any(mac in macs[node] for node in owners):
+        others = sorted(having.get(mac, set()) - owners)
+        if having.get(mac, set()) & owners:
             right += 1
         elif len(owners) == 1 == len(others) and others[0] not in known:
             yield Located(make_finding("address-answered", address, owner=min(owners), mac=mac), others[0])

@@ -23,7 +23,13 @@ from lumisite.site.scalars import TASK
 from lumisite.validate.probes.definition import make_probe
 from lumisite.validate.probes.node.identity import identities
 from lumisite.validate.probes.node.leftovers import left_overs
-from lumisite.validate.probes.node.resources import SHARED_MEMORY, lower_amounts, lower_limits, numbers_of
+from lumisite.validate.probes.node.resources import (
+    SHARED_MEMORY,
+    lower_amounts,
+    lower_limits,
+    numbers_of,
+    usual_numbers,
+)
 from lumisite.validate.probes.outcome import Located, gates
 from lumisite.validate.probes.probe import TEXT, Ended, Expected, Line, Probe, Record, Srun, Target, quote
 from lumisite.validate.probes.records import number, rows, table, text, texts, value_at, whole
@@ -147,10 +153,10 @@ def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list
         if reason := text(record, "private"):
             located.append(Located(make_finding("folder-not-writable", setup.local, reason=reason), name))
         located += [Located(found, name) for found in _of_facts(record, others)]
-        located += [Located(found, name) for found in _resources(record, others, setup)]
     located += _clocks(records)
     unlinked = [each.node for each in located if each.finding.code in ("interface-down", "interface-no-address")]
     located += identities(records, setup.interfaces, setup.management, unlinked)
+    located += _resources(records, setup)
     located += left_overs(records, whole_nodes=setup.whole_nodes)
     of_job, of_nodes = _broken(records)
     located += of_nodes
@@ -345,14 +351,17 @@ def _of_facts(record: Record, others: Sequence[Record]) -> Iterator[Finding]:
             yield make_finding("fact-differs", name, found=values[0], expected=values[1])
 
 
-def _resources(record: Record, others: Sequence[Record], setup: NodeSetup) -> Iterator[Finding]:
-    numbers, theirs = numbers_of(texts(record, "resources")), [numbers_of(texts(each, "resources")) for each in others]
-    if (lower := lower_limits(numbers, theirs)) is not None:
-        yield lower
-    if reason := text(record, "shm"):
-        yield make_finding("folder-not-writable", SHARED_MEMORY, reason=reason)
-    else:
-        yield from lower_amounts(numbers, theirs, {SHARED_MEMORY, *([setup.local] if setup.in_memory else [])})
+def _resources(records: Mapping[str, Record], setup: NodeSetup) -> Iterator[Located]:
+    numbers = {name: numbers_of(texts(record, "resources")) for name, record in records.items()}
+    in_memory = {SHARED_MEMORY, *([setup.local] if setup.in_memory else [])}
+    usual = usual_numbers([*numbers.values()])
+    for name, record in records.items():
+        if (lower := lower_limits(numbers[name], usual)) is not None:
+            yield Located(lower, name)
+        if reason := text(record, "shm"):
+            yield Located(make_finding("folder-not-writable", SHARED_MEMORY, reason=reason), name)
+        else:
+            yield from (Located(found, name) for found in lower_amounts(numbers[name], usual, in_memory))
 
 
 def _clocks(records: Mapping[str, Record]) -> Iterator[Located]:

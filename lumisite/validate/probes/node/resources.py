@@ -31,6 +31,8 @@ LEAST_SHARED_KIB = 64 * 1024
 
 #: Numbers by name: of limits soft and hard, of a folder its size and what is free there.
 Numbers = Mapping[str, tuple[float, ...]]
+#: What most nodes have, by name and place among its numbers: the number, and its share of the node's memory.
+Usual = Mapping[tuple[str, int], tuple[float | None, float | None]]
 
 
 def numbers_of(lines: Iterable[str]) -> dict[str, tuple[float, ...]]:
@@ -39,37 +41,36 @@ def numbers_of(lines: Iterable[str]) -> dict[str, tuple[float, ...]]:
     return {name: tuple(float(each) if each.isdigit() else math.inf for each in found) for name, *found in words}
 
 
-def lower_limits(numbers: Numbers, others: Sequence[Numbers]) -> Finding | None:
+def lower_limits(numbers: Numbers, usual: Usual) -> Finding | None:
     """Return the limits that are lower than on the other nodes: they have one cause, so the first names all."""
     lower = []
     for name in LIMITS:
         # Where the hard limit is lower, the soft one is too.
-        kinds = [kind for kind in (1, 0) if _expected(name, kind, LEAST_OF_LIMITS, numbers, others) is not None]
+        kinds = [kind for kind in (1, 0) if _expected(name, kind, LEAST_OF_LIMITS, numbers, usual) is not None]
         lower += [(name, kind) for kind in kinds[:1]]
     if not lower:
         return None
     name, kind = lower[0]
     title, unit = LIMITS[name]
-    expected = _expected(name, kind, LEAST_OF_LIMITS, numbers, others) or 0.0
+    expected = _expected(name, kind, LEAST_OF_LIMITS, numbers, usual) or 0.0
     values = [f"{each:.0f}{unit}" if each < math.inf else "unlimited" for each in (numbers[name][kind], expected)]
     more = tuple(LIMITS[other][0] for other, _ in lower[1:])
     which = "hard" if kind else "soft"
     return make_finding("limit-lower", title, kind=which, found=values[0], expected=values[1], more=more or None)
 
 
-def lower_amounts(numbers: Numbers, others: Sequence[Numbers], in_memory: Set[str]) -> Iterator[Finding]:
+def lower_amounts(numbers: Numbers, usual: Usual, in_memory: Set[str]) -> Iterator[Finding]:
     """Yield what a node has less of than the others: of a folder its size, or what is free there."""
     for name in sorted(numbers.keys() - LIMITS.keys() - {"memory"}):
         pool = not name.startswith("/")
         least = LEAST_OF_POOL if pool else LEAST_IN_MEMORY if name in in_memory else LEAST_ON_DISK
         for kind in range(len(least)):
-            expected = _expected(name, kind, least, numbers, others)
+            expected = _expected(name, kind, least, numbers, usual)
             if expected is not None:
-                quantity, unit = ("", "") if pool else (("size", "free")[kind], " MiB")
-                found, usual = (
-                    f"{each if pool else each / 1024:.0f}{unit}" for each in (numbers[name][kind], expected)
-                )
-                yield make_finding("resource-lower", name, quantity=quantity or None, found=found, expected=usual)
+                quantity, unit = (None, "") if pool else (("size", "free")[kind], " MiB")
+                pair = (numbers[name][kind], expected)
+                values = [f"{each if pool else each / 1024:.0f}{unit}" for each in pair]
+                yield make_finding("resource-lower", name, quantity=quantity, found=values[0], expected=values[1])
                 break
         else:
             if name == SHARED_MEMORY and len(numbers[name]) > 1 and numbers[name][1] < LEAST_SHARED_KIB:
@@ -77,30 +78,37 @@ def lower_amounts(numbers: Numbers, others: Sequence[Numbers], in_memory: Set[st
                 yield make_finding("shared-memory-small", name, size=size, free=free)
 
 
-def _expected(
-    name: str, kind: int, least: Sequence[float], numbers: Numbers, others: Sequence[Numbers]
-) -> float | None:
-    """Return what most nodes have of a number, where this one has clearly less of it, and for its memory too."""
-    if len(numbers.get(name, ())) <= kind:
-        return None
-    every = [each for each in (numbers, *others) if len(each.get(name, ())) > kind]
-    values = [each[name][kind] for each in every]
-    memory = [next(iter(each.get("memory", ())), 0.0) for each in every]
-    usual = _usual(values, of_two=least == LEAST_OF_LIMITS)
-    if usual is None or values[0] >= least[kind] * usual:
-        return None
-    if all(memory):
-        of_memory = [value / size for value, size in zip(values, memory, strict=True)]
-        share = _usual(of_memory, of_two=least == LEAST_OF_LIMITS)
-        if share is not None and of_memory[0] >= least[kind] * share:
-            return None
-    return usual
+def usual_numbers(every: Sequence[Numbers]) -> Usual:
+    """Return what more than half of the nodes have of each number, and of it as a share of their memory."""
+    found = {}
+    for name in {name for numbers in every for name in numbers}:
+        for kind in (0, 1):
+            having = [numbers for numbers in every if len(numbers.get(name, ())) > kind]
+            values = [numbers[name][kind] for numbers in having]
+            shares = [_share(numbers, name, kind) for numbers in having]
+            found[name, kind] = _most(values, name), _most(shares, name)
+    return found
 
 
-def _usual(values: Sequence[float], *, of_two: bool) -> float | None:
+def _share(numbers: Numbers, name: str, kind: int) -> float:
+    """Return a number as a share of the node's memory, infinite where that is not known: nothing is derived then."""
+    memory = numbers.get("memory", (0.0,))[0]
+    return numbers[name][kind] / memory if memory else math.inf
+
+
+def _most(values: Sequence[float], name: str) -> float | None:
     """Return what more than half have; of two limits that differ the lower one is wrong."""
-    if len(values) == 2 and of_two:
+    if len(values) == 2 and name in LIMITS:
         return max(values)
-    middle = statistics.median_high(values)
+    middle = statistics.median_high(values) if values else 0.0
     alike = [value for value in values if middle * (1 - ALIKE) <= value <= middle * (1 + ALIKE)]
     return middle if 2 * len(alike) > len(values) else None
+
+
+def _expected(name: str, kind: int, least: Sequence[float], numbers: Numbers, usual: Usual) -> float | None:
+    """Return what most nodes have of a number, where this one has clearly less of it, and for its memory too."""
+    value, share = usual.get((name, kind), (None, None))
+    if len(numbers.get(name, ())) <= kind or value is None or numbers[name][kind] >= least[kind] * value:
+        return None
+    derived = share is not None and share < math.inf and _share(numbers, name, kind) >= least[kind] * share
+    return None if derived else value
