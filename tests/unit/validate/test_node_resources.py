@@ -123,7 +123,7 @@ def test_a_number_that_one_node_could_not_read_is_compared_among_the_others() ->
     for record in (records[0], records[2]):
         record["resources"].append("tasks unlimited unlimited")
     (gate,) = faults(records)
-    assert (gate.code, gate.nodes, gate.values["more"]) == ("limit-lower", ("n2",), ("tasks of a cgroup",))
+    assert (gate.code, gate.nodes, gate.values["more"]) == ("limit-lower", ("n2",), ("cgroup tasks",))
 
 
 def test_shared_memory_that_cannot_be_written_is_named_once() -> None:

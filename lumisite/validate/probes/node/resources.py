@@ -17,7 +17,7 @@ LIMITS = {
     "memlock": ("locked memory", " B"),
     "nofile": ("open files", ""),
     "nproc": ("processes", ""),
-    "tasks": ("tasks of a cgroup", ""),
+    "tasks": ("cgroup tasks", ""),
     "stack": ("stack size", " B"),
 }
 #: Numbers that differ by less count as the same.
