@@ -5,7 +5,18 @@ a change touches and, where facts are texts by name, one that reads them. Its wo
 """
 
 from lumisite.facts.kind import ChangeKind
-from lumisite.facts.kinds import deployed, devices, images, libraries, paths, releases, runtime, slurm, system
+from lumisite.facts.kinds import (
+    deployed,
+    devices,
+    images,
+    libraries,
+    paths,
+    releases,
+    runtime,
+    slurm,
+    slurm_node,
+    system,
+)
 
 KINDS: tuple[ChangeKind, ...] = (
     paths.CLOSED_KIND,
@@ -18,4 +29,5 @@ KINDS: tuple[ChangeKind, ...] = (
     *runtime.KINDS,
     *system.KINDS,
     *slurm.KINDS,
+    *slurm_node.KINDS,
 )

@@ -26,6 +26,7 @@ TEXTS = {
     *("sysctl-changed", "kernel-parameter-changed", "hugepages-changed", "kernel-module-changed"),
     *("module-default-changed", "slurm-conf-changed", "links-changed", "runtime-file-changed"),
     *("unreadable", "readable-again"),
+    *("slurm-cgroup-changed", "slurm-node-changed", "slurm-gres-changed", "slurm-gres-order"),
 }  # fmt: skip
 RARE = {
     *("interface-renamed", "adapter-new", "adapter-renamed", "deployed-file-added", "deployed-file-removed"),

@@ -1,0 +1,249 @@
+"""Slurm on one node: how it confines jobs, what it says of the node, and which GPU has which number.
+
+Sources: slurm.conf(5), cgroup.conf(5), gres.conf(5) of Slurm 26.05; src/interfaces/gres.c for the numbers of GPUs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from lumisite.facts.change import Change, Touched, joined
+from lumisite.facts.context import Context
+from lumisite.facts.facts import Facts
+from lumisite.facts.kind import ChangeKind
+from lumisite.facts.kinds.slurm import compare_keys, conf_entries, conf_folder, global_keys, is_closed
+from lumisite.machine.tree import Tree, first_line
+from lumisite.site.cpus import CpusetError, format_cpu_list, parse_number_list
+from lumisite.site.model import Site
+
+_KEYS = (
+    "DefCpuPerGPU", "DefMemPerCPU", "DefMemPerGPU", "DefMemPerNode", "Epilog", "GresTypes", "JobAcctGatherParams",
+    "KillOnBadExit", "ProctrackType", "PrologFlags", "SelectType", "SelectTypeParameters", "SlurmdParameters",
+    "SlurmdSpoolDir", "UsePAM",
+)  # fmt: skip
+_SPOOL = "/var/spool/slurmd"
+#: Keys of cgroup.conf with their defaults.
+_CGROUP_KEYS = {
+    "AllowedRAMSpace": "100", "AllowedSwapSpace": "0", "CgroupPlugin": "autodetect", "ConstrainCores": "no",
+    "ConstrainDevices": "no", "ConstrainRAMSpace": "no", "ConstrainSwapSpace": "no", "EnableControllers": "no",
+    "IgnoreSystemd": "no", "MaxRAMPercent": "100", "MaxSwapPercent": "100", "MemorySwappiness": "",
+    "MinRAMSpace": "30", "SignalChildrenProcesses": "no", "TaskAffinity": "no",
+}  # fmt: skip
+#: Keys of a node, with the key of the node kind that says the same.
+_NODE_KEYS = {
+    "Boards": "l3", "CPUs": "l3", "CoreSpecCount": "reserved", "CoresPerSocket": "l3", "CpuSpecList": "reserved",
+    "Gres": "gpus", "MemSpecLimit": "memory_mib", "RealMemory": "memory_mib", "Sockets": "l3",
+    "SocketsPerBoard": "l3", "ThreadsPerCore": "l3",
+}  # fmt: skip
+_CGROUP, _NODE = "cgroup.conf ", "NodeName "
+_MOST_DEVICES = 1024
+#: A name with ranges in a list of names.
+_LISTED = r"(?:[^,\[]|\[[^\]]*\])+"
+
+
+def read_node_conf(tree: Tree, _: Site) -> dict[str, str] | None:
+    """Return keys of slurm.conf about jobs on a node and of this node, and of cgroup.conf; no defaults."""
+    folder = conf_folder(tree)
+    if folder is None or is_closed(tree):
+        return None
+    found = global_keys(tree, folder, _KEYS)
+    confined: dict[str, str] = {}
+    for entry in conf_entries(tree, f"{folder}/cgroup.conf"):
+        confined |= entry
+    found |= {_CGROUP + key: confined[key.lower()] for key in _CGROUP_KEYS if confined.get(key.lower())}
+    node = _node_entry(tree, f"{folder}/slurm.conf")
+    return found | {_NODE + key: _plain(key, node[key.lower()]) for key in _NODE_KEYS if key.lower() in node}
+
+
+def _node_entry(tree: Tree, path: str) -> dict[str, str]:
+    """Return what slurm.conf says of this node: its own line over the defaults above it."""
+    host, defaults = _host(tree), dict[str, str]()
+    for entry in conf_entries(tree, path):
+        names = entry.get("nodename", "")
+        if names.lower() == "default":
+            defaults |= entry
+        elif names and is_named(host, names):
+            return defaults | entry
+    return {}
+
+
+def _host(tree: Tree) -> str:
+    name = first_line(tree, "/proc/sys/kernel/hostname") or first_line(tree, "/etc/hostname") or ""
+    return name.partition(".")[0]
+
+
+def is_named(host: str, names: str) -> bool:
+    """Return whether a host is in one of Slurm's lists of hosts; a range has numbers as wide as its begin.
+
+    >>> [is_named(host, "nid[001000-001999,3],login1") for host in ("nid001500", "nid1500", "nid3", "login1")]
+    [True, False, True, True]
+    """
+    for name in re.findall(_LISTED, names):
+        parts = re.split(r"\[([^\]]*)\]", name)
+        pattern = "".join("([0-9]{1,9})" if at % 2 else re.escape(part) for at, part in enumerate(parts))
+        found = re.fullmatch(pattern, host)
+        if found is not None and all(map(_in_ranges, found.groups(), parts[1::2])):
+            return True
+    return False
+
+
+def _in_ranges(number: str, ranges: str) -> bool:
+    for first, _, last in (part.partition("-") for part in ranges.split(",")):
+        bounds = [int(bound) for bound in (first, last or first) if bound.isdecimal()]
+        is_as_wide = len(number) == len(first) or (len(number) > len(first) and not number.startswith("0"))
+        if len(bounds) == 2 and is_as_wide and bounds[0] <= int(number) <= bounds[1]:
+            return True
+    return False
+
+
+def _plain(key: str, value: str) -> str:
+    """Return a value of a node in one spelling: lists of CPUs and of resources have no order."""
+    if key == "CpuSpecList":
+        return _cpus(value)
+    return ",".join(sorted(value.lower().split(","))) if key == "Gres" and "(" not in value else value
+
+
+def _cpus(value: str) -> str:
+    try:
+        return format_cpu_list(parse_number_list(value))
+    except CpusetError:
+        return value
+
+
+def compare_node_conf(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each key for all nodes, one for cgroup.conf, and one for the node's own line."""
+    if "slurm-node" not in before.plain or "slurm-node" not in after.plain:
+        return
+    old, new = before.plain["slurm-node"], after.plain["slurm-node"]
+    groups = {"slurm-cgroup-changed": (_CGROUP, _CGROUP_KEYS), "slurm-node-changed": (_NODE, {})}
+    for code, (begin, defaults) in groups.items():
+        unset = {begin + key: value for key, value in defaults.items()}
+        pairs = (unset | {key: value for key, value in side.items() if key.startswith(begin)} for side in (old, new))
+        changes = list(compare_keys(code, *pairs))
+        texts = tuple(f"{one.subject.removeprefix(begin)} {one.before} -> {one.after}" for one in changes)
+        if texts:
+            was, now = (
+                joined(filter(None, side)) for side in ([one.before for one in changes], [one.after for one in changes])
+            )
+            yield Change(code, begin.strip(), was, now, {"fields": texts})
+    yield from compare_keys(
+        "slurm-conf-changed", *({key: side[key] for key in _KEYS if key in side} for side in (old, new))
+    )
+
+
+def node_conf_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the task prolog, and what the site says of the same: node kinds, and the path of slurmd's folder."""
+    yield Touched("helper", "spank/task_prolog", "affected-helper", {"name": change.subject})
+    if change.subject == "SlurmdSpoolDir":
+        yield from context.all_naming(spool_folder(change.before))
+    changed = [field.partition(" ")[0] for field in change.names("fields")]
+    stated = {_NODE_KEYS.get(key, "gpus" if key == "ConstrainDevices" else "") for key in changed} - {""}
+    for name in _kinds_of_node(context):
+        for key in sorted(stated):
+            yield Touched("site", f"node_kinds.{name}.{key}", "affected-key-value", {"value": None})
+        if stated & {"l3", "reserved"} or {"ConstrainCores", "TaskAffinity"} & {*changed}:
+            yield Touched("mask", name, "affected-mask", {"name": change.subject})
+
+
+def spool_folder(value: str | None) -> str:
+    """Return the folder of slurmd, up to a part that is the node's own name."""
+    return re.split(r"[^/]*%", value or _SPOOL)[0].rstrip("/") or _SPOOL
+
+
+def _kinds_of_node(context: Context) -> list[str]:
+    """Return the node kinds with as many GPUs as this node."""
+    counts = {len(context.before.gpus), len(context.after.gpus)}
+    return [name for name, kind in context.site.node_kinds.items() if len(kind.gpus) in counts]
+
+
+# Generic resources: the first device of a file has the number 0, unless slurmd finds them by itself
+
+
+def read_gres(tree: Tree, _: Site) -> dict[str, str] | None:
+    """Return each device of gres.conf by its kind and number, and how slurmd finds devices."""
+    folder, host = conf_folder(tree), _host(tree)
+    if folder is None or is_closed(tree):
+        return None
+    found, counts = dict[str, str](), dict[str, int]()
+    for entry in conf_entries(tree, f"{folder}/gres.conf"):
+        if "nodename" in entry and not is_named(host, entry["nodename"]):
+            continue
+        if "autodetect" in entry:
+            found["AutoDetect"] = entry["autodetect"].lower()
+        for device in _devices(entry) if "name" in entry else ():
+            name, details = entry["name"].lower(), _details(entry)
+            number = counts[name] = counts.get(name, -1) + 1
+            found[f"{name} {number}"] = " ".join((device, *details))
+    return found
+
+
+def _devices(entry: Mapping[str, str]) -> Iterator[str]:
+    """Yield the files of a line in their order, else how many there are."""
+    files = entry.get("file") or entry.get("multiplefiles")
+    if files is None:
+        yield f"count {entry.get('count', '1')}"
+        return
+    for name in re.findall(_LISTED, files):
+        begin, bracket, rest = name.partition("[")
+        numbers, _, end = rest.partition("]")
+        try:
+            listed = map(str, parse_number_list(numbers, limit=_MOST_DEVICES)) if bracket else [""]
+        except CpusetError:
+            listed = [f"[{numbers}]"]
+        yield from (f"{begin}{number}{end}" for number in listed)
+
+
+def _details(entry: Mapping[str, str]) -> Iterator[str]:
+    for key in ("type", "cores", "cpus", "flags", "links"):
+        if key in entry:
+            yield f"{key}={_cpus(entry[key]) if key in ('cores', 'cpus') else entry[key].lower()}"
+
+
+def compare_gres(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield one change where devices differ, or how slurmd finds them; else one for each kind in another order."""
+    if "slurm-gres" not in before.plain or "slurm-gres" not in after.plain:
+        return
+    old, new = (_by_name(facts.plain["slurm-gres"]) for facts in (before, after))
+    gone, come = (
+        tuple(f"{name} {device}" for name in side for device in side[name] if device not in other.get(name, ()))
+        for side, other in ((old, new), (new, old))
+    )
+    if gone or come:
+        yield Change("slurm-gres-changed", "gres.conf", joined(gone), joined(come), {"gone": gone, "come": come})
+        return
+    for name in sorted(old.keys() & new.keys()) if "AutoDetect" not in old else ():
+        pairs = zip(old[name], new[name], strict=False)
+        if moved := tuple(f"{at}: {was} -> {now}" for at, (was, now) in enumerate(pairs) if was != now):
+            yield Change(
+                "slurm-gres-order", f"gres.conf {name}", joined(old[name]), joined(new[name]), {"moved": moved}
+            )
+
+
+def _by_name(side: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the devices of each kind in their order."""
+    found: dict[str, list[str]] = {}
+    for key in sorted(side, key=lambda key: int(key.partition(" ")[2] or 0)):
+        if side[key] != "off":  # of `AutoDetect`, the default
+            found.setdefault(key.partition(" ")[0], []).append(side[key])
+    return found
+
+
+def gres_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the GPUs of the node kinds with their masks, settings that choose a GPU, and the task prolog."""
+    yield Touched("helper", "spank/task_prolog", "affected-helper", {"name": change.subject})
+    if not change.subject.endswith((".conf", " gpu")):
+        return
+    for name in _kinds_of_node(context):
+        if context.site.node_kinds[name].gpus:
+            yield Touched("site", f"node_kinds.{name}.gpus", "affected-key-value", {"value": None})
+            yield Touched("mask", name, "affected-mask", {"name": change.subject})
+    for setting in context.site.settings:
+        if setting.computed == "one-gpu":
+            yield Touched("setting", setting.name, "affected-setting-rule", {"name": change.subject})
+
+
+KINDS = (
+    ChangeKind("slurm-node", compare_node_conf, node_conf_touches, read=read_node_conf),
+    ChangeKind("slurm-gres", compare_gres, gres_touches, read=read_gres),
+)

@@ -1,0 +1,202 @@
+"""Slurm's files about one node are compared by meaning: one finding for one cause, with what it touches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from lumisite.facts.facts import Facts, format_facts, parse_facts
+from lumisite.facts.kinds.slurm import meaning
+from lumisite.facts.kinds.slurm_node import is_named
+from lumisite.facts.report import ChangeReport, compare, make_report
+from tests.support.breaks import LUMI, facts_of
+from tests.support.dict_trees import Link
+from tests.support.nodes import AFTER, lumi_node
+
+CONF = """\
+ClusterName=lumi
+PrologFlags=Contain,X11
+TaskPlugin=task/affinity,task/cgroup
+SelectTypeParameters=CR_Core_Memory,CR_CORE_DEFAULT_DIST_BLOCK
+NodeName=DEFAULT Sockets=1 CoresPerSocket=64 \\
+   ThreadsPerCore=2 RealMemory=500000
+NodeName=nid[001000-001999] Gres=gpu:mi250:4 CpuSpecList=1
+NodeName=uan1,nid[005000-005100] Gres=gpu:mi250:8 CpuSpecList=0,8,16
+"""
+CGROUP = "ConstrainCores=yes\nConstrainDevices=yes\nConstrainRAMSpace=yes\n"
+CORES = ("48-55", "56-63", "16-23", "24-31", "0-7", "8-15", "32-39", "40-47")
+GRES = [f"Name=gpu Type=mi250 File=/dev/dri/renderD{128 + at} Cores={cores}" for at, cores in enumerate(CORES)]
+PLUGINS = "required /opt/one.so\noptional /opt/two.so x=1\n"
+CONFIGURED = {"slurm": CONF, "cgroup": CGROUP, "gres": "\n".join(GRES), "plugstack": PLUGINS}
+PROLOG = ("helper", "spank/task_prolog")
+MASK, GPUS = ("mask", "lumi-g"), ("site", "node_kinds.lumi-g.gpus")
+
+
+def node(folder: str = "/etc/slurm", /, **changes: str | None) -> Facts:
+    """Capture a node with Slurm's files, some of them others."""
+    texts = {f"{folder}/{name}.conf": text for name, text in {**CONFIGURED, **changes}.items() if text is not None}
+    files: dict[str, bytes | Link | None] = {path: text.encode() for path, text in texts.items()}
+    return facts_of(lumi_node(AFTER, files))
+
+
+def report(before: Facts, after: Facts) -> ChangeReport:
+    return make_report(before, after, LUMI)
+
+
+Touches = set[tuple[str, str]]
+#: What is planted, by file; the code and subject of the one change, and what it touches.
+CHANGES: Mapping[str, tuple[dict[str, str | None], tuple[str, str], Touches]] = {
+    "no flags of the prolog": (
+        {"slurm": CONF.replace("PrologFlags=Contain,X11\n", "")},
+        ("slurm-conf-changed", "PrologFlags"),
+        {PROLOG},
+    ),
+    "a flag more": (
+        {"slurm": CONF.replace("Contain,X11", "Contain,X11,RunInJob")},
+        ("slurm-conf-changed", "PrologFlags"),
+        {PROLOG},
+    ),
+    "no binding": (
+        {"slurm": CONF.replace("task/affinity,", "")},
+        ("slurm-conf-changed", "TaskPlugin"),
+        {PROLOG},
+    ),
+    "folder of slurmd": (
+        {"slurm": f"{CONF}SlurmdSpoolDir=/local/spool/%n\n"},
+        ("slurm-conf-changed", "SlurmdSpoolDir"),
+        {("site", "binds[3].path")},
+    ),
+    "reserved CPUs": (
+        {"slurm": CONF.replace("0,8,16", "0-1,8,16")},
+        ("slurm-node-changed", "NodeName"),
+        {MASK, ("site", "node_kinds.lumi-g.reserved")},
+    ),
+    "defaults of nodes": (
+        {"slurm": CONF.replace("500000", "250000")},
+        ("slurm-node-changed", "NodeName"),
+        {("site", "node_kinds.lumi-g.memory_mib")},
+    ),
+    "no cgroup.conf": ({"cgroup": None}, ("slurm-cgroup-changed", "cgroup.conf"), {PROLOG, MASK, GPUS}),
+    "devices are free": (
+        {"cgroup": CGROUP.replace("Devices=yes", "Devices=no")},
+        ("slurm-cgroup-changed", "cgroup.conf"),
+        {PROLOG, GPUS},
+    ),
+    "GPUs in another order": (
+        {"gres": "\n".join([*GRES[4:], *GRES[:4]])},
+        ("slurm-gres-order", "gres.conf gpu"),
+        {PROLOG, MASK, GPUS, ("setting", "ROCR_VISIBLE_DEVICES")},
+    ),
+    "cores of two GPUs swapped": (
+        {"gres": "\n".join(GRES).replace("48-55", "x").replace("0-7", "48-55").replace("x", "0-7")},
+        ("slurm-gres-changed", "gres.conf"),
+        {MASK, GPUS},
+    ),
+    "found by itself": ({"gres": "AutoDetect=rsmi\n"}, ("slurm-gres-changed", "gres.conf"), {GPUS}),
+    "a GPU less": ({"gres": "\n".join(GRES[1:])}, ("slurm-gres-changed", "gres.conf"), {MASK, GPUS}),
+    "plugins in another order": (
+        {"plugstack": "\n".join(PLUGINS.splitlines()[::-1])},
+        ("slurm-conf-changed", "plugstack order"),
+        {PROLOG},
+    ),
+}
+HARMLESS: Mapping[str, dict[str, str | None]] = {
+    "case, order and spaces": {
+        "slurm": CONF.replace("PrologFlags=Contain,X11", "prologflags = x11,ALLOC,contain # as before")
+        .replace("task/affinity,task/cgroup", "cgroup,affinity")
+        .replace("CpuSpecList=0,8,16", "cpuspeclist=16,0,8")
+        .replace("CR_Core_Memory,CR_CORE_DEFAULT_DIST_BLOCK", '"CR_Core_Default_Dist_Block,cr_core_memory"'),
+        "cgroup": "constraindevices=YES\n\nConstrainRAMSpace=true\nCONSTRAINCORES = yes # cores\n",
+        "plugstack": PLUGINS.replace("required", "REQUIRED ").replace("\n", "\n\n# next\n"),
+    },
+    "defaults that are written": {
+        "slurm": f"{CONF}SlurmdSpoolDir=/var/spool/slurmd/\nUsePAM=0\nKillOnBadExit=0\n",
+        "cgroup": f"{CGROUP}ConstrainSwapSpace=no\nAllowedRAMSpace=100\nCgroupPlugin=autodetect\n",
+    },
+    "another node": {"slurm": CONF.replace("CpuSpecList=1\n", "CpuSpecList=1-5\n")},
+    "one line for this node alone": {
+        "gres": "\n".join(f"NodeName=nid[005000-005010] {line}".replace("0-7", "0-3,4-7") for line in GRES)
+        + "\nNodeName=nid001000 Name=gpu File=/dev/dri/renderD128\n"
+    },
+    "resources in another order": {"slurm": CONF.replace("Gres=gpu:mi250:8", "GRES=GPU:mi250:8")},
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_of_slurms_files_is_one_finding(name: str) -> None:
+    files, change, touched = CHANGES[name]
+    found = report(node(), node(**files)).changes
+    assert [(one.code, one.subject) for one in found] == [change]
+    assert touched <= {(touch.what, touch.name) for touch in found[0].touches}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_another_spelling_is_no_change(name: str) -> None:
+    assert HARMLESS[name].items() != CONFIGURED.items()
+    assert compare(node(), node(**HARMLESS[name])) == ()
+
+
+def test_what_changed_is_a_value() -> None:
+    def values(name: str, key: str) -> object:
+        return compare(node(), node(**CHANGES[name][0]))[0].values[key]
+
+    assert values("reserved CPUs", "fields") == ("CpuSpecList 0,8,16 -> 0-1,8,16",)
+    assert values("devices are free", "fields") == ("ConstrainDevices yes -> no",)
+    assert values("a GPU less", "gone") == ("gpu /dev/dri/renderD128 type=mi250 cores=48-55",)
+    moved = values("GPUs in another order", "moved")
+    assert isinstance(moved, tuple)
+    assert moved[0] == "0: /dev/dri/renderD128 type=mi250 cores=48-55 -> /dev/dri/renderD132 type=mi250 cores=0-7"
+
+
+def test_order_means_nothing_where_slurmd_finds_the_devices() -> None:
+    files = [f"AutoDetect=rsmi\n{text}" for text in ("\n".join(GRES), "\n".join(GRES[::-1]))]
+    assert compare(node(gres=files[0]), node(gres=files[1])) == ()
+
+
+def test_a_file_with_a_range_has_a_device_for_each_number() -> None:
+    lines = "Name=gpu File=/dev/nvidia[0-1]\nName=gpu File=/dev/nvidia2\n"
+    one = node(gres=lines)
+    assert compare(one, node(gres="Name=gpu File=/dev/nvidia0,/dev/nvidia1,/dev/nvidia[2]\n")) == ()
+    (change,) = compare(one, node(gres=lines.replace("[0-1]", "[1,0]")))
+    assert change.code == "slurm-gres-order"
+    assert len(one.plain["slurm-gres"]) == 3
+    assert len(node(gres="Name=gpu File=/dev/nvidia[0-99999999]\n").plain["slurm-gres"]) == 1
+
+
+def test_a_folder_that_the_controller_fills_is_read_alike() -> None:
+    assert compare(node(), node("/run/slurm/conf")) == ()
+
+
+def test_a_capture_without_these_parts_is_not_compared() -> None:
+    document = json.loads(format_facts(node()))
+    for part in ("slurm-node", "slurm-gres"):
+        del document["plain"][part]
+    del document["plain"]["slurm-conf"]["plugstack order"]
+    old = parse_facts(json.dumps(document).encode(), "old.json")
+    new = node(cgroup=None, gres="AutoDetect=rsmi\n")
+    assert compare(old, node()) == compare(node(), old) == compare(old, new) == ()
+
+
+@pytest.mark.parametrize(
+    ("host", "names", "is_one"),
+    [
+        ("nid001500", "nid[001000-001999,3],login1", True),
+        ("nid1500", "nid[001000-001999]", False),
+        ("nid3", "login1,nid[1-5]", True),
+        ("nid03", "nid[1-5]", False),
+        ("nid10", "nid[8-12]", True),
+        ("a1b2", "a[1-3]b[2-4]", True),
+        ("a4b2", "a[1-3]b[2-4]", False),
+        ("nid1", "nid[", False),
+        ("nid1", "nid[x-y,]", False),
+    ],
+)
+def test_lists_of_hosts(host: str, names: str, is_one: bool) -> None:
+    assert is_named(host, names) is is_one
+
+
+def test_flags_have_the_flags_that_they_set_too() -> None:
+    assert meaning("PrologFlags", "X11") == meaning("PrologFlags", "contain,Alloc,x11")
+    assert meaning("PrologFlags", "Alloc") != meaning("PrologFlags", "Contain")
