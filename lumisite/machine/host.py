@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import Thread
 
 from lumisite.errors import ToolError, refused
-from lumisite.machine.tree import ByteSource, DirEntry, is_under, resolve, text_of
+from lumisite.machine.tree import ByteSource, DirEntry, Tree, is_under, resolve, text_of
 from lumisite.site.read import open_regular, read_file, regular_size
 
 #: No reader asks for more at once, so that a file of any size takes little memory.
@@ -205,16 +205,18 @@ def has_address(interface: str) -> bool:
 class Mount:
     """A mount: the `point` where it is, the `kind` of file system, and whether nothing can be written there.
 
-    `source` is what is mounted, without a server's name, and the folder in it if that is not its root.
+    `source` is what is mounted, without a server's name, and the folder in it if that is not its root. `options` are
+    those of the mount and of its file system.
     """
 
     point: str
     kind: str
     source: str
     read_only: bool = field(compare=False)
+    options: tuple[str, ...] = field(default=(), compare=False)
 
 
-def mounts_of(host: DiskTree) -> tuple[Mount, ...]:
+def mounts_of(host: Tree) -> tuple[Mount, ...]:
     """Return the mounts of a node, or of a copy that has the table too; none where they are not known.
 
     The kernel's table speaks of the root of this process, so it says nothing of another one. Source: proc(5).
@@ -232,7 +234,7 @@ def parse_mounts(lines: Iterable[str]) -> Iterator[Mount]:
         if len(fields) > 5 and len(last) > 2:
             what = f"{_plain(last[1]).rpartition(':')[2]} {_plain(fields[3])}".removesuffix(" /")
             options = (*fields[5].split(","), *last[-1].split(","))
-            yield Mount(_plain(fields[4]), last[0], what, "ro" in options)
+            yield Mount(_plain(fields[4]), last[0], what, "ro" in options, options)
 
 
 def mount_of(mounts: tuple[Mount, ...], path: str) -> Mount | None:

@@ -10,6 +10,7 @@ from lumisite.facts.kinds import (
     devices,
     images,
     libraries,
+    limits,
     paths,
     releases,
     runtime,
@@ -28,6 +29,7 @@ KINDS: tuple[ChangeKind, ...] = (
     *deployed.KINDS,
     *runtime.KINDS,
     *system.KINDS,
+    *limits.KINDS,
     *slurm.KINDS,
     *slurm_node.KINDS,
 )
