@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -25,7 +25,7 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.images.sif import MAGIC, MAGIC_OFFSET
 from lumisite.machine.library_names import in_order
-from lumisite.machine.tree import Tree, content_of, digest_of, head_of, names_of, resolve, size_of
+from lumisite.machine.tree import ResolvedPath, Tree, content_of, digest_of, head_of, names_of, resolve, size_of
 from lumisite.render.manifest import LARGEST_MANIFEST_BYTES, MANIFEST, parse_manifest
 from lumisite.site.model import Site
 from lumisite.vendors import all_software, all_vendors
@@ -57,8 +57,8 @@ def capture(tree: Tree, site: Site) -> Captured:
     facts = capture_system(tree, site.name, (*site.fabric.interfaces, *site.fabric.management), findings)
     facts, folders = capture_libraries(facts, tree, site, findings)
     products = _products(tree, site)
-    defaults = {f"{path}/default": resolve(tree, f"{path}/default") for path in products}
-    broken = {path: link.path for path, link in defaults.items() if link.links and link.entry is None}
+    named = [*(f"{path}/default" for path in products), *(path for _, path in stated_paths(site)), *_tops()]
+    broken = dict(_broken_links(tree, named))
     facts = replace(
         facts,
         slurm=_slurm(tree, folders),
@@ -109,7 +109,7 @@ def _stacks(tree: Tree) -> dict[str, Releases]:
 def _products(tree: Tree, site: Site) -> dict[str, Releases]:
     """Return the folders that have one folder for each release of a product."""
     stated = (path for _, path in stated_libraries(site) if VERSION.fullmatch(posixpath.basename(path)))
-    tops = {top for vendor in all_vendors() for top in vendor.products}
+    tops = _tops()
     parents = {posixpath.dirname(path) for path in stated}
     parents |= {f"{top}/{name}" for top in tops for name in names_of(tree, top)}
     found = {}
@@ -119,6 +119,20 @@ def _products(tree: Tree, site: Site) -> dict[str, Releases]:
             default = posixpath.basename(link.path) if link.links and link.entry else None
             found[path] = Releases(versions, default)
     return found
+
+
+def _tops() -> set[str]:
+    return {top for vendor in all_vendors() for top in vendor.products}
+
+
+def _broken_links(tree: Tree, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the first broken link on the way to each path, and where it leads: all below is missing with it."""
+    for path in paths:
+        folders = (path[:at] for at, sign in enumerate(f"{path}/") if sign == "/" and at)
+        steps = ((folder, resolve(tree, folder)) for folder in folders)
+        folder, found = next((step for step in steps if step[1].entry is None), ("", ResolvedPath("", None)))
+        if found.code in ("link-broken", "link-loop"):
+            yield folder, found.links[-1] if found.links[-1].startswith("/") else found.path
 
 
 def _slurm(tree: Tree, folders: tuple[str, ...]) -> str | None:

@@ -61,24 +61,40 @@ def compare(before: Facts, after: Facts) -> tuple[Change, ...]:
         unknown = _needed_only_below(before, closed) | _needed_only_below(after, closed)
         changes = [change for change in changes if not _is_hidden(change, closed, unknown)]
     differences = Differences(before, after, tuple(changes))
-    gone = _no_folders(before, after)
+    gone = _no_folders(before, after) | {
+        change.subject for change in changes if change.kind == "mounts" and None in (change.before, change.after)
+    }
+    real = _led_to(before, gone) | _led_to(after, gone)
     follows = {kind.name: kind.follows for kind in KINDS}
     return tuple(
-        change for change in changes if not _is_inside(change, gone) and not follows[change.kind](change, differences)
+        change
+        for change in changes
+        if not _is_inside(change, gone, real) and not follows[change.kind](change, differences)
     )
 
 
-def _is_inside(change: Change, folders: list[str]) -> bool:
-    """Return whether a change is below one of some folders, which is reported; what users may not read is apart."""
-    paths = change.paths or (change.subject,)
+def _is_inside(change: Change, folders: set[str], real: set[str]) -> bool:
+    """Return whether a change is below one of some folders, which is reported; what users may not read is apart.
+
+    `real` is where these folders led: there only files count that went or came with them.
+    """
+    paths, tops = (change.paths, folders | real) if change.paths else ((change.subject,), folders)
     is_apart = change.kind == CLOSED_KIND.name
-    return not is_apart and any(is_under(path, top) and path != top for path in paths for top in folders)
+    return not is_apart and any(is_under(path, top) and path != top for path in paths for top in tops)
 
 
-def _no_folders(before: Facts, after: Facts) -> list[str]:
-    """Return the paths where one of the captures has a folder, and the other has none."""
+def _no_folders(before: Facts, after: Facts) -> set[str]:
+    """Return the paths where one of the captures has a folder, and the other has none, or a link that is broken."""
     pairs = {path: {named.kind, after.paths.get(path, named).kind} for path, named in before.paths.items()}
-    return [path for path, pair in pairs.items() if "directory" in pair and pair & {"none", "dangling", "file"}]
+    found = {path for path, pair in pairs.items() if "directory" in pair and pair & {"none", "dangling", "file"}}
+    return found | (before.dangling.keys() ^ after.dangling.keys())
+
+
+def _led_to(facts: Facts, folders: set[str]) -> set[str]:
+    """Return where folders are that are links, as far as the paths at and below them tell."""
+    linked = {path: named.real for path, named in facts.paths.items() if named.real}
+    ends = ((real, path.removeprefix(top)) for path, real in linked.items() for top in folders if is_under(path, top))
+    return {real.removesuffix(end) for real, end in ends if real.endswith(end)} - {""}
 
 
 def _is_hidden(change: Change, closed: set[str], unknown: set[str]) -> bool:

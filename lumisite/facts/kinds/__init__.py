@@ -11,6 +11,7 @@ from lumisite.facts.kinds import (
     images,
     libraries,
     limits,
+    modules,
     paths,
     releases,
     runtime,
@@ -22,6 +23,7 @@ from lumisite.facts.kinds import (
 KINDS: tuple[ChangeKind, ...] = (
     paths.CLOSED_KIND,
     *releases.KINDS,
+    *modules.KINDS,
     *libraries.KINDS,
     *paths.KINDS,
     *devices.KINDS,

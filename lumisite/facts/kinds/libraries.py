@@ -79,9 +79,12 @@ def gone_follows(change: Change, differences: Differences) -> bool:
 
 
 def new_follows(change: Change, differences: Differences) -> bool:
-    """Follow from what needs the library now, or from the folder of a release that came."""
+    """Follow from what needs the library now or came with it, or from the folder of a release that came."""
     needs = differences.by_kind.get("needs", ())
     if any(change.subject in need.names("come") for need in needs) or change.subject in differences.subjects("missing"):
+        return True
+    needing = {path for path, library in differences.after.libraries.items() if change.subject in library.needed}
+    if needing and needing.isdisjoint(differences.before.libraries):
         return True
     return gone_follows(change, differences)
 

@@ -14,7 +14,6 @@ from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts
 from lumisite.facts.kind import ChangeKind, Differences, text_kind
 from lumisite.facts.kinds.paths import is_below
-from lumisite.machine.host import Mount, mount_of, mounts_of
 from lumisite.machine.ldcache import glob
 from lumisite.machine.tree import Tree, is_under, resolve, small_text
 from lumisite.site.model import Site
@@ -104,7 +103,9 @@ def limit_touches(change: Change, context: Context) -> Iterator[Touched]:
 
 def read_mounts(tree: Tree, site: Site) -> dict[str, str] | None:
     """Return kind and options of what is mounted at, above and below the paths of file systems; `None` if unknown."""
-    mounts = mounts_of(tree) or tuple(_table(tree))
+    from lumisite.machine.host import mount_of, mounts_of, parse_mounts  # comparing needs nothing that looks at a node
+
+    mounts = mounts_of(tree) or tuple(parse_mounts(_older_table(tree)))
     places = {path: resolve(tree, path) for path in (*_LOCAL, *(system.path for system in site.file_systems))}
     paths = {place.path for place in places.values() if place.entry is not None}
     nearest = {found.point for path in paths if (found := mount_of(mounts, path)) is not None}
@@ -118,13 +119,12 @@ def read_mounts(tree: Tree, site: Site) -> dict[str, str] | None:
     return {point: text for point, text in texts.items() if (point + text).isprintable()} if mounts else None
 
 
-def _table(tree: Tree) -> Iterator[Mount]:
-    """Yield the mounts of a copy that has the older table alone."""
+def _older_table(tree: Tree) -> Iterator[str]:
+    """Yield the lines of a copy that has /proc/mounts alone, as the newer table has them."""
     lines = (small_text(tree, "/proc/mounts") or "").splitlines() if tree.name.strip("/") else []
     for words in (line.split(" ") for line in lines):
         if len(words) == 6:
-            options = tuple(words[3].split(","))
-            yield Mount(words[1], words[2], words[0], "ro" in options, options)
+            yield f"0 0 0:0 / {words[1]} {words[3]} - {words[2]} {words[0]} {words[3]}"
 
 
 def compare_mounts(before: Facts, after: Facts) -> Iterator[Change]:
@@ -140,7 +140,7 @@ def compare_mounts(before: Facts, after: Facts) -> Iterator[Change]:
         had_locks, has_locks = (not {"flock", "localflock"}.isdisjoint(side) for side in (was, now))
         code = "mount-gone" if not now else "mount-changed"
         if "rw" in was and "ro" in now:
-            code = "mount-read-only"
+            code = "mount-turned-read-only"
         elif was[:1] == now[:1] and had_locks and not has_locks:
             code = "mount-without-locks"
         yield Change(code, point, old.get(point), new.get(point))

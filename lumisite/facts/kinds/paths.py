@@ -9,6 +9,7 @@ from lumisite.facts.change import Change, Touched
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts, Named
 from lumisite.facts.kind import ChangeKind, Differences
+from lumisite.facts.kinds.slurm_node import spool_folder
 from lumisite.machine.tree import is_under
 from lumisite.vendors import all_software
 
@@ -34,7 +35,11 @@ def _text(named: Named) -> str | None:
 
 
 def path_follows(change: Change, differences: Differences) -> bool:
-    """Follow from a library that went, from an image, or from a link that is broken."""
+    """Follow from a library that went, from an image, from a link that is broken, or from another folder of slurmd."""
+    for key in differences.by_kind.get("slurm-node", ()):
+        spools = (spool_folder(key.before), spool_folder(key.after))
+        if key.subject == "SlurmdSpoolDir" and any(is_under(change.subject, spool) for spool in spools):
+            return True
     renamed = {name for change in differences.by_kind.get("soname", ()) for name in change.names("gone")}
     lost = renamed | differences.subjects("library-gone")
     return posixpath.basename(change.subject) in lost or differences.in_changed_folder(change.subject)
@@ -50,13 +55,18 @@ def compare_links(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each link that is broken now, or no more."""
     for path in sorted(before.dangling.keys() | after.dangling.keys()):
         old, new = before.dangling.get(path), after.dangling.get(path)
-        if old != new:
+        # Captures of before had broken links to folders only as the kind of a path.
+        kinds = [facts.paths[path].kind for facts in (before, after) if path in facts.paths]
+        if old != new and kinds != ["dangling", "dangling"]:
             yield Change("link-mended" if new is None else "link-dangling", path, old, new)
 
 
 def link_follows(change: Change, differences: Differences) -> bool:
-    """Follow from the default of a stack, which the link is."""
-    changed = differences.subjects("default")
+    """Follow from the default of a stack, which the link is, or from what is not mounted."""
+    changed, targets = differences.subjects("default"), [path for path in (change.before, change.after) if path]
+    for mount in differences.by_kind.get("mounts", ()):
+        if None in (mount.before, mount.after) and any(is_under(path, mount.subject) for path in targets):
+            return True
     return any(change.subject in software.defaults and software.title in changed for _, software in all_software())
 
 

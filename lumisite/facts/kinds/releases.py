@@ -1,4 +1,4 @@
-"""Releases: what is installed of products, which is the default, and where links and modules lead."""
+"""Releases: what is installed of products, which is the default, and where links lead."""
 
 from __future__ import annotations
 
@@ -12,25 +12,10 @@ from lumisite.facts.context import Context, stated_paths
 from lumisite.facts.facts import Facts, Releases
 from lumisite.facts.kind import ChangeKind, Differences, text_kind
 from lumisite.findings.finding import Value
-from lumisite.machine.ldcache import glob
-from lumisite.machine.tree import Tree, is_under, names_of, resolve, small_text
+from lumisite.machine.tree import Tree, is_under, names_of, resolve
 from lumisite.site.model import Site
 from lumisite.vendors import all_software, all_vendors
 
-#: Where modules of distributions are, and the lists of folders that Lmod and Modules start with.
-_MODULE_ROOTS = ("/opt/modulefiles", "/etc/modulefiles", "/usr/share/modulefiles")
-_MODULE_LISTS = (
-    "/etc/lmod/modulespath", "/etc/lmod/.modulespath", "/usr/share/lmod/lmod/init/.modulespath",
-    "/usr/share/Modules/init/.modulespath", "/etc/environment-modules/modulespath",
-)  # fmt: skip
-_MOST_MODULE_FOLDERS, _DEEPEST = 2000, 8
-#: What marks a default, in the order of Lmod ("Marked a Version as Default" of its manual).
-_MARKS = (".modulerc.lua", ".modulerc", ".version")
-_MARKED = re.compile(
-    r"^\s*(?:module[-_]version[ \t(]+[\"']?([^\s\"',]+)[\"']?[ \t,]+[^\n]*\bdefault\b"
-    r"|set\s+ModulesVersion\s+[\"{]?([^\s\"}]+))",
-    re.MULTILINE,
-)
 _RELEASE_FOLDER = re.compile(r"(/\S*?/[0-9]+(?:\.[0-9]+)+[^/]*)(?:/|$)")
 
 
@@ -196,55 +181,9 @@ def links_touch(change: Change, context: Context) -> Iterator[Touched]:
     yield from context.all_naming(change.subject)
 
 
-# Default versions of modules
-
-
-def read_module_defaults(tree: Tree, site: Site) -> dict[str, str]:
-    """Return the version that each folder of modulefiles marks as default.
-
-    The site's own root is left out, as each file of a release is known by its digest.
-    """
-    listed = (line.strip() for path in _MODULE_LISTS for line in (small_text(tree, path) or "").splitlines())
-    vendors = (folder for vendor in all_vendors() for folder in vendor.module_folders)
-    roots = [*vendors, *_MODULE_ROOTS, *(root for line in listed if line.startswith("/") for root in glob(tree, line))]
-    waiting = [(root, _DEEPEST) for root in dict.fromkeys(roots) if not root.startswith(f"{site.root}/")]
-    found: dict[str, str] = {}
-    for _ in range(_MOST_MODULE_FOLDERS):
-        if not waiting:
-            break
-        folder, depth = waiting.pop(0)
-        names = [name for name in names_of(tree, folder) if name.isprintable()]
-        if marked := _marked(tree, folder, names):
-            found[folder] = " ".join(mark.removesuffix(".lua") for mark in marked)
-        below = [f"{folder}/{name}" for name in names if depth and not name.startswith(".")]
-        folders = [path for path in below if (entry := tree.look(path)) is not None and entry.kind == "directory"]
-        waiting += [(path, depth - 1) for path in folders]
-    return found
-
-
-def _marked(tree: Tree, folder: str, names: list[str]) -> list[str]:
-    """Return the default of one folder, by the mark that Lmod takes first."""
-    if "default" in names and (link := resolve(tree, f"{folder}/default")).links:
-        return [posixpath.basename(link.path)]
-    for name in _MARKS:
-        text = small_text(tree, f"{folder}/{name}") or "" if name in names else ""
-        if marks := sorted({first or second for first, second in _MARKED.findall(text)}):
-            return marks
-    return []
-
-
-def module_default_touches(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the defaults that the site states: without a version users get another release."""
-    for stack in context.site.host_stacks:
-        if stack in context.old.stacks:
-            key = f"platforms.{context.was}.stacks.{stack}.default"
-            yield Touched("site", key, "affected-key-value", {"value": str(context.old.defaults[stack])})
-
-
 KINDS = (
     ChangeKind("product", compare_products, product_touches),
     ChangeKind("stack", compare_stacks, stack_touches),
     ChangeKind("default", compare_defaults, default_touches, default_follows),
     text_kind("links", "links-changed", links_touch, read_links),
-    text_kind("module-default", "module-default-changed", module_default_touches, read_module_defaults),
 )

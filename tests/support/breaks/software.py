@@ -180,7 +180,7 @@ SOFTWARE = {
     ),
     "dangling file system": Break(
         {"/scratch": Link("/pfs9")},
-        ("path-changed", "/scratch"),
+        ("link-dangling", "/scratch"),
         [("site", "file_systems[1].path"), ("module", "singularity-userfilesystems")],
         TOLD,
     ),

@@ -26,7 +26,7 @@ TEXTS = {
     *("sysctl-changed", "kernel-parameter-changed", "hugepages-changed", "kernel-module-changed"),
     *("module-default-changed", "slurm-conf-changed", "links-changed", "runtime-file-changed"),
     *("unreadable", "readable-again"),
-    *("limit-changed", "mount-changed", "mount-gone", "mount-read-only", "mount-without-locks"),
+    *("module-path-changed", "limit-changed", "mount-changed", "mount-gone", "mount-turned-read-only", "mount-without-locks"),
     *("slurm-cgroup-changed", "slurm-node-changed", "slurm-gres-changed", "slurm-gres-order"),
 }  # fmt: skip
 RARE = {

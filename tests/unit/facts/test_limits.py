@@ -111,7 +111,7 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], str | None]] = {
     ),
     "read-only after an error": (
         mounted("/pfs/lustrep2 rw", "/pfs/lustrep2 ro"),
-        ("mount-read-only", "/pfs/lustrep2"),
+        ("mount-turned-read-only", "/pfs/lustrep2"),
         "lustre flock ro",
     ),
     "no locks": (

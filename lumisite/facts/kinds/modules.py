@@ -1,0 +1,167 @@
+"""Modules: the folders that they are in, and their default versions."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from lumisite.facts.change import Change, Touched, joined, only_in
+from lumisite.facts.context import Context
+from lumisite.facts.facts import Facts
+from lumisite.facts.kind import ChangeKind, Differences, compare_texts
+from lumisite.facts.kinds.paths import is_below
+from lumisite.machine.ldcache import glob
+from lumisite.machine.tree import Tree, names_of, resolve, small_text
+from lumisite.site.model import Site
+from lumisite.vendors import all_vendors
+
+#: Where modules of distributions are, and the lists of folders that Lmod and Modules start with.
+_MODULE_ROOTS = ("/opt/modulefiles", "/etc/modulefiles", "/usr/share/modulefiles")
+_MODULE_LISTS = (
+    "/etc/lmod/modulespath", "/etc/lmod/.modulespath", "/usr/share/lmod/lmod/init/.modulespath",
+    "/usr/share/Modules/init/.modulespath", "/etc/environment-modules/modulespath",
+)  # fmt: skip
+_MOST_MODULE_FOLDERS, _DEEPEST = 2000, 8
+#: What marks a default, in the order of Lmod ("Marked a Version as Default" of its manual).
+_MARKS = (".modulerc.lua", ".modulerc", ".version")
+_MARKED = re.compile(
+    r"^\s*(?:module[-_]version[ \t(]+[\"']?([^\s\"',]+)[\"']?[ \t,]+[^\n]*\bdefault\b"
+    r"|set\s+ModulesVersion\s+[\"{]?([^\s\"}]+))",
+    re.MULTILINE,
+)
+#: Lines of login files that put folders in front of users, and the folders in them.
+_USED = re.compile(r"^[^#\n]*(?:\bMODULEPATH=|\bmodule use\b)[^\n]*", re.MULTILINE)
+_FOLDER = re.compile(r"(?<![\w$})/])/[\w./+-]+")
+
+
+# The folders that modules are searched in
+
+
+def _listed(tree: Tree) -> Iterator[str]:
+    """Yield each folder of the lists that Lmod and Modules start with."""
+    lines = (line.strip() for path in _MODULE_LISTS for line in (small_text(tree, path) or "").splitlines())
+    yield from (folder for line in lines if line.startswith("/") for folder in glob(tree, line))
+
+
+def _known() -> list[str]:
+    return [*(folder for vendor in all_vendors() for folder in vendor.module_folders), *_MODULE_ROOTS]
+
+
+def read_module_paths(tree: Tree, site: Site) -> dict[str, str]:
+    """Return the folders of modules that exist: those of lists and login files, of vendors and distributions."""
+    texts = (small_text(tree, path) or "" for path in glob(tree, "/etc/profile.d/*.sh"))
+    used = [folder for text in texts for line in _USED.findall(text) for folder in _FOLDER.findall(line)]
+    folders = {folder.rstrip("/"): resolve(tree, folder) for folder in (*_known(), *_listed(tree), *used)}
+    found = {folder: at.path for folder, at in folders.items() if at.entry is not None and at.entry.kind == "directory"}
+    return {
+        folder: real for folder, real in found.items() if folder.isprintable() and not is_below(folder, {site.root})
+    }
+
+
+def compare_module_paths(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change where other folders are searched, and one for each that moved with the modules in it."""
+    is_known = "module-path" in before.plain and "module-path" in after.plain
+    gone, come = only_in(*(facts.plain["module-path"] if is_known else () for facts in (before, after)))
+    if gone or come:
+        values = {"gone": gone, "come": come}
+        yield Change("module-path-changed", "MODULEPATH", joined(gone), joined(come), values, (*gone, *come))
+    for old, new in sorted({_roots(old, new) for old, new in _moved(before, after).items()}):
+        if not is_below(old, {*gone}) and not is_below(new, {*come}):
+            values = {"gone": (old,), "come": (new,)}
+            yield Change("module-path-changed", old, old, new, values, (old, new))
+
+
+def _moved(before: Facts, after: Facts) -> dict[str, str]:
+    """Return the folders of modules that are elsewhere now, by where they were: the only ones of their name."""
+    gone, come = only_in(*(facts.plain.get("module-default", {}) for facts in (before, after)))
+    names = Counter(map(posixpath.basename, gone)), Counter(map(posixpath.basename, come))
+    elsewhere = {posixpath.basename(folder): folder for folder in come}
+    alone = (folder for folder in gone if all(count[posixpath.basename(folder)] == 1 for count in names))
+    return {folder: elsewhere[posixpath.basename(folder)] for folder in alone}
+
+
+def _roots(old: str, new: str) -> tuple[str, str]:
+    """Return the two folders without what is the same at the end of both."""
+    while posixpath.basename(old) == posixpath.basename(new):
+        old, new = posixpath.dirname(old), posixpath.dirname(new)
+    return old, new
+
+
+def module_path_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the modules of the site, which users load beside these, and what names a folder."""
+    for folder in change.names("gone"):
+        yield from context.all_naming(folder)
+    yield from module_default_touches(change, context)
+
+
+# Default versions of modules
+
+
+def read_module_defaults(tree: Tree, site: Site) -> dict[str, str]:
+    """Return the version that each folder of modulefiles marks as default.
+
+    The site's own root is left out, as each file of a release is known by its digest.
+    """
+    waiting = [
+        (root, _DEEPEST) for root in dict.fromkeys((*_known(), *_listed(tree))) if not root.startswith(f"{site.root}/")
+    ]
+    found: dict[str, str] = {}
+    for _ in range(_MOST_MODULE_FOLDERS):
+        if not waiting:
+            break
+        folder, depth = waiting.pop(0)
+        names = [name for name in names_of(tree, folder) if name.isprintable()]
+        if marked := _marked(tree, folder, names):
+            found[folder] = " ".join(mark.removesuffix(".lua") for mark in marked)
+        below = [f"{folder}/{name}" for name in names if depth and not name.startswith(".")]
+        folders = [path for path in below if (entry := tree.look(path)) is not None and entry.kind == "directory"]
+        waiting += [(path, depth - 1) for path in folders]
+    return found
+
+
+def _marked(tree: Tree, folder: str, names: list[str]) -> list[str]:
+    """Return the default of one folder, by the mark that Lmod takes first."""
+    if "default" in names and (link := resolve(tree, f"{folder}/default")).links:
+        return [posixpath.basename(link.path)]
+    for name in _MARKS:
+        text = small_text(tree, f"{folder}/{name}") or "" if name in names else ""
+        if marks := sorted({first or second for first, second in _MARKED.findall(text)}):
+            return marks
+    return []
+
+
+def compare_module_defaults(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each module with another default, wherever its folder is now."""
+    if "module-default" in before.plain and "module-default" in after.plain:
+        moved = _moved(before, after)
+        old = {moved.get(folder, folder): marks for folder, marks in before.plain["module-default"].items()}
+        yield from compare_texts("module-default-changed", old, after.plain["module-default"])
+
+
+def module_default_follows(change: Change, differences: Differences) -> bool:
+    """Follow from a folder that is not searched any more, or is new."""
+    paths = differences.by_kind.get("module-path", ())
+    part = "come" if change.before is None else "gone" if change.after is None else ""
+    return any(is_below(change.subject, {*path.names(part)}) for path in paths)
+
+
+def module_default_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the defaults that the site states: without a version users get another release."""
+    for stack in context.site.host_stacks:
+        if stack in context.old.stacks:
+            key = f"platforms.{context.was}.stacks.{stack}.default"
+            yield Touched("site", key, "affected-key-value", {"value": str(context.old.defaults[stack])})
+
+
+KINDS = (
+    ChangeKind("module-path", compare_module_paths, module_path_touches, read=read_module_paths),
+    ChangeKind(
+        "module-default",
+        compare_module_defaults,
+        module_default_touches,
+        module_default_follows,
+        read=read_module_defaults,
+    ),
+)
