@@ -17,7 +17,7 @@ from lumisite.facts.report import ChangeReport, make_report
 from lumisite.machine.host import DiskTree
 from lumisite.site.load import load_site
 from tests.support.dict_trees import write_tree
-from tests.support.nodes import AFTER, BEFORE, LATEST, OLD_KERNEL, NodeFiles, Versions, lumi_node
+from tests.support.nodes import AFTER, BEFORE, LATEST, NodeFiles, Versions, lumi_node
 from tests.twin import faults
 from tests.twin.cluster import EXCHANGE, Cluster
 from tests.twin.fixtures import require_twin
@@ -88,7 +88,7 @@ def test_january_is_told_break_by_break(tmp_path: Path) -> None:
         # a link that lost its file, and a library under another name
         ("library-gone-needed", "libnl-3.so.200"): ("plan", "lumi-pytorch"),
         ("library-missing", "libyaml-0.so.2"): ("plan", "lumi-pytorch"),
-        ("kernel-config-moved", f"/boot/config-{OLD_KERNEL}"): ("setting", "NCCL_DMABUF_ENABLE"),
+        ("os-changed", "operating system"): ("setting", "NCCL_DMABUF_ENABLE"),
         ("gpu-bus-changed", "GPU bus ids"): ("mask", "lumi-g"),
         ("gpu-moved", "GPU 0"): ("mask", "lumi-g"),
         ("image-moved", LATEST): ("site", "validation.image"),

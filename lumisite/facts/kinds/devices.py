@@ -11,6 +11,7 @@ from lumisite.facts.change import Change, Touched, joined, only_in
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Adapter, Device, Driver, Facts, Interface, driver_text
 from lumisite.facts.kind import ChangeKind, Differences
+from lumisite.facts.kinds.system import comes_with_update
 from lumisite.site.images import parse_release, releases_by_name
 from lumisite.vendors import all_gpus, gpu_of
 
@@ -36,6 +37,11 @@ def compare_drivers(before: Facts, after: Facts) -> Iterator[Change]:
 
 def _driver_text(name: str, driver: Driver | None) -> str | None:
     return None if driver is None else driver_text(name, driver)
+
+
+def driver_follows(change: Change, differences: Differences) -> bool:
+    """Follow from another release of the operating system or of the kernel, for which the driver was built again."""
+    return change.code == "driver-rebuilt" and comes_with_update(change, differences)
 
 
 def driver_touches(change: Change, context: Context) -> Iterator[Touched]:
@@ -220,7 +226,7 @@ def adapter_touches(change: Change, context: Context) -> Iterator[Touched]:
 
 
 KINDS = (
-    ChangeKind("driver", compare_drivers, driver_touches),
+    ChangeKind("driver", compare_drivers, driver_touches, driver_follows),
     ChangeKind("gpu-count", compare_gpu_count, gpu_touches),
     ChangeKind("gpu-bus", compare_gpu_buses, gpu_bus_touches),
     ChangeKind("gpu-place", compare_gpu_places, gpu_touches, place_follows),

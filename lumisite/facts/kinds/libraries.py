@@ -9,6 +9,7 @@ from lumisite.facts.change import Change, Touched, joined, only_in
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts, Library
 from lumisite.facts.kind import ChangeKind, Differences
+from lumisite.facts.kinds.system import comes_with_update
 from lumisite.findings.finding import Value
 from lumisite.machine.library_names import is_foundation, stem
 from lumisite.vendors import all_software
@@ -136,7 +137,9 @@ def _compare_file(name: str, before: Facts, after: Facts, old_path: str, new_pat
 
 
 def file_follows(change: Change, differences: Differences) -> bool:
-    """Follow from what the library needs or has, from another default release, or from the folder of a release."""
+    """Follow from what the library needs or has, from another default or folder of a release, or from an update."""
+    if comes_with_update(change, differences):
+        return True
     old, new = change.before or "", change.after or ""
     before, after = differences.before, differences.after
     if differences.in_changed_folder(old):

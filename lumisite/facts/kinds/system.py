@@ -8,14 +8,15 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from lumisite.facts.change import Change, Touched, joined
 from lumisite.facts.context import Context, stored_plan
 from lumisite.facts.facts import Facts
-from lumisite.facts.kind import ChangeKind, platform_touches, text_kind, value_kind
+from lumisite.facts.kind import ChangeKind, Differences, platform_touches, text_kind, value_kind
 from lumisite.machine.tree import Tree, first_line, names_of, resolve
 from lumisite.site.model import Site
-from lumisite.vendors import all_vendors
+from lumisite.vendors import all_fabrics, all_vendors
 
 #: What decides which calls of the system a container gets, or how its memory is placed.
 _SYSCTLS = (
@@ -23,6 +24,7 @@ _SYSCTLS = (
     "kernel.yama.ptrace_scope", "vm.max_map_count", "vm.overcommit_memory", "vm.unprivileged_userfaultfd",
     "vm.zone_reclaim_mode",
 )  # fmt: skip
+_OF_SYSTEM = re.compile(r"/(usr/)?lib(32|64|/[\w-]+-linux-gnu)?/[^/]+")
 #: Parameters that name a boot, its medium or the node, or only say what is printed: they differ where nothing changed,
 #: and some hold secrets.
 _OF_ONE_BOOT = re.compile(
@@ -30,6 +32,44 @@ _OF_ONE_BOOT = re.compile(
     r"(ignore_)?loglevel|.*(token|secret|passw|uuid|session|url|_data|ifname|hostname).*",
     re.IGNORECASE,
 )
+
+
+# The operating system, and what comes with another release of it
+
+
+def compare_os(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change where the operating system is another one, with the kernel and glibc that came with it."""
+    if before.os.name != after.os.name:
+        pairs = {"kernel": (before.kernel.release, after.kernel.release), "glibc": (before.glibc, after.glibc)}
+        parts = tuple(f"{name} {old} -> {new}" for name, (old, new) in pairs.items() if old and new and old != new)
+        yield Change("os-changed", "operating system", before.os.name, after.os.name, {"parts": parts} if parts else {})
+
+
+def os_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield what the parts of the operating system touch, which are not reported beside it."""
+    yield from platform_touches("os")(change, context)
+    parts = [part.partition(" ")[0] for part in change.names("parts")]
+    if "kernel" in parts:
+        yield from platform_touches("kernel")(change, context)
+        yield from kernel_config_touches(change, context)
+    if "glibc" in parts:
+        yield from glibc_touches(change, context)
+
+
+def comes_with_update(change: Change, differences: Differences) -> bool:
+    """Follow from another release of the operating system, or of the kernel: what is built again for it."""
+    updated = {
+        kind for kind in ("os", "kernel") for one in differences.by_kind.get(kind, ()) if one.before and one.after
+    }
+    if change.code in ("driver-rebuilt", "kernel-module-changed"):
+        # A module with another version is not only built again.
+        versions = {(text or "").partition("(build")[0] for text in (change.before, change.after)}
+        return bool(updated) and change.before is not None and change.after is not None and len(versions) == 1
+    if change.code in ("library-replaced", "library-moved"):
+        carriers = {name for fabric in all_fabrics() for name in fabric.libraries}
+        paths = map(_OF_SYSTEM.fullmatch, change.paths)
+        return "os" in updated and change.subject not in carriers and all(paths)
+    return "os" in updated and None not in (change.before, change.after)
 
 
 def glibc_touches(change: Change, context: Context) -> Iterator[Touched]:
@@ -62,6 +102,11 @@ def compare_kernel_config(before: Facts, after: Facts) -> Iterator[Change]:
     if old != new:
         values = {"options_before": _options(old), "options_after": _options(new)}
         yield Change("kernel-options-changed", new_path, old_path, new_path, values)
+
+
+def config_follows(change: Change, differences: Differences) -> bool:
+    """Follow from another release of the operating system, where only the name of the file is another one."""
+    return change.code == "kernel-config-moved" and comes_with_update(change, differences)
 
 
 def _boot_config(facts: Facts) -> tuple[str, Mapping[str, str] | None]:
@@ -154,12 +199,17 @@ def module_touches(change: Change, context: Context) -> Iterator[Touched]:
 
 
 KINDS = (
-    ChangeKind("kernel-config", compare_kernel_config, kernel_config_touches),
-    value_kind("os", "operating system", lambda facts: facts.os.name, platform_touches("os")),
-    value_kind("kernel", "kernel", lambda facts: facts.kernel.release, platform_touches("kernel")),
-    value_kind("glibc", "glibc", lambda facts: facts.glibc, glibc_touches),
+    ChangeKind("kernel-config", compare_kernel_config, kernel_config_touches, config_follows),
+    ChangeKind("os", compare_os, os_touches),
+    replace(
+        value_kind("kernel", "kernel", lambda facts: facts.kernel.release, platform_touches("kernel")),
+        follows=comes_with_update,
+    ),
+    replace(value_kind("glibc", "glibc", lambda facts: facts.glibc, glibc_touches), follows=comes_with_update),
     text_kind("sysctl", "sysctl-changed", sysctl_touches, read_sysctls),
     text_kind("kernel-parameter", "kernel-parameter-changed", platform_touches("kernel"), read_parameters),
     text_kind("hugepages", "hugepages-changed", hugepage_touches, read_hugepages),
-    text_kind("kernel-module", "kernel-module-changed", module_touches, read_modules),
+    replace(
+        text_kind("kernel-module", "kernel-module-changed", module_touches, read_modules), follows=comes_with_update
+    ),
 )

@@ -25,10 +25,10 @@ NO_COMMANDS = Commands()
 #: Which kinds of change are suspected first where a part of the machine is slower.
 SUSPECTS: Mapping[str, tuple[str, ...]] = {
     "network": (
-        "product", "default", "soname", "library-gone", "library", "missing", "dangling", "interface", "nic", "kernel",
-        "kernel-config",
+        "product", "default", "soname", "library-gone", "library", "missing", "dangling", "interface", "nic", "os",
+        "kernel", "kernel-config",
     ),
-    "node": ("driver", "stack", "gpu-count", "gpu-bus", "gpu-place", "cpus", "kernel", "runtime"),
+    "node": ("driver", "stack", "gpu-count", "gpu-bus", "gpu-place", "cpus", "os", "kernel", "runtime"),
 }  # fmt: skip
 #: Shapes that need no network.
 ALONE = ("1g", "1n")
