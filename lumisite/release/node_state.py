@@ -5,9 +5,7 @@ Whether others may read something is judged by its mode alone; what an access co
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 
 from lumisite.findings.catalogue import make_finding
@@ -22,11 +20,11 @@ from lumisite.machine.host import (
     partition_of_this_job,
     silent_paths,
 )
-from lumisite.machine.live import read_facts, read_topology
+from lumisite.machine.live import read_facts
 from lumisite.machine.reach import reach
-from lumisite.machine.topology import TopologyError, recognise, topology_of
 from lumisite.machine.tree import resolve, text_of
-from lumisite.site.kinds import fingerprint_of
+from lumisite.release.node_hardware import adapter_faults, gpu_faults, link_faults, recognised
+from lumisite.site.kinds import NO_GPUS, fingerprint_of
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
 from lumisite.vendors import drivers_of
@@ -130,17 +128,15 @@ def interface_faults(site: Site, host: DiskTree) -> Iterator[Finding]:
             yield make_finding("host-interface-down", name, state=state)
         elif not host.name.strip("/") and not has_address(name):
             yield make_finding("host-interface-without-address", name)
+    yield from link_faults(site, host, sorted(present))
+    yield from adapter_faults(site, host)
 
 
 def _expected(site: Site, host: DiskTree, present: frozenset[str]) -> frozenset[str]:
     kinds = {name: frozenset(nic.interface for nic in kind.nics) for name, kind in site.node_kinds.items()}
     known = [nics for nics in kinds.values() if nics >= present]
-    with suppress(TopologyError):
-        seen = read_topology(host)
-        for name, platform in itertools.product(kinds, site.platforms.values()):
-            kind = topology_of(name, site.node_kinds[name], platform.gpu_bus_ids.get(name, ()))
-            if recognise(seen, [kind]):
-                return kinds[name]
+    if found := recognised(site, host):
+        return kinds[found[0]]
     # A kind of which no interface is described may have any number of them.
     return min(known, key=len) if known and all(kinds.values()) else present
 
@@ -158,6 +154,8 @@ def kind_faults(site: Site, host: DiskTree) -> Iterator[Finding]:
     known = {name: fingerprint_of(site, name) for name in kinds or site.node_kinds}
     differing = {name: list(kind.differences(node)) for name, kind in known.items()}
     if not all(differing.values()):
+        if node.gpus == NO_GPUS:  # as their drivers have them, which a copy may lack
+            yield from gpu_faults(site, host)
         return
     differences = tuple(f"{name} ({sentences(findings)})" for name, findings in differing.items())
     lost = next((name for name, kind in known.items() if kind.lost_gpus(node)), None)

@@ -87,6 +87,8 @@ class Fabric(Known):
         "What to append to a host name where nodes do not reach each other by the plain one: `MASTER_ADDR` has it.",
         default=None,
     )
+    speed_mbit: int | None = key("Speed of each interface, in Mbit/s: `200000`.", least=1, default=None)
+    mtu: int | None = key("MTU of each interface, in bytes: `9000`.", least=1, default=None)
     management: tuple[Name, ...] = key("Interfaces that must not carry traffic.", default=())
     require_gdr: bool = key("Whether a log must prove GPU Direct RDMA, by `/GDRDMA` on every channel.", default=False)
 
