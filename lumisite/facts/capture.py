@@ -25,7 +25,7 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.images.sif import MAGIC, MAGIC_OFFSET
 from lumisite.machine.library_names import in_order
-from lumisite.machine.tree import ResolvedPath, Tree, content_of, digest_of, head_of, names_of, resolve, size_of
+from lumisite.machine.tree import Tree, broken_link_on, content_of, digest_of, head_of, names_of, resolve, size_of
 from lumisite.render.manifest import LARGEST_MANIFEST_BYTES, MANIFEST, parse_manifest
 from lumisite.site.model import Site
 from lumisite.vendors import all_software, all_vendors
@@ -126,13 +126,9 @@ def _tops() -> set[str]:
 
 
 def _broken_links(tree: Tree, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the first broken link on the way to each path, and where it leads: all below is missing with it."""
-    for path in paths:
-        folders = (path[:at] for at, sign in enumerate(f"{path}/") if sign == "/" and at)
-        steps = ((folder, resolve(tree, folder)) for folder in folders)
-        folder, found = next((step for step in steps if step[1].entry is None), ("", ResolvedPath("", None)))
-        if found.code in ("link-broken", "link-loop"):
-            yield folder, found.links[-1] if found.links[-1].startswith("/") else found.path
+    """Yield the broken links on the way to paths, and where they lead: all below is missing with them."""
+    for link, found in filter(None, (broken_link_on(tree, path) for path in paths)):
+        yield link, found.links[-1] if found.links[-1].startswith("/") else found.path
 
 
 def _slurm(tree: Tree, folders: tuple[str, ...]) -> str | None:

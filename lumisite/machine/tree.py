@@ -139,6 +139,14 @@ def resolve(tree: Tree, path: str, folder: str = "/") -> ResolvedPath:
     return ResolvedPath(real, entry, links=links)
 
 
+def broken_link_on(tree: Tree, path: str) -> tuple[str, ResolvedPath] | None:
+    """Return the broken link by which a path leads to nothing, itself or a folder on the way, and where it leads."""
+    for at, sign in enumerate(f"{path}/"):
+        if at and sign == "/" and (found := resolve(tree, path[:at])).entry is None:
+            return (path[:at], found) if found.code in ("link-broken", "link-loop") else None
+    return None
+
+
 def opened_by(tree: Tree, path: str) -> str | None:
     """Return the command that lets everybody read a file, or enter a folder, which this user was just refused."""
     unreadable: Mapping[str, str] = getattr(tree, "unreadable", {})

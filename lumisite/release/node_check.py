@@ -17,7 +17,7 @@ from lumisite.machine.elf import ElfError, read_elf
 from lumisite.machine.host import DiskTree, mounts_of
 from lumisite.machine.library_names import in_order, is_foundation, newest, stem
 from lumisite.machine.loader import Loaded, Loader, Need, Search, walk
-from lumisite.machine.tree import ResolvedPath, is_under, names_of, resolve
+from lumisite.machine.tree import ResolvedPath, broken_link_on, is_under, names_of, resolve
 from lumisite.release.node_state import (
     ENTER,
     READ,
@@ -119,10 +119,13 @@ def check_host(site: Site, manifest: Manifest, host: DiskTree) -> tuple[list[Fin
 
 
 def _causes(findings: list[Finding]) -> list[Finding]:
-    """Return the first finding for each place that is at fault."""
+    """Return the first finding for each place that is at fault, or that of the folder that is missing."""
     first: dict[object, Finding] = {}
     for finding in findings:
-        first.setdefault(finding.values.get("at") or (finding.code, finding.subject), finding)
+        key = finding.values.get("at") or (finding.code, finding.subject)
+        kept = first.setdefault(key, finding)
+        if kept.subject != finding.subject and is_under(kept.subject, finding.subject):
+            first[key] = finding
     return list(first.values())
 
 
@@ -225,17 +228,21 @@ def _part(check: _Check, part: _Part) -> Iterator[Finding]:
 
 
 def _missing(check: _Check, part: _Part, found: ResolvedPath) -> Finding:
-    """Return the finding for a missing path; where another version is beside it, the system may have been updated."""
-    folder, name = posixpath.split(part.path)
+    """Return the finding for a missing path, or the broken link above it.
+
+    Where another version is beside it, the system may have been updated.
+    """
+    above, _ = broken_link_on(check.host, part.path) or (part.path, None)
+    folder, name = posixpath.split(above)
     real = resolve(check.host, folder)
     is_link = real.entry is not None and check.host.look(posixpath.join(real.path, name)) is not None
     beside = _beside(check.host, real.path, name)
-    is_versioned = bool(part.soname) or part.kind == "directory"
+    is_versioned = above == part.path and (bool(part.soname) or part.kind == "directory")
     updated = is_versioned and beside not in ((), (name,))
     this_node = not updated and (check.severity(found.path) is Severity.NODE or found.path in check.shared)
     return make_finding(
         "host-link-broken" if is_link else "host-path-missing",
-        part.path,
+        above if is_link else part.path,
         severity=Severity.NODE if this_node else Severity.FAULT,
         cause=None if found.code in ("path-missing", "link-broken") else found.code,
         at=found.path,

@@ -230,3 +230,27 @@ def test_usage_is_refused_in_one_line(node: Callable[[Files], Path], capsys: Out
         capsys.readouterr()
         assert main(["check", "twin", *words]) == 2
         assert said in capsys.readouterr().err
+
+
+CRAY = [path for path in host() if path.startswith("/opt/cray/")]
+
+
+@pytest.mark.parametrize(
+    ("link", "subject", "code"),
+    [
+        ({"/opt/cray": Link("/opt/hpe/cray")}, "/opt/cray", "host-link-broken"),
+        ({"/opt/cray/pe": Link("../hpe/pe"), FABRIC: Link("libfabric.so.1.29.0")}, "/opt/cray/pe", "host-link-broken"),
+        ({}, "/opt/cray", "host-path-missing"),
+    ],
+)
+def test_a_broken_link_is_named_and_not_what_would_be_below_it(
+    node: Callable[[Files], Path], capsys: pytest.CaptureFixture[str], link: dict[str, Link], subject: str, code: str
+) -> None:
+    kept = {path: content for path, content in host().items() if path not in CRAY}
+    if FABRIC in link:
+        kept |= {path: content for path, content in host().items() if "/opt/cray/libfabric" in path}
+    node({**kept, **link})
+    capsys.readouterr()
+    main(["check", "twin", "--host", "--root", "root", "--host-root", "host", "--json"])
+    faults = [(fault["code"], fault["path"]) for fault in json.loads(capsys.readouterr().out)]
+    assert faults == [(code, subject)]
