@@ -46,6 +46,20 @@ class Differences:
         return any(is_under(path, folder) for folder in self.folders)
 
     @cached_property
+    def unmounted(self) -> set[str]:
+        """The places where a file system is mounted in one capture only."""
+        return {one.subject for one in self.by_kind.get("mounts", ()) if None in (one.before, one.after)}
+
+    @cached_property
+    def needing(self) -> Mapping[str, set[str]]:
+        """The libraries of the capture after that need another one, by its SONAME."""
+        found: dict[str, set[str]] = {}
+        for path, library in self.after.libraries.items():
+            for name in library.needed:
+                found.setdefault(name, set()).add(path)
+        return found
+
+    @cached_property
     def broken_links(self) -> set[str]:
         """The names of files whose links are broken in one capture."""
         return {posixpath.basename(path) for path in self.subjects("dangling")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,11 +14,10 @@ from lumisite.facts.draft import draft_platform
 from lumisite.facts.facts import Facts
 from lumisite.facts.kind import Differences
 from lumisite.facts.kinds import KINDS
-from lumisite.facts.kinds.paths import CLOSED_KIND, is_below
+from lumisite.facts.kinds.paths import CLOSED_KIND, folders_of, is_below
 from lumisite.facts.users import user_lines
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.writers import message
-from lumisite.machine.tree import is_under
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
 from lumisite.text import printable
@@ -61,9 +61,7 @@ def compare(before: Facts, after: Facts) -> tuple[Change, ...]:
         unknown = _needed_only_below(before, closed) | _needed_only_below(after, closed)
         changes = [change for change in changes if not _is_hidden(change, closed, unknown)]
     differences = Differences(before, after, tuple(changes))
-    gone = _no_folders(before, after) | {
-        change.subject for change in changes if change.kind == "mounts" and None in (change.before, change.after)
-    }
+    gone = _no_folders(before, after) | differences.unmounted
     real = _led_to(before, gone) | _led_to(after, gone)
     follows = {kind.name: kind.follows for kind in KINDS}
     return tuple(
@@ -78,9 +76,12 @@ def _is_inside(change: Change, folders: set[str], real: set[str]) -> bool:
 
     `real` is where these folders led: there only files count that went or came with them.
     """
-    paths, tops = (change.paths, folders | real) if change.paths else ((change.subject,), folders)
-    is_apart = change.kind == CLOSED_KIND.name
-    return not is_apart and any(is_under(path, top) and path != top for path in paths for top in tops)
+    if change.kind == CLOSED_KIND.name:
+        return False
+    if not change.paths:
+        return is_below(posixpath.dirname(change.subject), folders)
+    tops = [posixpath.dirname(path) for path in change.paths]
+    return any(is_below(top, folders) or is_below(top, real) for top in tops)
 
 
 def _no_folders(before: Facts, after: Facts) -> set[str]:
@@ -93,7 +94,8 @@ def _no_folders(before: Facts, after: Facts) -> set[str]:
 def _led_to(facts: Facts, folders: set[str]) -> set[str]:
     """Return where folders are that are links, as far as the paths at and below them tell."""
     linked = {path: named.real for path, named in facts.paths.items() if named.real}
-    ends = ((real, path.removeprefix(top)) for path, real in linked.items() for top in folders if is_under(path, top))
+    tops = ((path, real, top) for path, real in linked.items() for top in folders_of(path) if top in folders)
+    ends = ((real, path.removeprefix(top)) for path, real, top in tops)
     return {real.removesuffix(end) for real, end in ends if real.endswith(end)} - {""}
 
 

@@ -84,7 +84,7 @@ def new_follows(change: Change, differences: Differences) -> bool:
     needs = differences.by_kind.get("needs", ())
     if any(change.subject in need.names("come") for need in needs) or change.subject in differences.subjects("missing"):
         return True
-    needing = {path for path, library in differences.after.libraries.items() if change.subject in library.needed}
+    needing = differences.needing.get(change.subject)
     if needing and needing.isdisjoint(differences.before.libraries):
         return True
     return gone_follows(change, differences)

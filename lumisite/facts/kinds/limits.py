@@ -15,13 +15,13 @@ from lumisite.facts.facts import Facts
 from lumisite.facts.kind import ChangeKind, Differences, text_kind
 from lumisite.facts.kinds.paths import is_below
 from lumisite.machine.ldcache import glob
-from lumisite.machine.tree import Tree, is_under, resolve, small_text
+from lumisite.machine.tree import Tree, resolve, small_text
 from lumisite.site.model import Site
 
 _SIZES, _COUNTS = ("as", "data", "memlock", "stack"), ("nofile", "nproc")
 _ITEMS = (*_SIZES, *_COUNTS)
 #: What a unit sets, and system.conf for all units.
-_ASSIGNED = re.compile(r"^[ \t]*(?:Default)?(Limit[A-Z]+|Delegate|TasksMax)[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+_ASSIGNED = re.compile(r"^[ \t]*(?:Default)?(Limit[A-Z]+|Delegate|TasksMax)[ \t]*=(.*)$", re.MULTILINE)
 #: Where units are, what counts most first; drop-ins of all of them count, by their names.
 _UNITS = (
     "/etc/systemd/system",
@@ -80,7 +80,7 @@ def _slurmd_limits(tree: Tree) -> dict[str, str]:
     for path in (*defaults, unit, *(drop_ins[name] for name in sorted(drop_ins))):
         stated |= dict(_ASSIGNED.findall(small_text(tree, path) or ""))
     found = {}
-    for key, value in stated.items():
+    for key, value in ((key, text.strip()) for key, text in stated.items()):
         item = key.removeprefix("Limit").lower()
         if item in _ITEMS and value:
             sides = [_limit(item, side, unit=1) for side in value.split(":")]
@@ -132,7 +132,7 @@ def compare_mounts(before: Facts, after: Facts) -> Iterator[Change]:
     if "mounts" not in before.plain or "mounts" not in after.plain:
         return
     old, new = before.plain["mounts"], after.plain["mounts"]
-    automatic = {point for side in (old, new) for point, text in side.items() if text.split()[0] == "autofs"}
+    automatic = {point for side in (old, new) for point, text in side.items() if text.split()[:1] == ["autofs"]}
     for point in sorted(old.keys() | new.keys()):
         was, now = (side.get(point, "").split() for side in (old, new))
         if "autofs" in (*was[:1], *now[:1]) or (not (was and now) and is_below(point, automatic)) or _is_same(was, now):
@@ -159,7 +159,7 @@ def _size(word: str) -> int:
 
 def mount_follows(change: Change, differences: Differences) -> bool:
     """Follow from a path that is another one now."""
-    return any(is_under(change.subject, path) for path in differences.subjects("path", "dangling"))
+    return is_below(change.subject, differences.subjects("path", "dangling"))
 
 
 def mount_touches(change: Change, context: Context) -> Iterator[Touched]:

@@ -56,7 +56,7 @@ def read_module_paths(tree: Tree, site: Site) -> dict[str, str]:
     folders = {folder.rstrip("/"): resolve(tree, folder) for folder in (*_known(), *_listed(tree), *used)}
     found = {folder: at.path for folder, at in folders.items() if at.entry is not None and at.entry.kind == "directory"}
     return {
-        folder: real for folder, real in found.items() if folder.isprintable() and not is_below(folder, {site.root})
+        folder: real for folder, real in found.items() if folder.isprintable() and not is_below(folder, (site.root,))
     }
 
 
@@ -68,7 +68,7 @@ def compare_module_paths(before: Facts, after: Facts) -> Iterator[Change]:
         values = {"gone": gone, "come": come}
         yield Change("module-path-changed", "MODULEPATH", joined(gone), joined(come), values, (*gone, *come))
     for old, new in sorted({_roots(old, new) for old, new in _moved(before, after).items()}):
-        if not is_below(old, {*gone}) and not is_below(new, {*come}):
+        if not is_below(old, gone) and not is_below(new, come):
             values = {"gone": (old,), "come": (new,)}
             yield Change("module-path-changed", old, old, new, values, (old, new))
 
@@ -84,7 +84,7 @@ def _moved(before: Facts, after: Facts) -> dict[str, str]:
 
 def _roots(old: str, new: str) -> tuple[str, str]:
     """Return the two folders without what is the same at the end of both."""
-    while posixpath.basename(old) == posixpath.basename(new):
+    while posixpath.basename(old) == posixpath.basename(new) != "":
         old, new = posixpath.dirname(old), posixpath.dirname(new)
     return old, new
 
@@ -144,7 +144,7 @@ def module_default_follows(change: Change, differences: Differences) -> bool:
     """Follow from a folder that is not searched any more, or is new."""
     paths = differences.by_kind.get("module-path", ())
     part = "come" if change.before is None else "gone" if change.after is None else ""
-    return any(is_below(change.subject, {*path.names(part)}) for path in paths)
+    return any(is_below(change.subject, path.names(part)) for path in paths)
 
 
 def module_default_touches(change: Change, context: Context) -> Iterator[Touched]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from lumisite.facts.change import Change, Touched
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts, Named
 from lumisite.facts.kind import ChangeKind, Differences
 from lumisite.facts.kinds.slurm_node import spool_folder
-from lumisite.machine.tree import is_under
+from lumisite.machine.tree import LONGEST_PATH, is_under
 from lumisite.vendors import all_software
 
 #: What users may not read, and what only root's capture could.
@@ -63,10 +63,9 @@ def compare_links(before: Facts, after: Facts) -> Iterator[Change]:
 
 def link_follows(change: Change, differences: Differences) -> bool:
     """Follow from the default of a stack, which the link is, or from what is not mounted."""
-    changed, targets = differences.subjects("default"), [path for path in (change.before, change.after) if path]
-    for mount in differences.by_kind.get("mounts", ()):
-        if None in (mount.before, mount.after) and any(is_under(path, mount.subject) for path in targets):
-            return True
+    changed = differences.subjects("default")
+    if any(is_below(target, differences.unmounted) for target in (change.before, change.after) if target):
+        return True
     return any(change.subject in software.defaults and software.title in changed for _, software in all_software())
 
 
@@ -79,9 +78,20 @@ def compare_closed(before: Facts, after: Facts) -> Iterator[Change]:
         yield Change("readable-again" if path in old else "unreadable", path, old.get(path), new.get(path))
 
 
-def is_below(path: str, folders: set[str]) -> bool:
-    """Return whether a path is one of some folders, or in one."""
-    return any(is_under(path, folder) for folder in folders)
+def is_below(path: str, folders: Collection[str]) -> bool:
+    """Return whether a path is one of some folders, or in one; the work is that of the path's own folders."""
+    return any(folder in folders for folder in folders_of(path))
+
+
+def folders_of(path: str) -> Iterator[str]:
+    """Yield a path and the folders above it; no path is longer than the kernel's longest."""
+    path = path[:LONGEST_PATH]
+    is_absolute = path.startswith("/")
+    while path.strip("/"):
+        yield path
+        path = path.rpartition("/")[0]
+    if is_absolute:
+        yield "/"
 
 
 CLOSED_KIND = ChangeKind("unreadable", compare_closed, path_touches)

@@ -70,7 +70,7 @@ def is_closed(tree: Tree) -> bool:
 def conf_entries(tree: Tree, path: str) -> Iterator[dict[str, str]]:
     """Yield the `key=value` pairs of each line of one of Slurm's files, with what it includes; keys in lower case."""
     for line in config_lines(tree, [path], small_text):
-        pairs = re.findall(r'([\w.]+)\s*[-*+/]?=\s*(?:"([^"]*)"|(\S+))', line)
+        pairs = re.findall(r'(?<![\w.])([\w.]+)\s*[-*+/]?=\s*(?:"([^"]*)"|(\S+))', line)
         yield {key.lower(): quoted or plain for key, quoted, plain in pairs if (quoted + plain).isprintable()}
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from lumisite.facts.change import Change, Touched, joined
 from lumisite.facts.context import Context
@@ -37,9 +38,11 @@ _NODE_KEYS = {
     "SocketsPerBoard": "l3", "ThreadsPerCore": "l3",
 }  # fmt: skip
 _CGROUP, _NODE = "cgroup.conf ", "NodeName "
-_MOST_DEVICES = 1024
+_MOST_DEVICES, _DIGITS = 1024, 4
+#: A name with several ranges is in this many parts.
+_MOST_PARTS = 9
 #: A name with ranges in a list of names.
-_LISTED = r"(?:[^,\[]|\[[^\]]*\])+"
+_LISTED = r"(?:[^,\[]|\[[^\[\]]*\])+"
 
 
 def read_node_conf(tree: Tree, _: Site) -> dict[str, str] | None:
@@ -80,9 +83,9 @@ def is_named(host: str, names: str) -> bool:
     [True, False, True, True]
     """
     for name in re.findall(_LISTED, names):
-        parts = re.split(r"\[([^\]]*)\]", name)
+        parts = re.split(r"\[([^\[\]]*)\]", name)
         pattern = "".join("([0-9]{1,9})" if at % 2 else re.escape(part) for at, part in enumerate(parts))
-        found = re.fullmatch(pattern, host)
+        found = re.fullmatch(pattern, host) if len(parts) <= _MOST_PARTS else None
         if found is not None and all(map(_in_ranges, found.groups(), parts[1::2])):
             return True
     return False
@@ -148,7 +151,8 @@ def node_conf_touches(change: Change, context: Context) -> Iterator[Touched]:
 
 def spool_folder(value: str | None) -> str:
     """Return the folder of slurmd, up to a part that is the node's own name."""
-    return re.split(r"[^/]*%", value or _SPOOL)[0].rstrip("/") or _SPOOL
+    common, percent, _ = (value or _SPOOL).partition("%")
+    return (common.rpartition("/")[0] if percent else common).rstrip("/") or _SPOOL
 
 
 def _kinds_of_node(context: Context) -> list[str]:
@@ -171,7 +175,8 @@ def read_gres(tree: Tree, _: Site) -> dict[str, str] | None:
             continue
         if "autodetect" in entry:
             found["AutoDetect"] = entry["autodetect"].lower()
-        for device in _devices(entry) if "name" in entry else ():
+        room = max(0, _MOST_DEVICES - len(found))
+        for device in islice(_devices(entry), room) if "name" in entry else ():
             name, details = entry["name"].lower(), _details(entry)
             number = counts[name] = counts.get(name, -1) + 1
             found[f"{name} {number}"] = " ".join((device, *details))
@@ -223,7 +228,7 @@ def compare_gres(before: Facts, after: Facts) -> Iterator[Change]:
 def _by_name(side: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the devices of each kind in their order."""
     found: dict[str, list[str]] = {}
-    for key in sorted(side, key=lambda key: int(key.partition(" ")[2] or 0)):
+    for key in sorted(side, key=lambda key: key.partition(" ")[2].zfill(_DIGITS)):
         if side[key] != "off":  # of `AutoDetect`, the default
             found.setdefault(key.partition(" ")[0], []).append(side[key])
     return found

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from lumisite.facts.facts import Facts, format_facts, parse_facts
+from lumisite.facts.kinds import KINDS
 from lumisite.facts.kinds.slurm import meaning
 from lumisite.facts.kinds.slurm_node import is_named
 from lumisite.facts.report import ChangeReport, compare, make_report
@@ -200,3 +202,24 @@ def test_lists_of_hosts(host: str, names: str, is_one: bool) -> None:
 def test_flags_have_the_flags_that_they_set_too() -> None:
     assert meaning("PrologFlags", "X11") == meaning("PrologFlags", "contain,Alloc,x11")
     assert meaning("PrologFlags", "Alloc") != meaning("PrologFlags", "Contain")
+
+
+def test_a_facts_file_may_hold_any_text() -> None:
+    texts: dict[str, str] = {
+        "": "",
+        "/": " ",
+        "gpu x": "",
+        "gpu": "b",
+        "a/papi": "1",
+        "//papi": "autofs",
+        "x" * 99: "%",
+    }
+    parts = {kind.name for kind in KINDS if kind.read is not None}
+    one, other = (
+        replace(Facts(site="lumi"), plain=dict.fromkeys(parts, side))
+        for side in (texts, {f"/{key}": value[::-1] for key, value in texts.items()})
+    )
+    for before, after in ((one, other), (other, one)):
+        assert compare(before, after)
+        assert report(before, after).draft
+    assert compare(one, one) == ()
