@@ -120,10 +120,10 @@ def read_mounts(tree: Tree, site: Site) -> dict[str, str] | None:
 
 
 def _older_table(tree: Tree) -> Iterator[str]:
-    """Yield the lines of a copy that has /proc/mounts alone, as the newer table has them."""
-    lines = (small_text(tree, "/proc/mounts") or "").splitlines() if tree.name.strip("/") else []
-    for words in (line.split(" ") for line in lines):
-        if len(words) == 6:
+    """Yield the lines of a copy that has /proc/mounts or fstab alone, as the newer table has them."""
+    texts = (small_text(tree, path) for path in ("/proc/mounts", "/etc/fstab") if tree.name.strip("/"))
+    for words in (line.split() for line in next(filter(None, texts), "").splitlines()):
+        if len(words) >= 4 and not words[0].startswith("#"):
             yield f"0 0 0:0 / {words[1]} {words[3]} - {words[2]} {words[0]} {words[3]}"
 
 
@@ -139,7 +139,7 @@ def compare_mounts(before: Facts, after: Facts) -> Iterator[Change]:
             continue
         had_locks, has_locks = (not {"flock", "localflock"}.isdisjoint(side) for side in (was, now))
         code = "mount-gone" if not now else "mount-changed"
-        if "rw" in was and "ro" in now:
+        if was and "ro" not in was and "ro" in now:
             code = "mount-turned-read-only"
         elif was[:1] == now[:1] and had_locks and not has_locks:
             code = "mount-without-locks"

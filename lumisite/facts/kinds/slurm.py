@@ -55,9 +55,10 @@ def slurm_touches(change: Change, context: Context) -> Iterator[Touched]:
 # Its files
 
 
-def conf_folder(tree: Tree) -> str | None:
-    """Return the folder of Slurm's files."""
-    return next((path for path in _FOLDERS if resolve(tree, f"{path}/slurm.conf").entry is not None), None)
+def conf_folder(tree: Tree, *others: str) -> str | None:
+    """Return the folder of Slurm's files, by slurm.conf or one of `others`."""
+    files = [f"{folder}/{name}" for folder in _FOLDERS for name in ("slurm.conf", *others)]
+    return next((posixpath.dirname(path) for path in files if resolve(tree, path).entry is not None), None)
 
 
 def is_closed(tree: Tree) -> bool:

@@ -47,7 +47,7 @@ _LISTED = r"(?:[^,\[]|\[[^\[\]]*\])+"
 
 def read_node_conf(tree: Tree, _: Site) -> dict[str, str] | None:
     """Return keys of slurm.conf about jobs on a node and of this node, and of cgroup.conf; no defaults."""
-    folder = conf_folder(tree)
+    folder = conf_folder(tree, "cgroup.conf")
     if folder is None or is_closed(tree):
         return None
     found = global_keys(tree, folder, _KEYS)
@@ -60,15 +60,17 @@ def read_node_conf(tree: Tree, _: Site) -> dict[str, str] | None:
 
 
 def _node_entry(tree: Tree, path: str) -> dict[str, str]:
-    """Return what slurm.conf says of this node: its own line over the defaults above it."""
-    host, defaults = _host(tree), dict[str, str]()
+    """Return what slurm.conf says of this node, over the defaults above: its own line, else the only one."""
+    host, defaults, others = _host(tree), dict[str, str](), list[dict[str, str]]()
     for entry in conf_entries(tree, path):
         names = entry.get("nodename", "")
         if names.lower() == "default":
             defaults |= entry
         elif names and is_named(host, names):
             return defaults | entry
-    return {}
+        elif names:
+            others.append(defaults | entry)
+    return others[0] if len(others) == 1 else {}
 
 
 def _host(tree: Tree) -> str:
@@ -166,7 +168,7 @@ def _kinds_of_node(context: Context) -> list[str]:
 
 def read_gres(tree: Tree, _: Site) -> dict[str, str] | None:
     """Return each device of gres.conf by its kind and number, and how slurmd finds devices."""
-    folder, host = conf_folder(tree), _host(tree)
+    folder, host = conf_folder(tree, "gres.conf"), _host(tree)
     if folder is None or is_closed(tree):
         return None
     found, counts = dict[str, str](), dict[str, int]()

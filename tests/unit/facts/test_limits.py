@@ -185,6 +185,19 @@ def test_a_copy_with_the_older_table_is_read_alike() -> None:
     assert compare(node(), node({MOUNTS: None, "/proc/mounts": "".join(lines).encode()})) == ()
 
 
+def test_a_copy_without_a_table_has_what_is_to_be_mounted() -> None:
+    fstab = (
+        "# local\ntmpfs /dev/shm tmpfs size=100g 0 0\nmgs@o2ib:/p1  /pfs/lustrep1\tlustre defaults,flock 0 0\nswap\n"
+    )
+    one = node({MOUNTS: None, "/etc/fstab": fstab.encode()})
+    assert one.plain["mounts"] == {"/dev/shm": "tmpfs size=100g", "/pfs/lustrep1": "lustre flock"}
+    other = node(
+        {MOUNTS: None, "/etc/fstab": fstab.replace("defaults,flock", "flock,ro").replace("100g", "1g").encode()}
+    )
+    found = [(change.code, change.subject) for change in compare(one, other)]
+    assert found == [("mount-changed", "/dev/shm"), ("mount-turned-read-only", "/pfs/lustrep1")]
+
+
 def test_what_one_capture_does_not_have_is_unknown() -> None:
     document = json.loads(format_facts(node()))
     for part in ("limits", "mounts"):

@@ -167,6 +167,20 @@ def test_a_file_with_a_range_has_a_device_for_each_number() -> None:
     assert len(node(gres="Name=gpu File=/dev/nvidia[0-99999999]\n").plain["slurm-gres"]) == 1
 
 
+def test_the_only_line_of_nodes_is_that_of_a_node_that_has_none_of_its_own() -> None:
+    texts = [f"NodeName=gpu[1-9] CpuSpecList={cpus}\n" for cpus in ("0", "0-1")]
+    (change,) = compare(*(node(slurm=text) for text in texts))
+    assert change.values["fields"] == ("CpuSpecList 0 -> 0-1",)
+    more = [f"{text}NodeName=cpu1 CPUs=4\n" for text in texts]
+    assert compare(*(node(slurm=text) for text in more)) == ()
+
+
+def test_files_beside_a_slurm_conf_that_is_elsewhere_are_read() -> None:
+    one, other = (node(slurm=None, plugstack=None, cgroup=text) for text in (CGROUP, "ConstrainCores=yes\n"))
+    (change,) = compare(one, other)
+    assert change.values["fields"] == ("ConstrainDevices yes -> no", "ConstrainRAMSpace yes -> no")
+
+
 def test_a_folder_that_the_controller_fills_is_read_alike() -> None:
     assert compare(node(), node("/run/slurm/conf")) == ()
 
