@@ -38,6 +38,8 @@ _NODE_KEYS = {
     "SocketsPerBoard": "l3", "ThreadsPerCore": "l3",
 }  # fmt: skip
 _CGROUP, _NODE = "cgroup.conf ", "NodeName "
+#: Of which line the keys of a node are: its own, or the only one there is.
+_LINE, _OWN = "NodeName", "this node"
 _MOST_DEVICES, _DIGITS = 1024, 4
 #: A name with several ranges is in this many parts.
 _MOST_PARTS = 9
@@ -56,7 +58,7 @@ def read_node_conf(tree: Tree, _: Site) -> dict[str, str] | None:
         confined |= entry
     found |= {_CGROUP + key: confined[key.lower()] for key in _CGROUP_KEYS if confined.get(key.lower())}
     node = _node_entry(tree, f"{folder}/slurm.conf")
-    return found | {_NODE + key: _plain(key, node[key.lower()]) for key in _NODE_KEYS if key.lower() in node}
+    return found | {_NODE + key: _plain(key, node[key.lower()]) for key in (*_NODE_KEYS, _LINE) if key.lower() in node}
 
 
 def _node_entry(tree: Tree, path: str) -> dict[str, str]:
@@ -67,7 +69,7 @@ def _node_entry(tree: Tree, path: str) -> dict[str, str]:
         if names.lower() == "default":
             defaults |= entry
         elif names and is_named(host, names):
-            return defaults | entry
+            return defaults | entry | {"nodename": _OWN}
         elif names:
             others.append(defaults | entry)
     return others[0] if len(others) == 1 else {}
@@ -121,7 +123,9 @@ def compare_node_conf(before: Facts, after: Facts) -> Iterator[Change]:
     if "slurm-node" not in before.plain or "slurm-node" not in after.plain:
         return
     old, new = before.plain["slurm-node"], after.plain["slurm-node"]
-    groups = {"slurm-cgroup-changed": (_CGROUP, _CGROUP_KEYS), "slurm-node-changed": (_NODE, {})}
+    groups: dict[str, tuple[str, Mapping[str, str]]] = {"slurm-cgroup-changed": (_CGROUP, _CGROUP_KEYS)}
+    if old.get(_NODE + _LINE) == new.get(_NODE + _LINE):
+        groups["slurm-node-changed"] = (_NODE, {})
     for code, (begin, defaults) in groups.items():
         unset = {begin + key: value for key, value in defaults.items()}
         pairs = (unset | {key: value for key, value in side.items() if key.startswith(begin)} for side in (old, new))

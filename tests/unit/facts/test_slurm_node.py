@@ -171,6 +171,7 @@ def test_the_only_line_of_nodes_is_that_of_a_node_that_has_none_of_its_own() -> 
     texts = [f"NodeName=gpu[1-9] CpuSpecList={cpus}\n" for cpus in ("0", "0-1")]
     (change,) = compare(*(node(slurm=text) for text in texts))
     assert change.values["fields"] == ("CpuSpecList 0 -> 0-1",)
+    assert compare(node(slurm=texts[0]), node(slurm=texts[1].replace("gpu", "cpu"))) == ()
     more = [f"{text}NodeName=cpu1 CPUs=4\n" for text in texts]
     assert compare(*(node(slurm=text) for text in more)) == ()
 
