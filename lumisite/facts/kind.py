@@ -85,6 +85,7 @@ def text_kind(
     code: str,
     touches: Callable[[Change, Context], Iterator[Touched]],
     read: Callable[[Tree, Site], Mapping[str, str] | None],
+    follows: Callable[[Change, Differences], bool] = lambda change, differences: False,
 ) -> ChangeKind:
     """Return a kind whose facts are texts by name; a part that one capture could not read is not compared."""
 
@@ -92,7 +93,7 @@ def text_kind(
         if name in before.plain and name in after.plain:
             yield from compare_texts(code, before.plain[name], after.plain[name])
 
-    return ChangeKind(name, compare, touches, read=read)
+    return ChangeKind(name, compare, touches, follows, read)
 
 
 def value_kind(

@@ -115,6 +115,13 @@ class DiskTree:
         except (OSError, ValueError):
             return None
 
+    def owner(self, path: str) -> int | None:
+        """Return the user number of who owns what stands at a path, which is not a link."""
+        try:
+            return os.lstat(self.on_disk(path)).st_uid
+        except (OSError, ValueError):
+            return None
+
     def _compare_users(self, path: str, mode: int | None, rights: str) -> None:
         """Note what root may read, and users may not."""
         needed = sum({"r": stat.S_IROTH, "x": stat.S_IXOTH}[letter] for letter in rights)

@@ -6,6 +6,7 @@ a change touches and, where facts are texts by name, one that reads them. Its wo
 
 from lumisite.facts.kind import ChangeKind
 from lumisite.facts.kinds import (
+    containers,
     deployed,
     devices,
     images,
@@ -30,6 +31,7 @@ KINDS: tuple[ChangeKind, ...] = (
     *images.KINDS,
     *deployed.KINDS,
     *runtime.KINDS,
+    *containers.KINDS,
     *system.KINDS,
     *limits.KINDS,
     *slurm.KINDS,

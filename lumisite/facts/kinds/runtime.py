@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from lumisite.facts.change import Change, Touched
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts, Program
-from lumisite.facts.kind import ChangeKind, text_kind
-from lumisite.machine.ldcache import config_lines, glob
+from lumisite.facts.kind import ChangeKind, Differences, compare_texts
+from lumisite.facts.kinds.containers import find_runtime, starters
+from lumisite.machine.ldcache import config_lines
 from lumisite.machine.tree import Tree, digest_of, small_text
 from lumisite.site.model import Site
 
+#: Beside the configuration: who may run what, and the libraries that come with GPUs.
+_LISTS = ("capability.json", "ecl.toml", "nvliblist.conf", "rocmliblist.conf")
 _LARGEST_STARTER_BYTES = 64 * 1024 * 1024
 
 
@@ -46,17 +49,31 @@ def runtime_touches(change: Change, context: Context) -> Iterator[Touched]:
 
 
 def read_files(tree: Tree, site: Site) -> dict[str, str]:
-    """Return the digests of what the runtime starts containers with, and of its configuration without comments."""
-    name, executable = site.command, site.runtime.executable or f"/usr/bin/{site.command}"
-    top = posixpath.dirname(posixpath.dirname(executable))
-    found = {}
-    for path in (f"{'' if top == '/usr' else top}/etc/{name}/{file}.conf" for file in (name, "capability", "ecl")):
+    """Return the digests of what the runtime starts containers with, and of its lists without comments."""
+    home, found = find_runtime(tree, site), {}
+    folder = posixpath.dirname(home.config or f"/etc/{home.name}/{home.name}.conf")
+    for path in (f"{folder}/{file}" for file in _LISTS):
         if lines := "\n".join(config_lines(tree, [path], small_text)):
             found[path] = f"sha256 {hashlib.sha256(lines.encode()).hexdigest()[:12]}"
-    for path in (path for folder in ("libexec", "lib") for path in glob(tree, f"{top}/{folder}/{name}/bin/starter*")):
+    for path in starters(tree, home):
         if digest := digest_of(tree, path, _LARGEST_STARTER_BYTES):
             found[path] = f"sha256 {digest[:12]}"
     return {path: mark for path, mark in found.items() if path.isprintable()}
+
+
+def compare_files(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each file; what only newer captures look for is compared where both have it."""
+    if "runtime-file" in before.plain.keys() & after.plain.keys():
+        old, new = before.plain["runtime-file"], after.plain["runtime-file"]
+        is_same_reader = len({"container-start" in facts.plain for facts in (before, after)}) == 1
+        names = old.keys() | new.keys() if is_same_reader else old.keys() & new.keys()
+        yield from compare_texts("runtime-file-changed", *({name: side.get(name) for name in names} for side in (old, new)))
+
+
+def file_follows(change: Change, differences: Differences) -> bool:
+    """Follow from the program, which has them, or from a starter that is reported as such."""
+    is_starter = posixpath.basename(change.subject) in differences.subjects("container-start")
+    return is_starter or bool(differences.by_kind.get("runtime"))
 
 
 def file_touches(change: Change, context: Context) -> Iterator[Touched]:
@@ -66,5 +83,5 @@ def file_touches(change: Change, context: Context) -> Iterator[Touched]:
 
 KINDS = (
     ChangeKind("runtime", compare_runtime, runtime_touches),
-    text_kind("runtime-file", "runtime-file-changed", file_touches, read_files),
+    ChangeKind("runtime-file", compare_files, file_touches, file_follows, read_files),
 )

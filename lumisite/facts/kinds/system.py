@@ -14,6 +14,7 @@ from lumisite.facts.change import Change, Touched, joined
 from lumisite.facts.context import Context, stored_plan
 from lumisite.facts.facts import Facts
 from lumisite.facts.kind import ChangeKind, Differences, platform_touches, text_kind, value_kind
+from lumisite.facts.kinds.containers import userns_follows
 from lumisite.machine.tree import Tree, first_line, names_of, resolve
 from lumisite.site.model import Site
 from lumisite.vendors import all_fabrics, all_vendors
@@ -206,7 +207,7 @@ KINDS = (
         follows=comes_with_update,
     ),
     replace(value_kind("glibc", "glibc", lambda facts: facts.glibc, glibc_touches), follows=comes_with_update),
-    text_kind("sysctl", "sysctl-changed", sysctl_touches, read_sysctls),
+    text_kind("sysctl", "sysctl-changed", sysctl_touches, read_sysctls, userns_follows),
     text_kind("kernel-parameter", "kernel-parameter-changed", platform_touches("kernel"), read_parameters),
     text_kind("hugepages", "hugepages-changed", hugepage_touches, read_hugepages),
     replace(
