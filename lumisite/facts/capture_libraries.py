@@ -15,16 +15,21 @@ from lumisite.facts.installed import installed_releases
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Severity
 from lumisite.images.contents import glibc_of
-from lumisite.machine.ldcache import glob
+from lumisite.images.speed import providers_beside
+from lumisite.machine.ldcache import conf_directories, glob
 from lumisite.machine.library_names import is_foundation, newest, numbers_in, public_versions, stem
 from lumisite.machine.loader import Found, Loaded, Loader, Rules, Search, cpu_levels, read_rules, walk
-from lumisite.machine.tree import Tree, digest_of, names_of, resolve, size_of
+from lumisite.machine.tree import Tree, content_of, digest_of, names_of, resolve, size_of
 from lumisite.site.model import Site
 from lumisite.vendors import all_fabrics, all_software, all_vendors, fabrics_of, plugins, software_of
 
 #: A library that is looked for whatever the site names, with what carries its fabric and with plugins, which are
 #: opened by names without a version.
 _ALWAYS = "libfabric.so.1"
+#: How functions of libfabric's providers begin that are no vendor's (the folder `prov` of its sources).
+_PROVIDERS = {
+    "lnx": ("lnx",), "shm": ("smr",), "sockets": ("sock",), "tcp": ("xnet", "tcpx"), "ucx": ("ucx",), "udp": ("udpx",),
+}  # fmt: skip
 _GROUPS = ("GLIBC", "GLIBCXX", "CXXABI")
 #: What one capture reads of libraries for their digests, in about half a second.
 _MOST_DIGEST_BYTES = 256 * 1024 * 1024
@@ -64,6 +69,7 @@ def capture_libraries(facts: Facts, tree: Tree, site: Site, findings: list[Findi
         beside=tuple(sorted(beside)),
         searched=tuple(sorted(searched)),
         missing=missing,
+        uncached=_uncached(loader, searched | {stem(name) for name in missing}),
         damaged=dict(sorted((scan.damaged | siblings.damaged).items())),
         dangling=scan.dangling,
         glibc=None if libc is None or (version := glibc_of(tree, libc.real)) is None else version.value,
@@ -158,6 +164,13 @@ def _with_needs(loader: Loader, starts: dict[str, Found]) -> tuple[dict[str, Fou
     return kept, {name: tuple(sorted(users)) for name, users in sorted(missing.items())}
 
 
+def _uncached(loader: Loader, stems: set[str]) -> dict[str, str]:
+    """Return the libraries in the folders of ld.so.conf which the loader does not find, as its cache is older."""
+    scan = _scan(loader, conf_directories(loader.tree), stems)
+    found = {_soname(library): real for real, library in sorted(scan.found.items())}
+    return {name: real for name, real in found.items() if loader.search(name).found is None}
+
+
 def _soname(found: Found) -> str:
     return found.info.soname or posixpath.basename(found.real)
 
@@ -170,8 +183,32 @@ def _library(tree: Tree, found: Found) -> Library:
         if numbered := [version for version in versions if re.fullmatch(rf"{group}_[0-9.]+", version)]:
             wants[group] = newest(numbered).partition("_")[2]
     gives = tuple(sorted(public_versions(info.verdef)))
-    size = size_of(tree, found.real) or 0
-    return Library(soname=info.soname, size_bytes=size, needed=info.needed, wants=wants, gives=gives)
+    runpath = tuple((info.runpath or info.rpath or "").split(":")) if info.runpath or info.rpath else ()
+    library = Library(
+        soname=info.soname,
+        size_bytes=size_of(tree, found.real) or 0,
+        needed=info.needed,
+        wants=wants,
+        gives=gives,
+        runpath=runpath,
+    )
+    is_libfabric = (info.soname or "").startswith(_ALWAYS)
+    return replace(library, providers=_providers(tree, found.real)) if is_libfabric else library
+
+
+def _providers(tree: Tree, path: str) -> tuple[str, ...]:
+    """Return the providers that a libfabric has built in, and those that it opens in the folder beside it.
+
+    Each has its functions' names in its messages. Where none has, as in a library without messages, the provider's own
+    name counts, which libfabric else lists for all of them. Seen so in Debian's libfabric 1.17.
+    """
+    content = content_of(tree, path, _MOST_DIGEST_BYTES) or b""
+    known = [_PROVIDERS, *(vendor.providers for vendor in all_vendors())]
+    signs = {name: "|".join(prefixes) for table in known for name, prefixes in table.items()}
+    built = {name for name, sign in signs.items() if re.search(rf"\0({sign})_[a-z_0-9]+\0".encode(), content)}
+    listed = {name for name in signs if f"\0{name}\0".encode() in content}
+    beside = (re.fullmatch(r".*/lib(\w+)-fi\.so", opened) for opened in providers_beside(tree, path))
+    return tuple(sorted({*(built or listed), *(match[1] for match in beside if match)}))
 
 
 def _with_digests(tree: Tree, libraries: dict[str, Library], findings: list[Finding]) -> dict[str, Library]:

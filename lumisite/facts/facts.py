@@ -66,7 +66,8 @@ class Named:
 class Library:
     """A shared library; `wants` are the highest versions of GLIBC, GLIBCXX and CXXABI that it needs.
 
-    `gives` are the symbol versions that it has for others. The largest of many have no digest.
+    `gives` are the symbol versions that it has for others. The largest of many have no digest. `runpath` is where its
+    needs are searched first, `providers` are those of libfabric; older captures have neither.
     """
 
     soname: str | None = None
@@ -75,6 +76,8 @@ class Library:
     wants: Mapping[str, str] = field(default_factory=dict)
     gives: tuple[str, ...] = ()
     sha256: str | None = None
+    runpath: tuple[str, ...] | None = None
+    providers: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -163,10 +166,11 @@ class Facts:
     `libraries` are by real path, `loads` maps a SONAME to the real path that a program would get, `missing` maps a
     SONAME that is needed and not there to the paths of those who need it; `beside` are other SONAMEs of all these,
     which are there and not needed; `searched` are names, up to `.so.`, that were looked for whether needed or not.
-    `damaged` maps the real path of a library that cannot be loaded to the reason, `dangling` a broken link to where it
-    leads. `stacks` are by the name that the vendor's file has for them, `products` by directory, `images` by directory
-    and name. GPUs are in the order of their bus. `plain` holds texts by name for each kind of change with a reader; and
-    as `unreadable` and `private` what could not be read, or only since root took the capture, with the command for it.
+    `uncached` maps a SONAME that only the loader's cache hides to where it is. `damaged` maps the real path of a
+    library that cannot be loaded to the reason, `dangling` a broken link to where it leads. `stacks` are by the
+    name that the vendor's file has for them, `products` by directory, `images` by directory and name. GPUs are in
+    the order of their bus. `plain` holds texts by name for each kind of change with a reader; and as `unreadable`
+    and `private` what could not be read, or only since root took the capture, with the command for it.
     """
 
     site: str
@@ -185,6 +189,7 @@ class Facts:
     beside: tuple[str, ...] = ()
     searched: tuple[str, ...] = ()
     missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    uncached: Mapping[str, str] = field(default_factory=dict)
     damaged: Mapping[str, str] = field(default_factory=dict)
     dangling: Mapping[str, str] = field(default_factory=dict)
     interfaces: Mapping[str, Interface] = field(default_factory=dict)

@@ -37,9 +37,9 @@ class Differences:
     @cached_property
     def folders(self) -> tuple[str, ...]:
         """The folders of releases that came or went, with changed images and broken links."""
-        changed = (change for kind in ("product", "stack") for change in self.by_kind.get(kind, ()))
+        changed = (change for kind in ("product", "stack", "image") for change in self.by_kind.get(kind, ()))
         paths = [path for change in changed for path in change.paths]
-        return (*paths, *sorted(self.subjects("image", "dangling")))
+        return (*paths, *sorted(self.subjects("dangling")))
 
     def in_changed_folder(self, path: str) -> bool:
         """Return whether a path is in a folder that is reported as a whole."""

@@ -191,7 +191,9 @@ class Vendor:
     libraries of default releases; `libraries` patterns of folders with libraries that a module would have found,
     `host_libraries` of more on a host, `image_libraries` of more in images; `module_folders` where its modulefiles
     stand. `kernel_modules` is a regular expression for modules of the kernel whose version matters; `kernel_options`
-    are options of the kernel's configuration, with who reads them. `bound` is the folder whose libraries containers
+    are options of the kernel's configuration, with who reads them. `devices` are files that show that a module is there
+    whose libraries pass memory between processes; `providers` are libfabric's for these products, with how the names of
+    their functions begin, up to the first `_`. `bound` is the folder whose libraries containers
     borrow, `log` the words of logs.
     """
 
@@ -207,5 +209,7 @@ class Vendor:
     module_folders: tuple[str, ...] = ()
     kernel_modules: str = ""
     kernel_options: Mapping[str, str] = field(default_factory=dict)
+    devices: tuple[str, ...] = ()
+    providers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     bound: str = ""
     log: LogWords = field(default_factory=LogWords)

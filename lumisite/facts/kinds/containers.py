@@ -1,8 +1,8 @@
 """What makes a container start at all: the starter, FUSE, user namespaces, and what the runtime's configuration allows.
 
 Sources: the structure `File` and the parser beside it, in `pkg/util/apptainerconf` of Apptainer 1 and
-`pkg/util/singularityconf` of SingularityCE 4: names are in lower case, of one value the first line counts, a comment has
-a line of its own; user_namespaces(7); selinux(8); apparmor.d(5).
+`pkg/util/singularityconf` of SingularityCE 4: names are in lower case, of one value the first line counts, a comment
+has a line of its own; user_namespaces(7); selinux(8); apparmor.d(5).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from lumisite.facts.change import Change, Touched, joined, only_in
@@ -89,7 +89,9 @@ def read_directives(tree: Tree, site: Site) -> dict[str, str]:
     for name, value in _DIRECTIVE.findall(text):
         if value.strip():
             stated.setdefault(name.strip(), []).extend(part.strip() for part in value.split(","))
-    found = {name: joined(sorted({*values})) if name.startswith(_LISTS) else values[0] for name, values in stated.items()}
+    found = {
+        name: joined(sorted({*values})) if name.startswith(_LISTS) else values[0] for name, values in stated.items()
+    }
     kept = {name: value for name, value in found.items() if value and value != _default(name)}
     return {_FILE: config, **{name: value for name, value in sorted(kept.items()) if (name + value).isprintable()}}
 
@@ -223,8 +225,9 @@ def _user_namespaces(tree: Tree, home: Home) -> str | None:
 def _has_profile(tree: Tree, home: Home) -> bool:
     """Return whether a profile of AppArmor allows the runtime what others may not."""
     folder = "/etc/apparmor.d"
-    texts = (small_text(tree, f"{folder}/{name}") for name in {*names_of(tree, folder)} - {*names_of(tree, f"{folder}/disable")})
-    return any(re.search(r"^\s*userns\b", text or "", re.MULTILINE) and f"/{home.name}" in (text or "") for text in texts)
+    names = {*names_of(tree, folder)} - {*names_of(tree, f"{folder}/disable")}
+    texts = (small_text(tree, f"{folder}/{name}") or "" for name in names)
+    return any(f"/{home.name}" in text and re.search(r"^\s*userns\b", text, re.MULTILINE) for text in texts)
 
 
 def _selinux(tree: Tree) -> str | None:

@@ -10,8 +10,10 @@ from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts, Library
 from lumisite.facts.kind import ChangeKind, Differences
 from lumisite.facts.kinds.system import comes_with_update
+from lumisite.facts.kinds.paths import is_below
 from lumisite.findings.finding import Value
-from lumisite.machine.library_names import is_foundation, stem
+from lumisite.machine.ldcache import CACHE
+from lumisite.machine.library_names import is_foundation, numbers_in, stem
 from lumisite.vendors import all_software
 
 
@@ -74,7 +76,7 @@ def compare_new(before: Facts, after: Facts) -> Iterator[Change]:
 
 def gone_follows(change: Change, differences: Differences) -> bool:
     """Follow from a broken link, or from the folder of a release that went."""
-    if change.subject in differences.broken_links:
+    if change.subject in differences.broken_links | _hidden(differences):
         return True
     return not change.names("needed_by") and any(map(differences.in_changed_folder, change.paths))
 
@@ -145,9 +147,9 @@ def file_follows(change: Change, differences: Differences) -> bool:
     if differences.in_changed_folder(old):
         return True
     if old == new:
-        return change.subject in differences.subjects("needs", "wants", "gives") and old == before.loads.get(
-            change.subject
-        )
+        return change.subject in differences.subjects(
+            "needs", "wants", "gives", "runpath", "provider"
+        ) and old == before.loads.get(change.subject)
     kept = all(path in before.libraries and path in after.libraries for path in (old, new))
     return kept and old.startswith(tuple(_moving_with_defaults(differences)))
 
@@ -176,7 +178,8 @@ def compare_needed_versions(before: Facts, after: Facts) -> Iterator[Change]:
         for group in sorted(old.wants.keys() | new.wants.keys()):
             was, now = (f"{group}_{side.wants[group]}" if group in side.wants else None for side in (old, new))
             if was != now:
-                yield Change("symbol-version-needed", name, was, now)
+                fell = now is None or (was is not None and numbers_in(now) < numbers_in(was))
+                yield Change("symbol-version-dropped" if fell else "symbol-version-needed", name, was, now)
 
 
 def compare_provided_versions(before: Facts, after: Facts) -> Iterator[Change]:
@@ -194,8 +197,33 @@ def _loaded(before: Facts, after: Facts) -> Iterator[tuple[str, Library, Library
         yield name, old or Library(), new or Library()
 
 
+#: Where only root installs: a search there is the business of a package.
+_INSTALLED = ("/usr", "/lib", "/lib64", "/opt")
+
+
+def compare_runpaths(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each library whose needs are searched first where not only packages install."""
+    for name, old, new in _loaded(before, after):
+        _, come = only_in(old.runpath, new.runpath)
+        folders = tuple(path for path in come if not (path.startswith("$") or is_below(path, {*_INSTALLED})))
+        if folders and old.runpath is not None:
+            shown = tuple(path or "the working directory" for path in folders)
+            yield Change("library-runpath", name, joined(old.runpath), joined(new.runpath or ()), {"folders": shown})
+
+
+def compare_providers(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each libfabric that has other providers."""
+    for name, old, new in _loaded(before, after):
+        gone, come = only_in(old.providers, new.providers)
+        if (gone or come) and None not in (old.providers, new.providers):
+            code = "libfabric-provider-gone" if gone else "libfabric-provider-new"
+            yield Change(code, name, joined(gone), joined(come), {"gone": gone, "come": come})
+
+
 def needs_follow(change: Change, differences: Differences) -> bool:
-    """Follow from libraries that have another SONAME, where that is all that differs."""
+    """Follow from libraries that have another SONAME, or from a provider that went, where that is all that differs."""
+    if change.after is None and change.subject in differences.subjects("provider"):
+        return True
     old, new = set(change.names("gone")), set(change.names("come"))
     for renamed in differences.by_kind.get("soname", ()):
         if not old.isdisjoint(renamed.names("gone")) and not new.isdisjoint(renamed.names("come")):
@@ -227,8 +255,29 @@ def compare_missing(before: Facts, after: Facts) -> Iterator[Change]:
 
 
 def missing_follows(change: Change, differences: Differences) -> bool:
-    """Follow from the library itself, which went or cannot be loaded."""
-    return change.subject in differences.broken_links | differences.subjects("library-gone", "damaged")
+    """Follow from the library itself, which went, cannot be loaded, or is not in the loader's cache."""
+    gone = differences.subjects("library-gone", "damaged") | _hidden(differences)
+    return change.subject in differences.broken_links | gone
+
+
+def compare_cache(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield one change for all libraries that are there, and that the loader's cache hides now."""
+    known = {*before.uncached, *before.missing}
+    if hidden := tuple(name for name in sorted(after.uncached) if name not in known):
+        folders = tuple(sorted({posixpath.dirname(after.uncached[name]) for name in hidden}))
+        values: dict[str, Value] = {"libraries": hidden, "folders": folders}
+        yield Change("library-cache-stale", CACHE, None, joined(hidden), values)
+
+
+def cache_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield what borrows or binds the libraries."""
+    yield from context.plans_with(change.names("libraries"))
+    yield from context.binds_of(change.names("libraries"))
+
+
+def _hidden(differences: Differences) -> set[str]:
+    """Return the libraries that only the loader's cache hides."""
+    return {name for change in differences.by_kind.get("cache", ()) for name in change.names("libraries")}
 
 
 def missing_touches(change: Change, context: Context) -> Iterator[Touched]:
@@ -243,6 +292,7 @@ def _sonames_of(facts: Facts, paths: Iterable[str]) -> list[str]:
 
 
 KINDS = (
+    ChangeKind("cache", compare_cache, cache_touches),
     ChangeKind("soname", compare_sonames, soname_touches),
     ChangeKind("library-gone", compare_gone, gone_touches, gone_follows),
     ChangeKind("library-new", compare_new, soname_touches, new_follows),
@@ -251,5 +301,7 @@ KINDS = (
     ChangeKind("needs", compare_needs, needs_touches, needs_follow),
     ChangeKind("wants", compare_needed_versions, versions_touch),
     ChangeKind("gives", compare_provided_versions, versions_touch),
+    ChangeKind("runpath", compare_runpaths, versions_touch),
+    ChangeKind("provider", compare_providers, versions_touch),
     ChangeKind("missing", compare_missing, missing_touches, missing_follows),
 )

@@ -67,7 +67,8 @@ def compare_files(before: Facts, after: Facts) -> Iterator[Change]:
         old, new = before.plain["runtime-file"], after.plain["runtime-file"]
         is_same_reader = len({"container-start" in facts.plain for facts in (before, after)}) == 1
         names = old.keys() | new.keys() if is_same_reader else old.keys() & new.keys()
-        yield from compare_texts("runtime-file-changed", *({name: side.get(name) for name in names} for side in (old, new)))
+        one, other = ({name: side.get(name) for name in names} for side in (old, new))
+        yield from compare_texts("runtime-file-changed", one, other)
 
 
 def file_follows(change: Change, differences: Differences) -> bool:
