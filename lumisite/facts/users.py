@@ -13,6 +13,7 @@ import yaml
 
 from lumisite.facts.change import Change
 from lumisite.facts.context import Context
+from lumisite.findings.finding import Severity
 from lumisite.findings.writers import fill, message
 from lumisite.site.read import read_file
 
@@ -23,7 +24,7 @@ _LARGEST_BYTES = 64 * 1024
 
 def user_lines(changes: Iterable[Change], context: Context) -> tuple[str, ...]:
     """Return the text, ready to be sent: users read of every change that affects a part of the site."""
-    texts, site = _texts(), context.site
+    texts, site, changes = _texts(), context.site, tuple(changes)
     sections: dict[str, list[str]] = {name: [] for name in texts["sections"]}
     replaced: dict[str, None] = {}
     for change in changes:
@@ -32,14 +33,15 @@ def user_lines(changes: Iterable[Change], context: Context) -> tuple[str, ...]:
             sections[section].append(text)
         if change.touches and change.kind in _REPLACED:
             replaced[change.subject] = None
-        elif change.touches and not texts_of_change:
+        elif not texts_of_change and (change.touches or change.finding.severity is Severity.FAULT):
             sections["changed"].append(f"{change.subject}: {message(change.finding)}.")
     if replaced:
         sections["changed"].append(_fill("replaced", libraries=", ".join(replaced)))
     sections["rebuild"] += _dropped(context)
     support = _fill("support", name=site.support.name, contact=site.support.contact)
     if not any(sections.values()):
-        return (_fill("nothing", site=site.title), "", support)
+        is_silent = all(change.finding.severity is Severity.INFO for change in changes)
+        return (_fill("nothing" if is_silent else "unnamed", site=site.title), "", support)
     sections["rebuild"] = sections["rebuild"] or [texts["no-rebuild"]]
     modules = [name for name, module in site.modules.items() if module.helper] or [*site.modules]
     sections["scripts"] += [_fill("reload", module=name) for name in modules[:1]]

@@ -12,6 +12,8 @@ from lumisite.facts.context import Context
 from lumisite.facts.facts import Adapter, Device, Driver, Facts, Interface, driver_text
 from lumisite.facts.kind import ChangeKind, Differences
 from lumisite.facts.kinds.system import comes_with_update
+from lumisite.findings.finding import Value
+from lumisite.site.cpus import CpusetError, parse_number_list
 from lumisite.site.images import parse_release, releases_by_name
 from lumisite.vendors import all_gpus, gpu_of
 
@@ -95,7 +97,9 @@ def compare_gpu_places(before: Facts, after: Facts) -> Iterator[Change]:
     if before.cpus and after.cpus and len(before.gpus) == len(after.gpus):
         for index, (old, new) in enumerate(zip(before.gpus, after.gpus, strict=True)):
             if (old.numa, old.cpus) != (new.numa, new.cpus):
-                yield Change("gpu-moved", f"GPU {index}", _place(old), _place(new), {"same_numa": old.numa == new.numa})
+                same_cpus = old.cpus == new.cpus or None in (old.cpus, new.cpus)
+                values = {"same_numa": old.numa == new.numa, "same_cpus": same_cpus}
+                yield Change("gpu-moved", f"GPU {index}", _place(old), _place(new), values)
 
 
 def _place(gpu: Device) -> str:
@@ -105,17 +109,50 @@ def _place(gpu: Device) -> str:
 
 def place_follows(change: Change, differences: Differences) -> bool:
     """Follow from CPUs that are grouped in another way: those near a GPU are a group."""
-    return bool(change.values["same_numa"]) and bool(differences.by_kind.get("cpus"))
+    codes = {cpus.code for cpus in differences.by_kind.get("cpus", ())}
+    return bool(codes) and bool(change.values["same_numa"] or ("numa-changed" in codes and change.values["same_cpus"]))
 
 
 def compare_cpus(before: Facts, after: Facts) -> Iterator[Change]:
-    """Yield a change where CPUs are grouped in another way."""
-    if before.cpus != after.cpus:
+    """Yield a change where CPUs are grouped in another way: by hardware threads, by NUMA domain alone, or by L3."""
+    old, new = _cpu_sets(before), _cpu_sets(after)
+    domains = [len({group.numa for group in facts.cpus}) for facts in (before, after)]
+    threads = [facts.threads_per_core for facts in (before, after)]
+    values: dict[str, Value] = {"groups": _groups(after), "same_groups": old == new}
+    if before.cpus == after.cpus:
+        return
+    if None not in threads and threads[0] != threads[1]:
+        yield Change("threads-changed", "CPUs", str(threads[0]), str(threads[1]), values)
+    elif old and new and set.union(*old) == set.union(*new) and (old == new or _is_joined(old, new)):
+        yield Change("numa-changed", "CPUs", str(domains[0]), str(domains[1]), values)
+    else:
         yield Change("cpu-groups-changed", "CPUs", _groups(before), _groups(after))
+
+
+def _cpu_sets(facts: Facts) -> list[set[int]]:
+    """Return the CPUs of each group; none where one of them is no list of numbers."""
+    try:
+        return [set(parse_number_list(group.cpus)) for group in facts.cpus]
+    except CpusetError:
+        return []
+
+
+def _is_joined(old: list[set[int]], new: list[set[int]]) -> bool:
+    """Return whether the groups of one side are whole groups of the other put together: NUMA domains without an L3."""
+    few, many = sorted((old, new), key=len)
+    return all(any(part <= whole for whole in few) for part in many)
 
 
 def _groups(facts: Facts) -> str | None:
     return " ".join(f"{group.cpus}@{'?' if group.numa is None else group.numa}" for group in facts.cpus) or None
+
+
+def nearness_follows(change: Change, differences: Differences) -> bool:
+    """Follow from CPUs that are grouped in another way, where only the nearest of an adapter differ."""
+    codes = {cpus.code for cpus in differences.by_kind.get("cpus", ())}
+    known = ("numa ", "cpus ") if "numa-changed" in codes else ("cpus ",) if codes else ()
+    fields = change.names("fields")
+    return bool(fields) and all(text.startswith(known) for text in fields)
 
 
 def gpu_touches(change: Change, context: Context) -> Iterator[Touched]:
@@ -142,7 +179,8 @@ def cpu_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the groups of each node kind, and the masks that are made from them."""
     for name in context.site.node_kinds:
         yield Touched("site", f"node_kinds.{name}.l3", "affected-key-value", {"value": None})
-        yield Touched("mask", name, "affected-mask", {"name": change.subject})
+        if not change.values.get("same_groups"):
+            yield Touched("mask", name, "affected-mask", {"name": change.subject})
 
 
 # Interfaces and adapters
@@ -231,6 +269,6 @@ KINDS = (
     ChangeKind("gpu-bus", compare_gpu_buses, gpu_bus_touches),
     ChangeKind("gpu-place", compare_gpu_places, gpu_touches, place_follows),
     ChangeKind("cpus", compare_cpus, cpu_touches),
-    ChangeKind("interface", compare_interfaces, interface_touches),
-    ChangeKind("nic", compare_adapters, adapter_touches),
+    ChangeKind("interface", compare_interfaces, interface_touches, nearness_follows),
+    ChangeKind("nic", compare_adapters, adapter_touches, nearness_follows),
 )

@@ -156,6 +156,12 @@ def read_parameters(tree: Tree, _: Site) -> dict[str, str]:
     return found
 
 
+def parameter_follows(change: Change, differences: Differences) -> bool:
+    """Follow from the hardware threads that it switches."""
+    codes = {cpus.code for cpus in differences.by_kind.get("cpus", ())}
+    return change.subject == "nosmt" and "threads-changed" in codes
+
+
 def read_hugepages(tree: Tree, _: Site) -> dict[str, str]:
     """Return the pages of each size that are reserved, without those that a process has beyond them."""
     found = {}
@@ -180,17 +186,21 @@ def hugepage_touches(change: Change, context: Context) -> Iterator[Touched]:
 
 def read_modules(tree: Tree, _: Site) -> dict[str, str]:
     """Return version and build of what drives the network: modules known by name, and those of the interfaces."""
-    known = "|".join(vendor.kernel_modules for vendor in all_vendors() if vendor.kernel_modules)
-    links = (f"/sys/class/net/{name}/device/driver" for name in names_of(tree, "/sys/class/net"))
-    drivers = [resolve(tree, path) for link in links for path in (f"{link}/module", link)]
-    names = {posixpath.basename(driver.path) for driver in drivers if driver.entry is not None}
-    names |= {name for name in names_of(tree, "/sys/module") if re.fullmatch(known, name)}
     found = {}
-    for name in sorted(names):
+    for name in sorted(network_modules(tree)):
         version, build = (first_line(tree, f"/sys/module/{name}/{file}") for file in ("version", "srcversion"))
         if version or build:
             found[name] = " ".join(filter(None, (version, build and f"(build {build})")))
     return found
+
+
+def network_modules(tree: Tree) -> set[str]:
+    """Return the loaded modules that drive the network: those known by name, and those of the interfaces."""
+    known = "|".join(vendor.kernel_modules for vendor in all_vendors() if vendor.kernel_modules)
+    links = (f"/sys/class/net/{name}/device/driver" for name in names_of(tree, "/sys/class/net"))
+    drivers = [resolve(tree, path) for link in links for path in (f"{link}/module", link)]
+    names = {posixpath.basename(driver.path) for driver in drivers if driver.entry is not None}
+    return names | {name for name in names_of(tree, "/sys/module") if re.fullmatch(known, name)}
 
 
 def module_touches(change: Change, context: Context) -> Iterator[Touched]:
@@ -208,7 +218,9 @@ KINDS = (
     ),
     replace(value_kind("glibc", "glibc", lambda facts: facts.glibc, glibc_touches), follows=comes_with_update),
     text_kind("sysctl", "sysctl-changed", sysctl_touches, read_sysctls, userns_follows),
-    text_kind("kernel-parameter", "kernel-parameter-changed", platform_touches("kernel"), read_parameters),
+    text_kind(
+        "kernel-parameter", "kernel-parameter-changed", platform_touches("kernel"), read_parameters, parameter_follows
+    ),
     text_kind("hugepages", "hugepages-changed", hugepage_touches, read_hugepages),
     replace(
         text_kind("kernel-module", "kernel-module-changed", module_touches, read_modules), follows=comes_with_update
