@@ -102,3 +102,13 @@ def _verdef(strings: _Strings, versions: Sequence[str], order: str) -> bytes:
         content += struct.pack(order + "HHHHIII", 1, flags, index + 1, 1, 0, 20, following)
         content += struct.pack(order + "II", strings.add(version), 0)
     return content
+
+
+def loader_cache(paths: Mapping[str, str]) -> bytes:
+    """Give the bytes of an ld.so.cache for x86-64 as glibc 2.32 and later write it, without an extension."""
+    strings, header = _Strings(), struct.Struct("<20sII4xI12x")
+    first = header.size + 24 * len(paths)
+    entries = [(0x0303, first + strings.add(name), first + strings.add(path), 0, 0) for name, path in paths.items()]
+    content = bytes(strings.content)
+    table = b"".join(struct.pack("<iIIIQ", *entry) for entry in entries)
+    return header.pack(b"glibc-ld.so.cache1.1", len(paths), len(content), 0) + table + content

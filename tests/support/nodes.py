@@ -135,7 +135,7 @@ def _software(versions: Versions) -> NodeFiles:
     folder = f"/appl/local/laifs/containers/lumi-multitorch-{versions.image}"
     image = f"{folder}/lumi-multitorch-full-{versions.image}.sif"
     return files | {
-        image: sif_head(1),
+        image: sif_head(1 if versions.image == AFTER.image else 11),
         LATEST: Link(image),
         "/usr/bin/singularity": elf(None, interpreter="/lib64/ld-linux-x86-64.so.2"),
         "/appl/local/lumisite/current": Link(f"releases/{RELEASE}"),

@@ -138,9 +138,15 @@ _TOOLS = {
     "fusermount": ("fusermount3", "fusermount"), "newuidmap": ("newuidmap",),
 }  # fmt: skip
 _FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
-_STARTER, _FUSE, _SPACES, _SELINUX, _CONFIG = "starter-suid", "/dev/fuse", "user namespaces", "SELinux", "configuration"
+STARTER, _FUSE, _SPACES, _SELINUX, _CONFIG = (
+    "setuid starter",
+    "/dev/fuse",
+    "user namespaces",
+    "SELinux",
+    "configuration",
+)
 _CODES = {
-    _STARTER: "starter-unusable", _FUSE: "fuse-closed", _SPACES: "userns-closed", _SELINUX: "selinux-enforcing",
+    STARTER: "starter-unusable", _FUSE: "fuse-closed", _SPACES: "userns-closed", _SELINUX: "selinux-enforcing",
     _CONFIG: "runtime-config-untrusted",
 }  # fmt: skip
 _GOOD = {"present", "setuid root", "open to users", "allowed", "permissive", "disabled", "of root alone"}
@@ -154,8 +160,8 @@ def read_start(tree: Tree, site: Site) -> dict[str, str]:
     """Return the state of each thing without which containers do not start."""
     home, found = find_runtime(tree, site), dict[str, str | None]()
     for path in starters(tree, home):
-        if posixpath.basename(path) == _STARTER:
-            found[_STARTER] = _setuid(tree, resolve(tree, path).path)
+        if posixpath.basename(path) == "starter-suid":
+            found[STARTER] = _setuid(tree, resolve(tree, path).path)
     for label, names in _TOOLS.items():
         folders = (f"{home.top}/libexec/{home.name}/bin", f"{home.top}/bin", *_FOLDERS)
         paths = (f"{folder}/{name}" for name in names for folder in folders)
@@ -181,7 +187,7 @@ def _setuid(tree: Tree, path: str) -> str:
     if mode is None:
         return "present"
     if _is_nosuid(small_text(tree, "/proc/self/mountinfo") or "", path):
-        return "on a file system that is mounted nosuid"
+        return "mounted nosuid"
     if not mode & stat.S_ISUID:
         return "not setuid"
     return _other_owner(tree, path) or ("setuid root" if mode & stat.S_IXOTH else f"mode {mode:04o}")

@@ -123,7 +123,7 @@ def compare_cpus(before: Facts, after: Facts) -> Iterator[Change]:
         return
     if None not in threads and threads[0] != threads[1]:
         yield Change("threads-changed", "CPUs", str(threads[0]), str(threads[1]), values)
-    elif old and new and set.union(*old) == set.union(*new) and (old == new or _is_joined(old, new)):
+    elif old and (old == new or (domains[0] != domains[1] and _is_joined(old, new))):
         yield Change("numa-changed", "CPUs", str(domains[0]), str(domains[1]), values)
     else:
         yield Change("cpu-groups-changed", "CPUs", _groups(before), _groups(after))
@@ -140,7 +140,9 @@ def _cpu_sets(facts: Facts) -> list[set[int]]:
 def _is_joined(old: list[set[int]], new: list[set[int]]) -> bool:
     """Return whether the groups of one side are whole groups of the other put together: NUMA domains without an L3."""
     few, many = sorted((old, new), key=len)
-    return all(any(part <= whole for whole in few) for part in many)
+    return (
+        bool(few) and set.union(*few) == set.union(*many) and all(any(part <= whole for whole in few) for part in many)
+    )
 
 
 def _groups(facts: Facts) -> str | None:

@@ -49,8 +49,10 @@ def _changed(path: str, old: ImageFile | None, new: ImageFile | None, places: Ma
     if new is not None and new.size_bytes is None:
         return Change("image-link-broken", path, was, now)
     mark = None if old is None else _content(path, old)
-    if mark is not None and mark in places and (new is None or _content(path, new) == mark):
-        now = places[mark] if new is None else now
+    there = None if mark is None else places.get(mark)
+    if new is None and there not in (None, was):
+        return Change("image-relocated", path, was, there)
+    if new is not None and mark == _content(path, new):
         return None if was == now else Change("image-relocated", path, was, now)
     code = "image-new" if was is None else "image-gone" if now is None else "image-moved"
     return Change("image-replaced" if was == now else code, path, was, now)

@@ -10,7 +10,7 @@ from lumisite.facts.change import Change, Touched
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts, Program
 from lumisite.facts.kind import ChangeKind, Differences, compare_texts
-from lumisite.facts.kinds.containers import find_runtime, starters
+from lumisite.facts.kinds.containers import STARTER, find_runtime, starters
 from lumisite.machine.ldcache import config_lines
 from lumisite.machine.tree import Tree, digest_of, small_text
 from lumisite.site.model import Site
@@ -73,7 +73,7 @@ def compare_files(before: Facts, after: Facts) -> Iterator[Change]:
 
 def file_follows(change: Change, differences: Differences) -> bool:
     """Follow from the program, which has them, or from a starter that is reported as such."""
-    is_starter = posixpath.basename(change.subject) in differences.subjects("container-start")
+    is_starter = change.subject.endswith("/starter-suid") and STARTER in differences.subjects("container-start")
     return is_starter or bool(differences.by_kind.get("runtime"))
 
 

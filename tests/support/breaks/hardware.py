@@ -31,6 +31,17 @@ def _another_bus() -> Plant:
     return gone | {path.replace(":ce:", ":cc:"): content for path, content in moved.items()}
 
 
+def _one_domain() -> Plant:
+    """What NPS1 makes of NPS4: each device is in the one domain, and near all CPUs."""
+    node = "/sys/devices/system/node/node"
+    changes: dict[str, bytes | Link | None] = {
+        path: None for path in lumi_node() if path.startswith((f"{node}1/", f"{node}2/", f"{node}3/"))
+    }
+    changes |= {path: b"0\n" for path in lumi_node() if path.endswith("/numa_node")}
+    changes |= {path: b"0-127\n" for path in lumi_node() if path.endswith("/local_cpulist")}
+    return {**changes, f"{node}0/cpulist": b"0-127\n"}
+
+
 HARDWARE = {
     # interfaces
     "vanished interface": Break(
@@ -130,9 +141,22 @@ HARDWARE = {
         TOLD,
     ),
     "CPUs that are offline": Break(
-        {"/sys/devices/system/cpu/online": b"0-63\n"},
+        {"/sys/devices/system/cpu/online": b"0-47,64-111\n"},
         ("cpu-groups-changed", "CPUs"),
         [("site", "node_kinds.lumi-g.l3"), ("mask", "lumi-g")],
+        TOLD,
+    ),
+    "no SMT": Break(
+        {"/sys/devices/system/cpu/online": b"0-63\n", "/sys/devices/system/cpu/smt/control": b"off\n", "/proc/cmdline": b"nosmt\n", f"{HSN0}/local_cpulist": b"0-63\n"},
+        ("threads-changed", "CPUs"),
+        [("site", "node_kinds.lumi-g.l3"), ("mask", "lumi-g")],
+        TOLD,
+        both={"/sys/devices/system/cpu/smt/control": b"on\n"},
+    ),
+    "one NUMA domain": Break(
+        _one_domain(),
+        ("numa-changed", "CPUs"),
+        [("site", "node_kinds.lumi-g.l3")],
         TOLD,
     ),
     # drivers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.breaks.row import TOLD, Break
 from tests.support.dict_trees import Link
-from tests.support.elves import elf
+from tests.support.elves import elf, loader_cache
 from tests.support.nodes import CXI_VERSIONS, FABRIC_VERSIONS, GTL, MPI, lumi_node
 
 FABRIC = "/opt/cray/libfabric/1.22.0/lib64/libfabric.so.1"
@@ -12,6 +12,7 @@ CXI, CXI_FILE = "/usr/lib64/libcxi.so.1", "/usr/lib64/libcxi.so.1.6.0"
 JSON = "/usr/lib64/libjson-c.so.5"
 JANSSON = "/usr/lib64/libjansson.so.4"
 PLUGIN = "/opt/cray/aws-ofi-rccl/lib/librccl-net.so"
+_PROVIDER = FABRIC.replace("libfabric.so.1", "libfabric/libcxi-fi.so")
 WANTS = {"libc.so.6": ["GLIBC_2.38"]}
 _CXI_NEEDS, _FABRIC_NEEDS = ["libc.so.6"], ["libcxi.so.1", "libjson-c.so.5", "libc.so.6"]
 
@@ -203,6 +204,61 @@ LIBRARIES = {
     "a symbol version that libfabric got": Break(
         {FABRIC: fabric(gives=(*FABRIC_VERSIONS, "FABRIC_1.9"))},
         ("symbol-versions-new", "libfabric.so.1"),
+        [("plan", "lumi-pytorch")],
+        TOLD,
+        plan="affected-plan-library",
+    ),
+    "a need that fell": Break(
+        {FABRIC: fabric(wants="GLIBC_2.9")},
+        ("symbol-version-dropped", "libfabric.so.1"),
+        [("plan", "lumi-pytorch")],
+        TOLD,
+        plan="affected-plan-library",
+    ),
+    # where they are searched
+    "RUNPATH into the folder of a user": Break(
+        {FABRIC: elf("libfabric.so.1", _FABRIC_NEEDS, runpath="/pfs/eve/lib:/opt/x", verneed=WANTS, verdef=FABRIC_VERSIONS),
+         "/pfs/eve/lib/libcxi.so.1": cxi()},
+        ("library-runpath", "libfabric.so.1"),
+        [("plan", "lumi-pytorch")],
+        TOLD,
+        plan="affected-plan-library",
+    ),
+    "RPATH of the working directory": Break(
+        {CXI_FILE: elf("libcxi.so.1", _CXI_NEEDS, rpath="/usr/lib64:", verneed=WANTS, verdef=CXI_VERSIONS)},
+        ("library-runpath", "libcxi.so.1"),
+        [("plan", "lumi-pytorch")],
+        TOLD,
+        plan="affected-plan-library",
+    ),
+    "a cache that is older than two libraries": Break(
+        {JSON: None, JANSSON: None, "/etc/ld.so.conf": b"/opt/net/lib\n", "/opt/net/lib/libjson-c.so.5": elf("libjson-c.so.5", ["libc.so.6"]), "/opt/net/lib/libjansson.so.4": elf("libjansson.so.4")},
+        ("library-cache-stale", "/etc/ld.so.cache"),
+        [("plan", "lumi-pytorch"), ("site", "binds[2].path"), ("module", "singularity-CPEbits")],
+        TOLD,
+        both={"/etc/ld.so.cache": loader_cache({"libjson-c.so.5": JSON, "libjansson.so.4": JANSSON})},
+        plan="affected-plan-library",
+    ),
+    # providers of libfabric
+    "libfabric without its provider": Break(
+        {FABRIC: fabric() + b"\0smr_ep_open\0cxi\0shm\0"},
+        ("libfabric-provider-gone", "libfabric.so.1"),
+        [("plan", "lumi-pytorch")],
+        TOLD,
+        both={FABRIC: fabric() + b"\0cxip_ep_open\0smr_ep_open\0cxi\0shm\0"},
+        plan="affected-plan-library",
+    ),
+    "a provider that libfabric opens has gone, and a need with it": Break(
+        {_PROVIDER: None, FABRIC: fabric(["libjson-c.so.5", "libc.so.6"])},
+        ("libfabric-provider-gone", "libfabric.so.1"),
+        [("plan", "lumi-pytorch")],
+        TOLD,
+        both={_PROVIDER: elf("libcxi-fi.so", ["libcxi.so.1"])},
+        plan="affected-plan-library",
+    ),
+    "a provider more": Break(
+        {_PROVIDER.replace("cxi", "efa"): elf("libefa-fi.so")},
+        ("libfabric-provider-new", "libfabric.so.1"),
         [("plan", "lumi-pytorch")],
         TOLD,
         plan="affected-plan-library",

@@ -28,6 +28,10 @@ TEXTS = {
     *("unreadable", "readable-again"),
     *("module-path-changed", "limit-changed", "mount-changed", "mount-gone", "mount-turned-read-only", "mount-without-locks"),
     *("slurm-cgroup-changed", "slurm-node-changed", "slurm-gres-changed", "slurm-gres-order"),
+    *("container-start-restored", "fuse-closed", "runtime-config-gone", "runtime-config-untrusted"),
+    *("runtime-directive-changed", "runtime-directive-forbids", "runtime-tool-gone", "selinux-enforcing"),
+    *("starter-unusable", "userns-closed"),
+    *("cpu-setting-changed", "device-changed", "device-gone", "device-new", "driver-options-changed"),
 }  # fmt: skip
 RARE = {
     *("interface-renamed", "adapter-new", "adapter-renamed", "deployed-file-added", "deployed-file-removed"),

@@ -65,6 +65,9 @@ BASE: dict[str, bytes | Link] = {
     f"{LIB64}/libmpi_gtl_hsa.so.0": Link(f"{MPICH}/8.1.32/gtl/lib/libmpi_gtl_hsa.so.0"),
     "/etc/singularity/singularity.conf": b"# a comment\nmount home = yes\n",
     "/usr/libexec/singularity/bin/starter-suid": b"starter",
+    "/dev/kfd": b"",
+    "/sys/module/amdgpu/parameters/noretry": b"-1\n",
+    "/sys/devices/system/cpu/cpufreq/boost": b"1\n",
 }
 
 
@@ -194,13 +197,29 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], set[tuple[str, str]]]] = {
     ),
     "configuration of the runtime": (
         {"/etc/singularity/singularity.conf": b"mount home = no\n"},
-        ("runtime-file-changed", "/etc/singularity/singularity.conf"),
+        ("runtime-directive-changed", "mount home"),
         {("helper", "spank/bin")},
     ),
     "starter": (
         {"/usr/libexec/singularity/bin/starter-suid": b"changed"},
         ("runtime-file-changed", "/usr/libexec/singularity/bin/starter-suid"),
         {("helper", "spank/bin")},
+    ),
+    "starter that is gone": (
+        {"/usr/libexec/singularity/bin/starter-suid": None},
+        ("starter-unusable", "setuid starter"),
+        {("helper", "spank/bin")},
+    ),
+    "no device of the driver": ({"/dev/kfd": None}, ("device-gone", "/dev/kfd"), {("helper", "spank/bin")}),
+    "option of the driver": (
+        {"/sys/module/amdgpu/parameters/noretry": b"1\n"},
+        ("driver-options-changed", "amdgpu"),
+        set(),
+    ),
+    "boost": (
+        {"/sys/devices/system/cpu/cpufreq/boost": b"0\n"},
+        ("cpu-setting-changed", "boost"),
+        set(),
     ),
     "library rebuilt to the same size": (
         rebuilt(CXI),

@@ -1,0 +1,195 @@
+"""What makes a container start at all: each planted change is one finding, by its meaning and not by its text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lumisite.facts.capture import capture
+from lumisite.facts.facts import Facts, format_facts, parse_facts
+from lumisite.facts.report import compare, make_report
+from lumisite.machine.host import DiskTree
+from tests.support.breaks import LUMI
+from tests.support.breaks.row import Plant
+from tests.support.dict_trees import DictTree, Link, write_tree
+from tests.support.nodes import AFTER, lumi_node
+
+CONF = "/etc/singularity/singularity.conf"
+OTHER_CONF = "/etc/apptainer/apptainer.conf"
+SUID = "/usr/libexec/singularity/bin/starter-suid"
+PROFILE = b"profile singularity /usr/libexec/singularity/bin/starter{,-suid} flags=(unconfined) {\n  userns,\n}\n"
+SPACES, CLONE = "/proc/sys/user/max_user_namespaces", "/proc/sys/kernel/unprivileged_userns_clone"
+RESTRICT = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
+STATED = b"""# allow setuid = no
+bind path = /etc/hosts
+user bind control = yes
+limit container paths = /appl, /pfs
+allow setuid = yes
+bind path = /opt
+"""
+BASE: Plant = {
+    CONF: STATED,
+    SUID: b"starter",
+    "/usr/bin/squashfuse_ll": b"x",
+    "/usr/libexec/singularity/bin/fuse-overlayfs": b"x",
+    "/dev/fuse": b"",
+    SPACES: b"2061374\n",
+    CLONE: b"1\n",
+    RESTRICT: b"0\n",
+    "/sys/fs/selinux/enforce": b"0",
+}
+#: Apptainer under the old name: behind a link, behind a script, and as a copy of the program.
+BEHIND: dict[str, Plant] = {
+    "link": {"/usr/bin/singularity": Link("apptainer")},
+    "script": {"/usr/bin/singularity": b'#!/bin/bash\n# old name\nexec "/usr/bin/apptainer" "$@"\n'},
+    "copy": {"/usr/bin/singularity": b"\x7fELF\0/etc/apptainer/apptainer.conf\0"},
+}
+
+
+def facts_of(*plants: Plant) -> Facts:
+    files = lumi_node(AFTER, BASE)
+    for plant in plants:
+        files |= {path: content for path, content in plant.items() if content is not None}
+        files = {path: content for path, content in files.items() if plant.get(path, content) is not None}
+    return capture(DictTree(files), LUMI).facts
+
+
+def found(before: Facts, after: Facts) -> list[tuple[str, str, str | None, str | None]]:
+    return [(one.code, one.subject, one.before, one.after) for one in compare(before, after)]
+
+
+def stated(old: bytes, new: bytes) -> Plant:
+    assert old in STATED
+    return {CONF: STATED.replace(old, new)}
+
+
+@pytest.mark.parametrize(
+    ("plant", "change"),
+    [
+        (stated(b"control = yes", b"control = no"), ("runtime-directive-forbids", "user bind control", "yes", "no")),
+        (stated(b"= /appl, /pfs", b"=/appl"), ("runtime-directive-forbids", "limit container paths", "/appl, /pfs", "/appl")),
+        (stated(b"/pfs\n", b"/pfs,/x\n"), ("runtime-directive-changed", "limit container paths", "/appl, /pfs", "/appl, /pfs, /x")),
+        (stated(b"limit container paths = /appl, /pfs\n", b""), ("runtime-directive-changed", "limit container paths", "/appl, /pfs", "none")),
+        (stated(b"\nallow setuid = yes", b"\nallow setuid=no"), ("runtime-directive-forbids", "allow setuid", "yes", "no")),
+        (stated(b"\nallow setuid = yes", b"\nallow setuid = yes # so"), ("runtime-directive-forbids", "allow setuid", "yes", "yes # so")),
+        (stated(b"bind path = /opt\n", b""), ("runtime-directive-changed", "bind path", "/etc/hosts, /opt", "/etc/hosts")),
+        ({CONF: STATED + b"mount hostfs = yes\n"}, ("runtime-directive-changed", "mount hostfs", "no", "yes")),
+        ({CONF: STATED + b"enable overlay = no\n"}, ("runtime-directive-changed", "enable overlay", "try", "no")),
+        ({CONF: STATED + b"mount dev = minimal\n"}, ("runtime-directive-forbids", "mount dev", "yes", "minimal")),
+        ({CONF: None}, ("runtime-config-gone", CONF, CONF, None)),
+        ({SUID: None}, ("starter-unusable", "setuid starter", "present", None)),
+        ({"/usr/bin/squashfuse_ll": None}, ("runtime-tool-gone", "squashfuse", "/usr/bin/squashfuse_ll", None)),
+        ({"/usr/libexec/singularity/bin/fuse-overlayfs": None}, ("runtime-tool-gone", "fuse-overlayfs", "/usr/libexec/singularity/bin/fuse-overlayfs", None)),
+        ({"/dev/fuse": None}, ("fuse-closed", "/dev/fuse", "present", None)),
+        ({SPACES: b"0\n"}, ("userns-closed", "user namespaces", "allowed", "user.max_user_namespaces = 0")),
+        ({CLONE: b"0\n"}, ("userns-closed", "user namespaces", "allowed", "kernel.unprivileged_userns_clone = 0")),
+        ({RESTRICT: b"1\n"}, ("userns-closed", "user namespaces", "allowed", "kernel.apparmor_restrict_unprivileged_userns = 1")),
+        ({"/sys/fs/selinux/enforce": b"1"}, ("selinux-enforcing", "SELinux", "permissive", "enforcing")),
+    ],
+)  # fmt: skip
+def test_a_planted_change_is_one_finding_and_is_undone_as_one(plant: Plant, change: tuple[str, ...]) -> None:
+    node, after = facts_of(), facts_of(plant)
+    assert found(node, after) == [change]
+    report = make_report(node, after, LUMI)
+    assert ("helper", "spank/bin") in {(touch.what, touch.name) for touch in report.changes[0].touches}
+    assert report.users[2:3] == ("What changed",), "never beside `nothing changed`"
+    if change[1] == CONF:
+        return  # without a file the runtime does what it does without directives
+    (back,) = found(after, node)
+    assert back[0] in ("container-start-restored", "runtime-directive-changed", "runtime-directive-forbids")
+    assert back[1:] == (change[1], change[3], change[2])
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        {CONF: b"limit container paths = /pfs\nbind path = /opt,/etc/hosts\n  limit container paths=/appl\n"},
+        {CONF: STATED + b"\n# mount hostfs = yes\nmount hostfs = no\nconfig passwd = yes\nenable overlay = try\n"},
+        {CONF: STATED + b"user bind control = no\n# the first counts\n"},
+        {CONF: STATED + b"download part size = 7\n# a directive whose default is not known\n"},
+        {SPACES: b"514000\n", "/usr/libexec/singularity/bin/squashfuse_ll": b"x"},
+        {OTHER_CONF: b"user bind control = no\n"},
+        {"/usr/libexec/apptainer/bin/starter-suid": b"of a runtime that is not the site's"},
+    ],
+)
+def test_what_means_the_same_is_silent(plant: Plant) -> None:
+    assert found(facts_of(), facts_of(plant)) == []
+
+
+@pytest.mark.parametrize("name", BEHIND)
+def test_the_configuration_of_the_runtime_that_really_runs_counts(name: str) -> None:
+    both: Plant = {**BEHIND[name], "/usr/bin/apptainer": b"\x7fELF", OTHER_CONF: b"mount tmp = yes\n"}
+    change = ("runtime-directive-forbids", "user bind control", "yes", "no")
+    assert found(facts_of(both), facts_of(both, {OTHER_CONF: b"user bind control = no\n"})) == [change]
+    assert found(facts_of(both), facts_of(both, {CONF: b"user bind control = no\n"})) == []
+
+
+def test_a_profile_of_apparmor_opens_what_it_restricts() -> None:
+    restricted, allowed = {RESTRICT: b"1\n"}, {"/etc/apparmor.d/singularity": PROFILE}
+    one, other = facts_of(restricted), facts_of(restricted, allowed)
+    assert found(one, other)[0][:2] == ("container-start-restored", "user namespaces")
+    disabled = {"/etc/apparmor.d/disable/singularity": Link("../singularity")}
+    assert found(other, facts_of(restricted, allowed, disabled))[0][:2] == ("userns-closed", "user namespaces")
+
+
+def test_a_runtime_that_has_gone_takes_all_that_is_its_own_along() -> None:
+    gone = facts_of(
+        {"/usr/bin/singularity": None, SUID: None, "/usr/libexec/singularity/bin/fuse-overlayfs": None, CONF: None}
+    )
+    assert [(code, subject) for code, subject, *_ in found(facts_of(), gone)] == [
+        ("runtime-gone", "/usr/bin/singularity")
+    ]
+
+
+def test_facts_of_before_have_none_of_it_and_are_compared_all_the_same() -> None:
+    document = json.loads(format_facts(facts_of()))
+    for name in ("container-start", "runtime-directive", "device", "driver-option", "cpu-setting"):
+        document["plain"].pop(name)
+    for library in document["libraries"].values():
+        library.pop("runpath", None), library.pop("providers", None)
+    document["plain"]["runtime-file"] = {CONF: "sha256 0123456789ab", SUID: "sha256 0123456789ab"}
+    old, now = parse_facts(json.dumps(document).encode(), "old"), facts_of({"/dev/fuse": None, SPACES: b"0\n"})
+    assert [change[:2] for change in found(old, now)] == [("runtime-file-changed", SUID)]
+
+
+MODES = {
+    "no setuid": (SUID, 0o755, ("starter-unusable", "setuid starter", "setuid root", "not setuid")),
+    "for some users": (SUID, 0o4750, ("starter-unusable", "setuid starter", "setuid root", "mode 4750")),
+    "/dev/fuse": ("/dev/fuse", 0o600, ("fuse-closed", "/dev/fuse", "open to users", "mode 0600")),
+    "squashfuse": (
+        "/usr/bin/squashfuse_ll",
+        0o644,
+        ("runtime-tool-gone", "squashfuse", "/usr/bin/squashfuse_ll", None),
+    ),
+    "configuration": (CONF, 0o666, ("runtime-config-untrusted", "configuration", "of root alone", "mode 0666")),
+}
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_rights_are_compared_where_the_tree_has_them(name: str, tmp_path: Path) -> None:
+    path, mode, change = MODES[name]
+    trees = [write_tree(tmp_path / side, lumi_node(AFTER, BASE)) for side in ("before", "after")]
+    for top in trees:
+        for known, bits in ((SUID, 0o4755), ("/dev/fuse", 0o666), ("/usr/bin/squashfuse_ll", 0o755)):
+            (top / known[1:]).chmod(bits)
+        (top / "usr/libexec/singularity/bin/fuse-overlayfs").chmod(0o755)
+    (trees[1] / path[1:]).chmod(mode)
+    before, after = (capture(DiskTree(str(top)), LUMI).facts for top in trees)
+    assert change in found(before, after)
+    assert {one[0] for one in found(before, after)} <= {change[0], "unreadable"}
+
+
+def test_a_starter_of_another_owner_or_on_a_nosuid_mount_has_no_rights(tmp_path: Path) -> None:
+    class Owned(DiskTree):
+        def owner(self, path: str) -> int | None:
+            return 1000 if path == SUID else 0
+
+    mounts = b"20 1 0:1 / / rw,relatime - ext4 /dev/a rw\n21 20 0:2 / /usr rw,nosuid - ext4 /dev/b rw\n"
+    states = []
+    for tree, plant in ((DiskTree, {}), (Owned, {}), (DiskTree, {"/proc/self/mountinfo": mounts})):
+        top = write_tree(tmp_path / str(len(states)), lumi_node(AFTER, {**BASE, **plant}))
+        (top / SUID[1:]).chmod(0o4755)
+        states.append(capture(tree(str(top)), LUMI).facts.plain["container-start"]["setuid starter"])
+    assert states == ["setuid root", "owned by uid 1000", "mounted nosuid"]

@@ -1,0 +1,106 @@
+"""Devices, options of drivers and the frequency of CPUs: what is planted is one finding, what means the same is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lumisite.facts.capture import capture
+from lumisite.facts.facts import Facts
+from lumisite.facts.report import compare
+from lumisite.machine.host import DiskTree
+from tests.support.breaks import LUMI
+from tests.support.breaks.row import Plant
+from tests.support.dict_trees import DictTree, write_tree
+from tests.support.nodes import AFTER, lumi_node
+
+CPU, OPTIONS = "/sys/devices/system/cpu", "/sys/module/amdgpu/parameters"
+MODPROBE = "/etc/modprobe.d/site.conf"
+BASE: Plant = {
+    **{f"/dev/cxi{number}": b"" for number in range(4)},
+    **{f"/dev/dri/renderD{128 + number}": b"" for number in range(8)},
+    "/dev/kfd": b"",
+    "/dev/xpmem": b"",
+    "/sys/module/xpmem/refcnt": b"0\n",
+    f"{OPTIONS}/noretry": b"-1\n",
+    f"{OPTIONS}/mes": b"N\n",
+    "/sys/module/cxi_ss1/parameters/disable_default_svc": b"1\n",
+    MODPROBE: b"options amdgpu noretry=0 vm_size=9\noptions cxi-ss1 disable_default_svc=0\n",
+    **{f"{CPU}/cpu{number}/cpufreq/scaling_governor": b"performance\n" for number in range(128)},
+    f"{CPU}/cpufreq/boost": b"1\n",
+    f"{CPU}/smt/control": b"on\n",
+    "/proc/cmdline": b"iommu=pt\n",
+}
+
+
+def files_of(plant: Plant) -> dict[str, object]:
+    return dict(lumi_node(AFTER, {**BASE, **plant}))
+
+
+def facts_of(plant: Plant) -> Facts:
+    return capture(DictTree(lumi_node(AFTER, {**BASE, **plant})), LUMI).facts
+
+
+def found(plant: Plant) -> list[tuple[str, str, object, object]]:
+    return [
+        (one.code, one.subject, one.before, one.values.get("fields", one.after))
+        for one in compare(facts_of({}), facts_of(plant))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("plant", "change"),
+    [
+        ({"/dev/kfd": None}, ("device-gone", "/dev/kfd", "1 file", None)),
+        ({"/dev/cxi3": None}, ("device-changed", "/dev/cxi", "4 files", "3 files")),
+        ({"/dev/xpmem": None, "/sys/module/xpmem/refcnt": None}, ("device-gone", "xpmem", "2 files", None)),
+        ({"/dev/infiniband/uverbs0": b""}, ("device-new", "/dev/infiniband/uverbs", None, "1 file")),
+        ({f"{OPTIONS}/noretry": b"1\n"}, ("driver-options-changed", "amdgpu", None, ("noretry -1 -> 1",))),
+        ({MODPROBE: None}, ("driver-options-changed", "cxi_ss1", None, ("disable_default_svc 0 -> none in modprobe.d",))),
+        ({MODPROBE: b"options amdgpu vm_size=9 noretry=1\noptions cxi_ss1 disable_default_svc=0\n"}, ("driver-options-changed", "amdgpu", None, ("noretry 0 -> 1 in modprobe.d",))),
+        ({"/usr/lib/modprobe.d/new.conf": b"install amdgpu /bin/false\n"}, ("driver-options-changed", "amdgpu", None, ("blacklist none -> yes in modprobe.d",))),
+        ({f"{CPU}/cpu{number}/cpufreq/scaling_governor": b"powersave\n" for number in range(128)}, ("cpu-setting-changed", "scaling_governor", "performance", "powersave")),
+        ({f"{CPU}/cpu9/cpufreq/scaling_governor": b"powersave\n"}, ("cpu-setting-changed", "scaling_governor", "performance", "performance (127 CPUs), powersave (1 CPU)")),
+        ({f"{CPU}/cpufreq/boost": b"0\n"}, ("cpu-setting-changed", "boost", "1", "0")),
+    ],
+)  # fmt: skip
+def test_a_planted_change_is_named(plant: Plant, change: tuple[object, ...]) -> None:
+    assert change in found(plant)
+    assert {code for code, *_ in found(plant)} == {change[0]}
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        {f"{OPTIONS}/new_in_this_build": b"4\n"},
+        {MODPROBE: None, "/lib/modprobe.d/x.conf": b"# one\noptions cxi_ss1  disable_default_svc=0\noptions amdgpu vm_size=9 \\\n  noretry=0\n"},
+        {"/usr/lib/modprobe.d/site.conf": b"options amdgpu noretry=1\n"},
+        {"/etc/modprobe.d/live.conf": b"options amdgpu mes=0\nblacklist nouveau\noptions loop max_loop=4\n"},
+        {f"{CPU}/cpu0/cpufreq/scaling_cur_freq": b"1500000\n"},
+        {f"{CPU}/smt/active": b"1\n"},
+    ],
+)  # fmt: skip
+def test_what_means_the_same_is_silent(plant: Plant) -> None:
+    assert found(plant) == []
+
+
+def test_what_follows_from_another_change_is_not_repeated() -> None:
+    devices = {path: None for path in BASE if path.startswith(("/dev/kfd", "/dev/dri"))}
+    unloaded = {"/sys/module/amdgpu/version": None, "/sys/module/amdgpu/srcversion": None, **devices}
+    assert [code for code, *_ in found(unloaded)] == ["driver-changed"]
+    assert [code for code, *_ in found({"/sys/class/cxi/cxi2/device": None, "/dev/cxi2": None})] == ["adapter-gone"]
+    stated = {"/proc/cmdline": b"iommu=pt amdgpu.noretry=1\n", f"{OPTIONS}/noretry": b"1\n"}
+    assert [code for code, *_ in found(stated)] == ["kernel-parameter-changed"]
+
+
+def test_rights_of_devices_are_compared_where_the_tree_has_them(tmp_path: Path) -> None:
+    tops = [write_tree(tmp_path / side, lumi_node(AFTER, BASE)) for side in ("before", "after")]
+    for top in tops:
+        for path in BASE:
+            if path.startswith("/dev/"):
+                (top / path[1:]).chmod(0o666)
+    (tops[1] / "dev/dri/renderD130").chmod(0o660)
+    (change,) = compare(*(capture(DiskTree(str(top)), LUMI).facts for top in tops))
+    texts = ("8 files of mode 0666", "8 files of mode 0660 and 0666")
+    assert (change.code, change.subject, change.before, change.after) == ("device-changed", "/dev/dri/render", *texts)
