@@ -17,13 +17,15 @@ from lumisite.facts.change import Change, Touched, joined, only_in
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts
 from lumisite.facts.kind import ChangeKind, Differences
-from lumisite.machine.ldcache import glob
+from lumisite.machine.ldcache import config_lines, glob
 from lumisite.machine.tree import Tree, content_of, first_line, head_of, is_under, names_of, resolve, small_text
 from lumisite.render.runtimes import RUNTIMES
 from lumisite.site.model import Site
 
 _LARGEST_PROGRAM_BYTES = 256 * 1024 * 1024
-_SCRIPT = re.compile(rf"^\s*exec\s+\"?(/\S*/(?:{'|'.join(RUNTIMES)}))(?=[\s\"])", re.MULTILINE)
+_SCRIPT = re.compile(
+    rf"^[^#\n]*?(?:^|[\s\"'=])((?:/[^\s\"'$]*/)?(?:{'|'.join(RUNTIMES)}))[\"']?\s+[\"']?\$[@*]", re.MULTILINE
+)
 
 # What the configuration allows
 
@@ -60,8 +62,9 @@ class Home(NamedTuple):
 def find_runtime(tree: Tree, site: Site) -> Home:
     """Return the runtime behind the command of the site: a link or a script of the old name may lead to another one."""
     real = resolve(tree, site.runtime.executable or f"/usr/bin/{site.command}").path
-    if script := _SCRIPT.search((head_of(tree, real, 4096) or b"").decode("utf-8", "replace")):
-        real = resolve(tree, script[1]).path
+    head = (head_of(tree, real, 4096) or b"").decode("utf-8", "replace")
+    if head.startswith("#!") and (script := _SCRIPT.search(head)):
+        real = resolve(tree, posixpath.join(posixpath.dirname(real), script[1])).path
     top, names = posixpath.dirname(posixpath.dirname(real)), [posixpath.basename(real), site.command, *RUNTIMES]
     folders = dict.fromkeys(("/etc" if top == "/usr" else f"{top}/etc", "/etc", "/usr/local/etc"))
     known = [name for name in dict.fromkeys(names) if name in RUNTIMES]
@@ -220,6 +223,11 @@ def _user_namespaces(tree: Tree, home: Home) -> str | None:
     """Return whether users may make them, else the setting that forbids it."""
     closed = {"user.max_user_namespaces": "0", **USERNS_SYSCTLS}
     values = {name: first_line(tree, f"/proc/sys/{name.replace('.', '/')}") for name in closed}
+    if not any(values.values()):  # a copy without /proc: what is set at boot counts
+        files = [path for folder in ("/usr/lib", "/run", "/etc") for path in glob(tree, f"{folder}/sysctl.d/*.conf")]
+        lines = (line.partition("=") for line in config_lines(tree, [*files, "/etc/sysctl.conf"], small_text))
+        stated = {name.strip(" -").replace("/", "."): value.strip() for name, _, value in lines}
+        values = {name: stated.get(name) for name in closed}
     if not any(values.values()):
         return None
     causes = [name for name, value in closed.items() if values[name] == value]

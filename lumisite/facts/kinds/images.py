@@ -27,14 +27,24 @@ def compare_images(before: Facts, after: Facts) -> Iterator[Change]:
     places = {_content(path, image): image.target or path for path, image in sorted(new.items()) if image.size_bytes}
     differing = (path for path in sorted(old.keys() | new.keys()) if old.get(path) != new.get(path))
     found = [change for path in differing if (change := _changed(path, old.get(path), new.get(path), places))]
-    for (code, was, now), paths in _grouped(found).items():
-        subject = next((path for path in paths if path in (was, now)), paths[0])
-        values: dict[str, Value] = {"aliases": tuple(path for path in paths if path != subject)}
-        if code == "image-moved":
-            values["kept"] = None if was in old and was not in new else was
-        if code == "image-link-broken" and (image := old.get(paths[0])):
-            values["now_at"] = places.get(_content(paths[0], image))
-        yield Change(code, subject, was, now, values, tuple(paths))
+    for group in _grouped(found, {*map(_folder, old)}, {*map(_folder, new)}):
+        paths, files = [change.subject for change in group], {*(change.before or change.after for change in group)}
+        first = next((change for change in group if change.subject in (change.before, change.after)), group[0])
+        # Of several files their folder counts.
+        was, now = (path if len(files) == 1 else _folder(path) for path in (first.before, first.after))
+        image = old.get(first.subject)
+        still = None if image is None else places.get(_content(first.subject, image))
+        others = tuple(path for path in paths if path != first.subject)
+        values: dict[str, Value] = {"aliases": others, "files": tuple(sorted(filter(None, files)))}
+        if first.code == "image-moved":
+            values["kept"] = still or (None if first.before in old else first.before)
+        elif first.code == "image-link-broken":
+            values["now_at"], now = still, first.after
+        yield Change(first.code, first.subject, was, now, values, tuple(paths))
+
+
+def _folder(path: str | None) -> str | None:
+    return None if path is None else posixpath.dirname(path)
 
 
 def _content(path: str, image: ImageFile) -> _Content:
@@ -58,16 +68,24 @@ def _changed(path: str, old: ImageFile | None, new: ImageFile | None, places: Ma
     return Change("image-replaced" if was == now else code, path, was, now)
 
 
-def _grouped(found: list[Change]) -> dict[tuple[str, str | None, str | None], list[str]]:
-    """Return the paths of each change of a real file, without those that a link to the file reports."""
+def _grouped(found: list[Change], old: set[str | None], new: set[str | None]) -> Iterator[list[Change]]:
+    """Yield the changes that are one: those of the files of one folder, with the links to them.
+
+    `old` and `new` are the folders that had, and have, images. Left out is what a link that leads elsewhere reports:
+    the file that it leads to, the one that it led to, and the others of a folder that came or went with them.
+    """
+    moved = [change for change in found if change.code in ("image-moved", "image-relocated")]
     left = {change.before for change in found if change.code in ("image-moved", "image-link-broken")}
-    led = {change.after for change in found if change.code in ("image-moved", "image-relocated")}
-    groups: dict[tuple[str, str | None, str | None], list[str]] = {}
+    led = {change.after for change in moved} | ({_folder(change.after) for change in moved} - old)
+    emptied = {_folder(change.before) for change in moved} - new
+    groups: dict[tuple[str, str | None, str | None], list[Change]] = {}
     for change in found:
+        folders = _folder(change.before), _folder(change.after)
         is_left = change.code in ("image-gone", "image-relocated") and change.before in left
-        if not is_left and not (change.code == "image-new" and change.after in led):
-            groups.setdefault((change.code, change.before, change.after), []).append(change.subject)
-    return groups
+        is_left |= change.code == "image-gone" and folders[0] in emptied
+        if not is_left and not (change.code == "image-new" and not led.isdisjoint((change.after, folders[1]))):
+            groups.setdefault((change.code, *folders), []).append(change)
+    yield from groups.values()
 
 
 def image_follows(change: Change, differences: Differences) -> bool:
@@ -82,8 +100,8 @@ def image_follows(change: Change, differences: Differences) -> bool:
 def image_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the family that recognises the image, its modules and plans, and where the site names the image."""
     site = context.site
-    paths = dict.fromkeys(path for path in (*change.paths, change.before, change.after) if path is not None)
-    for path in dict.fromkeys(path for path in (change.before, change.after) if path is not None):
+    paths = dict.fromkeys((*change.names("files"), *filter(None, (change.before, change.after)), *change.paths))
+    for path in paths:
         family = family_by_path(site, path, *change.paths)
         if family is not None:
             yield Touched("family", family, "affected-family-image", {"path": path})

@@ -87,9 +87,9 @@ def device_touches(change: Change, context: Context) -> Iterator[Touched]:
 
 def read_options(tree: Tree, _: Site) -> dict[str, str]:
     """Return each option of the drivers of GPUs and networks: as it is now, and as modprobe.d has it."""
-    drivers = [name for gpu in all_gpus() for name in gpu.drivers]
+    drivers = [rf"{name}(_\w+)?" for gpu in all_gpus() for name in gpu.drivers]
     known = "|".join((*drivers, *(vendor.kernel_modules for vendor in all_vendors() if vendor.kernel_modules)))
-    loaded = {*drivers, *network_modules(tree)}
+    loaded = {name for name in names_of(tree, "/sys/module") if re.fullmatch(known, name)} | network_modules(tree)
     found: dict[str, str] = {}
     for module in sorted(loaded):
         folder = f"/sys/module/{module}/parameters"
@@ -170,9 +170,10 @@ def read_cpu_settings(tree: Tree, _: Site) -> dict[str, str]:
             found[name] = ", ".join(
                 f"{value} ({counted(cpus, 'CPU')})" if len(counts) > 1 else value for value, cpus in counts
             )
-    for name, file in (("boost", "cpufreq/boost"), ("no_turbo", "intel_pstate/no_turbo"), ("smt", "smt/control")):
-        if state := first_line(tree, f"{_CPU}/{file}"):
-            found[name] = state.replace("forceoff", "off")
+    files = {"boost": "cpufreq/boost", "no_turbo": "intel_pstate/no_turbo", "smt": "smt/control"}
+    states = {name: first_line(tree, f"{_CPU}/{file}") for name, file in files.items()}
+    states["smt"] = states["smt"] or first_line(tree, f"{_CPU}/smt/active")
+    found |= {name: state.replace("forceoff", "off") for name, state in states.items() if state}
     return found
 
 

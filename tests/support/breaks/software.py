@@ -131,6 +131,20 @@ SOFTWARE = {
         TOLD,
         plan="affected-plan-image",
     ),
+    "a release of several images, and the one before has gone": Break(
+        {IMAGE: None, OTHER_SIF: None, **{f"/appl/local/laifs/containers/next/{name}.sif": sif_head(50 + len(name)) for name in ("a", "bb", "ccc")}, LATEST: Link("/appl/local/laifs/containers/next/a.sif"), LATEST.replace("latest", "other"): Link("/appl/local/laifs/containers/next/bb.sif")},
+        ("image-moved", LATEST),
+        [("family", "laif-multitorch"), ("site", "validation.image")],
+        TOLD,
+        both={OTHER_SIF: sif_head(5), LATEST.replace("latest", "other"): Link(OTHER_SIF)},
+        plan="affected-plan-image",
+    ),
+    "several images more in one folder": Break(
+        {OTHER_SIF: sif_head(4), OTHER_SIF.replace("other", "third"): sif_head(6)},
+        ("image-new", OTHER_SIF),
+        [("family", "laif-multitorch")],
+        TOLD,
+    ),
     "image moved out, with a link in its place": Break(
         {IMAGE: Link("/pfs/archive/x.sif"), "/pfs/archive/x.sif": sif_head(1)},
         ("image-relocated", IMAGE),
@@ -143,7 +157,6 @@ SOFTWARE = {
         ("image-relocated", IMAGE),
         [("family", "laif-multitorch")],
         TOLD,
-        also=(("image-relocated", f"{IMAGES}/plain.sqsh"),),
         both={f"{IMAGES}/plain.sqsh": b"hsqs" * 9},
         plan="affected-plan-image",
     ),

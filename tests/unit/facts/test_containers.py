@@ -43,7 +43,8 @@ BASE: Plant = {
 #: Apptainer under the old name: behind a link, behind a script, and as a copy of the program.
 BEHIND: dict[str, Plant] = {
     "link": {"/usr/bin/singularity": Link("apptainer")},
-    "script": {"/usr/bin/singularity": b'#!/bin/bash\n# old name\nexec "/usr/bin/apptainer" "$@"\n'},
+    "script": {"/usr/bin/singularity": b'#!/bin/bash\n# singularity "$@"\nexec "/usr/bin/apptainer" "$@"\n'},
+    "script by PATH": {"/usr/bin/singularity": b"#!/bin/sh\nX=1 exec apptainer ${1+x} $*\napptainer $@\n"},
     "copy": {"/usr/bin/singularity": b"\x7fELF\0/etc/apptainer/apptainer.conf\0"},
 }
 
@@ -124,6 +125,14 @@ def test_the_configuration_of_the_runtime_that_really_runs_counts(name: str) -> 
     change = ("runtime-directive-forbids", "user bind control", "yes", "no")
     assert found(facts_of(both), facts_of(both, {OTHER_CONF: b"user bind control = no\n"})) == [change]
     assert found(facts_of(both), facts_of(both, {CONF: b"user bind control = no\n"})) == []
+
+
+def test_a_copy_without_proc_is_read_as_it_would_boot() -> None:
+    copied = {SPACES: None, CLONE: None, RESTRICT: None}
+    closed = {"/etc/sysctl.d/9.conf": b"# none\n-user/max_user_namespaces=0\n"}
+    change = ("userns-closed", "user namespaces", None, "user.max_user_namespaces = 0")
+    assert found(facts_of(copied), facts_of(copied, closed)) == [change]
+    assert found(facts_of(), facts_of(closed)) == [], "it is not in force"
 
 
 def test_a_profile_of_apparmor_opens_what_it_restricts() -> None:
