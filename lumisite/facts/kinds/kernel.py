@@ -23,6 +23,7 @@ from lumisite.text import counted
 from lumisite.vendors import all_fabrics, all_gpus, all_vendors
 
 _CPU = "/sys/devices/system/cpu"
+_STATES = {"boost": "cpufreq/boost", "no_turbo": "*_pstate/no_turbo", "smt": "smt/control"}
 _FREQUENCY = ("scaling_driver", "scaling_governor", "energy_performance_preference")
 
 # Devices
@@ -170,10 +171,10 @@ def read_cpu_settings(tree: Tree, _: Site) -> dict[str, str]:
             found[name] = ", ".join(
                 f"{value} ({counted(cpus, 'CPU')})" if len(counts) > 1 else value for value, cpus in counts
             )
-    files = {"boost": "cpufreq/boost", "no_turbo": "intel_pstate/no_turbo", "smt": "smt/control"}
-    states = {name: first_line(tree, f"{_CPU}/{file}") for name, file in files.items()}
-    states["smt"] = states["smt"] or first_line(tree, f"{_CPU}/smt/active")
-    found |= {name: state.replace("forceoff", "off") for name, state in states.items() if state}
+    for name, pattern in _STATES.items():
+        for path in glob(tree, f"{_CPU}/{pattern}")[:1]:
+            if state := first_line(tree, path):
+                found[name] = state.replace("forceoff", "off")
     return found
 
 
