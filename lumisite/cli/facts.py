@@ -24,8 +24,9 @@ def add_facts(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `facts`."""
     parser.description = (
         "Write down what a maintenance may change under the containers: system, kernel, glibc, Slurm, GPU driver, "
-        "releases of stacks, libraries, interfaces, GPUs, CPUs, kernel parameters, default modules, Slurm's files, "
-        "image names and the deployed release. Only files are read; no program is run and no root is needed. What is "
+        "releases of stacks, libraries, interfaces, devices, GPUs, CPUs, kernel parameters, default modules, what "
+        "starts containers, Slurm's files, image names and the deployed release. Only files are read; no program is "
+        "run and no root is needed. What is "
         "not there is absent in the file; what may not be read is said, with the command that opens it. The same node"
         " gives the same bytes."
     )

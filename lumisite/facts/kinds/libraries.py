@@ -9,8 +9,8 @@ from lumisite.facts.change import Change, Touched, joined, only_in
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts, Library
 from lumisite.facts.kind import ChangeKind, Differences
-from lumisite.facts.kinds.system import comes_with_update
 from lumisite.facts.kinds.paths import is_below
+from lumisite.facts.kinds.system import comes_with_update
 from lumisite.findings.finding import Value
 from lumisite.machine.ldcache import CACHE
 from lumisite.machine.library_names import is_foundation, numbers_in, stem
