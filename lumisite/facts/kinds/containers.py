@@ -167,8 +167,12 @@ def read_start(tree: Tree, site: Site) -> dict[str, str]:
             found[STARTER] = _setuid(tree, resolve(tree, path).path)
     for label, names in _TOOLS.items():
         folders = (f"{home.top}/libexec/{home.name}/bin", f"{home.top}/bin", *_FOLDERS)
-        paths = (f"{folder}/{name}" for name in names for folder in folders)
-        found[label] = next((path for path in paths if _is_program(tree, path)), None)
+        paths = [path for name in names for folder in folders if _is_file(tree, path := f"{folder}/{name}")]
+        modes = {path: _mode(tree, path) for path in paths}
+        runs = (path for path, mode in modes.items() if mode is None or mode & 0o111)
+        found[label] = next(runs, None) or next(
+            (f"mode {mode:04o}" for mode in modes.values() if mode is not None), None
+        )
     if resolve(tree, _FUSE).entry is not None:
         mode = _mode(tree, _FUSE)
         found[_FUSE] = "present" if mode is None else "open to users" if mode & 0o6 == 0o6 else f"mode {mode:04o}"
@@ -214,9 +218,9 @@ def _other_owner(tree: Tree, path: str) -> str:
     return "" if owner in (None, top) else f"owned by uid {owner}"
 
 
-def _is_program(tree: Tree, path: str) -> bool:
-    found, mode = resolve(tree, path), _mode(tree, path)
-    return found.entry is not None and found.entry.kind == "file" and (mode is None or bool(mode & 0o111))
+def _is_file(tree: Tree, path: str) -> bool:
+    entry = resolve(tree, path).entry
+    return entry is not None and entry.kind == "file"
 
 
 def _user_namespaces(tree: Tree, home: Home) -> str | None:

@@ -31,11 +31,12 @@ _FREQUENCY = ("scaling_driver", "scaling_governor", "energy_performance_preferen
 
 def _devices() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Return by name whose devices there are, and the patterns of their files."""
-    found = {gpu.control: ("gpu", (gpu.control,)) for gpu in all_gpus()}
+    found: dict[str, tuple[str, tuple[str, ...]]] = {gpu.control: ("gpu", (gpu.control,)) for gpu in all_gpus()}
     found |= {_name(path): ("gpu", (path,)) for gpu in all_gpus() for path in gpu.devices}
     found |= {_name(path): ("nic", (path,)) for fabric in all_fabrics() for path in fabric.devices}
     shared = [vendor.devices for vendor in all_vendors() if vendor.devices]
-    return found | {posixpath.basename(paths[0]): ("", paths) for paths in shared}
+    found |= {posixpath.basename(paths[0]): ("", paths) for paths in shared}
+    return {name: row for name, row in found.items() if not any(other.startswith(f"{name}/") for other in found)}
 
 
 def _name(pattern: str) -> str:

@@ -170,7 +170,7 @@ MODES = {
     "squashfuse": (
         "/usr/bin/squashfuse_ll",
         0o644,
-        ("runtime-tool-gone", "squashfuse", "/usr/bin/squashfuse_ll", None),
+        ("runtime-tool-gone", "squashfuse", "/usr/bin/squashfuse_ll", "mode 0644"),
     ),
     "configuration": (CONF, 0o666, ("runtime-config-untrusted", "configuration", "of root alone", "mode 0666")),
 }
@@ -196,7 +196,7 @@ def test_a_starter_of_another_owner_or_on_a_nosuid_mount_has_no_rights(tmp_path:
             return 1000 if path == SUID else 0
 
     mounts = b"20 1 0:1 / / rw,relatime - ext4 /dev/a rw\n21 20 0:2 / /usr rw,nosuid - ext4 /dev/b rw\n"
-    states = []
+    states: list[str] = []
     for tree, plant in ((DiskTree, {}), (Owned, {}), (DiskTree, {"/proc/self/mountinfo": mounts})):
         top = write_tree(tmp_path / str(len(states)), lumi_node(AFTER, {**BASE, **plant}))
         (top / SUID[1:]).chmod(0o4755)
