@@ -87,15 +87,39 @@ def _image(words: list[tuple[str, int]]) -> tuple[str, int] | None:
 
 
 def image_outside_range(job: Job) -> Iterator[BadLine]:
-    """An image with a release that the GPU driver does not support."""
+    """An image, or packages of Python, with a release that the GPU driver does not support."""
     platform = job.site.platforms[job.site.platform]
-    for start in starts_of(job) if _may_have_gpus(job) else ():
-        for stack, version in contents_of(job, start.image).stacks.items():
+    found = [(start.line, start.name, contents_of(job, start.image).stacks) for start in starts_of(job)]
+    found += [(line, name, releases_by_name(job.site, name)) for name, line in _indexes(job)]
+    for line, name, stacks in found if _may_have_gpus(job) else ():
+        for stack, version in stacks.items():
             known = platform.stacks.get(stack)
             if known is not None and not known.has(version):
                 title, supported = job.site.stacks[stack].title, str(known.runs)
                 values = {"component": title, "release": str(version), "supported": supported, "example": _example(job)}
-                yield bad_line(start.line, start.name, **values)
+                yield bad_line(line, name, **values)
+
+
+def _indexes(job: Job) -> Iterator[tuple[str, int]]:
+    """Yield the last part of addresses of indexes of packages for GPUs, as PyTorch has them."""
+    for word in job.words:
+        if found := re.search(r"://\S+/whl/(?:\w+/)?([a-z]+\d[\d.]*)", job.resolved(word.value)):
+            yield found[1], word.line
+
+
+def for_other_gpus(job: Job) -> Iterator[BadLine]:
+    """A tool, a module or packages of Python for GPUs that the site does not have."""
+    others = [maker for maker in all_vendors() if maker.gpu and maker.gpu not in job.gpus]
+    for maker in others if job.gpus else ():
+        names = {software.name for software in maker.software}
+        for command in job.commands:
+            first = command.programs[:1]
+            loads = first in (("module",), ("ml",)) and names & {value.partition("/")[0] for value in command.values}
+            if loads or (maker.gpu and first == (maker.gpu.tool,)):
+                yield bad_line(command.line, " ".join(command.values[:3]), vendor=maker.title)
+        for name, line in _indexes(job):
+            if maker.gpu and any(re.search(word, name) for word in maker.gpu.image_words):
+                yield bad_line(line, name, vendor=maker.title)
 
 
 def _may_have_gpus(job: Job) -> bool:

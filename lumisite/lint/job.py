@@ -10,7 +10,7 @@ from typing import NamedTuple
 from lumisite.findings.finding import Value
 from lumisite.images.lock import LockedImage
 from lumisite.lint.options import SrunStep, read_options
-from lumisite.lint.script import ShellCommand, Word, read_commands, read_directives, without_listing
+from lumisite.lint.script import ShellCommand, Word, is_shell, read_commands, read_directives, without_listing
 from lumisite.site.model import Site
 from lumisite.vendors import gpu_of
 from lumisite.vendors.model import GpuVendor
@@ -20,6 +20,7 @@ _CONTAINER_PREFIX = re.compile(r"^(?:SINGULARITYENV|APPTAINERENV)_")
 _VALUE_LIMIT = 1 << 12
 #: Words that variables stand for, in all commands of a script.
 _EXPANSION_LIMIT = 1 << 16
+_SEPARATORS = ("hetjob", "packjob")
 _VARIABLE = re.compile(r"(?<!\\)\$(?:\{(\w+)\}|(\w+))")
 
 
@@ -53,8 +54,9 @@ class Job:
         text = without_listing(text.replace("\r\n", "\n"))
         self.site = site
         self.locked = locked or {}
+        self.text = text
         self.directives = tuple(read_directives(text))
-        self._read = tuple(read_commands(text))
+        self._read = tuple(read_commands(text)) if is_shell(text) else ()
 
     @cached_property
     def commands(self) -> tuple[ShellCommand, ...]:
@@ -73,21 +75,36 @@ class Job:
     @cached_property
     def _texts(self) -> dict[str, tuple[Word, ...]]:
         """The words of variables that were set once, to more than one word, with the lines on which these are."""
-        found = {}
+        found: dict[str, tuple[Word, ...]] = {}
         assignments = (assignment for command in self._read for assignment in command.assignments)
         for name, word in assignments:
             if name not in self._known:
                 continue
             lines = enumerate(word.inner.split("\n"), word.line)
-            words = tuple(Word(piece, number) for number, text in lines for piece in re.findall(r"[^\s\\]\S*", text))
-            if len(words) > 1:
-                found[name] = words
-        return found
+            words: list[Word] = []
+            for piece, number in (
+                (piece, number) for number, text in lines for piece in re.findall(r"[^\s\\]\S*", text)
+            ):
+                own = piece in (f"${name}", f"${{{name}}}")  # what is added to
+                words += found.get(name, ()) if own else (Word(piece, number),)
+            found[name] = tuple(words)
+        return {name: words for name, words in found.items() if len(words) > 1}
+
+    @cached_property
+    def components(self) -> tuple[tuple[tuple[str, int], ...], ...]:
+        """The words of directives, of each component of a heterogeneous job."""
+        found: list[list[tuple[str, int]]] = [[]]
+        for word, line in self.directives:
+            if word in _SEPARATORS:
+                found.append([])
+            else:
+                found[-1].append((word, line))
+        return tuple(map(tuple, found))
 
     @cached_property
     def allocation(self) -> SrunStep:
         """What `#SBATCH` lines ask for, as a step that has all of it; of a heterogeneous job nothing is known."""
-        several = any(word in ("hetjob", "packjob") for word, _ in self.directives)
+        several = len(self.components) > 1
         return SrunStep(None, {}, read_options(() if several else self.directives, stop=False))
 
     @cached_property
@@ -152,7 +169,7 @@ class Job:
         known: dict[str, str] = {}
         settings = [setting for command in self._read for setting in _settings(command)]
         for setting in settings:
-            values.setdefault(setting.name, set()).add(setting.value)
+            values[setting.name] = _after(values.get(setting.name, set()), setting)
         for name, (value, *others) in values.items():
             if others or len(value) > _VALUE_LIMIT or "$(" in value or "`" in value:
                 continue
@@ -194,3 +211,12 @@ def _settings(command: ShellCommand) -> Iterator[ScriptSetting]:
         for name, equals, text in (pair.partition("=") for pair in pairs.split(",")):
             if equals and name.isidentifier():
                 yield ScriptSetting(name, text, word.line, command)
+
+
+def _after(before: set[str], setting: ScriptSetting) -> set[str]:
+    """Return the values that a variable may have, where one that is made of the only one before is in its place."""
+    times = variables_in(setting.value).count(setting.name)
+    (known, *others) = before or {""}
+    if not times or not before or others or len(known) * times > _VALUE_LIMIT or setting.name in variables_in(known):
+        return {*before, setting.value}
+    return {_VARIABLE.sub(lambda found: known if setting.name in (found[1], found[2]) else found[0], setting.value)}

@@ -19,6 +19,22 @@ _FLAGS = frozenset(
         spread-job test-only unbuffered use-min-nodes verbose wait-all-nodes whole""",
     )
 )
+#: Options of sbatch and srun, as they are written out; plugins of a site may add others.
+LONG_OPTIONS = _FLAGS | frozenset(
+    re.findall(
+        r"[^;\s]+",
+        """account;acctg-freq;array;batch;bb;bbf;bcast;begin;chdir;cluster-constraint;clusters;comment;compress;
+        constraint;container;container-id;core-spec;cores-per-socket;cpu-bind;cpu-freq;cpus-per-gpu;cpus-per-task;
+        deadline;delay-boot;dependency;distribution;environment;error;exclude;export;export-file;extra;extra-node-info;
+        get-user-env;gid;gpu-bind;gpu-freq;gpus;gpus-per-node;gpus-per-socket;gpus-per-task;gres;gres-flags;help;het-;
+        group;hint;input;job-name;jobid;kill-on-bad-exit;kill-on-invalid-dep;licenses;mail-type;mail-user;mcs-label;
+        mem;mem-bind;mem-per-cpu;mem-per-gpu;mincpus;mpi;network;nice;nodefile;nodelist;nodes;ntasks;ntasks-per-core;
+        ntasks-per-gpu;ntasks-per-node;ntasks-per-socket;oom-kill-step;open-mode;output;partition;prefer;priority;
+        profile;qos;reboot;relative;reservation;resv-ports;segment;signal;slurmd-debug;sockets-per-node;stepmgr;
+        switches;task-epilog;task-prolog;tasks-per-node;thread-spec;threads;threads-per-core;time;time-min;tmp;tres-;
+        bind;tres-per-task;uid;usage;version;wait;wckey;wrap;x11""",
+    )
+)
 _SHORT = dict(
     re.findall(
         r"(\w)=(\S+)",
@@ -27,6 +43,9 @@ _SHORT = dict(
         t=time w=nodelist x=exclude""",
     )
 )
+
+
+_OTHER_NAMES = {"tasks-per-node": "ntasks-per-node", "cpu_bind": "cpu-bind"}
 
 
 class Option(NamedTuple):
@@ -42,7 +61,12 @@ Options = Mapping[str, Option]
 
 def read_options(words: Iterable[tuple[str, int]], *, stop: bool) -> dict[str, Option]:
     """Read options, given as words with their lines, up to the first other word (`stop`), where the program begins."""
-    found: dict[str, Option] = {}
+    return {option.name: option for option in read_option_list(words, stop=stop)}
+
+
+def read_option_list(words: Iterable[tuple[str, int]], *, stop: bool = False) -> list[Option]:
+    """Read options as they are given, in their order; of one that is given twice the last one counts."""
+    found: list[Option] = []
     rest = list(words)[::-1]
     while rest:
         word, line = rest.pop()
@@ -58,8 +82,8 @@ def read_options(words: Iterable[tuple[str, int]], *, stop: bool) -> dict[str, O
             break
         else:
             continue
-        name = "ntasks-per-node" if name == "tasks-per-node" else name
-        found[name] = Option(name, value, line)
+        name = _OTHER_NAMES.get(name, name)
+        found.append(Option(name, value, line))
     return found
 
 

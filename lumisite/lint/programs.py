@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from lumisite.lint.images import contents_of, starts_of
 from lumisite.lint.job import BadLine, Job, bad_line, variables_in
 from lumisite.lint.options import usable_cores
+from lumisite.lint.script import ShellCommand
 from lumisite.render.runtimes import RUNTIMES
+from lumisite.vendors import all_gpus
 
 _STARTERS_OF_TASKS = re.compile(r"(?:^|/)(?:torchrun|accelerate|deepspeed)$|torch\.distributed\.(?:run|launch)")
 _CUTTING = re.compile(
@@ -17,19 +20,28 @@ _CUTTING = re.compile(
 )
 _WORLD = re.compile(r"\$\{?SLURM_(?:NTASKS|NPROCS|NNODES|JOB_NUM_NODES)\}?")
 _PORT_OPTION = r"--(?:master[-_]port|main[-_]process[-_]port|rdzv[-_]endpoint)"
+#: What makes an environment of Python that takes what pip installs.
+_ENVIRONMENT = re.compile(r"(?:^|/)(?:venv|virtualenv)$|^(?!.*(?:conda|mamba|forge)).*/bin/activate\b")
+_TARGET = re.compile(r"--(?:target|prefix|root|dry-run|python)\b|-t$")
+_WRITABLE = re.compile(r"--(?:overlay|writable|fakeroot|home|no-home|sandbox)|-H$")
 _CONDA = re.compile(r"(?<!\\)\$\{?WITH_CONDA\b")
 
 
 def gpu_flag(job: Job) -> Iterator[BadLine]:
-    """The flag for GPUs of another vendor than the nodes have."""
+    """The flag for GPUs of another vendor than the nodes have, or one that does harm on this site."""
     site = job.site
-    kinds = site.kinds_of(*job.partitions)
+    named = site.kinds_of(*job.partitions)
+    kinds = tuple(sorted(name for name, kind in (named or site.node_kinds).items() if kind.gpus))
     expected = {f"--{flag}" for kind in kinds for flag in site.gpu_flags(kind)}
-    others = {f"--{flag}" for kind in site.node_kinds for flag in site.gpu_flags(kind)} - expected
-    for command in job.commands if expected else ():
+    others = {f"--{gpu.flag}" for gpu in all_gpus() if gpu.flag and gpu not in job.gpus} - expected
+    avoided = {f"--{flag}" for runtime in site.runtimes.values() for flag in runtime.avoid}
+    for command in job.commands if kinds else ():
         for word in command.words_after(*RUNTIMES) or ():
             if word.value in others:
-                yield bad_line(word.line, word.value, kinds=tuple(sorted(kinds)), expected=tuple(sorted(expected)))
+                advised = {"expected": tuple(sorted(expected))} if expected else {}
+                yield bad_line(word.line, word.value, kinds=kinds, **advised)
+            elif word.value in avoided:
+                yield bad_line(word.line, word.value, runtime=site.command)
 
 
 def fixed_port(job: Job) -> Iterator[BadLine]:
@@ -119,3 +131,63 @@ def old_library(job: Job) -> Iterator[BadLine]:
                 if found[1].rstrip(".") != version:
                     line = word.line + word.raw.count("\n", 0, found.start())
                     yield bad_line(line, found[0], library=library, module=job.site.helper_module)
+
+
+def pip_in_job(job: Job) -> Iterator[BadLine]:
+    """`pip install` that ends in the home directory, where all images and later jobs find it."""
+    started = job.directives or any(step.command for step in job.steps)
+    owned = any(_ENVIRONMENT.search(value) for command in job.commands for value in command.values)
+    settled = owned or any(job.settings_of("PYTHONUSERBASE", "PIP_TARGET", "PIP_PREFIX", "VIRTUAL_ENV", "PIP_USER"))
+    for command in job.commands if started and not settled else ():
+        words = command.words_after("pip", "pip3") or ()
+        values = [word.value for word in words]
+        contained = command.spot == "container" or command.names_any(*RUNTIMES)
+        elsewhere = any(_TARGET.match(value) for value in values) or any(
+            _WRITABLE.match(value) for value in command.values
+        )
+        path = next((value for value in command.values if value.endswith(("/pip", "/pip3"))), "")
+        if values[:1] == ["install"] and not elsewhere and not path and (contained or "--user" in values):
+            yield bad_line(words[0].line, "pip install", runtime=job.site.command)
+
+
+def host_conda(job: Job) -> Iterator[BadLine]:
+    """A conda environment of the host that is active when a container starts, which does not have it."""
+    active = ""
+    line = 0
+    for command in job.commands:
+        if command.spot == "batch" and (name := _conda(command)) is not None:
+            active, line = name, command.line
+        contained = command.names_any(*RUNTIMES) and not {"exec", "run"}.isdisjoint(command.values)
+        if contained and active and not {"-e", "--cleanenv", "--containall", "-C"} & set(command.values):
+            yield bad_line(line, active, runtime=job.site.command)
+            active = ""
+
+
+def _conda(command: ShellCommand) -> str | None:
+    """Return the environment that a command activates, empty where it leaves one; none for other commands."""
+    values = command.values
+    if command.programs[:1] in (("conda",), ("mamba",), ("micromamba",)) and values[1:2] in (
+        ("activate",),
+        ("deactivate",),
+    ):
+        return (
+            " ".join(values[2:])
+            if values[1] == "activate" and values[2:]
+            else ("base" if values[1] == "activate" else "")
+        )
+    if values[:1] in (("source",), (".",)) and re.search(
+        r"(?:conda|mamba|forge)\w*/(?:[\w./-]*/)?bin/activate$", " ".join(values[1:2])
+    ):
+        return values[2] if values[2:] else "base"
+    return "" if values[:2] == ("conda", "deactivate") else None
+
+
+def mpi_type(job: Job) -> Iterator[BadLine]:
+    """A type of MPI that the image of a step does not have."""
+    for start in starts_of(job):
+        step = next((step for step in job.steps if step.command is start.command), None)
+        option = step.merged.get("mpi") if step else None
+        family = contents_of(job, start.image).family
+        needed = job.site.families[family].mpi if family else None
+        if option and needed and option.value not in (needed, "none"):
+            yield bad_line(option.line, f"--mpi={option.value}", expected=needed, image=start.name)

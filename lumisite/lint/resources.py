@@ -27,7 +27,8 @@ def gpu_binding(job: Job) -> Iterator[BadLine]:
         if (step.tasks_per_node or 1) < 2 or shared or (bind and re.search(r"(?:^|,)none$", bind.value)):
             continue
         hiding = bind and re.search(r"(?:^|[,:])(?:closest|map|mask|single|per_task)", bind.value)
-        if option := each or (bind if hiding else None):
+        tres = step.merged.get("tres-per-task") or step.merged.get("ntasks-per-gpu")
+        if option := each or (bind if hiding else None) or (None if bind else tres):
             order = _gpu_order(job.site)
             yield bad_line(option.line, f"--{option.name}", library=library, order=order, variable=visible)
 
@@ -61,6 +62,17 @@ def cpu_bind_and_count(job: Job) -> Iterator[BadLine]:
             yield bad_line(bind.line, "--cpu-bind")
 
 
+def _most(site: Site, step: SrunStep, kinds: list[NodeKind]) -> int:
+    """Return the most memory of a node in MiB that a step can get, of those that it may run on."""
+    partitions = [site.partitions[name] for name in step.partitions(site)]
+    limits = [
+        min(partition.memory_mib or site.node_kinds[name].memory_mib, site.node_kinds[name].memory_mib)
+        for partition in partitions
+        for name in partition.node_kind
+    ]
+    return max(limits or [kind.memory_mib for kind in kinds])
+
+
 def _memory(job: Job) -> Iterator[tuple[SrunStep, list[NodeKind], Option, int]]:
     """Yield the allocation, and the steps that name memory themselves.
 
@@ -89,7 +101,7 @@ def _gpus(step: SrunStep, kinds: list[NodeKind]) -> int | None:
 def memory_of_node(job: Job) -> Iterator[BadLine]:
     """More memory than any node of the partitions has; what is asked for by GPU or CPU may spread over more nodes."""
     for step, kinds, option, memory in _memory(job):
-        most = max(kind.memory_mib for kind in kinds)
+        most = _most(job.site, step, kinds)
         on_one_node = option.name == "mem" or not step.merged.keys().isdisjoint(_PER_NODE)
         if memory > most and on_one_node:
             yield bad_line(

@@ -13,7 +13,18 @@ from typing import TypeAlias
 from lumisite.findings.catalogue import entry, make_finding
 from lumisite.findings.finding import Finding, Place, with_values
 from lumisite.images.lock import LockedImage
-from lumisite.lint import images, modules, programs, resources, settings
+from lumisite.lint import (
+    directives,
+    expansion,
+    images,
+    launchers,
+    limits,
+    masks,
+    modules,
+    programs,
+    resources,
+    settings,
+)
 from lumisite.lint.job import BadLine, Job
 from lumisite.render.explain import references
 from lumisite.site.model import Site
@@ -37,6 +48,23 @@ ANYWHERE: Mapping[str, Rule] = {
     "build-with-binds": modules.build_with_binds,
     "retired-folder": modules.retired_folder,
     "host-venv": modules.host_venv,
+    "late-directive": directives.late_directive,
+    "directive-variable": directives.directive_variable,
+    "unknown-directive": directives.unknown_directive,
+    "repeated-directive": directives.repeated_directive,
+    "array-output": directives.array_output,
+    "unknown-partition": limits.unknown_partition,
+    "rank-in-batch": expansion.rank_in_batch,
+    "local-master": expansion.local_master,
+    "too-many-threads": expansion.too_many_threads,
+    "launcher-per-task": launchers.launcher_per_task,
+    "launcher-nodes": launchers.launcher_nodes,
+    "no-rendezvous": launchers.no_rendezvous,
+    "no-srun": launchers.no_srun,
+    "too-many-processes": launchers.too_many_processes,
+    "ray-without-block": launchers.ray_without_block,
+    "pip-in-job": programs.pip_in_job,
+    "host-conda": programs.host_conda,
 }
 #: Rules for jobs of this machine only.
 OF_SITE: Mapping[str, Rule] = {
@@ -46,6 +74,7 @@ OF_SITE: Mapping[str, Rule] = {
     "unknown-version": modules.unknown_version,
     "image-for-other-gpus": images.image_for_other_gpus,
     "image-outside-range": images.image_outside_range,
+    "for-other-gpus": images.for_other_gpus,
     "skipped-runscript": images.skipped_runscript,
     "gpu-binding": resources.gpu_binding,
     "too-many-cores": resources.too_many_cores,
@@ -55,6 +84,18 @@ OF_SITE: Mapping[str, Rule] = {
     "harmful-value": settings.harmful_value,
     "wrong-interface": settings.wrong_interface,
     "shared-cache": settings.shared_cache,
+    "leftover-setting": settings.leftover_setting,
+    "visible-gpus": expansion.visible_gpus,
+    "too-many-nodes": limits.too_many_nodes,
+    "too-long": limits.too_long,
+    "too-many-gpus": limits.too_many_gpus,
+    "other-account": limits.other_account,
+    "other-path": limits.other_path,
+    "reserved-cores": masks.reserved_cores,
+    "mask-order": masks.mask_order,
+    "mask-outside": masks.mask_outside,
+    "mpi-type": programs.mpi_type,
+    "tensor-parallel": launchers.tensor_parallel,
 }
 
 

@@ -131,10 +131,15 @@ class ShellCommand:
         return None
 
 
+def is_shell(text: str) -> bool:
+    """Return whether a script is read by a shell, as it is where its first line names no other interpreter."""
+    return not re.match(r"#![^\n]*\b(?:python|perl|ruby|julia|Rscript|lua|node)[\d.]*\b", text)
+
+
 def read_directives(text: str) -> Iterator[tuple[str, int]]:
     """Yield the words of `#SBATCH` lines; sbatch stops to read them at the first command."""
     for number, line in enumerate(text.splitlines(), 1):
-        if line.strip() and not line.startswith("#"):
+        if line.strip() and not line.lstrip().startswith("#"):
             return
         if line.startswith("#SBATCH"):
             for word in re.sub(r"\s#.*", "", line.removeprefix("#SBATCH")).split():

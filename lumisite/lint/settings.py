@@ -17,6 +17,7 @@ from lumisite.site.evidence import Harm, harms
 from lumisite.site.images import Holds
 from lumisite.site.ledger import Situation, decided_by_image, judge_conditions
 from lumisite.site.model import Site
+from lumisite.vendors import is_built_in
 
 #: Variables that name interfaces. NCCL takes the beginnings of names (src/misc/socket.cc), the others whole names.
 _BY_PREFIX = ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME")
@@ -69,7 +70,7 @@ def _directory(job: Job, name: str) -> dict[str, Value]:
     return {"of_rank": f"{folder}/${{SLURM_LOCALID}}"} if of_rank else {"directory": folder}
 
 
-def _in_force(job: Job, names: Collection[str]) -> Iterator[tuple[ScriptSetting, str]]:
+def in_force(job: Job, names: Collection[str]) -> Iterator[tuple[ScriptSetting, str]]:
     """Yield the settings of some variables that hold when something is started, with what they set.
 
     Other variables are put in; of `${NAME:-value}` it is the value.
@@ -91,7 +92,7 @@ def _replaced(job: Job, setting: ScriptSetting) -> bool:
     return False
 
 
-def _nodes(job: Job, setting: ScriptSetting) -> Literal["one", "several"] | None:
+def nodes_reached(job: Job, setting: ScriptSetting) -> Literal["one", "several"] | None:
     """Return whether what a setting reaches has one node or several: its own step, or else any step of the job."""
     counts = {step.nodes for step in job.steps if step.command is setting.command}
     counts = counts or {step.nodes for step in job.steps}
@@ -103,7 +104,7 @@ def _nodes(job: Job, setting: ScriptSetting) -> Literal["one", "several"] | None
 def harmful_value(job: Job) -> Iterator[BadLine]:
     """A value that is known to do harm, in the situations in which it does."""
     known, starts = tuple(harms(job.site)), tuple(starts_of(job))
-    for setting, value in _in_force(job, {harm.setting.name for harm in known}):
+    for setting, value in in_force(job, {harm.setting.name for harm in known}):
         judged = [(harm, _judge(job, harm, setting, value, starts)) for harm in known]
         # What is known to do harm here comes before what may.
         found = sorted((pair for pair in judged if pair[1] is not None), key=lambda pair: bool(pair[1]))
@@ -122,7 +123,7 @@ def _judge(job: Job, harm: Harm, setting: ScriptSetting, value: str, starts: tup
     not tell what is in it, the evidence decides whether it may.
     """
     fits = harm.setting.name == setting.name and "$" not in value and harm.fits(value)
-    nodes = _nodes(job, setting) if fits else None
+    nodes = nodes_reached(job, setting) if fits else None
     if not fits or (harm.evidence.when.nodes and not nodes):
         return None
     images = {start.image for start in starts if start.command is setting.command} or {start.image for start in starts}
@@ -140,6 +141,35 @@ def _judge(job: Job, harm: Harm, setting: ScriptSetting, value: str, starts: tup
     return outcomes[None] if False not in outcomes and harm.evidence.unknown_images else None
 
 
+#: What users take over from other machines or from a search for an error, and what comes of it.
+_LEFTOVERS = (
+    ("NCCL_NET", r"socket", "network"),
+    ("NCCL_NET_PLUGIN", r"none", "plugin"),
+    ("NCCL_NET", r"ib", "plugin"),
+    ("NCCL_IB_DISABLE", r"1", "adapters"),
+    ("FI_PROVIDER", r"\^?(?:tcp|sockets|udp)(?:;.*)?", "network"),
+    ("FI_PROVIDER", r"verbs(?:;.*)?|efa|opx|psm[23]", "plugin"),
+    ("NCCL_P2P_DISABLE", r"1", "peers"),
+    ("NCCL_P2P_LEVEL", r"0|LOC", "peers"),
+)
+
+
+def leftover_setting(job: Job) -> Iterator[BadLine]:
+    """A setting of another machine or of a search for an error: TCP between nodes, no peers, another GPU."""
+    carrier = job.site.fabric.carrier
+    built_in = is_built_in(carrier)
+    overrides = tuple((name, r".+", "architecture") for gpu in job.gpus for name in gpu.overrides)
+    for name, pattern, kind in (*_LEFTOVERS, *overrides):
+        for setting, value in in_force(job, (name,)):
+            # On one node there is no traffic for a network; where NCCL needs no plugin its own adapters count.
+            between = nodes_reached(job, setting) == "several"
+            needed = {"network": between, "plugin": between and not built_in, "adapters": between and built_in}
+            fits = re.fullmatch(pattern, value, re.IGNORECASE) and not value.lower().startswith(carrier.lower())
+            if fits and needed.get(kind, True):
+                reason: dict[str, Value] = {"network": carrier} if kind in needed else {kind: value}
+                yield bad_line(setting.line, f"{name}={value}", variable=name, **reason)
+
+
 def _instead(site: Site, name: str) -> dict[str, Value]:
     """Return what the ledger sets whatever the image, if anything."""
     always = (entry.value for entry in site.settings if entry.name == name and not decided_by_image(site, entry))
@@ -148,9 +178,9 @@ def _instead(site: Site, name: str) -> dict[str, Value]:
 
 def wrong_interface(job: Job) -> Iterator[BadLine]:
     """An interface that the site does not have for traffic."""
-    for setting, value in _in_force(job, (*_BY_PREFIX, *_BY_NAME)):
+    for setting, value in in_force(job, (*_BY_PREFIX, *_BY_NAME)):
         exact = setting.name in _BY_NAME
-        kind = _wrong(value, exact, _nodes(job, setting), job.site) if "$" not in value else None
+        kind = _wrong(value, exact, nodes_reached(job, setting), job.site) if "$" not in value else None
         if kind:
             fast = job.site.fabric.interfaces
             expected = fast[0] if exact else ",".join(fast)
@@ -186,7 +216,7 @@ def _named(interface: str, names: Iterable[str], whole: bool) -> bool:
 
 def shared_cache(job: Job) -> Iterator[BadLine]:
     """A cache of kernels or of a compiler, which belongs on the node, on a file system that all nodes share."""
-    for setting, value in _in_force(job, job.caches):
+    for setting, value in in_force(job, job.caches):
         if path := _shared(value, job.site):
             yield bad_line(setting.line, setting.name, path=path, **_directory(job, setting.name))
 

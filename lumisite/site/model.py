@@ -77,6 +77,8 @@ class Partition(Stated):
     )
     whole_nodes: bool = key("Whether a job always gets whole nodes.")
     max_nodes: int | None = key("Most nodes for one job.", default=None)
+    max_time: Line | None = key("Longest time for one job, as sbatch takes it: `2-00:00:00`.", default=None)
+    memory_mib: int | None = key("Memory of a node for jobs, in MiB, if less than its node kind has.", default=None)
     constraint: Name | None = key("What users ask for with `--constraint` to get its nodes.", default=None)
     qos: tuple[Name, ...] = key(
         "What users ask for with `--qos` to get its nodes, any one of a list: jobs of `validate` ask for the first.",
@@ -268,6 +270,8 @@ class Site:
     platforms: Mapping[str, Platform] = key("The machine as each maintenance left it, by name.")
     node_kinds: Mapping[str, NodeKind] = key("Node kinds, by name.")
     partitions: Mapping[str, Partition] = key("Slurm partitions, by name.")
+    other_partitions: tuple[Name, ...] = key("All partitions beside: `lint` reports what is neither.", default=())
+    accounts: tuple[Name, ...] = key("Shell patterns of the accounts of jobs: `project_46*`.", default=())
     families: Mapping[str, Family] = key(
         "Image families, by name; the first that recognises an image wins.", example="pytorch"
     )

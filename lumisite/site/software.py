@@ -72,6 +72,10 @@ class Runtime(Stated):
         needs=("emit", "modulefile"),
         default_factory=dict,
     )
+    avoid: tuple[Flag, ...] = key(
+        "Flags for GPUs, without dashes, that do harm: they bring host libraries in that do not fit the images.",
+        default=(),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

@@ -126,6 +126,10 @@ class GpuVendor:
     built for these GPUs: in its name, its address without Docker's registry, or what versions it is known to have.
     `caching` is what of the vendor's keeps caches on disk, for people. `users` is a line of shell that writes for each
     process on a GPU of the node its number and how much GPU memory it has, in bytes.
+    write, with the right ones, `overrides` those that make programs take its GPUs for others. `image_words` are regular
+    expressions, in lower case, for what says that an image is built for these GPUs: in its name, its address without
+    Docker's registry, or what versions it is known to have.
+    `caching` is what of the vendor's keeps caches on disk, for people.
     """
 
     pci: str
@@ -144,6 +148,7 @@ class GpuVendor:
     prefixes: tuple[str, ...] = ()
     caches: tuple[Cache, ...] = ()
     misspelt: Mapping[str, str] = field(default_factory=dict)
+    overrides: tuple[str, ...] = ()
     image_words: tuple[str, ...] = ()
     caching: str = ""
     users: str = ""

@@ -65,7 +65,8 @@ def test_other_gdr_levels(value: str) -> None:
 )
 def test_the_number_of_nodes_must_be_known(head: str, expected: int) -> None:
     line = head.count("\n") + 1
-    assert found(f"{head}export NCCL_NET_GDR_LEVEL=PHB\n./x\n") == [f"{line} harmful-value"] * expected
+    bad = [one for one in found(f"{head}export NCCL_NET_GDR_LEVEL=PHB\n./x\n") if "harmful-value" in one]
+    assert bad == [f"{line} harmful-value"] * expected
 
 
 def test_a_script_without_a_container_has_an_image_that_is_not_known() -> None:
@@ -337,5 +338,5 @@ def test_where_a_cache_is(lines: str, expected: list[str]) -> None:
 
 def test_a_cache_is_shared_where_the_site_says_so() -> None:
     text = "#SBATCH -p standard-g\nexport MIOPEN_CUSTOM_CACHE_DIR=/pfs/t\nexport MIOPEN_USER_DB_PATH=/scratch/t\n"
-    assert found(text, load_site("twin").site) == ["3 shared-cache"]
+    assert found(text, load_site("twin").site) == ["2 other-path", "3 shared-cache"]
     assert found("#SBATCH -p elsewhere\nexport TRITON_CACHE_DIR=/scratch/t\n") == []

@@ -1,0 +1,190 @@
+"""How many processes a job starts, and on which nodes: launchers of processes below srun, or without it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from lumisite.lint.job import BadLine, Job, bad_line
+from lumisite.lint.options import SrunStep
+from lumisite.lint.script import ShellCommand
+from lumisite.render.runtimes import RUNTIMES
+
+_PROGRAMS = ("torchrun", "accelerate", "deepspeed", "torch.distributed.run", "torch.distributed.launch")
+#: What starts programs on other nodes, or several of them.
+_OTHER_NODES = re.compile(
+    r"\b(?:srun|mpirun|mpiexec|prun|ssh|pdsh|clush|parallel|sbatch|scrun|hostfile|ray)\b|--hosts\b"
+)
+_MEETING = ("rdzv_endpoint", "master_addr", "main_process_ip", "standalone", "hostfile", "config_file", "rdzv_conf")
+_SETTINGS = ("PET_RDZV_ENDPOINT", "PET_MASTER_ADDR")
+_OF_NODES = re.compile(r"\$\{?\w*(?:NNODES|NUM_NODES|NODES|COUNT)\w*\}?", re.IGNORECASE)
+_TENSOR = r"--tensor[-_](?:model[-_])?parallel(?:[-_]size)?|-tp"
+
+
+class Launch(NamedTuple):
+    """A launcher that starts the processes of a node, with its options by name, each with its value and line.
+
+    `step` is the srun that starts it, once for each task; none where the batch script itself does. `spot` is that of
+    its command.
+    """
+
+    program: str
+    line: int
+    options: Mapping[str, tuple[str, int]]
+    step: SrunStep | None
+    spot: str
+
+    @property
+    def several(self) -> bool:
+        """Whether it is told to start processes on several nodes, and does so on as many."""
+        given = next((self.options[name][0] for name in ("nnodes", "num_machines") if name in self.options), "1")
+        told = _OF_NODES.search(given) or (given.isdecimal() and int(given) > 1)
+        return bool(told and self.step and self.step.nodes and self.step.nodes > 1)
+
+    def number(self, *names: str) -> int | None:
+        """Return the number that the first of some options sets outright."""
+        values = (self.options[name][0] for name in names if name in self.options)
+        return next((int(value) for value in values if re.fullmatch(r"\d{1,6}", value)), None)
+
+    def line_of(self, *names: str) -> int:
+        """Return the line of the first of some options, else its own."""
+        return next((self.options[name][1] for name in names if name in self.options), self.line)
+
+    def processes(self, gpus: int | None) -> int | None:
+        """Return how many processes it starts on a node with so many GPUs, as far as the script has it."""
+        if self.program == "accelerate":
+            total, nodes = self.number("num_processes"), self.number("num_machines")
+            return total // (nodes or 1) if total and (nodes or "num_machines" not in self.options) else None
+        names = ("num_gpus",) if self.program == "deepspeed" else ("nproc_per_node", "nproc_per_gpu")
+        given = next((self.options[name][0] for name in names if name in self.options), None)
+        if given is None:
+            return gpus if self.program == "deepspeed" else 1
+        return self.number(*names) or (gpus if re.search(r"gpu|auto", given, re.IGNORECASE) else None)
+
+
+def launches(job: Job) -> Iterator[Launch]:
+    """Yield the launchers that commands start; what srun starts follows it, in scripts that it has as arguments."""
+    step: SrunStep | None = None
+    for command in job.commands:
+        if command.spot == "batch":
+            step = next((known for known in job.steps if known.command is command), None)
+        for index, (name, word) in enumerate(zip(command.programs, command.words, strict=True)):
+            if name in _PROGRAMS and command.words_after(name) is not None:
+                yield Launch(
+                    name, word.line, _options(job.resolved_words(command.words[index + 1 :])), step, command.spot
+                )
+                break
+
+
+def _options(words: list[tuple[str, int]]) -> dict[str, tuple[str, int]]:
+    """Return options up to the program, which is a file of Python or comes after `-m`."""
+    found: dict[str, tuple[str, int]] = {}
+    for index, (word, line) in enumerate(words):
+        if word.endswith(".py") or word in ("-m", "--module"):
+            break
+        if option := re.match(r"--([A-Za-z][\w-]*)(?:=(.*))?$", word, re.DOTALL):
+            after = words[index + 1][0] if index + 1 < len(words) and words[index + 1][0][:1] != "-" else ""
+            found[option[1].replace("-", "_")] = (after if option[2] is None else option[2], line)
+    return found
+
+
+def launcher_per_task(job: Job) -> Iterator[BadLine]:
+    """A launcher that starts a process for each GPU, in each of several tasks of a node."""
+    for launch in launches(job):
+        step = launch.step
+        processes = launch.processes(step.gpus_per_node) if step else None
+        tasks = step.tasks_per_node if step else None
+        if step and tasks and tasks > 1 and processes and processes > 1:
+            names = ("ntasks-per-node", "ntasks")
+            option = next((step.merged[name] for name in names if name in step.merged), None)
+            line = option.line if option else launch.line
+            yield bad_line(line, launch.program, tasks=tasks, processes=processes, all=tasks * processes)
+
+
+def too_many_processes(job: Job) -> Iterator[BadLine]:
+    """More processes on a node than the job has GPUs there."""
+    for launch in launches(job):
+        gpus = (launch.step or job.allocation).gpus_per_node
+        processes = launch.processes(None)
+        names = ("nproc_per_node", "num_gpus", "num_processes")
+        if gpus and processes and processes > gpus and launch.program != "accelerate":
+            yield bad_line(launch.line_of(*names), launch.program, processes=processes, gpus=gpus)
+
+
+def launcher_nodes(job: Job) -> Iterator[BadLine]:
+    """A number of nodes that is not that of the step, so that each node trains alone or waits for others."""
+    for launch in launches(job):
+        nodes = launch.step.nodes if launch.step else None
+        if launch.step is None or nodes is None or any(setting.name.startswith("PET_N") for setting in job.settings):
+            continue
+        option = "num_machines" if launch.program == "accelerate" else "nnodes"
+        known = {option, "nproc_per_node", "standalone", "num_processes"} & launch.options.keys()
+        if launch.program == "deepspeed" or "config_file" in launch.options or not known:
+            continue
+        given = launch.options.get(option, ("1", 0))[0]
+        given = str(job.allocation.nodes or given) if _OF_NODES.search(given) else given
+        wrong = given.isdecimal() and int(given) != nodes
+        if wrong and (nodes > 1 or int(given) > 1):
+            yield bad_line(launch.line_of(option, "standalone"), f"--{option}", given=int(given), nodes=nodes)
+        total = launch.number("num_processes")
+        gpus = launch.step.gpus_per_node
+        if launch.program == "accelerate" and not wrong and nodes > 1 and total and (total % nodes or total == gpus):
+            yield bad_line(launch.line_of("num_processes"), "--num_processes", total=total, nodes=nodes)
+
+
+def no_rendezvous(job: Job) -> Iterator[BadLine]:
+    """A launcher on several nodes that is not told where they meet, or, where it is static, which node this is."""
+    for launch in launches(job):
+        if not launch.several or any(job.settings_of(*_SETTINGS)):
+            continue
+        if not any(name in launch.options for name in _MEETING):
+            yield bad_line(launch.line, launch.program, nodes=launch.step.nodes if launch.step else None)
+        elif "master_addr" in launch.options and not {"node_rank", "rdzv_endpoint"} & launch.options.keys():
+            yield bad_line(launch.line_of("master_addr"), launch.program, rank="--node_rank")
+
+
+def no_srun(job: Job) -> Iterator[BadLine]:
+    """A program of a job of several tasks that the batch script starts itself, on the first node alone."""
+    nodes, tasks = job.allocation.nodes or 1, job.allocation.tasks_per_node or 1
+    texts = [word.raw for command in job.commands for word in (*command.words, *command.documents)]
+    texts += [word.raw for command in job.commands for _, word in command.assignments]
+    if not job.directives or (nodes < 2 and (tasks < 2 or not job.allocation.requests_gpus)):
+        return
+    if any(map(_OTHER_NODES.search, texts)):
+        return
+    for command in job.commands:
+        starter = next((name for name in command.programs if name in _PROGRAMS), "")
+        if command.spot == "batch" and _computes(command) and (nodes > 1 or not starter):
+            yield bad_line(command.words[0].line, command.programs[0], nodes=nodes, tasks=nodes * tasks)
+
+
+def _computes(command: ShellCommand) -> bool:
+    """Return whether a command runs a program of Python or a container, and not only a line of it."""
+    first = next(iter(command.programs), "")
+    starts = first in RUNTIMES and not {"exec", "run"}.isdisjoint(command.values)
+    script = any(re.search(r"\.py\b", value) for value in command.values)
+    return script and (starts or first in _PROGRAMS or re.fullmatch(r"python[\d.]*", first) is not None)
+
+
+def tensor_parallel(job: Job) -> Iterator[BadLine]:
+    """A model split in more parts than a node has GPUs, so that each layer waits for the network."""
+    kinds = [kind for step in (job.allocation, *job.steps) for kind in step.node_kinds(job.site)]
+    most = job.allocation.gpus_per_node or max((len(kind.gpus) for kind in kinds), default=0)
+    for value, line in job.option_values(_TENSOR):
+        text = job.resolved(value)
+        if most and re.fullmatch(r"\d{1,6}", text) and int(text) > most:
+            yield bad_line(line, "tensor-parallel-size", parts=int(text), gpus=most)
+
+
+def ray_without_block(job: Job) -> Iterator[BadLine]:
+    """`ray start` as the last command of a step: the step ends at once, and Slurm ends what it has started."""
+    commands = job.commands
+    below = False
+    for index, command in enumerate(commands):
+        direct = command.spot == "batch" and command.names_any("srun")
+        below = direct if command.spot == "batch" else below
+        last = direct or index + 1 == len(commands) or commands[index + 1].spot == "batch"
+        words = command.words_after("ray") or ()
+        if below and last and [word.value for word in words[:1]] == ["start"] and "--block" not in command.values:
+            yield bad_line(words[0].line, "ray start")

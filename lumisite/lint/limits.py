@@ -1,0 +1,159 @@
+"""What the site description rules out: sizes beyond a partition, and partitions, accounts and paths of other sites."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import TypeVar
+
+from lumisite.findings.finding import Value
+from lumisite.lint.job import BadLine, Job, bad_line
+from lumisite.lint.options import SrunStep
+from lumisite.machine.tree import is_under
+from lumisite.site.images import in_site_folder
+from lumisite.site.load import embedded_sites, load_site
+from lumisite.site.model import Partition, Site
+from lumisite.text import nearest_name
+
+T = TypeVar("T")
+
+_TIME = re.compile(r"(?:(\d{1,4})-)?(\d{1,6})(?::(\d{1,4}))?(?::(\d{1,4}))?")
+_GPUS = re.compile(r"(?:gpu:)?(?:([A-Za-z][\w-]*):)?\d+")
+#: Folders of other sites that any image or machine may have.
+_COMMON = re.compile(r"/(?:software|sw|shared|local|home|users|scratch|project|tmp|dev|\w)(?:/|$)")
+_PATH = re.compile(r"(?<![\w:/.~}$)-])/[\w.-]+(?:/[\w.-]+)*")
+#: What stands for an account in examples.
+_PLACEHOLDER = re.compile(r"x{3}|y{3}|your|my|name|<|\$|0{6}|12345|id\b", re.IGNORECASE)
+
+
+def _limits(job: Job, of: Callable[[Partition], T | None]) -> Iterator[tuple[SrunStep, list[T]]]:
+    """Yield the allocation and each step, with the limits of their partitions, where all of them have one."""
+    for step in (job.allocation, *job.steps):
+        names = step.partitions(job.site)
+        limits = [of(job.site.partitions[name]) for name in names if name in job.site.partitions]
+        known = [limit for limit in limits if limit is not None]
+        if names and len(known) == len(names):
+            yield step, known
+
+
+def too_many_nodes(job: Job) -> Iterator[BadLine]:
+    """More nodes than a job can have in any of its partitions."""
+    for step, limits in _limits(job, lambda partition: partition.max_nodes):
+        option = step.merged.get("nodes") or step.merged.get("ntasks")
+        if option and step.nodes and step.nodes > max(limits):
+            yield bad_line(option.line, f"--{option.name}", nodes=step.nodes, most=max(limits))
+
+
+def too_long(job: Job) -> Iterator[BadLine]:
+    """More time than a job can have in any of its partitions."""
+    for step, limits in _limits(job, lambda partition: partition.max_time):
+        option, most = step.merged.get("time"), max(limits, key=_minutes)
+        if option and _minutes(option.value) > _minutes(most):
+            yield bad_line(option.line, "--time", time=option.value, most=most)
+
+
+def _minutes(text: str) -> float:
+    """Return a time limit as Slurm reads it: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S; 0 for what is none."""
+    found = _TIME.fullmatch(text)
+    days, first, second, third = (int(part or 0) for part in found.groups()) if found else (0, 0, 0, 0)
+    if found and found[1]:
+        return days * 1440 + first * 60 + second + third / 60
+    return first * 60 + second + third / 60 if found and found[4] else first + second / 60
+
+
+def too_many_gpus(job: Job) -> Iterator[BadLine]:
+    """More GPUs than a node has, or GPUs of a type that it does not have."""
+    for step in (job.allocation, *job.steps):
+        kinds = step.node_kinds(job.site)
+        names = ("gpus-per-node", "gres", *(("gpus",) if step.number("nodes") else ()))
+        option = next((step.merged[name] for name in names if name in step.merged), None)
+        found = _GPUS.fullmatch(option.value) if option else None
+        if not kinds or option is None or found is None:
+            continue
+        gpus, most = step.gpus_per_node or 0, max(len(kind.gpus) for kind in kinds)
+        types = tuple({kind.gpu_type: None for kind in kinds})
+        if gpus > most:
+            yield bad_line(option.line, f"--{option.name}", gpus=gpus, most=most)
+        elif found[1] and None not in types and found[1] not in types:
+            yield bad_line(option.line, f"--{option.name}", type=found[1], expected=tuple(map(str, types)))
+
+
+def unknown_partition(job: Job) -> Iterator[BadLine]:
+    """A partition that this site does not have, in a script that is for this site by another sign, or almost so."""
+    site = job.site
+    known = (*site.partitions, *site.other_partitions)
+    for step in (job.allocation, *job.steps):
+        option = step.merged.get("partition")
+        for name in set(step.partitions(site)).difference(known) if option else ():
+            near = nearest_name(name.lower().replace("_", "-"), known, 0.8)
+            alike = tuple(part for part in site.partitions if site.have_gpus(part) in (None, step.requests_gpus))
+            if option and name[0].isalpha() and (near or (site.other_partitions and _is_for(job))):
+                values: dict[str, Value] = {"near": near} if near else {"known": alike}
+                yield bad_line(option.line, name, **values)
+
+
+def _is_for(job: Job) -> bool:
+    """Return whether a script names an account, a module or an image of this site, or a folder of such an account."""
+    for word in (*(word for word, _ in job.directives), *(word.value for word in job.words)):
+        pieces = re.split(r"[/=]", word)
+        if pieces[0] in job.site.modules or any(_is_account(piece, job.site) for piece in pieces):
+            return True
+        if in_site_folder(job.site, word.partition("=")[2] or word):
+            return True
+    return False
+
+
+def _is_account(text: str, site: Site) -> bool:
+    return any(fnmatchcase(text, pattern) for pattern in site.accounts) and not _PLACEHOLDER.search(text)
+
+
+def _is_foreign(account: str, site: Site) -> bool:
+    """Return whether a text is an account, with a number, and none of this site."""
+    account_like = re.fullmatch(r"[\w-]*\d{3}[\w-]*", account) and not _PLACEHOLDER.search(account)
+    return bool(site.accounts and account_like) and not _is_account(account, site)
+
+
+def _stem(site: Site) -> str:
+    """Return how accounts begin, up to the first digit or wildcard."""
+    found = re.match(r"[A-Za-z_-]*", site.accounts[0] if site.accounts else "")
+    return found[0] if found else ""
+
+
+def other_account(job: Job) -> Iterator[BadLine]:
+    """An account that is none of this site."""
+    for step in (job.allocation, *job.steps):
+        option = step.merged.get("account")
+        if option and _is_foreign(option.value, job.site):
+            near = f"{_stem(job.site)}{option.value}"
+            expected = near if _is_account(near, job.site) else job.site.accounts[0].replace("*", "…")
+            yield bad_line(option.line, option.value, expected=expected)
+
+
+def other_path(job: Job) -> Iterator[BadLine]:
+    """A path on a file system of another site, of an account of another site, or with a name that is almost right."""
+    site, stem = job.site, _stem(job.site)
+    ours = tuple(system.path for system in site.file_systems)
+    for word in job.words:
+        for found in _PATH.finditer(word.value):
+            path, line = found[0], word.line + word.value.count("\n", 0, found.start())
+            top, _, rest = path[1:].partition("/")
+            account = rest.partition("/")[0]
+            owned = bool(stem) and account.startswith(stem)
+            if any(is_under(path, system) for system in ours):
+                if owned and _is_foreign(account, site):
+                    yield bad_line(line, path, account=account, expected=site.accounts[0].replace("*", "…"))
+            elif owned and (near := nearest_name(f"/{top}", ours, 0.7)):
+                yield bad_line(line, path, near=near)
+            elif system := next((system for system in _of_others(site.name) if is_under(path, system)), None):
+                yield bad_line(line, path, other=system, known=ours)
+
+
+@cache
+def _of_others(name: str) -> tuple[str, ...]:
+    """Return the file systems that embedded sites have and the site of a name has not."""
+    sites = {known: load_site(known).site for known in embedded_sites()}
+    ours = {system.path for site in sites.values() if site.name == name for system in site.file_systems}
+    others = {system.path for site in sites.values() for system in site.file_systems}
+    return tuple(sorted(path for path in others - ours if not _COMMON.match(path)))
