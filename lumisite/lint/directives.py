@@ -11,6 +11,8 @@ from lumisite.lint.script import read_commands
 from lumisite.text import nearest_name
 
 _EXPANSION = re.compile(r"\$(?:\w+|\{\w+\}|\()|`|(?<==)~/")
+#: A script has fewer; to look for a similar name takes time.
+_MOST_WORDS = 500
 #: A comment that begins as a directive does, but for its word.
 _ALMOST = re.compile(r"(#(?!SBATCH)(?:S?[A-Z]{4,6}H|sbatch)|[ \t]+#SBATCH)\s+-{1,2}\w")
 
@@ -42,7 +44,7 @@ def unknown_directive(job: Job) -> Iterator[BadLine]:
             break
         if found := _ALMOST.match(text):
             yield bad_line(at, found[1].strip(), expected="#SBATCH")
-    for word, line in job.directives:
+    for word, line in job.directives[:_MOST_WORDS]:
         option = re.match(r"(-{0,2})([A-Za-z][\w-]{2,}|)(=|$)", word)
         dashes, name, equals = option.groups() if option else ("", "", "")
         near = name if name in LONG_OPTIONS else nearest_name(name.lower(), LONG_OPTIONS, 0.8)

@@ -79,14 +79,15 @@ def visible_gpus(job: Job) -> Iterator[BadLine]:
 
 def too_many_threads(job: Job) -> Iterator[BadLine]:
     """More threads for each process than it has cores, in all steps; programs of one step may have different ones."""
-    shares: list[int | None] = []
-    for step in job.steps:
-        cores = step.number("cpus-per-task")
-        processes = [launch.processes(step.gpus_per_node) or 1 for launch in launches(job) if launch.step is step]
-        shares.append(cores // max(processes, default=1) if cores else None)
-    most = None if None in shares else max(filter(None, shares), default=None)
+    processes = {
+        id(launch.step): launch.processes(launch.step.gpus_per_node) for launch in launches(job) if launch.step
+    }
+    cores = [(step.number("cpus-per-task") or 0, processes.get(id(step)) or 1) for step in job.steps]
+    shares = [count // parts for count, parts in cores]
+    if 0 in shares or any(":" in command.values for command in job.commands):
+        return
     each = job.allocation.number("cpus-per-task")
-    for setting, value in in_force(job, ("OMP_NUM_THREADS",)) if most else ():
+    for setting, value in in_force(job, ("OMP_NUM_THREADS",)):
         text = re.sub(r"\$\{?SLURM_CPUS_PER_TASK\}?", str(each or ""), value)
-        if text.isdecimal() and most and int(text) > most and not any(":" in one.values for one in job.commands):
-            yield bad_line(setting.line, f"OMP_NUM_THREADS={value}", threads=int(text), cores=most)
+        if text.isdecimal() and int(text) > max(shares):
+            yield bad_line(setting.line, f"OMP_NUM_THREADS={value}", threads=int(text), cores=max(shares))

@@ -90,7 +90,7 @@ def image_outside_range(job: Job) -> Iterator[BadLine]:
     """An image, or packages of Python, with a release that the GPU driver does not support."""
     platform = job.site.platforms[job.site.platform]
     found = [(start.line, start.name, contents_of(job, start.image).stacks) for start in starts_of(job)]
-    found += [(line, name, releases_by_name(job.site, name)) for name, line in _indexes(job)]
+    found += [(line, name, releases_by_name(job.site, name)) for name, line in _packages(job)]
     for line, name, stacks in found if _may_have_gpus(job) else ():
         for stack, version in stacks.items():
             known = platform.stacks.get(stack)
@@ -100,7 +100,7 @@ def image_outside_range(job: Job) -> Iterator[BadLine]:
                 yield bad_line(line, name, **values)
 
 
-def _indexes(job: Job) -> Iterator[tuple[str, int]]:
+def _packages(job: Job) -> Iterator[tuple[str, int]]:
     """Yield the last part of addresses of indexes of packages for GPUs, as PyTorch has them."""
     for word in job.words:
         if found := re.search(r"://\S+/whl/(?:\w+/)?([a-z]+\d[\d.]*)", job.resolved(word.value)):
@@ -117,7 +117,7 @@ def for_other_gpus(job: Job) -> Iterator[BadLine]:
             loads = first in (("module",), ("ml",)) and names & {value.partition("/")[0] for value in command.values}
             if loads or (maker.gpu and first == (maker.gpu.tool,)):
                 yield bad_line(command.line, " ".join(command.values[:3]), vendor=maker.title)
-        for name, line in _indexes(job):
+        for name, line in _packages(job):
             if maker.gpu and any(re.search(word, name) for word in maker.gpu.image_words):
                 yield bad_line(line, name, vendor=maker.title)
 

@@ -117,6 +117,14 @@ class Job:
                 steps.append(SrunStep(command, options, {**self.allocation.merged, **options}))
         return tuple(steps) or (self.allocation,)
 
+    @cached_property
+    def _steps_by_command(self) -> dict[int, SrunStep]:
+        return {id(step.command): step for step in self.steps if step.command}
+
+    def step_of(self, command: ShellCommand) -> SrunStep | None:
+        """Return the step that a command is, if it is one."""
+        return self._steps_by_command.get(id(command))
+
     @property
     def partitions(self) -> frozenset[str]:
         """All partitions that the job and its steps name outright, or lead to."""

@@ -56,7 +56,7 @@ class Launch(NamedTuple):
         if self.program == "accelerate":
             total, nodes = self.number("num_processes"), self.number("num_machines")
             return total // (nodes or 1) if total and (nodes or "num_machines" not in self.options) else None
-        names = ("num_gpus",) if self.program == "deepspeed" else ("nproc_per_node", "nproc_per_gpu")
+        names = ("num_gpus",) if self.program == "deepspeed" else ("nproc_per_node",)
         given = next((self.options[name][0] for name in names if name in self.options), None)
         if given is None:
             return gpus if self.program == "deepspeed" else 1
@@ -68,12 +68,11 @@ def launches(job: Job) -> Iterator[Launch]:
     step: SrunStep | None = None
     for command in job.commands:
         if command.spot == "batch":
-            step = next((known for known in job.steps if known.command is command), None)
+            step = job.step_of(command)
         for index, (name, word) in enumerate(zip(command.programs, command.words, strict=True)):
             if name in _PROGRAMS and command.words_after(name) is not None:
-                yield Launch(
-                    name, word.line, _options(job.resolved_words(command.words[index + 1 :])), step, command.spot
-                )
+                options = _options(job.resolved_words(command.words[index + 1 :]))
+                yield Launch(name, word.line, options, step, command.spot)
                 break
 
 
@@ -114,9 +113,10 @@ def too_many_processes(job: Job) -> Iterator[BadLine]:
 
 def launcher_nodes(job: Job) -> Iterator[BadLine]:
     """A number of nodes that is not that of the step, so that each node trains alone or waits for others."""
-    for launch in launches(job):
+    by_variables = any(setting.name.startswith("PET_N") for setting in job.settings)
+    for launch in () if by_variables else launches(job):
         nodes = launch.step.nodes if launch.step else None
-        if launch.step is None or nodes is None or any(setting.name.startswith("PET_N") for setting in job.settings):
+        if launch.step is None or nodes is None:
             continue
         option = "num_machines" if launch.program == "accelerate" else "nnodes"
         known = {option, "nproc_per_node", "standalone", "num_processes"} & launch.options.keys()
@@ -135,8 +135,8 @@ def launcher_nodes(job: Job) -> Iterator[BadLine]:
 
 def no_rendezvous(job: Job) -> Iterator[BadLine]:
     """A launcher on several nodes that is not told where they meet, or, where it is static, which node this is."""
-    for launch in launches(job):
-        if not launch.several or any(job.settings_of(*_SETTINGS)):
+    for launch in () if any(job.settings_of(*_SETTINGS)) else launches(job):
+        if not launch.several:
             continue
         if not any(name in launch.options for name in _MEETING):
             yield bad_line(launch.line, launch.program, nodes=launch.step.nodes if launch.step else None)
@@ -153,17 +153,20 @@ def no_srun(job: Job) -> Iterator[BadLine]:
         return
     if any(map(_OTHER_NODES.search, texts)):
         return
-    for command in job.commands:
-        starter = next((name for name in command.programs if name in _PROGRAMS), "")
-        if command.spot == "batch" and _computes(command) and (nodes > 1 or not starter):
-            yield bad_line(command.words[0].line, command.programs[0], nodes=nodes, tasks=nodes * tasks)
+    found = [command for command in job.commands if command.spot == "batch" and _computes(command)]
+    if nodes == 1 and (len(found) > 1 or any(command.names_any(*_PROGRAMS) for command in found)):
+        return  # several programs side by side, or what starts several processes
+    for command in found:
+        yield bad_line(command.words[0].line, command.programs[0], nodes=nodes, tasks=nodes * tasks)
 
 
 def _computes(command: ShellCommand) -> bool:
-    """Return whether a command runs a program of Python or a container, and not only a line of it."""
+    """Return whether a command runs a program of Python, in a container or not, and not only a line of it."""
     first = next(iter(command.programs), "")
     starts = first in RUNTIMES and not {"exec", "run"}.isdisjoint(command.values)
-    script = any(re.search(r"\.py\b", value) for value in command.values)
+    script = any(
+        re.search(r"\.py\b|(?:^|\s)-m (?!venv|pip)", value) for value in (*command.values, " ".join(command.values))
+    )
     return script and (starts or first in _PROGRAMS or re.fullmatch(r"python[\d.]*", first) is not None)
 
 

@@ -18,6 +18,8 @@ from lumisite.site.model import Partition, Site
 from lumisite.text import nearest_name
 
 T = TypeVar("T")
+#: A script has fewer partitions; to look for a similar name takes time.
+_MOST_NAMES = 100
 
 _TIME = re.compile(r"(?:(\d{1,4})-)?(\d{1,6})(?::(\d{1,4}))?(?::(\d{1,4}))?")
 _GPUS = re.compile(r"(?:gpu:)?(?:([A-Za-z][\w-]*):)?\d+")
@@ -84,14 +86,15 @@ def unknown_partition(job: Job) -> Iterator[BadLine]:
     """A partition that this site does not have, in a script that is for this site by another sign, or almost so."""
     site = job.site
     known = (*site.partitions, *site.other_partitions)
-    for step in (job.allocation, *job.steps):
+    steps = {name: step for step in (job.allocation, *job.steps) for name in step.partitions(site) if name[0].isalpha()}
+    ours = bool(steps and site.other_partitions) and _is_for(job)
+    for name, step in list(steps.items())[:_MOST_NAMES]:
         option = step.merged.get("partition")
-        for name in set(step.partitions(site)).difference(known) if option else ():
-            near = nearest_name(name.lower().replace("_", "-"), known, 0.8)
+        near = nearest_name(name.lower().replace("_", "-"), known, 0.8)
+        if option and name not in known and (near or ours):
             alike = tuple(part for part in site.partitions if site.have_gpus(part) in (None, step.requests_gpus))
-            if option and name[0].isalpha() and (near or (site.other_partitions and _is_for(job))):
-                values: dict[str, Value] = {"near": near} if near else {"known": alike}
-                yield bad_line(option.line, name, **values)
+            values: dict[str, Value] = {"near": near} if near else {"known": alike}
+            yield bad_line(option.line, name, **values)
 
 
 def _is_for(job: Job) -> bool:
@@ -106,7 +109,9 @@ def _is_for(job: Job) -> bool:
 
 
 def _is_account(text: str, site: Site) -> bool:
-    return any(fnmatchcase(text, pattern) for pattern in site.accounts) and not _PLACEHOLDER.search(text)
+    return any(fnmatchcase(text.lower(), pattern.lower()) for pattern in site.accounts) and not _PLACEHOLDER.search(
+        text
+    )
 
 
 def _is_foreign(account: str, site: Site) -> bool:

@@ -14,6 +14,8 @@ from lumisite.site.nodes import NodeKind
 _NUMBER, _MASK = r"(?:0[xX][0-9a-fA-F]{1,4}|\d{1,5})", r"(?:0[xX])?[0-9a-fA-F]{1,128}"
 _BIND = re.compile(rf"(?:.*,)?(?:(map)_cpu[:=]({_NUMBER}(?:,{_NUMBER})*)|(mask)_cpu[:=]({_MASK}(?:,{_MASK})*))")
 _GPU_MAP = re.compile(r"(?:.*,)?map(?:_gpu)?:(\d{1,3}(?:,\d{1,3})*)")
+_LOCAL_RANK = re.compile(r"\$\{?SLURM_LOCALID\}?")
+#: A program that may choose the GPU of a task.
 _WRAPPER = re.compile(r"gpu[\w.-]*$|\.sh$|^\S*select\S*$")
 
 
@@ -62,10 +64,12 @@ def reserved_cores(job: Job) -> Iterator[BadLine]:
 
 def mask_order(job: Job) -> Iterator[BadLine]:
     """CPUs of each task near another GPU than its own, where each task has one GPU of a whole node."""
+    names = "|".join(name for gpu in job.gpus for name in gpu.visible) or "(?!)"
+    chosen = set(re.findall(rf"\b(?:{names})=[\"'\\]*([^\s;\"'\\]*)", job.text))
     for step, option, kind, cpus in _bindings(job):
         places = _places(kind)
         groups = [{places.get(cpu) for cpu in task} for task in cpus]
-        near = [kind.gpus[gpu].l3 for gpu in _gpus_of_tasks(job, step, kind)]
+        near = [kind.gpus[gpu].l3 for gpu in _gpus_of_tasks(step, kind, chosen)]
         if None in near or len(near) != len(groups) or any(len(group) != 1 for group in groups):
             continue
         if len(set(near)) == len(near) and [{at} for at in near] != groups:
@@ -73,17 +77,17 @@ def mask_order(job: Job) -> Iterator[BadLine]:
             yield bad_line(option.line, "--cpu-bind", expected="map_cpu:" + ",".join(map(str, first)))
 
 
-def _gpus_of_tasks(job: Job, step: SrunStep, kind: NodeKind) -> list[int]:
-    """Return the GPU of each task of a node: by local rank, or as `--gpu-bind` has it; none where that is not known."""
+def _gpus_of_tasks(step: SrunStep, kind: NodeKind, chosen: set[str]) -> list[int]:
+    """Return the GPU of each task of a node: by local rank, or as `--gpu-bind` has it; none where that is not known.
+
+    `chosen` are the GPUs that a script sets for programs by a variable.
+    """
     gpus, bind = list(range(len(kind.gpus))), step.merged.get("gpu-bind")
-    names = "|".join(name for gpu in job.gpus for name in gpu.visible) or "(?!)"
-    chosen = re.findall(rf"\b(?:{names})=[\"'\\]*([^\s;\"'\\]*)", job.text)
+    wrapped = not chosen and any(map(_WRAPPER.search, step.command.values if step.command else ()))
     if bind and (found := _GPU_MAP.fullmatch(bind.value)):
         gpus = [int(gpu) for gpu in found[1].split(",") if int(gpu) < len(gpus)]
-    elif (bind and "none" not in bind.value) or not all(re.fullmatch(r"\$\{?SLURM_LOCALID\}?", one) for one in chosen):
+    elif wrapped or (bind and "none" not in bind.value) or not all(map(_LOCAL_RANK.fullmatch, chosen)):
         return []
-    elif not chosen and any(map(_WRAPPER.search, step.command.values if step.command else ())):
-        return []  # another script may choose
     return gpus if step.tasks_per_node == len(gpus) == len(kind.gpus) else []
 
 

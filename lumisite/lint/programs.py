@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from lumisite.lint.images import contents_of, starts_of
 from lumisite.lint.job import BadLine, Job, bad_line, variables_in
 from lumisite.lint.options import usable_cores
-from lumisite.lint.script import ShellCommand
 from lumisite.render.runtimes import RUNTIMES
 from lumisite.vendors import all_gpus
 
@@ -24,6 +23,10 @@ _PORT_OPTION = r"--(?:master[-_]port|main[-_]process[-_]port|rdzv[-_]endpoint)"
 _ENVIRONMENT = re.compile(r"(?:^|/)(?:venv|virtualenv)$|^(?!.*(?:conda|mamba|forge)).*/bin/activate\b")
 _TARGET = re.compile(r"--(?:target|prefix|root|dry-run|python)\b|-t$")
 _WRITABLE = re.compile(r"--(?:overlay|writable|fakeroot|home|no-home|sandbox)|-H$")
+_CONDA_ACTIVE = re.compile(
+    r"(?:\S*(?:conda|mamba) activate|(?:source|\.) (?:\S*(?:conda|mamba|forge)\S*/bin/)?activate)(?!\S) ?(?P<name>\S*)"
+    r"|\S*(?:conda|mamba) deactivate"
+)
 _CONDA = re.compile(r"(?<!\\)\$\{?WITH_CONDA\b")
 
 
@@ -91,13 +94,16 @@ def with_conda(job: Job) -> Iterator[BadLine]:
 
 
 def world_size(job: Job) -> Iterator[BadLine]:
-    """The number of nodes as WORLD_SIZE, where nothing starts one process for each GPU."""
+    """The number of nodes as WORLD_SIZE, where nothing starts one process for each GPU, or a number by hand."""
     gpus = max(step.gpus_per_node or 1 for step in job.steps)
     one_each = gpus > 1 and all(step.tasks_per_node == 1 for step in job.steps)
     started = any(_STARTERS_OF_TASKS.search(value) for command in job.commands for value in command.values)
-    for setting in job.settings_of("WORLD_SIZE") if one_each and not started else ():
-        if _WORLD.fullmatch(setting.value):
+    totals = {(step.nodes or 0) * (step.tasks_per_node or 0) for step in job.steps if step.command}
+    for setting in job.settings_of("WORLD_SIZE") if not started else ():
+        if one_each and _WORLD.fullmatch(setting.value):
             yield bad_line(setting.line, "WORLD_SIZE", gpus=gpus)
+        elif setting.value.isdecimal() and totals and not totals & {0, int(setting.value)}:
+            yield bad_line(setting.line, "WORLD_SIZE", tasks=max(totals))
 
 
 def rdzv_literal(job: Job) -> Iterator[BadLine]:
@@ -152,40 +158,21 @@ def pip_in_job(job: Job) -> Iterator[BadLine]:
 
 def host_conda(job: Job) -> Iterator[BadLine]:
     """A conda environment of the host that is active when a container starts, which does not have it."""
-    active = ""
-    line = 0
+    active: tuple[str, int] | None = None
     for command in job.commands:
-        if command.spot == "batch" and (name := _conda(command)) is not None:
-            active, line = name, command.line
-        contained = command.names_any(*RUNTIMES) and not {"exec", "run"}.isdisjoint(command.values)
-        if contained and active and not {"-e", "--cleanenv", "--containall", "-C"} & set(command.values):
-            yield bad_line(line, active, runtime=job.site.command)
-            active = ""
-
-
-def _conda(command: ShellCommand) -> str | None:
-    """Return the environment that a command activates, empty where it leaves one; none for other commands."""
-    values = command.values
-    if command.programs[:1] in (("conda",), ("mamba",), ("micromamba",)) and values[1:2] in (
-        ("activate",),
-        ("deactivate",),
-    ):
-        return (
-            " ".join(values[2:])
-            if values[1] == "activate" and values[2:]
-            else ("base" if values[1] == "activate" else "")
-        )
-    if values[:1] in (("source",), (".",)) and re.search(
-        r"(?:conda|mamba|forge)\w*/(?:[\w./-]*/)?bin/activate$", " ".join(values[1:2])
-    ):
-        return values[2] if values[2:] else "base"
-    return "" if values[:2] == ("conda", "deactivate") else None
+        text = " ".join(command.values)
+        if command.spot == "batch" and (found := _CONDA_ACTIVE.match(text)):
+            active = (found["name"] or "base", command.line) if found["name"] is not None else None
+        starts = command.names_any(*RUNTIMES) and not {"exec", "run"}.isdisjoint(command.values)
+        if active and starts and not {"-e", "--cleanenv", "--containall", "-C"}.intersection(command.values):
+            yield bad_line(active[1], active[0], runtime=job.site.command)
+            return
 
 
 def mpi_type(job: Job) -> Iterator[BadLine]:
     """A type of MPI that the image of a step does not have."""
     for start in starts_of(job):
-        step = next((step for step in job.steps if step.command is start.command), None)
+        step = job.step_of(start.command)
         option = step.merged.get("mpi") if step else None
         family = contents_of(job, start.image).family
         needed = job.site.families[family].mpi if family else None

@@ -94,8 +94,8 @@ def _replaced(job: Job, setting: ScriptSetting) -> bool:
 
 def nodes_reached(job: Job, setting: ScriptSetting) -> Literal["one", "several"] | None:
     """Return whether what a setting reaches has one node or several: its own step, or else any step of the job."""
-    counts = {step.nodes for step in job.steps if step.command is setting.command}
-    counts = counts or {step.nodes for step in job.steps}
+    step = job.step_of(setting.command)
+    counts = {step.nodes} if step else {other.nodes for other in job.steps}
     if any(count is not None and count > 1 for count in counts):
         return "several"
     return "one" if counts == {1} else None
