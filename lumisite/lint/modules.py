@@ -108,9 +108,11 @@ def retired_folder(job: Job) -> Iterator[BadLine]:
     requests = [(command, *_request(job, command)) for command in job.commands]
     for index, (command, verb, names) in enumerate(requests):
         folder = next((name for name in names if verb == "use" and _retired(job.site, name)), None)
+        if not folder:
+            continue
         later = [name for _, verb, names in requests[index:] if verb in ("load", "add") for name in names]
         loaded = dict.fromkeys(name.partition("/")[0] for name in later)
-        if folder and any(name in job.site.modules for name in loaded):
+        if any(name in job.site.modules for name in loaded):
             yield bad_line(command.line, folder, modules=" ".join(name for name in loaded if name in job.site.modules))
 
 

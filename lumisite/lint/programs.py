@@ -82,12 +82,13 @@ def _ports_of_options(job: Job) -> Iterator[tuple[int, str]]:
 def with_conda(job: Job) -> Iterator[BadLine]:
     """`$WITH_CONDA` in what a container gets, or in the batch script itself, expanded by the shell outside."""
     scripted = [command for command in job.commands if command.names_any("srun", "bash", "sh", *RUNTIMES)]
+    known = set(map(id, scripted))
     values = " ".join(value for command in scripted for value in command.values)
     expanded = set(re.findall(r"(?<!\\)\$\{?(\w+)", values))
     for command in (command for command in job.commands if command.spot == "batch"):
         starts_job = job.directives and command.values[:1] and _CONDA.match(command.values[0])
         words = [*command.documents, *(word for name, word in command.assignments if name in expanded)]
-        words += command.words if command in scripted or starts_job else ()
+        words += command.words if id(command) in known or starts_job else ()
         for word in words:
             for _, line in word.matches(_CONDA):
                 yield bad_line(line, "$WITH_CONDA")
