@@ -34,6 +34,9 @@ def rank_in_batch(job: Job) -> Iterator[BadLine]:
     name = rf"(?:\w+ENV_)?(?:\w*RANK|{visible})"
     setting = re.compile(rf"(?:\b{name}=|--(?:\w+[-_])?rank(?:=|[ \t]+))[\"'\\]*{_OF_TASK}")
     for command in (command for command in job.commands if command.spot == "batch"):
+        step = job.step_of(command)
+        if step and step.nodes == step.tasks_per_node == 1:
+            continue
         pattern = _ANYWHERE if command.words_after("srun", first=4) else setting
         found = [match for word in command.words for match in word.matches(pattern)]
         for document in command.documents:  # where single quotes are none

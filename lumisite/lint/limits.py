@@ -52,7 +52,7 @@ def too_long(job: Job) -> Iterator[BadLine]:
     """More time than a job can have in any of its partitions."""
     for step, limits in _limits(job, lambda partition: partition.max_time):
         option, most = step.merged.get("time"), max(limits, key=_minutes)
-        if option and _minutes(option.value) > _minutes(most):
+        if option and 0 < _minutes(most) < _minutes(option.value):
             yield bad_line(option.line, "--time", time=option.value, most=most)
 
 

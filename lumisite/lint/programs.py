@@ -21,8 +21,10 @@ _WORLD = re.compile(r"\$\{?SLURM_(?:NTASKS|NPROCS|NNODES|JOB_NUM_NODES)\}?")
 _PORT_OPTION = r"--(?:master[-_]port|main[-_]process[-_]port|rdzv[-_]endpoint)"
 #: What makes an environment of Python that takes what pip installs.
 _ENVIRONMENT = re.compile(r"(?:^|/)(?:venv|virtualenv)$|^(?!.*(?:conda|mamba|forge)).*/bin/activate\b")
-_TARGET = re.compile(r"--(?:target|prefix|root|dry-run|python)\b|-t$")
-_WRITABLE = re.compile(r"--(?:overlay|writable|fakeroot|home|no-home|sandbox)|-H$")
+#: What has pip install elsewhere: its options, those of a container that can be written, or a pip that is not the image's.
+_ELSEWHERE = re.compile(
+    r"^--(?:target|prefix|root|dry-run|python|overlay|writable|fakeroot|home|no-home)\b|^-[tH]$|/pip3?$"
+)
 _CONDA_ACTIVE = re.compile(
     r"(?:\S*(?:conda|mamba) activate|(?:source|\.) (?:\S*(?:conda|mamba|forge)\S*/bin/)?activate)(?!\S) ?(?P<name>\S*)"
     r"|\S*(?:conda|mamba) deactivate"
@@ -144,16 +146,12 @@ def pip_in_job(job: Job) -> Iterator[BadLine]:
     """`pip install` that ends in the home directory, where all images and later jobs find it."""
     started = job.directives or any(step.command for step in job.steps)
     owned = any(_ENVIRONMENT.search(value) for command in job.commands for value in command.values)
-    settled = owned or any(job.settings_of("PYTHONUSERBASE", "PIP_TARGET", "PIP_PREFIX", "VIRTUAL_ENV", "PIP_USER"))
+    settled = owned or any(job.settings_of("PYTHONUSERBASE", "PIP_TARGET", "PIP_PREFIX", "VIRTUAL_ENV"))
     for command in job.commands if started and not settled else ():
         words = command.words_after("pip", "pip3") or ()
-        values = [word.value for word in words]
         contained = command.spot == "container" or command.names_any(*RUNTIMES)
-        elsewhere = any(_TARGET.match(value) for value in values) or any(
-            _WRITABLE.match(value) for value in command.values
-        )
-        path = next((value for value in command.values if value.endswith(("/pip", "/pip3"))), "")
-        if values[:1] == ["install"] and not elsewhere and not path and (contained or "--user" in values):
+        elsewhere = any(map(_ELSEWHERE.search, command.values))
+        if words and words[0].value == "install" and not elsewhere and (contained or "--user" in command.values):
             yield bad_line(words[0].line, "pip install", runtime=job.site.command)
 
 
