@@ -14,7 +14,7 @@ from lumisite.render.runtimes import RUNTIMES
 _PROGRAMS = ("torchrun", "accelerate", "deepspeed", "torch.distributed.run", "torch.distributed.launch")
 #: What starts programs on other nodes, or several of them.
 _OTHER_NODES = re.compile(
-    r"\b(?:srun|mpirun|mpiexec|prun|ssh|pdsh|clush|parallel|sbatch|scrun|hostfile|ray)\b|--hosts\b"
+    r"\b(?:srun|mpirun|mpiexec|prun|ssh|pdsh|clush|parallel|sbatch|scrun|hostfile|ray|dask|snakemake|nextflow|parsl|hq)\b"
 )
 _MEETING = ("rdzv_endpoint", "master_addr", "main_process_ip", "standalone", "hostfile", "config_file", "rdzv_conf")
 _SETTINGS = ("PET_RDZV_ENDPOINT", "PET_MASTER_ADDR")

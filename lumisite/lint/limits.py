@@ -66,8 +66,9 @@ def _minutes(text: str) -> float:
 
 
 def too_many_gpus(job: Job) -> Iterator[BadLine]:
-    """More GPUs than a node has, or GPUs of a type that it does not have."""
-    for step in (job.allocation, *job.steps):
+    """More GPUs than a node has, or GPUs of a type that it does not have, where the site describes any."""
+    described = any(kind.gpus for kind in job.site.node_kinds.values())
+    for step in (job.allocation, *job.steps) if described else ():
         kinds = step.node_kinds(job.site)
         names = ("gpus-per-node", "gres", *(("gpus",) if step.number("nodes") else ()))
         option = next((step.merged[name] for name in names if name in step.merged), None)

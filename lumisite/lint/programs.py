@@ -21,7 +21,7 @@ _WORLD = re.compile(r"\$\{?SLURM_(?:NTASKS|NPROCS|NNODES|JOB_NUM_NODES)\}?")
 _PORT_OPTION = r"--(?:master[-_]port|main[-_]process[-_]port|rdzv[-_]endpoint)"
 #: What makes an environment of Python that takes what pip installs.
 _ENVIRONMENT = re.compile(r"(?:^|/)(?:venv|virtualenv)$|^(?!.*(?:conda|mamba|forge)).*/bin/activate\b")
-#: What has pip install elsewhere: its options, those of a container that can be written, or a pip that is not the image's.
+#: What has pip install elsewhere: options of its own or of a container that can be written, or another pip.
 _ELSEWHERE = re.compile(
     r"^--(?:target|prefix|root|dry-run|python|overlay|writable|fakeroot|home|no-home)\b|^-[tH]$|/pip3?$"
 )
