@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from lumisite.lint.job import BadLine, Job, bad_line
 from lumisite.lint.launchers import launches
+from lumisite.lint.options import read_count
 from lumisite.lint.settings import in_force, nodes_reached
 from lumisite.vendors import all_gpus
 
@@ -91,6 +92,6 @@ def too_many_threads(job: Job) -> Iterator[BadLine]:
         return
     each = job.allocation.number("cpus-per-task")
     for setting, value in in_force(job, ("OMP_NUM_THREADS",)):
-        text = re.sub(r"\$\{?SLURM_CPUS_PER_TASK\}?", str(each or ""), value)
-        if text.isdecimal() and int(text) > max(shares):
-            yield bad_line(setting.line, f"OMP_NUM_THREADS={value}", threads=int(text), cores=max(shares))
+        threads = read_count(re.sub(r"\$\{?SLURM_CPUS_PER_TASK\}?", str(each or ""), value))
+        if threads and threads > max(shares):
+            yield bad_line(setting.line, f"OMP_NUM_THREADS={value}", threads=threads, cores=max(shares))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from lumisite.lint.job import BadLine, Job, bad_line
-from lumisite.lint.options import SrunStep
+from lumisite.lint.options import SrunStep, read_count
 from lumisite.lint.script import ShellCommand
 from lumisite.render.runtimes import RUNTIMES
 
@@ -39,13 +39,13 @@ class Launch(NamedTuple):
     def several(self) -> bool:
         """Whether it is told to start processes on several nodes, and does so on as many."""
         given = next((self.options[name][0] for name in ("nnodes", "num_machines") if name in self.options), "1")
-        told = _OF_NODES.search(given) or (given.isdecimal() and int(given) > 1)
+        told = _OF_NODES.search(given) or (read_count(given) or 0) > 1
         return bool(told and self.step and self.step.nodes and self.step.nodes > 1)
 
     def number(self, *names: str) -> int | None:
         """Return the number that the first of some options sets outright."""
-        values = (self.options[name][0] for name in names if name in self.options)
-        return next((int(value) for value in values if re.fullmatch(r"\d{1,6}", value)), None)
+        counts = (read_count(self.options[name][0]) for name in names if name in self.options)
+        return next(filter(None, counts), None)
 
     def line_of(self, *names: str) -> int:
         """Return the line of the first of some options, else its own."""
@@ -124,9 +124,10 @@ def launcher_nodes(job: Job) -> Iterator[BadLine]:
             continue
         given = launch.options.get(option, ("1", 0))[0]
         given = str(job.allocation.nodes or given) if _OF_NODES.search(given) else given
-        wrong = given.isdecimal() and int(given) != nodes
-        if wrong and (nodes > 1 or int(given) > 1):
-            yield bad_line(launch.line_of(option, "standalone"), f"--{option}", given=int(given), nodes=nodes)
+        count = read_count(given)
+        wrong = count is not None and count != nodes
+        if wrong and max(nodes, count or 0) > 1:
+            yield bad_line(launch.line_of(option, "standalone"), f"--{option}", given=count, nodes=nodes)
         total = launch.number("num_processes")
         gpus = launch.step.gpus_per_node
         if launch.program == "accelerate" and not wrong and nodes > 1 and total and (total % nodes or total == gpus):
@@ -175,9 +176,9 @@ def tensor_parallel(job: Job) -> Iterator[BadLine]:
     kinds = [kind for step in (job.allocation, *job.steps) for kind in step.node_kinds(job.site)]
     most = job.allocation.gpus_per_node or max((len(kind.gpus) for kind in kinds), default=0)
     for value, line in job.option_values(_TENSOR):
-        text = job.resolved(value)
-        if most and re.fullmatch(r"\d{1,6}", text) and int(text) > most:
-            yield bad_line(line, "tensor-parallel-size", parts=int(text), gpus=most)
+        parts = read_count(job.resolved(value))
+        if most and parts and parts > most:
+            yield bad_line(line, "tensor-parallel-size", parts=parts, gpus=most)
 
 
 def ray_without_block(job: Job) -> Iterator[BadLine]:

@@ -179,6 +179,11 @@ class SrunStep(NamedTuple):
         return [kind for kind in site.node_kinds.values() if kind.gpus] if self.requests_gpus else []
 
 
+def read_count(text: str) -> int | None:
+    """Return a number of nodes, tasks or threads; none for what is no number, or one that nothing has."""
+    return int(text) if re.fullmatch(r"\d{1,6}", text) else None
+
+
 def usable_cores(kind: NodeKind) -> int:
     """Return the number of cores of a node that jobs can get."""
     return sum(len(set(group.cores).difference(kind.reserved or ())) for group in kind.l3)

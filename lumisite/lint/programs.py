@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from lumisite.lint.images import contents_of, starts_of
 from lumisite.lint.job import BadLine, Job, bad_line, variables_in
-from lumisite.lint.options import usable_cores
+from lumisite.lint.options import read_count, usable_cores
 from lumisite.render.runtimes import RUNTIMES
 from lumisite.vendors import all_gpus
 
@@ -105,7 +105,7 @@ def world_size(job: Job) -> Iterator[BadLine]:
     for setting in job.settings_of("WORLD_SIZE") if not started else ():
         if one_each and _WORLD.fullmatch(setting.value):
             yield bad_line(setting.line, "WORLD_SIZE", gpus=gpus)
-        elif setting.value.isdecimal() and totals and not totals & {0, int(setting.value)}:
+        elif (size := read_count(setting.value)) and totals and not totals & {0, size}:
             yield bad_line(setting.line, "WORLD_SIZE", tasks=max(totals))
 
 

@@ -338,3 +338,10 @@ def test_a_line_that_is_wrong_is_found(head: str, text: str, expected: list[str]
 )
 def test_a_line_that_is_like_a_wrong_one_is_right(head: str, text: str) -> None:
     assert lines(head, text) == []
+
+
+def test_a_number_that_nothing_has_is_passed_over() -> None:
+    long = "9" * 10_000
+    text = f"export OMP_NUM_THREADS={long} WORLD_SIZE={long} ROCR_VISIBLE_DEVICES={long}\n"
+    text += f"srun --cpu-bind=map_cpu:{long} torchrun --nnodes={long} --nproc_per_node={long} t.py --tensor-parallel-size {long}"
+    assert lines(TASKS, f"#SBATCH --comment={long}\n{text}") == []
