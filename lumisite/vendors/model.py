@@ -122,14 +122,11 @@ class GpuVendor:
     `tool` is the program that lists GPUs, `torch` what PyTorch calls such a device, `jax` what JAX calls the platform.
     `bus_ids` are the run-time library that can tell PCI addresses, and its functions that count GPUs and tell the
     address of one; `prefixes` are how variables of its libraries begin. `misspelt` are names of variables that people
-    write, with the right ones. `image_words` are regular expressions, in lower case, for what says that an image is
-    built for these GPUs: in its name, its address without Docker's registry, or what versions it is known to have.
-    `caching` is what of the vendor's keeps caches on disk, for people. `users` is a line of shell that writes for each
-    process on a GPU of the node its number and how much GPU memory it has, in bytes.
     write, with the right ones, `overrides` those that make programs take its GPUs for others. `image_words` are regular
     expressions, in lower case, for what says that an image is built for these GPUs: in its name, its address without
-    Docker's registry, or what versions it is known to have.
-    `caching` is what of the vendor's keeps caches on disk, for people.
+    Docker's registry, or what versions it is known to have. `caching` is what of the vendor's keeps caches on disk, for
+    people. `users` is a line of shell that writes for each process on a GPU of the node its number and how much GPU
+    memory it has, in bytes.
     """
 
     pci: str
