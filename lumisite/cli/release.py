@@ -6,6 +6,7 @@ import argparse
 import os
 import shlex
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,16 @@ from lumisite.cli.output import print_result
 from lumisite.cli.terminal import print_difference
 from lumisite.errors import ResolveError, refused
 from lumisite.findings.catalogue import make_finding
-from lumisite.release.deploy import DeployPreview, DeployResult, apply_plan, load_out, plan_deploy, roll_back
-from lumisite.release.diff import compare, to_json
+from lumisite.release.deploy import (
+    DeployPreview,
+    DeployResult,
+    apply_plan,
+    load_out,
+    plan_deploy,
+    plan_rollback,
+    roll_back,
+)
+from lumisite.release.diff import Difference, compare, to_json
 from lumisite.release.files import make_directories
 from lumisite.release.root import existing_root, list_releases, locked, read_root
 from lumisite.release.tree import describe, fault_lines, owner_of
@@ -128,16 +137,24 @@ def run_rollback(arguments: argparse.Namespace) -> int:
     root = existing_root(arguments.root, os.geteuid()).path
     with locked(root, by := _user()):
         now = read_root(root)
-        done = roll_back(now, by, arguments.release)
-    print(f"rolled back {now.current or '(none)'} -> {done.after.path.name}")
-    if done.before.manifest.release and (difference := compare(done.before, done.after)):
-        print_difference("\n".join(summary_lines(difference)))
-    if now.current and done.before.faults:
-        _print_aside(f"{done.before.path}: not as it was deployed; left as it is:{fault_lines(done.before.faults)}")
-    if not done.logged:
+        before, after = plan_rollback(now, arguments.release)
+        if before.manifest.release and (difference := compare(before, after)):
+            _print_rollback(difference)
+        logged = roll_back(now, by, after.path.name)
+    print(f"rolled back {now.current or '(none)'} -> {after.path.name}")
+    if now.current and before.faults:
+        _print_aside(f"{before.path}: not as it was deployed; left as it is:{fault_lines(before.faults)}")
+    if not logged:
         _print_aside(f"{root}/history: could not be written; the link was moved all the same")
     _print_aside(f"check that it fits: {_command('status', arguments.root)}")
     return 0
+
+
+def _print_rollback(difference: Difference) -> None:
+    """Print what a rollback is about to change; a full disk or a reader that has left is no reason not to go back."""
+    with suppress(OSError):
+        print_difference("\n".join([f"release {difference.old} -> {difference.new}", *summary_lines(difference)]))
+        sys.stdout.flush()
 
 
 def run_releases(arguments: argparse.Namespace) -> int:

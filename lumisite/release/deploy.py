@@ -13,6 +13,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused
 from lumisite.findings.catalogue import make_finding
@@ -108,13 +109,11 @@ class DeployResult:
     aside: Path | None = None
 
 
-@dataclass(frozen=True)
-class RolledBack:
-    """The release that users had, the one that they have now, and whether the history could be written."""
+class Rollback(NamedTuple):
+    """What a rollback leads away from, and to."""
 
     before: RenderedTree
     after: RenderedTree
-    logged: bool
 
 
 def load_out(path: Path, admin: int) -> RenderedTree:
@@ -266,8 +265,8 @@ def deploy_command(out: Path | str, root: Path) -> str:
     return shlex.join(["lumisite", "deploy", str(out), str(root), "--apply", "--set-edits-aside"])
 
 
-def roll_back(root: Root, by: str, to: str = "") -> RolledBack:
-    """Move the link one release back, or to the release `to`; the caller holds the lock.
+def plan_rollback(root: Root, to: str = "") -> Rollback:
+    """Find the release before the current one, or the release `to`, and look whether it is whole.
 
     Raises `ToolError` when there is no release before, `DifferenceError` when that release is not whole.
     """
@@ -289,11 +288,15 @@ def roll_back(root: Root, by: str, to: str = "") -> RolledBack:
         command = deploy_command("OUT", root.path)
         finding = make_finding("rollback-edited", str(target.path), command=command, link=link)
         raise FaultsError(finding, target.faults)
-    left = inspect_release(root, root.current)
+    return Rollback(inspect_release(root, root.current), target)
+
+
+def roll_back(root: Root, by: str, release: str) -> bool:
+    """Move the link to a release; the caller holds the lock. Return whether the history could be written."""
     logged = True
     try:
-        append_step(root, "rollback", target.path.name, by)
+        append_step(root, "rollback", release, by)
     except OSError:
         logged = False  # a full disk, say: `way_back` finds its way without the line, and users wait
-    point_current(root, target.path.name)
-    return RolledBack(left, target, logged)
+    point_current(root, release)
+    return logged

@@ -81,7 +81,8 @@ class FileChange:
 class Difference:
     """Everything that differs between the release `old` (empty: there is none) and `new`.
 
-    `names` are those that users may have typed, with the modules that they led and lead to.
+    `names` are those that users may have typed, with the modules that they led and lead to. `tasks` has by group what
+    the helper does to tasks; it is empty where a release is of a lumisite that did not write that down.
     """
 
     old: str
@@ -90,6 +91,7 @@ class Difference:
     modules: tuple[ModuleChange, ...] = ()
     settings: Mapping[str, ListChange] = field(default_factory=dict)
     names: Mapping[str, Pair] = field(default_factory=dict)
+    tasks: Mapping[str, Mapping[str, Pair]] = field(default_factory=dict)
     files: tuple[FileChange, ...] = ()
 
     def __bool__(self) -> bool:
@@ -107,6 +109,7 @@ def compare(old: RenderedTree | None, new: RenderedTree) -> Difference:
         modules=modules,
         settings=_list_changes(before.settings, after.settings),
         names=_pairs(before.leads, after.leads, sorted(before.leads)),
+        tasks=_task_changes(before.tasks, after.tasks) if before.tasks or not before.release else {},
         files=tuple(_file_changes(_files(old) if old else {}, _files(new), modules)),
     )
 
@@ -127,6 +130,15 @@ def _pairs(old: Mapping[str, str], new: Mapping[str, str], names: Iterable[str] 
     every = sorted({*old, *new}) if names is None else names
     pairs = {name: Pair(old.get(name), new.get(name)) for name in every}
     return {name: pair for name, pair in pairs.items() if pair.old != pair.new}
+
+
+def _task_changes(
+    old: Mapping[str, Mapping[str, str]], new: Mapping[str, Mapping[str, str]]
+) -> dict[str, dict[str, Pair]]:
+    """Compare what the helper does, group by group; nothing where the new tree does not say it."""
+    groups = dict.fromkeys((*new, *old)) if new else {}
+    changes = {group: _pairs(old.get(group, {}), new.get(group, {})) for group in groups}
+    return {group: pairs for group, pairs in changes.items() if pairs}
 
 
 def _list_changes(
@@ -232,6 +244,9 @@ def to_json(difference: Difference) -> dict[str, Any]:
         ],
         "settings": {name: change._asdict() for name, change in difference.settings.items()},
         "names": {name: pair._asdict() for name, pair in difference.names.items()},
+        "tasks": {
+            group: {name: pair._asdict() for name, pair in pairs.items()} for group, pairs in difference.tasks.items()
+        },
         "files": [
             {
                 "what": change.kind,

@@ -93,7 +93,8 @@ class Manifest:
     name of each stored plan that was compiled in to what it needs (older manifests say nothing of that), `names` maps
     each other name that leads to a module (itself without a version, old ones) to that, or to nothing where only a
     message is left, `rendered` is the SHA-256 of the manifest that `deploy` has added such names to, else empty,
-    `settings` maps a variable that is set in the task to one readable line for each of its entries, and
+    `settings` maps a variable that is set in the task to one readable line for each of its entries, `tasks` maps a
+    group of what the helper does to names and values (older manifests say nothing of that), and
     `files` lists every file of the tree but the manifest itself.
     """
 
@@ -105,6 +106,7 @@ class Manifest:
     inputs: Mapping[str, str] = field(default_factory=dict)
     modules: Mapping[str, ModuleSummary] = field(default_factory=dict)
     settings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    tasks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     plans: Mapping[str, PlanSummary] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     rendered: str = ""
@@ -157,7 +159,7 @@ _FILE = JsonFile(
     key="format",
     written_by="lumisite render",
     error=DifferenceError,
-    may_lack=("plans", "names", "rendered"),
+    may_lack=("plans", "names", "rendered", "tasks"),
     older=lambda values: {**_stacks_of(values), **values},
     ascii=False,
 )

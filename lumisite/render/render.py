@@ -16,6 +16,7 @@ from lumisite.render.modules import TEMPLATES, ModulePlan, Rendering, plan_modul
 from lumisite.render.plan_images import plan_summaries
 from lumisite.render.runtimes import RUNTIMES
 from lumisite.render.static import STATIC, static_files
+from lumisite.render.task_summary import task_summary
 from lumisite.render.templates import make_environment
 from lumisite.site.ledger import Decision, describe_action
 from lumisite.site.load import LoadedSite
@@ -59,6 +60,7 @@ def render_tree(
         inputs=_inputs(of),
         modules={plan.full_name: plan.summary for plan in modules},
         settings=_settings(of.decisions[selection.default.name]),
+        tasks=task_summary(of),
         plans=plan_summaries(
             loaded.site, (loaded_plan for loaded_plan in plans if loaded_plan.plan.platform == selection.platform)
         ),

@@ -6,7 +6,9 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from lumisite.cli.difference import file_lines, meaning_lines
+import pytest
+
+from lumisite.cli.difference import file_lines, meaning_lines, summary_lines
 from lumisite.release.diff import Difference, compare, to_json
 from lumisite.release.tree import RenderedTree
 from lumisite.render.manifest import MANIFEST, Manifest, ModuleSummary, RenderedFile, parse_manifest
@@ -89,10 +91,59 @@ def test_settings_that_changed_came_or_went_are_told() -> None:
     new = replace(manifest(), settings={"A": ("2",), "B": ("2", "3", "4"), "D": ("1",), "S": ("same",)})
     assert meaning_lines(described(old, new)) == [
         "setting A: 1 -> 2",
-        "setting B: + 3, + 4, - 1",
+        "setting B: 1 -> 3; 4",
         "setting C: 1 -> (none)",
         "setting D: (none) -> 1",
     ]
+
+
+def test_what_the_helper_does_is_compared_entry_by_entry() -> None:
+    before = {
+        "binds": {"/a": "task, always", "/b": "task, always"},
+        "module_binds": {"/m": "m, always", "/n": "m, always"},
+        "settings": {"A (gpus yes)": "1", "B": "same"},
+    }
+    after = {
+        "binds": {"/a": "task, always, required", "/c": "task, always"},
+        "module_binds": {"/m": "m, gpus yes", "/o": "m, always"},
+        "settings": {"A (gpus yes)": "2", "B": "same", "A (gpus no)": "3"},
+        "cpus": {"g: tasks 1": "0-3"},
+    }
+    old, new = replace(manifest(), tasks=before), replace(manifest(), tasks=after, settings={})
+    found = described(old, new)
+    assert meaning_lines(found) == [
+        "bind /a: task, always -> task, always, required",
+        "bind /b: task, always -> (none)",
+        "bind /c: (none) -> task, always",
+        "bind /m: m, always -> m, gpus yes",
+        "setting A (gpus no): (none) -> 3",
+        "setting A (gpus yes): 1 -> 2",
+        "CPU list g: tasks 1: (none) -> 0-3",
+    ]
+    assert summary_lines(found) == meaning_lines(found)
+    assert to_json(found)["tasks"]["settings"] == {
+        "A (gpus no)": {"old": None, "new": "3"},
+        "A (gpus yes)": {"old": "1", "new": "2"},
+    }
+    assert to_json(found)["tasks"]["module_binds"]["/n"] == {"old": "m, always", "new": None}
+
+
+@pytest.mark.parametrize("sides", [("old", "new"), ("new", "old")])
+def test_of_a_release_that_does_not_say_what_the_helper_does_only_settings_are_compared(sides: tuple[str, str]) -> None:
+    both = {"old": manifest(), "new": replace(manifest(), tasks={"settings": {"A": "1"}})}
+    assert not described(both[sides[0]], both[sides[1]]).tasks
+
+
+def test_a_long_line_of_a_summary_keeps_what_differs() -> None:
+    lists = [f"{number}-{number + 6}" for number in range(0, 400, 8)]
+    old, new = " ".join(lists), " ".join([*lists[:30], "7-7", *lists[31:]])
+    tasks = [{"cpus": {"lumi-g: tasks 8": text}} for text in (old, new)]
+    found = described(*(replace(manifest(), tasks=values) for values in tasks))
+    (line,) = summary_lines(found)
+    assert len(line) <= 100
+    assert line.startswith("CPU list lumi-g: tasks 8: … 240-246")
+    assert " -> … 7-7" in line
+    assert meaning_lines(found) == [f"CPU list lumi-g: tasks 8: {old} -> {new}"]
 
 
 def test_without_a_release_before_everything_is_new() -> None:

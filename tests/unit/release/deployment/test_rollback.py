@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from lumisite.release import deploy as deployment
 from lumisite.release.root import LinkMove, way_back
 from tests.support.scene import THIRD, Run, current, deploy, edit_current
 from tests.support.trees import NEW, OLD
@@ -18,11 +21,39 @@ def test_rollback_goes_one_release_back_at_once_and_tells_what_changes(run: Run)
     code, out, err = run("rollback", "ROOT")
     assert (code, err) == (0, "check that it fits: lumisite status ROOT\n")
     assert out == (
-        f"rolled back {NEW} -> {OLD}\n"
+        f"release {NEW} -> {OLD}\n"
         "platform: 2026-01 -> 2025-06\n"
         "singularity-CPEbits/25.03: + /opt/cray/libfabric/1.15.2.0, - /opt/cray/libfabric/1.22.0, FI_VERSIO …\n"
         "1 file: 1 changed\n"
+        f"rolled back {NEW} -> {OLD}\n"
     )
+    assert current() == OLD
+
+
+def test_what_changes_is_shown_before_it_does(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    deploy("old", "new")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(deployment, "point_current", killed)
+        code, out, _ = run("rollback", "ROOT")
+    assert code != 0
+    assert out.splitlines()[:2] == [f"release {NEW} -> {OLD}", "platform: 2026-01 -> 2025-06"]
+    assert current() == NEW
+
+
+@pytest.mark.usefixtures("run")
+@pytest.mark.parametrize("sink", ["/dev/full", "a reader that has left"])
+def test_output_that_nobody_takes_stops_no_rollback(sink: str) -> None:
+    deploy("old", "new")
+    reader, writer = os.pipe()
+    os.close(reader)
+    if sink == "/dev/full":
+        writer = os.open(sink, os.O_WRONLY)
+    subprocess.run([sys.executable, "-m", "lumisite", "rollback", "ROOT"], stdout=writer, check=False)
+    os.close(writer)
     assert current() == OLD
 
 
@@ -39,7 +70,7 @@ def test_each_rollback_goes_one_further_until_there_is_none(run: Run) -> None:
 def test_rollback_goes_to_any_release_that_is_named(run: Run) -> None:
     deploy("old", "new", "third")
     code, out, _ = run("rollback", "ROOT", OLD)
-    assert (code, out.splitlines()[0], current()) == (0, f"rolled back {THIRD} -> {OLD}", OLD)
+    assert (code, out.splitlines()[-1], current()) == (0, f"rolled back {THIRD} -> {OLD}", OLD)
     assert run("rollback", "ROOT")[0] == 3, "nothing is before it"
     assert run("rollback", "ROOT", NEW)[0] == 0, "forward too"
     assert current() == NEW
