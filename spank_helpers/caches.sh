@@ -1,12 +1,10 @@
+# shellcheck disable=SC3045,SC3065,SC3067  # dash, bash and busybox have -O, -k and these limits
 # ---- directories for caches that are the user's alone, in the first of the site's places that will do
 
-# ---- what touches the node: `lumisite env` defines these anew
-# dash, bash and busybox all have -O and -k.
-# shellcheck disable=SC3067
+# ---- what touches the node
 own_folder() { [ -d "$1" ] && [ ! -L "$1" ] && [ -O "$1" ]; }
-# Path: $private is a directory that begins like it, is the user's own, and has all that the site wants in it. It must have
-# the sticky bit that the mkdir below gives it: one that stood there before, of another user or open to a group, has not.
-# shellcheck disable=SC3065,SC3067
+# $private is the user's own and has the sticky bit that the mkdir below gives it: what stood there before, of another
+# user or open to a group, has not.
 make_private() {
 	[ -k "${1%/*}" ] || [ -O "${1%/*}" ] || return 1
 	case $1 in *[!A-Za-z0-9/._+@=-]*) return 1 ;; esac
@@ -21,18 +19,15 @@ make_private() {
 	done
 	return 1
 }
-# Most MiB that stay from one job to the next, or nothing. The first task of each job on a node looks; `.tidied` names the
-# job. What nothing has read or written for two weeks goes. Where more stays than may, what is older than half of that
-# goes, and so on, but nothing that was used within the last hour.
+# Most MiB that stay, or nothing. The first task of each job on a node removes what nothing has used for two weeks. Where
+# more stays than may, what is older than half of that goes, and so on, but nothing that was used within the last hour.
 tidy() {
-	minutes=20160
 	[ "$ls_local_id" = 0 ] && [ "$job" != 0 ] || return 0
 	umask 077
 	read_line last "$private/.tidied"
-	[ "$last" != "$job" ] && printf '%s\n' "$job" >"$private/.tidied" && remove_older || return 0
-	while [ "$1" ] && [ "$kib" -gt "$(($1 * 1024))" ] && [ "$minutes" -ge 120 ]; do
-		minutes=$((minutes / 2))
-		remove_older || return 0
+	[ "$last" != "$job" ] && printf '%s\n' "$job" >"$private/.tidied" || return 0
+	for minutes in 20160 10080 5040 2520 1260 630 315 157 78; do
+		remove_older && [ "$1" ] && [ "$kib" -gt "$(($1 * 1024))" ] || return 0
 	done
 }
 
@@ -46,14 +41,13 @@ know_job_folder() {
 	*) return 1 ;;
 	esac
 }
-# The same: programs in the container use it too.
+# Programs in the container use it too.
 bind_job_folder() { know_job_folder "$1" "$2" && bind "$folder" "$folder" "$folder" ''; }
 take_job_folder() {
 	know_job_folder "$1" "$2" && make_private "$folder/lumisite" && return 0
 	note no-place "$3" "no directory for caches in $3: it names no folder of yours in $1"
 	return 1
 }
-# Path, most MiB that stay or nothing.
 take_place() {
 	make_private "${1%/}/lumisite" && tidy "$2" && return 0
 	note no-place "$1" "no directory for caches in $1: it is missing, full or not writable"
@@ -70,16 +64,16 @@ find_private() {
 	[ -z "${LUMISITE_PRIVATE+x}" ] || out="${out}unset LUMISITE_PRIVATE$nl"
 	return 1
 }
-# A setting that names a directory.
 cache_directory() {
+	case /$3/ in */"$ls_local_id"/*) own=own ;; esac
 	if [ "$2" ] || find_private; then offer "$1" "$2" "$private/$3" "$4"; fi
+	own=
 }
-# shellcheck disable=SC3065
 made() {
 	own_folder "$private" && [ -k "$private" ] || return 1
 	for name; do own_folder "$private/$name" || return 1; done
 }
-# One program for all. The parents of what is named get their mode from the umask (700), the named ones 1700.
+# The parents of what is named get their mode from the umask (700), the named ones 1700.
 # shellcheck disable=SC2174
 make_directories() {
 	for name; do
@@ -90,7 +84,6 @@ make_directories() {
 	LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' mkdir -p -m 1700 "$private" "$@" >/dev/null
 }
 # $kib is how much is left. A time limit, as there may be millions of files. Nothing reads their names.
-# shellcheck disable=SC3045
 remove_older() {
 	kib=$(
 		ulimit -c 0

@@ -1,5 +1,3 @@
-# What the wrapper finds out about the container that is started: which command, which image, and what that image is.
-
 # ---- the command and the image among the arguments; at the first word that is not known for sure, nothing is corrected
 # The site's lookups give in ls_takes whether an option takes the next word, and fail for what they do not know.
 ls_know_image() {

@@ -1,5 +1,6 @@
+# shellcheck disable=SC2086  # lists of numbers are split
 # ---- the CPU mask: no mask is better than a wrong one, and Slurm's own binding stays where there is none
-# Slurm's list of numbers, such as 0-2,5: $words are its numbers, $count is how many.
+# Slurm's list of numbers, such as 0-2,5: $words are its numbers.
 expand() {
 	words=' ' count=0 rest=$1,
 	case $1 in '' | *[!0-9,-]*) return 1 ;; esac
@@ -13,14 +14,13 @@ expand() {
 		done
 	done
 }
-# Index, words: $answer is the word of that index.
 pick() {
 	[ "$1" -lt "$(($# - 1))" ] || return 1
 	shift "$(($1 + 1))"
 	answer=$1
 }
 
-# ---- what touches the node: `lumisite env` defines this anew
+# ---- what touches the node
 # $granted are the CPUs of the step, by its cgroup (version 2 or 1), and empty where Slurm made none.
 granted_cpus() {
 	granted=''
@@ -34,8 +34,6 @@ granted_cpus() {
 	done
 }
 
-# Slurm lists the tasks of this node in SLURM_GTIDS.
-# shellcheck disable=SC2086  # numbers
 count_tasks() {
 	IFS=,
 	set -- ${SLURM_GTIDS-}
@@ -46,24 +44,21 @@ count_tasks() {
 # Whether the user has bound the task. Slurm lists masks of theirs without 0x, its own with it.
 bound_by_user() {
 	case ${LUMISITE_CPU_BIND-} in
-	# The cli_filter's mark is for this step alone.
 	user) out="${out}unset LUMISITE_CPU_BIND$nl" && return 0 ;;
 	off | no | none) return 0 ;;
 	esac
 	case ${SLURM_CPU_BIND_TYPE:-${SLURM_CPU_BIND-}}/${SLURM_CPU_BIND_LIST:-${SLURM_CPU_BIND-}} in
-	*map_cpu*/* | *ldom*/* | *rank*/*) ;;
 	*mask_cpu*/0x* | *mask_cpu*/*mask_cpu:0x*)
 		# A step inside this one would inherit its masks as if they were the user's wish.
 		for name in '' _LIST _TYPE _VERBOSE; do out="${out}unset SLURM_CPU_BIND$name$nl"; done
 		return 1
 		;;
-	*mask_cpu*/*) ;;
+	*mask_cpu*/* | *map_cpu*/* | *ldom*/* | *rank*/*) ;;
 	*) return 1 ;;
 	esac
 }
-# $gpu is the GPU of this task, or empty where all tasks see the same ones and their number is another. Under a GPU binding
-# that gives the task one, SLURM_STEP_GPUS names that one.
-# shellcheck disable=SC2086  # numbers
+# $gpu is empty where all tasks see the same ones and their number is another. Under a GPU binding that gives the task
+# one, SLURM_STEP_GPUS names that one.
 gpu_of_task() {
 	gpu='' gpus=0 index=$ls_local_id binding=${SLURM_GPU_BIND:-${SLURM_TRES_BIND-}}
 	if expand "${SLURM_STEP_GPUS-}"; then gpus=$count; fi
@@ -80,25 +75,22 @@ gpu_of_task() {
 	esac
 	pick "$index" $words && gpu=$answer
 }
-# A setting: the task's own GPU, on request. Where Slurm has listed the granted GPUs, the task takes its own of them; a
-# list of one, or of something else than numbers, stays.
-# shellcheck disable=SC2086  # numbers
+# On request. A list of one GPU, or of something else than numbers, stays.
 one_gpu() {
 	[ "${LUMISITE_GPUS-}" = one ] && [ -z "$misfit" ] || return
+	own=own
 	case $2 in
 	'') [ "$kind_gpus" -le "$ls_local_id" ] || offer "$1" '' "$ls_local_id" "$4" ;;
 	*-*) ;;
 	x*,*) expand "${2#x}" && pick "$ls_local_id" $words && offer "$1" '' "$answer" "$4" ;;
 	esac
+	own=
 }
-# Why the task gets no mask.
 refuse() {
 	why=$1
 	return 1
 }
-# Tasks on a node, or `near`; index of a task or GPU; threads of a core: $cpus are its CPUs on a whole node, $count is how
-# many each has.
-# shellcheck disable=SC2086  # lists, one for each task
+# Tasks on a node, or `near`; index of a task or GPU; threads of a core: its $cpus on a whole node, $count is the fewest.
 row() { ls_site_cpus "$ls_kind/$1/$3" && pick "$2" $lists && cpus=$answer; }
 # Whether all of the node is this step's: by its cgroup, else by what Slurm says, where that leaves no doubt.
 whole_node() {
@@ -121,7 +113,7 @@ near_and_granted() {
 		row 1 0 "$threads"
 	fi || cpus=
 	expand "$cpus" || words=
-	cpus='' count=0
+	cpus='' count=0 own=own
 	for word in $words; do
 		case $granted in *" $word "*) cpus=$cpus${cpus:+,}$word count=$((count + 1)) ;; esac
 	done
@@ -156,6 +148,7 @@ bind_task() {
 	number pid "${SLURM_TASK_PID-}" ''
 	[ "$pid" ] || refuse "the task has no process id" || return
 	choose_cpus || return
+	own=own
 	run_taskset -cp "$cpus" "$pid" || refuse "taskset refused $cpus" || return
 	note cpus "$cpus $gpu" "CPUs $cpus (task $ls_local_id of $tasks on a $ls_kind node${gpu:+, near GPU $gpu})"
 }

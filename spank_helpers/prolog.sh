@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs once for each task of a job step. Slurm obeys what it prints, and the task must start whatever happens here.
-# docs/explanation/what-the-helper-does.md says how it keeps to that, and why it is written as it is.
-# `lumisite render` joins this file, masks.sh, caches.sh and the site's data (all ls_site_*) to one, and calls ls_start.
+# Runs once for each task of a job step. Slurm obeys what it prints, and the task must start whatever happens here:
+# docs/explanation/what-the-helper-does.md says how. `lumisite render` joins this file, masks.sh, caches.sh and the site's
+# data (all ls_site_*) to one, leaves out functions that the site does not use, and calls ls_start.
 # Nothing of the user's shell may act here, not even on this line: an exported SHELLOPTS could trace into stdout.
 {
 	out=
@@ -39,28 +39,28 @@ case ${LUMISITE_DONE-} in "$task") exit 0 ;; esac
 # ---- output
 case ${LUMISITE_VERBOSE-} in 0 | no | off) verbose= ;; *) verbose=${LUMISITE_VERBOSE-} ;; esac
 say() { out="${out}print lumisite: $1$nl"; }
-# A key, its value, and both in words: LUMISITE_VERBOSE=1 is for people, `report` for `lumisite env` and `validate`.
+# A key, its value, and both in words. LUMISITE_VERBOSE=1 is for people: one task of a node says what all tasks have in
+# common, the others what is their own; with `all`, each says all. `report` is for `lumisite env` and `validate`.
 note() {
-	case $verbose in
-	'') ;;
-	report) out="${out}print report $1 $2$nl" ;;
-	*) say "$3" ;;
+	case $verbose,$ls_local_id,$own in
+	,*) ;;
+	report,*) out="${out}print report $1 $2$nl" ;;
+	all,* | *,0, | *,own) say "$node rank $rank: $3" ;;
 	esac
 }
-# Name, value: one protocol line, or none where the value would make two or is more than Slurm takes.
+# One protocol line, or none where the value would make two or is more than Slurm takes.
 put() {
 	case $2 in *"$nl"*) return 1 ;; esac
 	[ "${#2}" -lt 130000 ] || return 1
 	out="${out}export $1=$2$nl"
 }
-# Name, value: $answer is both, or the name alone where the value is long or does not print.
 printable() {
 	answer=$1=$2
 	case $2 in *[!\ -~]*) answer=$1 ;; esac
 	[ "${#2}" -lt 200 ] || answer=$1
 }
 
-# ---- the step and the node: ls_stack, ls_nodes, ls_gpus, ls_partition and ls_kind are what the site's rules ask for
+# ---- the step and the node, for the site's rules
 know_step() {
 	ls_stack=${ls_site_stacks%% *}
 	case " $ls_site_stacks " in *" ${LUMISITE_STACK:-none} "*) ls_stack=$LUMISITE_STACK ;; esac
@@ -74,14 +74,13 @@ know_step() {
 		ls_partition=$SLURM_JOB_PARTITION
 		find_kind
 	fi
-	# Whether the node has GPUs: as all kinds of the partition, else as its own kind, else as Slurm has granted some.
+	# As all kinds of the partition have GPUs or not, else as the node's own kind, else as Slurm has granted some.
 	case $ls_gpus,$ls_kind in
 	,) case ${SLURM_STEP_GPUS-}${SLURM_JOB_GPUS-} in '') ls_gpus=cpu ;; *) ls_gpus=gpu ;; esac ;;
 	,*) case $kind_gpus in 0) ls_gpus=cpu ;; *) ls_gpus=gpu ;; esac ;;
 	esac
 }
-# Which kind of its partition the node is, by what its kernel says of the whole node, whatever cgroup the task is in.
-# lumisite/site/kinds.py compares the same for `check --host`.
+# By what the kernel says of the whole node, whatever cgroup the task is in; as lumisite/site/kinds.py.
 find_kind() {
 	node_gpus='' addresses='' fitting=''
 	read_line present /sys/devices/system/cpu/present
@@ -96,12 +95,11 @@ find_kind() {
 	esac
 	[ "$ls_kind" ] || kind_gpus=0
 }
-# Name, file: sets the name to the file's first line, or to nothing.
 read_line() {
 	eval "$1="
 	[ ! -r "$2" ] || read -r "${1?}" <"$2"
 }
-# Vendor, its drivers. A driver's folder has more than devices, so that the pattern always fits something.
+# A driver's folder has more than devices, so that the pattern always fits something.
 count_gpus() {
 	vendor=$1 count=0
 	shift
@@ -123,7 +121,7 @@ kind() {
 	fitting="$fitting $1" kind_gpus=$2
 }
 
-# ---- what touches the node, here and in the other files: `lumisite env` defines these anew
+# ---- what touches the node: `lumisite env` defines these anew, and own_folder, make_private, tidy, granted_cpus
 # What is right below `/` may be a shared file system: the list of `/` has its name, without asking its servers.
 exists() {
 	case $1,$roots in
@@ -141,19 +139,13 @@ is_kind() {
 }
 run_taskset() { LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' taskset "$@" >/dev/null; }
 
-# ---- settings: each function gets a name, its value behind an `x` or nothing where it is not set, the ledger's value,
-# and the number of the ledger's entry
-# What the helper of an outer step has set, and is still as it was, counts as not set. Its values never contain `;`.
+# ---- settings: a name, its value behind an `x` or nothing where it is not set, the site's value, and its entry's number
+# What the helper of an outer step has set, and is still as it was, is taken back. Its values never contain `;`.
 forget() {
 	for name in ${LUMISITE_EXPORTS:+$ls_site_names}; do
 		eval "answer=\${$name-}"
 		case $answer in *';'*) continue ;; esac
-		case $LUMISITE_EXPORTS in *";$name=$answer;"*) unset "$name" && forgotten="$forgotten $name" ;; esac
-	done
-}
-take_back() {
-	for name in $forgotten; do
-		case $after in *";$name="*) ;; *) out="${out}unset $name$nl" ;; esac
+		case $LUMISITE_EXPORTS in *";$name=$answer;"*) unset "$name" && out="${out}unset $name$nl" ;; esac
 	done
 }
 offer() {
@@ -171,7 +163,7 @@ withdraw() {
 	[ -z "$2" ] || out="${out}unset $1$nl"
 	note setting "$1 $4" "$1 unset"
 }
-# Name, value, why: a value that was seen to do harm is named by one task of the step, and stays all the same.
+# What was seen to do harm is named by one task of the step, and stays all the same.
 harm() {
 	case "$rank ${LUMISITE_KEEP-} " in *" $1 "*) return ;; '0 '*) ;; *) return ;; esac
 	printable "$1" "$2"
@@ -194,10 +186,12 @@ first_host() {
 master_address() {
 	# With an arbitrary distribution rank 0 may be on any node.
 	case ${SLURM_DISTRIBUTION-} in *arbitrary*) return ;; esac
-	first_host && offer "$1" "$2" "$host$ls_site_host_suffix" "$4" || return
-	# torchrun's c10d waits for ever where no node knows MASTER_ADDR as its own, as with a suffix. PET_* are the defaults
-	# of torchrun's options. Other nodes get no is_host=0, which would break --standalone.
-	[ "$ls_site_host_suffix" ] && [ "$node" != 'this node' ] || return
+	first_host && offer "$1" "$2" "$host$ls_site_host_suffix" "$4"
+}
+# torchrun's c10d waits for ever where no node knows MASTER_ADDR as its own, as with a suffix. PET_* are the defaults of
+# torchrun's options. Other nodes get no is_host=0, which would break --standalone.
+name_node() {
+	[ "$node" != 'this node' ] || return
 	offer PET_LOCAL_ADDR "${PET_LOCAL_ADDR+x$PET_LOCAL_ADDR}" "$node$ls_site_host_suffix" ''
 	[ "$rank" != 0 ] || offer PET_RDZV_CONF "${PET_RDZV_CONF+x$PET_RDZV_CONF}" is_host=1 ''
 }
@@ -208,15 +202,19 @@ master_port() {
 }
 
 # ---- binds
-add_binds() {
+use_singularity_list() {
 	list=${SINGULARITY_BINDPATH-} list_name=SINGULARITY_BINDPATH beside=${SINGULARITY_BIND-}
-	# Apptainer drops SINGULARITY_BINDPATH where APPTAINER_BINDPATH differs from it: what a user has there stays in use.
-	if [ "$ls_site_prefix" = APPTAINER ]; then
-		beside=${APPTAINER_BIND-}
-		if [ "${APPTAINER_BINDPATH-}" ] || [ -z "$list" ]; then
-			list=${APPTAINER_BINDPATH-} list_name=APPTAINER_BINDPATH
-		fi
+}
+# Apptainer drops SINGULARITY_BINDPATH where APPTAINER_BINDPATH differs from it: what a user has there stays in use.
+use_apptainer_list() {
+	use_singularity_list
+	beside=${APPTAINER_BIND-}
+	if [ "${APPTAINER_BINDPATH-}" ] || [ -z "$list" ]; then
+		list=${APPTAINER_BINDPATH-} list_name=APPTAINER_BINDPATH
 	fi
+}
+add_binds() {
+	"$ls_site_list"
 	roots=/
 	set +f
 	for name in /*; do roots=$roots${name#/}/; done
@@ -228,8 +226,8 @@ add_binds() {
 	# A list that Slurm would not take stays as it is.
 	if put "$list_name" "$list"; then note binds "$list" "$list_name=$list"; else out=$output; fi
 }
-# Variable that remembers whose binds are in the list, its value behind an `x` or nothing: for the binds that follow. What
-# the node lacks goes, such as the folder of an earlier job: no container would start with it.
+# The variable that remembers whose binds the next ones are. What the node lacks goes, such as the folder of an earlier
+# job: no container would start with it.
 brought_by() {
 	remember_binds
 	marker=$1 remembered=${2#x} brought='' loaded=1
@@ -278,7 +276,7 @@ serve_tykky() {
 }
 
 ls_start() {
-	node=${SLURMD_NODENAME-} after=';' forgotten='' private=''
+	node=${SLURMD_NODENAME-} after=';' private='' own=''
 	case $node in '' | *[!A-Za-z0-9._-]*) node='this node' ;; esac
 	know_step
 	step=$ls_stack/$ls_nodes/$ls_gpus/$ls_partition/$ls_kind
@@ -293,13 +291,10 @@ ls_start() {
 	ls_site_settings
 	ls_site_harms
 	put LUMISITE_DONE "$task"
-	# For the wrapper.
 	put LUMISITE_STEP "$step"
 	# These start programs, which may fail or take long.
 	flush
 	ls_site_caches
-	take_back
-	# The record of what is ours, for the prolog of a step inside this one.
 	put LUMISITE_EXPORTS "$after"
 	flush
 	bind_task || note no-cpus "$why" "no CPU binding: $why"

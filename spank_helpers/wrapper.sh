@@ -1,13 +1,13 @@
 #!/bin/sh
 # Stands before the real runtime on PATH, as `singularity` and as `apptainer`: corrects the environment for the image in
-# hand, then becomes the real one with the same arguments. It starts no program but readlink, for a link, and changes no shell option,
-# which an exported SHELLOPTS would carry into the container. Each name begins with ls_: a shell variable that the user
-# happens to export would reach the container with a new value. docs/explanation/what-the-helper-does.md says what is
-# corrected, and when nothing is. `lumisite render` joins this file, image.sh and
-# the site's data (all ls_site_*) to one, and calls ls_start.
+# hand (docs/explanation/what-the-helper-does.md), then becomes the real one with the same arguments. `lumisite render`
+# joins this file, image.sh and the site's data (all ls_site_*) to one, leaves out functions that the site does not use, and
+# calls ls_start. It changes no shell option, which an exported SHELLOPTS would carry into the container. Each name begins
+# with ls_: a shell variable that the user happens to export would reach the container with a new value.
 unset -f '[' test printf readlink >/dev/null 2>&1 || :
 ls_nl='
 '
+ls_own=''
 case ${LUMISITE_VERBOSE-} in 0 | no | off) ls_verbose= ;; *) ls_verbose=${LUMISITE_VERBOSE-} ;; esac
 
 # ---- what touches the node: `lumisite env` defines these anew
@@ -15,16 +15,16 @@ ls_there() { [ -e "$1" ]; }
 
 # ---- output
 ls_say() { printf '%s\n' "lumisite: $1" >&2 || :; }
-# A key, its value, and both in words: LUMISITE_VERBOSE=1 is for people, `report` for `lumisite env`.
+# A key, its value, and both in words, as in the prolog.
 ls_note() {
-	case $ls_verbose in
-	'') ;;
-	report) printf '%s\n' "report $1 $2" >&2 || : ;;
-	*) ls_say "$3" ;;
+	case $ls_verbose,${SLURM_LOCALID-0},$ls_own in
+	,*) ;;
+	report,*) printf '%s\n' "report $1 $2" >&2 || : ;;
+	all,* | *,0, | *,own) ls_say "${SLURM_PROCID:+${SLURMD_NODENAME-this node} rank $SLURM_PROCID: }$3" ;;
 	esac
 }
-# Rank, text about the image: by one task, of the job or of the node.
-ls_warn() { case $1 in 0) ls_say "$ls_path $2" ;; esac }
+# By one task of the job.
+ls_warn() { case ${SLURM_PROCID-0} in 0) ls_say "$ls_path $1" ;; esac }
 ls_miss() {
 	case ${SLURM_LOCALID-0} in 0) ls_say "$1 not found on ${SLURMD_NODENAME-this node}: the container starts without it" ;; esac
 }
@@ -62,8 +62,7 @@ ls_catch_up() {
 		esac
 	done
 }
-# What the prolog has found out about this task's step: ls_stack, ls_nodes, ls_gpus, ls_partition and ls_kind are what the
-# site's rules ask for.
+# What the prolog has found out about this task's step, for the site's rules.
 ls_know_step() {
 	ls_in_step='' ls_stack=${ls_site_stacks%% *} ls_nodes=unknown ls_gpus=cpu ls_partition=other ls_kind=''
 	case " $ls_site_stacks " in *" ${LUMISITE_STACK:-none} "*) ls_stack=$LUMISITE_STACK ;; esac
@@ -78,17 +77,17 @@ ls_know_step() {
 }
 
 # ---- the list of binds
-# Apptainer drops SINGULARITY_BINDPATH where APPTAINER_BINDPATH differs from it: what a user has there stays in use.
-ls_know_list() {
+ls_use_singularity_list() {
 	ls_list=${SINGULARITY_BINDPATH-} ls_list_name=SINGULARITY_BINDPATH ls_beside=${SINGULARITY_BIND-}
-	if [ "$ls_site_prefix" = APPTAINER ]; then
-		ls_beside=${APPTAINER_BIND-}
-		if [ -n "${APPTAINER_BINDPATH-}" ] || [ -z "$ls_list" ]; then
-			ls_list=${APPTAINER_BINDPATH-} ls_list_name=APPTAINER_BINDPATH
-		fi
+}
+# Apptainer drops SINGULARITY_BINDPATH where APPTAINER_BINDPATH differs from it: what a user has there stays in use.
+ls_use_apptainer_list() {
+	ls_use_singularity_list
+	ls_beside=${APPTAINER_BIND-}
+	if [ -n "${APPTAINER_BINDPATH-}" ] || [ -z "$ls_list" ]; then
+		ls_list=${APPTAINER_BINDPATH-} ls_list_name=APPTAINER_BINDPATH
 	fi
 }
-# The list goes back to its variable; no empty variable that was not there.
 ls_store() {
 	eval "ls_old=\${$ls_list_name-}"
 	case $ls_list in
@@ -97,7 +96,6 @@ ls_store() {
 	*) export "$ls_list_name=$ls_list" ;;
 	esac
 }
-# A bind: out of the list, once, if it is there.
 ls_take_out() {
 	case ,$ls_list, in *",$1,"*) ;; *) return 0 ;; esac
 	ls_list=,$ls_list,
@@ -105,7 +103,7 @@ ls_take_out() {
 	ls_list=${ls_list#,} ls_list=${ls_list%,}
 	ls_note no-bind "$1" "without the bind $1"
 }
-# Path, target, bind: into the list if the node has it and nothing is bound there yet.
+# Path, target, bind.
 ls_add() {
 	case ,$ls_list,$ls_beside, in *",$2,"* | *":$2,"* | *":$2:"*) return 0 ;; esac
 	if ls_there "$1"; then
@@ -137,28 +135,26 @@ ls_needed() {
 	[ -z "${LUMISITE_STACK+x}" ] || [ -n "$2" ]
 }
 
-# ---- what a reviewed plan says of this one image, on top of what its family's modules give
-ls_follow_plan() {
-	# A link that leads elsewhere now, and a file that was written anew: both can be told without a program.
+# A reviewed plan is for this one image, on top of what its family's modules give. A link that leads elsewhere now, and a
+# file that was written anew: both can be told without a program.
+ls_plan_fits() {
 	if [ -n "$ls_planned" ] && [ -e "$ls_path" ]; then
 		if ! [ "$ls_path" -ef "$ls_planned" ]; then
-			ls_warn "${SLURM_PROCID-0}" "is not the file that $ls_plan was made for, so it gets what its family gets"
-			return 0
+			ls_warn "is not the file that $ls_plan was made for, so it gets what its family gets"
+			return 1
 		fi
 		if [ "$ls_path" -nt "$0" ]; then
-			ls_warn "${SLURM_PROCID-0}" "is newer than the release with its plan $ls_plan, which may be for another image"
+			ls_warn "is newer than the release with its plan $ls_plan, which may be for another image"
 		fi
 	fi
 	ls_note plan "$ls_plan" "plan $ls_plan"
-	ls_site_follow "$ls_plan"
 }
-# The value of a variable that remembers binds, a bind: out of the list where a module brought it.
+# Out of the list where a module brought it: the value of the variable that remembers its binds, and a bind.
 ls_take_out_planned() { case ,$1, in *",$2,"*) ls_take_out "$2" ;; esac }
-ls_accept() { ls_warn "${SLURM_PROCID-0}" "$1"; }
 ls_add_planned() { if ls_there "$1"; then ls_add "$@"; else ls_miss "$1"; fi; }
 
-# ---- settings, as in the prolog: a name, its value behind an `x` or nothing, the ledger's value, and its entry's number
-# Name, value: whether the helper itself has set this value. Its own values never contain `;`.
+# ---- settings, as in the prolog: a name, its value behind an `x` or nothing, the site's value, and its entry's number
+# Whether the helper itself has set this value. Its own values never contain `;`.
 ls_mine() {
 	case $2 in *';'* | *"$ls_nl"*) return 1 ;; esac
 	case ${LUMISITE_EXPORTS-} in *";$1=$2;"*) ;; *) return 1 ;; esac
@@ -170,7 +166,11 @@ ls_offer() {
 }
 ls_leave() { if [ -n "$2" ] && ls_mine "$1" "${2#x}"; then unset "$1"; fi; }
 ls_withdraw() { case " ${LUMISITE_KEEP-} " in *" $1 "*) ;; *) unset "$1" ;; esac }
-ls_cache_directory() { if [ -n "${LUMISITE_PRIVATE-}" ]; then ls_offer "$1" "$2" "$LUMISITE_PRIVATE/$3" "$4"; fi; }
+ls_cache_directory() {
+	case /$3/ in */"$ls_local_id"/*) ls_own=own ;; esac
+	if [ -n "${LUMISITE_PRIVATE-}" ]; then ls_offer "$1" "$2" "$LUMISITE_PRIVATE/$3" "$4"; fi
+	ls_own=''
+}
 # A variable, and its rules: the first that fits decides, as in the ledger.
 ls_variable() { ls_name=$1 ls_value=$2 ls_decided=; }
 # A condition of the image's @STACK@, families in blanks, yes or no for its plugin, `read` where a guess about the image
@@ -217,7 +217,7 @@ ls_add_venv() {
 		ls_say "LUMISITE_VENV: there is no file $ls_file"
 	fi
 }
-# Variable of the container, directories: these go behind what the user has there, once.
+# Directories go behind what the user has in a variable of the container, once.
 ls_extend() {
 	ls_name=${ls_site_prefix}ENV_$1
 	eval "ls_old=\${$ls_name-}"
@@ -234,7 +234,7 @@ ls_correct() {
 	ls_note image "$ls_basis/$ls_family/$ls_rest/$ls_plugin" "$ls_path: family ${ls_family:-unknown}${ls_rest:+, @STACK@ $ls_rest}"
 	ls_site_brought ls_review
 	if [ -n "$ls_family" ]; then ls_site_binds; fi
-	if [ -n "$ls_plan" ]; then ls_follow_plan; fi
+	ls_site_follow "$ls_plan"
 	if [ -n "$ls_in_step" ]; then
 		ls_local_id=0
 		case ${SLURM_LOCALID-} in '' | *[!0-9]*) ;; *) ls_local_id=$SLURM_LOCALID ;; esac
@@ -255,7 +255,7 @@ ls_start() {
 	case $ls_state in
 	unsure) ls_note unsure "$ls_word" 'an option that is not known: nothing is corrected' ;;
 	found)
-		ls_know_list
+		"$ls_site_list"
 		ls_correct
 		ls_store
 		;;

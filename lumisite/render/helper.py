@@ -54,15 +54,35 @@ from lumisite.vendors import drivers_of
 
 #: What stands in scripts for the title of the stack that images bring.
 STACK_MARK = "@STACK@"
+#: A function of a script, on one line or several, with the comment right before it, but not a heading.
+_FUNCTION = re.compile(r"((?:^#(?! ----).*\n)*)^(\w+)\(\) \{(?: .*\}\n|\n(?:(?!\}).*\n)*\}\n)", re.MULTILINE)
+#: Functions that a made-up step defines anew, so that they stay.
+KEPT = ("exists", "is_kind", "run_taskset", "own_folder", "make_private", "tidy", "granted_cpus", "ls_there")
 #: The last line of a script, when all is defined.
 START = 'ls_start "$@"\n'
 
 
 def join_script(of: Rendering, names: Sequence[str], data: Iterable[str]) -> str:
     """Write one sh script of several files of `spank_helpers`, the first of which begins it, and the site's data."""
-    first, *others = (_script(of, name) for name in names)
-    begin, _, rest = first.partition("\n")
-    return "\n".join([begin, _origin("#", names[0], of), rest, *others, "# ---- the site's data", *data, START])
+    text = "\n".join(["# ---- the site's data", *data, START])
+    begin, _, rest = _used("\n".join(_script(of, name) for name in names), text).partition("\n")
+    return "\n".join([begin, _origin("#", names[0], of), rest, text])
+
+
+def _used(scripts: str, data: str) -> str:
+    """Leave out functions, with the comment before each, that neither the data nor a function that stays calls.
+
+    The data may name a function without the `ls_` that it begins with, as an argument of `ls_rule`.
+    """
+    names = {found[2]: found[0] for found in _FUNCTION.finditer(scripts)}
+    while True:
+        rest = scripts + data
+        calls = {name: rf"\b(?:ls_)?{name.removeprefix('ls_')}\b" for name in names if name not in KEPT}
+        unused = [name for name, call in calls.items() if len(re.findall(call, rest)) == 1]
+        if not unused:
+            return scripts
+        for name in unused:
+            scripts = scripts.replace(names.pop(name), "")
 
 
 def join_filter(of: Rendering) -> str:
@@ -89,11 +109,16 @@ def step_data(site: Site, runtime: Runtime) -> Iterator[str]:
         whole = "1" if partition.whole_nodes else ""
         values = sh.row(kinds=" ".join(partition.node_kind), ls_gpus=gpus, whole_nodes=whole)
         partitions.append(([shlex.quote(name)], values))
-    yield sh.assign(ls_site_prefix=runtime.prefix)
+    yield sh.assign(ls_site_prefix=runtime.prefix, ls_site_list=_list_of(runtime))
     yield from sh.lookup("ls_site_partition", partitions)
     yield from sh.function("ls_site_kinds", (_kind(site, name) for name in site.node_kinds))
     drivers = drivers_of(site).items()
     yield from sh.function("ls_site_drivers", (" ".join(["count_gpus", gpu, *names]) for gpu, names in drivers))
+
+
+def _list_of(runtime: Runtime) -> str:
+    """Return the function that finds the list of binds which a runtime reads."""
+    return f"use_{runtime.prefix.lower()}_list" if runtime.prefix else ""
 
 
 def _kind(site: Site, name: str) -> str:
@@ -292,7 +317,10 @@ def wrapper_data(of: Rendering) -> Iterator[str]:
     yield from sh.lookup("ls_site_name", patterns)
     yield from sh.lookup("ls_site_family", (([shlex.quote(name)], _family(of, name)) for name in site.families))
     yield from wrapper_binds(of)
-    rows = [([shlex.quote(loaded_plan.file)], list(_followed(site, loaded_plan.plan))) for loaded_plan in followed]
+    rows = [
+        ([shlex.quote(plan.file)], ["if ls_plan_fits; then", *map(sh.indented, _followed(site, plan.plan)), "fi"])
+        for plan in followed
+    ]
     yield from sh.function("ls_site_follow", sh.case('"$1"', rows) if rows else ())
     settings = sh.decide(wrapper_chains(site, of.decisions))
     yield from sh.function("ls_site_settings", chain(_WHICH_STACK if len(site.gpu_stacks) > 1 else (), settings))
@@ -304,7 +332,11 @@ def _runtime(site: Site, command: str) -> str:
     runtime = runtime if runtime.emit == "modulefile" else site.runtime
     # Without a path of the site, one that no system has: the wrapper goes on to PATH.
     folder = posixpath.dirname(runtime.executable or "/")
-    return sh.assign(ls_site_prefix=runtime.prefix, ls_site_runtime=posixpath.join(folder, command))
+    return sh.assign(
+        ls_site_prefix=runtime.prefix,
+        ls_site_list=f"ls_{_list_of(runtime)}",
+        ls_site_runtime=posixpath.join(folder, command),
+    )
 
 
 def _options() -> Iterator[str]:
@@ -363,7 +395,7 @@ def _followed(site: Site, plan: ImagePlan) -> Iterator[str]:
         if line.spec is not None and line.by is None:
             yield sh.call("ls_add_planned", str(line.source), str(line.target), line.spec)
     for line in (line for line in plan.lines if line.accepted is not None):
-        yield sh.call("ls_accept", f"runs without the host's {line.library} here: {line.accepted}")
+        yield sh.call("ls_warn", f"runs without the host's {line.library} here: {line.accepted}")
     yield sh.assign(ls_libraries=":".join(plan.library_path))
 
 

@@ -134,7 +134,8 @@ def _for_prolog(site: Site, name: str, verdict: Verdict[Setting] | None) -> str:
     action, word = _action(verdict)
     if verdict is None or action == "leave" or decided_by_image(site, verdict.entry):
         return NOTHING
-    return " ".join([action, variable(name), word, index_of(verdict.key)])
+    line = " ".join([action, variable(name), word, index_of(verdict.key)])
+    return f"{line} && name_node" if action == "master_address" and site.fabric.host_suffix else line
 
 
 def index_of(key: str) -> str:

@@ -49,7 +49,9 @@ granted_cpus() {{ granted=; }}
 """
 WRAPPER = """
 ls_there() {{ :; }}
-ls_site_runtime_of() {{ ls_site_prefix={prefix} ls_site_runtime={runtime}; }}
+ls_site_runtime_of() {{
+    ls_site_prefix={prefix} ls_site_list=ls_use_{list}_list ls_site_runtime={runtime}
+}}
 """
 #: What the folder of the made-up job is called, where the site's variable says more than the job's number.
 MADE_UP_FOLDER = "job1"
@@ -271,7 +273,8 @@ def _run_wrapper(question: Question, folder: Path, before: Mapping[str, str]) ->
     out, runtime = folder / "environment", folder / "runtime"
     runtime.write_text(_RUNTIME.format(out=out))
     runtime.chmod(0o700)
-    functions = WRAPPER.format(prefix=question.site.runtime.prefix, runtime=shlex.quote(str(runtime)))
+    prefix = question.site.runtime.prefix
+    functions = WRAPPER.format(prefix=prefix, list=prefix.lower(), runtime=shlex.quote(str(runtime)))
     script = _with_functions(question, folder, f"spank/bin/{question.site.command}", functions)
     image = str(question.image)
     path = image if "://" in image else os.path.abspath(image)  # noqa: PTH100 - as a shell's PWD has it

@@ -70,7 +70,7 @@ def _prolog(cluster: Cluster) -> list[Row]:
     step = f"srun -p standard-g -N{NODES} -n{TASKS} --cpu-bind=none"
     _install(cluster, {"helper": helper, "empty": EMPTY})
     said = cluster.run(f"LUMISITE_VERBOSE=1 SLURM_TASK_PROLOG={EXCHANGE}/helper {step} true").check().stdout
-    assert said.count("taskset refused") + said.count("lumisite: CPUs ") == TASKS, said
+    assert said.count("taskset refused") + said.count(": CPUs ") == TASKS, said
     shown = f"srun -p standard-g -N{NODES} -n{NODES} env"
     before, after = (
         set(cluster.run(f"SLURM_TASK_PROLOG={EXCHANGE}/{kind} {shown}").check().stdout.splitlines())

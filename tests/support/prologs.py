@@ -73,13 +73,22 @@ class Ran:
 
     @property
     def exports(self) -> dict[str, str]:
-        """Variables as Slurm would set them: the value is the rest of the line, verbatim."""
-        pairs = [line.removeprefix("export ").partition("=") for line in self.lines if line.startswith("export ")]
-        return {name: value for name, _, value in pairs}
+        """Variables as Slurm would set them, line by line: the value is the rest of the line, verbatim."""
+        return {name: value for name, value in self._changes.items() if value is not None}
 
     @property
     def unsets(self) -> list[str]:
-        return [line.removeprefix("unset ") for line in self.lines if line.startswith("unset ")]
+        return [name for name, value in self._changes.items() if value is None]
+
+    @property
+    def _changes(self) -> dict[str, str | None]:
+        found: dict[str, str | None] = {}
+        for line in self.lines:
+            verb, _, rest = line.partition(" ")
+            name, _, value = rest.partition("=")
+            if verb in ("export", "unset"):
+                found[name] = value if verb == "export" else None
+        return found
 
     @property
     def prints(self) -> list[str]:

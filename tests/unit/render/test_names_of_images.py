@@ -104,5 +104,5 @@ def test_conditions_hold_for_ten(shell: str, tmp_path: Path) -> None:
     expected |= {"/y/ten.sif": new, "/y/seven.sif": new, "/y/six.sif": old, "/y/other.sif": unknown}
     found = {image: wrapper.call("exec", image, "x").environment for image in expected}
     assert {image: (one.get("SINCE_7"), one.get("BEFORE_7")) for image, one in found.items()} == expected
-    said = wrapper.call("exec", "/x/lumi-multitorch-full-u26r100f23.sif", "x", LUMISITE_VERBOSE="1").stderr
+    said = wrapper.call("exec", "/x/lumi-multitorch-full-u26r100f23.sif", "x", LUMISITE_VERBOSE="all").stderr
     assert ", ROCm 10.0\n" in said

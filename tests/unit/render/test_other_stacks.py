@@ -174,7 +174,7 @@ def test_releases_of_one_stack_are_not_those_of_another(
     write_script(tmp_path / "runtime/singularity", RUNTIME)
     (tmp_path / image).touch()
     wrapper = Wrapper(tuple(shell_command(shell, tmp_path)), tmp_path)
-    call = wrapper.call("exec", f"{tmp_path}/{image}", "true", LUMISITE_VERBOSE="1")
+    call = wrapper.call("exec", f"{tmp_path}/{image}", "true", LUMISITE_VERBOSE="all")
     assert call.environment.get("BY_STACK") == value
     assert said in call.stderr
 

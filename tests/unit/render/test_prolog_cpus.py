@@ -18,7 +18,7 @@ from tests.support.kernels import be_node, kernel_files
 from tests.support.prologs import SHELLS, STEP, Ran, Script, lay_out, lumi_like_files, render_files, shell_command
 from tests.support.sites import load_text, site_text
 
-WHOLE = {"SLURM_STEP_NUM_NODES": "1", "LUMISITE_VERBOSE": "1"}
+WHOLE = {"SLURM_STEP_NUM_NODES": "1", "LUMISITE_VERBOSE": "all"}
 TOPOLOGY = topology_of("lumi-g", load_site("lumi").site.node_kinds["lumi-g"])
 
 
@@ -280,7 +280,7 @@ def test_the_mask_reaches_the_task(shell: str, tmp_path: Path, task: subprocess.
     prolog = Script(tuple(shell_command(shell, tmp_path)), lay_out(tmp_path, render_files(loaded)) / "task_prolog")
     be_node(tmp_path, kernel_files(loaded.site, "twin"))
     whole = {"SLURM_CPUS_ON_NODE": "2", "SLURM_GTIDS": "0", "SLURM_LOCALID": "0"}
-    ran = prolog.step(SLURM_TASK_PID=str(task.pid), LUMISITE_VERBOSE="1", **whole)
+    ran = prolog.step(SLURM_TASK_PID=str(task.pid), LUMISITE_VERBOSE="all", **whole)
     assert (ran.status, ran.stderr) == (0, "")
     assert os.sched_getaffinity(task.pid) == set(mine[:2]), ran.prints[-3:]
 

@@ -110,19 +110,19 @@ def test_a_folder_that_is_not_the_jobs_own_is_passed_over_and_why_is_said(
     prolog: Script, tmp_path: Path, folder: Path
 ) -> None:
     for wrong, value in odd_folders(tmp_path, folder):
-        ran = sound(prolog.step(TMPDIR=value, LUMISITE_VERBOSE="1"))
+        ran = sound(prolog.step(TMPDIR=value, LUMISITE_VERBOSE="all"))
         assert cache(ran).is_relative_to(tmp_path / "tmp"), wrong
         assert f"{tmp_path}/local" not in ran.exports[BINDS], wrong
-        assert any(line.startswith("lumisite: no directory for caches in $TMPDIR: ") for line in ran.prints), wrong
+        assert any(": no directory for caches in $TMPDIR: " in line for line in ran.prints), wrong
     assert list(folder.iterdir()) == []
 
 
 def test_without_any_place_the_variables_stay_unset_and_why_is_said(prolog: Script, tmp_path: Path) -> None:
     (tmp_path / "tmp").rmdir()
-    ran = sound(prolog.step(LUMISITE_VERBOSE="1"))
+    ran = sound(prolog.step(LUMISITE_VERBOSE="all"))
     assert CACHE not in ran.exports
     for place in ("$TMPDIR", f"{tmp_path}/tmp"):
-        assert any(line.startswith(f"lumisite: no directory for caches in {place}: ") for line in ran.prints)
+        assert any(f": no directory for caches in {place}: " in line for line in ran.prints)
 
 
 def test_what_an_earlier_job_had_does_not_stay_when_its_folder_is_gone(

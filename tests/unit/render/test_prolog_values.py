@@ -56,9 +56,10 @@ def test_no_value_that_does_harm_makes_two_lines(prolog: Script) -> None:
 # ---- torchrun
 
 
-def test_with_a_suffix_torchruns_c10d_is_told_which_node_leads(prolog: Script) -> None:
+def test_with_a_suffix_torchruns_c10d_is_told_which_node_leads(prolog: Script, tmp_path: Path) -> None:
     """No node knows the name with the suffix as its own, and all would wait for another."""
-    prolog.path.write_text(prolog.path.read_text().replace("ls_site_host_suffix=''", "ls_site_host_suffix=i"))
+    files = render_files(lumi_like(("  interfaces: [hsn0,", "  host_suffix: i\n  interfaces: [hsn0,")), rocm=["6.2"])
+    prolog = Script(prolog.command, lay_out(tmp_path / "suffix", files) / "task_prolog")
     first, other = (sound(prolog.step(SLURM_PROCID=rank)) for rank in "01")
     assert first.exports["MASTER_ADDR"] == other.exports["MASTER_ADDR"] == "nid005124i"
     assert [one.exports["PET_LOCAL_ADDR"] for one in (first, other)] == [f"{STEP['SLURMD_NODENAME']}i"] * 2

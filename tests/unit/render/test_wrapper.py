@@ -168,9 +168,9 @@ def test_the_user_may_name_the_family(wrapper: Wrapper) -> None:
 
 
 def test_verbose_says_on_stderr_what_it_corrects(wrapper: Wrapper) -> None:
-    said = wrapper.call("exec", LAIF, "x", LUMISITE_VERBOSE="1").stderr
-    assert f"lumisite: {LAIF}: family laif-multitorch\n" in said
-    assert f"lumisite: without the bind {wrapper.folder}/opt/cray\n" in said
+    said = wrapper.call("exec", LAIF, "x", LUMISITE_VERBOSE="all").stderr
+    assert f": {LAIF}: family laif-multitorch\n" in said
+    assert f": without the bind {wrapper.folder}/opt/cray\n" in said
 
 
 # ---- activation, venv, container wrapper

@@ -47,7 +47,7 @@ def test_an_exported_function_reaches_the_container_where_the_shell_can_carry_it
 
 def test_it_starts_no_process(wrapper: Wrapper) -> None:
     write_script(wrapper.runtime, "#!/bin/sh\n")
-    environment = {**TASK, "LUMISITE_VENV": "auto", "LUMISITE_VERBOSE": "1"}
+    environment = {**TASK, "LUMISITE_VENV": "auto", "LUMISITE_VERBOSE": "all"}
     for words in (["exec", LAIF, "x"], ["build", "a", "b"], ["exec", CONDA, "x"]):
         command = [*wrapper.shell, str(wrapper.path), *words]
         calls = traced("%process", command, environment, wrapper.folder / "strace.log")

@@ -85,7 +85,7 @@ def test_the_stack_of_the_module_decides_nothing(wrapper: Wrapper) -> None:
 
 
 def test_what_the_image_is_taken_for_is_said(wrapper: Wrapper) -> None:
-    known = wrapper.call("exec", R70, "x", LUMISITE_VERBOSE="1").stderr
+    known = wrapper.call("exec", R70, "x", LUMISITE_VERBOSE="all").stderr
     assert f"{R70}: family laif-multitorch, ROCm 7.0\n" in known
 
 
@@ -110,7 +110,7 @@ def test_a_link_is_what_it_leads_to(wrapper: Wrapper) -> None:
     assert given(wrapper, link(wrapper, "lumi-multitorch-latest.sif", R70)) == (None, "AWS Libfabric")
     assert given(wrapper, link(wrapper, "mine.sif", OLD)) == ("PHB", "AWS Libfabric")
     assert given(wrapper, link(wrapper, Path(OLD).name, R70)) == (None, "AWS Libfabric")
-    said = wrapper.call("exec", link(wrapper, "lumi-rocm-rocm-6.1.3.sif", R70), "x", LUMISITE_VERBOSE="1").stderr
+    said = wrapper.call("exec", link(wrapper, "lumi-rocm-rocm-6.1.3.sif", R70), "x", LUMISITE_VERBOSE="all").stderr
     assert "family laif-multitorch, ROCm 7.0\n" in said
     # the family is known by the user's own name alone
     assert given(wrapper, link(wrapper, "lumi-pytorch-rocm-6.1.3-pytorch-v2.9.sif", "/x/mine.sif")) == (None, None)
@@ -142,9 +142,9 @@ def test_a_link_among_the_folders_is_followed(wrapper: Wrapper) -> None:
         "again/./it's $(reboot) a.sif",
         "latest/../latest/it's $(reboot) a.sif",
     ):
-        said = wrapper.call("exec", f"{wrapper.folder}/{typed}", "x", LUMISITE_VERBOSE="1").stderr
+        said = wrapper.call("exec", f"{wrapper.folder}/{typed}", "x", LUMISITE_VERBOSE="all").stderr
         assert ": family laif-multitorch" in said, typed
-    said = wrapper.call("exec", f"{folder}/../a.sif", "x", LUMISITE_VERBOSE="1").stderr
+    said = wrapper.call("exec", f"{folder}/../a.sif", "x", LUMISITE_VERBOSE="all").stderr
     assert f"{wrapper.folder}/a.sif: family unknown" in said, "a folder that it only passes by"
     for typed in ("nowhere/../a.sif", "latest/gone/a.sif", "docker://latest/a.sif", "latest//a.sif", "//", "..", "."):
         assert wrapper.call("exec", typed, "x").arguments[1] == typed

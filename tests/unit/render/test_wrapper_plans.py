@@ -166,9 +166,9 @@ def test_build_gets_none_of_it(wrapper: Wrapper) -> None:
 
 
 def test_verbose_names_the_plan(wrapper: Wrapper) -> None:
-    said = wrapper.call("exec", MINE, "x", LUMISITE_VERBOSE="1").stderr
-    assert "lumisite: plan pytorch.yaml\n" in said
-    assert f"lumisite: with the bind {planned(wrapper)[0]}\n" in said
+    said = wrapper.call("exec", MINE, "x", LUMISITE_VERBOSE="all").stderr
+    assert ": plan pytorch.yaml\n" in said
+    assert f": with the bind {planned(wrapper)[0]}\n" in said
 
 
 def test_a_path_with_what_a_shell_would_run_is_only_a_path(wrapper: Wrapper) -> None:

@@ -1,0 +1,111 @@
+"""`LUMISITE_VERBOSE`: whose lines are whose, one block for a node, and from its other tasks only what is their own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.kernels import be_node, kernel_files
+from tests.support.prologs import SHELLS, STEP, Script, lay_out, lumi_like, lumi_like_files, shell_command
+from tests.support.wrappers import LAIF, Wrapper, make
+
+NODE = STEP["SLURMD_NODENAME"]
+WITH_PID = {"SLURM_TASK_PID": str(os.getpid() + 10**8)}
+#: The image whose setting names a directory of each rank.
+AITER = "/appl/local/containers/sif-images/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif"
+
+
+@pytest.fixture(params=SHELLS)
+def prolog(request: pytest.FixtureRequest, tmp_path: Path) -> Script:
+    spank = lay_out(tmp_path, lumi_like_files())
+    be_node(tmp_path, kernel_files(lumi_like().site, "lumi-g"))
+    return Script(tuple(shell_command(request.param, tmp_path)), spank / "task_prolog")
+
+
+@pytest.fixture(params=SHELLS)
+def wrapper(request: pytest.FixtureRequest, tmp_path: Path) -> Wrapper:
+    return make(tmp_path, request.param)
+
+
+def lines(prolog: Script, local_id: str, verbose: str = "1", **changes: str) -> list[str]:
+    """What a task of the second node of a step prints, but that a path is missing; its rank is its number there and 8."""
+    of_task = {"SLURM_LOCALID": local_id, "SLURM_PROCID": str(8 + int(local_id)), "LUMISITE_VERBOSE": verbose}
+    prints = prolog.step(**of_task, **WITH_PID, **changes).prints
+    return [line for line in prints if "containers start without it" not in line]
+
+
+def keys(found: list[str]) -> list[str]:
+    return [line.split(" ")[1] for line in found if line.startswith("report ")]
+
+
+def test_the_first_task_of_a_node_says_all_and_the_others_what_is_their_own(prolog: Script) -> None:
+    first, other = lines(prolog, "0"), lines(prolog, "3")
+    assert all(line.startswith(f"lumisite: {NODE} rank 8: ") for line in first)
+    assert any("NCCL_SOCKET_IFNAME=" in line for line in first)
+    assert any("BINDPATH=" in line for line in first)
+    (line,) = other
+    assert line.startswith(f"lumisite: {NODE} rank 11: ")
+    assert "25-31" in line, "its CPUs"
+
+
+def test_a_gpu_of_its_own_is_a_tasks_own(prolog: Script) -> None:
+    found = lines(prolog, "2", LUMISITE_GPUS="one", ROCR_VISIBLE_DEVICES="0,1,2,3,4,5,6,7")
+    assert [line.rpartition(": ")[2].partition("=")[0] for line in found[:1]] == ["ROCR_VISIBLE_DEVICES"]
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"LUMISITE_CPU_BIND": "off"},
+        {"SLURM_JOB_PARTITION": "no-such"},
+        {"SLURM_GTIDS": "0,1,2,3,4", "SLURM_STEP_GPUS": "0,1,2"},
+        {"SLURM_GPU_BIND": "closest"},
+    ],
+)
+def test_why_no_task_of_the_node_gets_a_mask_is_said_once(prolog: Script, changes: dict[str, str]) -> None:
+    assert len([line for line in lines(prolog, "0", **changes) if "no CPU binding: " in line]) == 1
+    assert lines(prolog, "4", **changes) == []
+
+
+def test_all_makes_each_task_say_all(prolog: Script) -> None:
+    first, other = lines(prolog, "0", "all"), lines(prolog, "5", "all")
+    assert len(first) == len(other) > 10
+
+
+def test_a_report_is_of_each_task_and_names_none(prolog: Script) -> None:
+    first, other = lines(prolog, "0", "report"), lines(prolog, "5", "report")
+    assert keys(first) == keys(other)
+    assert {"step", "binds", "setting"} <= {*keys(other)}
+
+
+@pytest.mark.parametrize("verbose", ["", "0", "no", "off"])
+def test_without_being_asked_nothing_is_said(prolog: Script, verbose: str) -> None:
+    assert lines(prolog, "0", verbose) == []
+
+
+def said(wrapper: Wrapper, local_id: str | None, image: str, **changes: str | None) -> list[str]:
+    rank = None if local_id is None else str(8 + int(local_id))
+    done = None if rank is None else f"1234567.0.{rank}"
+    of_task = {"SLURM_LOCALID": local_id, "SLURM_PROCID": rank, "LUMISITE_DONE": done, "LUMISITE_VERBOSE": "1"}
+    return wrapper.call("exec", image, "x", **{**of_task, **changes}).stderr.splitlines()
+
+
+def test_the_wrapper_speaks_for_a_node_too(wrapper: Wrapper) -> None:
+    first = said(wrapper, "0", LAIF)
+    assert len(first) > 2
+    assert all(line.startswith(f"lumisite: {NODE} rank 8: ") for line in first)
+    assert said(wrapper, "3", LAIF) == []
+    assert len(said(wrapper, "3", LAIF, LUMISITE_VERBOSE="all")) == len(first)
+
+
+def test_a_directory_of_a_rank_is_its_own(wrapper: Wrapper) -> None:
+    changes = {"AITER_JIT_DIR": None, "LUMISITE_EXPORTS": None}
+    assert said(wrapper, "3", AITER, **changes) == [f"lumisite: {NODE} rank 11: AITER_JIT_DIR=/private/aiter/3"]
+
+
+def test_outside_of_a_step_no_rank_is_named(wrapper: Wrapper) -> None:
+    found = said(wrapper, None, LAIF)
+    assert f"lumisite: {LAIF}: family laif-multitorch" in found
