@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from lumisite.release.tree import RenderedTree
-from lumisite.render.manifest import MANIFEST, NO_MANIFEST, Manifest, ModuleSummary
+from lumisite.render.manifest import MANIFEST, NO_MANIFEST, PAGE, Manifest, ModuleSummary
 from lumisite.site.model import MODULEFILES
 from lumisite.text import printable
 
@@ -182,7 +182,7 @@ def _file_changes(
     """Yield the files that differ; where only the version of a module is new, its file is compared with the old one."""
     old_names = {
         form.format(f"{module.name}/{module.new}"): form.format(f"{module.name}/{module.old}")
-        for form in MODULEFILES.values()
+        for form in (*MODULEFILES.values(), PAGE)
         for module in modules
         if module.old and module.new and module.old != module.new
     }

@@ -18,6 +18,8 @@ from lumisite.site.document import joined
 from lumisite.site.json_file import JsonFile
 
 MANIFEST = "MANIFEST.json"
+#: Where a tree has all about a module that `module help` has no room for.
+PAGE = "help/{}.txt"
 LARGEST_MANIFEST_BYTES = 8 * 1024 * 1024
 
 _RELEASE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")

@@ -1,17 +1,28 @@
-"""What the template of `module help` needs: a module's versions, binds and variables, and those that it loads."""
+"""What `module help` prints on one screen, and the page with all of it that a release has where that is more.
+
+The templates need a module's versions, binds and variables, and those of the modules that it loads.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from lumisite.findings.writers import message
+from lumisite.machine.masks import mask_tables
+from lumisite.machine.topology import topology_of
 from lumisite.render.templates import filled, make_environment
 from lumisite.site.evidence import rank, remark
 from lumisite.site.ledger import Decision, conditions_of, describe_action, describe_condition
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
+from lumisite.text import counted, some
 
+#: With the lines that Lmod puts around it, a screen of 60 holds it.
+MOST_LINES = 56
+#: The default, and the next ones.
+MOST_VERSIONS = 3
 #: Entries of a list, each with its reason or nothing.
 Listing = list[tuple[str, str]]
 
@@ -26,7 +37,14 @@ class TaskVariable:
     remark: str
 
 
-def help_text(
+class HelpTexts(NamedTuple):
+    """What `module help` prints, and the page that has all of it; the page is empty where the help has all."""
+
+    help: str
+    page: str
+
+
+def help_texts(
     templates: Mapping[str, str],
     site: Site,
     decision: Decision,
@@ -36,10 +54,12 @@ def help_text(
     provides: Iterable[tuple[str, str]],
     loads: Sequence[str],
     versions: Sequence[tuple[str, str]],
-) -> str:
-    """Return the text for a module `name`.
+    page: str,
+) -> HelpTexts:
+    """Return the texts for a module `name`.
 
-    `provides` are host libraries and paths, `loads` other modules' full names, `versions` what each stands for.
+    `provides` are host libraries and paths, `loads` other modules' full names, `versions` what each stands for;
+    `page` is where a deployed release has the page.
     """
     module, (itself, *needed) = site.modules[name], site.loaded_with([name])
     stacks = [site.stacks[stack] for stack in module.version if stack in site.stacks]
@@ -74,7 +94,37 @@ def help_text(
         "mpi": [(family.title, family.mpi) for family in site.families.values() if family.mpi],
         "support": support(site),
     }
-    return make_environment(templates).get_template("_help.txt.j2").render(help=data)
+    environment = make_environment(templates)
+    all_of_it = environment.get_template("_manual.txt.j2").render(help=data)
+    if all_of_it.count("\n") <= MOST_LINES:
+        return HelpTexts(all_of_it, "")
+    short = {**data, **_short(site, decision, (*needed, itself), module.helper), "page": page}
+    short["some_versions"] = _first_few(versions, name) if len(versions) > 1 else ()
+    return HelpTexts(environment.get_template("_help.txt.j2").render(help=short), all_of_it)
+
+
+def _short(site: Site, decision: Decision, modules: Sequence[str], helper: bool) -> dict[str, object]:
+    """Return what one screen says of the binds, variables and CPUs that a task or container gets."""
+    places = (*modules, TASK) if helper else modules
+    paths = [bind.path for place in places for bind in decision.bound_by(place)]
+    variables = {one.text.split(" ")[0] for one in _task_variables(decision)} if helper else set()
+    variables |= {str(setting.name) for other in modules for setting in decision.set_by(other)}
+    titles: dict[str, list[str]] = {}
+    for family in site.families.values():
+        if family.mpi:
+            titles.setdefault(family.mpi, []).append(family.title)
+    return {
+        "some_paths": some(paths, 6, ", "),
+        "variable_count": counted(len(variables), "environment variable") if variables else "",
+        "has_masks": any(mask_tables(topology_of(name, kind)) for name, kind in site.node_kinds.items()),
+        "has_gpus": any(kind.gpus for kind in site.node_kinds.values()),
+        "mpi_types": [(mpi, some(names, 2, "; ")) for mpi, names in titles.items()],
+    }
+
+
+def _first_few(versions: Sequence[tuple[str, str]], name: str) -> Listing:
+    more = len(versions) - MOST_VERSIONS
+    return [*versions[:MOST_VERSIONS], *([(f"and {more} more: module spider {name}", "")] if more > 0 else [])]
 
 
 def _binds(decision: Decision, module: str) -> Listing:

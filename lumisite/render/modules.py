@@ -10,8 +10,8 @@ from functools import cached_property
 from lumisite.errors import ResolveError
 from lumisite.images.lock import LoadedLock
 from lumisite.machine.tree import is_under
-from lumisite.render.manifest import ModuleSummary
-from lumisite.render.module_help import help_text
+from lumisite.render.manifest import PAGE, ModuleSummary
+from lumisite.render.module_help import help_texts
 from lumisite.site.decode import unknown_name
 from lumisite.site.ledger import Decision, decide_combinations, default_family
 from lumisite.site.load import LoadedSite
@@ -67,6 +67,7 @@ class ModulePlan:
     template: str
     systems: tuple[str, ...]
     help: str
+    page: str
     whatis: tuple[str, ...]
     notices: tuple[str, ...]
     old_names: tuple[str, ...]
@@ -138,13 +139,16 @@ def _plan(of: Rendering, name: str, chosen: Combination, meanings: Sequence[tupl
     provides = [(what, at) for what, at in libraries.items() if any(is_under(at, bind.path) for bind in binds)]
     loads = tuple(f"{other}/{module_version(site, site.modules[other], chosen)}" for other in module.loads)
     title = f"{name}/{version} for {site.title}, platform {chosen.platform}"
+    page = f"{site.root}/current/{PAGE.format(f'{name}/{version}')}"
+    texts = help_texts(of.templates, site, decision, name, title, notices, provides, loads, meanings, page)
     caching = filter(None, (gpu_of(stack.gpu).caching for stack in site.stacks.values() if stack.gpu))
     return ModulePlan(
         name=name,
         version=version,
         template=module.template,
         systems=module.systems,
-        help=help_text(of.templates, site, decision, name, title, notices, provides, loads, meanings),
+        help=texts.help,
+        page=texts.page,
         whatis=(
             f"Name: {name}",
             f"Version: {version}",

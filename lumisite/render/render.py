@@ -10,7 +10,7 @@ from lumisite.errors import shown
 from lumisite.findings.writers import message
 from lumisite.images.lock import LoadedLock
 from lumisite.render.helper import join_filter, join_script, prolog_data, step_data, wrapper_data
-from lumisite.render.manifest import MANIFEST, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
+from lumisite.render.manifest import MANIFEST, PAGE, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
 from lumisite.render.module_help import paragraph, support
 from lumisite.render.modules import TEMPLATES, ModulePlan, Rendering, plan_modules
 from lumisite.render.plan_images import plan_summaries
@@ -96,6 +96,8 @@ def _module_files(of: Rendering, plans: Sequence[ModulePlan]) -> dict[str, Rende
         write(path, template, content.lost, content=content)
     plans = plans if "modulefile" in loaded.site.emitters else ()
     for plan in plans:
+        if plan.page:
+            files[PAGE.format(plan.full_name)] = RenderedFile(plan.page)
         for system in plan.systems:
             write_module(system, plan.full_name, plan.template, module=plan)
     for default in {plan.name: plan for plan in reversed(plans)}.values():  # the first of each module

@@ -1,7 +1,7 @@
 """Rendered trees, kept as files: a change of a template or a site shows here, and its diff is read like code.
 
 A folder has what differs from the tree that it is `like`, and the names of all files. For what stands in `spank_helpers/` as it
-is rendered, it has the script's name. `pytest tests/golden --update-golden` writes them anew.
+is rendered, it has the scripts' names. `pytest tests/golden --update-golden` writes them anew.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.render.helper import STACK_MARK
 from lumisite.render.manifest import MANIFEST
+from lumisite.render.render import PROLOG, WRAPPER
 
 HERE = Path(__file__).parent
 SCRIPTS = HERE.parents[1] / "spank_helpers"
 NAMES = "FILES"
+FUNCTION = re.compile(r"^(\w+)\(\) \{", re.MULTILINE)
 #: By folder: the arguments of `render`, and the tree that it is compared with.
 TREES: dict[str, tuple[list[str], str | None]] = {
     "lumi/2026-01": (["--rocm", "6.2", "--rocm", "7.0"], None),
@@ -45,12 +46,23 @@ def rendered(name: str, out: Path) -> dict[str, str]:
     release = json.loads((out / MANIFEST).read_text())["release"]
     paths = [path for path in sorted(out.rglob("*")) if path.is_file() and path.name != MANIFEST]
     found = {str(path.relative_to(out)): path.read_text().replace(release, "RELEASE") for path in paths}
-    for script in (path for path in SCRIPTS.iterdir() if path.is_file()):
-        # The first line is followed by where the file comes from.
-        same = re.escape(script.read_text().partition("\n")[2]).replace(re.escape(STACK_MARK), "(?:ROCm|stack)")
-        found = {path: re.sub(same, f"... {script.name}\n", text) for path, text in found.items()}
+    found = {path: without_script(text) for path, text in found.items()}
     executable = {str(path.relative_to(out)) for path in paths if path.stat().st_mode & stat.S_IXUSR}
     return {**found, NAMES: "".join(f"{path}{'*' if path in executable else ''}\n" for path in found)}
+
+
+def without_script(text: str) -> str:
+    """Blank what a rendered script has of `spank_helpers`; functions that it leaves out are named."""
+    for names in (PROLOG, WRAPPER):
+        if f"# spank_helpers/{names[0]} and " in text:
+            begin, _, rest = text.partition("\n")
+            origin, _, rest = rest.partition("\n")
+            body, mark, data = rest.partition("# ---- the site's data\n")
+            every = (name for script in names for name in FUNCTION.findall((SCRIPTS / script).read_text()))
+            left_out = [name for name in every if name not in FUNCTION.findall(body)]
+            return f"{begin}\n{origin}\n... {' '.join(names)}, without {' '.join(left_out)}\n{mark}{data}"
+    script = SCRIPTS / "cli_filter.lua"
+    return text.replace(script.read_text().partition("\n")[2], f"... {script.name}\n")
 
 
 def stored(name: str, top: Path) -> dict[str, str]:

@@ -191,7 +191,7 @@ def test_a_venv_in_a_squashfs_file_is_mounted_and_first(modules: Cluster) -> Non
 def test_verbose_says_each_decision(modules: Cluster) -> None:
     said = modules.run(f"{LOAD}; LUMISITE_VERBOSE=1 srun -n1 true").check().stdout
     for name in ("GLOO_SOCKET_IFNAME=hsn0", "SINGULARITY_BINDPATH=", "CPU"):
-        assert f"lumisite: {name}" in said or f"lumisite: no {name}" in said, name
+        assert f" rank 0: {name}" in said or f" rank 0: no {name}" in said, name
 
 
 def test_what_starts_no_container_runs_without_our_binds(modules: Cluster) -> None:

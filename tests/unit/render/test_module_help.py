@@ -1,4 +1,4 @@
-"""`module help` as the users' manual: what a load brings, with the modules below it, and how to get rid of it."""
+"""`module help`, one screen, and the page with all that a load brings, with the modules below it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import re
 
 import pytest
 
+from lumisite.render.modules import Rendering, plan_modules
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
-from lumisite.site.load import load_site
+from lumisite.site.load import embedded_sites, load_site
 from lumisite.site.scalars import Place
 from lumisite.site.selection import resolve_selection
 
@@ -17,21 +18,36 @@ AI, CPE, FILES = "singularity-AI-bindings", "singularity-CPEbits", "singularity-
 LUMI = load_site("lumi")
 
 
-def helps(**asked: list[str]) -> dict[str, str]:
-    """The help of each modulefile of LUMI by the module's full name."""
+def texts(**asked: list[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The help of each modulefile by the module's full name, and the pages by the same."""
     files = render_tree(LUMI, resolve_selection(LUMI.site, platform=None, **asked), load_templates())
     found = {}
     for path, file in files.items():
         if match := re.fullmatch(r"modules/(.*/[^.].*)\.lua", path):
-            text = re.search(r"help\(\[=*\[\n(.*?)\]=*\]\)", file.text, re.DOTALL)
+            text = re.search(r"help\(\[(=*)\[\n(.*?)\]\1\]\)", file.text, re.DOTALL)
             assert text is not None
-            found[match[1]] = text[1]
-    return found
+            found[match[1]] = text[2]
+    return found, {path[5:-4]: file.text for path, file in files.items() if path.startswith("help/")}
+
+
+def helps(**asked: list[str]) -> dict[str, str]:
+    return texts(**asked)[0]
 
 
 @pytest.fixture(scope="module")
-def manual() -> str:
-    return helps(rocm=["6.2", "6.3"], cpe=["25.03", "25.09"])[f"{AI}/25.03-rocm6.2"]
+def both() -> tuple[str, str]:
+    short, pages = texts(rocm=["6.2", "6.3"], cpe=["25.03", "25.09"])
+    return short[f"{AI}/25.03-rocm6.2"], pages[f"{AI}/25.03-rocm6.2"]
+
+
+@pytest.fixture
+def screen(both: tuple[str, str]) -> str:
+    return both[0]
+
+
+@pytest.fixture
+def manual(both: tuple[str, str]) -> str:
+    return both[1]
 
 
 def words(text: str) -> str:
@@ -73,7 +89,7 @@ def test_what_the_modules_below_bring_is_told_too(manual: str) -> None:
         ),
     )
     files = render_tree(loaded, resolve_selection(LUMI.site, rocm=["6.2"]), load_templates())
-    text = words(files[f"modules/{AI}/25.03-rocm6.2.lua"].text)
+    text = words(files[f"help/{AI}/25.03-rocm6.2.txt"].text)
     assert (
         f"Environment variables, by {CPE}/25.03 (your own values take precedence): PYTHONNOUSERSITE = 1 packages in"
         in text
@@ -91,6 +107,40 @@ def test_it_says_whose_singularity_runs_and_how_to_switch_that_off(manual: str) 
     assert "wrappers" not in helps(rocm=["6.2"])[f"{CPE}/25.03"]
 
 
+def test_one_screen_says_what_to_type_what_it_does_how_to_stop_it_and_where_the_rest_is(screen: str) -> None:
+    order = ("Type:", "What it does, in each task", "Versions", "To switch it off:", "To read on:", "Support:")
+    places = [screen.index(f"\n{part}") for part in order]
+    assert places == sorted(places)
+    does = screen[places[1] : places[2]]
+    assert does.count("\n") <= 12
+    for word in ("/scratch", "21 environment variables", "CPUs", "wrappers named singularity and apptainer"):
+        assert word in words(does)
+    off = screen[places[3] : places[4]]
+    for command in ("LUMISITE=off srun", "LUMISITE_CPU_BIND=off srun", f"module unload {AI}"):
+        assert f"\n  {command}" in off
+    read_on = screen[places[4] :]
+    for entry in ("LUMISITE_VERBOSE=1", "lumisite why NAME", f"{LUMI.site.root}/current/help/{AI}/25.03-rocm6.2.txt"):
+        assert f"\n  {entry}" in read_on
+
+
+@pytest.mark.parametrize("site", sorted(embedded_sites()))
+def test_every_help_fits_on_one_screen(site: str) -> None:
+    """Lmod prints four lines around a text."""
+    loaded = load_site(site)
+    selection = resolve_selection(loaded.site, platform=None, **{stack: ["all"] for stack in loaded.site.stacks})
+    plans = plan_modules(Rendering(loaded, selection, "R", load_templates()))
+    assert {plan.full_name: plan.help for plan in plans if plan.help.count("\n") > 56} == {}
+    for plan in plans:
+        assert (f"/current/help/{plan.full_name}.txt" in plan.help) == bool(plan.page), plan.full_name
+
+
+def test_what_fits_on_a_screen_is_printed_whole() -> None:
+    short, pages = texts(rocm=["6.2"])
+    assert {*pages} == {f"{AI}/25.03-rocm6.2"}
+    assert "project scratch space" in short[f"{FILES}/2026-01"]
+
+
 def test_no_line_is_wider_than_a_terminal() -> None:
-    for name, text in helps(rocm=["all"], cpe=["25.03", "25.09"]).items():
+    short, pages = texts(rocm=["all"], cpe=["25.03", "25.09"])
+    for name, text in (*short.items(), *pages.items()):
         assert [line for line in text.splitlines() if len(line) > 80] == [], name

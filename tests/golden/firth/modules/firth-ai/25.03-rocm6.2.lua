@@ -10,75 +10,34 @@ firth-ai is deprecated: It is old [2024] {so to say}. Use firth-next instead.
 Type:
   module load firth-ai
   srun apptainer exec IMAGE COMMAND
-      Every srun task gets the binds and variables listed below. No extra
-      options are needed.
 
-`singularity` and `apptainer` are now wrappers, first on PATH: they add what
-the image that runs takes, and start the real apptainer (/usr/bin/apptainer),
-or the one that a module of yours has put on PATH. `apptainer build` gets no
-binds from this. `type apptainer` shows which one you have.
+What it does, in each task that srun starts:
+  - binds /scratch, /opt/cray, /etc/firth/host.conf, /var/spool/slurmd into
+  the container
+  - sets 7 environment variables for network, start-up and caches; those that
+  you have set stay
+  - binds the task to the CPUs near its GPU, unless you bind it yourself
+  - puts wrappers named singularity and apptainer first on PATH, which add
+  what the image that runs takes, and start the real apptainer
 
 To switch it off:
-  LUMISITE=off srun apptainer ...
-      for one step: helper and wrapper do nothing; the modules' binds stay
+  LUMISITE=off srun ...
+      for one step: no settings, no CPU binding; the modules' binds stay
+  LUMISITE_CPU_BIND=off srun ...
+      the CPU binding alone; an own `srun --cpu-bind` with CPUs or masks wins
+      as well
   module unload firth-ai
-      the environment of before comes back
+      your environment is as it was before
 
 To read on:
-  LUMISITE_VERBOSE=1 srun apptainer ...
-      each task prints what was set and bound
+  LUMISITE_VERBOSE=1 srun ...
+      each node prints what was set and bound
+  lumisite why NAME, lumisite env IMAGE
+      one variable or bind with its reason; all that a task will find
   module help firth-files
   module help firth-mpi
-  lumisite why NAME, lumisite env IMAGE
-      the same before a job runs, with reasons, where lumisite is installed
-
-Loads:
-  firth-files/2026-01
-      Binds the file systems
-  firth-mpi/25.03
-      Binds MPI
-
-Appends to APPTAINER_BINDPATH, by firth-files/2026-01:
-  /scratch
-      project space
-
-Appends to APPTAINER_BINDPATH, by firth-mpi/25.03:
-  /opt/cray
-      MPI and libfabric
-  /etc/firth/host.conf:/etc/host.conf:ro
-      names of hosts
-
-Environment variables (your own values take precedence):
-  FIRTH_PRICE = 100% of $5, {a} "b" [c] \d
-      text that a shell would read
-  SLURM_TASK_PROLOG = the helper
-      srun runs it before each task
-
-`module unload` restores your environment. Variables you set yourself are
-never changed. (LUMISITE_* is bookkeeping.)
-
-Switches the srun helper on (SLURM_TASK_PROLOG). In each task of a job step it
-does the following. What depends on the image (its ROCm release, its family,
-its plugin) is decided by the image that runs, whatever the version of this
-module.
-
-Binds, where the node has it:
-  /var/spool/slurmd
-      sockets of PMI
-
-Environment variables (your own values take precedence; most important first):
-  NCCL_SOCKET_IFNAME = hsn0,hsn1
-      the fast interfaces
-  NCCL_NET_GDR_LEVEL = PHB
-      GPUs that are near their adapter (multi-node jobs)
-  HSA_XNACK = 1
-      paging (rocm >=6.2)
-  FIRTH_DEBUG is unset
-      left over in profiles
-  MASTER_ADDR = first node of the job step (set at run time)
-      the first node
-  MIOPEN_USER_DB_PATH = a private node-local directory, miopen
-      locks on shared file systems
+  /opt/lumisite/current/help/firth-ai/25.03-rocm6.2.txt
+      every bind and every variable, with its reason
 
 Support: Firth's "help" desk
   help@firth.example

@@ -8,90 +8,34 @@ Everything that AI containers need on the twin.
 Type:
   module load singularity-AI-bindings
   srun singularity exec IMAGE COMMAND
-      Every srun task gets the binds and variables listed below. No extra
-      options are needed.
 
-`singularity` and `apptainer` are now wrappers, first on PATH: they add what
-the image that runs takes, and start the real singularity
-(/usr/bin/singularity), or the one that a module of yours has put on PATH.
-`singularity build` gets no binds from this. `type singularity` shows which
-one you have.
+What it does, in each task that srun starts:
+  - binds /scratch, /project, /projappl, /flash, /appl, /opt/cray and 2 more
+  into the container
+  - sets 9 environment variables for network, start-up and caches; those that
+  you have set stay
+  - binds the task to CPUs of its own, unless you bind it yourself
+  - puts wrappers named singularity and apptainer first on PATH, which add
+  what the image that runs takes, and start the real singularity
 
 To switch it off:
-  LUMISITE=off srun singularity ...
-      for one step: helper and wrapper do nothing; the modules' binds stay
+  LUMISITE=off srun ...
+      for one step: no settings, no CPU binding; the modules' binds stay
+  LUMISITE_CPU_BIND=off srun ...
+      the CPU binding alone; an own `srun --cpu-bind` with CPUs or masks wins
+      as well
   module unload singularity-AI-bindings
-      the environment of before comes back
+      your environment is as it was before
 
 To read on:
-  LUMISITE_VERBOSE=1 srun singularity ...
-      each task prints what was set and bound
+  LUMISITE_VERBOSE=1 srun ...
+      each node prints what was set and bound
+  lumisite why NAME, lumisite env IMAGE
+      one variable or bind with its reason; all that a task will find
   module help singularity-userfilesystems
   module help singularity-CPEbits
-  lumisite why NAME, lumisite env IMAGE
-      the same before a job runs, with reasons, where lumisite is installed
-
-Loads:
-  singularity-userfilesystems/2026-01
-      Binds the user file systems of the twin into containers
-  singularity-CPEbits/25.03
-      Binds the stand-ins for the Cray programming environment into containers
-
-Appends to SINGULARITY_BINDPATH, by singularity-userfilesystems/2026-01:
-  /scratch
-      project scratch space
-  /project
-      project space
-  /projappl
-      project software
-  /flash
-      project space on flash storage
-  /appl
-      central software, the container images among it
-
-Appends to SINGULARITY_BINDPATH, by singularity-CPEbits/25.03:
-  /opt/cray
-      stand-ins for libfabric, Cray MPICH and the plugin
-  /usr/lib64/libcxi.so.1
-      libfabric's cxi provider loads it
-
-Environment variables (your own values take precedence):
-  SLURM_TASK_PROLOG = the helper
-      srun runs it before each task
-
-`module unload` restores your environment. Variables you set yourself are
-never changed. (LUMISITE_* is bookkeeping.)
-
-Switches the srun helper on (SLURM_TASK_PROLOG). In each task of a job step it
-does the following. What depends on the image (its ROCm release, its family,
-its plugin) is decided by the image that runs, whatever the version of this
-module.
-
-Binds, where the node has it:
-  /var/spool/slurmd
-      Slurm's process manager interface keeps its sockets there, on compute
-      nodes only
-
-Environment variables (your own values take precedence; most important first):
-  NCCL_SOCKET_IFNAME = hsn0,hsn1,hsn2,hsn3
-      as on LUMI
-  GLOO_SOCKET_IFNAME = hsn0
-      gloo otherwise binds to the address of the host name, on the management
-      network
-  USE_LIBUV = 0
-      Debian's PyTorch is built without libuv, and its TCPStore asks for it
-  NCCL_NET_GDR_LEVEL = PHB
-      as on LUMI (multi-node jobs)
-  MIOPEN_USER_DB_PATH = a private node-local directory, miopen/db
-      as on LUMI
-  MIOPEN_CUSTOM_CACHE_DIR = a private node-local directory, miopen/cache
-      as on LUMI
-  PYTHONNOUSERSITE = 1
-      packages in ~/.local would hide those of the image
-  MASTER_ADDR = first node of the job step (set at run time)
-      the first node of the step, by its name on the high-speed network
-  MASTER_PORT = a port from the ids of the job and the step (set at run time)
-      a fixed port collides where jobs share a node
+  /appl/lumisite/current/help/singularity-AI-bindings/25.03-rocm6.2.txt
+      every bind and every variable, with its reason
 
 Support: the developers of lumisite
   docs/reference/twin.md
