@@ -202,12 +202,12 @@ master_port() {
 }
 
 # ---- binds
-use_singularity_list() {
+use_list_of_singularity() {
 	list=${SINGULARITY_BINDPATH-} list_name=SINGULARITY_BINDPATH beside=${SINGULARITY_BIND-}
 }
 # Apptainer drops SINGULARITY_BINDPATH where APPTAINER_BINDPATH differs from it: what a user has there stays in use.
-use_apptainer_list() {
-	use_singularity_list
+use_list_of_apptainer() {
+	use_list_of_singularity
 	beside=${APPTAINER_BIND-}
 	if [ "${APPTAINER_BINDPATH-}" ] || [ -z "$list" ]; then
 		list=${APPTAINER_BINDPATH-} list_name=APPTAINER_BINDPATH

@@ -77,12 +77,12 @@ ls_know_step() {
 }
 
 # ---- the list of binds
-ls_use_singularity_list() {
+ls_use_list_of_singularity() {
 	ls_list=${SINGULARITY_BINDPATH-} ls_list_name=SINGULARITY_BINDPATH ls_beside=${SINGULARITY_BIND-}
 }
 # Apptainer drops SINGULARITY_BINDPATH where APPTAINER_BINDPATH differs from it: what a user has there stays in use.
-ls_use_apptainer_list() {
-	ls_use_singularity_list
+ls_use_list_of_apptainer() {
+	ls_use_list_of_singularity
 	ls_beside=${APPTAINER_BIND-}
 	if [ -n "${APPTAINER_BINDPATH-}" ] || [ -z "$ls_list" ]; then
 		ls_list=${APPTAINER_BINDPATH-} ls_list_name=APPTAINER_BINDPATH

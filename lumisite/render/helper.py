@@ -118,7 +118,7 @@ def step_data(site: Site, runtime: Runtime) -> Iterator[str]:
 
 def _list_of(runtime: Runtime) -> str:
     """Return the function that finds the list of binds which a runtime reads."""
-    return f"use_{runtime.prefix.lower()}_list" if runtime.prefix else ""
+    return f"use_list_of_{runtime.prefix.lower()}" if runtime.prefix else ""
 
 
 def _kind(site: Site, name: str) -> str:

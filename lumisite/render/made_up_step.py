@@ -50,7 +50,7 @@ granted_cpus() {{ granted=; }}
 WRAPPER = """
 ls_there() {{ :; }}
 ls_site_runtime_of() {{
-    ls_site_prefix={prefix} ls_site_list=ls_use_{list}_list ls_site_runtime={runtime}
+    ls_site_prefix={prefix} ls_site_list=ls_use_list_of_{list} ls_site_runtime={runtime}
 }}
 """
 #: What the folder of the made-up job is called, where the site's variable says more than the job's number.

@@ -1,7 +1,7 @@
 # A site of one bind and one setting, to run the prolog by hand in a step (any machine does):
 #   cd spank_helpers; cat prolog.sh masks.sh caches.sh ../tests/data/helper/prolog.sh >/tmp/prolog
 #   SLURM_JOB_ID=1 SLURM_STEP_ID=0 LUMISITE_VERBOSE=1 sh /tmp/prolog
-ls_site_prefix=SINGULARITY ls_site_list=use_singularity_list
+ls_site_prefix=SINGULARITY ls_site_list=use_list_of_singularity
 ls_site_partition() {
 	case $1 in
 	gpu) kinds=node ls_gpus=gpu whole_nodes=1 ;;

@@ -3,7 +3,7 @@
 #   LUMISITE_VERBOSE=1 LUMISITE_DONE=.. sh /tmp/wrapper exec torch-rocm-6.2.4.sif
 ls_site_stacks=25.03-rocm6.2
 ls_site_runtime_of() {
-	ls_site_prefix=SINGULARITY ls_site_list=ls_use_singularity_list ls_site_runtime=/usr/bin/echo
+	ls_site_prefix=SINGULARITY ls_site_list=ls_use_list_of_singularity ls_site_runtime=/usr/bin/echo
 }
 ls_site_action() {
 	case $1 in

@@ -63,7 +63,7 @@ def test_files_for_other_runtimes_have_no_variable_of_singularity_or_apptainer()
     files = render_tree(loaded, resolve_selection(loaded.site), load_templates())
     own = re.compile(r"\b(SINGULARITY|APPTAINER)(ENV)?_(CONTAINLIBS|A|NV)\b")
     holding = {path.partition("/")[0] for path, file in files.items() if own.search(file.text)}
-    assert holding == {"modules", "spank", "MANIFEST.json"}
+    assert holding == {"help", "modules", "spank", "MANIFEST.json"}
     assert not [one for one in losses(files) if "APPTAINER" in one or "SINGULARITY" in one]
     assert "SINGULARITY_CONTAINLIBS" in files["modules/singularity-AI-bindings/25.03-rocm6.2.lua"].text
     assert "APPTAINERENV_A" in files["spank/task_prolog"].text
