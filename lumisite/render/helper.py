@@ -54,8 +54,6 @@ from lumisite.vendors import drivers_of
 
 #: What stands in scripts for the title of the stack that images bring.
 STACK_MARK = "@STACK@"
-#: A function of a script, on one line or several, with the comment right before it, but not a heading.
-_FUNCTION = re.compile(r"((?:^#(?! ----).*\n)*)^(\w+)\(\) \{(?: .*\}\n|\n(?:(?!\}).*\n)*\}\n)", re.MULTILINE)
 #: Functions that a made-up step defines anew, so that they stay.
 KEPT = ("exists", "is_kind", "run_taskset", "own_folder", "make_private", "tidy", "granted_cpus", "ls_there")
 #: The last line of a script, when all is defined.
@@ -65,24 +63,8 @@ START = 'ls_start "$@"\n'
 def join_script(of: Rendering, names: Sequence[str], data: Iterable[str]) -> str:
     """Write one sh script of several files of `spank_helpers`, the first of which begins it, and the site's data."""
     text = "\n".join(["# ---- the site's data", *data, START])
-    begin, _, rest = _used("\n".join(_script(of, name) for name in names), text).partition("\n")
+    begin, _, rest = sh.used_functions("\n".join(_script(of, name) for name in names), text, KEPT).partition("\n")
     return "\n".join([begin, _origin("#", names[0], of), rest, text])
-
-
-def _used(scripts: str, data: str) -> str:
-    """Leave out functions, with the comment before each, that neither the data nor a function that stays calls.
-
-    The data may name a function without the `ls_` that it begins with, as an argument of `ls_rule`.
-    """
-    names = {found[2]: found[0] for found in _FUNCTION.finditer(scripts)}
-    while True:
-        rest = scripts + data
-        calls = {name: rf"\b(?:ls_)?{name.removeprefix('ls_')}\b" for name in names if name not in KEPT}
-        unused = [name for name, call in calls.items() if len(re.findall(call, rest)) == 1]
-        if not unused:
-            return scripts
-        for name in unused:
-            scripts = scripts.replace(names.pop(name), "")
 
 
 def join_filter(of: Rendering) -> str:
@@ -332,11 +314,12 @@ def _runtime(site: Site, command: str) -> str:
     runtime = runtime if runtime.emit == "modulefile" else site.runtime
     # Without a path of the site, one that no system has: the wrapper goes on to PATH.
     folder = posixpath.dirname(runtime.executable or "/")
-    return sh.assign(
-        ls_site_prefix=runtime.prefix,
-        ls_site_list=f"ls_{_list_of(runtime)}",
-        ls_site_runtime=posixpath.join(folder, command),
-    )
+    return assign_runtime(runtime, posixpath.join(folder, command))
+
+
+def assign_runtime(runtime: Runtime, path: str) -> str:
+    """Write what the wrapper knows of a runtime, whose program is at a path."""
+    return sh.assign(ls_site_prefix=runtime.prefix, ls_site_list=f"ls_{_list_of(runtime)}", ls_site_runtime=path)
 
 
 def _options() -> Iterator[str]:

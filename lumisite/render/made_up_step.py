@@ -21,7 +21,7 @@ from pathlib import Path
 from lumisite.errors import ToolError, refused
 from lumisite.findings.catalogue import make_finding
 from lumisite.machine.masks import mask_of
-from lumisite.render.helper import START
+from lumisite.render.helper import START, assign_runtime
 from lumisite.render.manifest import MANIFEST, RenderedFile
 from lumisite.render.modules import ModulePlan
 from lumisite.site.cpus import parse_number_list
@@ -49,9 +49,7 @@ granted_cpus() {{ granted=; }}
 """
 WRAPPER = """
 ls_there() {{ :; }}
-ls_site_runtime_of() {{
-    ls_site_prefix={prefix} ls_site_list=ls_use_list_of_{list} ls_site_runtime={runtime}
-}}
+ls_site_runtime_of() {{ {runtime}; }}
 """
 #: What the folder of the made-up job is called, where the site's variable says more than the job's number.
 MADE_UP_FOLDER = "job1"
@@ -273,8 +271,7 @@ def _run_wrapper(question: Question, folder: Path, before: Mapping[str, str]) ->
     out, runtime = folder / "environment", folder / "runtime"
     runtime.write_text(_RUNTIME.format(out=out))
     runtime.chmod(0o700)
-    prefix = question.site.runtime.prefix
-    functions = WRAPPER.format(prefix=prefix, list=prefix.lower(), runtime=shlex.quote(str(runtime)))
+    functions = WRAPPER.format(runtime=assign_runtime(question.site.runtime, str(runtime)))
     script = _with_functions(question, folder, f"spank/bin/{question.site.command}", functions)
     image = str(question.image)
     path = image if "://" in image else os.path.abspath(image)  # noqa: PTH100 - as a shell's PWD has it

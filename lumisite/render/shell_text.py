@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,8 +35,26 @@ class Where:
 Chain: TypeAlias = tuple[tuple[Where, str], ...]
 #: What a line is where a script does nothing.
 NOTHING = ":"
+#: A function of a script, on one line or several, with the comment right before it, but not a heading.
+_FUNCTION = re.compile(r"((?:^#(?! ----).*\n)*)^(\w+)\(\) \{(?: .*\}\n|\n(?:(?!\}).*\n)*\}\n)", re.MULTILINE)
 #: What the scripts call the sides of a step.
 _SIDES = ("stack", "nodes", "gpus", "partition", "kind")
+
+
+def used_functions(scripts: str, data: str, kept: Sequence[str]) -> str:
+    """Leave out functions, with the comment before each, that neither the data nor a function that stays calls.
+
+    The data may name a function without the `ls_` that it begins with, as an argument of `ls_rule`.
+    """
+    names = {found[2]: found[0] for found in _FUNCTION.finditer(scripts)}
+    while True:
+        rest = scripts + data
+        calls = {name: rf"\b(?:ls_)?{name.removeprefix('ls_')}\b" for name in names if name not in kept}
+        unused = [name for name, call in calls.items() if len(re.findall(call, rest)) == 1]
+        if not unused:
+            return scripts
+        for name in unused:
+            scripts = scripts.replace(names.pop(name), "")
 
 
 def assign(**values: str) -> str:

@@ -123,7 +123,7 @@ def _node_kinds(site: Site) -> Entries:
 def _cpus(site: Site) -> Entries:
     for name, kind in site.node_kinds.items():
         for (tasks, threads), masks in mask_tables(topology_of(name, kind)).items():
-            yield f"{name}: tasks {tasks}, threads of a core {threads}", " ".join(str(mask.cpus) for mask in masks)
+            yield f"{name}: tasks={tasks}, threads={threads}", " ".join(str(mask.cpus) for mask in masks)
 
 
 def _families(of: Rendering) -> Entries:
@@ -172,6 +172,6 @@ def _plan_line(line: PlanLine) -> str:
 
 def _runtimes(site: Site) -> Entries:
     for name, runtime in site.runtimes.items():
-        yield name, f"{runtime.executable or 'the first on PATH'}, {runtime.emit}"
+        yield name, f"{runtime.executable or 'PATH'}, {runtime.emit}"
     if site.fabric.host_suffix:
         yield "MASTER_ADDR", f"ends with {site.fabric.host_suffix}"

@@ -78,7 +78,7 @@ def test_another_reserved_core_changes_the_cpus_of_tasks(tmp_path: Path) -> None
     found = changed(tmp_path, "reserved: 0,8,", "reserved: 0,9,")
     assert {*found.tasks} == {"cpus"}
     pairs: Mapping[str, Pair] = found.tasks["cpus"]
-    lists = [str(side).split() for side in pairs["lumi-g: tasks 8, threads of a core 1"]]
+    lists = [str(side).split() for side in pairs["lumi-g: tasks=8, threads=1"]]
     assert [task for task, sides in enumerate(zip(*lists, strict=True)) if len({*sides}) > 1] == [5]
 
 
