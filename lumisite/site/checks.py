@@ -212,12 +212,12 @@ def with_tables(document: Document) -> None:
     stacks = tables.get("stacks", {}).values()
     document.tables = {
         **tables,
-        "places": [TASK, *tables.get("modules", ())],
-        "version_parts": [PLATFORM, *tables.get("stacks", ())],
+        "places": dict.fromkeys([TASK, *tables.get("modules", ())]),
+        "version_parts": dict.fromkeys([PLATFORM, *tables.get("stacks", ())]),
         "gpus": [vendor for stack in stacks if isinstance(stack, dict) and isinstance(vendor := stack.get("gpu"), str)],
     }
     if "sources" in tables:
-        document.tables["sources"] = [*tables["sources"], HERE]
+        document.tables["sources"] = dict.fromkeys([*tables["sources"], HERE])
 
 
 RULES: tuple[Rule, ...] = (

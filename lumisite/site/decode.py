@@ -109,7 +109,7 @@ def unknown_name(subject: str, name: str, kind: str, site: str, known: Iterable[
 
 def unknown(path: str, names: Iterable[str], known: Iterable[str]) -> Faults:
     """Yield a fault for each name that is not described."""
-    known = list(known)
+    known = known if isinstance(known, Collection) else list(known)  # a table is not copied for each of its users
     for name in names:
         if name not in known:
             yield make_finding("unknown-name", path, name=name, **alternatives(name, known))

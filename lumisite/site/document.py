@@ -12,13 +12,15 @@ from typing import Any
 
 import yaml
 
-from lumisite.errors import SiteError, file_error, shown
+from lumisite.errors import MOST_PRINTED, SiteError, file_error, shown
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Place
 
 MAX_BYTES = 4 * 1024 * 1024  # 100 times the largest description of the package
 MAX_DEPTH = 32
-MAX_VALUES = 1_000_000  # aliases counted each time they are used: a file cannot unfold into gigabytes
+MAX_VALUES = 20_000  # 10 times as many: rules compare entries with one another; aliases count wherever they are used
+MAX_PATH_LETTERS = 8 * 1024 * 1024  # of the key paths of all values: a long key counts for each value below it
+MAX_FAULTS = MOST_PRINTED - 1  # what has more is another file, or generated: it is not read on
 
 #: libyaml, where PyYAML was built with it, reads fifteen times as fast.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -46,7 +48,9 @@ class Document:
 
     def position(self, path: str) -> Position:
         """Return the position of the value at `path`, or of the nearest that the file has."""
-        while path not in self.positions and path:
+        for _ in range(2 * MAX_DEPTH):
+            if path in self.positions:
+                break
             path = path.rpartition(".")[0]
         return self.positions.get(path, NOWHERE)
 
@@ -55,9 +59,14 @@ class Document:
         return self.keys.get(path) or self.position(path)
 
     def add(self, finding: Finding, position: Position | None = None) -> None:
-        """Add a fault of what is at the key path that is its subject; by default it is where the value is."""
-        line, column = position or self.position(finding.subject)
-        self.faults.append(replace(finding, place=Place(self.file, line, column)))
+        """Add a fault of what is at the key path that is its subject; by default it is where the value is.
+
+        Raises `SiteError` for the first that is too much: each takes a search for what was meant.
+        """
+        location = Place(self.file, *(position or self.position(finding.subject)))
+        if len(self.faults) == MAX_FAULTS:
+            raise SiteError([*self.faults, make_finding("too-many-faults", place=location, limit=MAX_FAULTS)])
+        self.faults.append(replace(finding, place=location))
 
 
 def joined(path: str, name: str) -> str:
@@ -65,8 +74,8 @@ def joined(path: str, name: str) -> str:
     return f"{path}.{shown(name)}" if path else shown(name)
 
 
-def parse_yaml(data: bytes, file: str) -> Document:
-    """Read one YAML mapping from `data`; `file` is the name that errors give.
+def parse_yaml(data: bytes, file: str, most_values: int = MAX_VALUES) -> Document:
+    """Read one YAML mapping of at most `most_values` from `data`; `file` is the name that errors give.
 
     Raises `SiteError` when it is too large, not UTF-8, not YAML, not one mapping, or has tags or looping aliases.
     """
@@ -75,7 +84,7 @@ def parse_yaml(data: bytes, file: str) -> Document:
     text = text_of(data, file)
     document = Document(file, None)
     try:
-        _YamlReader(document, yaml.parse(text, Loader=LOADER)).read()
+        _YamlReader(document, yaml.parse(text, Loader=LOADER), most_values).read()
     except yaml.MarkedYAMLError as error:
         reason = ", ".join(part for part in (error.problem, error.context) if part) or "cannot be parsed"
         raise file_error(
@@ -97,10 +106,13 @@ class _YamlReader:
 
     document: Document
     events: Iterator[Any]
+    most_values: int
     #: The value of each anchor, and the path at which it stands.
     anchors: dict[str, tuple[Any, str]] = field(default_factory=dict)
     #: The anchors of what has begun and has not ended.
     open: list[str | None] = field(default_factory=list)
+    #: How many letters the key paths of further values may have.
+    letters: int = MAX_PATH_LETTERS
 
     def read(self) -> None:
         """Read the only document that there should be."""
@@ -179,8 +191,11 @@ class _YamlReader:
 
     def note(self, event: Any, path: str, position: Position) -> None:
         self.document.positions[path] = position
-        if len(self.document.positions) > MAX_VALUES:
-            raise self.fault(event, most_values=MAX_VALUES)
+        self.letters -= len(path)
+        if len(self.document.positions) > self.most_values:
+            raise self.fault(event, most_values=self.most_values)
+        if self.letters < 0:
+            raise self.fault(event, most_letters=MAX_PATH_LETTERS)
 
     def fault(self, event: Any, **values: Any) -> SiteError:
         return file_error("yaml-unsupported", self.document.file, *_position(event.start_mark), **values)

@@ -161,6 +161,7 @@ def _knows_its_links(plan: ImagePlan) -> Faults:
 
 def _recognises_its_image(planned: Mapping[tuple[str, str], str], plan: ImagePlan) -> Faults:
     """Its patterns fit some images and not all; on one platform, a path has one plan."""
+    first_of: dict[str, int] = {}
     for index, pattern in enumerate(plan.paths):
         key = f"paths[{index}]"
         if not pattern.startswith(("/", "*")):
@@ -169,7 +170,7 @@ def _recognises_its_image(planned: Mapping[tuple[str, str], str], plan: ImagePla
             yield make_finding("pattern-too-wide", key, pattern=pattern)
         if (plan.platform, pattern) in planned:
             yield make_finding("named-twice", key, name=pattern, first=planned[plan.platform, pattern])
-        if pattern in plan.paths[:index]:
+        if first_of.setdefault(pattern, index) != index:
             yield make_finding("named-twice", key, name=pattern)
 
 
