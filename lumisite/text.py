@@ -6,12 +6,14 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
+
+Item = TypeVar("Item")
 
 #: A list of what there is to choose from ends after so many.
 MOST_NAMES = 15
-#: The search for what was meant: letters of a word, names that are looked at, and those that are compared in full, which
-#: takes as long as both names multiplied.
+#: The search for what was meant: letters of a word, names that are looked at, and names that are compared in full,
+#: which takes as long as both lengths multiplied.
 MOST_NAME_LETTERS, MOST_COMPARED, MOST_CANDIDATES = 64, 500, 8
 
 
@@ -116,6 +118,20 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     if near:
         return f"did you mean {near}?"
     return f"have {some(names, MOST_NAMES, ', ')}" if names else "there are none"
+
+
+def first_repeated(items: Iterable[Item]) -> Item | None:
+    """Return the first item that was there before; `None` where all differ.
+
+    >>> first_repeated([3, 1, 2, 1, 3]), first_repeated("abc")
+    (1, None)
+    """
+    seen: set[Item] = set()
+    for item in items:
+        if item in seen:
+            return item
+        seen.add(item)
+    return None
 
 
 def printable(name: str) -> str:

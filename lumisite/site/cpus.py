@@ -24,7 +24,7 @@ def parse_number_list(text: str, *, limit: int = CPU_NUMBER_LIMIT) -> tuple[int,
     >>> parse_number_list("4,5,0-2")
     (4, 5, 0, 1, 2)
     """
-    numbers: list[int] = []
+    numbers: dict[int, None] = {}
     for part in text.split(",") if text.strip() else ():
         first, dash, last = part.strip().partition("-")
         bounds = (first, last if dash else first)
@@ -35,10 +35,10 @@ def parse_number_list(text: str, *, limit: int = CPU_NUMBER_LIMIT) -> tuple[int,
             raise CpusetError(make_finding("wrong-type", value=part, type="range", example=f"{high}-{low}"))
         if high >= limit:
             raise CpusetError(make_finding("value-out-of-range", value=part, most=limit - 1))
-        numbers.extend(range(low, high + 1))
-    if len(set(numbers)) != len(numbers):
-        twice = next(number for number in numbers if numbers.count(number) > 1)
-        raise CpusetError(make_finding("named-twice", name=twice))
+        for number in range(low, high + 1):
+            if number in numbers:  # here, or ranges over and over would be a list without end
+                raise CpusetError(make_finding("named-twice", name=number))
+            numbers[number] = None
     return tuple(numbers)
 
 

@@ -20,6 +20,7 @@ MAX_BYTES = 4 * 1024 * 1024  # 100 times the largest description of the package
 MAX_DEPTH = 32
 MAX_VALUES = 20_000  # 10 times as many: rules compare entries with one another; aliases count wherever they are used
 MAX_PATH_LETTERS = 8 * 1024 * 1024  # of the key paths of all values: a long key counts for each value below it
+MAX_UNFOLDED = 1_000_000  # numbers of CPUs, of which `0-8191` is a short text, and letters that references bring
 MAX_FAULTS = MOST_PRINTED - 1  # what has more is another file, or generated: it is not read on
 
 #: libyaml, where PyYAML was built with it, reads fifteen times as fast.
@@ -45,6 +46,8 @@ class Document:
     keys: dict[str, Position] = field(default_factory=dict)
     faults: list[Finding] = field(default_factory=list)
     tables: dict[str, Collection[str]] = field(default_factory=dict)
+    #: What further values may unfold into.
+    unfolds: int = MAX_UNFOLDED
 
     def position(self, path: str) -> Position:
         """Return the position of the value at `path`, or of the nearest that the file has."""
@@ -57,6 +60,12 @@ class Document:
     def key_position(self, path: str) -> Position:
         """Return the position of the key at `path`."""
         return self.keys.get(path) or self.position(path)
+
+    def charge(self, path: str, items: int) -> None:
+        """Count the numbers or letters that a value unfolds into; raises `SiteError` where all have too many."""
+        self.unfolds -= items
+        if self.unfolds < 0:
+            raise file_error("yaml-unsupported", self.file, *self.position(path), most_unfolded=MAX_UNFOLDED)
 
     def add(self, finding: Finding, position: Position | None = None) -> None:
         """Add a fault of what is at the key path that is its subject; by default it is where the value is.

@@ -16,6 +16,9 @@ from lumisite.site.nodes import DescribedGpu, NodeKind
 from lumisite.site.scalars import TASK
 from lumisite.site.software import Runtime, prefix_of
 
+#: Node kinds that the helper tells apart on the nodes of one partition: each is compared with each.
+MOST_KINDS = 16
+
 
 def node_kinds_add_up(site: Site) -> Faults:
     """Cores belong to one L3 group, siblings pair up, and GPUs are near something that the node has."""
@@ -65,6 +68,9 @@ def partitions_have_distinct_kinds(site: Site) -> Faults:
         yield make_finding("validation-of-several-kinds", "validation.partition", partition=plan.partition, kinds=kinds)
     for name, partition in site.partitions.items():
         path, kinds = f"partitions.{name}.node_kind", partition.node_kind
+        if len(kinds) > MOST_KINDS:
+            yield make_finding("value-out-of-range", path, value=len(kinds), most=MOST_KINDS)
+            continue
         for first, second in combinations(range(len(kinds)), 2):
             kind, other = kinds[second], kinds[first]
             if kind == other:

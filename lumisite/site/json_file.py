@@ -18,6 +18,7 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Place, with_values
 from lumisite.site.decode import Decoder, Rule, Scalars, UnfitError, default_of, wrong_type
 from lumisite.site.document import MAX_DEPTH, Document, parse_yaml, text_of
+from lumisite.text import first_repeated
 
 T = TypeVar("T")
 
@@ -162,8 +163,7 @@ def _require_shallow(value: object) -> None:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _RepeatedKeyError(next(name for name in names if names.count(name) > 1))
+        raise _RepeatedKeyError(first_repeated(name for name, _ in pairs))
     return found
 
 

@@ -13,6 +13,8 @@ from lumisite.text import alternatives
 _FILLED = re.compile(r"=(.*\{[A-Za-z_][^{}]*\}.*)", re.DOTALL)
 #: What a shell would fill in, which nothing does here.
 _SHELL = re.compile(r"\$(?:[A-Za-z_{(][\w]*)|`")
+#: No key path that is referred to is longer, in letters.
+_LONGEST = 400
 #: What makes a pattern, or a list, of a path.
 PATTERN_SIGNS = "*?;"
 
@@ -23,10 +25,13 @@ def with_references(document: Document) -> None:
     for index, setting in enumerate(settings if isinstance(settings, list) else ()):
         value = setting.get("value") if isinstance(setting, dict) else None
         if isinstance(value, str) and (match := _FILLED.fullmatch(value)):
+            path = f"settings[{index}].value"
             try:
-                filled = re.sub(r"\{([A-Za-z_][^{}]*)\}", lambda found: _text(document.value, found[1]), match[1])
+                filled = re.sub(
+                    r"\{([A-Za-z_][^{}]*)\}", lambda found, path=path: _filled(document, path, found[1]), match[1]
+                )
             except UnfitError as error:
-                document.add(error.finding(f"settings[{index}].value"))
+                document.add(error.finding(path))
             else:
                 settings[index] = {**setting, "value": filled}
 
@@ -41,17 +46,25 @@ def shell_sign(text: str, more: str = "") -> str:
     return found[0] if found else next((sign for sign in text if sign in more), "")
 
 
+def _filled(document: Document, path: str, reference: str) -> str:
+    text = _text(document.value, reference)
+    document.charge(path, 1 + len(text))
+    return text
+
+
 def _text(whole: dict[str, Any], path: str) -> str:
     """Return the text of the value at a key path."""
+    if len(path) > _LONGEST:
+        raise UnfitError("reference-unknown", reference=f"{path[:_LONGEST]}…")
     value: Any = whole
     rest = path
     while rest:
         if isinstance(value, dict):
             # Names may have dots: the longest that fits is meant.
-            fits = [name for name in value if rest == name or (rest.startswith(name) and rest[len(name)] in ".[")]
-            if not fits:
+            ends = [*(match.start() for match in re.finditer(r"[.[]", rest)), len(rest)]
+            name = next((rest[:end] for end in reversed(ends) if rest[:end] in value), None)
+            if name is None:
                 raise UnfitError("reference-unknown", reference=path, **alternatives(rest.split(".")[0], value))
-            name = max(fits, key=len)
             value, rest = value[name], rest[len(name) :].removeprefix(".")
         else:
             match = re.match(r"\[([0-9]{1,3})\]\.?", rest) if isinstance(value, list) else None

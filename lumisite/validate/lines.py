@@ -26,6 +26,7 @@ from lumisite.findings.finding import Finding, Severity, Value
 from lumisite.findings.writers import advice, message
 from lumisite.site.cpus import format_cpu_list
 from lumisite.site.json_file import parse_json, short
+from lumisite.text import first_repeated
 
 Better: TypeAlias = Literal["higher", "lower"]
 GateOutcome: TypeAlias = Literal["pass", "fail", "inconclusive"]
@@ -224,8 +225,8 @@ def _nodes(key: str, raw: object) -> Nodes:
     for name in raw:
         if not isinstance(name, str) or not _NODE.fullmatch(name):
             raise _unfit("nodes-invalid", key, name)
-    if len(set(raw)) < len(raw):
-        raise _unfit("nodes-repeated", key, next(name for name in raw if raw.count(name) > 1))
+    if (name := first_repeated(raw)) is not None:
+        raise _unfit("nodes-repeated", key, name)
     return tuple(sorted(raw))
 
 
