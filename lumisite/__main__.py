@@ -1,6 +1,27 @@
-"""`python -m lumisite`."""
+"""`lumisite`, and `python -m lumisite`: the way in, which has nothing to load that an interrupt could break off."""
 
-from lumisite.cli import run
+import os
+import signal
+import sys
+
+
+def run() -> None:
+    """Be the console entry point: an interrupt ends the process without a word where no command runs."""
+    interrupted = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not where somebody ignores it
+    if interrupted:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The next file that is opened would get its number, and then what is printed. Results that nobody can get
+            # are an error, as on a full disk; notes are not.
+            os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
+            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8"))  # noqa: PTH123, SIM115
+    from lumisite import cli
+
+    cli.run(interrupted=interrupted)
+
 
 if __name__ == "__main__":
     run()

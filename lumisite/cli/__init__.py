@@ -6,11 +6,12 @@ import gc
 import io
 import os
 import re
+import signal
 import sys
 from collections.abc import Sequence
 
 from lumisite.cli.commands import parse, runner
-from lumisite.cli.terminal import plain_output
+from lumisite.cli.terminal import STANDARD_OUTPUT, let_go, plain_output
 from lumisite.errors import LumisiteError, refused
 
 
@@ -21,7 +22,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     4 inconclusive, 5 the system is fine but some nodes are not.
     """
     with plain_output() as first:
-        return _run_command(argv, first)
+        try:
+            return _run_command(argv, first)
+        except BrokenPipeError:
+            return 0  # the reader (head, less) has left; what it did not read is no failure of ours
+        except KeyboardInterrupt:
+            from lumisite.cli.progress import line_of_stderr
+
+            line_of_stderr().end()
+            print("lumisite: interrupted", file=sys.stderr)
+            return 130
+        except OSError as error:
+            first.clear()
+            refusal = refused("write" if error.filename == STANDARD_OUTPUT else "go on", error)
+            print(f"lumisite: {refusal}", file=sys.stderr)
+            return refusal.exit_code
 
 
 def _run_command(argv: Sequence[str] | None, first: list[str]) -> int:
@@ -31,6 +46,7 @@ def _run_command(argv: Sequence[str] | None, first: list[str]) -> int:
     try:
         arguments = parse(words)
     except SystemExit as stop:  # argparse has printed help, the version or a usage error
+        sys.stdout.flush()
         return stop.code if isinstance(stop.code, int) else 2
     try:
         from lumisite.cli.arguments import choose_site
@@ -43,29 +59,15 @@ def _run_command(argv: Sequence[str] | None, first: list[str]) -> int:
         sys.stderr.write("")  # prints `first`, where nothing else was printed
     except LumisiteError as error:
         first.clear()  # the message names what it is about
+        sys.stdout.flush()
         text = str(error)
         print(f"lumisite: {text}" if "\n" not in text else text, file=sys.stderr)
         return error.exit_code
-    except BrokenPipeError:
-        # The reader (head, less) has left; what it did not read is no failure of ours.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        from lumisite.cli.progress import line_of_stderr
-
-        line_of_stderr().end()
-        print("lumisite: interrupted", file=sys.stderr)
-        return 130
-    except OSError as error:
-        first.clear()
-        refusal = refused("go on", error)
-        print(f"lumisite: {refusal}", file=sys.stderr)
-        return refusal.exit_code
     return code
 
 
-def run() -> None:
-    """Be the console entry point."""
+def run(*, interrupted: bool = True) -> None:
+    """Run the command that was typed, and end the process; `interrupted`: Ctrl-C is to end the command."""
     # A command lives for a fraction of a second and keeps nearly all that it makes: looking for cycles finds none, and
     # costs `binds` and `render` a fifth of their time (`python -m tests.bench closure render`).
     gc.set_threshold(100_000)
@@ -73,6 +75,15 @@ def run() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # A site's non-ASCII text must not end in a traceback on a terminal that cannot show it.
             stream.reconfigure(errors="backslashreplace")
-    code = main()
+    try:
+        if interrupted:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        code = main()
+    except KeyboardInterrupt:
+        code = 130
+    if interrupted:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is left to do has nobody who would catch it
+    for stream in (sys.stdout, sys.stderr):
+        let_go(stream)
     gc.freeze()  # the end looks for cycles once more, through all that was made
     sys.exit(code)

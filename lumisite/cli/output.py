@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -50,23 +51,31 @@ def warn_untried(site: Site) -> None:
         )
 
 
-def write_whole(path: Path, content: bytes) -> bool:
-    """Write a file whole or not at all, and return whether its content changed; raises `ToolError`."""
+def write_whole(path: Path, content: bytes, mode: int = 0o644) -> bool:
+    """Write a file whole or not at all, and return whether its content changed; `mode` is that of a new one.
+
+    Raises `ToolError`.
+    """
     from lumisite.release.files import replace_file
 
     try:
-        return replace_file(path, content)
+        return replace_file(path, content, mode)
     except OSError as error:
         raise refused("write", error) from None
 
 
 def write_text(text: str, output: str | None) -> None:
-    """Write to a file, which may be a device, or to standard output; raises `ToolError`."""
+    """Write to a file, whole or not at all, to a device or pipe, or to standard output; raises `ToolError`."""
     if output is None:
         sys.stdout.write(text)
         return
     try:
-        Path(output).write_text(plain(text), encoding="utf-8")
+        content, path = plain(text).encode(), Path(output)
+        if output.startswith(("/dev/", "/proc/")) or (path.exists() and not path.is_file()):
+            path.write_bytes(content)
+        else:
+            os.umask(mask := os.umask(0))
+            write_whole(path, content, 0o666 & ~mask)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ToolError(make_finding("system-refused", output, action="write", reason=reason)) from None

@@ -14,6 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from typing import Any
 
+#: How messages name what results are printed to.
+STANDARD_OUTPUT = "standard output"
+
 
 def plain(text: str) -> str:
     """Spell out what does not print, as Python does. Line breaks and tabs stay, and JSON has nothing to spell out."""
@@ -49,27 +52,54 @@ def _coloured(line: str) -> str:
 
 
 class _Plain:
-    """A stream that is as another, but for what is written to it, and for what comes `first` on stderr.
+    """A stream that is as another, but for what is written to it, and for what comes `first` on stderr."""
 
-    What was written to the stream `before` is there first, also where both go to one file. `quiet` is for `print_note`.
-    """
-
-    def __init__(self, stream: Any, first: list[str], line: Line, before: Any = None) -> None:
-        self._stream, self._first, self.line, self._before = stream, first, line, before
-        self.quiet = False
+    def __init__(self, stream: Any, first: list[str], line: Line) -> None:
+        self._stream, self._first, self.line = stream, first, line
 
     def write(self, text: str) -> int:
         self.line.clear()
-        if self._before is not None:
-            with suppress(OSError):  # what cannot be written is reported when the command ends
-                self._before.flush()
         while self._first:
             print(self._first.pop(), file=sys.stderr, flush=True)
-        self._stream.write(plain(text))
+        try:
+            self._stream.write(plain(text))
+        except OSError as error:
+            error.filename = error.filename or STANDARD_OUTPUT
+            raise
         return len(text)
+
+    def flush(self) -> None:
+        """Write what waits; an error has the name of standard output."""
+        try:
+            self._stream.flush()
+        except OSError as error:
+            error.filename = error.filename or STANDARD_OUTPUT
+            raise
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+
+class _StandardError(_Plain):
+    """Standard error, where what cannot be written is lost. `quiet` is for `print_note`.
+
+    What was written to the stream `before` is there first, also where both go to one file.
+    """
+
+    def __init__(self, stream: Any, first: list[str], line: Line, before: Any) -> None:
+        super().__init__(stream, first, line)
+        self._before, self.quiet = before, False
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):  # what the other stream does not take is reported when the command ends
+            self._before.flush()
+        with suppress(OSError):
+            return super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
 
 
 class Line:
@@ -96,8 +126,17 @@ class Line:
 
     def _write(self, text: str, length: int) -> None:
         self._length = length
-        self._stream.write(text)
-        self._stream.flush()
+        with suppress(OSError):  # the terminal has gone
+            self._stream.write(text)
+            self._stream.flush()
+
+
+def let_go(stream: Any) -> None:
+    """Flush a stream, or what waits in it is lost: the end of Python would fail on it once more, with 120."""
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextmanager
@@ -106,7 +145,7 @@ def plain_output() -> Iterator[list[str]]:
     first: list[str] = []
     line = Line(sys.stderr)
     stdout: Any = _Plain(sys.stdout, first, line)
-    stderr: Any = _Plain(sys.stderr, first, line, before=sys.stdout)
+    stderr: Any = _StandardError(sys.stderr, first, line, before=sys.stdout)
     with redirect_stdout(stdout), redirect_stderr(stderr):
         try:
             yield first

@@ -70,13 +70,12 @@ def replace_entry(path: Path, content: bytes, mode: int = 0o644) -> None:
     sync_directory(path.parent)
 
 
-def replace_file(path: Path, content: bytes) -> bool:
+def replace_file(path: Path, content: bytes, mode: int = 0o644) -> bool:
     """Make a file hold this and nothing else, in one step; returns whether it was written (it may hold it already).
 
-    A link is followed. A new file gets mode 0644, one that was there keeps its own. Raises `OSError`.
+    A link is followed. A new file gets the `mode`, one that was there keeps its own. Raises `OSError`.
     """
     target = Path(os.path.realpath(path))
-    mode = 0o644
     try:
         if os.path.lexists(target):
             if regular_size(target) == len(content) and read_file(target, len(content)) == content:

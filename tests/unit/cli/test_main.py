@@ -196,7 +196,7 @@ def test_an_output_that_is_full_is_one_line() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 3
-    assert done.stderr.startswith("lumisite: cannot go on: No space left on device")
+    assert done.stderr.startswith("lumisite: standard output: cannot write: No space left on device")
     assert done.stderr.count("\n") == 1
 
 
