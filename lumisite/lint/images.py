@@ -66,21 +66,22 @@ def starts_of(job: Job) -> Iterator[Start]:
 
 def _image(words: list[tuple[str, int]]) -> tuple[str, int] | None:
     """Return the image after an action, and its line: empty where an unknown option hides it, None for no image."""
-    rest = list(words)
+    rest = words[::-1]
     while rest:
-        word, line = rest.pop(0)
+        word, line = rest.pop()
         if word == "--" and rest:
-            return rest[0]
+            return rest[-1]
         if word.startswith("--"):
             if word in ACTION_VALUED:
-                del rest[:1]
+                del rest[-1:]
             elif "=" not in word and word not in ACTION_FLAGS:
                 return "", line
         elif word.startswith("-"):
             valued = re.search(f"[{ACTION_VALUED_LETTERS}]", word)
-            del rest[: valued is not None and valued.end() == len(word)]
+            if valued is not None and valued.end() == len(word):
+                del rest[-1:]
         elif word.startswith("$") and not word.endswith(".sif"):  # it may be more options
-            return next(((text, line) for text, _ in rest if text.endswith(".sif")), (word, line))
+            return next(((text, line) for text, _ in reversed(rest) if text.endswith(".sif")), (word, line))
         else:
             return word, line
     return None

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from lumisite.lint.images import contents_of, starts_of
 from lumisite.lint.job import BadLine, Job, bad_line, variables_in
 from lumisite.lint.options import read_count, usable_cores
+from lumisite.lint.script import with_lines
 from lumisite.render.runtimes import RUNTIMES
 from lumisite.vendors import all_gpus
 
@@ -136,9 +137,8 @@ def old_library(job: Job) -> Iterator[BadLine]:
         folder, _, version = library.rpartition("/")
         pinned = re.compile(rf"{re.escape(folder)}/(\d[\w.]*)")
         for word in job.words:
-            for found in pinned.finditer(word.raw):
+            for found, line in with_lines(pinned, word.raw, word.line):
                 if found[1].rstrip(".") != version:
-                    line = word.line + word.raw.count("\n", 0, found.start())
                     yield bad_line(line, found[0], library=library, module=job.site.helper_module)
 
 

@@ -26,6 +26,7 @@ from lumisite.lint import (
     settings,
 )
 from lumisite.lint.job import BadLine, Job
+from lumisite.lint.script import ScriptLimitError
 from lumisite.render.explain import references
 from lumisite.site.model import Site
 from lumisite.validate import InputError
@@ -104,11 +105,19 @@ def lint_script(
 ) -> tuple[Finding, ...]:
     """Return what is wrong with a script, by line; the value `source` is where it is known from.
 
-    Raises `InputError` for what is no text.
+    Raises `InputError` for what is no text, or more than any job script.
     """
     if len(data) > SIZE_LIMIT_BYTES or data.count(b"\n") > LINE_LIMIT or b"\0" in data:
         raise InputError(make_finding("no-script", name, size_mib=SIZE_LIMIT_BYTES >> 20, lines=LINE_LIMIT))
     text = data.decode("utf-8", "replace")
+    try:
+        return _found(text, name, site, locked)
+    except ScriptLimitError as error:
+        place = Place(name, error.line or 0)
+        raise InputError(with_values(make_finding("script-too-large", place=place), error.limits)) from None
+
+
+def _found(text: str, name: str, site: Site, locked: Mapping[str, LockedImage] | None) -> tuple[Finding, ...]:
     job = Job(site, text, locked)
     ignored = dict(_ignored(text))
     found: dict[tuple[int, str, str], Finding] = {}

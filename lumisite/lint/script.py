@@ -14,6 +14,8 @@ from functools import cached_property
 
 from lumisite.render.runtimes import RUNTIMES
 
+#: Far beyond any job script: rules look at commands and words together, settings and starts of containers among them.
+MOST_COMMANDS, MOST_WORDS = 5_000, 100_000
 #: Scripts in scripts (`bash -c '...'`) are read to this depth.
 DEPTH_LIMIT = 4
 #: Programs that print the words after them, or load them, and do not run them.
@@ -41,6 +43,30 @@ _PART = re.compile(
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=(.*)", re.DOTALL)
 #: How a script begins that was copied from a terminal.
 _LISTING = re.compile(r"(?:\$ )?cat [\w./-]+[ \t]*\n(?=#!)")
+
+
+class ScriptLimitError(Exception):
+    """A script that has more of something than is read: `limits` are values of the finding about it."""
+
+    def __init__(self, line: int | None, **limits: int) -> None:
+        super().__init__(line, limits)
+        self.line, self.limits = line, limits
+
+
+@dataclass
+class _Budget:
+    """How many commands and words a script may still have, those of scripts in it among them."""
+
+    commands: int = MOST_COMMANDS
+    words: int = MOST_WORDS
+
+    def charge(self, line: int, commands: int, words: int) -> None:
+        self.commands -= commands
+        self.words -= words
+        if self.commands < 0:
+            raise ScriptLimitError(line, most_commands=MOST_COMMANDS)
+        if self.words < 0:
+            raise ScriptLimitError(line, most_words=MOST_WORDS)
 
 
 @dataclass(frozen=True)
@@ -82,8 +108,16 @@ class Word:
 
     def matches(self, pattern: re.Pattern[str]) -> Iterator[tuple[str, int]]:
         """Yield all matches in what the shell expands, with their lines."""
-        for match in pattern.finditer(self.expanded):
-            yield match[0], self.line + self.expanded.count("\n", 0, match.start())
+        yield from ((match[0], line) for match, line in with_lines(pattern, self.expanded, self.line))
+
+
+def with_lines(pattern: re.Pattern[str], text: str, line: int) -> Iterator[tuple[re.Match[str], int]]:
+    """Yield all matches in a text that begins on a line, each with the line on which it begins."""
+    position = 0
+    for match in pattern.finditer(text):
+        line += text.count("\n", position, match.start())
+        position = match.start()
+        yield match, line
 
 
 @dataclass(frozen=True)
@@ -152,9 +186,15 @@ def without_listing(text: str) -> str:
     return "\n" + text[found.end() :] if found else text
 
 
-def read_commands(text: str, line: int = 1, spot: str = "batch", depth: int = 0) -> Iterator[ShellCommand]:
-    """Yield all commands, each followed by those of a script that it has as an argument."""
-    for command in _simple_commands(text, line, spot):
+def read_commands(
+    text: str, line: int = 1, spot: str = "batch", depth: int = 0, budget: _Budget | None = None
+) -> Iterator[ShellCommand]:
+    """Yield all commands, each followed by those of a script that it has as an argument.
+
+    Raises `ScriptLimitError` where there are more commands or words than any job script has.
+    """
+    budget = budget or _Budget()
+    for command in _simple_commands(text, line, spot, budget):
         yield command
         if depth == DEPTH_LIMIT:
             continue
@@ -162,10 +202,10 @@ def read_commands(text: str, line: int = 1, spot: str = "batch", depth: int = 0)
         inner = "container" if command.names_any(*RUNTIMES) else inner
         for program, option, script in zip(command.programs, command.values[1:], command.words[2:], strict=False):
             if program in ("bash", "sh") and re.fullmatch("-[a-z]*c", option):
-                yield from read_commands(script.inner, script.line, inner, depth + 1)
+                yield from read_commands(script.inner, script.line, inner, depth + 1, budget)
 
 
-def _simple_commands(text: str, line: int, spot: str) -> Iterator[ShellCommand]:
+def _simple_commands(text: str, line: int, spot: str, budget: _Budget) -> Iterator[ShellCommand]:
     words: list[Word] = []
     documents: list[Word] = []
     expected: list[re.Match[str]] = []
@@ -177,6 +217,7 @@ def _simple_commands(text: str, line: int, spot: str) -> Iterator[ShellCommand]:
         position = token.end()
         kind = token.lastgroup
         if kind == "word":
+            budget.charge(line, 0, 1)
             words.append(Word(token[0], line))
         elif kind == "delimiter":
             expected.append(token)
@@ -186,10 +227,12 @@ def _simple_commands(text: str, line: int, spot: str) -> Iterator[ShellCommand]:
         elif kind in ("line", "operator", "arithmetic") and not (in_array and kind == "line"):
             in_array = token[0] == "(" and bool(words) and words[-1].raw.endswith("=")
             if kind == "line":
+                budget.charge(line, len(expected), 0)  # for each, what is left of the script may be looked through
                 for start in expected:
                     first = line + text.count("\n", token.start(), position)
                     position = _read_document(text, position, start, first, documents)
                 expected.clear()
+            budget.charge(line, 1 if words else 0, 0)
             yield from _command(words, documents, spot)
             words, documents = [], []
         line += text.count("\n", token.start(), position)
@@ -210,12 +253,11 @@ def _read_document(text: str, position: int, start: re.Match[str], line: int, do
 
 def _command(words: list[Word], documents: list[Word], spot: str) -> Iterator[ShellCommand]:
     assignments: list[tuple[str, Word]] = []
-    rest = list(words)
-    while rest and rest[0].raw in _RESERVED:
-        del rest[0]
-    while rest and (found := _assignment(rest[0])):
+    at = next((at for at, word in enumerate(words) if word.raw not in _RESERVED), len(words))
+    while at < len(words) and (found := _assignment(words[at])):
         assignments.append(found)
-        del rest[0]
+        at += 1
+    rest = words[at:]
     if rest and rest[0].value in _DECLARING:
         declared = (Word(word.raw.strip("\"'") if word.raw[0] in "\"'" else word.raw, word.line) for word in rest[1:])
         assignments += filter(None, map(_assignment, declared))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from itertools import dropwhile
+from itertools import dropwhile, islice
 from typing import Literal
 
 from lumisite.findings.finding import Value
@@ -25,6 +25,8 @@ _BY_NAME = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 _WITH_DEFAULT = re.compile(r"\$\{\w+:?[-=]([^{}]*)\}")
 _HOME = re.compile(r"(?:~|\$HOME|\$\{HOME\})(?:/|$)")
 _STARTERS = ("srun", "mpirun", "mpiexec", "singularity", "apptainer", "torchrun", "accelerate", "deepspeed")
+#: Lines of which one variable is made, commands behind one that are looked at, and images that a setting reaches.
+_MOST_LINES, _MOST_LATER, _MOST_IMAGES = 100, 200, 50
 _MKTEMP = r"(?<!\\)(?:\$\(|`)[^)`$]{0,200}\bmktemp\b"
 
 
@@ -45,7 +47,8 @@ def cache_by_mktemp(job: Job) -> Iterator[BadLine]:
             lines.clear()
             lines.add(setting.line)
         else:
-            lines.update(*(made.get(name, ()) for name in variables_in(setting.value)))
+            for name in variables_in(setting.value):
+                lines.update(list(made.get(name, ()))[: max(0, _MOST_LINES - len(lines))])
     found = {line: name for name, lines in made.items() if name in caches for line in lines}
     inside = re.compile(rf"\b(?:{'|'.join(sorted(caches))})=[\"'\\]*{_MKTEMP}") if caches else re.compile(r"(?!)")
     for word in (word for command in job.commands if command.spot == "batch" for word in command.words):
@@ -82,7 +85,8 @@ def in_force(job: Job, names: Collection[str]) -> Iterator[tuple[ScriptSetting, 
 
 def _replaced(job: Job, setting: ScriptSetting) -> bool:
     """Return whether the variable is set again or unset before anything is started."""
-    for command in dropwhile(lambda command: command is not setting.command, job.commands):
+    later = dropwhile(lambda command: command is not setting.command, job.commands)
+    for command in islice(later, _MOST_LATER):
         if command.names_any(*_STARTERS):
             return False
         again = any(name == setting.name for name, _ in command.assignments)
@@ -94,8 +98,7 @@ def _replaced(job: Job, setting: ScriptSetting) -> bool:
 
 def nodes_reached(job: Job, setting: ScriptSetting) -> Literal["one", "several"] | None:
     """Return whether what a setting reaches has one node or several: its own step, or else any step of the job."""
-    step = job.step_of(setting.command)
-    counts = {step.nodes} if step else {other.nodes for other in job.steps}
+    counts = job.node_counts.get(id(setting.command)) or job.node_counts[0]
     if any(count is not None and count > 1 for count in counts):
         return "several"
     return "one" if counts == {1} else None
@@ -126,7 +129,8 @@ def _judge(job: Job, harm: Harm, setting: ScriptSetting, value: str, starts: tup
     nodes = nodes_reached(job, setting) if fits else None
     if not fits or (harm.evidence.when.nodes and not nodes):
         return None
-    images = {start.image for start in starts if start.command is setting.command} or {start.image for start in starts}
+    images = dict.fromkeys(start.image for start in starts if start.command is setting.command)
+    images = images or dict.fromkeys(islice((start.image for start in starts), _MOST_IMAGES))
     site = job.site
     defaults = site.platforms[site.platform].defaults
     installed = {stack: defaults[stack] for stack in site.host_stacks if stack in defaults}
