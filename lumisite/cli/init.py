@@ -24,6 +24,7 @@ from lumisite.init.known import IMAGE_FOLDERS
 from lumisite.init.node import Node, node_of
 from lumisite.init.slurm import Cluster, SlurmNodeKind, is_name, partitions_of, read_cluster
 from lumisite.machine.host import DiskTree, names_of_this_node, silent_paths
+from lumisite.machine.program import run_program
 from lumisite.machine.tree import names_of
 from lumisite.site.cpus import CpusetError, parse_number_list
 from lumisite.site.load import parse_site
@@ -155,11 +156,7 @@ def _collect(prefix: Sequence[str], paths: Sequence[str]) -> NodeAnswer:
     kept = {name: value for name, value in os.environ.items() if name[:6] != "SLURM_" or name in _SLURM_KEPT}
     argv = [*prefix, "sh", "-c", collector(), "lumisite", *paths]
     try:
-        done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_WAIT_S + _ANSWER_S, env=kept, check=False
-        )
-    except FileNotFoundError:
-        raise ToolError(make_finding("program-not-found", argv[0])) from None
+        done = run_program(argv, _WAIT_S + _ANSWER_S, kept)
     except subprocess.TimeoutExpired:
         raise ToolError(make_finding("collector-failed", argv[0], seconds=_WAIT_S + _ANSWER_S)) from None
     if done.returncode:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from lumisite.errors import ToolError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
+from lumisite.machine.program import run_program
 
 #: Of the caller's environment only this reaches a job: what a shell has loaded must not change what is measured.
 KEPT = ("HOME", "USER", "LOGNAME", "PATH", "SHELL", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR", "SLURM_CONF")
@@ -45,6 +46,8 @@ AWAY = (
 )
 #: The same, and what it says of a step that Slurm kept waiting.
 LOST_STEP = f"^srun: (Step created for|Job .* step creation)|{AWAY}"
+#: Nodes that a command of Slurm's lists.
+MOST_NODES = 200_000
 #: For how long a query is repeated while Slurm does not answer, and how often, in seconds.
 RETRY_S, PAUSE_S = 60.0, 5.0
 #: How srun names a node on which a step did not start.
@@ -89,7 +92,7 @@ def nodes_of(partition: str) -> dict[str, str]:
     Raises `ToolError`.
     """
     done = query(["sinfo", "--noheader", "--Node", f"--partition={partition}", "--format=%N|%T"])
-    rows = [line.strip().partition("|") for line in done.splitlines() if line.strip()]
+    rows = [line.strip().partition("|") for line in _parts(done, "\n", "sinfo") if line.strip()]
     return dict(sorted((name, re.sub(r"[^a-z_].*", "", state.lower())) for name, _, state in rows))
 
 
@@ -119,7 +122,15 @@ def settings() -> dict[str, str]:
 
 def expand(nodelist: str) -> list[str]:
     """Expand Slurm's notation: nid[000001-000003]. Raises `ToolError`."""
-    return query(["scontrol", "show", "hostnames", nodelist]).split()
+    return _parts(query(["scontrol", "show", "hostnames", nodelist]), None, "scontrol")
+
+
+def _parts(text: str, between: str | None, program: str) -> list[str]:
+    """Return the lines, or the words, that a program printed; raises `ToolError` for more than a site has nodes."""
+    parts = text.split(between, MOST_NODES)
+    if len(parts) > MOST_NODES:
+        raise ToolError(make_finding("program-output-too-large", program, most=MOST_NODES))
+    return parts
 
 
 def nodes_of_reservation(name: str) -> list[str]:
@@ -206,21 +217,12 @@ def query(argv: Sequence[str]) -> str:
 
 
 def _run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)}
     try:
-        return subprocess.run(
-            list(argv),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=PATIENCE_S,
-            env={name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)},
-            check=False,
-            # Ctrl-C on the terminal is for lumisite, which has to write down the id of a job that was just submitted.
-            start_new_session=True,
-        )
-    except FileNotFoundError:
-        raise ToolError(make_finding("program-not-found", argv[0])) from None
+        # Ctrl-C on the terminal is for lumisite, which has to write down the id of a job that was just submitted.
+        done = run_program(argv, PATIENCE_S, kept, new_session=True)
+        out, err = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
+        return subprocess.CompletedProcess(done.args, done.returncode, out, err)
     except subprocess.TimeoutExpired:
         raise SilentError(make_finding("slurm-silent", " ".join(argv), limit_s=PATIENCE_S)) from None
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
 from pytest_subprocess import FakeProcess
 
 from lumisite.errors import ToolError
+from lumisite.machine.program import MOST_BYTES
 from lumisite.validate.run import slurm
 from lumisite.validate.run.slurm import JobState
 
@@ -55,6 +58,43 @@ def test_jobs_in_the_queue_need_one_question(fp: FakeProcess) -> None:
         "2": JobState("PENDING", "Resources"),
     }
     assert not slurm.poll([])
+
+
+def program(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a program of this name before all others."""
+    (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+    (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+def test_a_program_without_an_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream in ("1", "2"):
+        program(tmp_path, "sinfo", f"exec yes nid000001 >&{stream}", monkeypatch)
+        with pytest.raises(ToolError) as refused:
+            slurm.nodes_of("g")
+        assert refused.value.finding.code == "program-output-too-large"
+        assert refused.value.finding.values == {"most_bytes": MOST_BYTES}
+
+
+def test_a_program_that_says_nothing_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path, "sbatch", "sleep 60 & exec sleep 60", monkeypatch)  # the first keeps the output open
+    monkeypatch.setattr(slurm, "PATIENCE_S", 0.3)
+    start = time.monotonic()
+    with pytest.raises(slurm.SilentError) as refused:
+        slurm.submit("job.sh")
+    assert refused.value.finding.code == "slurm-silent"
+    assert time.monotonic() - start < 30
+
+
+def test_more_nodes_than_any_site_has_are_refused(fp: FakeProcess) -> None:
+    names = " ".join(f"n{number}" for number in range(slurm.MOST_NODES + 1))
+    fp.register(["scontrol", "show", "hostnames", "n[0-999999]"], stdout=names)
+    with pytest.raises(ToolError) as refused:
+        slurm.expand("n[0-999999]")
+    assert (refused.value.finding.code, refused.value.finding.values) == (
+        "program-output-too-large",
+        {"most": slurm.MOST_NODES},
+    )
 
 
 def test_of_what_squeue_says_no_more_is_kept_than_a_line(fp: FakeProcess) -> None:
