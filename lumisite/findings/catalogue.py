@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from lumisite.findings.finding import Finding, Place, Severity, Value
@@ -60,9 +60,14 @@ def entry(code: str) -> CatalogueEntry:
 
 def find_entry(name: str) -> CatalogueEntry | None:
     """Return the entry of a code, `None` for what is no code. Of the files, only the one that has it is parsed."""
-    begin = f"\n{name}:".encode(errors="surrogateescape")
-    group = next((group for group, data in _files().items() if begin in data), None)
+    group = _group_of(name)
     return None if group is None else load_group(group).get(name)
+
+
+@lru_cache(maxsize=1024)
+def _group_of(name: str) -> str | None:
+    begin = f"\n{name}:".encode(errors="surrogateescape")
+    return next((group for group, data in _files().items() if begin in data), None)
 
 
 def catalogue() -> Mapping[str, CatalogueEntry]:

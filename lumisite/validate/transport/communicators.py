@@ -27,7 +27,7 @@ _RECORD = re.compile(
 _ID = re.compile(rb"\bcommId (0x[0-9a-f]+)")
 _PARENT = re.compile(rb"\bparent (0x[0-9a-fA-F]+)( (?:split|child)Count \d+)? color (-?\d+)")
 
-#: What is the same in all processes of a communicator, as far as lines say it.
+#: What is the same in all processes of a communicator, as far as lines say it; first the name that it is found by.
 Key: TypeAlias = tuple[object, ...]
 #: A rank, the name of its process and the address there.
 Member: TypeAlias = tuple[int, str, bytes]
@@ -162,10 +162,15 @@ class Communicators:
         name = ident[1] if ident else b""
         if parent is None and ident:
             return (name, record.world)
-        key = (name, self._keys.get(parent[1]) if parent else None, parent and parent.group(2, 3), record.world)
+        above = self._keys.get(parent[1]) if parent else None
+        label = name or (above[0] if above else parent[2] if parent else None) or b""
+        # Of the parent only a number: keys within keys would grow with the log.
+        key = (label, name, above and hash(above), parent and parent.group(2, 3), record.world)
         if parent and parent[2]:
             return key
         mine = (*key, record.rank)
+        if mine not in self._ordinals and not self.kept.charge():
+            return key
         self._ordinals[mine] = self._ordinals.get(mine, 0) + 1
         return (*key, self._ordinals[mine])
 
@@ -201,7 +206,4 @@ def left_behind(kept: Kept) -> Iterator[tuple[Communicator, list[Member]]]:
 
 def _label(key: Key) -> str:
     """Return the name by which a communicator is found in the log, its own or that of the one it was made from."""
-    name, *others = key
-    if isinstance(name, bytes) and name:
-        return name.decode()
-    return next((_label(other) for other in others if isinstance(other, tuple) and len(other) > 1 and other[0]), "")
+    return key[0].decode() if isinstance(key[0], bytes) else ""

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 PROVIDERS = OVER_SOCKETS | {"shm", *words_of_logs().providers}
 #: Processes that a finding names before it only counts them.
 MOST_PROCESSES = 4
+#: Providers of a process that are judged: a process has one.
+MOST_PROVIDERS = 8
 #: Ranks that a finding lists.
 MOST_RANKS = 1000
 
@@ -221,7 +223,7 @@ class _Run:
             names = {name.casefold() for name in process.networks}
             if expected is None or names != {expected.casefold()}:
                 yield make_finding("transport-provider-unknown", networks=tuple(process.networks))
-        for name in providers:
+        for name in providers[:MOST_PROVIDERS]:
             if expected is None and over_sockets(name):
                 yield make_finding("transport-over-sockets", provider=name)
             elif expected is not None and expected not in (name, name.partition(";")[0]):

@@ -14,6 +14,8 @@ from lumisite.vendors import words_of_logs
 
 #: Letters of a line of the log that a finding has.
 QUOTE_LIMIT = 120
+#: Names of one kind that are kept of a process: each becomes a finding, or is compared with the others.
+KINDS_KEPT = 2_000
 #: Networks by names that are also the beginnings of others.
 NETWORKS = {"Socket", "IB", "OFI", "UCX", "Libfabric", *words_of_logs().networks}
 
@@ -247,7 +249,11 @@ def _read_init(process: ProcessLog, text: bytes) -> None:
 
 def add(kept: Kept, items: set[Item], item: Item) -> None:
     """Add an item to what is kept of a process, if there is room."""
-    if item not in items and kept.charge():
+    if item in items:
+        return
+    if len(items) >= KINDS_KEPT:
+        kept.refuse(0)
+    elif kept.charge():
         items.add(item)
 
 

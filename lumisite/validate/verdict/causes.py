@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
 from lumisite.findings.catalogue import find_entry
@@ -25,6 +25,8 @@ NODE = "node"
 SKIPPED = "step-skipped"
 #: Codes of ranks that do not come to their end and say no more.
 HUNG = ("rank-hung", "communicator-hung", "step-late")
+#: Answers that are looked at as causes, of one node in one run: no job that did anything has more.
+MOST_CAUSES = 100
 #: The values of a finding that quote an error.
 _ERRORS = ("error", "words", "refusals")
 
@@ -33,18 +35,34 @@ def following(after: Sequence[Gate]) -> dict[Gate, tuple[Gate, ...]]:
     """Return the answers that follow from what other answers of their job found, each with these."""
     blames = [gate for gate in after if gate.gate == NODE and gate.verdict == "fail"]
     found = dict(_caused_by(after, blames))
-    left = [gate for gate in after if gate not in found and gate.gate != NODE]
-    for name in {gate.gate for gate in left}:
-        answers = [gate for gate in left if gate.gate == name]
+    left: dict[str, list[Gate]] = {}
+    for gate in after:
+        if gate not in found and gate.gate != NODE:
+            left.setdefault(gate.gate, []).append(gate)
+    for answers in left.values():
         failed = [gate for gate in answers if gate.verdict == "fail"]
         nodes = suspects(answers, failed)
         blames += [gate for gate in failed if gate.asked and len(gate.nodes) == 1 and gate.nodes[0] in nodes]
     found = dict(_caused_by(after, blames))
-    for gate in sorted(after, key=lambda gate: (gate.time, gate.gate)):
+    in_order = sorted(after, key=lambda gate: (gate.time, gate.gate))
+    failed_on = _by_place(gate for gate in in_order if gate.verdict == "fail" and gate not in found)
+    for gate in in_order:
         if gate.verdict != "pass" and gate.gate != NODE and gate not in found:
-            causes = [other for other in after if other not in found and _explains(other, gate)]
+            others = dict.fromkeys(other for node in gate.nodes for other in failed_on.get((gate.run, node), ()))
+            causes = [other for other in others if other not in found and _explains(other, gate)]
             if causes:
                 found[gate] = tuple(causes)
+    return found
+
+
+def _by_place(gates: Iterable[Gate]) -> dict[tuple[str, str], list[Gate]]:
+    """Return the first answers about each node of each run."""
+    found: dict[tuple[str, str], list[Gate]] = {}
+    for gate in gates:
+        for node in gate.nodes:
+            known = found.setdefault((gate.run, node), [])
+            if len(known) < MOST_CAUSES:
+                known.append(gate)
     return found
 
 
@@ -89,17 +107,17 @@ def suspects(after: Sequence[Gate], failed: Sequence[Gate]) -> tuple[str, ...]:
 
 
 def _caused_by(after: Sequence[Gate], blames: Sequence[Gate]) -> Iterator[tuple[Gate, tuple[Gate, ...]]]:
+    # What a node is comes first, then who names it first.
+    blamed = _by_place(sorted(blames, key=lambda gate: (gate.gate != NODE, gate.time, gate.gate)))
     for gate in after:
         if gate.verdict == "pass" or gate.gate == NODE:
             continue
         # Of two gates that name one node, the first is the cause.
         causes = [
             blame
-            for blame in blames
-            if blame.run == gate.run
-            and blame.gate != gate.gate
+            for blame in dict.fromkeys(blame for node in gate.nodes for blame in blamed.get((gate.run, node), ()))
+            if blame.gate != gate.gate
             and (blame.gate == NODE or len(gate.nodes) > 1 or (blame.time, blame.gate) < (gate.time, gate.gate))
-            and not {*blame.nodes}.isdisjoint(gate.nodes)
         ]
         if causes:
             yield gate, tuple(causes)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Severity, with_values
@@ -71,10 +72,17 @@ def judge_gates(before: Sequence[Gate], after: Sequence[Gate]) -> tuple[GateVerd
     caused_by = following(after)
     names = {gate.gate for gate in after} | {gate.gate for gate in before if gate.verdict == "pass"}
     verdicts = []
+    old, new = _by_name(before), _by_name(after)
     for name in sorted(names, key=lambda name: (name != NODE, name)):
-        old, new = ([gate for gate in side if gate.gate == name] for side in (before, after))
-        verdicts.append(_judge(name, old, new, caused_by))
+        verdicts.append(_judge(name, old.get(name, []), new.get(name, []), caused_by))
     return tuple(verdicts)
+
+
+def _by_name(gates: Iterable[Gate]) -> dict[str, list[Gate]]:
+    found: dict[str, list[Gate]] = {}
+    for gate in gates:
+        found.setdefault(gate.gate, []).append(gate)
+    return found
 
 
 def nodes_of_runs(every: Iterable[Gate | JobValues]) -> dict[str, set[str]]:
