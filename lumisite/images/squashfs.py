@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate
 
@@ -32,13 +32,17 @@ _BLOCKS_KEPT = 16
 _LISTINGS_KEPT = 256
 _PATHS_KEPT = 16 * 1024
 #: Limits far beyond real images: names of one directory in bytes, and blocks of one file.
-_LARGEST_LISTING_BYTES = 16 * 1024 * 1024
+_LARGEST_LISTING_BYTES = 8 * 1024 * 1024
 _KEPT_LISTING_BYTES = 1024 * 1024
-_MOST_BLOCKS = 4 * 1024 * 1024
+_MOST_BLOCKS = 1024 * 1024
 _LONGEST_LINK_BYTES = 4096
+#: What is read of one image: names in directories, and blocks of metadata, of which each should have 8 KiB.
+MOST_ENTRIES = 4_000_000
+MOST_METADATA_BLOCKS = 200_000
 
 _NO_FRAGMENT = 0xFFFFFFFF
 _FRAGMENTS_PER_BLOCK = 512
+_LEAST_ENTRY_BYTES = 9
 _DIRECTORY, _FILE, _LINK = 1, 2, 3
 _EXTENDED = 7
 _MOST_KIND = 14
@@ -68,6 +72,14 @@ class _Inode:
     after: tuple[int, int]
 
 
+@dataclass
+class _Budget:
+    """What may still be read of an image."""
+
+    entries: int = MOST_ENTRIES
+    blocks: int = MOST_METADATA_BLOCKS
+
+
 @dataclass(frozen=True, eq=False)
 class Squashfs:
     """The file system between `start` and `start + size` of an image file."""
@@ -79,6 +91,7 @@ class Squashfs:
     size: int
     tables: tuple[int, int, int]
     unpack: Unpack
+    budget: _Budget = field(default_factory=_Budget)
 
     @property
     def name(self) -> str:
@@ -103,7 +116,7 @@ class Squashfs:
         found = self._find(path)
         if found is None or found[1] != _DIRECTORY:
             return ()
-        return tuple(name for name, _ in self._listing(found[0]))
+        return tuple(self._listed(found[0]))
 
     def source(self, path: str) -> SquashedFile | None:
         """Return a file."""
@@ -121,12 +134,19 @@ class Squashfs:
         parent = self._find(top or "/")
         if parent is None or parent[1] != _DIRECTORY:
             return None
-        if self._inode(parent[0]).size > _KEPT_LISTING_BYTES:
-            return next((found for entry, found in self._listing(parent[0]) if entry == name), None)
-        return self._places(parent[0]).get(name)
+        return self._listed(parent[0]).get(name)
+
+    def _listed(self, directory: int) -> dict[str, tuple[int, int]]:
+        """Return the names of a directory; it is not read anew for each of them, however large it is."""
+        large = self._inode(directory).size > _KEPT_LISTING_BYTES
+        return self._large_places(directory) if large else self._places(directory)
 
     @lru_cache(_LISTINGS_KEPT)  # noqa: B019
     def _places(self, directory: int) -> dict[str, tuple[int, int]]:
+        return dict(self._listing(directory))
+
+    @lru_cache(1)  # noqa: B019
+    def _large_places(self, directory: int) -> dict[str, tuple[int, int]]:
         return dict(self._listing(directory))
 
     def damaged(self, at: int, part: str, size: int, *, kind: int | None = None, reason: str = "") -> ImageError:
@@ -151,6 +171,9 @@ class Squashfs:
     @lru_cache(_METADATA_KEPT)  # noqa: B019
     def _metadata_block(self, at: int) -> tuple[bytes, int]:
         """Return a block of metadata and where the next one stands."""
+        self.budget.blocks -= 1
+        if self.budget.blocks < 0:
+            raise image_error("image-too-much", self.file, self.start + at, limit=MOST_METADATA_BLOCKS, part="blocks")
         (head,) = struct.unpack("<H", self._bytes(at, 2))
         length = head & 0x7FFF
         content = self._bytes(at + 2, length)
@@ -206,6 +229,9 @@ class Squashfs:
                 raise self.damaged(at, "directory", len(content))
             count, block, _ = struct.unpack_from("<III", content, position)
             position += 12
+            self.budget.entries -= min(count + 1, len(content) // _LEAST_ENTRY_BYTES)
+            if self.budget.entries < 0:
+                raise image_error("image-too-much", self.file, self.start + at, limit=MOST_ENTRIES, part="names")
             for _ in range(count + 1):
                 if position + 8 > len(content):
                     raise self.damaged(at, "directory", len(content))

@@ -22,6 +22,7 @@ from lumisite.machine.tree import ByteSource, Tree
 #: Limits that no linker's output comes near; beyond them the file is damaged, or made to tire its reader.
 MOST_TAGS = 16_384
 MOST_RECORDS = 16_384
+MOST_FETCHES = 2_048
 LONGEST_NAME_BYTES = 4_096
 LONGEST_PATH_BYTES = 65_536
 
@@ -85,13 +86,20 @@ class _ElfReader:
     records: int = MOST_RECORDS
 
     def __post_init__(self) -> None:
-        source = self.source
-        self._page = lru_cache(_PAGES_KEPT)(lambda number: source.read(number * _PAGE_BYTES, _PAGE_BYTES))
+        self._page = lru_cache(_PAGES_KEPT)(lambda number: self._fetch(number * _PAGE_BYTES, _PAGE_BYTES))
+        self._fetches = MOST_FETCHES
+
+    def _fetch(self, offset: int, length: int) -> bytes:
+        """Read of the file itself, which may be packed; raises `ElfError` where its parts are strewn over it."""
+        self._fetches -= 1
+        if self._fetches < 0:
+            raise self.damaged(offset, "DT_STRTAB")
+        return self.source.read(offset, length)
 
     def read(self, offset: int, length: int) -> bytes:
         first, last = offset // _PAGE_BYTES, (offset + length - 1) // _PAGE_BYTES
         if last - first > 1:
-            return self.source.read(offset, length)
+            return self._fetch(offset, length)
         start = offset - first * _PAGE_BYTES
         content = self._page(first) if last <= first else self._page(first) + self._page(last)
         return content[start : start + length]
