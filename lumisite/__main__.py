@@ -4,12 +4,14 @@ import os
 import signal
 import sys
 
+#: Whether Ctrl-C is for this process: not where somebody ignores it. It ends it without a word until a command runs.
+INTERRUPTED = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+if INTERRUPTED:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 
 def run() -> None:
-    """Be the console entry point: an interrupt ends the process without a word where no command runs."""
-    interrupted = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not where somebody ignores it
-    if interrupted:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """Be the console entry point."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
@@ -20,7 +22,7 @@ def run() -> None:
             setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8"))  # noqa: PTH123, SIM115
     from lumisite import cli
 
-    cli.run(interrupted=interrupted)
+    cli.run(interrupted=INTERRUPTED)
 
 
 if __name__ == "__main__":

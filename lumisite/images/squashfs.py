@@ -73,7 +73,7 @@ class _Inode:
 
 
 @dataclass
-class _Budget:
+class _ImageBudget:
     """What may still be read of an image."""
 
     entries: int = MOST_ENTRIES
@@ -91,7 +91,7 @@ class Squashfs:
     size: int
     tables: tuple[int, int, int]
     unpack: Unpack
-    budget: _Budget = field(default_factory=_Budget)
+    budget: _ImageBudget = field(default_factory=_ImageBudget)
 
     @property
     def name(self) -> str:

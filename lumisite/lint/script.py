@@ -54,7 +54,7 @@ class ScriptLimitError(Exception):
 
 
 @dataclass
-class _Budget:
+class _ScriptBudget:
     """How many commands and words a script may still have, those of scripts in it among them."""
 
     commands: int = MOST_COMMANDS
@@ -187,13 +187,13 @@ def without_listing(text: str) -> str:
 
 
 def read_commands(
-    text: str, line: int = 1, spot: str = "batch", depth: int = 0, budget: _Budget | None = None
+    text: str, line: int = 1, spot: str = "batch", depth: int = 0, budget: _ScriptBudget | None = None
 ) -> Iterator[ShellCommand]:
     """Yield all commands, each followed by those of a script that it has as an argument.
 
     Raises `ScriptLimitError` where there are more commands or words than any job script has.
     """
-    budget = budget or _Budget()
+    budget = budget or _ScriptBudget()
     for command in _simple_commands(text, line, spot, budget):
         yield command
         if depth == DEPTH_LIMIT:
@@ -205,7 +205,7 @@ def read_commands(
                 yield from read_commands(script.inner, script.line, inner, depth + 1, budget)
 
 
-def _simple_commands(text: str, line: int, spot: str, budget: _Budget) -> Iterator[ShellCommand]:
+def _simple_commands(text: str, line: int, spot: str, budget: _ScriptBudget) -> Iterator[ShellCommand]:
     words: list[Word] = []
     documents: list[Word] = []
     expected: list[re.Match[str]] = []

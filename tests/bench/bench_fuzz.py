@@ -1,6 +1,7 @@
 """Ten thousand damaged files of runs, releases, sites, images and nodes, one at a time, to the command that reads it.
 
-`python -m tests.support.fuzz --case SEED` plays one of them again.
+`python -m tests.support.fuzz --case SEED` plays one of them again. What grows as a product or a square, wrong types at
+any key, outputs that are full or closed, and signals have rows of their own.
 """
 
 from __future__ import annotations
@@ -8,9 +9,11 @@ from __future__ import annotations
 import time
 
 from tests.bench.measure import Row
+from tests.support import fuzz_edges, fuzz_growth
 from tests.support.fuzz import MOST_CPU_S, MOST_MIB, played, summary
 
 CASES = 10_000
+EDGES = 2_000
 
 
 def run() -> list[Row]:
@@ -29,4 +32,11 @@ def run() -> list[Row]:
             (f"answers over {MOST_CPU_S:g} s", hangs),
             (f"cases over {MOST_MIB} MiB", large),
         )
-    ] + [Row("cases that were not played", CASES - len(cases), 0, detail, unit="")]
+    ] + [Row("cases that were not played", CASES - len(cases), 0, detail, unit=""), *_edges()]
+
+
+def _edges() -> list[Row]:
+    grown = fuzz_growth.played([])
+    rows = [Row("products and squares", len(grown), 0, grown[0] if grown else f"{len(fuzz_growth.GROWTHS)} cases")]
+    found = fuzz_edges.played(1, EDGES)
+    return rows + [Row(name, len(bad), 0, bad[0] if bad else f"of {EDGES}", unit="") for name, bad in found.items()]

@@ -130,16 +130,16 @@ GROWTHS: dict[str, Growth] = {
     "repeated keys": Growth("check site.yaml", lambda n: _site("tried: no\n" * n), 200_000),
     "partitions without keys": Growth("check site.yaml", lambda n: _site(_times(n, "  k@: {}\n"), _GPUS), 16_000),
     "a long key with many values": Growth(
-        "check site.yaml", lambda n: _site(f"{'x' * 10 * n}: [{'1,' * 10 * n}1]\n"), 30_000
+        "check site.yaml", lambda n: _site(f"? {'x' * 10 * n}\n: [{'1,' * 10 * n}1]\n"), 30_000
     ),
     "nested long keys": Growth(
-        "check site.yaml", lambda n: _site("".join(f"{' ' * k}{'k' * n}:\n" for k in range(25)) + " " * 25 + f"- [{'1,' * n}1]\n"), 60_000
+        "check site.yaml", lambda n: _site("".join(f"{' ' * k}? {'k' * n}\n{' ' * k}:\n" for k in range(25)) + " " * 25 + f"- [{'1,' * n}1]\n"), 60_000
     ),
     "aliases of a list": Growth(
         "check site.yaml", lambda n: _site(f"a: &a [{'x,' * 1000}x]\n" + f"b: [{'*a,' * (n // 1000)}x]\n"), 200_000
     ),
     "aliases of long keys": Growth(
-        "check site.yaml", lambda n: _site(f"a: &a {{{'k' * n}: [{'x,' * 1000}x]}}\n" + f"{'b' * n}: [{'*a,' * 300}x]\n"), 10_000
+        "check site.yaml", lambda n: _site(f"a: &a {{? {'k' * n} : [{'x,' * 1000}x]}}\n" + f"? {'b' * n}\n: [{'*a,' * 300}x]\n"), 10_000
     ),
     "settings of nothing": Growth("check site.yaml", lambda n: _site("  - name: []\n" * n, "\nsettings:\n"), 5_000),
     "unknown partitions": Growth(

@@ -50,6 +50,7 @@ EDGES = {
     "images/family.py",
     "images/sif.py",
     "machine/host.py",
+    "machine/program.py",
     "site/read.py",
     "validate/run/folder.py",
     "validate/run/slurm.py",
