@@ -22,7 +22,7 @@ NETWORKS = {"Socket", "IB", "OFI", "UCX", "Libfabric", *words_of_logs().networks
 # The last group is there when the line ends where it should: a torn one could have lost its /GDRDMA. Notes that people
 # write down leave the direction out.
 CHANNEL_LINE = re.compile(
-    rb"(?:(send|eive|\d)\] )?via NET/(.+?)/(\d{1,6})(?:\(\d+\))?(/GDRDMA(?:\(PCI\))?)?(?:/Shared)?(?:/flush=\w+)?"
+    rb"(?:(send|eive|\d)\] )?via NET/(.{1,200}?)/(\d{1,6})(?:\(\d+\))?(/GDRDMA(?:\(PCI\))?)?(?:/Shared)?(?:/flush=\w+)?"
     rb"(\s|$)?"
 )
 #: Between which ranks a channel leads; what stands in brackets is theirs, or its direction.
