@@ -33,7 +33,7 @@ _TOKEN = re.compile(
     rf"(?P<space>(?:[ \t\r]|\\\n|\#[^\n]*)+)|(?P<line>\n)"
     r"|(?<!<)<<(?!<)(?P<tabs>-?)[ \t]*(?P<quote>['\"\\]?)(?P<delimiter>\w+)['\"]?"
     r"|(?P<arithmetic>\(\([^\n()]*\)\))|(?P<file>&>>?|[<>]+&?)|(?P<operator>[;&|()])"
-    rf"|(?P<word>(?:{_SINGLE}|{_DOUBLE}|{_EXPANSION}|\\.|\$(?![({{'\"])|[^\s;&|()<>'\"`\\$])+)|(?P<other>.)",
+    rf"|(?P<word>(?:{_SINGLE}|{_DOUBLE}|{_EXPANSION}|\\.|\$(?![({{'\"])|[^\s;&|()<>'\"`\\$]+)+)|(?P<other>.)",
     re.DOTALL,
 )
 _PART = re.compile(
