@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Severity, with_values
