@@ -41,6 +41,11 @@ class Differences:
         paths = [path for change in changed for path in change.paths]
         return (*paths, *sorted(self.subjects("dangling")))
 
+    @cached_property
+    def image_paths(self) -> set[str]:
+        """The files and aliases of changed images."""
+        return {path for change in self.by_kind.get("image", ()) for path in (change.subject, *change.paths)}
+
     def in_changed_folder(self, path: str) -> bool:
         """Return whether a path is in a folder that is reported as a whole."""
         return any(is_under(path, folder) for folder in self.folders)

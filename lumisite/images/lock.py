@@ -102,7 +102,7 @@ def parse_lock(content: bytes, where: str, site: str | None = None) -> Lock:
         for path, image in lock.images.items():
             key = joined("images", path)
             if not path.startswith("/"):
-                yield wrong_type(path, "path that begins with /", "/images/a.sif").finding(key)
+                yield wrong_type(path, "full path", "/images/a.sif").finding(key)
             if image.digest is not None and not re.fullmatch(f"{lock.digest}:[0-9a-f]{{64}}", image.digest):
                 example = f"{lock.digest}: and 64 hexadecimal digits"
                 yield wrong_type(image.digest, "digest", example).finding(f"{key}.digest")

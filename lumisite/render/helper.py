@@ -63,8 +63,14 @@ START = 'ls_start "$@"\n'
 def join_script(of: Rendering, names: Sequence[str], data: Iterable[str]) -> str:
     """Write one sh script of several files of `spank_helpers`, the first of which begins it, and the site's data."""
     text = "\n".join(["# ---- the site's data", *data, START])
-    begin, _, rest = sh.used_functions("\n".join(_script(of, name) for name in names), text, KEPT).partition("\n")
-    return "\n".join([begin, _origin("#", names[0], of), rest, text])
+    scripts, directives = [], []
+    for name in names:
+        first, _, rest = (script := _script(of, name)).partition("\n")
+        is_directive = first.startswith("# shellcheck ")  # for the whole file, so it must be in front of all commands
+        directives += [first] if is_directive else []
+        scripts.append(rest if is_directive else script)
+    begin, _, rest = sh.used_functions("\n".join(scripts), text, KEPT).partition("\n")
+    return "\n".join([begin, _origin("#", names[0], of), *directives, rest, text])
 
 
 def join_filter(of: Rendering) -> str:

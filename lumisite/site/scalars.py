@@ -110,7 +110,7 @@ def read_absolute_path(text: str) -> AbsolutePath:
     _require_visible(text)
     normal = posixpath.normpath(text) if text else ""
     if not text.startswith("/"):
-        raise wrong_type(text, "path that begins with /", "/opt")
+        raise wrong_type(text, "full path", "/opt")
     if normal.removeprefix("/") != text.removeprefix("/") or text.startswith("//"):
         raise UnfitError("path-not-normal", value=text, right="/" + normal.lstrip("/"))
     for character in ',:"^':

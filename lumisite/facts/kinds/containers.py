@@ -121,7 +121,7 @@ def compare_directives(before: Facts, after: Facts) -> Iterator[Change]:
         was, now = (side.get(name, _default(name)) for side in (old, new))
         if was != now and was is not None and now is not None:
             code = "runtime-directive-forbids" if _forbids(name, was, now) else "runtime-directive-changed"
-            yield Change(code, name, was or "none", now or "none", {"file": new[_FILE]})
+            yield Change(code, name, was or "none", now or "none", {"file": new.get(_FILE, "")})
 
 
 def _forbids(name: str, was: str, now: str) -> bool:

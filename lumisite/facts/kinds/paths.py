@@ -62,7 +62,9 @@ def compare_links(before: Facts, after: Facts) -> Iterator[Change]:
 
 
 def link_follows(change: Change, differences: Differences) -> bool:
-    """Follow from the default of a stack, which the link is, or from what is not mounted."""
+    """Follow from the default of a stack or the image that the link is, or from what is not mounted."""
+    if change.subject in differences.image_paths:
+        return True
     changed = differences.subjects("default")
     if any(is_below(target, differences.unmounted) for target in (change.before, change.after) if target):
         return True

@@ -93,7 +93,7 @@ def test_a_question_that_hangs_ends_no_job(monkeypatch: pytest.MonkeyPatch) -> N
     def hang(*_: object, **__: object) -> None:
         raise subprocess.TimeoutExpired("squeue", 60)
 
-    monkeypatch.setattr(subprocess, "run", hang)
+    monkeypatch.setattr(slurm, "run_program", hang)
     assert not slurm.poll(["1"])["1"].ended
 
 
