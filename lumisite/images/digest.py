@@ -15,12 +15,16 @@ from __future__ import annotations
 
 import hashlib
 import struct
+import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Literal
 
+from lumisite.errors import LumisiteError
 from lumisite.images.sif import DESCRIPTOR, HEADER, MAGIC, MAGIC_OFFSET, PARTITION, list_objects
 from lumisite.images.squashfs import MAGIC as SQUASHFS_MAGIC
 from lumisite.images.squashfs import SUPERBLOCK_BYTES
+from lumisite.machine.host import open_file
 from lumisite.machine.tree import ByteSource
 
 Kind = Literal["header", "whole"]
@@ -31,6 +35,8 @@ _SMALL_PART_BYTES = 64 * 1024
 _MOST_SMALL_BYTES = 4 * 1024 * 1024
 #: Where in the head of a squashfs the bytes that it uses are counted.
 _USED_OFFSET = 40
+#: Each byte with its bits in the other order.
+_TURNED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
 
 def digest_of(source: ByteSource, kind: Kind, progress: Callable[[float], None] | None = None) -> str:
@@ -42,6 +48,31 @@ def digest_of(source: ByteSource, kind: Kind, progress: Callable[[float], None] 
     for chunk in _whole(source, progress) if kind == "whole" else _header(source):
         known.update(chunk)
     return f"{kind}:{known.hexdigest()}"
+
+
+def file_size(path: str) -> int | None:
+    """Return the size of a file of this node in bytes; None where it cannot be read."""
+    with suppress(LumisiteError):
+        return open_file(path).size
+    return None
+
+
+def block_checksum(path: str, number: int, block_bytes: int) -> str | None:
+    """Return what `cksum` prints for a block of a file of this node; None where it cannot be read."""
+    with suppress(LumisiteError):
+        return str(checksum(open_file(path).read(number * block_bytes, block_bytes)))
+    return None
+
+
+def checksum(data: bytes) -> int:
+    """Return the checksum of POSIX (cksum, its page has the polynomial): the CRC of zlib, but for the order of bits.
+
+    >>> checksum(b"123456789")
+    930766865
+    """
+    length = len(data).to_bytes((len(data).bit_length() + 7) // 8, "little")
+    turned = zlib.crc32((data + length).translate(_TURNED), 0xFFFFFFFF)
+    return int(f"{turned:032b}"[::-1], 2)
 
 
 def _whole(source: ByteSource, progress: Callable[[float], None] | None) -> Iterator[bytes]:

@@ -99,6 +99,15 @@ ON_ONE_NODE: dict[str, tuple[Callable[[Cluster], AbstractContextManager[None]], 
         "mount-read-only /flash",
     ),
     "image-cut": (replaced(IMAGE, "head -c 5M"), f"path-differs {IMAGE}"),
+    "image-late": (replaced(IMAGE, "sed '$s/.$/x/'"), f"path-differs {IMAGE}"),
+    "image-middle": (
+        replaced(IMAGE, "python3 -c 'import sys; b = bytearray(sys.stdin.buffer.read()); b[len(b) // 3] ^= 1; "
+        "sys.stdout.buffer.write(b)'"), f"path-differs {IMAGE}",
+    ),
+    "apptainer-other": (
+        replaced(f"{SITE_TREE}/current/spank/bin/apptainer", "sed '$s/$/ #/'"),
+        f"path-differs {SITE_TREE}/current/spank/bin/apptainer",
+    ),
     "runtime-empty": (replaced("/usr/bin/singularity", "head -c 0"), "path-empty /usr/bin/singularity"),
     "prolog-other": (
         replaced(f"{SITE_TREE}/current/spank/task_prolog", "sed s/hsn0/eth0/g"),

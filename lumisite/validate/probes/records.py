@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from lumisite.validate.lines import LARGEST
 from lumisite.validate.probes.probe import Record
+
+_Value = TypeVar("_Value")
 
 
 def finished(records: Iterable[Record]) -> list[Record]:
@@ -71,6 +75,13 @@ def rows(record: object, *keys: str) -> Sequence[object]:
 def texts(record: object, *keys: str) -> list[str]:
     """Return a list of texts, empty where there is none."""
     return [str(each) for each in rows(record, *keys)]
+
+
+def usual(values: Iterable[_Value]) -> _Value | None:
+    """Return what more than half have, if there is such a value."""
+    every = list(values)
+    value, count = Counter(every).most_common(1)[0] if every else (None, 0)
+    return value if 2 * count > len(every) else None
 
 
 def in_image(mount: object) -> bool:

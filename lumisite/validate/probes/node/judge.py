@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Severity, with_values
@@ -22,6 +21,7 @@ from lumisite.site.ledger import decide
 from lumisite.site.scalars import TASK
 from lumisite.validate.probes.definition import make_probe
 from lumisite.validate.probes.node.identity import identities
+from lumisite.validate.probes.node.judge_files import FILES, Here, compare_files, files_of, looked_at
 from lumisite.validate.probes.node.leftovers import left_overs
 from lumisite.validate.probes.node.resources import (
     SHARED_MEMORY,
@@ -33,6 +33,7 @@ from lumisite.validate.probes.node.resources import (
 from lumisite.validate.probes.outcome import Located, gates
 from lumisite.validate.probes.probe import TEXT, Ended, Expected, Line, Probe, Record, Srun, Target, quote
 from lumisite.validate.probes.records import number, rows, table, text, texts, value_at, whole
+from lumisite.validate.probes.records import usual as _usual
 from lumisite.vendors import all_fabrics, all_gpus
 from lumisite.vendors.model import GpuVendor
 
@@ -53,8 +54,6 @@ FACTS = {
 #: A name in what Slurm writes.
 _NAME = re.compile(r"\w[\w.-]*\w|\w", re.ASCII)
 
-_Value = TypeVar("_Value")
-
 
 @dataclass(frozen=True)
 class Needed:
@@ -67,7 +66,7 @@ class Needed:
 
 @dataclass(frozen=True)
 class NodeSetup:
-    """What each node should have: interfaces, paths, and a local folder that can be written."""
+    """What each node should have: interfaces, paths, a local folder that can be written, and the files of a release."""
 
     interfaces: Sequence[str]
     paths: Mapping[str, Needed]
@@ -75,6 +74,8 @@ class NodeSetup:
     in_memory: bool
     management: Sequence[str]
     whole_nodes: bool
+    release: str
+    here: Here = field(default_factory=Here)
 
     @property
     def shared(self) -> list[str]:
@@ -91,14 +92,17 @@ def node(target: Target) -> Probe:
     whole_nodes = partition is not None and partition.whole_nodes
     in_memory = place is not None and place.in_memory
     fabric = site.fabric
-    setup = NodeSetup(fabric.interfaces, _paths(target), local, in_memory, fabric.management, whole_nodes)
+    setup = NodeSetup(fabric.interfaces, _paths(target), local, in_memory, fabric.management, whole_nodes, f"{site.root}/current")
     patterns = (*_libraries(target), *_devices(target))
     arguments = (local, *setup.interfaces, "--", *setup.paths, *patterns)
     users = "; ".join(vendor.users for vendor in _gpus(target) if vendor.users)
     environment = (("LUMISITE_GPU_USERS", users),) if users else ()
     start, beside = ("sh", "-c", TEXT), ("node_state.sh",)
     srun = Srun("node.sh", start, arguments, beside, each="node", environment=environment, bare=True)
-    return make_probe("node", (srun,), partial(_judge, setup))
+    images = filter(None, (target.image, target.jax_image))
+    of_files = (setup.release, *filter(None, [site.runtime.executable]), *images)
+    files = Srun("node_files.sh", ("sh", "-c", TEXT), of_files, each="node", name=FILES, bare=True)
+    return make_probe("node", (srun, files), partial(_judge, setup))
 
 
 def _paths(target: Target) -> dict[str, Needed]:
@@ -158,6 +162,8 @@ def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list
     located += identities(records, setup.interfaces, setup.management, unlinked)
     located += _resources(records, setup)
     located += left_overs(records, whole_nodes=setup.whole_nodes)
+    files, why = files_of(steps, expected.nodes), {path: needed.why for path, needed in setup.paths.items()}
+    located += [*compare_files(files, setup.release, why, located, setup.here)]
     of_job, of_nodes = _broken(records)
     located += of_nodes
     lines: list[Line] = [expected.gate(found) for found in of_job]
@@ -166,7 +172,8 @@ def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list
     good = [name for name in records if name not in bad]
     if good:
         names, paths = tuple(setup.interfaces), len(setup.paths)
-        lines.append(expected.gate(make_finding("node-fine", nodes=good, interfaces=names, paths=paths)))
+        fine = make_finding("node-fine", nodes=good, interfaces=names, paths=paths)
+        lines.append(expected.gate(with_values(fine, looked_at(files, good))))
     return lines
 
 
@@ -207,13 +214,6 @@ def _broken(records: Mapping[str, Record]) -> tuple[list[Finding], list[Located]
 
 def _is_of_job(found: Finding) -> bool:
     return found.code == "variable-breaks-programs"
-
-
-def _usual(values: Iterable[_Value]) -> _Value | None:
-    """Return what more than half have, if there is such a value."""
-    every = list(values)
-    value, count = Counter(every).most_common(1)[0] if every else (None, 0)
-    return value if 2 * count > len(every) else None
 
 
 def _interfaces(record: Record, others: Sequence[Record], names: Sequence[str]) -> Iterator[Finding]:

@@ -1,0 +1,217 @@
+"""Which files differ between nodes: the judge on checksums of blocks, and the script that makes them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lumisite.findings.writers import message
+from lumisite.images.digest import block_checksum, file_size
+from lumisite.validate.probes.node import judge_files
+from lumisite.validate.probes.node.judge_files import BLOCK_BYTES, NOTHING, Here, compare_files, looked_at
+from lumisite.validate.probes.outcome import Located
+from lumisite.validate.probes.probe import scripts
+
+RELEASE, IMAGE, RUNTIME = "/appl/ai/current", "/appl/images/torch.sif", "/usr/bin/singularity"
+PROLOG, OTHER, APPTAINER = (f"{RELEASE}/spank/{name}" for name in ("task_prolog", "bin/singularity", "bin/apptainer"))
+NOWHERE = Here(lambda _: None, lambda *_: None)
+NODES = ("n1", "n2", "n3", "n4")
+BAD = "n2"
+
+
+def sum_at(number: int) -> str:
+    return str(number + 1000)
+
+
+def healthy() -> dict[str, Any]:
+    """What one node records: three blocks of an image of five, and small files."""
+    small = {"size": 3, "may": "rx", "blocks": f"0:{sum_at(0)} "}
+    blocks = " ".join(f"{number}:{sum_at(number)}" for number in (4, 0, 2))
+    image = {"size": 5 * BLOCK_BYTES - 7, "may": "r", "blocks": blocks}
+    return {"files": {PROLOG: small, OTHER: small, APPTAINER: small, RUNTIME: small, IMAGE: image}}
+
+
+def nodes(names: tuple[str, ...] = NODES) -> dict[str, Any]:
+    return {name: json.loads(json.dumps(healthy())) for name in names}
+
+
+def found(
+    records: Mapping[str, Any], here: Here = NOWHERE, known: tuple[Located, ...] = ()
+) -> list[tuple[str, str, str]]:
+    located = list(compare_files(records, RELEASE, {IMAGE: "the image"}, known, here))
+    assert all(message(entry.finding) for entry in located)
+    return [(entry.node, entry.finding.code, entry.finding.subject) for entry in located]
+
+
+def changed(records: dict[str, Any], path: str, **values: Any) -> dict[str, Any]:
+    records[BAD]["files"][path].update(values)
+    return records
+
+
+def other(number: int, checksum: str = "123") -> str:
+    text: str = healthy()["files"][IMAGE]["blocks"]
+    return text.replace(f"{number}:{sum_at(number)}", f"{number}:{checksum}")
+
+
+@pytest.mark.parametrize("names", [NODES, NODES[:2], NODES[:1]])
+def test_nodes_with_the_same_files_are_not_named(names: tuple[str, ...]) -> None:
+    assert found(nodes(names)) == []
+    assert found({}) == []
+
+
+def test_a_node_is_named_whose_image_differs_in_one_block() -> None:
+    records = changed(nodes(), IMAGE, blocks=other(2))
+    (entry,) = compare_files(records, RELEASE, {IMAGE: "the image"}, (), NOWHERE)
+    assert (entry.node, entry.finding.code, entry.finding.subject) == (BAD, "path-differs", IMAGE)
+    assert entry.finding.values["offset"] == str(2 * BLOCK_BYTES)
+    assert (entry.finding.values["compared_mb"], entry.finding.values["size_mb"]) == (12.6, 21.0)
+
+
+def test_a_block_that_cannot_be_read_is_told_apart() -> None:
+    (entry,) = compare_files(changed(nodes(), IMAGE, blocks=other(4, NOTHING)), RELEASE, {}, (), NOWHERE)
+    assert entry.finding.values["unreadable_at"] == str(4 * BLOCK_BYTES)
+
+
+@pytest.mark.parametrize(
+    ("path", "values", "code"),
+    [
+        (APPTAINER, {"blocks": "0:123 "}, "path-differs"),
+        (APPTAINER, {"size": 2}, "path-differs"),
+        (APPTAINER, {"may": "r"}, "path-shut"),
+        (APPTAINER, {"may": "", "blocks": ""}, "path-shut"),
+        (RUNTIME, {"blocks": "0:123 "}, "path-differs"),
+    ],
+)
+def test_one_file_of_one_node_is_named(path: str, values: dict[str, Any], code: str) -> None:
+    assert found(changed(nodes(), path, **values)) == [(BAD, code, path)]
+
+
+def test_several_files_of_a_release_are_one_finding() -> None:
+    records = changed(nodes(), APPTAINER, size=2)
+    (entry,) = compare_files(changed(records, OTHER, size=2), RELEASE, {}, (), NOWHERE)
+    assert (entry.node, entry.finding.code, entry.finding.subject) == (BAD, "files-differ", RELEASE)
+    assert entry.finding.values["names"] == ("spank/bin/singularity", "spank/bin/apptainer")
+
+
+def test_a_file_that_only_one_node_lacks_is_missing_there() -> None:
+    records = nodes()
+    del records[BAD]["files"][APPTAINER]
+    assert found(records) == [(BAD, "node-path-missing", APPTAINER)]
+    records = nodes()
+    records[BAD]["files"]["/appl/ai/current/more"] = healthy()["files"][APPTAINER]
+    assert found(records) == [], "what only one node has harms nobody"
+
+
+def test_what_is_known_already_is_not_said_again() -> None:
+    records = changed(nodes(), IMAGE, size=5)
+    (entry,) = compare_files(records, RELEASE, {}, (), NOWHERE)
+    assert found(records, known=(entry,)) == []
+    above = Located(replace(entry.finding, subject="/appl"), BAD)
+    assert found(records, known=(above,)) == []
+    assert found(records, known=(replace(above, node="n1"), Located(replace(entry.finding, subject=""), BAD)))
+
+
+def test_of_two_nodes_the_one_is_wrong_that_differs_from_here() -> None:
+    right = Here(lambda path: healthy()["files"][path]["size"], lambda _path, number, _bytes: sum_at(number))
+    for change in ({"blocks": other(2)}, {"size": 9}):
+        records = changed(nodes(NODES[:2]), IMAGE, **change)
+        assert found(records, right) == [(BAD, "path-differs", IMAGE)]
+        assert found(records) == [(name, "files-disagree", IMAGE) for name in NODES[:2]]
+    records = nodes(NODES[:2])
+    del records[BAD]["files"][APPTAINER]
+    assert found(records, right) == [(BAD, "node-path-missing", APPTAINER)]
+    assert found(records) == []
+
+
+def test_only_some_blocks_are_read_here() -> None:
+    asked: list[int] = []
+    here = Here(lambda _: None, lambda _path, number, _bytes: asked.append(number))
+    records = nodes(NODES[:2])
+    for name in NODES[:2]:
+        records[name]["files"][IMAGE].update(size=99 * BLOCK_BYTES, blocks=" ".join(f"{n}:{name}" for n in range(99)))
+    assert found(records, here) == [(name, "files-disagree", IMAGE) for name in NODES[:2]]
+    assert len(asked) == judge_files.MOST_READ
+
+
+def test_nodes_that_looked_at_different_parts_are_compared_in_what_they_share() -> None:
+    records = changed(nodes(), IMAGE, blocks="4:" + sum_at(4))
+    assert found(records) == []
+    assert looked_at(records, NODES) == {"files": 5, "compared_mb": 4.2, "size_mb": 21.0}
+    assert looked_at(nodes(NODES[:1]), NODES) == {}
+
+
+def test_whatever_a_record_holds_nothing_breaks() -> None:
+    odd: Any
+    for odd in (
+        None,
+        3,
+        "x",
+        [],
+        {"files": 3},
+        {"files": {IMAGE: None}},
+        {"files": {IMAGE: {"blocks": "x 1:y :z 9:"}}},
+    ):
+        found({**nodes(), "n2": odd})
+
+
+# ---- the script
+
+
+def run_script(folder: Path, shell: str, *words: str, job: str = "7", **changes: str) -> dict[str, Any]:
+    text = scripts()["node_files.sh"].read_text()
+    for name, value in changes.items():
+        assert f"{name}=" in text
+        text = text.replace(f"{name}=", f"{name}={value} was_{name}=", 1)
+    command = [shell, "-c", text, "node_files.sh", str(folder / "out"), *words]
+    environment = {"SLURM_PROCID": "3", "SLURMD_NODENAME": "n9", "SLURM_JOB_ID": job, "IFS": "o"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    record: dict[str, Any] = json.loads((folder / "out/3.json").read_text())
+    (folder / "out/3.json").unlink()
+    return record
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+def test_the_script_makes_the_checksums_that_the_judge_makes_here(tmp_path: Path, shell: str) -> None:
+    release, image = tmp_path / 'a "b" o', tmp_path / "image"
+    release.mkdir()
+    (release / "small o").write_text("x")
+    (release / "empty").touch()
+    image.write_bytes(b"".join(bytes([number]) * BLOCK_BYTES for number in range(3)) + b"end")
+    record = run_script(tmp_path, shell, str(release), "/gone", str(image))
+    assert (record["host"], record["rank"], record["part"]) == ("n9", 3, "files")
+    assert list(record["files"]) == [f"{release}/empty", f"{release}/small o", str(image)]
+    for path, entry in record["files"].items():
+        assert entry["size"] == file_size(path)
+        assert entry["may"].startswith("r")
+        blocks = dict(word.split(":") for word in entry["blocks"].split())
+        assert len(blocks) == -(-entry["size"] // BLOCK_BYTES)
+        assert all(block_checksum(path, int(number), BLOCK_BYTES) == checksum for number, checksum in blocks.items())
+    assert (block_checksum("/gone", 0, BLOCK_BYTES), file_size("/gone")) == (None, None)
+    assert block_checksum(str(image), 9, BLOCK_BYTES) == NOTHING
+
+
+def test_jobs_one_after_the_other_look_at_all_of_a_file_and_always_at_its_end(tmp_path: Path) -> None:
+    image = tmp_path / "image"
+    image.write_bytes(bytes(97 * 4096))
+    seen: set[str] = set()
+    for job in range(40, 49):
+        words = (str(tmp_path / "none"), str(image))
+        record = run_script(tmp_path, "dash", *words, job=str(job), block="4096", most_blocks="13")
+        blocks = [word.partition(":")[0] for word in record["files"][str(image)]["blocks"].split()]
+        assert (blocks[0], len(set(blocks))) == ("96", 13)
+        seen |= set(blocks)
+    assert seen == set(map(str, range(97)))
+
+
+def test_the_script_stops_when_its_time_is_over(tmp_path: Path) -> None:
+    image = tmp_path / "image"
+    image.write_bytes(bytes(97 * 4096))
+    record = run_script(tmp_path, "dash", str(tmp_path / "none"), str(image), block="4096", budget_s="0")
+    assert len(record["files"][str(image)]["blocks"].split()) == 1
