@@ -145,7 +145,7 @@ def test_training_gives_its_speed_by_the_slowest_rank() -> None:
     [
         (model(2.0, digest="other"), "gradients-differ", {"rank": 1}),
         (model(9.0), "gradients-wrong", {"found": 1.5, "expected": 5.0}),
-        ({**model(2.0), "gradient": {"digest": "d"}}, "gradients-missing", {}),
+        ({**model(2.0), "gradient": {"digest": "d"}}, "gradients-missing", {"ranks": "1"}),
     ],
 )
 def test_gradients_that_do_not_agree_fail_and_give_no_numbers(
@@ -155,6 +155,31 @@ def test_gradients_that_do_not_agree_fail_and_give_no_numbers(
     assert gate_of(lines).code == code
     assert gate_of(lines).values == {"subject": "comm", **values}
     assert [line for line in lines if not isinstance(line, Gate)] == []
+
+
+def exchanges(*of_ranks: tuple[float, float, str]) -> list[Record]:
+    """Give the records of four ranks on two nodes: each one's own gradient, what it was after, and its digest."""
+    return [rank(at, 2, 4, models={"comm": model(*values)}) for at, values in enumerate(of_ranks)]
+
+
+@pytest.mark.parametrize(
+    ("records", "code", "nodes", "ranks"),
+    [
+        (exchanges((1, 3, "a"), (2, 3, "a"), (4, 3, "a"), (5, 3, "b")), "gradients-differ", NODES[1:], "3"),
+        (exchanges((1, 3, "a"), (2, 9, "b"), (4, 3, "c"), (5, 3, "d")), "gradients-differ", NODES[:1], "1"),
+        (exchanges((1, 3, "a"), (2, 2, "b"), (4, 3, "a"), (5, 2, "b")), "gradients-differ", NODES, "1,3"),
+        (exchanges((1, 3, "a"), (2, 3, "a"), (4, 3, "b"), (5, 3, "b")), "gradients-differ", NODES, ""),
+        (exchanges(*[(own, 2, "a") for own in (1, 2, 4, 5)]), "gradients-wrong", NODES[1:], "2"),
+        (exchanges(*[(own, 7 / 3, "a") for own in (1, 2, 5, 4)]), "gradients-wrong", NODES[1:], "2"),
+        (exchanges(*[(own, 50, "a") for own in (1, 2, 5, 4)]), "gradients-wrong", NODES, ""),
+    ],
+)
+def test_the_rank_and_node_with_a_wrong_gradient_are_named(
+    records: list[Record], code: str, nodes: tuple[str, ...], ranks: str
+) -> None:
+    gate = gate_of(list(ddp(target_of("twin")).judge([ended(records, tasks=2)], expected("ddp", 2))))
+    assert (gate.code, gate.nodes, gate.values.get("ranks", "")) == (code, nodes, ranks)
+    assert gate.asked == (NODES if nodes != NODES else ())
 
 
 def test_scaling_starts_from_the_smallest_shape() -> None:

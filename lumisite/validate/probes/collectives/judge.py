@@ -6,6 +6,7 @@ import re
 import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
@@ -47,7 +48,7 @@ def _judge(done: Sequence[Record], expected: Expected) -> list[Line]:
     printed = {name: _printed(name, text(done[0], "tables", name), expected.ranks) for name in COLLECTIVES}
     wrong = [*_wrong(done), *(finding for _, findings in printed.values() for finding in findings)]
     if wrong:
-        return [expected.gate(wrong[0])]
+        return [expected.gate(replace(wrong[0], nodes=_wrong_nodes(done)))]
     lines = [
         expected.sample(f"{name}_busbw/{size_text(size)}", busbw, "higher", "GB/s")
         for name, (by_size, _) in printed.items()
@@ -71,6 +72,14 @@ def _measured(name: str, done: Sequence[Record], expected: Expected) -> dict[int
         for size, of_ranks in found.items()
         if expected.ranks > 1
     }
+
+
+def _wrong_nodes(done: Sequence[Record]) -> tuple[str, ...]:
+    """Return the nodes whose ranks have wrong results, where others have right ones."""
+    bad = {
+        str(record.get("host")) for record in done if any(whole(row, "wrong") for row in rows(record, "collectives"))
+    }
+    return tuple(sorted(bad)) if bad < {str(record.get("host")) for record in done} else ()
 
 
 def _wrong(done: Sequence[Record]) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from lumisite.validate.lines import Sample
 from lumisite.validate.probes.definition import make_probe, options_of
 from lumisite.validate.probes.outcome import judge_together, trouble
 from lumisite.validate.probes.probe import Ended, Expected, Line, Probe, Record, Target, rounded
-from lumisite.validate.probes.records import finished, number, numbers, slowest, table, texts
+from lumisite.validate.probes.records import finished, number, numbers, rank_of, slowest, table, text, texts, usual
 
 #: What the metrics are called that say how fast training is.
 RATE = "ddp/samples_per_s/"
@@ -36,26 +36,55 @@ def _judge(done: Sequence[Record], expected: Expected) -> list[Line]:
         of_ranks = [table(record, "models", model) for record in done]
         wrong = _disagreement(model, of_ranks)
         if wrong is not None:
-            return [expected.gate(wrong)]
+            finding, ranks = wrong
+            nodes = tuple(dict.fromkeys(str(done[rank].get("host")) for rank in ranks))
+            return [expected.gate(replace(finding, nodes=nodes), [rank_of(done[rank]) for rank in ranks])]
         lines += _numbers(model, of_ranks, expected)
     return [expected.gate(make_finding("gradients-agree", ranks=len(done))), *lines]
 
 
-def _disagreement(model: str, of_ranks: Sequence[Record]) -> Finding | None:
-    """Return how gradients differ, if they do."""
+def _disagreement(model: str, of_ranks: Sequence[Record]) -> tuple[Finding, list[int]] | None:
+    """Return how gradients differ, if they do, and the ranks whose gradient is wrong, where that is known."""
     gradients = [table(each, "gradient") for each in of_ranks]
-    for rank, gradient in enumerate(gradients):
-        if gradient.get("digest") != gradients[0].get("digest"):
-            return make_finding("gradients-differ", model, rank=rank)
-    exchanged = number(gradients[0], "exchanged")
-    known = [value for value in (number(each, "own") for each in gradients) if value is not None]
-    if exchanged is None or len(known) < len(of_ranks):
-        return make_finding("gradients-missing", model)
-    mean = statistics.fmean(known)
-    size = max(*(abs(each) for each in known), abs(exchanged), 1e-12)
-    if abs(exchanged - mean) > AGREEMENT * size:
-        return make_finding("gradients-wrong", model, found=rounded(exchanged, 6), expected=rounded(mean, 6))
-    return None
+    own = [number(each, "own") for each in gradients]
+    exchanged = [number(each, "exchanged") for each in gradients]
+    lacking = [rank for rank, values in enumerate(zip(own, exchanged, strict=True)) if None in values]
+    if lacking:
+        return make_finding("gradients-missing", model), lacking
+    of_each, results = [value or 0.0 for value in own], [value or 0.0 for value in exchanged]
+    mean = statistics.fmean(of_each)
+    near = AGREEMENT * max(*map(abs, of_each), *map(abs, results), 1e-12)
+    off = [rank for rank, result in enumerate(results) if abs(result - mean) > near]
+    digests = [text(each, "digest") for each in gradients]
+    if len(set(digests)) > 1:
+        common = usual(digests)
+        others = [rank for rank, digest in enumerate(digests) if common not in (None, digest)]
+        # The mean tells which is right, unless all are near it, or none is.
+        wrong = off if 0 < len(off) < len(results) else others
+        return make_finding("gradients-differ", model, rank=(wrong or [_first_other(digests)])[0]), wrong
+    if not off:
+        return None
+    left = _left_out(of_each, results[0], near)
+    values = {"found": rounded(results[0], 6), "expected": rounded(mean, 6)}
+    finding = with_values(
+        make_finding("gradients-wrong", model), {**values, "left_out": str(left[0]) if left else None}
+    )
+    return finding, left
+
+
+def _first_other(digests: Sequence[str]) -> int:
+    return next(rank for rank, digest in enumerate(digests) if digest != digests[0])
+
+
+def _left_out(own: Sequence[float], result: float, near: float) -> list[int]:
+    """Return the one rank without whose gradient the exchanged one is a mean, or a part of it."""
+    count, total = len(own), sum(own)
+    found = [
+        rank
+        for rank, value in enumerate(own)
+        if any(abs(result - (total - value) / parts) <= near for parts in (count, count - 1) if parts)
+    ]
+    return found if len(found) == 1 else []
 
 
 def _numbers(model: str, of_ranks: Sequence[Record], expected: Expected) -> Iterator[Line]:
