@@ -26,6 +26,30 @@ def gates_of(records: list[Any], target: Target = TWIN, job: Expected = TWO_NODE
     return failed(judged(environment(target), records, job))
 
 
+@pytest.mark.parametrize(("owner", "named"), [(0, "0"), (1234, None)])
+def test_a_private_directory_of_another_owner_is_the_cause_and_named_once(owner: int, named: str | None) -> None:
+    entry = {"path": "/tmp/lumisite-1234", "owner": owner, "usable": False}
+    records = changed(RECORDS, "user", value=1234)
+    for name in ("MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"):
+        records = changed(records, "directories", name, "set", value=False)
+    (gate,) = gates_of(changed(records, "private", value=[{**entry, "usable": True}, entry]))
+    assert (gate.code, gate.nodes, gate.values["subject"]) == (
+        "private-folder-taken",
+        TWO_NODES.nodes[:1],
+        entry["path"],
+    )
+    assert gate.values.get("owner") == named
+    assert gate.values["variables"] == ("MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR")
+    assert codes(judged(environment(TWIN), changed(RECORDS, "private", value=[entry]))) == [], "all that is set is fine"
+
+
+def test_a_library_behind_a_folder_that_users_may_not_enter_has_its_folder_named() -> None:
+    records = changed(RECORDS, "libraries", value={"libx.so": "cannot open shared object file"})
+    (gate,) = gates_of(changed(records, "shut", value=["/opt/shut"]))
+    assert (gate.code, gate.nodes, gate.values["shut"]) == ("library-not-opened", TWO_NODES.nodes[:1], "/opt/shut")
+    assert codes(judged(environment(TWIN), changed(RECORDS, "shut", value=["/opt/shut"]))) == []
+
+
 def test_an_untouched_twin_passes() -> None:
     lines = judged(environment(TWIN), RECORDS)
     passed = {line.gate: line.values for line in lines if isinstance(line, Gate)}
@@ -64,6 +88,8 @@ def test_an_untouched_twin_passes() -> None:
          {"subject": "libx.so"}),
         ("container", ("cpus",), "0-", "affinity", "cpus-unreadable", {"cpus": "0-"}),
         ("container", (*DIRECTORY, "set"), False, "miopen", "directory-unset", {"subject": DB}),
+        ("node", ("paths", "/opt/cray"), {"exists": False, "shut": "/opt"}, "binds", "bind-missing",
+         {"subject": "/opt/cray", "shut": "/opt"}),
         ("container", (*DIRECTORY, "mount", "type"), "lustre", "miopen", "directory-shared",
          {"file_system": "lustre"}),
         ("container", (*DIRECTORY, "real"), "/users/me/x", "miopen", "directory-shared",

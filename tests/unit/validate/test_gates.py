@@ -61,7 +61,10 @@ def test_commands_are_what_a_user_would_type() -> None:
     )
     start = "singularity exec --bind /p,/o /appl/images/torch.sif python3 /p/environment.py /o --path /opt/cray "
     assert words(1, 1).startswith(start)
-    assert "--variable MIOPEN_USER_DB_PATH --variable MIOPEN_CUSTOM_CACHE_DIR --import torch" in words(1, 1)
+    assert (
+        "--variable MIOPEN_USER_DB_PATH --variable MIOPEN_CUSTOM_CACHE_DIR --private /tmp/lumisite --import torch"
+        in words(1, 1)
+    )
     assert words(1, 2) == "singularity exec --bind /p,/o /j.sif python3 /p/environment_jax.py /o"
     assert words(-1, 1) == (
         "/scratch/env/bin/python /p/ddp.py /o --backend gloo --model epoch:linear:8:512:16 --warm-up 2 "

@@ -106,7 +106,7 @@ def test_a_node_without_lmod_records_so_and_which_files_its_paths_are(tmp_path: 
     assert record["modules"] == {"a/1": {}, 'b"\\/2': {}}
     status = Path("/").stat()
     assert record["paths"]["/"] == {"exists": True, "file": f"{status.st_dev}:{status.st_ino}"}
-    assert record["paths"]["/gone"] == {"exists": False}
+    assert record["paths"]["/gone"] == {"exists": False, "shut": ""}
     assert record["paths"][str(odd)]["exists"] is True
     names = {"locked memory", "open files", "processes", "stack size", "shared memory"}
     assert record["granted"].keys() == names

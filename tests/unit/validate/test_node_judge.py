@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -287,6 +289,15 @@ def test_a_step_that_slurm_could_not_start_on_one_node_blames_that_one() -> None
     assert (nowhere.code, nowhere.values["words"]) == ("step-not-run", error)
 
 
+@pytest.mark.parametrize("key", [LIBRARY, LIBRARY.replace("libfabric.so.1", "*.so*")])
+def test_a_library_behind_a_folder_that_users_may_not_enter_has_its_folder_named(key: str) -> None:
+    records = [healthy(name) for name in FOUR.nodes]
+    del records[1]["paths"][LIBRARY]
+    records[1]["paths"][key] = {"is": "", "leads": "", "shut": "/opt/cray/libfabric"}
+    bad, _ = lines(records, FOUR)
+    assert (bad.code, bad.nodes, bad.values["subject"]) == ("path-shut", ("n2",), "/opt/cray/libfabric")
+
+
 # ---- the script
 
 
@@ -317,6 +328,28 @@ def test_the_script_records_what_is_there_whatever_names_there_are(tmp_path: Pat
     assert library["is"].replace("x", "") == "efr"
     assert any(" /proc " in line for line in record["mounts"])
     assert not list(tmp_path.glob(".lumisite*"))
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root enters every folder")
+def test_the_script_follows_a_link_to_the_folder_that_users_may_not_enter(tmp_path: Path) -> None:
+    shut, link = tmp_path / "shut", tmp_path / "lib.so.1"
+    (shut / "lib64").mkdir(parents=True)
+    (shut / "lib64/lib.so.1").write_text("x")
+    link.symlink_to("shut/lib64/lib.so.1")
+    shut.chmod(0o600)
+    for path in (tmp_path, *tmp_path.parents):
+        if path.owner() != "root" or path == tmp_path or "pytest" in path.name:
+            path.chmod(0o755)
+    out = tmp_path / "out"
+    out.mkdir(mode=0o777)
+    out.chmod(0o777)
+    text = scripts()["node.sh"].read_text()
+    user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+    command = [*user, "sh", "-c", text, "node.sh", str(out), "", "--", str(link), f"{shut}/lib64/*.so*"]
+    subprocess.run(command, env={"SLURMD_NODENAME": "n9"}, check=True, timeout=60)
+    shut.chmod(0o755)
+    record = json.loads((out / "0.json").read_text())
+    assert {entry["shut"] for entry in record["paths"].values()} == {str(shut)}
 
 
 def test_only_what_users_can_write_is_tried() -> None:

@@ -109,7 +109,7 @@ def check_node_paths(record: Record, _node: NodeRecords, setup: Setup) -> Iterat
     """The node has what containers must find there."""
     for bind in setup.binds:
         if bind.required and value_at(record, "paths", bind.path, "exists") is False:
-            yield make_finding("bind-missing", bind.path, why=bind.why)
+            yield make_finding("bind-missing", bind.path, why=bind.why, shut=text(record, "paths", bind.path, "shut"))
 
 
 def check_binds(record: Record, node: NodeRecords, setup: Setup) -> Iterator[Finding]:
@@ -134,14 +134,15 @@ def check_libraries(record: Record, _node: NodeRecords, setup: Setup) -> Iterato
     family = setup.target.family_name
     if error := text(record, "imports", FRAMEWORK, "error"):
         yield make_finding("import-failed", FRAMEWORK, error=error)
-    refusals = table(record, "plugins")
+    refusals, shut = table(record, "plugins"), next(iter(texts(record, "shut")), None)
     plugins = [name for name in setup.plugin_names if name in setup.origins]
     if plugins and all(refusals.get(name) != "" for name in plugins):
         words = tuple(str(refusals.get(name, "-")) for name in plugins)
-        yield make_finding("plugin-not-opened", plugins[0], refusals=words, origin=setup.origins[plugins[0]])
+        origin = setup.origins[plugins[0]]
+        yield make_finding("plugin-not-opened", plugins[0], refusals=words, origin=origin, shut=shut)
     for name, refusal in table(record, "libraries").items():
         if refusal:
-            yield make_finding("library-not-opened", name, error=str(refusal))
+            yield make_finding("library-not-opened", name, error=str(refusal), shut=shut)
     for soname, expected in setup.origins.items():
         for row in rows(record, "mapped"):
             path, found = text(row, "path"), "image" if in_image(row) else "host"
@@ -234,12 +235,26 @@ def _gpu_of(record: Record) -> str | None:
 
 def check_directories(record: Record, _node: NodeRecords, setup: Setup) -> Iterator[Finding]:
     """Each variable leads to a directory on the node itself that only the user can enter."""
+    unset = [name for name in setup.directories if value_at(record, "directories", name, "set") is not True]
+    if (taken := _taken(record)) and unset:
+        yield with_values(taken, {"variables": tuple(unset)})
     for name in setup.directories:
         found = value_at(record, "directories", name)
-        if value_at(found, "set") is not True:
-            yield make_finding("directory-unset", name)
-        else:
+        if name not in unset:
             yield from _check_directory(name, found, whole(record, "user"), setup)
+        elif not taken:
+            yield make_finding("directory-unset", name)
+
+
+def _taken(record: Record) -> Finding | None:
+    """Return the finding for a private directory that the task prolog could not use, since it is not the user's own."""
+    for entry in rows(record, "private"):
+        if value_at(entry, "usable") is False:
+            owner, user = whole(entry, "owner"), whole(record, "user")
+            # As text: 0 is a user too.
+            other = str(owner) if owner != user else None
+            return make_finding("private-folder-taken", text(entry, "path"), owner=other, user=str(user))
+    return None
 
 
 def _check_directory(name: str, found: object, user: int, setup: Setup) -> Iterator[Finding]:

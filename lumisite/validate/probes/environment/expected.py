@@ -86,6 +86,13 @@ class Setup:
         applying = [verdict.entry for verdict in settings if verdict.applies]
         return list(dict.fromkeys(str(setting.name) for setting in applying if setting.directory))
 
+    @property
+    def private_beginnings(self) -> list[str]:
+        """How the paths of the private directories begin that the task prolog makes."""
+        places = self.target.site.private_places
+        found = [place.job_folder for place in places if place.job_folder]
+        return [f"{folder}/lumisite" for folder in (*found, *(place.path for place in places if place.writable))]
+
     @cached_property
     def shuts_user_site_out(self) -> bool:
         """Whether a setting keeps packages of ~/.local out."""

@@ -1,9 +1,10 @@
 """Record what a rank has in the container: CPUs, GPUs, caches, Python, and once a node its binds and libraries.
 
-`environment.py OUTDIR [--path PATH]… [--variable NAME]… [--import MODULE]… [--library SONAME]… [--plugin NAME]…
-[--carrier NAME]… [--selecting VARIABLE]… [--runtime LIBRARY:COUNT:BUS_ID]… [--device FILE]…`, one task for each rank.
-`variable` are those that lead to private directories, `selecting` those that choose GPUs, `runtime` the libraries that
-can name a GPU's PCI address with their functions for it, `device` the files of which a node with GPUs has one.
+`environment.py OUTDIR [--path PATH]… [--variable NAME]… [--private PATH]… [--import MODULE]… [--library SONAME]…
+[--plugin NAME]… [--carrier NAME]… [--selecting VARIABLE]… [--runtime LIBRARY:COUNT:BUS_ID]… [--device FILE]…`, one task
+for each rank. `variable` are those that lead to private directories, `private` how the paths of those begin that the
+task prolog makes, `selecting` those that choose GPUs, `runtime` the libraries that can name a GPU's PCI address with
+their functions for it, `device` the files of which a node with GPUs has one.
 """
 
 # mypy: disable-error-code="import-not-found"
@@ -41,6 +42,8 @@ def main() -> None:
         cpus=allowed_cpus(),
         granted=granted_cpus(),
         limits=limits(),
+        private=[found for begin in record.options("private") for found in private_folders(begin)],
+        shut=shut_folders(),
         directories={name: directory(os.environ.get(name), mounted) for name in record.options("variable")},
         environment=record.environment((*KEPT, *KEPT_ON_NODE, *record.options("selecting"))),
     )
@@ -149,6 +152,40 @@ def directory(path: "str | None", mounted: "list[dict[str, str]]") -> "dict[str,
         writing=writing(path),
     )
     return found
+
+
+def private_folders(begin: str) -> "list[dict[str, object]]":
+    """List the directories that the task prolog may have made or found, and what in them is not this user's."""
+    found = []
+    user, job = os.getuid(), os.environ.get("SLURM_JOB_ID", "0")
+    for path in (f"{os.path.expandvars(begin)}-{user}", f"{os.path.expandvars(begin)}-{user}-{job}"):
+        try:
+            inside = sorted(os.listdir(path))[:MOST_PACKAGES]  # noqa: PTH208 - as Python 3.6 has it
+        except OSError:
+            inside = []
+        for name in ["", *inside]:
+            try:
+                status = os.lstat(Path(path, name))
+            except OSError:
+                continue
+            if not name or status.st_uid != user:
+                entry = record.printable(str(Path(path, name)))
+                sticky = bool(name) or bool(status.st_mode & stat.S_ISVTX)
+                usable = stat.S_ISDIR(status.st_mode) and sticky and status.st_uid == user
+                found.append({"path": entry, "owner": status.st_uid, "usable": usable})
+    return found
+
+
+def shut_folders() -> "list[str]":
+    """List the folders on the library path, or above it, that this user may not enter."""
+    found = set()
+    for entry in os.environ.get("LD_LIBRARY_PATH", "").split(":"):
+        for folder in [*reversed(Path(entry).parents), Path(entry)] if entry.startswith("/") else ():
+            if not os.access(folder, os.X_OK):
+                if os.access(folder, os.F_OK):
+                    found.add(record.printable(str(folder)))
+                break
+    return sorted(found)
 
 
 def writing(folder: str) -> str:

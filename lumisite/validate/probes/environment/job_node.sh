@@ -64,13 +64,25 @@ changes() { # what differs between the arrays, as JSON
   done
 }
 
+shut_above() { # PATH: the first folder on the way, or on the way that a link leads, that this user may not enter
+  local path above rest
+  for path in "$1" "$(readlink -m -- "$1" 2>/dev/null)"; do
+    above='' rest=${path#/}/
+    while [ -n "$rest" ]; do
+      above=$above/${rest%%/*} rest=${rest#*/}
+      [ -d "$above" ] || break
+      [ -x "$above" ] || { printf %s "$above" && return; }
+    done
+  done
+}
+
 paths() { # PATH...: device and number of the file, which are the same in a container that has it
   local path file comma=
   for path; do
     if file=$(stat -L -c %d:%i -- "$path" 2>/dev/null); then
       printf '%s%s: {"exists": true, "file": "%s"}' "$comma" "$(quoted "$path")" "$file"
     else
-      printf '%s%s: {"exists": false}' "$comma" "$(quoted "$path")"
+      printf '%s%s: {"exists": false, "shut": %s}' "$comma" "$(quoted "$path")" "$(quoted "$(shut_above "$path")")"
     fi
     comma=', '
   done

@@ -42,6 +42,7 @@ def _in_container(setup: Setup) -> Srun:
     arguments = [
         *each("path", dict.fromkeys(bind.target or bind.path for bind in setup.binds)),
         *each("variable", setup.directories),
+        *each("private", setup.private_beginnings),
         *each("import", [FRAMEWORK]),
         *each("plugin", [name for name in setup.origins if name in plugins]),
         *each("library", [name for name in setup.origins if name not in plugins]),

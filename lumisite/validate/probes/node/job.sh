@@ -141,6 +141,7 @@ paths() { # PATTERN...
         ;;
       *)
         shut_above "$path"
+        [ "$shut" ] || shut_above "$(readlink -m "$path")"
         field leads "$(readlink "$path")"
         field shut "$shut"
         ;;

@@ -249,10 +249,22 @@ def _of_paths(
     for path in files:
         folder, _, name = path.rpartition("/")
         code = _of_file(record, others, path)
+        if code == "files-missing" and (shut := _shut(record, folder, path)):
+            found = make_finding("path-shut", shut, access="enter", why=f"{folder} is behind it")
+            if shut not in bad:
+                bad[shut] = found
+                yield found
+            continue
         if code and not any(path.startswith(f"{above}/") for above in bad):
             names.setdefault((folder, code), []).append(name)
     for (folder, code), files_there in names.items():
         yield make_finding(code, folder, names=tuple(files_there))
+
+
+def _shut(record: Record, folder: str, path: str) -> str:
+    """Return the folder that users may not enter on the way to a file, or to all that a pattern finds beside it."""
+    places = (path, *(each for each in table(record, "paths") if each.startswith(f"{folder}/*")))
+    return next(filter(None, (text(record, "paths", each, "shut") for each in places)), "")
 
 
 def _of_path(record: Record, path: str, needed: Needed) -> Finding | None:
