@@ -17,6 +17,7 @@ from tests.twin.cluster import SITE_TREE, Cluster, ClusterPlan, running
 from tests.twin.fixtures import require_twin
 from tests.twin.helper_site import deploy_site
 from tests.twin.login_node import LUMISITE, install_lumisite
+from tests.twin.roots import USER_ID
 from tests.twin.test_planted_faults import set_by_user
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
@@ -226,3 +227,42 @@ def test_the_next_command_works_as_it_is_printed_and_what_cannot_work_is_not_run
     ]
     # Far less than the limit of a step.
     assert seconds < LIMITS_S["gloo"]
+
+
+PRIVATE = f"/tmp/lumisite-{USER_ID}"
+#: A fault that only steps or containers show: what is run, and what must be found on the node, and nowhere else.
+SHOWN_BY_STEPS: dict[str, tuple[Callable[[Cluster], AbstractContextManager[None]], str, str]] = {
+    "route-through-management": (
+        on_the_node("ip route add 10.77.1.0/25 dev eth0", "ip route del 10.77.1.0/25 dev eth0"),
+        "transport",
+        "transport route-wrong-interface eth0",
+    ),
+    "private-folder-of-root": (
+        on_the_node(
+            f"rm -rf {PRIVATE}; mkdir -m 1700 {PRIVATE}; chown {USER_ID} {PRIVATE}; mkdir {PRIVATE}/miopen",
+            f"rm -r {PRIVATE}",
+        ),
+        "environment",
+        f"miopen private-folder-taken {PRIVATE}/miopen",
+    ),
+    "library-shut-in": (
+        on_the_node(
+            "mkdir -m 700 -p /run/s/lib64; chmod 700 /run/s; mount --bind /run/s /opt/cray/libfabric/1.22.0",
+            "umount /opt/cray/libfabric/1.22.0; rm -r /run/s",
+        ),
+        "node",
+        "node path-shut /opt/cray/libfabric/1.22.0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN_BY_STEPS)
+def test_a_fault_that_steps_show_is_told_of_that_node_once(four: Cluster, name: str) -> None:
+    fault, probe, expected = SHOWN_BY_STEPS[name]
+    with fault(four), set_by_user(four, *([FRAMEWORK] if probe == "environment" else [])):
+        words = f"--nodes 4 --jobs 1 --limit 60 --probe {probe}"
+        done = four.run(f"{LUMISITE} validate --site twin --out /scratch/{name} {words}")
+    gates = [line for line in lines_of(four.shared / f"scratch/{name}" / SAMPLES) if isinstance(line, Gate)]
+    bad = [gate for gate in gates if gate.verdict != "pass"]
+    found = [f"{gate.gate} {gate.code} {gate.values.get('subject', '')}" for gate in bad]
+    assert (found, {gate.nodes for gate in bad}, done.code) == ([expected], {(BAD,)}, 5), done.stdout + done.stderr

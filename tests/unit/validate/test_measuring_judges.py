@@ -318,6 +318,40 @@ def carried(eth0: int, hsn0: int, moved: int = 1000) -> list[Record]:
     return [rank(number, moved=moved, carried=counted) for number in (0, 1)]
 
 
+def sending(of_nodes: Sequence[Mapping[str, int]], interfaces: Sequence[str] = ("hsn0", "hsn0")) -> list[Record]:
+    """Give the records of two nodes by what they sent; each receives what the other one sends."""
+    both = [{name: sent.get(name, 0) + other.get(name, 0) for name in ("eth0", "hsn0")}
+            for sent, other in (of_nodes, of_nodes[::-1])]  # fmt: skip
+    every = enumerate(zip(of_nodes, both, interfaces, strict=True))
+    return [
+        rank(at, moved=1000, sent=sent, carried=carried, environment={"GLOO_SOCKET_IFNAME": name})
+        for at, (sent, carried, name) in every
+    ]
+
+
+RIGHT, WRONG = {"eth0": 9, "hsn0": 1000}, {"eth0": 1000, "hsn0": 9}
+
+
+@pytest.mark.parametrize("bad", [0, 1])
+@pytest.mark.parametrize(("setting", "code"), [("hsn0", "route-wrong-interface"), ("eth0", "transport-wrong-network")])
+def test_the_node_that_sends_through_another_interface_is_named(bad: int, setting: str, code: str) -> None:
+    sent, settings = [RIGHT, RIGHT], ["hsn0", "hsn0"]
+    sent[bad], settings[bad] = WRONG, setting
+    (gate,) = judge_transport(TWIN, "gloo", [ended(sending(sent, settings)), FORCED], expected("transport"))
+    assert isinstance(gate, Gate)
+    assert (gate.verdict, gate.code, gate.nodes, gate.asked) == ("fail", code, (NODES[bad],), NODES)
+    assert {gate.values["subject"], gate.values.get("interface")} >= {"eth0"}
+
+
+def test_nodes_that_all_send_through_another_interface_are_no_exceptions() -> None:
+    (gate,) = judge_transport(TWIN, "gloo", [ended(sending([WRONG, WRONG])), FORCED], expected("transport"))
+    assert isinstance(gate, Gate)
+    assert (gate.code, gate.nodes) == ("transport-wrong-network", NODES)
+    (gate,) = judge_transport(TWIN, "gloo", [ended(sending([RIGHT, RIGHT])), FORCED], expected("transport"))
+    assert isinstance(gate, Gate)
+    assert gate.code == "transport-carried"
+
+
 FORCED = ended(carried(2000, 10), GLOO_SOCKET_IFNAME="eth0")
 
 

@@ -50,7 +50,9 @@ def move(rank: Rank) -> None:
     reduce(rank, data, rank.number("repeats"))
     after = counters()
     rank.record["moved"] = data.numel() * ITEM_BYTES * rank.number("repeats")
-    rank.record["carried"] = {name: after[name] - before.get(name, 0) for name in after}
+    received, sent = ({name: after[name][at] - before.get(name, (0, 0))[at] for name in after} for at in (0, 1))
+    rank.record["carried"] = {name: received[name] + sent[name] for name in after}
+    rank.record["sent"] = sent
 
 
 def reduce(rank: Rank, data: Any, times: int) -> None:
@@ -61,14 +63,14 @@ def reduce(rank: Rank, data: Any, times: int) -> None:
     rank.dist.barrier()
 
 
-def counters() -> dict[str, int]:
+def counters() -> dict[str, tuple[int, int]]:
     """Return the bytes that every interface has received and sent (proc(5), /proc/net/dev)."""
     found = {}
     for line in Path("/proc/net/dev").read_text().splitlines():
         name, colon, rest = line.partition(":")
         if colon and name.strip() != "lo":
             numbers = rest.split()
-            found[name.strip()] = int(numbers[0]) + int(numbers[8])
+            found[name.strip()] = int(numbers[0]), int(numbers[8])
     return found
 
 
