@@ -13,5 +13,6 @@ def put_scripts(folder: Path, *names: str) -> None:
     """Put scripts into a folder, all where none is named; one that fails has nobody to wait for."""
     folder.mkdir(exist_ok=True)
     assert WAITS in scripts()["rank.py"].read_text()
-    for name in names or scripts():
+    beside = ("lumisite_links.py",) if "rank.py" in names else ()
+    for name in (*names, *beside) or scripts():
         (folder / name).write_text(scripts()[name].read_text().replace(WAITS, "GRACE_S = 0.0\n"))

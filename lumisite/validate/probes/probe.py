@@ -61,7 +61,7 @@ TIMED_OUT = (124, 137)
 #: In a step's words, the folder of scripts, the one of its records, and the text of the srun's script.
 PROBES, OUT, TEXT = "{probes}", "{out}", "{text}"
 #: What the scripts import from beside them: all, and those whose ranks work together.
-RECORD, RANK = "lumisite_record.py", "rank.py"
+RECORD, RANK, LINKS = "lumisite_record.py", "rank.py", "lumisite_links.py"
 #: What a container must see of the job.
 BINDS = ("--bind", f"{PROBES},{OUT}")
 #: How much of a step's stderr is quoted, in letters.
@@ -183,7 +183,9 @@ class Target:
             backend = gpu.collectives.backend
             settings = each("settings", (gpu.collectives.prefix, *gpu.prefixes))
             options = ["--device", gpu.torch, *settings, *options]
-        return Srun(script, start, ("--backend", backend, *options), (RANK, RECORD), name=name, environment=environment)
+        return Srun(
+            script, start, ("--backend", backend, *options), (RANK, RECORD, LINKS), name=name, environment=environment
+        )
 
 
 def gpu_of_plan(site: Site, plan: Validation) -> GpuVendor | None:
