@@ -157,8 +157,8 @@ class AdapterKind:
 
     `carriers` are the words that `fabric.carrier` of a site may have for it, the usual one first. `folder` is the class
     of adapters in sysfs; where several kinds are in it, `driver` or `link` (layer) tells this one. `devices` are
-    patterns of its devices in /dev, `libraries` the SONAMEs that carry its traffic. `built_in` are carriers that
-    NCCL's built-in network `IB` is, which needs no plugin.
+    patterns of its devices in /dev, `counters` of the files in sysfs that count what it does, `libraries` the SONAMEs
+    that carry its traffic. `built_in` are carriers that NCCL's built-in network `IB` is, which needs no plugin.
     """
 
     title: str
@@ -167,6 +167,7 @@ class AdapterKind:
     driver: str = ""
     link: str = ""
     devices: tuple[str, ...] = ()
+    counters: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     built_in: tuple[str, ...] = ()
 

@@ -245,6 +245,29 @@ SHOWN_BY_STEPS: dict[str, tuple[Callable[[Cluster], AbstractContextManager[None]
         "environment",
         f"miopen private-folder-taken {PRIVATE}/miopen",
     ),
+    "link-that-drops": (
+        on_the_node(
+            "tc qdisc replace dev hsn0 root tbf rate 300mbit burst 32kb limit 48kb", "tc qdisc del dev hsn0 root"
+        ),
+        "pairs",
+        "links link-resends hsn0",
+    ),
+    "link-that-loses-what-comes-in": (
+        on_the_node(
+            "iptables -A INPUT -i hsn0 -m statistic --mode random --probability 0.03 -j DROP", "iptables -F INPUT"
+        ),
+        "pairs",
+        "links link-resends hsn0",
+    ),
+    "link-that-flaps": (
+        on_the_node(
+            "(until ls /scratch/link-that-flaps/jobs/*/pairs-4n/records/*.at; do sleep 0.2; done; sleep 4; "
+            "ip link set hsn3 down; ip link set hsn3 up) >/dev/null 2>&1 &",
+            "wait",
+        ),
+        "pairs",
+        "links link-errors hsn3",
+    ),
     "library-shut-in": (
         on_the_node(
             "mkdir -m 700 -p /run/s/lib64; chmod 700 /run/s; mount --bind /run/s /opt/cray/libfabric/1.22.0",

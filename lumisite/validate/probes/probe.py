@@ -177,7 +177,8 @@ class Target:
     ) -> Srun:
         """Return the srun whose ranks work together, in the container."""
         start = (self.site.command, "--quiet", "exec", *BINDS, self.image, "python3")
-        options = [*each("carrier", self.carriers), *arguments]
+        counters = dict.fromkeys(pattern for fabric in self.fabrics for pattern in fabric.counters)
+        options = [*each("carrier", self.carriers), *each("counters", counters), *arguments]
         backend: str = self.plan.backend
         if backend == "nccl" and (gpu := self.gpu):
             backend = gpu.collectives.backend

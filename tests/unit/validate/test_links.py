@@ -17,6 +17,7 @@ import pytest
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.links import link_lines
 from lumisite.validate.probes.probe import Line, Vector, scripts
+from lumisite.vendors import all_fabrics
 from tests.support.records import a_job
 
 FOUR = ("n1", "n2", "n3", "n4")
@@ -200,7 +201,8 @@ def test_counters_are_read_where_kernel_and_adapters_have_them(tmp_path: Path, l
     }.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
-    found = links.counters(f"{tmp_path}/")
+    patterns = [pattern for fabric in all_fabrics() for pattern in fabric.counters]
+    found = links.counters(list(dict.fromkeys(patterns)), f"{tmp_path}/")
     assert found == {
         "hsn0": {"rx_packets": 11, "rx_errors": 12, "rx_dropped": 13, "rx_fifo_errors": 14, "rx_frame_errors": 15,
                  "tx_packets": 21, "tx_errors": 22, "tx_dropped": 23, "tx_fifo_errors": 24, "tx_carrier_errors": 25,
@@ -209,7 +211,7 @@ def test_counters_are_read_where_kernel_and_adapters_have_them(tmp_path: Path, l
         "cxi0": {"hni_pcs_uncorrected_cw": 5},
         "tcp": {"OutSegs": 99, "RetransSegs": 3, "InErrs": 1},
     }  # fmt: skip
-    assert links.counters(f"{tmp_path}/none/") == {"tcp": {}}
+    assert links.counters(patterns, f"{tmp_path}/none/") == {"tcp": {}}
     later = {**found, "hsn0": {**found["hsn0"], "rx_errors": 20, "tx_errors": 1}, "new": {"x": 1}}
     assert links.growth(found, later) == {"hsn0": {"rx_errors": 8}}
 

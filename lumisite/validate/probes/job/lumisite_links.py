@@ -26,11 +26,6 @@ COLUMNS = {
 #: What counters of adapters and drivers are called that count losses; flushed requests are how connections end.
 LOSSES = re.compile(r"err|drop|discard|crc|retry|retrans|replay|timeout|link_down|uncorrect|out_of_seq", re.IGNORECASE)
 NO_LOSS = re.compile(r"flush|xdp|timeout_val")
-#: Where adapters have counters: of InfiniBand and RoCE (Linux, ABI/stable/sysfs-class-infiniband), of Slingshot.
-ADAPTERS = {
-    "infiniband/*/ports/*": ("counters/*", "hw_counters/*"),
-    "cxi/*": ("device/telemetry/*",),
-}  # fmt: skip
 #: No more files or counters of one adapter are read.
 MOST = 400
 #: ioctl(2): the address of an interface (netdevice(7)), and what `ethtool -S` asks for (linux/ethtool.h).
@@ -41,9 +36,12 @@ NAME_BYTES = 32
 RESENT_AT, SENT_AT, INFO_BYTES = 100, 136, 140
 
 
-def counters(root: str = "/") -> "dict[str, dict[str, int]]":
-    """Return the counters of each interface and adapter by its name, and those of TCP as a whole under `tcp`."""
-    found = {}
+def counters(patterns: "list[str]", root: str = "/") -> "dict[str, dict[str, int]]":
+    """Return the counters of each interface and adapter by its name, and those of TCP as a whole under `tcp`.
+
+    `patterns` find the files with the counters of adapters, below /sys/class/KIND/ADAPTER.
+    """
+    found: dict[str, dict[str, int]] = {}
     for line in record.text_of(f"{root}proc/net/dev").splitlines():
         name, colon, rest = line.partition(":")
         numbers = rest.split()
@@ -51,14 +49,13 @@ def counters(root: str = "/") -> "dict[str, dict[str, int]]":
             name = name.strip()
             found[name] = {counter: int(numbers[column]) for column, counter in COLUMNS.items()}
             found[name].update(numbers_of([Path(f"{root}sys/class/net/{name}/carrier_changes")]), **driver(name))
-    for place, patterns in ADAPTERS.items():
-        for adapter in sorted(Path(f"{root}sys/class").glob(place)):
-            files = [path for pattern in patterns for path in sorted(adapter.glob(pattern)) if is_loss(path.name)]
-            label = "/".join(adapter.parts[-3::2] if "ports" in adapter.parts else adapter.parts[-1:])
-            found[label] = numbers_of(files[:MOST])
-    names, values = [
-        line.split() for line in record.text_of(f"{root}proc/net/snmp").splitlines() if line[:4] == "Tcp:"
-    ][:2] or ([], [])
+    for path in [path for pattern in patterns for path in sorted(Path(root).glob(pattern.lstrip("/")))]:
+        _, _, _, adapter, *rest = path.relative_to(root).parts
+        label = f"{adapter}/{rest[1]}" if rest[0] == "ports" else adapter
+        if is_loss(path.name) and len(found.setdefault(label, {})) < MOST:
+            found[label].update(numbers_of([path]))
+    tables = [line.split() for line in record.text_of(f"{root}proc/net/snmp").splitlines() if line.startswith("Tcp:")]
+    names, values = tables[:2] or ([], [])
     tcp = dict(zip(names[1:], values[1:]))  # noqa: B905 - as Python 3.6 has it
     found["tcp"] = {
         name: int(tcp[name]) for name in ("OutSegs", "RetransSegs", "InErrs", "InCsumErrors") if name in tcp
@@ -72,7 +69,7 @@ def is_loss(name: str) -> bool:
 
 
 def numbers_of(paths: "list[Path]") -> "dict[str, int]":
-    """Return the number in each file, by the file's name; Slingshot has a time behind it."""
+    """Return the number in each file, by the file's name; some have a time behind it."""
     found = {}
     for path in paths:
         number = record.text_of(str(path)).split("@")[0].strip()

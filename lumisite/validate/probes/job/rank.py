@@ -163,7 +163,7 @@ def value_of(name: str) -> str | None:
 def links_of(rank: Rank) -> dict[str, dict[str, int]]:
     """Return what the node's links have counted: once a node, and nothing where it cannot be read."""
     with suppress(LookupError, OSError, ValueError):
-        return {} if rank.local_rank else dict(lumisite_links.counters())
+        return {} if rank.local_rank else dict(lumisite_links.counters(lumisite_record.options("counters")))
     return {}
 
 

@@ -28,6 +28,8 @@ BLOCK_BYTES = 1 << 22
 MOST_READ = 4
 #: The checksum of nothing: the block could not be read.
 NOTHING = "4294967295"
+#: Why files are needed that no other part of the site description names.
+RELEASE, IMAGE = "deployed release", "another image"
 #: The code for several files of one folder, by that for one.
 SEVERAL = {"path-differs": "files-differ", "node-path-missing": "files-missing", "path-shut": "files-unreadable"}
 
@@ -77,11 +79,11 @@ def compare_files(
             if is_under(path, release):
                 of_release.setdefault((name, found.code), []).append(found)
             else:
-                yield Located(with_values(found, {"why": why.get(path, "an image")}), name)
+                yield Located(with_values(found, {"why": why.get(path, IMAGE)}), name)
     for (name, code), group in of_release.items():
         names = tuple(posixpath.relpath(found.subject, release) for found in group)
         if len(group) == 1:
-            yield Located(with_values(group[0], {"why": "the release in force"}), name)
+            yield Located(with_values(group[0], {"why": RELEASE}), name)
         else:
             yield Located(make_finding(SEVERAL.get(code, code), release, names=names), name)
 
