@@ -69,6 +69,26 @@ def test_shells_read_them(name: str) -> None:
     subprocess.run([SHELL[name], "-n", str(scripts()[name])], check=True)
 
 
+def test_a_rank_records_which_private_directories_the_prolog_could_not_use(tmp_path: Path) -> None:
+    top = tmp_path / f"lumisite-{os.getuid()}"
+    (top / "cache").mkdir(parents=True)
+    record = left_by("environment.py", "--private", f"{tmp_path}/lumisite")
+    assert [(entry["path"], entry["usable"]) for entry in record["private"]] == [(str(top), False)]
+    top.chmod(0o1700)
+    record = left_by("environment.py", "--private", f"{tmp_path}/lumisite", "--private", "$NONE/none")
+    assert [(entry["path"], entry["usable"]) for entry in record["private"]] == [(str(top), True)]
+    if os.geteuid() == 0:
+        os.chown(top / "cache", 65534, -1)
+        os.chown(tmp_path, 65534, -1)
+        record = left_by("environment.py", "--private", f"{tmp_path}/lumisite")
+        found = {entry["path"]: (entry["usable"], entry["owner"], entry["parent"]) for entry in record["private"]}
+        assert found == {
+            str(top): (True, 0, False),
+            str(top / "cache"): (False, 65534, False),
+            str(tmp_path): (False, 65534, True),
+        }
+
+
 def test_a_rank_records_what_it_has_whatever_the_variables_hold() -> None:
     words = ["--variable", "MIOPEN_USER_DB_PATH", "--variable", "MIOPEN_CUSTOM_CACHE_DIR", "--variable", "NONE"]
     words += ["--path", "/", "--path", "/gone", "--import", "json", "--import", "nothing_of_that_name"]

@@ -252,8 +252,12 @@ def _taken(record: Record) -> Finding | None:
         if value_at(entry, "usable") is False:
             owner, user = whole(entry, "owner"), whole(record, "user")
             # As text: 0 is a user too.
-            other = str(owner) if owner != user else None
-            return make_finding("private-folder-taken", text(entry, "path"), owner=other, user=str(user))
+            parent = value_at(entry, "parent") is True
+            values = {
+                "owner": str(owner) if owner != user and not parent else None,
+                "open": text(entry, "mode") if parent else None,
+            }
+            return with_values(make_finding("private-folder-taken", text(entry, "path"), user=str(user)), values)
     return None
 
 

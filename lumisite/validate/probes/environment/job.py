@@ -155,25 +155,36 @@ def directory(path: "str | None", mounted: "list[dict[str, str]]") -> "dict[str,
 
 
 def private_folders(begin: str) -> "list[dict[str, object]]":
-    """List the directories that the task prolog may have made or found, and what in them is not this user's."""
-    found = []
+    """List the directories that the task prolog may have made or found, what in them is not the user's, and the parent.
+
+    It takes a directory with the sticky bit, below one that has it too: nobody else can replace what is in it.
+    """
     user, job = os.getuid(), os.environ.get("SLURM_JOB_ID", "0")
-    for path in (f"{os.path.expandvars(begin)}-{user}", f"{os.path.expandvars(begin)}-{user}-{job}"):
+    begin = os.path.expandvars(begin)
+    tops = [f"{begin}-{user}", f"{begin}-{user}-{job}"]
+    paths = [*tops, *(str(path) for top in tops for path in entries(top)), str(Path(begin).parent)]
+    found = []
+    for path in paths:
         try:
-            inside = sorted(os.listdir(path))[:MOST_PACKAGES]  # noqa: PTH208 - as Python 3.6 has it
+            status = os.lstat(path)
         except OSError:
-            inside = []
-        for name in ["", *inside]:
-            try:
-                status = os.lstat(Path(path, name))
-            except OSError:
-                continue
-            if not name or status.st_uid != user:
-                entry = record.printable(str(Path(path, name)))
-                sticky = bool(name) or bool(status.st_mode & stat.S_ISVTX)
-                usable = stat.S_ISDIR(status.st_mode) and sticky and status.st_uid == user
-                found.append({"path": entry, "owner": status.st_uid, "usable": usable})
+            continue
+        own, sticky = status.st_uid == user, bool(status.st_mode & stat.S_ISVTX)
+        parent, inside = path == paths[-1], path not in tops
+        usable = own or sticky if parent else own and stat.S_ISDIR(status.st_mode) and (sticky or inside)
+        if not usable or path in tops:
+            mode = f"{stat.S_IMODE(status.st_mode):o}"
+            entry = {"path": record.printable(path), "owner": status.st_uid, "mode": mode, "parent": parent}
+            found.append(dict(entry, usable=usable))
     return found
+
+
+def entries(folder: str) -> "list[Path]":
+    """List what is in a folder; nothing where that is not known."""
+    try:
+        return sorted(Path(folder).iterdir())[:MOST_PACKAGES]
+    except OSError:
+        return []
 
 
 def shut_folders() -> "list[str]":
