@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +208,8 @@ def test_jobs_one_after_the_other_look_at_all_of_a_file_and_always_at_its_end(tm
         blocks = [word.partition(":")[0] for word in record["files"][str(image)]["blocks"].split()]
         assert (blocks[0], len(set(blocks))) == ("96", 13)
         seen |= set(blocks)
+        places = sorted(map(int, blocks))
+        assert max(after - before for before, after in pairwise([0, *places])) <= 25, "spread over the file"
     assert seen == set(map(str, range(97)))
 
 
