@@ -31,6 +31,7 @@ from lumisite.cli.run_result import print_against_baseline, print_run
 from lumisite.errors import ResolveError, ToolError
 from lumisite.findings import writers
 from lumisite.findings.finding import Finding, with_values
+from lumisite.images.lock import unlike_lock
 from lumisite.site.load import LoadedSite, is_file, load_site
 from lumisite.site.model import Site
 from lumisite.text import counted
@@ -197,6 +198,8 @@ def new_run(arguments: argparse.Namespace) -> RunRequest:
     if not arguments.dry_run:
         require_shared(loaded.site, folder, "--out")
     warn_before_jobs(request)
+    if replaced := unlike_lock(loaded, request.image, request.image_digest):
+        print_note(writers.sentence(replaced))
     return with_nodes(request, arguments)
 
 

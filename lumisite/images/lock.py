@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lumisite.errors import ToolError
+from lumisite.errors import LumisiteError, ToolError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.images.contents import collectives_of
@@ -123,6 +124,17 @@ def load_lock(loaded: LoadedSite, file: Path | None) -> LoadedLock | None:
     if content is None:
         raise ToolError(make_finding("lock-missing", str(path)))
     return LoadedLock(parse_lock(content, str(path), loaded.site.name), path.name, content)
+
+
+def unlike_lock(loaded: LoadedSite, path: str, digits: str) -> Finding | None:
+    """Return the finding for an image whose header digest does not begin as the site's lock has it, if any."""
+    with suppress(LumisiteError):
+        lock = load_lock(loaded, None)
+        image = lock.lock.images.get(path) if lock else None
+        kind, _, digest = (image.digest or "").partition(":") if image else ("", "", "")
+        if digits and kind == "header" and not digest.startswith(digits):
+            return make_finding("locked-image-replaced", path)
+    return None
 
 
 def read_optional(path: Path) -> bytes | None:

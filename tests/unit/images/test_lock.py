@@ -14,7 +14,7 @@ from lumisite.cli import main
 from lumisite.facts.lock_changes import compare_images
 from lumisite.images.digest import digest_of
 from lumisite.images.inventory import Reading, read_inventory, usual_folders
-from lumisite.images.lock import format_lock, lock_of, parse_lock
+from lumisite.images.lock import format_lock, lock_of, parse_lock, unlike_lock
 from lumisite.machine.host import open_file
 from lumisite.machine.tree import Memory
 from lumisite.site.load import load_site
@@ -159,6 +159,22 @@ def test_a_plan_that_the_site_names_is_named(folder: Path, capsys: Output) -> No
     retarget(folder)
     (change,) = changes(capsys, "--site", "site.yaml")
     assert change["plans"] == ["latest.yaml"]
+
+
+def test_an_image_that_is_not_as_the_sites_lock_has_it_is_found_by_its_header(folder: Path) -> None:
+    Path("site.yaml").write_text(lumi_text().replace("\nimages:\n", "\nimages:\n  lock: images.lock\n", 1))
+    assert "lock: images.lock" in Path("site.yaml").read_text()
+    loaded, path = load_site("./site.yaml"), str(folder / OLD)
+    digits = digest_of(open_file(path), "header").partition(":")[2][:16]
+    assert unlike_lock(loaded, path, "0" * 16) is None, "no lock"
+    lock(folder, "--site", "site.yaml")
+    assert unlike_lock(loaded, path, digits) is None
+    assert [unlike_lock(loaded, *other) for other in ((path, ""), ("/other.sif", "0" * 16))] == [None, None]
+    found = unlike_lock(loaded, path, "0" * 16)
+    assert found is not None
+    assert (found.code, found.subject) == ("locked-image-replaced", path)
+    lock(folder, "--site", "site.yaml", "--digest", "whole")
+    assert unlike_lock(loaded, path, "0" * 16) is None, "a digest of the whole file is another one"
 
 
 def test_an_unpacked_image_is_compared_by_what_it_states(tmp_path: Path, capsys: Output, monkeypatch: Any) -> None:

@@ -92,7 +92,9 @@ def node(target: Target) -> Probe:
     whole_nodes = partition is not None and partition.whole_nodes
     in_memory = place is not None and place.in_memory
     fabric = site.fabric
-    setup = NodeSetup(fabric.interfaces, _paths(target), local, in_memory, fabric.management, whole_nodes, f"{site.root}/current")
+    setup = NodeSetup(
+        fabric.interfaces, _paths(target), local, in_memory, fabric.management, whole_nodes, f"{site.root}/current"
+    )
     patterns = (*_libraries(target), *_devices(target))
     arguments = (local, *setup.interfaces, "--", *setup.paths, *patterns)
     users = "; ".join(vendor.users for vendor in _gpus(target) if vendor.users)
