@@ -71,7 +71,7 @@ def write_text(text: str, output: str | None) -> None:
         return
     try:
         content, path = plain(text).encode(), Path(output)
-        if output.startswith(("/dev/", "/proc/")) or (path.exists() and not path.is_file()):
+        if output.startswith(("/dev/std", "/dev/fd/", "/proc/")) or (path.exists() and not path.is_file()):
             path.write_bytes(content)
         else:
             os.umask(mask := os.umask(0))

@@ -63,14 +63,12 @@ START = 'ls_start "$@"\n'
 def join_script(of: Rendering, names: Sequence[str], data: Iterable[str]) -> str:
     """Write one sh script of several files of `spank_helpers`, the first of which begins it, and the site's data."""
     text = "\n".join(["# ---- the site's data", *data, START])
-    scripts, directives = [], []
-    for name in names:
-        first, _, rest = (script := _script(of, name)).partition("\n")
-        is_directive = first.startswith("# shellcheck ")  # for the whole file, so it must be in front of all commands
-        directives += [first] if is_directive else []
-        scripts.append(rest if is_directive else script)
+    parts = [_script(of, name).partition("\n") for name in names]
+    # What shellcheck reads of a whole part must be in front of all commands.
+    checks = [first for first, _, _ in parts if first.startswith("# shellcheck ")]
+    scripts = [rest if first in checks else f"{first}\n{rest}" for first, _, rest in parts]
     begin, _, rest = sh.used_functions("\n".join(scripts), text, KEPT).partition("\n")
-    return "\n".join([begin, _origin("#", names[0], of), *directives, rest, text])
+    return "\n".join([begin, _origin("#", names[0], of), *checks, rest, text])
 
 
 def join_filter(of: Rendering) -> str:
@@ -396,9 +394,6 @@ def _locked(site: Site, lock: Lock) -> Iterator[tuple[Sequence[str], str]]:
         if not image.fault and image.versions and target not in seen:
             seen.add(target)
             contents = holds_by_lock(site, path, image)
-            values = sh.row(
-                ls_family=contents.family or "",
-                **_release(site, contents.stacks),
-                ls_plugin=plugin_word(contents.plugin),
-            )
+            release = _release(site, contents.stacks)
+            values = sh.row(ls_family=contents.family or "", **release, ls_plugin=plugin_word(contents.plugin))
             yield [sh.case_pattern(glob.escape(target))], values

@@ -338,7 +338,7 @@ def test_the_script_follows_a_link_to_the_folder_that_users_may_not_enter(tmp_pa
     link.symlink_to("shut/lib64/lib.so.1")
     shut.chmod(0o600)
     for path in (tmp_path, *tmp_path.parents):
-        if path.owner() != "root" or path == tmp_path or "pytest" in path.name:
+        if not path.stat().st_mode & 0o001:
             path.chmod(0o755)
     out = tmp_path / "out"
     out.mkdir(mode=0o777)
