@@ -28,7 +28,7 @@ _HEADER = """\
 
 
 def reason_of(planned: PlannedLibrary) -> str:
-    """Return why something was decided, in words."""
+    """Return why a library was bound, skipped or refused, in words."""
     texts = []
     for finding in planned.why:
         is_same = finding.subject in ("", planned.library)

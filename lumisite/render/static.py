@@ -60,8 +60,9 @@ class StaticModule:
 
 
 def static_files(site: Site, selection: Selection, plans: Sequence[ModulePlan]) -> dict[str, tuple[str, StaticModule]]:
-    """Return template and content of each file by its path in the tree; `plans` have each default version first.
+    """Return template and content of EDFs and of modules of single runtimes, by path.
 
+    `plans` have each default version first.
     Raises `ResolveError` where two files would have one name.
     """
     found: dict[str, tuple[str, StaticModule]] = {}

@@ -73,7 +73,7 @@ def rows(record: object, *keys: str) -> Sequence[object]:
 
 
 def texts(record: object, *keys: str) -> list[str]:
-    """Return a list of texts, empty where there is none."""
+    """Return a list of texts in a record of a job, empty where there is none."""
     return [str(each) for each in rows(record, *keys)]
 
 
