@@ -108,7 +108,12 @@ def test_what_a_stored_plan_binds_is_looked_at_too(tmp_path: Path, capsys: pytes
     other = node("2024-08", tmp_path / "other")
     gone = {path for path in binds if not (other / path[1:]).exists()}
     assert gone
-    assert set(faults(other)["torch.yaml"]) >= gone
+    found = faults(other)
+    # What is in the folder of a release that is missing follows from that.
+    folders = tuple(f"{path}/" for paths in found.values() for path in paths)
+    beside = {path for path in gone if not path.startswith(folders)}
+    assert beside
+    assert set(found["torch.yaml"]) == beside
     at = other / torch[1:]
     at.parent.mkdir(parents=True)
     at.write_bytes(b"another")

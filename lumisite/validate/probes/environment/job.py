@@ -162,7 +162,9 @@ def private_folders(begin: str) -> "list[dict[str, object]]":
     user, job = os.getuid(), os.environ.get("SLURM_JOB_ID", "0")
     begin = os.path.expandvars(begin)
     tops = [f"{begin}-{user}", f"{begin}-{user}-{job}"]
-    paths = [*tops, *(str(path) for top in tops for path in entries(top)), str(Path(begin).parent)]
+    # Hidden names are the prolog's own marks, and no directories of variables.
+    inside_tops = [str(path) for top in tops for path in entries(top) if not path.name.startswith(".")]
+    paths = [*tops, *inside_tops, str(Path(begin).parent)]
     found = []
     for path in paths:
         try:
