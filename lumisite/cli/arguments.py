@@ -257,9 +257,13 @@ def choose_site(arguments: argparse.Namespace) -> Iterator[str]:
 def _needs_site(names: Sequence[str]) -> bool:
     """Return whether `why` is asked for anything but codes of findings and error texts."""
     from lumisite.findings.catalogue import find_entry
-    from lumisite.vendors.symptom import is_symptom
 
-    return not all(find_entry(name) or is_symptom(name) for name in names)
+    others = [name for name in names if find_entry(name) is None]
+    if not others:
+        return False
+    from lumisite.vendors.symptom import is_symptom  # a code alone is explained without what reads sites
+
+    return not all(map(is_symptom, others))
 
 
 def _site_of(arguments: argparse.Namespace) -> Chosen | None:
