@@ -18,6 +18,7 @@ from tests.twin.lmod import TREE, Lmod, Session, lumi_with_a_setting, render
 from tests.twin.test_lmod_environment import BINDS, KEPT, NAMES, OURS, VALUES
 from tests.twin.test_lmod_quoting import (
     HOSTILE,
+    check_help_of_paths,
     check_texts,
     path_of,
     render_texts,
@@ -268,8 +269,7 @@ def test_hostile_paths_reach_the_bind_variable_as_they_are(version: str, tmp_pat
     assert loaded.binds[: len(paths)] == paths
     assert after.variables == before.variables
     assert clean.code == 0
-    for path in paths:
-        assert f"\n  {path}\n" in told.output
+    check_help_of_paths(tree, told, paths)
 
 
 @pytest.fixture(scope="module")

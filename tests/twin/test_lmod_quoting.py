@@ -15,7 +15,7 @@ from lumisite.site.decode import UnfitError
 from lumisite.site.load import LoadedSite
 from lumisite.site.scalars import read_value
 from tests.support.sites import load_text, site_text
-from tests.twin.lmod import TREE, VERSIONS, Lmod, Session, each_lmod, render
+from tests.twin.lmod import TREE, VERSIONS, Lmod, Session, Step, each_lmod, render
 
 pytestmark = [pytest.mark.lmod, pytest.mark.root]
 
@@ -67,6 +67,16 @@ def site_with_paths(paths: Sequence[str]) -> LoadedSite:
         for path in paths
     )
     return load_text(site_text(("binds:\n", f"binds:\n{entries}")))
+
+
+def check_help_of_paths(tree: Path, told: Step, paths: Sequence[str]) -> None:
+    """Look for the first paths on the screen of `module help`, and for each with its reason on the page that it names."""
+    assert ", ".join(paths[:3]) in told.words
+    (file,) = (tree / "help" / CPE).iterdir()
+    page = file.read_text()
+    for path in paths:
+        assert f"\n  {path}\n" in page
+        assert " ".join(f"because of {path}".split()) in " ".join(page.split())
 
 
 @pytest.fixture(scope="module")
@@ -130,16 +140,15 @@ def path_of(text: str) -> str:
 @each_lmod
 def test_hostile_paths_reach_the_bind_variable_as_they_are(version: str, tmp_path: Path) -> None:
     paths = list(dict.fromkeys(map(path_of, HOSTILE)))
-    lmod = Lmod(version, {TREE: render(tmp_path / "out", site_with_paths(paths), rocm=["6.2"])})
+    tree = render(tmp_path / "out", site_with_paths(paths), rocm=["6.2"])
+    lmod = Lmod(version, {TREE: tree})
     commands = ["true", f"module load {CPE}", f"module unload {CPE}", "! test -e /tmp/owned"]
     *runs, (told,) = lmod.run_all([Session(commands), Session(commands, shell="sh"), Session([f"module help {CPE}"])])
     for before, loaded, after, clean in runs:
         assert loaded.binds[: len(paths)] == paths
         assert after.variables == before.variables
         assert clean.code == 0
-    for path in paths:
-        assert f"\n  {path}\n" in told.output
-        assert " ".join(f"because of {path}".split()) in told.words
+    check_help_of_paths(tree, told, paths)
 
 
 TEXTS = tuple(text for text in HOSTILE if len(text) < 100)

@@ -119,5 +119,5 @@ def test_a_fault_fails_the_right_test_with_the_cause_that_validate_names(
     reason = str(found["LumisiteTransport"]["fail_reason"])
     assert reason.startswith("sanity error: nid000002: hsn1: ")  # as in test_one_bad_node
     down = [str(path) for path in samples(checked.folder, "stage-down")]
-    assert main(["verdict", f"--before={before}", *(f"--after={path}" for path in down)]) == 1
+    assert main(["verdict", f"--before={before}", *(f"--after={path}" for path in down)]) == 5
     assert "node: nid000002: hsn1: " in capsys.readouterr().out
