@@ -16,6 +16,8 @@ from argparse_manpage.manpage import Manpage
 from docs.reference.schema import site_schema
 from lumisite import __version__
 from lumisite.cli.commands import COMMANDS, build_parser
+from lumisite.findings.catalogue import catalogue
+from lumisite.site.load import embedded_sites, load_site
 
 DOCS = Path(__file__).parent
 #: Where each shell looks for completions below a prefix.
@@ -24,6 +26,8 @@ COMPLETIONS = {
     "zsh": "zsh/site-functions/_lumisite",
     "fish": "fish/vendor_completions.d/lumisite.fish",
 }
+#: The releases of the root that is typed before them.
+RELEASES = """lumisite releases "$before" --json 2>/dev/null | sed -n 's/^ *"release": "\\(.*\\)",*$/\\1/p'"""
 
 
 def share(top: Path) -> None:
@@ -33,7 +37,8 @@ def share(top: Path) -> None:
     texts = {path: shtab.complete(completed, shell) for shell, path in COMPLETIONS.items()}
     texts["man/man1/lumisite.1"] = _man_page(parser)
     texts["lumisite/site.schema.json"] = site_schema()
-    texts |= {f"doc/lumisite/{path.relative_to(DOCS)}": path.read_text() for path in sorted(DOCS.rglob("*.md"))}
+    pages = (*DOCS.rglob("*.md"), *DOCS.rglob("pictures/*.svg"))
+    texts |= {f"doc/lumisite/{path.relative_to(DOCS)}": path.read_text() for path in sorted(pages)}
     for name, text in texts.items():
         path = top / "share" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,8 +53,44 @@ def _completed() -> argparse.ArgumentParser:
         own.description = COMMANDS[name].help
         for action in own._actions:
             if action.nargs != 0 and not action.choices:
-                vars(action)["complete"] = shtab.FILE
+                vars(action)["complete"] = _words_of(name, action) or shtab.FILE
     return parser
+
+
+def _words_of(command: str, action: argparse.Action) -> dict[str, object] | None:
+    """Return how shells complete names of sites, releases of a root, and what `why` explains; None for other words."""
+    if action.metavar == "NAME|FILE":
+        return _completion("sites", f"printf '%s\\n' {' '.join(embedded_sites())}", files=True)
+    if (command, action.metavar) == ("rollback", "ID"):
+        return _completion("releases", RELEASES)
+    if (command, action.metavar) == ("why", "NAME"):
+        variables = {str(setting.name) for name in embedded_sites() for setting in load_site(name).site.settings}
+        return _completion("names", f"printf '%s\\n' {' '.join(sorted(variables) + sorted(catalogue()))}", files=True)
+    return None
+
+
+def _completion(name: str, words: str, *, files: bool = False) -> dict[str, object]:
+    """Return a completion by the words that a shell command prints, and by `files`; `$before` is the word before."""
+    function = f"_lumisite_{name}"
+    bash = 'before=${COMP_WORDS[COMP_CWORD-1]}; compgen -W "$(' + words + ')" -- "$1"'
+    zsh = "before=$words[CURRENT-1]; compadd -- $(" + words + ")"
+    fish = "set before (commandline -opc)[-1]; " + words
+    if files:
+        bash, zsh, fish = (
+            f'{bash}; compgen -f -- "$1"',
+            f"{zsh}; _files",
+            f"{fish}; __fish_complete_path (commandline -ct)",
+        )
+    return {
+        "bash": function,
+        "zsh": function,
+        "fish": f"({function})",
+        "preamble": {
+            "bash": f"{function}() {{ {bash}; }}",
+            "zsh": f"{function}() {{ {zsh}; }}",
+            "fish": f"function {function}; {fish}; end",
+        },
+    }
 
 
 def _man_page(parser: argparse.ArgumentParser) -> str:

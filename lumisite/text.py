@@ -6,9 +6,13 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
+from textwrap import wrap
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
+
+#: No text is wrapped to fewer letters than this.
+NARROWEST = 20
 
 #: A list of what there is to choose from ends after so many.
 MOST_NAMES = 15
@@ -17,11 +21,21 @@ MOST_NAMES = 15
 MOST_NAME_LETTERS, MOST_COMPARED, MOST_CANDIDATES = 64, 500, 8
 
 
-def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of an aligned table: plain text, since short columns need no library and `awk` reads them."""
+def columns(rows: Sequence[Sequence[str]], width: int | None = None) -> Iterator[str]:
+    """Yield the lines of an aligned table: plain text, since short columns need no library and `awk` reads them.
+
+    Text of the last column that a `width` has no room for is continued below it.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    indent = sum(widths[:-1]) + 2 * len(widths[:-1])
     for row in rows:
-        yield "  ".join(map(str.ljust, row, widths)).rstrip()
+        line = "  ".join(map(str.ljust, row, widths)).rstrip()
+        if width is None or len(line) <= width or width - indent < NARROWEST:
+            yield line
+            continue
+        first, *others = wrap(row[-1], width - indent, break_long_words=False, break_on_hyphens=False)
+        yield line[:indent] + first
+        yield from (" " * indent + other for other in others)
 
 
 def counted(number: int, name: str) -> str:

@@ -13,6 +13,7 @@ from lumisite.binds.plan import BindPlan, PlanRequest, make_plan
 from lumisite.binds.plan_file import format_plan, reason_of
 from lumisite.cli.arguments import add_host_root, add_json, add_one_release, add_site, check_root, load_selection
 from lumisite.cli.output import format_json_rows, print_note, write_whole
+from lumisite.cli.terminal import print_lines
 from lumisite.errors import ResolveError, SiteError
 from lumisite.findings import writers
 from lumisite.findings.catalogue import make_finding
@@ -79,7 +80,7 @@ def run_binds(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(format_json_rows(map(_entry, plan.lines)))
     elif plan.lines:
-        print("\n".join(_table(plan.lines)))
+        print_lines(_table(plan.lines))
     return plan.exit_code
 
 

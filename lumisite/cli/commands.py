@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from textwrap import indent
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lumisite.cli.version import ShowVersion
 from lumisite.text import nearest_name
@@ -79,26 +80,44 @@ class _Grouped(argparse.HelpFormatter):
         return "\n".join(f"  {title}:\n{''.join(lines[name] for name in names)}" for title, names in GROUPS.items())
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that does not hide that its help could not be written."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        if message:
+            (file or sys.stderr).write(message)
+
+
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     """Build the parser, which stores the command's name as `command`, and its parser as `parser`.
 
     With `only`, no other command gets its arguments: that would import all of this room.
     """
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="lumisite",
         description="The layer between Slurm and the container on an HPC site.",
         epilog=EXIT_CODES,
         formatter_class=_Grouped,
     )
     parser.add_argument("-V", "--version", action=ShowVersion, nargs=0, help="show version and commit")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print no notes and no progress, only errors")
+    _add_notes(parser)
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
     for name, command in COMMANDS.items():
         subparser = subparsers.add_parser(name, help=command.help, epilog=EXIT_CODES)
         if only in (None, name):
             subparser.set_defaults(parser=subparser)
+            _add_notes(subparser, default=argparse.SUPPRESS)
             getattr(_module(name), f"add_{name}")(subparser)
     return parser
+
+
+def _add_notes(parser: argparse.ArgumentParser, **default: object) -> None:
+    """Add what may stand before the command and after it."""
+    for short, name, what in (
+        ("-q", "--quiet", "print no notes and no progress, only errors"),
+        ("-v", "--verbose", "print which files are read and which programs are run"),
+    ):
+        parser.add_argument(short, name, action="store_true", help=what, **default)  # type: ignore[arg-type]
 
 
 def runner(name: str) -> Callable[[argparse.Namespace], int]:

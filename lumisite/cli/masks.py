@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lumisite.cli.arguments import LIVE, add_json
 from lumisite.cli.output import format_json_rows, print_note
+from lumisite.cli.terminal import print_lines, table
 from lumisite.errors import ResolveError
 from lumisite.findings.writers import message
 from lumisite.machine.host import DiskTree
@@ -18,7 +19,7 @@ from lumisite.machine.topology import Topology, recognise, topology_of
 from lumisite.site.cpus import CpusetError, parse_number_list
 from lumisite.site.load import load_site, read_input
 from lumisite.site.model import Site
-from lumisite.text import columns, suggestion
+from lumisite.text import suggestion
 
 
 def add_masks(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +62,7 @@ def run_masks(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(format_json_rows(map(_entry, answers)))
     else:
-        print("\n".join(columns([("task", "gpu", "cpus", "mask", "from"), *map(_row, answers)])))
+        print_lines(table([("task", "gpu", "cpus", "mask", "from"), *map(_row, answers)]))
         # The option of srun is printed only where it fits every node of a step.
         if sound and (request.cpus is None or request.cpus >= topology.pu_os - topology.reserved):
             print(f"\n--cpu-bind=mask_cpu:{','.join(answer.mask or '' for answer in answers)}")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lumisite.cli.terminal import plain
+from lumisite.cli.terminal import plain, print_lines
 from lumisite.errors import ToolError, refused
 from lumisite.findings.catalogue import make_finding
 
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 def print_result(result: object, lines: Iterable[str], *, as_json: bool) -> None:
     """Print a result: as JSON for a machine, else its lines, if there are any."""
-    if rows := (json.dumps(result, indent=2, default=str),) if as_json else tuple(lines):
-        print("\n".join(rows))
+    if as_json:
+        print(json.dumps(result, indent=2, default=str))
+    elif rows := tuple(lines):
+        print_lines(rows)
 
 
 def print_sarif(findings: Sequence[Finding]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from lumisite.cli.arguments import add_details, add_json, add_out, add_root, add_usual_root, usual_root
 from lumisite.cli.difference import file_lines, meaning_lines, summary_lines
 from lumisite.cli.output import print_result
-from lumisite.cli.terminal import print_difference
+from lumisite.cli.terminal import DIFFERENCE, print_lines, table
 from lumisite.errors import ResolveError, refused
 from lumisite.findings.catalogue import make_finding
 from lumisite.release.deploy import (
@@ -29,7 +29,7 @@ from lumisite.release.diff import Difference, compare, to_json
 from lumisite.release.files import make_directories
 from lumisite.release.root import existing_root, list_releases, locked, read_root
 from lumisite.release.tree import describe, fault_lines, owner_of
-from lumisite.text import columns, printable
+from lumisite.text import printable
 
 
 def add_diff(parser: argparse.ArgumentParser) -> None:
@@ -153,7 +153,7 @@ def run_rollback(arguments: argparse.Namespace) -> int:
 def _print_rollback(difference: Difference) -> None:
     """Print what a rollback is about to change; a full disk or a reader that has left is no reason not to go back."""
     with suppress(OSError):
-        print_difference("\n".join([f"release {difference.old} -> {difference.new}", *summary_lines(difference)]))
+        print_lines([f"release {difference.old} -> {difference.new}", *summary_lines(difference)], DIFFERENCE)
         sys.stdout.flush()
 
 
@@ -168,7 +168,7 @@ def run_releases(arguments: argparse.Namespace) -> int:
     elif rows:
         stacks = dict.fromkeys(stack for row in rows for stack in row["stacks"])
         names = ("release", "deployed", "site", "platform", *stacks, "lumisite", "inputs", "state")
-        print("\n".join(columns([("", *map(str.upper, names)), *(_row(row, names) for row in rows)])))
+        print_lines(table([("", *map(str.upper, names)), *(_row(row, names) for row in rows)]))
         _print_aside("* current  < previous (rollback target)")
     else:
         _print_aside(f"{root}: no release yet")
@@ -200,11 +200,10 @@ def _print_preview(plan: DeployPreview, arguments: argparse.Namespace) -> None:
         _print_aside(f"{plan.root.release(plan.root.current)}: missing, though {plan.root.path}/current points to it")
     first = f"release {difference.old or '(none)'} -> {difference.new}"
     if arguments.details or arguments.full:
-        print_difference(
-            "\n".join([first, *meaning_lines(difference), "", *file_lines(difference, full=arguments.full)])
-        )
+        lines = [*meaning_lines(difference), "", *file_lines(difference, full=arguments.full)]
+        print_lines([first, *lines], DIFFERENCE)
     else:
-        print_difference("\n".join([first, *summary_lines(difference)]))
+        print_lines([first, *summary_lines(difference)], DIFFERENCE)
         if difference.old and not getattr(arguments, "apply", False):
             _print_aside(f"all of it: {_command('diff', arguments.out, arguments.root, '--details')}")
 

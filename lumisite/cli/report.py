@@ -11,6 +11,7 @@ from lumisite.cli.facts import load_facts
 from lumisite.cli.input import file_blocks
 from lumisite.cli.output import print_note, print_result, write_text
 from lumisite.cli.site_choice import recorded_site
+from lumisite.cli.terminal import print_lines
 from lumisite.site.json_file import parse_json
 from lumisite.site.load import LoadedSite, load_site, read_input
 from lumisite.validate import InputError
@@ -104,7 +105,11 @@ def run_report(arguments: argparse.Namespace) -> int:
     if loaded is None and after.facts is not None and (name := recorded_site(after.facts.site)):
         loaded = load_site(name)  # the site of the capture shows what changes touch, and nothing else
     report = make_report(before, after, terms, loaded)
-    write_text(WRITERS[form](report), arguments.output)
+    text = WRITERS[form](report)
+    if form == "text" and arguments.output is None:
+        print_lines([text.rstrip("\n")])
+    else:
+        write_text(text, arguments.output)
     return report.verdict.exit_code
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lumisite.cli.output import print_note
 from lumisite.cli.report import read_side
+from lumisite.cli.terminal import print_lines
 from lumisite.errors import ToolError
 from lumisite.findings import writers
 from lumisite.findings.catalogue import make_finding
@@ -55,7 +56,8 @@ def print_run(run: Run, request: RunRequest, site: Site, *, as_json: bool) -> in
         slow = {"slow_nodes": [vars(node) for node in verdict.slow_nodes], "drain": verdict.drain}
         print(json.dumps(document | slow, indent=1))
     else:
-        print("\n".join(_text(run.folder, gates, verdict)), flush=True)
+        print_lines(_text(run.folder, gates, verdict))
+        sys.stdout.flush()
     commands = commands_of(verdict, request, _nodes_of(request))
     _print_commands(commands)
     if verdict.drain and commands.again:
@@ -75,7 +77,10 @@ def print_against_baseline(run: Run, request: RunRequest, loaded: LoadedSite, be
     """Print the verdict against runs from before the change, and the command that runs the jobs that it needs."""
     terms = Terms.of(loaded.site.validation)
     report = make_report(before, read_side([str(run.folder)]), terms, loaded, _nodes_of(request))
-    sys.stdout.write(WRITERS["json" if as_json else "text"](report))
+    if as_json:
+        sys.stdout.write(WRITERS["json"](report))
+    else:
+        print_lines([WRITERS["text"](report).rstrip("\n")])
     sys.stdout.flush()
     _print_commands(report.commands)
     return report.verdict.exit_code

@@ -12,6 +12,7 @@ from lumisite.cli.arguments import add_host_root, add_json, add_usual_root, chec
 from lumisite.cli.check_host import check_release
 from lumisite.cli.output import print_result
 from lumisite.cli.site_choice import default_site, recorded_site
+from lumisite.cli.terminal import table
 from lumisite.errors import LumisiteError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, exit_code
@@ -148,4 +149,5 @@ def _lines(status: dict[str, Any]) -> list[str]:
         ("pending", "; ".join(status["waiting"]) or "nothing"),
         ("next", status["next"]),
     ]
-    return list(columns(rows))
+    *_, following = columns(rows)  # a command, which is copied as it stands
+    return [*list(table(rows))[:-1], following]

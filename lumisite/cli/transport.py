@@ -10,8 +10,9 @@ from operator import attrgetter
 from lumisite.cli.arguments import COUNT, add_json
 from lumisite.cli.input import file_blocks
 from lumisite.cli.output import print_result
+from lumisite.cli.terminal import table
 from lumisite.findings import writers
-from lumisite.text import columns, printable
+from lumisite.text import printable
 from lumisite.validate.transport.judge import Expectation, judge
 from lumisite.validate.transport.lines import LogLine
 from lumisite.validate.transport.log import scan
@@ -90,14 +91,14 @@ def _as_text(result: Result) -> Iterator[str]:
         "interfaces": ("interfaces", " ".join(result.interfaces) or "not named"),
     }
     several = len({evidence.file for evidence in result.evidence.values() if evidence}) > 1
-    yield from columns([(*answer, _quote(result.evidence[name], several)) for name, answer in answers.items()])
+    yield from table([(*answer, _quote(result.evidence[name], several)) for name, answer in answers.items()])
     processes = [process for process in result.processes if process.verdict != "pass"] or result.processes
     if not processes:
         return
     yield ""
     rows = [["-" if value is None else str(value) for value in _FIELDS(process)] for process in processes[:MOST_ROWS]]
     head = ["rank", "process", "verdict", "plugin", "provider", "network", "NICs", "GDR", "init"]
-    yield from columns([head, *rows])
+    yield from table([head, *rows])
     if len(processes) > MOST_ROWS:
         yield f"… and {len(processes) - MOST_ROWS} more"
 

@@ -32,7 +32,7 @@ from lumisite.site.model import Site
 from lumisite.validate import InputError
 
 #: A job script is no longer than this, in bytes and in lines.
-SIZE_LIMIT_BYTES = 1 << 20
+SIZE_LIMIT_BYTES = 1 << 19
 LINE_LIMIT = 50_000
 #: What keeps a finding from being reported, on its line.
 _IGNORE = re.compile(r"#\s*lumisite:\s*ignore\[([\w, -]*)\]")
@@ -108,7 +108,7 @@ def lint_script(
     Raises `InputError` for what is no text, or more than any job script.
     """
     if len(data) > SIZE_LIMIT_BYTES or data.count(b"\n") > LINE_LIMIT or b"\0" in data:
-        raise InputError(make_finding("no-script", name, size_mib=SIZE_LIMIT_BYTES >> 20, lines=LINE_LIMIT))
+        raise InputError(make_finding("no-script", name, size_kib=SIZE_LIMIT_BYTES >> 10, lines=LINE_LIMIT))
     text = data.decode("utf-8", "replace")
     try:
         return _found(text, name, site, locked)

@@ -1,11 +1,13 @@
 """Untouched full suites on the twin, one after the other against one baseline: how many are not a PASS, and why.
 
-Nothing has changed between them, so none may FAIL; the noise is that of whatever else this machine does meanwhile.
+Nothing has changed between them, so none may FAIL. Half of them run on the machine as it is, half beside a program that
+takes one of its cores.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -28,12 +30,21 @@ def run() -> list[Row]:
         install_lumisite(cluster)
         _suite(cluster, "baseline", "--jobs 10 --into /scratch/before.jsonl")
         words = "--baseline /scratch/before.jsonl --out /scratch/suite-{}"
-        told = Counter(_suite(cluster, "validate", words.format(number)) for number in range(SUITES))
+        quiet = Counter(_suite(cluster, "validate", words.format(number)) for number in range(SUITES))
+        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as loop:
+            try:
+                busy = Counter(_suite(cluster, "validate", words.format(f"busy-{number}")) for number in range(SUITES))
+            finally:
+                loop.kill()
+    return [*_rows("untouched", quiet), *_rows("untouched, beside a busy loop,", busy)]
+
+
+def _rows(name: str, told: Counter[str]) -> list[Row]:
     detail = ", ".join(f"{count} {verdict}" for verdict, count in told.most_common())
     alarms = SUITES - told["PASS"] - told["INCONCLUSIVE"]
     return [
-        Row("validate: untouched suites that FAIL, or blame a node", alarms, 0, detail, unit=""),
-        Row("validate: untouched suites that are INCONCLUSIVE", told["INCONCLUSIVE"], 1, detail, unit=""),
+        Row(f"validate: suites {name} that FAIL, or blame a node", alarms, 0, detail, unit=""),
+        Row(f"validate: suites {name} that are INCONCLUSIVE", told["INCONCLUSIVE"], 1, detail, unit=""),
     ]
 
 

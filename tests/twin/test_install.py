@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -118,6 +119,15 @@ def test_the_wheel_brings_what_is_installed_beside_the_program(dist: Path) -> No
     } <= beside
 
 
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    top = tmp_path_factory.mktemp("deployed")
+    lumisite = str(Path(sys.executable).parent / "lumisite")
+    said(lumisite, "render", "--site", "lumi", cwd=top)
+    said(lumisite, "deploy", "site-out", "root", "--apply", cwd=top)
+    return top / "root"
+
+
 #: What completes the last word of a line in each shell; zsh does so for a person at a terminal, which `script` gives it.
 ASK = {
     "bash": """source "$1"; read -ra COMP_WORDS <<<"lumisite $2"; COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
@@ -130,13 +140,28 @@ ASK = {
 
 
 @pytest.mark.parametrize(
-    ("typed", "whole"), [("trans", "transport"), ("deploy a-tr", "a-tree"), ("why --root a-tr", "a-tree")]
+    ("typed", "whole"),
+    [
+        ("trans", "transport"),
+        ("deploy a-tr", "a-tree"),
+        ("why --root a-tr", "a-tree"),
+        ("masks --site frontie", "frontier"),
+        ("check --site a-tr", "a-tree"),
+        ("why NCCL_CROSS_N", "NCCL_CROSS_NIC"),
+        ("why gpu-mo", "gpu-moved"),
+        ("rollback a-root 2026", ""),
+    ],
 )
 @pytest.mark.parametrize("shell", ASK)
-def test_a_shell_completes_commands_and_files(shell: str, typed: str, whole: str, dist: Path, tmp_path: Path) -> None:
+def test_a_shell_completes_commands_and_files(
+    shell: str, typed: str, whole: str, dist: Path, deployed: Path, tmp_path: Path
+) -> None:
     with zipfile.ZipFile(dist / f"lumisite-{__version__}-py3-none-any.whl") as wheel:
         name = next(one for one in wheel.namelist() if f"/share/{shell}" in one)
         wheel.extract(name, tmp_path)
     (tmp_path / "a-tree").mkdir()
-    found = said("bash", "-c", ASK[shell], "bash", str(tmp_path / name), typed, cwd=tmp_path).split()
+    (tmp_path / "a-root").symlink_to(deployed)
+    path = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    whole = (deployed / "current").readlink().name if typed.startswith("rollback") else whole
+    found = said("bash", "-c", ASK[shell], "bash", str(tmp_path / name), typed, cwd=tmp_path, environment=path).split()
     assert [one.rstrip("/") for one in found[:1]] == [whole]

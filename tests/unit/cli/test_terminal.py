@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
+import re
 import shutil
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -145,3 +151,74 @@ def test_a_pipe_gets_what_a_terminal_gets(tmp_path: Path) -> None:
     found = subprocess.run(command, capture_output=True, check=False)
     assert b"\x1b" not in found.stdout + found.stderr
     assert rb"\x1b[2J.sh:" in found.stdout + found.stderr
+
+
+def on_a_terminal(*words: str, columns: int = 80, **environment: str) -> list[str]:
+    """Run a command as somebody at a terminal sees it, with its colours as [NUMBER]."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    clean = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
+    command = [sys.executable, "-m", "lumisite", *words]
+    with subprocess.Popen(command, stdout=slave, env={**clean, "TERM": "xterm", **environment}) as process:
+        os.close(slave)
+        shown = b""
+        with suppress(OSError):  # from a terminal that nobody writes to any more
+            while block := os.read(master, 1 << 16):
+                shown += block
+    os.close(master)
+    assert process.returncode in (0, 1)
+    return re.sub(r"\x1b\[(\d+)m", r"[\1]", shown.decode()).splitlines()
+
+
+def test_a_terminal_gets_the_words_that_tell_how_it_went_in_colour() -> None:
+    log = str(REPOSITORY / "tests/data/transport/fail-ib-errors.log")
+    shown = on_a_terminal("transport", log)
+    assert shown[0].startswith("[31]FAIL[0]: ")
+    assert next(line for line in shown if line.startswith("0 ")).split()[:3] == ["0", "nid005001:4100", "[31]fail[0]"]
+    plain_text = on_a_terminal("transport", log, NO_COLOR="1")
+    assert [re.sub(r"\[\d+\](fail|FAIL)\[0\]", r"\1", line) for line in shown] == plain_text
+    report = on_a_terminal("report", str(EXAMPLES / "after"), "--baseline", str(EXAMPLES / "before"))
+    assert any(re.search(r"  \[32\]pass\[0\]  ", line) for line in report)
+
+
+@pytest.mark.parametrize("columns", [70, 90, 500])
+def test_the_last_column_of_a_table_fits_a_terminal(columns: int) -> None:
+    shown = on_a_terminal("transport", str(REPOSITORY / "tests/data/transport/fail-ib-errors.log"), columns=columns)
+    first = next(number for number, line in enumerate(shown) if line.startswith("plugin in use"))
+    rows = shown[first : shown.index("", first)]
+    assert all(len(line) <= columns for line in rows)
+    assert (len(rows) == 5) == (columns == 500)
+    assert " ".join(" ".join(rows).split()).count("[receive] via NET/IB/0/GDRDMA") == 4  # nothing of a line is lost
+
+
+def test_a_command_to_copy_stays_on_its_line(tmp_path: Path) -> None:
+    assert main(["deploy", str(written(tmp_path / "out", tree(NEW))), str(tmp_path / "root"), "--apply"]) == 0
+    *_, last = on_a_terminal("status", str(tmp_path / "root"), columns=60)
+    assert last.startswith("next  ")
+    assert "lumisite " in last
+
+
+def test_verbose_prints_files_and_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "scontrol").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for words, expected in (
+        (("--verbose", "init"), r"lumisite: runs scontrol show config"),
+        (("masks", "-v", "--site", "lumi"), r"lumisite: reads .*/sites/lumi\.yaml"),
+    ):
+        done = subprocess.run([sys.executable, "-m", "lumisite", *words], capture_output=True, text=True, check=False)
+        lines = done.stderr.splitlines()
+        assert any(re.fullmatch(expected, line) for line in lines)
+        assert not any(re.search(r"^lumisite: reads .*\.pyc?$", line) for line in lines)
+        assert len(lines) == len(set(lines))
+    done = subprocess.run([sys.executable, "-m", "lumisite", "init"], capture_output=True, text=True, check=False)
+    assert "lumisite: runs " not in done.stderr
+
+
+@pytest.mark.parametrize("words", [("--help",), ("check", "--help"), ("help", "validate"), ("-V",)])
+def test_help_that_cannot_be_written_is_an_error(words: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "lumisite", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 3
+    assert "standard output: cannot write" in done.stderr
