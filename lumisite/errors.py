@@ -15,7 +15,7 @@ from lumisite.text import printable as shown
 __all__ = ["shown"]
 
 #: More faults of one file than anybody reads.
-MOST_PRINTED = 500
+MOST_PRINTED = 300
 #: A line that quotes what is wrong is cut where that is longer than any path.
 MOST_LETTERS = 6000
 
