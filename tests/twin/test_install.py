@@ -107,8 +107,9 @@ def test_easybuild_installs_the_easyconfig(dist: Path, tmp_path: Path) -> None:
 
 
 def test_the_wheel_brings_what_is_installed_beside_the_program(dist: Path) -> None:
-    names = zipfile.ZipFile(dist / f"lumisite-{__version__}-py3-none-any.whl").namelist()
-    beside = {name.split(".data/data/share/")[1] for name in names if ".data/data/share/" in name}
+    with zipfile.ZipFile(dist / f"lumisite-{__version__}-py3-none-any.whl") as wheel:
+        named = (name.partition(".data/data/share/") for name in wheel.namelist())
+        beside = {path: wheel.read(f"{top}{between}{path}") for top, between, path in named if path}
     assert {
         "bash-completion/completions/lumisite",
         "zsh/site-functions/_lumisite",
@@ -116,7 +117,15 @@ def test_the_wheel_brings_what_is_installed_beside_the_program(dist: Path) -> No
         "man/man1/lumisite.1",
         "lumisite/site.schema.json",
         "doc/lumisite/tutorial/first-site.md",
-    } <= beside
+    } <= set(beside)
+    links = [
+        (page, link)
+        for page, text in beside.items()
+        if page.endswith(".md")
+        for link in re.findall(r"\]\((?!\w+:)([^)#]+)", text.decode())
+    ]
+    assert len(links) > 100
+    assert [(page, link) for page, link in links if os.path.normpath(f"{page}/../{link}") not in beside] == []
 
 
 @pytest.fixture(scope="module")
