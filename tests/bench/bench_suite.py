@@ -6,18 +6,15 @@ import statistics
 from pathlib import Path
 
 from tests.bench.measure import Row, table
-from tests.twin.cluster import ClusterPlan, running
-from tests.twin.helper_site import deploy_site
-from tests.twin.login_node import LUMISITE, install_lumisite
+from tests.twin.cluster import ClusterPlan
+from tests.twin.login_node import LUMISITE, ready_cluster
 
 JOBS = 3
 
 
 def run() -> list[Row]:
     """Measure everything of this module."""
-    with running(ClusterPlan(images=("torch",))) as cluster:
-        deploy_site(cluster)
-        install_lumisite(cluster)
+    with ready_cluster(ClusterPlan(images=("torch",))) as cluster:
         cluster.run(f"{LUMISITE} validate --site twin --jobs {JOBS} --node-sets 1 --out /scratch/run", timeout_s=600)
         jobs = [_times(folder) for folder in sorted((cluster.shared / "scratch/run/jobs").iterdir())]
     added = [whole - steps for whole, steps, _ in jobs]

@@ -13,9 +13,8 @@ import time
 from collections import Counter
 
 from tests.bench.measure import Row, table
-from tests.twin.cluster import Cluster, ClusterPlan, running
-from tests.twin.helper_site import deploy_site
-from tests.twin.login_node import LUMISITE, install_lumisite
+from tests.twin.cluster import Cluster, ClusterPlan
+from tests.twin.login_node import LUMISITE, ready_cluster
 
 SUITES = 10
 #: An hour for each suite: the machine may be busy with other things.
@@ -25,9 +24,7 @@ VERDICTS = {0: "PASS", 1: "FAIL", 4: "INCONCLUSIVE", 5: "BAD-NODES"}
 
 def run() -> list[Row]:
     """Measure everything of this module. What is no PASS is printed."""
-    with running(ClusterPlan(nodes=4, images=("torch",))) as cluster:
-        deploy_site(cluster)
-        install_lumisite(cluster)
+    with ready_cluster(ClusterPlan(nodes=4, images=("torch",))) as cluster:
         _suite(cluster, "baseline", "--jobs 10 --into /scratch/before.jsonl")
         words = "--baseline /scratch/before.jsonl --out /scratch/suite-{}"
         quiet = Counter(_suite(cluster, "validate", words.format(number)) for number in range(SUITES))

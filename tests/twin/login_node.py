@@ -8,17 +8,29 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import lumisite
 from lumisite.render.templates import FOLDERS
-from tests.twin.cluster import EXCHANGE, Cluster
+from tests.twin.cluster import EXCHANGE, Cluster, ClusterPlan, running
+from tests.twin.helper_site import deploy_site
 from tests.twin.roots import USER, USER_ID
 
 #: What lumisite imports to run jobs; all of it works without compiled parts, so it serves any Python.
 NEEDED = ("jinja2", "markupsafe", "packaging", "ruamel.yaml", "yaml")
 PLACE = "/appl/admin/python"
 LUMISITE = f"PYTHONPATH={PLACE} python3 -m lumisite"
+
+
+@contextmanager
+def ready_cluster(plan: ClusterPlan) -> Iterator[Cluster]:
+    """Run a cluster with the modules deployed and lumisite on its login node."""
+    with running(plan) as cluster:
+        deploy_site(cluster)
+        install_lumisite(cluster)
+        yield cluster
 
 
 def install_lumisite(cluster: Cluster) -> None:

@@ -12,11 +12,10 @@ import pytest
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.run.folder import SAMPLES, lines_of
 from tests.support.sites import site_text
-from tests.twin.cluster import Cluster, ClusterPlan, running
+from tests.twin.cluster import Cluster, ClusterPlan
 from tests.twin.fence import SCRIPTS
 from tests.twin.fixtures import require_twin
-from tests.twin.helper_site import deploy_site
-from tests.twin.login_node import LUMISITE, install_lumisite
+from tests.twin.login_node import LUMISITE, ready_cluster
 from tests.twin.process import Result
 from tests.twin.test_planted_faults import NCCL, set_by_user
 
@@ -61,9 +60,7 @@ def nccl_site() -> str:
 def site() -> Iterator[Cluster]:
     """A cluster with the modules deployed, lumisite on its login node, and a site file for NCCL."""
     require_twin()
-    with running(ClusterPlan(images=("torch",))) as cluster:
-        deploy_site(cluster)
-        install_lumisite(cluster)
+    with ready_cluster(ClusterPlan(images=("torch",))) as cluster:
         (cluster.shared / "scratch/nccl.yaml").write_text(nccl_site())
         yield cluster
 

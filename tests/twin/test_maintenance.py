@@ -12,10 +12,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.twin import faults
-from tests.twin.cluster import Cluster, ClusterPlan, running
+from tests.twin.cluster import Cluster, ClusterPlan
 from tests.twin.fixtures import require_twin
-from tests.twin.helper_site import deploy_site
-from tests.twin.login_node import LUMISITE, install_lumisite
+from tests.twin.login_node import LUMISITE, ready_cluster
 from tests.twin.process import Result
 
 pytestmark = [pytest.mark.measures, pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
@@ -29,9 +28,7 @@ RING = f"--probe pairs {FOUR}"
 def site() -> Iterator[Cluster]:
     """A cluster of two node sets, with baselines taken before the maintenance."""
     require_twin()
-    with running(ClusterPlan(nodes=4, images=("torch",), high_speed_rate=RATE)) as cluster:
-        deploy_site(cluster)
-        install_lumisite(cluster)
+    with ready_cluster(ClusterPlan(nodes=4, images=("torch",), high_speed_rate=RATE)) as cluster:
         done = lumisite(cluster, "baseline --site twin --probe collectives --jobs 10 --into before.jsonl")
         assert done.code == 0, done.stdout + done.stderr
         assert "10 of 10 jobs, 1 of 1 days, 2 of 2 disjoint node sets" in done.stderr

@@ -13,10 +13,9 @@ from lumisite.validate.probes.suite import LIMITS_S
 from lumisite.validate.run.folder import SAMPLES, lines_of
 from lumisite.validate.verdict.gates import judge_gates
 from tests.twin import faults
-from tests.twin.cluster import SITE_TREE, Cluster, ClusterPlan, running
+from tests.twin.cluster import SITE_TREE, Cluster, ClusterPlan
 from tests.twin.fixtures import require_twin
-from tests.twin.helper_site import deploy_site
-from tests.twin.login_node import LUMISITE, install_lumisite
+from tests.twin.login_node import LUMISITE, ready_cluster
 from tests.twin.roots import USER_ID
 from tests.twin.test_planted_faults import set_by_user
 
@@ -173,9 +172,7 @@ FRAMEWORK = "export SINGULARITY_BIND=/scratch/framework:/usr/lib/python3/dist-pa
 def four() -> Iterator[Cluster]:
     """Four nodes, of which one will be bad."""
     require_twin()
-    with running(ClusterPlan(nodes=4, images=("torch",))) as cluster:
-        deploy_site(cluster)
-        install_lumisite(cluster)
+    with ready_cluster(ClusterPlan(nodes=4, images=("torch",))) as cluster:
         (cluster.shared / "scratch/framework").mkdir()
         (cluster.shared / "scratch/framework/__init__.py").write_text("__version__ = '0'\n")
         yield cluster

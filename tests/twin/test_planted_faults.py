@@ -14,11 +14,10 @@ from lumisite.validate.run.folder import SAMPLES, lines_of
 from tests.support.logs import Run
 from tests.support.sites import site_text
 from tests.twin import faults
-from tests.twin.cluster import SITE_TREE, Cluster, ClusterPlan, running
+from tests.twin.cluster import SITE_TREE, Cluster, ClusterPlan
 from tests.twin.fence import SCRIPTS
 from tests.twin.fixtures import require_twin
-from tests.twin.helper_site import deploy_site
-from tests.twin.login_node import LUMISITE, install_lumisite
+from tests.twin.login_node import LUMISITE, ready_cluster
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
@@ -59,9 +58,7 @@ def site() -> Iterator[Cluster]:
     require_twin()
     lines = ("CliFilterPlugins=cli_filter/lua",)
     plan = ClusterPlan(images=("torch",), slurm_lines=lines, etc=(("slurm/cli_filter.lua", FILTER),))
-    with running(plan) as cluster:
-        deploy_site(cluster)
-        install_lumisite(cluster)
+    with ready_cluster(plan) as cluster:
         for name, change in (("two-ranks", TWO_RANKS), ("nccl", NCCL)):
             (cluster.shared / f"scratch/{name}.yaml").write_text(site_text(change))
         yield cluster

@@ -12,10 +12,9 @@ import pytest
 from lumisite.cli import main
 from lumisite.validate.run.folder import SAMPLES
 from tests.twin import faults
-from tests.twin.cluster import Cluster, ClusterPlan, running
+from tests.twin.cluster import Cluster, ClusterPlan
 from tests.twin.fixtures import require_twin
-from tests.twin.helper_site import deploy_site
-from tests.twin.login_node import LUMISITE, install_lumisite
+from tests.twin.login_node import LUMISITE, ready_cluster
 from tests.twin.process import Result
 from tests.twin.reframe import REFRAME, install_reframe
 
@@ -42,9 +41,7 @@ class Checked:
 @pytest.fixture(scope="module")
 def checked() -> Iterator[Checked]:
     require_twin()
-    with running(ClusterPlan(images=("torch",))) as cluster:
-        deploy_site(cluster)
-        install_lumisite(cluster)
+    with ready_cluster(ClusterPlan(images=("torch",))) as cluster:
         install_reframe(cluster)
         probes = " ".join(f"--probe {name}" for name in PROBES)
         cluster.run(f"mkdir /scratch/checks && {LUMISITE} reframe --site twin {probes} -o /scratch/checks/m.py").check()

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from tests.support.sites import site_text
-from tests.twin.cluster import Cluster, ClusterPlan, running
+from tests.twin.cluster import Cluster, ClusterPlan
 from tests.twin.fence import SCRIPTS
 from tests.twin.fixtures import require_twin
-from tests.twin.helper_site import deploy_site
-from tests.twin.login_node import LUMISITE, install_lumisite
+from tests.twin.login_node import LUMISITE, ready_cluster
 from tests.twin.process import Result
 from tests.twin.roots import USER_ID
 from tests.twin.test_planted_faults import set_by_user
@@ -38,9 +37,7 @@ SIZES = (
 def trial_cluster() -> Iterator[Cluster]:
     """A cluster whose links bound what is measured, with a description that may be written to."""
     require_twin()
-    with running(ClusterPlan(images=("torch",), management_rate="100mbit", high_speed_rate="250mbit")) as cluster:
-        deploy_site(cluster)
-        install_lumisite(cluster)
+    with ready_cluster(ClusterPlan(images=("torch",), management_rate="100mbit", high_speed_rate="250mbit")) as cluster:
         description = cluster.shared / "scratch/site.yaml"
         description.write_text(site_text(RULES, SIZES))
         os.chown(description, USER_ID, USER_ID)

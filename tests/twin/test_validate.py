@@ -16,10 +16,9 @@ from lumisite.facts.facts import parse_facts
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.run.folder import SAMPLES, SERIES, lines_of
 from tests.twin import faults
-from tests.twin.cluster import Cluster, ClusterPlan, running
+from tests.twin.cluster import Cluster, ClusterPlan
 from tests.twin.fixtures import require_twin
-from tests.twin.helper_site import deploy_site
-from tests.twin.login_node import LUMISITE, install_lumisite
+from tests.twin.login_node import LUMISITE, ready_cluster
 from tests.twin.process import Result
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
@@ -65,9 +64,7 @@ GATES = {
 def site() -> Iterator[Cluster]:
     """A cluster with the modules deployed and lumisite on its login node."""
     require_twin()
-    with running(ClusterPlan(images=("torch",))) as cluster:
-        deploy_site(cluster)
-        install_lumisite(cluster)
+    with ready_cluster(ClusterPlan(images=("torch",))) as cluster:
         yield cluster
 
 

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.twin import faults
-from tests.twin.cluster import Cluster, ClusterPlan, running
+from tests.twin.cluster import Cluster, ClusterPlan
 from tests.twin.fixtures import require_twin
-from tests.twin.helper_site import deploy_site
-from tests.twin.login_node import install_lumisite
+from tests.twin.login_node import ready_cluster
 from tests.twin.test_validate import at_work, ended, gates, validate
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
@@ -21,9 +20,7 @@ pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest
 def site() -> Iterator[Cluster]:
     """A cluster with the modules deployed and lumisite on its login node."""
     require_twin()
-    with running(ClusterPlan(images=("torch",))) as cluster:
-        deploy_site(cluster)
-        install_lumisite(cluster)
+    with ready_cluster(ClusterPlan(images=("torch",))) as cluster:
         yield cluster
 
 
@@ -55,9 +52,7 @@ def test_a_limit_and_a_drained_node_are_named_while_the_job_waits(site: Cluster)
 
 def test_a_slurm_that_applies_no_masks_is_named_before_jobs_run() -> None:
     require_twin()
-    with running(ClusterPlan(images=("torch",), slurm_lines=("TaskPlugin=task/none",))) as cluster:
-        deploy_site(cluster)
-        install_lumisite(cluster)
+    with ready_cluster(ClusterPlan(images=("torch",), slurm_lines=("TaskPlugin=task/none",))) as cluster:
         done = validate(cluster, "masks", "--probe node")
         found = gates(cluster, "masks", "slurm")
     assert done.code == 1, done.stdout + done.stderr
