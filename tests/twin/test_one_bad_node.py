@@ -258,8 +258,8 @@ SHOWN_BY_STEPS: dict[str, tuple[Callable[[Cluster], AbstractContextManager[None]
     ),
     "link-that-flaps": (
         on_the_node(
-            "(until ls /scratch/link-that-flaps/jobs/*/pairs-4n/records/*.at; do sleep 0.2; done; sleep 4; "
-            "ip link set hsn3 down; ip link set hsn3 up) >/dev/null 2>&1 &",
+            "(until ls /scratch/link-that-flaps/jobs/*/pairs-4n/records/*.at; do sleep 0.2; done; "
+            "for turn in 1 2 3 4 5 6 7 8; do ip link set hsn3 down; ip link set hsn3 up; sleep 0.5; done) >/dev/null 2>&1 &",
             "wait",
         ),
         "pairs",

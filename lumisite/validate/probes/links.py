@@ -100,7 +100,10 @@ def _losses(grown: Mapping[str, Counters]) -> Iterator[Finding]:
 
 @dataclass(frozen=True)
 class _Edge:
-    """What one node has sent to another over one interface, in segments."""
+    """What one node has sent to another over one interface, in segments; `resent` are those that were lost.
+
+    A busy node answers late, and TCP sends again what has arrived: such segments are not counted.
+    """
 
     source: str
     target: str
@@ -135,8 +138,9 @@ def _edges(records: Sequence[Record]) -> list[_Edge]:
         source, target = (interfaces.get(text(stream, key)) for key in ("from", "to"))
         if source and target and source[0] != target[0]:
             total = sums.setdefault((source[0], target[0], source[1]), [0, 0])
-            for at, key in enumerate(("sent", "resent")):
-                total[at] += int(number(stream, key) or 0)
+            sent, resent, twice = (int(number(stream, key) or 0) for key in ("sent", "resent", "got_twice"))
+            total[0] += sent
+            total[1] += max(0, resent - twice)
     return [_Edge(*ends, *total) for ends, total in sums.items()]
 
 

@@ -55,6 +55,13 @@ def gates(nodes: dict[str, dict[str, Any]]) -> list[Gate]:
     return [line for line in judged(nodes) if isinstance(line, Gate)]
 
 
+@pytest.mark.parametrize(("got_twice", "lost"), [(0, 400), (100, 300), (395, None), (500, None)])
+def test_what_a_peer_has_got_twice_was_not_lost(got_twice: int, lost: int | None) -> None:
+    every = records()
+    every[BAD]["streams"][0] |= {"resent": 400, "got_twice": got_twice}
+    assert [gate.values["resent"] for gate in gates(every)] == ([] if lost is None else [lost])
+
+
 @pytest.mark.parametrize("nodes", [FOUR, FOUR[:2], FOUR[:1], ()])
 def test_links_that_are_all_alike_are_no_finding_but_kept(nodes: Sequence[str]) -> None:
     lines = judged(records(nodes))
@@ -230,7 +237,7 @@ def test_connections_of_this_process_tell_what_they_sent(links: ModuleType) -> N
         taken[0].close()
     there = found["127.0.0.3", "127.0.0.2"]
     assert there["sent"] >= 2
-    assert there["resent"] == 0
+    assert there["resent"] == there["got_twice"] == 0
     assert ("127.0.0.2", "127.0.0.3") in found
     assert links.addresses()["127.0.0.1"] == "lo"
     assert links.driver("none0") == {}

@@ -32,8 +32,10 @@ MOST = 400
 SIOCGIFADDR, SIOCETHTOOL = 0x8915, 0x8946
 ETHTOOL_GSTRINGS, ETHTOOL_GSTATS, ETHTOOL_GSSET_INFO = 0x1B, 0x1D, 0x37
 NAME_BYTES = 32
-#: Where struct tcp_info (linux/tcp.h) has the segments that were sent again, and all that were sent.
-RESENT_AT, SENT_AT, INFO_BYTES = 100, 136, 140
+#: Where struct tcp_info (linux/tcp.h) has the segments that were sent again, all that were sent, and those that the
+#: peer says it has got twice (RFC 2883), so that nothing was lost; kernels before 4.20 do not have these.
+COUNTED_AT = {"resent": 100, "sent": 136, "got_twice": 216}
+INFO_BYTES = 140
 
 
 def counters(patterns: "list[str]", root: str = "/") -> "dict[str, dict[str, int]]":
@@ -124,7 +126,7 @@ def addresses() -> "dict[str, str]":
 
 
 def streams() -> "list[dict[str, object]]":
-    """List this process's TCP connections to other addresses: segments sent, and sent again (tcp(7), TCP_INFO)."""
+    """List this process's TCP connections to other addresses, with what each has counted (tcp(7), TCP_INFO)."""
     found = []
     for path in Path("/proc/self/fd").iterdir():
         with suppress(OSError, ValueError, struct.error):
@@ -136,8 +138,9 @@ def streams() -> "list[dict[str, object]]":
                 local, peer = (plain(each[0]) for each in (stream.getsockname(), stream.getpeername()))
                 info = stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
                 if local != peer and len(info) >= INFO_BYTES:
-                    resent, sent = (struct.unpack_from("=I", info, at)[0] for at in (RESENT_AT, SENT_AT))
-                    found.append({"from": local, "to": peer, "sent": sent, "resent": resent})
+                    info += bytes(256 - len(info))
+                    counted = {name: struct.unpack_from("=I", info, at)[0] for name, at in COUNTED_AT.items()}
+                    found.append({"from": local, "to": peer, **counted})
     return found
 
 
