@@ -7,7 +7,7 @@ from itertools import groupby
 
 from docs.markdown import notice, plain, table
 from lumisite.findings.catalogue import CatalogueEntry, catalogue
-from lumisite.findings.finding import EXIT_CODES
+from lumisite.findings.exit_code import EXIT_CODES
 
 INTRODUCTION = """\
 Each finding that a command prints ends with its code in brackets. `lumisite why CODE` prints what is written here.

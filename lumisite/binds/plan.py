@@ -10,7 +10,8 @@ from lumisite.binds.host_libraries import ASSUMED_LEVELS, library_folders, loade
 from lumisite.binds.plugin import plugin_lines, unopened
 from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, exit_code
+from lumisite.findings.exit_code import exit_code
+from lumisite.findings.finding import Finding
 from lumisite.images.container import container_of
 from lumisite.images.container import library_path as library_path_of_image
 from lumisite.images.contents import Contents

@@ -12,8 +12,8 @@ from lumisite.binds.closure import PlannedLibrary
 from lumisite.binds.plan import BindPlan, PlanRequest, make_plan
 from lumisite.binds.plan_file import format_plan, reason_of
 from lumisite.cli.arguments import add_host_root, add_json, add_one_release, add_site, check_root, load_selection
+from lumisite.cli.colours import print_lines
 from lumisite.cli.output import format_json_rows, print_note, write_whole
-from lumisite.cli.terminal import print_lines
 from lumisite.errors import ResolveError, SiteError
 from lumisite.findings import writers
 from lumisite.findings.catalogue import make_finding

@@ -12,7 +12,8 @@ from lumisite.cli.output import print_note, print_result
 from lumisite.cli.site_choice import default_site, recorded_site
 from lumisite.errors import LumisiteError, ResolveError
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Severity, exit_code
+from lumisite.findings.exit_code import exit_code
+from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import advice, line, message
 from lumisite.machine.host import DiskTree, mounts_of
 from lumisite.machine.tree import is_under

@@ -13,7 +13,7 @@ from lumisite.cli.arguments import add_json, add_plan_and_lock, add_platform, ad
 from lumisite.cli.output import print_note, print_result
 from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import exit_code
+from lumisite.findings.exit_code import exit_code
 from lumisite.findings.writers import line
 from lumisite.images.family import holds_of_image, remarks_of_image
 from lumisite.images.lock import LoadedLock, load_lock

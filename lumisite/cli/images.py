@@ -16,7 +16,7 @@ from lumisite.cli.progress import Progress
 from lumisite.errors import LumisiteError, ResolveError
 from lumisite.facts.lock_changes import LockChange, compare_images
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import exit_code
+from lumisite.findings.exit_code import exit_code
 from lumisite.findings.writers import line, message
 from lumisite.images.cotainr import pin_systems
 from lumisite.images.inventory import NamedImage, Reading, read_inventory, usual_folders

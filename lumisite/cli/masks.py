@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lumisite.cli.arguments import LIVE, add_json
+from lumisite.cli.colours import print_lines, table
 from lumisite.cli.output import format_json_rows, print_note
-from lumisite.cli.terminal import print_lines, table
 from lumisite.errors import ResolveError
 from lumisite.findings.writers import message
 from lumisite.machine.host import DiskTree

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lumisite.cli.terminal import plain, print_lines
+from lumisite.cli.colours import print_lines
+from lumisite.cli.terminal import plain
 from lumisite.errors import ToolError, refused
 from lumisite.findings.catalogue import make_finding
 

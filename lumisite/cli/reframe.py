@@ -13,9 +13,9 @@ from pathlib import Path
 from lumisite import __version__
 from lumisite.cli.arguments import add_image, add_nodes, add_other_images, add_output, add_probe, add_site, real_path
 from lumisite.cli.output import write_text
-from lumisite.cli.transport import EXIT
 from lumisite.cli.validate import make_request, report_progress, require_shared
 from lumisite.errors import ResolveError
+from lumisite.findings.exit_code import verdict_exit_code
 from lumisite.site.load import LoadedSite, load_site
 from lumisite.validate.reframe.module import answer, module_text
 from lumisite.validate.run.folder import SAMPLES, create_run, image_mark, lines_of, open_run
@@ -118,4 +118,4 @@ def _judge(arguments: argparse.Namespace) -> int:
     runner.work()
     document = answer(lines_of(run.folder / SAMPLES))
     print(json.dumps(document))
-    return EXIT[str(document["verdict"])]
+    return verdict_exit_code(str(document["verdict"]))

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from lumisite.cli.arguments import add_details, add_json, add_out, add_root, add_usual_root, usual_root
+from lumisite.cli.colours import DIFFERENCE, print_lines, table
 from lumisite.cli.difference import file_lines, meaning_lines, summary_lines
 from lumisite.cli.output import print_result
-from lumisite.cli.terminal import DIFFERENCE, print_lines, table
 from lumisite.errors import ResolveError, refused
 from lumisite.findings.catalogue import make_finding
 from lumisite.release.deploy import (

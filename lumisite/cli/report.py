@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from lumisite.cli.arguments import add_json, add_output
+from lumisite.cli.colours import print_lines
 from lumisite.cli.facts import load_facts
 from lumisite.cli.input import file_blocks
 from lumisite.cli.output import print_note, print_result, write_text
 from lumisite.cli.site_choice import recorded_site
-from lumisite.cli.terminal import print_lines
 from lumisite.site.json_file import parse_json
 from lumisite.site.load import LoadedSite, load_site, read_input
 from lumisite.validate import InputError

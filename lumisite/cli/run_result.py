@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from lumisite.cli.colours import print_lines
 from lumisite.cli.output import print_note
 from lumisite.cli.report import read_side
-from lumisite.cli.terminal import print_lines
 from lumisite.errors import ToolError
 from lumisite.findings import writers
 from lumisite.findings.catalogue import make_finding
+from lumisite.findings.exit_code import verdict_exit_code
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import Site
 from lumisite.text import figure, percent, some
@@ -67,7 +68,8 @@ def print_run(run: Run, request: RunRequest, site: Site, *, as_json: bool) -> in
     if not samples and any(gate.code == "sbatch-refused" for gate in gates):
         return 3
     states = {gate.verdict for gate in verdict.gates if not gate.follows}
-    code = 1 if "fail" in states else 4 if "inconclusive" in states else 5 if verdict.drain else 0
+    worst = next((state for state in ("fail", "inconclusive") if state in states), "bad-nodes" if verdict.drain else "")
+    code = verdict_exit_code(worst)
     if request.purpose == "validate" and code in (0, 5):
         print_note(writers.sentence(make_finding("command-baseline", command=commands.baseline)))
     return code

@@ -10,12 +10,13 @@ from typing import Any
 
 from lumisite.cli.arguments import add_host_root, add_json, add_usual_root, check_root, usual_root
 from lumisite.cli.check_host import check_release
+from lumisite.cli.colours import table
 from lumisite.cli.output import print_result
 from lumisite.cli.site_choice import default_site, recorded_site
-from lumisite.cli.terminal import table
 from lumisite.errors import LumisiteError
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, exit_code
+from lumisite.findings.exit_code import exit_code
+from lumisite.findings.finding import Finding
 from lumisite.machine.host import DiskTree
 from lumisite.release.root import Root, existing_root, inspect_release, list_releases, release_row
 from lumisite.release.tree import RenderedTree, describe

@@ -8,18 +8,17 @@ from dataclasses import asdict
 from operator import attrgetter
 
 from lumisite.cli.arguments import COUNT, add_json
+from lumisite.cli.colours import table
 from lumisite.cli.input import file_blocks
 from lumisite.cli.output import print_result
-from lumisite.cli.terminal import table
 from lumisite.findings import writers
+from lumisite.findings.exit_code import verdict_exit_code
 from lumisite.text import printable
 from lumisite.validate.transport.judge import Expectation, judge
 from lumisite.validate.transport.lines import LogLine
 from lumisite.validate.transport.log import scan
 from lumisite.validate.transport.result import Result
 
-#: Exit codes of a verdict (design: 1 a failed verdict, 4 inconclusive).
-EXIT = {"pass": 0, "fail": 1, "inconclusive": 4}
 #: Processes of a passing run that are listed for a person.
 MOST_ROWS = 16
 #: Characters of a line of the log that are printed.
@@ -69,7 +68,7 @@ def run_transport(arguments: argparse.Namespace) -> int:
     log = scan((name, file_blocks(name)) for name in arguments.logs)
     result = judge(log, Expectation(expected, nics, arguments.require_gdr))
     print_result(_as_json(result), _as_text(result), as_json=arguments.json)
-    return EXIT[result.verdict]
+    return verdict_exit_code(result.verdict)
 
 
 def _as_json(result: Result) -> dict[str, object]:

@@ -25,7 +25,7 @@ from lumisite.cli.validate import (
     with_nodes,
 )
 from lumisite.errors import ResolveError
-from lumisite.findings.finding import exit_code
+from lumisite.findings.exit_code import exit_code
 from lumisite.findings.writers import message
 from lumisite.site.evidence import HERE
 from lumisite.site.load import LoadedSite, load_site, read_input, site_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeAlias
@@ -17,10 +17,6 @@ class Severity(str, Enum):
     DOUBT = "doubt"
     NODE = "node"
     FAULT = "fault"
-
-
-#: The exit code of the worst finding, from the worst: a system that is at fault, in doubt, or fine but for some nodes.
-EXIT_CODES: Mapping[Severity, int] = {Severity.FAULT: 1, Severity.DOUBT: 4, Severity.NODE: 5, Severity.INFO: 0}
 
 
 @dataclass(frozen=True, order=True)
@@ -68,9 +64,3 @@ def place_severity(bad: int, every: int, *, picked_out: bool = True) -> Severity
 def with_values(finding: Finding, values: Mapping[str, Value]) -> Finding:
     """Return a finding with more values."""
     return replace(finding, values={**finding.values, **values})
-
-
-def exit_code(findings: Iterable[Finding]) -> int:
-    """Return the exit code of findings: that of the worst one, 0 where there is none."""
-    severities = {finding.severity for finding in findings}
-    return next((code for severity, code in EXIT_CODES.items() if severity in severities), 0)

@@ -11,7 +11,8 @@ from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from lumisite.findings.catalogue import entry
-from lumisite.findings.finding import EXIT_CODES, Finding, Severity, Value
+from lumisite.findings.exit_code import EXIT_CODES
+from lumisite.findings.finding import Finding, Severity, Value
 from lumisite.text import figure, percent, printable, some
 
 #: A list in a sentence ends after so many, and counts the rest.

@@ -13,6 +13,7 @@ from itertools import chain
 
 from lumisite.findings import writers
 from lumisite.findings.catalogue import make_finding
+from lumisite.findings.exit_code import verdict_exit_code
 from lumisite.findings.finding import Finding
 from lumisite.site.model import LEAST_DAYS, MetricRule, Validation
 from lumisite.site.scalars import Line
@@ -65,13 +66,17 @@ class SystemVerdict:
     """
 
     verdict: State
-    exit_code: int
     gates: tuple[GateVerdict, ...]
     metrics: tuple[MetricVerdict, ...]
     slow_nodes: tuple[SlowNode, ...]
     drain: str | None
     missing_runs: tuple[Finding, ...]
     doubts: tuple[Finding, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the command that judges."""
+        return verdict_exit_code(self.verdict)
 
     @property
     def next_runs(self) -> tuple[str, ...]:
@@ -106,10 +111,9 @@ def judge_system(before: Recorded, after: Recorded, terms: Terms) -> SystemVerdi
         metrics.append(verdict)
         for doubt in found:
             doubts.setdefault(doubt, []).append(name)
-    overall, code = _overall(gates, metrics, slow, spoiled=bool(bad) and spoiled)
+    overall = _overall(gates, metrics, slow, spoiled=bool(bad) and spoiled)
     return SystemVerdict(
         overall,
-        code,
         gates,
         tuple(metrics),
         slow,
@@ -121,7 +125,8 @@ def judge_system(before: Recorded, after: Recorded, terms: Terms) -> SystemVerdi
 
 def as_json(verdict: SystemVerdict) -> dict[str, object]:
     """Return a verdict for JSON, with its findings in words and as codes and values."""
-    found = asdict(verdict) | {"next_runs": verdict.next_runs, "notes": verdict.notes}
+    first = {"verdict": verdict.verdict, "exit_code": verdict.exit_code}
+    found = first | asdict(verdict) | {"next_runs": verdict.next_runs, "notes": verdict.notes}
     del found["missing_runs"], found["doubts"]
     parts: list[GateVerdict | MetricVerdict] = [*verdict.gates, *verdict.metrics]
     for row, part in zip((*found["gates"], *found["metrics"]), parts, strict=True):
@@ -161,20 +166,20 @@ def _by_spec(verdict: MetricVerdict, rule: MetricRule) -> MetricVerdict:
 
 def _overall(
     gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict], slow: Sequence[SlowNode], *, spoiled: bool
-) -> tuple[State, int]:
-    """Return the worst of what bad nodes do not explain, and its exit code; `spoiled`: no job ran without them."""
+) -> State:
+    """Return the worst of what bad nodes do not explain; `spoiled`: no job ran without them."""
     deciding = [metric.verdict for metric in metrics if metric.decides and not metric.on_slow_nodes]
     counted = [gate for gate in gates if not gate.follows and (gate.runs or not spoiled)]
     states = {*deciding, *(gate.verdict for gate in counted)}
     if "fail" in states:
-        return "fail", 1
+        return "fail"
     if states & {"unconfirmed", "inconclusive"}:
-        return "inconclusive", 4
+        return "inconclusive"
     if slow or "bad-nodes" in states:
-        return "bad-nodes", 5
+        return "bad-nodes"
     if not deciding and (not gates or not metrics):
-        return "inconclusive", 4
-    return ("warn" if "warn" in states else "pass"), 0
+        return "inconclusive"
+    return "warn" if "warn" in states else "pass"
 
 
 def _bad_nodes(gates: Sequence[GateVerdict], slow_nodes: Sequence[SlowNode]) -> list[str]:

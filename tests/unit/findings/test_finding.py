@@ -9,7 +9,8 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.findings.catalogue import load_group, make_finding
-from lumisite.findings.finding import Finding, Place, Severity, exit_code
+from lumisite.findings.exit_code import exit_code
+from lumisite.findings.finding import Finding, Place, Severity
 
 
 def test_the_worst_finding_decides_the_exit_code() -> None:

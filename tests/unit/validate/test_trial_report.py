@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import exit_code
+from lumisite.findings.exit_code import exit_code
 from lumisite.findings.writers import message
 from lumisite.validate.trial.design import Design, TrialSetting, plan
 from lumisite.validate.trial.judge import TrialVerdict, judge_trial
