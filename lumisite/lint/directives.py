@@ -13,6 +13,8 @@ from lumisite.text import nearest_name
 _EXPANSION = re.compile(r"\$(?:\w+|\{\w+\}|\()|`|(?<==)~/")
 #: A script has fewer; to look for a similar name takes time.
 _MOST_WORDS = 500
+#: Options whose values add up.
+_ADDING = ("gres-flags",)
 #: A comment that begins as a directive does, but for its word.
 _ALMOST = re.compile(r"(#(?!SBATCH)(?:S?[A-Z]{4,6}H|sbatch)|[ \t]+#SBATCH)\s+-{1,2}\w")
 
@@ -44,12 +46,14 @@ def unknown_directive(job: Job) -> Iterator[BadLine]:
             break
         if found := _ALMOST.match(text):
             yield bad_line(at, found[1].strip(), expected="#SBATCH")
-    for word, line in job.directives[:_MOST_WORDS]:
+    words = job.directives[:_MOST_WORDS]
+    for (word, line), (before, _) in zip(words, (("", 0), *words), strict=False):
         option = re.match(r"(-{0,2})([A-Za-z][\w-]{2,}|)(=|$)", word)
         dashes, name, equals = option.groups() if option else ("", "", "")
         near = name if name in LONG_OPTIONS else nearest_name(name.lower(), LONG_OPTIONS, 0.8)
         begins = dashes == "--" and any(known.startswith(name) for known in LONG_OPTIONS)
-        if near and not begins and (dashes == "--" or (near == name and (dashes or equals))):
+        is_value = not dashes and before.startswith("-") and "=" not in before
+        if near and not (begins or is_value) and (dashes == "--" or (near == name and (dashes or equals))):
             yield bad_line(line, f"{dashes}{name}", expected=f"--{near}")
         elif word == "=":
             yield bad_line(line, word, expected="--NAME=VALUE")
@@ -60,7 +64,7 @@ def repeated_directive(job: Job) -> Iterator[BadLine]:
     for options in map(read_option_list, job.components):
         first = {option.name: option for option in reversed(options)}
         for option in options:
-            if option.value != first[option.name].value:
+            if option.value != first[option.name].value and option.name not in _ADDING:
                 yield bad_line(option.line, f"--{option.name}", first=first[option.name].line, value=option.value)
 
 

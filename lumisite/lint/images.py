@@ -24,9 +24,13 @@ from lumisite.vendors.model import GpuVendor
 
 
 class Start(NamedTuple):
-    """A container that a script starts: `image` is its path as far as the script has it, else empty."""
+    """A container that a script starts: `image` is its path as far as the script has it, else empty.
+
+    `options` are the words before it, with their lines.
+    """
 
     action: str
+    options: tuple[tuple[str, int], ...]
     image: str
     line: int
     command: ShellCommand
@@ -60,30 +64,30 @@ def starts_of(job: Job) -> Iterator[Start]:
         words = job.resolved_words(command.words_after(*RUNTIMES) or ())
         while words and words[0][0].startswith("-"):
             del words[: 2 if words[0][0] in GLOBAL_VALUED else 1]
-        if words and words[0][0] in ACTIONS and (found := _image(words[1:])):
-            yield Start(words[0][0], *found, command)
+        if words and words[0][0] in ACTIONS and (at := _place_of_image([word for word, _ in words])):
+            image = words[at] if at < len(words) else ("", words[-1][1])
+            yield Start(words[0][0], tuple(words[1:at]), *image, command)
 
 
-def _image(words: list[tuple[str, int]]) -> tuple[str, int] | None:
-    """Return the image after an action, and its line: empty where an unknown option hides it, None for no image."""
-    rest = words[::-1]
-    while rest:
-        word, line = rest.pop()
-        if word == "--" and rest:
-            return rest[-1]
+def _place_of_image(words: list[str]) -> int | None:
+    """Return which of the words from an action on is the image: beyond all where an unknown option hides it."""
+    at = 1
+    while at < len(words):
+        word = words[at]
+        if word == "--" and at + 1 < len(words):
+            return at + 1
         if word.startswith("--"):
-            if word in ACTION_VALUED:
-                del rest[-1:]
-            elif "=" not in word and word not in ACTION_FLAGS:
-                return "", line
+            if "=" not in word and word not in (*ACTION_FLAGS, *ACTION_VALUED):
+                return len(words)
+            at += word in ACTION_VALUED
         elif word.startswith("-"):
             valued = re.search(f"[{ACTION_VALUED_LETTERS}]", word)
-            if valued is not None and valued.end() == len(word):
-                del rest[-1:]
+            at += valued is not None and valued.end() == len(word)
         elif word.startswith("$") and not word.endswith(".sif"):  # it may be more options
-            return next(((text, line) for text, _ in reversed(rest) if text.endswith(".sif")), (word, line))
+            return next((later for later in range(at, len(words)) if words[later].endswith(".sif")), at)
         else:
-            return word, line
+            return at
+        at += 1
     return None
 
 
@@ -115,6 +119,8 @@ def for_other_gpus(job: Job) -> Iterator[BadLine]:
         names = {software.name for software in maker.software}
         for command in job.commands:
             first = command.programs[:1]
+            if maker.gpu and first != (maker.gpu.tool,) and command.names_any(maker.gpu.tool):
+                break  # a script for several machines that looks for it
             loads = first in (("module",), ("ml",)) and names & {value.partition("/")[0] for value in command.values}
             if loads or (maker.gpu and first == (maker.gpu.tool,)):
                 yield bad_line(command.line, " ".join(command.values[:3]), vendor=maker.title)

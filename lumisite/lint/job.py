@@ -10,15 +10,7 @@ from typing import NamedTuple
 from lumisite.findings.finding import Value
 from lumisite.images.lock import LockedImage
 from lumisite.lint.options import SrunStep, read_options
-from lumisite.lint.script import (
-    ScriptLimitError,
-    ShellCommand,
-    Word,
-    is_shell,
-    read_commands,
-    read_directives,
-    without_listing,
-)
+from lumisite.lint.script import ScriptLimitError, ShellCommand, Word, is_shell, read_commands, read_directives
 from lumisite.site.model import Site
 from lumisite.vendors import gpu_of
 from lumisite.vendors.model import GpuVendor
@@ -61,7 +53,7 @@ class Job:
 
     def __init__(self, site: Site, text: str, locked: Mapping[str, LockedImage] | None = None) -> None:
         """Read the script."""
-        text = without_listing(text.replace("\r\n", "\n"))
+        text = text.replace("\r\n", "\n")
         self.site = site
         self.locked = locked or {}
         self.text = text

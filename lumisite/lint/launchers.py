@@ -12,6 +12,8 @@ from lumisite.lint.script import ShellCommand
 from lumisite.render.runtimes import RUNTIMES
 
 _PROGRAMS = ("torchrun", "accelerate", "deepspeed", "torch.distributed.run", "torch.distributed.launch")
+#: What has the words after it as arguments of its own: a program or module of Python, or a list of packages.
+_OF_PYTHON = re.compile(r"(?:^| )(?:\S+\.py|pip3?|python[\d.]*(?: -[a-zA-Z]+)* -m \S+)(?: |$)")
 #: What starts programs on other nodes, or several of them.
 _OTHER_NODES = re.compile(
     r"\b(?:srun|mpirun|mpiexec|prun|ssh|pdsh|clush|parallel|sbatch|scrun|hostfile|ray|dask|snakemake|nextflow|parsl|hq)\b"
@@ -69,11 +71,11 @@ def launches(job: Job) -> Iterator[Launch]:
     for command in job.commands:
         if command.spot == "batch":
             step = job.step_of(command)
-        for index, (name, word) in enumerate(zip(command.programs, command.words, strict=True)):
-            if name in _PROGRAMS and command.words_after(name) is not None:
-                options = _options(job.resolved_words(command.words[index + 1 :]))
-                yield Launch(name, word.line, options, step, command.spot)
-                break
+        index = next((at for at, name in enumerate(command.programs) if name in _PROGRAMS), None)
+        words = command.words_after(*_PROGRAMS)
+        if index is not None and words is not None and not _OF_PYTHON.search(" ".join(command.programs[:index])):
+            options = _options(job.resolved_words(words))
+            yield Launch(command.programs[index], command.words[index].line, options, step, command.spot)
 
 
 def _options(words: list[tuple[str, int]]) -> dict[str, tuple[str, int]]:

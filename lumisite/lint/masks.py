@@ -72,9 +72,9 @@ def mask_order(job: Job) -> Iterator[BadLine]:
         near = [kind.gpus[gpu].l3 for gpu in _gpus_of_tasks(step, kind, chosen)]
         if None in near or len(near) != len(groups) or any(len(group) != 1 for group in groups):
             continue
-        if len(set(near)) == len(near) and [{at} for at in near] != groups:
-            first = [min(set(kind.l3[at or 0].cores).difference(kind.reserved or ())) for at in near]
-            yield bad_line(option.line, "--cpu-bind", expected="map_cpu:" + ",".join(map(str, first)))
+        free = [set(kind.l3[at or 0].cores).difference(kind.reserved or ()) for at in near]
+        if all(free) and len(set(near)) == len(near) and [{at} for at in near] != groups:
+            yield bad_line(option.line, "--cpu-bind", expected="map_cpu:" + ",".join(map(str, map(min, free))))
 
 
 def _gpus_of_tasks(step: SrunStep, kind: NodeKind, chosen: set[str]) -> list[int]:
@@ -92,7 +92,10 @@ def _gpus_of_tasks(step: SrunStep, kind: NodeKind, chosen: set[str]) -> list[int
 
 
 def mask_outside(job: Job) -> Iterator[BadLine]:
-    """CPUs by number in a part of a node, whose cores are others each time; or for fewer tasks than there are."""
+    """CPUs by number in a part of a node, whose cores are others each time; or for fewer tasks than there are.
+
+    Several tasks may share a mask where all masks together are all cores, and these are enough.
+    """
     for step, option, kind, cpus in _bindings(job):
         partitions = [job.site.partitions[name] for name in step.partitions(job.site)]
         shared = not any(partition.whole_nodes for partition in partitions) and "exclusive" not in step.merged
@@ -100,5 +103,5 @@ def mask_outside(job: Job) -> Iterator[BadLine]:
         cores, whole, tasks = asked.cores_per_node[1], usable_cores(kind), step.tasks_per_node or 1
         if partitions and shared and 0 < cores < whole:
             yield bad_line(option.line, "--cpu-bind", cores=cores, whole=whole)
-        elif tasks > len(cpus):
+        elif tasks > len(cpus) and (tasks > whole or len(frozenset().union(*cpus)) < whole):
             yield bad_line(option.line, "--cpu-bind", tasks=tasks, masks=len(cpus))

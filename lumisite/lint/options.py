@@ -14,37 +14,43 @@ from lumisite.site.nodes import NodeKind
 _FLAGS = frozenset(
     re.findall(
         r"\S+",
-        """contiguous disable-status exact exclusive hold ignore-pbs immediate interactive label multi-prog no-kill
-        no-requeue overcommit overlap oversubscribe parsable preserve-env propagate pty quiet quit-on-interrupt requeue
-        spread-job test-only unbuffered use-min-nodes verbose wait-all-nodes whole""",
+        """
+        contiguous disable-status exact exclusive hold ignore-pbs immediate interactive label multi-prog no-kill
+        no-requeue overcommit overlap oversubscribe parsable preserve-env propagate pty quiet quit-on-interrupt
+        requeue spread-job test-only unbuffered use-min-nodes verbose wait-all-nodes whole
+        """,
     )
 )
 #: Options of sbatch and srun, as they are written out; plugins of a site may add others.
 LONG_OPTIONS = _FLAGS | frozenset(
     re.findall(
         r"[^;\s]+",
-        """account;acctg-freq;array;batch;bb;bbf;bcast;begin;chdir;cluster-constraint;clusters;comment;compress;
-        constraint;container;container-id;core-spec;cores-per-socket;cpu-bind;cpu-freq;cpus-per-gpu;cpus-per-task;
-        deadline;delay-boot;dependency;distribution;environment;error;exclude;export;export-file;extra;extra-node-info;
-        get-user-env;gid;gpu-bind;gpu-freq;gpus;gpus-per-node;gpus-per-socket;gpus-per-task;gres;gres-flags;help;het-;
-        group;hint;input;job-name;jobid;kill-on-bad-exit;kill-on-invalid-dep;licenses;mail-type;mail-user;mcs-label;
-        mem;mem-bind;mem-per-cpu;mem-per-gpu;mincpus;mpi;network;nice;nodefile;nodelist;nodes;ntasks;ntasks-per-core;
-        ntasks-per-gpu;ntasks-per-node;ntasks-per-socket;oom-kill-step;open-mode;output;partition;prefer;priority;
-        profile;qos;reboot;relative;reservation;resv-ports;segment;signal;slurmd-debug;sockets-per-node;stepmgr;
-        switches;task-epilog;task-prolog;tasks-per-node;thread-spec;threads;threads-per-core;time;time-min;tmp;tres-;
-        bind;tres-per-task;uid;usage;version;wait;wckey;wrap;x11""",
+        """
+        account;acctg-freq;array;batch;bb;bbf;bcast;begin;chdir;cluster-constraint;clusters;comment;
+        compress;constraint;container;container-id;core-spec;cores-per-socket;cpu-bind;cpu-freq;
+        cpus-per-gpu;cpus-per-task;deadline;delay-boot;dependency;distribution;environment;error;
+        exclude;export;export-file;extra;extra-node-info;get-user-env;gid;gpu-bind;gpu-freq;gpus;
+        gpus-per-node;gpus-per-socket;gpus-per-task;gres;gres-flags;help;het-group;hint;input;job-name;
+        jobid;kill-on-bad-exit;kill-on-invalid-dep;licenses;mail-type;mail-user;mcs-label;mem;mem-bind;
+        mem-per-cpu;mem-per-gpu;mincpus;mpi;network;nice;nodefile;nodelist;nodes;ntasks;
+        ntasks-per-core;ntasks-per-gpu;ntasks-per-node;ntasks-per-socket;oom-kill-step;open-mode;output;
+        partition;prefer;priority;profile;qos;reboot;relative;reservation;resv-ports;segment;signal;
+        slurmd-debug;sockets-per-node;stepmgr;switches;task-epilog;task-prolog;tasks-per-node;
+        thread-spec;threads;threads-per-core;time;time-min;tmp;tres-bind;tres-per-task;uid;usage;
+        version;wait;wckey;wrap;x11
+        """,
     )
 )
 _SHORT = dict(
     re.findall(
         r"(\w)=(\S+)",
-        """A=account B=extra-node-info C=constraint D=chdir G=gpus J=job-name N=nodes S=core-spec a=array
+        """
+        A=account B=extra-node-info C=constraint D=chdir G=gpus J=job-name N=nodes S=core-spec a=array
         c=cpus-per-task d=dependency e=error i=input m=distribution n=ntasks o=output p=partition q=qos r=relative
-        t=time w=nodelist x=exclude""",
+        t=time w=nodelist x=exclude
+        """,
     )
 )
-
-
 _OTHER_NAMES = {"tasks-per-node": "ntasks-per-node", "cpu_bind": "cpu-bind"}
 #: Partitions that one option names.
 _MOST_NAMES = 100

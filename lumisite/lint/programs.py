@@ -41,22 +41,21 @@ def gpu_flag(job: Job) -> Iterator[BadLine]:
     expected = {f"--{flag}" for kind in kinds for flag in site.gpu_flags(kind)}
     others = {f"--{gpu.flag}" for gpu in all_gpus() if gpu.flag and gpu not in job.gpus} - expected
     avoided = {f"--{flag}" for runtime in site.runtimes.values() for flag in runtime.avoid}
-    for command in job.commands if kinds else ():
-        for word in command.words_after(*RUNTIMES) or ():
-            if word.value in others:
-                advised = {"expected": tuple(sorted(expected))} if expected else {}
-                yield bad_line(word.line, word.value, kinds=kinds, **advised)
-            elif word.value in avoided:
-                yield bad_line(word.line, word.value, runtime=site.command)
+    for word, line in (option for start in starts_of(job) for option in start.options) if kinds else ():
+        if word in others:
+            advised = {"expected": tuple(sorted(expected))} if expected else {}
+            yield bad_line(line, word, kinds=kinds, **advised)
+        elif word in avoided:
+            yield bad_line(line, word, runtime=site.command)
 
 
 def fixed_port(job: Job) -> Iterator[BadLine]:
     """A fixed port, which another job may have where nodes are shared."""
     partitions = (job.site.partitions[name] for name in job.partitions if name in job.site.partitions)
     # Nothing of a node is left to others where all its cores are asked for, or all of it.
-    cores = max((usable_cores(kind) for kind in job.allocation.node_kinds(job.site) if kind.gpus), default=None)
+    cores = max((usable_cores(kind) for kind in job.allocation.node_kinds(job.site) if kind.gpus), default=0)
     alone = all(partition.whole_nodes for partition in partitions) or "exclusive" in job.allocation.merged
-    alone |= cores is not None and job.allocation.cores_per_node[1] >= cores
+    alone |= 0 < cores <= job.allocation.cores_per_node[1]
     for line, port in () if alone else (*_set_ports(job), *_ports_of_options(job)):
         if port != "0":
             yield bad_line(line, port)

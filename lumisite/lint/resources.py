@@ -48,7 +48,7 @@ def too_many_cores(job: Job) -> Iterator[BadLine]:
         threads = step.merged.get("hint") or step.merged.get("threads-per-core")
         per_core = 2 if threads and threads.value in ("multithread", "2") else 1
         usable = per_core * max((usable_cores(kind) for kind in kinds), default=0)
-        if option and kinds and all(kind.gpus for kind in kinds) and cores > usable:
+        if option and usable and all(kind.gpus for kind in kinds) and cores > usable:
             of_gpu_nodes = [kind for kind in job.site.node_kinds.values() if kind.gpus]
             each = min(usable_cores(kind) // len(kind.gpus) for kind in of_gpu_nodes)
             yield bad_line(option.line, f"--{option.name}", cores=cores, usable=usable, each=each)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 
 from lumisite.render.runtimes import RUNTIMES
 
@@ -41,8 +42,8 @@ _PART = re.compile(
     re.DOTALL,
 )
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=(.*)", re.DOTALL)
-#: How a script begins that was copied from a terminal.
-_LISTING = re.compile(r"(?:\$ )?cat [\w./-]+[ \t]*\n(?=#!)")
+#: A word of a directive or the comment after them, as `get_argument` in Slurm's src/sbatch/opt.c reads them.
+_DIRECTIVE_WORD = re.compile(r"(?P<comment>#)|(?:\\.|\"[^\"]*\"|'[^']*'|[^\s#\"'\\])+")
 
 
 class ScriptLimitError(Exception):
@@ -172,18 +173,12 @@ def is_shell(text: str) -> bool:
 
 def read_directives(text: str) -> Iterator[tuple[str, int]]:
     """Yield the words of `#SBATCH` lines; sbatch stops to read them at the first command."""
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if line.strip() and not line.lstrip().startswith("#"):
             return
-        if line.startswith("#SBATCH"):
-            for word in re.sub(r"\s#.*", "", line.removeprefix("#SBATCH")).split():
-                yield word.strip("\"'"), number
-
-
-def without_listing(text: str) -> str:
-    """Return a script without the `cat` of a terminal before it, with as many lines."""
-    found = _LISTING.match(text)
-    return "\n" + text[found.end() :] if found else text
+        words = _DIRECTIVE_WORD.finditer(line.removeprefix("#SBATCH")) if line.startswith("#SBATCH") else ()
+        for word in takewhile(lambda word: not word["comment"], words):
+            yield re.sub(r"\\(.)|[\"']", r"\1", word[0]), number
 
 
 def read_commands(

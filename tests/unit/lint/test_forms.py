@@ -26,8 +26,6 @@ WHOLE = "#!/bin/bash\n#SBATCH -p standard-g -N 2 --gpus-per-node=8 --ntasks-per-
         ),
         ("cat <<'EOF' > run.sh\nexport MIOPEN_USER_DB_PATH=$(mktemp -d)\nEOF\n", []),
         ("sbatch -p standard-g -N 1 -n 8 -c 8 job.sh\n", []),
-        # as a terminal showed it
-        ("cat j.sh \n#!/bin/bash\n#SBATCH -p dev-g -n 8 -N 1 -c 8\n", ["3 too-many-cores"]),
         ("cat j.sh\n#SBATCH -p dev-g -n 8 -N 1 -c 8\n", []),
         ("sbatch -p small-g --wrap='MASTER_PORT=4000 python x'\n", []),
     ],

@@ -203,11 +203,6 @@ def test_harm_is_claimed_only_of_images_that_are_known_to_have_the_release() -> 
     assert reasons(R64, harm, milder) == [("", "it is slow")]
 
 
-def test_a_script_as_a_terminal_showed_it() -> None:
-    text = "cat start.sh\n#!/bin/bash\n#SBATCH -p standard-g\n#SBATCH -N 2\nexport NCCL_NET_GDR_LEVEL=PHB\nsrun torchrun x\n"
-    assert found(text) == ["5 harmful-value"]
-
-
 # ---------------------------------------------------------------- interfaces
 
 

@@ -1,0 +1,92 @@
+"""Lines of correct job scripts that were reported once, and sites whose description says less."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lumisite.lint.options import LONG_OPTIONS
+from lumisite.site.model import Site
+from tests.support.linted import LUMI, found
+from tests.unit.lint.test_lines import SIF, TASKS, lines
+
+#: As CSC has it for GROMACS: 32 tasks of a node on 8 masks, which are all cores that jobs can get.
+_MASKS = "0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,0xfe,0xfe00,0xfe00000000,0xfe0000000000"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '#SBATCH --comment="time=3 nodes=2"\nsrun ./app',
+        "#SBATCH --job-name='bert -N 4 # of 8'\nsrun ./app",
+        "#SBATCH --comment group=2\nsrun ./app",
+        "#SBATCH --gres-flags=disable-binding\n#SBATCH --gres-flags=one-task-per-sharing\nsrun ./app",
+        "#SBATCH --het-group=0 --tres-bind=gres/gpu:none\nsrun ./app",
+        "srun singularity run $SIF python train.py --strategy deepspeed",
+        "srun singularity run $SIF python -u -m lightning fit --strategy deepspeed",
+        "srun singularity run $SIF python train.py --launcher torchrun --nnodes 1",
+        "srun singularity run $SIF python bench.py --rocm",
+        "if command -v nvidia-smi; then nvidia-smi; fi\nsrun ./app",
+    ],
+)
+def test_a_correct_line_is_not_reported(text: str) -> None:
+    assert lines(TASKS, text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('#SBATCH --comment="a b" nodes=2\nsrun ./app', ["1 unknown-directive"]),
+        ("#SBATCH --gruop=0\nsrun ./app", []),
+        ("#SBATCH --het-gruop=0\nsrun ./app", ["1 unknown-directive"]),
+        ("srun singularity run --bind /x --rocm $SIF python bench.py", ["1 gpu-flag"]),
+        ("srun singularity run --unknown-to-us --rocm $SIF python bench.py", ["1 gpu-flag"]),
+        (
+            "srun singularity run $SIF python -m torch.distributed.run --nnodes=1 --nproc_per_node=1 t.py",
+            ["1 launcher-nodes"],
+        ),
+    ],
+)
+def test_what_is_like_it_is_reported_still(text: str, expected: list[str]) -> None:
+    assert lines(TASKS, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("tasks", "masks", "expected"),
+    [(32, _MASKS, []), (64, _MASKS, ["1 mask-outside"]), (8, _MASKS[:33], ["1 mask-outside"])],
+)
+def test_tasks_may_share_masks_that_are_all_cores(tasks: int, masks: str, expected: list[str]) -> None:
+    text = f"srun --ntasks-per-node={tasks} --cpu-bind=mask_cpu:{masks} ./select_gpu ./app"
+    assert [line for line in lines(TASKS.replace(" -c 7", ""), text) if "cores" not in line] == expected
+
+
+def test_options_are_those_of_slurm() -> None:
+    assert {"het-group", "tres-bind"} < LONG_OPTIONS
+    assert not {"het-", "tres-", "group", "bind"} & LONG_OPTIONS
+
+
+@pytest.mark.parametrize("character", ["\x0b", "\x0c", "\x1c", "\u2028"])
+def test_only_line_feeds_end_lines(character: str) -> None:
+    text = f"#!/bin/bash\n# a{character}b\n#SBATCH -p dev-g -N 1 -n 8 -c 8\n"
+    assert found(text) == ["3 too-many-cores"]
+
+
+def with_kind(**changed: Any) -> Site:
+    """LUMI with another description of its GPU nodes."""
+    return replace(LUMI, node_kinds={**LUMI.node_kinds, "lumi-g": replace(LUMI.node_kinds["lumi-g"], **changed)})
+
+
+def test_an_l3_group_that_is_all_reserved_has_no_near_core() -> None:
+    kind = LUMI.node_kinds["lumi-g"]
+    site = with_kind(reserved=tuple(sorted({*(kind.reserved or ()), *kind.l3[0].cores})))
+    text = TASKS + "srun --cpu-bind=map_cpu:9,17,25,33,41,49,57,9 ./app\n"
+    assert "6 reserved-cores" not in found(text, site)
+
+
+def test_nodes_whose_cores_are_not_described_have_no_limit_of_cores() -> None:
+    text = (
+        TASKS.replace("standard-g", "small-g") + f"export MASTER_PORT=29500\nsrun singularity run {SIF} python t.py\n"
+    )
+    assert found(text, with_kind(l3=(), gpus=())) == found(text, with_kind(l3=())) == ["6 fixed-port"]
