@@ -79,9 +79,13 @@ def texts(record: object, *keys: str) -> list[str]:
 
 def usual(values: Iterable[_Value]) -> _Value | None:
     """Return what more than half have, if there is such a value."""
-    every = list(values)
-    value, count = Counter(every).most_common(1)[0] if every else (None, 0)
-    return value if 2 * count > len(every) else None
+    return more_than_half(Counter(values))
+
+
+def more_than_half(counts: Counter[_Value]) -> _Value | None:
+    """Return what has more than half of all counts, if there is such a value."""
+    value, count = counts.most_common(1)[0] if counts else (None, 0)
+    return value if 2 * count > counts.total() else None
 
 
 def in_image(mount: object) -> bool:

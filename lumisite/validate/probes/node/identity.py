@@ -78,11 +78,9 @@ def _wrong_names(records: Mapping[str, Record]) -> Iterator[tuple[str, str]]:
     """Yield nodes whose host name is not Slurm's, where it is on most others, or that have the name of another."""
     names = {node: _short(text(record, "identity", "uname")) for node, record in records.items()}
     slurm = {node: _short(node) for node in records}
+    right, known = sum(names[node] == slurm[node] for node in records), {*slurm.values()}
     for node, name in names.items():
-        if not name or name == slurm[node]:
-            continue
-        others = [other for other in records if other != node]
-        if name in slurm.values() or 2 * sum(names[other] == slurm[other] for other in others) > len(others):
+        if name and name != slurm[node] and (name in known or 2 * right > len(records) - 1):
             yield node, name
 
 

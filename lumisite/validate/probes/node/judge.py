@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from typing import Any
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Severity, with_values
-from lumisite.machine.host import Mount, mount_of, parse_mounts
-from lumisite.machine.reach import NO_FILES, OWN
-from lumisite.machine.tree import is_under
 from lumisite.site.ledger import decide
 from lumisite.site.scalars import TASK
 from lumisite.validate.probes.definition import make_probe
 from lumisite.validate.probes.node.identity import identities
 from lumisite.validate.probes.node.judge_files import FILES, Here, compare_files, files_of, looked_at
+from lumisite.validate.probes.node.judge_mounts import compare_mounts
 from lumisite.validate.probes.node.leftovers import left_overs
 from lumisite.validate.probes.node.resources import (
     SHARED_MEMORY,
@@ -32,15 +31,12 @@ from lumisite.validate.probes.node.resources import (
 )
 from lumisite.validate.probes.outcome import Located, gates
 from lumisite.validate.probes.probe import TEXT, Ended, Expected, Line, Probe, Record, Srun, Target, quote
-from lumisite.validate.probes.records import number, rows, table, text, texts, value_at, whole
-from lumisite.validate.probes.records import usual as _usual
+from lumisite.validate.probes.records import more_than_half, number, rows, table, text, texts, value_at, whole
 from lumisite.vendors import all_fabrics, all_gpus
 from lumisite.vendors.model import GpuVendor
 
 #: A clock counts as wrong that is further from the others, in seconds; tasks of a step start within a few.
 CLOCK_S = 30
-#: How that begins which comes and goes below a path with a user; what an automounter mounts is counted as that.
-COMES_AND_GOES = "fuse"
 #: `facts` of a record, by the names that people know; of one with a unit, less is a fault where two nodes differ.
 FACTS = {
     "kernel": ("kernel", ""),
@@ -142,6 +138,30 @@ def _gpus(target: Target) -> list[GpuVendor]:
 # ---- the judge
 
 
+class _Job:
+    """The records of all nodes of a job, by node. What all of them have is counted once."""
+
+    def __init__(self, records: Mapping[str, Record]) -> None:
+        """Keep the records."""
+        self.records = records
+        self._counts: dict[tuple[str, ...], Counter[str]] = {}
+
+    def counts(self, *keys: str) -> Counter[str]:
+        """Return how many nodes have which text below some keys; an empty one is that of nodes without any."""
+        if keys not in self._counts:
+            self._counts[keys] = Counter(text(record, *keys) for record in self.records.values())
+        return self._counts[keys]
+
+    def usual(self, *keys: str) -> str | None:
+        """Return the text that more than half of the nodes have."""
+        return more_than_half(self.counts(*keys))
+
+    @cached_property
+    def paths(self) -> list[str]:
+        """All paths that a node has looked at."""
+        return list(dict.fromkeys(path for record in self.records.values() for path in table(record, "paths")))
+
+
 def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list[Line]:
     """Return a line for each thing that is wrong with some nodes, and one for the nodes that are fine."""
     ended = steps[0]
@@ -149,16 +169,15 @@ def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list
     if not records:
         found = make_finding("step-not-run", ended.step.folder, words=ended.words, exit_code=ended.exit_code)
         return [expected.gate(found)]
-    mounted = {path: {name: _mounted(record, path) for name, record in records.items()} for path in setup.shared}
+    job, mounts = _Job(records), {path: compare_mounts(records, path) for path in setup.shared}
     located = [*_lost(ended, records, expected)]
     for name, record in records.items():
-        others = [theirs for host, theirs in records.items() if host != name]
-        of_mounts = {path: _of_mount(name, path, mounted[path]) for path in setup.shared}
-        located += [Located(found, name) for found in _interfaces(record, others, setup.interfaces)]
-        located += [Located(found, name) for found in _of_paths(record, others, setup.paths, of_mounts)]
+        of_mounts = {path: mounts[path].get(name) for path in setup.shared}
+        located += [Located(found, name) for found in _interfaces(record, job, setup.interfaces)]
+        located += [Located(found, name) for found in _of_paths(record, job, setup.paths, of_mounts)]
         if reason := text(record, "private"):
             located.append(Located(make_finding("folder-not-writable", setup.local, reason=reason), name))
-        located += [Located(found, name) for found in _of_facts(record, others)]
+        located += [Located(found, name) for found in _of_facts(record, job)]
     located += _clocks(records)
     unlinked = [each.node for each in located if each.finding.code in ("interface-down", "interface-no-address")]
     located += identities(records, setup.interfaces, setup.management, unlinked)
@@ -184,7 +203,8 @@ def _lost(ended: Ended, records: Mapping[str, Record], expected: Expected) -> It
     lost = [name for name in expected.nodes if name not in records]
     # `lost`, the node, the folder, the system's reason, and the paths that the node lacks, as the script writes them.
     reports = {fields[1]: fields[2:] for line in ended.stderr if len(fields := line.split("\t")) > 3}
-    of_slurm = {name: [line for line in ended.stderr if name in _NAME.findall(line)] for name in lost}
+    names = [(line, {*_NAME.findall(line)}) for line in ended.stderr]
+    of_slurm = {name: [line for line, named in names if name in named] for name in lost}
     # Where Slurm could not start the step on one node, it may not have started it on others either.
     named = [name for name in lost if name in reports or of_slurm[name]]
     for name in named or lost:
@@ -218,9 +238,8 @@ def _is_of_job(found: Finding) -> bool:
     return found.code == "variable-breaks-programs"
 
 
-def _interfaces(record: Record, others: Sequence[Record], names: Sequence[str]) -> Iterator[Finding]:
-    every = [record, *others]
-    addressed = any(text(each, "interfaces", name, "addresses") for each in every for name in names)
+def _interfaces(record: Record, job: _Job, names: Sequence[str]) -> Iterator[Finding]:
+    addressed = any(any(job.counts("interfaces", name, "addresses")) for name in names)
     for name in names:
         state = text(record, "interfaces", name, "state")
         if state not in ("up", "unknown"):
@@ -229,28 +248,29 @@ def _interfaces(record: Record, others: Sequence[Record], names: Sequence[str]) 
         if addressed and value_at(record, "interfaces", name, "addresses") == "":
             yield make_finding("interface-no-address", name)
         for key, unit in (("speed", "Mb/s"), ("mtu", "B")):
-            found = text(record, "interfaces", name, key)
-            same = [text(each, "interfaces", name, key) for each in every]
-            usual = _usual(same) or _usual(text(each, "interfaces", other, key) for each in every for other in names)
-            if found.isdigit() and (usual or "").isdigit() and found != usual and usual in same:
-                yield make_finding("interface-differs", name, quantity=key, unit=unit, found=found, expected=usual)
+            found, same = text(record, "interfaces", name, key), job.counts("interfaces", name, key)
+            # Where nodes do not agree on one interface, those of all tell.
+            most = more_than_half(same) or more_than_half(
+                sum((job.counts("interfaces", each, key) for each in names), Counter())
+            )
+            if found.isdigit() and (most or "").isdigit() and found != most and most in same:
+                yield make_finding("interface-differs", name, quantity=key, unit=unit, found=found, expected=most)
 
 
 def _of_paths(
-    record: Record, others: Sequence[Record], paths: Mapping[str, Needed], of_mounts: Mapping[str, Finding | None]
+    record: Record, job: _Job, paths: Mapping[str, Needed], of_mounts: Mapping[str, Finding | None]
 ) -> Iterator[Finding]:
     bad: dict[str, Finding] = {}
     for path, needed in paths.items():
-        found = _of_path(record, path, needed) or of_mounts.get(path) or _of_content(record, others, path)
+        found = _of_path(record, path, needed) or of_mounts.get(path) or _of_content(record, job, path)
         # One mount may be missing that several paths lead to.
         if found and found not in bad.values() and not any(path.startswith(f"{above}/") for above in bad):
             bad[path] = found
             yield with_values(found, {"why": needed.why})
-    files = dict.fromkeys(path for each in (record, *others) for path in table(each, "paths") if path not in paths)
     names: dict[tuple[str, str], list[str]] = {}
-    for path in files:
+    for path in (path for path in job.paths if path not in paths):
         folder, _, name = path.rpartition("/")
-        code = _of_file(record, others, path)
+        code = _of_file(record, job, path)
         if code == "files-missing" and (shut := _shut(record, folder, path)):
             found = make_finding("path-shut", shut, access="enter", why=f"{folder} is behind it")
             if shut not in bad:
@@ -283,86 +303,38 @@ def _of_path(record: Record, path: str, needed: Needed) -> Finding | None:
     return make_finding("path-empty", path) if "f" in letters and "s" not in letters else None
 
 
-def _of_content(record: Record, others: Sequence[Record], path: str) -> Finding | None:
-    first, *theirs = (text(each, "paths", path, "seen") for each in (record, *others))
-    other = first and _usual([first, *theirs]) not in (None, "", first)
+def _of_content(record: Record, job: _Job, path: str) -> Finding | None:
+    seen = text(record, "paths", path, "seen")
+    other = seen and job.usual("paths", path, "seen") not in (None, "", seen)
     return make_finding("path-differs", path) if other else None
 
 
-def _of_file(record: Record, others: Sequence[Record], path: str) -> str:
+def _of_file(record: Record, job: _Job, path: str) -> str:
     """Return what is wrong with a file that is looked for by pattern: one that most others have must be there too."""
     letters = text(record, "paths", path, "is")
     if "e" not in letters:
-        usual = [each for each in others if "e" in text(each, "paths", path, "is")]
-        return "files-missing" if 2 * len(usual) > len(others) else ""
+        having = sum(count for found, count in job.counts("paths", path, "is").items() if "e" in found)
+        return "files-missing" if 2 * having > len(job.records) - 1 else ""
     if "f" not in letters or ("r" in letters and "s" in letters):
         return ""
     return "files-empty" if "r" in letters else "files-unreadable"
 
 
-class _Mounted(NamedTuple):
-    """The mount that a path is on, and the mount points that users reach through it: all, and those that stay."""
-
-    on: Mount
-    points: frozenset[str]
-    stay: frozenset[str]
-
-
-def _mounted(record: Record, path: str) -> _Mounted:
-    """Return what a path is on, what is mounted below it, and what links in it lead to."""
-    real, mounts = text(record, "paths", path, "leads") or path, tuple(parse_mounts(texts(record, "mounts")))
-    reached = [mount for point in text(record, "paths", path, "links").split() if (mount := mount_of(mounts, point))]
-    reached += [mount for mount in mounts if is_under(mount.point, real) and mount.point != real]
-    reached = [mount for mount in reached if mount.point != "/" and mount.kind not in NO_FILES]
-    automounters = [mount.point for mount in mounts if mount.kind == "autofs"]
-
-    def point(mount: Mount) -> str:
-        return next((above for above in automounters if is_under(mount.point, above)), mount.point)
-
-    on = mount_of(mounts, real) or Mount("/", "", "", read_only=False)
-    stay = (mount for mount in reached if not mount.kind.startswith(COMES_AND_GOES))
-    return _Mounted(on, frozenset(map(point, reached)) - {on.point}, frozenset(map(point, stay)) - {on.point})
-
-
-def _of_mount(node: str, path: str, mounted: Mapping[str, _Mounted]) -> Finding | None:
-    """Compare what is mounted there: of two nodes that differ the one is wrong that has its own root there.
-
-    Where a path is a link, each node may have its own, to its own copy: only what is mounted at one place is compared.
-    """
-    found, elsewhere = mounted[node], [theirs for host, theirs in mounted.items() if host != node]
-    on, theirs = found.on, [each.on for each in elsewhere]
-    if on.read_only and theirs and not any(mount.read_only for mount in theirs):
-        return make_finding("mount-read-only", path)
-    usual = _usual([on, *theirs])
-    if usual is None and on.point == "/" and theirs and all(mount.point != "/" for mount in theirs):
-        usual = theirs[0]
-    if usual not in (None, on) and "autofs" not in (usual.kind, on.kind):
-        if on.point != usual.point and is_under(usual.point, on.point):
-            expected = f"{usual.kind} {usual.point}".strip()
-            return make_finding("mount-missing", path, on=on.point, kind=on.kind, expected=expected)
-        if is_under(on.point, usual.point):
-            return make_finding(
-                "mount-other", path, source=on.source, kind=on.kind, expected=f"{usual.source} ({usual.kind})"
-            )
-    lacking = sorted(frozenset.intersection(*(each.stay for each in elsewhere)) - found.stay) if elsewhere else []
-    if lacking:
-        return make_finding("mount-missing", lacking[0], more=tuple(lacking[1:]))
-    if on.point == "/" and on.kind in OWN and not found.points:
-        return make_finding("mount-missing", path, on="/", kind=on.kind)
-    return None
-
-
-def _of_facts(record: Record, others: Sequence[Record]) -> Iterator[Finding]:
+def _of_facts(record: Record, job: _Job) -> Iterator[Finding]:
     for key, (name, unit) in FACTS.items():
-        found, theirs = text(record, "facts", key), [text(each, "facts", key) for each in others]
-        usual = _usual([found, *theirs])
-        # What is no number is no limit.
-        limits = {each: int(each) if each.isdigit() else math.inf for each in (found, *theirs)}
-        if usual is None and unit and all(theirs) and all(limits[found] < limits[each] for each in theirs):
-            usual = min(theirs, key=limits.__getitem__, default=None)
-        if found and usual and found != usual:
-            values = [f"{each.strip()}{unit if each.isdigit() else ''}" for each in (found, usual)]
+        found, counts = text(record, "facts", key), job.counts("facts", key)
+        most = more_than_half(counts)
+        if most is None and unit and counts[found] == 1 and not counts[""]:
+            others = sorted((each for each in counts if each != found), key=_limit)
+            most = next((each for each in others[:1] if _limit(found) < _limit(each)), None)
+        if found and most and found != most:
+            values = [f"{each.strip()}{unit if each.isdigit() else ''}" for each in (found, most)]
             yield make_finding("fact-differs", name, found=values[0], expected=values[1])
+
+
+def _limit(text: str) -> float:
+    """Return a number; what is none is no limit."""
+    return int(text) if text.isdigit() else math.inf
 
 
 def _resources(records: Mapping[str, Record], setup: NodeSetup) -> Iterator[Located]:

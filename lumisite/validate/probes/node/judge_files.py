@@ -71,10 +71,13 @@ def compare_files(
 ) -> Iterator[Located]:
     """Yield what differs on which node; several files of a `release` together, and nothing that is `known` already."""
     of_release: dict[tuple[str, str], list[Finding]] = {}
-    bad = {(entry.node, entry.finding.subject) for entry in known if entry.finding.subject.startswith("/")}
+    bad: dict[str, set[str]] = {}
+    for entry in known:
+        if entry.finding.subject.startswith("/"):
+            bad.setdefault(entry.node, set()).add(entry.finding.subject)
     for path in dict.fromkeys(path for record in files.values() for path in table(record, "files")):
         for name, found in _of_path(path, files, here):
-            if any(node == name and is_under(path, above) for node, above in bad):
+            if any(is_under(path, above) for above in bad.get(name, ())):
                 continue
             if is_under(path, release):
                 of_release.setdefault((name, found.code), []).append(found)

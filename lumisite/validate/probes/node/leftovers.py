@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from lumisite.findings.catalogue import make_finding
@@ -49,7 +49,15 @@ def left_overs(records: Mapping[str, Record], *, whole_nodes: bool) -> Iterator[
     """
     found = [process for node, record in records.items() for process in _processes(node, record)]
     running = {node: () if whole_nodes else texts(record, "running") for node, record in records.items()}
-    kept = [each for each in found if each.job not in running[each.node] and _counts(each, found, len(records))]
+    alike: dict[str, set[str]] = defaultdict(set)
+    for each in found:
+        if each.of_system:
+            alike[each.command].add(each.node)
+    kept = [
+        each
+        for each in found
+        if each.job not in running[each.node] and _counts(each, len(alike[each.command]), len(records))
+    ]
     groups: dict[tuple[str, str], list[OtherProcess]] = defaultdict(list)
     for process in kept:
         groups[process.user, process.command].append(process)
@@ -78,12 +86,14 @@ def _processes(node: str, record: Record) -> Iterator[OtherProcess]:
             yield OtherProcess(node, kind, amount, pid, seconds, uid, user, words[5].strip("-"), words[6])
 
 
-def _counts(process: OtherProcess, every: Iterable[OtherProcess], nodes: int) -> bool:
-    """Return whether a process is left over. What most nodes' system does belongs to it, and one node says nothing."""
+def _counts(process: OtherProcess, alike: int, nodes: int) -> bool:
+    """Return whether a process is left over. What most nodes' system does belongs to it, and one node says nothing.
+
+    `alike` is the number of nodes whose system has one of that name.
+    """
     if not process.of_system:
         return True
     if process.kind == "gpu":
         return process.amount >= SYSTEM_BYTES
-    alike = {each.node for each in every if each.of_system and each.command == process.command}
     busy = process.amount >= SYSTEM_PERCENT and process.seconds >= SYSTEM_S
-    return busy and 2 * len(alike) <= nodes and nodes > 1
+    return busy and 2 * alike <= nodes and nodes > 1

@@ -1,0 +1,32 @@
+"""Judging what nodes are takes time that grows as the number of nodes does."""
+
+from __future__ import annotations
+
+import time
+
+from lumisite.validate.probes.node.leftovers import left_overs
+from tests.support.records import a_job
+from tests.unit.validate.test_node_judge import healthy, lines
+
+LIBRARIES = {f"/opt/cray/lib/lib{number}.so": {"is": "efrs"} for number in range(100)}
+
+
+def seconds(nodes: int) -> float:
+    job = a_job(tuple(f"n{number}" for number in range(1, nodes + 1)), 1, "node")
+    records = [{**record, "paths": {**record["paths"], **LIBRARIES}} for record in map(healthy, job.nodes)]
+    start = time.process_time()
+    lines(records, job)
+    return time.process_time() - start
+
+
+def test_four_times_as_many_nodes_take_four_times_as_long() -> None:
+    few = seconds(100)
+    assert seconds(400) < 4 * 2 * few + 0.3  # a square takes sixteen times as long
+
+
+def test_many_processes_of_the_system_are_compared_once() -> None:
+    names = [f"n{number}" for number in range(400)]
+    records = {name: {"processes": [f"cpu 90 {pid} 60 0 root - service{pid}" for pid in range(64)]} for name in names}
+    start = time.process_time()
+    assert list(left_overs(records, whole_nodes=True)) == []
+    assert time.process_time() - start < 5
