@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from lumisite.facts.change import Touched
 from lumisite.facts.facts import Facts, Releases
@@ -47,6 +48,17 @@ class Context:
     def stated(self) -> Platform:
         """The platform after, where it is known, else the one before."""
         return self.site.platforms[self.now or self.was]
+
+    @property
+    def kinds_like_node(self) -> list[str]:
+        """The node kinds with as many GPUs as the node had, or has."""
+        counts = {len(self.before.gpus), len(self.after.gpus)}
+        return [name for name, kind in self.site.node_kinds.items() if len(kind.gpus) in counts]
+
+    @property
+    def gpu_kinds(self) -> list[str]:
+        """Those of them that have GPUs."""
+        return [name for name in self.kinds_like_node if self.site.node_kinds[name].gpus]
 
     @property
     def driven(self) -> tuple[str, ...]:
@@ -102,6 +114,12 @@ class Context:
             if setting.value and whole.search(setting.value):
                 yield Touched("setting", setting.name, "affected-setting", {"name": name})
 
+    def settings_called(self, pattern: str, subject: str) -> Iterator[Touched]:
+        """Yield the settings whose names a pattern is found in, for a change of a subject."""
+        for setting in self.site.settings:
+            if re.search(pattern, setting.name):
+                yield Touched("setting", setting.name, "affected-setting-rule", {"name": subject})
+
     def modules_binding(self, path: str) -> Iterator[Touched]:
         """Yield the modules that bind a path, a folder above it or something below it, and those that load these."""
         found: dict[str, Touched] = {}
@@ -127,10 +145,16 @@ class Context:
         A family borrows its own libraries and all that these needed before the maintenance, or need now.
         """
         changed = set(sonames)
-        for name, family in self.site.families.items():
-            borrowed = _needed(self.before, family.libraries) | _needed(self.after, family.libraries)
+        for name, borrowed in self._borrowed.items():
             if changed & borrowed:
                 yield name, tuple(sorted(changed & borrowed))
+
+    @cached_property
+    def _borrowed(self) -> dict[str, set[str]]:
+        families = self.site.families.items()
+        return {
+            name: _needed(self.before, one.libraries) | _needed(self.after, one.libraries) for name, one in families
+        }
 
     def plans_with(self, sonames: Collection[str]) -> Iterator[Touched]:
         """Yield the plans that these libraries are in: by family, and the stored ones."""

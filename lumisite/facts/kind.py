@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 from lumisite.facts.change import Change, Touched
 from lumisite.facts.context import Context
@@ -30,9 +31,28 @@ class Differences:
             found.setdefault(change.kind, []).append(change)
         return found
 
-    def subjects(self, *kinds: str) -> set[str]:
+    @cached_property
+    def _found(self) -> dict[tuple[str, ...], frozenset[str]]:
+        """What was looked for among all changes already."""
+        return {}
+
+    def subjects(self, *kinds: str) -> frozenset[str]:
         """Return the subjects of the changes of some kinds."""
-        return {change.subject for kind in kinds for change in self.by_kind.get(kind, ())}
+        if kinds not in self._found:
+            changes = (change for kind in kinds for change in self.by_kind.get(kind, ()))
+            self._found[kinds] = frozenset(change.subject for change in changes)
+        return self._found[kinds]
+
+    def named(self, kind: str, value: str) -> frozenset[str]:
+        """Return all names in one of the values of the changes of a kind."""
+        key = ("names", kind, value)
+        if key not in self._found:
+            self._found[key] = frozenset(name for change in self.by_kind.get(kind, ()) for name in change.names(value))
+        return self._found[key]
+
+    def codes(self, kind: str) -> set[str]:
+        """Return the codes of the changes of a kind."""
+        return {change.code for change in self.by_kind.get(kind, ())}
 
     @cached_property
     def folders(self) -> tuple[str, ...]:
@@ -65,9 +85,19 @@ class Differences:
         return found
 
     @cached_property
-    def broken_links(self) -> set[str]:
-        """The names of files whose links are broken in one capture."""
-        return {posixpath.basename(path) for path in self.subjects("dangling")}
+    def hidden_libraries(self) -> frozenset[str]:
+        """The names of libraries whose links are broken, or that only the loader's cache hides."""
+        return self.named("cache", "libraries").union(map(posixpath.basename, self.subjects("dangling")))
+
+
+Touches: TypeAlias = Callable[[Change, Context], Iterator[Touched]]
+Follows: TypeAlias = Callable[[Change, Differences], bool]
+Read: TypeAlias = Callable[[Tree, Site], Mapping[str, str] | None]
+
+
+def never_follows(change: Change, differences: Differences) -> bool:
+    """Return that a change is one by itself."""
+    return False
 
 
 @dataclass(frozen=True)
@@ -80,42 +110,48 @@ class ChangeKind:
 
     name: str
     compare: Callable[[Facts, Facts], Iterator[Change]]
-    touches: Callable[[Change, Context], Iterator[Touched]]
-    follows: Callable[[Change, Differences], bool] = lambda change, differences: False
-    read: Callable[[Tree, Site], Mapping[str, str] | None] | None = None
+    touches: Touches
+    follows: Follows = never_follows
+    read: Read | None = None
 
 
-def text_kind(
-    name: str,
-    code: str,
-    touches: Callable[[Change, Context], Iterator[Touched]],
-    read: Callable[[Tree, Site], Mapping[str, str] | None],
-    follows: Callable[[Change, Differences], bool] = lambda change, differences: False,
-) -> ChangeKind:
-    """Return a kind whose facts are texts by name; a part that one capture could not read is not compared."""
+def texts_of(name: str, before: Facts, after: Facts) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Return the texts of a kind in two captures; none where one of them could not read that part."""
+    if name in before.plain and name in after.plain:
+        return before.plain[name], after.plain[name]
+    return {}, {}
+
+
+def text_kind(name: str, code: str, touches: Touches, read: Read, follows: Follows = never_follows) -> ChangeKind:
+    """Return a kind whose facts are texts by name."""
 
     def compare(before: Facts, after: Facts) -> Iterator[Change]:
-        if name in before.plain and name in after.plain:
-            yield from compare_texts(code, before.plain[name], after.plain[name])
+        yield from compare_texts(code, *texts_of(name, before, after))
 
     return ChangeKind(name, compare, touches, follows, read)
 
 
 def value_kind(
-    name: str,
-    subject: str,
-    value: Callable[[Facts], str | None],
-    touches: Callable[[Change, Context], Iterator[Touched]],
+    name: str, subject: str, value: Callable[[Facts], str | None], touches: Touches, follows: Follows = never_follows
 ) -> ChangeKind:
     """Return a kind for one text of the facts; its code is the name with `-changed`."""
 
     def compare(before: Facts, after: Facts) -> Iterator[Change]:
         yield from compare_texts(f"{name}-changed", {subject: value(before)}, {subject: value(after)})
 
-    return ChangeKind(name, compare, touches)
+    return ChangeKind(name, compare, touches, follows)
 
 
-def platform_touches(key: str) -> Callable[[Change, Context], Iterator[Touched]]:
+def helper_touches(*files: str) -> Touches:
+    """Return a function that yields files of the helper."""
+
+    def touches(change: Change, context: Context) -> Iterator[Touched]:
+        yield from (Touched("helper", file, "affected-helper", {"name": change.subject}) for file in files)
+
+    return touches
+
+
+def platform_touches(key: str) -> Touches:
     """Return a function that yields a key of the platform before, with what it states."""
 
     def touches(change: Change, context: Context) -> Iterator[Touched]:

@@ -13,10 +13,9 @@ import stat
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from lumisite.facts.change import Change, Touched, joined, only_in
-from lumisite.facts.context import Context
+from lumisite.facts.change import Change, joined, only_in
 from lumisite.facts.facts import Facts
-from lumisite.facts.kind import ChangeKind, Differences
+from lumisite.facts.kind import ChangeKind, Differences, helper_touches, texts_of
 from lumisite.machine.ldcache import config_lines, glob
 from lumisite.machine.tree import Tree, content_of, first_line, head_of, is_under, names_of, resolve, small_text
 from lumisite.render.runtimes import RUNTIMES
@@ -108,9 +107,7 @@ def _default(name: str) -> str | None:
 
 def compare_directives(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each directive of another meaning, or for the whole file where it went."""
-    if "runtime-directive" not in before.plain.keys() & after.plain.keys():
-        return
-    old, new = (dict(facts.plain["runtime-directive"]) for facts in (before, after))
+    old, new = map(dict, texts_of("runtime-directive", before, after))
     if _FILE in old and _FILE not in new:
         yield Change("runtime-config-gone", old[_FILE], old[_FILE], None)
         return
@@ -257,9 +254,7 @@ def _selinux(tree: Tree) -> str | None:
 
 def compare_start(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each thing without which containers do not start, and for each that is right again."""
-    if "container-start" not in before.plain.keys() & after.plain.keys():
-        return
-    old, new = before.plain["container-start"], after.plain["container-start"]
+    old, new = texts_of("container-start", before, after)
     for name in sorted(old.keys() | new.keys()):
         was, now = old.get(name), new.get(name)
         if was == now or (now is None and name in _UNKNOWN) or ({was, now} > {"present"} and None not in (was, now)):
@@ -273,13 +268,8 @@ def compare_start(before: Facts, after: Facts) -> Iterator[Change]:
 
 def start_follows(change: Change, differences: Differences) -> bool:
     """Follow from the runtime, which came or went with all that it has."""
-    codes = {runtime.code for runtime in differences.by_kind.get("runtime", ())}
+    codes = differences.codes("runtime")
     return not codes.isdisjoint(("runtime-gone", "runtime-new")) and change.subject not in (_FUSE, _SPACES, _SELINUX)
-
-
-def start_touches(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the wrapper, which starts the runtime."""
-    yield Touched("helper", "spank/bin", "affected-helper", {"name": change.subject})
 
 
 def userns_follows(change: Change, differences: Differences) -> bool:
@@ -288,6 +278,6 @@ def userns_follows(change: Change, differences: Differences) -> bool:
 
 
 KINDS = (
-    ChangeKind("container-start", compare_start, start_touches, start_follows, read_start),
-    ChangeKind("runtime-directive", compare_directives, start_touches, start_follows, read_directives),
+    ChangeKind("container-start", compare_start, helper_touches("spank/bin"), start_follows, read_start),
+    ChangeKind("runtime-directive", compare_directives, helper_touches("spank/bin"), start_follows, read_directives),
 )

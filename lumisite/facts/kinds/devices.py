@@ -109,7 +109,7 @@ def _place(gpu: Device) -> str:
 
 def place_follows(change: Change, differences: Differences) -> bool:
     """Follow from CPUs that are grouped in another way: those near a GPU are a group."""
-    codes = {cpus.code for cpus in differences.by_kind.get("cpus", ())}
+    codes = differences.codes("cpus")
     return bool(codes) and bool(change.values["same_numa"] or ("numa-changed" in codes and change.values["same_cpus"]))
 
 
@@ -151,7 +151,7 @@ def _groups(facts: Facts) -> str | None:
 
 def nearness_follows(change: Change, differences: Differences) -> bool:
     """Follow from CPUs that are grouped in another way, where only the nearest of an adapter differ."""
-    codes = {cpus.code for cpus in differences.by_kind.get("cpus", ())}
+    codes = differences.codes("cpus")
     known = ("numa ", "cpus ") if "numa-changed" in codes else ("cpus ",) if codes else ()
     fields = change.names("fields")
     return bool(fields) and all(text.startswith(known) for text in fields)
@@ -159,22 +159,17 @@ def nearness_follows(change: Change, differences: Differences) -> bool:
 
 def gpu_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the node kinds with as many GPUs as this node had, or has, and their masks."""
-    for name in _kinds_with_gpus(context):
+    for name in context.gpu_kinds:
         yield Touched("site", f"node_kinds.{name}.gpus", "affected-key-value", {"value": change.before})
         yield Touched("mask", name, "affected-mask", {"name": change.subject})
 
 
 def gpu_bus_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the bus ids of the platform, by which a live node is recognised."""
-    for name in _kinds_with_gpus(context):
+    for name in context.gpu_kinds:
         key = f"platforms.{context.was}.gpu_bus_ids.{name}"
         yield Touched("site", key, "affected-key-value", {"value": change.before})
         yield Touched("mask", name, "affected-mask", {"name": key})
-
-
-def _kinds_with_gpus(context: Context) -> list[str]:
-    counts = {len(context.before.gpus), len(context.after.gpus)} - {0}
-    return [name for name, kind in context.site.node_kinds.items() if len(kind.gpus) in counts]
 
 
 def cpu_touches(change: Change, context: Context) -> Iterator[Touched]:

@@ -10,11 +10,12 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from lumisite.facts.change import Change, Touched
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts
-from lumisite.facts.kind import ChangeKind, Differences, text_kind
+from lumisite.facts.kind import ChangeKind, Differences, compare_texts, helper_touches, text_kind, texts_of
 from lumisite.facts.kinds.system import network_modules
 from lumisite.machine.ldcache import config_lines, glob
 from lumisite.machine.tree import Tree, first_line, names_of, resolve, small_text
@@ -57,13 +58,9 @@ def read_devices(tree: Tree, _: Site) -> dict[str, str]:
 
 def compare_devices(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each kind of device."""
-    if "device" in before.plain.keys() & after.plain.keys():
-        old, new = before.plain["device"], after.plain["device"]
-        for name in sorted(old.keys() | new.keys()):
-            was, now = old.get(name), new.get(name)
-            code = "device-gone" if now is None else "device-new" if was is None else "device-changed"
-            if was != now:
-                yield Change(code, name, was, now)
+    for change in compare_texts("device-changed", *texts_of("device", before, after)):
+        code = "device-gone" if change.after is None else "device-new" if change.before is None else change.code
+        yield replace(change, code=code)
 
 
 def device_follows(change: Change, differences: Differences) -> bool:
@@ -77,11 +74,6 @@ def device_follows(change: Change, differences: Differences) -> bool:
 
 def _modes(text: str | None) -> set[str]:
     return set((text or "").partition("of mode ")[2].split(" and "))
-
-
-def device_touches(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the wrapper, which starts the runtime with the devices."""
-    yield Touched("helper", "spank/bin", "affected-helper", {"name": change.subject})
 
 
 # Options of drivers
@@ -121,9 +113,7 @@ def _modprobe_files(tree: Tree) -> list[str]:
 
 def compare_options(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each driver with other options; those that only one build of it has do not count."""
-    if "driver-option" not in before.plain.keys() & after.plain.keys():
-        return
-    old, new = before.plain["driver-option"], after.plain["driver-option"]
+    old, new = texts_of("driver-option", before, after)
     fields: dict[str, list[str]] = {}
     for name in sorted(old.keys() | new.keys(), key=lambda name: (name.startswith("modprobe "), name)):
         was, now, live = old.get(name), new.get(name), name.removeprefix("modprobe ")
@@ -181,8 +171,7 @@ def read_cpu_settings(tree: Tree, _: Site) -> dict[str, str]:
 
 def cpu_setting_follows(change: Change, differences: Differences) -> bool:
     """Follow, as SMT, from the hardware threads that are there."""
-    codes = {cpus.code for cpus in differences.by_kind.get("cpus", ())}
-    return change.subject == "smt" and "threads-changed" in codes
+    return change.subject == "smt" and "threads-changed" in differences.codes("cpus")
 
 
 def no_touches(change: Change, context: Context) -> Iterator[Touched]:
@@ -191,7 +180,7 @@ def no_touches(change: Change, context: Context) -> Iterator[Touched]:
 
 
 KINDS = (
-    ChangeKind("device", compare_devices, device_touches, device_follows, read_devices),
+    ChangeKind("device", compare_devices, helper_touches("spank/bin"), device_follows, read_devices),
     ChangeKind("driver-option", compare_options, options_touch, options_follow, read_options),
     text_kind("cpu-setting", "cpu-setting-changed", no_touches, read_cpu_settings, cpu_setting_follows),
 )

@@ -76,15 +76,14 @@ def compare_new(before: Facts, after: Facts) -> Iterator[Change]:
 
 def gone_follows(change: Change, differences: Differences) -> bool:
     """Follow from a broken link, or from the folder of a release that went."""
-    if change.subject in differences.broken_links | _hidden(differences):
+    if change.subject in differences.hidden_libraries:
         return True
     return not change.names("needed_by") and any(map(differences.in_changed_folder, change.paths))
 
 
 def new_follows(change: Change, differences: Differences) -> bool:
     """Follow from what needs the library now or came with it, or from the folder of a release that came."""
-    needs = differences.by_kind.get("needs", ())
-    if any(change.subject in need.names("come") for need in needs) or change.subject in differences.subjects("missing"):
+    if change.subject in differences.named("needs", "come") or change.subject in differences.subjects("missing"):
         return True
     needing = differences.needing.get(change.subject)
     if needing and needing.isdisjoint(differences.before.libraries):
@@ -256,8 +255,8 @@ def compare_missing(before: Facts, after: Facts) -> Iterator[Change]:
 
 def missing_follows(change: Change, differences: Differences) -> bool:
     """Follow from the library itself, which went, cannot be loaded, or is not in the loader's cache."""
-    gone = differences.subjects("library-gone", "damaged") | _hidden(differences)
-    return change.subject in differences.broken_links | gone
+    gone = differences.subjects("library-gone", "damaged")
+    return change.subject in gone or change.subject in differences.hidden_libraries
 
 
 def compare_cache(before: Facts, after: Facts) -> Iterator[Change]:
@@ -275,11 +274,6 @@ def cache_touches(change: Change, context: Context) -> Iterator[Touched]:
     yield from context.binds_of(change.names("libraries"))
 
 
-def _hidden(differences: Differences) -> set[str]:
-    """Return the libraries that only the loader's cache hides."""
-    return {name for change in differences.by_kind.get("cache", ()) for name in change.names("libraries")}
-
-
 def missing_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the plans with the library, or with what needs it."""
     facts = context.before if change.after is None else context.after
@@ -287,8 +281,7 @@ def missing_touches(change: Change, context: Context) -> Iterator[Touched]:
 
 
 def _sonames_of(facts: Facts, paths: Iterable[str]) -> list[str]:
-    by_path = {path: soname for soname, path in facts.loads.items()}
-    return [by_path.get(path, posixpath.basename(path)) for path in paths]
+    return [facts.libraries.get(path, Library()).soname or posixpath.basename(path) for path in paths]
 
 
 KINDS = (

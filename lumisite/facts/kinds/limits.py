@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from lumisite.facts.change import Change, Touched
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts
-from lumisite.facts.kind import ChangeKind, Differences, text_kind
+from lumisite.facts.kind import ChangeKind, Differences, text_kind, texts_of
 from lumisite.facts.kinds.paths import is_below
 from lumisite.machine.ldcache import glob
 from lumisite.machine.tree import Tree, resolve, small_text
@@ -93,9 +93,8 @@ def _slurmd_limits(tree: Tree) -> dict[str, str]:
 def limit_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the ranks of all jobs, and for memory that is locked the settings about memory of the network."""
     yield Touched("site", "partitions", "affected-jobs", {"name": change.subject})
-    for setting in context.site.settings:
-        if change.subject.lower().endswith("memlock") and re.search("MR_CACHE|REGISTER|HUGE|_HP$", setting.name):
-            yield Touched("setting", setting.name, "affected-setting-rule", {"name": change.subject})
+    if change.subject.lower().endswith("memlock"):
+        yield from context.settings_called("MR_CACHE|REGISTER|HUGE|_HP$", change.subject)
 
 
 # Mounts
@@ -129,9 +128,7 @@ def _older_table(tree: Tree) -> Iterator[str]:
 
 def compare_mounts(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each mount with other options, or that went; an automounter's come and go by themselves."""
-    if "mounts" not in before.plain or "mounts" not in after.plain:
-        return
-    old, new = before.plain["mounts"], after.plain["mounts"]
+    old, new = texts_of("mounts", before, after)
     automatic = {point for side in (old, new) for point, text in side.items() if text.split()[:1] == ["autofs"]}
     for point in sorted(old.keys() | new.keys()):
         was, now = (side.get(point, "").split() for side in (old, new))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from lumisite.facts.change import Change, Touched, joined, only_in
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts
-from lumisite.facts.kind import ChangeKind, Differences, compare_texts
+from lumisite.facts.kind import ChangeKind, Differences, compare_texts, texts_of
 from lumisite.facts.kinds.paths import is_below
 from lumisite.machine.ldcache import glob
 from lumisite.machine.tree import Tree, names_of, resolve, small_text
@@ -62,8 +62,7 @@ def read_module_paths(tree: Tree, site: Site) -> dict[str, str]:
 
 def compare_module_paths(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change where other folders are searched, and one for each that moved with the modules in it."""
-    is_known = "module-path" in before.plain and "module-path" in after.plain
-    gone, come = only_in(*(facts.plain["module-path"] if is_known else () for facts in (before, after)))
+    gone, come = only_in(*texts_of("module-path", before, after))
     if gone or come:
         values = {"gone": gone, "come": come}
         yield Change("module-path-changed", "MODULEPATH", joined(gone), joined(come), values, (*gone, *come))
@@ -134,10 +133,9 @@ def _marked(tree: Tree, folder: str, names: list[str]) -> list[str]:
 
 def compare_module_defaults(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each module with another default, wherever its folder is now."""
-    if "module-default" in before.plain and "module-default" in after.plain:
-        moved = _moved(before, after)
-        old = {moved.get(folder, folder): marks for folder, marks in before.plain["module-default"].items()}
-        yield from compare_texts("module-default-changed", old, after.plain["module-default"])
+    moved = _moved(before, after)
+    old, new = texts_of("module-default", before, after)
+    yield from compare_texts("module-default-changed", {moved.get(at, at): marks for at, marks in old.items()}, new)
 
 
 def module_default_follows(change: Change, differences: Differences) -> bool:

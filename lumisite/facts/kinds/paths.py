@@ -40,9 +40,9 @@ def path_follows(change: Change, differences: Differences) -> bool:
         spools = (spool_folder(key.before), spool_folder(key.after))
         if key.subject == "SlurmdSpoolDir" and any(is_under(change.subject, spool) for spool in spools):
             return True
-    renamed = {name for change in differences.by_kind.get("soname", ()) for name in change.names("gone")}
-    lost = renamed | differences.subjects("library-gone")
-    return posixpath.basename(change.subject) in lost or differences.in_changed_folder(change.subject)
+    name = posixpath.basename(change.subject)
+    is_lost = name in differences.named("soname", "gone") or name in differences.subjects("library-gone")
+    return is_lost or differences.in_changed_folder(change.subject)
 
 
 def path_touches(change: Change, context: Context) -> Iterator[Touched]:

@@ -24,15 +24,20 @@ _RELEASE_FOLDER = re.compile(r"(/\S*?/[0-9]+(?:\.[0-9]+)+[^/]*)(?:/|$)")
 
 def compare_products(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each folder of a release; one that went and one that came are one change."""
-    stacks = {software.folders[0].rstrip("/") for _, software in all_software()}  # compared as stacks
-    for path in sorted((before.products.keys() | after.products.keys()) - stacks):
-        old, new = (facts.products.get(path, Releases()) for facts in (before, after))
+    for path, old, new in _products(before, after):
         gone, come = ([f"{path}/{name}" for name in names] for names in _ordered(old.versions, new.versions))
         if len(gone) == len(come) == 1:
             yield Change("product-renamed", path, gone[0], come[0], paths=(gone[0], come[0]))
         else:
             yield from (Change("product-gone", path, folder, None, paths=(folder,)) for folder in gone)
             yield from (Change("product-new", path, None, folder, paths=(folder,)) for folder in come)
+
+
+def _products(before: Facts, after: Facts) -> Iterator[tuple[str, Releases, Releases]]:
+    """Yield each folder of a product with its releases, but those that are compared as stacks."""
+    stacks = {software.folders[0].rstrip("/") for _, software in all_software()}
+    for path in sorted((before.products.keys() | after.products.keys()) - stacks):
+        yield path, before.products.get(path, Releases()), after.products.get(path, Releases())
 
 
 def _ordered(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[list[str], list[str]]:
@@ -125,11 +130,9 @@ def compare_defaults(before: Facts, after: Facts) -> Iterator[Change]:
         if old != new:
             folders = tuple(folder for name in (old, new) if name for folder in software.tops(name))
             yield Change("default-changed", software.title, old, new, paths=folders)
-    stacks = {software.folders[0].rstrip("/") for _, software in all_software()}
-    for path in sorted((before.products.keys() | after.products.keys()) - stacks):
-        old, new = (facts.products.get(path, Releases()).default for facts in (before, after))
-        if old is not None and old != new:
-            yield Change("default-changed", path, old, new)
+    for path, was, now in _products(before, after):
+        if was.default is not None and was.default != now.default:
+            yield Change("default-changed", path, was.default, now.default)
 
 
 def default_follows(change: Change, differences: Differences) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from lumisite.facts.change import Change, Touched
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts, Program
-from lumisite.facts.kind import ChangeKind, Differences, compare_texts
+from lumisite.facts.kind import ChangeKind, Differences, compare_texts, helper_touches, texts_of
 from lumisite.facts.kinds.containers import STARTER, find_runtime, starters
 from lumisite.machine.ldcache import config_lines
 from lumisite.machine.tree import Tree, digest_of, small_text
@@ -45,7 +45,7 @@ def runtime_touches(change: Change, context: Context) -> Iterator[Touched]:
     site = context.site
     value = str(site.runtime.variant)
     yield Touched("site", f"runtimes.{site.command}.variant", "affected-key-value", {"value": value})
-    yield from file_touches(change, context)
+    yield from helper_touches("spank/bin")(change, context)
 
 
 def read_files(tree: Tree, site: Site) -> dict[str, str]:
@@ -63,12 +63,11 @@ def read_files(tree: Tree, site: Site) -> dict[str, str]:
 
 def compare_files(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each file; what only newer captures look for is compared where both have it."""
-    if "runtime-file" in before.plain.keys() & after.plain.keys():
-        old, new = before.plain["runtime-file"], after.plain["runtime-file"]
-        is_same_reader = len({"container-start" in facts.plain for facts in (before, after)}) == 1
-        names = old.keys() | new.keys() if is_same_reader else old.keys() & new.keys()
-        one, other = ({name: side.get(name) for name in names} for side in (old, new))
-        yield from compare_texts("runtime-file-changed", one, other)
+    old, new = texts_of("runtime-file", before, after)
+    is_same_reader = len({"container-start" in facts.plain for facts in (before, after)}) == 1
+    for change in compare_texts("runtime-file-changed", old, new):
+        if is_same_reader or None not in (change.before, change.after):
+            yield change
 
 
 def file_follows(change: Change, differences: Differences) -> bool:
@@ -77,12 +76,7 @@ def file_follows(change: Change, differences: Differences) -> bool:
     return is_starter or bool(differences.by_kind.get("runtime"))
 
 
-def file_touches(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the wrapper, which starts the runtime."""
-    yield Touched("helper", "spank/bin", "affected-helper", {"name": change.subject})
-
-
 KINDS = (
     ChangeKind("runtime", compare_runtime, runtime_touches),
-    ChangeKind("runtime-file", compare_files, file_touches, file_follows, read_files),
+    ChangeKind("runtime-file", compare_files, helper_touches("spank/bin"), file_follows, read_files),
 )

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from lumisite.facts.change import Change, Touched
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts
-from lumisite.facts.kind import ChangeKind, platform_touches, value_kind
+from lumisite.facts.kind import ChangeKind, helper_touches, platform_touches, texts_of, value_kind
 from lumisite.machine.ldcache import config_lines
 from lumisite.machine.tree import Tree, digest_of, resolve, small_text
 from lumisite.site.model import Site
@@ -48,8 +48,7 @@ _LARGEST_PLUGIN_BYTES = 64 * 1024 * 1024
 def slurm_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the key of the platform, and what Slurm runs of the helper."""
     yield from platform_touches("slurm")(change, context)
-    for file in ("task_prolog", "cli_filter.lua"):
-        yield Touched("helper", f"spank/{file}", "affected-helper", {"name": change.subject})
+    yield from helper_touches("spank/task_prolog", "spank/cli_filter.lua")(change, context)
 
 
 # Its files
@@ -132,12 +131,11 @@ def _digest(tree: Tree, paths: Iterable[str]) -> str:
 
 def compare_slurm_conf(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each key and each plugin; the order of plugins counts where they are the same."""
-    if "slurm-conf" in before.plain and "slurm-conf" in after.plain:
-        old, new = before.plain["slurm-conf"], after.plain["slurm-conf"]
-        same_plugins = {*old.get(_ORDER, "").split(", ")} == {*new.get(_ORDER, "").split(", ")}
-        for change in compare_keys("slurm-conf-changed", old, new):
-            if change.subject != _ORDER or same_plugins:
-                yield change
+    old, new = texts_of("slurm-conf", before, after)
+    same_plugins = {*old.get(_ORDER, "").split(", ")} == {*new.get(_ORDER, "").split(", ")}
+    for change in compare_keys("slurm-conf-changed", old, new):
+        if change.subject != _ORDER or same_plugins:
+            yield change
 
 
 def compare_keys(code: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Change]:
@@ -147,12 +145,7 @@ def compare_keys(code: str, old: Mapping[str, str], new: Mapping[str, str]) -> I
             yield Change(code, name, old.get(name), new.get(name))
 
 
-def slurm_conf_touches(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the task prolog, which works on the same tasks."""
-    yield Touched("helper", "spank/task_prolog", "affected-helper", {"name": change.subject})
-
-
 KINDS = (
     value_kind("slurm", "Slurm", lambda facts: facts.slurm, slurm_touches),
-    ChangeKind("slurm-conf", compare_slurm_conf, slurm_conf_touches, read=read_slurm_conf),
+    ChangeKind("slurm-conf", compare_slurm_conf, helper_touches("spank/task_prolog"), read=read_slurm_conf),
 )

@@ -12,7 +12,7 @@ from itertools import islice
 from lumisite.facts.change import Change, Touched, joined
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts
-from lumisite.facts.kind import ChangeKind
+from lumisite.facts.kind import ChangeKind, helper_touches, texts_of
 from lumisite.facts.kinds.slurm import compare_keys, conf_entries, conf_folder, global_keys, is_closed
 from lumisite.machine.tree import Tree, first_line
 from lumisite.site.cpus import CpusetError, format_cpu_list, parse_number_list
@@ -120,9 +120,7 @@ def _cpus(value: str) -> str:
 
 def compare_node_conf(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each key for all nodes, one for cgroup.conf, and one for the node's own line."""
-    if "slurm-node" not in before.plain or "slurm-node" not in after.plain:
-        return
-    old, new = before.plain["slurm-node"], after.plain["slurm-node"]
+    old, new = texts_of("slurm-node", before, after)
     groups: dict[str, tuple[str, Mapping[str, str]]] = {"slurm-cgroup-changed": (_CGROUP, _CGROUP_KEYS)}
     if old.get(_NODE + _LINE) == new.get(_NODE + _LINE):
         groups["slurm-node-changed"] = (_NODE, {})
@@ -143,12 +141,12 @@ def compare_node_conf(before: Facts, after: Facts) -> Iterator[Change]:
 
 def node_conf_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the task prolog, and what the site says of the same: node kinds, and the path of slurmd's folder."""
-    yield Touched("helper", "spank/task_prolog", "affected-helper", {"name": change.subject})
+    yield from helper_touches("spank/task_prolog")(change, context)
     if change.subject == "SlurmdSpoolDir":
         yield from context.all_naming(spool_folder(change.before))
     changed = [field.partition(" ")[0] for field in change.names("fields")]
     stated = {_NODE_KEYS.get(key, "gpus" if key == "ConstrainDevices" else "") for key in changed} - {""}
-    for name in _kinds_of_node(context):
+    for name in context.kinds_like_node:
         for key in sorted(stated):
             yield Touched("site", f"node_kinds.{name}.{key}", "affected-key-value", {"value": None})
         if stated & {"l3", "reserved"} or {"ConstrainCores", "TaskAffinity"} & {*changed}:
@@ -159,12 +157,6 @@ def spool_folder(value: str | None) -> str:
     """Return the folder of slurmd, up to a part that is the node's own name."""
     common, percent, _ = (value or _SPOOL).partition("%")
     return (common.rpartition("/")[0] if percent else common).rstrip("/") or _SPOOL
-
-
-def _kinds_of_node(context: Context) -> list[str]:
-    """Return the node kinds with as many GPUs as this node."""
-    counts = {len(context.before.gpus), len(context.after.gpus)}
-    return [name for name, kind in context.site.node_kinds.items() if len(kind.gpus) in counts]
 
 
 # Generic resources: the first device of a file has the number 0, unless slurmd finds them by itself
@@ -213,9 +205,7 @@ def _details(entry: Mapping[str, str]) -> Iterator[str]:
 
 def compare_gres(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield one change where devices differ, or how slurmd finds them; else one for each kind in another order."""
-    if "slurm-gres" not in before.plain or "slurm-gres" not in after.plain:
-        return
-    old, new = (_by_name(facts.plain["slurm-gres"]) for facts in (before, after))
+    old, new = map(_by_name, texts_of("slurm-gres", before, after))
     gone, come = (
         tuple(f"{name} {device}" for name in side for device in side[name] if device not in other.get(name, ()))
         for side, other in ((old, new), (new, old))
@@ -242,13 +232,12 @@ def _by_name(side: Mapping[str, str]) -> dict[str, list[str]]:
 
 def gres_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the GPUs of the node kinds with their masks, settings that choose a GPU, and the task prolog."""
-    yield Touched("helper", "spank/task_prolog", "affected-helper", {"name": change.subject})
+    yield from helper_touches("spank/task_prolog")(change, context)
     if not change.subject.endswith((".conf", " gpu")):
         return
-    for name in _kinds_of_node(context):
-        if context.site.node_kinds[name].gpus:
-            yield Touched("site", f"node_kinds.{name}.gpus", "affected-key-value", {"value": None})
-            yield Touched("mask", name, "affected-mask", {"name": change.subject})
+    for name in context.gpu_kinds:
+        yield Touched("site", f"node_kinds.{name}.gpus", "affected-key-value", {"value": None})
+        yield Touched("mask", name, "affected-mask", {"name": change.subject})
     for setting in context.site.settings:
         if setting.computed == "one-gpu":
             yield Touched("setting", setting.name, "affected-setting-rule", {"name": change.subject})

@@ -8,7 +8,6 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from lumisite.facts.change import Change, Touched, joined
 from lumisite.facts.context import Context, stored_plan
@@ -123,9 +122,7 @@ def _options(options: Mapping[str, str]) -> str | None:
 
 def kernel_config_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the settings for DMA-BUF, and binds of the file."""
-    for setting in context.site.settings:
-        if "DMABUF" in setting.name:
-            yield Touched("setting", setting.name, "affected-setting-rule", {"name": change.subject})
+    yield from context.settings_called("DMABUF", change.subject)
     for key, bind in context.site.host_paths.items():
         if bind.path.startswith("/boot"):
             yield Touched("site", f"{key}.path", "affected-key", {"path": bind.path})
@@ -158,8 +155,7 @@ def read_parameters(tree: Tree, _: Site) -> dict[str, str]:
 
 def parameter_follows(change: Change, differences: Differences) -> bool:
     """Follow from the hardware threads that it switches."""
-    codes = {cpus.code for cpus in differences.by_kind.get("cpus", ())}
-    return change.subject == "nosmt" and "threads-changed" in codes
+    return change.subject == "nosmt" and "threads-changed" in differences.codes("cpus")
 
 
 def read_hugepages(tree: Tree, _: Site) -> dict[str, str]:
@@ -176,9 +172,7 @@ def read_hugepages(tree: Tree, _: Site) -> dict[str, str]:
 
 def hugepage_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the settings about huge pages."""
-    for setting in context.site.settings:
-        if re.search("HUGE|_HP$", setting.name):
-            yield Touched("setting", setting.name, "affected-setting-rule", {"name": change.subject})
+    yield from context.settings_called("HUGE|_HP$", change.subject)
 
 
 # Modules of the kernel
@@ -212,17 +206,12 @@ def module_touches(change: Change, context: Context) -> Iterator[Touched]:
 KINDS = (
     ChangeKind("kernel-config", compare_kernel_config, kernel_config_touches, config_follows),
     ChangeKind("os", compare_os, os_touches),
-    replace(
-        value_kind("kernel", "kernel", lambda facts: facts.kernel.release, platform_touches("kernel")),
-        follows=comes_with_update,
-    ),
-    replace(value_kind("glibc", "glibc", lambda facts: facts.glibc, glibc_touches), follows=comes_with_update),
+    value_kind("kernel", "kernel", lambda facts: facts.kernel.release, platform_touches("kernel"), comes_with_update),
+    value_kind("glibc", "glibc", lambda facts: facts.glibc, glibc_touches, comes_with_update),
     text_kind("sysctl", "sysctl-changed", sysctl_touches, read_sysctls, userns_follows),
     text_kind(
         "kernel-parameter", "kernel-parameter-changed", platform_touches("kernel"), read_parameters, parameter_follows
     ),
     text_kind("hugepages", "hugepages-changed", hugepage_touches, read_hugepages),
-    replace(
-        text_kind("kernel-module", "kernel-module-changed", module_touches, read_modules), follows=comes_with_update
-    ),
+    text_kind("kernel-module", "kernel-module-changed", module_touches, read_modules, comes_with_update),
 )

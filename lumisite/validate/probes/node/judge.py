@@ -138,7 +138,7 @@ def _gpus(target: Target) -> list[GpuVendor]:
 # ---- the judge
 
 
-class _Job:
+class _JobRecords:
     """The records of all nodes of a job, by node. What all of them have is counted once."""
 
     def __init__(self, records: Mapping[str, Record]) -> None:
@@ -169,7 +169,7 @@ def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list
     if not records:
         found = make_finding("step-not-run", ended.step.folder, words=ended.words, exit_code=ended.exit_code)
         return [expected.gate(found)]
-    job, mounts = _Job(records), {path: compare_mounts(records, path) for path in setup.shared}
+    job, mounts = _JobRecords(records), {path: compare_mounts(records, path) for path in setup.shared}
     located = [*_lost(ended, records, expected)]
     for name, record in records.items():
         of_mounts = {path: mounts[path].get(name) for path in setup.shared}
@@ -238,7 +238,7 @@ def _is_of_job(found: Finding) -> bool:
     return found.code == "variable-breaks-programs"
 
 
-def _interfaces(record: Record, job: _Job, names: Sequence[str]) -> Iterator[Finding]:
+def _interfaces(record: Record, job: _JobRecords, names: Sequence[str]) -> Iterator[Finding]:
     addressed = any(any(job.counts("interfaces", name, "addresses")) for name in names)
     for name in names:
         state = text(record, "interfaces", name, "state")
@@ -258,7 +258,7 @@ def _interfaces(record: Record, job: _Job, names: Sequence[str]) -> Iterator[Fin
 
 
 def _of_paths(
-    record: Record, job: _Job, paths: Mapping[str, Needed], of_mounts: Mapping[str, Finding | None]
+    record: Record, job: _JobRecords, paths: Mapping[str, Needed], of_mounts: Mapping[str, Finding | None]
 ) -> Iterator[Finding]:
     bad: dict[str, Finding] = {}
     for path, needed in paths.items():
@@ -303,13 +303,13 @@ def _of_path(record: Record, path: str, needed: Needed) -> Finding | None:
     return make_finding("path-empty", path) if "f" in letters and "s" not in letters else None
 
 
-def _of_content(record: Record, job: _Job, path: str) -> Finding | None:
+def _of_content(record: Record, job: _JobRecords, path: str) -> Finding | None:
     seen = text(record, "paths", path, "seen")
     other = seen and job.usual("paths", path, "seen") not in (None, "", seen)
     return make_finding("path-differs", path) if other else None
 
 
-def _of_file(record: Record, job: _Job, path: str) -> str:
+def _of_file(record: Record, job: _JobRecords, path: str) -> str:
     """Return what is wrong with a file that is looked for by pattern: one that most others have must be there too."""
     letters = text(record, "paths", path, "is")
     if "e" not in letters:
@@ -320,7 +320,7 @@ def _of_file(record: Record, job: _Job, path: str) -> str:
     return "files-empty" if "r" in letters else "files-unreadable"
 
 
-def _of_facts(record: Record, job: _Job) -> Iterator[Finding]:
+def _of_facts(record: Record, job: _JobRecords) -> Iterator[Finding]:
     for key, (name, unit) in FACTS.items():
         found, counts = text(record, "facts", key), job.counts("facts", key)
         most = more_than_half(counts)
