@@ -97,7 +97,7 @@ def is_named(host: str, names: str) -> bool:
 
 def _in_ranges(number: str, ranges: str) -> bool:
     for first, _, last in (part.partition("-") for part in ranges.split(",")):
-        bounds = [int(bound) for bound in (first, last or first) if bound.isdecimal()]
+        bounds = [int(bound) for bound in (first, last or first) if re.fullmatch("[0-9]{1,9}", bound)]
         is_as_wide = len(number) == len(first) or (len(number) > len(first) and not number.startswith("0"))
         if len(bounds) == 2 and is_as_wide and bounds[0] <= int(number) <= bounds[1]:
             return True

@@ -164,7 +164,7 @@ def read_hugepages(tree: Tree, _: Site) -> dict[str, str]:
     for name in names_of(tree, "/sys/kernel/mm/hugepages"):
         files = (f"/sys/kernel/mm/hugepages/{name}/{end}_hugepages" for end in ("nr", "surplus", "nr_overcommit"))
         pages, surplus, demand = (first_line(tree, path) or "0" for path in files)
-        if pages.isdecimal() and surplus.isdecimal() and name.isprintable():
+        if all(re.fullmatch("[0-9]{1,18}", count) for count in (pages, surplus)) and name.isprintable():
             found[name.removeprefix("hugepages-")] = f"{int(pages) - int(surplus)} reserved, {demand} on demand"
     chosen = re.search(r"\[(\w+)\]", first_line(tree, "/sys/kernel/mm/transparent_hugepage/enabled") or "")
     return {**found, "transparent": chosen[1]} if chosen else found

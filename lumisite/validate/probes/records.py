@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -39,7 +40,12 @@ def text(record: object, *keys: str) -> str:
 def whole(record: object, *keys: str) -> int:
     """Return a whole number, 0 where there is none."""
     value = value_at(record, *keys)
-    return value if isinstance(value, int) else 0
+    return value if isinstance(value, int) and abs(value) <= LARGEST else 0
+
+
+def count_in(text: str) -> int | None:
+    """Return the number that a text is, as the kernel writes it; `None` for anything else."""
+    return int(text) if re.fullmatch(r"[0-9]{1,20}", text) else None
 
 
 def number(record: object, *keys: str) -> float | None:

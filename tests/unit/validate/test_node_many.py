@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from lumisite.validate.probes.node.leftovers import left_overs
 from tests.support.records import a_job
 from tests.unit.validate.test_node_judge import healthy, lines
@@ -30,3 +32,21 @@ def test_many_processes_of_the_system_are_compared_once() -> None:
     start = time.process_time()
     assert list(left_overs(records, whole_nodes=True)) == []
     assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("processes", ["", "cpu", "cpu ² 1 1 1 root - x", f"cpu {'9' * 5000} 1 1 1 root - x"]),
+        ("resources", ["", "memlock ² ²", f"nofile {'9' * 5000}"]),
+        ("facts", {"cpu_limit_khz": "²"}),
+        ("facts", {"cpu_allowed": "9" * 5000}),
+        ("started", 10**400),
+        ("interfaces", {f"hsn{each}": {"state": "up", "speed": "²", "mtu": "9" * 5000} for each in range(4)}),
+    ],
+)
+def test_what_is_no_number_is_none(part: str, value: object) -> None:
+    job = a_job(("n1", "n2"), 1, "node")
+    records = [healthy(name) for name in job.nodes]
+    records[1][part] = value
+    assert lines(records, job)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.validate.probes.probe import Record
-from lumisite.validate.probes.records import table, texts
+from lumisite.validate.probes.records import count_in, table, texts
 
 #: What the kernel limits softly and hard; of shared memory there is only the size, in KiB.
 SHARED_MEMORY = "shared memory"
@@ -32,7 +32,5 @@ def lower_limits_of_rank(rank: Record, step: Record) -> Iterator[Finding]:
 
 
 def _is_lower(found: str, given: str) -> bool:
-    limits = [
-        math.inf if each == "unlimited" else float(each) if each.isdigit() else math.nan for each in (found, given)
-    ]
-    return limits[0] < LEAST * limits[1]
+    limits = [math.inf if each == "unlimited" else count_in(each) for each in (found, given)]
+    return None not in limits and (limits[0] or 0) < LEAST * (limits[1] or 0)

@@ -5,7 +5,6 @@ A node is judged by what must be there, and against the other nodes of its job, 
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from lumisite.validate.probes.node.judge_mounts import compare_mounts
 from lumisite.validate.probes.node.leftovers import left_overs
 from lumisite.validate.probes.node.resources import (
     SHARED_MEMORY,
+    limit_in,
     lower_amounts,
     lower_limits,
     numbers_of,
@@ -31,7 +31,7 @@ from lumisite.validate.probes.node.resources import (
 )
 from lumisite.validate.probes.outcome import Located, gates
 from lumisite.validate.probes.probe import TEXT, Ended, Expected, Line, Probe, Record, Srun, Target, quote
-from lumisite.validate.probes.records import more_than_half, number, rows, table, text, texts, value_at, whole
+from lumisite.validate.probes.records import count_in, more_than_half, number, rows, table, text, texts, value_at, whole
 from lumisite.vendors import all_fabrics, all_gpus
 from lumisite.vendors.model import GpuVendor
 
@@ -253,7 +253,8 @@ def _interfaces(record: Record, job: _JobRecords, names: Sequence[str]) -> Itera
             most = more_than_half(same) or more_than_half(
                 sum((job.counts("interfaces", each, key) for each in names), Counter())
             )
-            if found.isdigit() and (most or "").isdigit() and found != most and most in same:
+            is_known = None not in (count_in(found), count_in(most or ""))
+            if is_known and found != most and most in same:
                 yield make_finding("interface-differs", name, quantity=key, unit=unit, found=found, expected=most)
 
 
@@ -325,16 +326,11 @@ def _of_facts(record: Record, job: _JobRecords) -> Iterator[Finding]:
         found, counts = text(record, "facts", key), job.counts("facts", key)
         most = more_than_half(counts)
         if most is None and unit and counts[found] == 1 and not counts[""]:
-            others = sorted((each for each in counts if each != found), key=_limit)
-            most = next((each for each in others[:1] if _limit(found) < _limit(each)), None)
+            others = sorted((each for each in counts if each != found), key=limit_in)
+            most = next((each for each in others[:1] if limit_in(found) < limit_in(each)), None)
         if found and most and found != most:
-            values = [f"{each.strip()}{unit if each.isdigit() else ''}" for each in (found, most)]
+            values = [f"{each.strip()}{'' if count_in(each) is None else unit}" for each in (found, most)]
             yield make_finding("fact-differs", name, found=values[0], expected=values[1])
-
-
-def _limit(text: str) -> float:
-    """Return a number; what is none is no limit."""
-    return int(text) if text.isdigit() else math.inf
 
 
 def _resources(records: Mapping[str, Record], setup: NodeSetup) -> Iterator[Located]:

@@ -18,7 +18,7 @@ from lumisite.images.digest import block_checksum, file_size
 from lumisite.machine.tree import is_under
 from lumisite.validate.probes.outcome import Located
 from lumisite.validate.probes.probe import Ended, Record
-from lumisite.validate.probes.records import table, text, usual, value_at, whole
+from lumisite.validate.probes.records import count_in, table, text, usual, value_at, whole
 
 #: What the step is called.
 FILES = "files"
@@ -144,7 +144,7 @@ def _of_blocks(path: str, having: Mapping[str, object], here: Here) -> Iterator[
 def _blocks(entry: object) -> dict[int, str]:
     """Return the checksums of a file's blocks by their numbers."""
     pairs = (word.partition(":") for word in text(entry, "blocks").split())
-    return {int(number): checksum for number, _, checksum in pairs if number.isdecimal() and len(number) < 12}
+    return {number: checksum for word, _, checksum in pairs if (number := count_in(word)) is not None}
 
 
 def _odd(values: Mapping[str, _Value], here: Callable[[], _Value | None]) -> list[str] | None:

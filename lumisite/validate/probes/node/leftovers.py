@@ -10,7 +10,7 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.text import some
 from lumisite.validate.probes.outcome import Located
 from lumisite.validate.probes.probe import Record
-from lumisite.validate.probes.records import texts
+from lumisite.validate.probes.records import count_in, texts
 
 #: Users have greater numbers than the system's own (login.defs(5), UID_MIN), but for `nobody`.
 FIRST_USER, NOBODY = 1000, 65534
@@ -79,9 +79,10 @@ def left_overs(records: Mapping[str, Record], *, whole_nodes: bool) -> Iterator[
 
 def _processes(node: str, record: Record) -> Iterator[OtherProcess]:
     for line in texts(record, "processes"):
-        kind, *words = line.split(None, 7)
-        if len(words) == 7 and all(each.isdigit() for each in words[:4]):
-            amount, pid, seconds, uid = map(int, words[:4])
+        kind, *words = line.split(None, 7) or [""]
+        counts = [count for each in words[:4] if (count := count_in(each)) is not None]
+        if len(words) == 7 and len(counts) == 4:
+            amount, pid, seconds, uid = counts
             user = words[3] if words[4] == "UNKNOWN" else words[4]
             yield OtherProcess(node, kind, amount, pid, seconds, uid, user, words[5].strip("-"), words[6])
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
+from lumisite.validate.probes.records import count_in
 
 #: Limits by the names that scripts write, and by those that people know, with the unit.
 LIMITS = {
@@ -38,7 +39,13 @@ Usual = Mapping[tuple[str, int], tuple[float | None, float | None]]
 def numbers_of(lines: Iterable[str]) -> dict[str, tuple[float, ...]]:
     """Return the numbers of lines `NAME NUMBER...`; what is no number is no limit."""
     words = filter(None, map(str.split, lines))
-    return {name: tuple(float(each) if each.isdigit() else math.inf for each in found) for name, *found in words}
+    return {name: tuple(map(limit_in, found)) for name, *found in words}
+
+
+def limit_in(text: str) -> float:
+    """Return the number that a text is; what is no number is no limit."""
+    count = count_in(text)
+    return math.inf if count is None else count
 
 
 def lower_limits(numbers: Numbers, usual: Usual) -> Finding | None:
