@@ -90,6 +90,7 @@ class Differences:
         return self.named("cache", "libraries").union(map(posixpath.basename, self.subjects("dangling")))
 
 
+Compare: TypeAlias = Callable[[Facts, Facts], Iterator[Change]]
 Touches: TypeAlias = Callable[[Change, Context], Iterator[Touched]]
 Follows: TypeAlias = Callable[[Change, Differences], bool]
 Read: TypeAlias = Callable[[Tree, Site], Mapping[str, str] | None]
@@ -109,7 +110,7 @@ class ChangeKind:
     """
 
     name: str
-    compare: Callable[[Facts, Facts], Iterator[Change]]
+    compare: Compare
     touches: Touches
     follows: Follows = never_follows
     read: Read | None = None

@@ -101,15 +101,11 @@ def _judge(
 
 
 def _versions(site: Site, path: str, before: LockedImage, after: LockedImage) -> list[Finding]:
-    names = [
-        name
-        for name in dict.fromkeys((*before.versions, *after.versions))
-        if before.versions.get(name) != after.versions.get(name)
-    ]
-    changed = tuple(
-        f"{title_of(site, name)} {before.versions.get(name, 'none')} -> {after.versions.get(name, 'none')}"
-        for name in names
-    )
+    versions = {
+        name: tuple(state.versions.get(name, "none") for state in (before, after))
+        for name in (*before.versions, *after.versions)
+    }
+    changed = tuple(f"{title_of(site, name)} {was} -> {now}" for name, (was, now) in versions.items() if was != now)
     return [make_finding("locked-image-versions", path, changed=changed)] if changed else []
 
 

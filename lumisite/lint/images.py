@@ -19,7 +19,7 @@ from lumisite.render.runtimes import (
     RUNTIMES,
 )
 from lumisite.site.images import Holds, holds_by_name, releases_by_name
-from lumisite.vendors import all_vendors
+from lumisite.vendors import all_gpus, all_vendors
 from lumisite.vendors.model import GpuVendor
 
 
@@ -163,3 +163,30 @@ def skipped_runscript(job: Job) -> Iterator[BadLine]:
         family = contents_of(job, start.image).family
         if start.action == "exec" and family and job.site.families[family].activation == "runscript":
             yield bad_line(start.line, start.name, runtime=job.site.command)
+
+
+def gpu_flag(job: Job) -> Iterator[BadLine]:
+    """The flag for GPUs of another vendor than the nodes have, or one that does harm on this site."""
+    site = job.site
+    named = site.kinds_of(*job.partitions)
+    kinds = tuple(sorted(name for name, kind in (named or site.node_kinds).items() if kind.gpus))
+    expected = {f"--{flag}" for kind in kinds for flag in site.gpu_flags(kind)}
+    others = {f"--{gpu.flag}" for gpu in all_gpus() if gpu.flag and gpu not in job.gpus} - expected
+    avoided = {f"--{flag}" for runtime in site.runtimes.values() for flag in runtime.avoid}
+    for word, line in (option for start in starts_of(job) for option in start.options) if kinds else ():
+        if word in others:
+            advised = {"expected": tuple(sorted(expected))} if expected else {}
+            yield bad_line(line, word, kinds=kinds, **advised)
+        elif word in avoided:
+            yield bad_line(line, word, runtime=site.command)
+
+
+def mpi_type(job: Job) -> Iterator[BadLine]:
+    """A type of MPI that the image of a step does not have."""
+    for start in starts_of(job):
+        step = job.step_of(start.command)
+        option = step.merged.get("mpi") if step else None
+        family = contents_of(job, start.image).family
+        needed = job.site.families[family].mpi if family else None
+        if option and needed and option.value not in (needed, "none"):
+            yield bad_line(option.line, f"--mpi={option.value}", expected=needed, image=start.name)

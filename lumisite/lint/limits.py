@@ -11,6 +11,7 @@ from typing import TypeVar
 from lumisite.findings.finding import Value
 from lumisite.lint.job import BadLine, Job, bad_line
 from lumisite.lint.options import SrunStep
+from lumisite.lint.script import with_lines
 from lumisite.machine.tree import is_under
 from lumisite.site.images import in_site_folder
 from lumisite.site.load import embedded_sites, load_site
@@ -154,6 +155,17 @@ def other_path(job: Job) -> Iterator[BadLine]:
                 yield bad_line(line, path, near=near)
             elif system := next((system for system in _of_others(site.name) if is_under(path, system)), None):
                 yield bad_line(line, path, other=system, known=ours)
+
+
+def old_library(job: Job) -> Iterator[BadLine]:
+    """The directory of a library in another version than the host has."""
+    for library in job.site.platforms[job.site.platform].libraries.values():
+        folder, _, version = library.rpartition("/")
+        pinned = re.compile(rf"{re.escape(folder)}/(\d[\w.]*)")
+        for word in job.words:
+            for found, line in with_lines(pinned, word.raw, word.line):
+                if found[1].rstrip(".") != version:
+                    yield bad_line(line, found[0], library=library, module=job.site.helper_module)
 
 
 @cache

@@ -15,13 +15,14 @@ from lumisite.findings.finding import Finding, Place, with_values
 from lumisite.images.lock import LockedImage
 from lumisite.lint import (
     directives,
+    environments,
     expansion,
     images,
     launchers,
     limits,
     masks,
     modules,
-    programs,
+    rendezvous,
     resources,
     settings,
 )
@@ -42,10 +43,10 @@ Rule: TypeAlias = Callable[[Job], Iterator[BadLine]]
 ANYWHERE: Mapping[str, Rule] = {
     "misnamed-variable": settings.misnamed_variable,
     "cache-by-mktemp": settings.cache_by_mktemp,
-    "with-conda": programs.with_conda,
-    "world-size": programs.world_size,
-    "rdzv-literal": programs.rdzv_literal,
-    "nodelist": programs.nodelist,
+    "with-conda": environments.with_conda,
+    "world-size": rendezvous.world_size,
+    "rdzv-literal": rendezvous.rdzv_literal,
+    "nodelist": rendezvous.nodelist,
     "build-with-binds": modules.build_with_binds,
     "retired-folder": modules.retired_folder,
     "host-venv": modules.host_venv,
@@ -64,14 +65,14 @@ ANYWHERE: Mapping[str, Rule] = {
     "no-srun": launchers.no_srun,
     "too-many-processes": launchers.too_many_processes,
     "ray-without-block": launchers.ray_without_block,
-    "pip-in-job": programs.pip_in_job,
-    "host-conda": programs.host_conda,
+    "pip-in-job": environments.pip_in_job,
+    "host-conda": environments.host_conda,
 }
 #: Rules for jobs of this machine only.
 OF_SITE: Mapping[str, Rule] = {
-    "gpu-flag": programs.gpu_flag,
-    "fixed-port": programs.fixed_port,
-    "old-library": programs.old_library,
+    "gpu-flag": images.gpu_flag,
+    "fixed-port": rendezvous.fixed_port,
+    "old-library": limits.old_library,
     "unknown-version": modules.unknown_version,
     "image-for-other-gpus": images.image_for_other_gpus,
     "image-outside-range": images.image_outside_range,
@@ -95,7 +96,7 @@ OF_SITE: Mapping[str, Rule] = {
     "reserved-cores": masks.reserved_cores,
     "mask-order": masks.mask_order,
     "mask-outside": masks.mask_outside,
-    "mpi-type": programs.mpi_type,
+    "mpi-type": images.mpi_type,
     "tensor-parallel": launchers.tensor_parallel,
 }
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from lumisite.facts.change import Change, Touched, joined, only_in
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts, Library
-from lumisite.facts.kind import ChangeKind, Differences
+from lumisite.facts.kind import ChangeKind, Compare, Differences
 from lumisite.facts.kinds.paths import is_below
 from lumisite.facts.kinds.system import comes_with_update
 from lumisite.findings.finding import Value
@@ -163,12 +163,23 @@ def _moving_with_defaults(differences: Differences) -> Iterator[str]:
 # What libraries need, and what they have for others
 
 
-def compare_needs(before: Facts, after: Facts) -> Iterator[Change]:
-    """Yield a change for each library that needs others; those of the C library do not count here."""
-    for name, old, new in _loaded(before, after):
-        gone, come = only_in(*([need for need in side.needed if not is_foundation(need)] for side in (old, new)))
-        if gone or come:
-            yield Change("needs-changed", name, joined(gone), joined(come), {"gone": gone, "come": come})
+def _compare_names(gone_code: str, new_code: str, names: Callable[[Library], Iterable[str] | None]) -> Compare:
+    """Return a function that yields a change for each library with other names of some sort, where both are known."""
+
+    def compare(before: Facts, after: Facts) -> Iterator[Change]:
+        for name, old, new in _loaded(before, after):
+            was, now = names(old), names(new)
+            gone, come = only_in(was, now)
+            if (gone or come) and None not in (was, now):
+                code = gone_code if gone else new_code
+                yield Change(code, name, joined(gone), joined(come), {"gone": gone, "come": come})
+
+    return compare
+
+
+def _needs(library: Library) -> list[str]:
+    """Return what a library needs but for the C library, which does not count here."""
+    return [name for name in library.needed if not is_foundation(name)]
 
 
 def compare_needed_versions(before: Facts, after: Facts) -> Iterator[Change]:
@@ -179,15 +190,6 @@ def compare_needed_versions(before: Facts, after: Facts) -> Iterator[Change]:
             if was != now:
                 fell = now is None or (was is not None and numbers_in(now) < numbers_in(was))
                 yield Change("symbol-version-dropped" if fell else "symbol-version-needed", name, was, now)
-
-
-def compare_provided_versions(before: Facts, after: Facts) -> Iterator[Change]:
-    """Yield a change for each library that has other symbol versions for those who need it."""
-    for name, old, new in _loaded(before, after):
-        gone, come = only_in(old.gives, new.gives)
-        if gone or come:
-            code = "symbol-versions-lost" if gone else "symbol-versions-new"
-            yield Change(code, name, joined(gone), joined(come), {"gone": gone, "come": come})
 
 
 def _loaded(before: Facts, after: Facts) -> Iterator[tuple[str, Library, Library]]:
@@ -208,15 +210,6 @@ def compare_runpaths(before: Facts, after: Facts) -> Iterator[Change]:
         if folders and old.runpath is not None:
             shown = tuple(path or "the working directory" for path in folders)
             yield Change("library-runpath", name, joined(old.runpath), joined(new.runpath or ()), {"folders": shown})
-
-
-def compare_providers(before: Facts, after: Facts) -> Iterator[Change]:
-    """Yield a change for each libfabric that has other providers."""
-    for name, old, new in _loaded(before, after):
-        gone, come = only_in(old.providers, new.providers)
-        if (gone or come) and None not in (old.providers, new.providers):
-            code = "libfabric-provider-gone" if gone else "libfabric-provider-new"
-            yield Change(code, name, joined(gone), joined(come), {"gone": gone, "come": come})
 
 
 def needs_follow(change: Change, differences: Differences) -> bool:
@@ -291,10 +284,18 @@ KINDS = (
     ChangeKind("library-new", compare_new, soname_touches, new_follows),
     ChangeKind("damaged", compare_damaged, soname_touches),
     ChangeKind("library", compare_files, versions_touch, file_follows),
-    ChangeKind("needs", compare_needs, needs_touches, needs_follow),
+    ChangeKind("needs", _compare_names("needs-changed", "needs-changed", _needs), needs_touches, needs_follow),
     ChangeKind("wants", compare_needed_versions, versions_touch),
-    ChangeKind("gives", compare_provided_versions, versions_touch),
+    ChangeKind(
+        "gives",
+        _compare_names("symbol-versions-lost", "symbol-versions-new", lambda library: library.gives),
+        versions_touch,
+    ),
     ChangeKind("runpath", compare_runpaths, versions_touch),
-    ChangeKind("provider", compare_providers, versions_touch),
+    ChangeKind(
+        "provider",
+        _compare_names("libfabric-provider-gone", "libfabric-provider-new", lambda library: library.providers),
+        versions_touch,
+    ),
     ChangeKind("missing", compare_missing, missing_touches, missing_follows),
 )

@@ -229,13 +229,10 @@ def _broken(records: Mapping[str, Record]) -> tuple[list[Finding], list[Located]
             else:
                 found = make_finding("preload-file-breaks-programs", text(entry, "name"), words=values["words"])
             having.setdefault(found, []).append(node_name)
-    of_job = [found for found, names in having.items() if _is_of_job(found) and len(names) == len(records)]
+    of_all = [found for found, names in having.items() if len(names) == len(records)]
+    of_job = [found for found in of_all if found.code == "variable-breaks-programs"]
     some = ((found, name) for found, names in having.items() if found not in of_job for name in names)
     return of_job, [Located(replace(found, severity=Severity.NODE), name) for found, name in some]
-
-
-def _is_of_job(found: Finding) -> bool:
-    return found.code == "variable-breaks-programs"
 
 
 def _interfaces(record: Record, job: _JobRecords, names: Sequence[str]) -> Iterator[Finding]:
