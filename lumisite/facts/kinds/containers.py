@@ -17,7 +17,7 @@ from lumisite.facts.change import Change, joined, only_in
 from lumisite.facts.facts import Facts
 from lumisite.facts.kind import ChangeKind, Differences, helper_touches, texts_of
 from lumisite.machine.ldcache import config_lines, glob
-from lumisite.machine.tree import Tree, content_of, first_line, head_of, is_under, names_of, resolve, small_text
+from lumisite.machine.tree import Tree, content_of, first_line, head_of, names_of, resolve, small_text
 from lumisite.render.runtimes import RUNTIMES
 from lumisite.site.model import Site
 
@@ -187,20 +187,16 @@ def starters(tree: Tree, home: Home) -> Iterator[str]:
 
 
 def _setuid(tree: Tree, path: str) -> str:
+    from lumisite.machine.host import mount_of, mounts_of  # comparing needs nothing that looks at a node
+
     mode = _mode(tree, path)
     if mode is None:
         return "present"
-    if _is_nosuid(small_text(tree, "/proc/self/mountinfo") or "", path):
+    if (mount := mount_of(mounts_of(tree), path)) is not None and "nosuid" in mount.options:
         return "mounted nosuid"
     if not mode & stat.S_ISUID:
         return "not setuid"
     return _other_owner(tree, path) or ("setuid root" if mode & stat.S_IXOTH else f"mode {mode:04o}")
-
-
-def _is_nosuid(mounts: str, path: str) -> bool:
-    """Return whether the mount that a path is on ignores setuid, by the kernel's table (proc(5))."""
-    lines = [fields for fields in map(str.split, mounts.splitlines()) if len(fields) > 5 and is_under(path, fields[4])]
-    return bool(lines) and "nosuid" in max(reversed(lines), key=lambda fields: len(fields[4]))[5].split(",")
 
 
 def _mode(tree: Tree, path: str) -> int | None:
