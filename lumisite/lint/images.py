@@ -158,7 +158,7 @@ def _is_for(job: Job, image: str, gpu: GpuVendor) -> bool:
 
 def skipped_runscript(job: Job) -> Iterator[BadLine]:
     """`exec` of an image that is prepared by its runscript, in a job with GPUs: to install packages it does as well."""
-    gpus = any(step.requests_gpus for step in (job.allocation, *job.steps))
+    gpus = any(step.requests_gpus for step in job.requests)
     for start in starts_of(job) if gpus else ():
         family = contents_of(job, start.image).family
         if start.action == "exec" and family and job.site.families[family].activation == "runscript":

@@ -120,6 +120,11 @@ class Job:
                 steps.append(SrunStep(command, options, {**self.allocation.merged, **options}))
         return tuple(steps) or (self.allocation,)
 
+    @property
+    def requests(self) -> tuple[SrunStep, ...]:
+        """All that asks Slurm for something: the allocation, and each step."""
+        return (self.allocation, *self.steps)
+
     @cached_property
     def _steps_by_command(self) -> dict[int, SrunStep]:
         return {id(step.command): step for step in self.steps if step.command}
@@ -140,7 +145,7 @@ class Job:
     @cached_property
     def partitions(self) -> frozenset[str]:
         """All partitions that the job and its steps name outright, or lead to."""
-        return frozenset(name for step in (self.allocation, *self.steps) for name in step.partitions(self.site))
+        return frozenset(name for step in self.requests for name in step.partitions(self.site))
 
     @cached_property
     def for_this_site(self) -> bool:

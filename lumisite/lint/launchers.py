@@ -175,7 +175,7 @@ def _computes(command: ShellCommand) -> bool:
 
 def tensor_parallel(job: Job) -> Iterator[BadLine]:
     """A model split in more parts than a node has GPUs, so that each layer waits for the network."""
-    kinds = [kind for step in (job.allocation, *job.steps) for kind in step.node_kinds(job.site)]
+    kinds = [kind for step in job.requests for kind in step.node_kinds(job.site)]
     most = job.allocation.gpus_per_node or max((len(kind.gpus) for kind in kinds), default=0)
     for value, line in job.option_values(_TENSOR):
         parts = read_count(job.resolved(value))

@@ -33,7 +33,7 @@ _PLACEHOLDER = re.compile(r"x{3}|y{3}|your|my|name|<|\$|0{6}|12345|id\b", re.IGN
 
 def _limits(job: Job, of: Callable[[Partition], T | None]) -> Iterator[tuple[SrunStep, list[T]]]:
     """Yield the allocation and each step, with the limits of their partitions, where all of them have one."""
-    for step in (job.allocation, *job.steps):
+    for step in job.requests:
         names = step.partitions(job.site)
         limits = [of(job.site.partitions[name]) for name in names if name in job.site.partitions]
         known = [limit for limit in limits if limit is not None]
@@ -69,7 +69,7 @@ def _minutes(text: str) -> float:
 def too_many_gpus(job: Job) -> Iterator[BadLine]:
     """More GPUs than a node has, or GPUs of a type that it does not have, where the site describes any."""
     described = any(kind.gpus for kind in job.site.node_kinds.values())
-    for step in (job.allocation, *job.steps) if described else ():
+    for step in job.requests if described else ():
         kinds = step.node_kinds(job.site)
         names = ("gpus-per-node", "gres", *(("gpus",) if step.number("nodes") else ()))
         option = next((step.merged[name] for name in names if name in step.merged), None)
@@ -88,7 +88,7 @@ def unknown_partition(job: Job) -> Iterator[BadLine]:
     """A partition that this site does not have, in a script that is for this site by another sign, or almost so."""
     site = job.site
     known = (*site.partitions, *site.other_partitions)
-    steps = {name: step for step in (job.allocation, *job.steps) for name in step.partitions(site) if name[0].isalpha()}
+    steps = {name: step for step in job.requests for name in step.partitions(site) if name[0].isalpha()}
     ours = bool(steps and site.other_partitions) and _is_for(job)
     for name, step in list(steps.items())[:_MOST_NAMES]:
         option = step.merged.get("partition")
@@ -130,7 +130,7 @@ def _stem(site: Site) -> str:
 
 def other_account(job: Job) -> Iterator[BadLine]:
     """An account that is none of this site."""
-    for step in (job.allocation, *job.steps):
+    for step in job.requests:
         option = step.merged.get("account")
         if option and _is_foreign(option.value, job.site):
             near = f"{_stem(job.site)}{option.value}"

@@ -42,7 +42,7 @@ def _gpu_order(site: Site) -> str:
 
 def too_many_cores(job: Job) -> Iterator[BadLine]:
     """More cores than jobs get of a node with GPUs."""
-    for step in (job.allocation, *job.steps):
+    for step in job.requests:
         kinds = step.node_kinds(job.site)
         option, cores = step.cores_per_node
         threads = step.merged.get("hint") or step.merged.get("threads-per-core")

@@ -14,10 +14,12 @@ from lumisite.facts.kinds import (
     libraries,
     limits,
     modules,
+    mounts,
     paths,
     releases,
     runtime,
     slurm,
+    slurm_gres,
     slurm_node,
     system,
 )
@@ -36,6 +38,8 @@ KINDS: tuple[ChangeKind, ...] = (
     *containers.KINDS,
     *system.KINDS,
     *limits.KINDS,
+    *mounts.KINDS,
     *slurm.KINDS,
     *slurm_node.KINDS,
+    *slurm_gres.KINDS,
 )

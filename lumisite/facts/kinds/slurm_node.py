@@ -1,13 +1,12 @@
-"""Slurm on one node: how it confines jobs, what it says of the node, and which GPU has which number.
+"""Slurm on one node: how it confines jobs, and what it says of the node.
 
-Sources: slurm.conf(5), cgroup.conf(5), gres.conf(5) of Slurm 26.05; src/interfaces/gres.c for the numbers of GPUs.
+Sources: slurm.conf(5), cgroup.conf(5) of Slurm 26.05.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import islice
 
 from lumisite.facts.change import Change, Touched, joined
 from lumisite.facts.context import Context
@@ -40,11 +39,10 @@ _NODE_KEYS = {
 _CGROUP, _NODE = "cgroup.conf ", "NodeName "
 #: Of which line the keys of a node are: its own, or the only one there is.
 _LINE, _OWN = "NodeName", "this node"
-_MOST_DEVICES, _DIGITS = 1024, 4
 #: A name with several ranges is in this many parts.
 _MOST_PARTS = 9
 #: A name with ranges in a list of names.
-_LISTED = r"(?:[^,\[]|\[[^\[\]]*\])+"
+LISTED = r"(?:[^,\[]|\[[^\[\]]*\])+"
 
 
 def read_node_conf(tree: Tree, _: Site) -> dict[str, str] | None:
@@ -63,7 +61,7 @@ def read_node_conf(tree: Tree, _: Site) -> dict[str, str] | None:
 
 def _node_entry(tree: Tree, path: str) -> dict[str, str]:
     """Return what slurm.conf says of this node, over the defaults above: its own line, else the only one."""
-    host, defaults, others = _host(tree), dict[str, str](), list[dict[str, str]]()
+    host, defaults, others = host_name(tree), dict[str, str](), list[dict[str, str]]()
     for entry in conf_entries(tree, path):
         names = entry.get("nodename", "")
         if names.lower() == "default":
@@ -75,7 +73,8 @@ def _node_entry(tree: Tree, path: str) -> dict[str, str]:
     return others[0] if len(others) == 1 else {}
 
 
-def _host(tree: Tree) -> str:
+def host_name(tree: Tree) -> str:
+    """Return the name of the node without its domain."""
     name = first_line(tree, "/proc/sys/kernel/hostname") or first_line(tree, "/etc/hostname") or ""
     return name.partition(".")[0]
 
@@ -86,7 +85,7 @@ def is_named(host: str, names: str) -> bool:
     >>> [is_named(host, "nid[001000-001999,3],login1") for host in ("nid001500", "nid1500", "nid3", "login1")]
     [True, False, True, True]
     """
-    for name in re.findall(_LISTED, names):
+    for name in re.findall(LISTED, names):
         parts = re.split(r"\[([^\[\]]*)\]", name)
         pattern = "".join("([0-9]{1,9})" if at % 2 else re.escape(part) for at, part in enumerate(parts))
         found = re.fullmatch(pattern, host) if len(parts) <= _MOST_PARTS else None
@@ -107,11 +106,12 @@ def _in_ranges(number: str, ranges: str) -> bool:
 def _plain(key: str, value: str) -> str:
     """Return a value of a node in one spelling: lists of CPUs and of resources have no order."""
     if key == "CpuSpecList":
-        return _cpus(value)
+        return one_spelling(value)
     return ",".join(sorted(value.lower().split(","))) if key == "Gres" and "(" not in value else value
 
 
-def _cpus(value: str) -> str:
+def one_spelling(value: str) -> str:
+    """Return a list of CPUs in one spelling; what is none, as it is."""
     try:
         return format_cpu_list(parse_number_list(value))
     except CpusetError:
@@ -159,91 +159,4 @@ def spool_folder(value: str | None) -> str:
     return (common.rpartition("/")[0] if percent else common).rstrip("/") or _SPOOL
 
 
-# Generic resources: the first device of a file has the number 0, unless slurmd finds them by itself
-
-
-def read_gres(tree: Tree, _: Site) -> dict[str, str] | None:
-    """Return each device of gres.conf by its kind and number, and how slurmd finds devices."""
-    folder, host = conf_folder(tree, "gres.conf"), _host(tree)
-    if folder is None or is_closed(tree):
-        return None
-    found, counts = dict[str, str](), dict[str, int]()
-    for entry in conf_entries(tree, f"{folder}/gres.conf"):
-        if "nodename" in entry and not is_named(host, entry["nodename"]):
-            continue
-        if "autodetect" in entry:
-            found["AutoDetect"] = entry["autodetect"].lower()
-        room = max(0, _MOST_DEVICES - len(found))
-        for device in islice(_devices(entry), room) if "name" in entry else ():
-            name, details = entry["name"].lower(), _details(entry)
-            number = counts[name] = counts.get(name, -1) + 1
-            found[f"{name} {number}"] = " ".join((device, *details))
-    return found
-
-
-def _devices(entry: Mapping[str, str]) -> Iterator[str]:
-    """Yield the files of a line in their order, else how many there are."""
-    files = entry.get("file") or entry.get("multiplefiles")
-    if files is None:
-        yield f"count {entry.get('count', '1')}"
-        return
-    for name in re.findall(_LISTED, files):
-        begin, bracket, rest = name.partition("[")
-        numbers, _, end = rest.partition("]")
-        try:
-            listed = map(str, parse_number_list(numbers, limit=_MOST_DEVICES)) if bracket else [""]
-        except CpusetError:
-            listed = [f"[{numbers}]"]
-        yield from (f"{begin}{number}{end}" for number in listed)
-
-
-def _details(entry: Mapping[str, str]) -> Iterator[str]:
-    for key in ("type", "cores", "cpus", "flags", "links"):
-        if key in entry:
-            yield f"{key}={_cpus(entry[key]) if key in ('cores', 'cpus') else entry[key].lower()}"
-
-
-def compare_gres(before: Facts, after: Facts) -> Iterator[Change]:
-    """Yield one change where devices differ, or how slurmd finds them; else one for each kind in another order."""
-    old, new = map(_by_name, texts_of("slurm-gres", before, after))
-    gone, come = (
-        tuple(f"{name} {device}" for name in side for device in side[name] if device not in other.get(name, ()))
-        for side, other in ((old, new), (new, old))
-    )
-    if gone or come:
-        yield Change("slurm-gres-changed", "gres.conf", joined(gone), joined(come), {"gone": gone, "come": come})
-        return
-    for name in sorted(old.keys() & new.keys()) if "AutoDetect" not in old else ():
-        pairs = zip(old[name], new[name], strict=False)
-        if moved := tuple(f"{at}: {was} -> {now}" for at, (was, now) in enumerate(pairs) if was != now):
-            yield Change(
-                "slurm-gres-order", f"gres.conf {name}", joined(old[name]), joined(new[name]), {"moved": moved}
-            )
-
-
-def _by_name(side: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the devices of each kind in their order."""
-    found: dict[str, list[str]] = {}
-    for key in sorted(side, key=lambda key: key.partition(" ")[2].zfill(_DIGITS)):
-        if side[key] != "off":  # of `AutoDetect`, the default
-            found.setdefault(key.partition(" ")[0], []).append(side[key])
-    return found
-
-
-def gres_touches(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the GPUs of the node kinds with their masks, settings that choose a GPU, and the task prolog."""
-    yield from helper_touches("spank/task_prolog")(change, context)
-    if not change.subject.endswith((".conf", " gpu")):
-        return
-    for name in context.gpu_kinds:
-        yield Touched("site", f"node_kinds.{name}.gpus", "affected-key-value", {"value": None})
-        yield Touched("mask", name, "affected-mask", {"name": change.subject})
-    for setting in context.site.settings:
-        if setting.computed == "one-gpu":
-            yield Touched("setting", setting.name, "affected-setting-rule", {"name": change.subject})
-
-
-KINDS = (
-    ChangeKind("slurm-node", compare_node_conf, node_conf_touches, read=read_node_conf),
-    ChangeKind("slurm-gres", compare_gres, gres_touches, read=read_gres),
-)
+KINDS = (ChangeKind("slurm-node", compare_node_conf, node_conf_touches, read=read_node_conf),)
