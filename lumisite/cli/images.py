@@ -14,13 +14,13 @@ from lumisite.cli.arguments import add_host_root, add_json, add_site, check_root
 from lumisite.cli.output import print_note, print_result, write_whole
 from lumisite.cli.progress import Progress
 from lumisite.errors import LumisiteError, ResolveError
-from lumisite.facts.lock_changes import LockChange, compare_images
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.exit_code import exit_code
 from lumisite.findings.writers import line, message
 from lumisite.images.cotainr import pin_systems
 from lumisite.images.inventory import NamedImage, Reading, read_inventory, usual_folders
 from lumisite.images.lock import format_lock, lock_of, parse_lock, read_optional
+from lumisite.images.lock_changes import LockChange, compare_images
 from lumisite.images.versions import version_lines
 from lumisite.site.load import LoadedSite, load_plans, load_site
 from lumisite.site.model import Site

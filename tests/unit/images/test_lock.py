@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from lumisite.cli import main
-from lumisite.facts.lock_changes import compare_images
 from lumisite.images.digest import digest_of
 from lumisite.images.inventory import Reading, read_inventory, usual_folders
 from lumisite.images.lock import format_lock, lock_of, parse_lock, unlike_lock
+from lumisite.images.lock_changes import compare_images
 from lumisite.machine.host import open_file
 from lumisite.machine.tree import Memory
 from lumisite.site.load import load_site
