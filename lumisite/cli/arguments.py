@@ -258,7 +258,7 @@ def _needs_site(names: Sequence[str]) -> bool:
     """Return whether `why` is asked for anything but codes of findings and error texts."""
     from lumisite.findings.catalogue import find_entry
 
-    others = [name for name in names if find_entry(name) is None]
+    others = [name for name in names if name != "-" and find_entry(name) is None]
     if not others:
         return False
     from lumisite.vendors.symptom import is_symptom  # a code alone is explained without what reads sites

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lumisite.cli.arguments import add_json, add_plan_and_lock, add_platform, add_site_or_example, number_to
 from lumisite.cli.output import print_note, print_result
+from lumisite.cli.own_variables import judge_own_variables
 from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.exit_code import exit_code
@@ -67,7 +68,8 @@ def add_env(parser: argparse.ArgumentParser) -> None:
         "describes and grants all of its CPUs, and print what the first rank finds: each variable, bind and mask, "
         "with who sets it (module, prolog, wrapper), by which entry of the site description, and why. A variable that"
         " this shell has set before is named with its value; one that is known to do harm comes first, with exit code "
-        "1, or 4 where the image decides. Without IMAGE it is what every container gets that no "
+        "1, or 4 where the image or the node decides, and so does one that programs in containers read when they "
+        "start, such as PYTHONPATH. Without IMAGE it is what every container gets that no "
         "wrapper sees. Slurm is not asked, and no container is started."
     )
     parser.add_argument("image", metavar="IMAGE", nargs="?", help="the image, as a job names it; it need not be here")
@@ -122,7 +124,9 @@ def run_env(arguments: argparse.Namespace) -> int:
         print_note(line(finding))
     before = _set_before(found)
     situation = situation_of(Question(site, files, modules, step, arguments.image), found.image)
-    harmful = list(harmful_values(site, situation, _of_user()))
+    of_user = _of_user()
+    own = judge_own_variables(site, step.partition, step.nodes, of_user)
+    harmful = [*harmful_values(site, situation, of_user), *own]
     variables = {
         name: {
             "value": variable.value,

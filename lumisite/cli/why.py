@@ -45,13 +45,17 @@ def add_why(parser: argparse.ArgumentParser) -> None:
         " its sources, and the entries that lost. What is not given of image, nodes and partition stays open, and "
         "each entry that could win is shown with its condition. What is inside the image is judged by --image; --use "
         "and --platform choose versions of modules. A library is explained for one image. An error text, or what is "
-        'seen in words ("slow on two nodes"), leads to its causes and to the next command.'
+        'seen in words ("slow on two nodes"), leads to its causes and to the next command; `-` reads it from standard '
+        "input, such as all that a job printed."
     )
     parser.add_argument(
         "names",
         metavar="NAME",
         nargs="+",
-        help="a variable, an absolute path, a module, a SONAME, the code of a finding, or an error text in quotes",
+        help=(
+            "a variable, an absolute path, a module, a SONAME, the code of a finding, an error text in quotes, or - for"
+            " one on standard input"
+        ),
     )
     add_site_or_example(parser)
     parser.add_argument(
@@ -72,7 +76,12 @@ def add_why(parser: argparse.ArgumentParser) -> None:
 
 def run_why(arguments: argparse.Namespace) -> int:
     """Explain each name; an unknown one is an error that names what comes close."""
-    without_site = {name: found for name in arguments.names if (found := _explain_code(name) or _explain_symptom(name))}
+    texts = {name: _read_text() if name == "-" else name for name in dict.fromkeys(arguments.names)}
+    without_site = {
+        name: found
+        for name, text in texts.items()
+        if (found := _explain_code(text) or _explain_symptom(text, is_text=name == "-"))
+    }
     explained = {**without_site, **_explain_names(arguments, [n for n in arguments.names if n not in without_site])}
     records = [record for name in arguments.names for record in explained[name][0]]
     print_result(records, ["\n\n".join(explained[name][1] for name in arguments.names)], as_json=arguments.json)
@@ -108,18 +117,33 @@ def _explain_code(name: str) -> Explained | None:
     return None if found is None else ([asdict(found)], describe(name))
 
 
-def _explain_symptom(name: str) -> Explained | None:
+def _read_text() -> str:
+    """Return standard input: of a long one the beginning, where the first error is, and the end."""
+    from lumisite.cli.input import file_blocks
+    from lumisite.vendors.symptom import MOST_TEXT
+
+    half = MOST_TEXT // 2
+    begin, end = bytearray(), bytearray()
+    for block in file_blocks("-"):
+        room = max(half - len(begin), 0)
+        begin += block[:room]
+        end = (end + block[room:])[-half:]
+    return (begin + end).decode(errors="replace")
+
+
+def _explain_symptom(name: str, *, is_text: bool = False) -> Explained | None:
     """Return what an error text or the name of a symptom points to; `None` for what is neither.
 
     Raises `ResolveError` for a text that no symptom fits.
     """
     from lumisite.vendors.symptom import find_symptoms, is_symptom
 
-    if not is_symptom(name):
+    if not is_text and not is_symptom(name):
         return None
     found = find_symptoms(name)
     if not found:
-        raise ResolveError(make_finding("symptom-unknown", name.strip().splitlines()[0][:MOST_QUOTE]))
+        first = next(iter(name.strip().splitlines()), "-")
+        raise ResolveError(make_finding("symptom-unknown", first[:MOST_QUOTE]))
     records: list[dict[str, object]] = [
         {"symptom": match.name, **asdict(match.symptom), "line": match.line} for match in found
     ]

@@ -38,7 +38,8 @@ class SymptomCause:
 class Symptom:
     """What a user sees: one of `patterns` fits a line of it. `program` prints it; `source` is where it is known from.
 
-    `follows`: it mostly follows from another error, so it counts after those that do not.
+    `follows`: it mostly follows from another error, so it counts after those that do not. `unless`: where one of these
+    fits a line of the text, that line explains this one, which does not count.
     """
 
     title: Line
@@ -48,6 +49,7 @@ class Symptom:
     causes: tuple[SymptomCause, ...]
     source: Line
     follows: bool = False
+    unless: tuple[Line, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,9 +90,9 @@ def find_symptoms(text: str) -> Sequence[SymptomMatch]:
     printed: list[tuple[bool, int, SymptomMatch]] = []
     seen: list[SymptomMatch] = []
     for name, symptom in load_symptoms().items():
-        fits = re.compile("|".join(f"(?:{pattern})" for pattern in symptom.patterns))
+        fits = _any_of(symptom.patterns)
         at = next((at for at, line in enumerate(lines) if line == name or fits.search(line)), None)
-        if at is None:
+        if at is None or (symptom.unless and any(map(_any_of(symptom.unless).search, lines))):
             continue
         match = SymptomMatch(name, symptom, lines[at])
         if symptom.program == SEEN and symptom.kind != "stops":
@@ -99,3 +101,7 @@ def find_symptoms(text: str) -> Sequence[SymptomMatch]:
             printed.append((symptom.follows, at, match))
     printed.sort(key=lambda entry: entry[:2])
     return [match for _, _, match in printed] or seen
+
+
+def _any_of(patterns: Sequence[str]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns))

@@ -22,6 +22,7 @@ from tests.twin.roots import USER, USER_ID
 NEEDED = ("jinja2", "markupsafe", "packaging", "ruamel.yaml", "yaml")
 PLACE = "/appl/admin/python"
 LUMISITE = f"PYTHONPATH={PLACE} python3 -m lumisite"
+START = "from lumisite.__main__ import run\n\nrun()\n"
 
 
 @contextmanager
@@ -59,7 +60,8 @@ def install_command(cluster: Cluster) -> None:
     install_lumisite(cluster)
     command = cluster.exchange / "bin/lumisite"
     command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec env PYTHONPATH={PLACE} python3 -m lumisite "$@"\n')
+    # What the user has in PYTHONPATH stays as it is, for lumisite to see.
+    command.write_text(f"#!/usr/bin/python3\nimport sys\n\nsys.path.insert(0, {PLACE!r})\n{START}")
     command.chmod(0o755)
     profile = cluster.shared / "users" / USER / ".bash_profile"
     profile.write_text(f"export PATH=$PATH:{EXCHANGE}/bin\n")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from lumisite.cli import main
 from lumisite.findings.catalogue import catalogue, find_entry
 from lumisite.site.load import load_site
-from lumisite.vendors.symptom import find_symptoms, load_symptoms
+from lumisite.vendors.symptom import MOST_TEXT, find_symptoms, load_symptoms
 
 #: Lines as users paste them, with the symptoms that they lead to, the first one first.
 TEXTS = {
@@ -27,10 +30,40 @@ TEXTS = {
     ],
     "RuntimeError: Connection reset by peer": ["peer-closed"],
     # What follows from the killed task comes after it, though it was printed before.
-    "[rank3]: Connection closed by remote peer\nsrun: error: nid000002: task 9: Killed": [
+    "[rank3]: Connection closed by remote peer\nsrun: error: nid000002: task 9: Killed": ["task-killed", "peer-closed"],
+    # Whoever cancels a job that hangs has its tasks killed, and no memory was used up.
+    "srun: forcing job termination\nslurmstepd-nid000001: error: *** STEP 25.0 ON nid000001 CANCELLED AT "
+    "2026-11-26T21:52:40 ***\nsrun: error: nid000002: task 1: Killed": ["step-cancelled"],
+    "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.\nsrun: forcing job termination": [
         "out-of-memory",
-        "peer-closed",
+        "step-cancelled",
     ],
+    "[W1126 21:56:53.145578020 socket.cpp:759] [c10d] The client socket has failed to connect to [nid000001-hsn0]:22929 "
+    "(errno: 101 - Network is unreachable).": ["peer-unreachable"],
+    "[W1126 21:52:46.168230840 socket.cpp:759] [c10d] The client socket has failed to connect to [nid000001-hsn0]:22626 "
+    "(errno: 113 - No route to host).": ["peer-unreachable"],
+    "[W1126 21:50:43.431877853 socket.cpp:759] [c10d] The IPv6 network addresses of (nid000001-hsn0, 22525) cannot be "
+    "retrieved (gai error: -3 - Temporary failure in name resolution).": ["peer-unreachable"],
+    "RuntimeError: [enforce fail at ./gloo/transport/tcp/device.cc:83] ifa != nullptr. Unable to find address for: ib0": [
+        "nccl-no-interface"
+    ],
+    "FATAL:   container creation failed: mount hook function failure: mount /proc/self/fd/3->"
+    "/var/lib/apptainer/mnt/session/rootfs error: while mounting image /proc/self/fd/3: kernel reported a bad superblock "
+    "for squashfs image partition, possible causes are that your kernel doesn't support the compression algorithm or the "
+    "image is corrupted": ["container-image-unreadable"],
+    "FATAL:   container creation failed: mount hook function failure: mount /nonexistent->/nonexistent error: while "
+    "mounting /nonexistent: mount source /nonexistent doesn't exist": ["bind-source-missing"],
+    'FATAL:   "python": executable file not found in $PATH': ["program-not-in-container"],
+    "/usr/bin/python3: can't open file '/scratch/train.py': [Errno 2] No such file or directory": [
+        "file-not-in-container"
+    ],
+    "ERROR: ld.so: object '/scratch/libx.so' from LD_PRELOAD cannot be preloaded (cannot open shared object file): "
+    "ignored.": ["preload-failed"],
+    "Fatal Python error: Failed to import encodings module\nModuleNotFoundError: No module named 'encodings'": [
+        "python-home"
+    ],
+    "ModuleNotFoundError: No module named 'numpy._core._multiarray_umath'": ["user-packages"],
+    "Importing the numpy C-extensions failed. This error can happen for": ["user-packages"],
     "MIOpen Error: sqlite_db.hpp:252: Cannot open database file:/tmp/u/miopen/gfx90a.ukdb": ["miopen-cache"],
     "FATAL: container creation failed: mount /var/spool/slurmd->/var/spool/slurmd error: destination "
     "/var/spool/slurmd doesn't exist in container": ["mount-point-missing"],
@@ -103,6 +136,19 @@ def test_why_prints_the_causes_of_an_error_text_without_a_site(capsys: pytest.Ca
     assert [(record["symptom"], record["line"]) for record in json.loads(printed.out)] == [
         ("container-image-unreadable", "FATAL: could not open image /scratch/a.sif")
     ]
+
+
+def test_why_reads_all_that_a_job_printed(tmp_path: Path) -> None:
+    """Of a log that is longer than what is searched, the end too: a training may run for days before its error."""
+    log = tmp_path / "log"
+    log.write_text(
+        "epoch 1 loss 0.25\n" * (MOST_TEXT // 10) + 'FATAL:   "python": executable file not found in $PATH\n'
+    )
+    command = [sys.executable, "-m", "lumisite", "why", "-", "--json"]
+    with log.open() as stream:
+        done = subprocess.run(command, stdin=stream, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert [record["symptom"] for record in json.loads(done.stdout)] == ["program-not-in-container"]
 
 
 def test_why_of_an_unknown_text_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:

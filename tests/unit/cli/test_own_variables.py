@@ -1,0 +1,58 @@
+"""What a user's own variables do to jobs: which are named, and which are none of the user's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.cli.own_variables import judge_own_variables
+from lumisite.findings.finding import exit_code
+from lumisite.site.load import load_site
+
+
+def codes(variables: dict[str, str], nodes: int = 2) -> list[tuple[str, str]]:
+    found = judge_own_variables(load_site("twin").site, "small-g", nodes, variables)
+    return [(finding.code, finding.subject) for finding in found]
+
+
+@pytest.mark.parametrize(
+    ("variables", "found"),
+    [
+        ({"GLOO_SOCKET_IFNAME": "ib0"}, [("wrong-interface", "GLOO_SOCKET_IFNAME=ib0")]),
+        ({"NCCL_SOCKET_IFNAME": "hsn"}, []),
+        ({"MASTER_ADDR": "localhost"}, [("local-master", "MASTER_ADDR=localhost")]),
+        ({"MASTER_ADDR": "nid000001"}, []),
+        ({"SINGULARITY_BIND": "/nowhere:/opt,/:/mnt:ro"}, [("bind-of-user-missing", "SINGULARITY_BIND")]),
+        ({"APPTAINER_BINDPATH": "relative,/nowhere"}, [("bind-of-user-missing", "APPTAINER_BINDPATH")]),
+        # What the site and its modules bind is no choice of the user's.
+        ({"SINGULARITY_BINDPATH": "/scratch,/later", "LUMISITE_BINDS_X": "/later"}, []),
+        ({"PYTHONPATH": "/scratch/packages"}, [("variable-in-containers", "PYTHONPATH")]),
+        ({"LD_PRELOAD": ""}, []),
+        # The runtime gives containers its own, unless they are told another way.
+        ({"LD_LIBRARY_PATH": "/x", "PATH": "/x"}, []),
+        ({"SINGULARITYENV_LD_LIBRARY_PATH": "/x"}, [("variable-in-containers", "SINGULARITYENV_LD_LIBRARY_PATH")]),
+        ({"GLOO_SOCKET_IFNAME": "ib0\n", "MASTER_ADDR": "x" * 100_000}, []),
+        ({"GLOO_SOCKET_IFNAME": "'; exit $(x)"}, []),
+    ],
+)
+def test_what_of_a_shell_breaks_jobs_or_may(variables: dict[str, str], found: list[tuple[str, str]]) -> None:
+    assert codes(variables) == found
+
+
+def test_on_one_node_each_rank_finds_the_others_at_its_own_address() -> None:
+    assert codes({"MASTER_ADDR": "localhost"}, nodes=1) == []
+
+
+def test_what_may_be_right_fails_nothing() -> None:
+    assert exit_code(judge_own_variables(load_site("twin").site, "small-g", 2, {"PYTHONPATH": "/x"})) == 0
+
+
+def test_env_prints_them_first(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "ib0")
+    assert main(["env", "--site", "twin", "image.sif"]) == 1
+    assert capsys.readouterr().out.startswith("GLOO_SOCKET_IFNAME=ib0: ")
