@@ -13,8 +13,8 @@ from lumisite.lint.rules import lint_script
 from lumisite.site.model import Site
 from lumisite.site.software import PREFIXES
 
-#: What every program, or every one of a language, reads when it starts: ld.so(8), python(1), perlrun(1). bash passes over
-#: a BASH_ENV that is not there, and module systems set it for everybody.
+#: What every program, or every one of a language, reads when it starts: ld.so(8), python(1), perlrun(1). bash passes
+#: over a BASH_ENV that is not there, and module systems set it for everybody.
 _READ_AT_START = (*("LD_PRELOAD", "LD_AUDIT", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PERL5LIB", "PERL5OPT"),)
 #: What the runtime sets for containers, whatever the host has; `PREFIXENV_NAME` replaces it there.
 _SET_BY_RUNTIME = ("LD_LIBRARY_PATH", "PATH")
