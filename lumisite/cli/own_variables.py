@@ -15,7 +15,7 @@ from lumisite.site.software import PREFIXES
 
 #: What every program, or every one of a language, reads when it starts: ld.so(8), python(1), perlrun(1). bash passes
 #: over a BASH_ENV that is not there, and module systems set it for everybody.
-_READ_AT_START = (*("LD_PRELOAD", "LD_AUDIT", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PERL5LIB", "PERL5OPT"),)
+_READ_AT_START = ("LD_PRELOAD", "LD_AUDIT", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PERL5LIB", "PERL5OPT")
 #: What the runtime sets for containers, whatever the host has; `PREFIXENV_NAME` replaces it there.
 _SET_BY_RUNTIME = ("LD_LIBRARY_PATH", "PATH")
 #: Of what lint finds in a job script, what the same value does that a shell exports.
@@ -30,8 +30,10 @@ def judge_own_variables(site: Site, partition: str, nodes: int, variables: Mappi
     for prefix in PREFIXES:
         for name in (f"{prefix}_BIND", f"{prefix}_BINDPATH"):
             yield from _missing_binds(name, variables.get(name, ""), _bound_by_modules(site, variables))
-    in_containers = [*_READ_AT_START]
-    in_containers += [f"{prefix}ENV_{name}" for prefix in PREFIXES for name in (*_READ_AT_START, *_SET_BY_RUNTIME)]
+    in_containers = [
+        *_READ_AT_START,
+        *(f"{prefix}ENV_{name}" for prefix in PREFIXES for name in (*_READ_AT_START, *_SET_BY_RUNTIME)),
+    ]
     for name in in_containers:
         if value := variables.get(name):
             yield make_finding("variable-in-containers", name, value=value)
@@ -44,7 +46,7 @@ def _as_in_a_script(site: Site, partition: str, nodes: int, variables: Mapping[s
     short = {name: value for name, value in values.items() if value.isprintable() and len(value) <= _MOST_VALUE}
     exports = [f"export {name}={shlex.quote(value)}" for name, value in short.items()]
     head = ["#!/bin/bash", f"#SBATCH --partition={partition}", f"#SBATCH --nodes={nodes}"]
-    start = f"srun -N{nodes} -n{nodes} singularity exec image.sif python3 train.py"
+    start = f"srun -N{nodes} -n{nodes} {site.command} exec image.sif python3 train.py"
     script = "\n".join([*head, *exports, start, ""]).encode()
     for found in lint_script(script, "", site):
         if found.code in _AS_IN_SCRIPT:

@@ -30,10 +30,13 @@ def unpacker(compression: int) -> Unpack | None:
         case "xz":
             return partial(_unpacked, partial(lzma.LZMADecompressor, memlimit=_MEMORY_BYTES), lzma.LZMAError)
         case "zstd":
-            if sys.version_info >= (3, 14):
-                from compression import zstd
-            else:
-                from backports import zstd
+            try:
+                if sys.version_info >= (3, 14):
+                    from compression import zstd
+                else:
+                    from backports import zstd
+            except ImportError:  # a Python without it, or a checkout on a path without what it needs
+                return None
             options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: _WINDOW_LOG}
             return partial(_unpacked, partial(zstd.ZstdDecompressor, options=options), zstd.ZstdError)
     return None

@@ -8,7 +8,7 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.cli.own_variables import judge_own_variables
-from lumisite.findings.finding import exit_code
+from lumisite.findings.exit_code import exit_code
 from lumisite.site.load import load_site
 
 
