@@ -98,13 +98,19 @@ def _explain_names(arguments: argparse.Namespace, names: Sequence[str]) -> dict[
     libraries = _explain_libraries(arguments, names)
     content = _image_content(arguments, loaded.site, names)
     nodes, partition = arguments.nodes, arguments.partition
-    found = {}
+    found: dict[str, Explained] = {}
     for name in names:
         target = targets.get(name, name)
-        explanation = libraries.get(name) or explain(
-            loaded, selection, target, holds=content, nodes=nodes, partition=partition
-        )
-        found[name] = ([asdict(explanation)], str(explanation))
+        try:
+            explanation = libraries.get(name) or explain(
+                loaded, selection, target, holds=content, nodes=nodes, partition=partition
+            )
+        except ResolveError as error:
+            if error.finding.code != "unknown-name" or not (symptoms := _symptoms_of(name)):
+                raise
+            found[name] = symptoms  # an error text of one word, such as the name of a status
+        else:
+            found[name] = ([asdict(explanation)], str(explanation))
     return found
 
 
@@ -136,14 +142,24 @@ def _explain_symptom(name: str, *, is_text: bool = False) -> Explained | None:
 
     Raises `ResolveError` for a text that no symptom fits.
     """
-    from lumisite.vendors.symptom import find_symptoms, is_symptom
+    from lumisite.vendors.symptom import is_symptom
 
     if not is_text and not is_symptom(name):
         return None
-    found = find_symptoms(name)
-    if not found:
+    found = _symptoms_of(name)
+    if found is None:
         first = next(iter(name.strip().splitlines()), "-")
         raise ResolveError(make_finding("symptom-unknown", first[:MOST_QUOTE]))
+    return found
+
+
+def _symptoms_of(text: str) -> Explained | None:
+    """Return the symptoms that fit a text, for JSON and as text; `None` where there are none."""
+    from lumisite.vendors.symptom import find_symptoms
+
+    found = find_symptoms(text)
+    if not found:
+        return None
     records: list[dict[str, object]] = [
         {"symptom": match.name, **asdict(match.symptom), "line": match.line} for match in found
     ]

@@ -29,6 +29,12 @@ TEXTS = {
         "out-of-memory"
     ],
     "RuntimeError: Connection reset by peer": ["peer-closed"],
+    "[n2109:21202] OPAL ERROR: Not initialized in file pmix2x_client.c at line 112\nThe application appears to have been "
+    'direct launched using "srun",': ["mpi-start"],
+    "PMI2_Init failed to intialize.  Return code: 1": ["mpi-start"],
+    "slurmstepd: error: mpi/pmi2: invalid PMI1 init command: `error'": ["mpi-start"],
+    "nid001:9:9 [0] enqueue.cc:5 NCCL WARN HIP failure 'out of memory'": ["gpu-memory"],
+    "nid001:9:9 [0] enqueue.cc:5 NCCL WARN Cuda failure 'out of memory'": ["gpu-memory"],
     # What follows from the killed task comes after it, though it was printed before.
     "[rank3]: Connection closed by remote peer\nsrun: error: nid000002: task 9: Killed": ["task-killed", "peer-closed"],
     # Whoever cancels a job that hangs has its tasks killed, and no memory was used up.
@@ -160,3 +166,19 @@ def test_why_explains_a_setting_and_a_code_together(capsys: pytest.CaptureFixtur
     assert main(["why", "NCCL_SOCKET_IFNAME", "interface-down", "--site", "lumi", "--json"]) == 0
     first, second = json.loads(capsys.readouterr().out)
     assert (first["name"], second["code"]) == ("NCCL_SOCKET_IFNAME", "interface-down")
+
+
+@pytest.mark.parametrize(
+    ("word", "symptom"),
+    [("HSA_STATUS_ERROR_OUT_OF_RESOURCES", "no-gpu"), ("miopenStatusInternalError", "miopen-cache")],
+)
+def test_an_error_of_one_word_is_found_like_a_text(word: str, symptom: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["why", word, "--site", "lumi"]) == 0
+    assert capsys.readouterr().out.startswith(f"{symptom}: ")
+
+
+def test_a_word_that_is_a_name_of_the_site_is_no_error_text(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["why", "MIOPEN_USER_DB_PATH", "--site", "lumi"]) == 0
+    assert "settings[" in capsys.readouterr().out
+    assert main(["why", "MIOPEN_USER_DB_PAHT", "--site", "lumi"]) == 2
+    assert "MIOPEN_USER_DB_PATH" in capsys.readouterr().err
