@@ -280,7 +280,7 @@ SHOWN_BY_STEPS: dict[str, tuple[Callable[[Cluster], AbstractContextManager[None]
 def test_a_fault_that_steps_show_is_told_of_that_node_once(four: Cluster, name: str) -> None:
     fault, probe, expected = SHOWN_BY_STEPS[name]
     with fault(four), set_by_user(four, *([FRAMEWORK] if probe == "environment" else [])):
-        words = f"--nodes 4 --jobs 1 --limit 60 --probe {probe}"
+        words = f"--nodes 4 --jobs 1 --limit 180 --probe {probe}"
         done = four.run(f"{LUMISITE} validate --site twin --out /scratch/{name} {words}")
     gates = [line for line in lines_of(four.shared / f"scratch/{name}" / SAMPLES) if isinstance(line, Gate)]
     bad = [gate for gate in gates if gate.verdict != "pass"]
