@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, product
@@ -48,9 +49,9 @@ def used_functions(scripts: str, data: str, kept: Sequence[str]) -> str:
     """
     names = {found[2]: found[0] for found in _FUNCTION.finditer(scripts)}
     while True:
-        rest = scripts + data
-        calls = {name: rf"\b(?:ls_)?{name.removeprefix('ls_')}\b" for name in names if name not in kept}
-        unused = [name for name, call in calls.items() if len(re.findall(call, rest)) == 1]
+        words = Counter(re.findall(r"\w+", scripts + data))
+        called = {name: name.removeprefix("ls_") for name in names if name not in kept}
+        unused = [name for name, call in called.items() if words[call] + words[f"ls_{call}"] == 1]
         if not unused:
             return scripts
         for name in unused:
