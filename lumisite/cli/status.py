@@ -150,5 +150,5 @@ def _lines(status: dict[str, Any]) -> list[str]:
         ("pending", "; ".join(status["waiting"]) or "nothing"),
         ("next", status["next"]),
     ]
-    *_, following = columns(rows)  # a command, which is copied as it stands
-    return [*list(table(rows))[:-1], following]
+    *_, command = columns(rows)  # stays on one line, since users copy it
+    return [*table(rows[:-1]), command]

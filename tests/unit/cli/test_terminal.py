@@ -193,9 +193,11 @@ def test_the_last_column_of_a_table_fits_a_terminal(columns: int) -> None:
 
 def test_a_command_to_copy_stays_on_its_line(tmp_path: Path) -> None:
     assert main(["deploy", str(written(tmp_path / "out", tree(NEW))), str(tmp_path / "root"), "--apply"]) == 0
-    *_, last = on_a_terminal("status", str(tmp_path / "root"), columns=60)
-    assert last.startswith("next  ")
-    assert "lumisite " in last
+    wide, narrow = (on_a_terminal("status", str(tmp_path / "root"), columns=columns) for columns in (500, 60))
+    assert wide[-1].startswith("next  ")
+    assert len(wide[-1]) > 60
+    assert narrow[-1] == wide[-1]
+    assert sum(line.startswith("next  ") for line in narrow) == 1
 
 
 def test_verbose_prints_files_and_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
