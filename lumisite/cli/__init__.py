@@ -52,9 +52,9 @@ def _run_command(argv: Sequence[str] | None, first: list[str]) -> int:
         from lumisite.cli.arguments import choose_site
 
         if arguments.verbose:
-            from lumisite.cli.verbose import TellsWork
+            from lumisite.cli.verbose import AuditPrinter
 
-            sys.addaudithook(TellsWork())
+            sys.addaudithook(AuditPrinter())
         sys.stderr.quiet = arguments.quiet  # type: ignore[union-attr]  # `plain_output` has replaced the stream
         chosen = list(choose_site(arguments))
         first += () if arguments.quiet else chosen

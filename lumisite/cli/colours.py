@@ -1,4 +1,4 @@
-"""Lines on a terminal: their colours, and tables that fit its width. What is no terminal gets the lines alone."""
+"""Lines on a terminal: their colours, and tables that fit its width. Pipes and files get the lines unchanged."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from lumisite.cli.terminal import plain
 from lumisite.text import columns
 
-#: What lines of a diff begin with, and the colour of each: SGR parameters of ECMA-48.
+#: Patterns of the lines of a diff, and the colour of each: SGR parameters of ECMA-48.
 DIFFERENCE = (
-    (re.compile(r"^(?:(?:---|\+\+\+) [ab/]|release ).*"), "1"),
-    (re.compile(r"^@@ .*"), "36"),
-    (re.compile(r"^\+.*"), "32"),
-    (re.compile(r"^-.*"), "31"),
+    (r"^(?:(?:---|\+\+\+) [ab/]|release ).*", "1"),
+    (r"^@@ .*", "36"),
+    (r"^\+.*", "32"),
+    (r"^-.*", "31"),
 )
-_BEGIN = r"(?:^|(?<=  )|(?<=: ))"
-#: The words that tell how something went, at the begin of a line or as a cell of a table, and the colour of each.
+_START = r"(?:^|(?<=  )|(?<=: ))"
+#: Patterns of words for an outcome, at the start of a line or of a cell of a table, and the colour of each.
 OUTCOMES = (
-    (re.compile(rf"{_BEGIN}(?:pass|passed)\b", re.IGNORECASE), "32"),
-    (re.compile(rf"{_BEGIN}(?:fail|failed|bad-nodes|missing|refused)\b", re.IGNORECASE), "31"),
-    (re.compile(rf"{_BEGIN}(?:inconclusive|underpowered|warning)\b", re.IGNORECASE), "33"),
+    (rf"(?i){_START}(?:pass|passed)\b", "32"),
+    (rf"(?i){_START}(?:fail|failed|bad-nodes|missing|refused)\b", "31"),
+    (rf"(?i){_START}(?:inconclusive|underpowered|warning)\b", "33"),
 )
-Colours = Sequence[tuple[re.Pattern[str], str]]
+Colours = Sequence[tuple[str, str]]  # compiled where there is a terminal
 
 
 def print_lines(lines: Iterable[str], colours: Colours = OUTCOMES) -> None:
@@ -41,7 +41,7 @@ def print_lines(lines: Iterable[str], colours: Colours = OUTCOMES) -> None:
 
 def _coloured(line: str, colours: Colours) -> str:
     for pattern, colour in colours:
-        if found := pattern.search(line):
+        if found := re.search(pattern, line):
             return f"{line[: found.start()]}\x1b[{colour}m{found[0]}\x1b[0m{line[found.end() :]}"
     return line
 

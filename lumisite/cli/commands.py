@@ -100,24 +100,24 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
         formatter_class=_Grouped,
     )
     parser.add_argument("-V", "--version", action=ShowVersion, nargs=0, help="show version and commit")
-    _add_notes(parser)
+    _add_verbosity(parser)
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
     for name, command in COMMANDS.items():
         subparser = subparsers.add_parser(name, help=command.help, epilog=EXIT_CODES)
         if only in (None, name):
             subparser.set_defaults(parser=subparser)
-            _add_notes(subparser, default=argparse.SUPPRESS)
+            _add_verbosity(subparser, default=argparse.SUPPRESS)
             getattr(_module(name), f"add_{name}")(subparser)
     return parser
 
 
-def _add_notes(parser: argparse.ArgumentParser, **default: object) -> None:
-    """Add what may stand before the command and after it."""
+def _add_verbosity(parser: argparse.ArgumentParser, **default: Any) -> None:
+    """Add the options for how much is printed, which are accepted before the command and after it."""
     for short, name, what in (
         ("-q", "--quiet", "print no notes and no progress, only errors"),
         ("-v", "--verbose", "print which files are read and which programs are run"),
     ):
-        parser.add_argument(short, name, action="store_true", help=what, **default)  # type: ignore[arg-type]
+        parser.add_argument(short, name, action="store_true", help=what, **default)
 
 
 def runner(name: str) -> Callable[[argparse.Namespace], int]:

@@ -122,9 +122,9 @@ def run_env(arguments: argparse.Namespace) -> int:
         _compare_with_image(site, arguments.image)
     for finding in () if arguments.image is None else remarks_of_image(site, arguments.image):
         print_note(line(finding))
-    before = _set_before(found)
-    situation = situation_of(Question(site, files, modules, step, arguments.image), found.image)
     of_user = _of_user()
+    before = _set_before(found, of_user)
+    situation = situation_of(Question(site, files, modules, step, arguments.image), found.image)
     own = judge_own_variables(site, step.partition, step.nodes, of_user)
     harmful = [*harmful_values(site, situation, of_user), *own]
     variables = {
@@ -163,7 +163,7 @@ def _why_cpus(step: Step, cpus: Cpus) -> str:
     return cpus.why or f"task {cpus.task} of {step.tasks_per_node}{near}"
 
 
-def _set_before(found: Environment) -> dict[str, str]:
+def _set_before(found: Environment, of_user: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of this shell that the helper would set to another value.
 
     What the helper of an earlier step exported does not count.
@@ -171,9 +171,9 @@ def _set_before(found: Environment) -> dict[str, str]:
     values = {
         name: variable.value for name, variable in found.variables.items() if variable.entry.startswith("settings[")
     }
-    present = {name: os.environ[name] for name, value in values.items() if value is not None and name in os.environ}
-    of_user = _of_user()
-    return {name: value for name, value in present.items() if value != values[name] and name in of_user}
+    return {
+        name: of_user[name] for name, value in values.items() if value is not None and of_user.get(name, value) != value
+    }
 
 
 def _of_user() -> dict[str, str]:

@@ -6,10 +6,10 @@ import itertools
 import os
 import shlex
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
-from lumisite.lint.rules import lint_script
 from lumisite.site.model import Site
 from lumisite.site.software import PREFIXES
 
@@ -20,16 +20,17 @@ _READ_AT_START = ("LD_PRELOAD", "LD_AUDIT", "PYTHONPATH", "PYTHONHOME", "PYTHONS
 _SET_BY_RUNTIME = ("LD_LIBRARY_PATH", "PATH")
 #: Of what lint finds in a job script, what the same value does that a shell exports.
 _AS_IN_SCRIPT = ("wrong-interface", "local-master")
-#: Longer values are none of an interface or an address, in characters.
+#: No list of interfaces and no address is longer, in characters.
 _MOST_VALUE = 1000
 
 
 def judge_own_variables(site: Site, partition: str, nodes: int, variables: Mapping[str, str]) -> Iterator[Finding]:
     """Yield what of these variables breaks jobs, or may break programs in containers."""
     yield from _as_in_a_script(site, partition, nodes, variables)
+    known = _bound_by_modules(site, variables)
     for prefix in PREFIXES:
         for name in (f"{prefix}_BIND", f"{prefix}_BINDPATH"):
-            yield from _missing_binds(name, variables.get(name, ""), _bound_by_modules(site, variables))
+            yield from _missing_binds(name, variables.get(name, ""), known)
     in_containers = [
         *_READ_AT_START,
         *(f"{prefix}ENV_{name}" for prefix in PREFIXES for name in (*_READ_AT_START, *_SET_BY_RUNTIME)),
@@ -44,13 +45,16 @@ def _as_in_a_script(site: Site, partition: str, nodes: int, variables: Mapping[s
     names = dict.fromkeys(setting.name for setting in site.settings)
     values = {name: variables[name] for name in names if name in variables}
     short = {name: value for name, value in values.items() if value.isprintable() and len(value) <= _MOST_VALUE}
+    if not short:
+        return
+    from lumisite.lint.rules import lint_script  # most shells export none of these
+
     exports = [f"export {name}={shlex.quote(value)}" for name, value in short.items()]
     head = ["#!/bin/bash", f"#SBATCH --partition={partition}", f"#SBATCH --nodes={nodes}"]
     start = f"srun -N{nodes} -n{nodes} {site.command} exec image.sif python3 train.py"
     script = "\n".join([*head, *exports, start, ""]).encode()
-    for found in lint_script(script, "", site):
-        if found.code in _AS_IN_SCRIPT:
-            yield Finding(found.code, found.severity, found.subject, values=found.values)
+    for found in lint_script(script, "", site, only=_AS_IN_SCRIPT):
+        yield replace(found, place=None)
 
 
 def _bound_by_modules(site: Site, variables: Mapping[str, str]) -> Collection[str]:

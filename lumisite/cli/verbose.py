@@ -1,6 +1,6 @@
 """What `--verbose` prints: files that are read or written, and programs that are run.
 
-Python's own audit events tell them ("Audit events table" of its library reference).
+Source of the events and their values: "Audit events table" of Python's library reference.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 _PACKAGE = Path(__file__).parents[1]
 #: Files of programs, and not of the work: Python's own, but for the data of this package.
@@ -17,25 +17,25 @@ _CODE = tuple(dict.fromkeys((sys.prefix, sys.base_prefix, str(_PACKAGE))))
 _DATA = tuple(str(_PACKAGE / name) for name in ("sites", "vendors"))
 
 
-class TellsWork:
+class AuditPrinter:
     """An audit hook that prints a line on stderr for each file, once, and for each start of a program."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
 
-    def __call__(self, event: str, values: Sequence[object]) -> None:
+    def __call__(self, event: str, values: tuple[Any, ...]) -> None:
         """Be called by Python."""
         if event == "subprocess.Popen":
-            self._tell("runs", shlex.join(map(os.fsdecode, values[1])))  # type: ignore[call-overload]
+            self._print("runs", shlex.join(map(os.fsdecode, values[1])))
         elif event == "open" and isinstance(values[0], str | bytes):
             path, flags = os.fsdecode(values[0]), values[2]
             if path != os.devnull and (path.startswith(_DATA) or not path.startswith(_CODE)):
                 writes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR)
-                self._tell("writes" if writes else "reads", path)
+                self._print("writes" if writes else "reads", path)
 
-    def _tell(self, what: str, name: str) -> None:
+    def _print(self, what: str, name: str) -> None:
         first, *more = name.split("\n")
         line = f"lumisite: {what} {first}{' ...' if more else ''}"
-        if line not in self._told:
-            self._told.add(line)
+        if line not in self._printed:
+            self._printed.add(line)
             print(line, file=sys.stderr)

@@ -115,7 +115,7 @@ class Context:
                 yield Touched("setting", setting.name, "affected-setting", {"name": name})
 
     def settings_called(self, pattern: str, subject: str) -> Iterator[Touched]:
-        """Yield the settings whose names a pattern is found in, for a change of a subject."""
+        """Yield the settings whose names match a pattern, for a change of a subject."""
         for setting in self.site.settings:
             if re.search(pattern, setting.name):
                 yield Touched("setting", setting.name, "affected-setting-rule", {"name": subject})

@@ -32,23 +32,26 @@ class Differences:
         return found
 
     @cached_property
-    def _found(self) -> dict[tuple[str, ...], frozenset[str]]:
-        """What was looked for among all changes already."""
-        return {}
+    def _subjects(self) -> dict[tuple[str, ...], frozenset[str]]:
+        return {}  # filled by `subjects`, which is called for each change
+
+    @cached_property
+    def _names(self) -> dict[tuple[str, str], frozenset[str]]:
+        return {}  # filled by `named`, likewise
 
     def subjects(self, *kinds: str) -> frozenset[str]:
         """Return the subjects of the changes of some kinds."""
-        if kinds not in self._found:
+        if kinds not in self._subjects:
             changes = (change for kind in kinds for change in self.by_kind.get(kind, ()))
-            self._found[kinds] = frozenset(change.subject for change in changes)
-        return self._found[kinds]
+            self._subjects[kinds] = frozenset(change.subject for change in changes)
+        return self._subjects[kinds]
 
     def named(self, kind: str, value: str) -> frozenset[str]:
         """Return all names in one of the values of the changes of a kind."""
-        key = ("names", kind, value)
-        if key not in self._found:
-            self._found[key] = frozenset(name for change in self.by_kind.get(kind, ()) for name in change.names(value))
-        return self._found[key]
+        key = kind, value
+        if key not in self._names:
+            self._names[key] = frozenset(name for change in self.by_kind.get(kind, ()) for name in change.names(value))
+        return self._names[key]
 
     def codes(self, kind: str) -> set[str]:
         """Return the codes of the changes of a kind."""
@@ -86,7 +89,7 @@ class Differences:
 
     @cached_property
     def hidden_libraries(self) -> frozenset[str]:
-        """The names of libraries whose links are broken, or that only the loader's cache hides."""
+        """The names of libraries whose links are broken, or that are missing only in a stale cache of the loader."""
         return self.named("cache", "libraries").union(map(posixpath.basename, self.subjects("dangling")))
 
 
@@ -97,7 +100,7 @@ Read: TypeAlias = Callable[[Tree, Site], Mapping[str, str] | None]
 
 
 def never_follows(change: Change, differences: Differences) -> bool:
-    """Return that a change is one by itself."""
+    """Return False, for kinds whose changes follow from no other."""
     return False
 
 
@@ -124,7 +127,7 @@ def texts_of(name: str, before: Facts, after: Facts) -> tuple[Mapping[str, str],
 
 
 def text_kind(name: str, code: str, touches: Touches, read: Read, follows: Follows = never_follows) -> ChangeKind:
-    """Return a kind whose facts are texts by name."""
+    """Return a kind of change of facts that map names to texts."""
 
     def compare(before: Facts, after: Facts) -> Iterator[Change]:
         yield from compare_texts(code, *texts_of(name, before, after))

@@ -8,7 +8,7 @@ from lumisite.findings.finding import Finding, Severity
 
 #: The exit code of the worst finding, from the worst: a system that is at fault, in doubt, or fine but for some nodes.
 EXIT_CODES: Mapping[Severity, int] = {Severity.FAULT: 1, Severity.DOUBT: 4, Severity.NODE: 5, Severity.INFO: 0}
-#: What is wrong with the system by a verdict; any other verdict finds nothing.
+#: The severity of a verdict; one of any other name is no finding.
 OF_VERDICTS: Mapping[str, Severity] = {
     "fail": Severity.FAULT,
     "inconclusive": Severity.DOUBT,
@@ -17,7 +17,7 @@ OF_VERDICTS: Mapping[str, Severity] = {
 
 
 def exit_code(findings: Iterable[Finding]) -> int:
-    """Return the exit code of findings: that of the worst one, 0 where there is none."""
+    """Return the exit code of findings: that of the worst one, 0 without findings."""
     severities = {finding.severity for finding in findings}
     return next((code for severity, code in EXIT_CODES.items() if severity in severities), 0)
 

@@ -13,7 +13,7 @@ from lumisite.text import nearest_name
 _EXPANSION = re.compile(r"\$(?:\w+|\{\w+\}|\()|`|(?<==)~/")
 #: A script has fewer; to look for a similar name takes time.
 _MOST_WORDS = 500
-#: Options whose values add up.
+#: Options that may be repeated, as sbatch collects their values.
 _ADDING = ("gres-flags",)
 #: A comment that begins as a directive does, but for its word.
 _ALMOST = re.compile(r"(#(?!SBATCH)(?:S?[A-Z]{4,6}H|sbatch)|[ \t]+#SBATCH)\s+-{1,2}\w")

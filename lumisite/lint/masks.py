@@ -92,9 +92,9 @@ def _gpus_of_tasks(step: SrunStep, kind: NodeKind, chosen: set[str]) -> list[int
 
 
 def mask_outside(job: Job) -> Iterator[BadLine]:
-    """CPUs by number in a part of a node, whose cores are others each time; or for fewer tasks than there are.
+    """CPU numbers in a job that shares its node, which gets other cores each time; or fewer masks than tasks.
 
-    Several tasks may share a mask where all masks together are all cores, and these are enough.
+    Tasks may share masks where the masks have all usable cores of the node, and no fewer cores than tasks.
     """
     for step, option, kind, cpus in _bindings(job):
         partitions = [job.site.partitions[name] for name in step.partitions(job.site)]

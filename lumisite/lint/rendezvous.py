@@ -21,7 +21,7 @@ _PORT_OPTION = r"--(?:master[-_]port|main[-_]process[-_]port|rdzv[-_]endpoint)"
 def fixed_port(job: Job) -> Iterator[BadLine]:
     """A fixed port, which another job may have where nodes are shared."""
     partitions = (job.site.partitions[name] for name in job.partitions if name in job.site.partitions)
-    # Nothing of a node is left to others where all its cores are asked for, or all of it.
+    # No other job is on the node where the job requests all of its cores, or has it exclusively.
     cores = max((usable_cores(kind) for kind in job.allocation.node_kinds(job.site) if kind.gpus), default=0)
     alone = all(partition.whole_nodes for partition in partitions) or "exclusive" in job.allocation.merged
     alone |= 0 < cores <= job.allocation.cores_per_node[1]

@@ -7,7 +7,7 @@ machine (partitions, cores, memory, GPUs, interfaces, libraries, modules, harmfu
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TypeAlias
 
 from lumisite.findings.catalogue import entry, make_finding
@@ -102,9 +102,13 @@ OF_SITE: Mapping[str, Rule] = {
 
 
 def lint_script(
-    data: bytes, name: str, site: Site, locked: Mapping[str, LockedImage] | None = None
+    data: bytes,
+    name: str,
+    site: Site,
+    locked: Mapping[str, LockedImage] | None = None,
+    only: Collection[str] | None = None,
 ) -> tuple[Finding, ...]:
-    """Return what is wrong with a script, by line; the value `source` is where it is known from.
+    """Return what is wrong with a script, by line, of `only` these codes; the value `source` is where it is known from.
 
     Raises `InputError` for what is no text, or more than any job script.
     """
@@ -112,22 +116,23 @@ def lint_script(
         raise InputError(make_finding("no-script", name, size_kib=SIZE_LIMIT_BYTES >> 10, lines=LINE_LIMIT))
     text = data.decode("utf-8", "replace")
     try:
-        return _found(text, name, site, locked)
+        return _found(text, Job(site, text, locked), name, only)
     except ScriptLimitError as error:
         place = Place(name, error.line or 0)
         raise InputError(with_values(make_finding("script-too-large", place=place), error.limits)) from None
 
 
-def _found(text: str, name: str, site: Site, locked: Mapping[str, LockedImage] | None) -> tuple[Finding, ...]:
-    job = Job(site, text, locked)
+def _found(text: str, job: Job, name: str, only: Collection[str] | None) -> tuple[Finding, ...]:
     ignored = dict(_ignored(text))
     found: dict[tuple[int, str, str], Finding] = {}
     rules = {**ANYWHERE, **OF_SITE} if job.for_this_site else ANYWHERE
     for code, rule in rules.items():
+        if only is not None and code not in only:
+            continue
         for line, subject, values in rule(job):
             if code not in ignored.get(line, ()):
                 finding = make_finding(code, subject, place=Place(name, line))
-                found[line, code, subject] = with_values(finding, {"source": _source(site, code), **values})
+                found[line, code, subject] = with_values(finding, {"source": _source(job.site, code), **values})
     return tuple(found[key] for key in sorted(found))
 
 

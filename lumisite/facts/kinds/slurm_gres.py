@@ -14,7 +14,7 @@ from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts
 from lumisite.facts.kind import ChangeKind, helper_touches, texts_of
 from lumisite.facts.kinds.slurm import conf_entries, conf_folder, is_closed
-from lumisite.facts.kinds.slurm_node import LISTED, host_name, is_named, one_spelling
+from lumisite.facts.kinds.slurm_node import LISTED, host_name, is_named, normalized_cpus
 from lumisite.machine.tree import Tree
 from lumisite.site.cpus import CpusetError, parse_number_list
 from lumisite.site.model import Site
@@ -60,7 +60,7 @@ def _devices(entry: Mapping[str, str]) -> Iterator[str]:
 def _details(entry: Mapping[str, str]) -> Iterator[str]:
     for key in ("type", "cores", "cpus", "flags", "links"):
         if key in entry:
-            yield f"{key}={one_spelling(entry[key]) if key in ('cores', 'cpus') else entry[key].lower()}"
+            yield f"{key}={normalized_cpus(entry[key]) if key in ('cores', 'cpus') else entry[key].lower()}"
 
 
 def compare_gres(before: Facts, after: Facts) -> Iterator[Change]:

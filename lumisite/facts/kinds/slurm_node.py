@@ -106,12 +106,12 @@ def _in_ranges(number: str, ranges: str) -> bool:
 def _plain(key: str, value: str) -> str:
     """Return a value of a node in one spelling: lists of CPUs and of resources have no order."""
     if key == "CpuSpecList":
-        return one_spelling(value)
+        return normalized_cpus(value)
     return ",".join(sorted(value.lower().split(","))) if key == "Gres" and "(" not in value else value
 
 
-def one_spelling(value: str) -> str:
-    """Return a list of CPUs in one spelling; what is none, as it is."""
+def normalized_cpus(value: str) -> str:
+    """Return a list of CPUs with its ranges in order; a text that is no such list unchanged."""
     try:
         return format_cpu_list(parse_number_list(value))
     except CpusetError:

@@ -32,5 +32,5 @@ def lower_limits_of_rank(rank: Record, step: Record) -> Iterator[Finding]:
 
 
 def _is_lower(found: str, given: str) -> bool:
-    limits = [math.inf if each == "unlimited" else count_in(each) for each in (found, given)]
-    return None not in limits and (limits[0] or 0) < LEAST * (limits[1] or 0)
+    of_rank, of_step = (math.inf if each == "unlimited" else count_in(each) for each in (found, given))
+    return of_rank is not None and of_step is not None and of_rank < LEAST * of_step
