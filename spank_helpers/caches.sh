@@ -13,8 +13,7 @@ make_private() {
 		if [ -e "$private" ] || [ -L "$private" ]; then
 			own_folder "$private" && [ -k "$private" ] || continue
 		fi
-		ls_site_directories make_directories
-		ls_site_directories made
+		make_all
 		return
 	done
 	return 1
@@ -45,11 +44,13 @@ know_job_folder() {
 bind_job_folder() { know_job_folder "$1" "$2" && bind "$folder" "$folder" "$folder" ''; }
 take_job_folder() {
 	know_job_folder "$1" "$2" && make_private "$folder/lumisite" && return 0
+	record no-place "$3"
 	note no-place "$3" "no directory for caches in $3: it names no folder of yours in $1"
 	return 1
 }
 take_place() {
 	make_private "${1%/}/lumisite" && tidy "$2" && return 0
+	record no-place "$1"
 	note no-place "$1" "no directory for caches in $1: it is missing, full or not writable"
 	return 1
 }
@@ -61,13 +62,17 @@ find_private() {
 	fi
 	private=none
 	[ "$ls_local_id" != 0 ] || say "$node has no place for private directories, so caches go where programs put them"
-	[ -z "${LUMISITE_PRIVATE+x}" ] || out="${out}unset LUMISITE_PRIVATE$nl"
+	[ -z "${LUMISITE_PRIVATE+x}" ] || drop LUMISITE_PRIVATE
 	return 1
 }
 cache_directory() {
 	case /$3/ in */"$ls_local_id"/*) own=own ;; esac
 	if [ "$2" ] || find_private; then offer "$1" "$2" "$private/$3" "$4"; fi
 	own=
+}
+make_all() {
+	ls_site_directories make_directories
+	ls_site_directories made
 }
 made() {
 	own_folder "$private" && [ -k "$private" ] || return 1

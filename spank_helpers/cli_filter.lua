@@ -5,7 +5,6 @@ local lumisite = { release = site.release }
 
 -- How Slurm 22.05 to 26.05 show an option that is not set, or that the command does not have.
 local UNSET = { [""] = true, ["unset"] = true, ["-2"] = true, ["0"] = true, ["(null)"] = true, ["invalid-context"] = true }
-local MARK = "LUMISITE_CPU_BIND=user"
 
 local function get(options, name)
   local fine, value = pcall(function() return options[name] end)
@@ -33,11 +32,83 @@ local function find_prolog()
 end
 local prolog = find_prolog()
 
-local function readable(path)
+local function read(path)
   local fine, file = pcall(io.open, path, "r")
-  if not fine or not file then return false end
+  if not fine or not file then return nil end
+  local text = file:read("*a")
   file:close()
-  return true
+  return text
+end
+
+-- What is known of the step before it starts. Inside of a job that is the job's, whatever the options say.
+local function about(options, name)
+  if os.getenv("SLURM_JOB_ID") then return os.getenv("SLURM_JOB_" .. name:upper()) end
+  return get(options, name)
+end
+
+local function groups()
+  local text = read("/proc/self/status") or ""
+  return (text:match("\nGid:([^\n]*)") or "") .. " " .. (text:match("\nGroups:([^\n]*)") or "")
+end
+
+-- Whether a condition of a rule of the policy fits, as spank_helpers/policy.sh compares it, and nil where that is not
+-- known yet: an srun that makes its own allocation has no number of a job.
+local function fits(condition, options)
+  local name, list = condition:match("^(%a+)=(.+)$")
+  if name == "partition" or name == "account" then
+    local value = about(options, name)
+    return value and ("," .. list .. ","):find("," .. value .. ",", 1, true) ~= nil
+  elseif name == "group" then
+    for number in groups():gmatch("%d+") do
+      if ("," .. list .. ","):find("," .. number .. ",", 1, true) then return true end
+    end
+    return false
+  elseif name == "share" and list:match("^[1-9]%d?%d?$") then
+    local job = tonumber(os.getenv("SLURM_JOB_ID") or "")
+    return job and math.floor(job * 6180339 % 10000000 / 100000) < tonumber(list)
+  end
+  error("no condition of a policy: " .. condition)
+end
+
+-- The modes that the policy may have for this step: of each rule that may fit, up to the first that does. A rendered
+-- tree that is not deployed has no policy.
+local function modes_of(options)
+  local root = prolog:match("^(.*)/releases/")
+  if not root then return { act = true, sure = true } end
+  local text = read(root .. "/policy") or ""
+  local modes, line = {}, 0
+  for verb, rest in text:gmatch("([^ \n]*) ?([^\n]*)\n") do
+    line = line + 1
+    if line == 1 then
+      if verb ~= "lumisite-policy" or rest ~= "1" then error("no policy") end
+    elseif verb == "end" then
+      return modes
+    elseif verb == "off" or verb == "observe" or verb == "act" then
+      local fit = true
+      for condition in rest:gmatch("%S+") do
+        local found = fits(condition, options)
+        if found == false or (found == nil and fit) then fit = found end
+      end
+      if fit ~= false and not modes.sure then modes[verb], modes.sure = true, fit end
+    elseif verb ~= "written" then
+      error("no rule of a policy: " .. verb)
+    end
+  end
+  error("no end of a policy")
+end
+
+-- Whether the helper may have something to do for this step, and what it is sure to do.
+local function decide(options)
+  if os.getenv("LUMISITE") == "off" then return false end
+  local fine, modes = pcall(modes_of, options)
+  if not fine then
+    say("debug", tostring(modes))
+    modes = {}
+  end
+  if not (fine and modes.sure) then modes[os.getenv("LUMISITE_STACK") and "act" or "off"] = true end
+  if modes.act and os.getenv("LUMISITE") == "observe" then modes.act, modes.observe = nil, true end
+  local sure = not modes.off and not (modes.act and modes.observe)
+  return modes.act or modes.observe, sure and (modes.act and "act" or "observe") or nil
 end
 
 local function is_container(options)
@@ -47,15 +118,19 @@ local function is_container(options)
   return type(command) == "string" and (" " .. site.commands .. " "):find(" " .. command:match("[^/]*$") .. " ", 1, true) ~= nil
 end
 
--- A prolog that is missing fails every task, so one that this host cannot read is not attached.
+local module_prolog = (os.getenv("SLURM_TASK_PROLOG") or ""):match(".*/spank/task_prolog$")
+
+-- Whether ours will run. A prolog that is missing fails every task, so one that this host cannot read is not attached.
 local function attach_prolog(options)
-  local kind = get(options, "type")
-  if (kind ~= nil and kind ~= "srun") or not is_container(options) or get(options, "task-prolog") then return end
-  if readable(prolog) then
-    set(options, "task-prolog", prolog)
-  else
-    say("verbose", "cannot read " .. prolog .. ", so the srun helper stays off")
+  local kind, named = get(options, "type"), get(options, "task-prolog")
+  if kind ~= nil and kind ~= "srun" then return false end
+  if named then return named == module_prolog end
+  if not is_container(options) then return false end
+  if read(prolog) then
+    return set(options, "task-prolog", prolog)
   end
+  say("verbose", "cannot read " .. prolog .. ", so the srun helper stays off")
+  return false
 end
 
 -- The options are those of the wrapper, before the action and behind it: those that take the next word, and flags.
@@ -89,9 +164,16 @@ local function image_of(argv)
   end
 end
 
+-- For the prolog alone, which takes it back.
+local function mark(options, what)
+  local export = get(options, "export") or "ALL"
+  if export:find(what, 1, true) then return end
+  set(options, "export", export == "NONE" and what or export .. "," .. what)
+end
+
 -- MPI in an image may need another interface than the host's. For a whole session it would break native steps, so each
 -- step of such an image gets it here; what the user or SLURM_MPI_TYPE says stays.
-local function choose_mpi(options)
+local function choose_mpi(options, mode, attached)
   local kind = get(options, "type")
   if (kind ~= nil and kind ~= "srun") or not is_container(options) or get(options, "mpi") then return end
   local image = image_of(options.argv)
@@ -99,7 +181,8 @@ local function choose_mpi(options)
   for _, family in ipairs(site.families) do
     for _, pattern in ipairs(family) do
       if image:match(pattern) or ("/" .. image):match(pattern) then
-        if family.mpi then set(options, "mpi", family.mpi) end
+        if family.mpi and mode == "act" then set(options, "mpi", family.mpi) end
+        if family.mpi and attached then mark(options, "LUMISITE_MPI=" .. family.mpi) end
         return
       end
     end
@@ -116,16 +199,14 @@ local function mark_binding(options)
   end
   local step = tonumber(os.getenv("SLURM_STEP_ID") or "")
   if step and step >= 0 and step < 4294967290 and os.getenv("SLURM_CPU_BIND") then return end
-  local export = get(options, "export") or "ALL"
-  if export:find(MARK, 1, true) then return end
-  set(options, "export", export == "NONE" and MARK or export .. "," .. MARK)
+  mark(options, "LUMISITE_CPU_BIND=user")
 end
 
 local function warn(options)
   -- With the module a container step has the wrapper, which does what its prolog would.
-  local named, module = get(options, "task-prolog"), (os.getenv("SLURM_TASK_PROLOG") or ""):match(".*/spank/task_prolog$")
-  if named and named ~= module and named ~= prolog and is_container(options) == not module then
-    say("info", "--task-prolog=" .. named .. " comes in the place of " .. (module or prolog) .. ": call that at its end, or "
+  local named = get(options, "task-prolog")
+  if named and named ~= module_prolog and named ~= prolog and is_container(options) == not module_prolog then
+    say("info", "--task-prolog=" .. named .. " comes in the place of " .. (module_prolog or prolog) .. ": call that at its end, or "
       .. "the task gets none of its binds, settings and CPU mask")
   end
   local gpu_bind, flags = get(options, "gpu-bind"), get(options, "gres-flags") or ""
@@ -147,9 +228,16 @@ function lumisite.setup_defaults(options, early)
 end
 
 function lumisite.pre_submit(options, pack_offset)
-  if os.getenv("LUMISITE") == "off" then return end
-  for _, step in ipairs({ attach_prolog, choose_mpi, mark_binding, warn }) do
-    local fine, message = pcall(step, options)
+  local attaches, mode = decide(options)
+  if not attaches then return end
+  local attached = false
+  local steps = { function() attached = attach_prolog(options) end }
+  if mode then steps[#steps + 1] = function() choose_mpi(options, mode, attached) end end
+  -- Where no prolog is sure to take the mark back, only what acts for sure leaves one.
+  steps[#steps + 1] = function() if attached or mode == "act" then mark_binding(options) end end
+  if mode == "act" then steps[#steps + 1] = function() warn(options) end end
+  for _, step in ipairs(steps) do
+    local fine, message = pcall(step)
     if not fine then say("debug", tostring(message)) end
   end
 end

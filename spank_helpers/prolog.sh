@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs once for each task of a job step. Slurm obeys what it prints, and the task must start whatever happens here:
 # docs/explanation/what-the-helper-does.md says how. `lumisite render` joins this file, masks.sh, caches.sh and the site's
-# data (all ls_site_*) to one, leaves out functions that the site does not use, and calls ls_start.
+# data (all ls_site_*) to one, leaves out functions that the site does not use, and calls ls_start. With the argument
+# `predict`, it only prints what it would make Slurm do, for the wrapper.
 # Nothing of the user's shell may act here, not even on this line: an exported SHELLOPTS could trace into stdout.
 {
 	out=
@@ -38,7 +39,7 @@ case ${LUMISITE_DONE-} in "$task") exit 0 ;; esac
 
 # ---- output
 case ${LUMISITE_VERBOSE-} in 0 | no | off) verbose= ;; *) verbose=${LUMISITE_VERBOSE-} ;; esac
-say() { out="${out}print lumisite: $1$nl"; }
+say() { [ "$silent" ] || out="${out}print lumisite$observing: $1$nl"; }
 # A key, its value, and both in words. LUMISITE_VERBOSE=1 is for people: one task of a node says what all tasks have in
 # common, the others what is their own; with `all`, each says all. `report` is for `lumisite env` and `validate`.
 note() {
@@ -48,11 +49,41 @@ note() {
 	all,* | *,0, | *,own) say "$node rank $rank: $3" ;;
 	esac
 }
+run() { LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' "$@"; }
+emit() { out="$out$1$nl"; }
 # One protocol line, or none where the value would make two or is more than Slurm takes.
 put() {
 	case $2 in *"$nl"*) return 1 ;; esac
 	[ "${#2}" -lt 130000 ] || return 1
-	out="${out}export $1=$2$nl"
+	emit "export $1=$2"
+}
+drop() { emit "unset $1"; }
+# One line a node and step, of its first task: what was decided, and no value that is not the site's own.
+record() {
+	case $journal,$2 in
+	,*) ;;
+	*,*[!!-~]*) journal="$journal $1=?" ;;
+	*) journal="$journal $1=$2" ;;
+	esac
+}
+start_journal() {
+	journal=''
+	case $ls_local_id,$1,$ls_site_journal,$verbose in
+	0,,*,report | 0,,,) return ;;
+	0,,*) ;;
+	*) return ;;
+	esac
+	began=$(run date +%s%N)
+	journal="part=prolog release=$ls_site_release mode=$ls_mode rule=$ls_rule job=$job step=$SLURM_STEP_ID rank=$rank"
+	record node "$node"
+}
+# A system log that does not answer delays no task: the line is lost then.
+send_journal() {
+	[ "$journal" ] || return
+	ended=$(run date +%s%N)
+	case $began$ended in *[!0-9]*) record us '?' ;; *) record us "$(((ended - began) / 1000))" ;; esac
+	[ -z "$verbose" ] || say "$node rank $rank: journal $journal"
+	[ -z "$ls_site_journal" ] || run timeout 0.004 logger -t lumisite -- "$journal" >/dev/null
 }
 printable() {
 	answer=$1=$2
@@ -137,7 +168,7 @@ is_kind() {
 	case " or $7 or " in ' or  or ' | *" or ${addresses# } or "*) ;; *) return 1 ;; esac
 	for place in $5; do [ -e "/sys/devices/system/node/node${place#*@}/cpu${place%@*}" ] || return 1; done
 }
-run_taskset() { LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' taskset "$@" >/dev/null; }
+run_taskset() { run taskset "$@" >/dev/null; }
 
 # ---- settings: a name, its value behind an `x` or nothing where it is not set, the site's value, and its entry's number
 # What the helper of an outer step has set, and is still as it was, is taken back. Its values never contain `;`.
@@ -145,28 +176,32 @@ forget() {
 	for name in ${LUMISITE_EXPORTS:+$ls_site_names}; do
 		eval "answer=\${$name-}"
 		case $answer in *';'*) continue ;; esac
-		case $LUMISITE_EXPORTS in *";$name=$answer;"*) unset "$name" && out="${out}unset $name$nl" ;; esac
+		case $LUMISITE_EXPORTS in *";$name=$answer;"*) unset "$name" && drop "$name" ;; esac
 	done
 }
 offer() {
 	if [ "$2" ]; then
 		printable "$1" "${2#x}"
+		record left "$1/$4"
 		note kept "$answer" "$answer not changed: it was set before lumisite ran"
 		return 1
 	fi
 	after="$after$1=$3;"
 	put "$1" "$3"
+	record set "$1/$4"
 	note setting "$1 $4" "$1=$3"
 }
 withdraw() {
 	case " ${LUMISITE_KEEP-} " in *" $1 "*) return ;; esac
-	[ -z "$2" ] || out="${out}unset $1$nl"
+	[ -z "$2" ] || drop "$1"
+	record unset "$1/$4"
 	note setting "$1 $4" "$1 unset"
 }
 # What was seen to do harm is named by one task of the step, and stays all the same.
 harm() {
 	case "$rank ${LUMISITE_KEEP-} " in *" $1 "*) return ;; '0 '*) ;; *) return ;; esac
 	printable "$1" "$2"
+	record harm "$1"
 	say "$answer, set before lumisite ran, does harm: $3"
 }
 # The first host of Slurm's list, such as x-[001-004,007]-y,z.
@@ -243,10 +278,12 @@ remember_binds() { case $marker,$brought in , | "$marker,$remembered") ;; *) put
 # Path, target, bind, required or nothing.
 bind() {
 	if ! exists "$1"; then
+		[ -z "$4" ] || record missing "$1"
 		[ -z "$4" ] || [ "$ls_local_id" != 0 ] || say "$1 not found on $node: containers start without it"
 		return
 	fi
 	case $loaded,$list,$beside, in ,* | *",$2,"* | *":$2,"* | *":$2:"*) return ;; esac
+	record bind "$1"
 	list=${list:+$list,}$3 brought=${brought:+$brought,}$3
 }
 take_out() {
@@ -262,7 +299,15 @@ put_wrapper_first() {
 	*/current/spank/*) folder=${0%/current/*}/releases/$ls_site_release/spank/bin ;;
 	*) folder=${0%/*}/bin ;;
 	esac
-	case :$users_path: in *":$folder:"*) ;; *) put PATH "$folder${users_path:+:$users_path}" ;; esac
+	case :$users_path: in
+	*":$folder:"*) ;;
+	*)
+		put PATH "$folder${users_path:+:$users_path}"
+		# The cli_filter names a release's prolog, for containers alone: there the wrapper can see the image, and takes
+		# itself out again.
+		case $observing,$0 in ,* | *,*/current/*) ;; *) out="${out}export PATH=$folder${users_path:+:$users_path}$nl" ;; esac
+		;;
+	esac
 }
 # The container wrapper (Tykky) calls the runtime by its absolute path, past ours: on request, it is served here.
 serve_tykky() {
@@ -275,11 +320,43 @@ serve_tykky() {
 	esac
 }
 
+# To observe or to predict: nothing on the node changes, and observing nothing of the task either.
+leave_node_alone() {
+	run_taskset() { :; }
+	tidy() { :; }
+	make_all() { [ -w "${private%/*}" ]; }
+	[ "$1" != observe ] || emit() { :; }
+}
+# What the cli_filter has marked for this prolog alone goes from the task's environment, whatever the mode.
+take_marks() {
+	users_binding=''
+	case ${LUMISITE_CPU_BIND-} in user) users_binding=1 out="${out}unset LUMISITE_CPU_BIND$nl" ;; esac
+	case ${LUMISITE_MPI-} in
+	'') ;;
+	*)
+		record mpi "$LUMISITE_MPI"
+		out="${out}unset LUMISITE_MPI$nl"
+		;;
+	esac
+}
 ls_start() {
-	node=${SLURMD_NODENAME-} after=';' private='' own=''
+	node=${SLURMD_NODENAME-} after=';' private='' own='' silent='' observing=''
 	case $node in '' | *[!A-Za-z0-9._-]*) node='this node' ;; esac
+	ls_read_policy
+	case ${1:-$ls_mode} in
+	off) exit 0 ;;
+	observe)
+		leave_node_alone observe
+		observing=' (observing)'
+		[ "$verbose" ] || silent=1
+		;;
+	predict) leave_node_alone predict ;;
+	esac
+	start_journal "${1-}"
+	take_marks
 	know_step
 	step=$ls_stack/$ls_nodes/$ls_gpus/$ls_partition/$ls_kind
+	record in "$step"
 	note step "$step" "release $ls_site_release, step $step"
 	# Without a prefix, modules of another kind bind, and there is no wrapper.
 	if [ "$ls_site_prefix" ]; then
@@ -298,6 +375,7 @@ ls_start() {
 	put LUMISITE_EXPORTS "$after"
 	flush
 	bind_task || note no-cpus "$why" "no CPU binding: $why"
+	send_journal
 	flush
 	exit 0
 }

@@ -82,6 +82,15 @@ def add_site_or_example(parser: argparse.ArgumentParser) -> None:
     add_site(parser, ", else lumi as an example")
 
 
+def add_release_site(parser: argparse.ArgumentParser) -> None:
+    """Add `--site` for a command about a deployment root, whose releases know their site."""
+    parser.add_argument(
+        "--site",
+        metavar="NAME|FILE",
+        help="the site (default: the one that the release is of, by LUMISITE_SITE or embedded)",
+    )
+
+
 def add_host_root(parser: argparse.ArgumentParser, *aliases: str) -> None:
     """Add `--host-root`."""
     parser.add_argument(

@@ -43,6 +43,8 @@ GROUPS: dict[str, dict[str, Command]] = {
         "rollback": Command("release", "go one release back, at once"),
         "releases": Command("release", "what is deployed: releases, inputs, and whether they are whole"),
         "status": Command("status", "what is deployed, whether it fits this machine, and what to do next"),
+        "policy": Command("policy", "for whom the srun helper is on: off, observe or act"),
+        "journal": Command("journal", "what the srun helper did or would have done, from logs"),
     },
     "jobs and images (user support)": {
         "why": Command("why", "explain a setting, bind, module, library, finding or error text"),

@@ -8,16 +8,25 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from lumisite.cli.arguments import add_host_root, add_json, add_usual_root, check_root, usual_root
+from lumisite.cli.arguments import (
+    add_host_root,
+    add_json,
+    add_release_site,
+    add_usual_root,
+    check_root,
+    usual_root,
+)
 from lumisite.cli.check_host import check_release
 from lumisite.cli.colours import table
 from lumisite.cli.output import print_result
+from lumisite.cli.policy import describe_rule
 from lumisite.cli.site_choice import default_site, recorded_site
-from lumisite.errors import LumisiteError
+from lumisite.errors import DifferenceError, LumisiteError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding
 from lumisite.machine.host import DiskTree
+from lumisite.release.policy import read_policy
 from lumisite.release.root import Root, existing_root, inspect_release, list_releases, release_row
 from lumisite.release.tree import RenderedTree, describe
 from lumisite.site.load import LoadedSite, load_site
@@ -34,11 +43,7 @@ def add_status(parser: argparse.ArgumentParser) -> None:
         "--host`, and 4 where the site of the release is not known (--site names it)."
     )
     add_usual_root(parser, ", else the site's")
-    parser.add_argument(
-        "--site",
-        metavar="NAME|FILE",
-        help="the site (default: the one that the release is of, by LUMISITE_SITE or embedded)",
-    )
+    add_release_site(parser)
     add_host_root(parser)
     add_json(parser)
 
@@ -83,7 +88,7 @@ def _status(
     back = f"lumisite rollback {quoted}" if before else again
     keys = ("site", "platform", "stacks", "deployed", "by", "lumisite", "state")
     status: dict[str, Any] = {"root": str(root.path), "release": root.current}
-    status |= {**{key: row[key] for key in keys}, "before": before}
+    status |= {**{key: row[key] for key in keys}, "before": before, "policy": _policy_line(root)}
     if loaded is None:
         if not row["site"]:
             return 1, status | {
@@ -126,6 +131,18 @@ def _status(
     return exit_code(checked.faults), status | {"next": next_command}
 
 
+def _policy_line(root: Root) -> str:
+    """Return for whom the helper is on."""
+    try:
+        policy = read_policy(root.path)
+    except DifferenceError as error:
+        return describe(error.finding)
+    if policy is None:
+        return "none: act for users who have loaded the module, else off"
+    rules = "; ".join(f"{rule.mode} for {describe_rule(rule)}" for rule in policy.rules)
+    return f"{rules}, since {policy.time} by {policy.by}"
+
+
 def _messages(findings: Iterable[Finding]) -> list[str]:
     """Return a line for each finding, for JSON."""
     return list(map(describe, findings))
@@ -144,6 +161,7 @@ def _lines(status: dict[str, Any]) -> list[str]:
         ("for", f"platform {printable(status['platform'] or '-')}{f', {stacks}' if stacks else ''}"),
         ("deployed", f"{status['deployed']}{' by ' + status['by'] if status['by'] else ''}"),
         ("previous", status["before"] or "none"),
+        ("policy", status["policy"]),
         ("host check", check),
         *(("", fault) for fault in faults[:_MOST_FAULTS]),
         *([("", f"and {len(faults) - _MOST_FAULTS} more")] if len(faults) > _MOST_FAULTS else []),

@@ -35,7 +35,7 @@ def test_a_release_that_fits_needs_nothing(node: Callable[..., Path], capsys: Ou
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split(maxsplit=1) == ["root", f"{Path('root').resolve()} of site twin"]
     assert [line.split()[0] for line in lines] == [
-        *("root", "release", "for", "deployed", "previous", "host", "pending", "next")
+        *("root", "release", "for", "deployed", "previous", "policy", "host", "pending", "next")
     ]
 
 

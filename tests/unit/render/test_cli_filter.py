@@ -125,6 +125,7 @@ def test_a_job_keeps_the_release_that_it_started_with(lua: str, module: Path, tm
     (root / "releases").mkdir(parents=True)
     (root / "releases" / release).symlink_to(module.parent.parent)
     (root / "current").symlink_to(f"releases/{release}")
+    (root / "policy").write_text("lumisite-policy 1\nact\nend\n")
     lines = filtered(lua, root / "current/spank/cli_filter.lua")
     assert lines == [f"set task-prolog={root}/releases/{release}/spank/task_prolog"]
 

@@ -1,0 +1,266 @@
+"""The policy in real steps: off and observe change nothing, the journal says what act does, and a kill acts at once."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.release.journal import parse_record
+from tests.twin.cluster import EXCHANGE, SITE_TREE, Cluster, ClusterPlan, running
+from tests.twin.fixtures import require_twin
+from tests.twin.helper_site import CONTAINER, GENERATIONS, IMAGE, LOAD, PROLOG, TASK, deploy_site, told_by
+from tests.twin.test_helper_steps import FILTER, OWN_LIBRARIES, complete, install_filter
+
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
+
+#: A filter of a site that has no lumisite.
+NO_FILTER = FILTER.replace("current/spank", "gone/spank")
+PLAIN = "/scratch/plain-1.sif"
+#: All that a program can see of how it was started, in an order that is always the same.
+LOOK = """#!/bin/sh
+{
+    env -0 | sort -z | tr '\\0\\n' '\\n '
+    grep Cpus_allowed_list /proc/self/status
+    ulimit -a
+    pwd
+    umask
+    cut -d ' ' -f 4- /proc/self/mountinfo | sort
+    for process in $$ $PPID; do tr '\\0' ' ' </proc/$process/cmdline; done
+} >"/scratch/seen/$SLURM_PROCID.$SLURM_LOCALID"
+"""
+#: Steps of each shape that users start: what srun is given, and what it starts.
+SHAPES = [
+    f"{options} {command}"
+    for options in (
+        "-n1",
+        "-N2 -n2",
+        "-N2 -n4",
+        "-N1 -n2 --cpu-bind=none",
+        "-n2 -c1 --cpu-bind=cores",
+        "-n1 --export=NONE",
+        "-n1 --export=ALL,MINE=x",
+        "-n1 --export=MINE=y",
+        "-p standard-g -N1 -n2",
+        "-n2 --hint=nomultithread",
+        "-N2 -n2 --distribution=cyclic",
+    )
+    for command in (
+        "singularity --quiet exec -B /scratch {image} /scratch/look",
+        "apptainer --quiet exec -B /scratch {image} /scratch/look",
+        "singularity --quiet exec --cleanenv -B /scratch,/usr:/host {plain} /scratch/look",
+        "/scratch/look",
+        "sh -c 'exec /scratch/look'",
+    )
+]
+#: What differs between any two steps.
+VARYING = re.compile(
+    r"^(SLURM_(JOB_?ID|STEP_?ID|STEP_LAUNCHER_PORT|SRUN_COMM_PORT|TASK_PID|JOB_START_TIME|JOB_END_TIME)"
+    r"|SLURMD_DEBUG|PMI_FD|SLURM_TOPOLOGY_ADDR\w*|PMIX?_\w+|RANDOM)=.*",
+    re.MULTILINE,
+)
+
+
+@pytest.fixture(scope="module", params=GENERATIONS)
+def filtered(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster whose cli_filter knows the policy; the site writes a journal."""
+    require_twin()
+    lines, etc = ("CliFilterPlugins=cli_filter/lua",), (("slurm/cli_filter.lua", "-- replaced below\n"),)
+    with running(ClusterPlan(request.param, images=("small",), slurm_lines=lines, etc=etc)) as cluster:
+        deploy_site(cluster, OWN_LIBRARIES)
+        look = cluster.shared / "scratch/look"
+        look.write_text(LOOK)
+        look.chmod(0o755)
+        cluster.run(f"mkdir -p /scratch/seen; ln -f {IMAGE} {PLAIN} || cp {IMAGE} {PLAIN}").check()
+        yield cluster
+
+
+@pytest.fixture(scope="module", params=GENERATIONS)
+def site_wide(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster where slurm.conf names the prolog, for all steps."""
+    require_twin()
+    plan = ClusterPlan(request.param, images=("small",), slurm_lines=(f"TaskProlog={PROLOG}",))
+    with running(plan) as cluster:
+        deploy_site(cluster)
+        yield cluster
+
+
+def policy(cluster: Cluster, *words: str) -> None:
+    root = cluster.shared / SITE_TREE.removeprefix("/")
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert main(["policy", str(root), *words]) == 0
+
+
+def seen(cluster: Cluster, shape: str, before: str = "") -> dict[str, str]:
+    """Run a step; give what each of its tasks saw."""
+    folder = cluster.shared / "scratch/seen"
+    for path in folder.iterdir():
+        path.unlink()
+    words = shape.format(image=IMAGE, plain=PLAIN)
+    done = cluster.run(f"{before} cd /scratch; srun {words}").check()
+    assert (done.stdout, done.stderr) == ("", "")
+    found = {path.name: VARYING.sub(r"\\1", path.read_text()) for path in folder.iterdir()}
+    assert found
+    return found
+
+
+def test_observed_steps_are_as_steps_without_lumisite(filtered: Cluster) -> None:
+    for shape in SHAPES:
+        install_filter(filtered, NO_FILTER)
+        expected = seen(filtered, shape)
+        install_filter(filtered)
+        for mode in ("off", "observe"):
+            policy(filtered, mode)
+            assert seen(filtered, shape) == expected, (mode, shape)
+    policy(filtered, "act")
+    assert seen(filtered, SHAPES[0]) != expected, "the step that acts differs, or nothing was compared"
+
+
+def test_observed_steps_of_the_whole_site_are_untouched(site_wide: Cluster) -> None:
+    look = site_wide.shared / "scratch/look"
+    look.write_text(LOOK)
+    look.chmod(0o755)
+    site_wide.run(f"mkdir -p /scratch/seen; ln -f {IMAGE} {PLAIN} || cp {IMAGE} {PLAIN}").check()
+    root = site_wide.shared / SITE_TREE.removeprefix("/")
+    prolog = (root / "current").resolve() / "spank/task_prolog"
+    text = prolog.read_text()
+    for shape in SHAPES:
+        prolog.write_text("#!/bin/sh\nexit 0\n")
+        expected = seen(site_wide, shape)
+        prolog.write_text(text)
+        for mode in ("off", "observe"):
+            policy(site_wide, mode)
+            assert seen(site_wide, shape) == expected, (mode, shape)
+    (root / "policy").unlink()
+    assert seen(site_wide, SHAPES[0]) == seen(site_wide, SHAPES[0]), "without a policy it is off"
+    policy(site_wide, "act")
+
+
+def records(cluster: Cluster, shape: str, before: str = "") -> list[dict[str, tuple[str, ...]]]:
+    """Run a step; give what its journal says that act does: by part and node, without what differs between two steps."""
+    words = shape.format(image=IMAGE, plain=PLAIN)
+    done = cluster.run(f"{before} cd /scratch; LUMISITE_VERBOSE=1 srun {words}").check()
+    lines = [line for line in (done.stdout + done.stderr).splitlines() if ": journal part=" in line]
+    found = [parse_record(line[line.index("part=") :]) for line in lines]
+    kept = []
+    for record in found:
+        assert record is not None
+        varying = ("mode", "job", "step", "us", "rule")
+        kept.append({key: value for key, value in record.values.items() if key not in varying})
+    return sorted(kept, key=lambda values: (values["part"], values["node"]))
+
+
+@pytest.mark.parametrize("module", [False, True], ids=["filter", "module"])
+def test_the_journal_of_observe_is_that_of_act(filtered: Cluster, *, module: bool) -> None:
+    install_filter(filtered)
+    before = f"{LOAD};" if module else ""
+    for shape in SHAPES:
+        told = {}
+        for mode in ("observe", "act"):
+            policy(filtered, mode)
+            told[mode] = records(filtered, shape, before)
+        assert told["observe"] == told["act"], shape
+        if "singularity" in shape or module:
+            assert told["act"], shape
+    policy(filtered, "act")
+
+
+def test_a_kill_acts_in_the_next_step_on_all_nodes(filtered: Cluster) -> None:
+    install_filter(filtered)
+    policy(filtered, "act")
+    for told in told_by(filtered.run(f"{LOAD}; srun -N2 {CONTAINER}")):
+        complete(told, filtered)
+    script = f"{LOAD}; srun -N2 {CONTAINER}; touch /scratch/first; until [ -e /scratch/go ]; do sleep 0.1; done; srun -N2 {TASK}"
+    for name in ("first", "go"):
+        (filtered.shared / "scratch" / name).unlink(missing_ok=True)
+    (filtered.shared / "scratch/job.sh").write_text(
+        f"#!/bin/bash -l\n#SBATCH -N2 --ntasks-per-node=1 -o /scratch/kill.out\n{script}\n"
+    )
+    filtered.run("sbatch --quiet /scratch/job.sh").check()
+    filtered.run("for i in $(seq 300); do [ ! -e /scratch/first ] || exit 0; sleep 0.2; done; exit 1").check()
+    policy(filtered, "off")
+    (filtered.shared / "scratch/go").touch()
+    done = filtered.run('for i in $(seq 300); do [ "$(squeue -h)" ] || break; sleep 0.2; done; cat /scratch/kill.out')
+    steps: dict[str, list[bool]] = {}
+    for each in told_by(done):
+        steps.setdefault(each.environment["SLURM_STEP_ID"], []).append("LUMISITE_DONE" in each.environment)
+    assert steps == {"0": [True, True], "1": [False, False]}
+    policy(filtered, "act")
+
+
+def test_a_share_is_the_same_on_all_nodes(filtered: Cluster) -> None:
+    install_filter(filtered)
+    policy(filtered, "--canary", "50%")
+    modes = []
+    for _ in range(12):
+        found = told_by(filtered.run(f"salloc --quiet -N2 srun -N2 --ntasks-per-node=1 {CONTAINER}"))
+        acted = ["LUMISITE_DONE" in each.environment for each in found]
+        assert len(set(acted)) == 1
+        modes.append(acted[0])
+    assert 4 <= sum(modes) <= 8
+    policy(filtered, "act")
+
+
+def test_a_system_log_that_does_not_answer_delays_no_task(filtered: Cluster) -> None:
+    """The socket's queue is full, so a program that writes to it waits for ever."""
+    deploy_site(filtered, {"modules:\n": "journal: syslog\nmodules:\n"})
+    install_filter(filtered)
+    block = (
+        "import os, socket, time\n"
+        "if os.path.lexists('/dev/log'): os.unlink('/dev/log')\n"
+        "s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.bind('/dev/log'); os.chmod('/dev/log', 0o666)\n"
+        "c = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); c.connect('/dev/log'); c.setblocking(False)\n"
+        "try:\n    while True: c.send(b'x')\nexcept BlockingIOError: pass\n"
+        "open('/run/blocked', 'w'); time.sleep(60)\n"
+    )
+    node = filtered.nodes[0]
+    filtered.run(
+        ["sh", "-c", f'python3 -c "{block}" >/dev/null 2>&1 & until [ -e /run/blocked ]; do sleep 0.1; done'],
+        node=node,
+        user="root",
+    ).check()
+    shown = f"srun -w {node} -n1 {CONTAINER}"
+    times = []
+    for _ in range(5):
+        done = filtered.run(f"date +%s%N; {shown}; date +%s%N").check()
+        first, *_, last = [line for line in done.stdout.splitlines() if line.isdecimal()]
+        times.append((int(last) - int(first)) / 1e9)
+    assert min(times) < 10
+    (told, *_) = told_by(filtered.run(shown))
+    assert told.environment["GLOO_SOCKET_IFNAME"] == "hsn0"
+    deploy_site(filtered, OWN_LIBRARIES)
+
+
+def test_the_journal_reaches_the_system_log(filtered: Cluster) -> None:
+    deploy_site(filtered, {"modules:\n": "journal: syslog\nmodules:\n"})
+    install_filter(filtered)
+    node = filtered.nodes[1]
+    listen = (
+        "import os, socket\n"
+        "s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.bind('/dev/log'); os.chmod('/dev/log', 0o666)\n"
+        "f = open('/run/logged', 'w')\n"
+        "while True: f.write(s.recv(65536).decode() + '\\n'); f.flush()\n"
+    )
+    (filtered.exchange / "listen.py").write_text(listen)
+    start = f"rm -f /dev/log; python3 {EXCHANGE}/listen.py >/dev/null 2>&1 & until [ -S /dev/log ]; do sleep 0.1; done"
+    filtered.run(["sh", "-c", start], node=node, user="root").check()
+    for mode in ("observe", "act"):
+        policy(filtered, mode)
+        filtered.run(f"srun -w {node} -n2 singularity --quiet exec {IMAGE} true").check()
+    text = filtered.run("sleep 0.5; cat /run/logged", node=node, user="root").check().stdout
+    path = Path(filtered.directory) / "logged"
+    path.write_text(text)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert main(["journal", str(path), "--json"]) == 0
+    found = json.loads(out.getvalue())
+    assert (found["steps"], found["records"], found["damaged"]) == ({"act": 1, "observe": 1}, 4, 0)
+    assert found["decided"]["observe"] == found["decided"]["act"]
+    assert 0 < found["overhead_ms"]["p50"] < 10_000
+    deploy_site(filtered, OWN_LIBRARIES)
