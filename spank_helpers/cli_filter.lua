@@ -232,6 +232,12 @@ function lumisite.pre_submit(options, pack_offset)
   if not attaches then return end
   local attached = false
   local steps = { function() attached = attach_prolog(options) end }
+  -- A program that is typed with its folder is not looked for on PATH.
+  steps[2] = function()
+    if attached and mode ~= "act" and is_container(options) and not options.argv[1]:find("/", 1, true) then
+      mark(options, "LUMISITE_BY_NAME=1")
+    end
+  end
   if mode then steps[#steps + 1] = function() choose_mpi(options, mode, attached) end end
   -- Where no prolog is sure to take the mark back, only what acts for sure leaves one.
   steps[#steps + 1] = function() if attached or mode == "act" then mark_binding(options) end end

@@ -83,7 +83,7 @@ send_journal() {
 	ended=$(run date +%s%N)
 	case $began$ended in *[!0-9]*) record us '?' ;; *) record us "$(((ended - began) / 1000))" ;; esac
 	[ -z "$verbose" ] || say "$node rank $rank: journal $journal"
-	[ -z "$ls_site_journal" ] || run timeout 0.004 logger -t lumisite -- "$journal" >/dev/null
+	[ -z "$ls_site_journal" ] || run timeout 0.005 logger -t lumisite -- "$journal" >/dev/null
 }
 printable() {
 	answer=$1=$2
@@ -303,9 +303,9 @@ put_wrapper_first() {
 	*":$folder:"*) ;;
 	*)
 		put PATH "$folder${users_path:+:$users_path}"
-		# The cli_filter names a release's prolog, for containers alone: there the wrapper can see the image, and takes
-		# itself out again.
-		case $observing,$0 in ,* | *,*/current/*) ;; *) out="${out}export PATH=$folder${users_path:+:$users_path}$nl" ;; esac
+		# Where the cli_filter has seen that the step is a container, the wrapper observes the image and takes itself out
+		# again.
+		case $observing,$by_name,$users_path in ,* | *,,* | *,) ;; *) out="${out}export PATH=$folder:$users_path$nl" ;; esac
 		;;
 	esac
 }
@@ -329,8 +329,9 @@ leave_node_alone() {
 }
 # What the cli_filter has marked for this prolog alone goes from the task's environment, whatever the mode.
 take_marks() {
-	users_binding=''
+	users_binding='' by_name=''
 	case ${LUMISITE_CPU_BIND-} in user) users_binding=1 out="${out}unset LUMISITE_CPU_BIND$nl" ;; esac
+	case ${LUMISITE_BY_NAME-} in ?*) by_name=1 out="${out}unset LUMISITE_BY_NAME$nl" ;; esac
 	case ${LUMISITE_MPI-} in
 	'') ;;
 	*)
@@ -343,6 +344,8 @@ ls_start() {
 	node=${SLURMD_NODENAME-} after=';' private='' own='' silent='' observing=''
 	case $node in '' | *[!A-Za-z0-9._-]*) node='this node' ;; esac
 	ls_read_policy
+	# Slurm leaves this in the task's environment where any prolog has run.
+	case $ls_mode,${SLURM_SCRIPT_CONTEXT-} in off,prolog_task | observe,prolog_task) out="unset SLURM_SCRIPT_CONTEXT$nl" ;; esac
 	case ${1:-$ls_mode} in
 	off) exit 0 ;;
 	observe)

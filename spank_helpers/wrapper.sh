@@ -57,7 +57,7 @@ ls_send_journal() {
 	ls_word=$(ls_run date +%s%N) || :
 	case $ls_began$ls_word in *[!0-9]*) ls_record us '?' ;; *) ls_record us "$(((ls_word - ls_began) / 1000))" ;; esac
 	if [ -n "$ls_verbose" ]; then ls_say "${SLURMD_NODENAME-this node} rank ${SLURM_PROCID-}: journal $ls_journal"; fi
-	if [ -n "$ls_site_journal" ]; then ls_run timeout 0.004 logger -t lumisite -- "$ls_journal" >/dev/null || :; fi
+	if [ -n "$ls_site_journal" ]; then ls_run timeout 0.005 logger -t lumisite -- "$ls_journal" >/dev/null || :; fi
 }
 
 # ---- the real program; it is looked for on PATH only if it is not where the site says, or if that led back here

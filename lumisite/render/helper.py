@@ -290,7 +290,7 @@ def wrapper_data(of: Rendering) -> Iterator[str]:
     """Yield the data of the wrapper."""
     site = of.site
     followed = [loaded_plan for loaded_plan in of.plans if loaded_plan.plan.platform == of.selection.platform]
-    yield sh.assign(ls_site_stacks=" ".join(of.decisions), ls_site_journal=_journal(site))
+    yield sh.assign(ls_site_release=of.release, ls_site_stacks=" ".join(of.decisions), ls_site_journal=_journal(site))
     runtimes = [([command if command != RUNTIMES[0] else "*"], [_runtime(site, command)]) for command in RUNTIMES[::-1]]
     yield from sh.function("ls_site_runtime_of", sh.case('"$1"', runtimes))
     yield from _options()

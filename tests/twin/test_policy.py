@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import io
 import json
 import re
@@ -16,6 +17,7 @@ from lumisite.release.journal import parse_record
 from tests.twin.cluster import EXCHANGE, SITE_TREE, Cluster, ClusterPlan, running
 from tests.twin.fixtures import require_twin
 from tests.twin.helper_site import CONTAINER, GENERATIONS, IMAGE, LOAD, PROLOG, TASK, deploy_site, told_by
+from tests.twin.roots import DEFAULT_GENERATION
 from tests.twin.test_helper_steps import FILTER, OWN_LIBRARIES, complete, install_filter
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
@@ -31,38 +33,44 @@ LOOK = """#!/bin/sh
     ulimit -a
     pwd
     umask
-    cut -d ' ' -f 4- /proc/self/mountinfo | sort
+    cut -d ' ' -f 4- /proc/self/mountinfo | sed 's/ [a-z_]*:[0-9]* / /' | sort
     for process in $$ $PPID; do tr '\\0' ' ' </proc/$process/cmdline; done
-} >"/scratch/seen/$SLURM_PROCID.$SLURM_LOCALID"
+} >"/scratch/seen/${SLURM_PROCID-clean}.$(uname -n).$(sed -n 's/Cpus_allowed_list:.//p' /proc/self/status)"
 """
 #: Steps of each shape that users start: what srun is given, and what it starts.
 SHAPES = [
-    f"{options} {command}"
-    for options in (
-        "-n1",
-        "-N2 -n2",
-        "-N2 -n4",
-        "-N1 -n2 --cpu-bind=none",
-        "-n2 -c1 --cpu-bind=cores",
-        "-n1 --export=NONE",
-        "-n1 --export=ALL,MINE=x",
-        "-n1 --export=MINE=y",
-        "-p standard-g -N1 -n2",
-        "-n2 --hint=nomultithread",
-        "-N2 -n2 --distribution=cyclic",
-    )
-    for command in (
-        "singularity --quiet exec -B /scratch {image} /scratch/look",
-        "apptainer --quiet exec -B /scratch {image} /scratch/look",
-        "singularity --quiet exec --cleanenv -B /scratch,/usr:/host {plain} /scratch/look",
-        "/scratch/look",
-        "sh -c 'exec /scratch/look'",
-    )
+    # Without PATH, srun finds no program by its name.
+    "-n1 --export=NONE /usr/bin/singularity --quiet exec -B /scratch {image} /scratch/look",
+    "-n1 --export=NONE --cpu-bind=cores /usr/bin/apptainer --quiet exec -B /scratch {plain} /scratch/look",
+    *(
+        f"{options} {command}"
+        for options in (
+            "-n1",
+            "-N2 -n2",
+            "-N2 -n4",
+            "-N1 -n2 --cpu-bind=none",
+            "-n2 -c1 --cpu-bind=cores",
+            "-n1 --export=ALL,MINE=x",
+            "-n1 --chdir=/tmp",
+            "-p standard-g -N1 -n2",
+            "-n2 --hint=nomultithread",
+            "-N2 -n2 --distribution=cyclic",
+        )
+        for command in (
+            "singularity --quiet exec -B /scratch {image} /scratch/look",
+            "apptainer --quiet exec -B /scratch {image} /scratch/look",
+            "singularity --quiet exec --cleanenv -B /scratch,/usr:/host {plain} /scratch/look",
+            "/scratch/look",
+            "sh -c 'exec /scratch/look'",
+        )
+    ),
 ]
+#: What a step that acts is seen to be another by, without a bind of the user's that the helper has too.
+TOUCHED = "singularity --quiet exec -B /scratch/seen {image} /scratch/look"
 #: What differs between any two steps.
 VARYING = re.compile(
     r"^(SLURM_(JOB_?ID|STEP_?ID|STEP_LAUNCHER_PORT|SRUN_COMM_PORT|TASK_PID|JOB_START_TIME|JOB_END_TIME)"
-    r"|SLURMD_DEBUG|PMI_FD|SLURM_TOPOLOGY_ADDR\w*|PMIX?_\w+|RANDOM)=.*",
+    r"|SLURMD_DEBUG|PMI_FD|SLURM_TOPOLOGY_ADDR\w*|PMIX?_\w+|RANDOM)=.*|(?<=slurmstepd: )\[[0-9.]+\]",
     re.MULTILINE,
 )
 
@@ -81,11 +89,11 @@ def filtered(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.fixture(scope="module", params=GENERATIONS)
-def site_wide(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def site_wide() -> Iterator[Cluster]:
     """A cluster where slurm.conf names the prolog, for all steps."""
     require_twin()
-    plan = ClusterPlan(request.param, images=("small",), slurm_lines=(f"TaskProlog={PROLOG}",))
+    plan = ClusterPlan(images=("small",), slurm_lines=(f"TaskProlog={PROLOG}",))
     with running(plan) as cluster:
         deploy_site(cluster)
         yield cluster
@@ -110,6 +118,15 @@ def seen(cluster: Cluster, shape: str, before: str = "") -> dict[str, str]:
     return found
 
 
+def differences(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    """Give the lines of tasks that differ."""
+    found = [] if before.keys() == after.keys() else [f"tasks {sorted(before)} and {sorted(after)}"]
+    for task in before.keys() & after.keys():
+        lines = difflib.unified_diff(before[task].split("\n"), after[task].split("\n"), lineterm="", n=0)
+        found += [f"{task}: {line}" for line in lines if not line.startswith(("---", "+++", "@@"))]
+    return found
+
+
 def test_observed_steps_are_as_steps_without_lumisite(filtered: Cluster) -> None:
     for shape in SHAPES:
         install_filter(filtered, NO_FILTER)
@@ -117,9 +134,10 @@ def test_observed_steps_are_as_steps_without_lumisite(filtered: Cluster) -> None
         install_filter(filtered)
         for mode in ("off", "observe"):
             policy(filtered, mode)
-            assert seen(filtered, shape) == expected, (mode, shape)
+            assert differences(expected, seen(filtered, shape)) == [], (mode, shape)
+    expected = seen(filtered, f"-n1 {TOUCHED}")
     policy(filtered, "act")
-    assert seen(filtered, SHAPES[0]) != expected, "the step that acts differs, or nothing was compared"
+    assert differences(expected, seen(filtered, f"-n1 {TOUCHED}")), "the step that acts differs, or nothing is compared"
 
 
 def test_observed_steps_of_the_whole_site_are_untouched(site_wide: Cluster) -> None:
@@ -131,15 +149,32 @@ def test_observed_steps_of_the_whole_site_are_untouched(site_wide: Cluster) -> N
     prolog = (root / "current").resolve() / "spank/task_prolog"
     text = prolog.read_text()
     for shape in SHAPES:
-        prolog.write_text("#!/bin/sh\nexit 0\n")
+        prolog.write_text("#!/bin/sh\necho unset SLURM_SCRIPT_CONTEXT\n")  # which Slurm sets for any prolog
         expected = seen(site_wide, shape)
         prolog.write_text(text)
         for mode in ("off", "observe"):
             policy(site_wide, mode)
-            assert seen(site_wide, shape) == expected, (mode, shape)
+            assert differences(expected, seen(site_wide, shape)) == [], (mode, shape)
     (root / "policy").unlink()
     assert seen(site_wide, SHAPES[0]) == seen(site_wide, SHAPES[0]), "without a policy it is off"
     policy(site_wide, "act")
+
+
+@pytest.mark.measures
+def test_a_thousand_observed_steps_are_as_without_lumisite(filtered: Cluster) -> None:
+    if filtered.generation != DEFAULT_GENERATION:
+        return
+    policy(filtered, "observe")
+    count = 0
+    while count < 1000:
+        for shape in SHAPES:
+            install_filter(filtered, NO_FILTER)
+            expected = seen(filtered, shape)
+            install_filter(filtered)
+            for _ in range(10):
+                assert differences(expected, seen(filtered, shape)) == [], shape
+                count += 1
+    policy(filtered, "act")
 
 
 def records(cluster: Cluster, shape: str, before: str = "") -> list[dict[str, tuple[str, ...]]]:
@@ -160,13 +195,15 @@ def records(cluster: Cluster, shape: str, before: str = "") -> list[dict[str, tu
 def test_the_journal_of_observe_is_that_of_act(filtered: Cluster, *, module: bool) -> None:
     install_filter(filtered)
     before = f"{LOAD};" if module else ""
-    for shape in SHAPES:
+    # All shapes on one generation of Slurm, some on the others.
+    for shape in SHAPES if filtered.generation == DEFAULT_GENERATION else SHAPES[::9]:
         told = {}
         for mode in ("observe", "act"):
             policy(filtered, mode)
             told[mode] = records(filtered, shape, before)
         assert told["observe"] == told["act"], shape
-        if "singularity" in shape or module:
+        # The variable that asks for the lines reaches no task without the rest of the environment.
+        if "--export" not in shape and ("--quiet exec" in shape or module):
             assert told["act"], shape
     policy(filtered, "act")
 
@@ -177,6 +214,8 @@ def test_a_kill_acts_in_the_next_step_on_all_nodes(filtered: Cluster) -> None:
     for told in told_by(filtered.run(f"{LOAD}; srun -N2 {CONTAINER}")):
         complete(told, filtered)
     script = f"{LOAD}; srun -N2 {CONTAINER}; touch /scratch/first; until [ -e /scratch/go ]; do sleep 0.1; done; srun -N2 {TASK}"
+    for node in filtered.nodes:
+        filtered.run(["tee", "/etc/slurm/cli_filter.lua"], node=node, user="root", stdin=FILTER).check()
     for name in ("first", "go"):
         (filtered.shared / "scratch" / name).unlink(missing_ok=True)
     (filtered.shared / "scratch/job.sh").write_text(
@@ -252,7 +291,8 @@ def test_the_journal_reaches_the_system_log(filtered: Cluster) -> None:
     filtered.run(["sh", "-c", start], node=node, user="root").check()
     for mode in ("observe", "act"):
         policy(filtered, mode)
-        filtered.run(f"srun -w {node} -n2 singularity --quiet exec {IMAGE} true").check()
+        # A line that a busy machine does not take in time is lost.
+        filtered.run(f"for i in 1 2 3 4 5; do srun -w {node} -n2 singularity --quiet exec {IMAGE} true; done").check()
     text = filtered.run("sleep 0.5; cat /run/logged", node=node, user="root").check().stdout
     path = Path(filtered.directory) / "logged"
     path.write_text(text)
@@ -260,7 +300,9 @@ def test_the_journal_reaches_the_system_log(filtered: Cluster) -> None:
     with contextlib.redirect_stdout(out):
         assert main(["journal", str(path), "--json"]) == 0
     found = json.loads(out.getvalue())
-    assert (found["steps"], found["records"], found["damaged"]) == ({"act": 1, "observe": 1}, 4, 0)
-    assert found["decided"]["observe"] == found["decided"]["act"]
+    assert found["damaged"] == 0
+    assert found["steps"].keys() == {"act", "observe"}
+    assert 8 <= found["records"] <= 20
+    assert found["decided"]["observe"].keys() == found["decided"]["act"].keys() >= {"set", "bind"}
     assert 0 < found["overhead_ms"]["p50"] < 10_000
     deploy_site(filtered, OWN_LIBRARIES)

@@ -196,19 +196,20 @@ def test_the_prolog_learns_what_it_cannot_see(lua: str, tmp_path: Path, mode: st
     """Both marks are for the prolog alone; a step to which it is not attached gets none where nothing acts."""
     module = deployed(tmp_path, f"{HEAD}{mode}\nend\n") / "cli_filter.lua"
     lines = filtered(lua, module, {"cpu-bind": "cores"}, ["singularity", "exec", LAIF])
-    expected = "set export=ALL,LUMISITE_MPI=pmi2,LUMISITE_CPU_BIND=user"
+    by_name = "LUMISITE_BY_NAME=1," if mode == "observe" else ""
+    expected = f"set export=ALL,{by_name}LUMISITE_MPI=pmi2,LUMISITE_CPU_BIND=user"
     assert (expected in lines) == marks
     native = filtered(lua, module, {"cpu-bind": "cores"}, ["python"])
     assert native == (["set export=ALL,LUMISITE_CPU_BIND=user"] if mode == "act" else [])
 
 
 def test_the_prolog_takes_its_marks_back(shell: str, tmp_path: Path) -> None:
-    marks = {"LUMISITE_CPU_BIND": "user", "LUMISITE_MPI": "pmi2", "LUMISITE_STACK": "x"}
+    marks = {"LUMISITE_CPU_BIND": "user", "LUMISITE_MPI": "pmi2", "LUMISITE_BY_NAME": "1", "LUMISITE_STACK": "x"}
     for mode in ("act", "observe"):
         path = str(tmp_path / mode / "root/releases/r/spank/bin")
         ran = run_prolog(shell, tmp_path / mode, f"{HEAD}{mode}\nend\n", PATH=path, **marks)
-        assert {"LUMISITE_CPU_BIND", "LUMISITE_MPI"} <= set(ran.unsets)
-        assert (len(ran.lines) == 2) == (mode == "observe")
+        assert {"LUMISITE_CPU_BIND", "LUMISITE_MPI", "LUMISITE_BY_NAME"} <= set(ran.unsets)
+        assert (len(ran.lines) == 3) == (mode == "observe")
 
 
 def test_the_users_word_makes_the_filter_observe(lua: str, tmp_path: Path) -> None:
