@@ -161,9 +161,8 @@ def test_observed_steps_of_the_whole_site_are_untouched(site_wide: Cluster) -> N
 
 
 @pytest.mark.measures
+@pytest.mark.parametrize("filtered", [DEFAULT_GENERATION], indirect=True)
 def test_a_thousand_observed_steps_are_as_without_lumisite(filtered: Cluster) -> None:
-    if filtered.generation != DEFAULT_GENERATION:
-        return
     policy(filtered, "observe")
     count = 0
     while count < 1000:

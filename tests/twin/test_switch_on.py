@@ -1,0 +1,69 @@
+"""From off to observe, canary, act and off: the commands of the page, typed by an admin on the twin's login node."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.consoles import find_blocks, find_commands, matches
+from tests.twin.cluster import EXCHANGE, SITE_TREE, Cluster, ClusterPlan, running
+from tests.twin.fixtures import require_twin
+from tests.twin.helper_site import deploy_site
+from tests.twin.login_node import install_command
+from tests.twin.roots import USER_ID
+from tests.twin.test_helper_steps import FILTER, install_filter
+from tests.twin.test_transcripts import DOCS, END, WIDE, with_output
+
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
+
+PAGE = DOCS / "how-to/switch-on-step-by-step.md"
+#: A system log: what programs send to /dev/log goes to a file that all nodes see.
+LOG = """
+import os, socket
+stream = open(f"/scratch/log/{socket.gethostname()}", "a")
+os.path.lexists("/dev/log") and os.unlink("/dev/log")
+log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+log.bind("/dev/log")
+os.chmod("/dev/log", 0o666)
+while True:
+    stream.write(log.recv(65536).decode() + "\\n")
+    stream.flush()
+"""
+
+
+@pytest.fixture
+def site() -> Iterator[Cluster]:
+    """A site with a cli_filter, a system log on each node, and lumisite on the admin's PATH."""
+    require_twin()
+    config = ("lumisite.yaml", "site: twin\nroot: /appl/lumisite\n")
+    lines, etc = ("CliFilterPlugins=cli_filter/lua",), (("slurm/cli_filter.lua", FILTER), config)
+    with running(ClusterPlan(images=("small",), slurm_lines=lines, etc=etc)) as cluster:
+        deploy_site(cluster, {"modules:\n": "journal: syslog\nmodules:\n"})
+        install_command(cluster)
+        install_filter(cluster)
+        for folder, _, names in os.walk(cluster.shared / SITE_TREE.removeprefix("/")):
+            for path in (folder, *(f"{folder}/{name}" for name in names)):
+                os.chown(path, USER_ID, USER_ID, follow_symlinks=False)  # who types is the admin
+        (cluster.shared / "scratch/log").mkdir()
+        (cluster.exchange / "log.py").write_text(LOG)
+        start = f"python3 {EXCHANGE}/log.py >/dev/null 2>&1 & until [ -S /dev/log ]; do sleep 0.1; done"
+        for node in cluster.nodes:
+            cluster.run(["sh", "-c", start], node=node, user="root").check()
+        yield cluster
+
+
+def test_the_page_is_what_an_admin_sees(site: Cluster, pytestconfig: pytest.Config) -> None:
+    text = PAGE.read_text()
+    commands = [command for block in find_blocks(text) if "policy" in block.words for command in find_commands(block)]
+    script = "cd /scratch; exec 2>&1\n" + "".join(f"{command.text}\necho {shlex.quote(END)}\n" for command in commands)
+    printed = site.run(script, environment=WIDE, timeout_s=300).stdout.split(f"{END}\n")[:-1]
+    actual = [[line.rstrip() for line in one.splitlines()] for one in printed]
+    if pytestconfig.getoption("--update-golden"):
+        PAGE.write_text(with_output(text, actual, "policy"))
+    by_mode = [lines for command, lines in zip(commands, actual, strict=True) if "srun -N2" in command.text]
+    assert by_mode == [["not set"] * 2, ["not set"] * 2, ["hsn0"] * 2, ["not set"] * 2]
+    for command, lines in zip(commands, actual, strict=True):
+        assert matches(command.expected, lines), f"$ {command.text}\n" + "\n".join(lines)
