@@ -361,6 +361,12 @@ def test_every_file_that_contributors_are_sent_to_is_there() -> None:
     assert [path for path in told if not (TOP / path.replace("NAME", "pairs")).exists()] == []
 
 
+def test_the_tests_that_show_what_holds_are_there() -> None:
+    named = re.findall(r"\b(tests/[\w/]+\.py)::(test_\w+)", (DOCS / "explanation/trust.md").read_text())
+    assert len(named) > 15
+    assert [name for path, name in named if f"def {name}(" not in (TOP / path).read_text()] == []
+
+
 # Pictures
 
 
