@@ -70,12 +70,13 @@ local function fits(condition, options)
   error("no condition of a policy: " .. condition)
 end
 
--- The modes that the policy may have for this step: of each rule that may fit, up to the first that does. A rendered
--- tree that is not deployed has no policy.
+-- The modes that the policy may have for this step: of each rule that may fit, up to the first that does. Below no root
+-- it is the policy of the site's root, and without that a rendered tree that somebody runs on purpose.
 local function modes_of(options)
   local root = prolog:match("^(.*)/releases/")
-  if not root then return { act = true, sure = true } end
-  local text = read(root .. "/policy") or ""
+  local text = read((root or site.root) .. "/policy")
+  if not root and not text then return { act = true, sure = true } end
+  text = text or ""
   local modes, line = {}, 0
   for verb, rest in text:gmatch("([^ \n]*) ?([^\n]*)\n") do
     line = line + 1

@@ -1,15 +1,19 @@
 # ---- what touches the node: the policy, in one file beside `current` that `lumisite policy` writes
 # ls_mode becomes off, observe or act, by the first rule whose conditions all fit; ls_rule is that rule's line. Where the
-# file is missing, damaged or not readable: act if the user has loaded the module, else off. A rendered tree that is not
-# deployed has no policy: who runs it has chosen to.
+# file is missing, damaged or not readable: act if the user has loaded the module, else off. A script that is not below a
+# root, such as a copy that Slurm hands out, follows the policy of the site's root; where that has none, somebody runs a
+# tree that was never deployed, and has chosen to.
 ls_read_policy() {
 	ls_mode='' ls_rule=missing ls_damaged=1
 	case $0 in
 	*/current/spank/*) ls_policy=${0%/current/spank/*}/policy ;;
 	*/releases/*) ls_policy=${0%/releases/*}/policy ;;
-	*) ls_policy='' ls_mode=act ls_rule=none ;;
+	*)
+		ls_policy=${ls_site_root-}/policy
+		if [ ! -e "$ls_policy" ]; then ls_mode=act ls_rule=none; fi
+		;;
 	esac
-	if [ -n "$ls_policy" ] && [ -f "$ls_policy" ] && [ -r "$ls_policy" ]; then
+	if [ -f "$ls_policy" ] && [ -r "$ls_policy" ]; then
 		ls_read_rules <"$ls_policy"
 		if [ -n "$ls_damaged" ]; then ls_mode='' ls_rule=damaged; fi
 	fi

@@ -95,7 +95,8 @@ def step_data(site: Site, runtime: Runtime) -> Iterator[str]:
         whole = "1" if partition.whole_nodes else ""
         values = sh.row(kinds=" ".join(partition.node_kind), ls_gpus=gpus, whole_nodes=whole)
         partitions.append(([shlex.quote(name)], values))
-    yield sh.assign(ls_site_prefix=runtime.prefix, ls_site_list=_list_of(runtime), ls_site_journal=_journal(site))
+    yield sh.assign(ls_site_prefix=runtime.prefix, ls_site_list=_list_of(runtime))
+    yield sh.assign(ls_site_root=site.root, ls_site_journal=_journal(site))
     yield from sh.lookup("ls_site_partition", partitions)
     yield from sh.function("ls_site_kinds", (_kind(site, name) for name in site.node_kinds))
     drivers = drivers_of(site).items()
@@ -290,7 +291,8 @@ def wrapper_data(of: Rendering) -> Iterator[str]:
     """Yield the data of the wrapper."""
     site = of.site
     followed = [loaded_plan for loaded_plan in of.plans if loaded_plan.plan.platform == of.selection.platform]
-    yield sh.assign(ls_site_release=of.release, ls_site_stacks=" ".join(of.decisions), ls_site_journal=_journal(site))
+    yield sh.assign(ls_site_release=of.release, ls_site_stacks=" ".join(of.decisions))
+    yield sh.assign(ls_site_root=site.root, ls_site_journal=_journal(site))
     runtimes = [([command if command != RUNTIMES[0] else "*"], [_runtime(site, command)]) for command in RUNTIMES[::-1]]
     yield from sh.function("ls_site_runtime_of", sh.case('"$1"', runtimes))
     yield from _options()

@@ -104,6 +104,15 @@ def test_a_policy_that_is_no_file_counts_as_missing(shell: str, tmp_path: Path) 
     assert (done.stdout, done.stderr) == ("off missing\n", "")
 
 
+def test_a_copy_follows_the_policy_of_the_sites_root(shell: str, tmp_path: Path) -> None:
+    """As Slurm from 25.11 hands a TaskProlog out, to a folder of its own."""
+    modes(shell, tmp_path, f"{HEAD}observe\nend\n")
+    for root, expected in ((f"{tmp_path}/root", "observe 3"), (f"{tmp_path}/none", "act none")):
+        words = ["-c", f"ls_site_root={root}\n{READ}", "/var/spool/slurmd/conf-cache/task_prolog", str(SCRIPT), "1"]
+        done = subprocess.run([*shell_command(shell, tmp_path), *words], env={}, capture_output=True, text=True)
+        assert (done.stdout, done.stderr) == (f"{expected}\n", "")
+
+
 def test_the_users_word_observes_what_would_act(shell: str, tmp_path: Path) -> None:
     assert modes(shell, tmp_path, f"{HEAD}act\nend\n", LUMISITE="observe") == ["observe user"]
     assert modes(shell, tmp_path, f"{HEAD}off\nend\n", LUMISITE="observe") == ["off 3"]
