@@ -23,8 +23,8 @@ from lumisite.site.load import load_plans
 def add_render(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `render`."""
     parser.description = (
-        "Write modules/, spank/ and MANIFEST.json for the releases asked for. The same input gives the same bytes; "
-        "OUT is replaced as a whole or not at all."
+        "Write modules/, spank/, cdi/ and MANIFEST.json for the releases asked for. The same input gives the same "
+        "bytes; OUT is replaced as a whole or not at all."
     )
     add_site_or_example(parser)
     add_selection(parser)
@@ -71,8 +71,7 @@ def run_render(arguments: argparse.Namespace) -> int:
     top = real_path(arguments.out)
     tries = {
         "modulefile": f"module use {top / loaded.site.module_folder}",
-        "edf": f"export EDF_PATH={top / 'edf'}",
-        "podman-hpc": f"export PODMANHPC_MODULES_DIR={top / 'podman-hpc/modules.d'}",
+        "cdi": f"ln -s {top / 'cdi'}/*.json /etc/cdi/",
     }
     ways = "".join(f"try it:    {tries[emit]}\n" for emit in loaded.site.emitters)
     print(

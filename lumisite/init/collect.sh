@@ -91,7 +91,7 @@ for program in apptainer singularity podman-hpc; do
 done
 # Options of srun by its plug-ins.
 all /etc/slurm/plugstack.conf /etc/slurm/plugstack.conf.d/* /etc/slurm-llnl/plugstack.conf.d/*
-output 'srun --help' sh -c "srun --help | sed -n 's/^ *\\(--[a-z-]*\\)=.*/\\1/p' | grep -e '^--container-image$' -e '^--environment$'"
+output 'srun --help' sh -c "srun --help | sed -n 's/^ *\\(--[a-z-]*\\)=.*/\\1/p' | grep '^--container-image$'"
 command -v enroot >/dev/null && output enroot enroot version
 
 # The same folder on two nodes is the same file system where number and time of change are the same.

@@ -61,8 +61,7 @@ class Node:
     def reads_no_modulefile(self) -> dict[str, dict[str, str]]:
         """What else starts containers, by name: pyxis, a plug-in of srun, and podman-hpc, with the keys of each.
 
-        Sources: README.md of pyxis (046f414) for the option and the plug-in's file; docs/software/container-engine of
-        eth-cscs/cscs-docs (80abed1) for `--environment`, which takes an EDF.
+        Source: README.md of pyxis (046f414) for the option and the plug-in's file.
         """
         found = {}
         options = self.answer.lines("/output/srun --help")
@@ -70,11 +69,10 @@ class Node:
         plugged = (line for folder in folders for path in self.answer.below(folder) for line in self.answer.lines(path))
         if "--container-image" in options or any(map(_PYXIS.match, plugged)):
             version = self.answer.output("enroot")
-            found["pyxis"] = {"variant": f"pyxis, enroot {version}" if version else "pyxis", "emit": "edf"}
-            if "--environment" not in options:
-                found["pyxis"]["question"] = "edf-reader"
+            variant = f"pyxis, enroot {version}" if version else "pyxis"
+            found["pyxis"] = {"variant": variant, "emit": "cdi", "question": "cdi-reader"}
         if can_be_bound(self.answer.output("podman-hpc path")):
-            found["podman-hpc"] = {"variant": self.answer.output("podman-hpc") or "podman-hpc", "emit": "podman-hpc"}
+            found["podman-hpc"] = {"variant": self.answer.output("podman-hpc") or "podman-hpc", "emit": "cdi"}
         return found
 
 

@@ -28,7 +28,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class RenderedFile:
-    """One file of a rendered tree; `lost` is what of the plan its format cannot say."""
+    """One file of a rendered tree; `lost` is what its format cannot say."""
 
     text: str
     executable: bool = False

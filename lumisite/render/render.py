@@ -9,13 +9,13 @@ from lumisite import __version__
 from lumisite.errors import shown
 from lumisite.findings.writers import message
 from lumisite.images.lock import LoadedLock
+from lumisite.render.cdi import cdi_files
 from lumisite.render.helper import join_filter, join_script, prolog_data, step_data, wrapper_data
 from lumisite.render.manifest import MANIFEST, PAGE, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
 from lumisite.render.module_help import paragraph, support
 from lumisite.render.modules import TEMPLATES, ModulePlan, Rendering, plan_modules
 from lumisite.render.plan_images import plan_summaries
 from lumisite.render.runtimes import RUNTIMES
-from lumisite.render.static import STATIC, static_files
 from lumisite.render.task_summary import task_summary
 from lumisite.render.templates import make_environment
 from lumisite.site.ledger import Decision, describe_action
@@ -48,9 +48,7 @@ def render_tree(
     """
     of = Rendering(loaded, selection, RELEASE_TOKEN, templates, plans, lock)
     modules = plan_modules(of)
-    files = _module_files(of, modules)
-    if {"modulefile", "podman-hpc"}.intersection(loaded.site.emitters):
-        files |= _helper_files(of)
+    files = {**_module_files(of, modules), **cdi_files(loaded.site, selection, plans), **_helper_files(of)}
     draft = Manifest(
         release=RELEASE_TOKEN,
         lumisite=__version__,
@@ -77,23 +75,19 @@ def render_tree(
 
 
 def losses(files: Mapping[str, RenderedFile]) -> list[str]:
-    """Return what the files of a tree cannot say of the plan, each once: `edf/: CPU masks of tasks`."""
+    """Return what the files of a tree cannot say, each once: `cdi/: CPU masks of tasks`."""
     return list(dict.fromkeys(f"{path.split('/')[0]}/: {loss}" for path, file in files.items() for loss in file.lost))
 
 
 def _module_files(of: Rendering, plans: Sequence[ModulePlan]) -> dict[str, RenderedFile]:
     loaded, environment, files = of.loaded, make_environment(of.templates), {}
 
-    def write(path: str, template: str, lost: Sequence[str], **values: object) -> None:
+    def write_module(system: str, path: str, name: str, **values: object) -> None:
+        template = f"{name}.{TEMPLATES[system]}.j2"
         origin = f"modulefiles_src/{template} and {loaded.file}"
         text = environment.get_template(template).render(origin=origin, **values)
-        files[path] = RenderedFile(text, lost=tuple(lost))
+        files[MODULEFILES[system].format(path)] = RenderedFile(text)
 
-    def write_module(system: str, path: str, template: str, **values: object) -> None:
-        write(MODULEFILES[system].format(path), f"{template}.{TEMPLATES[system]}.j2", (), **values)
-
-    for path, (template, content) in static_files(loaded.site, of.selection, plans).items():
-        write(path, template, content.lost, content=content)
     plans = plans if "modulefile" in loaded.site.emitters else ()
     for plan in plans:
         if plan.page:
@@ -130,7 +124,6 @@ def _inputs(of: Rendering) -> dict[str, str]:
     site, loaded, lock = of.site, of.loaded, of.lock
     systems = {system for module in site.modules.values() for system in module.systems if "modulefile" in site.emitters}
     unused = tuple(f".{TEMPLATES[system]}.j2" for system in TEMPLATES if system not in systems)
-    unused += tuple(template for emit, (template, _) in STATIC.items() if emit not in site.emitters)
     return {
         **({} if lock is None else {shown(lock.file): sha256_of(lock.data)}),
         loaded.file: sha256_of(loaded.data),

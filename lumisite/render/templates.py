@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Mapping
 from functools import lru_cache
@@ -67,8 +66,6 @@ def _environment(templates: tuple[tuple[str, str], ...]) -> jinja2.Environment:
         lua_text=quote_lua_text,
         tcl=quote_tcl,
         tcl_text=quote_tcl_text,
-        quoted=quote_toml_or_yaml,
-        dotted=dotted_key,
         comment=comment,
         filled=filled,
     )
@@ -109,23 +106,6 @@ def quote_tcl_text(text: str) -> str:
     """Write text of several lines as a string of Tcl that people can read in the file."""
     plain = (f"\\{c}" if c in '\\"$[{}' else c if c.isprintable() or c in "\n" else _hex(c) for c in text)
     return f'"{"".join(plain)}"'
-
-
-def quote_toml_or_yaml(text: str) -> str:
-    r"""Write a string as both TOML 1.0 and YAML 1.2 read it back.
-
-    >>> print(quote_toml_or_yaml('say "$x" \\'))
-    "say \"$x\" \\"
-    """
-    plain = (f"\\{c}" if c in '\\"' else c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)
-    return f'"{"".join(plain)}"'
-
-
-def dotted_key(name: str) -> str:
-    """Write a key of TOML whose dots part tables."""
-    return ".".join(
-        part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else quote_toml_or_yaml(part) for part in name.split(".")
-    )
 
 
 def lua_pattern(pattern: str) -> str:

@@ -8,13 +8,14 @@ from itertools import combinations
 from typing import Any
 
 from lumisite.findings.catalogue import make_finding
+from lumisite.site.cdi_names import cdi_names_fit
 from lumisite.site.decode import Faults, Rule, unknown
 from lumisite.site.kinds import fingerprint_of
 from lumisite.site.library_path import folders_inside
 from lumisite.site.model import Site
 from lumisite.site.nodes import DescribedGpu, NodeKind
 from lumisite.site.scalars import TASK
-from lumisite.site.software import Runtime, prefix_of
+from lumisite.site.software import prefix_of
 
 #: Node kinds that the helper tells apart on the nodes of one partition: each is compared with each.
 MOST_KINDS = 16
@@ -131,28 +132,13 @@ def private_folders_have_a_place(site: Site) -> Faults:
 
 
 def runtimes_are_read(site: Site) -> Faults:
-    """One runtime of each kind of consumer is enough, and its variables have a prefix.
-
-    Variables that only a runtime of another kind reads are not in the ledger.
-    """
-    seen: dict[str, str] = {}
+    """Runtimes that modulefiles are for have a prefix, and the ledger has no variables of runtimes that none is for."""
     for name, runtime in site.runtimes.items():
-        path = f"runtimes.{name}"
-        if runtime.emit != "modulefile" and seen.setdefault(runtime.emit, name) != name:
-            yield make_finding("named-twice", f"{path}.emit", name=runtime.emit, first=seen[runtime.emit])
-        yield from _runtime_faults(path, runtime)
+        if runtime.emit == "modulefile" and not runtime.prefix:
+            yield make_finding("key-missing", f"runtimes.{name}.prefix")
     for index, setting in enumerate(() if "modulefile" in site.emitters else site.settings):
         if prefix_of(setting.name):
             yield make_finding("key-without-effect", f"settings[{index}].name", needs="`emit: modulefile`")
-
-
-def _runtime_faults(path: str, runtime: Runtime) -> Faults:
-    if runtime.emit == "modulefile" and not runtime.prefix:
-        yield make_finding("key-missing", f"{path}.prefix")
-    for name in runtime.annotations:
-        # A dot makes it a table in the TOML file.
-        if any(other.startswith(f"{name}.") for other in runtime.annotations):
-            yield make_finding("named-twice", f"{path}.annotations.{name}", name=name)
 
 
 HOST_RULES: tuple[Rule, ...] = (
@@ -161,4 +147,5 @@ HOST_RULES: tuple[Rule, ...] = (
     libraries_are_bound,
     private_folders_have_a_place,
     runtimes_are_read,
+    cdi_names_fit,
 )

@@ -264,6 +264,7 @@ class Site:
     runtimes: Mapping[str, Runtime] = key(
         "The container runtimes, by command; the first is the default.", example="singularity"
     )
+    cdi_vendor: Name | None = key("The domain that names of CDI devices begin with (default: `name`).", default=None)
     fabric: Fabric = key("The high-speed network.")
     file_systems: tuple[FileSystem, ...] = key("File systems that users work on.")
     platform: str = key("The platform that is in force now.", names="platforms")
@@ -292,7 +293,7 @@ class Site:
 
     @property
     def emitters(self) -> Mapping[str, Runtime]:
-        """What is written (`modulefile`, `edf`, `podman-hpc`), each with the first runtime that it is written for."""
+        """What is written (`modulefile`, `cdi`), each with the first runtime that it is written for."""
         return {runtime.emit: runtime for runtime in reversed(tuple(self.runtimes.values()))}
 
     @property

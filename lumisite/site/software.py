@@ -47,22 +47,9 @@ class Runtime(Stated):
         "Prefix of the variables that carry binds. Apptainer ignores SINGULARITY_* where APPTAINER_* differs.",
         default="",
     )
-    emit: Literal["modulefile", "edf", "podman-hpc"] = key(
-        "What is written for it: modulefiles and the srun helper, EDFs for pyxis and enroot, modules for podman-hpc.",
+    emit: Literal["modulefile", "cdi"] = key(
+        "What is written for it: modulefiles and the srun helper, or CDI devices, which podman and others read.",
         default="modulefile",
-    )
-    annotations: Mapping[str, Line] = key(
-        "What every EDF says to the hooks of the container engine: `com.hooks.NAME.enabled: 'true'`.",
-        needs=("emit", "edf"),
-        default_factory=dict,
-    )
-    arguments: tuple[Line, ...] = key(
-        "What every module for podman-hpc adds to its command: `--ipc=host`.", needs=("emit", "podman-hpc"), default=()
-    )
-    shared_run: bool = key(
-        "Whether podman-hpc starts one container for all tasks of a node, where a module is used.",
-        needs=("emit", "podman-hpc"),
-        default=False,
     )
     gpu: Mapping[str, Flag] = key(
         "The flag by which it brings the GPUs in, without its dashes: `nv`. Tasks on nodes with GPUs have it as if it "

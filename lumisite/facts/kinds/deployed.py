@@ -10,7 +10,7 @@ from lumisite.facts.facts import Facts
 from lumisite.facts.kind import ChangeKind
 
 #: Folders of a release that have a file for each module.
-_MODULE_FOLDERS = ("modules", "modules-tcl", "edf", "podman-hpc")
+_MODULE_FOLDERS = ("modules", "modules-tcl")
 
 
 def compare_release(before: Facts, after: Facts) -> Iterator[Change]:
@@ -43,7 +43,7 @@ def compare_files(before: Facts, after: Facts) -> Iterator[Change]:
 
 
 def file_touches(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the module or the part of the helper that the file is."""
+    """Yield the module that the file is, or what else runs or reads it."""
     folder, _, rest = change.subject.partition("/")
     if folder in _MODULE_FOLDERS:
         yield Touched("module", rest.removesuffix(".lua"), "affected-file")

@@ -79,7 +79,6 @@ SENTENCES = {
     "lumisite/render/module_help.py": 1,
     "lumisite/render/modules.py": 1,
     "lumisite/render/render.py": 1,
-    "lumisite/render/static.py": 1,
     "lumisite/render/templates.py": 1,
     "lumisite/site/flags.py": 1,
     "lumisite/site/ledger.py": 4,

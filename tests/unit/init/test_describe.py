@@ -240,17 +240,14 @@ def test_pyxis_and_podman_hpc_are_runtimes_of_their_own() -> None:
     one = seen({"cpu": small(says=says)}, cluster)
     runtimes = written(one)["runtimes"]
     assert {name: (keys["emit"], keys["variant"]) for name, keys in runtimes.items()} == {
-        "pyxis": ("edf", "pyxis, enroot 3.4.1"),
-        "podman-hpc": ("podman-hpc", "podman-hpc 1.2.2"),
+        "pyxis": ("cdi", "pyxis, enroot 3.4.1"),
+        "podman-hpc": ("cdi", "podman-hpc 1.2.2"),
     }
-    assert describe_site(one).text.count("# QUESTION: what reads EDFs here? srun has no --environment\n  pyxis:\n") == 1
-    says |= {
-        "/output/srun --help": b"--container-image\n--environment",
-        "/output/apptainer path": b"/usr/bin/apptainer",
-    }
+    question = "# QUESTION: what reads CDI devices here? podman does, enroot does not\n  pyxis:\n"
+    assert describe_site(one).text.count(question) == 1
+    says |= {"/output/apptainer path": b"/usr/bin/apptainer"}
     one = seen({"cpu": small(says=says)}, cluster)
     assert list(written(one)["runtimes"]) == ["apptainer", "pyxis", "podman-hpc"]
-    assert "EDFs" not in describe_site(one).text
 
 
 def test_home_is_not_bound_and_neither_is_what_the_login_node_lacks() -> None:

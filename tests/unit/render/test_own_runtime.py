@@ -35,7 +35,7 @@ BORROWS = ("    plugin: from-host\n", "    plugin: from-host\n    library_path: 
 INSIDE = "/host/opt/cray/libfabric/1.22.0/lib64"
 OTHERS = (
     "\nfabric:",
-    "  pyxis: {emit: edf, variant: x, source: here}\n  podman-hpc: {emit: podman-hpc, variant: x, source: here}\n\nfabric:",
+    "  podman: {emit: cdi, variant: x, source: here}\n\nfabric:",
 )
 OF_RUNTIMES = (
     "settings:\n",
@@ -69,15 +69,14 @@ def test_files_for_other_runtimes_have_no_variable_of_singularity_or_apptainer()
     assert "APPTAINERENV_A" in files["spank/task_prolog"].text
 
 
-@pytest.mark.parametrize("emit", ["edf", "podman-hpc"])
-def test_a_site_whose_runtime_reads_no_such_variable_sets_none(emit: str) -> None:
-    faults = site_faults((SINGULARITY, f"    emit: {emit}\n"), OF_RUNTIMES)
+def test_a_site_whose_runtime_reads_no_such_variable_sets_none() -> None:
+    faults = site_faults((SINGULARITY, "    emit: cdi\n"), OF_RUNTIMES)
     names = ["SINGULARITY_CONTAINLIBS", "APPTAINERENV_A", "SINGULARITYENV_A", "APPTAINER_NV"]
     assert faults == [f"settings[{index}].name: key-without-effect" for index in range(len(names))]
 
 
 def test_without_a_runtime_for_modulefiles_there_is_no_wrapper_and_the_prolog_binds_nothing(tmp_path: Path) -> None:
-    files = tree(load_text(site_text((SINGULARITY, "    emit: podman-hpc\n"))))
+    files = tree(load_text(site_text((SINGULARITY, "    emit: cdi\n"))))
     assert not [path for path in files if path.startswith("spank/bin/")]
     spank = lay_out(tmp_path, files)
     ran = Script(tuple(shell_command("dash", tmp_path)), spank / "task_prolog").run(STEP)
@@ -130,12 +129,7 @@ def test_what_the_container_wrapper_serves_follows_the_bind_too() -> None:
     assert f"ls_site_libraries={INSIDE}\n" in tree(load_text(site_text(UNDER_HOST, tykky)))["spank/task_prolog"]
 
 
-@pytest.mark.parametrize("emit", ["edf", "podman-hpc"])
-def test_a_file_that_knows_no_image_says_which_libraries_it_cannot_give(emit: str) -> None:
-    loaded = load_text(site_text((SINGULARITY, f"    emit: {emit}\n"), UNDER_HOST, BORROWS))
+def test_a_device_says_which_libraries_it_cannot_have_as_the_container_has_them() -> None:
+    loaded = load_text(site_text((SINGULARITY, "    emit: cdi\n"), UNDER_HOST, BORROWS))
     files = render_tree(loaded, resolve_selection(loaded.site), load_templates())
-    lost = f"LD_LIBRARY_PATH = {INSIDE} (where family is twin-torch)"
-    assert f"{emit}/: {lost}" in losses(files)
-    saying = [path for path, file in files.items() if f"#   {lost}\n" in file.text]
-    assert saying
-    assert all("ai-bindings" in path.lower() for path in saying), "only what brings all that the family needs"
+    assert f"cdi/: LD_LIBRARY_PATH = {INSIDE}" in losses(files)

@@ -61,7 +61,7 @@ def test_a_setting_of_the_site_counts_more() -> None:
         ("nvidia: nv}", "nvdia: nv}", "runtimes.singularity.gpu: unknown-name"),
         ("{amd: rocm, nvidia: nv}", "[rocm, nv]", "runtimes.singularity.gpu: wrong-shape"),
         ("{amd: rocm, nvidia: nv}", "a b", "runtimes.singularity.gpu: wrong-type"),
-        ("prefix: SINGULARITY", "emit: edf", "runtimes.singularity.gpu: key-without-effect"),
+        ("prefix: SINGULARITY", "emit: cdi", "runtimes.singularity.gpu: key-without-effect"),
     ],
 )
 def test_a_flag_that_cannot_be_is_one_fault_at_its_place(old: str, new: str, fault: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import json
 import re
 import subprocess
 from collections.abc import Mapping
@@ -13,8 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-import tomli
-import yaml
 
 from lumisite.cli import main
 from lumisite.site.load import LoadedSite, embedded_sites, load_site
@@ -127,24 +126,22 @@ def test_what_is_rendered_is_sound(rendered: Rendered, tmp_path: Path) -> None:
         subprocess.run(["dash", "-n", script], check=True)
     for module in tmp_path.glob("*.lua"):
         subprocess.run(["luac", "-p", module], check=True)
-    environments = [tomli.loads(text) for text in written(rendered, "edf").values()]
-    told = [yaml.safe_load(text) for text in written(rendered, "podman-hpc").values()]
-    assert all("mounts" in one for one in environments)
-    assert all("cli_arg" in one for one in told)
-    # A tree of EDFs alone has no helper, whose prolog would run in the container.
-    assert bool(scripts) != (rendered.site.emitters.keys() == {"edf"})
+    told = [json.loads(text) for text in written(rendered, "cdi").values()]
+    assert all(one["devices"] for one in told)
+    assert bool(told) == ("cdi" in rendered.site.emitters)
+    assert scripts
 
 
 def test_each_default_release_has_a_module(rendered: Rendered) -> None:
     """In the folder of whatever the site consumes, the number of its series in its name."""
     here = rendered.site.platforms[rendered.site.platform]
-    folders = ("modules", "modules-tcl", "edf", "podman-hpc/modules.d")
-    paths = [path for below in folders for path in written(rendered, below)]
+    paths = [path for below in ("modules", "modules-tcl") for path in written(rendered, below)]
     for stack, version in here.defaults.items():
         names = [name for name, module in rendered.site.modules.items() if stack in module.version]
         major, minor = str(version).split(".")[:2]
         series = re.compile(rf"{major}[.-]{minor}(?!\d)")
-        assert [path for name in names for path in paths if f"/{name}" in path and series.search(path)]
+        found = [path for name in names for path in paths if f"/{name}" in path and series.search(path)]
+        assert bool(found) == ("modulefile" in rendered.site.emitters)
 
 
 def own_words(name: str) -> list[str]:
