@@ -192,10 +192,10 @@ def _of_user() -> dict[str, str]:
 
 def _runtime(site: Site, name: str | None) -> Runtime:
     """Return a runtime by its name: the default one, or one that reads CDI devices."""
-    readers = [other for other, runtime in site.runtimes.items() if runtime.emit == "cdi"]
-    if name not in (None, site.command, *readers):
-        raise ResolveError(unknown_name("--runtime", str(name), "runtime", site.name, [site.command, *readers]))
-    return site.runtimes[name or site.command]
+    known = {site.command: site.runtime} | {key: one for key, one in site.runtimes.items() if one.emit == "cdi"}
+    if name is not None and name not in known:
+        raise ResolveError(unknown_name("--runtime", name, "runtime", site.name, known))
+    return known[name or site.command]
 
 
 def _step(site: Site, arguments: argparse.Namespace) -> Step:

@@ -29,22 +29,24 @@ def print_device(
     name = f"{step.kind}{SEVERAL if step.nodes > 1 else ''}"
     every = cdi_devices(site, selection, plans)
     device = next(device for device in every if device.kind == kind and device.name == name)
-    variables = {
-        **{name: _variable(value, "device", device.settings.get(name)) for name, value in device.environment.items()},
-        **{name: _variable(None, "prolog", verdict) for name, verdict in device.passed.items()},
-    }
     document = {
         "device": device.full_name,
         "options": device.options,
-        "variables": variables,
-        "binds": [
-            {"source": mount.source, "target": mount.target, "by": "device", "entry": mount.entry, "why": mount.why}
-            for mount in device.mounts
-        ],
+        "variables": {
+            **{
+                name: _variable(value, "device", device.settings.get(name))
+                for name, value in device.environment.items()
+            },
+            **{name: _variable(None, "prolog", verdict) for name, verdict in device.passed.items()},
+        },
+        "binds": [{**vars(mount), "by": "device"} for mount in device.mounts],
         "nodes": device.nodes,
         "lost": device.lost,
     }
-    print_result(document, _lines(device, step, arguments), as_json=arguments.json)
+    image = "any image" if arguments.image is None else printable(arguments.image)
+    nodes = f"{counted(step.nodes, 'node')} of {step.partition}"
+    title = f"{image} on {nodes}, with the CDI device {device.full_name}"
+    print_result(document, [title, *_lines(device)], as_json=arguments.json)
 
 
 def _kind_for(site: Site, selection: Selection, plans: Sequence[LoadedPlan], image: str | None) -> str:
@@ -63,25 +65,26 @@ def _variable(value: str | None, by: str, verdict: Verdict[Setting] | None) -> d
     return {"value": value, "by": by, "entry": entry, "why": why}
 
 
-def _lines(device: CdiDevice, step: Step, arguments: argparse.Namespace) -> Iterator[str]:
-    image = "any image" if arguments.image is None else printable(arguments.image)
-    yield f"{image} on {counted(step.nodes, 'node')} of {step.partition}, with the CDI device {device.full_name}"
-    yield "\nVariables"
-    for name, value in device.environment.items():
-        yield f"  {name}={printable(value)}"
-        if verdict := device.settings.get(name):
-            yield f"      {verdict.key}: {verdict.entry.why}"
-    yield "\nFrom the task, whose prolog sets them"
-    for name, verdict in device.passed.items():
-        yield f"  {name}"
-        yield f"      {verdict.key}: {verdict.entry.why}"
-    yield "\nBinds"
+def _lines(device: CdiDevice) -> Iterator[str]:
+    """Yield what the device has and has not, in parts, and the options that use it."""
+    variables = {f"{name}={printable(value)}": device.settings.get(name) for name, value in device.environment.items()}
+    binds = {}
     for mount in device.mounts:
         target = f":{mount.target}" if mount.target != mount.source else ""
-        yield f"  {mount.source}{target}{' (ro)' if 'ro' in mount.options else ''}"
-        yield f"      {mount.entry}: {mount.why}"
-    yield "\nDevice nodes"
-    yield from (f"  {path}" for path in device.nodes)
-    yield "\nNot in the device"
-    yield from (f"  {printable(loss)}" for loss in device.lost)
+        binds[f"{mount.source}{target}{' (ro)' if 'ro' in mount.options else ''}"] = f"{mount.entry}: {mount.why}"
+    for title, rows in (
+        ("Variables", {text: _reason(verdict) for text, verdict in variables.items()}),
+        ("From the task, whose prolog sets them", {name: _reason(verdict) for name, verdict in device.passed.items()}),
+        ("Binds", binds),
+        ("Device nodes", dict.fromkeys(device.nodes, "")),
+        ("Not in the device", dict.fromkeys(map(printable, device.lost), "")),
+    ):
+        yield f"\n{title}"
+        for text, reason in rows.items():
+            yield f"  {text}"
+            yield from [f"      {reason}"] if reason else []
     yield f"\nOptions: {shlex.join(device.options)}"
+
+
+def _reason(verdict: Verdict[Setting] | None) -> str:
+    return "" if verdict is None else f"{verdict.key}: {verdict.entry.why}"

@@ -96,15 +96,6 @@ class CdiDevice:
         return {"name": self.name, "containerEdits": {key: entries for key, entries in edits.items() if entries}}
 
 
-@dataclass(frozen=True)
-class _Images:
-    """The images that the devices of one kind are for."""
-
-    family: str
-    holds: Holds
-    plan: ImagePlan | None = None
-
-
 def cdi_files(site: Site, selection: Selection, plans: Sequence[LoadedPlan]) -> dict[str, RenderedFile]:
     """Return a file for each kind of devices, by path; none for a site without `emit: cdi`."""
     by_kind: dict[str, list[CdiDevice]] = {}
@@ -126,47 +117,43 @@ def cdi_devices(site: Site, selection: Selection, plans: Sequence[LoadedPlan]) -
     """
     installed_by = (of_modules(site, combination) for combination in selection.combinations)
     situations = {tuple(situation.stacks.values()): situation for situation in installed_by}
-    for kind, images in _images(site, selection, plans).items():
+    for kind, (holds, plan) in _images(site, selection, plans).items():
         for node_kind, described in site.node_kinds.items():
             for index, installed in enumerate(situations.values()):
                 releases = [f"{stack}{version}" for stack, version in installed.stacks.items()]
                 name = "-".join([node_kind, *(releases if index else [])])
-                situation = replace(
-                    installed,
-                    **vars(images.holds) | {"stacks": {**installed.stacks, **images.holds.stacks}},
-                    gpus=bool(described.gpus),
-                    kind=node_kind,
-                )
-                yield _device(site, images, replace(situation, nodes="one"), kind, name)
-                yield _device(site, images, replace(situation, nodes="several"), kind, f"{name}{SEVERAL}")
+                known = {**vars(holds), "stacks": {**installed.stacks, **holds.stacks}}
+                situation = replace(installed, **known, gpus=bool(described.gpus), kind=node_kind)
+                yield _device(site, replace(situation, nodes="one"), plan, kind, name)
+                yield _device(site, replace(situation, nodes="several"), plan, kind, f"{name}{SEVERAL}")
 
 
-def _images(site: Site, selection: Selection, plans: Sequence[LoadedPlan]) -> dict[str, _Images]:
-    """Return what there are devices for, by kind. Raises `ResolveError` where two plans would have one kind.
+def _images(site: Site, selection: Selection, plans: Sequence[LoadedPlan]) -> dict[str, tuple[Holds, ImagePlan | None]]:
+    """Return what is known of the images that there are devices for, by kind, and their plan.
 
-    That an image is of a family is the user's word; what a plan says of one was read.
+    That an image is of a family is the user's word; what a plan says of one was read. Raises `ResolveError` where two
+    would have one kind.
     """
-    found: dict[str, _Images] = {}
+    found: dict[str, tuple[Holds, ImagePlan | None]] = {}
     for name in site.families:
-        found[kind_of(site, name)] = _Images(name, Holds(name, {}, has_plugin(site, name), guessed=True))
+        found[kind_of(site, name)] = Holds(name, {}, has_plugin(site, name), guessed=True), None
     for loaded in plans:
         plan, kind = loaded.plan, kind_of(site, loaded.plan.family, loaded.file)
         if plan.platform == selection.platform:
             if kind in found:
                 raise ResolveError(make_finding("kind-taken", loaded.file, kind=kind))
-            found[kind] = _Images(plan.family, Holds(plan.family, plan.holds.stacks, plan.holds.plugin), plan)
+            found[kind] = Holds(plan.family, plan.holds.stacks, plan.holds.plugin), plan
     return found
 
 
-def _device(site: Site, images: _Images, situation: Situation, kind: str, name: str) -> CdiDevice:
-    decision = decide(site, situation)
-    family = site.families[images.family]
+def _device(site: Site, situation: Situation, plan: ImagePlan | None, kind: str, name: str) -> CdiDevice:
+    decision, family = decide(site, situation), site.families[str(situation.family)]
     needed = [*site.loaded_with(family.modules), TASK]
     helper = [] if site.helper_module is None else site.loaded_with([site.helper_module])
     settings, passed, lost = _variables(site, decision, {*needed, *helper})
-    mounts, unbound = _mounts(decision, needed, images.plan)
+    mounts, unbound = _mounts(decision, needed, plan)
     nodes, others, unknown = _device_nodes(site, str(situation.kind))
-    folders = images.plan.library_path if images.plan else library_path(site, situation.platform, images.family)
+    folders = plan.library_path if plan else library_path(site, situation.platform, str(situation.family))
     # A container has one PATH and one LD_LIBRARY_PATH: to set them here would take the image's own away.
     searched = [f"LD_LIBRARY_PATH = {':'.join(folders)}"] if folders else []
     searched += [f"PATH = {':'.join(family.prepend_path)} first"] if family.prepend_path else []

@@ -265,6 +265,12 @@ def test_a_variable_whose_first_entry_only_the_step_decides_is_not_set_at_all() 
     assert "X" not in environment(*changes)
 
 
+def test_a_variable_whose_first_entry_the_image_decides_is_not_set_to_what_would_come_behind() -> None:
+    changes = setting("name: X, value: otherwise"), setting("name: X, value: y, when: {rocm: '>=6'}")
+    assert "X" not in environment(*changes)
+    assert {"X = y (where rocm is >=6)", "X (--env=X)"} <= set(lost(*changes))
+
+
 def test_what_may_be_left_alone_is_lost_only_where_another_entry_would_set_it() -> None:
     left = "  - {name: X, leave: yes, when: {variable: {A: b}}, why: w, source: here}\n"
     for more, is_lost in (("", False), ("  - {name: X, directory: y, why: w, source: here}\n", True)):
@@ -352,48 +358,3 @@ def test_jobs_of_a_validation_load_from_the_folder_that_the_site_has() -> None:
     ]
     assert load_text(site_text(*only_tcl)).site.module_folder == "modules-tcl"
     assert load_text(site_text()).site.module_folder == "modules"
-
-
-# ---- env
-
-
-def test_env_explains_a_device_as_it_is_rendered(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("site.yaml").write_text(site_text(CDI))
-    words = ["env", "/appl/images/torch.sif", "--site", "./site.yaml", "--runtime", "podman", "--nodes", "2"]
-    assert main([*words, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    name = "twin-several"
-    assert told["device"] == f"twin/twin-torch={name}"
-    assert told["options"] == [f"--device=twin/twin-torch={name}", "--env=MASTER_ADDR", "--env=MASTER_PORT"]
-    set_here = {key: one["value"] for key, one in told["variables"].items() if one["by"] == "device"}
-    assert set_here == environment(name=name)
-    assert {one["target"] for one in told["binds"]} == {one["containerPath"] for one in edits(name=name)["mounts"]}
-    assert told["variables"]["MASTER_ADDR"]["by"] == "prolog"
-    assert main(words) == 0
-    text = capsys.readouterr().out
-    assert "  NCCL_NET_GDR_LEVEL=PHB\n      settings[3]: as on LUMI\n" in text
-    assert "Not in the device\n  CPU masks of tasks\n" in text
-    assert f"Options: --device=twin/twin-torch={name} --env=MASTER_ADDR --env=MASTER_PORT\n" in text
-
-
-def test_env_finds_the_device_of_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("site.yaml").write_text(site_text(CDI))
-    words = ["env", "--site", "./site.yaml", "--runtime", "podman", "--plan", str(PLAN), "--json"]
-    for image, kind in (("/appl/images/small-2.sif", "plan-small"), ("/appl/images/other.sif", "twin-torch")):
-        assert main([*words, image]) == 0
-        assert json.loads(capsys.readouterr().out)["device"] == f"twin/{kind}=twin"
-
-
-def test_env_of_a_site_with_devices_alone_needs_no_option(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["env", "--site", "perlmutter", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["device"] == "perlmutter/any=a100"
-    assert "--device=nvidia.com/gpu=all" in told["options"]
-
-
-def test_env_of_a_runtime_that_the_site_lacks_names_those_that_it_has(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("site.yaml").write_text(site_text(CDI))
-    assert main(["env", "--site", "./site.yaml", "--runtime", "docker"]) == 2
-    told = capsys.readouterr().err
-    assert "--runtime" in told
-    assert "podman" in told
