@@ -11,7 +11,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,9 @@ _START = """
 set -e
 mount -t cgroup2 none /sys/fs/cgroup
 mount -t tmpfs tmpfs "$1/layers"
+mount -t tmpfs tmpfs /run # podman's own, with paths short enough for a socket, or it waits 20 s for the end of a container
+mkdir -m 700 /run/root /run/diver
+chown 2000:2000 /run/diver
 for top in etc dev; do
     mkdir "$1/layers/$top" "$1/layers/$top-work" "$1/layers/$top-all"
     mount -t overlay overlay -o "lowerdir=/$top,upperdir=$1/layers/$top,workdir=$1/layers/$top-work" "$1/layers/$top-all"
@@ -40,10 +44,12 @@ for below in shm pts; do mount --rbind "/dev/$below" "$1/layers/dev-all/$below";
 mount --rbind "$1/layers/etc-all" /etc
 mount --rbind "$1/layers/dev-all" /dev
 mknod /dev/cxi0 c 1 5
+chmod 666 /dev/cxi0 /dev/null
+echo 'diver:x:2000:2000::/:/bin/sh' >>/etc/passwd
 mkdir -p /etc/cdi
 [ -z "$2" ] || ln -s "$2"/current/cdi/*.json /etc/cdi/
 shift 2
-exec "$@"
+"$@" || exit # and not exec: the first process here has to bury what has lost its parent
 """
 
 SITE = """
@@ -80,6 +86,10 @@ LOOK = (
 )
 
 
+#: Who starts containers: root, and an ordinary user without root's rights, as on HPC sites.
+USERS = {"root": 0, "diver": 2000}
+
+
 def tools() -> Path:
     """Give podman-hpc, as pip unpacks it."""
     return cached("podman-hpc", {"version": VERSION}, _install) / "lib"
@@ -91,72 +101,92 @@ def _install(partial: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a node with an image `tiny` and a deployed release."""
-    tmp_path = tmp_path_factory.mktemp("node")
+def room() -> Iterator[Path]:
+    """Make a node with an image `tiny`, for root and for a user, and with a deployed release."""
     missing = [tool for tool in ("podman", "crun", "busybox", "unshare") if shutil.which(tool) is None]
     if os.geteuid() != 0 or missing:
         pytest.skip(f"real podman needs root, and {', '.join(missing) or 'nothing else'} (.ci/packages installs it)")
+    with tempfile.TemporaryDirectory(prefix="lumisite-cdi-") as name:
+        _furnish(Path(name))
+        yield Path(name)
+
+
+def _furnish(room: Path) -> None:
+    room.chmod(0o755)
     files = {
         "containers.conf": (
-            '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=2000:2000"]\nnetns = "host"\ncgroups = "disabled"\n'
-            '[engine]\ncgroup_manager = "cgroupfs"\n'
+            '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=2000:2000"]\nnetns = "host"\n'
+            'cgroups = "disabled"\n[engine]\ncgroup_manager = "cgroupfs"\nlock_type = "file"\n'
         ),
-        "storage.conf": f'[storage]\ndriver = "vfs"\ngraphroot = "{tmp_path}/graph"\nrunroot = "{tmp_path}/run"\n',
         "podman_hpc.yaml": "use_default_args: false\n",
         "host/file": "of the host\n",
         "scratch/file": "of scratch\n",
         "layers/empty": "",
     }
+    for user in USERS:
+        top = room / f"of-{user}"
+        files[f"of-{user}/storage.conf"] = (
+            f'[storage]\ndriver = "vfs"\ngraphroot = "{top}/graph"\nrunroot = "{top}/run"\n'
+            '[storage.options]\nignore_chown_errors = "true"\n'
+        )
     for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    image = tmp_path / "image"
+        (room / name).parent.mkdir(exist_ok=True)
+        (room / name).write_text(text)
+    image = room / "image"
     (image / "bin").mkdir(parents=True)
     shutil.copy(Path(str(shutil.which("busybox"))).resolve(), image / "bin/busybox")
     for name in ("sh", "env", "cat", "head", "tr"):
         (image / "bin" / name).symlink_to("busybox")
-    subprocess.run(["tar", "cf", str(tmp_path / "image.tar"), "-C", str(image), "."], check=True)
-    run(tmp_path, "podman", "import", "--quiet", str(tmp_path / "image.tar"), "tiny").check_returncode()
-    render(tmp_path / "out", load_text(SITE.format(top=tmp_path, hostile=json.dumps(HOSTILE))))
-    assert main(["deploy", str(tmp_path / "out"), str(tmp_path / "root"), "--apply"]) == 0
-    return tmp_path
+    subprocess.run(["tar", "cf", str(room / "image.tar"), "-C", str(image), "."], check=True)
+    for user, number in USERS.items():
+        os.chown(room / f"of-{user}", number, number)
+        (room / f"of-{user}").chmod(0o700)
+        run(room, "podman", "import", "--quiet", str(room / "image.tar"), "tiny", user=user).check_returncode()
+    render(room / "out", load_text(SITE.format(top=room, hostile=json.dumps(HOSTILE))))
+    assert main(["deploy", str(room / "out"), str(room / "root"), "--apply"]) == 0
 
 
-def run(room: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(room: Path, *words: str, user: str = "root", **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a command on the node."""
     variables: Mapping[str, str] = {
         "PATH": f"{tools() / 'bin'}:{os.environ['PATH']}",
-        "HOME": str(room),
-        "USER": "root",
+        "HOME": str(room / f"of-{user}"),
+        "USER": user,
+        "XDG_RUNTIME_DIR": f"/run/{user}",
         "LANG": "C.UTF-8",
         "PYTHONPATH": str(tools()),
         "CONTAINERS_CONF": str(room / "containers.conf"),
-        "CONTAINERS_STORAGE_CONF": str(room / "storage.conf"),
+        "CONTAINERS_STORAGE_CONF": str(room / f"of-{user}/storage.conf"),
         "PODMANHPC_CONFIG_FILE": str(room / "podman_hpc.yaml"),
         "PODMANHPC_MODULES_DIR": str(room / "modules.d"),
         "SQUASH_DIR": str(room / "squash"),
         **environment,
     }
     deployed = room / "root" if (room / "root").exists() else ""
-    start = ["unshare", "--mount", "sh", "-c", _START, "room", str(room), str(deployed)]
-    return subprocess.run([*start, *words], env=variables, capture_output=True, text=True, timeout=120, check=False)
+    # A user's podman leaves a process behind whose mounts the next one would take; it ends with its name space.
+    apart = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    start = [*apart, "sh", "-c", _START, "room", str(room), str(deployed)]
+    become = ["setpriv", f"--reuid={USERS[user]}", f"--regid={USERS[user]}", "--clear-groups"] if USERS[user] else []
+    return subprocess.run(
+        [*start, *become, *words], cwd="/", env=variables, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
-def look(room: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def look(room: Path, *words: str, user: str = "root", **environment: str) -> subprocess.CompletedProcess[str]:
     """Start a container by a command that ends with its options, and look around in it."""
-    return run(room, *words, "tiny", "sh", "-c", LOOK.format(top=room), **environment)
+    return run(room, *words, "tiny", "sh", "-c", LOOK.format(top=room), user=user, **environment)
 
 
-def test_a_container_finds_binds_devices_and_variables_with_the_device_and_not_without(room: Path) -> None:
-    done = look(room, "podman", "run", "--rm", "--device=reef/tiny=cpu")
+@pytest.mark.parametrize("user", USERS)
+def test_a_container_finds_binds_devices_and_variables_with_the_device_and_not_without(room: Path, user: str) -> None:
+    done = look(room, "podman", "run", "--rm", "--device=reef/tiny=cpu", user=user)
     lines = done.stdout.splitlines()
     assert {f"HOSTILE={HOSTILE}", "LUMISITE_DEVICE=reef/tiny=cpu"} <= set(lines), done.stderr
     assert lines[-3:] == ["of the host", "of scratch", "z"]
     assert "Read-only file system" in done.stderr
     assert "NCCL_NET_GDR_LEVEL" not in done.stdout
     assert (room / "host/file").read_text() == "of the host\n"
-    without = look(room, "podman", "run", "--rm")
+    without = look(room, "podman", "run", "--rm", user=user)
     assert "HOSTILE" not in without.stdout
     assert "of " not in without.stdout
     for path in ("/inside/probe/file", f"{room}/scratch/file", "/dev/cxi0"):
