@@ -91,8 +91,8 @@ class Journal:
         self.steps[record.mode].add((record.job, record.step))
         self.modes[record.job] = record.mode
         if record.microseconds is not None:
-            key = record.job, record.step, record.node
-            self.spent[key] = self.spent.get(key, 0.0) + record.microseconds / 1000
+            on_node = record.job, record.step, record.node
+            self.spent[on_node] = self.spent.get(on_node, 0.0) + record.microseconds / 1000
         # Once a step, however many nodes it has: that all have it says nothing more.
         counted = record.job, record.step, record.part
         if counted not in self._counted:
