@@ -85,7 +85,7 @@ one_gpu() {
 }
 # A code, and the same in words.
 refuse() {
-	record no-cpus "$1"
+	ls_record no-cpus "$1"
 	why=$2
 	return 1
 }
@@ -149,6 +149,6 @@ bind_task() {
 	choose_cpus || return
 	own=own
 	run_taskset -cp "$cpus" "$pid" || refuse taskset "taskset refused $cpus" || return
-	record cpus "$cpus"
+	ls_record cpus "$cpus"
 	note cpus "$cpus $gpu" "CPUs $cpus (task $ls_local_id of $tasks on a $ls_kind node${gpu:+, near GPU $gpu})"
 }

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Runs once for each task of a job step. Slurm obeys what it prints, and the task must start whatever happens here:
-# docs/explanation/what-the-helper-does.md says how. `lumisite render` joins this file, masks.sh, caches.sh and the site's
-# data (all ls_site_*) to one, leaves out functions that the site does not use, and calls ls_start. With the argument
-# `predict`, it only prints what it would make Slurm do, for the wrapper.
+# docs/explanation/what-the-helper-does.md says how. `lumisite render` joins this file, policy.sh, journal.sh, masks.sh,
+# caches.sh and the site's data (all ls_site_*) to one, leaves out functions that the site does not use, and calls
+# ls_start. With the argument `predict`, it only prints what it would make Slurm do, for the wrapper.
 # Nothing of the user's shell may act here, not even on this line: an exported SHELLOPTS could trace into stdout.
 {
 	out=
@@ -49,7 +49,6 @@ note() {
 	all,* | *,0, | *,own) say "$node rank $rank: $3" ;;
 	esac
 }
-run() { LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' "$@"; }
 emit() { out="$out$1$nl"; }
 # One protocol line, or none where the value would make two or is more than Slurm takes.
 put() {
@@ -58,33 +57,6 @@ put() {
 	emit "export $1=$2"
 }
 drop() { emit "unset $1"; }
-# One line a node and step, of its first task: what was decided, and no value that is not the site's own.
-record() {
-	case $journal,$2 in
-	,*) ;;
-	*,*[!!-~]*) journal="$journal $1=?" ;;
-	*) journal="$journal $1=$2" ;;
-	esac
-}
-start_journal() {
-	journal=''
-	case $ls_local_id,$1,$ls_site_journal,$verbose in
-	0,,*,report | 0,,,) return ;;
-	0,,*) ;;
-	*) return ;;
-	esac
-	began=$(run date +%s%N)
-	journal="part=prolog release=$ls_site_release mode=$ls_mode rule=$ls_rule job=$job step=$SLURM_STEP_ID rank=$rank"
-	record node "$node"
-}
-# A system log that does not answer delays no task: the line is lost then.
-send_journal() {
-	[ "$journal" ] || return
-	ended=$(run date +%s%N)
-	case $began$ended in *[!0-9]*) record us '?' ;; *) record us "$(((ended - began) / 1000))" ;; esac
-	[ -z "$verbose" ] || say "$node rank $rank: journal $journal"
-	[ -z "$ls_site_journal" ] || run timeout 0.005 logger -t lumisite -- "$journal" >/dev/null
-}
 printable() {
 	answer=$1=$2
 	case $2 in *[!\ -~]*) answer=$1 ;; esac
@@ -168,7 +140,7 @@ is_kind() {
 	case " or $7 or " in ' or  or ' | *" or ${addresses# } or "*) ;; *) return 1 ;; esac
 	for place in $5; do [ -e "/sys/devices/system/node/node${place#*@}/cpu${place%@*}" ] || return 1; done
 }
-run_taskset() { run taskset "$@" >/dev/null; }
+run_taskset() { LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' taskset "$@" >/dev/null; }
 
 # ---- settings: a name, its value behind an `x` or nothing where it is not set, the site's value, and its entry's number
 # What the helper of an outer step has set, and is still as it was, is taken back. Its values never contain `;`.
@@ -182,26 +154,26 @@ forget() {
 offer() {
 	if [ "$2" ]; then
 		printable "$1" "${2#x}"
-		record left "$1/$4"
+		ls_record left "$1/$4"
 		note kept "$answer" "$answer not changed: it was set before lumisite ran"
 		return 1
 	fi
 	after="$after$1=$3;"
 	put "$1" "$3"
-	record set "$1/$4"
+	ls_record set "$1/$4"
 	note setting "$1 $4" "$1=$3"
 }
 withdraw() {
 	case " ${LUMISITE_KEEP-} " in *" $1 "*) return ;; esac
 	[ -z "$2" ] || drop "$1"
-	record unset "$1/$4"
+	ls_record unset "$1/$4"
 	note setting "$1 $4" "$1 unset"
 }
 # What was seen to do harm is named by one task of the step, and stays all the same.
 harm() {
 	case "$rank ${LUMISITE_KEEP-} " in *" $1 "*) return ;; '0 '*) ;; *) return ;; esac
 	printable "$1" "$2"
-	record harm "$1"
+	ls_record harm "$1"
 	say "$answer, set before lumisite ran, does harm: $3"
 }
 # The first host of Slurm's list, such as x-[001-004,007]-y,z.
@@ -278,12 +250,12 @@ remember_binds() { case $marker,$brought in , | "$marker,$remembered") ;; *) put
 # Path, target, bind, required or nothing.
 bind() {
 	if ! exists "$1"; then
-		[ -z "$4" ] || record missing "$1"
+		[ -z "$4" ] || ls_record missing "$1"
 		[ -z "$4" ] || [ "$ls_local_id" != 0 ] || say "$1 not found on $node: containers start without it"
 		return
 	fi
 	case $loaded,$list,$beside, in ,* | *",$2,"* | *":$2,"* | *":$2:"*) return ;; esac
-	record bind "$1"
+	ls_record bind "$1"
 	list=${list:+$list,}$3 brought=${brought:+$brought,}$3
 }
 take_out() {
@@ -333,15 +305,14 @@ take_marks() {
 	case ${LUMISITE_CPU_BIND-} in user) users_binding=1 out="${out}unset LUMISITE_CPU_BIND$nl" ;; esac
 	case ${LUMISITE_BY_NAME-} in ?*) by_name=1 out="${out}unset LUMISITE_BY_NAME$nl" ;; esac
 	case ${LUMISITE_MPI-} in
-	'') ;;
-	*)
-		record mpi "$LUMISITE_MPI"
-		out="${out}unset LUMISITE_MPI$nl"
-		;;
+	'') return ;;
+	*[!a-z0-9_]* | ????????????*) ;;
+	*) ls_record mpi "$LUMISITE_MPI" ;;
 	esac
+	out="${out}unset LUMISITE_MPI$nl"
 }
 ls_start() {
-	node=${SLURMD_NODENAME-} after=';' private='' own='' silent='' observing=''
+	node=${SLURMD_NODENAME-} after=';' private='' own='' silent='' observing='' ls_journal=''
 	case $node in '' | *[!A-Za-z0-9._-]*) node='this node' ;; esac
 	ls_read_policy
 	# Slurm leaves this in the task's environment where any prolog has run.
@@ -355,11 +326,11 @@ ls_start() {
 		;;
 	predict) leave_node_alone predict ;;
 	esac
-	start_journal "${1-}"
+	[ "${1-}" ] || ls_begin_journal prolog "$verbose"
 	take_marks
 	know_step
 	step=$ls_stack/$ls_nodes/$ls_gpus/$ls_partition/$ls_kind
-	record in "$step"
+	ls_record in "$step"
 	note step "$step" "release $ls_site_release, step $step"
 	# Without a prefix, modules of another kind bind, and there is no wrapper.
 	if [ "$ls_site_prefix" ]; then
@@ -378,7 +349,8 @@ ls_start() {
 	put LUMISITE_EXPORTS "$after"
 	flush
 	bind_task || note no-cpus "$why" "no CPU binding: $why"
-	send_journal
+	ls_end_journal
+	[ -z "$verbose" ] || [ -z "$ls_journal" ] || say "$node rank $rank: journal $ls_journal"
 	flush
 	exit 0
 }

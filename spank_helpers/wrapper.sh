@@ -1,9 +1,10 @@
 #!/bin/sh
 # Stands before the real runtime on PATH, as `singularity` and as `apptainer`: corrects the environment for the image in
 # hand (docs/explanation/what-the-helper-does.md), then becomes the real one with the same arguments. `lumisite render`
-# joins this file, policy.sh, image.sh and the site's data (all ls_site_*) to one, leaves out functions that the site does not use, and
-# calls ls_start. It changes no shell option, which an exported SHELLOPTS would carry into the container. Each name begins
-# with ls_: a shell variable that the user happens to export would reach the container with a new value.
+# joins this file, policy.sh, journal.sh, image.sh and the site's data (all ls_site_*) to one, leaves out functions that
+# the site does not use, and calls ls_start. It changes no shell option, which an exported SHELLOPTS would carry into the
+# container. Each name begins with ls_: a shell variable that the user happens to export would reach the container with a
+# new value.
 unset -f '[' test printf readlink >/dev/null 2>&1 || :
 ls_nl='
 '
@@ -28,36 +29,6 @@ ls_warn() { case ${SLURM_PROCID-0} in 0) ls_say "$ls_path $1" ;; esac }
 ls_miss() {
 	ls_record missing "$1"
 	case ${SLURM_LOCALID-0} in 0) ls_say "$1 not found on ${SLURMD_NODENAME-this node}: the container starts without it" ;; esac
-}
-
-# ---- the journal, as in the prolog
-ls_record() {
-	case $ls_journal,$2 in
-	,*) ;;
-	*,*[!!-~]*) ls_journal="$ls_journal $1=?" ;;
-	*) ls_journal="$ls_journal $1=$2" ;;
-	esac
-}
-ls_run() { PATH=/usr/bin:/bin LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' "$@" 2>/dev/null; }
-ls_start_journal() {
-	case ${SLURM_STEP_ID:--},${SLURM_LOCALID-},$ls_site_journal,$ls_verbose in
-	-* | *,0,*,report | *,0,,) return 0 ;;
-	*,0,*) ;;
-	*) return 0 ;;
-	esac
-	ls_began=$(ls_run date +%s%N) || :
-	ls_journal="part=wrapper release=$ls_site_release mode=$ls_mode rule=$ls_rule"
-	ls_record job "${SLURM_JOB_ID-}"
-	ls_record step "$SLURM_STEP_ID"
-	ls_record rank "${SLURM_PROCID-}"
-	ls_record node "${SLURMD_NODENAME-}"
-}
-ls_send_journal() {
-	if [ -z "$ls_journal" ]; then return 0; fi
-	ls_word=$(ls_run date +%s%N) || :
-	case $ls_began$ls_word in *[!0-9]*) ls_record us '?' ;; *) ls_record us "$(((ls_word - ls_began) / 1000))" ;; esac
-	if [ -n "$ls_verbose" ]; then ls_say "${SLURMD_NODENAME-this node} rank ${SLURM_PROCID-}: journal $ls_journal"; fi
-	if [ -n "$ls_site_journal" ]; then ls_run timeout 0.005 logger -t lumisite -- "$ls_journal" >/dev/null || :; fi
 }
 
 # ---- the real program; it is looked for on PATH only if it is not where the site says, or if that led back here
@@ -296,7 +267,7 @@ ls_correct() {
 
 # Corrects the environment for what the arguments start.
 ls_act() {
-	ls_start_journal
+	ls_begin_journal wrapper "$ls_verbose"
 	ls_know_image "$@"
 	ls_know_step
 	case $ls_state in
@@ -319,7 +290,10 @@ ls_act() {
 		done
 		;;
 	esac
-	ls_send_journal
+	ls_end_journal
+	if [ -n "$ls_verbose" ] && [ -n "$ls_journal" ]; then
+		ls_say "${SLURMD_NODENAME-this node} rank ${SLURM_PROCID-}: journal $ls_journal"
+	fi
 }
 # As if lumisite were not there: without the wrapper's folder on PATH, nothing leads back here.
 ls_step_aside() {

@@ -1,8 +1,8 @@
 """The srun helper: what LUMI's task prolog adds to a step of 32 tasks, and the wrapper to starting a container.
 
 The nodes are the twin's; Slurm is told that they have 64 CPUs, and the prolog reads what the kernel of a LUMI-G node says.
-So each task takes the prolog's longest way: binds, variables, its private directory and `taskset` for its row of the
-table of a whole node (which this machine then refuses, having fewer CPUs).
+So each task takes the prolog's longest way: the policy, binds, variables, its private directory and `taskset` for its row
+of the table of a whole node (which this machine then refuses, having fewer CPUs); one on each node writes to its system log.
 """
 
 from __future__ import annotations
@@ -10,13 +10,24 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
+from lumisite.release.policy import Policy, Rule
 from lumisite.site.load import load_site
 from tests.bench.measure import Row, table
 from tests.support.kernels import be_node, kernel_files, seen_in
 from tests.support.prologs import render_files
+from tests.support.sites import load_text
 from tests.twin.cluster import EXCHANGE, Cluster, ClusterPlan, running
 from tests.twin.helper_site import IMAGE, deploy_site
 
+#: A system log that takes whatever comes.
+LOG = """
+import os, socket
+log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+log.bind("/dev/log")
+os.chmod("/dev/log", 0o666)
+while True:
+    log.recv(65536)
+"""
 TASKS, NODES = 32, 2
 ROUNDS = 40
 
@@ -65,7 +76,10 @@ def run() -> list[Row]:
 
 
 def _prolog(cluster: Cluster) -> list[Row]:
-    helper = seen_in(f"{EXCHANGE}/node", render_files(load_site("lumi"), rocm=("6.2",))["spank/task_prolog"])
+    text = load_site("lumi").data.decode().replace("\nmodules:\n", "\njournal: syslog\nmodules:\n")
+    loaded = load_text(text)
+    helper = seen_in(f"{EXCHANGE}/node", render_files(loaded, rocm=("6.2",))["spank/task_prolog"])
+    _give_policy(cluster, loaded.site.root)
     be_node(cluster.exchange / "node", kernel_files(load_site("lumi").site, "lumi-g"))
     step = f"srun -p standard-g -N{NODES} -n{TASKS} --cpu-bind=none"
     _install(cluster, {"helper": helper, "empty": EMPTY})
@@ -87,6 +101,19 @@ def _prolog(cluster: Cluster) -> list[Row]:
         Row(f"srun -n{TASKS}: helper / empty sh prolog", _ratio(times, "helper", "empty"), 1.15, detail),
         Row(f"srun -n{TASKS}: helper / Python prolog", _ratio(times, "helper", "python"), 0.6, detail),
     ]
+
+
+def _give_policy(cluster: Cluster, root: str) -> None:
+    """Write a policy of three rules where the helper looks for it, and start a system log on each node."""
+    assert root.startswith("/appl/")
+    folder = cluster.shared / root.removeprefix("/")
+    folder.mkdir(parents=True, exist_ok=True)
+    rules = (Rule("off", accounts=("project_1", "project_2")), Rule("observe", groups=(4_000_000_000,)), Rule("act"))
+    (folder / "policy").write_text(Policy(rules, "2026-11-27T02:00:00Z", "root@login1").text)
+    (cluster.exchange / "log.py").write_text(LOG)
+    start = f"python3 {EXCHANGE}/log.py >/dev/null 2>&1 & until [ -S /dev/log ]; do sleep 0.1; done"
+    for node in cluster.nodes:
+        cluster.run(["sh", "-c", start], node=node, user="root").check()
 
 
 def _wrapper(cluster: Cluster) -> Row:
