@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import shlex
 import shutil
@@ -12,7 +11,9 @@ from pathlib import Path
 from lumisite.site.model import Site
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.probe import OUT, PROBES, Line, Probe, Record, Srun, scripts
+from lumisite.validate.probes.records import finished
 from lumisite.validate.probes.suite import choose_probes
+from lumisite.validate.run.record_files import read_records
 from tests.support.records import a_job, codes, judged, only, target_of
 from tests.twin.cluster import Cluster
 from tests.twin.helper_site import LOAD
@@ -95,5 +96,5 @@ def _run_part(cluster: Cluster, part: Srun, start: Start, run: str) -> Result:
 
 def records_in(folder: Path) -> tuple[Record, ...]:
     """Read the records of all steps below a folder, each with the name of its part."""
-    paths = sorted(folder.glob("*/records/*.json"))
-    return tuple(json.loads(path.read_text()) | {"part": path.parents[1].name} for path in paths)
+    parts = sorted(folder.glob("*/records"))
+    return tuple({**record, "part": part.parent.name} for part in parts for record in finished(read_records(part)))

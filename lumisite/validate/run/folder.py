@@ -28,8 +28,9 @@ from lumisite.machine.host import open_file
 from lumisite.release.files import replace_entry
 from lumisite.site.json_file import short
 from lumisite.site.read import opened, read_file
-from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line, parse_time, parse_value
+from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line, parse_time
 from lumisite.validate.probes.probe import Line, ProbeStep, Record, Vector, scripts
+from lumisite.validate.run.record_files import parse_object, read_records
 from lumisite.validate.run.request import RunRequest, parse_request
 from lumisite.validate.run.script import DONE, FACTS, LEFT, RECORDS, SEEN, SET_BEFORE, SKIPPED
 
@@ -104,7 +105,7 @@ class _LinesFile:
 
     def move(self, unwanted: Callable[[Mapping[str, object]], bool], target: _LinesFile) -> None:
         """Move lines to another file, where a line that is there already is not added."""
-        lines = self.load(lambda line: (line.decode(), unwanted(_object(line))))
+        lines = self.load(lambda line: (line.decode(), unwanted(parse_object(line))))
         for line in [line for line, out in lines if out]:
             target.add(line)
             self.seen.discard(line)
@@ -135,8 +136,8 @@ class Run:
         except OSError:
             pass  # a file system without locks, such as Lustre mounted without flock
         self._lines.load(parse_line)
-        self._vectors.load(_object)
-        self._aside.load(_object)
+        self._vectors.load(parse_object)
+        self._aside.load(parse_object)
         return self._journal.load(_event)
 
     def release(self) -> None:
@@ -196,6 +197,12 @@ class Run:
         (folder / DONE).unlink(missing_ok=True)
         return str(path)
 
+    def write_array(self, name: str, text: str) -> str:
+        """Write the script of a job array and return its path."""
+        path = self.folder / "jobs" / f"{name}.sh"
+        replace_entry(path, text.encode())
+        return str(path)
+
     def mark(self, run: str, name: str) -> None:
         """Leave a mark for a job in its folder."""
         path = self.job_folder(run) / name
@@ -224,12 +231,7 @@ class Run:
 
     def records(self, run: str, step: ProbeStep) -> list[Record]:
         """Read what the ranks of a step wrote, and of those that did not finish where they were."""
-        folder = self.job_folder(run) / step.folder / RECORDS
-        found: list[Record] = []
-        for path in sorted(folder.glob("*.json")) + sorted(folder.glob("*.at")):
-            with suppress(LineError, OSError):
-                found.append(_object(read_file(path, LARGEST_BYTES)))
-        return found
+        return read_records(self.job_folder(run) / step.folder / RECORDS)
 
     def seen(self, run: str) -> list[dict[str, str]]:
         """Return what a job measured, by name, at its start and after each step; a torn line is left out."""
@@ -323,16 +325,8 @@ def _seconds(words: Sequence[str]) -> float | None:
     return None
 
 
-def _object(line: bytes) -> dict[str, object]:
-    """Read an object of JSON; raises `LineError`."""
-    raw = parse_value(line)
-    if not isinstance(raw, dict):
-        raise LineError(make_finding("line-not-object", found=short(raw)))
-    return raw
-
-
 def _event(line: bytes) -> dict[str, object]:
-    event = _object(line)
+    event = parse_object(line)
     known = event.get("event") in EVENTS and ("id" in event or event["event"] != "submitted")
     if not known or type(event.get("attempt", 0)) is not int:
         raise LineError(make_finding("journal-line-invalid", found=short(event), events=EVENTS))
@@ -354,7 +348,7 @@ def gather(source: Path, target: Path) -> None:
             fcntl.flock(handle, fcntl.LOCK_EX)
         for name, path in {SAMPLES: samples, **({SERIES: target / SERIES} if whole else {})}.items():
             lines = _LinesFile(path)
-            lines.load(_object)
+            lines.load(parse_object)
             text = read_file(source / name, LARGEST_BYTES).decode() if (source / name).exists() else ""
             for line in filter(None, text.split("\n")):
                 lines.add(line)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from lumisite.validate.probes.probe import scripts
+from lumisite.validate.run.record_files import read_records
 from tests.support.job_scripts import put_scripts
 
 PYTHON = ("environment.py", "environment_jax.py", "lumisite_record.py")
@@ -209,6 +210,32 @@ def test_a_rank_ends_with_its_record_where_gloos_group_does_not_go(tmp_path: Pat
     command = [sys.executable, "meet.py", "out", "--backend", "gloo", "--limit", "9"]
     subprocess.run(command, cwd=tmp_path, env=environment, timeout=30, check=True)
     assert json.loads((tmp_path / "out/0.json").read_text())["world_size"] == 1
+
+
+def test_ranks_of_a_node_leave_one_record_and_report_in_one_file(tmp_path: Path) -> None:
+    put_scripts(tmp_path, "rank.py", "lumisite_record.py")
+    text = "rank = rank.Rank()\nrank.details = {'where': 'x' * int(sys.argv[2])}\nrank.report()\n"
+    (tmp_path / "one.py").write_text(f"import sys\nimport lumisite_record\nimport rank\n{text}")
+    leave = "lumisite_record.leave(rank.record)\n"
+    last = f"rank.record['again'] = 1\n{leave}"
+    (tmp_path / "last.py").write_text((tmp_path / "one.py").read_text() + last)
+    (tmp_path / "two.py").write_text((tmp_path / "one.py").read_text() + leave + last)
+    (tmp_path / "out").mkdir()
+    shape = {"SLURM_STEP_NUM_TASKS": "8", "SLURM_STEP_NUM_NODES": "2", "SLURM_NTASKS": "8", "SLURMD_NODENAME": "n2"}
+    for local, (script, letters) in enumerate([("two.py", 5), ("one.py", 40_000), ("one.py", 90), ("last.py", 5)]):
+        ids = {"SLURM_PROCID": str(local + 4), "SLURM_LOCALID": str(local)}
+        command = [sys.executable, script, "out", str(letters)]
+        subprocess.run(command, cwd=tmp_path, env={**os.environ, **shape, **ids}, timeout=30, check=True)
+        if local == 0:
+            # A rank that is killed in the middle of its record.
+            with (tmp_path / "out/n2.jsonl").open("a") as stream:
+                stream.write('{"rank": 5, "ho')
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["n2.at", "n2.jsonl"]
+    records = read_records(tmp_path / "out")
+    finished = [record for record in records if "local_rank" in record]
+    assert [(record["rank"], record["again"], record["host"]) for record in finished] == [(4, 1, "n2"), (7, 1, "n2")]
+    reports = {record["rank"]: record for record in records if "phase" in record}
+    assert {rank: len(str(report.get("where", ""))) for rank, report in reports.items()} == {4: 5, 5: 0, 6: 90, 7: 5}
 
 
 def test_a_rank_that_was_stopped_reports_so_as_soon_as_it_goes_on(tmp_path: Path) -> None:

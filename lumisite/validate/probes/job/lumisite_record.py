@@ -4,6 +4,7 @@ It runs in whatever Python an image has, 3.6 among them, and with nothing but th
 never fails on what it looks at.
 """
 
+import errno
 import json
 import os
 import socket
@@ -87,13 +88,35 @@ def words(error: BaseException) -> str:
     return f"{type(error).__name__}: {printable(first[:500])}"
 
 
+def shares_node() -> bool:
+    """Return whether a node has several ranks of this step, which leave their records in one file."""
+    return number("SLURM_STEP_NUM_TASKS", 1) > number("SLURM_STEP_NUM_NODES", 1)
+
+
 def leave(record: "dict[str, object]") -> None:
-    """Write the record of this task whole, or not at all: OUTDIR/RANK.json."""
+    """Write the record of this task whole, or not at all: OUTDIR/RANK.json, or a line of OUTDIR/HOST.jsonl.
+
+    Of several lines of one rank the last counts.
+    """
     out = Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
+    if shares_node():
+        append(out / "{}.jsonl".format(record["host"]), json.dumps(record, sort_keys=True))
+        return
     partial = out / "{}.json.partial".format(record["rank"])
     partial.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     partial.rename(out / "{}.json".format(record["rank"]))
+
+
+def append(path: Path, line: str) -> None:
+    """Append a line in one write, so that lines of other ranks stay whole; it begins behind what was torn."""
+    data = f"\n{line}\n".encode()
+    handle = os.open(str(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        if os.write(handle, data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    finally:
+        os.close(handle)
 
 
 def option(name: str, otherwise: str = "") -> str:

@@ -1,7 +1,8 @@
 """What every measuring script does for its rank: join the others, and write one record whatever happens.
 
 A record is OUTDIR/RANK.json. While a rank works, OUTDIR/RANK.at says once a second where it is: of a rank that hangs,
-this is all that is left.
+this is all that is left. Where a node has several ranks, they share one file of each kind: OUTDIR/HOST.jsonl with a
+line for each record, and OUTDIR/HOST.at with a place for each rank.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ GRACE_S = 1.0
 FROZEN_S = 5.0
 #: How long a rank may take to end as a program does, in seconds.
 END_S = 30
+#: The place of a rank in the reports of its node, in bytes; a report that is longer has no details.
+REPORT_BYTES = 1 << 15
 #: Variables that tell how the libraries were set, as they are in the container, and libraries that may carry traffic;
 #: those of the site's vendors are given.
 SETTINGS = ("NCCL_", "FI_", "GLOO_")
@@ -58,7 +61,11 @@ class Rank:
         self.phase = "starting"
         self.details: dict[str, Any] = {}
         self.out = Path(sys.argv[1])
-        self.at = (self.out / f"{self.rank}.at").open("w")
+        shared = lumisite_record.shares_node()
+        name = self.record["host"] if shared else self.rank
+        flags = os.O_WRONLY | os.O_CREAT | (0 if shared else os.O_TRUNC)
+        self.at = os.open(str(self.out / f"{name}.at"), flags, 0o666)
+        self.at_offset = self.local_rank * REPORT_BYTES if shared else 0
         self.written = ""
         self.lock = threading.Lock()
         self.last_report = time.monotonic()
@@ -87,11 +94,12 @@ class Rank:
             self.froze = self.froze or began - self.last_report > FROZEN_S
             self.last_report = began
             now |= {"froze": True} if self.froze else {}
+            text = json.dumps({**now, **self.details})
+            if len(text) >= REPORT_BYTES and lumisite_record.shares_node():
+                text = json.dumps({name: now[name] for name in now if name != "given"})
             # Never shorter than it was: the rest of a longer one would stay behind it.
-            self.written = json.dumps({**now, **self.details}).ljust(len(self.written))
-            self.at.seek(0)
-            self.at.write(self.written)
-            self.at.flush()
+            self.written = text.ljust(len(self.written))
+            os.pwrite(self.at, self.written.encode(), self.at_offset)
 
     def connect(self) -> None:
         """Join the others, as a user's program does."""

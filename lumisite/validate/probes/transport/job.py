@@ -38,6 +38,8 @@ def measure(rank: Rank) -> None:
     finally:
         logs = sorted(rank.out.glob(f"{rank.rank}.log.*"))
         rank.record["log"] = "".join(path.read_text(errors="replace") for path in logs)[:LOG_BYTES]
+        for path in logs if lumisite_record.shares_node() else ():
+            path.unlink()  # the record has it, and a node has one file
 
 
 def move(rank: Rank) -> None:
