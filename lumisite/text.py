@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 
+_TIME = re.compile(r"(?:(\d{1,4})-)?(\d{1,6})(?::(\d{1,4}))?(?::(\d{1,4}))?")
+
 #: No text is wrapped to fewer letters than this.
 NARROWEST = 20
 
@@ -164,6 +166,19 @@ def natural(name: str) -> list[int | str]:
     ['eth0', 'nic9', 'nic10']
     """
     return [int(part) if at % 2 else part for at, part in enumerate(re.split(r"(\d{1,9})", name))]
+
+
+def minutes_of(text: str) -> float:
+    """Return a time limit as Slurm reads it: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S; 0 for what is none.
+
+    >>> minutes_of("90"), minutes_of("00:30:00"), minutes_of("1-0"), minutes_of("soon")
+    (90.0, 30.0, 1440.0, 0.0)
+    """
+    found = _TIME.fullmatch(text)
+    days, first, second, third = (int(part or 0) for part in found.groups()) if found else (0, 0, 0, 0)
+    if found and found[1]:
+        return days * 1440 + first * 60 + second + third / 60
+    return first * 60 + second + third / 60 if found and found[4] else first + second / 60
 
 
 def drain_command(nodes: Iterable[str], reason: str) -> str:

@@ -25,13 +25,13 @@ _EXPLAIN = ("render", "why", "env", "resolve", "lint")
 _JUDGE_FILES = ("transport", "verdict")
 
 
-def number_to(most: int, no: str = "no") -> Callable[[str], int]:
-    """Return the parser of a number from 1 to `most`."""
+def number_to(most: int, no: str = "no", least: int = 1) -> Callable[[str], int]:
+    """Return the parser of a number from `least` to `most`."""
 
     def number(text: str) -> int:
         value = int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else 0
-        if not 1 <= value <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is {no} number from 1 to {most}")
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is {no} number from {least} to {most}")
         return value
 
     return number
@@ -232,6 +232,23 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
 def add_node_sets(parser: argparse.ArgumentParser) -> None:
     """Add `--node-sets`."""
     parser.add_argument("--node-sets", metavar="N", type=COUNT, help="disjoint sets of nodes (default: 2)")
+
+
+def add_machine(parser: argparse.ArgumentParser) -> None:
+    """Add how many nodes are divided into jobs of few."""
+    parser.add_argument(
+        "--step-nodes",
+        metavar="N",
+        type=number_to(64, least=2),
+        help="divide the nodes into jobs of N, 2 to 64, which Slurm runs as one job array: all nodes once, then the "
+        "first node of each job, up to one job (default: 16 where --nodes is more than 64)",
+    )
+    parser.add_argument(
+        "--busy",
+        metavar="N",
+        type=COUNT,
+        help="with nodes that are divided: most nodes that are busy at once (default: 512)",
+    )
 
 
 def add_other_images(parser: argparse.ArgumentParser) -> None:

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from lumisite import __version__
@@ -18,6 +19,7 @@ from lumisite.cli.arguments import (
     add_dry_run,
     add_jobs,
     add_json,
+    add_machine,
     add_node_sets,
     add_other_images,
     add_run_folder,
@@ -36,8 +38,10 @@ from lumisite.site.load import LoadedSite, is_file, load_site
 from lumisite.site.model import Site
 from lumisite.text import counted
 from lumisite.validate.run import slurm
+from lumisite.validate.run.array import array_name, array_script
 from lumisite.validate.run.commands import baseline_command
 from lumisite.validate.run.folder import Run, create_run, gather, image_mark, lines_of, open_run, samples_of
+from lumisite.validate.run.machine import BUSY_NODES, MOST_NODES, STEP_NODES, cost_of, machine_sets
 from lumisite.validate.run.plan import (
     Planner,
     choose_node_sets,
@@ -48,7 +52,7 @@ from lumisite.validate.run.plan import (
 )
 from lumisite.validate.run.request import Batch, RunRequest
 from lumisite.validate.run.runner import Runner
-from lumisite.validate.run.script import job_script, validation_of
+from lumisite.validate.run.script import JobPlan, job_script, validation_of
 from lumisite.validate.samples import read_lines
 from lumisite.validate.verdict.baseline import baseline_size, mixed_images
 
@@ -56,7 +60,10 @@ from lumisite.validate.verdict.baseline import baseline_size, mixed_images
 JOBS = {"validate": 5, "baseline": 4}
 NODE_SETS = 2
 #: Options that a run keeps from its beginning.
-KEPT = ("out", "nodes", "partition", "account", "reservation", "sbatch", "limit", "image", "jax_image", "wrapper")
+KEPT = (
+    *("out", "nodes", "step_nodes", "busy", "partition", "account", "reservation", "sbatch", "limit"),
+    *("image", "jax_image", "wrapper"),
+)
 #: Options of one batch of jobs, which `--more` may have too.
 BATCH_OPTIONS = ("jobs", "node_sets", "nodelist", "avoid", "probe", "dry_run")
 
@@ -72,6 +79,7 @@ def add_validate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", metavar="N", type=COUNT, help="jobs to measure (default: 5)")
     add_jobs(parser)
     add_node_sets(parser)
+    add_machine(parser)
     parser.add_argument(
         "--baseline",
         metavar="FILE",
@@ -93,6 +101,7 @@ def add_baseline(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", metavar="N", type=COUNT, help="jobs to measure (default: 4)")
     add_jobs(parser)
     add_node_sets(parser)
+    add_machine(parser)
     parser.add_argument(
         "--into",
         metavar="PLACE",
@@ -119,9 +128,7 @@ def run_validate(arguments: argparse.Namespace) -> int:
     plans, facts = plans_of(request, loaded), facts_command(request)
     folder = Path(request.folder)
     if arguments.dry_run:
-        new = plans[-request.batches[-1].jobs :]
-        named = slurm.is_installed()
-        print("\n".join(job_script(loaded.site, request, replace(plan, named=named), 1, facts) for plan in new))
+        print_plan(request, loaded.site, plans[-request.batches[-1].jobs :], facts)
         return 0
     run = Run(folder) if arguments.resume or more else create_run(folder, request.about())
     journal = run.lock()
@@ -139,6 +146,23 @@ def run_validate(arguments: argparse.Namespace) -> int:
     if code in (0, 5) and request.into:
         _gather(run, request, Path(request.into), loaded.site)
     return code
+
+
+def print_plan(request: RunRequest, site: Site, plans: Sequence[JobPlan], facts: Sequence[str]) -> None:
+    """Print the scripts of jobs, of an array its own and that of its first job; and what they cost."""
+    named = slurm.is_installed()
+    scripts = [job_script(site, request, replace(plan, named=named), 1, facts) for plan in plans]
+    if request.busy:
+        scripts = [array_script(site, request, plans, 1, ()), scripts[0]]
+    print("\n".join(scripts))
+    cost = cost_of(site, plans)
+    print_note(
+        f"{counted(cost.jobs, 'job')} on {counted(cost.nodes, 'node')}: {counted(cost.steps, 'step')} of "
+        f"{counted(cost.ranks, 'rank')} at most, {cost.files} files and {cost.node_hours:.1f} node hours at most"
+    )
+    if request.busy:
+        path = f"{request.folder}/jobs/{array_name(plans[0], 1)}.sh"
+        print_note(f"{counted(request.busy, 'node')} busy at once; submitted by: sbatch --parsable {path}")
 
 
 def run_baseline(arguments: argparse.Namespace) -> int:
@@ -208,6 +232,7 @@ def make_request(arguments: argparse.Namespace, folder: str, stamp: str, jobs: i
     loaded = load_site(arguments.site)
     site, validation = loaded.site, validation_of(loaded.site)
     nodes = tuple(f"node{number}" for number in range(arguments.nodes or validation.nodes))
+    sets, busy = node_sets_of(arguments, nodes)
     image = arguments.image or validation.image
     request = RunRequest(
         lumisite=__version__,
@@ -222,7 +247,8 @@ def make_request(arguments: argparse.Namespace, folder: str, stamp: str, jobs: i
         folder=folder,
         site_file=str(real_path(arguments.site)) if is_file(arguments.site) else arguments.site,
         site_digest=site_digest(loaded),
-        batches=(Batch(stamp, jobs, (nodes,), tuple(arguments.probe)),),
+        # Each set of a machine is measured once, unless more jobs are requested.
+        batches=(Batch(stamp, len(sets) * (arguments.jobs or 1) if busy else jobs, sets, tuple(arguments.probe)),),
         specs={},
         sbatch=tuple(arguments.sbatch),
         **{
@@ -230,8 +256,23 @@ def make_request(arguments: argparse.Namespace, folder: str, stamp: str, jobs: i
         },
         baseline=_real_paths(getattr(arguments, "baseline", [])),
         into=str(real_path(arguments.into)) if getattr(arguments, "into", None) else None,
+        busy=busy,
     )
     return with_specs(request, loaded), loaded
+
+
+def node_sets_of(
+    arguments: argparse.Namespace, nodes: tuple[str, ...]
+) -> tuple[tuple[tuple[str, ...], ...], int | None]:
+    """Return the sets of nodes that jobs have, and where they are divided how many nodes may be busy."""
+    size, busy = getattr(arguments, "step_nodes", None), getattr(arguments, "busy", None)
+    if arguments.command not in JOBS or not (size or busy or len(nodes) > MOST_NODES):
+        return (nodes,), None
+    sets, busy = tuple(machine_sets(nodes, min(size or STEP_NODES, len(nodes)))), busy or BUSY_NODES
+    most = max(map(len, sets))
+    if busy < most:
+        raise ResolveError(f"--busy: {counted(busy, 'node')} are less than a job has ({most}; see --step-nodes)")
+    return sets, busy
 
 
 def stamp_now() -> str:
@@ -277,13 +318,16 @@ def with_nodes(request: RunRequest, arguments: argparse.Namespace) -> RunRequest
         reserved = slurm.nodes_of_reservation(request.reservation)
         only = [name for name in reserved if only is None or name in only]
     nodes = slurm.nodes_of(request.partition)
-    size = len(batch.node_sets[0])
-    count = min(getattr(arguments, "node_sets", None) or NODE_SETS, batch.jobs)
+    divided = bool(request.busy) and not earlier
+    size = len({*chain(*batch.node_sets)}) if divided else len(batch.node_sets[0])
+    count = 1 if divided else min(getattr(arguments, "node_sets", None) or NODE_SETS, batch.jobs)
     used = [names for earlier_batch in earlier for names in earlier_batch.node_sets]
     reasons = slurm.reasons_of([name for name, state in nodes.items() if state not in slurm.IN_SERVICE])
     sets = choose_node_sets(
         nodes, size, count, used, reserved=bool(request.reservation), only=only, avoid=avoid, reasons=reasons
     )
+    if divided:
+        sets = machine_sets(sets[0], len(batch.node_sets[0]))
     if len(sets) == 1 and set(sets[0]) in [set(names) for names in used]:
         print_note("there are no other nodes: a regression that was seen on these is not confirmed by these")
     if len(sets) < count:

@@ -16,13 +16,12 @@ from lumisite.machine.tree import is_under
 from lumisite.site.images import in_site_folder
 from lumisite.site.load import embedded_sites, load_site
 from lumisite.site.model import Partition, Site
-from lumisite.text import nearest_name
+from lumisite.text import minutes_of, nearest_name
 
 T = TypeVar("T")
 #: A script has fewer partitions; to look for a similar name takes time.
 _MOST_NAMES = 100
 
-_TIME = re.compile(r"(?:(\d{1,4})-)?(\d{1,6})(?::(\d{1,4}))?(?::(\d{1,4}))?")
 _GPUS = re.compile(r"(?:gpu:)?(?:([A-Za-z][\w-]*):)?\d+")
 #: Folders of other sites that any image or machine may have.
 _COMMON = re.compile(r"/(?:software|sw|shared|local|home|users|scratch|project|tmp|dev|\w)(?:/|$)")
@@ -52,18 +51,9 @@ def too_many_nodes(job: Job) -> Iterator[BadLine]:
 def too_long(job: Job) -> Iterator[BadLine]:
     """More time than a job can have in any of its partitions."""
     for step, limits in _limits(job, lambda partition: partition.max_time):
-        option, most = step.merged.get("time"), max(limits, key=_minutes)
-        if option and 0 < _minutes(most) < _minutes(option.value):
+        option, most = step.merged.get("time"), max(limits, key=minutes_of)
+        if option and 0 < minutes_of(most) < minutes_of(option.value):
             yield bad_line(option.line, "--time", time=option.value, most=most)
-
-
-def _minutes(text: str) -> float:
-    """Return a time limit as Slurm reads it: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S; 0 for what is none."""
-    found = _TIME.fullmatch(text)
-    days, first, second, third = (int(part or 0) for part in found.groups()) if found else (0, 0, 0, 0)
-    if found and found[1]:
-        return days * 1440 + first * 60 + second + third / 60
-    return first * 60 + second + third / 60 if found and found[4] else first + second / 60
 
 
 def too_many_gpus(job: Job) -> Iterator[BadLine]:

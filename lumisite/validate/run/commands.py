@@ -60,8 +60,12 @@ def baseline_command(request: RunRequest) -> str:
     runs = Path(request.folder).parent
     into = request.into or f"{runs}/baseline"
     size = len(request.node_sets[0])
+    shape = ["--nodes", str(size)]
+    if request.busy:
+        every = {node for nodes in request.batches[0].node_sets for node in nodes}
+        shape = ["--nodes", str(len(every)), "--step-nodes", str(size), "--busy", str(request.busy)]
     place = runs.parent if runs.name == "lumisite-runs" else runs
-    return f"cd {shlex.quote(str(place))} && " + _typed("baseline", request, "--nodes", str(size), "--into", into)
+    return f"cd {shlex.quote(str(place))} && " + _typed("baseline", request, *shape, "--into", into)
 
 
 def _more(verdict: SystemVerdict, request: RunRequest, nodes: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
@@ -85,7 +89,11 @@ def _more(verdict: SystemVerdict, request: RunRequest, nodes: Mapping[str, str])
 def _again(verdict: SystemVerdict, request: RunRequest) -> str:
     """Return the command that measures the bad nodes once more, among the nodes that they were measured with."""
     bad = {*verdict.bad_nodes}
-    sets = [names for names in request.node_sets if bad.intersection(names)]
+    sets: list[tuple[str, ...]] = []
+    for nodes in request.node_sets:
+        # A node of a machine is in several.
+        if bad.intersection(nodes) and not any(set(nodes).intersection(other) for other in sets):
+            sets.append(nodes)
     names = {gate.gate for gate in verdict.gates if bad.intersection(gate.nodes)}
     names |= {slow.metric.partition("/")[0] for slow in verdict.slow_nodes}
     probes = sorted(probes_of(names) & {folder.partition("-")[0] for folder in request.specs})

@@ -35,8 +35,8 @@ from lumisite.validate.run.request import RunRequest, parse_request
 from lumisite.validate.run.script import DONE, FACTS, LEFT, RECORDS, SEEN, SET_BEFORE, SKIPPED
 
 SAMPLES, SERIES, JOURNAL, RUN = "samples.jsonl", "series.jsonl", "jobs.jsonl", "run.json"
-#: No file of lines or record has more.
-LARGEST_BYTES = 32 << 20
+#: No script or request has more, and no file of lines: a job array of 3,000 nodes writes 14 MB.
+LARGEST_BYTES, LARGEST_LINES_BYTES = 32 << 20, 128 << 20
 #: No job measures more of what may change under it.
 MEASURED_BYTES = 2 << 20
 #: What was taken out of the samples and series: no verdict counts it.
@@ -78,7 +78,7 @@ class _LinesFile:
         """Cut off what was torn, and return the lines. Raises `ToolError` for one that cannot be read."""
         if not self.path.exists():
             return []
-        data = read_file(self.path, LARGEST_BYTES)
+        data = read_file(self.path, LARGEST_LINES_BYTES)
         found = parsed(self.path, data, parse, torn=True)
         if (whole := data.rfind(b"\n") + 1) < len(data):
             os.truncate(self.path, whole)
@@ -170,7 +170,7 @@ class Run:
     def set_aside_jobs(self) -> set[str]:
         """Return the jobs of which nothing counts, since what they measured was changed while they ran."""
         path = self.folder / JOURNAL
-        lines = read_file(path, LARGEST_BYTES).splitlines() if path.exists() else []
+        lines = read_file(path, LARGEST_LINES_BYTES).splitlines() if path.exists() else []
         return {str(event.get("run")) for event in map(_event, lines) if event.get("event") == "aside"}
 
     @property
@@ -349,7 +349,7 @@ def gather(source: Path, target: Path) -> None:
         for name, path in {SAMPLES: samples, **({SERIES: target / SERIES} if whole else {})}.items():
             lines = _LinesFile(path)
             lines.load(parse_object)
-            text = read_file(source / name, LARGEST_BYTES).decode() if (source / name).exists() else ""
+            text = read_file(source / name, LARGEST_LINES_BYTES).decode() if (source / name).exists() else ""
             for line in filter(None, text.split("\n")):
                 lines.add(line)
         for name in (RUN, FACTS) if whole else ():
@@ -366,7 +366,7 @@ def samples_of(path: Path) -> Path:
 
 def lines_of(path: Path, *, torn: bool = False) -> list[Sample | Gate]:
     """Read the lines of a run that is whole, or `torn` at its end. Raises `ToolError` for one that cannot be read."""
-    return parsed(path, read_file(path, LARGEST_BYTES), parse_line, torn=torn)
+    return parsed(path, read_file(path, LARGEST_LINES_BYTES), parse_line, torn=torn)
 
 
 def parsed(path: Path, data: bytes, parse: Callable[[bytes], T], *, torn: bool) -> list[T]:

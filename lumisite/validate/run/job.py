@@ -46,6 +46,8 @@ class LiveJob:
     """What was found that breaks something which later steps may need."""
     skips: dict[str, Gate] = field(default_factory=dict)
     """The groups that are not to run, each with the finding because of which."""
+    pending: bool = False
+    """Whether it is a task of an array of which Slurm has said last that it waits: it has left no marks."""
     looks: int = 0
     """How often Slurm has said that it waits."""
     reason: str = ""
@@ -57,6 +59,10 @@ class LiveJob:
     def goes_on(self) -> bool:
         """Whether there is still something to come of it."""
         return self.state not in ("ended", "lost", "aside", "over")
+
+    def finding(self, code: str, *, nodes: Sequence[str] = (), **values: str | int | float) -> Finding:
+        """Return what happens to it."""
+        return with_values(make_finding(code, self.plan.run, nodes=nodes), values)
 
     def gate(self, finding: Finding, time: float) -> Gate:
         """Return the line that says how it ended: of the nodes that the finding names, or of all."""

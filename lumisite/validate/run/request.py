@@ -50,6 +50,8 @@ class RunRequest:
     wrapper: str | None = None
     baseline: tuple[str, ...] = ()
     into: str | None = None
+    busy: int | None = None
+    """How many nodes may be busy at once; then the jobs of a batch are tasks of a job array."""
 
     @property
     def node_sets(self) -> list[tuple[str, ...]]:

@@ -13,21 +13,26 @@ from dataclasses import InitVar, dataclass, field, replace
 
 from lumisite.errors import ToolError
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Severity, with_values
+from lumisite.findings.finding import Finding, Severity
 from lumisite.site.model import Site
-from lumisite.validate.lines import Gate, Sample, gate_of, parse_time
+from lumisite.validate.lines import gate_of, parse_time
 from lumisite.validate.probes.ddp.judge import scaling
-from lumisite.validate.probes.probe import Group, Line, quote
-from lumisite.validate.run import script, slurm
+from lumisite.validate.probes.probe import quote
+from lumisite.validate.run import slurm
+from lumisite.validate.run.array import alike, array_name, array_script, number_of, task_update
+from lumisite.validate.run.collect import Collector
 from lumisite.validate.run.folder import End, Run
-from lumisite.validate.run.job import LiveJob, changed, ended_of, expected_of, skipped, with_setters
+from lumisite.validate.run.job import LiveJob, changed
 from lumisite.validate.run.reasons import NODES_EVERY, check_settings, nodes_away, why_ended, why_waits
 from lumisite.validate.run.request import RunRequest
-from lumisite.validate.run.script import CLAIM, DONE, EXIT, RECORDS, STEP_ERR, JobPlan, job_script
-from lumisite.validate.verdict.causes import breaks, reason_to_skip
+from lumisite.validate.run.script import CLAIM, DONE, EXIT, STEP_ERR, JobPlan, job_script
 
 #: How often a job is submitted that Slurm lost, while all its nodes are in service.
 TRIES = 3
+#: How long looking at one running job may take in each round, in seconds: many jobs are looked at less often.
+LOOK_S = 0.02
+#: How many jobs of an array capture their first node.
+MOST_FACTS = 3
 
 
 @dataclass
@@ -50,14 +55,17 @@ class Runner:
     progress: Callable[[float, float], None] = lambda done, total: None
     """Called with how many groups of steps are judged, or will never be, and of how many."""
     _polled: float = 0.0
+    _states: dict[str, str] = field(default_factory=dict)
+    """The states of nodes; for the jobs of an array they are read at most once in each round."""
+    _reasons: set[str] = field(default_factory=set)
+    """For what jobs of an array wait, as far as it is reported."""
     _first: dict[str, str] = field(default_factory=dict)
     """What the first job of the run measured that came to its end (`Run.seen`)."""
-    _set_before: set[Finding] = field(default_factory=set)
-    """What was set before lumisite ran, as far as it is reported."""
 
     def __post_init__(self, plans: Sequence[JobPlan]) -> None:
         """Start with all jobs."""
         self.jobs = [LiveJob(plan) for plan in plans]
+        self.collector = Collector(self.run, self.report)
 
     def add(self, request: RunRequest, plans: Sequence[JobPlan]) -> None:
         """Add the jobs of a request that are new."""
@@ -79,7 +87,7 @@ class Runner:
             if job.state == "lost" and again:
                 self._again(job)
             if job.state != "aside":
-                self._collect(job)
+                self.collector.collect(job, self.request)
             if job.state == "over" and (done := self.run.end(job.plan.run, DONE)) is not None:
                 # They are there already, unless the machine went down before they were on its disk.
                 self._keep_last(job, done)
@@ -92,11 +100,13 @@ class Runner:
         while any(job.goes_on for job in self.jobs):
             groups = [(len(job.plan.groups), len(job.collected), job.goes_on) for job in self.jobs]
             self.progress(sum(done if goes_on else every for every, done, goes_on in groups), sum(g[0] for g in groups))
-            for job in self._in_slurm():
+            self._states.clear()
+            running = [job for job in self._in_slurm() if not job.pending]
+            for job in running:
                 self._look(job)
             self._poll()
             if any(job.goes_on for job in self.jobs):
-                time.sleep(self.marks_s)
+                time.sleep(max(self.marks_s, LOOK_S * len(running)))
 
     def cancel(self) -> None:
         """Cancel what this run has in Slurm, and keep what is measured."""
@@ -108,7 +118,7 @@ class Runner:
         for job in mine:
             self._report(job, "job-stopped", id=job.id)
             self._note(job, "cancelled")
-            self._collect(job)
+            self.collector.collect(job, self.request)
 
     def _in_slurm(self) -> list[LiveJob]:
         """Return the jobs that Slurm has, or may have."""
@@ -120,10 +130,15 @@ class Runner:
             try:
                 if job.state == "submitting":
                     self._look_for(job)
-                if job.state in ("new", "cancelled"):
+                if job.state in ("new", "cancelled") and not self.request.busy:
                     self._submit(job)
             except slurm.SilentError as error:
                 self._waits(job, replace(error.finding, subject=job.plan.run))
+                if self.request.busy:
+                    return  # each question takes its time
+        if self.request.busy:
+            for jobs in alike([job for job in self.jobs if job.state in ("new", "cancelled")]):
+                self._submit_array(jobs)
 
     def _submit(self, job: LiveJob) -> None:
         attempt = job.attempt + 1
@@ -138,10 +153,45 @@ class Runner:
         self._note(job, "submitted", id=identity)
         self._report(job, "job-submitted", nodes=job.plan.nodes, id=identity)
 
+    def _submit_array(self, jobs: Sequence[LiveJob]) -> None:
+        """Submit jobs as an array, which waits for those that this run has in Slurm: no more nodes are to be busy."""
+        attempt, plans = jobs[0].attempt + 1, [job.plan for job in jobs]
+        after = sorted({job.id.partition("_")[0] for job in self._in_slurm()})
+        path = self.run.write_array(
+            array_name(plans[0], attempt), array_script(self.site, self.request, plans, attempt, after)
+        )
+        for place, job in enumerate(jobs):
+            # One capture is kept; of so many nodes the first few are enough to have one.
+            facts = self.facts if place < MOST_FACTS else ()
+            text = job_script(self.site, self.request, job.plan, attempt, facts)
+            self.run.write_script(job.plan.run, attempt, text)
+            self._note(job, "submitting", attempt=attempt)
+        try:
+            updates = {number_of(plan): task_update(self.site, self.request, plan) for plan in plans}
+            identity = slurm.submit_array(path, updates)
+        except slurm.RefusedError as error:
+            for job in jobs:
+                self._end(job, error.finding)
+            return
+        except slurm.SilentError as error:
+            self._waits(jobs[0], replace(error.finding, subject=plans[0].run))
+            return
+        for job in jobs:
+            job.pending = True
+            self._note(job, "submitted", id=f"{identity}_{number_of(job.plan)}")
+            self._report(job, "job-submitted", nodes=job.plan.nodes, id=job.id)
+
+    def _find(self, job: LiveJob) -> str | None:
+        """Return the id that Slurm has for a job that may have been submitted."""
+        if not self.request.busy:
+            return slurm.find(f"lumisite-{job.plan.run}")
+        words = task_update(self.site, self.request, job.plan)
+        return slurm.find_task(array_name(job.plan, job.attempt), number_of(job.plan), words)
+
     def _look_for(self, job: LiveJob) -> None:
         """Find out whether a job that was being submitted has reached Slurm."""
         marks = self.run.marker(job.plan.run, f"started.{job.attempt}")
-        identity = marks[0] if marks else slurm.find(f"lumisite-{job.plan.run}")
+        identity = marks[0] if marks else self._find(job)
         if identity:
             self._note(job, "submitted", id=identity)
         else:
@@ -149,82 +199,12 @@ class Runner:
             (self.run.job_folder(job.plan.run) / f"{CLAIM}.{job.attempt}").mkdir(exist_ok=True)
             job.state = "new"
 
-    def _look(self, job: LiveJob) -> None:
-        """Read a job's marks."""
-        self._collect(job)
-        if (done := self.run.end(job.plan.run, DONE)) is not None:
+    def _look(self, job: LiveJob, *, whole: bool = False) -> None:
+        """Read a job's marks: the `whole` of it once it has ended."""
+        done = self.run.end(job.plan.run, DONE)
+        self.collector.collect(job, self.request, whole=whole or done is not None)
+        if done is not None:
             self._finish(job, done)
-
-    def _collect(self, job: LiveJob) -> None:
-        """Judge every group whose steps have all ended since."""
-        self.run.keep_facts(job.plan.run)
-        for group in job.plan.groups:
-            if group.folder in job.collected:
-                continue
-            began = self.run.step_began(job.plan.run, group.steps[0])
-            ends = [self.run.end(job.plan.run, f"{step.folder}/{EXIT}") for step in group.steps]
-            known = [end for end in ends if end is not None]
-            if len(known) < len(ends):
-                if began is not None and job.group != group.folder:
-                    job.group = group.folder
-                    self._report(job, "steps-began", step=group.folder)
-                continue
-            if any(end.code == script.SKIPPED for end in known):
-                job.collected.add(group.folder)
-                if cause := job.skips.get(group.folder):
-                    gate = skipped(expected_of(job.plan.run, group, known[-1].time, self.request), cause)
-                    self.run.keep([gate])
-                    self._report(
-                        job, "steps-judged", step=group.folder, verdict=gate.verdict, cause=gate.cause, seconds=0
-                    )
-                continue
-            job.skips.pop(group.folder, None)  # it had begun
-            judged = self._judge(job, group, known)
-            lines = with_setters(judged, self._setters(job), together=group.steps[0].together)
-            job.collected.add(group.folder)
-            job.samples += [line for line in lines if isinstance(line, Sample)]
-            self.run.keep(lines)
-            self._skip(job, group, [line for line in lines if isinstance(line, Gate) and breaks(line)])
-            bad = next((line for line in lines if isinstance(line, Gate) and line.verdict != "pass"), None)
-            seconds = known[-1].time - (began or known[-1].time)
-            if bad:
-                self._report(
-                    job, "steps-judged", step=group.folder, verdict=bad.verdict, cause=bad.cause, seconds=seconds
-                )
-            else:
-                self._report(job, "steps-passed", step=group.folder, seconds=seconds)
-
-    def _skip(self, job: LiveJob, group: Group, broken: Sequence[Gate]) -> None:
-        """Mark the steps that need what is broken; the job waits a little for the mark that a group is judged."""
-        job.broken += broken
-        for later in job.plan.groups if broken else ():
-            cause = reason_to_skip(later.steps[0], job.broken)
-            begun = later.folder in job.collected or self.run.step_began(job.plan.run, later.steps[0]) is not None
-            if cause and not begun and later.folder not in job.skips:
-                job.skips[later.folder] = cause
-                for step in later.steps:
-                    self.run.mark(job.plan.run, f"{step.folder}/{script.SKIP}")
-        if job.goes_on and job.plan.named and not group.steps[0].together:
-            self.run.mark(job.plan.run, f"{group.folder}/{script.JUDGED}")
-
-    def _judge(self, job: LiveJob, group: Group, ends: Sequence[End]) -> Sequence[Line]:
-        run, first = job.plan.run, group.steps[0]
-        expected = expected_of(run, group, ends[-1].time, self.request)
-        try:
-            return group.judge(ended_of(self.run, run, group, ends), expected)
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # what ranks wrote may hold anything
-            path = f"{self.run.job_folder(run) / first.folder}/{RECORDS}"
-            words = f"{type(error).__name__}: {error}"
-            return [expected.gate(make_finding("records-unreadable", group.folder, error=words, path=path))]
-
-    def _setters(self, job: LiveJob) -> list[Finding]:
-        """Return what was set before lumisite ran, and report it once."""
-        found = self.run.set_before(job.plan.run)
-        for finding in found:
-            if finding not in self._set_before:
-                self._set_before.add(finding)
-                self.report(replace(finding, subject=job.plan.run))
-        return found
 
     def _finish(self, job: LiveJob, done: End) -> None:
         """Record that a job has come to its own end."""
@@ -272,11 +252,22 @@ class Runner:
             states = slurm.poll([job.id for job in active])
             for job in active:
                 self._heed(job, states[job.id], now)
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """End the jobs of an array that wait for nodes which take no jobs, once all others are over."""
+        left = self._in_slurm()
+        if self.request.busy and all(job.pending and job.waits and job.waits.code == "job-nodes-away" for job in left):
+            slurm.cancel([job.id for job in left])
+            for job in left:
+                assert job.waits is not None
+                self._end(job, job.waits)
 
     def _heed(self, job: LiveJob, state: slurm.JobState, now: float) -> None:
         """Apply the state that Slurm has for a job that has not reported its own end."""
         if not state.ended:
             job.lost = False
+            job.pending = bool(self.request.busy) and state.state == "PENDING"
             if state.silence is not None:
                 self._waits(job, replace(state.silence, subject=job.plan.run))
             elif state.state != "RUNNING":
@@ -287,7 +278,7 @@ class Runner:
             self._polled = now - self.slurm_s + self.grace_s
             return
         # Its marks have had time to arrive.
-        self._look(job)
+        self._look(job, whole=True)
         if job.goes_on:
             self._end(job, self._why(job, state))
             if state.state != "CANCELLED":
@@ -320,7 +311,7 @@ class Runner:
         self._report(job, "job-again")
 
     def _report(self, job: LiveJob, code: str, *, nodes: Sequence[str] = (), **values: str | int | float) -> None:
-        self.report(with_values(make_finding(code, job.plan.run, nodes=nodes), values))
+        self.report(job.finding(code, nodes=nodes, **values))
 
     def _look_at_nodes(self, job: LiveJob, state: slurm.JobState) -> None:
         """Report what keeps a job from starting, with its nodes that take no jobs: looked at now and then."""
@@ -334,10 +325,16 @@ class Runner:
         self._waits(job, why_waits(job.plan.run, job.id, state, away))
 
     def _waits(self, job: LiveJob, finding: Finding) -> None:
-        """Report what holds a job up, once."""
-        if (finding, finding.values) != (job.waits, job.waits and job.waits.values):
-            job.waits = finding
-            self.report(finding)
+        """Report what holds a job up, once; of an array most jobs wait their turn, which is reported once a reason."""
+        if (finding, finding.values) == (job.waits, job.waits and job.waits.values):
+            return
+        job.waits = finding
+        if self.request.busy and finding.code == "job-waits":
+            reason = str(finding.values["reason"])
+            if reason in self._reasons:
+                return
+            self._reasons.add(reason)
+        self.report(finding)
 
     def _check_settings(self) -> None:
         """Report what Slurm's settings make impossible, and keep it as a gate of each job."""
@@ -363,8 +360,9 @@ class Runner:
     def _nodes(self, job: LiveJob) -> dict[str, str]:
         """Return the state of a job's nodes; none where Slurm does not answer."""
         with suppress(ToolError):
-            states = slurm.nodes_of(self.request.partition)
-            return {name: state for name, state in states.items() if name in job.plan.nodes}
+            if not self.request.busy or not self._states:
+                self._states = dict(slurm.nodes_of(self.request.partition))
+            return {name: state for name, state in self._states.items() if name in job.plan.nodes}
         return {}
 
     def _end(self, job: LiveJob, finding: Finding) -> None:

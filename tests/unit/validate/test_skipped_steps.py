@@ -126,3 +126,23 @@ def test_a_healthy_run_skips_nothing_and_marks_what_is_judged(
     assert not list((tmp_path / "run").glob("jobs/*/*/skip"))
     assert [path.parent.name for path in (tmp_path / "run").glob("jobs/*/*/judged")] == ["node-2n"]
     assert replace(gates[-1]).values == {"steps": 3}
+
+
+def test_what_runs_behind_a_skipped_step_is_judged_at_once(tmp_path: Path) -> None:
+    """A job waits for that, and looking ends where nothing has begun."""
+    run = create_run(tmp_path / "run", {})
+    driver = runner(run, jobs=1)
+    (job,) = driver.jobs
+    first, second, third = (run.job_folder(job.plan.run) / group.folder for group in job.plan.groups)
+    for folder, code in ((first, "skipped"), (second, "0")):
+        (folder / "records").mkdir(parents=True)
+        (folder / "exit").write_text(f"{code} 200.5\n")
+    (second / "began").write_text("100.0\n")
+    (second / "records/0.json").write_text('{"rank": 0, "local_rank": 0, "value": 1}')
+    driver.collector.collect(job, driver.request, whole=False)
+    assert job.collected == {first.name, second.name}
+    assert job.group == ""
+    third.mkdir()
+    (third / "began").write_text("100.0\n")
+    driver.collector.collect(job, driver.request, whole=False)
+    assert job.group == third.name

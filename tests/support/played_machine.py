@@ -1,0 +1,350 @@
+"""A machine of thousands of nodes that is played: Slurm with job arrays, and what the ranks of each step leave.
+
+`python -m tests.support.played_machine NODES STEP BUSY FOLDER` validates one and prints as JSON what that took. One node
+has a link that is down, one is slow, one is lost while it trains, some jobs begin late, and some marks arrive late.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import re
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from lumisite.cli.run_result import print_run
+from lumisite.findings.finding import Finding
+from lumisite.validate.probes.communicators.judge import GROUPS
+from lumisite.validate.run import slurm
+from lumisite.validate.run.folder import Run, create_run
+from lumisite.validate.run.machine import cost_of, machine_sets
+from lumisite.validate.run.plan import plans_of, with_specs
+from lumisite.validate.run.request import Batch, RunRequest
+from lumisite.validate.run.runner import Runner
+from lumisite.validate.run.script import DONE, EXIT, RECORDS, SKIP, SKIPPED
+from tests.support.requests import a_request
+from tests.support.sites import load_text, site_text
+from tests.unit.validate.test_node_judge import healthy
+
+TASKS = 8
+#: The twin's nodes share CPUs and memory, which these do not.
+_SHARED = [line for line in site_text().splitlines(keepends=True) if "of one machine}" in line]
+MACHINE = load_text(site_text(("tasks_per_node: 1\n", f"tasks_per_node: {TASKS}\n"), *((line, "") for line in _SHARED)))
+#: All but `environment`, whose records are the same for each rank of each site.
+PROBES = ("transport", "communicators", "collectives", "ddp", "pairs")
+#: After so many rounds nothing comes any more.
+MOST_ROUNDS = 20_000
+#: Rounds that a straggler waits for its nodes, and after which a late mark is there.
+WAITS, LATE = 30, 1
+
+
+@dataclass
+class PlayedTask:
+    """One task of an array: its job's folder, nodes and steps, and how it goes."""
+
+    id: str
+    limit: int
+    folder: Path
+    nodes: tuple[str, ...]
+    steps: list[str]
+    attempt: str
+    after: frozenset[str] = frozenset()
+    """The arrays that must be over before it begins."""
+    state: str = "PENDING"
+    waits: int = 0
+    late: int = 0
+    done: int = 0
+
+
+@dataclass
+class PlayedMachine:
+    """Slurm, played: each time the driver sleeps, every running task does one step, and waiting ones begin."""
+
+    names: tuple[str, ...]
+    slow: str = ""
+    down_link: str = ""
+    lost: str = ""
+    comes_back: bool = False
+    """Whether the lost node is in service again at once."""
+    tasks: dict[str, PlayedTask] = field(default_factory=dict)
+    most_busy: int = 0
+    seconds: float = 0.0
+    """The processor time of what is played."""
+    cancelled: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.states = dict.fromkeys(self.names, "idle")
+        self.chance = random.Random(1)
+        self.noise = {name: 1 + abs(self.chance.gauss(0, 0.01)) for name in self.names}
+        self.arrays = self.rounds = 0
+
+    def submit_array(self, script: str, updates: Mapping[int, Sequence[str]]) -> str:
+        self.arrays += 1
+        text = Path(script).read_text()
+        limit = int(re.search(r"--array=\S+%(\d+)", text)[1])  # type: ignore[index]
+        place = re.search(r'^\. "(\S+)-\$\(printf %02d .*/job\.(\d+)\.sh"$', text, re.MULTILINE)
+        assert place is not None
+        for number, words in updates.items():
+            nodes = tuple(dict(word.split("=") for word in words)["ReqNodeList"].split(","))
+            name = f"{self.arrays}_{number}"
+            self.tasks[name] = self._task(name, limit, Path(f"{place[1]}-{number:02}"), nodes, place[2])
+            if after := re.search(r"--dependency=afterany:(\S+)", text):
+                self.tasks[name].after = frozenset(after[1].split(":"))
+        return str(self.arrays)
+
+    def submit(self, script: str) -> str:
+        """Take a job that is in no array."""
+        path = Path(script)
+        found = re.search(r"^#SBATCH --nodelist=(\S+)$", path.read_text(), re.MULTILINE)
+        assert found is not None
+        self.arrays += 1
+        nodes, attempt = tuple(found[1].split(",")), path.name.split(".")[1]
+        self.tasks[str(self.arrays)] = self._task(str(self.arrays), len(self.names), path.parent, nodes, attempt)
+        return str(self.arrays)
+
+    def _task(self, name: str, limit: int, folder: Path, nodes: tuple[str, ...], attempt: str) -> PlayedTask:
+        lines = (folder / f"job.{attempt}.sh").read_text().splitlines()
+        steps = [line.split()[1] for line in lines if line.startswith("step ")]
+        number = int(folder.name.rpartition("-")[2])
+        return PlayedTask(
+            name,
+            limit,
+            folder,
+            nodes,
+            steps,
+            attempt,
+            waits=WAITS * (number % 10 == 3),
+            late=LATE * (number % 5 == 1),
+        )
+
+    def find_task(self, _name: str, number: int, _words: Sequence[str]) -> str | None:
+        found = [name for name in self.tasks if name.endswith(f"_{number}")]
+        return found[-1] if found else None
+
+    def poll(self, jobs: Sequence[str]) -> Mapping[str, slurm.JobState]:
+        return {job: slurm.JobState(self.tasks[job].state, "Resources") for job in jobs}
+
+    def cancel(self, jobs: Sequence[str]) -> None:
+        self.cancelled += jobs
+        for job in jobs:
+            self.tasks[job].state = "CANCELLED"
+
+    def nodes_of(self, _partition: str) -> dict[str, str]:
+        return self.states
+
+    def go_on(self) -> None:
+        """Play one round."""
+        began = time.process_time()
+        self.rounds += 1
+        assert self.rounds < MOST_ROUNDS, "the driver waits for what does not come"
+        running = [task for task in self.tasks.values() if task.state == "RUNNING"]
+        for task in running:
+            self._step(task)
+        busy = {node for task in self.tasks.values() if task.state == "RUNNING" for node in task.nodes}
+        number = sum(task.state == "RUNNING" for task in self.tasks.values())
+        under_way = {task.id.split("_")[0] for task in self.tasks.values() if task.state in ("PENDING", "RUNNING")}
+        for task in self.tasks.values():
+            task.waits -= task.state == "PENDING"
+            usable = all(self.states[node] == "idle" for node in task.nodes) and busy.isdisjoint(task.nodes)
+            usable = usable and not task.after.intersection(under_way)
+            if task.state == "PENDING" and task.waits < 0 and number < task.limit and usable:
+                task.state, number = "RUNNING", number + 1
+                busy |= {*task.nodes}
+                (task.folder / f"started.{task.attempt}").write_text(f"{task.id} 0\n")
+        self.most_busy = max(self.most_busy, len(busy))
+        for task in self.tasks.values():
+            if task.state == "COMPLETED" and not (task.folder / DONE).exists():
+                task.late -= 1
+                if task.late < 0:
+                    (task.folder / DONE).write_text(f"{task.id} 0 1000\n")
+        self.seconds += time.process_time() - began
+
+    def _step(self, task: PlayedTask) -> None:
+        """End one step of a task, or lose it with its node."""
+        open_steps = [step for step in task.steps if not (task.folder / step / EXIT).exists()]
+        if not open_steps:
+            task.state = "COMPLETED"
+            return
+        folder, name = task.folder / open_steps[0], open_steps[0]
+        if (folder / SKIP).exists():
+            (folder / EXIT).write_text(f"{SKIPPED} 200.5\n")
+            return
+        (folder / RECORDS).mkdir(parents=True, exist_ok=True)
+        (folder / "began").write_text("100.0\n")
+        if name.startswith("ddp") and self.lost in task.nodes and self.states[self.lost] == "idle":
+            task.state = "NODE_FAIL"
+            if self.comes_back:
+                self.lost = ""
+            else:
+                self.states[self.lost] = "down"
+            return
+        for node, text in self.records(name, task.nodes):
+            (folder / RECORDS / node).write_text(text)
+        for beside in ("stdout", "stderr"):
+            (folder / beside).touch()
+        (folder / EXIT).write_text("0 200.5\n")
+
+    def records(self, step: str, nodes: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+        """Yield the files of a step, with their text: one of records for each node, and one of reports."""
+        probe, label = step.split("-")[:2]
+        if probe == "node":
+            for rank, node in enumerate(nodes):
+                record = self.node(node, rank) if step.count("-") == 1 else {"host": node, "rank": rank, "files": {}}
+                yield f"{rank}.json", json.dumps(record)
+            return
+        hosts = nodes if label == f"{len(nodes)}n" else nodes[:1]
+        tasks = 1 if label == "1g" else TASKS
+        make: Callable[..., dict[str, object]] = getattr(self, probe)
+        for at, node in enumerate(hosts):
+            of_node = json.dumps(make(step, node, at, hosts))[1:]
+            lines = []
+            for rank in range(at * tasks, (at + 1) * tasks):
+                ranks = tasks * len(hosts)
+                head = {"host": node, "rank": rank, "local_rank": rank % tasks, "tasks": ranks, "world_size": ranks}
+                lines.append(f"\n{json.dumps(head)[:-1]}, {of_node}\n")
+            yield (f"{node}.jsonl", "".join(lines)) if tasks > 1 else ("0.json", lines[0])
+            yield (
+                f"{node if tasks > 1 else 0}.at",
+                json.dumps({"host": node, "rank": at, "phase": "leaving", "time": 1}),
+            )
+
+    def node(self, name: str, rank: int) -> dict[str, object]:
+        record = healthy(name)
+        record.update(rank=rank, now=1000.0)
+        for place, interface in enumerate(record["interfaces"].values()):
+            interface["addresses"] = f"10.{int(name[1:]) >> 8}.{int(name[1:]) & 255}.{place + 1}/16 "
+        if name == self.down_link:
+            record["interfaces"]["hsn1"]["state"] = "down"
+        return record
+
+    def transport(self, step: str, *_: object) -> dict[str, object]:
+        slow, fast = (2000, 10) if step.endswith("control") else (10, 2000)
+        return {"moved": 1000, "carried": {"eth0": slow, "hsn0": fast}}
+
+    def communicators(self, *_: object) -> dict[str, object]:
+        return {"groups": [{"make_s": 0.2, "first_s": 1.0, "wrong": 0}] * GROUPS}
+
+    def collectives(self, *_: object) -> dict[str, object]:
+        sizes = [1 << power for power in range(16, 25)]
+        rows = [
+            {"collective": name, "asked": size, "bytes": size, "times_s": [size / 1e9] * 8, "wrong": 0}
+            for name in ("all_reduce", "all_gather", "reduce_scatter")
+            for size in sizes
+        ]
+        return {"collectives": rows}
+
+    def ddp(self, *_: object) -> dict[str, object]:
+        times = [round(0.1 + self.chance.random() / 1000, 9) for _ in range(45)]
+        model: dict[str, object] = {
+            "batch": 8,
+            "first_step_s": 1.0,
+            "total_s": sum(times),
+            "step_s": times,
+            "alone_s": times,
+        }
+        model["gradient"] = {"own": 1.0, "exchanged": 1.0, "digest": "d"}
+        return {"models": {"comm": model, "compute": model}}
+
+    def pairs(self, _step: str, node: str, at: int, hosts: tuple[str, ...]) -> dict[str, object]:
+        slower = self.noise[node] * (1.5 if node == self.slow else 1)
+        alone = {"width": 100, "bytes": 1000, "product_s": [1e-3 * slower] * 5, "copy_s": [1e-6 * slower] * 5}
+        count = len(hosts)
+        ring = {(min(at, other), max(at, other)) for other in ((at + 1) % count, (at - 1) % count)}
+        times = {"bytes": 1 << 20, "all_reduce_s": [0.01] * 5, "there_and_back_s": [0.02] * 5}
+        return {"node": at, "alone": alone, "pairs": [{"pair": list(pair), **times} for pair in sorted(ring)]}
+
+
+@contextmanager
+def playing(machine: PlayedMachine, wait: Callable[[], None] | None = None) -> Iterator[None]:
+    """Put a played machine in the place of Slurm; time passes when the driver sleeps."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("submit", "submit_array", "find_task", "poll", "cancel", "nodes_of"):
+            patch.setattr(slurm, name, getattr(machine, name))
+        patch.setattr(slurm, "reasons_of", lambda _: {})
+        patch.setattr(slurm, "settings", dict)
+        patch.setattr("lumisite.validate.run.runner.time.sleep", lambda _: (wait or machine.go_on)())
+        yield
+
+
+def machine_of(nodes: int) -> PlayedMachine:
+    """Return a machine in which three nodes are bad."""
+    names = tuple(f"n{number:04}" for number in range(1, nodes + 1))
+    # None is the first of its set, which is in another one too.
+    return PlayedMachine(names, slow=names[nodes // 2 + 1], down_link=names[nodes // 3 + 2], lost=names[nodes // 4 + 1])
+
+
+def request_of(machine: PlayedMachine, folder: Path, size: int, busy: int | None) -> RunRequest:
+    """Return the request to validate all of a machine, or its first nodes in one job, which is in no array."""
+    sets = tuple(machine_sets(machine.names, size)) if busy else (machine.names[:size],)
+    request = replace(
+        a_request(), folder=str(folder), batches=(Batch("20260122T100000-017", len(sets), sets, PROBES),), busy=busy
+    )
+    return with_specs(replace(request, specs={}), MACHINE)
+
+
+def runner_of(run: Run, request: RunRequest, report: Callable[[Finding], None]) -> Runner:
+    """Return the driver of a request."""
+    plans = plans_of(request, MACHINE)
+    return Runner(run, MACHINE.site, request, plans, report, marks_s=0, slurm_s=0, grace_s=0)
+
+
+def validate(machine: PlayedMachine, request: RunRequest, reports: list[Finding]) -> dict[str, object]:
+    """Run what is requested, or go on with it, and return the result that is printed."""
+    folder = Path(request.folder)
+    run = Run(folder) if (folder / "run.json").exists() else create_run(folder, request.about())
+    driver = runner_of(run, request, reports.append)
+    printed = io.StringIO()
+    try:
+        driver.restore(run.lock())
+        driver.work()
+        with redirect_stdout(printed), redirect_stderr(io.StringIO()):
+            code = print_run(run, request, MACHINE.site, as_json=True)
+    finally:
+        run.release()
+    return {**json.loads(printed.getvalue()), "exit_code": code}
+
+
+def main(nodes: int, size: int, busy: int, folder: Path) -> dict[str, object]:
+    """Validate a machine of so many nodes and return what that took, in s, MiB and files."""
+    machine = machine_of(nodes)
+    with playing(machine):
+        began = time.process_time()
+        request = request_of(machine, folder, size, busy)
+        reports: list[Finding] = []
+        result = validate(machine, request, reports)
+        driver_s = time.process_time() - began - machine.seconds
+        began = time.process_time()
+        again = validate(machine, request, [])
+        resume_s = time.process_time() - began
+    gates = result["gates"]
+    assert isinstance(gates, list)
+    steps = [path for path in (folder / "jobs").glob("*/*") if path.is_dir()]
+    return {
+        "jobs": len(request.node_sets),
+        "nodes_busy": machine.most_busy,
+        "driver_s": driver_s,
+        "resume_s": resume_s,
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "files": sum(1 for _ in folder.rglob("*")),
+        "files_planned": cost_of(MACHINE.site, plans_of(request, MACHINE)).files,
+        "most_records": max(sum(1 for _ in (step / RECORDS).glob("*")) for step in steps),
+        "lines_mib": sum(path.stat().st_size for path in folder.glob("*.jsonl")) / (1 << 20),
+        "codes": sorted({(gate["code"], tuple(gate["nodes"])) for gate in gates if gate["verdict"] != "pass"}),
+        "slow": sorted({slow["node"] for slow in result["slow_nodes"]}),  # type: ignore[attr-defined]
+        "exit_code": result["exit_code"],
+        "same": again == result,
+        "bad": [machine.slow, machine.down_link, machine.lost],
+    }
+
+
+if __name__ == "__main__":
+    count, step_nodes, most, run_folder = sys.argv[1:]
+    print(json.dumps(main(int(count), int(step_nodes), int(most), Path(run_folder))))
