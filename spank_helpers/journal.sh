@@ -8,7 +8,7 @@ ls_run() { PATH=/usr/bin:/bin LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' "$@" 
 # The part of the helper, and whom LUMISITE_VERBOSE is for.
 ls_begin_journal() {
 	case ${SLURM_STEP_ID:--},${SLURM_LOCALID:-0},$ls_site_journal,$2 in
-	-* | *,0,*,report | *,0,,) return 0 ;;
+	-* | *,0,*,report | *,0,none,) return 0 ;;
 	*,0,*) ;;
 	*) return 0 ;;
 	esac
@@ -25,5 +25,5 @@ ls_end_journal() {
 	ls_word=$(ls_run date +%s%N) || :
 	case $ls_began$ls_word in *[!0-9]*) ls_word='?' ;; *) ls_word=$(((ls_word - ls_began) / 1000)) ;; esac
 	ls_record us "$ls_word"
-	if [ -n "$ls_site_journal" ]; then ls_run timeout 0.005 logger -t lumisite -- "$ls_journal" >/dev/null || :; fi
+	if [ "$ls_site_journal" = syslog ]; then ls_run timeout 0.005 logger -t lumisite -- "$ls_journal" >/dev/null || :; fi
 }

@@ -32,7 +32,7 @@ _OF_NODE = {"missing": "journal-missing", "no-place": "journal-no-place", "no-cp
 
 
 @dataclass(frozen=True)
-class Record:
+class JournalLine:
     """One line; `values` has each key's values in their order, `microseconds` is `None` where it is not known."""
 
     part: str
@@ -86,7 +86,7 @@ class Journal:
                 raise LumisiteError(make_finding("journal-too-large", place=Place(where, number), most=MOST_RECORDS))
             self._add(record)
 
-    def _add(self, record: Record) -> None:
+    def _add(self, record: JournalLine) -> None:
         self.records += 1
         self.steps[record.mode].add((record.job, record.step))
         self.modes[record.job] = record.mode
@@ -140,7 +140,7 @@ def _message(line: bytes) -> str:
     return line.decode(errors="replace")
 
 
-def parse_record(text: str) -> Record | None:
+def parse_record(text: str) -> JournalLine | None:
     """Parse one line of the helper, `None` for one that is torn or mixed with another.
 
     >>> parse_record("part=prolog release=r mode=act job=1 step=0 rank=0 node=n1 in=s/one/gpu/p/k us=900").partition
@@ -162,4 +162,4 @@ def parse_record(text: str) -> Record | None:
     partition = first["in"].rpartition("/")[0].rpartition("/")[2]
     microseconds = int(first["us"]) if re.fullmatch(r"[0-9]{1,12}", first["us"]) else None
     mode, job, step, node = (first[key] for key in ("mode", "job", "step", "node"))
-    return Record(pairs[0][1], mode, job, step, node, partition, microseconds, values)
+    return JournalLine(pairs[0][1], mode, job, step, node, partition, microseconds, values)

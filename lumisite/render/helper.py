@@ -96,16 +96,11 @@ def step_data(site: Site, runtime: Runtime) -> Iterator[str]:
         values = sh.row(kinds=" ".join(partition.node_kind), ls_gpus=gpus, whole_nodes=whole)
         partitions.append(([shlex.quote(name)], values))
     yield sh.assign(ls_site_prefix=runtime.prefix, ls_site_list=_list_of(runtime))
-    yield sh.assign(ls_site_root=site.root, ls_site_journal=_journal(site))
+    yield sh.assign(ls_site_root=site.root, ls_site_journal=site.journal)
     yield from sh.lookup("ls_site_partition", partitions)
     yield from sh.function("ls_site_kinds", (_kind(site, name) for name in site.node_kinds))
     drivers = drivers_of(site).items()
     yield from sh.function("ls_site_drivers", (" ".join(["count_gpus", gpu, *names]) for gpu, names in drivers))
-
-
-def _journal(site: Site) -> str:
-    """Return where the helper writes its decisions: nothing for nowhere, which is what scripts test."""
-    return "" if site.journal == "none" else site.journal
 
 
 def _list_of(runtime: Runtime) -> str:
@@ -124,12 +119,9 @@ def prolog_data(of: Rendering) -> Iterator[str]:
     """Yield the data that only the prolog looks up."""
     site = of.site
     tykky = [name for name, family in site.families.items() if family.activation == "tykky"]
-    libraries = chain.from_iterable(library_path(site, of.selection.platform, name) for name in tykky)
+    paths = chain.from_iterable(library_path(site, of.selection.platform, name) for name in tykky)
     yield sh.assign(ls_site_release=of.release, ls_site_stacks=" ".join(of.decisions))
-    yield sh.assign(
-        ls_site_host_suffix=site.fabric.host_suffix or "",
-        ls_site_libraries=":".join(dict.fromkeys(libraries)),
-    )
+    yield sh.assign(ls_site_host_suffix=site.fabric.host_suffix or "", ls_site_libraries=":".join(dict.fromkeys(paths)))
     yield from sh.function("ls_site_binds", _prolog_binds(of))
     yield sh.numbers("ls_site_names", [*prolog_names(site), "PET_LOCAL_ADDR", "PET_RDZV_CONF"])
     settings, caches = (prolog_chains(site, of.decisions, directories=these) for these in (False, True))
@@ -292,7 +284,7 @@ def wrapper_data(of: Rendering) -> Iterator[str]:
     site = of.site
     followed = [loaded_plan for loaded_plan in of.plans if loaded_plan.plan.platform == of.selection.platform]
     yield sh.assign(ls_site_release=of.release, ls_site_stacks=" ".join(of.decisions))
-    yield sh.assign(ls_site_root=site.root, ls_site_journal=_journal(site))
+    yield sh.assign(ls_site_root=site.root, ls_site_journal=site.journal)
     runtimes = [([command if command != RUNTIMES[0] else "*"], [_runtime(site, command)]) for command in RUNTIMES[::-1]]
     yield from sh.function("ls_site_runtime_of", sh.case('"$1"', runtimes))
     yield from _options()

@@ -1,8 +1,8 @@
 """What a rank finds in its environment: the rendered scripts are run, in a step and on a node that are made up.
 
-The scripts are the very texts that `render` writes. Only the functions that touch a node are defined anew at their end
-(`PROLOG` and `WRAPPER` below), since this machine is none: the made-up node has every path, and all of its CPUs are
-granted. What the scripts decide they report as lines of a key and a value (`LUMISITE_VERBOSE=report`).
+The scripts are the very texts that `render` writes. Only the functions that touch a node are defined anew at their end:
+the made-up node has every path, and all of its CPUs are granted. What the scripts decide they report as lines of a key
+and a value (`LUMISITE_VERBOSE=report`).
 """
 
 from __future__ import annotations
@@ -224,12 +224,10 @@ def _slurm(question: Question, task: int) -> dict[str, str]:
         "SLURM_JOB_ID": "1",
         "SLURM_JOB_UID": str(os.getuid()),
         "SLURM_STEP_ID": "0",
-        "SLURM_PROCID": str(task),
-        "SLURM_LOCALID": str(task),
+        **dict.fromkeys(("SLURM_PROCID", "SLURM_LOCALID"), str(task)),
         "SLURM_NODEID": "0",
         "SLURM_TASK_PID": "1",
-        "SLURM_NNODES": str(step.nodes),
-        "SLURM_STEP_NUM_NODES": str(step.nodes),
+        **dict.fromkeys(("SLURM_NNODES", "SLURM_STEP_NUM_NODES"), str(step.nodes)),
         "SLURM_STEP_NUM_TASKS": str(step.nodes * step.tasks_per_node),
         "SLURM_STEP_NODELIST": names,
         "SLURM_GTIDS": ",".join(map(str, range(step.tasks_per_node))),
