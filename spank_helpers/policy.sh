@@ -51,9 +51,11 @@ ls_compare() {
 	partition) case ,$2, in *",${SLURM_JOB_PARTITION:-,},"*) ls_fits=yes ;; esac ;;
 	account) case ,$2, in *",${SLURM_JOB_ACCOUNT:-,},"*) ls_fits=yes ;; esac ;;
 	group)
+		# A shell reads a file one byte at a time, and this one no further than it must.
 		while read -r ls_name ls_groups; do
 			case $ls_name in Gid: | Groups:) ;; *) continue ;; esac
-			for ls_name in $ls_groups; do case ,$2, in *",$ls_name,"*) ls_fits=yes ;; esac done
+			for ls_group in $ls_groups; do case ,$2, in *",$ls_group,"*) ls_fits=yes ;; esac done
+			case $ls_name in Groups:) break ;; esac
 		done </proc/self/status
 		;;
 	share)

@@ -318,7 +318,10 @@ ls_start() {
 	# Slurm leaves this in the task's environment where any prolog has run.
 	case $ls_mode,${SLURM_SCRIPT_CONTEXT-} in off,prolog_task | observe,prolog_task) out="unset SLURM_SCRIPT_CONTEXT$nl" ;; esac
 	case ${1:-$ls_mode} in
-	off) exit 0 ;;
+	off)
+		take_marks
+		exit 0
+		;;
 	observe)
 		leave_node_alone observe
 		observing=' (observing)'

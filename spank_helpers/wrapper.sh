@@ -51,12 +51,12 @@ ls_know_runtime() {
 }
 ls_prolog_ran() { [ "${LUMISITE_DONE-}" = "${SLURM_JOB_ID-}.${SLURM_STEP_ID-}.${SLURM_PROCID-}" ]; }
 # A --task-prolog of the user's own comes in the place of ours, which the module has named: what ours says is done here.
-# With the argument `predict`: what ours would have said.
+# With the argument `predict`: what ours would have said, which the cli_filter has attached where there is no module.
 ls_catch_up() {
 	ls_word=${0%/bin/*}/task_prolog
-	case ${SLURM_STEP_ID:--},${LUMISITE_STACK+module},${SLURM_TASK_PROLOG-} in
+	case ${SLURM_STEP_ID:--},${1-}${LUMISITE_STACK+ with module},${SLURM_TASK_PROLOG-} in
 	-*) return 0 ;;
-	*,*,"$ls_word" | *,,*) ;;
+	*,*,"$ls_word" | *,predict,*) ;;
 	*) return 0 ;;
 	esac
 	if ls_prolog_ran; then return 0; fi

@@ -17,17 +17,8 @@ from tests.support.kernels import be_node, kernel_files, seen_in
 from tests.support.prologs import render_files
 from tests.support.sites import load_text
 from tests.twin.cluster import EXCHANGE, Cluster, ClusterPlan, running
-from tests.twin.helper_site import IMAGE, deploy_site
+from tests.twin.helper_site import IMAGE, deploy_site, start_system_log
 
-#: A system log that takes whatever comes.
-LOG = """
-import os, socket
-log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-log.bind("/dev/log")
-os.chmod("/dev/log", 0o666)
-while True:
-    log.recv(65536)
-"""
 TASKS, NODES = 32, 2
 ROUNDS = 40
 
@@ -110,10 +101,8 @@ def _give_policy(cluster: Cluster, root: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     rules = (Rule("off", accounts=("project_1", "project_2")), Rule("observe", groups=(4_000_000_000,)), Rule("act"))
     (folder / "policy").write_text(Policy(rules, "2026-11-27T02:00:00Z", "root@login1").text)
-    (cluster.exchange / "log.py").write_text(LOG)
-    start = f"python3 {EXCHANGE}/log.py >/dev/null 2>&1 & until [ -S /dev/log ]; do sleep 0.1; done"
     for node in cluster.nodes:
-        cluster.run(["sh", "-c", start], node=node, user="root").check()
+        start_system_log(cluster, node, "/dev/null")
 
 
 def _wrapper(cluster: Cluster) -> Row:

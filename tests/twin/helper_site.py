@@ -97,6 +97,27 @@ def deploy_site(cluster: Cluster, changes: Mapping[str, str] = {}) -> None:
     (cluster.exchange / "launch.py").write_text(LAUNCH)
 
 
+#: A system log: what programs send to /dev/log goes to a file.
+_SYSTEM_LOG = """
+import os, socket, sys
+stream = open(sys.argv[1], "a")
+os.path.lexists("/dev/log") and os.unlink("/dev/log")
+log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+log.bind("/dev/log")
+os.chmod("/dev/log", 0o666)
+while True:
+    stream.write(log.recv(65536).decode() + "\\n")
+    stream.flush()
+"""
+
+
+def start_system_log(cluster: Cluster, node: str, file: str) -> None:
+    """Let a node have a system log, in a file that it sees; it ends with the node."""
+    (cluster.exchange / "log.py").write_text(_SYSTEM_LOG)
+    start = f"python3 {EXCHANGE}/log.py {file} >/dev/null 2>&1 & until [ -S /dev/log ]; do sleep 0.1; done"
+    cluster.run(["sh", "-c", f"rm -f /dev/log; {start}"], node=node, user="root").check()
+
+
 TASK = f"python3 {EXCHANGE}/tell.py"
 CONTAINER = f"singularity --quiet exec --bind {EXCHANGE} {IMAGE} python3 {EXCHANGE}/tell.py"
 

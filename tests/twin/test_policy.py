@@ -14,9 +14,19 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.release.journal import parse_record
-from tests.twin.cluster import EXCHANGE, SITE_TREE, Cluster, ClusterPlan, running
+from tests.twin.cluster import SITE_TREE, Cluster, ClusterPlan, running
 from tests.twin.fixtures import require_twin
-from tests.twin.helper_site import CONTAINER, GENERATIONS, IMAGE, LOAD, PROLOG, TASK, deploy_site, told_by
+from tests.twin.helper_site import (
+    CONTAINER,
+    GENERATIONS,
+    IMAGE,
+    LOAD,
+    PROLOG,
+    TASK,
+    deploy_site,
+    start_system_log,
+    told_by,
+)
 from tests.twin.roots import DEFAULT_GENERATION
 from tests.twin.test_helper_steps import FILTER, OWN_LIBRARIES, complete, install_filter
 
@@ -279,15 +289,7 @@ def test_the_journal_reaches_the_system_log(filtered: Cluster) -> None:
     deploy_site(filtered, {"modules:\n": "journal: syslog\nmodules:\n"})
     install_filter(filtered)
     node = filtered.nodes[1]
-    listen = (
-        "import os, socket\n"
-        "s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.bind('/dev/log'); os.chmod('/dev/log', 0o666)\n"
-        "f = open('/run/logged', 'w')\n"
-        "while True: f.write(s.recv(65536).decode() + '\\n'); f.flush()\n"
-    )
-    (filtered.exchange / "listen.py").write_text(listen)
-    start = f"rm -f /dev/log; python3 {EXCHANGE}/listen.py >/dev/null 2>&1 & until [ -S /dev/log ]; do sleep 0.1; done"
-    filtered.run(["sh", "-c", start], node=node, user="root").check()
+    start_system_log(filtered, node, "/run/logged")
     for mode in ("observe", "act"):
         policy(filtered, mode)
         # A line that a busy machine does not take in time is lost.

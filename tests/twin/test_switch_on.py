@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.consoles import find_blocks, find_commands, matches
-from tests.twin.cluster import EXCHANGE, SITE_TREE, Cluster, ClusterPlan, running
+from tests.twin.cluster import SITE_TREE, Cluster, ClusterPlan, running
 from tests.twin.fixtures import require_twin
-from tests.twin.helper_site import deploy_site
+from tests.twin.helper_site import deploy_site, start_system_log
 from tests.twin.login_node import install_command
 from tests.twin.roots import USER_ID
 from tests.twin.test_helper_steps import FILTER, install_filter
@@ -20,18 +20,6 @@ from tests.twin.test_transcripts import DOCS, END, WIDE, with_output
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
 PAGE = DOCS / "how-to/switch-on-step-by-step.md"
-#: A system log: what programs send to /dev/log goes to a file that all nodes see.
-LOG = """
-import os, socket
-stream = open(f"/scratch/log/{socket.gethostname()}", "a")
-os.path.lexists("/dev/log") and os.unlink("/dev/log")
-log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-log.bind("/dev/log")
-os.chmod("/dev/log", 0o666)
-while True:
-    stream.write(log.recv(65536).decode() + "\\n")
-    stream.flush()
-"""
 
 
 @pytest.fixture
@@ -48,10 +36,8 @@ def site() -> Iterator[Cluster]:
             for path in (folder, *(f"{folder}/{name}" for name in names)):
                 os.chown(path, USER_ID, USER_ID, follow_symlinks=False)  # who types is the admin
         (cluster.shared / "scratch/log").mkdir()
-        (cluster.exchange / "log.py").write_text(LOG)
-        start = f"python3 {EXCHANGE}/log.py >/dev/null 2>&1 & until [ -S /dev/log ]; do sleep 0.1; done"
         for node in cluster.nodes:
-            cluster.run(["sh", "-c", start], node=node, user="root").check()
+            start_system_log(cluster, node, f"/scratch/log/{node}")
         yield cluster
 
 

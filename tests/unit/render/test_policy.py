@@ -214,11 +214,11 @@ def test_the_prolog_learns_what_it_cannot_see(lua: str, tmp_path: Path, mode: st
 
 def test_the_prolog_takes_its_marks_back(shell: str, tmp_path: Path) -> None:
     marks = {"LUMISITE_CPU_BIND": "user", "LUMISITE_MPI": "pmi2", "LUMISITE_BY_NAME": "1", "LUMISITE_STACK": "x"}
-    for mode in ("act", "observe"):
+    for mode in ("act", "observe", "off"):
         path = str(tmp_path / mode / "root/releases/r/spank/bin")
         ran = run_prolog(shell, tmp_path / mode, f"{HEAD}{mode}\nend\n", PATH=path, **marks)
         assert {"LUMISITE_CPU_BIND", "LUMISITE_MPI", "LUMISITE_BY_NAME"} <= set(ran.unsets)
-        assert (len(ran.lines) == 3) == (mode == "observe")
+        assert (len(ran.lines) == 3) == (mode != "act")
 
 
 def test_the_users_word_makes_the_filter_observe(lua: str, tmp_path: Path) -> None:

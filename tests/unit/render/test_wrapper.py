@@ -134,6 +134,7 @@ def test_an_own_task_prolog_in_the_place_of_ours_takes_nothing_away(wrapper: Wra
     [
         {"SLURM_TASK_PROLOG": "/home/me/prolog"},
         {"SLURM_TASK_PROLOG": None},
+        {"SLURM_TASK_PROLOG": None, "LUMISITE_STACK": None},
         {"SLURM_STEP_ID": None},
         {"SLURM_STEP_ID": "-5"},
         {"LUMISITE_DONE": "1234567.0.3"},
