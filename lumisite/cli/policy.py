@@ -10,12 +10,14 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from lumisite.cli.arguments import add_json, add_release_site, add_root
 from lumisite.cli.output import print_note, print_result
 from lumisite.cli.site_choice import recorded_site
-from lumisite.errors import ResolveError, ToolError, refused
+from lumisite.errors import DifferenceError, ResolveError, ToolError, refused
 from lumisite.findings.catalogue import make_finding
 from lumisite.machine.program import run_program
 from lumisite.release.policy import MODES, NAME, Policy, Rule, change_policy, policy_path, read_policy, to_json
@@ -158,6 +160,15 @@ def _lines(root: Root, policy: Policy | None) -> list[str]:
         return [f"{policy_path(root.path)}: none, {otherwise}", f"next: lumisite policy {quoted} observe"]
     rows = [("mode", "for"), *((rule.mode, describe_rule(rule)) for rule in policy.rules)]
     return [f"{policy_path(root.path)}, written {policy.time} by {policy.by}", *columns(rows)]
+
+
+def note_policy(root: Path) -> None:
+    """Print a note where the helper is not on for all jobs: what it sets would be reported as missing in theirs."""
+    with suppress(DifferenceError):  # `status` reports a damaged one
+        policy = read_policy(root)
+        if policy is not None and any(rule.mode != "act" for rule in policy.rules):
+            rules = "; ".join(f"{rule.mode} for {describe_rule(rule)}" for rule in policy.rules)
+            print_note(f"{policy_path(root)}: {rules}: jobs for which it does not act fail the checks of what it sets")
 
 
 def describe_rule(rule: Rule) -> str:

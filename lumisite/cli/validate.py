@@ -27,6 +27,7 @@ from lumisite.cli.arguments import (
 )
 from lumisite.cli.input import file_blocks
 from lumisite.cli.output import print_note
+from lumisite.cli.policy import note_policy
 from lumisite.cli.progress import Progress, line_of_stderr
 from lumisite.cli.report import read_side
 from lumisite.cli.run_result import print_against_baseline, print_run
@@ -127,6 +128,7 @@ def run_validate(arguments: argparse.Namespace) -> int:
     loaded = load_site(request.site_file)
     plans, facts = plans_of(request, loaded), facts_command(request)
     folder = Path(request.folder)
+    note_policy(Path(loaded.site.root))
     if arguments.dry_run:
         print_plan(request, loaded.site, plans[-request.batches[-1].jobs :], facts)
         return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import grp
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from lumisite.errors import DifferenceError
 from lumisite.release import policy
 from lumisite.release.policy import Policy, Rule, parse_policy, read_policy
 from lumisite.release.root import locked
+from lumisite.site.load import EMBEDDED
 from tests.support.prologs import write_script
 from tests.support.scene import Run, deploy
 
@@ -131,6 +133,15 @@ def test_without_accounting_the_sites_patterns_count(run: Run, tmp_path: Path, m
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     assert run("policy", "ROOT", "act", "--account", "project_465000001")[::2] == (0, "")
     assert run("policy", "ROOT", "act", "--account", "zz")[0] == 2
+
+
+@pytest.mark.parametrize(("words", "noted"), [(["act"], False), (["observe"], True), (["--canary", "5"], True)])
+def test_validate_says_for_whom_the_helper_is_not_on(run: Run, words: Sequence[str], *, noted: bool) -> None:
+    run("policy", "ROOT", *words)
+    text = (EMBEDDED / "lumi.yaml").read_text()
+    Path("site.yaml").write_text(re.sub(r"(?m)^root: .*", f"root: {Path('ROOT').resolve()}", text))
+    code, _, err = run("validate", "--site", "site.yaml", "--dry-run", "--probe", "ddp", "--jobs", "1")
+    assert (code, "ROOT/policy: " in err) == (0, noted)
 
 
 DAMAGED = ("", "lumisite-policy 1\nact\n", "lumisite-policy 1\nact share=101\nend\n", "lumisite-policy 1\nkill\nend\n")
