@@ -71,11 +71,12 @@ def _percent(text: str) -> int:
 
 def run_policy(arguments: argparse.Namespace) -> int:
     """Print the policy, or change it first."""
-    root = existing_root(arguments.root)
+    changes = bool(arguments.mode or arguments.canary)
+    root = existing_root(arguments.root, os.geteuid() if changes else None)
     conditional = any((arguments.partition, arguments.account, arguments.group, arguments.share))
     if arguments.canary and (arguments.mode or arguments.share):
         raise ResolveError("--canary: acts for a share and observes the rest (leave out MODE and --share)")
-    if not arguments.mode and not arguments.canary:
+    if not changes:
         if conditional:
             raise ResolveError("MODE: none is given for these conditions (off, observe or act)")
         policy = read_policy(root.path)

@@ -50,7 +50,7 @@ def root_doubts(root: Path, admin: int | None = None, *, whole_way: bool = False
     if status is None or not stat.S_ISDIR(status.st_mode):
         return
     team = _team(status, admin)
-    for name in ("releases", "current", "history", ".lock"):
+    for name in ("releases", "current", "history", "policy", ".lock"):
         path = real / name
         if not os.path.lexists(path):
             continue

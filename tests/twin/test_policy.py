@@ -217,6 +217,23 @@ def test_the_journal_of_observe_is_that_of_act(filtered: Cluster, *, module: boo
     policy(filtered, "act")
 
 
+def test_what_the_journal_says_is_what_a_task_has(filtered: Cluster) -> None:
+    install_filter(filtered)
+    policy(filtered, "act")
+    done = filtered.run(f"{LOAD}; LUMISITE_VERBOSE=1 srun -N2 --ntasks-per-node=1 {TASK}").check()
+    lines = [line for line in done.stdout.splitlines() if ": journal part=prolog" in line]
+    records = {
+        record.node: record.values
+        for record in map(parse_record, (line[line.index("part=") :] for line in lines))
+        if record
+    }
+    assert records.keys() == set(filtered.nodes)
+    for each in told_by(done):
+        values, exports = records[each.node], each.environment["LUMISITE_EXPORTS"].strip(";").split(";")
+        assert {entry.partition("/")[0] for entry in values["set"]} == {pair.partition("=")[0] for pair in exports}
+        assert list(values["bind"]) == each.environment["LUMISITE_BINDS_TASK"].split(",")
+
+
 def test_a_kill_acts_in_the_next_step_on_all_nodes(filtered: Cluster) -> None:
     install_filter(filtered)
     policy(filtered, "act")
