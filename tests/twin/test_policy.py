@@ -79,7 +79,7 @@ SHAPES = [
 TOUCHED = "singularity --quiet exec -B /scratch/seen {image} /scratch/look"
 #: What differs between any two steps.
 VARYING = re.compile(
-    r"^(SLURM_(JOB_?ID|STEP_?ID|STEP_LAUNCHER_PORT|SRUN_COMM_PORT|TASK_PID|JOB_START_TIME|JOB_END_TIME)"
+    r"^(SLURM_(JOB_?ID|JOB_SLUID|STEP_?ID|STEP_LAUNCHER_PORT|SRUN_COMM_PORT|TASK_PID|JOB_START_TIME|JOB_END_TIME)"
     r"|SLURMD_DEBUG|PMI_FD|SLURM_TOPOLOGY_ADDR\w*|PMIX?_\w+|RANDOM)=.*|(?<=slurmstepd: )\[[0-9.]+\]",
     re.MULTILINE,
 )
@@ -138,7 +138,7 @@ def differences(before: dict[str, str], after: dict[str, str]) -> list[str]:
 
 
 def test_observed_steps_are_as_steps_without_lumisite(filtered: Cluster) -> None:
-    for shape in SHAPES:
+    for shape in some_of(SHAPES, filtered):
         install_filter(filtered, NO_FILTER)
         expected = seen(filtered, shape)
         install_filter(filtered)
@@ -150,6 +150,11 @@ def test_observed_steps_are_as_steps_without_lumisite(filtered: Cluster) -> None
     assert differences(expected, seen(filtered, f"-n1 {TOUCHED}")), "the step that acts differs, or nothing is compared"
 
 
+def some_of(shapes: list[str], cluster: Cluster) -> list[str]:
+    """Give a third of the shapes on one generation of Slurm, and a few on the others: the thousand steps have all."""
+    return shapes[::3] if cluster.generation == DEFAULT_GENERATION else shapes[::10]
+
+
 def test_observed_steps_of_the_whole_site_are_untouched(site_wide: Cluster) -> None:
     look = site_wide.shared / "scratch/look"
     look.write_text(LOOK)
@@ -158,7 +163,7 @@ def test_observed_steps_of_the_whole_site_are_untouched(site_wide: Cluster) -> N
     root = site_wide.shared / SITE_TREE.removeprefix("/")
     prolog = (root / "current").resolve() / "spank/task_prolog"
     text = prolog.read_text()
-    for shape in SHAPES:
+    for shape in some_of(SHAPES, site_wide):
         prolog.write_text("#!/bin/sh\necho unset SLURM_SCRIPT_CONTEXT\n")  # which Slurm sets for any prolog
         expected = seen(site_wide, shape)
         prolog.write_text(text)
@@ -204,8 +209,7 @@ def records(cluster: Cluster, shape: str, before: str = "") -> list[dict[str, tu
 def test_the_journal_of_observe_is_that_of_act(filtered: Cluster, *, module: bool) -> None:
     install_filter(filtered)
     before = f"{LOAD};" if module else ""
-    # All shapes on one generation of Slurm, some on the others.
-    for shape in SHAPES if filtered.generation == DEFAULT_GENERATION else SHAPES[::9]:
+    for shape in some_of(SHAPES, filtered):
         told = {}
         for mode in ("observe", "act"):
             policy(filtered, mode)
@@ -309,9 +313,14 @@ def test_the_journal_reaches_the_system_log(filtered: Cluster) -> None:
     start_system_log(filtered, node, "/run/logged")
     for mode in ("observe", "act"):
         policy(filtered, mode)
-        # A line that a busy machine does not take in time is lost.
-        filtered.run(f"for i in 1 2 3 4 5; do srun -w {node} -n2 singularity --quiet exec {IMAGE} true; done").check()
-    text = filtered.run("sleep 0.5; cat /run/logged", node=node, user="root").check().stdout
+        parts = [f"part={part} release=" for part in ("prolog", "wrapper")]
+        # A line that a busy machine does not take in time is lost: so there are steps until each part has one.
+        for _ in range(60):
+            filtered.run(f"srun -w {node} -n2 singularity --quiet exec {IMAGE} true").check()
+            text = filtered.run("sleep 0.1; cat /run/logged", node=node, user="root").check().stdout
+            lines = [line for line in text.splitlines() if f" mode={mode} " in line]
+            if all(any(part in line for line in lines) for part in parts):
+                break
     path = Path(filtered.directory) / "logged"
     path.write_text(text)
     out = io.StringIO()
@@ -320,7 +329,7 @@ def test_the_journal_reaches_the_system_log(filtered: Cluster) -> None:
     found = json.loads(out.getvalue())
     assert found["damaged"] == 0
     assert found["steps"].keys() == {"act", "observe"}
-    assert 8 <= found["records"] <= 20
+    assert found["records"] >= 4
     assert found["decided"]["observe"].keys() == found["decided"]["act"].keys() >= {"set", "bind"}
     assert 0 < found["overhead_ms"]["p50"] < 10_000
     deploy_site(filtered, OWN_LIBRARIES)
