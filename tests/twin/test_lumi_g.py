@@ -6,7 +6,6 @@ step's cgroup holds what it was granted. The second node has two threads per cor
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -27,6 +26,7 @@ from lumisite.site.load import load_site
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.probe import scripts
 from lumisite.validate.probes.suite import choose_probes
+from lumisite.validate.run.record_files import read_records
 from tests.support.kernels import kernel_files, seen_in
 from tests.support.prologs import render_files
 from tests.support.records import a_job, judged, target_of
@@ -361,7 +361,7 @@ def test_two_ranks_with_each_others_masks_fail_the_gate(
         environment = dict(word.split("=", 1) for word in words)
         # With `-c`, Python finds modules in the current directory.
         subprocess.run([sys.executable, "-c", PROBE, kept, "records"], env=environment, check=True)
-    records = [json.loads(path.read_text()) for path in sorted((tmp_path / "records").iterdir())]
+    records = sorted(read_records(tmp_path / "records"), key=lambda record: int(str(record["local_rank"])))
     assert [record["local_rank"] for record in records] == list(range(8))
     lines = judged(probe, records, a_job((NODE.name,), 8))
     found = [line for line in lines if isinstance(line, Gate) and line.gate == "affinity"]
