@@ -32,10 +32,11 @@ local function find_prolog()
 end
 local prolog = find_prolog()
 
-local function read(path)
+-- All of a file, or so many of its bytes; nothing where it cannot be opened.
+local function read(path, bytes)
   local fine, file = pcall(io.open, path, "r")
   if not fine or not file then return nil end
-  local text = file:read("*a")
+  local text = file:read(bytes or "*a")
   file:close()
   return text
 end
@@ -127,7 +128,7 @@ local function attach_prolog(options)
   if kind ~= nil and kind ~= "srun" then return false end
   if named then return named == module_prolog end
   if not is_container(options) then return false end
-  if read(prolog) then
+  if read(prolog, 0) then
     return set(options, "task-prolog", prolog)
   end
   say("verbose", "cannot read " .. prolog .. ", so the srun helper stays off")

@@ -39,7 +39,7 @@ case ${LUMISITE_DONE-} in "$task") exit 0 ;; esac
 
 # ---- output
 case ${LUMISITE_VERBOSE-} in 0 | no | off) verbose= ;; *) verbose=${LUMISITE_VERBOSE-} ;; esac
-say() { [ "$silent" ] || out="${out}print lumisite$observing: $1$nl"; }
+say() { case $observing,$verbose in ?*,) ;; *) out="${out}print lumisite$observing: $1$nl" ;; esac }
 # A key, its value, and both in words. LUMISITE_VERBOSE=1 is for people: one task of a node says what all tasks have in
 # common, the others what is their own; with `all`, each says all. `report` is for `lumisite env` and `validate`.
 note() {
@@ -312,7 +312,7 @@ take_marks() {
 	out="${out}unset LUMISITE_MPI$nl"
 }
 ls_start() {
-	node=${SLURMD_NODENAME-} after=';' private='' own='' silent='' observing='' ls_journal=''
+	node=${SLURMD_NODENAME-} after=';' private='' own='' observing='' ls_journal=''
 	case $node in '' | *[!A-Za-z0-9._-]*) node='this node' ;; esac
 	ls_read_policy
 	# Slurm leaves this in the task's environment where any prolog has run.
@@ -325,7 +325,6 @@ ls_start() {
 	observe)
 		leave_node_alone observe
 		observing=' (observing)'
-		[ "$verbose" ] || silent=1
 		;;
 	predict) leave_node_alone predict ;;
 	esac

@@ -100,8 +100,8 @@ def _json(journal: Journal, findings: Sequence[Finding], states: _States | None)
         "records": journal.records,
         "damaged": journal.damaged,
         "steps": {mode: len(steps) for mode, steps in sorted(journal.steps.items())},
-        "nodes": sum(map(len, journal.nodes.values())),
-        "overhead_ms": {"p50": journal.overhead(0.5), "p99": journal.overhead(0.99)},
+        "nodes": journal.node_count,
+        "overhead_ms": journal.overheads(),
         "decided": decided,
         "refused": _counts(journal.refused),
         "findings": [as_json(finding) for finding in findings],
@@ -115,8 +115,8 @@ def _counts(tables: Mapping[str, Counter[str]]) -> dict[str, dict[str, int]]:
 
 def _lines(journal: Journal, findings: Sequence[Finding], states: _States | None) -> Iterator[str]:
     steps = ", ".join(f"{mode} {len(steps)}" for mode, steps in sorted(journal.steps.items())) or "none"
-    yield f"steps: {steps}, on {counted(sum(map(len, journal.nodes.values())), 'node')}"
-    median, most = journal.overhead(0.5), journal.overhead(0.99)
+    yield f"steps: {steps}, on {counted(journal.node_count, 'node')}"
+    median, most = journal.overheads().values()
     if median is not None and most is not None:
         yield f"overhead of a step on a node: p50 {median:.1f} ms, p99 {most:.1f} ms"
     for mode, tables in sorted(journal.decided.items()):

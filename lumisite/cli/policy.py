@@ -168,8 +168,13 @@ def note_policy(root: Path) -> None:
     with suppress(DifferenceError):  # `status` reports a damaged one
         policy = read_policy(root)
         if policy is not None and any(rule.mode != "act" for rule in policy.rules):
-            rules = "; ".join(f"{rule.mode} for {describe_rule(rule)}" for rule in policy.rules)
+            rules = describe_policy(policy)
             print_note(f"{policy_path(root)}: {rules}: jobs for which it does not act fail the checks of what it sets")
+
+
+def describe_policy(policy: Policy) -> str:
+    """Return the rules of a policy on one line."""
+    return "; ".join(f"{rule.mode} for {describe_rule(rule)}" for rule in policy.rules)
 
 
 def describe_rule(rule: Rule) -> str:

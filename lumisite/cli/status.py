@@ -19,7 +19,7 @@ from lumisite.cli.arguments import (
 from lumisite.cli.check_host import check_release
 from lumisite.cli.colours import table
 from lumisite.cli.output import print_result
-from lumisite.cli.policy import describe_rule
+from lumisite.cli.policy import describe_policy
 from lumisite.cli.site_choice import default_site, recorded_site
 from lumisite.errors import DifferenceError, LumisiteError
 from lumisite.findings.catalogue import make_finding
@@ -139,8 +139,7 @@ def _policy_line(root: Root) -> str:
         return describe(error.finding)
     if policy is None:
         return "none: act for users who have loaded the module, else off"
-    rules = "; ".join(f"{rule.mode} for {describe_rule(rule)}" for rule in policy.rules)
-    return f"{rules}, since {policy.time} by {policy.by}"
+    return f"{describe_policy(policy)}, since {policy.time} by {policy.by}"
 
 
 def _messages(findings: Iterable[Finding]) -> list[str]:

@@ -109,10 +109,16 @@ class Journal:
                     if key != "no-cpus" or value == "unknown-node":
                         self.lacking[record.partition, code, value].add(record.node)
 
-    def overhead(self, part: float) -> float | None:
-        """Return the milliseconds below which a part of the steps stays, `None` where no line has a time."""
+    @property
+    def node_count(self) -> int:
+        """How many nodes there are, of which one may be in several partitions."""
+        return len(set().union(*self.nodes.values()))
+
+    def overheads(self) -> dict[str, float | None]:
+        """Return the milliseconds below which half and 99 % of the steps stay, `None` where no line has a time."""
         spent = sorted(self.spent.values())
-        return spent[min(len(spent) - 1, int(part * len(spent)))] if spent else None
+        parts = {"p50": 0.5, "p99": 0.99}
+        return {name: spent[int(part * len(spent))] if spent else None for name, part in parts.items()}
 
     def findings(self) -> Iterator[Finding]:
         """Yield the damage, and what fewer than half of the nodes of a partition lack, with those nodes."""

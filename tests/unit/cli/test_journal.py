@@ -136,6 +136,11 @@ def test_jobs_of_the_canary_are_compared_with_the_rest(capsys: Output, tmp_path:
     assert "by chance: 0.026" in out
 
 
+def test_a_node_of_two_partitions_is_one_node(capsys: Output, tmp_path: Path) -> None:
+    lines = [line(1), line(2).replace("/dev-g/", "/standard-g/")]
+    assert summary(capsys, tmp_path, lines)[1]["nodes"] == 1
+
+
 def test_an_empty_journal_is_none_and_no_fault(capsys: Output, tmp_path: Path) -> None:
     code, found = summary(capsys, tmp_path, [])
     assert (code, found["steps"], found["overhead_ms"]) == (0, {}, {"p50": None, "p99": None})
