@@ -55,7 +55,7 @@ bench: $(VENV)/.dev  ## speed, as ratios against a peer or a physical limit in t
 	.ci/packages
 	$(BIN)/python -m tests.bench
 
-docs: $(VENV)/.dev  ## write the generated reference anew and build the pages into public/
+docs: $(VENV)/.dev  ## draw stale pictures and build the pages, with the generated reference, into public/
 	$(BIN)/python -m docs.generate
 	$(BIN)/mkdocs build --strict --site-dir public
 

@@ -6,11 +6,6 @@ import re
 from collections.abc import Sequence
 
 
-def notice(source: str) -> str:
-    """Say at the head of a generated page where its text comes from."""
-    return f"<!-- Written by `python -m docs.generate` from {source}: change that and run it again. -->"
-
-
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Lay out a table of Markdown cells."""
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))

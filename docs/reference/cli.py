@@ -9,7 +9,7 @@ import argparse
 import re
 from collections.abc import Iterator
 
-from docs.markdown import notice, plain, table
+from docs.markdown import plain, table
 from lumisite.cli.commands import GROUPS, build_parser
 
 USAGE_WIDTH = 88
@@ -21,7 +21,6 @@ def cli_page() -> str:
     described = commands_of(parser)
     lines = [
         "# Command line",
-        notice("the parser in lumisite/cli/"),
         plain(parser.description or ""),
         "The result goes to standard output, everything else to standard error.",
         *(

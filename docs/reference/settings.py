@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from docs.markdown import notice, plain, table
+from docs.markdown import plain, table
 from lumisite.findings.writers import message
 from lumisite.site.entries import HostPath, Setting
 from lumisite.site.evidence import HERE, checked, evidence_of, evidence_text, remark
@@ -37,7 +37,6 @@ def settings_page() -> str:
     ]
     lines = [
         "# LUMI's settings and binds",
-        notice("lumisite/sites/lumi.yaml"),
         INTRODUCTION,
         "## Settings",
         *_settings(site),

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from docs.markdown import notice, plain, table
+from docs.markdown import plain, table
 from lumisite.site.checks import RULES
 from lumisite.site.decode import Rule
 from lumisite.site.load import load_site
@@ -87,13 +87,13 @@ class Section:
 
 def site_page() -> str:
     """Describe every key of a site description, from the dataclasses that it is decoded into."""
-    head = ["# Site description", notice("lumisite/site/model.py"), INTRODUCTION]
+    head = ["# Site description", INTRODUCTION]
     return _page(head, site_sections(), RULES)
 
 
 def plan_page() -> str:
     """Describe every key of a plan, from the dataclasses that it is decoded into."""
-    head = ["# Plan of an image", notice("lumisite/site/plans.py"), PLAN_INTRODUCTION]
+    head = ["# Plan of an image", PLAN_INTRODUCTION]
     return _page(head, site_sections(ImagePlan), plan_rules(load_site("lumi").site, {}))
 
 

@@ -28,13 +28,13 @@ never changed. (LUMISITE_* is bookkeeping.)
 Unload it before `singularity build`, which fails on binds.
 
 Support: the developers of lumisite
-  docs/reference/twin.md
+  docs/explanation/twin.md
 ]=])
 whatis("Name: singularity-CPEbits")
 whatis("Version: 24.03")
 whatis("Description: Binds the stand-ins for the Cray programming environment into containers")
 whatis("Keywords: singularity, container, bind, cray")
-whatis("Support: the developers of lumisite, docs/reference/twin.md")
+whatis("Support: the developers of lumisite, docs/explanation/twin.md")
 
 -- These set the whole bind list and would take ours away.
 conflict("singularity-bindings")

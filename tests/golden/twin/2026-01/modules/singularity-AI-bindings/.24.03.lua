@@ -6,7 +6,7 @@ singularity-AI-bindings/24.03 is an old name of
 singularity-AI-bindings/25.03-rocm6.2, which is loaded instead.
 
 Support: the developers of lumisite
-  docs/reference/twin.md
+  docs/explanation/twin.md
 ]=])
 whatis("Description: singularity-AI-bindings/24.03 is an old name of singularity-AI-bindings/25.03-rocm6.2, which is loaded instead.")
 if mode() == "load" then LmodMessage("singularity-AI-bindings/24.03 is an old name of singularity-AI-bindings/25.03-rocm6.2, which is loaded instead.") end

@@ -38,13 +38,13 @@ To read on:
       every bind and every variable, with its reason
 
 Support: the developers of lumisite
-  docs/reference/twin.md
+  docs/explanation/twin.md
 ]=])
 whatis("Name: singularity-AI-bindings")
 whatis("Version: 25.03-rocm6.2")
 whatis("Description: Everything that AI containers need on the twin")
 whatis("Keywords: singularity, container, bind, AI, PyTorch")
-whatis("Support: the developers of lumisite, docs/reference/twin.md")
+whatis("Support: the developers of lumisite, docs/explanation/twin.md")
 
 -- These set the whole bind list and would take ours away.
 conflict("singularity-bindings")

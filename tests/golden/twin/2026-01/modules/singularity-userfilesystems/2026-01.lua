@@ -28,13 +28,13 @@ never changed. (LUMISITE_* is bookkeeping.)
 Unload it before `singularity build`, which fails on binds.
 
 Support: the developers of lumisite
-  docs/reference/twin.md
+  docs/explanation/twin.md
 ]=])
 whatis("Name: singularity-userfilesystems")
 whatis("Version: 2026-01")
 whatis("Description: Binds the user file systems of the twin into containers")
 whatis("Keywords: singularity, container, bind")
-whatis("Support: the developers of lumisite, docs/reference/twin.md")
+whatis("Support: the developers of lumisite, docs/explanation/twin.md")
 
 -- These set the whole bind list and would take ours away.
 conflict("singularity-bindings")
