@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lumisite.binds.closure import PlannedLibrary, Sides, closure
@@ -14,11 +14,9 @@ from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding
 from lumisite.images.container import container_of
 from lumisite.images.container import library_path as library_path_of_image
-from lumisite.images.contents import Contents
 from lumisite.images.family import choose_family
 from lumisite.images.remarks import compare_recipe, remarks
 from lumisite.images.sif import OpenedImage
-from lumisite.images.speed import LIBFABRIC, find_speed_parts
 from lumisite.images.versions import ReadImage
 from lumisite.machine.loader import MACHINES, Loader, cpu_levels, read_rules
 from lumisite.machine.tree import Tree, is_under
@@ -77,8 +75,7 @@ def make_plan(request: PlanRequest, image: OpenedImage, host: Tree) -> BindPlan:
         notes.append(make_finding("family-needs-nothing", name, why=family.why))
     sides, unknown = _sides(request, name, image.tree, host, folders)
     decided = closure(roots, sides)
-    followed = plugin_lines(site, sides, decided)
-    lines = (*decided, *followed)
+    lines = (*decided, *plugin_lines(site, sides, decided))
     if lines:
         notes += _limits(sides, unknown)
     none = unopened(site, sides, lines) if known and family.plugin != "none" else ()
@@ -88,11 +85,6 @@ def make_plan(request: PlanRequest, image: OpenedImage, host: Tree) -> BindPlan:
         notes += [make_finding("plugin-uncertain", line.library, unused=unused) for line in none]
         notes.append(make_finding("speed-unknown"))
         none = ()
-    if not known:
-        unmet = {line.library for line in lines if line.decision in UNMET}
-        planned = {line.library for line in decided if line.library not in unmet}
-        loaded = next((line.target for line in followed if line.library == LIBFABRIC and line.decision != "bind"), None)
-        notes += _speed(site, contents, planned, loaded)
     return BindPlan(name, (*lines, *none), tuple(notes), contents.holds(name))
 
 
@@ -107,14 +99,6 @@ def _limits(sides: Sides, unknown: Sequence[str]) -> Iterator[Finding]:
         # What is below a closed folder is not closed itself.
         if not any(path != top and is_under(path, top) for top in closed):
             yield make_finding("image-path-closed", path, command=command)
-
-
-def _speed(site: Site, image: Contents, planned: Collection[str], loaded: str | None) -> Iterator[Finding]:
-    """Yield what an image that no family recognises has and lacks for full speed on the site's network."""
-    parts = tuple(find_speed_parts(site, image, planned, loaded))
-    yield from parts
-    if any(part.code == "speed-part-missing" for part in parts):
-        yield make_finding("speed-unknown")
 
 
 def _sides(

@@ -32,9 +32,8 @@ def add_binds(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Print what an image needs from the host: each library with the decision to bind it, to skip it (the image "
         "has it), to refuse it (the image cannot run it), or that the host misses it; with reason and chain. The "
-        "image is read, never run. Where no family recognises it, also what it lacks for full speed on the site's "
-        "network. Exit 0 when all is bound or skipped, 1 otherwise, 4 where an image without a family lacks "
-        "something."
+        "image is read, never run. Exit 0 when all is bound or skipped, 1 otherwise, 4 where only start-up scripts of "
+        "the image may lead to its network plugin."
     )
     parser.add_argument("image", metavar="IMAGE", help="a SIF, or the folder of an unpacked image")
     add_site(parser)

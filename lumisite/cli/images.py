@@ -15,9 +15,7 @@ from lumisite.cli.output import print_note, print_result, write_whole
 from lumisite.cli.progress import Progress
 from lumisite.errors import LumisiteError, ResolveError
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.exit_code import exit_code
 from lumisite.findings.writers import line, message
-from lumisite.images.cotainr import pin_systems
 from lumisite.images.inventory import NamedImage, Reading, read_inventory, usual_folders
 from lumisite.images.lock import format_lock, lock_of, parse_lock, read_optional
 from lumisite.images.lock_changes import LockChange, compare_images
@@ -49,25 +47,18 @@ def add_images(parser: argparse.ArgumentParser) -> None:
             "(default: header; with --check, as the lock)"
         ),
     )
-    parser.add_argument(
-        "--systems", metavar="FILE", help="write cotainr's systems.json with the file behind each base image, only"
-    )
     add_json(parser)
 
 
 def run_images(arguments: argparse.Namespace) -> int:
-    """List, lock, check, or write cotainr's systems."""
+    """List, lock or check."""
     if arguments.check and not arguments.lock:
         raise ResolveError("--check: needs --lock FILE, a lock that `lumisite images --lock FILE` wrote")
-    if arguments.systems and (arguments.paths or arguments.lock or arguments.json or arguments.digest):
-        raise ResolveError("--systems: goes with --site and --host-root only; it reads the base images of the site")
     check_root(arguments.host_root)
     loaded = load_site(arguments.site)
     site = loaded.site
     releases = site.platforms[site.platform].defaults
     reading = Reading(site, releases, arguments.digest or "header", arguments.host_root, Progress("images"))
-    if arguments.systems:
-        return _systems(reading, arguments.systems)
     return _check(arguments, loaded, reading) if arguments.check else _list(arguments, reading)
 
 
@@ -107,21 +98,6 @@ def _check(arguments: argparse.Namespace, loaded: LoadedSite, reading: Reading) 
     )
     print_note(f"{counted(len(images), 'image')}, {f'{len(changes)} differ from' if changes else 'all as in'} {file}")
     return 1 if changes else 0
-
-
-def _systems(reading: Reading, file: str) -> int:
-    site = reading.site
-    if site.images is None or not site.images.cotainr:
-        raise ResolveError(f"--systems: site {site.name} names no system of cotainr (add images.cotainr to it)")
-    text, findings = pin_systems(reading, read_optional(Path(file)), file)
-    for finding in findings:
-        print_note(line(finding))
-    status = exit_code(findings)
-    if status:
-        print_note(f"{file} was not written")
-    else:
-        _write(file, text)
-    return status
 
 
 def _read(reading: Reading, requested: Sequence[str]) -> tuple[NamedImage, ...]:

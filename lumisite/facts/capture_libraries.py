@@ -14,8 +14,7 @@ from lumisite.facts.facts import Facts, Library
 from lumisite.facts.installed import installed_releases
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Severity
-from lumisite.images.contents import glibc_of
-from lumisite.images.speed import providers_beside
+from lumisite.images.contents import glibc_of, providers_beside
 from lumisite.machine.ldcache import conf_directories, glob
 from lumisite.machine.library_names import is_foundation, newest, numbers_in, public_versions, stem
 from lumisite.machine.loader import Found, Loaded, Loader, Rules, Search, cpu_levels, read_rules, walk

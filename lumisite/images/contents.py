@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from lumisite.images.container import library_path
 from lumisite.machine.elf import read_only_data
 from lumisite.machine.ldcache import conf_directories, glob
-from lumisite.machine.tree import Tree, is_under, resolve, text_of
+from lumisite.machine.tree import Tree, is_under, names_of, resolve, text_of
 from lumisite.site.images import parse_release
 from lumisite.site.model import Site
 from lumisite.site.versions import Version, parse_version
@@ -33,6 +33,7 @@ _LARGEST_CONSTANTS_BYTES = 64 * 1024 * 1024
 _CHUNK_BYTES = 128 * 1024
 _LONGEST_BANNER_BYTES = 512
 
+LIBFABRIC = "libfabric.so.1"
 #: Directories of libraries behind those that the image's own loader searches.
 _LIBRARY_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu",
@@ -199,6 +200,12 @@ def _real_files(tree: Tree, paths: Iterable[str]) -> Iterator[str]:
         resolved = resolve(tree, path)
         if resolved.entry is not None and resolved.entry.kind == "file":
             yield resolved.path
+
+
+def providers_beside(tree: Tree, libfabric: str) -> Iterator[str]:
+    """Yield the providers that libfabric opens, which are in a folder beside it (fabric(7), FI_PROVIDER_PATH)."""
+    folder = posixpath.join(posixpath.dirname(libfabric), "libfabric")
+    yield from (f"{folder}/{name}" for name in names_of(tree, folder))
 
 
 def glibc_of(tree: Tree, path: str) -> StatedVersion | None:

@@ -123,8 +123,5 @@ def _modules(site: Site, families: Iterable[str]) -> tuple[str, ...]:
 
 
 def _used_by(site: Site, names: set[str]) -> Iterator[str]:
-    if site.images is not None:
-        systems = site.images.cotainr.items()
-        yield from sorted(f"images.cotainr.{name}" for name, system in systems if system.base_image in names)
     if site.validation is not None and site.validation.image in names:
         yield "validation.image"

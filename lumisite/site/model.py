@@ -219,20 +219,10 @@ class ImageFolder(Stated):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class BaseImage(Stated):
-    """What cotainr builds on for one of its systems."""
-
-    base_image: Name = key(
-        "A path, which is written without links, or what else cotainr takes: `docker://ubuntu:24.04`."
-    )
-
-
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Images:
     """The container images of the site."""
 
     folders: tuple[ImageFolder, ...] = key("Where they are.")
-    cotainr: Mapping[str, BaseImage] = key("The systems of cotainr, by name.", default_factory=dict)
     lock: RelativePath | None = key(
         "A lock that `lumisite images --lock` wrote: what it knows of an image counts more than the image's name.",
         default=None,

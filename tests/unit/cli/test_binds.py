@@ -194,20 +194,20 @@ def test_a_sif_and_its_unpacked_tree_have_the_same_plan(hosts: Path, capsys: Out
 
 def test_an_image_that_no_family_recognises_gets_the_sites_default(hosts: Path, capsys: Output) -> None:
     image = str(hosts / "images/suse155")
-    assert answer(capsys, image, "--host-root", str(hosts / "after"), code=4) == []
-    assert main(["binds", image, "--host-root", str(hosts / "after")]) == 4
+    assert answer(capsys, image, "--host-root", str(hosts / "after")) == []
+    assert main(["binds", image, "--host-root", str(hosts / "after")]) == 0
     output = capsys.readouterr()
     assert output.out == ""
     assert "image family laif-multitorch (the default of the site for ROCm 6.3.4;" in output.err
     assert "[image-family-default]" in output.err
-    entries = answer(capsys, image, "--host-root", str(hosts / "after"), "--rocm", "6.2", code=4)
+    entries = answer(capsys, image, "--host-root", str(hosts / "after"), "--rocm", "6.2")
     assert len(entries) == 4, "the default for ROCm 6.2 is lumi-pytorch"
 
 
 def test_libraries_of_the_admin_come_beside_those_of_the_family(hosts: Path, capsys: Output) -> None:
     image, after = str(hosts / "images/suse155"), str(hosts / "after")
     more = ("--library", "libmpi_gnu_123.so.12", "--library", "libjson-c.so.5")
-    found = answer(capsys, image, "--host-root", after, *more, code=4)
+    found = answer(capsys, image, "--host-root", after, *more)
     assert decisions(found)["libmpi_gnu_123.so.12"] == "bind"
     assert found[0]["source"] == "/opt/cray/pe/mpich/8.1.32/ofi/gnu/12.3/lib/libmpi_gnu_123.so.12"
     assert [entry["chain"] for entry in found][1] == "libjson-c.so.5 <- root"
@@ -355,3 +355,22 @@ def test_a_host_of_another_file_tree_never_leads_out_of_it(hosts: Path, capsys: 
     entries = answer(capsys, str(hosts / "images/suse155"), "--host-root", str(hosts / "after"), *LEGACY, code=1)
     assert entries[0]["decision"] == "missing"
     assert "libcxi.so.1 leads to /" in str(entries[0]["reason"])
+
+
+def test_a_plugin_that_only_start_up_scripts_may_name_leaves_the_speed_open(tmp_path: Path, capsys: Output) -> None:
+    lib = "/usr/lib/x86_64-linux-gnu"
+    files: Files = {
+        "/opt/rocm-6.4.4/lib/librccl.so.1": elf("librccl.so.1"),
+        f"{lib}/libfabric.so.1": elf("libfabric.so.1", ["libcxi.so.1"]),
+        f"{lib}/libcxi.so.1": elf("libcxi.so.1"),
+        "/opt/aws-ofi-rccl/librccl-net.so": elf("librccl-net.so", ["libfabric.so.1"]),
+    }
+    write_tree(tmp_path / "image", files)
+    write_tree(tmp_path / "host", {"/lib64/ld-linux-x86-64.so.2": elf("ld-linux-x86-64.so.2")})
+    arguments = ["binds", "image", "--site", "lumi", "--host-root", "host"]
+    assert main([*arguments, "--family", "laif-multitorch"]) == 4, "its runscript is not read"
+    error = capsys.readouterr().err
+    assert "unless start-up scripts name its folder" in error
+    assert "lumisite transport" in error
+    assert main([*arguments, "--family", "easybuild"]) == 1
+    assert "missing  librccl-net.so" in capsys.readouterr().out.replace("   ", "  ")
