@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 #: Names this node instead of a node kind.
 LIVE = "live"
 #: These name the site themselves, in the first line that they print.
-_NAME_SITE = ("check", "render", "resolve")
+_NAME_SITE = ("check", "render")
 #: These explain, or write into a folder, and do so for an example where no site is named or known.
-_EXPLAIN = ("render", "why", "env", "resolve", "lint")
+_EXPLAIN = ("render", "why", "env", "lint")
 #: These judge files, which may be of any machine: they take a site only where it is named.
 _JUDGE_FILES = ("transport", "verdict")
 
@@ -108,10 +108,15 @@ def add_root(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("root", metavar="ROOT", type=Path, help="the deployment root")
 
 
-def add_usual_root(parser: argparse.ArgumentParser, otherwise: str = "") -> None:
+def add_usual_root(parser: argparse.ArgumentParser) -> None:
     """Add ROOT, a deployment root that a configuration file may have."""
-    usual = f"`root` of a configuration file{otherwise}"
-    parser.add_argument("root", metavar="ROOT", nargs="?", type=Path, help=f"the deployment root (default: {usual})")
+    parser.add_argument(
+        "root",
+        metavar="ROOT",
+        nargs="?",
+        type=Path,
+        help="the deployment root (default: `root` of a configuration file, else the site's)",
+    )
 
 
 def usual_root(arguments: argparse.Namespace) -> Path | None:
@@ -271,25 +276,11 @@ def choose_site(arguments: argparse.Namespace) -> Iterator[str]:
         arguments.file = arguments.site
     if getattr(arguments, "root", None) and (arguments.command == "why" or getattr(arguments, "host", False)):
         return  # the release knows its site
-    if arguments.command == "why" and not _needs_site(arguments.names):
-        return
     for option in ("site", "file"):
         if getattr(arguments, option, None) == "" and (found := _site_of(arguments)):
             setattr(arguments, option, found.name)
             if found.is_example or arguments.command not in _NAME_SITE:
                 yield f"lumisite: site {found.name}, {found.why}"
-
-
-def _needs_site(names: Sequence[str]) -> bool:
-    """Return whether `why` is asked for anything but codes of findings and error texts."""
-    from lumisite.findings.catalogue import find_entry
-
-    others = [name for name in names if name != "-" and find_entry(name) is None]
-    if not others:
-        return False
-    from lumisite.vendors.symptom import is_symptom  # a code alone is explained without what reads sites
-
-    return not all(map(is_symptom, others))
 
 
 def _site_of(arguments: argparse.Namespace) -> Chosen | None:

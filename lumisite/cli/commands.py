@@ -34,20 +34,19 @@ GROUPS: dict[str, dict[str, Command]] = {
     "describe the machine (admins)": {
         "init": Command("init", "write a site description from the machine itself"),
         "check": Command("check", "find all faults of a site description"),
-        "resolve": Command("resolve", "show which releases would be chosen, and why the others lost"),
     },
     "modules and releases (admins)": {
         "render": Command("render", "write the modulefiles and the srun helper"),
-        "diff": Command("release", "what deploying a rendered tree would change"),
-        "deploy": Command("release", "put a rendered tree into a deployment root"),
+        "deploy": Command(
+            "release", "what a rendered tree would change in a deployment root, and with --apply deploy it"
+        ),
         "rollback": Command("release", "go one release back, at once"),
-        "releases": Command("release", "what is deployed: releases, inputs, and whether they are whole"),
         "status": Command("status", "what is deployed, whether it fits this machine, and what to do next"),
         "policy": Command("policy", "for whom the srun helper is on: off, observe or act"),
         "journal": Command("journal", "what the srun helper did or would have done, from logs"),
     },
     "jobs and images (user support)": {
-        "why": Command("why", "explain a setting, bind, module, library, finding or error text"),
+        "why": Command("why", "explain a setting, bind, module or library"),
         "env": Command("env", "what a rank will find: each variable, bind and CPU mask, who sets it, and why"),
         "masks": Command("masks", "the CPU mask of each task on a node"),
         "binds": Command("binds", "what a container needs from the host, library by library"),

@@ -20,7 +20,7 @@ class Config:
     """What a configuration file may say."""
 
     site: Name = key("The site: an embedded one by its name, or the file of its description.", default=Name(""))
-    root: RootPath | None = key("The deployment root of `releases` and `status`.", default=None)
+    root: RootPath | None = key("The deployment root of `status`.", default=None)
 
 
 def config_paths() -> tuple[Path, ...]:

@@ -1,4 +1,4 @@
-"""The text of a difference between two releases, for `diff`, `deploy` and `rollback`."""
+"""The text of a difference between two releases, for `deploy` and `rollback`."""
 
 from __future__ import annotations
 

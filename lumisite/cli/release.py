@@ -1,4 +1,4 @@
-"""`diff`, `deploy`, `rollback` and `releases`: from a rendered tree to what users load, and back."""
+"""`deploy` and `rollback`: from a rendered tree to what users load, and back."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import shlex
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from lumisite.cli.arguments import add_details, add_json, add_out, add_root, add_usual_root, usual_root
-from lumisite.cli.colours import DIFFERENCE, print_lines, table
+from lumisite.cli.arguments import add_details, add_json, add_out, add_root
+from lumisite.cli.colours import DIFFERENCE, print_lines
 from lumisite.cli.difference import file_lines, meaning_lines, summary_lines
 from lumisite.cli.output import print_result
 from lumisite.errors import ResolveError, refused
@@ -27,24 +26,16 @@ from lumisite.release.deploy import (
 )
 from lumisite.release.diff import Difference, compare, to_json
 from lumisite.release.files import make_directories
-from lumisite.release.root import existing_root, list_releases, locked, read_root
+from lumisite.release.root import existing_root, locked, read_root
 from lumisite.release.tree import describe, fault_lines, owner_of
 from lumisite.text import printable
-
-
-def add_diff(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `diff`."""
-    add_out(parser)
-    add_root(parser)
-    add_details(parser)
-    add_json(parser)
 
 
 def add_deploy(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `deploy`."""
     add_out(parser)
     add_root(parser)
-    parser.add_argument("--apply", action="store_true", help="write; without it, only show what would change")
+    parser.add_argument("--apply", action="store_true", help="deploy; without it, only show what would change")
     parser.add_argument(
         "--set-edits-aside",
         action="store_true",
@@ -55,6 +46,7 @@ def add_deploy(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--change-site", action="store_true", help="allow a root that belongs to another site")
     add_details(parser)
+    add_json(parser)
 
 
 def add_rollback(parser: argparse.ArgumentParser) -> None:
@@ -65,39 +57,14 @@ def add_rollback(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_releases(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `releases`."""
-    add_usual_root(parser)
-    add_json(parser)
-
-
-def run_diff(arguments: argparse.Namespace) -> int:
-    """Print what deploying a tree would change."""
-    plan = plan_deploy(load_out(arguments.out, os.geteuid()), arguments.root)
-    if arguments.json:
-        edited = {str(release.path): [describe(fault) for fault in release.faults] for release in plan.edited}
-        print_result({**to_json(plan.difference), "edited": edited}, (), as_json=True)
-    else:
-        _print_preview(plan, arguments)
-    if plan.edited:
-        _print_aside(str(plan.edits_error()))
-    elif plan.difference and not arguments.json:
-        _print_aside(_how_to_deploy(plan, arguments))
-    return 1 if plan.difference or plan.edited else 0
-
-
 def run_deploy(arguments: argparse.Namespace) -> int:
-    """Print what would change, and with `--apply` do it."""
-    out = load_out(arguments.out, os.geteuid())
-    plan = plan_deploy(out, arguments.root, os.geteuid(), any_site=arguments.change_site)
+    """Print what would change, or with `--apply` do it."""
     if not arguments.apply:
-        _print_preview(plan, arguments)
-        if plan.edited:
-            _print_aside(str(plan.edits_error()))
-        if plan.nothing_to_do:
-            return 0
-        _print_aside(f"nothing was written; {_how_to_deploy(plan, arguments)}")
-        return 1
+        return _preview(arguments)
+    if arguments.json:
+        raise ResolveError(make_finding("option-excluded", "--json", other="--apply"))
+    out = load_out(arguments.out, os.geteuid())
+    plan_deploy(out, arguments.root, os.geteuid(), any_site=arguments.change_site)
     try:
         make_directories(Path(os.path.realpath(arguments.root)))
     except OSError as error:
@@ -105,13 +72,28 @@ def run_deploy(arguments: argparse.Namespace) -> int:
     with locked(read_root(arguments.root).path, by := _user()):
         plan = plan_deploy(out, arguments.root, os.geteuid(), any_site=arguments.change_site)
         deployed = apply_plan(plan, by, set_edits_aside=arguments.set_edits_aside)
-    _print_preview(plan, arguments)  # by now a reader that has left stops nothing half-way
+    _print_difference(plan, arguments)  # by now a reader that has left stops nothing half-way
     print(_deployed_line(plan, deployed))
     if deployed.changed:
         _print_aside(f"check that it fits: {_command('status', arguments.root)}")
         if plan.root.current not in ("", plan.out.manifest.release):
             _print_aside(f"go back: {_command('rollback', arguments.root)}")
     return 0
+
+
+def _preview(arguments: argparse.Namespace) -> int:
+    """Print what deploying a tree would change, and return 1 where it would change anything; nothing is written."""
+    plan = plan_deploy(load_out(arguments.out, os.geteuid()), arguments.root)
+    if arguments.json:
+        edited = {str(release.path): [describe(fault) for fault in release.faults] for release in plan.edited}
+        print_result({**to_json(plan.difference), "edited": edited}, (), as_json=True)
+    else:
+        _print_difference(plan, arguments)
+    if plan.edited:
+        _print_aside(str(plan.edits_error()))
+    elif plan.difference and not arguments.json:
+        _print_aside(f"nothing was written; {_how_to_deploy(plan, arguments)}")
+    return 1 if plan.difference or plan.edited else 0
 
 
 def _deployed_line(plan: DeployPreview, deployed: DeployResult) -> str:
@@ -126,8 +108,7 @@ def _deployed_line(plan: DeployPreview, deployed: DeployResult) -> str:
 
 
 def _how_to_deploy(plan: DeployPreview, arguments: argparse.Namespace) -> str:
-    options = ["--set-edits-aside"] if plan.edited else []
-    options += ["--change-site"] if plan.is_of_another_site else []
+    options = ["--change-site"] if plan.is_of_another_site else []
     note = f" (it replaces site {printable(plan.site)} for its users)" if plan.is_of_another_site else ""
     return f"deploy it: {_command('deploy', arguments.out, arguments.root, '--apply', *options)}{note}"
 
@@ -157,40 +138,7 @@ def _print_rollback(difference: Difference) -> None:
         sys.stdout.flush()
 
 
-def run_releases(arguments: argparse.Namespace) -> int:
-    """List the releases of a root."""
-    root = usual_root(arguments)
-    if root is None:
-        raise ResolveError(make_finding("root-not-named", "ROOT"))
-    rows = list_releases(existing_root(root))
-    if arguments.json:
-        print_result([_json_of(row) for row in rows], (), as_json=True)
-    elif rows:
-        stacks = dict.fromkeys(stack for row in rows for stack in row["stacks"])
-        names = ("release", "deployed", "site", "platform", *stacks, "lumisite", "inputs", "state")
-        print_lines(table([("", *map(str.upper, names)), *(_row(row, names) for row in rows)]))
-        _print_aside("* current  < previous (rollback target)")
-    else:
-        _print_aside(f"{root}: no release yet")
-    for row in rows:
-        if row["faults"] and not arguments.json:
-            _print_aside(f"{row['release']}: not as it was deployed:{fault_lines(row['faults'], most=5)}")
-    return 1 if any(row["role"] == "current" and row["state"] != "whole" for row in rows) else 0
-
-
-def _json_of(row: dict[str, Any]) -> dict[str, Any]:
-    values = {name: value for name, value in row.items() if name != "stacks"}
-    return {**row["stacks"], **values, "faults": [describe(fault) for fault in row["faults"]]}
-
-
-def _row(release: dict[str, Any], names: tuple[str, ...]) -> tuple[str, ...]:
-    stacks = {stack: ",".join(versions) for stack, versions in release["stacks"].items()}
-    values = {**dict.fromkeys(names, ""), **release, **stacks, "inputs": release["inputs"][:12]}
-    mark = {"current": "*", "before": "<"}.get(release["role"], " ")
-    return (mark, *(printable(values[name] or "-") for name in names))
-
-
-def _print_preview(plan: DeployPreview, arguments: argparse.Namespace) -> None:
+def _print_difference(plan: DeployPreview, arguments: argparse.Namespace) -> None:
     """Print what users will notice; all of it, and the files, only on request."""
     difference = plan.difference
     if not difference:
@@ -204,8 +152,8 @@ def _print_preview(plan: DeployPreview, arguments: argparse.Namespace) -> None:
         print_lines([first, *lines], DIFFERENCE)
     else:
         print_lines([first, *summary_lines(difference)], DIFFERENCE)
-        if difference.old and not getattr(arguments, "apply", False):
-            _print_aside(f"all of it: {_command('diff', arguments.out, arguments.root, '--details')}")
+        if difference.old and not arguments.apply:
+            _print_aside(f"all of it: {_command('deploy', arguments.out, arguments.root, '--details')}")
 
 
 def _command(*words: object) -> str:

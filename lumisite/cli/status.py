@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from lumisite.cli.arguments import (
     usual_root,
 )
 from lumisite.cli.check_host import check_release
-from lumisite.cli.colours import table
+from lumisite.cli.colours import print_lines, table
 from lumisite.cli.output import print_result
 from lumisite.cli.policy import describe_policy
 from lumisite.cli.site_choice import default_site, recorded_site
@@ -28,7 +29,7 @@ from lumisite.findings.finding import Finding
 from lumisite.machine.host import DiskTree
 from lumisite.release.policy import read_policy
 from lumisite.release.root import Root, existing_root, inspect_release, list_releases, release_row
-from lumisite.release.tree import RenderedTree, describe
+from lumisite.release.tree import RenderedTree, describe, fault_lines
 from lumisite.site.load import LoadedSite, load_site
 from lumisite.text import columns, printable
 
@@ -42,7 +43,10 @@ def add_status(parser: argparse.ArgumentParser) -> None:
         "what of the site description is not deployed yet, and the next command. The exit code is that of `check "
         "--host`, and 4 where the site of the release is not known (--site names it)."
     )
-    add_usual_root(parser, ", else the site's")
+    add_usual_root(parser)
+    parser.add_argument(
+        "--all", action="store_true", help="list all releases in ROOT instead: inputs, and whether they are whole"
+    )
     add_release_site(parser)
     add_host_root(parser)
     add_json(parser)
@@ -55,6 +59,8 @@ def run_status(arguments: argparse.Namespace) -> int:
     name = arguments.site or ("" if given else default_site().name)
     loaded = load_site(name) if name else None
     root = existing_root(given or Path(loaded.site.root if loaded else ""))
+    if arguments.all:
+        return _print_releases(root, as_json=arguments.json)
     release = inspect_release(root, root.current) if root.current else None
     if release and not name and (name := recorded_site(release.manifest.site)):
         loaded = load_site(name)
@@ -66,11 +72,42 @@ def run_status(arguments: argparse.Namespace) -> int:
     return code
 
 
+def _print_releases(root: Root, *, as_json: bool) -> int:
+    """Print the releases of a root, and return 1 where the current one is not whole."""
+    rows = list_releases(root)
+    if as_json:
+        print_result([_json_of(row) for row in rows], (), as_json=True)
+    elif rows:
+        stacks = dict.fromkeys(stack for row in rows for stack in row["stacks"])
+        names = ("release", "deployed", "site", "platform", *stacks, "lumisite", "inputs", "state")
+        print_lines(table([("", *map(str.upper, names)), *(_row(row, names) for row in rows)]))
+        print("* current  < previous (rollback target)", file=sys.stderr)
+    else:
+        print(f"{root.path}: no release yet", file=sys.stderr)
+    for row in rows:
+        if row["faults"] and not as_json:
+            faults = fault_lines(row["faults"], most=_MOST_FAULTS)
+            print(f"{row['release']}: not as it was deployed:{faults}", file=sys.stderr)
+    return 1 if any(row["role"] == "current" and row["state"] != "whole" for row in rows) else 0
+
+
+def _json_of(row: dict[str, Any]) -> dict[str, Any]:
+    values = {name: value for name, value in row.items() if name != "stacks"}
+    return {**row["stacks"], **values, "faults": [describe(fault) for fault in row["faults"]]}
+
+
+def _row(release: dict[str, Any], names: tuple[str, ...]) -> tuple[str, ...]:
+    stacks = {stack: ",".join(versions) for stack, versions in release["stacks"].items()}
+    values = {**dict.fromkeys(names, ""), **release, **stacks, "inputs": release["inputs"][:12]}
+    mark = {"current": "*", "before": "<"}.get(release["role"], " ")
+    return (mark, *(printable(values[name] or "-") for name in names))
+
+
 def _first_command(root: Root, site: str) -> str:
     """Return the commands for a root without a current release."""
     quoted = shlex.quote(str(root.path))
     if list_releases(root):
-        return f"lumisite releases {quoted}, then lumisite rollback {quoted} ID"
+        return f"lumisite status {quoted} --all, then lumisite rollback {quoted} ID"
     render = f"lumisite render --site {shlex.quote(site) if site else 'NAME|FILE'}"
     return f"{render}, then lumisite deploy OUT {quoted} --apply"
 
@@ -120,7 +157,7 @@ def _status(
         next_command = checked.drain or check if whole else back
     elif pending:
         render = f"lumisite render --site {shlex.quote(name)} --out site-out"
-        next_command = f"{render}, then lumisite diff site-out {quoted}"
+        next_command = f"{render}, then lumisite deploy site-out {quoted}"
     else:
         next_command = "nothing"
     status |= {

@@ -1,4 +1,4 @@
-"""`why`: where a variable, bind, module or library is from, what a code means, and what an error text points to."""
+"""`why`: where a variable, bind, module or library is from, and which releases of a component are chosen."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from lumisite.cli.arguments import (
 )
 from lumisite.cli.output import print_note, print_result
 from lumisite.errors import ResolveError
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.writers import line
+from lumisite.findings.writers import line, message
 from lumisite.site.load import load_site
-from lumisite.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,12 +28,6 @@ if TYPE_CHECKING:
     from lumisite.site.load import LoadedSite
     from lumisite.site.model import Site
     from lumisite.site.selection import Selection
-    from lumisite.vendors.symptom import SymptomMatch
-
-#: An error text is quoted up to here, in characters.
-MOST_QUOTE = 200
-#: What is printed about a name: objects for JSON, and text.
-Explained = tuple[list[dict[str, object]], str]
 
 
 def add_why(parser: argparse.ArgumentParser) -> None:
@@ -44,18 +36,14 @@ def add_why(parser: argparse.ArgumentParser) -> None:
         "Explain a variable, a bound path or a module: the value, the rule that won, the reason and its evidence with"
         " its sources, and the entries that lost. What is not given of image, nodes and partition stays open, and "
         "each entry that could win is shown with its condition. What is inside the image is judged by --image; --use "
-        "and --platform choose versions of modules. A library is explained for one image. An error text, or what is "
-        'seen in words ("slow on two nodes"), leads to its causes and to the next command; `-` reads it from standard '
-        "input, such as all that a job printed."
+        "and --platform choose versions of modules. A library is explained for one image. Of a component, or "
+        "`platform`, the releases are listed: which `render` would use, and why each other one lost."
     )
     parser.add_argument(
         "names",
         metavar="NAME",
         nargs="+",
-        help=(
-            "a variable, an absolute path, a module, a SONAME, the code of a finding, an error text in quotes, or - for"
-            " one on standard input"
-        ),
+        help="a variable, an absolute path, a module, a SONAME, a component, or `platform`",
     )
     add_site_or_example(parser)
     parser.add_argument(
@@ -76,108 +64,48 @@ def add_why(parser: argparse.ArgumentParser) -> None:
 
 def run_why(arguments: argparse.Namespace) -> int:
     """Explain each name; an unknown one is an error that names what comes close."""
-    texts = {name: _read_text() if name == "-" else name for name in dict.fromkeys(arguments.names)}
-    without_site = {
-        name: found
-        for name, text in texts.items()
-        if (found := _explain_code(text) or _explain_symptom(text, is_text=name == "-"))
-    }
-    explained = {**without_site, **_explain_names(arguments, [n for n in arguments.names if n not in without_site])}
-    records = [record for name in arguments.names for record in explained[name][0]]
-    print_result(records, ["\n\n".join(explained[name][1] for name in arguments.names)], as_json=arguments.json)
-    return 0
-
-
-def _explain_names(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Explained]:
-    """Explain what the site has under these names; raises `LumisiteError`."""
     from lumisite.render.explain import explain
 
-    if not names:
-        return {}
+    names = arguments.names
     loaded, selection, targets = _deployed(arguments) if arguments.root else (*load_selection(arguments), {})
     libraries = _explain_libraries(arguments, names)
     content = _image_content(arguments, loaded.site, names)
-    nodes, partition = arguments.nodes, arguments.partition
-    found: dict[str, Explained] = {}
+    records: list[dict[str, object]] = []
+    texts: list[str] = []
     for name in names:
-        target = targets.get(name, name)
-        try:
-            explanation = libraries.get(name) or explain(
-                loaded, selection, target, holds=content, nodes=nodes, partition=partition
-            )
-        except ResolveError as error:
-            if error.finding.code != "unknown-name" or not (symptoms := _symptoms_of(name)):
-                raise
-            found[name] = symptoms  # an error text of one word, such as the name of a status
+        if name in _components(selection):
+            record, text = _explain_component(selection, name)
         else:
-            found[name] = ([asdict(explanation)], str(explanation))
-    return found
+            explanation = libraries.get(name) or explain(
+                loaded,
+                selection,
+                targets.get(name, name),
+                holds=content,
+                nodes=arguments.nodes,
+                partition=arguments.partition,
+            )
+            record, text = asdict(explanation), str(explanation)
+        records.append(record)
+        texts.append(text)
+    print_result(records, ["\n\n".join(texts)], as_json=arguments.json)
+    return 0
 
 
-def _explain_code(name: str) -> Explained | None:
-    """Return what the catalogue has about a code, for JSON and as text; `None` for what is no code."""
-    from lumisite.findings.catalogue import find_entry
-    from lumisite.findings.writers import describe
-
-    found = find_entry(name)
-    return None if found is None else ([asdict(found)], describe(name))
+def _components(selection: Selection) -> set[str]:
+    """Return the names of which `render` chooses releases: the components, and `platform`."""
+    return {candidate.kind for candidate in selection.candidates}
 
 
-def _read_text() -> str:
-    """Return standard input: of a long one the beginning, where the first error is, and the end."""
-    from lumisite.cli.input import file_blocks
-    from lumisite.vendors.symptom import MOST_TEXT
-
-    half = MOST_TEXT // 2
-    begin, end = bytearray(), bytearray()
-    for block in file_blocks("-"):
-        room = max(half - len(begin), 0)
-        begin += block[:room]
-        end = (end + block[room:])[-half:]
-    return (begin + end).decode(errors="replace")
-
-
-def _explain_symptom(name: str, *, is_text: bool = False) -> Explained | None:
-    """Return what an error text or the name of a symptom points to; `None` for what is neither.
-
-    Raises `ResolveError` for a text that no symptom fits.
-    """
-    from lumisite.vendors.symptom import is_symptom
-
-    if not is_text and not is_symptom(name):
-        return None
-    found = _symptoms_of(name)
-    if found is None:
-        first = next(iter(name.strip().splitlines()), "-")
-        raise ResolveError(make_finding("symptom-unknown", first[:MOST_QUOTE]))
-    return found
-
-
-def _symptoms_of(text: str) -> Explained | None:
-    """Return the symptoms that fit a text, for JSON and as text; `None` where there are none."""
-    from lumisite.vendors.symptom import find_symptoms
-
-    found = find_symptoms(text)
-    if not found:
-        return None
-    records: list[dict[str, object]] = [
-        {"symptom": match.name, **asdict(match.symptom), "line": match.line} for match in found
+def _explain_component(selection: Selection, name: str) -> tuple[dict[str, object], str]:
+    """Return which releases of a component would be chosen and why the others lost, for JSON and as text."""
+    candidates = [candidate for candidate in selection.candidates if candidate.kind == name]
+    rows = [
+        {"name": candidate.name, "chosen": candidate.chosen, "reason": message(candidate.reason)}
+        for candidate in candidates
     ]
-    return records, "\n\n".join(map(_describe_symptom, found))
-
-
-def _describe_symptom(match: SymptomMatch) -> str:
-    symptom = match.symptom
-    lines = [f"{match.name}: {symptom.title} ({symptom.program})"]
-    if match.line != match.name:
-        lines.append(f"line       {printable(match.line[:MOST_QUOTE])}")
-    if symptom.follows:
-        lines.append("note       this mostly follows from another error: look for the first one of the log")
-    for cause in symptom.causes:
-        lines.append(f"cause      {cause.text}")
-        lines.append(f"  run      {cause.run}")
-        lines.append(f"  more     lumisite why {' '.join((*cause.settings, *cause.codes))}")
-    return "\n".join((*lines, f"source     {symptom.source}"))
+    width = max(len(candidate.name) for candidate in candidates)
+    lines = [f"{'*' if row['chosen'] else ' '} {row['name']:{width}}  {row['reason']}" for row in rows]
+    return {"name": name, "kind": "component", "candidates": rows}, "\n".join([f"{name} ({selection})", *lines])
 
 
 def _deployed(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection, Mapping[str, str]]:
@@ -198,7 +126,7 @@ def _deployed(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection, Map
     manifest = inspect_release(root, root.current).manifest if root.current else None
     if manifest is None or not manifest.release:
         raise ResolveError(
-            f"--root: {root.path} has no release that can be read (`lumisite releases {root.path}` tells)"
+            f"--root: {root.path} has no release that can be read (`lumisite status {root.path} --all` lists them)"
         )
     arguments.site, arguments.platform = arguments.site or recorded_site(manifest.site), manifest.platform
     if not arguments.site:

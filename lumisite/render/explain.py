@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lumisite.errors import ResolveError
-from lumisite.findings.catalogue import catalogue, make_finding
-from lumisite.findings.finding import with_values
+from lumisite.findings.catalogue import make_finding
 from lumisite.findings.writers import message
 from lumisite.machine.tree import is_under
 from lumisite.site.decode import unknown_name
@@ -30,7 +29,6 @@ from lumisite.site.load import LoadedSite
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
 from lumisite.site.selection import PLATFORM, Combination, Selection, module_version, option_of
-from lumisite.text import alternatives
 
 #: What is told of a piece of evidence, beside its one line of text; what is not known is empty.
 _FOUND = ("effect", "by", "of", "metric", "what", "platform", "image", "nodes", "runs", "date", "source")
@@ -142,11 +140,8 @@ def explain(
         raise ResolveError(unknown_name(name, name, "bind", site.name, paths))
     if name.partition("/")[0] in site.modules:
         return _explain_module(site, selection.default, name)
-    names = [*site.modules, *dict.fromkeys(setting.name for setting in site.settings)]
-    finding = unknown_name(name, name, "setting, bind or module", site.name, names)
-    if "near" not in finding.values:  # the code of a finding is explained too
-        finding = with_values(finding, {"near": alternatives(name, catalogue()).get("near")})
-    raise ResolveError(finding)
+    names = [*site.modules, *site.stacks, *dict.fromkeys(setting.name for setting in site.settings)]
+    raise ResolveError(unknown_name(name, name, "setting, bind, module or component", site.name, names))
 
 
 def _known(site: Site, situation: Situation, holds: Holds | None) -> str:

@@ -32,14 +32,14 @@ _PYTHON = [sys.executable, "-c", "from lumisite.__main__ import run; run()"]
 #: Commands that print, and those that write a file of this name.
 _COMMANDS = (
     "check lumi",
-    "resolve --site lumi --rocm 6.2",
+    "why rocm --site lumi --rocm 6.2",
     "why NCCL_NET --site lumi",
     "env x.sif --site lumi --json",
     "--version",
     "--help",
     "no-such-command",
     "check no-such-site",
-    "releases nowhere",
+    "status nowhere --all",
     "facts --root / --site lumi",
     "facts --root / --site lumi -o out",
     "init --help",

@@ -161,7 +161,7 @@ class Stage:
         """Render the twin's site, look at the difference, and deploy it; the diff of the files is left out."""
         rendered = self._admin(["render", "--site", "twin", "--platform", platform, "--rocm", rocm, "--out", platform])
         print(rendered.stderr.rstrip(), flush=True)
-        differs = self._admin(["diff", platform, self.root])
+        differs = self._admin(["deploy", platform, self.root])
         print(_head(differs), flush=True)
         deployed = self._admin(["deploy", platform, self.root, "--apply"])
         print(_head(deployed), deployed.stderr.rstrip(), sep="\n", flush=True)

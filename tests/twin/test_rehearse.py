@@ -22,7 +22,7 @@ def test_the_rehearsal_shows_before_maintenance_and_after(capfd: pytest.CaptureF
     commands = re.findall(
         r"^(?:admin|user@uan01)\$ (?:cd /scratch && |srun \S+ -w \S+ )?lumisite (\S+)", shown, re.MULTILINE
     )
-    release = ["render", "diff", "deploy"]
+    release = ["render", "deploy", "deploy"]
     day = [*release, "facts", "baseline", "facts", "changes", *release, "validate", "verdict", "rollback", "try", "why"]
     assert commands == day, shown
     arrived = re.findall(r"^(nid00000[12]), task [01]\n  libfabric (\S+),", shown, re.MULTILINE)

@@ -38,7 +38,7 @@ def test_a_users_own_file_comes_first_key_by_key(machine: Path, tmp_path: Path, 
     own = tmp_path / "home/.config/lumisite.yaml"
     own.write_text("site: twin\n")
     assert why(capsys) == (0, f"lumisite: site twin, by {own}\n")
-    assert main(["releases"]) == 2
+    assert main(["status", "--all"]) == 2
     assert f"{tmp_path}/root" in capsys.readouterr().err
 
 
@@ -71,12 +71,6 @@ def test_a_site_that_is_not_there_is_an_error_of_the_file(machine: Path, capsys:
     code, error = why(capsys)
     assert code == 2
     assert f"{machine}: site" in error
-
-
-def test_without_a_root_releases_says_what_is_missing(machine: Path, capsys: Output) -> None:
-    assert not machine.exists()
-    assert main(["releases"]) == 2
-    assert "[root-not-named]" in capsys.readouterr().err
 
 
 def test_quiet_prints_errors_alone(machine: Path, capsys: Output) -> None:

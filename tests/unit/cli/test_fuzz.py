@@ -122,5 +122,5 @@ def test_a_script_may_hold_any_digits(word: str) -> None:
 
 
 def test_a_version_of_thousands_of_digits_is_none(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["resolve", "--rocm", "9" * 5000]) == 2
+    assert main(["why", "rocm", "--rocm", "9" * 5000]) == 2
     assert "is not a version" in capsys.readouterr().err

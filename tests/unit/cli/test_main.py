@@ -67,7 +67,7 @@ def test_help_and_version_exit_0(argv: list[str], capsys: pytest.CaptureFixture[
         (["render", "--rocm", "6.2", "--site", "."], "there is no embedded site '.'"),
         (["render", "--rocm", "6.2", "--site", "./"], "it is not a file but a directory (expected: a YAML file)"),
         (["render", "--rocm", "6.2", "--out", "x/current"], "[folder-named-current]"),
-        (["resolve", "--rocm", "9"], "lumi has no ROCm 9"),
+        (["why", "rocm", "--rocm", "9"], "lumi has no ROCm 9"),
         (["why", "NOBODY"], "[unknown-name]"),
     ],
 )
@@ -118,11 +118,13 @@ def test_check_of_a_sound_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert out.startswith("site.yaml: no faults: 2 platforms, 2 CPE and 2 ROCm releases, 1 image family,")
 
 
-def test_resolve_and_why_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    resolved = json.loads(run(capsys, "resolve", "--rocm", "6.2", "--json")[1])
-    assert (resolved["platform"], resolved["cpe"], resolved["rocm"]) == ("2026-01", ["25.03"], ["6.2.4"])
-    explained = json.loads(run(capsys, "why", "NCCL_CROSS_NIC", "/opt/cray", "--json")[1])
-    assert [entry["name"] for entry in explained] == ["NCCL_CROSS_NIC", "/opt/cray"]
+def test_why_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ("NCCL_CROSS_NIC", "/opt/cray", "platform", "cpe", "rocm")
+    explained = json.loads(run(capsys, "why", *names, "--rocm", "6.2", "--json")[1])
+    assert tuple(entry["name"] for entry in explained) == names
+    chosen = [[one["name"] for one in entry["candidates"] if one["chosen"]] for entry in explained[2:]]
+    assert chosen == [["2026-01"], ["25.03"], ["6.2.4"]]
+    assert all(one["reason"] for entry in explained[2:] for one in entry["candidates"])
 
 
 def test_every_embedded_site_checks_by_name(capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,7 +159,7 @@ def test_help_and_usage_errors_load_no_command(argv: list[str]) -> None:
 
 
 def test_a_reader_that_leaves_is_no_failure(tmp_path: Path) -> None:
-    command = f"{sys.executable} -m lumisite resolve --rocm 6.2; echo $? >code"
+    command = f"{sys.executable} -m lumisite why rocm --rocm 6.2; echo $? >code"
     subprocess.run(["bash", "-c", f"({command}) | true"], check=True, cwd=tmp_path, timeout=60)
     assert (tmp_path / "code").read_text().strip() == "0"
 
@@ -175,9 +177,9 @@ def test_an_interrupt_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch, capsy
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    importlib.import_module("lumisite.cli.resolve")  # which would keep for ever what it finds there
+    importlib.import_module("lumisite.cli.why")  # which would keep for ever what it finds there
     monkeypatch.setattr("lumisite.site.load.load_site", interrupted)
-    code, _, err = run(capsys, "resolve", "--site", "lumi")
+    code, _, err = run(capsys, "why", "rocm", "--site", "lumi")
     assert (code, err) == (130, "lumisite: interrupted\n")
 
 
@@ -192,7 +194,7 @@ def test_help_is_as_wide_as_the_terminal(capsys: pytest.CaptureFixture[str], mon
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full (Linux) is not here")
 def test_an_output_that_is_full_is_one_line() -> None:
-    command = [sys.executable, "-m", "lumisite", "resolve", "--site", "lumi", "--rocm", "6.2"]
+    command = [sys.executable, "-m", "lumisite", "why", "rocm", "--site", "lumi", "--rocm", "6.2"]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 3
@@ -207,7 +209,8 @@ UNKNOWN = "no site is named, and this machine is not known (--site NAME|FILE or 
 
 
 @pytest.mark.parametrize(
-    "command", ["why MASTER_ADDR", "resolve", "render", "env", "lint ok.sh", "resolve --json", "why MASTER_ADDR --json"]
+    "command",
+    ["why MASTER_ADDR", "why rocm", "render", "env", "lint ok.sh", "why rocm --json", "why MASTER_ADDR --json"],
 )
 def test_what_only_explains_takes_an_example_and_says_so(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -233,7 +236,7 @@ def test_every_command_with_a_site_is_one_of_these() -> None:
     """Those of neither test above know the site by a file that they read, or go without one."""
     parsers = commands_of(build_parser()).items()
     takes = {name for name, (_, parser) in parsers if "--site" in parser.format_usage()}
-    example = {"why", "resolve", "render", "env", "lint"}
+    example = {"why", "render", "env", "lint"}
     needed = {"check", "masks", "binds", "images", "status", "policy", "validate", "baseline", "try", "reframe"}
     assert takes == example | needed | {"changes", "report"} | {"transport", "verdict", "facts"}
 
@@ -292,13 +295,13 @@ def test_what_judges_files_takes_a_site_that_is_named_alone(
 
 def test_a_release_of_any_stack_is_asked_for_by_use(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
-        run(capsys, "resolve", "--use", "rocm=6.2", "--use", "cpe=all")[1:]
-        == run(capsys, "resolve", "--rocm", "6.2", "--cpe", "all")[1:]
+        run(capsys, "why", "rocm", "--use", "rocm=6.2", "--use", "cpe=all")[1:]
+        == run(capsys, "why", "rocm", "--rocm", "6.2", "--cpe", "all")[1:]
     )
-    assert "ROCm 6.3.4, 6.2.4" in run(capsys, "resolve", "--use", "rocm=6.2", "--use", "rocm=6.3")[1]
+    assert "ROCm 6.3.4, 6.2.4" in run(capsys, "why", "rocm", "--use", "rocm=6.2", "--use", "rocm=6.3")[1]
     for asked, said in (
         ("cuda=12", "--use cuda: cuda is not known here (known: cpe, rocm) [unknown-name]"),
         ("cuda", "--use: 'cuda' is no stack with its release (NAME=12.8 would be right)"),
         ("=1", "--use: '=1' is no stack with its release (NAME=12.8 would be right)"),
     ):
-        assert run(capsys, "resolve", "--use", asked) == (2, "", f"lumisite: {said}\n")
+        assert run(capsys, "why", "rocm", "--use", asked) == (2, "", f"lumisite: {said}\n")

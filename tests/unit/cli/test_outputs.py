@@ -15,7 +15,7 @@ import pytest
 from lumisite.cli import main
 
 LUMISITE = f"{sys.executable} -m lumisite"
-RESOLVE = "resolve --site lumi --rocm 6.2"
+RESOLVE = "why rocm --site lumi --rocm 6.2"
 Output = pytest.CaptureFixture[str]
 
 

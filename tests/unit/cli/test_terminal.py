@@ -98,15 +98,15 @@ CASES: Sequence[tuple[Callable[..., None], Sequence[str | int], Sequence[str]]] 
     (sample, ("cause",), (*REPORT, "--json")),
     *((run_json, (key,), REPORT) for key in ("site", "image")),
     *((facts, (key,), ("changes", str(EXAMPLES / "before/facts.json"), "facts.json")) for key in ("site",)),
-    (edited, (), ("diff", "out", "root", "--full")),
-    (edited, (), ("diff", "out", "root", "--json")),
-    *((odd_file, (), words) for words in (("releases", "root"), ("deploy", "out", "root"))),
+    (edited, (), ("deploy", "out", "root", "--full")),
+    (edited, (), ("deploy", "out", "root", "--json")),
+    *((odd_file, (), words) for words in (("status", "root", "--all"), ("deploy", "out", "root"))),
     *(
         (manifest, ("stacks", "cpe", 0), words)
-        for words in (("releases", "root"), ("check", "--host", "--root", "root"))
+        for words in (("status", "root", "--all"), ("check", "--host", "--root", "root"))
     ),
-    (history, ("time",), ("releases", "root")),
-    (history, ("by",), ("releases", "root")),
+    (history, ("time",), ("status", "root", "--all")),
+    (history, ("by",), ("status", "root", "--all")),
     (
         text,
         ("a.sh", f"#!/bin/bash\nexport NCCL_SOCKET_IFNAME=ib{HOSTILE}\n"),

@@ -27,7 +27,7 @@ Output = pytest.CaptureFixture[str]
         ("xyzzy", "there is no command 'xyzzy' (see lumisite --help)"),
         ("render --rokm 6.2", "lumisite render: error: unrecognized arguments: --rokm 6.2 (did you mean --rocm?)"),
         ("render --rokm=6.2", "unrecognized arguments: --rokm=6.2 (did you mean --rocm?)"),
-        ("releases root what", "unrecognized arguments: what\n"),
+        ("status root what", "unrecognized arguments: what\n"),
     ],
 )
 def test_what_is_mistyped_comes_back_with_what_was_meant(words: str, said: str, capsys: Output) -> None:
@@ -96,11 +96,6 @@ def test_faults_of_a_site_are_sarif_for_a_forge(capsys: Output) -> None:
         assert where["region"] == {"startLine": fault["line"], "startColumn": fault["column"]}
     assert main(["check", "--host", "--sarif", "--site", "lumi"]) == 2
     assert "[option-excluded]" in capsys.readouterr().err
-
-
-def test_why_suggests_the_code_of_a_finding(capsys: Output) -> None:
-    assert main(["why", "bind-mising"]) == 2
-    assert "(did you mean bind-missing?) [unknown-name]" in capsys.readouterr().err
 
 
 def test_help_has_each_command_once_by_who_uses_it(capsys: Output) -> None:

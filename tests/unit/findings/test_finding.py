@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import json
 
 import pytest
 
-from lumisite.cli import main
 from lumisite.findings.catalogue import load_group, make_finding
 from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding, Place, Severity
@@ -39,13 +37,3 @@ def test_only_the_file_that_has_a_code_is_parsed() -> None:
 def test_a_place_has_what_is_known_of_it() -> None:
     places = [Place("a.yaml"), Place("a.yaml", 3), Place("a.yaml", 3, 5)]
     assert list(map(str, places)) == ["a.yaml", "a.yaml:3", "a.yaml:3:5"]
-
-
-def test_why_explains_a_code(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["why", "system-refused"]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith("system-refused: ")
-    assert "exit code 1" in out
-    assert main(["why", "system-refused", "--json"]) == 0
-    (entry,) = json.loads(capsys.readouterr().out)
-    assert (entry["code"], entry["severity"]) == ("system-refused", "fault")

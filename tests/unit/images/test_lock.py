@@ -89,8 +89,9 @@ def test_every_difference_has_its_kind(folder: Path, capsys: Output) -> None:
     make_sif(folder / OLD, {"/etc/a": b"2"})
     shutil.copy2(folder / NEW, folder / "copy.sif")
     (folder / "copy.sif").rename(folder / NEW)  # the same content is no change
-    found = [(Path(one["path"]).name, one["kind"]) for one in changes(capsys)]
-    assert found == [
+    found = changes(capsys)
+    assert (found[0]["codes"], found[-1]["codes"]) == (["locked-image-gone"], ["image-not-locked"])
+    assert [(Path(one["path"]).name, one["kind"]) for one in found] == [
         ("goes.sif", "vanished"),
         ("breaks.sif", "broken"),
         (Path(OLD).name, "changed"),

@@ -110,7 +110,7 @@ def test_what_the_site_has_and_the_release_lacks_is_waiting(node: Callable[..., 
     code, found = status(capsys, "--site", "twin.yaml")
     assert (code, found["fits"]) == (0, True)
     assert found["waiting"][0].startswith("twin.yaml: ")
-    assert found["next"].startswith("lumisite render --site twin.yaml --out site-out, then lumisite diff site-out ")
+    assert found["next"].startswith("lumisite render --site twin.yaml --out site-out, then lumisite deploy site-out ")
 
 
 def test_another_site_and_no_site_are_told(node: Callable[..., Path], capsys: Output) -> None:

@@ -318,9 +318,9 @@ def test_render_says_what_is_lost_and_strictly_writes_nothing(capsys: pytest.Cap
     assert f"try it:    ln -s {Path.cwd()}/site-out/cdi/*.json /etc/cdi/\n" in told
     assert main(["deploy", "site-out", "root", "--apply"]) == 0
     assert (Path("root/current") / FAMILY).read_text() == (Path("site-out") / FAMILY).read_text()
-    assert main(["diff", "site-out", "root"]) == 0
+    assert main(["deploy", "site-out", "root"]) == 0
     (Path("site-out") / FAMILY).write_text("edited\n")
-    assert main(["diff", "site-out", "root"]) == 1
+    assert main(["deploy", "site-out", "root"]) == 1
 
 
 def test_a_site_with_devices_alone_has_a_prolog_and_no_wrapper() -> None:

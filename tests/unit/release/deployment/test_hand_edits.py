@@ -48,7 +48,7 @@ def test_every_kind_of_damage_is_noticed(run: Run, edit: Callable[[Path], object
     edit(Path("ROOT/releases", OLD))
     assert run("deploy", "new", "ROOT")[0] == 1
     assert run("deploy", "new", "ROOT", "--apply")[0] == 1
-    assert run("releases", "ROOT")[0] == 1
+    assert run("status", "ROOT", "--all")[0] == 1
     assert run("deploy", "new", "ROOT", "--apply", "--set-edits-aside")[0] == 0
     assert current() == NEW
 
@@ -68,7 +68,7 @@ def test_an_edited_release_is_left_alone_until_the_command_that_repairs_it_is_ty
     deploy("old")
     edit_current()
     before = everything(Path("ROOT/releases"))
-    told = {run(*words)[2] for words in (["deploy", "old", "ROOT", "--apply"], ["diff", "old", "ROOT"])}
+    told = {run(*words)[2] for words in (["deploy", "old", "ROOT", "--apply"], ["deploy", "old", "ROOT"])}
     assert everything(Path("ROOT/releases")) == before
     for err in told:
         (command,) = re.findall(r"lumisite (deploy .* --set-edits-aside)\) \[deploy-edited\]", err)
@@ -125,7 +125,7 @@ def test_one_command_leads_out_of_any_damage_of_the_only_release_and_keeps_what_
     code, out, _ = run("deploy", "old", "ROOT", "--apply", "--set-edits-aside")
     assert (code, current()) == (0, OLD)
     assert {path: (mode, content) for path, (mode, _, content) in everything(top).items()} == whole
-    assert run("releases", "ROOT")[0] == 0
+    assert run("status", "ROOT", "--all")[0] == 0
     asides = list(Path("ROOT/set-aside").iterdir())
     assert out.endswith(f" {asides[0].resolve()}\n" if kept else f"deployed {OLD}\n")
     assert len(asides) == bool(kept)

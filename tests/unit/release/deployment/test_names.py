@@ -40,11 +40,11 @@ def test_a_version_that_is_gone_leads_to_the_one_that_is_there(run: Run) -> None
 def test_what_was_added_is_no_difference_and_the_release_is_the_same_one(run: Run) -> None:
     deploy("early", "new")
     for out in ("new", f"ROOT/releases/{NEW}"):
-        assert run("diff", out, "ROOT") == (0, f"no difference to {NEW}\n", "")
+        assert run("deploy", out, "ROOT") == (0, f"no difference to {NEW}\n", "")
         assert run("deploy", out, "ROOT", "--apply")[0] == 0
-    assert run("releases", "ROOT")[0] == 0
+    assert run("status", "ROOT", "--all")[0] == 0
     assert run("rollback", "ROOT")[0] == 0
-    assert run("diff", "new", "ROOT")[0] == 1
+    assert run("deploy", "new", "ROOT")[0] == 1
     deploy("new")
     assert current() == NEW
     assert load_manifest(Path("ROOT/current"))[0].names[f"{CPE}/24.03"] == f"{CPE}/25.03"
@@ -79,7 +79,7 @@ def test_an_edit_of_what_was_added_is_seen_and_both_ways_out_lose_nothing(run: R
     code, _, err = run("deploy", "new", "ROOT", "--apply")
     assert code == 1
     assert f"{STUB}: edited (" in err
-    assert run("releases", "ROOT")[0] == 1
+    assert run("status", "ROOT", "--all")[0] == 1
     assert run("rollback", "ROOT")[0] == 0
     assert run("deploy", "new", "ROOT", "--apply", "--set-edits-aside")[0] == 0
     assert (current(), stub.read_text()) == (NEW, text)

@@ -61,7 +61,7 @@ OTHERS = [
 
 def refused_everywhere(run: Run, message: str, remedy: str) -> None:
     before = everything(Path("srv/team/root"))
-    for words in (["deploy", "third"], ["deploy", "third", "--apply"], ["rollback"]):
+    for words in (["deploy", "third", "--apply"], ["rollback"]):
         code, out, err = run(words[0], *words[1:2], "ROOT", *words[2:])
         assert (code, out) == (1, "")
         assert message in err
@@ -133,7 +133,7 @@ def test_a_tree_that_others_could_have_changed_is_not_deployed(
 ) -> None:
     place = Path(os.path.normpath(Path.cwd() / "home/admin/out" / name))
     change(place)
-    for words in (["deploy", "OUT", "ROOT"], ["deploy", "OUT", "ROOT", "--apply"], ["diff", "OUT", "ROOT", "--json"]):
+    for words in (["deploy", "OUT", "ROOT"], ["deploy", "OUT", "ROOT", "--apply"], ["deploy", "OUT", "ROOT", "--json"]):
         code, out, err = run(*words)
         assert (code, out) == (3, "")
         assert err.startswith(f"lumisite: OUT: {place} ({whose}")
@@ -172,7 +172,7 @@ def test_what_root_rendered_may_be_deployed_by_an_admin_and_a_team_may_share_the
         Path(place).chmod(0o2775)
         os.chown(place, NEIGHBOUR, NEIGHBOUR)
         written(Path(place, "out"), tree(THIRD))
-        assert run("diff", f"{place}/out", f"{place}/ROOT")[0] == 3  # root is in no such team
+        assert run("deploy", f"{place}/out", f"{place}/ROOT")[0] == 3  # root is in no such team
         os.setegid(NEIGHBOUR)
         os.seteuid(NEIGHBOUR)
         try:

@@ -1,4 +1,4 @@
-"""Listing releases, and comparing a tree with what is deployed."""
+"""Listing releases, and previewing a deploy."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tests.support.scene import THIRD, Run, deploy
 from tests.support.trees import NEW, OLD
 
 
-def test_releases_lists_them_newest_first_with_what_they_are(run: Run) -> None:
+def test_all_lists_them_newest_first_with_what_they_are(run: Run) -> None:
     deploy("old", "new", "third")
     run("rollback", "ROOT")
-    code, out, _ = run("releases", "ROOT")
+    code, out, _ = run("status", "ROOT", "--all")
     assert code == 0
     rows = [line.split() for line in out.splitlines()]
     assert " ".join(rows[0]) == "RELEASE DEPLOYED SITE PLATFORM CPE ROCM LUMISITE INPUTS STATE"
@@ -26,13 +26,13 @@ def test_releases_lists_them_newest_first_with_what_they_are(run: Run) -> None:
     assert rows[2][3:] == ["lumi", "2026-01", "25.03", "6.2.4", "0.1.0", "df5a21c868ec", "whole"]
 
 
-def test_releases_as_json_says_what_is_edited_broken_and_missing(run: Run) -> None:
+def test_all_as_json_says_what_is_edited_broken_and_missing(run: Run) -> None:
     deploy("old", "new", "third")
     Path("ROOT/releases", OLD, "mine").write_text("")
     Path("ROOT/releases", NEW, MANIFEST).unlink()
     Path("ROOT/releases", THIRD).rename("gone")
     Path("ROOT/releases", ".hidden").mkdir()
-    code, out, _ = run("releases", "ROOT", "--json")
+    code, out, _ = run("status", "ROOT", "--all", "--json")
     assert code == 1
     found = {entry["release"]: entry for entry in json.loads(out)}
     assert {name: (entry["role"], entry["state"]) for name, entry in found.items()} == {
@@ -47,19 +47,19 @@ def test_releases_as_json_says_what_is_edited_broken_and_missing(run: Run) -> No
     assert codes == {THIRD: ["release-missing"], NEW: ["release-file-missing"], OLD: ["release-file-unknown"]}
 
 
-def test_diff_tells_by_its_exit_code_and_as_json(run: Run) -> None:
+def test_a_preview_tells_by_its_exit_code_and_as_json(run: Run) -> None:
     deploy("new")
-    assert run("diff", "new", "ROOT", "--details") == (0, f"no difference to {NEW}\n", "")
-    code, out, err = run("diff", "old", "ROOT", "--json")
+    assert run("deploy", "new", "ROOT", "--details") == (0, f"no difference to {NEW}\n", "")
+    code, out, err = run("deploy", "old", "ROOT", "--json")
     assert (code, err) == (1, "")
     assert json.loads(out)["edited"] == {}
     assert json.loads(out)["new"] == OLD
 
 
-def test_diff_shows_a_hand_edit_that_a_deploy_would_undo(run: Run) -> None:
+def test_a_preview_shows_a_hand_edit_that_a_deploy_would_undo(run: Run) -> None:
     deploy("new")
     Path("ROOT/current/spank/bin/singularity").write_text("#!/bin/sh\necho mine\n")
-    code, out, err = run("diff", "new", "ROOT", "--details")
+    code, out, err = run("deploy", "new", "ROOT", "--details")
     assert code == 1
     assert "-echo mine\n+exit 0\n" in out
     assert "spank/bin/singularity: edited (" in err

@@ -159,7 +159,7 @@ def test_rollback_goes_even_when_its_line_cannot_be_written(run: Run, monkeypatc
     assert current() == OLD
 
 
-@pytest.mark.parametrize("command", ["rollback", "releases"])
+@pytest.mark.parametrize("command", ["rollback", "status"])
 def test_a_root_that_does_not_exist_is_a_usage_error(run: Run, command: str) -> None:
     code, _, err = run(command, "ROOT")
     assert code == 2
@@ -167,7 +167,7 @@ def test_a_root_that_does_not_exist_is_a_usage_error(run: Run, command: str) -> 
     assert not Path("ROOT").exists()
 
 
-@pytest.mark.parametrize("words", [("deploy", "new", "old", "--apply"), ("releases", "old"), ("status", "old")])
+@pytest.mark.parametrize("words", [("deploy", "new", "old", "--apply"), ("status", "old", "--all"), ("status", "old")])
 def test_a_rendered_tree_is_no_deployment_root(run: Run, words: tuple[str, ...]) -> None:
     code, _, err = run(*words)
     assert code == 2
@@ -189,7 +189,9 @@ def test_a_root_that_has_lost_its_link_goes_to_a_release_that_is_named(run: Run)
     code, _, err = run("rollback", "ROOT")
     assert code == 3
     assert f"`lumisite rollback {place} ID`" in err
-    assert run("status", "ROOT")[1].endswith(f"next: lumisite releases {place}, then lumisite rollback {place} ID\n")
+    assert run("status", "ROOT")[1].endswith(
+        f"next: lumisite status {place} --all, then lumisite rollback {place} ID\n"
+    )
     code, out, err = run("rollback", "ROOT", NEW)
     assert (code, out, err) == (0, f"rolled back (none) -> {NEW}\n", "check that it fits: lumisite status ROOT\n")
     assert current() == NEW
