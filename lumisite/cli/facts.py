@@ -39,8 +39,8 @@ def add_changes(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `changes`."""
     parser.description = (
         "Compare two captures of a node, before and after a maintenance. Each change comes with the modules, image "
-        "families, masks and entries of the site description that it touches; then a draft of the platform for the "
-        "site description, and a text for users. Exit 0 when nothing changed, 1 when something did."
+        "families, masks and entries of the site description that it touches; then a text for users. Exit 0 when "
+        "nothing changed, 1 when something did."
     )
     either = parser.add_mutually_exclusive_group()
     parser.add_argument("before", metavar="BEFORE", help="the facts file from before")
@@ -53,7 +53,6 @@ def add_changes(parser: argparse.ArgumentParser) -> None:
             "LUMISITE_SITE or embedded)"
         ),
     )
-    either.add_argument("--draft", action="store_true", help="print only the draft for the site description")
     either.add_argument("--users", action="store_true", help="print only the text for users")
     either.add_argument("--json", action="store_true", help="print the result as JSON")
 
@@ -81,20 +80,19 @@ def run_changes(arguments: argparse.Namespace) -> int:
     if before.host != after.host:
         hosts = {"host": before.host or "unknown", "other": arguments.after, "other_host": after.host or "unknown"}
         print_note(line(make_finding("facts-of-two-hosts", arguments.before, **hosts)))
-    lines = report.draft if arguments.draft else report.users if arguments.users else _report_lines(report)
+    lines = report.users if arguments.users else _report_lines(report)
     print_result(report_json(report), lines or [""], as_json=arguments.json)
     return 1 if report.changes else 0
 
 
 def _report_lines(report: ChangeReport) -> list[str]:
-    """Return the whole report: changes with what they touch, the draft, the text for users."""
+    """Return the whole report: changes with what they touch, and the text for users."""
     if not report.changes:
         return ["nothing changed"]
     now = f"fits platform {report.now}" if report.now else "fits no platform that is described"
     lines = [f"{counted(len(report.changes), 'change')}; the node was platform {report.was}, and now {now}", ""]
     for change in report.changes:
         lines += [line(change.finding), *_touched_lines(change)]
-    lines += ["", "-- draft for the site description", *report.draft]
     return [*lines, "", "-- text for users", *report.users]
 
 

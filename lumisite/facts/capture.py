@@ -84,7 +84,7 @@ def capture_undescribed(tree: Tree) -> Captured:
     """Read of a node what no site description has to name: hardware, kernel, drivers and installed releases."""
     findings: list[Finding] = []
     facts = capture_system(tree, "", (), findings)
-    return Captured(replace(facts, stacks=_stacks(tree)), tuple(findings))
+    return Captured(replace(facts, slurm=_slurm(tree, ()), stacks=_stacks(tree)), tuple(findings))
 
 
 def _closed_findings(plain: Mapping[str, Mapping[str, str]]) -> list[Finding]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lumisite.facts.change import Touched
-from lumisite.facts.facts import Facts, Releases
+from lumisite.facts.facts import Facts
 from lumisite.machine.tree import is_under
 from lumisite.site.images import parse_release
 from lumisite.site.library_path import host_path
@@ -73,11 +73,6 @@ class Context:
     def software(self, stack: str) -> Software | None:
         """Return what a stack of the site is, where that is known."""
         return software_of(stack, self.site.stacks[stack].gpu)
-
-    def on_host(self, stack: str) -> Releases:
-        """Return what the node has of a stack now."""
-        software = self.software(stack)
-        return Releases() if software is None else self.after.stacks.get(software.name, Releases())
 
     def loses(self, stack: str, release: Version | None) -> bool:
         """Return whether the new driver no longer supports a release that the old one did."""

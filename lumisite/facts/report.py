@@ -1,4 +1,4 @@
-"""What differs between two captures, what that touches, the draft of the new platform, and the text for users."""
+"""What differs between two captures, what that touches, and the text for users."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 from lumisite.errors import ResolveError
 from lumisite.facts.change import Change, Touched
 from lumisite.facts.context import Context, make_context
-from lumisite.facts.draft import draft_platform
 from lumisite.facts.facts import Facts
 from lumisite.facts.kind import Differences
 from lumisite.facts.kinds import KINDS
@@ -34,7 +33,6 @@ class ChangeReport:
     was: str
     now: str | None
     changes: tuple[Change, ...]
-    draft: tuple[str, ...]
     users: tuple[str, ...]
 
 
@@ -45,8 +43,7 @@ def make_report(before: Facts, after: Facts, site: Site, plans: Iterable[LoadedP
             raise ResolveError(make_finding("facts-of-other-site", "--site", found=facts.site, site=site.name))
     context = make_context(site, before, after, plans)
     changes = tuple(replace(change, touches=touches(change, context)) for change in compare(before, after))
-    draft, users = draft_platform(context), user_lines(changes, context)
-    return ChangeReport(site.name, context.was, context.now, changes, draft, users)
+    return ChangeReport(site.name, context.was, context.now, changes, user_lines(changes, context))
 
 
 def compare(before: Facts, after: Facts) -> tuple[Change, ...]:
@@ -140,7 +137,6 @@ def report_json(report: ChangeReport) -> dict[str, Any]:
         "changes": [
             {**change_json(change), "touches": list(map(_touched_json, change.touches))} for change in report.changes
         ],
-        "draft": "\n".join(report.draft) + "\n",
         "users": "\n".join(report.users) + "\n",
     }
 

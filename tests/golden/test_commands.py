@@ -30,7 +30,7 @@ SCRIPTS = Path(__file__).parents[1] / "data/scripts"
 TEXT_ONLY = ("facts", "init", "reframe", "render", "rollback")
 #: In this order, since some write what others read.
 CALLS = (
-    "init --from facts.json --out made.yaml",
+    "init facts.json -o made.yaml",
     "check faults.yaml",
     "why NCCL_SOCKET_IFNAME /opt/cray singularity-AI-bindings rocm --site lumi",
     "env lumi-multitorch-x.sif --site lumi --plan plan.yaml --lock images.lock",

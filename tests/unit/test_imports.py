@@ -15,7 +15,6 @@ PACKAGE = Path(lumisite.__file__).parent
 #: From the top: a room imports those behind it.
 ROOMS = (
     "cli",
-    "init",
     "lint",
     "validate",
     "facts",

@@ -8,7 +8,7 @@ from hashlib import sha256
 from lumisite.facts.capture import capture
 from lumisite.facts.facts import Facts
 from lumisite.facts.report import ChangeReport, make_report
-from lumisite.site.load import EMBEDDED, load_site
+from lumisite.site.load import load_site
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
 from tests.support.breaks.hardware import HARDWARE
@@ -18,7 +18,6 @@ from tests.support.breaks.row import Break
 from tests.support.breaks.software import SOFTWARE
 from tests.support.dict_trees import DictTree
 from tests.support.nodes import AFTER, NodeFiles, lumi_node
-from tests.support.sites import load_text
 
 LUMI = load_site("lumi").site
 #: Keys that a facts file cannot do without, where it has what they belong to.
@@ -43,20 +42,3 @@ def report_of(row: Break | Quiet, plans: tuple[LoadedPlan, ...] = ()) -> ChangeR
     """Capture a node before and after a change, and compare."""
     before, after = (facts_of(lumi_node(AFTER, files)) for files in (row.both, {**row.both, **row.files}))
     return make_report(before, after, LUMI, plans=plans)
-
-
-def pasted(site: str, draft: tuple[str, ...]) -> Site:
-    """Put each entry of a draft below the key of the same name, as its first line says, and load the description."""
-    text = (EMBEDDED / f"{site}.yaml").read_text()
-    at, new = 0, 100
-    for line in (line for line in draft if not line.startswith("#")):
-        indent = len(line) - len(line.lstrip(" "))
-        new = new if indent > new else 100
-        # A key that the description has is gone into; what is below it comes first there.
-        found = text.find(f"\n{line}\n", at if indent else 0) if line.endswith(":") and indent < new else -1
-        if found >= 0:
-            at = found + len(line) + 1
-        else:
-            text = f"{text[:at]}\n{line}{text[at:]}"
-            at, new = at + len(line) + 1, min(new, indent)
-    return load_text(text).site

@@ -17,7 +17,7 @@ from lumisite.facts.kinds.paths import CLOSED_KIND
 from lumisite.facts.report import ChangeReport, compare, make_report, report_json
 from lumisite.findings.catalogue import catalogue
 from lumisite.findings.writers import line, message
-from tests.support.breaks import BREAKS, LUMI, REQUIRED, facts_of, pasted, report_of
+from tests.support.breaks import BREAKS, LUMI, REQUIRED, facts_of, report_of
 from tests.support.dict_trees import DictTree, Link
 from tests.support.nodes import AFTER, BEFORE, LATEST, lumi_node, sif_head
 
@@ -193,9 +193,6 @@ def test_users_can_stay_with_an_image_that_is_still_there() -> None:
     assert f"name /appl/local/laifs/containers/lumi-multitorch-{AFTER.image}/lumi-multitorch-full" in users
 
 
-# The draft
-
-
 def test_json_has_codes_and_values(january: ChangeReport) -> None:
     document = json.loads(json.dumps(report_json(january)))
     assert [one["code"] for one in document["changes"]] == [one.code for one in january.changes]
@@ -203,7 +200,7 @@ def test_json_has_codes_and_values(january: ChangeReport) -> None:
     assert all(one.keys() == keys for one in document["changes"])
     touches = [touch for one in document["changes"] for touch in one["touches"]]
     assert all(touch.keys() == {"what", "name", "code", "why"} and touch["why"] for touch in touches)
-    assert document["draft"].splitlines() == list(january.draft)
+    assert document["users"].splitlines() == list(january.users)
 
 
 def test_every_change_and_every_touch_has_words(january: ChangeReport) -> None:
@@ -256,7 +253,6 @@ def test_any_two_facts_files_give_a_report(node: Facts, january: ChangeReport) -
             pair.append(parse_facts(json.dumps(document).encode(), "x"))
         report = make_report(pair[0], pair[1], LUMI)
         assert all(line(one.finding).isprintable() for one in report.changes)
-        assert "draft" in pasted("lumi", report.draft).platforms
 
 
 def test_users_read_which_versions_of_modules_are_gone_and_what_has_their_place(node: Facts) -> None:

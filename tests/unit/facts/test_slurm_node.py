@@ -236,5 +236,5 @@ def test_a_facts_file_may_hold_any_text() -> None:
     )
     for before, after in ((one, other), (other, one)):
         assert compare(before, after)
-        assert report(before, after).draft
+        assert report(before, after).users
     assert compare(one, one) == ()

@@ -1,0 +1,154 @@
+"""`init`: what facts of nodes tell is written, and what they do not tell is named."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.errors import SiteError
+from lumisite.facts.capture import capture_undescribed
+from lumisite.facts.facts import Adapter, CpuGroup, Device, Driver, Facts, Interface, Program, Releases, format_facts
+from lumisite.facts.init import describe_site
+from lumisite.site.load import parse_site
+from lumisite.site.model import Site
+from tests.support.dict_trees import DictTree
+from tests.support.nodes import lumi_node
+
+DATE = "2026-01-31"
+Output = pytest.CaptureFixture[str]
+FAST = Interface(state="up", speed_mbit=100_000, numa=0, networks=("10.2.0.0/16",))
+SLOW = replace(FAST, speed_mbit=1_000, networks=("10.1.0.0/16",))
+CPU_NODE = Facts("", host="n1.fjord", cpus=(CpuGroup("0-3", 0),), interfaces={"ib0": FAST, "eth0": SLOW})
+
+
+@pytest.fixture(name="gpu_node", scope="module")
+def _gpu_node() -> Facts:
+    return capture_undescribed(DictTree(lumi_node())).facts
+
+
+def faults(text: str) -> list[str]:
+    with pytest.raises(SiteError) as refused:
+        parse_site(text.encode(), Path("site.yaml"))
+    return [finding.subject for finding in refused.value.findings]
+
+
+def filled(text: str) -> Site:
+    """Take each line that a reader is to fill in as it stands there."""
+    example = re.compile(r"^( *)# ((?:  )*(?:- \{|(?!guessed)[\w.]+:).*)$", re.MULTILINE)
+    return parse_site(example.sub(r"\1\2", text).encode(), Path("site.yaml"))
+
+
+def test_what_no_file_tells_is_left_for_check(gpu_node: Facts) -> None:
+    text = describe_site([gpu_node], DATE)
+    missing = ["file_systems", "name", "partitions", "root", "runtimes", "support", "title"]
+    assert faults(text) == [*missing, "platforms.2026-01.since", "node_kinds.gpu.memory_mib"]
+    assert all(re.search(rf"^ *# {name.rpartition('.')[2]}:", text, re.MULTILINE) for name in faults(text))
+
+
+def test_filled_in_it_is_the_site_of_the_node(gpu_node: Facts) -> None:
+    site = filled(describe_site([gpu_node, CPU_NODE], DATE))
+    assert site.fabric.interfaces == ("hsn0", "hsn1", "hsn2", "hsn3")
+    assert (site.fabric.carrier, site.fabric.adapters) == ("cxi", ("cxi0", "cxi1", "cxi2", "cxi3"))
+    assert site.node_kinds.keys() == {"gpu", "cpu"}
+    kind, platform = site.node_kinds["gpu"], site.platforms["2026-01"]
+    assert [gpu.l3 for gpu in kind.gpus] == [6, 7, 2, 3, 0, 1, 4, 5]
+    assert (kind.l3[0].cores, kind.l3[0].siblings, kind.l3[-1].numa) == (tuple(range(8)), tuple(range(64, 72)), 3)
+    assert kind.source == "here: lumisite facts on nid005001"
+    assert platform.os == "SLES 15 SP6"
+    assert {name: str(release) for name, release in platform.defaults.items()} == {"cpe": "25.03", "rocm": "6.3.4"}
+    assert [str(release) for release in platform.stacks["cpe"].supported] == ["25.03", "25.09"]
+    assert platform.stacks["rocm"].driver == "amdgpu 6.10.5"
+    assert len(platform.gpu_bus_ids["gpu"]) == 8
+
+
+def test_of_a_machine_without_anything_all_is_missing() -> None:
+    text = describe_site([Facts("")], DATE)
+    assert {"fabric.interfaces", "node_kinds.cpu.l3", "platforms.2026-01.os"} <= {*faults(text)}
+    assert "here: lumisite facts on an unnamed node" in text
+    assert filled(text).stacks == {}
+
+
+def test_kinds_of_one_name_are_numbered(gpu_node: Facts) -> None:
+    site = filled(describe_site([CPU_NODE, gpu_node, gpu_node, CPU_NODE], DATE))
+    assert [*site.node_kinds] == ["cpu", "gpu", "gpu-2", "cpu-2"]
+
+
+@pytest.mark.parametrize(
+    ("interfaces", "fast", "management"),
+    [
+        ({"eth0": SLOW, "ib0": FAST}, ("ib0",), ("eth0",)),
+        ({"eth0": SLOW, "ib0": replace(FAST, networks=())}, ("eth0",), ()),
+        ({"eth0": SLOW, "ib0": replace(FAST, state="down")}, ("eth0",), ()),
+        ({"eth0": SLOW, "hsn10": FAST, "hsn9": FAST}, ("hsn9", "hsn10"), ("eth0",)),
+        # What lies on an interface with an address is not fast by that.
+        ({"eth0": SLOW, "bond0": FAST, "bond0.7": replace(FAST, lower=("bond0",))}, ("bond0",), ("eth0",)),
+        ({"bond0": replace(FAST, networks=()), "bond0.7": replace(FAST, lower=("bond0",))}, ("bond0.7",), ()),
+        ({"ib0": replace(FAST, networks=None, lower=None)}, ("ib0",), ()),
+    ],
+)
+def test_the_fastest_interfaces_carry_data(
+    interfaces: dict[str, Interface], fast: tuple[str, ...], management: tuple[str, ...]
+) -> None:
+    fabric = filled(describe_site([replace(CPU_NODE, interfaces=interfaces)], DATE)).fabric
+    assert (fabric.interfaces, fabric.management) == (fast, management)
+
+
+@pytest.mark.parametrize(
+    ("adapter", "bus", "carrier"),
+    [
+        (Adapter(kind="infiniband", link="InfiniBand", port="ACTIVE"), None, "IB"),
+        (Adapter(kind="infiniband", link="InfiniBand", port="DOWN"), None, "tcp"),
+        (Adapter("0000:01:00.0", kind="infiniband", link="Ethernet", port="ACTIVE"), "0000:01:00.0", "RoCE"),
+        (Adapter("0000:01:00.0", kind="infiniband", link="Ethernet", port="ACTIVE"), "0000:02:00.0", "tcp"),
+        (Adapter(kind="infiniband", driver="efa", link="Unspecified", port="ACTIVE"), None, "EFA"),
+    ],
+)
+def test_the_carrier_is_that_of_an_adapter_of_a_fast_interface(adapter: Adapter, bus: str | None, carrier: str) -> None:
+    parts = {"bond0": replace(FAST, lower=("ens1",)), "ens1": replace(FAST, bus=bus, networks=())}
+    fabric = filled(describe_site([replace(CPU_NODE, interfaces=parts, nics={"mlx5_0": adapter})], DATE)).fabric
+    assert (fabric.carrier, fabric.adapters) == (carrier, () if carrier == "tcp" else ("mlx5_0",))
+
+
+def test_gpus_without_a_place_and_releases_that_were_not_read_are_named() -> None:
+    gpu = replace(CPU_NODE, gpus=(Device("0000:c1:00.0", 7),), drivers={"nvidia": Driver("570.86.15")})
+    text = describe_site([gpu], DATE)
+    assert "# not read: where the 1 GPUs are" in text
+    assert "# not read: releases of CUDA, while the nodes have the driver nvidia 570.86.15" in text
+    stack = describe_site([replace(gpu, stacks={"cuda": Releases(("12.4", "12.8", "12-x"))})], DATE)
+    assert "# guessed: the newest, as no link names a default" in stack
+    assert str(filled(stack).platforms["2026-01"].defaults["cuda"]) == "12.8"
+
+
+def test_the_runtime_of_a_capture_with_a_site_is_taken() -> None:
+    program = Program("/opt/apptainer/bin/apptainer", package="apptainer 1.4.0")
+    runtime = filled(describe_site([replace(CPU_NODE, runtime=program)], DATE)).runtimes["apptainer"]
+    assert (runtime.executable, runtime.variant, runtime.prefix) == (program.real, program.package, "APPTAINER")
+
+
+@pytest.mark.parametrize("text", ["", "a\nb: c", "'\"", "# x", "{", "\x1b[1m", "\u2028"])
+def test_a_text_of_a_node_stays_a_text(text: str) -> None:
+    node = replace(CPU_NODE, host=text, kernel=replace(CPU_NODE.kernel, release=text), cpus=(CpuGroup(text or "0"),))
+    written = describe_site([node, replace(node, gpus=(Device(text, None, text),))], DATE)
+    assert "\x1b" not in written
+    assert "name" in faults(written)
+
+
+def test_init_takes_facts_files_or_this_node(tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("cpu.json").write_text(format_facts(CPU_NODE))
+    assert main(["init", "cpu.json", "cpu.json", "-o", "site.yaml"]) == 0
+    assert "from the facts of n1, n1, " in Path("site.yaml").read_text()
+    assert main(["check", "site.yaml"]) == 2
+    assert "site.yaml:3:1: name: is missing" in capsys.readouterr().out
+    before = Path("site.yaml").read_bytes()
+    assert main(["init", "cpu.json", "-o", "site.yaml"]) == 2
+    assert "[description-exists]" in capsys.readouterr().err
+    assert Path("site.yaml").read_bytes() == before
+    assert main(["init", "nothing.json"]) == 2
+    capsys.readouterr()
+    assert main(["init"]) == 0
+    assert capsys.readouterr().out.startswith("# Written by `lumisite init`")
