@@ -79,7 +79,7 @@ class Software:
 class Collectives:
     """A vendor's library for collectives between GPUs.
 
-    `backend` is what PyTorch calls it, `library` what its files are called (up to `.so`), `prefix` how its variables
+    `library` is what its files are called (up to `.so`), `prefix` how its variables
     begin, `plugins` under which names it looks for a network plugin, `images` where images state its version; `tests`
     are folders of images with its tests, if not on PATH. `packages` are folders below those of Python packages that
     have a copy of it, and `preloads` the file there that opens one before PyTorch, where it says so by `name`.
@@ -91,7 +91,6 @@ class Collectives:
     title: str
     library: str
     prefix: str
-    backend: str = "nccl"
     plugins: tuple[str, ...] = ()
     images: tuple[Sign, ...] = ()
     tests: tuple[str, ...] = ()

@@ -30,7 +30,7 @@ from lumisite.site.selection import resolve_selection
 from lumisite.site.versions import parse_version
 
 HERE = Path(__file__).parent / "known_facts"
-SITES = {name: load_site(name) for name in ("lumi", "frontier", "perlmutter", "alps")}
+SITES = {"lumi": load_site("lumi")}
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,6 @@ IMAGES = {
         Image("lumi-pytorch-rocm-6.0.3-python-3.12-pytorch-v2.9.0.sif", "7.0.2", False),
         Image("lumi-rocm-rocm-6.0.3-mine.sif", "7.2.2", True),
         Image("pytorch-cuda-12.8.sif", None, False),
-    ),
-    "frontier": (
-        Image("rocm-pytorch-6.2.4.sif", "6.2.4", False),
-        Image("rocm-pytorch-7.0.2.sif", "7.0.2", True),
-        Image("opensusempich-6.0.3.sif", "6.0.3", False),
     ),
 }
 #: The facts are known from a plan of this very file, from a lock, from a name of the site, from a plan whose pattern fits
@@ -189,8 +184,7 @@ def test_what_was_read_is_given() -> None:
 
 
 def table(site: str) -> str:
-    text = image_table(site) if site in IMAGES else static_table(site)
-    return text.replace(f"lumisite-{os.getuid()}", "lumisite-UID")
+    return image_table(site).replace(f"lumisite-{os.getuid()}", "lumisite-UID")
 
 
 def image_table(site: str) -> str:
@@ -208,18 +202,6 @@ def image_table(site: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def static_table(site: str) -> str:
-    """Return what CDI devices, which no wrapper stands beside, set of such variables, and what they cannot."""
-    files, _ = rendered(site, "nothing")
-    lines = []
-    for path, file in sorted(files.items()):
-        if path.startswith("cdi/"):
-            lines.append(path)
-            told = [*file.text.split("\n"), *(f"# {loss}" for loss in file.lost)]
-            lines += [f"  {line.strip()}" for line in told if any(name in line for name in harmful_to_some(site))]
-    return "\n".join(lines) + "\n"
-
-
 @pytest.mark.parametrize("site", SITES)
 def test_the_table_is_the_golden_one(site: str, request: pytest.FixtureRequest) -> None:
     path = HERE / f"{site}.txt"
@@ -227,10 +209,3 @@ def test_the_table_is_the_golden_one(site: str, request: pytest.FixtureRequest) 
         path.parent.mkdir(exist_ok=True)
         path.write_text(table(site))
     assert table(site) == path.read_text()
-
-
-@pytest.mark.parametrize("site", ["perlmutter", "alps"])
-def test_a_device_for_images_that_nobody_read_sets_nothing_that_some_image_dies_of(site: str) -> None:
-    told = [line for line in static_table(site).split("\n") if line.startswith("  ") and not line.startswith("  #")]
-    assert not [line for line in told if "NCCL_NET" in line and "Libfabric" in line]
-    assert harmful_to_some(site) == ["NCCL_NET"]

@@ -154,7 +154,7 @@ ASK = {
         ("trans", "transport"),
         ("deploy a-tr", "a-tree"),
         ("why --root a-tr", "a-tree"),
-        ("masks --site frontie", "frontier"),
+        ("masks --site universty", "university"),
         ("check --site a-tr", "a-tree"),
         ("why NCCL_CROSS_N", "NCCL_CROSS_NIC"),
         ("why gpu-mo", "gpu-moved"),

@@ -181,7 +181,6 @@ class Target:
         options = [*each("carrier", self.carriers), *each("counters", counters), *arguments]
         backend: str = self.plan.backend
         if backend == "nccl" and (gpu := self.gpu):
-            backend = gpu.collectives.backend
             settings = each("settings", (gpu.collectives.prefix, *gpu.prefixes))
             options = ["--device", gpu.torch, *settings, *options]
         return Srun(

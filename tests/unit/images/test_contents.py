@@ -196,16 +196,6 @@ CUDA_RECORD = b'{\n  "cuda" : {\n "name" : "CUDA SDK",\n "version" : "12.4.1"\n 
         ("nvidia", {f"{MULTIARCH}/libnccl.so.2.27.5": b""}, {"nccl": "2.27.5"}),
         ("nvidia", {"/opt/rocm-6.2.4/.info/version": b"6.2.4-1"}, {}),
         ("nvidia", {"/.singularity.d/labels.json": b'{"org.example.cuda.version": "12.2"}'}, {"mine": "12.2"}),
-        ("intel", {"/opt/intel/oneapi/compiler/2025.0/lib/x": b""}, {"mine": "2025.0"}),
-        ("intel", {"/opt/intel/oneapi/2025.2/lib/x": b""}, {"mine": "2025.2"}),
-        (
-            "intel",
-            {
-                f"{PACKAGES}/intel_sycl_rt-2025.0.4.dist-info/RECORD": b"",
-                f"{PACKAGES}/oneccl-2021.14.1.dist-info/RECORD": b"",
-            },
-            {"mine": "2025.0.4", "oneccl": "2021.14.1"},
-        ),
         (
             "amd",
             {
@@ -283,7 +273,6 @@ def test_what_was_read_counts_and_a_name_where_nothing_can_be(tmp_path: Path) ->
         ("/usr/local/cuda-12.4/version.json", ("nvidia",)),
         (f"{PACKAGES}/nvidia/nccl/lib/libnccl.so.2", ("nvidia",)),
         ("/opt/miniconda3/envs/pytorch/lib/python3.11/site-packages/torch/lib/libnccl.so.2", ("nvidia",)),
-        ("/opt/intel/oneapi/compiler/2025.0/lib/x", ("intel",)),
         ("/usr/bin/true", ()),
     ],
 )

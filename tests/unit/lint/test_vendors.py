@@ -6,13 +6,11 @@ import pytest
 
 from lumisite.findings.finding import Finding
 from lumisite.lint.rules import ANYWHERE, OF_SITE, lint_script
-from lumisite.site.load import EMBEDDED, embedded_sites, load_site
+from lumisite.site.load import embedded_sites, load_site
 from tests.support.linted import findings
 from tests.support.sites import load_text, site_text
 
-UNIVERSITY = (EMBEDDED / "university.yaml").read_text()
 SITES = {name: load_site(name).site for name in embedded_sites()}
-SITES["intel"] = load_text(UNIVERSITY.replace("gpu: nvidia", "gpu: intel")).site
 SITES["silent"] = load_text(site_text(("MIOPEN_CUSTOM_CACHE_DIR\n    directory: ", "OTHER\n    directory: "))).site
 TMP = "{path: /tmp, kind: node-local, writable: yes,"
 SITES["of jobs"] = load_text(site_text((TMP, "{path: /tmp, kind: node-local, job_folder: $TMPDIR,"))).site
@@ -27,10 +25,6 @@ def found(site: str, text: str) -> list[Finding]:
     [
         ("lumi", "dev-g", "RCCL", "ROCR_VISIBLE_DEVICES"),
         ("university", "gpu", "NCCL", "CUDA_VISIBLE_DEVICES"),
-        ("intel", "gpu", "oneCCL", "ZE_AFFINITY_MASK"),
-        # Two vendors in one cluster.
-        ("dardel", "gpu", "RCCL", "ROCR_VISIBLE_DEVICES"),
-        ("dardel", "gpugh", "NCCL", "CUDA_VISIBLE_DEVICES"),
     ],
 )
 def test_a_binding_of_gpus_names_what_fails_and_what_to_set(
@@ -47,8 +41,6 @@ def test_a_variable_that_nothing_reads_is_one_of_the_sites_vendor() -> None:
     assert finding.code == "misnamed-variable"
     assert finding.values == {"expected": "MIOPEN_USER_DB_PATH", "directory": "/tmp/${USER}/miopen-user-db"}
     assert found("university", text) == []
-    assert [one.code for one in found("dardel", f"#SBATCH -p gpu\n{text}")] == ["misnamed-variable"]
-    assert found("dardel", f"#SBATCH -p gpugh\n{text}") == []
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,19 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import pytest
 
 from lumisite.machine.masks import MaskRequest, TaskMask, cpu_masks, mask_tables
 from lumisite.machine.topology import Core, Topology, recognise, topology_of
 from lumisite.site.cpus import format_cpu_list
-from lumisite.site.load import load_site
-from lumisite.site.model import Site
+from lumisite.site.load import EMBEDDED, load_site
+from lumisite.site.nodes import NodeKind
+from tests.support.sites import load_text
 from tests.support.tools import tool
+
+UNIVERSITY = (EMBEDDED / "university.yaml").read_text()
 
 
 @dataclass(frozen=True)
@@ -36,10 +40,9 @@ class Domain:
 
 @dataclass(frozen=True)
 class Machine:
-    """What documents say of a node; `site` and `kind` describe it, `synthetic` is it for hwloc."""
+    """What documents say of a node; `described` is it in a site description, `synthetic` is it for hwloc."""
 
-    site: str
-    kind: str
+    described: str
     domains: tuple[Domain, ...]
     synthetic: str
 
@@ -49,22 +52,32 @@ def superchips(number: int, cores: int) -> tuple[Domain, ...]:
     return tuple(Domain(range(cores * at, cores * (at + 1)), at, at, (at,)) for at in range(number))
 
 
+def described_superchips(number: int, cores: int) -> str:
+    caches = [f"{{cores: {cores * at}-{cores * (at + 1) - 1}, numa: {at}, package: {at}}}" for at in range(number)]
+    gpus = [f"{{l3: {at}, numa: {at}}}" for at in range(number)]
+    return f"\n    l3: [{', '.join(caches)}]\n    gpus: [{', '.join(gpus)}]\n"
+
+
 MACHINES = {
     # CINECA, "Booster Section": one Xeon 8358 with an L3 for all, two domains; four GPUs and adapters on the first.
-    "leonardo": Machine(
-        "leonardo",
-        "booster",
+    "one-cache": Machine(
+        """
+    l3: [{cores: 0-15, numa: 0, package: 0, cache: 0}, {cores: 16-31, numa: 1, package: 0, cache: 0}]
+    gpus: [{numa: 0}, {numa: 0}, {numa: 0}, {numa: 0}]
+""",
         (Domain(range(16), 0, 0, (0, 1, 2, 3)), Domain(range(16, 32), 0, 0)),
         "pack:1 l3:1 numa:2 core:16 pu:1",
     ),
     # CSCS: four GH200 superchips with 72 cores each.
-    "gh200": Machine("alps", "gh200", superchips(4, 72), "pack:4 numa:1 core:72 pu:1"),
+    "gh200": Machine(described_superchips(4, 72), superchips(4, 72), "pack:4 numa:1 core:72 pu:1"),
     # Job scripts for Viper-GPU: two MI300A with 24 cores each.
-    "mi300a": Machine("viper", "apu", superchips(2, 24), "pack:2 numa:1 core:24 pu:1"),
+    "mi300a": Machine(described_superchips(2, 24), superchips(2, 24), "pack:2 numa:1 core:24 pu:1"),
     # `nvidia-smi topo -m` of a DGX H100: GPUs 0 to 3 on cores 0-51, the others on 52-103; an adapter for each GPU.
     "dgx-h100": Machine(
-        "university",
-        "dgx",
+        """
+    l3: [{cores: 0-51, numa: 0, package: 0}, {cores: 52-103, numa: 1, package: 1}]
+    gpus: [{numa: 0}, {numa: 0}, {numa: 0}, {numa: 0}, {numa: 1}, {numa: 1}, {numa: 1}, {numa: 1}]
+""",
         (Domain(range(52), 0, 0, (0, 1, 2, 3)), Domain(range(52, 104), 1, 1, (4, 5, 6, 7))),
         "pack:2 numa:1 core:52 pu:1",
     ),
@@ -96,11 +109,13 @@ def expected(machine: Machine) -> dict[int, set[int]]:
 
 
 def node(machine: Machine) -> Topology:
-    return topology_of(machine.kind, site(machine).node_kinds[machine.kind])
+    return topology_of("node", node_kind(machine.described))
 
 
-def site(machine: Machine) -> Site:
-    return load_site(machine.site).site
+@cache
+def node_kind(described: str) -> NodeKind:
+    kind = f"node_kinds:\n  node:\n    memory_mib: 500000{described}    source: INVENTED\n"
+    return load_text(UNIVERSITY.replace("node_kinds:\n", kind)).site.node_kinds["node"]
 
 
 def cores_of(answers: Sequence[TaskMask]) -> dict[int, set[int]]:
@@ -155,9 +170,9 @@ def test_hwloc_distrib_cuts_each_domain_alike(machine: Machine) -> None:
     ],
 )
 def test_part_of_a_node_uses_every_granted_core_nearest_first(granted: range, gpus: tuple[int, ...]) -> None:
-    """Leonardo's nodes are shared: whoever has GPUs has them on domain 0, and cores of either domain."""
+    """Whoever has GPUs of such a node has them on domain 0, and cores of either domain."""
     near, far = (sorted(set(granted).intersection(part)) for part in (range(16), range(16, 32)))
-    answers = cpu_masks(node(MACHINES["leonardo"]), MaskRequest(len(gpus), cpus=frozenset(granted), gpus=gpus))
+    answers = cpu_masks(node(MACHINES["one-cache"]), MaskRequest(len(gpus), cpus=frozenset(granted), gpus=gpus))
     for at, answer in enumerate(answers):
         runs = [part[at * (each := len(part) // len(gpus)) : (at + 1) * each] for part in (near, far)]
         assert set(answer.pu_os) == {cpu for run in runs for cpu in run}
@@ -169,9 +184,7 @@ def test_part_of_a_node_uses_every_granted_core_nearest_first(granted: range, gp
 
 def test_a_node_of_one_cache_and_two_domains_is_recognised() -> None:
     """As hwloc shows it: one L3 with all cores, and the GPUs on the first domain."""
-    machine = MACHINES["leonardo"]
-    buses = site(machine).platforms["2025-03"].gpu_bus_ids["booster"]
-    described = topology_of("booster", site(machine).node_kinds["booster"], buses)
+    described = topology_of("node", node_kind(MACHINES["one-cache"].described), ("1a", "5a", "8a", "da"))
     cores = tuple(Core(core, (core,), 0, core // 16) for core in range(32))
     seen = Topology("node", cores, tuple(replace(gpu, l3=None) for gpu in described.gpus))
     assert recognise(seen, [described]) is not None
@@ -179,8 +192,8 @@ def test_a_node_of_one_cache_and_two_domains_is_recognised() -> None:
 
 
 def test_each_gpu_of_a_dgx_has_its_adapter() -> None:
-    machine = MACHINES["dgx-h100"]
-    adapters = [gpu.adapter for gpu in site(machine).node_kinds["dgx"].gpus]
+    site = load_site("university").site
+    adapters = [gpu.adapter for gpu in site.node_kinds["dgx"].gpus]
     assert len(set(adapters)) == 8
-    assert site(machine).fabric_of("dgx").adapters == tuple(adapters)
-    assert format_cpu_list(expected(machine)[7]) == "91-103"
+    assert site.fabric_of("dgx").adapters == tuple(adapters)
+    assert format_cpu_list(expected(MACHINES["dgx-h100"])[7]) == "91-103"

@@ -24,7 +24,6 @@ UNIVERSITY = (EMBEDDED / "university.yaml").read_text()
 SITES = {
     "lumi": load_site("lumi").site,
     "nvidia": load_text(UNIVERSITY).site,
-    "intel": load_text(UNIVERSITY.replace("gpu: nvidia", "gpu: intel")).site,
     "twin": load_site("twin").site,
     # GPUs that no node kind describes.
     "undescribed": load_text(site_text(("  backend: gloo\n", "  backend: nccl\n"))).site,
@@ -68,17 +67,6 @@ def given(words: tuple[str, ...], *options: str) -> list[str]:
                 "--carrier libibverbs",
             ],
         ),
-        (
-            "intel",
-            [
-                "--backend xccl",
-                "--device xpu",
-                "--settings CCL_",
-                "--settings ZE_",
-                "--carrier libccl",
-                "--carrier libibverbs",
-            ],
-        ),
         ("twin", ["--backend gloo"]),
         ("undescribed", ["--backend nccl", "--device cuda", *AMD, "--carrier librccl"]),
     ],
@@ -99,7 +87,6 @@ def test_places_of_programs_that_images_have() -> None:
     [
         ("lumi", ["/dev/kfd*", "/dev/dri/render*", "/dev/cxi[0-9]*"]),
         ("nvidia", ["/dev/nvidia[0-9]*", "/dev/infiniband/uverbs*"]),
-        ("intel", ["/dev/dri/render*", "/dev/infiniband/uverbs*"]),
         # Of neither is anything said: those of all.
         ("twin", ["/dev/kfd*", "/dev/dri/render*", "/dev/nvidia[0-9]*", "/dev/cxi[0-9]*", "/dev/infiniband/uverbs*"]),
     ],
@@ -130,7 +117,6 @@ def pairs_of(words: str) -> list[list[str]]:
                 "--runtime libcudart.so:cudaGetDeviceCount:cudaDeviceGetPCIBusId --device /dev/nvidiactl"
             ),
         ),
-        ("intel", "--selecting ZE_AFFINITY_MASK --device /dev/dri"),
         ("twin", ""),
     ],
 )

@@ -296,7 +296,7 @@ def test_a_root_that_cannot_be_made_is_named(run: Run) -> None:
 def foreign(tmp_path: Path) -> None:
     """A rendered tree of another site."""
     files = tree(THIRD)
-    written(tmp_path / "foreign", with_manifest(files, replace(manifest(THIRD), site="alps")))
+    written(tmp_path / "foreign", with_manifest(files, replace(manifest(THIRD), site="university")))
 
 
 @pytest.mark.usefixtures("foreign")
@@ -335,7 +335,7 @@ def test_who_means_it_changes_the_site_and_the_way_back_stays_open(run: Run) -> 
     deploy("old")
     code, out, err = run("deploy", "foreign", "ROOT", "--apply", "--change-site")
     assert (code, err) == (0, NEXT)
-    assert "site: lumi -> alps" in out
+    assert "site: lumi -> university" in out
     assert current() == THIRD
     assert run("deploy", "new", "ROOT", "--apply")[0] == 2, "it is of the other site now"
     assert run("rollback", "ROOT")[0] == 0
