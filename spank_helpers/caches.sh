@@ -44,13 +44,11 @@ know_job_folder() {
 bind_job_folder() { know_job_folder "$1" "$2" && bind "$folder" "$folder" "$folder" ''; }
 take_job_folder() {
 	know_job_folder "$1" "$2" && make_private "$folder/lumisite" && return 0
-	ls_record no-place "$3"
 	note no-place "$3" "no directory for caches in $3: it names no folder of yours in $1"
 	return 1
 }
 take_place() {
 	make_private "${1%/}/lumisite" && tidy "$2" && return 0
-	ls_record no-place "$1"
 	note no-place "$1" "no directory for caches in $1: it is missing, full or not writable"
 	return 1
 }
@@ -71,6 +69,13 @@ cache_directory() {
 	own=
 }
 make_all() {
+	# Where it only observes: as far as it can be seen.
+	case $ls_mode in
+	observe)
+		[ -w "${private%/*}" ]
+		return
+		;;
+	esac
 	ls_site_directories make_directories
 	ls_site_directories made
 }

@@ -32,85 +32,36 @@ local function find_prolog()
 end
 local prolog = find_prolog()
 
--- All of a file, or so many of its bytes; nothing where it cannot be opened.
-local function read(path, bytes)
-  local fine, file = pcall(io.open, path, "r")
-  if not fine or not file then return nil end
-  local text = file:read(bytes or "*a")
-  file:close()
-  return text
-end
-
 -- What is known of the step before it starts. Inside of a job that is the job's, whatever the options say.
 local function about(options, name)
   if os.getenv("SLURM_JOB_ID") then return os.getenv("SLURM_JOB_" .. name:upper()) end
   return get(options, name)
 end
 
-local function groups()
-  local text = read("/proc/self/status") or ""
-  return (text:match("\nGid:([^\n]*)") or "") .. " " .. (text:match("\nGroups:([^\n]*)") or "")
-end
-
--- Whether a condition of a rule of the policy fits, as spank_helpers/policy.sh compares it, and nil where that is not
--- known yet: an srun that makes its own allocation has no number of a job.
-local function fits(condition, options)
-  local name, list = condition:match("^(%a+)=(.+)$")
-  if name == "partition" or name == "account" then
-    local value = about(options, name)
-    return value and ("," .. list .. ","):find("," .. value .. ",", 1, true) ~= nil
-  elseif name == "group" then
-    for number in groups():gmatch("%d+") do
-      if ("," .. list .. ","):find("," .. number .. ",", 1, true) then return true end
-    end
-    return false
-  elseif name == "share" and list:match("^[1-9]%d?%d?$") then
-    local job = tonumber(os.getenv("SLURM_JOB_ID") or "")
-    return job and math.floor(job * 6180339 % 10000000 / 100000) < tonumber(list)
-  end
-  error("no condition of a policy: " .. condition)
-end
-
--- The modes that the policy may have for this step: of each rule that may fit, up to the first that does. Below no root
--- it is the policy of the site's root, and without that a rendered tree that somebody runs on purpose.
-local function modes_of(options)
+-- The policy's word for this step, as spank_helpers/policy.sh reads it. Where the partition or account of a line is not
+-- known yet, as of an srun that makes its own allocation, it is `observe`: the prolog, which knows them, is attached.
+local function word_of(options)
   local root = prolog:match("^(.*)/releases/")
-  local text = read((root or site.root) .. "/policy")
-  if not root and not text then return { act = true, sure = true } end
-  text = text or ""
-  local modes, line = {}, 0
-  for verb, rest in text:gmatch("([^ \n]*) ?([^\n]*)\n") do
-    line = line + 1
-    if line == 1 then
-      if verb ~= "lumisite-policy" or rest ~= "1" then error("no policy") end
-    elseif verb == "end" then
-      return modes
-    elseif verb == "off" or verb == "observe" or verb == "act" then
-      local fit = true
-      for condition in rest:gmatch("%S+") do
-        local found = fits(condition, options)
-        if found == false or (found == nil and fit) then fit = found end
+  local file, _, code = io.open((root or site.root) .. "/policy", "r")
+  if file then
+    local lines = 0
+    for line in (file:read(4096) or ""):gmatch("([^\n]*)\n") do
+      local word, what, name = line:match("^(%S+) (%l+) ?(%S*)$")
+      if what == "default" and name == "" then return word end
+      if what == "partition" or what == "account" then
+        local value = about(options, what)
+        if not value then return "observe" end
+        if value == name then return word end
       end
-      if fit ~= false and not modes.sure then modes[verb], modes.sure = true, fit end
-    elseif verb ~= "written" then
-      error("no rule of a policy: " .. verb)
+      lines = lines + 1
+      if lines == 64 then break end
     end
+  elseif code ~= 2 then
+    return "off"
+  elseif not root then
+    return "on"
   end
-  error("no end of a policy")
-end
-
--- Whether the helper may have something to do for this step, and what it is sure to do.
-local function decide(options)
-  if os.getenv("LUMISITE") == "off" then return false end
-  local fine, modes = pcall(modes_of, options)
-  if not fine then
-    say("debug", tostring(modes))
-    modes = {}
-  end
-  if not (fine and modes.sure) then modes[os.getenv("LUMISITE_STACK") and "act" or "off"] = true end
-  if modes.act and os.getenv("LUMISITE") == "observe" then modes.act, modes.observe = nil, true end
-  local sure = not modes.off and not (modes.act and modes.observe)
-  return modes.act or modes.observe, sure and (modes.act and "act" or "observe") or nil
+  return os.getenv("LUMISITE_STACK") and "on" or "off"
 end
 
 local function is_container(options)
@@ -128,7 +79,9 @@ local function attach_prolog(options)
   if kind ~= nil and kind ~= "srun" then return false end
   if named then return named == module_prolog end
   if not is_container(options) then return false end
-  if read(prolog, 0) then
+  local file = io.open(prolog, "r")
+  if file then
+    file:close()
     return set(options, "task-prolog", prolog)
   end
   say("verbose", "cannot read " .. prolog .. ", so the srun helper stays off")
@@ -166,16 +119,9 @@ local function image_of(argv)
   end
 end
 
--- For the prolog alone, which takes it back.
-local function mark(options, what)
-  local export = get(options, "export") or "ALL"
-  if export:find(what, 1, true) then return end
-  set(options, "export", export == "NONE" and what or export .. "," .. what)
-end
-
 -- MPI in an image may need another interface than the host's. For a whole session it would break native steps, so each
 -- step of such an image gets it here; what the user or SLURM_MPI_TYPE says stays.
-local function choose_mpi(options, mode, attached)
+local function choose_mpi(options)
   local kind = get(options, "type")
   if (kind ~= nil and kind ~= "srun") or not is_container(options) or get(options, "mpi") then return end
   local image = image_of(options.argv)
@@ -183,15 +129,15 @@ local function choose_mpi(options, mode, attached)
   for _, family in ipairs(site.families) do
     for _, pattern in ipairs(family) do
       if image:match(pattern) or ("/" .. image):match(pattern) then
-        if family.mpi and mode == "act" then set(options, "mpi", family.mpi) end
-        if family.mpi and attached then mark(options, "LUMISITE_MPI=" .. family.mpi) end
+        if family.mpi then set(options, "mpi", family.mpi) end
         return
       end
     end
   end
 end
 
--- In the task, --cpu-bind=cores looks like Slurm's automatic binding. A step inside a step inherits SLURM_CPU_BIND from
+-- In the task, --cpu-bind=cores looks like Slurm's automatic binding: so it is marked for the prolog, which takes the mark
+-- back. A step inside a step inherits SLURM_CPU_BIND from
 -- the outer one, which is nobody's wish.
 local function mark_binding(options)
   local binding = get(options, "cpu-bind")
@@ -201,13 +147,14 @@ local function mark_binding(options)
   end
   local step = tonumber(os.getenv("SLURM_STEP_ID") or "")
   if step and step >= 0 and step < 4294967290 and os.getenv("SLURM_CPU_BIND") then return end
-  mark(options, "LUMISITE_CPU_BIND=user")
+  local export, mark = get(options, "export") or "ALL", "LUMISITE_CPU_BIND=user"
+  if export:find(mark, 1, true) then return end
+  set(options, "export", export == "NONE" and mark or export .. "," .. mark)
 end
 
 local function warn(options)
-  -- With the module a container step has the wrapper, which does what its prolog would.
   local named = get(options, "task-prolog")
-  if named and named ~= module_prolog and named ~= prolog and is_container(options) == not module_prolog then
+  if named and named ~= module_prolog and named ~= prolog and (module_prolog or is_container(options)) then
     say("info", "--task-prolog=" .. named .. " comes in the place of " .. (module_prolog or prolog) .. ": call that at its end, or "
       .. "the task gets none of its binds, settings and CPU mask")
   end
@@ -230,23 +177,22 @@ function lumisite.setup_defaults(options, early)
 end
 
 function lumisite.pre_submit(options, pack_offset)
-  local attaches, mode = decide(options)
-  if not attaches then return end
+  if os.getenv("LUMISITE") == "off" then return end
+  local fine, word = pcall(word_of, options)
+  if not fine or (word ~= "on" and word ~= "observe") then return end
   local attached = false
-  local steps = { function() attached = attach_prolog(options) end }
-  -- A program that is typed with its folder is not looked for on PATH.
-  steps[2] = function()
-    if attached and mode ~= "act" and is_container(options) and not options.argv[1]:find("/", 1, true) then
-      mark(options, "LUMISITE_BY_NAME=1")
-    end
+  local steps = {
+    function() attached = attach_prolog(options) end,
+    -- Where no prolog is sure to take the mark back, only what is on leaves one.
+    function() if attached or word == "on" then mark_binding(options) end end,
+  }
+  if word == "on" then
+    steps[3] = function() choose_mpi(options) end
+    steps[4] = function() warn(options) end
   end
-  if mode then steps[#steps + 1] = function() choose_mpi(options, mode, attached) end end
-  -- Where no prolog is sure to take the mark back, only what acts for sure leaves one.
-  steps[#steps + 1] = function() if attached or mode == "act" then mark_binding(options) end end
-  if mode == "act" then steps[#steps + 1] = function() warn(options) end end
   for _, step in ipairs(steps) do
-    local fine, message = pcall(step)
-    if not fine then say("debug", tostring(message)) end
+    local ran, message = pcall(step)
+    if not ran then say("debug", tostring(message)) end
   end
 end
 

@@ -83,10 +83,8 @@ one_gpu() {
 	esac
 	own=
 }
-# A code, and the same in words.
 refuse() {
-	ls_record no-cpus "$1"
-	why=$2
+	why=$1
 	return 1
 }
 # Tasks on a node, or `near`; index of a task or GPU; threads of a core: its $cpus on a whole node, $count is the fewest.
@@ -104,11 +102,11 @@ whole_node() {
 	[ "$on_node" -ge "$count" ]
 }
 near_and_granted() {
-	[ "$granted" ] || refuse no-cpuset "the job has part of a node, and its CPUs could not be determined (no cgroup cpuset)" || return
+	[ "$granted" ] || refuse "the job has part of a node, and its CPUs could not be determined (no cgroup cpuset)" || return
 	if [ "$gpu" ]; then
 		row near "$gpu" "$threads"
 	else
-		[ "$tasks" = 1 ] || refuse tasks-and-gpus "part of a node, and $tasks tasks do not match the $gpus GPUs of the step" || return
+		[ "$tasks" = 1 ] || refuse "part of a node, and $tasks tasks do not match the $gpus GPUs of the step" || return
 		row 1 0 "$threads"
 	fi || cpus=
 	expand "$cpus" || words=
@@ -116,39 +114,38 @@ near_and_granted() {
 	for word in $words; do
 		case $granted in *" $word "*) cpus=$cpus${cpus:+,}$word count=$((count + 1)) ;; esac
 	done
-	[ "$cpus" ] || refuse none-near "none of the granted CPUs is${gpu:+ near GPU $gpu and} for tasks"
+	[ "$cpus" ] || refuse "none of the granted CPUs is${gpu:+ near GPU $gpu and} for tasks"
 }
 choose_cpus() {
 	threads=1
 	case ${SLURM_HINT-},${SLURM_THREADS_PER_CORE-} in nomultithread,*) ;; multithread,* | *,2) threads=2 ;; esac
 	number least "${SLURM_CPUS_PER_TASK-}" 0
-	gpu_of_task || refuse gpu-binding "which GPU a task has is not known under this GPU binding" || return
+	gpu_of_task || refuse "which GPU a task has is not known under this GPU binding" || return
 	granted_cpus
 	if ! whole_node; then
 		near_and_granted || return
 	elif [ "$tasks" != 1 ] && [ -z "$gpu" ] && [ "$gpus" != 0 ] && [ "$gpus" != "$kind_gpus" ]; then
-		refuse tasks-and-gpus "$tasks tasks do not match the $gpus GPUs of the step" || return
+		refuse "$tasks tasks do not match the $gpus GPUs of the step" || return
 	else
 		set -- "$tasks" "$ls_local_id"
 		if [ "$tasks" != 1 ] && [ "$gpu" ]; then set -- "$kind_gpus" "$gpu"; fi
-		row "$@" "$threads" || refuse no-masks "the site has no masks for $tasks tasks on a $ls_kind node" || return
+		row "$@" "$threads" || refuse "the site has no masks for $tasks tasks on a $ls_kind node" || return
 		if [ "$count" -lt "$least" ] && [ "$threads" = 1 ]; then
 			threads=2
 			# Without the second threads the task keeps one thread of each core, which the check below refuses.
 			if ! whole_node || ! row "$@" 2; then row "$@" 1; fi
 		fi
 	fi
-	[ "$count" -ge "$least" ] || refuse too-few "it would have fewer CPUs than the $least that --cpus-per-task asks for"
+	[ "$count" -ge "$least" ] || refuse "it would have fewer CPUs than the $least that --cpus-per-task asks for"
 }
 bind_task() {
-	[ "$ls_kind" ] || refuse unknown-node "${misfit:-partition $ls_partition is not described}" || return
-	! bound_by_user || refuse users-binding "the binding is yours" || return
-	count_tasks || refuse unknown-tasks "how many tasks this node has is not known" || return
+	[ "$ls_kind" ] || refuse "${misfit:-partition $ls_partition is not described}" || return
+	! bound_by_user || refuse "the binding is yours" || return
+	count_tasks || refuse "how many tasks this node has is not known" || return
 	number pid "${SLURM_TASK_PID-}" ''
-	[ "$pid" ] || refuse no-process "the task has no process id" || return
+	[ "$pid" ] || refuse "the task has no process id" || return
 	choose_cpus || return
 	own=own
-	run_taskset -cp "$cpus" "$pid" || refuse taskset "taskset refused $cpus" || return
-	ls_record cpus "$cpus"
+	[ "$ls_mode" = observe ] || run_taskset -cp "$cpus" "$pid" || refuse "taskset refused $cpus" || return
 	note cpus "$cpus $gpu" "CPUs $cpus (task $ls_local_id of $tasks on a $ls_kind node${gpu:+, near GPU $gpu})"
 }

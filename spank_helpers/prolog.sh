@@ -1,12 +1,13 @@
 #!/bin/sh
 # Runs once for each task of a job step. Slurm obeys what it prints, and the task must start whatever happens here:
-# docs/explanation/what-the-helper-does.md says how. `lumisite render` joins this file, policy.sh, journal.sh, masks.sh,
-# caches.sh and the site's data (all ls_site_*) to one, leaves out functions that the site does not use, and calls
-# ls_start. With the argument `predict`, it only prints what it would make Slurm do, for the wrapper.
+# docs/explanation/what-the-helper-does.md says how. `lumisite render` joins this file, policy.sh, masks.sh, caches.sh and
+# the site's data (all ls_site_*) to one, leaves out functions that the site does not use, and calls ls_start.
 # Nothing of the user's shell may act here, not even on this line: an exported SHELLOPTS could trace into stdout.
 {
-	out=
+	out='' ls_mode=''
+	# Where it only observes, all that is printed is kept for the system log.
 	flush() {
+		case $ls_mode in observe) return ;; esac
 		printf '%s' "$out"
 		out=
 	}
@@ -39,13 +40,13 @@ case ${LUMISITE_DONE-} in "$task") exit 0 ;; esac
 
 # ---- output
 case ${LUMISITE_VERBOSE-} in 0 | no | off) verbose= ;; *) verbose=${LUMISITE_VERBOSE-} ;; esac
-say() { case $observing,$verbose in ?*,) ;; *) out="${out}print lumisite$observing: $1$nl" ;; esac }
+say() { emit "print lumisite: $1"; }
 # A key, its value, and both in words. LUMISITE_VERBOSE=1 is for people: one task of a node says what all tasks have in
 # common, the others what is their own; with `all`, each says all. `report` is for `lumisite env` and `validate`.
 note() {
 	case $verbose,$ls_local_id,$own in
 	,*) ;;
-	report,*) out="${out}print report $1 $2$nl" ;;
+	report,*) emit "print report $1 $2" ;;
 	all,* | *,0, | *,own) say "$node rank $rank: $3" ;;
 	esac
 }
@@ -154,26 +155,22 @@ forget() {
 offer() {
 	if [ "$2" ]; then
 		printable "$1" "${2#x}"
-		ls_record left "$1/$4"
 		note kept "$answer" "$answer not changed: it was set before lumisite ran"
 		return 1
 	fi
 	after="$after$1=$3;"
 	put "$1" "$3"
-	ls_record set "$1/$4"
 	note setting "$1 $4" "$1=$3"
 }
 withdraw() {
 	case " ${LUMISITE_KEEP-} " in *" $1 "*) return ;; esac
 	[ -z "$2" ] || drop "$1"
-	ls_record unset "$1/$4"
 	note setting "$1 $4" "$1 unset"
 }
 # What was seen to do harm is named by one task of the step, and stays all the same.
 harm() {
 	case "$rank ${LUMISITE_KEEP-} " in *" $1 "*) return ;; '0 '*) ;; *) return ;; esac
 	printable "$1" "$2"
-	ls_record harm "$1"
 	say "$answer, set before lumisite ran, does harm: $3"
 }
 # The first host of Slurm's list, such as x-[001-004,007]-y,z.
@@ -250,12 +247,10 @@ remember_binds() { case $marker,$brought in , | "$marker,$remembered") ;; *) put
 # Path, target, bind, required or nothing.
 bind() {
 	if ! exists "$1"; then
-		[ -z "$4" ] || ls_record missing "$1"
 		[ -z "$4" ] || [ "$ls_local_id" != 0 ] || say "$1 not found on $node: containers start without it"
 		return
 	fi
 	case $loaded,$list,$beside, in ,* | *",$2,"* | *":$2,"* | *":$2:"*) return ;; esac
-	ls_record bind "$1"
 	list=${list:+$list,}$3 brought=${brought:+$brought,}$3
 }
 take_out() {
@@ -273,12 +268,7 @@ put_wrapper_first() {
 	esac
 	case :$users_path: in
 	*":$folder:"*) ;;
-	*)
-		put PATH "$folder${users_path:+:$users_path}"
-		# Where the cli_filter has seen that the step is a container, the wrapper observes the image and takes itself out
-		# again.
-		case $observing,$by_name,$users_path in ,* | *,,* | *,) ;; *) out="${out}export PATH=$folder:$users_path$nl" ;; esac
-		;;
+	*) put PATH "$folder${users_path:+:$users_path}" ;;
 	esac
 }
 # The container wrapper (Tykky) calls the runtime by its absolute path, past ours: on request, it is served here.
@@ -292,47 +282,21 @@ serve_tykky() {
 	esac
 }
 
-# To observe or to predict: nothing on the node changes, and observing nothing of the task either.
-leave_node_alone() {
-	run_taskset() { :; }
-	tidy() { :; }
-	make_all() { [ -w "${private%/*}" ]; }
-	[ "$1" != observe ] || emit() { :; }
-}
-# What the cli_filter has marked for this prolog alone goes from the task's environment, whatever the mode.
-take_marks() {
-	users_binding='' by_name=''
-	case ${LUMISITE_CPU_BIND-} in user) users_binding=1 out="${out}unset LUMISITE_CPU_BIND$nl" ;; esac
-	case ${LUMISITE_BY_NAME-} in ?*) by_name=1 out="${out}unset LUMISITE_BY_NAME$nl" ;; esac
-	case ${LUMISITE_MPI-} in
-	'') return ;;
-	*[!a-z0-9_]* | ????????????*) ;;
-	*) ls_record mpi "$LUMISITE_MPI" ;;
-	esac
-	out="${out}unset LUMISITE_MPI$nl"
+# The first task of a step on a node says what it would have printed. A log that does not answer delays it by half a
+# second, and loses the lines.
+tell_log() {
+	[ "$ls_local_id" = 0 ] || return
+	printf '%.8000s' "$out" | LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' timeout 0.5 logger -t "lumisite[$task]" >/dev/null
 }
 ls_start() {
-	node=${SLURMD_NODENAME-} after=';' private='' own='' observing='' ls_journal=''
+	node=${SLURMD_NODENAME-} after=';' private='' own='' users_binding=''
 	case $node in '' | *[!A-Za-z0-9._-]*) node='this node' ;; esac
+	# What the cli_filter has marked for this prolog alone goes from the task's environment, whatever the policy.
+	case ${LUMISITE_CPU_BIND-} in user) users_binding=1 && drop LUMISITE_CPU_BIND && flush ;; esac
 	ls_read_policy
-	# Slurm leaves this in the task's environment where any prolog has run.
-	case $ls_mode,${SLURM_SCRIPT_CONTEXT-} in off,prolog_task | observe,prolog_task) out="unset SLURM_SCRIPT_CONTEXT$nl" ;; esac
-	case ${1:-$ls_mode} in
-	off)
-		take_marks
-		exit 0
-		;;
-	observe)
-		leave_node_alone observe
-		observing=' (observing)'
-		;;
-	predict) leave_node_alone predict ;;
-	esac
-	[ "${1-}" ] || ls_begin_journal prolog "$verbose"
-	take_marks
+	[ "$ls_mode" != off ] || exit 0
 	know_step
 	step=$ls_stack/$ls_nodes/$ls_gpus/$ls_partition/$ls_kind
-	ls_record in "$step"
 	note step "$step" "release $ls_site_release, step $step"
 	# Without a prefix, modules of another kind bind, and there is no wrapper.
 	if [ "$ls_site_prefix" ]; then
@@ -351,8 +315,9 @@ ls_start() {
 	put LUMISITE_EXPORTS "$after"
 	flush
 	bind_task || note no-cpus "$why" "no CPU binding: $why"
-	ls_end_journal
-	[ -z "$verbose" ] || [ -z "$ls_journal" ] || say "$node rank $rank: journal $ls_journal"
-	flush
+	case $ls_mode in
+	observe) tell_log ;;
+	*) flush ;;
+	esac
 	exit 0
 }

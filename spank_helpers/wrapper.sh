@@ -1,21 +1,21 @@
 #!/bin/sh
 # Stands before the real runtime on PATH, as `singularity` and as `apptainer`: corrects the environment for the image in
 # hand (docs/explanation/what-the-helper-does.md), then becomes the real one with the same arguments. `lumisite render`
-# joins this file, policy.sh, journal.sh, image.sh and the site's data (all ls_site_*) to one, leaves out functions that
+# joins this file, policy.sh, image.sh and the site's data (all ls_site_*) to one, leaves out functions that
 # the site does not use, and calls ls_start. It changes no shell option, which an exported SHELLOPTS would carry into the
 # container. Each name begins with ls_: a shell variable that the user happens to export would reach the container with a
 # new value.
 unset -f '[' test printf readlink >/dev/null 2>&1 || :
 ls_nl='
 '
-ls_own='' ls_observing='' ls_journal=''
+ls_own=''
 case ${LUMISITE_VERBOSE-} in 0 | no | off) ls_verbose= ;; *) ls_verbose=${LUMISITE_VERBOSE-} ;; esac
 
 # ---- what touches the node: `lumisite env` defines these anew
 ls_there() { [ -e "$1" ]; }
 
 # ---- output
-ls_say() { printf '%s\n' "lumisite$ls_observing: $1" >&2 || :; }
+ls_say() { printf '%s\n' "lumisite: $1" >&2 || :; }
 # A key, its value, and both in words, as in the prolog.
 ls_note() {
 	case $ls_verbose,${SLURM_LOCALID-0},$ls_own in
@@ -27,7 +27,6 @@ ls_note() {
 # By one task of the job.
 ls_warn() { case ${SLURM_PROCID-0} in 0) ls_say "$ls_path $1" ;; esac }
 ls_miss() {
-	ls_record missing "$1"
 	case ${SLURM_LOCALID-0} in 0) ls_say "$1 not found on ${SLURMD_NODENAME-this node}: the container starts without it" ;; esac
 }
 
@@ -49,32 +48,11 @@ ls_know_runtime() {
 	fi
 	export LUMISITE_WRAPPER="$ls_mark"
 }
-ls_prolog_ran() { [ "${LUMISITE_DONE-}" = "${SLURM_JOB_ID-}.${SLURM_STEP_ID-}.${SLURM_PROCID-}" ]; }
-# A --task-prolog of the user's own comes in the place of ours, which the module has named: what ours says is done here.
-# With the argument `predict`: what ours would have said, which the cli_filter has attached where there is no module.
-ls_catch_up() {
-	ls_word=${0%/bin/*}/task_prolog
-	case ${SLURM_STEP_ID:--},${1-}${LUMISITE_STACK+ with module},${SLURM_TASK_PROLOG-} in
-	-*) return 0 ;;
-	*,*,"$ls_word" | *,predict,*) ;;
-	*) return 0 ;;
-	esac
-	if ls_prolog_ran; then return 0; fi
-	ls_rest=$("$ls_word" "$@" </dev/null 2>/dev/null)$ls_nl || :
-	while [ -n "$ls_rest" ]; do
-		ls_word=${ls_rest%%"$ls_nl"*} ls_rest=${ls_rest#*"$ls_nl"}
-		case $ls_word in
-		'export '*) export "${ls_word#export }" ;;
-		'unset '*) unset "${ls_word#unset }" ;;
-		'print '*) printf '%s\n' "${ls_word#print }" >&2 || : ;;
-		esac
-	done
-}
 # What the prolog has found out about this task's step, for the site's rules.
 ls_know_step() {
 	ls_in_step='' ls_stack=${ls_site_stacks%% *} ls_nodes=unknown ls_gpus=cpu ls_partition=other ls_kind=''
 	case " $ls_site_stacks " in *" ${LUMISITE_STACK:-none} "*) ls_stack=$LUMISITE_STACK ;; esac
-	if ls_prolog_ran; then
+	if [ "${LUMISITE_DONE-}" = "${SLURM_JOB_ID-}.${SLURM_STEP_ID-}.${SLURM_PROCID-}" ]; then
 		ls_in_step=1 ls_rest=${LUMISITE_STEP-}/////
 		ls_stack=${ls_rest%%/*} ls_rest=${ls_rest#*/}
 		ls_nodes=${ls_rest%%/*} ls_rest=${ls_rest#*/}
@@ -109,7 +87,6 @@ ls_take_out() {
 	ls_list=,$ls_list,
 	ls_list=${ls_list%%",$1,"*},${ls_list#*",$1,"}
 	ls_list=${ls_list#,} ls_list=${ls_list%,}
-	ls_record no-bind "$1"
 	ls_note no-bind "$1" "without the bind $1"
 }
 # Path, target, bind.
@@ -117,7 +94,6 @@ ls_add() {
 	case ,$ls_list,$ls_beside, in *",$2,"* | *":$2,"* | *":$2:"*) return 0 ;; esac
 	if ls_there "$1"; then
 		ls_list=${ls_list:+$ls_list,}$3
-		ls_record bind "$1"
 		ls_note bind "$3" "with the bind $3"
 	fi
 }
@@ -157,7 +133,6 @@ ls_plan_fits() {
 			ls_warn "is newer than the release with its plan $ls_plan, which may be for another image"
 		fi
 	fi
-	ls_record plan "$ls_plan"
 	ls_note plan "$ls_plan" "plan $ls_plan"
 }
 # Out of the list where a module brought it: the value of the variable that remembers its binds, and a bind.
@@ -171,19 +146,14 @@ ls_mine() {
 	case ${LUMISITE_EXPORTS-} in *";$1=$2;"*) ;; *) return 1 ;; esac
 }
 ls_offer() {
-	if [ -n "$2" ] && ! ls_mine "$1" "${2#x}"; then
-		ls_record left "$1/$4"
-		return 0
-	fi
+	if [ -n "$2" ] && ! ls_mine "$1" "${2#x}"; then return 0; fi
 	export "$1=$3"
-	ls_record set "$1/$4"
 	ls_note setting "$1 $4" "$1=$3"
 }
 ls_leave() { if [ -n "$2" ] && ls_mine "$1" "${2#x}"; then unset "$1"; fi; }
 ls_withdraw() {
 	case " ${LUMISITE_KEEP-} " in *" $1 "*) return 0 ;; esac
 	unset "$1"
-	ls_record unset "$1/$4"
 }
 ls_cache_directory() {
 	case /$3/ in */"$ls_local_id"/*) ls_own=own ;; esac
@@ -250,7 +220,6 @@ ls_correct() {
 	ls_know_family
 	ls_rest=${ls_version:+$((ls_version / 1000000)).$((ls_version / 1000 % 1000)).$((ls_version % 1000))}
 	ls_rest=${ls_rest%.0}
-	ls_record image "$ls_basis/$ls_family/$ls_rest/$ls_plugin"
 	ls_note image "$ls_basis/$ls_family/$ls_rest/$ls_plugin" "$ls_path: family ${ls_family:-unknown}${ls_rest:+, @STACK@ $ls_rest}"
 	ls_site_brought ls_review
 	if [ -n "$ls_family" ]; then ls_site_binds; fi
@@ -265,36 +234,6 @@ ls_correct() {
 	ls_extend LD_LIBRARY_PATH "$ls_libraries"
 }
 
-# Corrects the environment for what the arguments start.
-ls_act() {
-	ls_begin_journal wrapper "$ls_verbose"
-	ls_know_image "$@"
-	ls_know_step
-	case $ls_state in
-	unsure)
-		ls_record unsure option
-		ls_note unsure "$ls_word" 'an option that is not known: nothing is corrected'
-		;;
-	found)
-		"$ls_site_list"
-		ls_correct
-		ls_store
-		;;
-	*)
-		# build, pull, inspect and all that start no container: ours would only break them, the user's own stay.
-		ls_family='' ls_needs=''
-		for ls_list_name in SINGULARITY_BINDPATH APPTAINER_BINDPATH; do
-			eval "ls_list=\${$ls_list_name-}"
-			ls_site_brought ls_review
-			ls_store
-		done
-		;;
-	esac
-	ls_end_journal
-	if [ -n "$ls_verbose" ] && [ -n "$ls_journal" ]; then
-		ls_say "${SLURMD_NODENAME-this node} rank ${SLURM_PROCID-}: journal $ls_journal"
-	fi
-}
 # As if lumisite were not there: without the wrapper's folder on PATH, nothing leads back here.
 ls_step_aside() {
 	ls_list='' ls_rest=${PATH-}:
@@ -314,21 +253,27 @@ ls_start() {
 	ls_site_runtime_of "${0##*/}"
 	ls_know_runtime
 	ls_read_policy
-	case ${LUMISITE-},$ls_mode,${SLURM_LOCALID-} in
-	off,* | OFF,* | no,* | 0,* | *,off,*) ls_step_aside "$@" ;;
-	*,observe,0)
-		# In a shell of its own, with which all changes go.
-		(
-			ls_observing=' (observing)'
-			if [ -z "$ls_verbose" ]; then exec 2>/dev/null; fi
-			ls_catch_up predict
-			ls_act "$@"
-		) </dev/null || :
-		ls_step_aside "$@"
-		;;
-	*,observe,*) ls_step_aside "$@" ;;
+	case ${LUMISITE-},$ls_mode in
+	off,* | OFF,* | no,* | 0,* | *,off | *,observe) ls_step_aside "$@" ;;
 	esac
-	ls_catch_up
-	ls_act "$@"
+	ls_know_image "$@"
+	ls_know_step
+	case $ls_state in
+	unsure) ls_note unsure "$ls_word" 'an option that is not known: nothing is corrected' ;;
+	found)
+		"$ls_site_list"
+		ls_correct
+		ls_store
+		;;
+	*)
+		# build, pull, inspect and all that start no container: ours would only break them, the user's own stay.
+		ls_family='' ls_needs=''
+		for ls_list_name in SINGULARITY_BINDPATH APPTAINER_BINDPATH; do
+			eval "ls_list=\${$ls_list_name-}"
+			ls_site_brought ls_review
+			ls_store
+		done
+		;;
+	esac
 	exec "$ls_real" "$@"
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 from lumisite.cli.arguments import check_root
 from lumisite.cli.output import print_note, print_result
 from lumisite.cli.site_choice import default_site, recorded_site
-from lumisite.errors import LumisiteError, ResolveError
+from lumisite.errors import DifferenceError, LumisiteError, ResolveError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding, Severity
@@ -19,6 +19,7 @@ from lumisite.machine.host import DiskTree, mounts_of
 from lumisite.machine.tree import is_under
 from lumisite.release.node_check import check_host
 from lumisite.release.node_state import name_of, shared_faults
+from lumisite.release.policy import policy_path, read_policy
 from lumisite.release.root import existing_root, inspect_release
 from lumisite.release.tree import RenderedTree
 from lumisite.release.trust import root_doubts
@@ -130,6 +131,10 @@ def _checked(loaded: LoadedSite, root_name: str | None, host: DiskTree, release:
         release = inspect_release(root, root.current)
     name, manifest = release.path.name, release.manifest
     faults += [replace(fault, subject=str(release.path / fault.subject)) for fault in release.faults]
+    try:
+        read_policy(path)
+    except DifferenceError as error:
+        faults.append(replace(error.finding, subject=str(policy_path(path)), place=None))
     if not manifest.release:
         return Checked(name, faults)
     found, checks = check_host(site, manifest, host)

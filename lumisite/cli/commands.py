@@ -42,8 +42,7 @@ GROUPS: dict[str, dict[str, Command]] = {
         ),
         "rollback": Command("release", "go one release back, at once"),
         "status": Command("status", "what is deployed, whether it fits this machine, and what to do next"),
-        "policy": Command("policy", "for whom the srun helper is on: off, observe or act"),
-        "journal": Command("journal", "what the srun helper did or would have done, from logs"),
+        "policy": Command("policy", "for whom the srun helper is on: on, observe or off"),
     },
     "jobs and images (user support)": {
         "why": Command("why", "explain a setting, bind, module or library"),

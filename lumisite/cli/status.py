@@ -20,7 +20,7 @@ from lumisite.cli.arguments import (
 from lumisite.cli.check_host import check_release
 from lumisite.cli.colours import print_lines, table
 from lumisite.cli.output import print_result
-from lumisite.cli.policy import describe_policy
+from lumisite.cli.policy import OTHERWISE, describe_policy
 from lumisite.cli.site_choice import default_site, recorded_site
 from lumisite.errors import DifferenceError, LumisiteError
 from lumisite.findings.catalogue import make_finding
@@ -175,8 +175,8 @@ def _policy_line(root: Root) -> str:
     except DifferenceError as error:
         return describe(error.finding)
     if policy is None:
-        return "none: act for users who have loaded the module, else off"
-    return f"{describe_policy(policy)}, since {policy.time} by {policy.by}"
+        return f"none: {OTHERWISE}"
+    return describe_policy(policy)
 
 
 def _messages(findings: Iterable[Finding]) -> list[str]:

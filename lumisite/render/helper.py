@@ -96,7 +96,7 @@ def step_data(site: Site, runtime: Runtime) -> Iterator[str]:
         values = sh.row(kinds=" ".join(partition.node_kind), ls_gpus=gpus, whole_nodes=whole)
         partitions.append(([shlex.quote(name)], values))
     yield sh.assign(ls_site_prefix=runtime.prefix, ls_site_list=_list_of(runtime))
-    yield sh.assign(ls_site_root=site.root, ls_site_journal=site.journal)
+    yield sh.assign(ls_site_root=site.root)
     yield from sh.lookup("ls_site_partition", partitions)
     yield from sh.function("ls_site_kinds", (_kind(site, name) for name in site.node_kinds))
     drivers = drivers_of(site).items()
@@ -284,7 +284,7 @@ def wrapper_data(of: Rendering) -> Iterator[str]:
     site = of.site
     followed = [loaded_plan for loaded_plan in of.plans if loaded_plan.plan.platform == of.selection.platform]
     yield sh.assign(ls_site_release=of.release, ls_site_stacks=" ".join(of.decisions))
-    yield sh.assign(ls_site_root=site.root, ls_site_journal=site.journal)
+    yield sh.assign(ls_site_root=site.root)
     runtimes = [([command if command != RUNTIMES[0] else "*"], [_runtime(site, command)]) for command in RUNTIMES[::-1]]
     yield from sh.function("ls_site_runtime_of", sh.case('"$1"', runtimes))
     yield from _options()

@@ -46,11 +46,11 @@ make_private() {{
 }}
 tidy() {{ :; }}
 granted_cpus() {{ granted=; }}
-ls_read_policy() {{ ls_mode=act; }}
+ls_read_policy() {{ ls_mode=on; }}
 """
 WRAPPER = """
 ls_there() {{ :; }}
-ls_read_policy() {{ ls_mode=act; }}
+ls_read_policy() {{ ls_mode=on; }}
 ls_site_runtime_of() {{ {runtime}; }}
 """
 #: What the folder of the made-up job is called, where the site's variable says more than the job's number.

@@ -29,8 +29,8 @@ from lumisite.site.selection import Selection
 RELEASE_TOKEN = "@lumisite-release-id@"  # noqa: S105  # no secret
 
 #: The files of `spank_helpers/` that make up what a task runs.
-PROLOG = ("prolog.sh", "policy.sh", "journal.sh", "masks.sh", "caches.sh")
-WRAPPER = ("wrapper.sh", "policy.sh", "journal.sh", "image.sh")
+PROLOG = ("prolog.sh", "policy.sh", "masks.sh", "caches.sh")
+WRAPPER = ("wrapper.sh", "policy.sh", "image.sh")
 
 
 def render_tree(

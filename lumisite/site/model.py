@@ -262,7 +262,6 @@ class Site:
     node_kinds: Mapping[str, NodeKind] = key("Node kinds, by name.")
     partitions: Mapping[str, Partition] = key("Slurm partitions, by name.")
     other_partitions: tuple[Name, ...] = key("All partitions beside: `lint` reports what is neither.", default=())
-    journal: Literal["none", "syslog"] = key("Where the helper writes what it decides in a step.", default="none")
     accounts: tuple[Name, ...] = key("Shell patterns of the accounts of jobs: `project_46*`.", default=())
     families: Mapping[str, Family] = key(
         "Image families, by name; the first that recognises an image wins.", example="pytorch"

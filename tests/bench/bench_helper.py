@@ -2,7 +2,7 @@
 
 The nodes are the twin's; Slurm is told that they have 64 CPUs, and the prolog reads what the kernel of a LUMI-G node says.
 So each task takes the prolog's longest way: the policy, binds, variables, its private directory and `taskset` for its row
-of the table of a whole node (which this machine then refuses, having fewer CPUs); one on each node writes to its system log.
+of the table of a whole node (which this machine then refuses, having fewer CPUs).
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-from lumisite.release.policy import Policy, Rule
 from lumisite.site.load import load_site
 from tests.bench.measure import Row, table
 from tests.support.kernels import be_node, kernel_files, seen_in
 from tests.support.prologs import render_files
-from tests.support.sites import load_text
 from tests.twin.cluster import EXCHANGE, Cluster, ClusterPlan, running
-from tests.twin.helper_site import IMAGE, deploy_site, start_system_log
+from tests.twin.helper_site import IMAGE, deploy_site
 
 TASKS, NODES = 32, 2
 ROUNDS = 40
@@ -67,8 +65,7 @@ def run() -> list[Row]:
 
 
 def _prolog(cluster: Cluster) -> list[Row]:
-    text = load_site("lumi").data.decode().replace("\nmodules:\n", "\njournal: syslog\nmodules:\n")
-    loaded = load_text(text)
+    loaded = load_site("lumi")
     helper = seen_in(f"{EXCHANGE}/node", render_files(loaded, rocm=("6.2",))["spank/task_prolog"])
     _give_policy(cluster, loaded.site.root)
     be_node(cluster.exchange / "node", kernel_files(load_site("lumi").site, "lumi-g"))
@@ -95,14 +92,11 @@ def _prolog(cluster: Cluster) -> list[Row]:
 
 
 def _give_policy(cluster: Cluster, root: str) -> None:
-    """Write a policy of three rules where the helper looks for it, and start a system log on each node."""
+    """Write a policy of three lines where the helper looks for it."""
     assert root.startswith("/appl/")
     folder = cluster.shared / root.removeprefix("/")
     folder.mkdir(parents=True, exist_ok=True)
-    rules = (Rule("off", accounts=("project_1", "project_2")), Rule("observe", groups=(4_000_000_000,)), Rule("act"))
-    (folder / "policy").write_text(Policy(rules, "2026-11-27T02:00:00Z", "root@login1").text)
-    for node in cluster.nodes:
-        start_system_log(cluster, node, "/dev/null")
+    (folder / "policy").write_text("off account project_1\nobserve partition dev-g\non default\n")
 
 
 def _wrapper(cluster: Cluster) -> Row:

@@ -2,8 +2,7 @@
 
 In a block ```` ```console ````, lines after `$ ` are commands and the others what they print, standard error included.
 A line `...` stands for any lines, and `…` in a line for any text. ```` ```console no-run ```` is only parsed; what
-```` ```console twin ```` says is typed on the twin, by `tests/twin/test_transcripts.py`, and ```` ```console policy ```` by
-`tests/twin/test_switch_on.py`.
+```` ```console twin ```` says is typed on the twin, by `tests/twin/test_transcripts.py`.
 ```` ```yaml file=NAME ```` and `append=NAME` write a file first, and ```` ```diff file=NAME ```` changes one, as the reader
 is told to. The folder has a copy of the embedded sites and of the examples where a checkout has them.
 """
@@ -34,7 +33,7 @@ WRITES = (">", ">>")
 #: What pages show in place of the folder that a test runs in.
 SHOWN_HOME = "/home/admin"
 KNOWN_WORDS = {
-    "console": r"no-run|twin|policy",
+    "console": r"no-run|twin",
     "yaml": r"(file|append)=[\w.-]+",
     "diff": r"file=[\w.-]+(/[\w.-]+)*",
 }

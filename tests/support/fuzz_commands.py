@@ -43,8 +43,6 @@ COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("status root --all", _ROOT, ""),
     ("policy root", "root/policy", ""),
     ("policy root off --partition standard-g", "root/policy", "root"),
-    ("journal journal.log --states states", "{journal.log,states}", ""),
-    ("journal journal.log --json", "journal.log", ""),
     ("status root --all --json", _ROOT, ""),
     ("masks --topology node.xml", "node.xml", ""),
     ("masks --topology node.xml --json --site site.yaml", "{node.xml,site.yaml}", ""),

@@ -45,13 +45,6 @@ _JOB = (
     "  singularity exec -B /pfs:/pfs x.sif bash -c 'python \"a.py\"'; done\n"
 )
 
-#: What the helper writes of a step, in a system log.
-_JOURNAL = (
-    "Nov 27 02:00:00 nid1 lumisite[77]: part=prolog release=r mode={mode} rule=3 job={job} step=0 rank=0 node=nid{job} "
-    "in=25.03/one/gpu/dev-g/lumi-g set=NCCL_NET/3 missing=/scratch no-cpus=unknown-node us=900\n"
-)
-_MODES = ("act", "observe") * 20
-
 
 def make(scene: Path, now: Path, call: Call) -> None:
     """Lay it out in a new folder; `now` is where it will be played."""
@@ -77,9 +70,7 @@ def make(scene: Path, now: Path, call: Call) -> None:
         written(scene / "kept", tree(release, libfabric=libfabric))
         call("deploy kept root --apply")
         shutil.rmtree(scene / "kept")
-    call("policy root --canary 5 --partition standard-g")
-    Path("journal.log").write_text("".join(_JOURNAL.format(job=job, mode=mode) for job, mode in enumerate(_MODES)))
-    Path("states").write_text("".join(f"{job}|{'FAILED' if job % 7 == 0 else 'COMPLETED'}\n" for job in range(40)))
+    call("policy root observe --partition standard-g")
     call("render --site site.yaml --out rendered")
     call("deploy rendered host-root --apply")
     Path("slurm").mkdir()

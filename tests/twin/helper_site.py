@@ -92,7 +92,7 @@ def deploy_site(cluster: Cluster, changes: Mapping[str, str] = {}) -> None:
         site.write_text(text)
         assert main(["render", "--site", str(site), "--rocm", "6.2", "--out", str(out)]) == 0
         assert main(["deploy", str(out), str(root), "--apply"]) == 0
-        assert main(["policy", str(root), "act"]) == 0
+        assert main(["policy", str(root), "on"]) == 0
     (cluster.exchange / "tell.py").write_text(TELL)
     (cluster.exchange / "launch.py").write_text(LAUNCH)
 

@@ -1,19 +1,16 @@
-"""The policy in real steps: off and observe change nothing, the journal says what act does, and a kill acts at once."""
+"""The policy in real steps: off and observe change nothing, the system log says what on does, and off acts at once."""
 
 from __future__ import annotations
 
 import contextlib
 import difflib
 import io
-import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from lumisite.cli import main
-from lumisite.release.journal import parse_record
 from tests.twin.cluster import SITE_TREE, Cluster, ClusterPlan, running
 from tests.twin.fixtures import require_twin
 from tests.twin.helper_site import (
@@ -77,17 +74,18 @@ SHAPES = [
 ]
 #: What a step that acts is seen to be another by, without a bind of the user's that the helper has too.
 TOUCHED = "singularity --quiet exec -B /scratch/seen {image} /scratch/look"
-#: What differs between any two steps.
+#: What differs between any two steps, and what Slurm leaves in a task where any prolog has run.
 VARYING = re.compile(
     r"^(SLURM_(JOB_?ID|JOB_SLUID|STEP_?ID|STEP_LAUNCHER_PORT|SRUN_COMM_PORT|TASK_PID|JOB_START_TIME|JOB_END_TIME)"
-    r"|SLURMD_DEBUG|PMI_FD|SLURM_TOPOLOGY_ADDR\w*|PMIX?_\w+|RANDOM)=.*|(?<=slurmstepd: )\[[0-9.]+\]",
+    r"|SLURMD_DEBUG|PMI_FD|SLURM_TOPOLOGY_ADDR\w*|PMIX?_\w+|RANDOM)=.*|(?<=slurmstepd: )\[[0-9.]+\]"
+    r"|^SLURM_SCRIPT_CONTEXT=.*\n",
     re.MULTILINE,
 )
 
 
 @pytest.fixture(scope="module", params=GENERATIONS)
 def filtered(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A cluster whose cli_filter knows the policy; the site writes a journal."""
+    """A cluster whose cli_filter knows the policy."""
     require_twin()
     lines, etc = ("CliFilterPlugins=cli_filter/lua",), (("slurm/cli_filter.lua", "-- replaced below\n"),)
     with running(ClusterPlan(request.param, images=("small",), slurm_lines=lines, etc=etc)) as cluster:
@@ -146,8 +144,10 @@ def test_observed_steps_are_as_steps_without_lumisite(filtered: Cluster) -> None
             policy(filtered, mode)
             assert differences(expected, seen(filtered, shape)) == [], (mode, shape)
     expected = seen(filtered, f"-n1 {TOUCHED}")
-    policy(filtered, "act")
-    assert differences(expected, seen(filtered, f"-n1 {TOUCHED}")), "the step that acts differs, or nothing is compared"
+    policy(filtered, "on")
+    assert differences(expected, seen(filtered, f"-n1 {TOUCHED}")), (
+        "a step for which it is on differs, or nothing is compared"
+    )
 
 
 def some_of(shapes: list[str], cluster: Cluster) -> list[str]:
@@ -164,7 +164,7 @@ def test_observed_steps_of_the_whole_site_are_untouched(site_wide: Cluster) -> N
     prolog = (root / "current").resolve() / "spank/task_prolog"
     text = prolog.read_text()
     for shape in some_of(SHAPES, site_wide):
-        prolog.write_text("#!/bin/sh\necho unset SLURM_SCRIPT_CONTEXT\n")  # which Slurm sets for any prolog
+        prolog.write_text("#!/bin/sh\n")
         expected = seen(site_wide, shape)
         prolog.write_text(text)
         for mode in ("off", "observe"):
@@ -172,7 +172,7 @@ def test_observed_steps_of_the_whole_site_are_untouched(site_wide: Cluster) -> N
             assert differences(expected, seen(site_wide, shape)) == [], (mode, shape)
     (root / "policy").unlink()
     assert seen(site_wide, SHAPES[0]) == seen(site_wide, SHAPES[0]), "without a policy it is off"
-    policy(site_wide, "act")
+    policy(site_wide, "on")
 
 
 @pytest.mark.measures
@@ -188,59 +188,12 @@ def test_a_thousand_observed_steps_are_as_without_lumisite(filtered: Cluster) ->
             for _ in range(10):
                 assert differences(expected, seen(filtered, shape)) == [], shape
                 count += 1
-    policy(filtered, "act")
+    policy(filtered, "on")
 
 
-def records(cluster: Cluster, shape: str, before: str = "") -> list[dict[str, tuple[str, ...]]]:
-    """Run a step; give what its journal says that act does: by part and node, without what differs between two steps."""
-    words = shape.format(image=IMAGE, plain=PLAIN)
-    done = cluster.run(f"{before} cd /scratch; LUMISITE_VERBOSE=1 srun {words}").check()
-    lines = [line for line in (done.stdout + done.stderr).splitlines() if ": journal part=" in line]
-    found = [parse_record(line[line.index("part=") :]) for line in lines]
-    kept = []
-    for record in found:
-        assert record is not None
-        varying = ("mode", "job", "step", "us", "rule")
-        kept.append({key: value for key, value in record.values.items() if key not in varying})
-    return sorted(kept, key=lambda values: (values["part"], values["node"]))
-
-
-@pytest.mark.parametrize("module", [False, True], ids=["filter", "module"])
-def test_the_journal_of_observe_is_that_of_act(filtered: Cluster, *, module: bool) -> None:
+def test_off_acts_in_the_next_step_on_all_nodes(filtered: Cluster) -> None:
     install_filter(filtered)
-    before = f"{LOAD};" if module else ""
-    for shape in some_of(SHAPES, filtered):
-        told = {}
-        for mode in ("observe", "act"):
-            policy(filtered, mode)
-            told[mode] = records(filtered, shape, before)
-        assert told["observe"] == told["act"], shape
-        # The variable that asks for the lines reaches no task without the rest of the environment.
-        if "--export" not in shape and ("--quiet exec" in shape or module):
-            assert told["act"], shape
-    policy(filtered, "act")
-
-
-def test_what_the_journal_says_is_what_a_task_has(filtered: Cluster) -> None:
-    install_filter(filtered)
-    policy(filtered, "act")
-    done = filtered.run(f"{LOAD}; LUMISITE_VERBOSE=1 srun -N2 --ntasks-per-node=1 {TASK}").check()
-    lines = [line for line in done.stdout.splitlines() if ": journal part=prolog" in line]
-    records = {
-        record.node: record.values
-        for record in map(parse_record, (line[line.index("part=") :] for line in lines))
-        if record
-    }
-    assert records.keys() == set(filtered.nodes)
-    for each in told_by(done):
-        values, exports = records[each.node], each.environment["LUMISITE_EXPORTS"].strip(";").split(";")
-        assert {entry.partition("/")[0] for entry in values["set"]} == {pair.partition("=")[0] for pair in exports}
-        assert list(values["bind"]) == each.environment["LUMISITE_BINDS_TASK"].split(",")
-
-
-def test_a_kill_acts_in_the_next_step_on_all_nodes(filtered: Cluster) -> None:
-    install_filter(filtered)
-    policy(filtered, "act")
+    policy(filtered, "on")
     for told in told_by(filtered.run(f"{LOAD}; srun -N2 {CONTAINER}")):
         complete(told, filtered)
     script = f"{LOAD}; srun -N2 {CONTAINER}; touch /scratch/first; until [ -e /scratch/go ]; do sleep 0.1; done; srun -N2 {TASK}"
@@ -260,26 +213,13 @@ def test_a_kill_acts_in_the_next_step_on_all_nodes(filtered: Cluster) -> None:
     for each in told_by(done):
         steps.setdefault(each.environment["SLURM_STEP_ID"], []).append("LUMISITE_DONE" in each.environment)
     assert steps == {"0": [True, True], "1": [False, False]}
-    policy(filtered, "act")
-
-
-def test_a_share_is_the_same_on_all_nodes(filtered: Cluster) -> None:
-    install_filter(filtered)
-    policy(filtered, "--canary", "50%")
-    modes = []
-    for _ in range(12):
-        found = told_by(filtered.run(f"salloc --quiet -N2 srun -N2 --ntasks-per-node=1 {CONTAINER}"))
-        acted = ["LUMISITE_DONE" in each.environment for each in found]
-        assert len(set(acted)) == 1
-        modes.append(acted[0])
-    assert 4 <= sum(modes) <= 8
-    policy(filtered, "act")
+    policy(filtered, "on")
 
 
 def test_a_system_log_that_does_not_answer_delays_no_task(filtered: Cluster) -> None:
     """The socket's queue is full, so a program that writes to it waits for ever."""
-    deploy_site(filtered, {"modules:\n": "journal: syslog\nmodules:\n"})
     install_filter(filtered)
+    policy(filtered, "observe")
     block = (
         "import os, socket, time\n"
         "if os.path.lexists('/dev/log'): os.unlink('/dev/log')\n"
@@ -294,42 +234,25 @@ def test_a_system_log_that_does_not_answer_delays_no_task(filtered: Cluster) -> 
         node=node,
         user="root",
     ).check()
-    shown = f"srun -w {node} -n1 {CONTAINER}"
     times = []
     for _ in range(5):
-        done = filtered.run(f"date +%s%N; {shown}; date +%s%N").check()
+        done = filtered.run(f"date +%s%N; srun -w {node} -n1 {CONTAINER}; date +%s%N").check()
         first, *_, last = [line for line in done.stdout.splitlines() if line.isdecimal()]
         times.append((int(last) - int(first)) / 1e9)
     assert min(times) < 10
-    (told, *_) = told_by(filtered.run(shown))
-    assert told.environment["GLOO_SOCKET_IFNAME"] == "hsn0"
-    deploy_site(filtered, OWN_LIBRARIES)
+    policy(filtered, "on")
 
 
-def test_the_journal_reaches_the_system_log(filtered: Cluster) -> None:
-    deploy_site(filtered, {"modules:\n": "journal: syslog\nmodules:\n"})
+def test_the_system_log_has_what_the_task_would_get(filtered: Cluster) -> None:
     install_filter(filtered)
     node = filtered.nodes[1]
     start_system_log(filtered, node, "/run/logged")
-    for mode in ("observe", "act"):
-        policy(filtered, mode)
-        parts = [f"part={part} release=" for part in ("prolog", "wrapper")]
-        # A line that a busy machine does not take in time is lost: so there are steps until each part has one.
-        for _ in range(60):
-            filtered.run(f"srun -w {node} -n2 singularity --quiet exec {IMAGE} true").check()
-            text = filtered.run("sleep 0.1; cat /run/logged", node=node, user="root").check().stdout
-            lines = [line for line in text.splitlines() if f" mode={mode} " in line]
-            if all(any(part in line for line in lines) for part in parts):
-                break
-    path = Path(filtered.directory) / "logged"
-    path.write_text(text)
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        assert main(["journal", str(path), "--json"]) == 0
-    found = json.loads(out.getvalue())
-    assert found["damaged"] == 0
-    assert found["steps"].keys() == {"act", "observe"}
-    assert found["records"] >= 4
-    assert found["decided"]["observe"].keys() == found["decided"]["act"].keys() >= {"set", "bind"}
-    assert 0 < found["overhead_ms"]["p50"] < 10_000
-    deploy_site(filtered, OWN_LIBRARIES)
+    step = f"srun -w {node} -n1 {CONTAINER}"
+    policy(filtered, "observe")
+    filtered.run(step).check()
+    text = filtered.run("sleep 0.5; cat /run/logged", node=node, user="root").check().stdout
+    exports = dict(re.findall(r"lumisite\[[0-9.]+\].*?: export (\w+)=(.*)$", text, re.MULTILINE))
+    policy(filtered, "on")
+    (told,) = told_by(filtered.run(step))
+    for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "MIOPEN_USER_DB_PATH", "SINGULARITY_BINDPATH"):
+        assert exports[name] == told.environment[name]

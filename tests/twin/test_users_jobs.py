@@ -20,7 +20,7 @@ from lumisite.cli import main
 from lumisite.site.load import EMBEDDED
 from tests.twin.cluster import Cluster, ClusterPlan, running
 from tests.twin.fixtures import require_twin
-from tests.twin.helper_site import IMAGE, LOAD, deploy_site
+from tests.twin.helper_site import LOAD, deploy_site
 from tests.twin.process import Result
 from tests.twin.tykky import write_environment
 
@@ -240,17 +240,3 @@ def test_eight_jax_tasks_of_a_node(site: Cluster) -> None:
     ran = submit(site, "jax-eight-tasks.sh", more={"nodes=2": "nodes=1", "per-task=1": "per-task=1 --overcommit"})
     assert [rank["rank"] for rank in ran.ranks] == list(range(8))
     assert {rank["ranks"] for rank in ran.ranks} == {8}
-
-
-# ---- an own task prolog
-
-
-def test_an_own_task_prolog_takes_nothing_away_from_a_container(site: Cluster) -> None:
-    own = "printf '#!/bin/sh\\necho export MINE=1\\n' >~/mine; chmod 755 ~/mine"
-    inside = "echo $MINE $GLOO_SOCKET_IFNAME; ls -d /var/spool/slurmd"
-    shown = f"singularity --quiet exec {IMAGE} sh -c '{inside}'"
-    done = site.run(f"{own}; {LOAD}; srun -N2 --ntasks-per-node=1 --task-prolog=$HOME/mine {shown}").check()
-    rows = sorted(done.stdout.splitlines())
-    assert rows[:2] == ["/var/spool/slurmd"] * 2
-    assert [row.split()[:2] for row in rows[2:]] == [["1", "hsn0"]] * 2
-    assert done.stderr == ""

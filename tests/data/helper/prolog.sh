@@ -1,5 +1,5 @@
 # A site of one bind and one setting, to run the prolog by hand in a step (any machine does):
-#   cd spank_helpers; cat prolog.sh policy.sh journal.sh masks.sh caches.sh ../tests/data/helper/prolog.sh >/tmp/prolog
+#   cd spank_helpers; cat prolog.sh policy.sh masks.sh caches.sh ../tests/data/helper/prolog.sh >/tmp/prolog
 #   SLURM_JOB_ID=1 SLURM_STEP_ID=0 LUMISITE_VERBOSE=1 sh /tmp/prolog
 ls_site_prefix=SINGULARITY ls_site_list=use_list_of_singularity
 ls_site_partition() {
@@ -15,7 +15,7 @@ ls_site_kinds() {
 ls_site_drivers() {
 	:
 }
-ls_site_journal=none ls_site_release=try ls_site_stacks=25.03-rocm6.2
+ls_site_release=try ls_site_stacks=25.03-rocm6.2
 ls_site_host_suffix='' ls_site_libraries=''
 ls_site_binds() {
 	brought_by LUMISITE_BINDS_TASK "${LUMISITE_BINDS_TASK+x$LUMISITE_BINDS_TASK}"

@@ -1,7 +1,7 @@
 # A site of one family, to run the wrapper by hand; `echo` stands for the runtime:
-#   cat spank_helpers/{wrapper,policy,journal,image}.sh tests/data/helper/wrapper.sh >/tmp/wrapper
+#   cat spank_helpers/{wrapper,policy,image}.sh tests/data/helper/wrapper.sh >/tmp/wrapper
 #   LUMISITE_VERBOSE=1 LUMISITE_DONE=.. sh /tmp/wrapper exec torch-rocm-6.2.4.sif
-ls_site_journal=none ls_site_release=try ls_site_stacks=25.03-rocm6.2
+ls_site_release=try ls_site_stacks=25.03-rocm6.2
 ls_site_runtime_of() {
 	ls_site_prefix=SINGULARITY ls_site_list=ls_use_list_of_singularity ls_site_runtime=/usr/bin/echo
 }

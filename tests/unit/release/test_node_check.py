@@ -68,6 +68,12 @@ def test_a_node_that_has_all_is_silent(node: Callable[[Files], Path], capsys: Ou
     assert output.err.endswith(" matches host: 12 checks passed\n")
 
 
+def test_a_damaged_policy_is_a_fault(node: Callable[[Files], Path], capsys: Output) -> None:
+    node(host())
+    Path("root/policy").write_text("act default\n")
+    assert [(fault["path"], fault["code"]) for fault in faults(capsys)] == [("root/policy", "policy-damaged")]
+
+
 CPEBITS = "singularity-CPEbits/25.03"
 
 

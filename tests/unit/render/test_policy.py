@@ -9,36 +9,32 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.release.policy import Policy, Rule
-from tests.support.prologs import SHELLS, STEP, Ran, Script, lay_out, lumi_like_files, shell_command
+from lumisite.release.policy import PolicyLine
+from tests.support.prologs import SHELLS, STEP, Ran, Script, lay_out, lumi_like_files, shell_command, write_script
 from tests.support.tools import tool
-from tests.support.wrappers import LAIF
+from tests.support.wrappers import LAIF, make
 from tests.unit.render.test_cli_filter import filtered
 
 SCRIPT = Path(__file__).parents[3] / "spank_helpers/policy.sh"
-HEAD = "lumisite-policy 1\nwritten 2026-11-27T02:00:00Z root@login1\n"
-#: Its mode, and the line of the rule that decides it, for each of some jobs.
-READ = """. "$1"
-shift
-for SLURM_JOB_ID; do
-    ls_read_policy
-    echo "$ls_mode $ls_rule"
-done
-"""
+READ = '. "$1"; ls_read_policy; echo "$ls_mode"'
 
 
-def modes(shell: str, folder: Path, text: str | None, jobs: range = range(1, 2), **environment: str) -> list[str]:
-    """Give mode and rule for jobs by a policy of this content, without any where there is none."""
+def mode(shell: str, folder: Path, text: str | None, **environment: str) -> str:
+    """Give the mode by a policy of this content, without any where there is none."""
     root = folder / "root"
     (root / "releases/r/spank").mkdir(parents=True, exist_ok=True)
     (root / "policy").unlink(missing_ok=True)
     if text is not None:
-        (root / "policy").write_text(text)
-    words = ["-c", READ, str(root / "releases/r/spank/task_prolog"), str(SCRIPT), *map(str, jobs)]
+        (root / "policy").write_bytes(os.fsencode(text))
+    return read(shell, folder, root / "releases/r/spank/task_prolog", **environment)
+
+
+def read(shell: str, folder: Path, script: Path | str, before: str = "", **environment: str) -> str:
+    words = ["-c", before + READ, str(script), str(SCRIPT)]
     known = {"PATH": "/usr/bin:/bin", "SLURM_JOB_PARTITION": "dev-g", "SLURM_JOB_ACCOUNT": "project_1", **environment}
     done = subprocess.run([*shell_command(shell, folder), *words], env=known, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.splitlines()
+    return done.stdout.removesuffix("\n")
 
 
 @pytest.fixture(params=SHELLS)
@@ -46,104 +42,75 @@ def shell(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-GROUPS = ",".join(map(str, {os.getegid(), *os.getgroups()}))
-#: The rules of a policy, and what it makes of a step in partition dev-g of account project_1, by which line.
-RULES = {
-    "act": "act 3",
-    "observe": "observe 3",
-    "off": "off 3",
-    "act partition=dev-g\noff": "act 3",
-    "act partition=dev\noff": "off 4",
-    "act partition=dev,dev-g,x\noff": "act 3",
-    "act partition=dev-g,x account=project_2\noff": "off 4",
-    "act partition=dev-g account=project_1\noff": "act 3",
-    "off account=project_2\nobserve account=project_1\nact": "observe 4",
-    f"act group={GROUPS}\noff": "act 3",
-    "act group=4294967290\noff": "off 4",
-    "act share=100\noff": "act 3",
-    "observe\nact": "observe 3",
+#: The lines of a policy, and what it makes of a step in partition dev-g of account project_1.
+LINES = {
+    "on default": "on",
+    "observe default": "observe",
+    "off default": "off",
+    "on partition dev-g\noff default": "on",
+    "on partition dev\noff default": "off",
+    "off partition dev\nobserve partition dev-g\non default": "observe",
+    "off account project_2\nobserve account project_1\non default": "observe",
+    "on account project_1\noff partition dev-g": "on",
+    "off partition dev-g\non account project_1": "off",
+    "observe default\non default": "observe",
 }
-#: What no `lumisite policy` has written.
-DAMAGED = {
+#: What no `lumisite policy` has written, and what it makes of the step: another word is off.
+OTHER_WORDS = ("act default", "default default", "ON default", "kill partition dev-g\non default", "$(id) default")
+#: Lines that are passed over.
+NO_LINES = {
     "empty": "",
-    "no-head": "act\nend\n",
-    "another-version": "lumisite-policy 2\nact\nend\n",
-    "no-end": f"{HEAD}act\n",
-    "end-without-line-break": f"{HEAD}act\nend",
-    "cut": f"{HEAD}act\nobse",
-    "a-mode-that-is-none": f"{HEAD}act\nkill\nend\n",
-    "a-condition-that-is-none": f"{HEAD}act\noff user=me\nend\n",
-    "a-share-over-100": f"{HEAD}act\noff share=1000\nend\n",
-    "a-share-that-is-no-number": f"{HEAD}act share=$(touch /tmp/x)\nend\n",
-    "odd-letters": f"{HEAD}act\n\xff\xfe\nend\n",
+    "blank": "\n\n",
+    "another form": "lumisite-policy 1\nact\nend\n",
+    "no name": "on partition\n",
+    "a share": "on share 5\n",
+    "cut": "off partition a\non defau",
+    "without its line end": "off default",
+    "a word more": "off default x\n",
+    "odd letters": "\udcff\udcfe\n",
+    "line ends of another system": "off default\r\n",
+    "behind too many": "on partition a\n" * 64 + "off default\n",
 }
 
 
-@pytest.mark.parametrize(("rules", "expected"), RULES.items(), ids=range(len(RULES)))
-def test_the_first_rule_that_fits_counts(shell: str, tmp_path: Path, rules: str, expected: str) -> None:
-    assert modes(shell, tmp_path, f"{HEAD}{rules}\nend\n") == [expected]
-    assert modes(shell, tmp_path, f"{HEAD}{rules}\nend\n", LUMISITE_STACK="") == [expected]
+@pytest.mark.parametrize(("lines", "expected"), LINES.items(), ids=range(len(LINES)))
+def test_the_first_line_that_fits_counts(shell: str, tmp_path: Path, lines: str, expected: str) -> None:
+    assert mode(shell, tmp_path, f"{lines}\n") == expected
+    assert mode(shell, tmp_path, f"{lines}\n", LUMISITE_STACK="") == expected
 
 
-@pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED)
-def test_a_damaged_policy_is_off_but_for_who_has_loaded_the_module(shell: str, tmp_path: Path, text: str) -> None:
-    assert modes(shell, tmp_path, text) == ["off damaged"]
-    assert modes(shell, tmp_path, text, LUMISITE_STACK="25.03") == ["act damaged"]
+@pytest.mark.parametrize("lines", OTHER_WORDS)
+def test_another_word_is_off(shell: str, tmp_path: Path, lines: str) -> None:
+    assert mode(shell, tmp_path, f"{lines}\n") == "off"
+    assert mode(shell, tmp_path, f"{lines}\n", LUMISITE_STACK="25.03") == "off"
 
 
-def test_without_a_policy_or_a_rule_that_fits_it_is_the_same(shell: str, tmp_path: Path) -> None:
-    for text, rule in ((None, "missing"), (f"{HEAD}observe partition=x\nend\n", "missing")):
-        assert modes(shell, tmp_path, text) == [f"off {rule}"]
-        assert modes(shell, tmp_path, text, LUMISITE_STACK="25.03") == [f"act {rule}"]
+@pytest.mark.parametrize("text", [*NO_LINES.values(), None], ids=[*NO_LINES, "missing"])
+def test_without_a_line_that_fits_it_is_on_for_who_has_loaded_the_module(
+    shell: str, tmp_path: Path, text: str | None
+) -> None:
+    assert mode(shell, tmp_path, text) == "off"
+    assert mode(shell, tmp_path, text, LUMISITE_STACK="25.03") == "on"
 
 
-def test_a_policy_that_is_no_file_counts_as_missing(shell: str, tmp_path: Path) -> None:
+def test_a_policy_that_is_no_file_is_off(shell: str, tmp_path: Path) -> None:
     (tmp_path / "root/policy").mkdir(parents=True)
-    words = ["-c", READ, f"{tmp_path}/root/releases/r/spank/task_prolog", str(SCRIPT), "1"]
-    done = subprocess.run([*shell_command(shell, tmp_path), *words], env={}, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("off missing\n", "")
+    script = tmp_path / "root/releases/r/spank/task_prolog"
+    assert read(shell, tmp_path, script, LUMISITE_STACK="25.03") == "off"
 
 
 def test_a_copy_follows_the_policy_of_the_sites_root(shell: str, tmp_path: Path) -> None:
     """As Slurm from 25.11 hands a TaskProlog out, to a folder of its own."""
-    modes(shell, tmp_path, f"{HEAD}observe\nend\n")
-    for root, expected in ((f"{tmp_path}/root", "observe 3"), (f"{tmp_path}/none", "act none")):
-        words = ["-c", f"ls_site_root={root}\n{READ}", "/var/spool/slurmd/conf-cache/task_prolog", str(SCRIPT), "1"]
-        done = subprocess.run([*shell_command(shell, tmp_path), *words], env={}, capture_output=True, text=True)
-        assert (done.stdout, done.stderr) == (f"{expected}\n", "")
+    mode(shell, tmp_path, "observe default\n")
+    for root, expected in ((f"{tmp_path}/root", "observe"), (f"{tmp_path}/none", "on")):
+        copy = "/var/spool/slurmd/conf-cache/task_prolog"
+        assert read(shell, tmp_path, copy, f"ls_site_root={root}\n") == expected
 
 
-def test_the_users_word_observes_what_would_act(shell: str, tmp_path: Path) -> None:
-    assert modes(shell, tmp_path, f"{HEAD}act\nend\n", LUMISITE="observe") == ["observe user"]
-    assert modes(shell, tmp_path, f"{HEAD}off\nend\n", LUMISITE="observe") == ["off 3"]
-    assert modes(shell, tmp_path, None, LUMISITE="observe") == ["off missing"]
-    assert modes(shell, tmp_path, None, LUMISITE="observe", LUMISITE_STACK="x") == ["observe user"]
-
-
-@pytest.mark.parametrize("begin", [1, 7_654_321, 67_000_000])
-@pytest.mark.parametrize("step", [1, 2, 3, 10])
-def test_a_share_is_a_share_of_the_jobs(shell: str, tmp_path: Path, begin: int, step: int) -> None:
-    jobs = range(begin, begin + 1000 * step, step)
-    found = modes(shell, tmp_path, f"{HEAD}act share=30\nobserve\nend\n", jobs)
-    assert 290 <= found.count("act 3") <= 310
-    assert found.count("act 3") + found.count("observe 4") == 1000
-    # A larger share has the same jobs, and more.
-    more = modes(shell, tmp_path, f"{HEAD}act share=31\nobserve\nend\n", jobs)
-    assert all(wider == "act 3" for share, wider in zip(found, more, strict=True) if share == "act 3")
-
-
-@pytest.mark.parametrize("job", ["", "x", "0", "$(id)", "1 2", "99999999999999999999"])
-def test_a_step_without_a_number_of_a_job_is_in_no_share(shell: str, tmp_path: Path, job: str) -> None:
-    modes(shell, tmp_path, f"{HEAD}act share=99\nobserve\nend\n")
-    words = ["-c", READ, f"{tmp_path}/root/releases/r/spank/task_prolog", str(SCRIPT), job]
-    done = subprocess.run([*shell_command(shell, tmp_path), *words], env={}, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("observe 4\n", "")
-
-
-@pytest.mark.parametrize("value", ["", ",", "dev-g,x", "*", "dev-g x", "\n", "x\ndev-g", "$(id)", "d?v-g"])
-def test_a_hostile_partition_fits_no_rule(shell: str, tmp_path: Path, value: str) -> None:
-    found = modes(shell, tmp_path, f"{HEAD}off partition=dev-g\nact\nend\n", SLURM_JOB_PARTITION=value)
-    assert found == ["act 4"]
+@pytest.mark.parametrize("value", ["", ",", "dev-g,x", "*", "dev-g x", "\n", "x\ndev-g", "$(id)", "d?v-g", "/"])
+def test_a_hostile_partition_fits_no_line(shell: str, tmp_path: Path, value: str) -> None:
+    text = "off partition dev-g\noff partition\noff account\non default\n"
+    assert mode(shell, tmp_path, text, SLURM_JOB_PARTITION=value, SLURM_JOB_ACCOUNT=value) == "on"
 
 
 def deployed(folder: Path, policy: str | None) -> Path:
@@ -154,7 +121,7 @@ def deployed(folder: Path, policy: str | None) -> Path:
     release.mkdir(parents=True)
     (release / "spank").symlink_to(spank)
     if policy is not None:
-        (folder / "root/policy").write_text(policy)
+        (folder / "root/policy").write_bytes(os.fsencode(policy))
     return release / "spank"
 
 
@@ -164,7 +131,7 @@ def lua(request: pytest.FixtureRequest) -> str:
 
 
 def of_filter(lua: str, folder: Path, text: str | None, options: Mapping[str, str], **environment: str) -> str:
-    """Give the mode that the cli_filter takes: by the MPI that it chooses for an image that needs another."""
+    """Give the word that the cli_filter goes by: seen by the MPI that it chooses for an image that needs another."""
     argv = ["singularity", "exec", LAIF, "python"]
     module = deployed(folder, text) / "cli_filter.lua"
     answer = filtered(lua, module, options, argv, environment=environment)
@@ -172,59 +139,43 @@ def of_filter(lua: str, folder: Path, text: str | None, options: Mapping[str, st
     if not lines:
         return "off"
     assert lines[0].startswith("set task-prolog=")
-    return "act" if "set mpi=pmi2" in lines else "observe"
+    return "on" if "set mpi=pmi2" in lines else "observe"
 
 
-@pytest.mark.parametrize(("rules", "expected"), RULES.items(), ids=range(len(RULES)))
-def test_the_filter_reads_rules_alike(lua: str, tmp_path: Path, rules: str, expected: str) -> None:
+@pytest.mark.parametrize(("lines", "expected"), LINES.items(), ids=range(len(LINES)))
+def test_the_filter_reads_lines_alike(lua: str, tmp_path: Path, lines: str, expected: str) -> None:
     options = {"partition": "dev-g", "account": "project_1"}
-    mode = expected.split()[0]
     inside = {"SLURM_JOB_ID": "1", "SLURM_JOB_PARTITION": "dev-g", "SLURM_JOB_ACCOUNT": "project_1"}
-    if "share" not in rules:
-        assert of_filter(lua, tmp_path / "a", f"{HEAD}{rules}\nend\n", options) == mode
-    assert of_filter(lua, tmp_path / "b", f"{HEAD}{rules}\nend\n", {}, **inside) == mode
+    assert of_filter(lua, tmp_path / "a", f"{lines}\n", options) == expected
+    assert of_filter(lua, tmp_path / "b", f"{lines}\n", {}, **inside) == expected
 
 
-@pytest.mark.parametrize("text", [*DAMAGED.values(), None], ids=[*DAMAGED, "missing"])
-def test_the_filter_is_off_by_a_damaged_policy(lua: str, tmp_path: Path, text: str | None) -> None:
-    assert of_filter(lua, tmp_path / "a", text, {"partition": "dev-g"}) == "off"
-    assert of_filter(lua, tmp_path / "b", text, {"partition": "dev-g"}, LUMISITE_STACK="25.03") == "act"
+@pytest.mark.parametrize("lines", OTHER_WORDS)
+def test_another_word_switches_the_filter_off(lua: str, tmp_path: Path, lines: str) -> None:
+    assert of_filter(lua, tmp_path, f"{lines}\n", {"partition": "dev-g"}, LUMISITE_STACK="25.03") == "off"
+
+
+@pytest.mark.parametrize("text", [*NO_LINES.values(), None], ids=[*NO_LINES, "missing"])
+def test_without_a_line_that_fits_the_filter_is_on_with_the_module(lua: str, tmp_path: Path, text: str | None) -> None:
+    options = {"partition": "dev-g", "account": "project_1"}
+    assert of_filter(lua, tmp_path / "a", text, options) == "off"
+    assert of_filter(lua, tmp_path / "b", text, options, LUMISITE_STACK="25.03") == "on"
 
 
 def test_what_the_filter_does_not_know_yet_it_leaves_to_the_prolog(lua: str, tmp_path: Path) -> None:
     """An srun that makes its own allocation has no job yet, and perhaps no partition."""
-    for number, rules in enumerate(("act share=30\noff", "act partition=dev-g\noff", "off account=project_2\nact")):
-        assert of_filter(lua, tmp_path / str(number), f"{HEAD}{rules}\nend\n", {}) == "observe"
-    text = f"{HEAD}act share=30\nobserve\nend\n"
-    found = [of_filter(lua, tmp_path / f"job-{job}", text, {}, SLURM_JOB_ID=str(job)) for job in range(1, 11)]
-    assert found == [line.split()[0] for line in modes("dash", tmp_path, text, range(1, 11))]
+    for number, lines in enumerate(("on partition dev-g\noff default\n", "off account project_2\non default\n")):
+        assert of_filter(lua, tmp_path / str(number), lines, {}) == "observe"
 
 
-@pytest.mark.parametrize(("mode", "marks"), [("act", True), ("observe", True), ("off", False)])
-def test_the_prolog_learns_what_it_cannot_see(lua: str, tmp_path: Path, mode: str, *, marks: bool) -> None:
-    """Both marks are for the prolog alone; a step to which it is not attached gets none where nothing acts."""
-    module = deployed(tmp_path, f"{HEAD}{mode}\nend\n") / "cli_filter.lua"
+@pytest.mark.parametrize(("word", "marks"), [("on", True), ("observe", True), ("off", False)])
+def test_the_prolog_learns_of_a_binding(lua: str, tmp_path: Path, word: str, *, marks: bool) -> None:
+    """The mark is for the prolog alone; a step to which it is not attached gets none where the helper is not on."""
+    module = deployed(tmp_path, f"{word} default\n") / "cli_filter.lua"
     lines = filtered(lua, module, {"cpu-bind": "cores"}, ["singularity", "exec", LAIF])
-    by_name = "LUMISITE_BY_NAME=1," if mode == "observe" else ""
-    expected = f"set export=ALL,{by_name}LUMISITE_MPI=pmi2,LUMISITE_CPU_BIND=user"
-    assert (expected in lines) == marks
+    assert ("set export=ALL,LUMISITE_CPU_BIND=user" in lines) == marks
     native = filtered(lua, module, {"cpu-bind": "cores"}, ["python"])
-    assert native == (["set export=ALL,LUMISITE_CPU_BIND=user"] if mode == "act" else [])
-
-
-def test_the_prolog_takes_its_marks_back(shell: str, tmp_path: Path) -> None:
-    marks = {"LUMISITE_CPU_BIND": "user", "LUMISITE_MPI": "pmi2", "LUMISITE_BY_NAME": "1", "LUMISITE_STACK": "x"}
-    for mode in ("act", "observe", "off"):
-        path = str(tmp_path / mode / "root/releases/r/spank/bin")
-        ran = run_prolog(shell, tmp_path / mode, f"{HEAD}{mode}\nend\n", PATH=path, **marks)
-        assert {"LUMISITE_CPU_BIND", "LUMISITE_MPI", "LUMISITE_BY_NAME"} <= set(ran.unsets)
-        assert (len(ran.lines) == 3) == (mode != "act")
-
-
-def test_the_users_word_makes_the_filter_observe(lua: str, tmp_path: Path) -> None:
-    text = f"{HEAD}act\nend\n"
-    assert of_filter(lua, tmp_path / "a", text, {}, LUMISITE="observe") == "observe"
-    assert of_filter(lua, tmp_path / "b", text, {}, LUMISITE="off") == "off"
+    assert native == (["set export=ALL,LUMISITE_CPU_BIND=user"] if word == "on" else [])
 
 
 def run_prolog(shell: str, folder: Path, policy: str | None, **changes: str | None) -> Ran:
@@ -232,19 +183,72 @@ def run_prolog(shell: str, folder: Path, policy: str | None, **changes: str | No
     return Script(tuple(shell_command(shell, folder)), script).step(**changes)
 
 
-def test_off_and_observe_tell_slurm_nothing(shell: str, tmp_path: Path) -> None:
-    acted = run_prolog(shell, tmp_path / "act", f"{HEAD}act\nend\n")
-    assert len(acted.exports) > 10
-    for mode in ("off", "observe"):
-        # As with the module, which has the wrapper on PATH already.
-        path = str(tmp_path / mode / "root/releases/r/spank/bin")
-        assert run_prolog(shell, tmp_path / mode, f"{HEAD}{mode}\nend\n", PATH=path).stdout == ""
+def test_off_and_observe_take_the_mark_back_and_tell_slurm_nothing_else(shell: str, tmp_path: Path) -> None:
+    assert len(run_prolog(shell, tmp_path / "on", "on default\n", LUMISITE_CPU_BIND="user").exports) > 10
+    for word in ("off", "observe"):
+        ran = run_prolog(shell, tmp_path / word, f"{word} default\n", LUMISITE_CPU_BIND="user", LUMISITE_VERBOSE="all")
+        assert ran.stdout == "unset LUMISITE_CPU_BIND\n"
     assert list((tmp_path / "observe/tmp").iterdir()) == []
 
 
-def test_written_rules_are_what_the_scripts_read(shell: str, tmp_path: Path) -> None:
-    rules = (Rule("off", partitions=("a",)), Rule("act", ("dev-g", "b"), ("project_1",), (), 100), Rule("observe"))
-    assert modes(shell, tmp_path, Policy(rules, "2026-11-27T02:00:00Z", "me@here").text) == ["act 4"]
+#: Stands for `logger`: keeps its arguments and what it reads.
+LOGGER = '#!/bin/sh\nprintf "%s\\n" "$@" >"{log}"\ncat >>"{log}"\n'
+
+
+def logged(shell: str, folder: Path, policy: str, logger: str = LOGGER, **changes: str) -> list[str]:
+    """Run the prolog with a system log of the test's; give what it was told."""
+    script, log = deployed(folder, policy) / "task_prolog", folder / "log"
+    write_script(folder / "bin/logger", logger.format(log=log))
+    text = script.read_text()
+    assert "timeout 0.5 logger " in text
+    script.write_text(text.replace("timeout 0.5 logger ", f"timeout 0.5 {folder}/bin/logger "))
+    assert Script(tuple(shell_command(shell, folder)), script).step(**changes).lines == []
+    return log.read_text().splitlines() if log.exists() else []
+
+
+def test_the_first_task_of_a_node_tells_the_log_what_it_would_print(shell: str, tmp_path: Path) -> None:
+    expected = run_prolog(shell, tmp_path / "on", "on default\n", SLURM_LOCALID="0").stdout
+    lines = logged(shell, tmp_path / "observe", "observe default\n", SLURM_LOCALID="0")
+    assert lines[:2] == ["-t", "lumisite[1234567.0.3]"]
+    assert lines[2:] == expected.replace(f"{tmp_path}/on", f"{tmp_path}/observe").splitlines()
+    assert logged(shell, tmp_path / "other", "observe default\n", SLURM_LOCALID="1") == []
+
+
+def test_a_log_that_is_missing_full_or_asleep_costs_half_a_second(shell: str, tmp_path: Path) -> None:
+    for name, logger in (("asleep", "#!/bin/sh\nexec sleep 20\n"), ("fails", "#!/bin/sh\nexit 1\n"), ("gone", "")):
+        folder = tmp_path / name
+        assert logged(shell, folder, "observe default\n", logger, SLURM_LOCALID="0") == []
+
+
+def test_the_log_gets_a_part_of_what_is_long(shell: str, tmp_path: Path) -> None:
+    lines = logged(shell, tmp_path, "observe default\n", SLURM_LOCALID="0", SINGULARITY_BINDPATH="/x" * 20000)
+    assert 7000 < len("\n".join(lines[2:])) <= 8000
+
+
+@pytest.mark.parametrize("word", ["off", "observe"])
+def test_the_wrapper_steps_aside(shell: str, tmp_path: Path, word: str) -> None:
+    wrapper = make(tmp_path, shell)
+    release = tmp_path / "root/releases/r"
+    release.mkdir(parents=True)
+    (release / "spank").symlink_to(tmp_path / "spank")
+    (tmp_path / "root/policy").write_text(f"{word} default\n")
+    path = f"{release}/spank/bin:/usr/bin:/bin"
+    done = subprocess.run(
+        [*wrapper.shell, str(release / "spank/bin/singularity"), "exec", LAIF, "a b"],
+        env={**STEP, "PATH": path, "SINGULARITY_BINDPATH": "/mine", "LUMISITE_STACK": "x", "LUMISITE_VERBOSE": "all"},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    call = wrapper.seen()
+    assert call.arguments == ["exec", LAIF, "a b"]
+    assert (call.binds, call.environment["PATH"]) == (["/mine"], "/usr/bin:/bin")
+    assert "LUMISITE_WRAPPER" not in call.environment
+
+
+def test_written_lines_are_what_the_scripts_read(shell: str, tmp_path: Path) -> None:
+    lines = (PolicyLine("off", "partition", "a"), PolicyLine("on", "account", "project_1"), PolicyLine("observe"))
+    assert mode(shell, tmp_path, "".join(f"{line.text}\n" for line in lines)) == "on"
 
 
 def test_the_step_of_the_tests_is_in_no_deployed_release(shell: str, tmp_path: Path) -> None:

@@ -263,7 +263,7 @@ def test_the_wrapper_comes_first_on_path_once(prolog: Script) -> None:
 def test_a_job_keeps_the_release_that_it_started_with(prolog: Script, tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "current").symlink_to(tmp_path)
-    (tmp_path / "site" / "policy").write_text("lumisite-policy 1\nact\nend\n")
+    (tmp_path / "site" / "policy").write_text("on default\n")
     through_the_link = Script(prolog.command, tmp_path / "site/current/spank/task_prolog")
     path = sound(through_the_link.step()).exports["PATH"]
     assert re.match(rf"{re.escape(str(tmp_path))}/site/releases/[^/]+/spank/bin:", path)

@@ -116,40 +116,6 @@ def test_settings_of_a_family_stay_out_where_no_prolog_ran(wrapper: Wrapper) -> 
     assert "NCCL_NET" not in wrapper.call("exec", LAIF, "x", **bare).environment
 
 
-def test_an_own_task_prolog_in_the_place_of_ours_takes_nothing_away(wrapper: Wrapper) -> None:
-    """As with `srun --task-prolog=X`: the module names ours, and it did not run."""
-    ours = str(wrapper.folder / "spank/task_prolog")
-    bare = {name: None for name in TASK if name.startswith(("LUMISITE_D", "LUMISITE_E", "LUMISITE_P", "NCCL", "AITER"))}
-    call = wrapper.call("exec", LAIF, "true", **bare, SLURM_TASK_PROLOG=ours)
-    assert call.environment["LUMISITE_DONE"] == "1234567.0.3"
-    assert call.environment["GLOO_SOCKET_IFNAME"] == "hsn0"
-    assert call.environment["NCCL_CROSS_NIC"] == "1"
-    assert call.stderr == ""
-    mine = wrapper.call("exec", LAIF, "true", **bare, SLURM_TASK_PROLOG=ours, GLOO_SOCKET_IFNAME="eth0")
-    assert mine.environment["GLOO_SOCKET_IFNAME"] == "eth0"
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"SLURM_TASK_PROLOG": "/home/me/prolog"},
-        {"SLURM_TASK_PROLOG": None},
-        {"SLURM_TASK_PROLOG": None, "LUMISITE_STACK": None},
-        {"SLURM_STEP_ID": None},
-        {"SLURM_STEP_ID": "-5"},
-        {"LUMISITE_DONE": "1234567.0.3"},
-    ],
-)
-def test_no_prolog_runs_a_second_time_or_where_none_was_named(wrapper: Wrapper, changes: dict[str, str | None]) -> None:
-    ours, mark = wrapper.folder / "spank/task_prolog", wrapper.folder / "ran"
-    write_script(ours, f"#!/bin/sh\n: >'{mark}'\n")
-    named: dict[str, str | None] = {"LUMISITE_DONE": None, "SLURM_TASK_PROLOG": str(ours)}
-    wrapper.call("exec", LAIF, "true", **{**named, **changes})
-    assert not mark.exists()
-    wrapper.call("exec", LAIF, "true", **named)
-    assert mark.exists()
-
-
 def test_an_image_is_known_by_its_relative_path_too(wrapper: Wrapper) -> None:
     assert f"{wrapper.folder}/opt/cray" not in wrapper.call("exec", "lumi-multitorch-mine.sif", "x").binds
     assert f"{wrapper.folder}/opt/cray" not in wrapper.call("exec", "./sub/lumi-multitorch-mine.sif", "x").binds
