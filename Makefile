@@ -59,7 +59,7 @@ docs: $(VENV)/.dev  ## draw stale pictures and build the pages, with the generat
 	$(BIN)/python -m docs.generate
 	$(BIN)/mkdocs build --strict --site-dir public
 
-dist: $(VENV)/.dev  ## what admins install: a wheel, one file that runs by itself, an easyconfig
+dist: $(VENV)/.dev  ## build the wheel that admins install, and try it
 	$(BIN)/python .ci/dist.py
 
 twin: $(VENV)/.dev  ## start the cluster in miniature

@@ -1,4 +1,4 @@
-"""What a wheel holds beside the package: its commit, and what `python -m docs.share build` wrote, if it did."""
+"""What a wheel holds beside the package: its commit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Hook(BuildHookInterface):  # type: ignore[type-arg]
     """Runs before a wheel is built."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Add the files; in a source that is no checkout there is no commit to tell."""
+        """Add the file; in a source that is no checkout there is no commit to write."""
         if version == "editable":
             return
         sys.path.insert(0, self.root)
@@ -24,5 +24,3 @@ class Hook(BuildHookInterface):  # type: ignore[type-arg]
             with tempfile.NamedTemporaryFile("w", delete=False) as file:
                 file.write(f"{commit}\n")
             build_data["force_include"][file.name] = "lumisite/COMMIT"
-        if (share := Path(self.root) / "build/share").is_dir():
-            build_data["shared_data"][str(share)] = "share"
