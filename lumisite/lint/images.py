@@ -113,16 +113,13 @@ def _packages(job: Job) -> Iterator[tuple[str, int]]:
 
 
 def for_other_gpus(job: Job) -> Iterator[BadLine]:
-    """A tool, a module or packages of Python for GPUs that the site does not have."""
+    """A module or packages of Python for GPUs that the site does not have."""
     others = [maker for maker in all_vendors() if maker.gpu and maker.gpu not in job.gpus]
     for maker in others if job.gpus else ():
         names = {software.name for software in maker.software}
         for command in job.commands:
-            first = command.programs[:1]
-            if maker.gpu and first != (maker.gpu.tool,) and command.names_any(maker.gpu.tool):
-                break  # a script for several machines that looks for it
-            loads = first in (("module",), ("ml",)) and names & {value.partition("/")[0] for value in command.values}
-            if loads or (maker.gpu and first == (maker.gpu.tool,)):
+            loads = command.programs[:1] in (("module",), ("ml",))
+            if loads and names & {value.partition("/")[0] for value in command.values}:
                 yield bad_line(command.line, " ".join(command.values[:3]), vendor=maker.title)
         for name, line in _packages(job):
             if maker.gpu and any(re.search(word, name) for word in maker.gpu.image_words):

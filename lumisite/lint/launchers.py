@@ -8,16 +8,10 @@ from typing import NamedTuple
 
 from lumisite.lint.job import BadLine, Job, bad_line
 from lumisite.lint.options import SrunStep, read_count
-from lumisite.lint.script import ShellCommand
-from lumisite.render.runtimes import RUNTIMES
 
 _PROGRAMS = ("torchrun", "accelerate", "deepspeed", "torch.distributed.run", "torch.distributed.launch")
 #: What has the words after it as arguments of its own: a program or module of Python, or a list of packages.
 _OF_PYTHON = re.compile(r"(?:^| )(?:\S+\.py|pip3?|python[\d.]*(?: -[a-zA-Z]+)* -m \S+)(?: |$)")
-#: What starts programs on other nodes, or several of them.
-_OTHER_NODES = re.compile(
-    r"\b(?:srun|mpirun|mpiexec|prun|ssh|pdsh|clush|parallel|sbatch|scrun|hostfile|ray|dask|snakemake|nextflow|parsl|hq)\b"
-)
 _MEETING = ("rdzv_endpoint", "master_addr", "main_process_ip", "standalone", "hostfile", "config_file", "rdzv_conf")
 _SETTINGS = ("PET_RDZV_ENDPOINT", "PET_MASTER_ADDR")
 _OF_NODES = re.compile(r"\$\{?\w*(?:NNODES|NUM_NODES|NODES|COUNT)\w*\}?", re.IGNORECASE)
@@ -56,8 +50,7 @@ class Launch(NamedTuple):
     def processes(self, gpus: int | None) -> int | None:
         """Return how many processes it starts on a node with so many GPUs, as far as the script has it."""
         if self.program == "accelerate":
-            total, nodes = self.number("num_processes"), self.number("num_machines")
-            return total // (nodes or 1) if total and (nodes or "num_machines" not in self.options) else None
+            return None
         names = ("num_gpus",) if self.program == "deepspeed" else ("nproc_per_node",)
         given = next((self.options[name][0] for name in names if name in self.options), None)
         if given is None:
@@ -108,8 +101,8 @@ def too_many_processes(job: Job) -> Iterator[BadLine]:
     for launch in launches(job):
         gpus = (launch.step or job.allocation).gpus_per_node
         processes = launch.processes(None)
-        names = ("nproc_per_node", "num_gpus", "num_processes")
-        if gpus and processes and processes > gpus and launch.program != "accelerate":
+        names = ("nproc_per_node", "num_gpus")
+        if gpus and processes and processes > gpus:
             yield bad_line(launch.line_of(*names), launch.program, processes=processes, gpus=gpus)
 
 
@@ -120,20 +113,14 @@ def launcher_nodes(job: Job) -> Iterator[BadLine]:
         nodes = launch.step.nodes if launch.step else None
         if launch.step is None or nodes is None:
             continue
-        option = "num_machines" if launch.program == "accelerate" else "nnodes"
-        known = {option, "nproc_per_node", "standalone", "num_processes"} & launch.options.keys()
-        if launch.program == "deepspeed" or "config_file" in launch.options or not known:
+        known = {"nnodes", "nproc_per_node", "standalone"} & launch.options.keys()
+        if launch.program in ("accelerate", "deepspeed") or not known:
             continue
-        given = launch.options.get(option, ("1", 0))[0]
+        given = launch.options.get("nnodes", ("1", 0))[0]
         given = str(job.allocation.nodes or given) if _OF_NODES.search(given) else given
         count = read_count(given)
-        wrong = count is not None and count != nodes
-        if wrong and max(nodes, count or 0) > 1:
-            yield bad_line(launch.line_of(option, "standalone"), f"--{option}", given=count, nodes=nodes)
-        total = launch.number("num_processes")
-        gpus = launch.step.gpus_per_node
-        if launch.program == "accelerate" and not wrong and nodes > 1 and total and (total % nodes or total == gpus):
-            yield bad_line(launch.line_of("num_processes"), "--num_processes", total=total, nodes=nodes)
+        if count is not None and count != nodes and max(nodes, count) > 1:
+            yield bad_line(launch.line_of("nnodes", "standalone"), "--nnodes", given=count, nodes=nodes)
 
 
 def no_rendezvous(job: Job) -> Iterator[BadLine]:
@@ -147,32 +134,6 @@ def no_rendezvous(job: Job) -> Iterator[BadLine]:
             yield bad_line(launch.line_of("master_addr"), launch.program, rank="--node_rank")
 
 
-def no_srun(job: Job) -> Iterator[BadLine]:
-    """A program of a job of several tasks that the batch script starts itself, on the first node alone."""
-    nodes, tasks = job.allocation.nodes or 1, job.allocation.tasks_per_node or 1
-    texts = [word.raw for command in job.commands for word in (*command.words, *command.documents)]
-    texts += [word.raw for command in job.commands for _, word in command.assignments]
-    if not job.directives or (nodes < 2 and (tasks < 2 or not job.allocation.requests_gpus)):
-        return
-    if any(map(_OTHER_NODES.search, texts)):
-        return
-    found = [command for command in job.commands if command.spot == "batch" and _computes(command)]
-    if nodes == 1 and (len(found) > 1 or any(command.names_any(*_PROGRAMS) for command in found)):
-        return  # several programs side by side, or what starts several processes
-    for command in found:
-        yield bad_line(command.words[0].line, command.programs[0], nodes=nodes, tasks=nodes * tasks)
-
-
-def _computes(command: ShellCommand) -> bool:
-    """Return whether a command runs a program of Python, in a container or not, and not only a line of it."""
-    first = next(iter(command.programs), "")
-    starts = first in RUNTIMES and not {"exec", "run"}.isdisjoint(command.values)
-    script = any(
-        re.search(r"\.py\b|(?:^|\s)-m (?!venv|pip)", value) for value in (*command.values, " ".join(command.values))
-    )
-    return script and (starts or first in _PROGRAMS or re.fullmatch(r"python[\d.]*", first) is not None)
-
-
 def tensor_parallel(job: Job) -> Iterator[BadLine]:
     """A model split in more parts than a node has GPUs, so that each layer waits for the network."""
     kinds = [kind for step in job.requests for kind in step.node_kinds(job.site)]
@@ -181,16 +142,3 @@ def tensor_parallel(job: Job) -> Iterator[BadLine]:
         parts = read_count(job.resolved(value))
         if most and parts and parts > most:
             yield bad_line(line, "tensor-parallel-size", parts=parts, gpus=most)
-
-
-def ray_without_block(job: Job) -> Iterator[BadLine]:
-    """`ray start` as the last command of a step: the step ends at once, and Slurm ends what it has started."""
-    commands = job.commands
-    below = False
-    for index, command in enumerate(commands):
-        direct = command.spot == "batch" and command.names_any("srun")
-        below = direct if command.spot == "batch" else below
-        last = direct or index + 1 == len(commands) or commands[index + 1].spot == "batch"
-        words = command.words_after("ray") or ()
-        if below and last and [word.value for word in words[:1]] == ["start"] and "--block" not in command.values:
-            yield bad_line(words[0].line, "ray start")

@@ -5,16 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
-from functools import cache
 from typing import TypeVar
 
-from lumisite.findings.finding import Value
 from lumisite.lint.job import BadLine, Job, bad_line
 from lumisite.lint.options import SrunStep
 from lumisite.lint.script import with_lines
 from lumisite.machine.tree import is_under
-from lumisite.site.images import in_site_folder
-from lumisite.site.load import embedded_sites, load_site
 from lumisite.site.model import Partition, Site
 from lumisite.text import minutes_of, nearest_name
 
@@ -23,8 +19,6 @@ T = TypeVar("T")
 _MOST_NAMES = 100
 
 _GPUS = re.compile(r"(?:gpu:)?(?:([A-Za-z][\w-]*):)?\d+")
-#: Folders of other sites that any image or machine may have.
-_COMMON = re.compile(r"/(?:software|sw|shared|local|home|users|scratch|project|tmp|dev|\w)(?:/|$)")
 _PATH = re.compile(r"(?<![\w:/.~}$)-])/[\w.-]+(?:/[\w.-]+)*")
 #: What stands for an account in examples.
 _PLACEHOLDER = re.compile(r"x{3}|y{3}|your|my|name|<|\$|0{6}|12345|id\b", re.IGNORECASE)
@@ -75,29 +69,15 @@ def too_many_gpus(job: Job) -> Iterator[BadLine]:
 
 
 def unknown_partition(job: Job) -> Iterator[BadLine]:
-    """A partition that this site does not have, in a script that is for this site by another sign, or almost so."""
+    """A partition whose name is almost one of this site."""
     site = job.site
     known = (*site.partitions, *site.other_partitions)
     steps = {name: step for step in job.requests for name in step.partitions(site) if name[0].isalpha()}
-    ours = bool(steps and site.other_partitions) and _is_for(job)
     for name, step in list(steps.items())[:_MOST_NAMES]:
         option = step.merged.get("partition")
         near = nearest_name(name.lower().replace("_", "-"), known, 0.8)
-        if option and name not in known and (near or ours):
-            alike = tuple(part for part in site.partitions if site.have_gpus(part) in (None, step.requests_gpus))
-            values: dict[str, Value] = {"near": near} if near else {"known": alike}
-            yield bad_line(option.line, name, **values)
-
-
-def _is_for(job: Job) -> bool:
-    """Return whether a script names an account, a module or an image of this site, or a folder of such an account."""
-    for word in (*(word for word, _ in job.directives), *(word.value for word in job.words)):
-        pieces = re.split(r"[/=]", word)
-        if pieces[0] in job.site.modules or any(_is_account(piece, job.site) for piece in pieces):
-            return True
-        if in_site_folder(job.site, word.partition("=")[2] or word):
-            return True
-    return False
+        if option and name not in known and near:
+            yield bad_line(option.line, name, near=near)
 
 
 def _is_account(text: str, site: Site) -> bool:
@@ -129,7 +109,7 @@ def other_account(job: Job) -> Iterator[BadLine]:
 
 
 def other_path(job: Job) -> Iterator[BadLine]:
-    """A path on a file system of another site, of an account of another site, or with a name that is almost right."""
+    """A path of an account of another site, or with a name that is almost right."""
     site, stem = job.site, _stem(job.site)
     ours = tuple(system.path for system in site.file_systems)
     for word in job.words:
@@ -143,8 +123,6 @@ def other_path(job: Job) -> Iterator[BadLine]:
                     yield bad_line(line, path, account=account, expected=site.accounts[0].replace("*", "…"))
             elif owned and (near := nearest_name(f"/{top}", ours, 0.7)):
                 yield bad_line(line, path, near=near)
-            elif system := next((system for system in _of_others(site.name) if is_under(path, system)), None):
-                yield bad_line(line, path, other=system, known=ours)
 
 
 def old_library(job: Job) -> Iterator[BadLine]:
@@ -156,12 +134,3 @@ def old_library(job: Job) -> Iterator[BadLine]:
             for found, line in with_lines(pinned, word.raw, word.line):
                 if found[1].rstrip(".") != version:
                     yield bad_line(line, found[0], library=library, module=job.site.helper_module)
-
-
-@cache
-def _of_others(name: str) -> tuple[str, ...]:
-    """Return the file systems that embedded sites have and the site of a name has not."""
-    sites = {known: load_site(known).site for known in embedded_sites()}
-    ours = {system.path for site in sites.values() if site.name == name for system in site.file_systems}
-    others = {system.path for site in sites.values() for system in site.file_systems}
-    return tuple(sorted(path for path in others - ours if not _COMMON.match(path)))

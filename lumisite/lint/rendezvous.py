@@ -1,4 +1,4 @@
-"""How ranks find each other: ports, hosts, the rendezvous and the size of the world."""
+"""How ranks find each other: ports, hosts and the rendezvous."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import re
 from collections.abc import Iterator
 
 from lumisite.lint.job import BadLine, Job, bad_line, variables_in
-from lumisite.lint.options import read_count, usable_cores
+from lumisite.lint.options import usable_cores
 
-_STARTERS_OF_TASKS = re.compile(r"(?:^|/)(?:torchrun|accelerate|deepspeed)$|torch\.distributed\.(?:run|launch)")
 _CUTTING = re.compile(
     r"\$\{SLURM_(?:JOB_|STEP_)?NODELIST[^}\w]|NODELIST.*\|\s*(?:cut|sed|awk|tr|grep|perl|python\w*)\b|"
     r"^\$\{?SLURM_(?:JOB_|STEP_)?NODELIST\}?$",
     re.DOTALL,
 )
-_WORLD = re.compile(r"\$\{?SLURM_(?:NTASKS|NPROCS|NNODES|JOB_NUM_NODES)\}?")
 _PORT_OPTION = r"--(?:master[-_]port|main[-_]process[-_]port|rdzv[-_]endpoint)"
 
 
@@ -48,19 +46,6 @@ def _ports_of_options(job: Job) -> Iterator[tuple[int, str]]:
         found = re.fullmatch(r"(?:.*[^:]:)?([1-9]\d*)", job.resolved(value))
         if found and "MASTER_PORT" not in value:
             yield line, found[1]
-
-
-def world_size(job: Job) -> Iterator[BadLine]:
-    """The number of nodes as WORLD_SIZE, where nothing starts one process for each GPU, or a number by hand."""
-    gpus = max(step.gpus_per_node or 1 for step in job.steps)
-    one_each = gpus > 1 and all(step.tasks_per_node == 1 for step in job.steps)
-    started = any(_STARTERS_OF_TASKS.search(value) for command in job.commands for value in command.values)
-    totals = {(step.nodes or 0) * (step.tasks_per_node or 0) for step in job.steps if step.command}
-    for setting in job.settings_of("WORLD_SIZE") if not started else ():
-        if one_each and _WORLD.fullmatch(setting.value):
-            yield bad_line(setting.line, "WORLD_SIZE", gpus=gpus)
-        elif (size := read_count(setting.value)) and totals and not totals & {0, size}:
-            yield bad_line(setting.line, "WORLD_SIZE", tasks=max(totals))
 
 
 def rdzv_literal(job: Job) -> Iterator[BadLine]:

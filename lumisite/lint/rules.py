@@ -43,8 +43,6 @@ Rule: TypeAlias = Callable[[Job], Iterator[BadLine]]
 ANYWHERE: Mapping[str, Rule] = {
     "misnamed-variable": settings.misnamed_variable,
     "cache-by-mktemp": settings.cache_by_mktemp,
-    "with-conda": environments.with_conda,
-    "world-size": rendezvous.world_size,
     "rdzv-literal": rendezvous.rdzv_literal,
     "nodelist": rendezvous.nodelist,
     "build-with-binds": modules.build_with_binds,
@@ -62,14 +60,12 @@ ANYWHERE: Mapping[str, Rule] = {
     "launcher-per-task": launchers.launcher_per_task,
     "launcher-nodes": launchers.launcher_nodes,
     "no-rendezvous": launchers.no_rendezvous,
-    "no-srun": launchers.no_srun,
     "too-many-processes": launchers.too_many_processes,
-    "ray-without-block": launchers.ray_without_block,
-    "pip-in-job": environments.pip_in_job,
     "host-conda": environments.host_conda,
 }
 #: Rules for jobs of this machine only.
 OF_SITE: Mapping[str, Rule] = {
+    "with-conda": environments.with_conda,
     "gpu-flag": images.gpu_flag,
     "fixed-port": rendezvous.fixed_port,
     "old-library": limits.old_library,

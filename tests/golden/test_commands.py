@@ -43,7 +43,6 @@ CALLS = (
     "deploy new root",
     "status host-root --site site.yaml --host-root node",
     "policy root",
-    "journal journal.log",
     "rollback root",
     "facts --root node --site lumi.yaml",
     "changes facts.json later.json --site lumi",

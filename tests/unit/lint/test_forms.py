@@ -183,14 +183,6 @@ def test_the_list_of_one_node_is_its_name() -> None:
     assert found(cut + "echo $H\n") == []
 
 
-def test_a_launcher_in_a_variable_sets_the_world_size() -> None:
-    head = "#SBATCH -p standard-g -N 2 --ntasks-per-node=1 --gpus-per-node=mi250:8\nexport WORLD_SIZE=$SLURM_NTASKS\n"
-    assert found(head + "srun python x.py\n") == ["2 world-size"]
-    launched = 'L="python -m torch.distributed.run --nproc_per_node=8"\nsrun bash -c "$L x.py"\n'
-    assert "2 world-size" not in found(head + launched)
-    assert found(head + 'S="srun --ntasks-per-node=8"\n$S python x.py\n') == []
-
-
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [

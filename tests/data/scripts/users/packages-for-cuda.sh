@@ -8,5 +8,4 @@ python3 -m venv /flash/project_462000371/env
 source /flash/project_462000371/env/bin/activate
 pip install torch --index-url https://download.pytorch.org/whl/cu121
 pip install torch --index-url https://download.pytorch.org/whl/rocm5.4.2
-nvidia-smi
 srun python train.py
