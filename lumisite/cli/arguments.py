@@ -45,15 +45,6 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
-def add_json_or_sarif(parser: argparse.ArgumentParser) -> None:
-    """Add `--json` and `--sarif`, of which one may be given."""
-    either = parser.add_mutually_exclusive_group()
-    either.add_argument("--json", action="store_true", help="print the result as JSON")
-    either.add_argument(
-        "--sarif", action="store_true", help="print the result as SARIF 2.1.0, which forges and editors show"
-    )
-
-
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Add `--output`."""
     parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE (default: standard output)")

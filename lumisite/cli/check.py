@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lumisite.cli.arguments import add_json_or_sarif
-from lumisite.cli.output import print_note, print_result, print_sarif, warn_untried
+from lumisite.cli.arguments import add_json
+from lumisite.cli.output import print_note, print_result, warn_untried
 from lumisite.errors import ResolveError, SiteError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Place
@@ -19,9 +19,9 @@ def add_check(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `check`."""
     parser.description = (
         "Read a site description and print every fault as file:line:column: key: what is wrong, or as JSON with file,"
-        " line, column, key and message, or as SARIF. Exit 0 when there is none, 2 otherwise. With --host, check the "
-        "deployed release against this node instead: exit 1 when something that its modules need is not there as "
-        "they need it, 5 when only this node can be meant."
+        " line, column, key and message. Exit 0 when there is none, 2 otherwise. With --host, check the deployed "
+        "release against this node instead: exit 1 when something that its modules need is not there as they need it, "
+        "5 when only this node can be meant."
     )
     parser.add_argument(
         "file",
@@ -44,14 +44,12 @@ def add_check(parser: argparse.ArgumentParser) -> None:
         help="with --host: what --json printed on another node of the kind; a fault of all of them drains no node",
     )
     parser.add_argument("--site", metavar="NAME|FILE", help="the same as FILE")
-    add_json_or_sarif(parser)
+    add_json(parser)
 
 
 def run_check(arguments: argparse.Namespace) -> int:
     """Print all faults, or a line with what was read."""
     if arguments.host:
-        if arguments.sarif:
-            raise ResolveError(make_finding("option-excluded", "--sarif", other="--host"))
         from lumisite.cli.check_host import check_deployed
 
         return check_deployed(
@@ -69,15 +67,9 @@ def run_check(arguments: argparse.Namespace) -> int:
         loaded = load_site(arguments.file)
         plans = load_plans(loaded)
     except SiteError as error:
-        if arguments.sarif:
-            print_sarif(error.findings)
-        else:
-            print_result(list(map(_fault_row, error.findings)), [str(error)], as_json=arguments.json)
+        print_result(list(map(_fault_row, error.findings)), [str(error)], as_json=arguments.json)
         print_note(counted(len(error.findings), "fault"))
         return error.exit_code
-    if arguments.sarif:
-        print_sarif([])
-        return 0
     if arguments.json:
         print("[]")
         return 0

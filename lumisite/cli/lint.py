@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from lumisite.cli.arguments import add_json_or_sarif, add_lock, add_site_or_example
+from lumisite.cli.arguments import add_json, add_lock, add_site_or_example
 from lumisite.cli.input import file_blocks
-from lumisite.cli.output import print_result, print_sarif
+from lumisite.cli.output import print_result
 from lumisite.findings.finding import Finding
 from lumisite.findings.writers import advice, message
 from lumisite.images.lock import load_lock
@@ -19,12 +19,12 @@ def add_lint(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `lint`."""
     parser.description = (
         "Find lines in job scripts that are known to fail, hang or run slowly on this site, each with the line that "
-        "would be right. `# lumisite: ignore[CODE]` keeps a line from being reported. Exit code 1 if there are any."
+        "would be right. Exit code 1 if there are any."
     )
     parser.add_argument("scripts", metavar="SCRIPT", nargs="+", help="a job script; - is standard input")
     add_lock(parser)
     add_site_or_example(parser)
-    add_json_or_sarif(parser)
+    add_json(parser)
 
 
 def run_lint(arguments: argparse.Namespace) -> int:
@@ -40,10 +40,7 @@ def run_lint(arguments: argparse.Namespace) -> int:
             if len(data) > SIZE_LIMIT_BYTES:
                 break
         found += lint_script(bytes(data), name, loaded.site, locked)
-    if arguments.sarif:
-        print_sarif(found)
-    else:
-        print_result([_as_json(finding) for finding in found], map(_line, found), as_json=arguments.json)
+    print_result([_as_json(finding) for finding in found], map(_line, found), as_json=arguments.json)
     return 1 if found else 0
 
 

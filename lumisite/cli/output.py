@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,6 @@ from lumisite.errors import ToolError, refused
 from lumisite.findings.catalogue import make_finding
 
 if TYPE_CHECKING:
-    from lumisite.findings.finding import Finding
     from lumisite.site.model import Site
 
 
@@ -25,14 +24,6 @@ def print_result(result: object, lines: Iterable[str], *, as_json: bool) -> None
         print(json.dumps(result, indent=2, default=str))
     elif rows := tuple(lines):
         print_lines(rows)
-
-
-def print_sarif(findings: Sequence[Finding]) -> None:
-    """Print findings as SARIF, for forges and editors."""
-    from lumisite import __version__
-    from lumisite.findings.writers import sarif
-
-    print(json.dumps(sarif(findings, __version__), indent=2))
 
 
 def format_json_rows(rows: Iterable[object]) -> str:

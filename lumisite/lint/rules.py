@@ -6,7 +6,6 @@ machine (partitions, cores, memory, GPUs, interfaces, libraries, modules, harmfu
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TypeAlias
 
@@ -35,8 +34,6 @@ from lumisite.validate import InputError
 #: A job script is no longer than this, in bytes and in lines.
 SIZE_LIMIT_BYTES = 1 << 19
 LINE_LIMIT = 50_000
-#: What keeps a finding from being reported, on its line.
-_IGNORE = re.compile(r"#\s*lumisite:\s*ignore\[([\w, -]*)\]")
 
 Rule: TypeAlias = Callable[[Job], Iterator[BadLine]]
 #: By the code of what they find, the rules that hold on any machine.
@@ -112,30 +109,22 @@ def lint_script(
         raise InputError(make_finding("no-script", name, size_kib=SIZE_LIMIT_BYTES >> 10, lines=LINE_LIMIT))
     text = data.decode("utf-8", "replace")
     try:
-        return _found(text, Job(site, text, locked), name, only)
+        return _found(Job(site, text, locked), name, only)
     except ScriptLimitError as error:
         place = Place(name, error.line or 0)
         raise InputError(with_values(make_finding("script-too-large", place=place), error.limits)) from None
 
 
-def _found(text: str, job: Job, name: str, only: Collection[str] | None) -> tuple[Finding, ...]:
-    ignored = dict(_ignored(text))
+def _found(job: Job, name: str, only: Collection[str] | None) -> tuple[Finding, ...]:
     found: dict[tuple[int, str, str], Finding] = {}
     rules = {**ANYWHERE, **OF_SITE} if job.for_this_site else ANYWHERE
     for code, rule in rules.items():
         if only is not None and code not in only:
             continue
         for line, subject, values in rule(job):
-            if code not in ignored.get(line, ()):
-                finding = make_finding(code, subject, place=Place(name, line))
-                found[line, code, subject] = with_values(finding, {"source": _source(job.site, code), **values})
+            finding = make_finding(code, subject, place=Place(name, line))
+            found[line, code, subject] = with_values(finding, {"source": _source(job.site, code), **values})
     return tuple(found[key] for key in sorted(found))
-
-
-def _ignored(text: str) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(text.split("\n"), 1):
-        if found := _IGNORE.search(line):
-            yield number, found[1].replace(",", " ").split()
 
 
 def _source(site: Site, code: str) -> str:

@@ -76,28 +76,6 @@ def test_faults_of_a_site_are_json_for_a_machine(capsys: Output) -> None:
     assert err == "lumisite: 3 faults\n"
 
 
-def test_faults_of_a_site_are_sarif_for_a_forge(capsys: Output) -> None:
-    assert main(["check", "--sarif", "--site", "lumi"]) == 0
-    assert json.loads(capsys.readouterr().out)["runs"][0]["results"] == []
-    Path("my site.yaml").write_text(site_text(("title: the twin", "titel: the twin"), ("kind: shared", "kind: shred")))
-    assert main(["check", "my site.yaml", "--json"]) == 2
-    faults = json.loads(capsys.readouterr().out)
-    assert main(["check", "my site.yaml", "--sarif"]) == 2
-    log = json.loads(capsys.readouterr().out)
-    assert log["version"] == "2.1.0"
-    (run,) = log["runs"]
-    rules = {rule["id"] for rule in run["tool"]["driver"]["rules"]}
-    for fault, result in zip(faults, run["results"], strict=True):
-        assert result["ruleId"] in rules
-        assert (result["ruleId"], result["level"]) == (fault["code"], "error")
-        assert result["message"]["text"].startswith(f"{fault['key']}: ")
-        where = result["locations"][0]["physicalLocation"]
-        assert where["artifactLocation"]["uri"] == "my%20site.yaml"
-        assert where["region"] == {"startLine": fault["line"], "startColumn": fault["column"]}
-    assert main(["check", "--host", "--sarif", "--site", "lumi"]) == 2
-    assert "[option-excluded]" in capsys.readouterr().err
-
-
 def test_help_has_each_command_once_by_who_uses_it(capsys: Output) -> None:
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
