@@ -80,7 +80,7 @@ GAP = 24
 
 def report_text() -> str:
     """Give what the page of a report is made from."""
-    return told_by(*REPORT, "--format", "markdown").replace(f"lumisite {__version__}", "") + PAGE.read_text()
+    return told_by(*REPORT).replace(f"lumisite {__version__}", "") + PAGE.read_text()
 
 
 def seen_in_windows(_: str) -> str:

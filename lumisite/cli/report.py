@@ -15,12 +15,11 @@ from lumisite.cli.site_choice import recorded_site
 from lumisite.site.json_file import parse_json
 from lumisite.site.load import LoadedSite, load_site, read_input
 from lumisite.validate import InputError
-from lumisite.validate.probes.probe import Vector
-from lumisite.validate.report.gather import LEFT_OUT, Side, make_report, parse_vectors
+from lumisite.validate.report.gather import Side, make_report
 from lumisite.validate.report.write import WRITERS, verdict_text
-from lumisite.validate.run.folder import RUN, SAMPLES, SERIES
+from lumisite.validate.run.folder import RUN, SAMPLES
 from lumisite.validate.run.script import FACTS
-from lumisite.validate.samples import Recorded, lines_in, read_lines
+from lumisite.validate.samples import Recorded, read_lines
 from lumisite.validate.verdict.system import Terms, judge_system
 from lumisite.validate.verdict.system import as_json as verdict_json
 
@@ -86,10 +85,10 @@ def add_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-image-change", action="store_true", help="compare samples of different images")
     parser.add_argument(
         "--format",
-        choices=("text", "markdown", "html", "junit", "json"),
+        choices=("text", "html", "json"),
         help=(
             "what to write; html is one file, with plots where matplotlib is installed (default: by the ending of "
-            "FILE: .md, .html, .xml, .json, else text)"
+            "FILE: .html, .json, else text)"
         ),
     )
     add_json(parser)
@@ -133,7 +132,7 @@ def _recorded(names: Iterable[str]) -> Recorded:
 
 
 def _form(output: str | None) -> str:
-    endings = {".md": "markdown", ".html": "html", ".htm": "html", ".xml": "junit", ".json": "json"}
+    endings = {".html": "html", ".htm": "html", ".json": "json"}
     return next((form for ending, form in endings.items() if (output or "").endswith(ending)), "text")
 
 
@@ -158,8 +157,7 @@ def read_side(names: Sequence[str]) -> Side:
     recorded = _recorded(map(str, samples))
     facts = [load_facts(str(path)) for folder in folders if (path := folder / FACTS).exists()]
     about = [found for folder in folders if (found := _object(folder / RUN))]
-    vectors = tuple(vector for folder in folders for vector in _vectors(folder / SERIES))
-    return Side(recorded, vectors, facts[-1] if facts else None, about[-1] if about else {})
+    return Side(recorded, facts[-1] if facts else None, about[-1] if about else {})
 
 
 def _object(path: Path) -> Mapping[str, object]:
@@ -170,11 +168,3 @@ def _object(path: Path) -> Mapping[str, object]:
     if not isinstance(raw, dict):
         raise InputError(f"{path}: is not a JSON object")
     return raw
-
-
-def _vectors(path: Path) -> tuple[Vector, ...]:
-    found, left_out = parse_vectors(lines_in(str(path), file_blocks(str(path))) if path.exists() else ())
-    if left_out:
-        rest = ", with all that follow them" if left_out == LEFT_OUT else ""
-        print_note(f"{path}: {left_out} lines cannot be read and are left out of plots{rest}")
-    return found

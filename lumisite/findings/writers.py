@@ -1,29 +1,18 @@
-"""The forms in which findings are written: a line, JSON, SARIF and JUnit. The words come from the catalogue."""
+"""The forms in which findings are written: a line and JSON. The words come from the catalogue."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from string import Formatter
-from typing import Any, Literal
-from urllib.parse import quote
-from xml.etree.ElementTree import Element, SubElement, indent, tostring
+from typing import Any
 
 from lumisite.findings.catalogue import entry
 from lumisite.findings.exit_code import EXIT_CODES
-from lumisite.findings.finding import Finding, Severity, Value
+from lumisite.findings.finding import Finding, Value
 from lumisite.text import figure, percent, printable, some
 
 #: A list in a sentence ends after so many, and counts the rest.
 MOST_NAMES = 8
-#: SARIF has three levels (SARIF 2.1.0, 3.27.10).
-_LEVELS = {Severity.FAULT: "error", Severity.NODE: "error", Severity.DOUBT: "warning", Severity.INFO: "note"}
-_SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-#: What XML 1.0 cannot hold.
-_ILLEGAL = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
-
 #: Formats of numbers in templates, beside Python's own: a part as per cent, and a measured number.
 _FORMATS: Mapping[str, Callable[[float], str]] = {"percent": percent, "figure": figure}
 
@@ -115,93 +104,3 @@ def describe(code: str) -> str:
         *filter(None, (known.meaning,)),
     ]
     return "\n".join(lines)
-
-
-def sarif(findings: Sequence[Finding], version: str) -> dict[str, object]:
-    """Return findings as SARIF 2.1.0, which forges and editors show beside the lines that they are about."""
-    codes = sorted({finding.code for finding in findings})
-    driver = {
-        "name": "lumisite",
-        "version": version,
-        "rules": [_sarif_rule(code) for code in codes],
-    }
-    results = [_sarif_result(finding) for finding in findings]
-    return {"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
-
-
-def _sarif_rule(code: str) -> dict[str, object]:
-    known = entry(code)
-    return {
-        "id": code,
-        "shortDescription": {"text": known.title},
-        "fullDescription": {"text": known.meaning or known.title},
-        "defaultConfiguration": {"level": _LEVELS[known.severity]},
-    }
-
-
-def _sarif_result(finding: Finding) -> dict[str, object]:
-    todo = advice(finding)
-    text = f"{message(finding)} ({todo})" if todo else message(finding)
-    result: dict[str, object] = {
-        "ruleId": finding.code,
-        "level": _LEVELS[finding.severity],
-        "message": {"text": f"{finding.subject}: {text}" if finding.subject else text},
-    }
-    if place := finding.place:
-        numbers = {"startLine": place.line, "startColumn": place.column}
-        region = {name: number for name, number in numbers.items() if number}
-        location: dict[str, object] = {"artifactLocation": {"uri": quote(place.file, errors="surrogateescape")}}
-        if region:
-            location["region"] = region
-        result["locations"] = [{"physicalLocation": location}]
-    return result
-
-
-@dataclass(frozen=True)
-class Case:
-    """A test case of JUnit: what was checked, how it ended, and why; those of one `group` are a suite."""
-
-    group: str
-    name: str
-    outcome: Literal["passed", "failure", "error", "skipped"]
-    message: str = ""
-    details: str = ""
-
-
-def junit(cases: Sequence[Case]) -> str:
-    """Return test cases as JUnit's XML, as CI servers read it."""
-    top = Element("testsuites", {"name": "lumisite", **_counts(cases)})
-    for group in dict.fromkeys(case.group for case in cases):
-        members = [case for case in cases if case.group == group]
-        suite = SubElement(top, "testsuite", {"name": _xml(group), **_counts(members)})
-        for case in members:
-            _add_case(suite, case)
-    indent(top)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(top, encoding="unicode")}\n'
-
-
-def _counts(cases: Sequence[Case]) -> dict[str, str]:
-    outcomes = [case.outcome for case in cases]
-    counts = {
-        "tests": len(cases),
-        "failures": outcomes.count("failure"),
-        "errors": outcomes.count("error"),
-        "skipped": outcomes.count("skipped"),
-        "time": 0,
-    }
-    return {name: str(count) for name, count in counts.items()}
-
-
-def _add_case(suite: Element, case: Case) -> None:
-    element = SubElement(
-        suite, "testcase", {"classname": f"lumisite.{_xml(case.group)}", "name": _xml(case.name), "time": "0"}
-    )
-    if case.outcome == "passed":
-        SubElement(element, "system-out").text = _xml("\n".join(filter(None, (case.message, case.details))))
-    else:
-        outcome = SubElement(element, case.outcome, {"message": _xml(case.message)})
-        outcome.text = _xml(case.details) or None
-
-
-def _xml(text: str) -> str:
-    return _ILLEGAL.sub("?", text)

@@ -148,8 +148,6 @@ def test_every_plot_is_seen_and_nothing_is_complained_about(tmp_path: Path) -> N
     assert [plot.title for plot in plots] == [
         "collectives/all_reduce_busbw/2n by message size",  # the finding
         "collectives/all_reduce_busbw/1n by message size",
-        "ddp/step_time_s/1n: distribution",
-        "ddp/step_time_s/2n: distribution",
         "ddp/samples_per_s: scaling",
     ]
     for plot, seen in zip(plots, colours(page, height, plots), strict=True):
@@ -245,14 +243,13 @@ def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
     hostile = '<script>document.title="owned"</script><img src=x onerror=alert(1)> $x^2$ & "quotes"'
     hostile_facts = Facts("lumi", products={hostile: Releases((hostile,))}, interfaces={hostile: Interface(hostile)})
     (after / "facts.json").write_text(format_facts(hostile_facts))
-    for file in ("samples.jsonl", "series.jsonl"):
-        for side in (before, after):
-            text = (side / file).read_text()
-            text = text.replace('"unit": "1/s"', '"unit": "$\\\\frac{$"')
-            quoted = json.dumps(f"ddp{hostile}")[1:-1]
-            (side / file).write_text(
-                text.replace('"ddp/', f'"{quoted}/').replace("no <plugin>", f"no {json.dumps(hostile)[1:-1]}")
-            )
+    for side in (before, after):
+        text = (side / "samples.jsonl").read_text()
+        text = text.replace('"unit": "1/s"', '"unit": "$\\\\frac{$"')
+        quoted = json.dumps(f"ddp{hostile}")[1:-1]
+        (side / "samples.jsonl").write_text(
+            text.replace('"ddp/', f'"{quoted}/').replace("no <plugin>", f"no {json.dumps(hostile)[1:-1]}")
+        )
     page = tmp_path / "report.html"
     assert main(["report", str(after), "--baseline", str(before), "-o", str(page)]) == 1
     out, complaints = browse(tmp_path, "--dump-dom", page.as_uri())

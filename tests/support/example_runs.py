@@ -62,19 +62,15 @@ def _write(folder: Path, start: int, jobs: range, came: Maintenance, libfabric: 
     about = {"site": "lumi", "platform": platform, "image": "/appl/x.sif", "image_digest": "sha256:0a", "spec": "1f"}
     (folder / "run.json").write_text(json.dumps(about))
     (folder / "facts.json").write_text(format_facts(capture_of(libfabric)))
-    lines, series = [], []
+    lines = []
     for job in jobs:
         nodes, time = SETS[job % 3], start + job * DAY_S // 3
         run = f"{folder.name}-{job}"
         lines += [line_json(gate) for gate in _gates(run, nodes, time, came)]
         lines += [line_json(sample) for sample in _samples(run, nodes, time, came, chance)]
-        for shape, factor in (("1n", 1.0), ("2n", 1 / came.network)):
-            values = [round(factor * 0.2 * chance.lognormvariate(0, 0.03), 4) for _ in range(50)]
-            series.append({"series": f"ddp/step_time_s/{shape}", "run": run, "rank": 0, "values": values, "unit": "s"})
     for repeat in range(3):
         lines += [line_json(sample) for sample in _nodes(f"{folder.name}-n{repeat}", start, came, chance)]
     (folder / "samples.jsonl").write_text("".join(f"{line}\n" for line in lines))
-    (folder / "series.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in series))
 
 
 def _gates(run: str, nodes: tuple[str, ...], time: int, came: Maintenance) -> Iterator[Gate]:

@@ -5,9 +5,7 @@ Everything here is a pure function of what the two runs wrote; `write` has the f
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +16,6 @@ from lumisite.findings.writers import message
 from lumisite.site.load import LoadedSite
 from lumisite.text import counted
 from lumisite.validate.metric_names import Name, parse_name, shape_order
-from lumisite.validate.probes.probe import Vector
 from lumisite.validate.report.advice import ChangeRow, advice, changes
 from lumisite.validate.report.headline import day, headline, time_of_change, times
 from lumisite.validate.run.commands import Commands, commands_of, request_of
@@ -28,10 +25,6 @@ from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.nodes import job_value
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
-#: A file of series with so many lines that cannot be read is some other file.
-LEFT_OUT = 1000
-#: A distribution has so many quantiles.
-QUANTILES = 101
 #: What of `run.json` a report repeats, with its label.
 ABOUT = {
     "site": "site",
@@ -51,7 +44,6 @@ class Side:
     """What one run wrote; `facts` is what the machine was, `about` is its `run.json`."""
 
     recorded: Recorded
-    vectors: tuple[Vector, ...] = ()
     facts: Facts | None = None
     about: Mapping[str, object] = field(default_factory=dict)
 
@@ -74,16 +66,6 @@ class Curve:
     unit: str
     before: tuple[Point, ...]
     after: tuple[Point, ...]
-
-
-@dataclass(frozen=True)
-class Distribution:
-    """How all values of a series are spread: quantiles from 0 to 1 in equal steps."""
-
-    name: str
-    unit: str
-    before: tuple[float, ...]
-    after: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -122,7 +104,6 @@ class RunReport:
     advice: tuple[str, ...]
     commands: Commands
     curves: tuple[Curve, ...]
-    distributions: tuple[Distribution, ...]
     scalings: tuple[Scaling, ...]
 
 
@@ -151,7 +132,6 @@ def make_report(
         advice=tuple(advice(verdict, changed, commands, alone=terms.alone)),
         commands=commands,
         curves=tuple(_curves(before.recorded.series, after.recorded.series, verdict.metrics)),
-        distributions=tuple(_distributions(before.vectors, after.vectors)),
         scalings=tuple(_scalings(verdict.metrics)),
     )
 
@@ -199,33 +179,6 @@ def _value(side: Side, key: str) -> str:
 # ---- the numbers of plots
 
 
-def parse_vectors(lines: Iterable[bytes]) -> tuple[tuple[Vector, ...], int]:
-    """Parse vectors; return them with the number of lines that were left out.
-
-    They are one JSON line each, of which plots need series, values and unit. No verdict depends on them, so a line that
-    cannot be read (the last one of a run that was killed) is left out. After `LEFT_OUT` of them nothing is read.
-    """
-    found: list[Vector] = []
-    left_out = 0
-    for line in filter(bytes.strip, lines):
-        if (vector := _vector(line)) is not None:
-            found.append(vector)
-        elif (left_out := left_out + 1) == LEFT_OUT:
-            break
-    return tuple(found), left_out
-
-
-def _vector(line: bytes) -> Vector | None:
-    try:
-        raw = json.loads(line)
-        values = tuple(float(value) for value in raw["values"])
-        vector = Vector(raw["series"], raw.get("run"), raw.get("nodes"), raw.get("rank"), values, raw.get("unit") or "")
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
-        return None
-    sound = isinstance(vector.series, str) and isinstance(vector.unit, str) and all(map(math.isfinite, vector.values))
-    return vector if sound and vector.values else None
-
-
 def _families(
     metrics: Iterable[MetricVerdict], family_of: Callable[[Name], str]
 ) -> Iterator[tuple[str, str, dict[Name, MetricVerdict]]]:
@@ -256,19 +209,6 @@ def _curves(
                     values = [job_value(job, metric.better) for job in series[metric.metric].jobs]
                     points.append(Point(name.size or 0, min(values), middle, max(values)))
         yield Curve(family, unit, tuple(old), tuple(new))
-
-
-def _distributions(before: Sequence[Vector], after: Sequence[Vector]) -> Iterator[Distribution]:
-    for name in sorted({vector.series for vector in (*before, *after)}):
-        unit = next(vector.unit for vector in (*after, *before) if vector.series == name)
-        old, new = ([v for vector in side if vector.series == name for v in vector.values] for side in (before, after))
-        yield Distribution(name, unit, quantiles(old), quantiles(new))
-
-
-def quantiles(values: Sequence[float]) -> tuple[float, ...]:
-    """Return `QUANTILES` quantiles in equal steps from the least to the largest value; none for no values."""
-    ranked, last = sorted(values), len(values) - 1
-    return tuple(ranked[round(last * step / (QUANTILES - 1))] for step in range(QUANTILES)) if ranked else ()
 
 
 def _scalings(metrics: Iterable[MetricVerdict]) -> Iterator[Scaling]:

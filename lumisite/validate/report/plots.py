@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from lumisite.text import figure, percent
 from lumisite.validate.metric_names import parse_name, size_text
 from lumisite.validate.report.advice import slower_metrics
-from lumisite.validate.report.gather import Curve, Distribution, RunReport, Scaling
+from lumisite.validate.report.gather import Curve, RunReport, Scaling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,11 +69,7 @@ class Plot:
 
 def plots(report: RunReport) -> tuple[Plot, ...]:
     """Return a plot of everything that the report has numbers for."""
-    return (
-        *map(_curve, report.curves),
-        *map(_distribution, report.distributions),
-        *map(_scaling, report.scalings),
-    )
+    return (*map(_curve, report.curves), *map(_scaling, report.scalings))
 
 
 def _curve(curve: Curve) -> Plot:
@@ -97,24 +93,6 @@ def _curve(curve: Curve) -> Plot:
 
     rows = [(size_text(size), figure(old.get(size)), figure(new.get(size))) for size in sizes]
     return Plot(f"{curve.name} by message size", curve.name, ("size", "before", "after"), rows, draw)
-
-
-def _distribution(spread: Distribution) -> Plot:
-    def draw(axes: Axes) -> None:
-        for name, colour, line in SIDES:
-            if values := getattr(spread, name):
-                percents = [100 * n / (len(values) - 1) for n in range(len(values))]
-                axes.plot(values, percents, line, color=colour, label=name)
-        axes.set_xlabel(spread.unit or "value")
-        axes.set_ylabel("% of steps")
-        axes.legend(loc="lower right")  # a search for the best place takes seconds with many steps
-
-    def at(values: Sequence[float], part: float) -> float | None:
-        return values[round(part * (len(values) - 1))] if values else None
-
-    parts = (("median", 0.5), ("p90", 0.9), ("p99", 0.99), ("largest", 1.0))
-    rows = [(name, figure(at(spread.before, part)), figure(at(spread.after, part))) for name, part in parts]
-    return Plot(f"{spread.name}: distribution", spread.name, ("", "before", "after"), rows, draw)
 
 
 def _scaling(scaling: Scaling) -> Plot:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 
 from lumisite.findings import writers
 from lumisite.findings.finding import Finding
 from lumisite.text import change, columns, counted, figure, percent, some
-
-#: What Markdown or HTML would take for more than text.
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
 
 
 def fill(name: str, **values: object) -> str:
@@ -32,7 +28,6 @@ def fill(name: str, **values: object) -> str:
         "change": change,
         "counted": counted,
         "figure": figure,
-        "markdown": markdown,
         "message": writers.message,
         "messages": messages,
         "nodes": some,
@@ -46,11 +41,6 @@ def aligned(text: str) -> str:
     """Align the cells of lines, which tabs separate, as columns."""
     rows = [line.split("\t") for line in text.split("\n") if line]
     return "".join(f"{line}\n" for line in columns(rows)) if rows else ""
-
-
-def markdown(text: str) -> str:
-    """Return a text so that Markdown shows it as it is, on one line."""
-    return " ".join(_SPECIAL.sub(r"\\\1", text).split())
 
 
 def messages(findings: Iterable[Finding]) -> str:

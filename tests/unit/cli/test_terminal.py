@@ -93,8 +93,6 @@ def text(name: str, content: str) -> None:
 REPORT = ("report", "run", "--baseline", str(EXAMPLES / "before"))
 CASES: Sequence[tuple[Callable[..., None], Sequence[str | int], Sequence[str]]] = (
     *((sample, (key,), REPORT) for key in ("key:metric", "metric", "cause", "key:gate", "run")),
-    (sample, ("cause",), (*REPORT, "--format", "markdown")),
-    (sample, ("cause",), (*REPORT, "--format", "junit")),
     (sample, ("cause",), (*REPORT, "--json")),
     *((run_json, (key,), REPORT) for key in ("site", "image")),
     *((facts, (key,), ("changes", str(EXAMPLES / "before/facts.json"), "facts.json")) for key in ("site",)),

@@ -1,17 +1,15 @@
-"""The forms of findings: one line, JSON, SARIF and JUnit."""
+"""The forms of findings: one line and JSON."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
-from junitparser import JUnitXml
 
 from lumisite.findings import catalogue
 from lumisite.findings.catalogue import CatalogueEntry
 from lumisite.findings.finding import Finding, Place, Severity
-from lumisite.findings.writers import Case, as_json, junit, line, sarif
+from lumisite.findings.writers import as_json, line
 
 ENTRY = CatalogueEntry(
     code="x",
@@ -59,27 +57,3 @@ def test_json_has_what_is_known() -> None:
     assert "column" not in found
     assert "cause" not in found
     json.dumps(found)
-
-
-def test_sarif_names_the_rule_and_the_line() -> None:
-    log: Any = sarif([an_x()], "1.0")
-    (run,) = log["runs"]
-    (rule,), (result,) = run["tool"]["driver"]["rules"], run["results"]
-    assert rule["id"] == result["ruleId"] == "x"
-    assert result["level"] == "error"
-    (location,) = result["locations"]
-    assert location["physicalLocation"]["artifactLocation"]["uri"] == "job.sh"
-    assert location["physicalLocation"]["region"] == {"startLine": 3}
-
-
-def test_junit_counts_what_failed_by_suite() -> None:
-    cases = [
-        Case("gates", "a", "passed", "fine"),
-        Case("gates", "b", "failure", "no\x00", "more"),
-        Case("metrics", "c", "error"),
-        Case("metrics", "d", "skipped"),
-    ]
-    parsed = JUnitXml.fromstring(junit(cases).encode())
-    assert (parsed.tests, parsed.failures, parsed.errors, parsed.skipped) == (4, 1, 1, 1)
-    suites = {suite.name: (suite.tests, suite.failures, suite.errors, suite.skipped) for suite in parsed}
-    assert suites == {"gates": (2, 1, 0, 0), "metrics": (2, 0, 1, 1)}

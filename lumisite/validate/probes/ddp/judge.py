@@ -12,7 +12,7 @@ from lumisite.validate.lines import Sample
 from lumisite.validate.probes.definition import make_probe, options_of
 from lumisite.validate.probes.outcome import judge_together, trouble
 from lumisite.validate.probes.probe import Ended, Expected, Line, Probe, Record, Target, rounded
-from lumisite.validate.probes.records import finished, number, numbers, rank_of, slowest, table, text, texts, usual
+from lumisite.validate.probes.records import finished, number, rank_of, slowest, table, text, texts, usual
 
 #: What the metrics are called that say how fast training is.
 RATE = "ddp/samples_per_s/"
@@ -99,8 +99,6 @@ def _numbers(model: str, of_ranks: Sequence[Record], expected: Expected) -> Iter
     if len(of_ranks) > 1:
         exposed = max(LEAST_PART, 1 - statistics.median(slowest(of_ranks, "alone_s")) / statistics.median(steps))
         yield expected.sample(f"exposed_communication/{model}", exposed, "lower", "of the step time")
-    for rank, record in enumerate(of_ranks):
-        yield expected.series(f"step_time_s/{model}", numbers(record, "step_s"), "s", rank)
 
 
 def scaling(samples: Iterable[Sample], ranks: Mapping[str, int]) -> Iterator[Sample]:
@@ -155,7 +153,6 @@ def _compare(steps: Sequence[Ended], expected: Expected) -> list[Line]:
     found = with_values(found, {"tykky_s": fastest[TYKKY], "container_s": fastest[CONTAINER], "ratio": rounded(ratio)})
     return [
         expected.gate(found),
-        *(expected.series(f"epoch_s/{part}", values, "s") for part, values in seconds.items()),
         *(expected.sample(f"epoch_s/{part}", value, "lower", "s") for part, value in fastest.items()),
         expected.sample("epoch_ratio", ratio, "lower", ""),
     ]
