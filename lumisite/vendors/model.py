@@ -126,8 +126,7 @@ class GpuVendor:
     write, with the right ones, `overrides` those that make programs take its GPUs for others. `image_words` are regular
     expressions, in lower case, for what says that an image is built for these GPUs: in its name, its address without
     Docker's registry, or what versions it is known to have. `caching` is what of the vendor's keeps caches on disk, for
-    people. `users` is a line of shell that writes for each process on a GPU of the node its number and how much GPU
-    memory it has, in bytes.
+    people.
     """
 
     pci: str
@@ -151,7 +150,6 @@ class GpuVendor:
     overrides: tuple[str, ...] = ()
     image_words: tuple[str, ...] = ()
     caching: str = ""
-    users: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -160,9 +158,8 @@ class AdapterKind:
 
     `carriers` are the words that `fabric.carrier` of a site may have for it, the usual one first. `folder` is the class
     of adapters in sysfs; where several kinds are in it, `driver` or `link` (layer) tells this one. `devices` are
-    patterns of its devices in /dev, `nodes` those of the first adapter, as those of GPUs; `counters` are patterns of
-    the files in sysfs that count what it does, `libraries` the SONAMEs that carry its traffic. `built_in` are carriers
-    that NCCL's built-in network `IB` is, which needs no plugin.
+    patterns of its devices in /dev, `nodes` those of the first adapter, as those of GPUs; `libraries` are the
+    SONAMEs that carry its traffic. `built_in` are carriers that NCCL's built-in network `IB` is, which needs no plugin.
     """
 
     title: str
@@ -172,7 +169,6 @@ class AdapterKind:
     link: str = ""
     devices: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
-    counters: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     built_in: tuple[str, ...] = ()
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-_RUN = "runs/after/{run.json,facts.json,samples.jsonl,series.jsonl}"
+_RUN = "runs/after/{run.json,facts.json,samples.jsonl}"
 _OUT = "new/{MANIFEST.json,spank/task_prolog,modules/*/*}"
 _ROOT = (
     "root/{history,.lock,current,releases,releases/*/MANIFEST.json,releases/*/spank/task_prolog,releases/*/modules/*/*}"
 )
-_JOBS = "jobs.jsonl,samples.jsonl,series.jsonl,aside.jsonl,lock,facts.json,jobs/*/{done,facts.json,seen,set-before,job.1.sh}"
+_JOBS = "jobs.jsonl,samples.jsonl,aside.jsonl,lock,facts.json,jobs/*/{done,facts.json,seen,set-before,job.1.sh}"
 _STEPS = "jobs/*/*/{exit,began,stderr,stdout,records/*}"
 _SLURM = "slurm/{squeue,sinfo,scontrol,sbatch,sacct}"
 _LOADER = "node/{etc/ld.so.cache,etc/ld.so.conf,etc/ld.so.conf.d/*,lib64/*,usr/lib64/*,opt/cray/libfabric/*/lib64/*,opt/cray/pe/mpich/*/*/*/*/*/*}"
@@ -85,5 +85,5 @@ COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("report runs/after --baseline runs/before", _RUN, ""),
     ("report runs/after --baseline runs/before --json", _RUN, ""),
     ("report runs/after/samples.jsonl --baseline runs/before -o report.html", _RUN, "report.html"),
-    ("report resumed", "resumed/{run.json,samples.jsonl,series.jsonl,facts.json}", ""),
+    ("report resumed", "resumed/{run.json,samples.jsonl,facts.json}", ""),
 )

@@ -155,7 +155,6 @@ def _run(name: Path, folder: Path, purpose: str) -> None:
     (folder / "jobs.jsonl").write_text(
         "".join(json.dumps({"run": plan.run, **one, "time": 1.0}) + "\n" for one in events)
     )
-    (folder / "series.jsonl").write_text('{"series": "x", "run": "r", "values": [1, 2]}\n')
     (folder / "samples.jsonl").write_bytes(Path("runs/after/samples.jsonl").read_bytes())
     (folder / "aside.jsonl").write_text("{}\n")
     (folder / "lock").touch()

@@ -13,6 +13,5 @@ def put_scripts(folder: Path, *names: str) -> None:
     """Put scripts into a folder, all where none is named; one that fails has nobody to wait for."""
     folder.mkdir(exist_ok=True)
     assert WAITS in scripts()["rank.py"].read_text()
-    beside = ("lumisite_links.py",) if "rank.py" in names else ()
-    for name in (*names, *beside) or scripts():
+    for name in names or scripts():
         (folder / name).write_text(scripts()[name].read_text().replace(WAITS, "GRACE_S = 0.0\n"))

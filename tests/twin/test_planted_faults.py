@@ -97,14 +97,6 @@ def environment_of_a_user(cluster: Cluster) -> Iterator[None]:
 
 
 @contextmanager
-def preload_of_a_user(cluster: Cluster) -> Iterator[None]:
-    """Every program of the job has words of the loader, which are no reason to blame a node."""
-    (cluster.shared / "scratch/no-library.so").write_text("no library\n")
-    with set_by_user(cluster, "export LD_PRELOAD=/scratch/no-library.so"):
-        yield
-
-
-@contextmanager
 def one_rank_per_node(cluster: Cluster) -> Iterator[None]:
     mark = cluster.shared / "scratch/one-rank"
     mark.touch()
@@ -196,12 +188,6 @@ PLANTED = [
         module_of_another_network,
         "--probe transport",
         {"transport": ("transport-wrong-network", {"subject": "nid000001", "interface": "eth0"})},
-    ),
-    Planted(
-        "preload-of-a-user",
-        preload_of_a_user,
-        "--probe transport",
-        {"node": ("variable-breaks-programs", {"subject": "LD_PRELOAD", "value": "/scratch/no-library.so"})},
     ),
     Planted("rccl-with-plugin", rccl("with-plugin"), "--probe transport", {}, "/scratch/nccl.yaml"),
     Planted(

@@ -42,26 +42,14 @@ Each: TypeAlias = Literal["node", "gpu"]
 Record: TypeAlias = Mapping[str, object]
 
 
-@dataclass(frozen=True)
-class Vector:
-    """Numbers of one rank, for plots and tables."""
-
-    series: str
-    run: str
-    nodes: tuple[str, ...]
-    rank: int
-    values: tuple[float, ...]
-    unit: str
-
-
-Line: TypeAlias = Sample | Gate | Vector
+Line: TypeAlias = Sample | Gate
 
 #: Exit codes of timeout(1): it ended the step, or had to kill it.
 TIMED_OUT = (124, 137)
 #: In a step's words, the folder of scripts, the one of its records, and the text of the srun's script.
 PROBES, OUT, TEXT = "{probes}", "{out}", "{text}"
 #: What the scripts import from beside them: all, and those whose ranks work together.
-RECORD, RANK, LINKS = "lumisite_record.py", "rank.py", "lumisite_links.py"
+RECORD, RANK = "lumisite_record.py", "rank.py"
 #: What a container must see of the job.
 BINDS = ("--bind", f"{PROBES},{OUT}")
 #: How much of a step's stderr is quoted, in letters.
@@ -74,7 +62,6 @@ NAMED_NODES = 4
 class Srun:
     """One `srun` of a probe: `start` are the words before its script, `beside` the modules that the script imports.
 
-    Where a script is started with its text, what is beside it stands before it.
     `name` distinguishes it from the probe's other ones. `bare` runs before any module is loaded. `without` are
     variables that its ranks do not have in the container, whatever sets them.
     """
@@ -177,15 +164,12 @@ class Target:
     ) -> Srun:
         """Return the srun whose ranks work together, in the container."""
         start = (self.site.command, "--quiet", "exec", *BINDS, self.image, "python3")
-        counters = dict.fromkeys(pattern for fabric in self.fabrics for pattern in fabric.counters)
-        options = [*each("carrier", self.carriers), *each("counters", counters), *arguments]
+        options = [*each("carrier", self.carriers), *arguments]
         backend: str = self.plan.backend
         if backend == "nccl" and (gpu := self.gpu):
             settings = each("settings", (gpu.collectives.prefix, *gpu.prefixes))
             options = ["--device", gpu.torch, *settings, *options]
-        return Srun(
-            script, start, ("--backend", backend, *options), (RANK, RECORD, LINKS), name=name, environment=environment
-        )
+        return Srun(script, start, ("--backend", backend, *options), (RANK, RECORD), name=name, environment=environment)
 
 
 def gpu_of_plan(site: Site, plan: Validation) -> GpuVendor | None:
@@ -296,12 +280,6 @@ class Expected(ProbeStep):
         name = f"{self.probe}/{quantity}/{label}"
         where = tuple(sorted(nodes or self.nodes))
         return Sample(name, rounded(value), better, self.run, where, self.time, unit, self.image, self.spec)
-
-    def series(self, quantity: str, values: Sequence[float], unit: str, rank: int = 0) -> Vector:
-        """Return a vector for plots."""
-        name = f"{self.probe}/{quantity}/{self.label}"
-        numbers = tuple(rounded(value) for value in values)
-        return Vector(name, self.run, tuple(sorted(self.nodes)), rank, numbers, unit)
 
 
 def describe_ranks(ranks: Sequence[int], nodes: Sequence[str]) -> str:

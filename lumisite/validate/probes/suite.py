@@ -12,7 +12,6 @@ from lumisite.validate.probes.collectives.judge import collectives
 from lumisite.validate.probes.communicators.judge import communicators
 from lumisite.validate.probes.ddp.judge import ddp, ddp_in_tykky
 from lumisite.validate.probes.environment.judge import ENVIRONMENT, GATES, environment
-from lumisite.validate.probes.links import with_links
 from lumisite.validate.probes.node.judge import node
 from lumisite.validate.probes.pairs.judge import pairs
 from lumisite.validate.probes.probe import Backend, Group, Probe, ProbeStep, Shape, Srun, Target
@@ -62,11 +61,7 @@ def groups(probes: Sequence[Probe], plan: Validation, limit_s: int | None, nodes
         return ProbeStep(probe.name, srun, shape, step_nodes, tasks, limit, probe.together)
 
     return [
-        Group(
-            tuple(step(probe, srun, shape) for srun in probe.sruns),
-            with_links(probe.judge) if probe.together else probe.judge,
-            probe.question,
-        )
+        Group(tuple(step(probe, srun, shape) for srun in probe.sruns), probe.judge, probe.question)
         for probe in probes
         for shape in dict.fromkeys(_shapes(probe, len(nodes), plan.tasks_per_node))
     ]

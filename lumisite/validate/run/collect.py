@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.validate.lines import Gate, Sample
-from lumisite.validate.probes.probe import Group, Line, Vector
+from lumisite.validate.probes.probe import Group, Line
 from lumisite.validate.run import script
 from lumisite.validate.run.folder import End, Run
 from lumisite.validate.run.job import LiveJob, ended_of, expected_of, skipped, with_setters
@@ -54,7 +54,7 @@ class Collector:
             lines = with_setters(judged, self._setters(job), together=group.steps[0].together)
             job.collected.add(group.folder)
             job.samples += [line for line in lines if isinstance(line, Sample)]
-            self.run.keep(_of_nodes(lines, group) if request.busy else lines)
+            self.run.keep(lines)
             self._skip(job, group, [line for line in lines if isinstance(line, Gate) and breaks(line)])
             bad = next((line for line in lines if isinstance(line, Gate) and line.verdict != "pass"), None)
             seconds = known[-1].time - (began or known[-1].time)
@@ -99,9 +99,3 @@ class Collector:
 def _judged(job: LiveJob, group: Group, gate: Gate, seconds: float) -> Finding:
     """Return the report of a group that did not pass."""
     return job.finding("steps-judged", step=group.folder, verdict=gate.verdict, cause=gate.cause, seconds=seconds)
-
-
-def _of_nodes(lines: Sequence[Line], group: Group) -> list[Line]:
-    """Return the lines with the vectors of one rank of each node: those of all ranks of a machine fill the disk."""
-    tasks = group.steps[0].tasks
-    return [line for line in lines if not isinstance(line, Vector) or line.rank % tasks == 0]

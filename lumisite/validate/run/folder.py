@@ -29,12 +29,12 @@ from lumisite.release.files import replace_entry
 from lumisite.site.json_file import short
 from lumisite.site.read import opened, read_file
 from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line, parse_time
-from lumisite.validate.probes.probe import Line, ProbeStep, Record, Vector, scripts
+from lumisite.validate.probes.probe import Line, ProbeStep, Record, scripts
 from lumisite.validate.run.record_files import parse_object, read_records
 from lumisite.validate.run.request import RunRequest, parse_request
 from lumisite.validate.run.script import DONE, FACTS, LEFT, RECORDS, SEEN, SET_BEFORE, SKIPPED
 
-SAMPLES, SERIES, JOURNAL, RUN = "samples.jsonl", "series.jsonl", "jobs.jsonl", "run.json"
+SAMPLES, JOURNAL, RUN = "samples.jsonl", "jobs.jsonl", "run.json"
 #: No script or request has more, and no file of lines: a job array of 3,000 nodes writes 14 MB.
 LARGEST_BYTES, LARGEST_LINES_BYTES = 32 << 20, 128 << 20
 #: No job measures more of what may change under it.
@@ -120,7 +120,6 @@ class Run:
         self.folder = folder
         self.probes = folder / "probes"
         self._lines = _LinesFile(folder / SAMPLES)
-        self._vectors = _LinesFile(folder / SERIES)
         self._aside = _LinesFile(folder / ASIDE)
         self._journal = _LinesFile(folder / JOURNAL)
         self._lock = -1
@@ -136,7 +135,6 @@ class Run:
         except OSError:
             pass  # a file system without locks, such as Lustre mounted without flock
         self._lines.load(parse_line)
-        self._vectors.load(parse_object)
         self._aside.load(parse_object)
         return self._journal.load(_event)
 
@@ -155,17 +153,13 @@ class Run:
     def keep(self, lines: Iterable[Line]) -> None:
         """Append what was measured, but for what is there."""
         for line in lines:
-            if isinstance(line, Vector):
-                self._vectors.add(json.dumps(vars(line)))
-            else:
-                self._lines.add(line_json(line))
+            self._lines.add(line_json(line))
 
     def set_aside(self, run: str, *, end: bool = False) -> None:
         """Move what a job has measured to what does not count; or how it ended, before it is submitted again."""
-        for lines in (self._lines, self._vectors):
-            lines.move(
-                lambda line: job_of(str(line.get("run"))) == run and (line.get("gate") == END) == end, self._aside
-            )
+        self._lines.move(
+            lambda line: job_of(str(line.get("run"))) == run and (line.get("gate") == END) == end, self._aside
+        )
 
     def set_aside_jobs(self) -> set[str]:
         """Return the jobs of which nothing counts, since what they measured was changed while they ran."""
@@ -346,12 +340,11 @@ def gather(source: Path, target: Path) -> None:
     try:
         with suppress(OSError):  # a file system without locks
             fcntl.flock(handle, fcntl.LOCK_EX)
-        for name, path in {SAMPLES: samples, **({SERIES: target / SERIES} if whole else {})}.items():
-            lines = _LinesFile(path)
-            lines.load(parse_object)
-            text = read_file(source / name, LARGEST_LINES_BYTES).decode() if (source / name).exists() else ""
-            for line in filter(None, text.split("\n")):
-                lines.add(line)
+        lines = _LinesFile(samples)
+        lines.load(parse_object)
+        text = read_file(source / SAMPLES, LARGEST_LINES_BYTES).decode() if (source / SAMPLES).exists() else ""
+        for line in filter(None, text.split("\n")):
+            lines.add(line)
         for name in (RUN, FACTS) if whole else ():
             if (source / name).exists():
                 replace_entry(target / name, read_file(source / name, LARGEST_FACTS_BYTES))

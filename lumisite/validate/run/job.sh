@@ -38,20 +38,6 @@ capture() {
 warm_up() {
   each_node sh -c 'for tool; do command -v "$tool" >/dev/null && exec "$tool"; done' sh "$@" >"$job/gpus" 2>&1 || :
 }
-# Without what changes how programs start: steps that say what a node is have no such variable, and say which they had.
-# LD_LIBRARY_PATH stays, which srun itself may need.
-risky=(LD_PRELOAD LD_AUDIT BASH_ENV ENV PYTHONPATH PYTHONHOME PYTHONSTARTUP PERL5LIB PERL5OPT)
-set_aside() {
-  for name in "${risky[@]}"; do
-    [ -z "${!name+x}" ] || { export "LUMISITE_ASIDE_$name=${!name}" && unset "$name"; }
-  done
-}
-give_back() {
-  for name in "${risky[@]}"; do
-    aside=LUMISITE_ASIDE_$name
-    [ -z "${!aside+x}" ] || { export "$name=${!aside}" && unset "$aside"; }
-  done
-}
 # Whether the login files of this home set $name as it is.
 login() {
   env -i HOME="$1" USER="$USER" PATH="$PATH" bash -lc \

@@ -61,8 +61,7 @@ def job_script(site: Site, request: RunRequest, plan: JobPlan, attempt: int, fac
     lines += ["seen"]
     probes = f"{request.folder}/probes"
     steps = [(step.srun.bare, _step_line(site, validation, plan, step, probes)) for step in plan.steps]
-    if any(bare for bare, _ in steps):
-        lines += ["set_aside", *(line for bare, line in steps if bare), "give_back"]
+    lines += [line for bare, line in steps if bare]
     lines += [f"module use {shlex.quote(f'{site.root}/current/{site.module_folder}')}"]
     lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', "who_set", ""]
     gpu = gpu_of_plan(site, validation)
@@ -141,9 +140,7 @@ def _step_line(site: Site, validation: Validation, plan: JobPlan, step: ProbeSte
         words.append(f"--cpus-per-task={_cpus_per_task(site, validation)}")
     out = f"{plan.folder}/{step.folder}/{RECORDS}"
     words += [word.replace(PROBES, probes).replace(OUT, out) for word in step.srun.words]
-    # What the script has beside it comes first: functions that it calls.
-    text = shlex.join(f"{probes}/{name}" for name in reversed(step.srun.files))
-    script = f'"$(cat {text})"'
+    script = f'"$(cat {shlex.quote(f"{probes}/{step.srun.script}")})"'
     quoted = " ".join(script if word == TEXT else shlex.quote(word) for word in words)
     verb = "check" if step.check else "in_slot" if step.slot else "step"
     return f"{verb} {step.folder} {step.limit_s} {quoted}"

@@ -30,7 +30,8 @@ FLASH = "50 28 0:60 / /flash rw,relatime shared:7 - lustre 10.0.0.1@o2ib:/flash 
 def healthy(name: str) -> dict[str, Any]:
     """A node as its script leaves it; servers, mounts of users and device numbers differ between nodes."""
     number = name[1:]
-    up = {"state": "up", "speed": "200000", "mtu": "9000", "addresses": f"10.1.0.{number}/16 "}
+    counters = {"rx_errors": 2, "tx_errors": 0, "rx_packets": 1_000_000, "tx_packets": 1_000_000, "carrier_changes": 2}
+    up = {"state": "up", "speed": "200000", "mtu": "9000", "addresses": f"10.1.0.{number}/16 ", "counters": counters}
     paths: dict[str, Any] = {path: {"is": "edrxs", "leads": path} for path in PATHS if "*" not in path}
     paths |= {
         path: {"is": "efrxs", "leads": path, "seen": "9 8 9"}
@@ -43,7 +44,7 @@ def healthy(name: str) -> dict[str, Any]:
         "local_rank": 0,
         "now": 1000.0 + int(number),
         "started": 990,
-        "interfaces": {f"hsn{each}": dict(up) for each in range(4)},
+        "interfaces": {f"hsn{each}": copy.deepcopy(up) for each in range(4)},
         "paths": {**paths, LIBRARY: {"is": "lefrxs"}, KFD: {"is": "er"}},
         "mounts": [
             "28 1 0:26 / / rw - overlay overlay rw",
@@ -125,6 +126,8 @@ FOLDER = {"subject": "/opt/cray/libfabric/1.22.0/lib64", "names": ("libfabric.so
         (("now",), 100.0, "clock-wrong", {}),
         (("facts", "cpu_allowed"), "50", "fact-differs", {"found": "50 % of one CPU", "expected": "unlimited"}),
         (("facts", "cpu_limit_khz"), "1500000", "fact-differs", {"found": "1500000 kHz", "expected": "3500000 kHz"}),
+        ((*INTERFACE, "counters", "rx_errors"), 120, "interface-errors", {"counter": "rx_errors", "count": 120, "most": 2}),
+        ((*INTERFACE, "counters", "carrier_changes"), 20, "interface-errors", {"subject": "hsn1"}),
     ],
 )  # fmt: skip
 def test_one_bad_node_is_named_and_no_other(
@@ -134,6 +137,15 @@ def test_one_bad_node_is_named_and_no_other(
     assert gate.code == code
     assert values.items() <= gate.values.items()
     assert "all_nodes" not in gate.values
+
+
+@pytest.mark.parametrize(("on_another", "count", "packets"), [(2, 19, 10), (30, 120, 10), (2, 120, 2_000_000)])
+def test_errors_that_do_not_stand_out_are_no_finding(on_another: int, count: int, packets: int) -> None:
+    records = [healthy(name) for name in FOUR.nodes]
+    records[0]["interfaces"]["hsn1"]["counters"]["rx_errors"] = on_another
+    records[1]["interfaces"]["hsn1"]["counters"] |= {"rx_errors": count, "rx_packets": packets}
+    (gate,) = lines(records, FOUR)
+    assert gate.code == "node-fine"
 
 
 @pytest.mark.parametrize(
@@ -375,17 +387,8 @@ def test_the_script_tells_which_mounts_the_links_in_a_folder_lead_to(tmp_path: P
 def test_a_script_that_cannot_record_says_so_and_what_is_away(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
-    command = [
-        "sh",
-        "-c",
-        scripts()["node.sh"].read_text(),
-        "node.sh",
-        f"{blocked}/out",
-        "/tmp",
-        "--",
-        "/gone-1",
-        "/usr",
-    ]
+    text = scripts()["node.sh"].read_text()
+    command = ["sh", "-c", text, "node.sh", f"{blocked}/out", "/tmp", "--", "/gone-1", "/usr"]
     done = subprocess.run(command, env={"SLURMD_NODENAME": "n9"}, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert done.stderr == f"lost\tn9\t{blocked}/out\tNot a directory\t/gone-1\n"

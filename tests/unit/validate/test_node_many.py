@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from lumisite.validate.probes.node.leftovers import left_overs
 from tests.support.records import a_job
 from tests.unit.validate.test_node_judge import healthy, lines
 
@@ -26,18 +25,9 @@ def test_four_times_as_many_nodes_take_four_times_as_long() -> None:
     assert seconds(400) < 4 * 2 * few + 0.3  # a square takes sixteen times as long
 
 
-def test_many_processes_of_the_system_are_compared_once() -> None:
-    names = [f"n{number}" for number in range(400)]
-    records = {name: {"processes": [f"cpu 90 {pid} 60 0 root - service{pid}" for pid in range(64)]} for name in names}
-    start = time.process_time()
-    assert list(left_overs(records, whole_nodes=True)) == []
-    assert time.process_time() - start < 5
-
-
 @pytest.mark.parametrize(
     ("part", "value"),
     [
-        ("processes", ["", "cpu", "cpu ² 1 1 1 root - x", f"cpu {'9' * 5000} 1 1 1 root - x"]),
         ("resources", ["", "memlock ² ²", f"nofile {'9' * 5000}"]),
         ("facts", {"cpu_limit_khz": "²"}),
         ("facts", {"cpu_allowed": "9" * 5000}),

@@ -31,12 +31,11 @@ def test_the_first_capture_of_a_node_is_that_of_the_run(played: PlayedSlurm, tmp
 
 def test_runs_are_gathered_once_each_and_whole(played: PlayedSlurm, tmp_path: Path) -> None:
     work(tmp_path / "run")
-    for name in ("facts.json", "series.jsonl"):
-        (tmp_path / "run" / name).write_text("{}\n")
+    (tmp_path / "run/facts.json").write_text("{}\n")
     for _ in range(2):
         gather(tmp_path / "run", tmp_path / "all")
         gather(tmp_path / "run", tmp_path / "flat/all.jsonl")
-    for name in (SAMPLES, "series.jsonl", "run.json", "facts.json"):
+    for name in (SAMPLES, "run.json", "facts.json"):
         assert (tmp_path / "all" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
     assert (tmp_path / "flat/all.jsonl").read_bytes() == (tmp_path / "run" / SAMPLES).read_bytes()
     assert {path.name for path in (tmp_path / "flat").iterdir()} == {"all.jsonl", "all.jsonl.lock"}

@@ -47,7 +47,6 @@ def test_what_a_finding_breaks_is_one_of_what_steps_need() -> None:
         ),
         (found("clock-wrong", "n3"), []),
         (found("interface-differs", "n3"), []),
-        (found("variable-breaks-programs", *FOUR), []),
         (found("node-fine", *FOUR), []),
         (found("plugin-not-opened", *FOUR, gate="binds"), []),
         (found("record-missing", "n3", gate="transport"), []),

@@ -15,11 +15,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import lumisite_links
 import lumisite_record
 
 # mypy: disable-error-code="import-not-found"
@@ -147,8 +145,6 @@ class Rank:
         """Leave the others, when all are done."""
         self.phase = "leaving the group"
         self.dist.barrier()
-        with suppress(OSError, ValueError):
-            self.record.update(streams=lumisite_links.streams(), addresses=lumisite_links.addresses())
         # gloo's group stays: taking it down may wait, with Python's lock, for a thread that needs that lock (PyTorch's
         # issue 56297, cured by its pull request 154976 in 2025), and the process ends at once anyhow.
         if self.backend != "gloo" and not self.as_program:
@@ -168,25 +164,16 @@ def value_of(name: str) -> str | None:
     return None if value is None else lumisite_record.printable(value)
 
 
-def links_of(rank: Rank) -> dict[str, dict[str, int]]:
-    """Return what the node's links have counted: once a node, and nothing where it cannot be read."""
-    with suppress(LookupError, OSError, ValueError):
-        return {} if rank.local_rank else dict(lumisite_links.counters(lumisite_record.options("counters")))
-    return {}
-
-
 def run(measure: Callable[[Rank], None]) -> None:
     """Run `measure` for this rank and record what came of it."""
     rank = Rank()
     threading.Thread(target=rank.beat, daemon=True).start()
-    before = links_of(rank)
     try:
         measure(rank)
         rank.record["mapped"] = lumisite_record.mapped((*CARRIERS, *lumisite_record.options("carrier")))
         rank.leave()
     except BaseException as error:  # whatever it was, the record says so, and the others hear of it
         rank.record.update(error=lumisite_record.words(error), error_at=rank.phase, error_time=time.time())
-    rank.record["links"] = lumisite_links.growth(before, links_of(rank))
     failed = "error" in rank.record
     if rank.as_program and not failed:
         rank.record.update(ending_time=time.time(), ending_limit_s=END_S)

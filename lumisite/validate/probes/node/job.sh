@@ -6,16 +6,8 @@ exec 3>&2 2>/dev/null
 PATH=/usr/bin:/bin:/usr/sbin:/sbin LC_ALL=C
 export PATH LC_ALL
 set -f
-# What changes how programs start is kept for `broken`, and taken from all that runs here. The batch script sets aside
-# that of its own shell, as LUMISITE_ASIDE_NAME; what still has its plain name was set on the way to this task.
-risky='LD_PRELOAD LD_AUDIT LD_LIBRARY_PATH BASH_ENV ENV PYTHONPATH PYTHONHOME PYTHONSTARTUP PERL5LIB PERL5OPT'
-for name in $risky; do
-  eval "found_$name=\${$name-\${LUMISITE_ASIDE_$name-}} way_$name=\${$name+task}"
-  unset "$name" "LUMISITE_ASIDE_$name"
-done
-# The path of libraries goes with srun, which may need it.
-# shellcheck disable=SC2034  # `broken` reads it by eval
-way_LD_LIBRARY_PATH=
+# What a user or module has programs load is no fault of a node.
+unset LD_PRELOAD LD_AUDIT LD_LIBRARY_PATH
 out=$1 private=$2
 shift 2
 # Before a file system is asked, which may keep it waiting.
@@ -27,17 +19,22 @@ text() { # as JSON, in `json`: a command substitution for each of hundreds would
   json="\"$json\""
 }
 field() { text "$2" && printf '%s"%s": %s' "${3-, }" "$1" "$json"; }
+# Lines as texts of a JSON list.
+strings() { head -n 4096 | tr -c '\n -~' '?' | sed 's/[\\"]/\\&/g; s/.*/"&"/; $!s/$/, /'; }
 first_word() { word='' && read -r word _ <"$1"; }
 
 interfaces() { # NAME...
   comma=
   for name; do
-    place=/sys/class/net/$name state='' speed='' mtu='' addresses=null
+    place=/sys/class/net/$name state='' speed='' mtu='' addresses=null counters=
     if [ -d "$place" ]; then
       first_word "$place/operstate" && state=$word
       # A link that is down has no speed, and says so with an error.
       first_word "$place/speed" && speed=$word
       first_word "$place/mtu" && mtu=$word
+      for counter in statistics/rx_errors statistics/tx_errors statistics/rx_packets statistics/tx_packets carrier_changes; do
+        first_word "$place/$counter" && counters="$counters${counters:+, }\"${counter#*/}\": $(number "$word")"
+      done
       # A link-local address comes by itself and leads nowhere.
       if found=$(ip -o address show dev "$name" scope global); then
         text "$(printf '%s\n' "$found" | sed -n 's/.* inet6* \([^ ]*\) .*/\1/p' | tr '\n' ' ')"
@@ -48,7 +45,7 @@ interfaces() { # NAME...
     field state "$state" ''
     field speed "$speed"
     field mtu "$mtu"
-    printf ', "addresses": %s}' "$addresses"
+    printf ', "addresses": %s, "counters": {%s}}' "$addresses" "$counters"
     comma=', '
   done
 }
@@ -154,7 +151,6 @@ paths() { # PATTERN...
 
 written() { # why nothing can be written into a folder, or nothing
   [ "$1" ] || return
-  # Its words are kept apart from the name: a loader may have some for every program.
   if file=$(mktemp "$1/.lumisite.XXXXXX"); then
     words=$({ printf x | cat >"$file"; } 2>&1) && words=
     rm -f "$file"
@@ -162,45 +158,6 @@ written() { # why nothing can be written into a folder, or nothing
     words=$(mktemp "$1/.lumisite.XXXXXX" 2>&1 >/dev/null)
   fi
   printf %s "${words##*: }"
-}
-
-# What a program says with some variables and no others, and how it failed.
-said() { timeout 10 env -i PATH="$PATH" "$@" 2>&1 >/dev/null </dev/null || echo "exit code $?"; }
-login_of() { # NAME VALUE: the home whose login files set it so, / for those of all users
-  for home in / "${HOME:-/}"; do
-    # shellcheck disable=SC2016  # bash expands it
-    timeout 10 env -i HOME="$home" USER="${USER-}" PATH="$PATH" bash -lc '[ "${!0-}" = "$1" ]' "$1" "$2" \
-      >/dev/null </dev/null && printf %s "$home" && return
-  done
-}
-broken() { # each variable with which programs fail, or say what they do not say without it
-  comma='' programs='ls / | sort'
-  for name in $risky; do
-    eval "value=\$found_$name way=\$way_$name"
-    [ "$value" ] || continue
-    case $name in
-    LD_*) set -- bash -c "$programs" ;;
-    BASH_ENV) set -- bash -c : ;;
-    PYTHONPATH | PYTHONHOME) set -- python3 -c pass ;;
-    PERL*) set -- perl -e 1 ;;
-    # No job reads the others: interactive shells do.
-    *) continue ;;
-    esac
-    command -v "$1" >/dev/null || continue
-    words=$(said "$name=$value" "$@")
-    [ "$words" != "$(said "$@")" ] || continue
-    program=$1
-    words=$(printf '%s\n' "$words" | grep -i -m 1 error || printf '%s\n' "$words" | head -n 1)
-    [ "$way" ] || login=$(login_of "$name" "$value")
-    field name "$name" "$comma{"
-    field value "$value" && field program "$program" && field words "$words"
-    field way "$way" && field login "${login-}" && printf '}'
-    comma=', ' login=
-  done
-  # This file has every program load something, whatever its variables are.
-  [ -s /etc/ld.so.preload ] && words=$(said bash -c "$programs") && [ "$words" ] || return
-  field name /etc/ld.so.preload "$comma{"
-  field words "$(printf '%s\n' "$words" | head -n 1)" && printf '}'
 }
 
 least() { cat "$@" | sort -n | head -n 1; }
@@ -237,8 +194,38 @@ facts() {
   set -f
 }
 
+# How many tasks the cgroups that this step is in may have together (v2 and v1).
+least_tasks() {
+  while IFS=: read -r _ kind group; do
+    case ,$kind, in ,,) top=/sys/fs/cgroup ;; *,pids,*) top=/sys/fs/cgroup/pids ;; *) continue ;; esac
+    while [ "${group#/}" ]; do
+      cat "$top$group/pids.max"
+      group=${group%/*}
+    done
+  done </proc/self/cgroup | awk '/^[0-9]+$/ && (least == "" || $1 < least) { least = $1 } END { print least == "" ? "unlimited" : least }'
+}
+# What ranks may use: NAME NUMBER..., sizes in kB as all and free, limits as soft and hard.
+resources() {
+  sed -n 's/^MemTotal: *\([0-9]*\) .*/memory \1/p' /proc/meminfo
+  for place in /dev/shm "${private:-/tmp}"; do
+    timeout 5 df -Pk "$place" | awk -v name="$place" 'NR == 2 { print name, $(NF - 4), $(NF - 2) }'
+  done
+  set +f
+  for place in /sys/kernel/mm/hugepages/*; do
+    # What is beyond the pool comes and goes with programs.
+    first_word "$place/nr_hugepages" || continue
+    pool=$word
+    first_word "$place/surplus_hugepages" || continue
+    echo "${place##*/} $((pool - word))"
+  done
+  set -f
+  tasks=$(least_tasks)
+  echo "tasks $tasks $tasks"
+  sed -n 's/^Max locked memory  */memlock /p; s/^Max open files  */nofile /p; s/^Max processes  */nproc /p
+    s/^Max stack size  */stack /p' /proc/self/limits | awk '{ print $1, $2, $3 }'
+}
+
 record() {
-  begin_sample
   field host "$node" '{'
   printf ', "rank": %s, "local_rank": %s, ' "$rank" "$(number "${SLURM_LOCALID-}")"
   # When the job started is the controller's time, by which two nodes can be told apart.
@@ -248,16 +235,11 @@ record() {
   shift
   # shellcheck disable=SC2086  # names of interfaces have no blanks
   printf '"interfaces": {%s}, "paths": {%s}, ' "$(interfaces $names)" "$(paths "$@")"
-  printf '"mounts": [%s], ' "$(head -n 4096 /proc/self/mountinfo | tr -c '\n -~' '?' | sed 's/[\\"]/\\&/g; s/.*/"&"/; $!s/$/, /')"
+  printf '"mounts": [%s], ' "$(strings </proc/self/mountinfo)"
   field private "$(written "$private")" ''
-  printf ', "broken": [%s], "facts": {%s}' "$(broken)" "$(facts)"
-  # shellcheck disable=SC2086
-  printf ', "identity": {%s}' "$(identity $names)"
+  printf ', "facts": {%s}' "$(facts)"
   field shm "$(written /dev/shm)"
-  list resources resources
-  list processes processes
-  list running running
-  printf '}\n'
+  printf ', "resources": [%s]}\n' "$(resources | strings)"
 }
 
 rank=$(number "${SLURM_PROCID-}")

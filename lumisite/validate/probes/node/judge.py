@@ -8,19 +8,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Severity, with_values
+from lumisite.findings.finding import Finding, with_values
 from lumisite.site.ledger import decide
 from lumisite.site.scalars import TASK
 from lumisite.validate.probes.definition import make_probe
-from lumisite.validate.probes.node.identity import identities
 from lumisite.validate.probes.node.judge_files import FILES, Here, compare_files, files_of, looked_at
 from lumisite.validate.probes.node.judge_mounts import compare_mounts
-from lumisite.validate.probes.node.leftovers import left_overs
 from lumisite.validate.probes.node.resources import (
     SHARED_MEMORY,
     limit_in,
@@ -31,12 +28,17 @@ from lumisite.validate.probes.node.resources import (
 )
 from lumisite.validate.probes.outcome import Located, gates
 from lumisite.validate.probes.probe import TEXT, Ended, Expected, Line, Probe, Record, Srun, Target, quote
-from lumisite.validate.probes.records import count_in, more_than_half, number, rows, table, text, texts, value_at, whole
+from lumisite.validate.probes.records import count_in, more_than_half, number, table, text, texts, value_at, whole
 from lumisite.vendors import all_fabrics, all_gpus
 from lumisite.vendors.model import GpuVendor
 
 #: A clock counts as wrong that is further from the others, in seconds; tasks of a step start within a few.
 CLOCK_S = 30
+#: A counter of errors stands out that is so large, so many times what it is on any other node, and such a part of the
+#: packets.
+LEAST_ERRORS, TIMES, LEAST_PART = 20, 10, 1e-4
+#: Counters of an interface, each with that of the packets it is a part of, if any.
+COUNTERS = {"rx_errors": "rx_packets", "tx_errors": "tx_packets", "carrier_changes": ""}
 #: `facts` of a record, by the names that people know; of one with a unit, less is a fault where two nodes differ.
 FACTS = {
     "kernel": ("kernel", ""),
@@ -68,8 +70,6 @@ class NodeSetup:
     paths: Mapping[str, Needed]
     local: str
     in_memory: bool
-    management: Sequence[str]
-    whole_nodes: bool
     release: str
     here: Here = field(default_factory=Here)
 
@@ -84,19 +84,11 @@ def node(target: Target) -> Probe:
     site = target.site
     place = next((system for system in site.private_places if system.writable), None)
     local = place.path if place else ""
-    partition = site.partitions.get(target.plan.partition)
-    whole_nodes = partition is not None and partition.whole_nodes
     in_memory = place is not None and place.in_memory
-    fabric = site.fabric
-    setup = NodeSetup(
-        fabric.interfaces, _paths(target), local, in_memory, fabric.management, whole_nodes, f"{site.root}/current"
-    )
+    setup = NodeSetup(site.fabric.interfaces, _paths(target), local, in_memory, f"{site.root}/current")
     patterns = (*_libraries(target), *_devices(target))
     arguments = (local, *setup.interfaces, "--", *setup.paths, *patterns)
-    users = "; ".join(vendor.users for vendor in _gpus(target) if vendor.users)
-    environment = (("LUMISITE_GPU_USERS", users),) if users else ()
-    start, beside = ("sh", "-c", TEXT), ("node_state.sh",)
-    srun = Srun("node.sh", start, arguments, beside, each="node", environment=environment, bare=True)
+    srun = Srun("node.sh", ("sh", "-c", TEXT), arguments, each="node", bare=True)
     images = filter(None, (target.image, target.jax_image))
     of_files = (setup.release, *filter(None, [site.runtime.executable]), *images)
     files = Srun("node_files.sh", ("sh", "-c", TEXT), of_files, each="node", name=FILES, bare=True)
@@ -179,16 +171,11 @@ def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list
             located.append(Located(make_finding("folder-not-writable", setup.local, reason=reason), name))
         located += [Located(found, name) for found in _of_facts(record, job)]
     located += _clocks(records)
-    unlinked = [each.node for each in located if each.finding.code in ("interface-down", "interface-no-address")]
-    located += identities(records, setup.interfaces, setup.management, unlinked)
+    located += _errors(records, setup.interfaces)
     located += _resources(records, setup)
-    located += left_overs(records, whole_nodes=setup.whole_nodes)
     files, why = files_of(steps, expected.nodes), {path: needed.why for path, needed in setup.paths.items()}
     located += [*compare_files(files, setup.release, why, located, setup.here)]
-    of_job, of_nodes = _broken(records)
-    located += of_nodes
-    lines: list[Line] = [expected.gate(found) for found in of_job]
-    lines += gates(located, expected)
+    lines: list[Line] = [*gates(located, expected)]
     bad = {entry.node for entry in located}
     good = [name for name in records if name not in bad]
     if good:
@@ -217,24 +204,6 @@ def _lost(ended: Ended, records: Mapping[str, Record], expected: Expected) -> It
         yield Located(found, name)
 
 
-def _broken(records: Mapping[str, Record]) -> tuple[list[Finding], list[Located]]:
-    """Return what breaks programs: what all nodes of the job have is the job's own, what some have is the nodes'."""
-    having: dict[Finding, list[str]] = {}
-    for node_name, record in records.items():
-        for entry in rows(record, "broken"):
-            values: dict[str, Any] = {key: text(entry, key) or None for key in ("value", "program", "words", "login")}
-            if text(entry, "program"):
-                way = "TaskProlog" if text(entry, "way") else None
-                found = make_finding("variable-breaks-programs", text(entry, "name"), **values, on_the_way=way)
-            else:
-                found = make_finding("preload-file-breaks-programs", text(entry, "name"), words=values["words"])
-            having.setdefault(found, []).append(node_name)
-    of_all = [found for found, names in having.items() if len(names) == len(records)]
-    of_job = [found for found in of_all if found.code == "variable-breaks-programs"]
-    some = ((found, name) for found, names in having.items() if found not in of_job for name in names)
-    return of_job, [Located(replace(found, severity=Severity.NODE), name) for found, name in some]
-
-
 def _interfaces(record: Record, job: _JobRecords, names: Sequence[str]) -> Iterator[Finding]:
     addressed = any(any(job.counts("interfaces", name, "addresses")) for name in names)
     for name in names:
@@ -253,6 +222,25 @@ def _interfaces(record: Record, job: _JobRecords, names: Sequence[str]) -> Itera
             is_known = None not in (count_in(found), count_in(most or ""))
             if is_known and found != most and most in same:
                 yield make_finding("interface-differs", name, quantity=key, unit=unit, found=found, expected=most)
+
+
+def _errors(records: Mapping[str, Record], names: Sequence[str]) -> Iterator[Located]:
+    """Yield the interfaces whose errors stand out from those of all other nodes; they count since the node started."""
+    for counter, packets in COUNTERS.items():
+        largest = {
+            host: max((whole(record, "interfaces", name, "counters", counter) for name in names), default=0)
+            for host, record in records.items()
+        }
+        host, *others = sorted(largest, key=lambda each: -largest[each])
+        if not others:
+            return
+        most = largest[others[0]]
+        for name in names:
+            counters = table(records[host], "interfaces", name, "counters")
+            count, part = whole(counters, counter), LEAST_PART * whole(counters, packets)
+            if count >= max(LEAST_ERRORS, part, TIMES * most):
+                found = make_finding("interface-errors", name, counter=counter, count=count, most=most)
+                yield Located(found, host)
 
 
 def _of_paths(
