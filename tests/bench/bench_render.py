@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from lumisite.site.load import EMBEDDED
 from tests.bench.measure import Row, in_turn, peak_mib, seconds
-from tests.support.easybuild import EB, environment_of_easybuild
 
+#: How EasyBuild is called.
+EB = ("eb", "--allow-use-as-root-and-accept-consequences", "--modules-tool=Lmod", "--module-syntax=Lua")
 LUMISITE = str(Path(sys.executable).parent / "lumisite")
 RECIPE = """
 easyblock = 'Bundle'
@@ -38,6 +42,19 @@ def against_imports(top: Path) -> Row:
     ratio, ours, theirs = in_turn(lambda: seconds(render), lambda: seconds(imports), 15)
     detail = f"render {ours * 1000:.0f} ms, import jinja2, yaml {theirs * 1000:.0f} ms"
     return Row("render / import of its libraries", ratio, 2.5, detail)
+
+
+def environment_of_easybuild() -> Mapping[str, str]:
+    """Install EasyBuild into an environment of its own, once; return the variables by which it and Lmod are found."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lumisite" / "easybuild"
+    if not (cache / "bin" / "eb").exists():
+        subprocess.run([sys.executable, "-m", "venv", str(cache)], check=True)
+        subprocess.run([str(cache / "bin" / "pip"), "install", "--quiet", "easybuild"], check=True)
+    return {
+        **os.environ,
+        "PATH": f"{cache / 'bin'}:{os.environ['PATH']}",
+        "LMOD_CMD": "/usr/share/lmod/lmod/libexec/lmod",
+    }
 
 
 def against_easybuild(top: Path) -> Row:

@@ -50,8 +50,8 @@ def test_a_transcript_is_what_one_sees(page: Path, machine: Cluster, pytestconfi
         assert matches(command.expected, lines), f"$ {command.text}\n" + "\n".join(lines)
 
 
-def with_output(text: str, actual: list[list[str]], word: str = "twin") -> str:
-    """Write what the commands of the blocks with this word printed into a page."""
+def with_output(text: str, actual: list[list[str]]) -> str:
+    """Write what the commands of the blocks printed into a page."""
     lines, found = text.splitlines(), iter(actual)
     new = [
         (
@@ -63,7 +63,7 @@ def with_output(text: str, actual: list[list[str]], word: str = "twin") -> str:
             ],
         )
         for block in find_blocks(text)
-        if word in block.words
+        if "twin" in block.words
     ]
     for block, content in reversed(new):
         lines[block.line : block.line + len(block.lines)] = content
