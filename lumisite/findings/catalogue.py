@@ -17,18 +17,14 @@ class CatalogueEntry:
     """What people read about a code.
 
     `text` and `advice` are templates over the values of a finding (`str.format`). Of several, the first one counts
-    whose values are all known. `meaning` says more than one line can: what follows from it, and what to look at.
-    `group` is the file that has the entry, `source` where it is known from. `breaks` is what does not work where it
-    is found: `node` (nothing runs there), `container`, `network` between nodes, or what a gate of that name proves.
+    whose values are all known. `source` is where it is known from. `breaks` is what does not work where it is found:
+    `node` (nothing runs there), `container`, `network` between nodes, or what a gate of that name proves.
     """
 
     code: str
-    group: str
-    title: str
     text: tuple[str, ...]
     severity: Severity
     advice: tuple[str, ...] = ()
-    meaning: str = ""
     source: str = ""
     breaks: str = ""
 
@@ -70,22 +66,6 @@ def _group_of(name: str) -> str | None:
     return next((group for group, data in _files().items() if begin in data), None)
 
 
-def catalogue() -> Mapping[str, CatalogueEntry]:
-    """Return all entries by code, file by file; raises `ValueError` for a code that two files have."""
-    entries: dict[str, CatalogueEntry] = {}
-    for group in groups():
-        for code, found in load_group(group).items():
-            if code in entries:
-                raise ValueError(f"{group}.yaml: {code} is in {entries[code].group}.yaml too")
-            entries[code] = found
-    return entries
-
-
-def groups() -> tuple[str, ...]:
-    """Return the names of the files."""
-    return tuple(_files())
-
-
 @cache
 def load_group(group: str) -> Mapping[str, CatalogueEntry]:
     """Return the entries of one file."""
@@ -94,7 +74,7 @@ def load_group(group: str) -> Mapping[str, CatalogueEntry]:
     # libyaml, where PyYAML was built with it, reads fifteen times as fast.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     raw = yaml.load(_files()[group], loader) or {}  # noqa: S506, a file of the package, by a safe loader
-    return {code: _entry(code, group, fields) for code, fields in raw.items()}
+    return {code: _entry(code, fields) for code, fields in raw.items()}
 
 
 @cache
@@ -103,11 +83,10 @@ def _files() -> Mapping[str, bytes]:
     return {path.stem: b"\n" + path.read_bytes() for path in sorted(FOLDER.glob("*.yaml"))}
 
 
-def _entry(code: str, group: str, fields: Mapping[str, object]) -> CatalogueEntry:
-    known = {name: str(fields[name]).strip() for name in ("title", "meaning", "source", "breaks") if name in fields}
+def _entry(code: str, fields: Mapping[str, object]) -> CatalogueEntry:
+    known = {name: str(fields[name]).strip() for name in ("source", "breaks") if name in fields}
     return CatalogueEntry(
         code=code,
-        group=group,
         severity=Severity(fields["severity"]),
         text=_templates(fields["text"]),
         advice=_templates(fields.get("advice", [])),

@@ -7,7 +7,6 @@ from string import Formatter
 from typing import Any
 
 from lumisite.findings.catalogue import entry
-from lumisite.findings.exit_code import EXIT_CODES
 from lumisite.findings.finding import Finding, Value
 from lumisite.text import figure, percent, printable, some
 
@@ -91,16 +90,3 @@ def as_json(finding: Finding) -> dict[str, object]:
         "message": message(finding),
         **{key: value for key, value in known.items() if value},
     }
-
-
-def describe(code: str) -> str:
-    """Return all that the catalogue has about a code; raises `KeyError`."""
-    known = entry(code)
-    lines = [
-        f"{code}: {known.title}",
-        f"severity   {known.severity.value} (exit code {EXIT_CODES[known.severity]})",
-        f"message    {known.text[0]}",
-        *(f"advice     {template}" for template in known.advice),
-        *filter(None, (known.meaning,)),
-    ]
-    return "\n".join(lines)

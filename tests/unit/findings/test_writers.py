@@ -13,8 +13,6 @@ from lumisite.findings.writers import as_json, line
 
 ENTRY = CatalogueEntry(
     code="x",
-    group="test",
-    title="an x",
     text=("has {count} of {names}",),
     severity=Severity.FAULT,
     advice=("did you mean {near}?", "know {known}"),

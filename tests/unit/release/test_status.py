@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lumisite.cli import main
-from lumisite.findings.catalogue import catalogue
+from lumisite.findings.catalogue import entry
 from lumisite.release import tree
 from lumisite.site.read import read_entry
 from tests.unit.release.test_node_check import Output, host
@@ -141,6 +141,6 @@ def test_a_release_for_another_platform_than_the_site_has_now_is_waiting(
     text = Path(__file__).parents[3].joinpath("lumisite/sites/twin.yaml").read_text()
     Path("twin.yaml").write_text(re.sub(r"(?m)^platform: .*", "platform: 2024-08", text))
     found = status(capsys, "--site", "twin.yaml")[1]
-    text = catalogue()["platform-changed"].text[-1]
+    text = entry("platform-changed").text[-1]
     line = text.format(platform="2024-08", before="2026-01", release=Path("root/current").resolve().name)
     assert [waiting for waiting in found["waiting"] if line in waiting] == [f"twin.yaml: {line}"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.findings.catalogue import catalogue, make_finding
+from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.validate.lines import Gate, gate_of
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line, ProbeStep, Srun
@@ -18,6 +18,7 @@ from lumisite.validate.run.plan import plan_jobs
 from lumisite.validate.verdict.causes import reason_to_skip
 from lumisite.validate.verdict.gates import judge_gates
 from tests.support import played_slurm
+from tests.support.catalogue import catalogue
 from tests.support.played_slurm import NODES, PlayedSlurm, play, runner
 from tests.support.records import target_of
 
