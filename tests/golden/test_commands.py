@@ -6,8 +6,6 @@ A string of three or more words is a sentence and is kept as `...`; paths of thi
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import re
@@ -15,14 +13,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 
 from lumisite import __version__
-from lumisite.cli import main
-from tests.support.fuzz import at_edges
-from tests.support.fuzz_scene import make
+from tests.support.command_files import call, command_files
 
 HERE = Path(__file__).parent / "commands"
 SCRIPTS = Path(__file__).parents[1] / "data/scripts"
@@ -70,27 +65,10 @@ _SENTENCES = ("remedy", "found", "expected", "why", "reason", "right", "next", "
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Lay all out that commands read, and let nothing of this machine be seen."""
-    top = tmp_path_factory.mktemp("commands").resolve()
-    before = Path.cwd()
-    with mock.patch.dict(os.environ):
-        for name in [name for name in os.environ if name.startswith(("LUMISITE", "SLURM", "NCCL", "SINGULARITY"))]:
-            del os.environ[name]
-        at_edges()
-        try:
-            _lay_out(top)
-            yield top / "now"
-        finally:
-            mock.patch.stopall()
-            os.chdir(before)
-
-
-def _lay_out(top: Path) -> None:
-    make(top / "scene", top / "now", lambda words: _call(words.split()))
-    shutil.copytree(SCRIPTS, top / "scene/scripts")
-    (top / "scene/faults.yaml").write_text("format: 3\nname: x\nnothing: 1\nruntime: {}\n")
-    shutil.copytree(top / "scene", top / "now", symlinks=True)
-    os.chdir(top / "now")
+    with command_files(tmp_path_factory.mktemp("commands").resolve()) as folder:
+        shutil.copytree(SCRIPTS, folder / "scripts")
+        (folder / "faults.yaml").write_text("format: 3\nname: x\nnothing: 1\nruntime: {}\n")
+        yield folder
 
 
 @pytest.mark.parametrize("words", CALLS, ids=lambda words: words.split()[0])
@@ -100,7 +78,7 @@ def test_a_command_answers_as_before(
     monkeypatch.chdir(scene)
     name = words.split()[0]
     with_json = name not in TEXT_ONLY
-    code, out = _call([*_expanded(words), *(["--json"] if with_json else [])])
+    code, out = call([*_expanded(words), *(["--json"] if with_json else [])])
     found: dict[str, Any] = {"call": words, "exit": code}
     if with_json:
         found["json"] = _plain(json.loads(out), str(scene))
@@ -117,12 +95,6 @@ def test_every_command_is_kept_and_no_other() -> None:
 
 def _expanded(words: str) -> list[str]:
     return [path for word in words.split() for path in (sorted(map(str, Path().glob(word))) if "*" in word else [word])]
-
-
-def _call(words: list[str]) -> tuple[int, str]:
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
-        return main(words), out.getvalue()
 
 
 def _plain(value: Any, top: str, key: str = "") -> Any:

@@ -1,4 +1,4 @@
-"""Damaged input, through the whole of a plan and through the command line."""
+"""Damaged libraries and images, through a bind plan and through the command line."""
 
 from __future__ import annotations
 
@@ -13,28 +13,10 @@ import pytest
 from lumisite.binds.plan_file import reason_of
 from lumisite.cli import main
 from tests.support.closures import decided, stock
-from tests.support.damage import outcomes
 from tests.support.dict_trees import Link, write_tree
 from tests.support.elves import elf
-from tests.support.images import needs_mksquashfs
 
 pytestmark = pytest.mark.usefixtures("at_lumi")
-
-
-@pytest.mark.thorough
-@needs_mksquashfs
-def test_hundreds_of_damaged_files_give_an_answer_or_one_line(tmp_path: Path) -> None:
-    """`python -m tests.bench damage` does ten thousand."""
-    found = list(outcomes(400, 11, tmp_path))
-    assert [one for one in found if one.crash] == []
-    assert all("\n" not in one.error and one.error.isprintable() for one in found)
-    assert sum(1 for one in found if one.error) > 40
-    plans = [one.plan for one in found if one.plan is not None]
-    assert len(plans) > 100
-    assert {line.decision for plan in plans for line in plan.lines} >= {"bind", "skip", "refuse"}
-    for plan in plans:
-        for line in plan.lines:
-            assert "\n" not in reason_of(line)
 
 
 @pytest.mark.parametrize(

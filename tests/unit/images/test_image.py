@@ -18,9 +18,9 @@ from lumisite.images.squashfs import ImageError, read_squashfs
 from lumisite.machine.compression import BadBlockError, unpacker
 from lumisite.machine.tree import Memory, Tree, resolve
 from tests.support import images
+from tests.support.damaged import mutated
 from tests.support.dict_trees import Link, write_tree
 from tests.support.images import PRIMARY, SQUASHFS, needs_mksquashfs, sif, squash
-from tests.unit.machine.test_elf import mutated
 
 SUPERBLOCK = struct.Struct("<4sIIIIHHHHHHQQQQQQQQ")
 

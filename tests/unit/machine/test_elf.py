@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from lumisite.machine.elf import ElfError, ElfInfo, read_elf
 from lumisite.machine.tree import Memory
+from tests.support.damaged import mutated
 from tests.support.elves import elf
 from tests.support.tools import tool
 
@@ -165,23 +166,6 @@ def test_no_bytes_give_anything_but_an_error_or_an_answer(content: bytes) -> Non
     for whole in (content, PLAIN[:64] + content, PLAIN[:176] + content):
         with contextlib.suppress(ElfError):
             parsed(whole)
-
-
-def mutated(content: bytes, choose: random.Random) -> bytes:
-    """Damage a file: bytes changed, a number made absurd, a part cut out or the end cut off."""
-    damaged = bytearray(content)
-    for _ in range(choose.randrange(1, 5)):
-        place = choose.randrange(len(damaged) or 1)
-        match choose.randrange(4):
-            case 0:
-                damaged[place : place + 1] = choose.randbytes(1)
-            case 1:
-                damaged[place : place + 8] = choose.choice([b"\xff" * 8, bytes(8), b"\x7f" + b"\xff" * 7])
-            case 2:
-                del damaged[place : place + choose.randrange(1, 64)]
-            case _:
-                del damaged[place:]
-    return bytes(damaged)
 
 
 def test_a_thousand_damaged_libraries_give_errors_and_no_traceback() -> None:

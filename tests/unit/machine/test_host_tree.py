@@ -19,9 +19,9 @@ from lumisite.machine.host import DiskTree, open_file
 from lumisite.machine.ldcache import conf_directories, read_cache
 from lumisite.machine.loader import Loader, Rules, cpu_levels, read_rules
 from lumisite.machine.tree import Memory, Tree, resolve
+from tests.support.damaged import mutated
 from tests.support.dict_trees import DictTree, Files, Link, write_tree
 from tests.support.elves import elf
-from tests.unit.machine.test_elf import mutated
 
 LDCONFIG = shutil.which("ldconfig", path="/sbin:/usr/sbin:/usr/bin:/bin")
 LOADER = Path("/lib64/ld-linux-x86-64.so.2")

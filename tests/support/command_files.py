@@ -1,18 +1,24 @@
-"""One folder with everything that commands read, whole: what `tests.support.fuzz` damages."""
+"""One folder with everything that commands read, and commands that see nothing of this machine."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import gzip
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 from lumisite import __version__
+from lumisite.cli import main
+from lumisite.machine.host import DiskTree
 from lumisite.site.load import load_site
 from lumisite.validate.run.folder import create_run
 from lumisite.validate.run.plan import plans_of, with_specs
@@ -46,7 +52,52 @@ _JOB = (
 )
 
 
-def make(scene: Path, now: Path, call: Call) -> None:
+@contextlib.contextmanager
+def command_files(top: Path) -> Iterator[Path]:
+    """Lay all out that commands read, let nothing of this machine be seen, and work in that folder."""
+    before = Path.cwd()
+    with mock.patch.dict(os.environ):
+        for name in [name for name in os.environ if name.startswith(("LUMISITE", "SLURM", "NCCL", "SINGULARITY"))]:
+            del os.environ[name]
+        _at_edges()
+        try:
+            _lay_out(top / "scene", top / "now", lambda words: call(words.split()))
+            shutil.copytree(top / "scene", top / "now", symlinks=True)
+            os.chdir(top / "now")
+            yield top / "now"
+        finally:
+            mock.patch.stopall()
+            os.chdir(before)
+
+
+def call(words: Sequence[str]) -> tuple[int, str]:
+    """Run a command line; returns its exit code and what it prints."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+        return main(words), out.getvalue()
+
+
+def _at_edges() -> None:
+    """Put files in the place of Slurm and of this node, and let nothing wait."""
+    import lumisite.cli.masks as masks
+    import lumisite.cli.reframe as reframe
+    import lumisite.cli.validate as validate
+    from lumisite.validate.run import runner, slurm
+
+    quick = functools.partial(runner.Runner, marks_s=0, slurm_s=0, grace_s=0)
+    for module, name, instead in (
+        (slurm, "_run", slurm_says),
+        (runner, "Runner", quick),
+        (validate, "Runner", quick),
+        (reframe, "Runner", quick),
+        (masks, "DiskTree", lambda _: DiskTree("node")),
+        (validate, "require_shared", lambda *_: None),
+        (reframe, "require_shared", lambda *_: None),
+    ):
+        mock.patch.object(module, name, instead).start()
+
+
+def _lay_out(scene: Path, now: Path, call: Call) -> None:
     """Lay it out in a new folder; `now` is where it will be played."""
     scene.mkdir()
     os.chdir(scene)
@@ -83,11 +134,8 @@ def make(scene: Path, now: Path, call: Call) -> None:
 
 
 def slurm_says(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Answer as Slurm, from a file for each of its commands; who asks on and on is told to stop."""
+    """Answer as Slurm, from a file for each of its commands."""
     file = Path("slurm", argv[0])
-    with Path("slurm.asked").open("a") as stream:
-        if stream.write(".") and stream.tell() > 200:
-            raise KeyboardInterrupt
     if not file.is_file() or file.is_symlink():
         return subprocess.CompletedProcess(list(argv), 1, "", f"{argv[0]}: error: no\x1b[2J\n")
     with file.open("rb") as content:
