@@ -10,7 +10,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from lumisite.cli.arguments import add_json, add_plan_and_lock, add_platform, add_site_or_example, number_to
-from lumisite.cli.env_device import print_device
 from lumisite.cli.output import print_note, print_result
 from lumisite.cli.own_variables import judge_own_variables
 from lumisite.errors import ResolveError
@@ -41,7 +40,6 @@ from lumisite.site.load import load_plans, load_site
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import ALL, resolve_selection
-from lumisite.site.software import Runtime
 from lumisite.text import counted, printable
 
 #: Why variables are set that no entry of the ledger is about.
@@ -72,8 +70,7 @@ def add_env(parser: argparse.ArgumentParser) -> None:
         " this shell has set before is named with its value; one that is known to do harm comes first, with exit code "
         "1, or 4 where the image or the node decides, and so does one that programs in containers read when they "
         "start, such as PYTHONPATH. Without IMAGE it is what every container gets that no "
-        "wrapper sees. With a RUNTIME that reads CDI devices it is what the device for the image's plan or family has, "
-        "what it cannot have, and the options that use it. Slurm is not asked, and no container is started."
+        "wrapper sees. Slurm is not asked, and no container is started."
     )
     parser.add_argument("image", metavar="IMAGE", nargs="?", help="the image, as a job names it; it need not be here")
     parser.add_argument(
@@ -97,9 +94,6 @@ def add_env(parser: argparse.ArgumentParser) -> None:
             "the helper (default: the module with the helper)"
         ),
     )
-    parser.add_argument(
-        "--runtime", metavar="RUNTIME", help="container runtime of the site (default: the first with modulefiles)"
-    )
     add_platform(parser)
     add_plan_and_lock(parser)
     add_site_or_example(parser)
@@ -112,15 +106,11 @@ def run_env(arguments: argparse.Namespace) -> int:
         raise ResolveError(make_finding("image-name-invalid", repr(arguments.image)))
     loaded = load_site(arguments.site)
     site = loaded.site
-    runtime = _runtime(site, arguments.runtime)
     step = _step(site, arguments)
     versioned = "/" in (arguments.module or "")
     releases = {stack: [ALL] for stack in site.stacks} if versioned else {}
     selection = resolve_selection(site, platform=arguments.platform, **releases)
     lock, plans = load_lock(loaded, arguments.lock), load_plans(loaded, arguments.plan)
-    if runtime.emit == "cdi":
-        print_device(arguments, site, selection, plans, step)
-        return 0
     templates = load_templates()
     files = render_tree(loaded, selection, templates, plans, lock)
     described = plan_modules(Rendering(loaded, selection, release_of(files), templates))
@@ -188,14 +178,6 @@ def _of_user() -> dict[str, str]:
     """Return the variables of this shell without those that the helper exported in an outer step."""
     exported = os.environ.get("LUMISITE_EXPORTS", "")
     return {name: value for name, value in os.environ.items() if f";{name}={value};" not in exported}
-
-
-def _runtime(site: Site, name: str | None) -> Runtime:
-    """Return a runtime by its name: the default one, or one that reads CDI devices."""
-    known = {site.command: site.runtime} | {key: one for key, one in site.runtimes.items() if one.emit == "cdi"}
-    if name is not None and name not in known:
-        raise ResolveError(unknown_name("--runtime", name, "runtime", site.name, known))
-    return known[name or site.command]
 
 
 def _step(site: Site, arguments: argparse.Namespace) -> Step:

@@ -15,7 +15,7 @@ from lumisite.images.lock import load_lock
 from lumisite.machine.host import DiskTree
 from lumisite.release.files import write_tree
 from lumisite.render.plan_images import other_images, plan_summaries
-from lumisite.render.render import losses, render_tree
+from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
 from lumisite.site.load import load_plans
 
@@ -23,18 +23,13 @@ from lumisite.site.load import load_plans
 def add_render(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `render`."""
     parser.description = (
-        "Write modules/, spank/, cdi/ and MANIFEST.json for the releases asked for. The same input gives the same "
+        "Write modules/, spank/ and MANIFEST.json for the releases asked for. The same input gives the same "
         "bytes; OUT is replaced as a whole or not at all."
     )
     add_site_or_example(parser)
     add_selection(parser)
     parser.add_argument(
         "--out", metavar="DIR", type=Path, default=Path("site-out"), help="where to write (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--strict",
-        action="store_true",
-        help="write nothing, and exit 1, where a file cannot say all that the site wants",
     )
     add_plan_and_lock(parser)
 
@@ -49,12 +44,6 @@ def run_render(arguments: argparse.Namespace) -> int:
     lock = load_lock(loaded, arguments.lock)
     templates = load_templates()
     files = render_tree(loaded, selection, templates, plans, lock)
-    lost = losses(files)
-    for loss in lost:
-        print_note(f"cannot be said in {loss}")
-    if lost and arguments.strict:
-        print_note("--strict: nothing was written")
-        return 1
     write_tree(files, arguments.out)
     for loaded_plan in plans:
         if loaded_plan.plan.platform != selection.platform:  # its image is then treated by its family alone
@@ -68,14 +57,7 @@ def run_render(arguments: argparse.Namespace) -> int:
     warn_untried(loaded.site)
     for path in files:
         print(arguments.out / path)
-    top = real_path(arguments.out)
-    tries = {
-        "modulefile": f"module use {top / loaded.site.module_folder}",
-        "cdi": f"ln -s {top / 'cdi'}/*.json /etc/cdi/",
-    }
-    ways = "".join(f"try it:    {tries[emit]}\n" for emit in loaded.site.emitters)
-    print(
-        f"{selection}\n{ways}deploy it: lumisite deploy {arguments.out} {loaded.site.root}",
-        file=sys.stderr,
-    )
+    modules = real_path(arguments.out) / loaded.site.module_folder
+    deploy = f"lumisite deploy {arguments.out} {loaded.site.root}"
+    print(f"{selection}\ntry it:    module use {modules}\ndeploy it: {deploy}", file=sys.stderr)
     return 0

@@ -314,7 +314,6 @@ def wrapper_data(of: Rendering) -> Iterator[str]:
 def _runtime(site: Site, command: str) -> str:
     """Return the variables of the runtime of a name, or of the default one, and the real program of that name."""
     runtime = site.runtimes.get(command, site.runtime)
-    runtime = runtime if runtime.emit == "modulefile" else site.runtime
     # Without a path of the site, one that no system has: the wrapper goes on to PATH.
     folder = posixpath.dirname(runtime.executable or "/")
     return assign_runtime(runtime, posixpath.join(folder, command))

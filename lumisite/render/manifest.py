@@ -28,11 +28,10 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class RenderedFile:
-    """One file of a rendered tree; `lost` is what its format cannot say."""
+    """One file of a rendered tree."""
 
     text: str
     executable: bool = False
-    lost: tuple[str, ...] = ()
 
     @property
     def mode(self) -> int:

@@ -9,7 +9,6 @@ from lumisite import __version__
 from lumisite.errors import shown
 from lumisite.findings.writers import message
 from lumisite.images.lock import LoadedLock
-from lumisite.render.cdi import cdi_files
 from lumisite.render.helper import join_filter, join_script, prolog_data, step_data, wrapper_data
 from lumisite.render.manifest import MANIFEST, PAGE, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
 from lumisite.render.module_help import paragraph, support
@@ -48,7 +47,7 @@ def render_tree(
     """
     of = Rendering(loaded, selection, RELEASE_TOKEN, templates, plans, lock)
     modules = plan_modules(of)
-    files = {**_module_files(of, modules), **cdi_files(loaded.site, selection, plans), **_helper_files(of)}
+    files = {**_module_files(of, modules), **_helper_files(of)}
     draft = Manifest(
         release=RELEASE_TOKEN,
         lumisite=__version__,
@@ -74,11 +73,6 @@ def render_tree(
     return {**final, MANIFEST: RenderedFile(format_manifest(manifest))}
 
 
-def losses(files: Mapping[str, RenderedFile]) -> list[str]:
-    """Return what the files of a tree cannot say, each once: `cdi/: CPU masks of tasks`."""
-    return list(dict.fromkeys(f"{path.split('/')[0]}/: {loss}" for path, file in files.items() for loss in file.lost))
-
-
 def _module_files(of: Rendering, plans: Sequence[ModulePlan]) -> dict[str, RenderedFile]:
     loaded, environment, files = of.loaded, make_environment(of.templates), {}
 
@@ -88,7 +82,6 @@ def _module_files(of: Rendering, plans: Sequence[ModulePlan]) -> dict[str, Rende
         text = environment.get_template(template).render(origin=origin, **values)
         files[MODULEFILES[system].format(path)] = RenderedFile(text)
 
-    plans = plans if "modulefile" in loaded.site.emitters else ()
     for plan in plans:
         if plan.page:
             files[PAGE.format(plan.full_name)] = RenderedFile(plan.page)
@@ -110,19 +103,17 @@ def _module_files(of: Rendering, plans: Sequence[ModulePlan]) -> dict[str, Rende
 
 def _helper_files(of: Rendering) -> dict[str, RenderedFile]:
     prolog = join_script(of, PROLOG, (*step_data(of.site, of.site.runtime), *prolog_data(of)))
-    files = {
+    wrapper = RenderedFile(join_script(of, WRAPPER, wrapper_data(of)), executable=True)
+    return {
         "spank/task_prolog": RenderedFile(prolog, executable=True),
         "spank/cli_filter.lua": RenderedFile(join_filter(of)),
+        **{f"spank/bin/{command}": wrapper for command in RUNTIMES},
     }
-    if "modulefile" in of.site.emitters:
-        wrapper = RenderedFile(join_script(of, WRAPPER, wrapper_data(of)), executable=True)
-        files |= {f"spank/bin/{command}": wrapper for command in RUNTIMES}
-    return files
 
 
 def _inputs(of: Rendering) -> dict[str, str]:
     site, loaded, lock = of.site, of.loaded, of.lock
-    systems = {system for module in site.modules.values() for system in module.systems if "modulefile" in site.emitters}
+    systems = {system for module in site.modules.values() for system in module.systems}
     unused = tuple(f".{TEMPLATES[system]}.j2" for system in TEMPLATES if system not in systems)
     return {
         **({} if lock is None else {shown(lock.file): sha256_of(lock.data)}),

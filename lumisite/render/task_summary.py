@@ -172,6 +172,6 @@ def _plan_line(line: PlanLine) -> str:
 
 def _runtimes(site: Site) -> Entries:
     for name, runtime in site.runtimes.items():
-        yield name, f"{runtime.executable or 'PATH'}, {runtime.emit}"
+        yield name, str(runtime.executable or "PATH")
     if site.fabric.host_suffix:
         yield "MASTER_ADDR", f"ends with {site.fabric.host_suffix}"

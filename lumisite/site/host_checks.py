@@ -8,14 +8,12 @@ from itertools import combinations
 from typing import Any
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.site.cdi_names import cdi_names_fit
 from lumisite.site.decode import Faults, Rule, unknown
 from lumisite.site.kinds import fingerprint_of
 from lumisite.site.library_path import folders_inside
 from lumisite.site.model import Site
 from lumisite.site.nodes import DescribedGpu, NodeKind
 from lumisite.site.scalars import TASK
-from lumisite.site.software import prefix_of
 
 #: Node kinds that the helper tells apart on the nodes of one partition: each is compared with each.
 MOST_KINDS = 16
@@ -131,21 +129,9 @@ def private_folders_have_a_place(site: Site) -> Faults:
             yield make_finding("no-private-directory", path, name=setting.name, file_systems=local)
 
 
-def runtimes_are_read(site: Site) -> Faults:
-    """Runtimes that modulefiles are for have a prefix, and the ledger has no variables of runtimes that none is for."""
-    for name, runtime in site.runtimes.items():
-        if runtime.emit == "modulefile" and not runtime.prefix:
-            yield make_finding("key-missing", f"runtimes.{name}.prefix")
-    for index, setting in enumerate(() if "modulefile" in site.emitters else site.settings):
-        if prefix_of(setting.name):
-            yield make_finding("key-without-effect", f"settings[{index}].name", needs="`emit: modulefile`")
-
-
 HOST_RULES: tuple[Rule, ...] = (
     node_kinds_add_up,
     partitions_have_distinct_kinds,
     libraries_are_bound,
     private_folders_have_a_place,
-    runtimes_are_read,
-    cdi_names_fit,
 )

@@ -254,7 +254,6 @@ class Site:
     runtimes: Mapping[str, Runtime] = key(
         "The container runtimes, by command; the first is the default.", example="singularity"
     )
-    cdi_vendor: Name | None = key("The domain that names of CDI devices begin with (default: `name`).", default=None)
     fabric: Fabric = key("The high-speed network.")
     file_systems: tuple[FileSystem, ...] = key("File systems that users work on.")
     platform: str = key("The platform that is in force now.", names="platforms")
@@ -278,11 +277,6 @@ class Site:
     images: Images | None = key("The container images of the site.", default=None)
 
     @property
-    def emitters(self) -> Mapping[str, Runtime]:
-        """What is written (`modulefile`, `cdi`), each with the first runtime that it is written for."""
-        return {runtime.emit: runtime for runtime in reversed(tuple(self.runtimes.values()))}
-
-    @property
     def module_folder(self) -> str:
         """The folder of a release that jobs of `validate` load from: Lmod's, where the site has one."""
         systems = {system for module in self.modules.values() for system in module.systems}
@@ -290,10 +284,8 @@ class Site:
 
     @property
     def command(self) -> str:
-        """What users type for the default runtime: the first that modulefiles are written for, else the first."""
-        return next(
-            (name for name, runtime in self.runtimes.items() if runtime.emit == "modulefile"), next(iter(self.runtimes))
-        )
+        """What users type for the default runtime, which is the first."""
+        return next(iter(self.runtimes))
 
     @property
     def runtime(self) -> Runtime:

@@ -43,20 +43,14 @@ class Runtime(Stated):
         default=None,
     )
     variant: Line = key("Product and version, for people: `SingularityCE 4.1.3`.")
-    prefix: Literal["SINGULARITY", "APPTAINER", ""] = key(
-        "Prefix of the variables that carry binds. Apptainer ignores SINGULARITY_* where APPTAINER_* differs.",
-        default="",
-    )
-    emit: Literal["modulefile", "cdi"] = key(
-        "What is written for it: modulefiles and the srun helper, or CDI devices, which podman and others read.",
-        default="modulefile",
+    prefix: Literal["SINGULARITY", "APPTAINER"] = key(
+        "Prefix of the variables that carry binds. Apptainer ignores SINGULARITY_* where APPTAINER_* differs."
     )
     gpu: Mapping[str, Flag] = key(
         "The flag by which it brings the GPUs in, without its dashes: `nv`. Tasks on nodes with GPUs have it as if it "
         "were typed. Where there are GPUs of several vendors, a mapping has one for those of each.",
         names="gpus",
         alone=True,
-        needs=("emit", "modulefile"),
         default_factory=dict,
     )
     avoid: tuple[Flag, ...] = key(

@@ -116,10 +116,9 @@ class GpuVendor:
 
     `pci` is the vendor's PCI number, `classes` the PCI classes (base class and subclass, in hex) of what is a GPU.
     `drivers` are kernel modules; `stated` says where else the version of a driver is stated. `control` is the device
-    that is there where GPUs can be used, `devices` are patterns of all of them. `nodes` are the device nodes of the
-    first GPU, whose last number counts up with those of the others; `cdi` is the name of the device of the vendor's own
-    CDI file, which has more than nodes. `flag` is the option of container runtimes, without dashes. `visible` are the
-    variables that say which GPUs a process sees, what counts more first.
+    that is there where GPUs can be used, `devices` are patterns of all of them. `flag` is the option of
+    container runtimes, without dashes. `visible` are the variables that say which GPUs a process sees, what counts more
+    first.
     `tool` is the program that lists GPUs, `torch` what PyTorch calls such a device, `jax` what JAX calls the platform.
     `bus_ids` are the run-time library that can tell PCI addresses, and its functions that count GPUs and tell the
     address of one; `prefixes` are how variables of its libraries begin. `misspelt` are names of variables that people
@@ -135,8 +134,6 @@ class GpuVendor:
     stated: Mapping[str, Sign] = field(default_factory=dict)
     control: str
     devices: tuple[str, ...]
-    nodes: tuple[str, ...] = ()
-    cdi: str = ""
     flag: str = ""
     visible: tuple[str, ...]
     tool: str
@@ -158,8 +155,8 @@ class AdapterKind:
 
     `carriers` are the words that `fabric.carrier` of a site may have for it, the usual one first. `folder` is the class
     of adapters in sysfs; where several kinds are in it, `driver` or `link` (layer) tells this one. `devices` are
-    patterns of its devices in /dev, `nodes` those of the first adapter, as those of GPUs; `libraries` are the
-    SONAMEs that carry its traffic. `built_in` are carriers that NCCL's built-in network `IB` is, which needs no plugin.
+    patterns of its devices in /dev; `libraries` are the SONAMEs that carry its traffic. `built_in` are carriers that
+    NCCL's built-in network `IB` is, which needs no plugin.
     """
 
     title: str
@@ -168,7 +165,6 @@ class AdapterKind:
     driver: str = ""
     link: str = ""
     devices: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     built_in: tuple[str, ...] = ()
 

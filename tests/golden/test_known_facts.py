@@ -184,10 +184,6 @@ def test_what_was_read_is_given() -> None:
 
 
 def table(site: str) -> str:
-    return image_table(site).replace(f"lumisite-{os.getuid()}", "lumisite-UID")
-
-
-def image_table(site: str) -> str:
     names = harmful_to_some(site)
     lines = []
     for image in IMAGES[site]:
@@ -199,7 +195,7 @@ def image_table(site: str) -> str:
                 if given is not None:
                     cells = " ".join(f"{name}={given[name]}" for name in names if given.get(name)) or "-"
                     lines.append(f"  {known:12} {nodes} node{'s' * (nodes > 1):2} {cells}")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines).replace(f"lumisite-{os.getuid()}", "lumisite-UID") + "\n"
 
 
 @pytest.mark.parametrize("site", SITES)

@@ -11,7 +11,7 @@ __all__ = ["twin"]
 LONGEST = (
     *("try", "maintenance", "ddp", "rehearse", "validate", "machine"),
     *("try_lost", "helper_steps", "lumi_g", "lost_and_changed", "one_bad_node", "communicators", "gates"),
-    *("planted_faults", "users_jobs", "cdi", "reframe"),
+    *("planted_faults", "users_jobs", "reframe"),
 )
 
 

@@ -120,10 +120,8 @@ def slurm_words(site: Site, request: RunRequest, plan: JobPlan) -> Sequence[str]
 
 
 def _module(site: Site) -> str:
-    if "modulefile" not in site.emitters:
-        raise ResolveError(make_finding("jobs-without-module", site.name, key="emit: modulefile"))
     if site.helper_module is None:
-        raise ResolveError(make_finding("jobs-without-module", site.name, key="helper: yes"))
+        raise ResolveError(make_finding("jobs-without-module", site.name))
     return shlex.quote(site.helper_module)
 
 

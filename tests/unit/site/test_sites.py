@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
-import json
 import re
 import subprocess
 from collections.abc import Mapping
@@ -122,9 +121,6 @@ def test_what_is_rendered_is_sound(rendered: Rendered, tmp_path: Path) -> None:
         subprocess.run(["dash", "-n", script], check=True)
     for module in tmp_path.glob("*.lua"):
         subprocess.run(["luac", "-p", module], check=True)
-    told = [json.loads(text) for text in written(rendered, "cdi").values()]
-    assert all(one["devices"] for one in told)
-    assert bool(told) == ("cdi" in rendered.site.emitters)
     assert scripts
 
 
@@ -137,7 +133,7 @@ def test_each_default_release_has_a_module(rendered: Rendered) -> None:
         major, minor = str(version).split(".")[:2]
         series = re.compile(rf"{major}[.-]{minor}(?!\d)")
         found = [path for name in names for path in paths if f"/{name}" in path and series.search(path)]
-        assert bool(found) == ("modulefile" in rendered.site.emitters)
+        assert found
 
 
 def own_words(name: str) -> list[str]:
