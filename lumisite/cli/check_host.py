@@ -121,7 +121,7 @@ def _checked(loaded: LoadedSite, root_name: str | None, host: DiskTree, release:
         unmounted = list(shared_faults(site, everything, host, mounts_of(host)))
         if any(is_under(site.root, fault.subject) for fault in unmounted):
             return Checked("", unmounted)
-    faults = list(root_doubts(path, whole_way=str(path) == site.root))
+    faults = list(root_doubts(path))
     if faults and not os.access(path, os.R_OK | os.X_OK, effective_ids=True):
         return Checked("", faults)
     if release is None:

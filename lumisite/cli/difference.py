@@ -122,7 +122,7 @@ def _name_lines(difference: Difference) -> list[str]:
     for name, (_, to) in difference.names.items():
         if to not in (None, name):
             module, _, version = name.rpartition("/")
-            led[printable(module or name), to or ""].append(printable(version) if module else "(default)")
+            led[printable(module or name), to].append(printable(version) if module else "(default)")
     lines = []
     for (module, to), names in led.items():
         target = printable(to.removeprefix(f"{module}/")) if to else "removed; loading it prints why"

@@ -17,7 +17,6 @@ from lumisite.errors import ResolveError, refused
 from lumisite.findings.catalogue import make_finding
 from lumisite.release.deploy import (
     DeployPreview,
-    DeployResult,
     apply_plan,
     load_out,
     plan_deploy,
@@ -36,14 +35,6 @@ def add_deploy(parser: argparse.ArgumentParser) -> None:
     add_out(parser)
     add_root(parser)
     parser.add_argument("--apply", action="store_true", help="deploy; without it, only show what would change")
-    parser.add_argument(
-        "--set-edits-aside",
-        action="store_true",
-        help=(
-            "go on over files that were edited by hand in ROOT; they stay in their release's folder, or, where that "
-            "release is deployed again and made whole, are kept in ROOT/set-aside"
-        ),
-    )
     parser.add_argument("--change-site", action="store_true", help="allow a root that belongs to another site")
     add_details(parser)
     add_json(parser)
@@ -71,10 +62,11 @@ def run_deploy(arguments: argparse.Namespace) -> int:
         raise refused("create the deployment root", error) from error
     with locked(read_root(arguments.root).path, by := _user()):
         plan = plan_deploy(out, arguments.root, os.geteuid(), any_site=arguments.change_site)
-        deployed = apply_plan(plan, by, set_edits_aside=arguments.set_edits_aside)
+        changed = apply_plan(plan, by)
     _print_difference(plan, arguments)  # by now a reader that has left stops nothing half-way
-    print(_deployed_line(plan, deployed))
-    if deployed.changed:
+    print(_deployed_line(plan, changed=changed))
+    if changed:
+        _print_edits(plan)
         _print_aside(f"check that it fits: {_command('status', arguments.root)}")
         if plan.root.current not in ("", plan.out.manifest.release):
             _print_aside(f"go back: {_command('rollback', arguments.root)}")
@@ -89,22 +81,26 @@ def _preview(arguments: argparse.Namespace) -> int:
         print_result({**to_json(plan.difference), "edited": edited}, (), as_json=True)
     else:
         _print_difference(plan, arguments)
-    if plan.edited:
-        _print_aside(str(plan.edits_error()))
-    elif plan.difference and not arguments.json:
+    _print_edits(plan)
+    plan.refuse_damage()
+    if plan.difference and not arguments.json:
         _print_aside(f"nothing was written; {_how_to_deploy(plan, arguments)}")
     return 1 if plan.difference or plan.edited else 0
 
 
-def _deployed_line(plan: DeployPreview, deployed: DeployResult) -> str:
+def _print_edits(plan: DeployPreview) -> None:
+    """Print what was edited in the current release, where another one takes its place."""
+    current = plan.current
+    if current is not None and current.faults and current is not plan.existing:
+        _print_aside(f"{current.path}: not as it was deployed; left as it is:{fault_lines(current.faults)}")
+
+
+def _deployed_line(plan: DeployPreview, *, changed: bool) -> str:
     before, release = plan.root.current, plan.out.manifest.release
-    if not deployed.changed:
+    if not changed:
         same = f" and has the same content as {release}" if before != release else ""
         return f"nothing to do: {before} is deployed{same}"
-    text = f"deployed {release}"
-    if before not in ("", release):
-        text += f" (before: {before})"
-    return f"{text}; edits were moved to {deployed.aside}" if deployed.aside else text
+    return f"deployed {release}" + (f" (before: {before})" if before not in ("", release) else "")
 
 
 def _how_to_deploy(plan: DeployPreview, arguments: argparse.Namespace) -> str:

@@ -57,7 +57,7 @@ def run_render(arguments: argparse.Namespace) -> int:
     warn_untried(loaded.site)
     for path in files:
         print(arguments.out / path)
-    modules = real_path(arguments.out) / loaded.site.module_folder
+    modules = real_path(arguments.out) / "modules"
     deploy = f"lumisite deploy {arguments.out} {loaded.site.root}"
     print(f"{selection}\ntry it:    module use {modules}\ndeploy it: {deploy}", file=sys.stderr)
     return 0

@@ -121,7 +121,7 @@ def _status(
     row = release_row(root, release)
     before = root.before if root.before and root.release(root.before).exists() else None
     whole = row["state"] == "whole"
-    again = f"lumisite deploy OUT {quoted} --apply{'' if whole else ' --set-edits-aside'}"
+    again = f"lumisite deploy OUT {quoted} --apply"
     back = f"lumisite rollback {quoted}" if before else again
     keys = ("site", "platform", "stacks", "deployed", "by", "lumisite", "state")
     status: dict[str, Any] = {"root": str(root.path), "release": root.current}

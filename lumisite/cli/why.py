@@ -21,7 +21,7 @@ from lumisite.findings.writers import line, message
 from lumisite.site.load import load_site
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from lumisite.binds.plan_file import LibraryExplanation
     from lumisite.site.images import Holds
@@ -67,7 +67,7 @@ def run_why(arguments: argparse.Namespace) -> int:
     from lumisite.render.explain import explain
 
     names = arguments.names
-    loaded, selection, targets = _deployed(arguments) if arguments.root else (*load_selection(arguments), {})
+    loaded, selection = _deployed(arguments) if arguments.root else load_selection(arguments)
     libraries = _explain_libraries(arguments, names)
     content = _image_content(arguments, loaded.site, names)
     records: list[dict[str, object]] = []
@@ -79,7 +79,7 @@ def run_why(arguments: argparse.Namespace) -> int:
             explanation = libraries.get(name) or explain(
                 loaded,
                 selection,
-                targets.get(name, name),
+                name,
                 holds=content,
                 nodes=arguments.nodes,
                 partition=arguments.partition,
@@ -108,8 +108,8 @@ def _explain_component(selection: Selection, name: str) -> tuple[dict[str, objec
     return {"name": name, "kind": "component", "candidates": rows}, "\n".join([f"{name} ({selection})", *lines])
 
 
-def _deployed(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection, Mapping[str, str]]:
-    """Load the site of the release that is deployed, choose its releases, and map its other names to modules.
+def _deployed(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection]:
+    """Load the site of the release that is deployed, and choose its releases.
 
     Raises `LumisiteError`.
     """
@@ -144,12 +144,7 @@ def _deployed(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection, Map
     except ResolveError as error:
         raise ResolveError(f"--root: {manifest.release} is no more what {loaded.file} describes: {error}") from None
     print_note(f"as release {manifest.release} has it")
-    targets = {name: manifest.names[name] for name in arguments.names if "/" in name and name in manifest.names}
-    for name, target in targets.items():
-        if not target:
-            raise ResolveError(f"{name}: is gone, and nothing replaces it; `module load {name}` says why")
-        print_note(f"{name} leads to {target}")
-    return loaded, selection, targets
+    return loaded, selection
 
 
 def _explain_libraries(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, LibraryExplanation]:

@@ -96,7 +96,7 @@ def unknown_version(job: Job) -> Iterator[BadLine]:
 
 
 def _versions(site: Site, name: str) -> tuple[str, ...]:
-    """Return all versions that a render for the current platform can give a module, and its old names."""
+    """Return all versions that a render for the current platform can give a module."""
     module = site.modules.get(name)
     if module is None:
         return ()
@@ -106,7 +106,7 @@ def _versions(site: Site, name: str) -> tuple[str, ...]:
         for stack, known in platform.stacks.items()
     }
     made = (module_version(site, module, versions) for versions in combinations(site, site.platform, releases))
-    return tuple(dict.fromkeys((*made, *module.old_versions)))
+    return tuple(dict.fromkeys(made))
 
 
 def retired_folder(job: Job) -> Iterator[BadLine]:

@@ -1,4 +1,4 @@
-"""Deploying a rendered tree into a root, making a release whole again, and going one release back.
+"""Deploying a rendered tree into a root, and going one release back.
 
 The order of the writes is what keeps users safe: first the whole release, on the disk and under its final
 name; then the line of the history; then the link, in one step. Killed anywhere, the link names the old or the
@@ -9,26 +9,14 @@ from __future__ import annotations
 
 import os
 import shlex
-import time
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused
 from lumisite.findings.catalogue import make_finding
 from lumisite.release.diff import Difference, compare
-from lumisite.release.files import (
-    TEMPORARY,
-    make_directories,
-    make_temporary,
-    make_tree,
-    open_to_all,
-    remove,
-    replace_entry,
-    sync_directory,
-)
-from lumisite.release.names import with_earlier_names
+from lumisite.release.files import make_directories, make_temporary, make_tree, remove, sync_directory
 from lumisite.release.root import (
     Root,
     append_step,
@@ -39,12 +27,9 @@ from lumisite.release.root import (
     read_root,
     shared_mode,
 )
-from lumisite.release.tree import FaultsError, RenderedTree, judge, load_tree
+from lumisite.release.tree import FaultsError, RenderedTree, load_tree
 from lumisite.release.trust import refuse_out
 from lumisite.render.manifest import MANIFEST, is_release_id, sha256_of
-
-#: The folder of a root where the edits in a release are kept that was made whole.
-SET_ASIDE = "set-aside"
 
 
 @dataclass(frozen=True)
@@ -74,39 +59,14 @@ class DeployPreview:
         return tuple({release.path: release for release in faulty}.values())
 
     @property
-    def is_damaged(self) -> bool:
-        """Whether the release to deploy exists already and is not as it should be."""
-        return self.existing is not None and bool(self.existing.faults)
-
-    @property
     def nothing_to_do(self) -> bool:
         """Whether users would notice nothing: then a new release would only be in rollback's way."""
         return bool(self.current) and not self.difference and not self.edited
 
-    def edits_error(self) -> FaultsError:
-        """Return the error for the edits that this deploy would go over."""
-        code = "deploy-edited" if self.is_damaged else "deploy-over-edits"
-        finding = make_finding(
-            code,
-            str(self.root.path),
-            releases=tuple(release.path.name for release in self.edited),
-            folder=str(self.root.path / SET_ASIDE),
-            command=deploy_command(self.out.path, self.root.path),
-        )
-        faults = [
-            replace(fault, subject=str(release.path / fault.subject))
-            for release in self.edited
-            for fault in release.faults
-        ]
-        return FaultsError(finding, faults)
-
-
-@dataclass(frozen=True)
-class DeployResult:
-    """What a deploy did: the folder with the edits that it moved away, if any; nothing where `changed` is false."""
-
-    changed: bool
-    aside: Path | None = None
+    def refuse_damage(self) -> None:
+        """Raise `FaultsError` where the release to deploy is there already and is not as it should be."""
+        if self.existing is not None and self.existing.faults:
+            raise FaultsError(make_finding("deploy-edited", str(self.existing.path)), self.existing.faults)
 
 
 class Rollback(NamedTuple):
@@ -138,8 +98,8 @@ def plan_deploy(out: RenderedTree, path: Path, admin: int | None = None, *, any_
     another site unless `any_site`.
     """
     root = read_root(path, admin)
-    earlier = tuple(manifests(root))
-    site = earlier[0].site if earlier else out.manifest.site
+    newest = next(manifests(root), None)
+    site = newest.site if newest else out.manifest.site
     if site != out.manifest.site and not any_site:
         new = out.manifest.site
         raise LumisiteError(
@@ -148,53 +108,44 @@ def plan_deploy(out: RenderedTree, path: Path, admin: int | None = None, *, any_
     real = Path(os.path.realpath(out.path))
     if real in (root.path, *root.path.parents):
         raise LumisiteError(make_finding("root-inside-out", str(path), out=str(out.path)))
-    named = with_earlier_names(out, earlier)
-    current = existing = _existing(root, out, named)
-    out = existing if existing and not existing.faults else named
+    current = existing = _existing(root, out)
     if root.current != out.manifest.release:
         exists = bool(root.current) and os.path.lexists(root.release(root.current))
         current = inspect_release(root, root.current) if exists else None
     return DeployPreview(root, out, current, existing, compare(current, out), site)
 
 
-def _existing(root: Root, out: RenderedTree, named: RenderedTree) -> RenderedTree | None:
-    """Return the release of the same id. It must have the same content: jobs that run rely on what it is.
-
-    `named` is what `out` would be deployed as today; what it was deployed as may lack names of later releases.
-    """
+def _existing(root: Root, out: RenderedTree) -> RenderedTree | None:
+    """Return the release of the same id. It must have the same content: jobs that run rely on what it is."""
     path = root.release(out.manifest.release)
     if not os.path.lexists(path):
         return None
     if path.is_symlink() or not path.is_dir():
         raise DifferenceError(make_finding("release-no-directory", str(path)))
-    found = inspect_release(root, path.name)
-    if found.rendered == out.rendered and not any(fault.subject == MANIFEST for fault in found.faults):
-        return found
-    expected = inspect_release(root, path.name, named)
+    expected = inspect_release(root, path.name, out)
     if step := root.deployed(path.name):
-        is_other = step.manifest != sha256_of(named.manifest_bytes)
+        is_other = step.manifest != sha256_of(out.manifest_bytes)
     else:
-        is_other = bool(expected.faults) and not found.faults
+        is_other = bool(expected.faults) and not inspect_release(root, path.name).faults
     if is_other:
         folder = None if root.current == path.name else str(path)
         raise DifferenceError(make_finding("release-id-taken", str(path), folder=folder))
     return expected
 
 
-def apply_plan(plan: DeployPreview, by: str, *, set_edits_aside: bool) -> DeployResult:
-    """Carry out a plan that was made under the lock; raises `FaultsError` over edits that are not to be set aside."""
+def apply_plan(plan: DeployPreview, by: str) -> bool:
+    """Carry out a plan that was made under the lock; return whether anything changed.
+
+    Raises `FaultsError` where the release is there and is not as it was deployed: nothing is written into it. One that
+    is left for a new one stays as it is.
+    """
     root, release = plan.root, plan.out.manifest.release
     if plan.nothing_to_do:
-        return DeployResult(changed=False)
-    if plan.edited and not set_edits_aside:
-        raise plan.edits_error()
-    kept, aside = False, root.path / SET_ASIDE / f"{release}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+        return False
+    plan.refuse_damage()
     try:
         releases = root.path / "releases"
-        if plan.is_damaged:
-            make_directories(aside.parent, shared_mode(root.path))
-            kept = _make_whole(releases / release, plan.out, aside)
-        elif plan.existing is None:
+        if plan.existing is None:
             make_directories(releases, shared_mode(root.path))
             temporary = make_temporary(releases)
             try:
@@ -203,66 +154,12 @@ def apply_plan(plan: DeployPreview, by: str, *, set_edits_aside: bool) -> Deploy
             finally:
                 remove(temporary)
         sync_directory(releases)
-        if root.current != release or plan.is_damaged:
+        if root.current != release:
             append_step(root, "deploy", release, by, sha256_of(plan.out.manifest_bytes))
             point_current(root, release)
     except OSError as error:
         raise refused("deploy", error) from error
-    return DeployResult(changed=True, aside=aside if kept else None)
-
-
-def _make_whole(release: Path, expected: RenderedTree, aside: Path) -> bool:
-    """Make the folder of a release the `expected` tree; returns whether anything was kept in the folder `aside`.
-
-    Each file is replaced in one step, so that users have the release all the while, and a run that is killed leaves
-    less to repair. Raises `OSError` when the system refuses, `FaultsError` when somebody goes on changing the release.
-    """
-    files = expected.files()
-    # Folders first: then nobody else can put a link in the place of what is in them.
-    for fault in _judge(release, expected).faults:
-        if fault.code in ("release-mode", "release-owner") and fault.subject not in files:
-            _repair_folder(release, fault.subject, aside)
-    faulty = _judge(release, expected)
-    for fault in faulty.faults:
-        path = release / fault.subject
-        if TEMPORARY in fault.subject:
-            remove(path)
-        elif fault in faulty.edits and os.path.lexists(path):
-            _keep(path, aside / fault.subject, in_place=fault.subject in files)
-        if fault.subject in files:
-            make_directories(path.parent)
-            replace_entry(path, *files[fault.subject])
-    if left := _judge(release, expected).faults:
-        raise FaultsError(make_finding("release-changing", str(release)), left)
-    return aside.exists()
-
-
-def _judge(release: Path, expected: RenderedTree) -> RenderedTree:
-    return judge(release, expected.manifest, expected.manifest_bytes)
-
-
-def _repair_folder(release: Path, name: str, aside: Path) -> None:
-    """Open a folder to all; one of somebody else is moved away, whole."""
-    path = release / name
-    if path.lstat().st_uid in (0, release.lstat().st_uid):
-        open_to_all(path)
-    else:
-        _keep(path, aside / name, in_place=False)
-
-
-def _keep(path: Path, to: Path, *, in_place: bool) -> None:
-    """Move what is at a path; a file that users load stays there (`in_place`) until another replaces it."""
-    make_directories(to.parent)
-    if in_place and (path.is_symlink() or not path.is_dir()):
-        with suppress(OSError):  # a file system without hard links, or a file of somebody else
-            os.link(path, to, follow_symlinks=False)
-            return
-    path.rename(to)
-
-
-def deploy_command(out: Path | str, root: Path) -> str:
-    """Return the command that deploys over edits in a release of a root."""
-    return shlex.join(["lumisite", "deploy", str(out), str(root), "--apply", "--set-edits-aside"])
+    return True
 
 
 def plan_rollback(root: Root, to: str = "") -> Rollback:
@@ -285,8 +182,7 @@ def plan_rollback(root: Root, to: str = "") -> Rollback:
         raise DifferenceError(make_finding("rollback-missing", str(target.path), quoted=quoted))
     if target.faults:
         link = link_command(root.path, target.path.name) if target.state == "edited" else None
-        command = deploy_command("OUT", root.path)
-        finding = make_finding("rollback-edited", str(target.path), command=command, link=link)
+        finding = make_finding("rollback-edited", str(target.path), link=link)
         raise FaultsError(finding, target.faults)
     return Rollback(inspect_release(root, root.current), target)
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from lumisite.release.tree import RenderedTree
 from lumisite.render.manifest import MANIFEST, NO_MANIFEST, PAGE, Manifest, ModuleSummary
-from lumisite.site.model import MODULEFILES
+from lumisite.site.model import MODULEFILE
 from lumisite.text import printable
 
 _LISTS = ("binds", "provides", "loads", "conflicts")
@@ -82,7 +82,7 @@ class Difference:
     """Everything that differs between the release `old` (empty: there is none) and `new`.
 
     `names` are those that users may have typed, with the modules that they led and lead to. `tasks` has by group what
-    the helper does to tasks; it is empty where a release is of a lumisite that did not write that down.
+    the helper does to tasks.
     """
 
     old: str
@@ -109,7 +109,7 @@ def compare(old: RenderedTree | None, new: RenderedTree) -> Difference:
         modules=modules,
         settings=_list_changes(before.settings, after.settings),
         names=_pairs(before.leads, after.leads, sorted(before.leads)),
-        tasks=_task_changes(before.tasks, after.tasks) if before.tasks or not before.release else {},
+        tasks=_task_changes(before.tasks, after.tasks),
         files=tuple(_file_changes(_files(old) if old else {}, _files(new), modules)),
     )
 
@@ -135,9 +135,8 @@ def _pairs(old: Mapping[str, str], new: Mapping[str, str], names: Iterable[str] 
 def _task_changes(
     old: Mapping[str, Mapping[str, str]], new: Mapping[str, Mapping[str, str]]
 ) -> dict[str, dict[str, Pair]]:
-    """Compare what the helper does, group by group; nothing where the new tree does not say it."""
-    groups = dict.fromkeys((*new, *old)) if new else {}
-    changes = {group: _pairs(old.get(group, {}), new.get(group, {})) for group in groups}
+    """Compare what the helper does, group by group."""
+    changes = {group: _pairs(old.get(group, {}), new.get(group, {})) for group in dict.fromkeys((*new, *old))}
     return {group: pairs for group, pairs in changes.items() if pairs}
 
 
@@ -182,7 +181,7 @@ def _file_changes(
     """Yield the files that differ; where only the version of a module is new, its file is compared with the old one."""
     old_names = {
         form.format(f"{module.name}/{module.new}"): form.format(f"{module.name}/{module.old}")
-        for form in (*MODULEFILES.values(), PAGE)
+        for form in (MODULEFILE, PAGE)
         for module in modules
         if module.old and module.new and module.old != module.new
     }

@@ -1,10 +1,9 @@
 """A deployment root on disk.
 
-ROOT/releases/<id>/   one folder for each release, never changed but back to what it was
+ROOT/releases/<id>/   one folder for each release, never changed
 ROOT/current          a relative link to one of them, the only truth about what users load
 ROOT/history          one line of JSON for each time that the link was about to be moved; it is written before, so the
                       last one may be of a move that a kill has prevented
-ROOT/set-aside/       what somebody had edited in a release that was made whole again
 ROOT/.lock            held while a deploy or a rollback is at work
 """
 

@@ -75,11 +75,6 @@ class RenderedTree:
         """The faults by which somebody's work could be lost."""
         return tuple(fault for fault in self.content_faults if fault.code not in _GONE)
 
-    @property
-    def rendered(self) -> str:
-        """The SHA-256 of the manifest as it was rendered, before `deploy` added anything."""
-        return self.manifest.rendered or sha256_of(self.manifest_bytes)
-
     def files(self) -> dict[str, tuple[bytes, int]]:
         """Return the content and the mode of each file of a tree that is whole, the manifest last."""
         known = {path: (self.contents[path], int(entry.mode, 8)) for path, entry in self.manifest.files.items()}

@@ -209,7 +209,7 @@ def _explain_module(site: Site, releases: Combination, name: str) -> Explanation
     base, _, version = name.partition("/")
     module = site.modules[base]
     chosen = module_version(site, module, releases)
-    if version and version != chosen and version not in module.old_versions:
+    if version and version != chosen:
         made = () if module.version == (PLATFORM,) else module.version
         options = ", ".join(["--platform", *map(option_of, made)])
         raise ResolveError(make_finding("version-not-rendered", name, chosen=f"{base}/{chosen}", options=options))
@@ -219,8 +219,7 @@ def _explain_module(site: Site, releases: Combination, name: str) -> Explanation
         key=f"modules.{base}",
         outcome=f"{base}/{chosen}",
         value=f"binds {binds}",
-        rule=f"version by {' and '.join(module.version)}"
-        + (f", old names {', '.join(module.old_versions)}" * bool(module.old_versions)),
+        rule=f"version by {' and '.join(module.version)}",
         where=f"loads {', '.join(module.loads)}" if module.loads else "",
         why=module.summary,
         source=f"template modulefiles_src/{module.template}.lua.j2",

@@ -90,13 +90,10 @@ class Manifest:
     """The content of `MANIFEST.json`.
 
     `stacks` maps the name of each stack to its releases, `inputs` maps the name of each input to its SHA-256,
-    `modules` maps `name/version` to its meaning, `plans` maps the
-    name of each stored plan that was compiled in to what it needs (older manifests say nothing of that), `names` maps
-    each other name that leads to a module (itself without a version, old ones) to that, or to nothing where only a
-    message is left, `rendered` is the SHA-256 of the manifest that `deploy` has added such names to, else empty,
-    `settings` maps a variable that is set in the task to one readable line for each of its entries, `tasks` maps a
-    group of what the helper does to names and values (older manifests say nothing of that), and
-    `files` lists every file of the tree but the manifest itself.
+    `modules` maps `name/version` to its meaning, `defaults` maps a name without a version to the module that it loads,
+    `plans` maps the name of each stored plan that was compiled in to what it needs, `settings` maps a variable that is
+    set in the task to one readable line for each of its entries, `tasks` maps a group of what the helper does to names
+    and values, and `files` lists every file of the tree but the manifest itself.
     """
 
     release: str
@@ -109,14 +106,13 @@ class Manifest:
     settings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     tasks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     plans: Mapping[str, PlanSummary] = field(default_factory=dict)
-    names: Mapping[str, str] = field(default_factory=dict)
-    rendered: str = ""
+    defaults: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, FileEntry] = field(default_factory=dict)
 
     @property
     def leads(self) -> dict[str, str]:
         """Each name that users may type, and the module that they get."""
-        return {**self.names, **{name: name for name in self.modules}}
+        return {**self.defaults, **{name: name for name in self.modules}}
 
 
 #: What is said where there is no release.
@@ -146,22 +142,12 @@ def parse_manifest(content: bytes, where: str) -> Manifest:
     return _FILE.decode(content, Manifest, where, (_faults,))
 
 
-#: Manifests once had the releases of these as keys of their own.
-_EARLIER_STACKS = ("cpe", "rocm")
-
-
-def _stacks_of(values: Mapping[str, object]) -> dict[str, object]:
-    found = {name: values[name] for name in _EARLIER_STACKS if name in values}
-    return {"stacks": found} if found else {}
-
-
 _FILE = JsonFile(
     name="manifest",
     key="format",
     written_by="lumisite render",
     error=DifferenceError,
-    may_lack=("plans", "names", "rendered", "tasks"),
-    older=lambda values: {**_stacks_of(values), **values},
+    may_lack=(),
     ascii=False,
 )
 

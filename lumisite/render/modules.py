@@ -20,9 +20,6 @@ from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import PLATFORM, Combination, Selection, combinations, module_version, with_release
 from lumisite.vendors import gpu_of
 
-#: How the names of its templates end, by module system.
-TEMPLATES: Mapping[str, str] = {"lmod": "lua", "tcl": "tcl"}
-
 
 @dataclass(frozen=True)
 class Rendering:
@@ -65,12 +62,10 @@ class ModulePlan:
     name: str
     version: str
     template: str
-    systems: tuple[str, ...]
     help: str
     page: str
     whatis: tuple[str, ...]
     notices: tuple[str, ...]
-    old_names: tuple[str, ...]
     bind_variable: str
     marker: str
     memory: str
@@ -92,15 +87,12 @@ def plan_modules(of: Rendering) -> list[ModulePlan]:
 
     Raises `ResolveError` when the site names a template that is not there.
     """
-    known = [text[1] for name in of.templates if (text := re.fullmatch(r"modulefiles_src/([^_.].*)\.j2", name))]
+    known = [text[1] for name in of.templates if (text := re.fullmatch(r"modulefiles_src/([^_.].*)\.lua\.j2", name))]
     site, plans = of.site, []
     for name, module in site.modules.items():
-        for system in module.systems:
-            template = f"{module.template}.{TEMPLATES[system]}"
-            if template not in known:
-                alike = [file.rpartition(".")[0] for file in known if file.endswith(f".{TEMPLATES[system]}")]
-                subject = f"{of.loaded.file}: modules.{name}.template"
-                raise ResolveError(unknown_name(subject, module.template, "template", "modulefiles_src/", alike))
+        if module.template not in known:
+            subject = f"{of.loaded.file}: modules.{name}.template"
+            raise ResolveError(unknown_name(subject, module.template, "template", "modulefiles_src/", known))
         several = _combinations(site, of.selection, module)
         versions = [
             (module_version(site, module, combination), _releases(site, module, combination)) for combination in several
@@ -131,7 +123,6 @@ def _plan(of: Rendering, name: str, chosen: Combination, meanings: Sequence[tupl
     site, decision = of.site, of.decisions[chosen.name]
     module = site.modules[name]
     version = module_version(site, module, chosen)
-    versions = [other for other, _ in meanings]
     binds = decision.bound_by(name)
     notices = _notices(site, name, module, chosen)
     # Library directories of the platform and of its releases that some bind makes visible.
@@ -146,7 +137,6 @@ def _plan(of: Rendering, name: str, chosen: Combination, meanings: Sequence[tupl
         name=name,
         version=version,
         template=module.template,
-        systems=module.systems,
         help=texts.help,
         page=texts.page,
         whatis=(
@@ -157,7 +147,6 @@ def _plan(of: Rendering, name: str, chosen: Combination, meanings: Sequence[tupl
             f"Support: {site.support.name}, {site.support.contact}",
         ),
         notices=notices,
-        old_names=tuple(old for old in module.old_versions if version == versions[0] and old not in versions),
         bind_variable=f"{site.runtime.prefix}_BINDPATH",
         marker=bind_marker(name),
         memory=f"LUMISITE_SETS_{_variable_part(name)}",

@@ -11,15 +11,14 @@ from lumisite.findings.writers import message
 from lumisite.images.lock import LoadedLock
 from lumisite.render.helper import join_filter, join_script, prolog_data, step_data, wrapper_data
 from lumisite.render.manifest import MANIFEST, PAGE, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
-from lumisite.render.module_help import paragraph, support
-from lumisite.render.modules import TEMPLATES, ModulePlan, Rendering, plan_modules
+from lumisite.render.modules import ModulePlan, Rendering, plan_modules
 from lumisite.render.plan_images import plan_summaries
 from lumisite.render.runtimes import RUNTIMES
 from lumisite.render.task_summary import task_summary
 from lumisite.render.templates import make_environment
 from lumisite.site.ledger import Decision, describe_action
 from lumisite.site.load import LoadedSite
-from lumisite.site.model import MODULEFILES
+from lumisite.site.model import MODULEFILE
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.scalars import TASK
 from lumisite.site.selection import Selection
@@ -61,8 +60,7 @@ def render_tree(
         plans=plan_summaries(
             loaded.site, (loaded_plan for loaded_plan in plans if loaded_plan.plan.platform == selection.platform)
         ),
-        names={f"{plan.name}/{old}": plan.full_name for plan in modules for old in plan.old_names}
-        | {plan.name: plan.full_name for plan in reversed(modules)},
+        defaults={plan.name: plan.full_name for plan in reversed(modules)},
         files=file_entries(files),
     )
     release = f"{selection.platform}-{sha256_of(format_manifest(draft).encode())[:12]}"
@@ -74,30 +72,19 @@ def render_tree(
 
 
 def _module_files(of: Rendering, plans: Sequence[ModulePlan]) -> dict[str, RenderedFile]:
-    loaded, environment, files = of.loaded, make_environment(of.templates), {}
+    environment, files = make_environment(of.templates), {}
 
-    def write_module(system: str, path: str, name: str, **values: object) -> None:
-        template = f"{name}.{TEMPLATES[system]}.j2"
-        origin = f"modulefiles_src/{template} and {loaded.file}"
-        text = environment.get_template(template).render(origin=origin, **values)
-        files[MODULEFILES[system].format(path)] = RenderedFile(text)
+    def write_module(path: str, template: str, **values: object) -> None:
+        origin = f"modulefiles_src/{template}.lua.j2 and {of.loaded.file}"
+        text = environment.get_template(f"{template}.lua.j2").render(origin=origin, **values)
+        files[MODULEFILE.format(path)] = RenderedFile(text)
 
     for plan in plans:
         if plan.page:
             files[PAGE.format(plan.full_name)] = RenderedFile(plan.page)
-        for system in plan.systems:
-            write_module(system, plan.full_name, plan.template, module=plan)
+        write_module(plan.full_name, plan.template, module=plan)
     for default in {plan.name: plan for plan in reversed(plans)}.values():  # the first of each module
-        for system in default.systems:
-            write_module(system, f"{default.name}/.modulerc", ".modulerc", default=default)
-        for old in default.old_names if "lmod" in default.systems else ():
-            # An alias in .modulerc.lua cannot say anything, and Lmod (8.6 and 8.7) tells a modulefile only the name
-            # that an alias leads to: so an old name has a modulefile, which its dot hides, and which loads the new one.
-            notice = f"{default.name}/{old} is an old name of {default.full_name}, which is loaded instead."
-            text = f"{paragraph(notice)}\n\n{support(loaded.site)}\n"
-            write_module(
-                "lmod", f"{default.name}/.{old}", "_old_name", full_name=default.full_name, notice=notice, help=text
-            )
+        write_module(f"{default.name}/.modulerc", ".modulerc", default=default)
     return files
 
 
@@ -112,14 +99,12 @@ def _helper_files(of: Rendering) -> dict[str, RenderedFile]:
 
 
 def _inputs(of: Rendering) -> dict[str, str]:
-    site, loaded, lock = of.site, of.loaded, of.lock
-    systems = {system for module in site.modules.values() for system in module.systems}
-    unused = tuple(f".{TEMPLATES[system]}.j2" for system in TEMPLATES if system not in systems)
+    loaded, lock = of.loaded, of.lock
     return {
         **({} if lock is None else {shown(lock.file): sha256_of(lock.data)}),
         loaded.file: sha256_of(loaded.data),
         **{loaded_plan.file: sha256_of(loaded_plan.data) for loaded_plan in of.plans},
-        **{name: sha256_of(text.encode()) for name, text in of.templates.items() if not name.endswith(unused)},
+        **{name: sha256_of(text.encode()) for name, text in of.templates.items()},
     }
 
 

@@ -64,8 +64,6 @@ def _environment(templates: tuple[tuple[str, str], ...]) -> jinja2.Environment:
     environment.filters.update(
         lua=quote_lua,
         lua_text=quote_lua_text,
-        tcl=quote_tcl,
-        tcl_text=quote_tcl_text,
         comment=comment,
         filled=filled,
     )
@@ -91,21 +89,6 @@ def quote_lua_text(text: str) -> str:
     while f"]{'=' * level}]" in text:
         level += 1
     return f"[{'=' * level}[\n{text}]{'=' * level}]"
-
-
-def quote_tcl(text: str) -> str:
-    r"""Write a string as Tcl reads it back, inside of braces too (Tcl manual, Tcl(n), rules 5 to 9).
-
-    >>> print(quote_tcl('say "$x" {[hi]'))
-    "say \"\$x\" \{\[hi]"
-    """
-    return quote_tcl_text(text).replace("\n", "\\n")
-
-
-def quote_tcl_text(text: str) -> str:
-    """Write text of several lines as a string of Tcl that people can read in the file."""
-    plain = (f"\\{c}" if c in '\\"$[{}' else c if c.isprintable() or c in "\n" else _hex(c) for c in text)
-    return f'"{"".join(plain)}"'
 
 
 def lua_pattern(pattern: str) -> str:
@@ -151,11 +134,6 @@ def comment(text: str) -> str:
 def _decimal(character: str) -> str:
     # Three digits, so that a digit that follows is not taken for part of the escape.
     return "".join(f"\\{byte:03d}" for byte in character.encode("utf-8", "surrogatepass"))
-
-
-def _hex(character: str) -> str:
-    # Tcl 8.6 knows no escape for what is beyond 16 bits, and reads it as it is.
-    return f"\\u{ord(character):04x}" if ord(character) < 0x10000 else character
 
 
 def _refuse_none(value: object) -> object:

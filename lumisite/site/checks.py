@@ -9,7 +9,7 @@ from lumisite.site.evidence import HERE
 from lumisite.site.host_checks import HOST_RULES
 from lumisite.site.ledger_checks import LEDGER_RULES
 from lumisite.site.model import LEAST_DAYS, Module, Platform, Site
-from lumisite.site.scalars import TASK, is_file_name, source_ids
+from lumisite.site.scalars import TASK, source_ids
 from lumisite.site.selection import PLATFORM
 from lumisite.site.software import PlatformStack
 from lumisite.site.versions import Version, parse_version
@@ -148,9 +148,6 @@ def modules_fit_together(site: Site) -> Faults:
         for foreign in module.conflicts:
             if foreign in site.modules:
                 yield make_finding("conflict-with-own-module", f"{path}.conflicts", module=foreign)
-        for old in module.old_versions:
-            if not is_file_name(old):
-                yield wrong_type(old, "module version", "25.03").finding(f"{path}.old_versions")
         if name in site.loaded_with(module.loads):
             yield make_finding("module-loads-itself", f"{path}.loads")
 
@@ -159,9 +156,6 @@ def _load_faults(site: Site, path: str, module: Module, other: str) -> Faults:
     loaded = site.modules[other]
     if missing := tuple(part for part in loaded.version if part not in (PLATFORM, *module.version)):
         yield make_finding("module-version-unknown", f"{path}.loads", module=other, missing=missing)
-    for system in module.systems:
-        if system not in loaded.systems:
-            yield make_finding("module-system-missing", f"{path}.systems", module=other, system=system)
 
 
 def _version_faults(site: Site, path: str, module: Module) -> Faults:

@@ -141,30 +141,24 @@ class Deprecated:
     reason: Line = key("Why, in one sentence.")
 
 
-#: Where a release has a module's file, by module system: each system sees its own files alone.
-MODULEFILES: Mapping[str, str] = {"lmod": "modules/{}.lua", "tcl": "modules-tcl/{}"}
+#: Where a release has a module's file.
+MODULEFILE = "modules/{}.lua"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Module:
     """A modulefile to render."""
 
-    template: Line = key("The template in `modulefiles_src/`, without `.lua.j2` or `.tcl.j2`.")
+    template: Line = key("The template in `modulefiles_src/`, without `.lua.j2`.")
     version: tuple[str, ...] = key(
         "What its version is made of: `[platform]` for `2026-01`, the name of a stack for its release, or of several.",
         names="version_parts",
         example="[platform], or stacks",
     )
-    systems: tuple[Literal["lmod", "tcl"], ...] = key(
-        "The module systems that it is written for: `lmod`, and `tcl` for Environment Modules 5.",
-        example="lmod",
-        default=("lmod",),
-    )
     summary: Line = key("One sentence, for `module spider` and `module whatis`.")
     keywords: tuple[Line, ...] = key("Words that `module keyword` finds it by.", default=())
     loads: tuple[str, ...] = key("Modules that it needs, in their matching versions.", names="modules", default=())
     conflicts: tuple[Line, ...] = key("Foreign modules that overwrite the bind list.", default=())
-    old_versions: tuple[Line, ...] = key("Old version names that lead to the default version.", default=())
     helper: bool = key("Whether it switches the srun helper on.", default=False)
     deprecated: Deprecated | None = key("Say so on load and name the successor.", default=None)
 
@@ -275,12 +269,6 @@ class Site:
     plans: tuple[RelativePath, ...] = key("Reviewed plans of `lumisite binds --write`, beside this file.", default=())
     validation: Validation | None = key("What is validated after a change, and how.", default=None)
     images: Images | None = key("The container images of the site.", default=None)
-
-    @property
-    def module_folder(self) -> str:
-        """The folder of a release that jobs of `validate` load from: Lmod's, where the site has one."""
-        systems = {system for module in self.modules.values() for system in module.systems}
-        return next(form.split("/")[0] for system, form in MODULEFILES.items() if system in systems or not systems)
 
     @property
     def command(self) -> str:

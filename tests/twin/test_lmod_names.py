@@ -1,4 +1,4 @@
-"""What users read: avail, spider, keyword, whatis, help, show; default versions, old names and deprecation."""
+"""What users read: avail, spider, keyword, whatis, help, show; default versions and deprecation."""
 
 from __future__ import annotations
 
@@ -49,38 +49,6 @@ def test_the_marked_version_is_the_default_although_others_are_higher(version: s
     marked = {line.split()[0] for line in avail.output.splitlines() if "(D)" in line or "(L,D)" in line}
     assert marked == {f"{AI}/25.03-rocm6.3", f"{CPE}/25.03"}
     assert {f"{AI}/25.03-rocm6.3", f"{CPE}/25.03"} <= set(loaded.modules)
-
-
-@each_lmod
-def test_an_old_name_loads_the_default_and_says_so(version: str, lumi: Path) -> None:
-    lmod = Lmod(version, {TREE: lumi})
-    old_name = [
-        "true",
-        f"module load {AI}/24.03",
-        f"module help {AI}/24.03",
-        f"module unload {AI}",
-        f"module load {AI}/25.09-rocm7.0; module swap {AI} {AI}/24.03",
-    ]
-    (before, by_old_name, helped, after, swapped), (by_default,) = lmod.run_all(
-        [Session(old_name), Session([f"module load {AI}"])]
-    )
-    notice = f"{AI}/24.03 is an old name of {AI}/25.03-rocm6.3, which is loaded instead."
-    for step in (by_old_name, swapped):
-        assert step.code == 0
-        assert notice in step.words
-        assert step.modules == by_default.modules
-        assert step.variables == by_default.variables
-    assert by_default.output == ""
-    assert notice in helped.words
-    assert SITE.support.contact in helped.words
-    assert after.variables == before.variables
-
-
-@each_lmod
-def test_an_old_name_is_not_offered(version: str, tmp_path: Path) -> None:
-    lmod = Lmod(version, {TREE: render(tmp_path / "out", rocm=["6.2"])})
-    for step in lmod.run("module avail", f"module spider {AI}", "module keyword singularity", "module overview"):
-        assert "24.03" not in step.output, step.command
 
 
 @each_lmod

@@ -1,4 +1,4 @@
-"""The modules of every site of the package, in the module system that the site has."""
+"""The modules of every site of the package, in Lmod."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ import pytest
 
 from lumisite.render.manifest import MANIFEST, ModuleSummary, parse_manifest
 from lumisite.site.load import embedded_sites, load_site
-from tests.twin.environment_modules import EnvironmentModules
 from tests.twin.lmod import TREE, Lmod, Session, render
 
 pytestmark = [pytest.mark.lmod, pytest.mark.root]
 
 MANY = ("lumi", "twin")  # their modules have tests of their own, release by release
 SITES = [name for name in embedded_sites() if name not in MANY]
-LMOD, TCL = "modules", "modules-tcl"
 
 
 def written(site: str, out: Path) -> dict[str, ModuleSummary]:
@@ -30,18 +28,13 @@ def written(site: str, out: Path) -> dict[str, ModuleSummary]:
 @pytest.mark.parametrize("site", SITES)
 def test_each_module_sets_what_the_manifest_says_and_leaves_nothing(site: str, tmp_path: Path) -> None:
     modules = written(site, tmp_path / "out")
-    folders = [below for below in (LMOD, TCL) if (tmp_path / "out" / below).is_dir()]
-    described = load_site(site).site
-    assert folders
-    variable = f"{described.runtime.prefix}_BINDPATH"
-    for below in folders:
-        tree = {TREE: tmp_path / "out"}
-        system = EnvironmentModules("5.2", tree) if below == TCL else Lmod("8.7", tree)
-        sessions = [Session(["true", f"module load {name}", f"module unload {name}"]) for name in modules]
-        for name, (before, loaded, after) in zip(modules, system.run_all(sessions), strict=True):
-            assert loaded.code == after.code == 0, loaded.output
-            brought = [bind for other in (*modules[name].loads, name) for bind in modules[other].binds]
-            assert loaded.environment.get(variable, "").split(",") == (brought or [""]), name
-            assert loaded.modules == sorted([name, *modules[name].loads])
-            assert modules[name].environment.items() <= loaded.environment.items()
-            assert after.variables == before.variables, name
+    variable = f"{load_site(site).site.runtime.prefix}_BINDPATH"
+    lmod = Lmod("8.7", {TREE: tmp_path / "out"})
+    sessions = [Session(["true", f"module load {name}", f"module unload {name}"]) for name in modules]
+    for name, (before, loaded, after) in zip(modules, lmod.run_all(sessions), strict=True):
+        assert loaded.code == after.code == 0, loaded.output
+        brought = [bind for other in (*modules[name].loads, name) for bind in modules[other].binds]
+        assert loaded.environment.get(variable, "").split(",") == (brought or [""]), name
+        assert loaded.modules == sorted([name, *modules[name].loads])
+        assert modules[name].environment.items() <= loaded.environment.items()
+        assert after.variables == before.variables, name

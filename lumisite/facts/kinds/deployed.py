@@ -9,17 +9,14 @@ from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts
 from lumisite.facts.kind import ChangeKind
 
-#: Folders of a release that have a file for each module.
-_MODULE_FOLDERS = ("modules", "modules-tcl")
-
 
 def compare_release(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change where another release is deployed, with the versions of modules that went with the old one."""
     old, new = before.deployed, after.deployed
     if old.release != new.release:
         gone = tuple(name for name, module in sorted(old.names.items()) if module == name != new.names.get(name))
-        # What users get instead, in the same order.
-        instead = tuple(new.names.get(name, "") for name in gone)
+        # The module's default version, which users get in its place, in the same order.
+        instead = tuple(new.names.get(name.rpartition("/")[0], "") for name in gone)
         values = {"gone": gone, "instead": instead}
         yield Change("release-changed", "deployed release", old.release, new.release, values)
 
@@ -45,7 +42,7 @@ def compare_files(before: Facts, after: Facts) -> Iterator[Change]:
 def file_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the module that the file is, or what else runs or reads it."""
     folder, _, rest = change.subject.partition("/")
-    if folder in _MODULE_FOLDERS:
+    if folder == "modules":
         yield Touched("module", rest.removesuffix(".lua"), "affected-file")
     else:
         yield Touched("helper", change.subject, "affected-file")

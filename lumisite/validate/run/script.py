@@ -62,7 +62,7 @@ def job_script(site: Site, request: RunRequest, plan: JobPlan, attempt: int, fac
     probes = f"{request.folder}/probes"
     steps = [(step.srun.bare, _step_line(site, validation, plan, step, probes)) for step in plan.steps]
     lines += [line for bare, line in steps if bare]
-    lines += [f"module use {shlex.quote(f'{site.root}/current/{site.module_folder}')}"]
+    lines += [f"module use {shlex.quote(f'{site.root}/current/modules')}"]
     lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', "who_set", ""]
     gpu = gpu_of_plan(site, validation)
     lines += [f"warm_up {gpu.tool}"] if gpu and validation.backend == "nccl" else []

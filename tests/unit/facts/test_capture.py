@@ -298,7 +298,7 @@ def test_a_deployed_file_is_known_by_its_hash() -> None:
 
 def test_the_names_that_a_release_offers_are_captured() -> None:
     old, new = "singularity-CPEbits/24.03", "singularity-CPEbits/25.03"
-    offered = replace(manifest(RELEASE), names={old: new})
+    offered = replace(manifest(RELEASE), defaults={old: new})
     path = f"/appl/local/lumisite/releases/{RELEASE}/{MANIFEST}"
     deployed = facts_of(lumi_node(AFTER, {path: format_manifest(offered).encode()})).deployed
     assert deployed.names == {old: new, new: new}

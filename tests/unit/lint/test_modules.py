@@ -22,7 +22,6 @@ from tests.support.linted import findings, found
         ("module load singularity-AI-bindings/default singularity-CPEbits/", []),
         ("module load singularity-AI-bindings/25.03-rocm6.2 singularity-CPEbits/25.09", []),
         ("module load singularity-AI-bindings/24.03-rocm6.3 singularity-userfilesystems/2026-01", []),
-        ("module load singularity-AI-bindings/24.03", []),
         ("module load singularity-AI-bindings/$VERSION", []),
         # what is not the site's, or not loaded
         ("module load pytorch/99.99 LUMI/25.03", []),

@@ -123,35 +123,6 @@ def test_killed_anywhere_a_second_attempt_at_the_same_deploy_works(capfd: pytest
         capfd.readouterr()
 
 
-def test_killed_anywhere_a_repair_leaves_users_a_release_and_goes_on(capfd: pytest.CaptureFixture[str]) -> None:
-    deploy("old")
-    path = Path("spank/task_prolog")
-    Path("ROOT/current", path).write_text("mine\n")
-    Path("ROOT/current/modules/mine.lua").write_text("mine\n")
-    Path("ROOT/current/spank/bin/singularity").chmod(0o600)
-    Path("ROOT/current/spank").chmod(0o777)
-    Path("ROOT").rename("before")
-
-    def start() -> None:
-        shutil.rmtree("ROOT", ignore_errors=True)
-        shutil.copytree("before", "ROOT", symlinks=True)
-
-    repair = ["deploy", "old", "ROOT", "--apply", "--set-edits-aside"]
-    texts = {"mine\n", Path("old", path).read_text()}
-    found = set()
-    for change in kills(start, lambda: main(repair)):
-        text = Path("ROOT/current", path).read_text()
-        assert text in texts, change
-        found.add(text)
-        assert main(repair) == 0, change
-        assert current() == OLD, change
-        assert not list(Path("ROOT").rglob(".lumisite-*"))
-        kept = sorted(one.name for one in Path("ROOT/set-aside").rglob("*") if one.is_file())
-        assert sorted(set(kept)) == ["mine.lua", "task_prolog"], change
-        capfd.readouterr()
-    assert found == texts
-
-
 def test_everything_is_on_the_disk_before_its_name_and_the_link_comes_last(tmp_path: Path) -> None:
     """What a power cut leaves is decided by the order of fsync and rename, so the order itself is looked at."""
     deploy("old")

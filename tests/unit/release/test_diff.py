@@ -180,18 +180,6 @@ def test_the_file_of_a_module_with_a_new_version_is_compared_with_its_old_one() 
     )
 
 
-def test_a_tcl_modulefile_is_compared_with_its_old_version_too() -> None:
-    sides = [
-        with_manifest(
-            {f"modules-tcl/m/{version}": RenderedFile("a\n")}, replace(manifest(), modules={f"m/{version}": one})
-        )
-        for version, one in (("1", ModuleSummary()), ("2", ModuleSummary()))
-    ]
-    found = compare(*map(on_disk, sides))
-    paths = [(file.old.path, file.new.path) for file in found.files if file.old and file.new]
-    assert paths == [("modules-tcl/m/1", "modules-tcl/m/2")]
-
-
 def files(old: dict[str, RenderedFile], new: dict[str, RenderedFile], *, full: bool = False) -> list[str]:
     return file_lines(
         compare(on_disk(with_manifest(old, manifest())), on_disk(with_manifest(new, manifest()))), full=full

@@ -68,7 +68,7 @@ def test_an_edited_release_sends_back(node: Callable[..., Path], capsys: Output)
     Path("root/current/spank/task_prolog").write_text("mine")
     code, found = status(capsys)
     assert (code, found["state"]) == (1, "edited")
-    assert found["next"] == f"lumisite deploy OUT {Path('root').resolve()} --apply --set-edits-aside"
+    assert found["next"] == f"lumisite deploy OUT {Path('root').resolve()} --apply"
 
 
 def test_an_edited_release_sends_back_to_the_one_before_while_that_is_there(
@@ -83,7 +83,7 @@ def test_an_edited_release_sends_back_to_the_one_before_while_that_is_there(
     assert (found["before"], found["next"]) == (first.name, f"lumisite rollback {root}")
     shutil.rmtree(first)
     found = status(capsys)[1]
-    assert (found["before"], found["next"]) == (None, f"lumisite deploy OUT {root} --apply --set-edits-aside")
+    assert (found["before"], found["next"]) == (None, f"lumisite deploy OUT {root} --apply")
 
 
 def test_status_reads_only_the_release_that_users_load(

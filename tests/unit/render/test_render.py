@@ -30,7 +30,6 @@ def lumi(**options: object) -> dict[str, RenderedFile]:
 def test_the_tree_is_what_other_work_relies_on() -> None:
     assert list(lumi(rocm=["6.2"])) == [
         "help/singularity-AI-bindings/25.03-rocm6.2.txt",
-        "modules/singularity-AI-bindings/.24.03.lua",
         "modules/singularity-AI-bindings/.modulerc.lua",
         "modules/singularity-AI-bindings/25.03-rocm6.2.lua",
         "modules/singularity-CPEbits/.modulerc.lua",
@@ -192,13 +191,6 @@ def test_a_deprecated_module_says_so_and_names_its_successor() -> None:
     )
     text = render(loaded, rocm=["6.2"])["modules/singularity-CPEbits/25.03.lua"].text
     assert "singularity-CPEbits is deprecated: It is old. Use other/1 instead." in text
-
-
-def test_an_old_name_never_hides_a_real_version() -> None:
-    loaded = load_text(site_text(("old_versions: [24.03]", "old_versions: [24.03, 25.03-rocm6.2]")))
-    text = render(loaded, rocm=["6.2"])["modules/singularity-AI-bindings/.modulerc.lua"].text
-    assert text.count("module_version(") == 2
-    assert '"24.03"' in text
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,6 @@ from lumisite.render.templates import (
     make_environment,
     quote_lua,
     quote_lua_text,
-    quote_tcl,
-    quote_tcl_text,
 )
 from tests.support.tools import tool
 
@@ -100,17 +98,6 @@ def test_lua_reads_any_long_text_back(name: str, texts: list[str], line_break: b
     assert read_back(tool(name), [quote_lua_text(text) for text in texts]) == [text.encode() for text in texts]
 
 
-@settings(max_examples=40)
-@given(texts=TEXTS, quote=st.sampled_from((quote_tcl, quote_tcl_text)))
-def test_tcl_reads_any_string_back(texts: list[str], quote: Callable[[str], str]) -> None:
-    """In the body of a procedure, between braces, where an unescaped brace would end it."""
-    end = "<end of a text>"
-    program = "".join(f'proc p {{}} {{\n  return {quote(text)}\n}}\nputs -nonewline "[p]{end}"\n' for text in texts)
-    done = subprocess.run([tool("tclsh")], input=program.encode(), capture_output=True, env={"LC_ALL": "C.UTF-8"})
-    assert done.stderr == b""
-    assert done.stdout.split(end.encode())[:-1] == [text.encode() for text in texts]
-
-
 @settings(max_examples=100)
 @given(text=TEXT)
 def test_a_quoted_lua_string_is_one_printable_line(text: str) -> None:
@@ -150,7 +137,7 @@ def test_a_value_with_the_marks_of_a_template_is_only_text() -> None:
 def test_every_value_in_a_template_of_a_modulefile_is_quoted() -> None:
     """A name of the site goes into a modulefile only through a filter, so that no text can become code."""
     free = ("module.marker", "module.memory", "module.caching")  # letters, digits and _ in a comment; vendors' words
-    filters = ("lua", "lua_text", "tcl", "tcl_text", "tojson", "comment")
+    filters = ("lua", "lua_text", "tojson", "comment")
     for name, text in load_templates().items():
         if name.startswith("modulefiles_src/") and not name.endswith(".txt.j2"):  # that becomes text, which is quoted
             for value in text.split("{{")[1:]:

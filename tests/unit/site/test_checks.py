@@ -167,28 +167,12 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             "modules.singularity-AI-bindings.loads: module-loads-itself",
         ),
         (
-            ("    version: [cpe]\n", "    version: [cpe]\n    systems: []\n"),
-            "modules.singularity-CPEbits.systems: list-empty",
-        ),
-        (
-            ("    version: [cpe]\n", "    version: [cpe]\n    systems: [tcl]\n"),
-            ("modules.singularity-AI-bindings.systems: module-system-missing"),
-        ),
-        (
             ("    version: [platform]\n", "    version: [platform]\n    loads: [singularity-CPEbits]\n"),
             "modules.singularity-userfilesystems.loads: module-version-unknown",
         ),
         (
             ("conflicts: [singularity-bindings, lumi", "conflicts: [singularity-CPEbits, lumi"),
             "modules.singularity-userfilesystems.conflicts: conflict-with-own-module",
-        ),
-        (
-            ("old_versions: [24.03]", "old_versions: [../x]"),
-            "modules.singularity-AI-bindings.old_versions: wrong-type",
-        ),
-        (
-            ("old_versions: [24.03]", f"old_versions: [{'9' * 101}]"),
-            "modules.singularity-AI-bindings.old_versions: wrong-type",
         ),
         (
             ("modules:\n", "modules:\n  .hidden: {template: t, version: [platform], summary: s}\n"),

@@ -125,9 +125,9 @@ def test_what_is_rendered_is_sound(rendered: Rendered, tmp_path: Path) -> None:
 
 
 def test_each_default_release_has_a_module(rendered: Rendered) -> None:
-    """In the folder of whatever the site consumes, the number of its series in its name."""
+    """The number of its series is in its name."""
     here = rendered.site.platforms[rendered.site.platform]
-    paths = [path for below in ("modules", "modules-tcl") for path in written(rendered, below)]
+    paths = written(rendered, "modules")
     for stack, version in here.defaults.items():
         names = [name for name, module in rendered.site.modules.items() if stack in module.version]
         major, minor = str(version).split(".")[:2]

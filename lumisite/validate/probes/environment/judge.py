@@ -32,7 +32,7 @@ def environment(target: Target) -> Probe:
 
 def _on_node(setup: Setup) -> Srun:
     site = setup.target.site
-    modules = f"{site.root}/current/{site.module_folder}", f"{setup.bind_variable}={USERS_BIND}", "--", *setup.modules
+    modules = f"{site.root}/current/modules", f"{setup.bind_variable}={USERS_BIND}", "--", *setup.modules
     paths = dict.fromkeys(bind.path for bind in setup.binds)
     return Srun("environment_node.sh", ("bash",), (*modules, "--", *paths), each="node", name="node")
 

@@ -204,16 +204,16 @@ def test_a_root_inside_the_tree_is_refused(run: Run) -> None:
     assert not load_tree(Path("new")).faults
 
 
-def test_an_id_with_other_content_is_refused_even_when_edits_are_set_aside(run: Run, tmp_path: Path) -> None:
+def test_an_id_with_other_content_is_refused(run: Run, tmp_path: Path) -> None:
     deploy("new", "old")
     written(tmp_path / "other", tree(NEW, libfabric="9.9"))
-    code, _, err = run("deploy", "other", "ROOT", "--apply", "--set-edits-aside")
+    code, _, err = run("deploy", "other", "ROOT", "--apply")
     assert code == 1
     assert "[release-id-taken]" in err
     assert current() == OLD
     # The same without a line in the history: a deploy that was killed before it came so far.
     Path("ROOT/history").unlink()
-    assert run("deploy", "other", "ROOT", "--apply", "--set-edits-aside")[0] == 1
+    assert run("deploy", "other", "ROOT", "--apply")[0] == 1
 
 
 def test_a_current_release_that_is_gone_is_told_and_replaced(run: Run) -> None:
@@ -300,11 +300,10 @@ def foreign(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("foreign")
-@pytest.mark.parametrize("options", [["--apply"], ["--apply", "--set-edits-aside"]])
-def test_a_tree_of_another_site_is_refused_and_both_are_named(run: Run, options: Sequence[str]) -> None:
+def test_a_tree_of_another_site_is_refused_and_both_are_named(run: Run) -> None:
     deploy("old")
     before = everything(Path("ROOT/releases"))
-    code, out, err = run("deploy", "foreign", "ROOT", *options)
+    code, out, err = run("deploy", "foreign", "ROOT", "--apply")
     assert (code, out) == (2, "")
     assert "[root-of-other-site]" in err
     assert "holds releases of site lumi" in err
@@ -326,7 +325,7 @@ def test_the_next_command_is_one_that_is_not_refused(run: Run) -> None:
 def test_a_root_knows_its_site_also_when_the_release_of_users_cannot_be_read(run: Run) -> None:
     deploy("old", "new")
     Path("ROOT/current", MANIFEST).write_text("{}")
-    assert run("deploy", "foreign", "ROOT", "--apply", "--set-edits-aside")[0] == 2
+    assert run("deploy", "foreign", "ROOT", "--apply")[0] == 2
     assert Path("ROOT/current").readlink().name == NEW
 
 

@@ -1,0 +1,72 @@
+"""What an admin changed by hand in a deployed release is named, and nothing is written over it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lumisite.render.manifest import MANIFEST
+from tests.support.scene import THIRD, Run, current, deploy, edit_current
+from tests.support.trees import NEW, OLD, everything, manifest, with_manifest
+
+
+def test_edits_in_the_current_release_are_named_and_stay_in_it(run: Run) -> None:
+    deploy("old")
+    edit_current()
+    before = everything(Path("ROOT/releases", OLD))
+    for options in ([], ["--apply"]):
+        code, _, err = run("deploy", "new", "ROOT", *options)
+        assert code == (0 if options else 1)
+        assert re.search(r"\n  modules/mine.lua: .*\[release-file-unknown\]", err)
+        assert re.search(r"\n  spank/task_prolog: .*\(\S+, 20\d\d-\d\d-\d\dT.*\[release-file-edited\]", err)
+    assert everything(Path("ROOT/releases", OLD)) == before
+    assert current() == NEW
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda top: (top / "spank/task_prolog").chmod(0o600),
+        lambda top: (top / "spank").chmod(0o700),
+        lambda top: (top / "spank/task_prolog").unlink(),
+        lambda top: (top / MANIFEST).write_text("{"),
+        lambda top: (top / "notes").mkdir(),
+        lambda top: (top / MANIFEST).write_text(
+            with_manifest({}, manifest(OLD))[MANIFEST].text  # reads well, but is not the one that was deployed
+        ),
+    ],
+)
+def test_every_kind_of_damage_is_noticed(run: Run, edit: Callable[[Path], object]) -> None:
+    deploy("old")
+    edit(Path("ROOT/releases", OLD))
+    before = everything(Path("ROOT/releases"))
+    assert run("deploy", "new", "ROOT")[0] == 1
+    assert run("releases", "ROOT")[0] == 1
+    for words in (["deploy", "old", "ROOT", "--apply"], ["diff", "old", "ROOT"]):
+        code, _, err = run(*words)
+        assert code == 1
+        assert "[deploy-edited]" in err
+    assert everything(Path("ROOT/releases")) == before
+    assert run("deploy", "new", "ROOT", "--apply")[0] == 0
+    assert current() == NEW
+
+
+def test_a_release_that_was_edited_is_written_again_once_its_folder_is_moved_away(run: Run) -> None:
+    deploy("old")
+    whole = everything(Path("ROOT/releases", OLD))
+    edit_current()
+    Path("ROOT/releases", OLD).rename("edited")
+    assert run("deploy", "old", "ROOT", "--apply")[0] == 0
+    assert current() == OLD
+    assert everything(Path("ROOT/releases", OLD)).keys() == whole.keys()
+
+
+def test_edits_in_an_older_release_are_no_matter_until_it_comes_again(run: Run) -> None:
+    deploy("old", "new")
+    Path("ROOT/releases", OLD, "spank/task_prolog").write_text("x")
+    deploy("third")
+    assert run("deploy", "old", "ROOT", "--apply")[0] == 1
+    assert current() == THIRD
