@@ -23,14 +23,15 @@ from lumisite.release.tree import owner_of
 
 def root_doubts(root: Path, admin: int | None = None) -> Iterator[Finding]:
     """Judge a root, the folders on the way and the names in it, by the user id `admin` (default: the root's owner)."""
-    names = ("", "releases", "current", "history", "policy", ".lock", "current/.")
-    found = {}
-    for name in names:
-        with suppress(OSError):
-            found[name] = os.lstat(os.path.join(os.path.realpath(root), name))  # noqa: PTH118 - keeps `/.` at the end
+    real = Path(os.path.realpath(root))
+    names = ("releases", "current", "history", "policy", ".lock")
+    found = {path: path.lstat() for path in (real / name for name in names) if os.path.lexists(path)}
     if admin is None:
-        admin = found[""].st_uid if found else os.geteuid()
+        admin = real.stat().st_uid if real.exists() else os.geteuid()
     yield from _doubts(root, admin, found)
+    release = Path(os.path.realpath(real / "current"))
+    if real / "current" in found and release.exists():  # its mode is judged with what is in it
+        yield from _doubt(release, release.stat(), admin, _team(real.stat(), admin), is_mode_judged=False)
 
 
 def refuse_out(path: Path, admin: int, status: Mapping[str, os.stat_result] | None = None) -> None:
@@ -38,7 +39,9 @@ def refuse_out(path: Path, admin: int, status: Mapping[str, os.stat_result] | No
 
     Raises `ToolError` where another than root and the user id `admin` could have changed what is to be deployed.
     """
-    doubts = list(_doubts(path, admin, status or {}))
+    real = os.path.realpath(path)
+    opened = {Path(os.path.normpath(f"{real}/{name}")): found for name, found in (status or {}).items()}
+    doubts = list(_doubts(path, admin, opened))
     if doubts:
         first, *others = dict.fromkeys(doubt.subject for doubt in doubts)
         finding = make_finding(
@@ -54,17 +57,17 @@ def refuse_out(path: Path, admin: int, status: Mapping[str, os.stat_result] | No
         raise ToolError(finding)
 
 
-def _doubts(path: Path, admin: int, inside: Mapping[str, os.stat_result]) -> Iterator[Finding]:
-    """Judge a path, the folders on the way to it and to what it is a link to, and what is inside, by relative path."""
+def _doubts(path: Path, admin: int, inside: Mapping[Path, os.stat_result]) -> Iterator[Finding]:
+    """Judge a path, the folders on the way to it and to what it is a link to, and what is inside."""
     named, real = Path(os.path.abspath(path)), Path(os.path.realpath(path))  # noqa: PTH100 - links are judged too
     for folder in dict.fromkeys((*named.parents[::-1], *real.parents[::-1], named, real)):
         with suppress(OSError):  # not there, or behind a folder that shuts us out
             status = folder.lstat()
             is_sticky = folder != real and bool(status.st_mode & stat.S_ISVTX)
-            yield from _doubt(str(folder), status, admin, _team(status, admin), is_sticky=is_sticky)
-    team = _team(inside["" if "" in inside else "."], admin) if inside else None
-    for name, status in sorted(inside.items()):
-        yield from _doubt(os.path.normpath(real / name), status, admin, team)
+            yield from _doubt(folder, status, admin, _team(status, admin), is_mode_judged=not is_sticky)
+    team = _team(real.stat(), admin) if inside else None
+    for entry in sorted(inside):
+        yield from _doubt(entry, inside[entry], admin, team)
 
 
 def _team(status: os.stat_result, admin: int) -> int | None:
@@ -82,15 +85,15 @@ def _groups(user: int) -> set[int]:
 
 
 def _doubt(
-    path: str, status: os.stat_result, admin: int, team: int | None, *, is_sticky: bool = False
+    path: Path, status: os.stat_result, admin: int, team: int | None, *, is_mode_judged: bool = True
 ) -> Iterator[Finding]:
     """Yield a finding for an owner who is not root, the admin or in the team, and for what others may write."""
     owner, mode, is_link = status.st_uid, stat.S_IMODE(status.st_mode), stat.S_ISLNK(status.st_mode)
-    quoted, text = shlex.quote(path), f"{mode:04o}"
+    name, quoted, text = str(path), shlex.quote(str(path)), f"{mode:04o}"
     if owner not in (0, admin) and (team is None or team not in _groups(owner)):
         command = f"chown {'-h ' if is_link else ''}{shlex.quote(owner_of(admin))} {quoted}"
-        yield make_finding("root-owner", path, owner=owner_of(owner), mode=text, command=command)
+        yield make_finding("root-owner", name, owner=owner_of(owner), mode=text, command=command)
     more = mode & (stat.S_IWOTH | (0 if team == status.st_gid else stat.S_IWGRP))
-    if more and not is_link and not is_sticky:
+    if more and is_mode_judged and not is_link:
         who = ("g" if more & stat.S_IWGRP else "") + ("o" if more & stat.S_IWOTH else "")
-        yield make_finding("root-writable", path, owner=owner_of(owner), mode=text, command=f"chmod {who}-w {quoted}")
+        yield make_finding("root-writable", name, owner=owner_of(owner), mode=text, command=f"chmod {who}-w {quoted}")

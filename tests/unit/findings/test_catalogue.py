@@ -78,7 +78,6 @@ SENTENCES = {
     "lumisite/render/manifest.py": 4,
     "lumisite/render/module_help.py": 1,
     "lumisite/render/modules.py": 1,
-    "lumisite/render/render.py": 1,
     "lumisite/render/templates.py": 1,
     "lumisite/site/flags.py": 1,
     "lumisite/site/ledger.py": 4,

@@ -81,12 +81,6 @@ def test_what_is_written_reads_back_the_same(written: Manifest) -> None:
     assert parse_manifest(format_manifest(written).encode(), "M") == written
 
 
-def test_a_manifest_of_before_has_its_stacks() -> None:
-    older = {name: value for name, value in json.loads(format_manifest(manifest())).items() if name != "stacks"}
-    read = parse_manifest(json.dumps({**older, "cpe": ["25.03"], "rocm": ["6.2.4", "7.0.2"]}).encode(), "M")
-    assert read.stacks == {"cpe": ("25.03",), "rocm": ("6.2.4", "7.0.2")}
-
-
 def test_the_text_does_not_depend_on_the_order_of_the_mappings() -> None:
     one = manifest()
     other = replace(one, inputs={"b": "1", "a": "2"})
@@ -156,16 +150,11 @@ def test_a_wrong_value_is_named_with_its_key(key: str, value: object, message: s
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("key", sorted(GOOD.keys() - {"plans", "names", "rendered", "tasks", "format"}))
+@pytest.mark.parametrize("key", sorted(GOOD.keys() - {"format"}))
 def test_a_missing_key_is_named(key: str) -> None:
     rest = {name: value for name, value in GOOD.items() if name != key}
     with pytest.raises(DifferenceError, match=rf"^M:1:1: {key}: is missing"):
         parse_manifest(json.dumps(rest).encode(), "M")
-
-
-def test_a_manifest_from_before_plans_were_recorded_has_none() -> None:
-    rest = {name: value for name, value in GOOD.items() if name != "plans"}
-    assert parse_manifest(json.dumps(rest).encode(), "M").plans == {}
 
 
 def test_a_key_that_a_later_version_added_is_no_fault() -> None:

@@ -44,26 +44,6 @@ def test_the_tree_is_what_other_work_relies_on() -> None:
     ]
 
 
-TCL = ("    template: singularity-CPEbits\n", "    template: singularity-CPEbits\n    systems: [lmod, tcl]\n")
-
-
-def test_a_site_says_for_which_module_systems_a_module_is_written() -> None:
-    plain, both = (set(render(load_text(site_text(*changes)), rocm=["6.2"])) for changes in ((), (TCL,)))
-    assert both - plain == {"modules-tcl/singularity-CPEbits/.modulerc", "modules-tcl/singularity-CPEbits/25.03"}
-    only = render(
-        load_text(site_text((TCL[0], TCL[1].replace("lmod, ", "")), ("singularity-CPEbits]", "]"))), rocm=["6.2"]
-    )
-    assert set(only) == both - {"modules/singularity-CPEbits/.modulerc.lua", "modules/singularity-CPEbits/25.03.lua"}
-
-
-def test_templates_of_a_system_that_no_module_is_for_are_no_input() -> None:
-    for changes, expected in (((), False), ((TCL,), True)):
-        inputs = parse_manifest(
-            render(load_text(site_text(*changes)), rocm=["6.2"])[MANIFEST].text.encode(), "M"
-        ).inputs
-        assert ("modulefiles_src/_binds.tcl.j2" in inputs) == expected
-
-
 def test_what_runs_in_a_job_is_executable_and_nothing_else_is() -> None:
     executable = {path for path, file in lumi(rocm=["6.2"]).items() if file.executable}
     assert executable == {"spank/task_prolog", "spank/bin/singularity", "spank/bin/apptainer"}

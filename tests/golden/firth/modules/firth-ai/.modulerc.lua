@@ -1,3 +1,2 @@
 -- modulefiles_src/.modulerc.lua.j2 and firth.yaml: change those and render again.
 module_version("firth-ai/25.03-rocm6.2", "default")
-module_version("firth-ai/.24.03", "24.03")

@@ -1,3 +1,2 @@
 -- modulefiles_src/.modulerc.lua.j2 and lumi.yaml: change those and render again.
 module_version("singularity-AI-bindings/24.03-rocm6.2", "default")
-module_version("singularity-AI-bindings/.24.03", "24.03")
