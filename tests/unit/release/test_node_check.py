@@ -182,28 +182,12 @@ def test_hand_edits_of_the_release_are_faults(node: Callable[[Files], Path], cap
     assert faults(capsys)[0]["path"].endswith("/MANIFEST.json")
 
 
-def test_a_root_that_users_cannot_enter_or_others_can_change_is_a_fault(
-    node: Callable[[Files], Path], capsys: Output
-) -> None:
+def test_a_root_that_others_can_change_is_a_fault(node: Callable[[Files], Path], capsys: Output) -> None:
     node(host())
-    Path("root/releases").chmod(0o770)
+    Path("root/releases").chmod(0o775)
     assert [(one["code"], one["remedy"].partition(" /")[0]) for one in faults(capsys)] == [
-        ("root-writable", "chmod g-w"),
-        ("root-shut", "chmod o+x"),
+        ("root-writable", "chmod g-w")
     ]
-    Path("root/releases").chmod(0o755)
-    # Of the site's own root, the folders on the way must be open too; one that is tried elsewhere may be private.
-    Path("srv").mkdir()
-    Path("root").rename("srv/root")
-    Path("srv").chmod(0o751)
-    Path("twin.yaml").write_text(site_text(("root: /appl/lumisite", f"root: {Path.cwd()}/srv/root")))
-    found = {}
-    for mode in (0o751, 0o750):
-        Path("srv").chmod(mode)
-        assert main(["check", "./twin.yaml", "--host", "--host-root", "host", "--json"]) in (0, 1)
-        found[mode] = [one for one in json.loads(capsys.readouterr().out) if one["path"] == f"{Path.cwd()}/srv"]
-    assert found[0o751] == []
-    assert [one["code"] for one in found[0o750]] == ["root-shut"]
 
 
 def test_a_release_of_another_site_or_platform_is_refused(node: Callable[[Files], Path], capsys: Output) -> None:
