@@ -280,10 +280,9 @@ def _site_of(arguments: argparse.Namespace) -> Chosen | None:
 
     if arguments.command in _EXPLAIN:
         return site_choice.site_or_example()
-    if arguments.command in _JUDGE_FILES or getattr(arguments, "topology", None) is not None:
-        return site_choice.named_site()
-    if arguments.command == "facts" or getattr(arguments, "node", None) == LIVE:
-        return site_choice.known_site()  # a machine that nobody has described yet is read as well
+    judges_files = arguments.command in _JUDGE_FILES or getattr(arguments, "topology", None) is not None
+    if judges_files or arguments.command == "facts" or getattr(arguments, "node", None) == LIVE:
+        return site_choice.named_site()  # a machine that nobody has described yet is read as well
     return site_choice.default_site()
 
 

@@ -1,22 +1,18 @@
-"""The site that a command works for: named by an option, LUMISITE_SITE, a configuration file or a record, or known."""
+"""The site that a command works for: named by an option, LUMISITE_SITE, a configuration file or a record."""
 
 from __future__ import annotations
 
-import fnmatch
 import os
-import re
-import socket
 from typing import NamedTuple
 
 from lumisite.cli.config_file import configured_site
 from lumisite.errors import ResolveError
 from lumisite.site import load
-from lumisite.site.document import parse_yaml
 
-#: The example of commands that only explain, or write into a folder, where no site is named or known.
+#: The example of commands that only explain, or write into a folder, where no site is named.
 _EXAMPLE = "lumi"
 _REMEDY = "--site NAME|FILE or LUMISITE_SITE=NAME|FILE names it"
-_UNKNOWN = "no site is named, and this machine is not known"
+_UNKNOWN = "no site is named"
 
 
 class Chosen(NamedTuple):
@@ -39,21 +35,9 @@ def named_site() -> Chosen | None:
     return None
 
 
-def known_site() -> Chosen | None:
-    """Return the site that is named, or that this machine is known as; raise `ResolveError`."""
-    if found := named_site():
-        return found
-    host = socket.gethostname()  # the whole name would take a name server, which may be slow
-    for name in load.embedded_sites():
-        for sign in _known_by(name):
-            if os.path.lexists(sign) if sign.startswith("/") else fnmatch.fnmatchcase(host, sign):
-                return Chosen(name, f"as {sign} is here" if sign.startswith("/") else f"as this host is {host}")
-    return None
-
-
 def default_site() -> Chosen:
-    """Return the site of a command that needs one; raise `ResolveError` where none is named or known."""
-    found = known_site()
+    """Return the site of a command that needs one; raise `ResolveError` where none is named."""
+    found = named_site()
     if found is None:
         raise ResolveError(f"--site: {_UNKNOWN} ({_REMEDY})")
     return found
@@ -61,7 +45,7 @@ def default_site() -> Chosen:
 
 def site_or_example() -> Chosen:
     """Return the site of a command that also explains an example."""
-    return known_site() or Chosen(_EXAMPLE, f"an example: {_UNKNOWN} ({_REMEDY})", is_example=True)
+    return named_site() or Chosen(_EXAMPLE, f"an example: {_UNKNOWN} ({_REMEDY})", is_example=True)
 
 
 def recorded_site(name: str) -> str:
@@ -72,10 +56,3 @@ def recorded_site(name: str) -> str:
     if (found := named_site()) and load.load_site(found.name).site.name == name:
         return found.name
     return name if name in load.embedded_sites() else ""
-
-
-def _known_by(name: str) -> tuple[str, ...]:
-    """Return the signs by which an embedded site is recognised; decoding all of each file would take a second."""
-    text = load.read_input(load.EMBEDDED / f"{name}.yaml").decode()
-    match = re.search(r"^known_by:.*(?:\n[ -].*)*", text, re.MULTILINE)
-    return () if match is None else tuple(parse_yaml(match[0].encode(), name).value["known_by"])

@@ -167,9 +167,9 @@ def gpu_flag(job: Job) -> Iterator[BadLine]:
     site = job.site
     named = site.kinds_of(*job.partitions)
     kinds = tuple(sorted(name for name, kind in (named or site.node_kinds).items() if kind.gpus))
-    expected = {f"--{flag}" for kind in kinds for flag in site.gpu_flags(kind)}
-    others = {f"--{gpu.flag}" for gpu in all_gpus() if gpu.flag and gpu not in job.gpus} - expected
     avoided = {f"--{flag}" for runtime in site.runtimes.values() for flag in runtime.avoid}
+    expected = {f"--{gpu.flag}" for gpu in job.gpus if gpu.flag} - avoided
+    others = {f"--{gpu.flag}" for gpu in all_gpus() if gpu.flag and gpu not in job.gpus}
     for word, line in (option for start in starts_of(job) for option in start.options) if kinds else ():
         if word in others:
             advised = {"expected": tuple(sorted(expected))} if expected else {}

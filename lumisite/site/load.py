@@ -14,7 +14,6 @@ from lumisite.findings.finding import Finding, Place
 from lumisite.site.checks import RULES, with_tables
 from lumisite.site.decode import decode
 from lumisite.site.document import MAX_BYTES, Document
-from lumisite.site.flags import with_flags
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, LoadedPlan, plan_rules, with_names_of
 from lumisite.site.read import UnfitFileError, read_file
@@ -70,7 +69,7 @@ def site_of(data: bytes, path: Path) -> LoadedSite:
 
 def parse_site(data: bytes, path: Path) -> Site:
     """Parse the text of a site description; `path` is for messages. Raises `SiteError` with every fault."""
-    return with_flags(decode(data, Site, file=str(path), scalars=SCALARS, rules=RULES, prepare=_fill_in))
+    return decode(data, Site, file=str(path), scalars=SCALARS, rules=RULES, prepare=_fill_in)
 
 
 def _fill_in(document: Document) -> None:

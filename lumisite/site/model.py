@@ -232,11 +232,6 @@ class Site:
     title: Line = key("Name of the site, for people.")
     tried: bool = key("`no`: all of it is from documents, and nothing of it was ever run there.", default=True)
     root: RootPath = key("Where releases are deployed.")
-    known_by: tuple[Name, ...] = key(
-        "What only its nodes have, so that an embedded site is found without `--site`: paths, or shell patterns of "
-        "host names.",
-        default=(),
-    )
     support: Support = key("Whom users ask.")
     sources: Mapping[str, Source] = key(
         "What `source` keys refer to, by a short name. Where there are any, each `source` is one or more of these "
@@ -345,13 +340,6 @@ class Site:
         kinds_by_stack = {name: stacks[name].kinds for name in self.gpu_stacks if name in stacks}
         names = (name for name, kinds in kinds_by_stack.items() if kinds is None or kind in kinds)
         return next((self.stacks[name].gpu for name in names), None)
-
-    def gpu_flags(self, kind: str) -> set[str]:
-        """Return the flags by which runtimes bring in the GPUs of a node kind."""
-        vendor = self.vendor_of(kind)
-        return {
-            runtime.gpu[vendor] for runtime in self.runtimes.values() if vendor is not None and vendor in runtime.gpu
-        }
 
     @property
     def nics(self) -> int | None:

@@ -46,13 +46,6 @@ class Runtime(Stated):
     prefix: Literal["SINGULARITY", "APPTAINER"] = key(
         "Prefix of the variables that carry binds. Apptainer ignores SINGULARITY_* where APPTAINER_* differs."
     )
-    gpu: Mapping[str, Flag] = key(
-        "The flag by which it brings the GPUs in, without its dashes: `nv`. Tasks on nodes with GPUs have it as if it "
-        "were typed. Where there are GPUs of several vendors, a mapping has one for those of each.",
-        names="gpus",
-        alone=True,
-        default_factory=dict,
-    )
     avoid: tuple[Flag, ...] = key(
         "Flags for GPUs, without dashes, that do harm: they bring host libraries in that do not fit the images.",
         default=(),

@@ -14,7 +14,6 @@ import pytest
 from docs.reference.cli import commands_of
 from lumisite.cli import main
 from lumisite.cli.commands import COMMANDS, build_parser, runner
-from lumisite.errors import ResolveError
 from lumisite.site.load import EMBEDDED
 from tests.support.sites import site_text
 
@@ -250,30 +249,6 @@ def test_the_environment_chooses_the_site(capsys: pytest.CaptureFixture[str], mo
     assert run(capsys, "why", "MASTER_ADDR") == (2, "", f"lumisite: LUMISITE_SITE: {right}\n")
 
 
-@pytest.mark.parametrize(
-    ("signs", "why"),
-    [("[/nowhere, {here}]", "as {here} is here"), ("\n  - login?.other.*", "as this host is login1.other.example")],
-)
-def test_a_machine_that_an_embedded_site_knows_is_that_site(
-    signs: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from lumisite.cli.site_choice import default_site
-    from lumisite.site import load
-
-    for name in ("lumi", "twin"):
-        text = site_text(("name: twin\n", f"name: {name}\n"))
-        more = f"known_by: {signs.format(here=tmp_path)}\n" if name == "twin" else ""
-        (tmp_path / f"{name}.yaml").write_text(text.replace("title: the twin", f"{more}title: x", 1))
-    monkeypatch.setattr(load, "EMBEDDED", tmp_path)
-    monkeypatch.setattr("socket.gethostname", lambda: "login1.other.example")
-    assert default_site()[:2] == ("twin", why.format(here=tmp_path))
-    assert load.load_site("twin").site.known_by
-    monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
-    (tmp_path / "twin.yaml").write_text((tmp_path / "twin.yaml").read_text().replace(str(tmp_path), "/nowhere"))
-    with pytest.raises(ResolveError, match="no site is named"):
-        default_site()
-
-
 def test_a_record_is_of_the_site_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from lumisite.cli.site_choice import recorded_site
 
@@ -286,7 +261,6 @@ def test_a_record_is_of_the_site_that_it_names(tmp_path: Path, monkeypatch: pyte
 def test_what_judges_files_takes_a_site_that_is_named_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lumisite.cli.site_choice.known_site", lambda: pytest.fail("the log may be of any machine"))
     (tmp_path / "log").write_text("x\n")
     assert run(capsys, "transport", "log")[2] == ""
     monkeypatch.setenv("LUMISITE_SITE", "lumi")

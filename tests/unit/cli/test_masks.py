@@ -75,7 +75,7 @@ def test_a_file_has_no_reserved_cores_of_a_site_that_nobody_named(
     assert "no site is named, so no core is left out as reserved" in capsys.readouterr().err
     assert answers(capsys, "--topology", file, "--site", "lumi")[0]["cpus"] == "49-55"
     # That this machine is known says nothing of a file.
-    monkeypatch.setattr("lumisite.cli.site_choice.known_site", lambda: Chosen("lumi", "as it is here"))
+    monkeypatch.setattr("lumisite.cli.site_choice.named_site", lambda: Chosen("lumi", "as it is here"))
     assert answers(capsys, "--topology", file)[0]["cpus"] == "48-55"
 
 
@@ -86,7 +86,7 @@ def test_this_node_has_the_reserved_cores_of_the_site_that_it_is_known_as(
     monkeypatch.setattr(masks, "DiskTree", lambda _root: DiskTree(str(tmp_path)))
     monkeypatch.delenv("LUMISITE_SITE")
     assert answers(capsys, "--node", "live")[0]["cpus"] == "48-55"
-    monkeypatch.setattr("lumisite.cli.site_choice.known_site", lambda: Chosen("lumi", "as it is here"))
+    monkeypatch.setattr("lumisite.cli.site_choice.named_site", lambda: Chosen("lumi", "as it is here"))
     assert answers(capsys, "--node", "live")[0]["cpus"] == "49-55"
 
 

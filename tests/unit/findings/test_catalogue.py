@@ -79,7 +79,6 @@ SENTENCES = {
     "lumisite/render/module_help.py": 1,
     "lumisite/render/modules.py": 1,
     "lumisite/render/templates.py": 1,
-    "lumisite/site/flags.py": 1,
     "lumisite/site/ledger.py": 4,
     "lumisite/validate/probes/collectives/judge.py": 1,
     "lumisite/validate/probes/communicators/job.py": 2,

@@ -6,8 +6,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from lumisite.cli.difference import file_lines, meaning_lines, summary_lines
 from lumisite.release.diff import Difference, compare, to_json
 from lumisite.release.tree import RenderedTree
@@ -126,12 +124,6 @@ def test_what_the_helper_does_is_compared_entry_by_entry() -> None:
         "A (gpus yes)": {"old": "1", "new": "2"},
     }
     assert to_json(found)["tasks"]["module_binds"]["/n"] == {"old": "m, always", "new": None}
-
-
-@pytest.mark.parametrize("sides", [("old", "new"), ("new", "old")])
-def test_of_a_release_that_does_not_say_what_the_helper_does_only_settings_are_compared(sides: tuple[str, str]) -> None:
-    both = {"old": manifest(), "new": replace(manifest(), tasks={"settings": {"A": "1"}})}
-    assert not described(both[sides[0]], both[sides[1]]).tasks
 
 
 def test_a_long_line_of_a_summary_keeps_what_differs() -> None:

@@ -97,10 +97,6 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             ("    nics:", "    adapters: [mlx5_1]\n    gpus: [{numa: 0, adapter: mlx5_0}]\n    nics:"),
             "node_kinds.twin.gpus[0].adapter: unknown-name",
         ),
-        (
-            ("title: the twin\n", "title: the twin\nknown_by: ['*']\n"),
-            "known_by[0]: pattern-too-wide",
-        ),
         (("    title: CPE\n", "    titel: CPE\n"), "stacks.cpe.titel: key-unknown"),
         (
             ("    nics:", "    gpus: [{numa: 5, l3: 0}]\n    nics:"),

@@ -8,7 +8,7 @@ import pytest
 
 from lumisite.errors import ResolveError, SiteError
 from lumisite.site.evidence_writer import with_evidence
-from lumisite.site.load import load_site, site_of
+from lumisite.site.load import site_of
 from tests.support.sites import load_text, site_text
 
 FOUND = {
@@ -97,11 +97,6 @@ def test_evidence_of_two_entries_at_once_is_not_touched() -> None:
     other = f'  - {{name: X, value: "0", why: x, evidence: &both [{KNOWN}]}}\n'
     with pytest.raises(ResolveError, match=r"\[evidence-shared\]"):
         added(f"{other}{ENTRY}    evidence: *both\n")
-
-
-def test_what_follows_from_a_flag_has_no_entry_that_could_hold_evidence() -> None:
-    with pytest.raises(ResolveError, match=r"SINGULARITY_NV follows .* \[setting-of-runtime\]"):
-        with_evidence(load_site("dardel"), "SINGULARITY_NV", "1", FOUND, "dardel.yaml")
 
 
 def test_the_source_stays_beside_the_evidence() -> None:

@@ -111,5 +111,4 @@ class Setup:
         gpu = self.target.gpu
         if gpu is None:
             return []
-        flags = self.target.site.gpu_flags(self.target.kind) or {gpu.flag}
-        return [*gpu.visible[:1], *(f"--{flag}" for flag in sorted(flags) if flag)]
+        return [*gpu.visible[:1], *([f"--{gpu.flag}"] if gpu.flag else [])]
