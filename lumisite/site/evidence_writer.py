@@ -43,8 +43,6 @@ def with_evidence(loaded: LoadedSite, name: str, value: str | None, found: Mappi
         evidence = CommentedSeq([_one_line(found if value is None else _about(value, found))])
         # First in the list: what stands behind the last entry belongs to the next key of the file.
         settings.insert(0, CommentedMap(name=name, leave="yes", why=TRIED, evidence=evidence))
-    elif index >= len(settings):
-        raise ResolveError(make_finding("setting-of-runtime", "settings", name=name))
     else:
         sets_it = value is None or loaded.site.settings[index].value == value
         _add(settings, index, _one_line(found if sets_it else _about(value or "", found)))

@@ -204,7 +204,7 @@ def test_an_output_that_is_full_is_one_line() -> None:
 # ---- the site where none is asked for
 
 
-UNKNOWN = "no site is named, and this machine is not known (--site NAME|FILE or LUMISITE_SITE=NAME|FILE names it)"
+UNKNOWN = "no site is named (--site NAME|FILE or LUMISITE_SITE=NAME|FILE names it)"
 
 
 @pytest.mark.parametrize(

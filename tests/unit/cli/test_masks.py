@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main, masks
-from lumisite.cli.site_choice import Chosen
 from lumisite.machine.host import DiskTree
 from lumisite.machine.hwloc import SIZE_LIMIT_BYTES
 from lumisite.site.load import load_site
@@ -74,19 +73,16 @@ def test_a_file_has_no_reserved_cores_of_a_site_that_nobody_named(
     assert main(["masks", "--topology", file]) == 0
     assert "no site is named, so no core is left out as reserved" in capsys.readouterr().err
     assert answers(capsys, "--topology", file, "--site", "lumi")[0]["cpus"] == "49-55"
-    # That this machine is known says nothing of a file.
-    monkeypatch.setattr("lumisite.cli.site_choice.named_site", lambda: Chosen("lumi", "as it is here"))
-    assert answers(capsys, "--topology", file)[0]["cpus"] == "48-55"
 
 
-def test_this_node_has_the_reserved_cores_of_the_site_that_it_is_known_as(
+def test_this_node_has_the_reserved_cores_of_the_site_that_is_named(
     tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(lumi_g_files() | {"proc/self/status": "Cpus_allowed_list:\t0-127\n"}, tmp_path)
     monkeypatch.setattr(masks, "DiskTree", lambda _root: DiskTree(str(tmp_path)))
     monkeypatch.delenv("LUMISITE_SITE")
     assert answers(capsys, "--node", "live")[0]["cpus"] == "48-55"
-    monkeypatch.setattr("lumisite.cli.site_choice.named_site", lambda: Chosen("lumi", "as it is here"))
+    monkeypatch.setenv("LUMISITE_SITE", "lumi")
     assert answers(capsys, "--node", "live")[0]["cpus"] == "49-55"
 
 
