@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
-from lumisite.facts.change import Change, Touched
+from lumisite.facts.change import Change, Touched, joined
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts
 from lumisite.machine.tree import Tree, is_under
@@ -126,13 +127,32 @@ def texts_of(name: str, before: Facts, after: Facts) -> tuple[Mapping[str, str],
     return {}, {}
 
 
-def text_kind(name: str, code: str, touches: Touches, read: Read, follows: Follows = never_follows) -> ChangeKind:
-    """Return a kind of change of facts that map names to texts."""
+def text_kind(
+    name: str,
+    affects: str,
+    touches: Touches,
+    read: Read,
+    follows: Follows = never_follows,
+    same: Callable[[str | None, str | None], bool] = operator.eq,
+) -> ChangeKind:
+    """Return a kind of change of facts that map names to texts; `affects` is what depends on them, for people.
+
+    Of a list, whose entries are parted by `, `, only those are shown that differ.
+    """
 
     def compare(before: Facts, after: Facts) -> Iterator[Change]:
-        yield from compare_texts(code, *texts_of(name, before, after))
+        for change in compare_texts("setting-changed", *texts_of(name, before, after), same):
+            old, new = parts_of(change.before), parts_of(change.after)
+            gone, come = (joined(part for part in one if part not in other) for one, other in ((old, new), (new, old)))
+            shown = (gone, come) if gone or come else (change.before, change.after)  # else only their order differs
+            yield replace(change, before=shown[0], after=shown[1], values={"affects": affects})
 
     return ChangeKind(name, compare, touches, follows, read)
+
+
+def parts_of(text: str | None) -> list[str]:
+    """Return the entries of a list that was joined to one text."""
+    return text.split(", ") if text else []
 
 
 def value_kind(
@@ -166,8 +186,13 @@ def platform_touches(key: str) -> Touches:
     return touches
 
 
-def compare_texts(code: str, before: Mapping[str, str | None], after: Mapping[str, str | None]) -> Iterator[Change]:
+def compare_texts(
+    code: str,
+    before: Mapping[str, str | None],
+    after: Mapping[str, str | None],
+    same: Callable[[str | None, str | None], bool] = operator.eq,
+) -> Iterator[Change]:
     """Yield a change for each name whose text differs."""
     for name in sorted(before.keys() | after.keys()):
-        if before.get(name) != after.get(name):
+        if not same(before.get(name), after.get(name)):
             yield Change(code, name, before.get(name), after.get(name))

@@ -1,7 +1,7 @@
 """All kinds of change, in the order of the report: what breaks containers before what only describes the machine.
 
-A file here has a group of kinds. A kind is a row of `KINDS`: a function that compares two captures, one that finds what
-a change touches and, where facts are texts by name, one that reads them. Its words are in `findings/changes.yaml`.
+A kind is a row of `KINDS`: a function that compares two captures, one that finds what a change touches and, where facts
+are texts by name, one that reads them. What needs no meaning of its own is a row of `texts`: one comparison for all.
 """
 
 from lumisite.facts.kind import ChangeKind
@@ -10,18 +10,15 @@ from lumisite.facts.kinds import (
     deployed,
     devices,
     images,
-    kernel,
     libraries,
-    limits,
     modules,
-    mounts,
     paths,
     releases,
     runtime,
     slurm,
-    slurm_gres,
     slurm_node,
     system,
+    texts,
 )
 
 KINDS: tuple[ChangeKind, ...] = (
@@ -31,15 +28,12 @@ KINDS: tuple[ChangeKind, ...] = (
     *libraries.KINDS,
     *paths.KINDS,
     *devices.KINDS,
-    *kernel.KINDS,
     *images.KINDS,
     *deployed.KINDS,
     *runtime.KINDS,
     *containers.KINDS,
     *system.KINDS,
-    *limits.KINDS,
-    *mounts.KINDS,
+    *texts.KINDS,
     *slurm.KINDS,
     *slurm_node.KINDS,
-    *slurm_gres.KINDS,
 )

@@ -10,12 +10,10 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 
 from lumisite.facts.change import Change, Touched
 from lumisite.facts.context import Context
-from lumisite.facts.facts import Facts
-from lumisite.facts.kind import ChangeKind, Differences, compare_texts, helper_touches, text_kind, texts_of
+from lumisite.facts.kind import Differences
 from lumisite.facts.kinds.system import network_modules
 from lumisite.machine.ldcache import config_lines, glob
 from lumisite.machine.tree import Tree, first_line, names_of, resolve, small_text
@@ -26,6 +24,8 @@ from lumisite.vendors import all_fabrics, all_gpus, all_vendors
 _CPU = "/sys/devices/system/cpu"
 _STATES = {"boost": "cpufreq/boost", "no_turbo": "*_pstate/no_turbo", "smt": "smt/control"}
 _FREQUENCY = ("scaling_driver", "scaling_governor", "energy_performance_preference")
+#: What stands before an option as modprobe.d has it.
+_STATED = "modprobe "
 
 # Devices
 
@@ -56,13 +56,6 @@ def read_devices(tree: Tree, _: Site) -> dict[str, str]:
     return found
 
 
-def compare_devices(before: Facts, after: Facts) -> Iterator[Change]:
-    """Yield a change for each kind of device."""
-    for change in compare_texts("device-changed", *texts_of("device", before, after)):
-        code = "device-gone" if change.after is None else "device-new" if change.before is None else change.code
-        yield replace(change, code=code)
-
-
 def device_follows(change: Change, differences: Differences) -> bool:
     """Follow from the driver, from the number of GPUs, or from adapters that came or went."""
     of, _ = _devices().get(change.subject, ("", ()))
@@ -80,7 +73,7 @@ def _modes(text: str | None) -> set[str]:
 
 
 def read_options(tree: Tree, _: Site) -> dict[str, str]:
-    """Return each option of the drivers of GPUs and networks: as it is now, and as modprobe.d has it."""
+    """Return each option of the drivers of GPUs and networks: as it is now, and as modprobe.d has it, if another."""
     drivers = [rf"{name}(_\w+)?" for gpu in all_gpus() for name in gpu.drivers]
     known = "|".join((*drivers, *(vendor.kernel_modules for vendor in all_vendors() if vendor.kernel_modules)))
     loaded = {name for name in names_of(tree, "/sys/module") if re.fullmatch(known, name)} | network_modules(tree)
@@ -96,9 +89,10 @@ def read_options(tree: Tree, _: Site) -> dict[str, str]:
             continue
         if command == "options":
             stated = (word.partition("=") for word in filter(None, words))
-            found |= {f"modprobe {module}.{name}": value for name, _equals, value in stated}
+            new = {f"{module}.{name}": value for name, _equals, value in stated}
+            found |= {_STATED + name: value for name, value in new.items() if not _is_same(value, found.get(name))}
         elif command == "blacklist" or (command == "install" and words[0].endswith(("/true", "/false"))):
-            found[f"modprobe {module}.blacklist"] = "yes"
+            found[f"{_STATED}{module}.blacklist"] = "yes"
     return {name: value for name, value in found.items() if (name + value).isprintable()}
 
 
@@ -111,38 +105,21 @@ def _modprobe_files(tree: Tree) -> list[str]:
     return [files[name] for name in sorted(files)]
 
 
-def compare_options(before: Facts, after: Facts) -> Iterator[Change]:
-    """Yield a change for each driver with other options; those that only one build of it has do not count."""
-    old, new = texts_of("driver-option", before, after)
-    fields: dict[str, list[str]] = {}
-    for name in sorted(old.keys() | new.keys(), key=lambda name: (name.startswith("modprobe "), name)):
-        was, now, live = old.get(name), new.get(name), name.removeprefix("modprobe ")
-        module, _, option = live.partition(".")
-        if was == now or (live == name and None in (was, now)):
-            continue
-        if live != name and (old.get(live) != new.get(live) or _is_same(now, new.get(live))):
-            continue  # the driver has it already
-        where = "" if live == name else " in modprobe.d"
-        fields.setdefault(module, []).append(f"{option} {was or 'none'} -> {now or 'none'}{where}")
-    for module, texts in fields.items():
-        yield Change("driver-options-changed", module, None, None, {"fields": tuple(texts)})
-
-
 def _is_same(stated: str | None, live: str | None) -> bool:
     """Return whether the value of a line is that of the kernel, which writes Y and N."""
     return live is not None and {"1": "Y", "0": "N"}.get(stated or "", stated) == {"1": "Y", "0": "N"}.get(live, live)
 
 
 def options_follow(change: Change, differences: Differences) -> bool:
-    """Follow from the kernel's command line, which states the option."""
-    names = {f"{change.subject}.{text.partition(' ')[0]}" for text in change.names("fields")}
-    return names <= differences.subjects("kernel-parameter")
+    """Follow from the kernel's command line, or from the value that the driver has; one build's own do not count."""
+    if change.subject.startswith(_STATED):
+        return change.subject.removeprefix(_STATED) in differences.subjects("driver-option")
+    return None in (change.before, change.after) or change.subject in differences.subjects("kernel-parameter")
 
 
 def options_touch(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the settings that have the name of an option."""
-    for text in change.names("fields"):
-        yield from context.settings_holding(text.partition(" ")[0])
+    """Yield the settings that have the name of the option."""
+    yield from context.settings_holding(change.subject.rpartition(".")[2])
 
 
 # Frequency and threads of CPUs
@@ -177,10 +154,3 @@ def cpu_setting_follows(change: Change, differences: Differences) -> bool:
 def no_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield nothing: no part of a site names the frequency of CPUs."""
     yield from ()
-
-
-KINDS = (
-    ChangeKind("device", compare_devices, helper_touches("spank/bin"), device_follows, read_devices),
-    ChangeKind("driver-option", compare_options, options_touch, options_follow, read_options),
-    text_kind("cpu-setting", "cpu-setting-changed", no_touches, read_cpu_settings, cpu_setting_follows),
-)

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from lumisite.facts.change import Change, Touched
 from lumisite.facts.context import Context
-from lumisite.facts.kind import text_kind
 from lumisite.facts.kinds.paths import is_below
 from lumisite.machine.ldcache import glob
 from lumisite.machine.tree import Tree, small_text
@@ -42,7 +41,7 @@ def read_limits(tree: Tree, _: Site) -> dict[str, str] | None:
                 kinds = ("soft", "hard") if words[1] == "-" else (words[1],)
                 limits = dict.fromkeys(kinds, _limit(words[2], words[3], unit=1024))
                 found[f"{words[0]} {words[2]}"] = found.get(f"{words[0]} {words[2]}", {}) | limits
-    texts = {name: ", ".join(f"{kind} {kinds[kind]}" for kind in sorted(kinds)) for name, kinds in found.items()}
+    texts = {name: "; ".join(f"{kind} {kinds[kind]}" for kind in sorted(kinds)) for name, kinds in found.items()}
     texts |= _slurmd_limits(tree)
     if any(is_below(path, {"/etc/security", *_UNITS}) for path in getattr(tree, "unreadable", {})):
         return None
@@ -76,7 +75,7 @@ def _slurmd_limits(tree: Tree) -> dict[str, str]:
         item = key.removeprefix("Limit").lower()
         if item in _ITEMS and value:
             sides = [_limit(item, side, unit=1) for side in value.split(":")]
-            found[f"slurmd.service {key}"] = f"hard {sides[-1]}, soft {sides[0]}"
+            found[f"slurmd.service {key}"] = f"hard {sides[-1]}; soft {sides[0]}"
         elif not key.startswith("Limit") and value:
             found[f"slurmd.service {key}"] = value.lower()
     return found
@@ -87,6 +86,3 @@ def limit_touches(change: Change, context: Context) -> Iterator[Touched]:
     yield Touched("site", "partitions", "affected-jobs", {"name": change.subject})
     if change.subject.lower().endswith("memlock"):
         yield from context.settings_called("MR_CACHE|REGISTER|HUGE|_HP$", change.subject)
-
-
-KINDS = (text_kind("limits", "limit-changed", limit_touches, read_limits),)

@@ -7,10 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from lumisite.facts.change import Change, Touched, joined, only_in
+from lumisite.facts.change import Change, Touched, only_in
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts
-from lumisite.facts.kind import ChangeKind, Differences, compare_texts, texts_of
+from lumisite.facts.kind import ChangeKind, Differences, compare_texts, parts_of, texts_of
 from lumisite.facts.kinds.paths import is_below
 from lumisite.machine.ldcache import glob
 from lumisite.machine.tree import Tree, names_of, resolve, small_text
@@ -54,43 +54,20 @@ def read_module_paths(tree: Tree, site: Site) -> dict[str, str]:
     texts = (small_text(tree, path) or "" for path in glob(tree, "/etc/profile.d/*.sh"))
     used = [folder for text in texts for line in _USED.findall(text) for folder in _FOLDER.findall(line)]
     folders = {folder.rstrip("/"): resolve(tree, folder) for folder in (*_known(), *_listed(tree), *used)}
-    found = {folder: at.path for folder, at in folders.items() if at.entry is not None and at.entry.kind == "directory"}
-    return {
-        folder: real for folder, real in found.items() if folder.isprintable() and not is_below(folder, (site.root,))
-    }
+    found = (folder for folder, at in folders.items() if at.entry is not None and at.entry.kind == "directory")
+    kept = sorted(folder for folder in found if folder.isprintable() and not is_below(folder, (site.root,)))
+    return {"MODULEPATH": ", ".join(kept)} if kept else {}
 
 
-def compare_module_paths(before: Facts, after: Facts) -> Iterator[Change]:
-    """Yield a change where other folders are searched, and one for each that moved with the modules in it."""
-    gone, come = only_in(*texts_of("module-path", before, after))
-    if gone or come:
-        values = {"gone": gone, "come": come}
-        yield Change("module-path-changed", "MODULEPATH", joined(gone), joined(come), values, (*gone, *come))
-    for old, new in sorted({_roots(old, new) for old, new in _moved(before, after).items()}):
-        if not is_below(old, gone) and not is_below(new, come):
-            values = {"gone": (old,), "come": (new,)}
-            yield Change("module-path-changed", old, old, new, values, (old, new))
-
-
-def _moved(before: Facts, after: Facts) -> dict[str, str]:
-    """Return the folders of modules that are elsewhere now, by where they were: the only ones of their name."""
-    gone, come = only_in(*(facts.plain.get("module-default", {}) for facts in (before, after)))
-    names = Counter(map(posixpath.basename, gone)), Counter(map(posixpath.basename, come))
-    elsewhere = {posixpath.basename(folder): folder for folder in come}
-    alone = (folder for folder in gone if all(count[posixpath.basename(folder)] == 1 for count in names))
-    return {folder: elsewhere[posixpath.basename(folder)] for folder in alone}
-
-
-def _roots(old: str, new: str) -> tuple[str, str]:
-    """Return the two folders without what is the same at the end of both."""
-    while posixpath.basename(old) == posixpath.basename(new) != "":
-        old, new = posixpath.dirname(old), posixpath.dirname(new)
-    return old, new
+def module_path_follows(change: Change, differences: Differences) -> bool:
+    """Follow from a folder that went with a file system, a link or a folder above it."""
+    gone = differences.subjects("dangling", "path", "mounts")
+    return any(is_below(folder, gone) for folder in (*parts_of(change.before), *parts_of(change.after)))
 
 
 def module_path_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the modules of the site, which users load beside these, and what names a folder."""
-    for folder in change.names("gone"):
+    for folder in parts_of(change.before):
         yield from context.all_naming(folder)
     yield from module_default_touches(change, context)
 
@@ -131,18 +108,40 @@ def _marked(tree: Tree, folder: str, names: list[str]) -> list[str]:
     return []
 
 
+def _moved(before: Facts, after: Facts) -> dict[str, str]:
+    """Return the folders of modules that are elsewhere now, by where they were: the only ones of their name."""
+    gone, come = only_in(*(facts.plain.get("module-default", {}) for facts in (before, after)))
+    names = Counter(map(posixpath.basename, gone)), Counter(map(posixpath.basename, come))
+    elsewhere = {posixpath.basename(folder): folder for folder in come}
+    alone = (folder for folder in gone if all(count[posixpath.basename(folder)] == 1 for count in names))
+    return {folder: elsewhere[posixpath.basename(folder)] for folder in alone}
+
+
+def _roots(old: str, new: str) -> tuple[str, str]:
+    """Return the two folders without what is the same at the end of both."""
+    while posixpath.basename(old) == posixpath.basename(new) != "":
+        old, new = posixpath.dirname(old), posixpath.dirname(new)
+    return old, new
+
+
 def compare_module_defaults(before: Facts, after: Facts) -> Iterator[Change]:
-    """Yield a change for each module with another default, wherever its folder is now."""
+    """Yield a change for each module with another default, and one for each folder that moved with its modules."""
     moved = _moved(before, after)
     old, new = texts_of("module-default", before, after)
     yield from compare_texts("module-default-changed", {moved.get(at, at): marks for at, marks in old.items()}, new)
+    for was, now in sorted({_roots(was, now) for was, now in moved.items()}):
+        yield Change("module-folder-moved", was, was, now, paths=(was, now))
 
 
 def module_default_follows(change: Change, differences: Differences) -> bool:
     """Follow from a folder that is not searched any more, or is new."""
-    paths = differences.by_kind.get("module-path", ())
-    part = "come" if change.before is None else "gone" if change.after is None else ""
-    return any(is_below(change.subject, path.names(part)) for path in paths)
+    for path in differences.by_kind.get("module-path", ()):
+        gone, come = parts_of(path.before), parts_of(path.after)
+        if change.code == "module-folder-moved":
+            return is_below(change.subject, gone) or is_below(str(change.after), come)
+        if is_below(change.subject, come if change.before is None else gone if change.after is None else ()):
+            return True
+    return False
 
 
 def module_default_touches(change: Change, context: Context) -> Iterator[Touched]:
@@ -154,12 +153,7 @@ def module_default_touches(change: Change, context: Context) -> Iterator[Touched
 
 
 KINDS = (
-    ChangeKind("module-path", compare_module_paths, module_path_touches, read=read_module_paths),
     ChangeKind(
-        "module-default",
-        compare_module_defaults,
-        module_default_touches,
-        module_default_follows,
-        read=read_module_defaults,
+        "module-default", compare_module_defaults, module_default_touches, module_default_follows, read_module_defaults
     ),
 )

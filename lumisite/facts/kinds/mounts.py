@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from lumisite.facts.change import Change, Touched
 from lumisite.facts.context import Context
-from lumisite.facts.facts import Facts
-from lumisite.facts.kind import ChangeKind, Differences, texts_of
+from lumisite.facts.kind import Differences
 from lumisite.facts.kinds.paths import is_below
 from lumisite.machine.tree import Tree, resolve, small_text
 from lumisite.site.model import Site
@@ -20,7 +19,10 @@ _SAME_SIZE = 0.05
 
 
 def read_mounts(tree: Tree, site: Site) -> dict[str, str] | None:
-    """Return kind and options of what is mounted at, above and below the paths of file systems; `None` if unknown."""
+    """Return kind and options of what is mounted at, above and below the paths of file systems; `None` if unknown.
+
+    What an automounter mounts comes and goes by itself, and is left out.
+    """
     from lumisite.machine.host import mount_of, mounts_of, parse_mounts  # comparing needs nothing that looks at a node
 
     mounts = mounts_of(tree) or tuple(parse_mounts(_older_table(tree)))
@@ -34,7 +36,9 @@ def read_mounts(tree: Tree, site: Site) -> dict[str, str] | None:
         point: " ".join((last[point].kind, *sorted(options - {"rw"} if "ro" in options else options)))
         for point, options in kept.items()
     }
-    return {point: text for point, text in texts.items() if (point + text).isprintable()} if mounts else None
+    automatic = {mount.point for mount in mounts if mount.kind == "autofs"}
+    kept_texts = {point: text for point, text in texts.items() if not is_below(point, automatic)}
+    return {point: text for point, text in kept_texts.items() if (point + text).isprintable()} if mounts else None
 
 
 def _older_table(tree: Tree) -> Iterator[str]:
@@ -45,26 +49,9 @@ def _older_table(tree: Tree) -> Iterator[str]:
             yield f"0 0 0:0 / {words[1]} {words[3]} - {words[2]} {words[0]} {words[3]}"
 
 
-def compare_mounts(before: Facts, after: Facts) -> Iterator[Change]:
-    """Yield a change for each mount with other options, or that went; an automounter's come and go by themselves."""
-    old, new = texts_of("mounts", before, after)
-    automatic = {point for side in (old, new) for point, text in side.items() if text.split()[:1] == ["autofs"]}
-    for point in sorted(old.keys() | new.keys()):
-        was, now = (side.get(point, "").split() for side in (old, new))
-        if "autofs" in (*was[:1], *now[:1]) or (not (was and now) and is_below(point, automatic)) or _is_same(was, now):
-            continue
-        had_locks, has_locks = (not {"flock", "localflock"}.isdisjoint(side) for side in (was, now))
-        code = "mount-gone" if not now else "mount-changed"
-        if was and "ro" not in was and "ro" in now:
-            code = "mount-turned-read-only"
-        elif was[:1] == now[:1] and had_locks and not has_locks:
-            code = "mount-without-locks"
-        yield Change(code, point, old.get(point), new.get(point))
-
-
-def _is_same(was: list[str], now: list[str]) -> bool:
+def is_same_mount(was: str | None, now: str | None) -> bool:
     """Return whether a mount is as before: half of the memory is a little more or less after an update."""
-    old, new = ({_SIZE.sub("", word): _size(word) for word in words} for words in (was, now))
+    old, new = ({_SIZE.sub("", word): _size(word) for word in (text or "").split()} for text in (was, now))
     return old.keys() == new.keys() and all(abs(old[key] - new[key]) <= _SAME_SIZE * old[key] for key in old)
 
 
@@ -83,6 +70,3 @@ def mount_touches(change: Change, context: Context) -> Iterator[Touched]:
     yield Touched("site", "partitions", "affected-jobs", {"name": change.subject})
     if change.subject != "/":
         yield from context.all_naming(change.subject)
-
-
-KINDS = (ChangeKind("mounts", compare_mounts, mount_touches, mount_follows, read_mounts),)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from lumisite.facts.change import Change, Touched, joined, only_in
 from lumisite.facts.context import Context, stated_paths
 from lumisite.facts.facts import Facts, Releases
-from lumisite.facts.kind import ChangeKind, Differences, text_kind
+from lumisite.facts.kind import ChangeKind, Differences, compare_texts, texts_of
 from lumisite.findings.finding import Value
 from lumisite.machine.tree import Tree, is_under, names_of, resolve
 from lumisite.site.model import Site
@@ -179,6 +179,11 @@ def read_links(tree: Tree, _: Site) -> dict[str, str]:
     return found
 
 
+def compare_links(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each folder whose links lead elsewhere."""
+    yield from compare_texts("links-changed", *texts_of("links", before, after))
+
+
 def links_touch(change: Change, context: Context) -> Iterator[Touched]:
     """Yield what names the folder."""
     yield from context.all_naming(change.subject)
@@ -188,5 +193,5 @@ KINDS = (
     ChangeKind("product", compare_products, product_touches),
     ChangeKind("stack", compare_stacks, stack_touches),
     ChangeKind("default", compare_defaults, default_touches, default_follows),
-    text_kind("links", "links-changed", links_touch, read_links),
+    ChangeKind("links", compare_links, links_touch, read=read_links),
 )

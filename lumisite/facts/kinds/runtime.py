@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from lumisite.facts.change import Change, Touched
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts, Program
-from lumisite.facts.kind import ChangeKind, Differences, compare_texts, helper_touches, texts_of
+from lumisite.facts.kind import ChangeKind, Differences, helper_touches
 from lumisite.facts.kinds.containers import STARTER, find_runtime, starters
 from lumisite.machine.ldcache import config_lines
 from lumisite.machine.tree import Tree, digest_of, small_text
@@ -61,22 +61,10 @@ def read_files(tree: Tree, site: Site) -> dict[str, str]:
     return {path: mark for path, mark in found.items() if path.isprintable()}
 
 
-def compare_files(before: Facts, after: Facts) -> Iterator[Change]:
-    """Yield a change for each file; what only newer captures look for is compared where both have it."""
-    old, new = texts_of("runtime-file", before, after)
-    is_same_reader = len({"container-start" in facts.plain for facts in (before, after)}) == 1
-    for change in compare_texts("runtime-file-changed", old, new):
-        if is_same_reader or None not in (change.before, change.after):
-            yield change
-
-
 def file_follows(change: Change, differences: Differences) -> bool:
     """Follow from the program, which has them, or from a starter that is reported as such."""
     is_starter = change.subject.endswith("/starter-suid") and STARTER in differences.subjects("container-start")
     return is_starter or bool(differences.by_kind.get("runtime"))
 
 
-KINDS = (
-    ChangeKind("runtime", compare_runtime, runtime_touches),
-    ChangeKind("runtime-file", compare_files, helper_touches("spank/bin"), file_follows, read_files),
-)
+KINDS = (ChangeKind("runtime", compare_runtime, runtime_touches),)

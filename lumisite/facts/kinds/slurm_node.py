@@ -6,13 +6,13 @@ Sources: slurm.conf(5), cgroup.conf(5) of Slurm 26.05.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Set
 
 from lumisite.facts.change import Change, Touched, joined
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts
-from lumisite.facts.kind import ChangeKind, helper_touches, texts_of
-from lumisite.facts.kinds.slurm import compare_keys, conf_entries, conf_folder, global_keys, is_closed
+from lumisite.facts.kind import ChangeKind, helper_touches, parts_of, texts_of
+from lumisite.facts.kinds.slurm import compare_keys, conf_entries, conf_folder, global_keys, is_closed, meaning
 from lumisite.machine.tree import Tree, first_line
 from lumisite.site.cpus import CpusetError, format_cpu_list, parse_number_list
 from lumisite.site.model import Site
@@ -36,7 +36,7 @@ _NODE_KEYS = {
     "Gres": "gpus", "MemSpecLimit": "memory_mib", "RealMemory": "memory_mib", "Sockets": "l3",
     "SocketsPerBoard": "l3", "ThreadsPerCore": "l3",
 }  # fmt: skip
-_CGROUP, _NODE = "cgroup.conf ", "NodeName "
+_NODE = "NodeName "
 #: Of which line the keys of a node are: its own, or the only one there is.
 _LINE, _OWN = "NodeName", "this node"
 #: A name with several ranges is in this many parts.
@@ -46,17 +46,31 @@ LISTED = r"(?:[^,\[]|\[[^\[\]]*\])+"
 
 
 def read_node_conf(tree: Tree, _: Site) -> dict[str, str] | None:
-    """Return keys of slurm.conf about jobs on a node and of this node, and of cgroup.conf; no defaults."""
+    """Return keys of slurm.conf about jobs on a node and of this node; no defaults."""
     folder = conf_folder(tree, "cgroup.conf")
     if folder is None or is_closed(tree):
         return None
     found = global_keys(tree, folder, _KEYS)
-    confined: dict[str, str] = {}
-    for entry in conf_entries(tree, f"{folder}/cgroup.conf"):
-        confined |= entry
-    found |= {_CGROUP + key: confined[key.lower()] for key in _CGROUP_KEYS if confined.get(key.lower())}
     node = _node_entry(tree, f"{folder}/slurm.conf")
     return found | {_NODE + key: _plain(key, node[key.lower()]) for key in (*_NODE_KEYS, _LINE) if key.lower() in node}
+
+
+def read_cgroup(tree: Tree, _: Site) -> dict[str, str] | None:
+    """Return the keys of cgroup.conf with their defaults."""
+    folder = conf_folder(tree, "cgroup.conf")
+    if folder is None or is_closed(tree):
+        return None
+    stated: dict[str, str] = {}
+    for entry in conf_entries(tree, f"{folder}/cgroup.conf"):
+        stated |= entry
+    values = {key: meaning(key, stated.get(key.lower()) or default) for key, default in _CGROUP_KEYS.items()}
+    return {"cgroup.conf": ", ".join(f"{key}={value}" for key, value in values.items())}
+
+
+def cgroup_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the task prolog and, where cores or devices are confined in another way, the node kinds."""
+    yield from helper_touches("spank/task_prolog")(change, context)
+    yield from _node_kinds_touched(change, context, {part.partition("=")[0] for part in parts_of(change.after)})
 
 
 def _node_entry(tree: Tree, path: str) -> dict[str, str]:
@@ -119,21 +133,17 @@ def normalized_cpus(value: str) -> str:
 
 
 def compare_node_conf(before: Facts, after: Facts) -> Iterator[Change]:
-    """Yield a change for each key for all nodes, one for cgroup.conf, and one for the node's own line."""
+    """Yield a change for each key for all nodes, and one for the node's own line."""
     old, new = texts_of("slurm-node", before, after)
-    groups: dict[str, tuple[str, Mapping[str, str]]] = {"slurm-cgroup-changed": (_CGROUP, _CGROUP_KEYS)}
     if old.get(_NODE + _LINE) == new.get(_NODE + _LINE):
-        groups["slurm-node-changed"] = (_NODE, {})
-    for code, (begin, defaults) in groups.items():
-        unset = {begin + key: value for key, value in defaults.items()}
-        pairs = (unset | {key: value for key, value in side.items() if key.startswith(begin)} for side in (old, new))
-        changes = list(compare_keys(code, *pairs))
-        texts = tuple(f"{one.subject.removeprefix(begin)} {one.before} -> {one.after}" for one in changes)
+        pairs = ({key: value for key, value in side.items() if key.startswith(_NODE)} for side in (old, new))
+        changes = list(compare_keys("slurm-node-changed", *pairs))
+        texts = tuple(f"{one.subject.removeprefix(_NODE)} {one.before} -> {one.after}" for one in changes)
         if texts:
             was, now = (
                 joined(filter(None, side)) for side in ([one.before for one in changes], [one.after for one in changes])
             )
-            yield Change(code, begin.strip(), was, now, {"fields": texts})
+            yield Change("slurm-node-changed", _NODE.strip(), was, now, {"fields": texts})
     yield from compare_keys(
         "slurm-conf-changed", *({key: side[key] for key in _KEYS if key in side} for side in (old, new))
     )
@@ -144,12 +154,16 @@ def node_conf_touches(change: Change, context: Context) -> Iterator[Touched]:
     yield from helper_touches("spank/task_prolog")(change, context)
     if change.subject == "SlurmdSpoolDir":
         yield from context.all_naming(spool_folder(change.before))
-    changed = [field.partition(" ")[0] for field in change.names("fields")]
+    yield from _node_kinds_touched(change, context, {field.partition(" ")[0] for field in change.names("fields")})
+
+
+def _node_kinds_touched(change: Change, context: Context, changed: Set[str]) -> Iterator[Touched]:
+    """Yield what node kinds say of keys that changed, and their masks."""
     stated = {_NODE_KEYS.get(key, "gpus" if key == "ConstrainDevices" else "") for key in changed} - {""}
     for name in context.kinds_like_node:
         for key in sorted(stated):
             yield Touched("site", f"node_kinds.{name}.{key}", "affected-key-value", {"value": None})
-        if stated & {"l3", "reserved"} or {"ConstrainCores", "TaskAffinity"} & {*changed}:
+        if stated & {"l3", "reserved"} or {"ConstrainCores", "TaskAffinity"} & changed:
             yield Touched("mask", name, "affected-mask", {"name": change.subject})
 
 

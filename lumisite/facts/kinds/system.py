@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from lumisite.facts.change import Change, Touched, joined
 from lumisite.facts.context import Context, stored_plan
 from lumisite.facts.facts import Facts
-from lumisite.facts.kind import ChangeKind, Differences, platform_touches, text_kind, value_kind
-from lumisite.facts.kinds.containers import userns_follows
+from lumisite.facts.kind import ChangeKind, Differences, platform_touches, value_kind
 from lumisite.machine.tree import Tree, first_line, names_of, resolve
 from lumisite.site.model import Site
 from lumisite.vendors import all_fabrics, all_vendors
@@ -61,7 +60,7 @@ def comes_with_update(change: Change, differences: Differences) -> bool:
     updated = {
         kind for kind in ("os", "kernel") for one in differences.by_kind.get(kind, ()) if one.before and one.after
     }
-    if change.code in ("driver-rebuilt", "kernel-module-changed"):
+    if change.code == "driver-rebuilt" or change.kind == "kernel-module":
         # A module with another version is not only built again.
         versions = {(text or "").partition("(build")[0] for text in (change.before, change.after)}
         return bool(updated) and change.before is not None and change.after is not None and len(versions) == 1
@@ -208,10 +207,4 @@ KINDS = (
     ChangeKind("os", compare_os, os_touches),
     value_kind("kernel", "kernel", lambda facts: facts.kernel.release, platform_touches("kernel"), comes_with_update),
     value_kind("glibc", "glibc", lambda facts: facts.glibc, glibc_touches, comes_with_update),
-    text_kind("sysctl", "sysctl-changed", sysctl_touches, read_sysctls, userns_follows),
-    text_kind(
-        "kernel-parameter", "kernel-parameter-changed", platform_touches("kernel"), read_parameters, parameter_follows
-    ),
-    text_kind("hugepages", "hugepages-changed", hugepage_touches, read_hugepages),
-    text_kind("kernel-module", "kernel-module-changed", module_touches, read_modules, comes_with_update),
 )

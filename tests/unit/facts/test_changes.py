@@ -23,15 +23,11 @@ from tests.support.nodes import AFTER, BEFORE, LATEST, lumi_node, sif_head
 
 #: Kinds of texts by name have their own planted changes (`test_plain`), and some codes are rare.
 TEXTS = {
-    *("sysctl-changed", "kernel-parameter-changed", "hugepages-changed", "kernel-module-changed"),
-    *("module-default-changed", "slurm-conf-changed", "links-changed", "runtime-file-changed"),
-    *("unreadable", "readable-again"),
-    *("module-path-changed", "limit-changed", "mount-changed", "mount-gone", "mount-turned-read-only", "mount-without-locks"),
-    *("slurm-cgroup-changed", "slurm-node-changed", "slurm-gres-changed", "slurm-gres-order"),
+    *("setting-changed", "module-default-changed", "module-folder-moved", "slurm-conf-changed", "links-changed"),
+    *("unreadable", "readable-again", "slurm-node-changed"),
     *("container-start-restored", "fuse-closed", "runtime-config-gone", "runtime-config-untrusted"),
     *("runtime-directive-changed", "runtime-directive-forbids", "runtime-tool-gone", "selinux-enforcing"),
     *("starter-unusable", "userns-closed"),
-    *("cpu-setting-changed", "device-changed", "device-gone", "device-new", "driver-options-changed"),
 }  # fmt: skip
 RARE = {
     *("interface-renamed", "adapter-new", "adapter-renamed", "deployed-file-added", "deployed-file-removed"),

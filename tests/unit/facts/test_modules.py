@@ -41,27 +41,27 @@ def moved(old: str, new: str, **more: bytes) -> Plant:
 CHANGES: Mapping[str, tuple[Plant, set[tuple[str, str]]]] = {
     "a folder that moved with its list": (
         {**moved(SITE, "/usr/local/modules2"), LIST: b"/usr/local/modules2\n/usr/local/more*/all\n"},
-        {("module-path-changed", "MODULEPATH")},
+        {("setting-changed", "MODULEPATH")},
     ),
     "a folder that moved, and the list did not": (
         moved(SITE, "/usr/local/elsewhere"),
-        {("module-path-changed", "MODULEPATH")},
+        {("setting-changed", "MODULEPATH")},
     ),
     "a folder inside of one that is searched": (
         moved(CORE, f"{CORE}.new"),
-        {("module-path-changed", CORE)},
+        {("module-folder-moved", CORE)},
     ),
     "moved, with another default": (
         moved(CORE, f"{CORE}.new", **{f"{CORE}.new/papi/.modulerc.lua": b'module_version("papi/7.2", "default")\n'}),
-        {("module-path-changed", CORE), ("module-default-changed", f"{CORE}.new/papi")},
+        {("module-folder-moved", CORE), ("module-default-changed", f"{CORE}.new/papi")},
     ),
     "another pattern": (
         {LIST: b"/usr/local/modules\n"},
-        {("module-path-changed", "MODULEPATH")},
+        {("setting-changed", "MODULEPATH")},
     ),
     "another login file": (
         {LOGIN: b"export MODULEPATH=$HOME/modules\nmodule use /srv/old\n"},
-        {("module-path-changed", "MODULEPATH")},
+        {("setting-changed", "MODULEPATH")},
     ),
     "no default any more": (
         {f"{CORE}/papi/.modulerc.lua": None, f"{CORE}/papi/7.1.lua": b""},
@@ -80,7 +80,7 @@ def test_a_change_of_folders_is_one_finding(name: str) -> None:
 
 def test_the_folders_are_values() -> None:
     change = compare(node({}), node(CHANGES["another login file"][0]))[0]
-    assert change.values == {"gone": ("/appl/modules",), "come": ("/srv/old",)}
+    assert (change.before, change.after) == ("/appl/modules", "/srv/old")
     change = compare(node({}), node(CHANGES["a folder inside of one that is searched"][0]))[0]
     assert (change.before, change.after) == (CORE, f"{CORE}.new")
 

@@ -72,8 +72,8 @@ def test_a_name_alone_has_no_parts() -> None:
 @pytest.mark.parametrize(
     ("plant", "code", "subject"),
     [
-        ({"/sys/module/cxi_ss1/version": b"1.1.0\n"}, "kernel-module-changed", "cxi_ss1"),
-        ({"/sys/module/kdreg2/srcversion": None}, "kernel-module-changed", "kdreg2"),
+        ({"/sys/module/cxi_ss1/version": b"1.1.0\n"}, "setting-changed", "cxi_ss1"),
+        ({"/sys/module/kdreg2/srcversion": None}, "setting-changed", "kdreg2"),
         ({"/sys/module/amdgpu/version": b"6.12.1\n"}, "driver-changed", "amdgpu"),
         ({f"/boot/config-{KERNEL}": None}, "kernel-config-missing", f"/boot/config-{NEW_KERNEL}"),
         ({f"/boot/config-{KERNEL}": b"CONFIG_PCI_P2PDMA=y\n"}, "kernel-options-changed", f"/boot/config-{KERNEL}"),
@@ -101,5 +101,5 @@ def test_the_library_of_the_network_is_none_of_the_distribution() -> None:
 def test_without_an_update_all_are_reported() -> None:
     kept = {path: content for path, content in UPDATE.items() if path.startswith(("/usr", "/sys"))}
     assert {code for code, _ in found(kept)} == {
-        *("library-replaced", "library-moved", "driver-rebuilt", "kernel-module-changed"),
+        *("library-replaced", "library-moved", "driver-rebuilt", "setting-changed"),
     }

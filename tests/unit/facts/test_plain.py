@@ -16,7 +16,7 @@ from lumisite.facts import capture as capture_module
 from lumisite.facts import capture_libraries
 from lumisite.facts.capture import Captured, capture
 from lumisite.facts.facts import Facts, format_facts, parse_facts
-from lumisite.facts.kinds import KINDS, containers, kernel
+from lumisite.facts.kinds import KINDS, containers
 from lumisite.facts.report import ChangeReport, compare, make_report
 from lumisite.machine.host import DiskTree
 from lumisite.site.load import load_site
@@ -89,43 +89,47 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], set[tuple[str, str]]]] = {
     "MTU beyond": ({f"{HSN0}/mtu": b"9216\n"}, ("interface-changed", "hsn0"), {("site", "fabric.interfaces")}),
     "no IOMMU": (
         {"/proc/cmdline": b"root=/dev/sda1 nosmt isolcpus=0,8 crashkernel=1G"},
-        ("kernel-parameter-changed", "iommu"),
+        ("setting-changed", "iommu"),
         {("site", "platforms.2026-01.kernel")},
     ),
     "isolated CPUs": (
         {"/proc/cmdline": b"iommu=pt nosmt isolcpus=0 crashkernel=1G"},
-        ("kernel-parameter-changed", "isolcpus"),
+        ("setting-changed", "isolcpus"),
         set(),
     ),
     "a parameter more": (
         {"/proc/cmdline": b"iommu=pt nosmt isolcpus=0,8 crashkernel=1G amdgpu.noretry=0"},
-        ("kernel-parameter-changed", "amdgpu.noretry"),
+        ("setting-changed", "amdgpu.noretry"),
         set(),
     ),
     "userfaultfd": (
         {"/proc/sys/vm/unprivileged_userfaultfd": b"0\n"},
-        ("sysctl-changed", "vm.unprivileged_userfaultfd"),
+        ("setting-changed", "vm.unprivileged_userfaultfd"),
         {("setting", "FI_MR_CACHE_MONITOR")},
     ),
-    "NUMA balancing": ({"/proc/sys/kernel/numa_balancing": b"1\n"}, ("sysctl-changed", "kernel.numa_balancing"), set()),
+    "NUMA balancing": (
+        {"/proc/sys/kernel/numa_balancing": b"1\n"},
+        ("setting-changed", "kernel.numa_balancing"),
+        set(),
+    ),
     "fewer huge pages": (
         {f"{HUGE}/nr_hugepages": b"0\n"},
-        ("hugepages-changed", "2048kB"),
+        ("setting-changed", "2048kB"),
         {("setting", "FI_CXI_DISABLE_CQ_HUGETLB"), ("setting", "CXI_FORK_SAFE_HP")},
     ),
     "transparent huge pages": (
         {"/sys/kernel/mm/transparent_hugepage/enabled": b"[always] madvise never\n"},
-        ("hugepages-changed", "transparent"),
+        ("setting-changed", "transparent"),
         {("setting", "CXI_FORK_SAFE_HP")},
     ),
     "driver of the network": (
         {"/sys/module/cxi_ss1/version": b"1.1.0\n"},
-        ("kernel-module-changed", "cxi_ss1"),
+        ("setting-changed", "cxi_ss1"),
         {("site", "fabric.interfaces")},
     ),
     "kdreg2 built anew": (
         {"/sys/module/kdreg2/srcversion": b"DDDD\n"},
-        ("kernel-module-changed", "kdreg2"),
+        ("setting-changed", "kdreg2"),
         {("site", "fabric.interfaces")},
     ),
     "default by .version": (
@@ -194,7 +198,7 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], set[tuple[str, str]]]] = {
     ),
     "starter": (
         {"/usr/libexec/singularity/bin/starter-suid": b"changed"},
-        ("runtime-file-changed", "/usr/libexec/singularity/bin/starter-suid"),
+        ("setting-changed", "/usr/libexec/singularity/bin/starter-suid"),
         {("helper", "spank/bin")},
     ),
     "library rebuilt to the same size": (
@@ -277,9 +281,16 @@ def test_a_harmless_difference_is_silent(name: str, node: Facts) -> None:
 
 def test_each_part_has_a_planted_change_and_a_capture_holds_no_secret(node: Facts) -> None:
     seen = {change.kind for plant, _, _ in CHANGES.values() for change in compare(node, facts_of(plant))}
-    seen |= {"slurm-node", "slurm-gres", "limits", "mounts", "module-path"}  # in tables beside this file
-    others = {*containers.KINDS, *kernel.KINDS}  # which have tests of their own
-    assert seen >= {kind.name for kind in {*KINDS} - others if kind.read is not None}
+    seen |= {
+        "slurm-node",
+        "slurm-cgroup",
+        "slurm-gres",
+        "limits",
+        "mounts",
+        "module-path",
+    }  # in tables beside this file
+    seen |= {"device", "driver-option", "cpu-setting", *(kind.name for kind in containers.KINDS)}  # likewise
+    assert seen >= {kind.name for kind in KINDS if kind.read is not None}
     assert "s3cr3t" not in format_facts(node)
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from lumisite.facts.facts import Facts, format_facts, parse_facts
+from lumisite.facts.kind import parts_of
 from lumisite.facts.kinds import KINDS
 from lumisite.facts.kinds.slurm import meaning
 from lumisite.facts.kinds.slurm_node import is_named
@@ -80,24 +81,24 @@ CHANGES: Mapping[str, tuple[dict[str, str | None], tuple[str, str], Touches]] = 
         ("slurm-node-changed", "NodeName"),
         {("site", "node_kinds.lumi-g.memory_mib")},
     ),
-    "no cgroup.conf": ({"cgroup": None}, ("slurm-cgroup-changed", "cgroup.conf"), {PROLOG, MASK, GPUS}),
+    "no cgroup.conf": ({"cgroup": None}, ("setting-changed", "cgroup.conf"), {PROLOG, MASK, GPUS}),
     "devices are free": (
         {"cgroup": CGROUP.replace("Devices=yes", "Devices=no")},
-        ("slurm-cgroup-changed", "cgroup.conf"),
+        ("setting-changed", "cgroup.conf"),
         {PROLOG, GPUS},
     ),
     "GPUs in another order": (
         {"gres": "\n".join([*GRES[4:], *GRES[:4]])},
-        ("slurm-gres-order", "gres.conf gpu"),
+        ("setting-changed", "gres.conf"),
         {PROLOG, MASK, GPUS, ("setting", "ROCR_VISIBLE_DEVICES")},
     ),
     "cores of two GPUs swapped": (
         {"gres": "\n".join(GRES).replace("48-55", "x").replace("0-7", "48-55").replace("x", "0-7")},
-        ("slurm-gres-changed", "gres.conf"),
+        ("setting-changed", "gres.conf"),
         {MASK, GPUS},
     ),
-    "found by itself": ({"gres": "AutoDetect=rsmi\n"}, ("slurm-gres-changed", "gres.conf"), {GPUS}),
-    "a GPU less": ({"gres": "\n".join(GRES[1:])}, ("slurm-gres-changed", "gres.conf"), {MASK, GPUS}),
+    "found by itself": ({"gres": "AutoDetect=rsmi\n"}, ("setting-changed", "gres.conf"), {GPUS}),
+    "a GPU less": ({"gres": "\n".join(GRES[1:])}, ("setting-changed", "gres.conf"), {MASK, GPUS}),
     "plugins in another order": (
         {"plugstack": "\n".join(PLUGINS.splitlines()[::-1])},
         ("slurm-conf-changed", "plugstack order"),
@@ -145,11 +146,16 @@ def test_what_changed_is_a_value() -> None:
         return compare(node(), node(**CHANGES[name][0]))[0].values[key]
 
     assert values("reserved CPUs", "fields") == ("CpuSpecList 0,8,16 -> 0-1,8,16",)
-    assert values("devices are free", "fields") == ("ConstrainDevices yes -> no",)
-    assert values("a GPU less", "gone") == ("gpu /dev/dri/renderD128 type=mi250 cores=48-55",)
-    moved = values("GPUs in another order", "moved")
-    assert isinstance(moved, tuple)
-    assert moved[0] == "0: /dev/dri/renderD128 type=mi250 cores=48-55 -> /dev/dri/renderD132 type=mi250 cores=0-7"
+
+    def texts(name: str) -> tuple[str | None, str | None]:
+        (change,) = compare(node(), node(**CHANGES[name][0]))
+        return change.before, change.after
+
+    assert texts("devices are free") == ("ConstrainDevices=yes", "ConstrainDevices=no")
+    assert texts("a GPU less") == ("gpu /dev/dri/renderD128 type=mi250 cores=48-55", None)
+    before, after = map(str, texts("GPUs in another order"))
+    assert before.startswith("gpu /dev/dri/renderD128 type=mi250 cores=48-55, ")
+    assert after.startswith("gpu /dev/dri/renderD132 type=mi250 cores=0-7, ")
 
 
 def test_order_means_nothing_where_slurmd_finds_the_devices() -> None:
@@ -162,8 +168,8 @@ def test_a_file_with_a_range_has_a_device_for_each_number() -> None:
     one = node(gres=lines)
     assert compare(one, node(gres="Name=gpu File=/dev/nvidia0,/dev/nvidia1,/dev/nvidia[2]\n")) == ()
     (change,) = compare(one, node(gres=lines.replace("[0-1]", "[1,0]")))
-    assert change.code == "slurm-gres-order"
-    assert len(one.plain["slurm-gres"]) == 3
+    assert change.code == "setting-changed"
+    assert len(parts_of(one.plain["slurm-gres"]["gres.conf"])) == 3
     assert len(node(gres="Name=gpu File=/dev/nvidia[0-99999999]\n").plain["slurm-gres"]) == 1
 
 
@@ -179,7 +185,10 @@ def test_the_only_line_of_nodes_is_that_of_a_node_that_has_none_of_its_own() -> 
 def test_files_beside_a_slurm_conf_that_is_elsewhere_are_read() -> None:
     one, other = (node(slurm=None, plugstack=None, cgroup=text) for text in (CGROUP, "ConstrainCores=yes\n"))
     (change,) = compare(one, other)
-    assert change.values["fields"] == ("ConstrainDevices yes -> no", "ConstrainRAMSpace yes -> no")
+    assert (change.before, change.after) == (
+        "ConstrainDevices=yes, ConstrainRAMSpace=yes",
+        "ConstrainDevices=no, ConstrainRAMSpace=no",
+    )
 
 
 def test_a_folder_that_the_controller_fills_is_read_alike() -> None:
@@ -188,7 +197,7 @@ def test_a_folder_that_the_controller_fills_is_read_alike() -> None:
 
 def test_a_capture_without_these_parts_is_not_compared() -> None:
     document = json.loads(format_facts(node()))
-    for part in ("slurm-node", "slurm-gres"):
+    for part in ("slurm-node", "slurm-cgroup", "slurm-gres"):
         del document["plain"][part]
     del document["plain"]["slurm-conf"]["plugstack order"]
     old = parse_facts(json.dumps(document).encode(), "old.json")
