@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from lumisite.binds.closure import Decision, PlannedLibrary, Sides
 from lumisite.binds.copies import lacks_version, suffices, summary
+from lumisite.binds.programs import Use, uses_of
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, with_values
 from lumisite.images.container import ContainerTree, container_of
 from lumisite.images.contents import LIBFABRIC, Contents, collectives_of, providers_beside
-from lumisite.images.programs import Use, uses_of
 from lumisite.machine.library_names import newest
 from lumisite.machine.loader import Found, Loaded, Loader, Need, ProcessObjects
 from lumisite.machine.tree import resolve

@@ -1,7 +1,7 @@
-"""The copies of a library for collectives in an image: which version and release each has, and which programs load it.
+"""The copies of a library for collectives in an image: which version and release each has.
 
 PyTorch often brings a copy in its wheel, beside the one of the system, and both may be of other releases. Settings are
-right for the one that runs.
+right for one release: where copies differ, none is known.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lumisite.images.contents import LARGEST_RECORD_BYTES, Contents, StatedVersion, find_constant
-from lumisite.images.programs import uses_of
+from lumisite.machine.elf import read_needed
 from lumisite.machine.ldcache import glob
-from lumisite.machine.loader import Loader, read_rules
-from lumisite.machine.tree import Tree, resolve, text_of
+from lumisite.machine.tree import Tree, names_of, resolve, text_of
 from lumisite.site.images import parse_release
 from lumisite.site.model import Site
 from lumisite.vendors import gpu_of, software_of
@@ -29,17 +28,14 @@ NOT_KNOWN = "not known"
 
 @dataclass(frozen=True)
 class Copy:
-    """A copy by its real path, with its `version`, the `release` of the stack that it is of, and who loads it.
+    """A copy by its real path, with its `version`, and the `release` of the stack that it is of.
 
-    `linked` means that PyTorch has the library inside itself. A copy is `counted` where a program loads it, or may.
+    One that PyTorch has inside itself has the path of PyTorch, and no version.
     """
 
     path: str
     version: StatedVersion | None
     release: StatedVersion | None
-    programs: tuple[str, ...] = ()
-    counted: bool = True
-    linked: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,14 +47,9 @@ class Collection:
     copies: tuple[Copy, ...] = ()
 
     @property
-    def counted(self) -> tuple[Copy, ...]:
-        """The copies that programs load, or may."""
-        return tuple(copy for copy in self.copies if copy.counted)
-
-    @property
     def release(self) -> StatedVersion | None:
-        """The release of the stack that programs get, all that differ in major and minor number joined."""
-        stated = {copy.release.value if copy.release else NOT_KNOWN: copy for copy in self.counted}
+        """The release of the stack that the copies are of, all that differ in major and minor number joined."""
+        stated = {copy.release.value if copy.release else NOT_KNOWN: copy for copy in self.copies}
         if len(stated) < 2:
             return next((copy.release or StatedVersion(NOT_KNOWN, copy.path) for copy in stated.values()), None)
         of = ", ".join(copy.path for copy in stated.values())
@@ -68,53 +59,51 @@ class Collection:
 
     @property
     def settled(self) -> bool:
-        """Whether all programs get one release, as far as settings ask for it."""
+        """Whether all copies are of one release, as far as settings depend on it."""
         return self.release is None or parse_release(self.release.value) is not None
 
     @property
     def version(self) -> StatedVersion | None:
-        """The versions of the copies that count, joined."""
-        found = {copy.version.value: copy.version.of for copy in self.counted if copy.version is not None}
+        """The versions of the copies, joined."""
+        found = {copy.version.value: copy.version.of for copy in self.copies if copy.version is not None}
         return StatedVersion(", ".join(found), ", ".join(found.values())) if found else None
 
 
 def read_collectives(site: Site, contents: Contents) -> Mapping[str, Collection]:
     """Read the copies for each stack of the site that has GPUs; raises a `LumisiteError` for a damaged image."""
-    tree = contents.tree
-    loader = Loader(tree, read_rules(tree, library_path=contents.library_path[0]))
     found = {}
     for name, stack in site.stacks.items():
         if stack.gpu is not None:
             library, software = gpu_of(stack.gpu).collectives, software_of(name, stack.gpu)
             system = None if software is None else contents.stated(software.images)
-            copies = tuple(_copies(library, loader, contents, system))
+            copies = tuple(_copies(library, contents, system))
             found[name] = Collection(library.title, name, copies)
     return found
 
 
-def _copies(library: Collectives, loader: Loader, contents: Contents, system: StatedVersion | None) -> Iterator[Copy]:
-    """Yield all copies, what PyTorch loads first; where the library path is not known, any may be loaded."""
-    tree, searched = loader.tree, not contents.library_path[1]
-    programs: dict[str, list[str]] = {}
-    linked = False
-    for use in uses_of(library, loader, contents):
-        if use.copy is not None:
-            programs.setdefault(use.copy.found.real, []).append(use.program)
-            linked = linked or use.packages is None
-        elif use.packages is not None:
-            release = _built_for(library, tree, use.packages)
-            yield Copy(f"{use.packages}/torch", None, release, (use.program,), linked=True)
+def _copies(library: Collectives, contents: Contents, system: StatedVersion | None) -> Iterator[Copy]:
+    """Yield all copies, those of Python packages first."""
+    tree = contents.tree
+    for packages in contents.packages:
+        if (release := _built_for(library, tree, packages)) and _is_inside(library, tree, packages):
+            yield Copy(f"{packages}/torch", None, release)
     folders = {resolve(tree, folder).path for folder in contents.libraries}
-    paths = contents.copies_of(library)
-    for path in sorted(paths, key=lambda path: [*programs, path].index(path)):
-        packages = contents.packages_with(path)
-        release = _stated(library.releases, tree, path, packages)
-        if packages is not None:
-            release = release or _built_for(library, tree, packages)
+    for path in sorted(contents.copies_of(library), key=lambda path: contents.packages_with(path) is None):
+        packages_with_it = contents.packages_with(path)
+        release = _stated(library.releases, tree, path, packages_with_it)
+        if packages_with_it is not None:
+            release = release or _built_for(library, tree, packages_with_it)
         elif posixpath.dirname(path) in folders:
             release = release or system
-        counted = path in programs or not (searched and programs) or (packages is None and not linked)
-        yield Copy(path, _stated(library.copies, tree, path, packages), release, tuple(programs.get(path, ())), counted)
+        yield Copy(path, _stated(library.copies, tree, path, packages_with_it), release)
+
+
+def _is_inside(library: Collectives, tree: Tree, packages: str) -> bool:
+    """Return whether PyTorch of some packages needs no library for collectives beside it, so that it has its own."""
+    folder = f"{packages}/torch/lib"
+    paths = [resolve(tree, f"{folder}/{name}").path for name in names_of(tree, folder) if ".so" in name]
+    needed = (name for path in paths for name in read_needed(tree, path))
+    return bool(paths) and not any(name.startswith(f"{library.library}.so") for name in needed)
 
 
 def _stated(signs: Iterable[Sign], tree: Tree, path: str, packages: str | None) -> StatedVersion | None:

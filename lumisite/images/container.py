@@ -1,15 +1,15 @@
 """What a container of an image sees: the image, the host paths that modules bind over it, and its library path.
 
 What the image's shell scripts set is evaluated as far as possible without running them. Read are assignments,
-`export`, `unset` and the usual expansions; every branch counts as taken. Written here: the parsers of shell on PyPI are
-under the GPL, or only split words. Source: chapter 2 of POSIX.1-2017, Shell Command Language.
+`export`, `unset` and the usual expansions, as builders of images write them; every line counts as run. Written here:
+the parsers of shell on PyPI are under the GPL, or only split words. Source: chapter 2 of POSIX.1-2017.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lumisite.machine.tree import ByteSource, DirEntry, Tree, is_under, names_of, resolve, text_of
@@ -121,49 +121,35 @@ _BETWEEN_COMMANDS = "\n;&|()"
 _BETWEEN_WORDS = " \t\r" + _BETWEEN_COMMANDS
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=")
 #: `$NAME`, or the begin of `${NAME}`, with one of the operators that ask whether it is set.
-_PARAMETER = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?[-+=?])|(?=\})))")
-_DECLARING = ("export", "readonly", "declare", "typeset", "local")
-#: Words that a simple command may follow.
-_RESERVED = ("if", "then", "else", "elif", "fi", "do", "done", "while", "until", "{", "}", "!", "time", "esac")
+_PARAMETER = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?[-+])|(?=\})))")
 
 
-def evaluate(script: str, values: MutableMapping[str, str]) -> None:
-    """Carry out the assignments of a script on `values`."""
+def evaluate(script: str, values: dict[str, str]) -> None:
+    """Carry out the assignments of a script on `values`: those with which a command begins, or after `export`."""
     at = 0
     command: str | None = None
-    before: list[tuple[str, str | None]] = []
     while at < len(script):
         if script[at] in _BETWEEN_WORDS:
             if script[at] in _BETWEEN_COMMANDS:
-                command, before = None, []
+                command = None
             at += 1
-            continue
-        if script.startswith("\\\n", at):
-            at += 2
             continue
         if script[at] == "#":
             end = script.find("\n", at)
             at = len(script) if end < 0 else end
             continue
-        start = at
-        assigned = _ASSIGNED.match(script, at)
+        assigned = _ASSIGNED.match(script, at) if command in (None, "export") else None
         word, at = _expanded(script, at if assigned is None else assigned.end(), values, _BETWEEN_WORDS)
-        if assigned is not None and (command is None or command in _DECLARING):
-            before.append((assigned[1], values.get(assigned[1])))
+        if assigned is not None:
             values[assigned[1]] = word
         elif command == "unset":
             values.pop(word, None)
-        elif command is None and (before or script[start:at] not in _RESERVED):
+        elif command is None:
             command = word
-            for name, value in reversed(before):  # what stands before a command is for it alone
-                if value is None:
-                    del values[name]
-                else:
-                    values[name] = value
 
 
 def _expanded(
-    text: str, at: int, values: MutableMapping[str, str], stops: str, depth: int = 0, *, quoted: bool = False
+    text: str, at: int, values: Mapping[str, str], stops: str, depth: int = 0, *, quoted: bool = False
 ) -> tuple[str, int]:
     """Expand what stands before one of `stops`, and remove its quotes; return it and where it ends."""
     parts: list[str] = []
@@ -178,7 +164,7 @@ def _expanded(
     return "".join(parts) if length <= _LONGEST else f"{UNKNOWN}…", at
 
 
-def _part(text: str, at: int, values: MutableMapping[str, str], depth: int, *, quoted: bool) -> tuple[str, int]:
+def _part(text: str, at: int, values: Mapping[str, str], depth: int, *, quoted: bool) -> tuple[str, int]:
     """Expand one sign, one quoted text, or one expansion; return it and where it ends."""
     sign = text[at]
     if sign == "\\":
@@ -206,8 +192,6 @@ def _part(text: str, at: int, values: MutableMapping[str, str], depth: int, *, q
         end += 1
         if operator.endswith("+"):
             return ("" if missing else word), end
-        if missing and operator.endswith(("-", "=")):
+        if missing and operator.endswith("-"):
             value = word
-            if operator.endswith("="):
-                values[name] = word
     return UNKNOWN + text[at:end] if value is None else value, end

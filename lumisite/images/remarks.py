@@ -72,9 +72,6 @@ def _copies(image: ReadImage, collection: Collection) -> Iterator[Finding]:
     for copy in collection.copies:
         library = f"{collection.title} {copy.version.value}" if copy.version else collection.title
         release = copy.release.value if copy.release else None
-        code = "collectives-copy-linked" if copy.linked else "collectives-copy"
-        code = code if copy.programs else "collectives-copy-unused"
-        for subject in copy.programs or (copy.path,):
-            yield make_finding(code, subject, library=library, component=component, release=release, path=copy.path)
+        yield make_finding("collectives-copy", copy.path, library=library, component=component, release=release)
     if not collection.settled:
         yield make_finding("collectives-releases-differ", collection.title, component=component)

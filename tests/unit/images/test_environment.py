@@ -17,7 +17,6 @@ SCRIPTS = [
     'export X="/a:${X}"',
     "X=/a; export X",
     "export PATH=/x X=/a",
-    ': "${X:=/x}"',
     'export X="${X:-"/opt/rocm/lib:/b"}"',
     "export X=/a:/b::/c:",
     "export X=/a\nexport X=/b${X:+:$X}",
@@ -34,18 +33,12 @@ SCRIPTS = [
     'export X="/a:\\\n/b"',
     'export X="/a":"/b"',
     "if true; then\n  X=/a\nfi",
-    "{ X=/a; }",
-    "X=/a true",
     "Y='it''s'; X=$Y\\ \"$Y\"",
     "X=\"a'b'c\"",
     "X=${Y-${Z-/deep}}",
     "X=\\$LIB",
     "X=\"${Y:-'a b'}\"",
     "Y=; X=${Y:-empty}${Y-unset}",
-    "true && \\\nX=/a",
-    "Y=/y; Y=1 X=/a true; X=$Y",
-    "Y=/y; Y=1 fi; X=$Y",
-    "Y=/y; X=${Y:-${Z:=/z}}${Z-}",
 ]
 
 
@@ -94,7 +87,9 @@ def test_random_words_are_what_the_shell_says() -> None:
         assert worked_out(script) == told.stdout, script
 
 
-@pytest.mark.parametrize("script", ["X=$(cat /x)", "X=`cat /x`", "X=$NOBODY/lib", "X=${X%:*}", "X=$1", "X=$((1 + 1))"])
+@pytest.mark.parametrize(
+    "script", ["X=$(cat /x)", "X=`cat /x`", "X=$NOBODY/lib", "X=${X%:*}", "X=${X:=/x}", "X=$1", "X=$((1 + 1))"]
+)
 def test_what_only_running_it_would_tell_is_marked(script: str) -> None:
     assert UNKNOWN in worked_out(script)
 

@@ -83,8 +83,8 @@ def test_env_names_both_copies_and_gives_nothing_that_depends_on_the_release(
     image = write_tree(tmp_path / "mine.sif", files)
     assert main(["env", str(image), "--site", "lumi"]) == 0
     error = capsys.readouterr().err
-    assert f"PyTorch in {VENV}: RCCL of ROCm 7.0, {VENV}/torch/lib/librccl.so.1" in error
-    assert "RCCL of ROCm 6.1.3, /opt/rocm-6.1.3/lib/librccl.so.1.0.60103" in error
+    assert f"{VENV}/torch/lib/librccl.so.1: RCCL of ROCm 7.0 [collectives-copy]" in error
+    assert "/opt/rocm-6.1.3/lib/librccl.so.1.0.60103: RCCL of ROCm 6.1.3 [collectives-copy]" in error
     assert main(["why", "NCCL_NET_GDR_LEVEL", "--image", str(image), "--site", "lumi"]) == 0
     output = capsys.readouterr().out
     assert "rocm not known" in output.partition("\n")[0]
