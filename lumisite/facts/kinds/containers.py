@@ -145,10 +145,6 @@ STARTER, _FUSE, _SPACES, _SELINUX, _CONFIG = (
     "SELinux",
     "configuration",
 )
-_CODES = {
-    STARTER: "starter-unusable", _FUSE: "fuse-closed", _SPACES: "userns-closed", _SELINUX: "selinux-enforcing",
-    _CONFIG: "runtime-config-untrusted",
-}  # fmt: skip
 _GOOD = {"present", "setuid root", "open to users", "allowed", "permissive", "disabled", "of root alone"}
 #: What a capture without a value says nothing of.
 _UNKNOWN = {_SPACES, _SELINUX, _CONFIG}
@@ -248,22 +244,19 @@ def _selinux(tree: Tree) -> str | None:
     return config and config[1].lower()
 
 
-def compare_start(before: Facts, after: Facts) -> Iterator[Change]:
-    """Yield a change for each thing without which containers do not start, and for each that is right again."""
-    old, new = texts_of("container-start", before, after)
-    for name in sorted(old.keys() | new.keys()):
-        was, now = old.get(name), new.get(name)
-        if was == now or (now is None and name in _UNKNOWN) or ({was, now} > {"present"} and None not in (was, now)):
-            continue
-        good = [state is not None and (state in _GOOD or state.startswith("/")) for state in (was, now)]
-        if good[1] and not good[0] and (was is not None or name not in _UNKNOWN):
-            yield Change("container-start-restored", name, was, now)
-        elif not good[1] and (was is not None or name in (_FUSE, *_UNKNOWN)):
-            yield Change(_CODES.get(name, "runtime-tool-gone"), name, was, now)
+def is_same_start(was: str | None, now: str | None) -> bool:
+    """Return whether containers start by it as before: both states are good, or one tree has no modes."""
+    return was == now or (None not in (was, now) and ("present" in (was, now) or (_is_good(was) and _is_good(now))))
+
+
+def _is_good(state: str | None) -> bool:
+    return state is not None and (state in _GOOD or state.startswith("/"))
 
 
 def start_follows(change: Change, differences: Differences) -> bool:
-    """Follow from the runtime, which came or went with all that it has."""
+    """Follow from the runtime, which came or went with all that it has; what one capture does not know is no change."""
+    if change.subject in _UNKNOWN and (change.after is None or (change.before is None and _is_good(change.after))):
+        return True
     codes = differences.codes("runtime")
     return not codes.isdisjoint(("runtime-gone", "runtime-new")) and change.subject not in (_FUSE, _SPACES, _SELINUX)
 
@@ -274,6 +267,5 @@ def userns_follows(change: Change, differences: Differences) -> bool:
 
 
 KINDS = (
-    ChangeKind("container-start", compare_start, helper_touches("spank/bin"), start_follows, read_start),
     ChangeKind("runtime-directive", compare_directives, helper_touches("spank/bin"), start_follows, read_directives),
 )

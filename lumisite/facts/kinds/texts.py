@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from lumisite.facts.kind import helper_touches, platform_touches, text_kind
-from lumisite.facts.kinds import kernel, limits, modules, mounts, runtime, slurm_gres, slurm_node, system
-from lumisite.facts.kinds.containers import userns_follows
+from lumisite.facts.kinds import containers, kernel, limits, modules, mounts, runtime, slurm_gres, slurm_node, system
 
 KINDS = (
+    text_kind(
+        "container-start",
+        "whether containers start",
+        helper_touches("spank/bin"),
+        containers.read_start,
+        containers.start_follows,
+        containers.is_same_start,
+    ),
     text_kind(
         "module-path",
         "which modules users and job scripts find by name",
@@ -47,7 +54,7 @@ KINDS = (
         "which calls of the system a container gets, and where its memory is",
         system.sysctl_touches,
         system.read_sysctls,
-        userns_follows,
+        containers.userns_follows,
     ),
     text_kind(
         "kernel-parameter",

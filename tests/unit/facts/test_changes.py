@@ -25,9 +25,7 @@ from tests.support.nodes import AFTER, BEFORE, LATEST, lumi_node, sif_head
 TEXTS = {
     *("setting-changed", "module-default-changed", "module-folder-moved", "slurm-conf-changed", "links-changed"),
     *("unreadable", "readable-again", "slurm-node-changed"),
-    *("container-start-restored", "fuse-closed", "runtime-config-gone", "runtime-config-untrusted"),
-    *("runtime-directive-changed", "runtime-directive-forbids", "runtime-tool-gone", "selinux-enforcing"),
-    *("starter-unusable", "userns-closed"),
+    *("runtime-config-gone", "runtime-directive-changed", "runtime-directive-forbids"),
 }  # fmt: skip
 RARE = {
     *("interface-renamed", "adapter-new", "adapter-renamed", "deployed-file-added", "deployed-file-removed"),

@@ -80,14 +80,14 @@ def stated(old: bytes, new: bytes) -> Plant:
         ({CONF: STATED + b"enable overlay = no\n"}, ("runtime-directive-changed", "enable overlay", "try", "no")),
         ({CONF: STATED + b"mount dev = minimal\n"}, ("runtime-directive-forbids", "mount dev", "yes", "minimal")),
         ({CONF: None}, ("runtime-config-gone", CONF, CONF, None)),
-        ({SUID: None}, ("starter-unusable", "setuid starter", "present", None)),
-        ({"/usr/bin/squashfuse_ll": None}, ("runtime-tool-gone", "squashfuse", "/usr/bin/squashfuse_ll", None)),
-        ({"/usr/libexec/singularity/bin/fuse-overlayfs": None}, ("runtime-tool-gone", "fuse-overlayfs", "/usr/libexec/singularity/bin/fuse-overlayfs", None)),
-        ({"/dev/fuse": None}, ("fuse-closed", "/dev/fuse", "present", None)),
-        ({SPACES: b"0\n"}, ("userns-closed", "user namespaces", "allowed", "user.max_user_namespaces = 0")),
-        ({CLONE: b"0\n"}, ("userns-closed", "user namespaces", "allowed", "kernel.unprivileged_userns_clone = 0")),
-        ({RESTRICT: b"1\n"}, ("userns-closed", "user namespaces", "allowed", "kernel.apparmor_restrict_unprivileged_userns = 1")),
-        ({"/sys/fs/selinux/enforce": b"1"}, ("selinux-enforcing", "SELinux", "permissive", "enforcing")),
+        ({SUID: None}, ("setting-changed", "setuid starter", "present", None)),
+        ({"/usr/bin/squashfuse_ll": None}, ("setting-changed", "squashfuse", "/usr/bin/squashfuse_ll", None)),
+        ({"/usr/libexec/singularity/bin/fuse-overlayfs": None}, ("setting-changed", "fuse-overlayfs", "/usr/libexec/singularity/bin/fuse-overlayfs", None)),
+        ({"/dev/fuse": None}, ("setting-changed", "/dev/fuse", "present", None)),
+        ({SPACES: b"0\n"}, ("setting-changed", "user namespaces", "allowed", "user.max_user_namespaces = 0")),
+        ({CLONE: b"0\n"}, ("setting-changed", "user namespaces", "allowed", "kernel.unprivileged_userns_clone = 0")),
+        ({RESTRICT: b"1\n"}, ("setting-changed", "user namespaces", "allowed", "kernel.apparmor_restrict_unprivileged_userns = 1")),
+        ({"/sys/fs/selinux/enforce": b"1"}, ("setting-changed", "SELinux", "permissive", "enforcing")),
     ],
 )  # fmt: skip
 def test_a_planted_change_is_one_finding_and_is_undone_as_one(plant: Plant, change: tuple[str, ...]) -> None:
@@ -99,7 +99,7 @@ def test_a_planted_change_is_one_finding_and_is_undone_as_one(plant: Plant, chan
     if change[1] == CONF:
         return  # without a file the runtime does what it does without directives
     (back,) = found(after, node)
-    assert back[0] in ("container-start-restored", "runtime-directive-changed", "runtime-directive-forbids")
+    assert back[0] in ("setting-changed", "runtime-directive-changed", "runtime-directive-forbids")
     assert back[1:] == (change[1], change[3], change[2])
 
 
@@ -130,7 +130,7 @@ def test_the_configuration_of_the_runtime_that_really_runs_counts(name: str) -> 
 def test_a_copy_without_proc_is_read_as_it_would_boot() -> None:
     copied = {SPACES: None, CLONE: None, RESTRICT: None}
     closed = {"/etc/sysctl.d/9.conf": b"# none\n-user/max_user_namespaces=0\n"}
-    change = ("userns-closed", "user namespaces", None, "user.max_user_namespaces = 0")
+    change = ("setting-changed", "user namespaces", None, "user.max_user_namespaces = 0")
     assert found(facts_of(copied), facts_of(copied, closed)) == [change]
     assert found(facts_of(), facts_of(closed)) == [], "it is not in force"
 
@@ -138,9 +138,9 @@ def test_a_copy_without_proc_is_read_as_it_would_boot() -> None:
 def test_a_profile_of_apparmor_opens_what_it_restricts() -> None:
     restricted, allowed = {RESTRICT: b"1\n"}, {"/etc/apparmor.d/singularity": PROFILE}
     one, other = facts_of(restricted), facts_of(restricted, allowed)
-    assert found(one, other)[0][:2] == ("container-start-restored", "user namespaces")
+    assert found(one, other)[0][:2] == ("setting-changed", "user namespaces")
     disabled = {"/etc/apparmor.d/disable/singularity": Link("../singularity")}
-    assert found(other, facts_of(restricted, allowed, disabled))[0][:2] == ("userns-closed", "user namespaces")
+    assert found(other, facts_of(restricted, allowed, disabled))[0][:2] == ("setting-changed", "user namespaces")
 
 
 def test_a_runtime_that_has_gone_takes_all_that_is_its_own_along() -> None:
@@ -164,15 +164,15 @@ def test_what_one_capture_lacks_of_it_is_not_compared() -> None:
 
 
 MODES = {
-    "no setuid": (SUID, 0o755, ("starter-unusable", "setuid starter", "setuid root", "not setuid")),
-    "for some users": (SUID, 0o4750, ("starter-unusable", "setuid starter", "setuid root", "mode 4750")),
-    "/dev/fuse": ("/dev/fuse", 0o600, ("fuse-closed", "/dev/fuse", "open to users", "mode 0600")),
+    "no setuid": (SUID, 0o755, ("setting-changed", "setuid starter", "setuid root", "not setuid")),
+    "for some users": (SUID, 0o4750, ("setting-changed", "setuid starter", "setuid root", "mode 4750")),
+    "/dev/fuse": ("/dev/fuse", 0o600, ("setting-changed", "/dev/fuse", "open to users", "mode 0600")),
     "squashfuse": (
         "/usr/bin/squashfuse_ll",
         0o644,
-        ("runtime-tool-gone", "squashfuse", "/usr/bin/squashfuse_ll", "mode 0644"),
+        ("setting-changed", "squashfuse", "/usr/bin/squashfuse_ll", "mode 0644"),
     ),
-    "configuration": (CONF, 0o666, ("runtime-config-untrusted", "configuration", "of root alone", "mode 0666")),
+    "configuration": (CONF, 0o666, ("setting-changed", "configuration", "of root alone", "mode 0666")),
 }
 
 
