@@ -1,4 +1,4 @@
-# shellcheck disable=SC3045,SC3065,SC3067  # dash, bash and busybox have -O, -k and these limits
+# shellcheck disable=SC3065,SC3067  # dash, bash and busybox have -O and -k
 # ---- directories for caches that are the user's alone, in the first of the site's places that will do
 
 # ---- what touches the node
@@ -17,17 +17,6 @@ make_private() {
 		return
 	done
 	return 1
-}
-# Most MiB that stay, or nothing. The first task of each job on a node removes what nothing has used for two weeks. Where
-# more stays than may, what is older than half of that goes, and so on, but nothing that was used within the last hour.
-tidy() {
-	[ "$ls_local_id" = 0 ] && [ "$job" != 0 ] || return 0
-	umask 077
-	read_line last "$private/.tidied"
-	[ "$last" != "$job" ] && printf '%s\n' "$job" >"$private/.tidied" || return 0
-	for minutes in 20160 10080 5040 2520 1260 630 315 157 78; do
-		remove_older && [ "$1" ] && [ "$kib" -gt "$(($1 * 1024))" ] || return 0
-	done
 }
 
 # Path of a file system, the folder as the job's variables name it: $folder, if it is below that path and the user's own.
@@ -48,7 +37,7 @@ take_job_folder() {
 	return 1
 }
 take_place() {
-	make_private "${1%/}/lumisite" && tidy "$2" && return 0
+	make_private "${1%/}/lumisite" && return 0
 	note no-place "$1" "no directory for caches in $1: it is missing, full or not writable"
 	return 1
 }
@@ -92,15 +81,4 @@ make_directories() {
 	done
 	umask 077
 	LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' mkdir -p -m 1700 "$private" "$@" >/dev/null
-}
-# $kib is how much is left. A time limit, as there may be millions of files. Nothing reads their names.
-remove_older() {
-	kib=$(
-		ulimit -c 0
-		ulimit -t 2
-		LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' /usr/bin/find "$private" -xdev -mindepth 1 -type f \
-			\( -amin "+$minutes" -mmin "+$minutes" -delete -o -printf '%k+' \)
-	)
-	case $kib in *[!0-9+]*) return 1 ;; esac
-	kib=$((${kib}0))
 }

@@ -1,4 +1,4 @@
-# ---- the policy: the admin's word for this step, on, observe or off
+# ---- what touches the node: the policy, which has the admin's word for this step, on, observe or off
 # ROOT/policy has lines `WORD partition NAME`, `WORD account NAME` and `WORD default`, as `lumisite policy` writes them. The
 # first of them that fits the step gives ls_mode its word; any other line is passed over, and so is what comes behind 64.
 # Without a file, or a line that fits: on for who has loaded the module, else off. Another word than the three, or a file
@@ -25,6 +25,7 @@ ls_read_policy() {
 	*) ls_mode=off ;;
 	esac
 }
+
 ls_find_word() {
 	ls_lines=0
 	while [ "$ls_lines" -lt 64 ] && read -r ls_mode ls_for; do

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs once for each task of a job step. Slurm obeys what it prints, and the task must start whatever happens here:
 # docs/explanation/what-the-helper-does.md says how. `lumisite render` joins this file, policy.sh, masks.sh, caches.sh and
-# the site's data (all ls_site_*) to one, leaves out functions that the site does not use, and calls ls_start.
+# the site's data (all ls_site_*) to one, which calls ls_start at its end.
 # Nothing of the user's shell may act here, not even on this line: an exported SHELLOPTS could trace into stdout.
 {
 	out='' ls_mode=''
@@ -84,12 +84,9 @@ know_step() {
 	,*) case $kind_gpus in 0) ls_gpus=cpu ;; *) ls_gpus=gpu ;; esac ;;
 	esac
 }
-# By what the kernel says of the whole node, whatever cgroup the task is in; as lumisite/site/kinds.py.
+# The node kind of the partition that has as many GPUs as this node; `lumisite check --host` compares the rest.
 find_kind() {
-	node_gpus='' addresses='' fitting=''
-	read_line present /sys/devices/system/cpu/present
-	read_line online /sys/devices/system/cpu/online
-	read_line domains /sys/devices/system/node/has_cpu
+	node_gpus='' fitting=''
 	ls_site_drivers
 	ls_site_kinds
 	case $fitting in
@@ -103,29 +100,13 @@ read_line() {
 	eval "$1="
 	[ ! -r "$2" ] || read -r "${1?}" <"$2"
 }
-# A driver's folder has more than devices, so that the pattern always fits something.
-count_gpus() {
-	vendor=$1 count=0
-	shift
-	set +f
-	for driver; do
-		[ -d "/sys/bus/pci/drivers/$driver" ] || continue
-		for name in "/sys/bus/pci/drivers/$driver"/*; do
-			case ${name##*/} in *:*:*.*) count=$((count + 1)) addresses="$addresses ${name##*/}" ;; esac
-		done
-	done
-	set -f
-	[ "$count" = 0 ] || node_gpus="${node_gpus:+$node_gpus and }$count $vendor"
-}
-# A node kind, its GPUs, CPUs, NUMA domains, CPU@domain for some CPUs, GPUs by vendor, and their PCI addresses: what is
-# empty is not described, and not compared.
+# A node kind, how many GPUs tasks have there, and its GPUs by vendor, which are not compared where they are not described.
 kind() {
 	case " $kinds " in *" $1 "*) ;; *) return ;; esac
-	is_kind "$@" || return
-	fitting="$fitting $1" kind_gpus=$2
+	case $3 in '' | "${node_gpus:-none}") fitting="$fitting $1" kind_gpus=$2 ;; esac
 }
 
-# ---- what touches the node: `lumisite env` defines these anew, and own_folder, make_private, tidy, granted_cpus
+# ---- what touches the node: `lumisite env` defines these anew, and own_folder, make_private, granted_cpus
 # What is right below `/` may be a shared file system: the list of `/` has its name, without asking its servers.
 exists() {
 	case $1,$roots in
@@ -134,12 +115,19 @@ exists() {
 	*) return 1 ;;
 	esac
 }
-is_kind() {
-	case $3 in '' | "$present" | "$online") ;; *) return 1 ;; esac
-	case $4 in '' | "$domains") ;; *) return 1 ;; esac
-	case $6 in '' | "${node_gpus:-none}") ;; *) return 1 ;; esac
-	case " or $7 or " in ' or  or ' | *" or ${addresses# } or "*) ;; *) return 1 ;; esac
-	for place in $5; do [ -e "/sys/devices/system/node/node${place#*@}/cpu${place%@*}" ] || return 1; done
+# A vendor, and its drivers. A driver's folder has more than devices, so that the pattern always fits something.
+count_gpus() {
+	vendor=$1 count=0
+	shift
+	set +f
+	for driver; do
+		[ -d "/sys/bus/pci/drivers/$driver" ] || continue
+		for name in "/sys/bus/pci/drivers/$driver"/*; do
+			case ${name##*/} in *:*:*.*) count=$((count + 1)) ;; esac
+		done
+	done
+	set -f
+	[ "$count" = 0 ] || node_gpus="${node_gpus:+$node_gpus and }$count $vendor"
 }
 run_taskset() { LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' taskset "$@" >/dev/null; }
 
@@ -166,12 +154,6 @@ withdraw() {
 	case " ${LUMISITE_KEEP-} " in *" $1 "*) return ;; esac
 	[ -z "$2" ] || drop "$1"
 	note setting "$1 $4" "$1 unset"
-}
-# What was seen to do harm is named by one task of the step, and stays all the same.
-harm() {
-	case "$rank ${LUMISITE_KEEP-} " in *" $1 "*) return ;; '0 '*) ;; *) return ;; esac
-	printable "$1" "$2"
-	say "$answer, set before lumisite ran, does harm: $3"
 }
 # The first host of Slurm's list, such as x-[001-004,007]-y,z.
 first_host() {
@@ -271,17 +253,6 @@ put_wrapper_first() {
 	*) put PATH "$folder${users_path:+:$users_path}" ;;
 	esac
 }
-# The container wrapper (Tykky) calls the runtime by its absolute path, past ours: on request, it is served here.
-serve_tykky() {
-	case ${ls_site_libraries:+${LUMISITE_TYKKY-}} in '' | 0 | no | off) return ;; esac
-	libraries=$ls_site_libraries
-	case $LUMISITE_TYKKY in *:*) ;; /*) libraries=$LUMISITE_TYKKY:$libraries ;; esac
-	case :${LD_LIBRARY_PATH-}: in
-	*":$libraries:"*) ;;
-	*) put LD_LIBRARY_PATH "$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" ;;
-	esac
-}
-
 # The first task of a step on a node says what it would have printed. A log that does not answer delays it by half a
 # second, and loses the lines.
 tell_log() {
@@ -302,11 +273,9 @@ ls_start() {
 	if [ "$ls_site_prefix" ]; then
 		add_binds
 		put_wrapper_first
-		serve_tykky
 	fi
 	forget
 	ls_site_settings
-	ls_site_harms
 	put LUMISITE_DONE "$task"
 	put LUMISITE_STEP "$step"
 	# These start programs, which may fail or take long.

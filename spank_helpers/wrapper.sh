@@ -1,10 +1,9 @@
 #!/bin/sh
 # Stands before the real runtime on PATH, as `singularity` and as `apptainer`: corrects the environment for the image in
 # hand (docs/explanation/what-the-helper-does.md), then becomes the real one with the same arguments. `lumisite render`
-# joins this file, policy.sh, image.sh and the site's data (all ls_site_*) to one, leaves out functions that
-# the site does not use, and calls ls_start. It changes no shell option, which an exported SHELLOPTS would carry into the
-# container. Each name begins with ls_: a shell variable that the user happens to export would reach the container with a
-# new value.
+# joins this file, policy.sh, image.sh and the site's data (all ls_site_*) to one, which calls ls_start at its end. It
+# changes no shell option, which an exported SHELLOPTS would carry into the container. Each name begins with ls_: a shell
+# variable that the user happens to export would reach the container with a new value.
 unset -f '[' test printf readlink >/dev/null 2>&1 || :
 ls_nl='
 '
@@ -193,17 +192,12 @@ ls_add_venv() {
 	ls_file=${LUMISITE_VENV%%:*} ls_target=/user-software
 	case $LUMISITE_VENV in *:*) ls_target=${LUMISITE_VENV#*:} ;; esac
 	case $ls_file in auto) ls_file=${ls_path%.sif}.sqsh ;; /*) ;; *) ls_file=${PWD-}/$ls_file ;; esac
-	case $ls_file$ls_target in
-	*[,:\"]* | *"$ls_nl"*)
-		ls_say 'LUMISITE_VENV is not FILE or FILE:PATH, and no bind can hold it'
-		return 0
-		;;
-	esac
+	case $ls_file$ls_target in *[,:\"]* | *"$ls_nl"*) ls_file= ;; esac
 	if [ -f "$ls_file" ]; then
 		ls_add "$ls_file" "$ls_target" "$ls_file:$ls_target:image-src=/"
 		ls_front=$ls_target/bin${ls_front:+:$ls_front}
 	elif [ "$LUMISITE_VENV" != auto ]; then
-		ls_say "LUMISITE_VENV: there is no file $ls_file"
+		ls_say 'LUMISITE_VENV is no FILE or FILE:PATH of a file that is there'
 	fi
 }
 # Directories go behind what the user has in a variable of the container, once.

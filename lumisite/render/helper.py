@@ -19,7 +19,6 @@ from lumisite.machine.masks import mask_tables, shared_cores
 from lumisite.machine.topology import topology_of
 from lumisite.render import shell_text as sh
 from lumisite.render.helper_settings import (
-    harm_chains,
     number_of,
     offset_word,
     plugin_word,
@@ -54,8 +53,6 @@ from lumisite.vendors import drivers_of
 
 #: What stands in scripts for the title of the stack that images bring.
 STACK_MARK = "@STACK@"
-#: Functions that a made-up step defines anew, so that they stay.
-KEPT = ("exists", "is_kind", "run_taskset", "own_folder", "make_private", "tidy", "granted_cpus", "ls_there")
 #: The last line of a script, when all is defined.
 START = 'ls_start "$@"\n'
 
@@ -67,7 +64,7 @@ def join_script(of: Rendering, names: Sequence[str], data: Iterable[str]) -> str
     # What shellcheck reads of a whole part must be in front of all commands.
     checks = [first for first, _, _ in parts if first.startswith("# shellcheck ")]
     scripts = [rest if first in checks else f"{first}\n{rest}" for first, _, rest in parts]
-    begin, _, rest = sh.used_functions("\n".join(scripts), text, KEPT).partition("\n")
+    begin, _, rest = "\n".join(scripts).partition("\n")
     return "\n".join([begin, _origin("#", names[0], of), *checks, rest, text])
 
 
@@ -109,24 +106,19 @@ def _list_of(runtime: Runtime) -> str:
 
 
 def _kind(site: Site, name: str) -> str:
-    """Return a call with a node kind, how many GPUs tasks have there, and by what a node is known to be one."""
-    of, gpus = fingerprint_of(site, name), str(len(site.node_kinds[name].gpus))
-    places = " ".join(f"{cpu}@{numa}" for cpu, numa in of.places)
-    return sh.call("kind", name, gpus, of.cpus, of.domains, places, of.gpus, " or ".join(map(" ".join, of.buses)))
+    """Return a call with a node kind, how many GPUs tasks have there, and those of the node by vendor."""
+    return sh.call("kind", name, str(len(site.node_kinds[name].gpus)), fingerprint_of(site, name).gpus)
 
 
 def prolog_data(of: Rendering) -> Iterator[str]:
     """Yield the data that only the prolog looks up."""
     site = of.site
-    tykky = [name for name, family in site.families.items() if family.activation == "tykky"]
-    paths = chain.from_iterable(library_path(site, of.selection.platform, name) for name in tykky)
     yield sh.assign(ls_site_release=of.release, ls_site_stacks=" ".join(of.decisions))
-    yield sh.assign(ls_site_host_suffix=site.fabric.host_suffix or "", ls_site_libraries=":".join(dict.fromkeys(paths)))
+    yield sh.assign(ls_site_host_suffix=site.fabric.host_suffix or "")
     yield from sh.function("ls_site_binds", _prolog_binds(of))
     yield sh.numbers("ls_site_names", [*prolog_names(site), "PET_LOCAL_ADDR", "PET_RDZV_CONF"])
     settings, caches = (prolog_chains(site, of.decisions, directories=these) for these in (False, True))
     yield from sh.function("ls_site_settings", sh.decide(settings))
-    yield from sh.function("ls_site_harms", sh.decide(harm_chains(site)))
     yield from sh.function("ls_site_caches", sh.decide(caches))
     yield from sh.function("ls_site_directories", _directories(site))
     yield from sh.function("ls_site_places", _places(site))
@@ -249,8 +241,7 @@ def _places(site: Site) -> Iterator[str]:
             ]
             yield f"{' '.join(words)} && return"
         if private_place.writable:
-            most = "''" if private_place.most_cache_mib is None else str(private_place.most_cache_mib)
-            yield f"take_place {path} {most} && return"
+            yield f"take_place {path} && return"
     yield "return 1"
 
 

@@ -12,17 +12,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from lumisite.render.shell_text import NOTHING, Chain, Where, case_pattern, variable, with_reason
+from lumisite.render.shell_text import NOTHING, Chain, Where, variable
 from lumisite.site.entries import Setting, When
-from lumisite.site.evidence import harms
 from lumisite.site.ledger import (
-    STEP_CONDITIONS,
     Decision,
     Verdict,
-    conditions_of,
     decided_by_image,
-    describe_conditions,
-    image_conditions,
     needs_reading,
 )
 from lumisite.site.model import Site
@@ -45,26 +40,6 @@ def prolog_chains(site: Site, decisions: Mapping[str, Decision], *, directories:
         return directories == any(setting.directory for setting in site.settings if setting.name == name)
 
     return _chains(site, decisions, filter(is_included, prolog_names(site)), _for_prolog)
-
-
-def harm_chains(site: Site) -> Iterator[Chain]:
-    """Yield what the prolog says of values that somebody saw do harm, also where the image is yet to be known."""
-    for harm in harms(site):
-        evidence, name = harm.evidence, harm.setting.name
-        known = When(
-            stacks={key: evidence.when.stacks[key] for key in site.gpu_stacks if key in evidence.when.stacks},
-            family=evidence.when.family,
-            plugin=evidence.when.plugin,
-        )
-        others = conditions_of(evidence.when).keys() - {*image_conditions(site), *STEP_CONDITIONS}
-        if evidence.by != "measured" or not evidence.unknown_images or harm.setting.where != TASK or others:
-            continue
-        seen = (
-            f"{evidence.what or harm.setting.why}{f' ({describe_conditions(known)})' if conditions_of(known) else ''}"
-        )
-        patterns = " | ".join(case_pattern(pattern) for pattern in harm.patterns)
-        line = with_reason(["harm", name, f'"${name}"'], f"{seen}: unset {name}")
-        yield ((step_of(evidence.when), f"case ${{{name}-}} in {patterns})\n\t{line}\n\t;;\nesac"),)
 
 
 def wrapper_chains(site: Site, decisions: Mapping[str, Decision]) -> Iterable[Chain]:

@@ -25,6 +25,7 @@ from lumisite.render.helper import START, assign_runtime
 from lumisite.render.manifest import MANIFEST, RenderedFile
 from lumisite.render.modules import ModulePlan
 from lumisite.site.cpus import parse_number_list
+from lumisite.site.kinds import NO_GPUS, fingerprint_of
 from lumisite.site.ledger import Situation, decide, decided_by_image
 from lumisite.site.model import Site
 from lumisite.site.read import read_file
@@ -37,14 +38,13 @@ _MOST_BYTES = 1 << 23  # the kernel gives a program no larger environment, execv
 #: The node is of the kind that is meant, whatever this machine is.
 PROLOG = """
 exists() {{ :; }}
-is_kind() {{ [ "$1" = {kind} ]; }}
+count_gpus() {{ node_gpus={gpus}; }}
 run_taskset() {{ :; }}
 own_folder() {{ :; }}
 make_private() {{
     case $1 in *[!A-Za-z0-9/._+@=-]*) return 1 ;; esac
     private=$1-$user
 }}
-tidy() {{ :; }}
 granted_cpus() {{ granted=; }}
 ls_read_policy() {{ ls_mode=on; }}
 """
@@ -249,7 +249,8 @@ def _job_folders(site: Site) -> dict[str, str]:
 
 def _run_prologs(question: Question, folder: Path, loaded: Mapping[str, str]) -> Iterator[_Stage]:
     """Run the prolog for each task of the first node; its lines make the environment, as Slurm reads them."""
-    script = _with_functions(question, folder, "spank/task_prolog", PROLOG.format(kind=shlex.quote(question.kind)))
+    gpus = fingerprint_of(question.site, question.kind).gpus.replace(NO_GPUS, "")
+    script = _with_functions(question, folder, "spank/task_prolog", PROLOG.format(gpus=shlex.quote(gpus)))
     # Sourced under its deployed name, since it puts its own folder on PATH.
     name = f"{question.site.root}/releases/{release_of(question.files)}/spank/task_prolog"
     for task in range(question.step.tasks_per_node):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import textwrap
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, product
@@ -36,26 +34,8 @@ class Where:
 Chain: TypeAlias = tuple[tuple[Where, str], ...]
 #: What a line is where a script does nothing.
 NOTHING = ":"
-#: A function of a script, on one line or several, with the comment right before it, but not a heading.
-_FUNCTION = re.compile(r"((?:^#(?! ----).*\n)*)^(\w+)\(\) \{(?: .*\}\n|\n(?:(?!\}).*\n)*\}\n)", re.MULTILINE)
 #: What the scripts call the sides of a step.
 _SIDES = ("stack", "nodes", "gpus", "partition", "kind")
-
-
-def used_functions(scripts: str, data: str, kept: Sequence[str]) -> str:
-    """Leave out functions, with the comment before each, that neither the data nor a function that stays calls.
-
-    The data may name a function without the `ls_` that it begins with, as an argument of `ls_rule`.
-    """
-    names = {found[2]: found[0] for found in _FUNCTION.finditer(scripts)}
-    while True:
-        words = Counter(re.findall(r"\w+", scripts + data))
-        called = {name: name.removeprefix("ls_") for name in names if name not in kept}
-        unused = [name for name, call in called.items() if words[call] + words[f"ls_{call}"] == 1]
-        if not unused:
-            return scripts
-        for name in unused:
-            scripts = scripts.replace(names.pop(name), "")
 
 
 def assign(**values: str) -> str:
@@ -70,18 +50,13 @@ def row(**values: str) -> str:
 
 def numbers(name: str, words: Iterable[object]) -> str:
     """Write a long list of numbers, which the shell splits at any white space."""
-    text = "\n\t".join(textwrap.wrap(" ".join(map(str, words)), WIDTH - 10))
+    text = "\n\t".join(textwrap.wrap(" ".join(map(str, words)), WIDTH - 10, break_long_words=False))
     return f"{name}='{text}'"
 
 
 def call(function: str, *words: str) -> str:
-    """Write a call of words that are quoted here."""
-    return with_reason([function, *map(shlex.quote, words[:-1])], words[-1])
-
-
-def with_reason(words: Sequence[str], last: str) -> str:
-    """Write words of sh and a last one, which goes to a line of its own where it is long."""
-    line, quoted = " ".join(words), shlex.quote(last)
+    """Write a call of words that are quoted here; the last goes to a line of its own where it is long."""
+    line, quoted = " ".join([function, *map(shlex.quote, words[:-1])]), shlex.quote(words[-1])
     return f"{line} {quoted}" if len(line) + len(quoted) < WIDTH else f"{line} \\\n\t{quoted}"
 
 

@@ -13,7 +13,6 @@ from lumisite.machine.masks import mask_tables
 from lumisite.machine.topology import topology_of
 from lumisite.render.modules import Rendering
 from lumisite.site.entries import Setting, When
-from lumisite.site.evidence import harms
 from lumisite.site.images import has_plugin
 from lumisite.site.kinds import fingerprint_of
 from lumisite.site.ledger import Decision, conditions_of, describe_action, describe_conditions
@@ -33,7 +32,6 @@ def task_summary(of: Rendering) -> dict[str, dict[str, str]]:
         "binds": _binds(of, of_modules=False),
         "module_binds": _binds(of, of_modules=True),
         "settings": _settings(of.decisions),
-        "harmful": _harmful(site),
         "places": _places(site),
         "partitions": _partitions(site),
         "node_kinds": _node_kinds(site),
@@ -91,16 +89,9 @@ def _when(when: When) -> str:
     return f" ({describe_conditions(when)})" if conditions_of(when) else ""
 
 
-def _harmful(site: Site) -> Entries:
-    for harm in harms(site):
-        evidence = harm.evidence
-        yield f"{harm.setting.name}={'|'.join(harm.patterns)}{_when(evidence.when)}", evidence.what or harm.setting.why
-
-
 def _places(site: Site) -> Entries:
     for number, place in enumerate(site.private_places, start=1):
         parts = [f"number {number}", *([f"the job's folder {place.job_folder}"] if place.job_folder else [])]
-        parts += [f"keeps at most {place.most_cache_mib} MiB"] if place.most_cache_mib is not None else []
         yield place.path, ", ".join(parts)
 
 
@@ -110,14 +101,8 @@ def _partitions(site: Site) -> Entries:
 
 
 def _node_kinds(site: Site) -> Entries:
-    """Yield by what a node is known to be of a kind."""
     for name in site.node_kinds:
-        fingerprint = fingerprint_of(site, name)
-        yield f"{name}: CPUs", fingerprint.cpus
-        yield f"{name}: NUMA domains", fingerprint.domains
-        yield f"{name}: GPUs", fingerprint.gpus
-        yield f"{name}: PCI addresses", " or ".join(map(" ".join, fingerprint.buses))
-        yield f"{name}: CPU@domain", " ".join(f"{cpu}@{domain}" for cpu, domain in fingerprint.places)
+        yield f"{name}: GPUs", fingerprint_of(site, name).gpus
 
 
 def _cpus(site: Site) -> Entries:

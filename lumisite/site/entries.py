@@ -11,10 +11,6 @@ from lumisite.site.decode import key
 from lumisite.site.scalars import AbsolutePath, JobFolder, Line, NodeCount, Place, Value, VariableName, source_ids
 from lumisite.site.versions import VersionRange
 
-#: How much of a user's private caches stays in a node's memory, in MiB. Chosen, not measured: less than 0.5 % of a node
-#: with 512 GB.
-MEMORY_CACHE_MIB = 2048
-
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Known:
@@ -103,13 +99,6 @@ class FileSystem(Stated):
         default=None,
     )
     in_memory: bool = key("Whether what is in it takes the node's memory.", needs=("kind", "node-local"), default=False)
-    cache_mib: int | None = key(
-        "How much of a user's private caches stays in it from one job to the next, in MiB, where it is `writable` "
-        f"(default: {MEMORY_CACHE_MIB} where it is `in_memory`, else any amount).",
-        least=1,
-        needs=("writable",),
-        default=None,
-    )
     # It is bound without conditions and under its own path: what `Bind` says beside is no key here.
     target: ClassVar[None] = None
     when: ClassVar[When] = When()
@@ -119,11 +108,6 @@ class FileSystem(Stated):
     def spec(self) -> str:
         """The bind as `--bind` takes it."""
         return self.path
-
-    @property
-    def most_cache_mib(self) -> int | None:
-        """How much of a user's private caches stays in it, in MiB; none for any amount."""
-        return MEMORY_CACHE_MIB if self.cache_mib is None and self.in_memory else self.cache_mib
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

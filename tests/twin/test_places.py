@@ -22,8 +22,6 @@ SITE_SCRIPTS = {
 }
 TMP = "  - {path: /tmp, kind: node-local, writable: yes, in_memory: yes,"
 JOB_FOLDER = {TMP: f"  - {{path: /local, kind: node-local, job_folder: $TMPDIR, why: the disk, source: here}}\n{TMP}"}
-MIB_8 = {TMP: f"{TMP} cache_mib: 8,"}
-USUAL = f"/tmp/lumisite-{USER_ID}"
 
 
 @pytest.fixture(scope="module", params=GENERATIONS)
@@ -80,16 +78,6 @@ def test_a_job_that_another_job_submits_has_its_own_folder(cluster: Cluster) -> 
     for each in (task, container):
         assert each.environment["MIOPEN_USER_DB_PATH"].startswith(f"/local/{job}/")
         assert each.private == ["0o700", USER_ID]
-
-
-def test_what_stays_in_memory_has_a_limit(cluster: Cluster) -> None:
-    deploy_site(cluster, MIB_8)
-    node = cluster.nodes[0]
-    fill = f"cd {USUAL}/miopen/db && head -c 6M /dev/zero >old && head -c 6M /dev/zero >new && touch -d -2days old"
-    seen = f"ls {USUAL}/miopen/db"
-    step = f"srun -w {node} -n1 -p small-g"
-    cluster.run(f"{LOAD}; {step} sh -c '{fill}'").check()
-    assert cluster.run(f"{LOAD}; {step} {seen}").check().stdout.split() == ["new"]
 
 
 #: As Isambard-AI has it: the host's libraries are below /host in containers.

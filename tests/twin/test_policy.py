@@ -74,11 +74,12 @@ SHAPES = [
 ]
 #: What a step that acts is seen to be another by, without a bind of the user's that the helper has too.
 TOUCHED = "singularity --quiet exec -B /scratch/seen {image} /scratch/look"
-#: What differs between any two steps, and what Slurm leaves in a task where any prolog has run.
+#: What Slurm leaves in a task where any prolog has run.
+LEFT = re.compile(r"^SLURM_SCRIPT_CONTEXT=.*\n", re.MULTILINE)
+#: What differs between any two steps.
 VARYING = re.compile(
     r"^(SLURM_(JOB_?ID|JOB_SLUID|STEP_?ID|STEP_LAUNCHER_PORT|SRUN_COMM_PORT|TASK_PID|JOB_START_TIME|JOB_END_TIME)"
-    r"|SLURMD_DEBUG|PMI_FD|SLURM_TOPOLOGY_ADDR\w*|PMIX?_\w+|RANDOM)=.*|(?<=slurmstepd: )\[[0-9.]+\]"
-    r"|^SLURM_SCRIPT_CONTEXT=.*\n",
+    r"|SLURMD_DEBUG|PMI_FD|SLURM_TOPOLOGY_ADDR\w*|PMIX?_\w+|RANDOM)=.*|(?<=slurmstepd: )\[[0-9.]+\]",
     re.MULTILINE,
 )
 
@@ -121,7 +122,7 @@ def seen(cluster: Cluster, shape: str, before: str = "") -> dict[str, str]:
     words = shape.format(image=IMAGE, plain=PLAIN)
     done = cluster.run(f"{before} cd /scratch; srun {words}").check()
     assert (done.stdout, done.stderr) == ("", "")
-    found = {path.name: VARYING.sub(r"\\1", path.read_text()) for path in folder.iterdir()}
+    found = {path.name: VARYING.sub(r"\\1", LEFT.sub("", path.read_text())) for path in folder.iterdir()}
     assert found
     return found
 

@@ -10,13 +10,13 @@ ls_site_partition() {
 }
 # Nothing is said of its nodes that could be compared: any machine is one.
 ls_site_kinds() {
-	kind node 2 '' '' '' '' ''
+	kind node 2 ''
 }
 ls_site_drivers() {
 	:
 }
 ls_site_release=try ls_site_stacks=25.03-rocm6.2
-ls_site_host_suffix='' ls_site_libraries=''
+ls_site_host_suffix=''
 ls_site_binds() {
 	brought_by LUMISITE_BINDS_TASK "${LUMISITE_BINDS_TASK+x$LUMISITE_BINDS_TASK}"
 	bind / /host /:/host x
@@ -24,9 +24,6 @@ ls_site_binds() {
 ls_site_names=NCCL_DEBUG
 ls_site_settings() {
 	offer NCCL_DEBUG "${NCCL_DEBUG+x$NCCL_DEBUG}" WARN 0
-}
-ls_site_harms() {
-	case ${NCCL_PROTO-} in LL128*) harm NCCL_PROTO "$NCCL_PROTO" 'sums of bf16 fail: unset NCCL_PROTO' ;; esac
 }
 ls_site_caches() {
 	:

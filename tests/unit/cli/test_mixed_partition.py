@@ -48,7 +48,7 @@ def test_env_says_for_which_kind_it_is(capsys: Output) -> None:
 
 def test_env_is_for_the_kind_that_is_named(capsys: Output) -> None:
     told, setting, said = env(capsys, "--partition", "mixed", "--node", "striped")
-    assert (told, setting) == (masks("striped", 4), None)
+    assert (told, setting) == (masks("striped", 2), None)
     assert "several" not in said
     assert "kinds" not in said
     assert env(capsys, "--partition", "standard-g", "--node", "lumi-g")[0] == masks("lumi-g", 8)

@@ -22,7 +22,7 @@ from tests.support.prologs import (
     shell_command,
     write_script,
 )
-from tests.support.sites import load_text, site_text
+from tests.support.sites import site_text
 from tests.support.wrappers import FILES, RUNTIME, Wrapper
 
 CRAY = "  - path: /opt/cray\n"
@@ -75,8 +75,3 @@ def test_the_wrapper_and_env_name_what_the_container_has(capsys: pytest.CaptureF
     told = json.loads(capsys.readouterr().out)
     assert told["variables"]["SINGULARITYENV_LD_LIBRARY_PATH"]["value"] == INSIDE
     assert {"source": "/opt/cray", "target": "/host/opt/cray"}.items() <= told["binds"][5].items()
-
-
-def test_what_the_container_wrapper_serves_follows_the_bind_too() -> None:
-    tykky = ("    plugin: from-host\n", "    plugin: from-host\n    activation: tykky\n    library_path: [libfabric]\n")
-    assert f"ls_site_libraries={INSIDE}\n" in tree(load_text(site_text(UNDER_HOST, tykky)))["spank/task_prolog"]

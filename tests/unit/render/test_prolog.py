@@ -325,21 +325,6 @@ def test_gpus_that_are_restricted_already_stay_so(prolog: Script, value: str) ->
     assert "ROCR_VISIBLE_DEVICES" not in sound(prolog.step(LUMISITE_GPUS="one", ROCR_VISIBLE_DEVICES=value)).exports
 
 
-# ---- the container wrapper (Tykky)
-
-
-def test_a_container_wrapper_environment_gets_the_plugin_on_request(prolog: Script) -> None:
-    host = "/opt/cray/libfabric/1.22.0/lib64"
-    assert "LD_LIBRARY_PATH" not in sound(prolog.step(LD_LIBRARY_PATH="/mine")).exports
-    assert sound(prolog.step(LUMISITE_TYKKY="1")).exports["LD_LIBRARY_PATH"] == host
-    ran = sound(prolog.step(LUMISITE_TYKKY="/plugin/lib", LD_LIBRARY_PATH="/mine"))
-    assert ran.exports["LD_LIBRARY_PATH"] == f"/plugin/lib:{host}:/mine"
-    again = {"LUMISITE_TYKKY": "1", "LD_LIBRARY_PATH": f"{host}:/mine"}
-    assert "LD_LIBRARY_PATH" not in sound(prolog.step(**again)).exports
-    evil = sound(prolog.step(LUMISITE_TYKKY="/x\nexport EVIL=1", LD_LIBRARY_PATH="/mine"))
-    assert "LD_LIBRARY_PATH" not in evil.exports
-
-
 @pytest.mark.parametrize(
     ("given", "changed"),
     [

@@ -50,7 +50,7 @@ WIDE = """
     l3:
       - {cores: '0,2,4,6,8,10,12,14,16,18,20,22,24,26,28,30,32,34,36,38,40,42,44,46,48,50,52,54,56,58,60,62,64,66,68,70,72,74,76,78', numa: 0}
       - {cores: '1,3,5,7,9,11,13,15,17,19,21,23,25,27,29,31,33,35,37,39,41,43,45,47,49,51,53,55,57,59,61,63,65,67,69,71,73,75,77,79', numa: 1}
-    gpus: [{l3: 0, numa: 0}, {l3: 0, numa: 0}, {l3: 1, numa: 1}, {l3: 1, numa: 1}]
+    gpus: [{l3: 0, numa: 0}, {l3: 1, numa: 1}]
     source: here
 """
 SETTINGS = """
@@ -94,7 +94,7 @@ def masks(kind: str, tasks: int) -> list[str | None]:
     return [one.cpus for one in cpu_masks(topology_of(kind, mixed().site.node_kinds[kind]), MaskRequest(tasks))]
 
 
-@pytest.mark.parametrize(("kind", "gpus"), [("lumi-g", 8), ("wide", 4), ("striped", 4)])
+@pytest.mark.parametrize(("kind", "gpus"), [("lumi-g", 8), ("wide", 4), ("striped", 2)])
 def test_each_task_has_the_mask_of_its_nodes_kind(prolog: Script, tmp_path: Path, kind: str, gpus: int) -> None:
     be_node(tmp_path, node(kind))
     assert [tried(on_mixed(prolog, task, gpus)) for task in range(gpus)] == masks(kind, gpus)
@@ -139,28 +139,31 @@ def changed(kind: str, *gone: str, cpu: str = "", numa: str = "") -> dict[str, s
 
 BUSES = "0000:c1:00.0 0000:c6:00.0 0000:c9:00.0 0000:ce:00.0 0000:d1:00.0 0000:d6:00.0 0000:d9:00.0 0000:de:00.0"
 WIDES = "0000:00:00.0 0000:04:00.0 0000:08:00.0 0000:0c:00.0"
-#: Nodes that are none of `standard-g`, and what each has otherwise than LUMI-G.
+#: Nodes with another number of GPUs than those of `standard-g`, and what each has otherwise than LUMI-G.
 OTHERS: dict[str, tuple[Callable[[], dict[str, str]], str]] = {
     "another kind": (
         lambda: node("wide"),
         f"CPUs 0-79, expected 0-127; NUMA domains 0-1, expected 0-3; GPUs 4 amd at {WIDES}, expected 8 amd",
     ),
-    "other CPUs": (lambda: changed("lumi-g", cpu="0-255\n"), "CPUs 0-255, expected 0-127"),
-    "other domains": (lambda: changed("lumi-g", numa="0-7\n"), "NUMA domains 0-7, expected 0-3"),
-    "numbered otherwise": (lambda: changed("lumi-g", f"{DOMAIN}/node2/cpu40"), "CPU 40 outside NUMA domain 2"),
     "a GPU gone": (
         lambda: changed("lumi-g", f"{DRIVER}/amdgpu/0000:d1"),
         f"GPUs 7 amd at {BUSES.replace(' 0000:d1:00.0', '')}, expected 8 amd",
     ),
     "no driver": (lambda: changed("lumi-g", f"{DRIVER}/amdgpu"), "GPUs none, expected 8 amd"),
     "no drivers at all": (lambda: changed("lumi-g", DRIVER), "GPUs none, expected 8 amd"),
-    "GPUs at other addresses": (
-        lambda: {path.replace("0000:de", "0000:df"): text for path, text in node("lumi-g").items()},
-        f"GPUs at {BUSES.replace('de', 'df')}, expected {BUSES.replace('ce', 'cc').replace('de', 'dc')} or {BUSES}",
-    ),
     "nothing to read": (
         dict[str, str],
         "CPUs unknown, expected 0-127; NUMA domains unknown, expected 0-3; GPUs none, expected 8 amd",
+    ),
+}
+#: Nodes with as many GPUs, which only `check --host` looks at.
+LIKE: dict[str, tuple[Callable[[], dict[str, str]], str]] = {
+    "other CPUs": (lambda: changed("lumi-g", cpu="0-255\n"), "CPUs 0-255, expected 0-127"),
+    "other domains": (lambda: changed("lumi-g", numa="0-7\n"), "NUMA domains 0-7, expected 0-3"),
+    "numbered otherwise": (lambda: changed("lumi-g", f"{DOMAIN}/node2/cpu40"), "CPU 40 outside NUMA domain 2"),
+    "GPUs at other addresses": (
+        lambda: {path.replace("0000:de", "0000:df"): text for path, text in node("lumi-g").items()},
+        f"GPUs at {BUSES.replace('de', 'df')}, expected {BUSES.replace('ce', 'cc').replace('de', 'dc')} or {BUSES}",
     ),
 }
 
@@ -182,9 +185,15 @@ def test_a_node_that_is_not_of_its_partitions_kind_gets_nothing_and_says_so(
     assert not any(NO_KIND in line for line in quiet.prints)
 
 
-@pytest.mark.parametrize("case", OTHERS)
-def test_check_host_compares_the_same(tmp_path: Path, case: str) -> None:
-    kernel, differing = OTHERS[case]
+@pytest.mark.parametrize("case", LIKE)
+def test_a_node_with_as_many_gpus_is_taken_for_the_kind(prolog: Script, tmp_path: Path, case: str) -> None:
+    be_node(tmp_path, LIKE[case][0]())
+    assert tried(step(prolog, 8, 4)) == "1-7"
+
+
+@pytest.mark.parametrize("case", [*OTHERS, *LIKE])
+def test_check_host_compares_the_rest(tmp_path: Path, case: str) -> None:
+    kernel, differing = (OTHERS | LIKE)[case]
     be_node(tmp_path, kernel())
     site = mixed().site
     seen = read_facts(DiskTree(str(tmp_path)), drivers_of(site))
@@ -192,14 +201,10 @@ def test_check_host_compares_the_same(tmp_path: Path, case: str) -> None:
 
 
 def test_a_node_that_may_be_any_of_several_gets_no_mask(prolog: Script, tmp_path: Path) -> None:
-    """Half of its threads are switched off, and that is how another kind is: `check` cannot know of it."""
-    text = prolog.path.read_text().replace("wide 4 0-79", "wide 4 0-39", 1)
-    prolog.path.write_text(
-        text.replace("40@0", "0@0").replace("50@0", "0@0").replace("60@1", "20@1").replace("70@1", "20@1")
-    )
-    be_node(
-        tmp_path, {**node("wide"), **{f"{DOMAIN}/node{n % 2}/cpu{n}": "" for n in range(2)}, f"{CPU}/online": "0-39\n"}
-    )
+    text = prolog.path.read_text()
+    assert "kind striped 2 '2 amd'" in text
+    prolog.path.write_text(text.replace("kind striped 2 '2 amd'", "kind striped 4 '4 amd'"))
+    be_node(tmp_path, node("wide"))
     assert reason(on_mixed(prolog, 0, 4)) == "this node may be of any of these node kinds: wide striped"
 
 
@@ -229,7 +234,7 @@ def test_a_task_with_one_cpu_sees_the_whole_node(prolog: Script) -> None:
         os.sched_setaffinity(0, mine)
 
 
-def test_a_kind_without_cores_is_known_by_its_gpus_alone(prolog: Script, tmp_path: Path) -> None:
+def test_a_kind_without_gpus_is_known_by_that(prolog: Script, tmp_path: Path) -> None:
     for kernel, known in (({}, True), (changed("lumi-c", cpu="0-3\n"), True), (node("lumi-g"), False)):
         be_node(tmp_path, kernel)
         why = reason(step(prolog, 8, 0, SLURM_JOB_PARTITION="standard", SLURM_CPUS_ON_NODE="256"))

@@ -1,10 +1,9 @@
-"""Where the task prolog makes private directories: the folder of the job, else the next place; and what stays there."""
+"""Where the task prolog makes private directories: the folder of the job, else the next place."""
 
 from __future__ import annotations
 
 import functools
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -146,82 +145,3 @@ def test_a_full_or_missing_place_leaves_the_next_one(tmp_path: Path) -> None:
     assert cache(script.step()).is_relative_to(tmp_path / "tmp")
     (tmp_path / "local").mkdir()
     assert cache(script.step()).is_relative_to(tmp_path / "local")
-
-
-# ---- what stays
-
-MIB = 1 << 20
-DAY = 86400
-
-
-def start(prolog: Script, job: str, **changes: str) -> Path:
-    return cache(prolog.step(**{"SLURM_LOCALID": "0", "SLURM_JOB_ID": job, **changes}))
-
-
-def fill(place: Path, ages: dict[str, float]) -> None:
-    """Make files of 3 MiB that were used so many seconds ago."""
-    for name, age in ages.items():
-        with (place / name).open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, 3 * MIB)
-        os.utime(place / name, (time.time() - age, time.time() - age))
-
-
-def left(place: Path) -> set[str]:
-    return {path.name for path in place.iterdir()} - {".lumisite"}
-
-
-AGES = {"week": 6 * DAY, "days": 2.5 * DAY, "day": 1.2 * DAY, "hours": 4 * 3600, "now": 0.0}
-
-
-@pytest.fixture(params=SHELLS)
-def capped(request: pytest.FixtureRequest, tmp_path: Path) -> Script:
-    """At most 10 MiB stay, of files with 3 each."""
-    return prolog_with(tmp_path, request.param, "", "in_memory: yes, cache_mib: 10")
-
-
-def test_the_oldest_files_go_until_the_rest_is_below_the_limit(capped: Script) -> None:
-    place = start(capped, "1")
-    fill(place, AGES)
-    start(capped, "1")
-    assert left(place) == set(AGES), "the same job has looked already"
-    start(capped, "2", SLURM_LOCALID="3")
-    assert left(place) == set(AGES), "only the first task of a node looks"
-    start(capped, "2")
-    assert left(place) == {"day", "hours", "now"}
-
-
-def test_below_the_limit_all_stays_and_without_one_too(capped: Script, tmp_path: Path) -> None:
-    place = start(capped, "1")
-    fill(place, {"week": 6 * DAY, "days": 2 * DAY, "now": 0})
-    start(capped, "2")
-    assert left(place) == {"week", "days", "now"}
-    unlimited = prolog_with(tmp_path, "dash", "", "in_memory: no")
-    fill(place, AGES | {"old": 15 * DAY})
-    start(unlimited, "3")
-    assert left(place) == set(AGES), "what is two weeks old goes in any case"
-
-
-def test_what_was_used_within_the_hour_stays(capped: Script) -> None:
-    place = start(capped, "1")
-    fill(place, {str(number): 60.0 * number for number in range(5)})
-    start(capped, "2")
-    assert left(place) == {"0", "1", "2", "3", "4"}
-
-
-def test_names_of_files_are_not_read(capped: Script, tmp_path: Path) -> None:
-    place = start(capped, "1")
-    mine = tmp_path / "mine"
-    mine.write_text("mine")
-    names = ("x\nmine", "; rm -rf x", "$(touch pwned)", "-delete", "99999999+")
-    fill(place, dict.fromkeys(names, 2.0 * DAY))
-    start(capped, "2")
-    assert left(place) == set()
-    assert mine.exists()
-    assert not (tmp_path / "pwned").exists()
-
-
-def test_a_folder_of_the_job_is_the_sites_to_clean(prolog: Script, folder: Path) -> None:
-    place = start(prolog, "1", TMPDIR=str(folder))
-    fill(place, {"old": 15 * DAY})
-    start(prolog, "2", TMPDIR=str(folder))
-    assert left(place) == {"old"}

@@ -6,7 +6,6 @@ import os
 import shutil
 import stat
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -129,38 +128,3 @@ def test_each_rank_has_a_directory_of_its_own_where_programs_cannot_share_one(pr
         assert stat.S_IMODE(place.stat().st_mode) == 0o700
         assert (place / "build").is_dir()
     assert len({path.name for path in place.parent.iterdir()}) == 2
-
-
-def old_and_new(folder: Path) -> tuple[Path, Path, Path]:
-    """Make a file that nothing has used for three weeks, one that was read since, and one that was written since."""
-    long_ago, now = time.time() - 21 * 86400, time.time()
-    files = old, _, _ = tuple(folder / name for name in ("old", "read", "written"))
-    for file, times in zip(files, ((long_ago, long_ago), (now, long_ago), (long_ago, now)), strict=True):
-        file.write_text("compiled")
-        os.utime(file, times)
-    assert old.exists()
-    return files[0], files[1], files[2]
-
-
-def test_what_nothing_has_used_for_two_weeks_goes_once_for_a_job(prolog: Script) -> None:
-    place = Path(sound(prolog.step(SLURM_LOCALID="0")).exports["MIOPEN_USER_DB_PATH"])
-    old, read, written = old_and_new(place)
-    sound(prolog.step(SLURM_LOCALID="0"))
-    assert old.exists(), "the same job has looked already"
-    sound(prolog.step(SLURM_LOCALID="3", SLURM_JOB_ID="7654321"))
-    assert old.exists(), "only the first task of a node looks"
-    sound(prolog.step(SLURM_LOCALID="0", SLURM_JOB_ID="7654321"))
-    assert (old.exists(), read.exists(), written.exists()) == (False, True, True)
-    assert place.is_dir()
-
-
-def test_the_cleaning_leaves_what_lies_outside(prolog: Script, tmp_path: Path) -> None:
-    place = Path(sound(prolog.step(SLURM_LOCALID="0")).exports["MIOPEN_USER_DB_PATH"])
-    (tmp_path / "mine").mkdir()
-    old, _, _ = old_and_new(tmp_path / "mine")
-    (place / "link").symlink_to(tmp_path / "mine")
-    (place.parent.parent / ".tidied").unlink()
-    (place.parent.parent / ".tidied").symlink_to(tmp_path / "nowhere")
-    sound(prolog.step(SLURM_LOCALID="0", SLURM_JOB_ID="7"))
-    assert old.exists()
-    assert (place / "link").is_symlink()

@@ -1,4 +1,4 @@
-"""What the prolog tells of values that do harm, and what torchrun needs beside an address with a suffix."""
+"""What torchrun needs beside an address with a suffix, and settings by conditions that only the job tells."""
 
 from __future__ import annotations
 
@@ -15,42 +15,6 @@ from tests.unit.render.test_prolog import sound
 def prolog(request: pytest.FixtureRequest, tmp_path: Path) -> Script:
     spank = lay_out(tmp_path, lumi_like_files())
     return Script(tuple(shell_command(request.param, tmp_path)), spank / "task_prolog")
-
-
-# ---- values that do harm
-
-
-def test_a_value_that_does_harm_is_told_by_one_task_and_stays(prolog: Script) -> None:
-    told = "lumisite: NCCL_NET_GDR_LEVEL=PHB, set before lumisite ran, does harm: the first collective between "
-    first, other = (sound(prolog.step(SLURM_PROCID=rank, NCCL_NET_GDR_LEVEL="PHB")) for rank in "01")
-    assert next(line for line in first.prints if "GDR_LEVEL" in line).startswith(told)
-    assert "(rocm >=7.0): unset NCCL_NET_GDR_LEVEL" in first.stdout
-    assert other.prints == []
-    for ran in (first, other):
-        assert "NCCL_NET_GDR_LEVEL" not in {**ran.exports, **dict.fromkeys(ran.unsets)}
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"NCCL_NET_GDR_LEVEL": "LOC"},
-        {"NCCL_NET_GDR_LEVEL": ""},
-        {"NCCL_NET_GDR_LEVEL": "PHB", "SLURM_STEP_NUM_NODES": "1"},
-        {"FI_MR_CACHE_MONITOR": "memhooks", "LUMISITE_EXPORTS": ";FI_MR_CACHE_MONITOR=memhooks;"},
-        {"NCCL_PROTO": "^LL128"},
-        {"NCCL_NET_GDR_LEVEL": "PHB", "LUMISITE_KEEP": "OTHER NCCL_NET_GDR_LEVEL"},
-        {"NCCL_NET_GDR_LEVEL": None},
-    ],
-)
-def test_what_does_no_harm_here_is_not_told(prolog: Script, changes: dict[str, str | None]) -> None:
-    assert sound(prolog.step(SLURM_PROCID="0", **changes)).prints == []
-
-
-def test_no_value_that_does_harm_makes_two_lines(prolog: Script) -> None:
-    ran = sound(prolog.step(SLURM_PROCID="0", NCCL_MIN_NCHANNELS="32\nexport EVIL=1", NCCL_PROTO="LL128" + "x" * 999))
-    told = ["lumisite: NCCL_PROTO", "lumisite: NCCL_MIN_NCHANNELS"]
-    assert [line.partition(", set before")[0] for line in ran.prints] == told
-    assert "EVIL" not in ran.exports
 
 
 # ---- torchrun

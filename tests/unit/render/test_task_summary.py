@@ -58,7 +58,6 @@ def changed(tmp_path: Path, old: str, new: str, **asked: list[str]) -> Differenc
             Pair("131072", "65536"),
         ),
         ("with_directories: [build]", "with_directories: [jit]", "settings", "AITER_JIT_DIR", Pair("build", "jit")),
-        ("in_memory: yes", "in_memory: yes, cache_mib: 100", "places", "/tmp", Pair("2048", "100")),
         ("mpi: pmi2", "mpi: pmix", "families", "mpi", Pair("pmi2", "pmix")),
         ("executable: /usr/bin/singularity", "executable: /opt/s", "runtimes", "singularity", Pair("/usr", "/opt/s")),
     ],

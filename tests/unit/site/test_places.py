@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lumisite.errors import SiteError
-from lumisite.site.entries import MEMORY_CACHE_MIB
 from tests.support.sites import load_text, site_faults, site_text
 
 TMP = "{path: /tmp, kind: node-local, writable: yes, in_memory: yes,"
-DISK = "{path: /tmp, kind: node-local, writable: yes,"
 MIOPEN = "no-private-directory"
 
 
@@ -17,7 +15,7 @@ MIOPEN = "no-private-directory"
     ("new", "faults"),
     [
         (
-            "{path: /tmp, kind: shared, writable: yes, cache_mib: 5,",
+            "{path: /tmp, kind: shared, writable: yes,",
             ["file_systems[6].writable: key-without-effect"],
         ),
         (
@@ -27,11 +25,6 @@ MIOPEN = "no-private-directory"
                 for index in (4, 5)
             ],
         ),
-        (
-            "{path: /tmp, kind: node-local, job_folder: $TMPDIR, cache_mib: 5,",
-            ["file_systems[6].cache_mib: key-without-effect"],
-        ),
-        (f"{DISK} cache_mib: 0,", ["file_systems[6].cache_mib: value-out-of-range"]),
         (
             "{path: /tmp, kind: node-local, job_folder: /tmpx/$SLURM_JOB_ID,",
             ["file_systems[6].job_folder: folder-outside"],
@@ -64,15 +57,6 @@ def test_nothing_is_wanted_where_no_setting_names_a_directory() -> None:
     for name in ("db", "cache"):
         text = text.replace(f"    directory: miopen/{name}\n", "    leave: yes\n")
     assert load_text(text).site.private_places == ()
-
-
-@pytest.mark.parametrize(
-    ("new", "most"),
-    [(TMP, MEMORY_CACHE_MIB), (DISK, None), (f"{TMP} cache_mib: 5,", 5), (f"{DISK} cache_mib: 5,", 5)],
-)
-def test_in_memory_there_is_a_limit(new: str, most: int | None) -> None:
-    (place,) = load_text(site_text((TMP, new))).site.private_places
-    assert place.most_cache_mib == most
 
 
 def test_places_are_in_the_order_of_the_file() -> None:
