@@ -173,12 +173,10 @@ class AdapterKind:
 class LogWords:
     """What logs of NCCL call a vendor's products.
 
-    `providers` are those of libfabric, `networks` what plugins call themselves. `failed` are regular expressions for
-    what says that a plugin does not start, `harmless` for warnings that good runs begin with.
+    `failed` are regular expressions for what says that a plugin does not start, `harmless` for warnings that good runs
+    begin with.
     """
 
-    providers: tuple[str, ...] = ()
-    networks: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
     harmless: tuple[str, ...] = ()
 

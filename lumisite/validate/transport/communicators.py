@@ -1,4 +1,4 @@
-"""The communicators of a run: which began, were set up and ended, and on which ranks; and how much is kept of a log.
+"""The communicators of a run: which began, were set up and ended, and on which ranks.
 
 NCCL 2.12 to 2.30, and what is made from it, ends a communicator with `comm … - Destroy COMPLETE` or `Abort COMPLETE`
 (from 2.28 `Revoke COMPLETE` too). That line has the address in its process only, so the line of the setup says which
@@ -12,16 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-#: What may be kept of a log, in items of about 300 bytes: a name, rank or channel is one.
-ITEMS_KEPT = 1_200_000
-PROCESS_ITEMS = 25
-#: Items of a communicator, and of each of its ranks.
-COMMUNICATOR_ITEMS = 4
-#: More ranks than any run has: a line with more is damaged.
-RANKS_LIMIT = 1 << 20
-
 _RECORD = re.compile(
-    rb"comm (0x[0-9a-fA-F]+) rank (\d{1,20}) n[Rr]anks (\d{1,20}) (.*?)"
+    rb"comm (0x[0-9a-fA-F]+) rank (\d{1,9}) n[Rr]anks (\d{1,9}) (.*?)"
     rb"- ?(?:Init (START|COMPLETE)|(Destroy|Abort|Revoke) COMPLETE)"
 )
 _ID = re.compile(rb"\bcommId (0x[0-9a-f]+)")
@@ -31,6 +23,8 @@ _PARENT = re.compile(rb"\bparent (0x[0-9a-fA-F]+)( (?:split|child)Count \d+)? co
 Key: TypeAlias = tuple[object, ...]
 #: A rank, the name of its process and the address there.
 Member: TypeAlias = tuple[int, str, bytes]
+#: The communicators of a run that have not ended on all their ranks.
+Alive: TypeAlias = "dict[Key, Communicator]"
 
 
 @dataclass
@@ -60,30 +54,6 @@ class Communicator:
         return [member for member, ended in self.members.items() if not ended]
 
 
-@dataclass
-class Kept:
-    """What is kept of a log for all its processes: the communicators, and how many items more it may be.
-
-    `refused`: the first that was too much: the number of ranks of a line, or 0 for items.
-    """
-
-    left: int = ITEMS_KEPT
-    refused: int | None = None
-    communicators: dict[Key, Communicator] = field(default_factory=dict)
-
-    def charge(self, items: int = 1) -> bool:
-        """Return whether there is room for so many items more, and count them."""
-        if self.left < items:
-            self.refuse(0)
-            return False
-        self.left -= items
-        return True
-
-    def refuse(self, number: int) -> None:
-        """Remember the first thing that was too much."""
-        self.refused = number if self.refused is None else self.refused
-
-
 @dataclass(slots=True)
 class Membership:
     """A communicator at an address of a process: its key, the process's place in it, and whether it was set up."""
@@ -96,9 +66,12 @@ class Membership:
 
 @dataclass
 class Communicators:
-    """The communicators of one process: those that have not ended by address and rank, and counts of the others."""
+    """The communicators of one process: those that have not ended by address and rank, and counts of the others.
 
-    kept: Kept
+    `of_run` are those of all processes.
+    """
+
+    of_run: Alive
     name: str
     alive: dict[tuple[bytes, int], Membership] = field(default_factory=dict)
     begun: int = 0
@@ -139,20 +112,13 @@ class Communicators:
         self.completed += not starts
         if one is None:
             one = self._begin(record)
-        if one and not starts:
-            one.complete = True
+        one.complete = one.complete or not starts
 
-    def _begin(self, record: Record) -> Membership | None:
-        if not self.kept.charge(2 * COMMUNICATOR_ITEMS):
-            return None
+    def _begin(self, record: Record) -> Membership:
         key = self._key(record)
         one = self.alive[record.address, record.rank] = Membership(key, record.rank, record.world)
         self._keys[record.address] = key
-        found = self.kept.communicators.get(key)
-        if found is None:
-            found = self.kept.communicators[key] = Communicator(_label(key), record.world)
-        else:
-            self.kept.left += COMMUNICATOR_ITEMS
+        found = self.of_run.setdefault(key, Communicator(_label(key), record.world))
         found.members[record.rank, self.name, record.address] = False
         return one
 
@@ -169,8 +135,6 @@ class Communicators:
         if parent and parent[2]:
             return key
         mine = (*key, record.rank)
-        if mine not in self._ordinals and not self.kept.charge():
-            return key
         self._ordinals[mine] = self._ordinals.get(mine, 0) + 1
         return (*key, self._ordinals[mine])
 
@@ -178,28 +142,25 @@ class Communicators:
         """Take a communicator out of those that have not ended; one that has ended on all ranks is forgotten."""
         del self.alive[address, one.rank]
         self._keys.pop(address, None)
-        if found := self.kept.communicators.get(one.key):
+        if found := self.of_run.get(one.key):
             found.members[one.rank, self.name, address] = True
             if len(found.members) >= found.world and all(found.members.values()):
-                self.kept.left += COMMUNICATOR_ITEMS * (1 + len(found.members))
-                del self.kept.communicators[one.key]
+                del self.of_run[one.key]
 
 
-def parse_record(text: bytes, kept: Kept) -> Record | None:
-    """Parse a line about a communicator; one that cannot be right is none, and is remembered if it is too much."""
+def parse_record(text: bytes) -> Record | None:
+    """Parse a line about a communicator; one that cannot be right is none."""
     if not (found := _RECORD.search(text)):
         return None
     rank, world = int(found[2]), int(found[3])
-    if world > RANKS_LIMIT:
-        kept.refuse(world)
-    if world > RANKS_LIMIT or rank >= world:
+    if rank >= world:
         return None
     return Record(found[1], rank, world, found[4], found[5] or found[6])
 
 
-def left_behind(kept: Kept) -> Iterator[tuple[Communicator, list[Member]]]:
+def left_behind(communicators: Alive) -> Iterator[tuple[Communicator, list[Member]]]:
     """Yield the communicators that have ended on some of their ranks, with the others."""
-    for communicator in kept.communicators.values():
+    for communicator in communicators.values():
         if members := communicator.left:
             yield communicator, members
 

@@ -14,14 +14,13 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Place, Severity, with_values
+from lumisite.findings.finding import Finding, Severity, with_values
 from lumisite.text import natural, some
-from lumisite.validate.transport.communicators import ITEMS_KEPT, RANKS_LIMIT, left_behind
-from lumisite.validate.transport.lines import LogLine, ProcessLog, whole_names
+from lumisite.validate.transport.communicators import left_behind
+from lumisite.validate.transport.lines import ProcessLog
 from lumisite.validate.transport.log import Log
 from lumisite.validate.transport.result import (
     INTERNAL,
-    OVER_SOCKETS,
     Answer,
     ProcessResult,
     Result,
@@ -30,17 +29,13 @@ from lumisite.validate.transport.result import (
     over_sockets,
     with_opened,
 )
-from lumisite.vendors import is_built_in, words_of_logs
+from lumisite.vendors import is_built_in
 
 if TYPE_CHECKING:
     from lumisite.validate.lines import GateOutcome
 
-#: Provider names that are whole though others begin with them.
-PROVIDERS = OVER_SOCKETS | {"shm", *words_of_logs().providers}
 #: Processes that a finding names before it only counts them.
 MOST_PROCESSES = 4
-#: Providers of a process that are judged: a process has one.
-MOST_PROVIDERS = 8
 #: Ranks that a finding lists.
 MOST_RANKS = 1000
 
@@ -66,15 +61,11 @@ def judge(log: Log, expectation: Expectation) -> Result:
     run = _Run(log, expectation)
     faults = list(run.findings())
     results = []
-    loose = with_opened(log.loose, run.result(log.loose))
     for process in log.processes:
         result = run.result(process)
         opened = result if run.one_node else with_opened(process, result)
-        network = loose.network if opened.network == "unknown" else opened.network
-        found = [
-            replace(finding, subject=str(result))
-            for finding in _with_network(run.findings_of(process, result), network)
-        ]
+        judged = _with_network(run.findings_of(process, result), opened.network)
+        found = [replace(finding, subject=str(result)) for finding in judged]
         faults += found
         results.append(replace(result, verdict=_outcome(found)))
     gdr = run.gdr(results)
@@ -88,7 +79,7 @@ def judge(log: Log, expectation: Expectation) -> Result:
     views = results
     if not run.one_node:
         views = [with_opened(process, result) for process, result in zip(log.processes, results, strict=True)]
-    return join_results(verdict, findings, gdr, log, views, loose)
+    return join_results(verdict, findings, gdr, log, views)
 
 
 class _Run:
@@ -108,9 +99,6 @@ class _Run:
         self.crossed = any(self.devices.values())
         self.one_node = log.within_nodes and not self.crossed and len(self.devices) == 1 and not self.missing
         self.completed = sum(process.init == "complete" for process in self.processes)
-        known = {name for process in self.processes for name in process.providers}
-        #: The names of providers that are not cut.
-        self.whole = {*whole_names(known, PROVIDERS, known)}
 
     def result(self, process: ProcessLog) -> ProcessResult:
         """Return what the log shows of a process, before it is judged."""
@@ -121,7 +109,7 @@ class _Run:
             host=process.host,
             verdict="pass",
             plugin_in_use=plugin,
-            provider="none" if plugin == "no" else ",".join(self._providers(process)) or "unknown",
+            provider="none" if plugin == "no" else ",".join(sorted(process.providers)) or "unknown",
             network=",".join(process.networks) or "unknown",
             nics=self._nics(process),
             gdr=self._gdr(process),
@@ -136,9 +124,6 @@ class _Run:
         gave_up = "fell back" in process.messages and "loaded" not in process.messages
         return "no" if gave_up or "failed" in process.messages else "unknown"
 
-    def _providers(self, process: ProcessLog) -> list[str]:
-        return sorted(process.providers & self.whole)
-
     def _nics(self, process: ProcessLog) -> int | None:
         """Return what the plugin or NCCL counted, else how many devices were named or used on the node."""
         if "IB" in process.networks:
@@ -152,9 +137,9 @@ class _Run:
 
         `Disabled for GPU … / HCA …` is one pair of many: it counts only where no pair is near enough.
         """
-        if "Socket" in process.networks or any(map(over_sockets, self._providers(process))):
+        if "Socket" in process.networks or any(map(over_sockets, process.providers)):
             return "no"
-        on_channels = [channel.gdr for channel in process.channels if channel.gdr is not None]
+        on_channels = [channel.gdr for channel in process.channels]
         if on_channels:
             return "yes" if all(on_channels) else "no"
         if "gdr on" in process.messages and not self.one_node:
@@ -218,12 +203,12 @@ class _Run:
 
     def _wrong_provider(self, process: ProcessLog, result: ProcessResult) -> Iterator[Finding]:
         """Yield what the plugin should not have chosen; where it is not in use in the end, sockets or IB are."""
-        expected, providers = self.expectation.provider, self._providers(process)
+        expected, providers = self.expectation.provider, sorted(process.providers)
         if not providers and result.plugin_in_use == "yes":
             names = {name.casefold() for name in process.networks}
             if expected is None or names != {expected.casefold()}:
                 yield make_finding("transport-provider-unknown", networks=tuple(process.networks))
-        for name in providers[:MOST_PROVIDERS]:
+        for name in providers:
             if expected is None and over_sockets(name):
                 yield make_finding("transport-over-sockets", provider=name)
             elif expected is not None and expected not in (name, name.partition(";")[0]):
@@ -246,43 +231,27 @@ class _Run:
             yield make_finding("transport-one-node")
         elif not self.processes:
             yield make_finding("transport-no-network-lines" if log.lines else "transport-no-log")
-        elif log.bare:
-            yield make_finding("transport-excerpt")
-        silent = tuple(rank for rank in sorted(log.ends) if not log.ends[rank])
         ray = "RAY_DEDUP_LOGS=0" if log.dropped else ""
-        if self.crossed and not self.world and (silent or not log.ends):
-            yield make_finding("transport-ranks-missing", ranks=silent, ray=ray)
+        if self.crossed and not self.world:
+            yield make_finding("transport-ranks-missing", ray=ray, subsystems="INIT,NET,ENV")
         if self.missing:
             ranks = self.first_missing
             yield make_finding("transport-ranks-missing", missing=self.missing, world=self.world, ranks=ranks, ray=ray)
-        if log.refused:
-            yield self._too_much(log.refused)
-
-    def _too_much(self, line: LogLine) -> Finding:
-        ranks = self.log.kept.refused
-        limit = RANKS_LIMIT if ranks else ITEMS_KEPT
-        return make_finding(
-            "transport-limit",
-            place=Place(line.file, line.line),
-            ranks=ranks or None,
-            limit=limit,
-            file=line.file,
-            line=line.line,
-        )
 
     def _left_behind(self) -> Iterator[tuple[str, Finding]]:
         """Yield the processes in which a communicator has not ended that has ended in others."""
-        torn = {process.name for process in self.processes if process.torn}
+        if self.log.torn:
+            return
         found: dict[str, Finding] = {}
-        for communicator, members in left_behind(self.log.kept):
-            names = sorted({name for _, name, _ in members} - torn, key=natural)
+        for communicator, members in left_behind(self.log.communicators):
+            names = sorted({name for _, name, _ in members}, key=natural)
             if names and not found.keys() >= {*names}:
                 finding = make_finding(
                     "transport-not-ended",
                     communicator=communicator.label,
                     world=communicator.world,
                     ended=sum(communicator.members.values()),
-                    ranks=tuple(sorted(rank for rank, name, _ in members if name not in torn)[:MOST_RANKS]),
+                    ranks=tuple(sorted(rank for rank, _, _ in members)[:MOST_RANKS]),
                     process=names[0],
                 )
                 found.update({name: finding for name in names if name not in found})

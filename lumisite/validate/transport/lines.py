@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal, TypeAlias, TypeVar, cast
+from typing import Literal, TypeAlias, cast
 
-from lumisite.validate.transport.communicators import Communicators, Kept, parse_record
+from lumisite.validate.transport.communicators import Alive, Communicators, parse_record
 from lumisite.vendors import words_of_logs
 
 #: Letters of a line of the log that a finding has.
 QUOTE_LIMIT = 120
-#: Names of one kind that are kept of a process: each becomes a finding, or is compared with the others.
-KINDS_KEPT = 2_000
-#: Networks by names that are also the beginnings of others.
-NETWORKS = {"Socket", "IB", "OFI", "UCX", "Libfabric", *words_of_logs().networks}
 
-# The last group is there when the line ends where it should: a torn one could have lost its /GDRDMA. Notes that people
-# write down leave the direction out.
+# One that was cut could have lost its /GDRDMA, so it must end where it should.
 CHANNEL_LINE = re.compile(
-    rb"(?:(send|eive|\d)\] )?via NET/(.{1,200}?)/(\d{1,6})(?:\(\d+\))?(/GDRDMA(?:\(PCI\))?)?(?:/Shared)?(?:/flush=\w+)?"
-    rb"(\s|$)?"
+    rb"(send|eive|\d)\] via NET/(.{1,200}?)/(\d{1,6})(?:\(\d+\))?(/GDRDMA(?:\(PCI\))?)?(?:/Shared)?(?:/flush=\w+)?"
+    rb"(?=[\s\\]|$)"
 )
-#: Between which ranks a channel leads; what stands in brackets is theirs, or its direction.
-PEERS = re.compile(rb" (\d{1,9})(?:\[\w+\])? -> (\d{1,9})(?:\[\w+\])? \[(send|receive)\Z")
 _USED = re.compile(rb"(?:Using +network|Assigned NET plugin) +([A-Za-z][\w./+-]*(?: [A-Z][\w./+-]*)*)")
 # What names the network that was opened, where no line says which one communicators use.
 _OPENED = re.compile(
@@ -56,7 +48,6 @@ Kind: TypeAlias = Literal[
 #: What a line shows: the field of `ProcessLog` for it, and a name, number or kind. Of channels: `channel` and the
 #: network's name, `gdr` and whether it is used.
 Fact: TypeAlias = tuple[str, str]
-Item = TypeVar("Item")
 
 _FAILED = b"|".join(words.encode() for words in ("network .* not found", *words_of_logs().failed))
 #: The first pattern that fits the beginning of a message is its kind.
@@ -92,12 +83,12 @@ HEADS = frozenset(
 
 @dataclass(frozen=True)
 class Channel:
-    """What one kind of `Channel … via NET/…` line says; `sends` and `gdr` are None where it does not tell."""
+    """What one kind of `Channel … via NET/…` line says; `sends` is None where it does not tell."""
 
     network: str
     device: int
     sends: bool | None
-    gdr: bool | None
+    gdr: bool
 
 
 @dataclass(frozen=True)
@@ -113,15 +104,14 @@ class LogLine:
 class ProcessLog:
     """What the log has of one process: nothing here grows with the log.
 
-    `pid` is what stands in brackets for processes without one. `ranks` count within its largest communicator, which has
-    `world` ranks (0: not said); `counted` are the NICs that the plugin counts, `opened` the networks whose
-    devices were opened, `messages` the first of each kind; `torn`: a line about a communicator was cut. The others
-    count lines.
+    `ranks` count within its largest communicator, which has `world` ranks (0: not said); `counted` are the NICs that
+    the plugin counts, `opened` the networks whose devices were opened, `messages` the first of each kind. The others
+    count lines. `of_run` are the communicators of all processes.
     """
 
     host: str
     pid: str
-    kept: Kept = field(default_factory=Kept)
+    of_run: Alive
     communicators: Communicators = field(init=False)
     world: int = 0
     ranks: set[int] = field(default_factory=set)
@@ -134,17 +124,16 @@ class ProcessLog:
     opened: set[str] = field(default_factory=set)
     adapters: set[str] = field(default_factory=set)
     messages: dict[Kind, str] = field(default_factory=dict)
-    torn: bool = False
     rings: int = 0
     trees: int = 0
 
     def __post_init__(self) -> None:
-        self.communicators = Communicators(self.kept, self.name)
+        self.communicators = Communicators(self.of_run, self.name)
 
     @property
     def name(self) -> str:
         """Its name in a result."""
-        return f"{self.host}:{self.pid}" if self.pid.isdigit() else f"{self.host}{self.pid}"
+        return f"{self.host}:{self.pid}"
 
     @property
     def rank(self) -> int | None:
@@ -153,9 +142,8 @@ class ProcessLog:
 
     @property
     def networks(self) -> list[str]:
-        """The networks in use, without cut beginnings of names: `Soc` must not pass for a plugin."""
-        names = self.used | {channel.network for channel in self.channels}
-        return whole_names(names, NETWORKS, names | NETWORKS)
+        """The networks in use."""
+        return sorted(self.used | {channel.network for channel in self.channels})
 
     @property
     def init(self) -> str:
@@ -192,12 +180,11 @@ def read_record(process: ProcessLog, text: bytes) -> tuple[Fact, ...]:
         if what == "message":
             process.messages.setdefault(cast("Kind", name), quote(text))
         elif what == "sockets":
-            if name not in process.sockets and process.kept.charge():
-                process.sockets[name] = None
+            process.sockets[name] = None
         elif what == "nics":
-            add(process.kept, process.counted, int(name))
+            process.counted.add(int(name))
         else:
-            add(process.kept, getattr(process, what), name)
+            getattr(process, what).add(name)
     return facts
 
 
@@ -238,34 +225,13 @@ def _read_net(text: bytes) -> Iterator[Fact]:
 
 
 def _read_init(process: ProcessLog, text: bytes) -> None:
-    if not (record := parse_record(text, process.kept)):
+    if not (record := parse_record(text)):
         return
     if record.world > process.world:
         process.world, process.ranks = record.world, set()
     if record.world == process.world:
-        add(process.kept, process.ranks, record.rank)
+        process.ranks.add(record.rank)
     process.communicators.read(record)
-
-
-def add(kept: Kept, items: set[Item], item: Item) -> None:
-    """Add an item to what is kept of a process, if there is room."""
-    if item in items:
-        return
-    if len(items) >= KINDS_KEPT:
-        kept.refuse(0)
-    elif kept.charge():
-        items.add(item)
-
-
-def whole_names(names: Iterable[str], known: Collection[str], others: Collection[str]) -> list[str]:
-    """Return names without the cut ones: those that are not `known` and are the beginning of one of the others."""
-    ordered = sorted({*others})
-
-    def is_cut(name: str) -> bool:
-        after = bisect_right(ordered, name)
-        return after < len(ordered) and ordered[after].startswith(name)
-
-    return sorted(name for name in names if name in known or not is_cut(name))
 
 
 def quote(raw: bytes, most: int = QUOTE_LIMIT) -> str:

@@ -1,7 +1,4 @@
-"""What a log shows: the answer to each question, with the line that gives it.
-
-A fragment of a log shows what its few lines say; whether every process is proved is for the verdict (`judge`).
-"""
+"""What a log shows: the answer to each question, with the line that gives it; the verdict is made in `judge`."""
 
 from __future__ import annotations
 
@@ -100,27 +97,23 @@ def join_results(
     gdr: Answer,
     log: Log,
     results: Sequence[ProcessResult],
-    loose: ProcessResult,
 ) -> Result:
-    """Join what processes show; `gdr` is what is proved of the run, `loose` what messages without a process show."""
-    everything = [*results, loose]
-    plugins = {result.plugin_in_use for result in results} - {"unknown"} or {loose.plugin_in_use}
+    """Join what processes show; `gdr` is what is proved of the run."""
+    plugins = {result.plugin_in_use for result in results}
     plugin: Answer = "no" if "no" in plugins else "yes" if "yes" in plugins else "unknown"
-    answers = {result.gdr for result in everything}
+    answers = {result.gdr for result in results}
     if "no" in answers:
         gdr = "no"
     elif not any(result.init == "complete" for result in results) and "yes" in answers:
         # Where communicators completed, channels of one direction only are a log that has lost some.
         gdr = "yes"
-    provider = joined(result.provider for result in results)
-    network = joined(result.network for result in results)
     result = Result(
         verdict=verdict,
         plugin_in_use=plugin,
-        provider=provider if provider != "unknown" else loose.provider,
-        network=network if network != "unknown" else loose.network,
+        provider=joined(result.provider for result in results),
+        network=joined(result.network for result in results),
         gdr=gdr,
-        interfaces=_interfaces(zip([*log.processes, log.loose], everything, strict=True)),
+        interfaces=_interfaces(zip(log.processes, results, strict=True)),
         processes=tuple(results),
         findings=tuple(findings),
         evidence={},
