@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 from lumisite.errors import LumisiteError
@@ -36,23 +35,6 @@ class ByteSource(Protocol):
 
     def read(self, offset: int, length: int) -> bytes:
         """Return `length` bytes, fewer only where the file ends."""
-
-
-@dataclass(frozen=True)
-class Memory:
-    """A file that is already read."""
-
-    name: str
-    content: bytes
-
-    @property
-    def size(self) -> int:
-        """Its length in bytes."""
-        return len(self.content)
-
-    def read(self, offset: int, length: int) -> bytes:
-        """Return `length` bytes, fewer only where the file ends."""
-        return self.content[offset : offset + length]
 
 
 class DirEntry(NamedTuple):

@@ -7,7 +7,24 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from lumisite.machine.tree import DirEntry, Memory
+from lumisite.machine.tree import DirEntry
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A file that is already read."""
+
+    name: str
+    content: bytes
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes."""
+        return len(self.content)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return `length` bytes, fewer only where the file ends."""
+        return self.content[offset : offset + length]
 
 
 @dataclass(frozen=True)

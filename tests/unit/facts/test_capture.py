@@ -18,10 +18,9 @@ from lumisite.facts.facts import LARGEST_FACTS_BYTES, Facts, Named, Releases, fo
 from lumisite.facts.report import make_report
 from lumisite.findings.finding import Severity
 from lumisite.machine.host import DiskTree
-from lumisite.machine.tree import Memory
 from lumisite.render.manifest import MANIFEST, format_manifest
 from lumisite.site.load import load_site
-from tests.support.dict_trees import DictTree, Link, write_tree
+from tests.support.dict_trees import DictTree, Link, Memory, write_tree
 from tests.support.nodes import (
     AFTER,
     BEFORE,

@@ -16,10 +16,10 @@ from lumisite.errors import ToolError
 from lumisite.images.sif import open_image
 from lumisite.images.squashfs import ImageError, read_squashfs
 from lumisite.machine.compression import BadBlockError, unpacker
-from lumisite.machine.tree import Memory, Tree, resolve
+from lumisite.machine.tree import Tree, resolve
 from tests.support import images
 from tests.support.damaged import mutated
-from tests.support.dict_trees import Link, write_tree
+from tests.support.dict_trees import Link, Memory, write_tree
 from tests.support.images import PRIMARY, SQUASHFS, needs_mksquashfs, sif, squash
 
 SUPERBLOCK = struct.Struct("<4sIIIIHHHHHHQQQQQQQQ")

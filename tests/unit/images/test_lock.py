@@ -16,9 +16,8 @@ from lumisite.images.inventory import Reading, read_inventory, usual_folders
 from lumisite.images.lock import format_lock, lock_of, parse_lock, unlike_lock
 from lumisite.images.lock_changes import compare_images
 from lumisite.machine.host import open_file
-from lumisite.machine.tree import Memory
 from lumisite.site.load import load_site
-from tests.support.dict_trees import write_tree
+from tests.support.dict_trees import Memory, write_tree
 from tests.support.image_folders import LATEST, NEW, OLD, Output, image_folder, lumi_text, make_sif, retarget
 from tests.support.images import needs_mksquashfs, squash
 from tests.support.sites import printed_codes

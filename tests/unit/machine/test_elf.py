@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumisite.machine.elf import ElfError, ElfInfo, read_elf
-from lumisite.machine.tree import Memory
 from tests.support.damaged import mutated
+from tests.support.dict_trees import Memory
 from tests.support.elves import elf
 from tests.support.tools import tool
 

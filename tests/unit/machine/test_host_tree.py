@@ -18,9 +18,9 @@ from lumisite.errors import LumisiteError, ToolError
 from lumisite.machine.host import DiskTree, open_file
 from lumisite.machine.ldcache import conf_directories, read_cache
 from lumisite.machine.loader import Loader, Rules, cpu_levels, read_rules
-from lumisite.machine.tree import Memory, Tree, resolve
+from lumisite.machine.tree import Tree, resolve
 from tests.support.damaged import mutated
-from tests.support.dict_trees import DictTree, Files, Link, write_tree
+from tests.support.dict_trees import DictTree, Files, Link, Memory, write_tree
 from tests.support.elves import elf
 
 LDCONFIG = shutil.which("ldconfig", path="/sbin:/usr/sbin:/usr/bin:/bin")

@@ -10,8 +10,7 @@ from lumisite.errors import LumisiteError
 from lumisite.machine import elf as elf_reader
 from lumisite.machine.elf import ElfError, read_elf
 from lumisite.machine.loader import MOST_STEPS, Loaded, Loader, Rules, walk
-from lumisite.machine.tree import Memory
-from tests.support.dict_trees import DictTree
+from tests.support.dict_trees import DictTree, Memory
 from tests.support.elves import elf
 
 
