@@ -135,7 +135,7 @@ _NEEDED = {
 
 
 def line_json(line: Sample | Gate) -> str:
-    """Return a line without its end, in the order of keys that is read fastest; keys without a value are left out."""
+    """Return a line without its end; keys without a value are left out."""
     known = {entry.name: getattr(line, entry.name) for entry in fields(line)}
     needed = _NEEDED[type(line)]
     return json.dumps({name: value for name, value in known.items() if name in needed or value not in _NOTHING})

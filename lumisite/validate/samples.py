@@ -5,8 +5,7 @@ All that is wrong with the files is raised together, each with its place.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
@@ -15,22 +14,12 @@ from lumisite.findings.finding import Finding, Place
 from lumisite.findings.writers import line as line_of
 from lumisite.text import whole_lines
 from lumisite.validate import InputError
-from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Nodes, Sample, parse_line
+from lumisite.validate.lines import Better, Gate, LineError, Nodes, Sample, parse_line
 
-#: Findings that are kept before they are only counted, and after which what has so many is not read on.
-FAULTS_LISTED, FAULTS_COUNTED = 50, 10_000
+#: Findings that are listed before they are only counted.
+FAULTS_LISTED = 50
 #: A sample with 100,000 nodes fits in a line of this length.
 LINE_LIMIT = 1 << 21
-#: Texts whose meaning is remembered while a file is read.
-TEXTS_KEPT = 100_000
-
-#: A number as JSON has it.
-_NUMBER = re.compile(rb"(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-#: A sample as `line_json` writes it: cut at its keys, each part is JSON whatever stands in the others.
-_PLAIN = re.compile(
-    rb'\{"metric": "[^"\\]+", "value": %b, "better": "[^"\\]+", "run": "[^"\\]+", "nodes": \[[^]\\]+\], "time": %b'
-    rb"(?:, .+)?\}\r?" % (_NUMBER.pattern, _NUMBER.pattern)
-)
 
 
 @dataclass(frozen=True)
@@ -92,12 +81,6 @@ def read_lines(sources: Iterable[tuple[str, Iterable[bytes]]]) -> Recorded:
     return reader.recorded()
 
 
-def lines_in(name: str, blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a file, from its blocks. Raises `SamplesError` for one that is longer than any can be."""
-    for block in whole_lines(blocks, partial(_short_enough, name)):
-        yield from block[:-1].split(b"\n")
-
-
 @dataclass
 class _Group:
     """The values of one metric in one run while a file is read: the worst for each set of nodes.
@@ -121,8 +104,6 @@ class _SampleReader:
         self.file = ""
         self.line = 0
         self._groups: dict[tuple[str, str], _Group] = {}
-        self._jobs: dict[tuple[bytes, bytes, bytes], _Group] = {}
-        self._nodes: dict[bytes, Nodes] = {}
         self._gates: set[Gate] = set()
         self._better: dict[str, tuple[Better, Place]] = {}
         self._units: dict[str, tuple[str, Place]] = {}
@@ -130,58 +111,25 @@ class _SampleReader:
         self._wrong = 0
 
     def read(self, block: bytes) -> None:
-        """Read whole lines. One that differs from an earlier line in its numbers only needs no JSON parser."""
-        if len(self._jobs) > TEXTS_KEPT:
-            self._jobs.clear()
-        metric = rest = nodes = b""
-        key = metric, rest, nodes
-        group: _Group | None = None
-        names: Nodes | None = None
+        """Read whole lines."""
         for line in block[:-1].split(b"\n"):
             self.line += 1
-            if not line:
+            text = line.removeprefix(b"\xef\xbb\xbf") if self.line == 1 else line
+            if not text.strip():
                 continue
-            # Neighbours are mostly of one metric, job and node, and to compare is quicker than to look up.
-            was, before = metric, rest
-            metric, _, rest = line.partition(b', "value": ')
-            value, _, rest = rest.partition(b', "better": ')
-            if rest != before or metric != was:
-                job, _, nodes = rest.partition(b', "nodes": ')
-                nodes, _, end = nodes.partition(b', "time": ')
-                time = _NUMBER.match(end)
-                key = metric, job, end[time.end() :] if time else end
-                group, names = self._jobs.get(key), self._nodes.get(nodes)
-                if group and time and (began := float(time[0])) < group.time:
-                    group.time = began
-            if group and names and _NUMBER.fullmatch(value) and LEAST <= (number := float(value)) <= LARGEST:
-                known = group.values.get(names)
-                if known is None or not group.again or (number < known) == (group.better == "higher"):
-                    self._add_value(group, names, number)
-            elif (sample := self._read_line(line)) is not None and _PLAIN.fullmatch(line):
-                group = self._jobs[key] = self._groups[sample.metric, sample.run]
-                names = self._nodes[nodes] = sample.nodes
-
-    def _read_line(self, line: bytes) -> Sample | None:
-        text = line.removeprefix(b"\xef\xbb\xbf") if self.line == 1 else line
-        if not text.strip():
-            return None
-        try:
-            read = parse_line(text)
-            if isinstance(read, Gate):
-                self._gates.add(read)
-                return None
-            self._add(read)
-        except LineError as error:
-            self._add_finding(replace(error.finding, place=Place(self.file, self.line)))
-            return None
-        return read
+            try:
+                read = parse_line(text)
+                if isinstance(read, Gate):
+                    self._gates.add(read)
+                else:
+                    self._add(read)
+            except LineError as error:
+                self._add_finding(replace(error.finding, place=Place(self.file, self.line)))
 
     def _add_finding(self, finding: Finding) -> None:
         self._wrong += 1
         if self._wrong <= FAULTS_LISTED:
             self._findings.append(finding)
-        if self._wrong == FAULTS_COUNTED:
-            raise SamplesError(self._findings, self._wrong)
 
     def _add(self, sample: Sample) -> None:
         location = Place(self.file, self.line)
@@ -199,14 +147,11 @@ class _SampleReader:
             if old != new:
                 raise _differs(name, sample, new, old, group.location)
         group.time = min(group.time, sample.time)
-        self._add_value(group, sample.nodes, sample.value)
-
-    def _add_value(self, group: _Group, nodes: Nodes, value: float) -> None:
-        known = group.values.get(nodes)
-        if known is None or (value < known) == (group.better == "higher"):
-            group.values[nodes] = value
+        known = group.values.get(sample.nodes)
+        if known is None or (sample.value < known) == (group.better == "higher"):
+            group.values[sample.nodes] = sample.value
         if known is not None and not group.again:
-            group.again = Place(self.file, self.line)
+            group.again = location
 
     def recorded(self) -> Recorded:
         """Return what was read; raises `SamplesError` with all that is wrong."""

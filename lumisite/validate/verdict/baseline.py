@@ -21,8 +21,6 @@ DAY_S = 86400
 #: A baseline of older jobs, of fewer days, or without so many disjoint sets of nodes stands on little.
 OLDEST_DAYS = 30
 LEAST_SETS = 2
-#: Jobs whose sets of nodes are compared; those of a baseline are few.
-SETS_COMPARED = 200
 #: By field of a job, the codes for jobs after that differ in it, for no job before like them, and for some unlike them.
 _UNLIKE = {
     "spec": ("metric-mixed-specs", "metric-other-spec", "baseline-other-spec"),
@@ -103,7 +101,7 @@ def mixed_images(recorded: Recorded) -> Finding | None:
 
 def _disjoint(jobs: Sequence[JobValues]) -> int:
     """Return how many node sets there are of which no two share a node, as many as a greedy choice finds."""
-    sets = list(dict.fromkeys(job.nodes for job in jobs))[:SETS_COMPARED]
+    sets = list(dict.fromkeys(job.nodes for job in jobs))
     most = 0
     for first in sets:
         used, count = set(first), 1

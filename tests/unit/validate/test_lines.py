@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lumisite.validate import samples as reading
 from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line
 from lumisite.validate.samples import Recorded, SamplesError, read_lines
 
@@ -51,21 +50,6 @@ def test_what_is_written_is_read(line: Sample | Gate) -> None:
     text = line_json(line)
     assert "\n" not in text
     assert parse_line(text.encode()) == line
-
-
-def test_what_is_written_is_read_fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line that needs the JSON parser takes five times as long."""
-    parsed: list[bytes] = []
-
-    def counted(line: bytes) -> Sample | Gate:
-        parsed.append(line)
-        return parse_line(line)
-
-    monkeypatch.setattr(reading, "parse_line", counted)
-    lines = [line_json(replace(SAMPLE, value=1 + number, time=number % 7)) for number in range(100)]
-    (job,) = read(*lines, line_json(replace(SAMPLE, nodes=("n3",)))).series[SAMPLE.metric].jobs
-    assert (job.time, job.values) == (0, {("n1", "n2"): 1, ("n3",): 1.5})
-    assert len(parsed) == 2
 
 
 def test_a_gate_that_passed_needs_no_cause() -> None:
