@@ -61,7 +61,6 @@ GROUPS: dict[str, dict[str, Command]] = {
         "verdict": Command("report", "whether the system became slower"),
         "report": Command("report", "what a run found: what changed, what is slower, which node, what to do"),
         "reframe": Command("reframe", "the same probes as a ReFrame test module"),
-        "try": Command("try_", "what a setting is worth on this machine: evidence for the ledger"),
     },
 }
 COMMANDS: dict[str, Command] = {name: command for commands in GROUPS.values() for name, command in commands.items()}

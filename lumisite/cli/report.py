@@ -40,7 +40,7 @@ def add_verdict(parser: argparse.ArgumentParser) -> None:
             action="append",
             default=[],
             required=True,
-            help=f"samples {side} the change; may be given several times; - is standard input",
+            help=f"samples {side} the change, or the folder of a run; may be given several times; - is standard input",
         )
     parser.add_argument(
         "--site",
@@ -128,7 +128,8 @@ def _terms(loaded: LoadedSite | None, arguments: argparse.Namespace) -> Terms:
 
 
 def _recorded(names: Iterable[str]) -> Recorded:
-    return read_lines((name, file_blocks(name)) for name in names)
+    files = [str(Path(name) / SAMPLES) if Path(name).is_dir() else name for name in names]
+    return read_lines((file, file_blocks(file)) for file in files)
 
 
 def _form(output: str | None) -> str:
@@ -152,9 +153,8 @@ def _site(arguments: argparse.Namespace, after: Side) -> LoadedSite | None:
 def read_side(names: Sequence[str]) -> Side:
     """Read runs, folders or files, as one side. Raises `InputError`."""
     paths = [Path(name) for name in names]
-    samples = [path / SAMPLES if path.is_dir() else path for path in paths]
     folders = [path for path in paths if path.is_dir()]
-    recorded = _recorded(map(str, samples))
+    recorded = _recorded(names)
     facts = [load_facts(str(path)) for folder in folders if (path := folder / FACTS).exists()]
     about = [found for folder in folders if (found := _object(folder / RUN))]
     return Side(recorded, facts[-1] if facts else None, about[-1] if about else {})

@@ -63,7 +63,7 @@ NODE_SETS = 2
 #: Options that a run keeps from its beginning.
 KEPT = (
     *("out", "nodes", "step_nodes", "busy", "partition", "account", "reservation", "sbatch", "limit"),
-    *("image", "jax_image", "wrapper"),
+    *("image", "jax_image", "wrapper", "env"),
 )
 #: Options of one batch of jobs, which `--more` may have too.
 BATCH_OPTIONS = ("jobs", "node_sets", "nodelist", "avoid", "probe", "dry_run")
@@ -89,6 +89,13 @@ def add_validate(parser: argparse.ArgumentParser) -> None:
         help="judge against these runs from before the change: folders or files (default: only gates decide)",
     )
     add_other_images(parser)
+    parser.add_argument(
+        "--env",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="set this variable in all steps; may be given several times",
+    )
     add_dry_run(parser)
     add_json(parser)
 
@@ -256,11 +263,20 @@ def make_request(arguments: argparse.Namespace, folder: str, stamp: str, jobs: i
         **{
             name: getattr(arguments, name, None) for name in ("account", "reservation", "limit", "jax_image", "wrapper")
         },
+        env=dict(map(parse_assignment, getattr(arguments, "env", []))),
         baseline=_real_paths(getattr(arguments, "baseline", [])),
         into=str(real_path(arguments.into)) if getattr(arguments, "into", None) else None,
         busy=busy,
     )
     return with_specs(request, loaded), loaded
+
+
+def parse_assignment(text: str) -> tuple[str, str]:
+    """Return the name and the value of a variable that is to be set. Raises `ResolveError`."""
+    name, equals, value = text.partition("=")
+    if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or not value.isprintable():
+        raise ResolveError(f"--env: {text!r} does not set a variable (NCCL_ALGO=Ring would)")
+    return name, value
 
 
 def node_sets_of(

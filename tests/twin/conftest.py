@@ -7,10 +7,10 @@ from tests.twin.fixtures import twin
 __all__ = ["twin"]
 
 #: Files that take minutes begin first, so that no worker is left alone with one at the end. A worker has its next file
-#: as soon as two tests are left of one: behind the two of `try`, which take longest, stands a short file.
+#: as soon as two tests are left of one.
 LONGEST = (
-    *("try", "maintenance", "ddp", "rehearse", "validate", "machine"),
-    *("try_lost", "helper_steps", "lumi_g", "lost_and_changed", "one_bad_node", "communicators", "gates"),
+    *("maintenance", "ddp", "rehearse", "validate", "machine"),
+    *("helper_steps", "lumi_g", "lost_and_changed", "one_bad_node", "communicators", "gates"),
     *("planted_faults", "users_jobs", "reframe"),
 )
 

@@ -40,15 +40,6 @@ BASELINE = f"cd /scratch && lumisite baseline --site /scratch/twin-before.yaml {
 VALIDATE = (
     f"cd /scratch && lumisite validate --site twin --probe node {MEASURED} --baseline before.jsonl --out /scratch/after"
 )
-#: What jobs cannot do without is seen in few of them, however busy the machine is.
-COPY = "cp /scratch/twin.yaml /scratch/tried.yaml"
-TRY = (
-    "cd /scratch && lumisite try USE_LIBUV=0 --site tried.yaml --probe communicators --allocations 1 --attempts 5"
-    " --out try --write tried.yaml"
-)
-TRIED = "5 of 5 runs failed with USE_LIBUV unset (variant), 0 of 5 with USE_LIBUV=0 (baseline)"
-WRITTEN = "diff /scratch/twin.yaml /scratch/tried.yaml"
-WHY = "lumisite why --site /scratch/tried.yaml USE_LIBUV"
 VERDICT = "cd /scratch && lumisite verdict --site twin --before before.jsonl --after after/samples.jsonl"
 
 
@@ -98,12 +89,6 @@ def rehearse() -> int:
 
         parts.begin("and back: one command gives the release of before the maintenance")
         parts.add(stage.rollback(), stage.user(f"{LOAD} && module list 2>&1", "24.03-rocm6.0"))
-
-        parts.begin(
-            "what is one of its settings worth? with it and without it, in randomised order, with a placebo run"
-        )
-        parts.add(stage.user(COPY), stage.user(TRY, TRIED), stage.user(WRITTEN, TRIED, code=1))
-        parts.add(stage.user(WHY, TRIED))
     parts.print_summary()
     return 0 if parts.went_well else 1
 

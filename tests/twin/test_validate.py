@@ -14,7 +14,9 @@ import pytest
 
 from lumisite.facts.facts import parse_facts
 from lumisite.validate.lines import Gate, Sample
+from lumisite.validate.probes.records import finished, text
 from lumisite.validate.run.folder import SAMPLES, lines_of
+from lumisite.validate.run.record_files import read_records
 from tests.twin import faults
 from tests.twin.cluster import Cluster, ClusterPlan
 from tests.twin.fixtures import require_twin
@@ -122,6 +124,16 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 # ---- all is well
+
+
+def test_ranks_see_what_a_run_sets(site: Cluster) -> None:
+    done = validate(site, "tried", "--probe transport --env 'GLOO_TRIED=a b'")
+    assert done.code == 0, done.stdout + done.stderr
+    steps = (site.shared / "scratch/tried/jobs").glob("*/transport-*/records")
+    seen = [text(record, "environment", "GLOO_TRIED") for step in steps for record in finished(read_records(step))]
+    assert len(seen) == 4
+    assert {*seen} == {"a b"}
+    assert json.loads((site.shared / "scratch/tried/run.json").read_text())["env"] == {"GLOO_TRIED": "a b"}
 
 
 @pytest.mark.measures

@@ -171,8 +171,6 @@ def _ends(ended: Ended, expected: Expected) -> Iterator[_TaskEnd]:
 def _lost(ended: Ended, done: Sequence[Record], expected: Expected) -> Gate | None:
     """Return the ranks that hang, fell silent or left nothing."""
     heard = {rank_of(record) for record in done}
-    if ended.exit_code and heard >= {*range(expected.ranks)} and all(number(one, "ending_time") for one in done):
-        return expected.gate(_exit_finding(ended, done, expected))
     left = [record for record in ended.records if "phase" in record and rank_of(record) not in heard]
     if ended.late and left:
         last = max(number(record, "time") or 0.0 for record in left)
@@ -198,17 +196,6 @@ def is_silent(record: Record, last: float) -> bool:
     The record that is left in the end has no such time.
     """
     return record.get("froze") is True or last - (number(record, "time") or last) > NO_BEAT_S
-
-
-def _exit_finding(ended: Ended, done: Sequence[Record], expected: Expected) -> Finding:
-    """Return the finding about ranks that did their work, and did not end well."""
-    last = max(done, key=lambda record: number(record, "ending_time") or 0.0)
-    limit_s = whole(last, "ending_limit_s")
-    # A second is for clocks that differ.
-    hung = ended.late or expected.time - (number(last, "ending_time") or 0.0) >= limit_s - 1
-    code = "exit-hung" if hung else "exit-failed"
-    part = ended.step.srun.name
-    return make_finding(code, part, limit_s=limit_s, exit_code=ended.exit_code, words=ended.words)
 
 
 def rank_gate(

@@ -62,8 +62,7 @@ NAMED_NODES = 4
 class Srun:
     """One `srun` of a probe: `start` are the words before its script, `beside` the modules that the script imports.
 
-    `name` distinguishes it from the probe's other ones. `bare` runs before any module is loaded. `without` are
-    variables that its ranks do not have in the container, whatever sets them.
+    `name` distinguishes it from the probe's other ones. `bare` runs before any module is loaded.
     """
 
     script: str
@@ -74,7 +73,6 @@ class Srun:
     name: str = ""
     environment: tuple[tuple[str, str], ...] = ()
     bare: bool = False
-    without: tuple[str, ...] = ()
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -85,8 +83,7 @@ class Srun:
     def words(self) -> tuple[str, ...]:
         """What follows `srun` and its options."""
         *before, program = self.start
-        without = ("env", *(f"--unset={name}" for name in self.without)) if self.without else ()
-        return (*before, *without, program, f"{PROBES}/{self.script}", OUT, *self.arguments)
+        return (*before, program, f"{PROBES}/{self.script}", OUT, *self.arguments)
 
 
 @dataclass(frozen=True)
@@ -192,8 +189,7 @@ def each(option: str, values: Iterable[str]) -> tuple[str, ...]:
 class ProbeStep:
     """An srun of a probe in a job: `nodes` are those that it runs on, `tasks` how many it has on each.
 
-    With `together`, a rank that fails ends the others, which would wait for it. `slot` is the run of an arm of a trial
-    that it belongs to. A `check` only runs where its slot went wrong, and ends the job if it does so itself.
+    With `together`, a rank that fails ends the others, which would wait for it.
     """
 
     probe: str
@@ -203,8 +199,6 @@ class ProbeStep:
     tasks: int
     limit_s: int
     together: bool = True
-    slot: str = ""
-    check: bool = False
 
     @property
     def label(self) -> str:
@@ -214,12 +208,12 @@ class ProbeStep:
     @property
     def folder(self) -> str:
         """Where the step's records lie below its job's folder."""
-        return "-".join(filter(None, (self.slot, self.probe, self.label, self.srun.name)))
+        return "-".join(filter(None, (self.probe, self.label, self.srun.name)))
 
     @property
     def needs(self) -> tuple[str, ...]:
         """What must work on each of its nodes, as the catalogue names what a finding `breaks`."""
-        if self.srun.bare or self.slot:
+        if self.srun.bare:
             return ()
         return ("node", "container", "network")[: 1 + self.together + (self.together and len(self.nodes) > 1)]
 
@@ -331,11 +325,6 @@ class Group:
         """A name of its own in its job."""
         return self.steps[0].folder
 
-    @property
-    def measures(self) -> str:
-        """The name of what it measures, which slots have in common."""
-        return replace(self.steps[0], slot="").folder
-
 
 def rounded(value: float, digits: int = 9) -> float:
     """Round to so many digits, for the same text on every machine; nine are more than any clock has."""
@@ -351,10 +340,7 @@ def scripts() -> Mapping[str, Path]:
 
 
 def spec_hash(contents: Sequence[bytes], group: Group) -> str:
-    """Return a short hash of what a group measures: its scripts and their arguments, whatever the image.
-
-    What slots have beside that in their environment is what they compare.
-    """
+    """Return a short hash of what a group measures: its scripts and their arguments, whatever the image."""
     digest = hashlib.sha256()
     for content in contents:
         digest.update(hashlib.sha256(content).digest())
@@ -365,7 +351,7 @@ def spec_hash(contents: Sequence[bytes], group: Group) -> str:
             step.srun.name,
             step.tasks,
             step.srun.arguments,
-            () if step.slot else step.srun.environment,
+            step.srun.environment,
         ]
         for step in group.steps
     ]

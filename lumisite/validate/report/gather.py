@@ -34,6 +34,7 @@ ABOUT = {
     "image": "image",
     "image_digest": "image digest",
     "spec": "what is measured",
+    "env": "set in all steps",
     "started": "started",
     "lumisite": "lumisite",
 }
@@ -173,7 +174,10 @@ def _about(before: Side, after: Side) -> Iterator[tuple[str, str, str]]:
 
 
 def _value(side: Side, key: str) -> str:
-    return " ".join(str(side.about.get(key) or "").split())
+    found = side.about.get(key) or ""
+    if isinstance(found, Mapping):
+        found = " ".join(f"{name}={value}" for name, value in found.items())
+    return " ".join(str(found).split())
 
 
 # ---- the numbers of plots

@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lumisite.errors import ResolveError, ToolError
@@ -65,6 +65,8 @@ def baseline_command(request: RunRequest) -> str:
         every = {node for nodes in request.batches[0].node_sets for node in nodes}
         shape = ["--nodes", str(len(every)), "--step-nodes", str(size), "--busy", str(request.busy)]
     place = runs.parent if runs.name == "lumisite-runs" else runs
+    if request.purpose != "baseline":
+        request = replace(request, env={})
     return f"cd {shlex.quote(str(place))} && " + _typed("baseline", request, *shape, "--into", into)
 
 
@@ -116,4 +118,5 @@ def _typed(command: str, request: RunRequest, *words: str) -> str:
     for name in ("account", "reservation", "limit", "jax_image", "wrapper"):
         if (value := getattr(request, name)) is not None:
             options += [f"--{name.replace('_', '-')}", str(value)]
+    options += [word for name, value in request.env.items() for word in ("--env", f"{name}={value}")]
     return shlex.join(["lumisite", command, *options, *(f"--sbatch={option}" for option in request.sbatch), *words])

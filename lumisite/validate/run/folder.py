@@ -32,7 +32,7 @@ from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_li
 from lumisite.validate.probes.probe import Line, ProbeStep, Record, scripts
 from lumisite.validate.run.record_files import parse_object, read_records
 from lumisite.validate.run.request import RunRequest, parse_request
-from lumisite.validate.run.script import DONE, FACTS, LEFT, RECORDS, SEEN, SET_BEFORE, SKIPPED
+from lumisite.validate.run.script import DONE, FACTS, RECORDS, SEEN, SET_BEFORE, SKIPPED
 
 SAMPLES, JOURNAL, RUN = "samples.jsonl", "jobs.jsonl", "run.json"
 #: No script or request has more, and no file of lines: a job array of 3,000 nodes writes 14 MB.
@@ -157,9 +157,7 @@ class Run:
 
     def set_aside(self, run: str, *, end: bool = False) -> None:
         """Move what a job has measured to what does not count; or how it ended, before it is submitted again."""
-        self._lines.move(
-            lambda line: job_of(str(line.get("run"))) == run and (line.get("gate") == END) == end, self._aside
-        )
+        self._lines.move(lambda line: line.get("run") == run and (line.get("gate") == END) == end, self._aside)
 
     def set_aside_jobs(self) -> set[str]:
         """Return the jobs of which nothing counts, since what they measured was changed while they ran."""
@@ -215,7 +213,7 @@ class Run:
     def end(self, run: str, name: str) -> End | None:
         """Return how a job or a step came to its own end, by its mark; None if it has not."""
         words = self.marker(run, name)[-2:]
-        codes = r"[0-9]{1,3}|(module|lost|unclean):[\w:.-]+" if name == DONE else f"[0-9]{{1,3}}|{SKIPPED}"
+        codes = r"[0-9]{1,3}|(module|lost):[\w:.-]+" if name == DONE else f"[0-9]{{1,3}}|{SKIPPED}"
         time = _seconds(words[1:])
         return End(words[0], round(time, 3)) if time is not None and re.fullmatch(codes, words[0]) else None
 
@@ -240,11 +238,6 @@ class Run:
             for row in rows
             if len(row) == 3 and row[1] in SETTERS
         ]
-
-    def left(self, run: str) -> list[tuple[str, str, str]]:
-        """Return what steps of a job have left running on its nodes: the step, the node and the command."""
-        rows = [line.split("\t") for line in self._text(run, LEFT).splitlines()]
-        return [(row[0], row[1], row[2]) for row in rows if len(row) == 3]
 
     def errors(self, run: str, name: str) -> tuple[str, ...]:
         """Return the lines at the end of a file in a job's folder that are errors, or all if none is; each once."""
@@ -283,20 +276,6 @@ def open_run(folder: Path) -> tuple[Run, RunRequest]:
     except FileNotFoundError:
         raise ResolveError(make_finding("run-missing", str(folder), file=RUN)) from None
     return Run(folder), parse_request(data, str(folder / RUN))
-
-
-def slot_run(run: str, slot: str) -> str:
-    """Return the name under which lines have what one slot of a job measured, or the job itself where it has none."""
-    return f"{run}.{slot}" if slot else run
-
-
-def job_of(name: str) -> str:
-    """Return the job that a line is of.
-
-    >>> job_of(slot_run("20260122T100000-017-01", "s03"))
-    '20260122T100000-017-01'
-    """
-    return name.partition(".")[0]
 
 
 def script_bytes(name: str) -> bytes:

@@ -16,7 +16,7 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, with_values
 from lumisite.validate.lines import Gate, GateOutcome, Sample, gate_of, line_of
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line
-from lumisite.validate.run.folder import END, End, Run, slot_run
+from lumisite.validate.run.folder import END, End, Run
 from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.script import STEP_ERR, JobPlan
 from lumisite.vendors import all_gpus
@@ -82,8 +82,7 @@ class LiveJob:
 def expected_of(run: str, group: Group, time: float, request: RunRequest) -> Expected:
     """Return what the judge of a group knows of a job; `time` is the group's end."""
     first = group.steps[0]
-    name, spec = slot_run(run, first.slot), request.specs[group.measures]
-    return Expected(**vars(first), run=name, time=time, image=request.image_digest, spec=spec)
+    return Expected(**vars(first), run=run, time=time, image=request.image_digest, spec=request.specs[group.folder])
 
 
 def ended_of(folder: Run, run: str, group: Group, ends: Sequence[End]) -> list[Ended]:

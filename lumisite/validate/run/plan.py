@@ -94,7 +94,7 @@ def plans_of(request: RunRequest, loaded: LoadedSite) -> list[JobPlan]:
 
 def _specs(plans: Sequence[JobPlan]) -> Mapping[str, str]:
     # Jobs of the same shape measure the same.
-    found = {group.measures: group for plan in plans for group in plan.groups}
+    found = {group.folder: group for plan in plans for group in plan.groups}
     return {
         name: spec_hash([script_bytes(file) for step in group.steps for file in step.srun.files], group)
         for name, group in found.items()

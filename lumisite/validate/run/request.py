@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from lumisite.errors import ResolveError, SiteError
 from lumisite.findings.catalogue import make_finding
@@ -48,6 +48,8 @@ class RunRequest:
     limit: int | None = None
     jax_image: str | None = None
     wrapper: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    """What is set in all steps."""
     baseline: tuple[str, ...] = ()
     into: str | None = None
     busy: int | None = None

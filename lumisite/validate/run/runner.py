@@ -217,9 +217,6 @@ class Runner:
         if what == "lost":
             self._lose_step(job, step)
             return
-        if what == "unclean":
-            self._end(job, make_finding("job-unclean", step=step))
-            return
         silent = tuple(group.folder for group in job.plan.groups if group.folder not in job.collected)
         if silent:
             job.done_since = job.done_since or time.monotonic()

@@ -17,8 +17,8 @@ from lumisite.validate.run.slurm import AWAY, LOST_STEP
 
 #: Names of what a job (job.sh) writes below its folder, and below each step's.
 DONE, EXIT, CLAIM, STEP_ERR, RECORDS = "done", "exit", "claim", "stderr", "records"
-FACTS, NODES, SEEN, SET_BEFORE, LEFT = "facts.json", "nodes", "seen", "set-before", "left"
-#: The exit code of a step that did not run, as its slot had gone wrong, or had not.
+FACTS, NODES, SEEN, SET_BEFORE = "facts.json", "nodes", "seen", "set-before"
+#: The exit code of a step that did not run.
 SKIPPED = "skipped"
 #: Marks for a job: that a group of steps is judged, and that a step is not to run.
 JUDGED, SKIP = "judged", "skip"
@@ -51,23 +51,19 @@ def job_script(site: Site, request: RunRequest, plan: JobPlan, attempt: int, fac
     values |= {"lost": LOST_STEP, "away": AWAY}
     lines += ["", *(f"{name}={shlex.quote(value)}" for name, value in values.items())]
     lines += [f"images=({shlex.join(filter(None, [request.image, request.jax_image]))})"]
-    slots = any(step.slot for step in plan.steps)
-    for name in ("job.sh", "slots.sh") if slots else ("job.sh",):
-        lines.append(read_file(Path(__file__).with_name(name), HEAD_BYTES).decode().rstrip("\n"))
+    lines.append(read_file(Path(__file__).with_name("job.sh"), HEAD_BYTES).decode().rstrip("\n"))
     module = _module(site)
     lines += [f"capture {shlex.join(facts)}"] if facts else []
     if not plan.named:
         lines.append(f'scontrol show hostnames "$SLURM_JOB_NODELIST" >"$job/{NODES}"')
     lines += ["seen"]
-    probes = f"{request.folder}/probes"
-    steps = [(step.srun.bare, _step_line(site, validation, plan, step, probes)) for step in plan.steps]
+    steps = [(step.srun.bare, _step_line(site, request, plan, step)) for step in plan.steps]
     lines += [line for bare, line in steps if bare]
     lines += [f"module use {shlex.quote(f'{site.root}/current/modules')}"]
     lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', "who_set", ""]
     gpu = gpu_of_plan(site, validation)
     lines += [f"warm_up {gpu.tool}"] if gpu and validation.backend == "nccl" else []
     lines += _steps(plan, [line for _, line in steps])
-    lines += ["left_by end"] if slots else []
     lines += ["", "finish 0"]
     return "\n".join(lines) + "\n"
 
@@ -79,7 +75,7 @@ def _steps(plan: JobPlan, lines: Sequence[str]) -> Iterator[str]:
         yield from (named[step] for step in group.steps if not step.srun.bare)
         # A job that another program submits has nobody who judges it meanwhile.
         waits = plan.named and group is not plan.groups[-1]
-        if waits and not group.steps[0].together and not group.steps[0].slot:
+        if waits and not group.steps[0].together:
             yield f"{JUDGED} {group.folder}"
 
 
@@ -125,9 +121,11 @@ def _module(site: Site) -> str:
     return shlex.quote(site.helper_module)
 
 
-def _step_line(site: Site, validation: Validation, plan: JobPlan, step: ProbeStep, probes: str) -> str:
+def _step_line(site: Site, request: RunRequest, plan: JobPlan, step: ProbeStep) -> str:
     """Return the line of one step."""
-    words = ["env", *(f"{name}={value}" for name, value in step.srun.environment)] if step.srun.environment else []
+    validation, probes = validation_of(site), f"{request.folder}/probes"
+    environment = (*request.env.items(), *step.srun.environment)
+    words = ["env", *(f"{name}={value}" for name, value in environment)] if environment else []
     words += ["srun", f"--nodes={len(step.nodes)}", f"--ntasks={step.ranks}", f"--ntasks-per-node={step.tasks}"]
     words += [f"--kill-on-bad-exit={1 if step.together else 0}"]
     if len(step.nodes) < len(plan.nodes):
@@ -140,8 +138,7 @@ def _step_line(site: Site, validation: Validation, plan: JobPlan, step: ProbeSte
     words += [word.replace(PROBES, probes).replace(OUT, out) for word in step.srun.words]
     script = f'"$(cat {shlex.quote(f"{probes}/{step.srun.script}")})"'
     quoted = " ".join(script if word == TEXT else shlex.quote(word) for word in words)
-    verb = "check" if step.check else "in_slot" if step.slot else "step"
-    return f"{verb} {step.folder} {step.limit_s} {quoted}"
+    return f"step {step.folder} {step.limit_s} {quoted}"
 
 
 def _cpus_per_task(site: Site, validation: Validation) -> int:

@@ -87,7 +87,6 @@ SENTENCES = {
     "lumisite/validate/run/slurm.py": 2,
     "lumisite/validate/transport/lines.py": 2,
     "lumisite/validate/transport/log.py": 1,
-    "lumisite/validate/trial/design.py": 1,
 }
 
 

@@ -123,6 +123,12 @@ def test_a_baseline_has_a_command_that_can_be_typed_each_day() -> None:
     assert arguments.into == "/scratch/lumisite-runs/baseline"
 
 
+def test_what_a_run_sets_is_set_in_what_goes_on_and_not_in_a_baseline() -> None:
+    found = commands_of(bad("n3"), request(FOUR, env={"NOTE": "a b"}), idle(*FOUR))
+    assert parse(shlex.split(found.again)[1:]).env == ["NOTE=a b"]
+    assert "--env" not in found.baseline
+
+
 def test_without_a_request_there_is_no_command() -> None:
     assert commands_of(bad("n3"), None) == Commands()
     for about in ({}, {"site": "lumi"}, {"batches": 3}):

@@ -376,6 +376,13 @@ def test_who_set_a_variable_is_noted(tmp_path: Path, where: str, code: str, path
     assert found.values == {"variable": "NCCL_SOCKET_IFNAME=eth0", "path": path.format(home=tmp_path)}
 
 
+def test_what_a_run_sets_is_set_in_every_step() -> None:
+    measured = replace(a_request(), env={"NCCL_ALGO": "Ring", "NOTE": "a b"})
+    found = steps(job_script(LUMI, measured, a_plan("lumi"), 1))
+    assert len(found) > 5
+    assert all(" env NCCL_ALGO=Ring 'NOTE=a b' " in line.partition(" srun ")[0] + " " for line in found.values())
+
+
 def test_shellcheck_finds_nothing_in_a_job_of_every_probe(tmp_path: Path) -> None:
     path = tmp_path / "job.sh"
     path.write_text(job_script(LUMI, a_request(), a_plan("lumi"), 1, ("lumisite", "facts")))

@@ -165,40 +165,6 @@ destroy_process_group = lambda: time.sleep(600)
 """
 
 
-def meet(folder: Path, ending: str) -> subprocess.CompletedProcess[str]:
-    """Let one rank meet nobody and end as a user's program does; `ending` are lines of its own."""
-    put_scripts(folder, "rank.py", "lumisite_record.py")
-    (folder / "rank.py").write_text((folder / "rank.py").read_text().replace("END_S = 30\n", "END_S = 2\n"))
-    (folder / "torch").mkdir()
-    (folder / "torch/__init__.py").write_text(TORCH)
-    (folder / "torch/distributed.py").write_text(DISTRIBUTED.replace("time.sleep(600)", "print('destroyed')"))
-    (folder / "meet.py").write_text(f"import atexit, os, time\nimport rank\n{ending}\nrank.run(rank.Rank.connect)\n")
-    (folder / "out").mkdir()
-    environment = {**os.environ, "MASTER_ADDR": "none", "MASTER_PORT": "1", "SLURM_PROCID": "0"}
-    command = [sys.executable, "meet.py", "out", "--backend", "gloo", "--limit", "9", "--exit", "program"]
-    return subprocess.run(command, cwd=folder, env=environment, timeout=30, capture_output=True, text=True, check=False)
-
-
-@pytest.mark.parametrize(
-    ("ending", "code", "printed"),
-    [
-        ("atexit.register(print, 'handled')", 0, "destroyed\nhandled\n"),
-        ("atexit.register(os.kill, os.getpid(), 11)", -signal.SIGSEGV, None),
-        ("atexit.register(time.sleep, 600)", -signal.SIGALRM, None),
-        ("import torch.distributed as d; d.destroy_process_group = lambda: time.sleep(600)", -signal.SIGALRM, None),
-        ("import torch.distributed as d; d.destroy_process_group = lambda: 1 / 0", 1, None),
-    ],
-)
-def test_in_a_trial_a_rank_ends_as_a_program_does(tmp_path: Path, ending: str, code: int, printed: str | None) -> None:
-    done = meet(tmp_path, ending)
-    assert done.returncode == code
-    if printed is not None:
-        assert done.stdout == printed
-    record = json.loads((tmp_path / "out/0.json").read_text())
-    assert (record["world_size"], record["ending_limit_s"]) == (1, 2)
-    assert "error" not in record
-
-
 def test_a_rank_ends_with_its_record_where_gloos_group_does_not_go(tmp_path: Path) -> None:
     put_scripts(tmp_path, "rank.py", "lumisite_record.py")
     (tmp_path / "torch").mkdir()

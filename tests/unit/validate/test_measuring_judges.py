@@ -107,21 +107,6 @@ def test_ranks_that_did_not_finish_are_named(
     assert values.items() <= gate.values.items()
 
 
-@pytest.mark.parametrize(
-    ("ending_time", "exit_code", "seconds", "code"),
-    [(99.0, 139, 7.0, "exit-failed"), (70.0, 142, 40.0, "exit-hung"), (90.0, 124, 60.0, "exit-hung")],
-)
-def test_ranks_that_did_their_work_and_did_not_end_well_are_told_from_others(
-    ending_time: float, exit_code: int, seconds: float, code: str
-) -> None:
-    """The step ended at 100 s, and may take 60 s."""
-    done: list[Record] = [{**record, "ending_time": ending_time, "ending_limit_s": 30} for record in GOOD]
-    left = replace(ended(done, exit_code), seconds=seconds)
-    gate = gate_of(list(ddp(target_of("twin")).judge([left], expected("ddp"))))
-    assert (gate.verdict, gate.code) == ("fail", code)
-    assert {"limit_s": 30, "exit_code": exit_code, "words": "the last words"}.items() <= gate.values.items()
-
-
 def test_a_rank_that_was_killed_before_its_time_is_no_hang() -> None:
     """srun gives 137 where one rank failed and it killed the others, or where memory was out."""
     left = replace(ended([at(0, "training", 5.0), at(1, "training", 5.0)], 137), seconds=7.0)

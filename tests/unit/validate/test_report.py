@@ -259,6 +259,16 @@ def test_captures_are_compared_and_a_site_that_is_not_known_is_not_guessed() -> 
     assert all(change["what"].isprintable() for change in found)
 
 
+def test_runs_that_set_other_variables_are_compared_and_say_so(capsys: Output) -> None:
+    write_runs(Path("runs"), Maintenance())
+    about = Path("runs/after/run.json")
+    about.write_text(json.dumps(json.loads(about.read_text()) | {"env": {"NCCL_ALGO": "Ring", "NOTE": "a b"}}))
+    assert main(["verdict", "--before", "runs/before", "--after", "runs/after"]) == 0
+    assert re.search(r"^all_reduce_busbw|^collectives/", capsys.readouterr().out, re.MULTILINE)
+    assert main(["report", "runs/after", "--baseline", "runs/before"]) == 0
+    assert re.search(r"^set in all steps +- +NCCL_ALGO=Ring NOTE=a b$", capsys.readouterr().out, re.MULTILINE)
+
+
 def test_a_run_is_judged_by_its_own_sites_expectations(capsys: Output) -> None:
     write_runs(Path("runs"), Maintenance())
     about = Path("runs/after/run.json")

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from lumisite.cli import main
 from lumisite.errors import ResolveError, ToolError
 from lumisite.findings.finding import Place
 from lumisite.validate.run.plan import (
@@ -15,6 +16,7 @@ from lumisite.validate.run.plan import (
     more_words,
     plans_of,
     require_unchanged,
+    with_specs,
 )
 from lumisite.validate.run.request import Batch, parse_request
 from lumisite.validate.verdict.gates import GateVerdict
@@ -32,6 +34,18 @@ def test_run_json_holds_all_of_it() -> None:
     about = json.loads(data)
     assert about["node_sets"] == [["n1", "n2"], ["n3", "n4"], ["n5", "n6"]]
     assert len(about["spec"]) == 12
+
+
+def test_what_a_run_sets_does_not_count_as_what_it_measures() -> None:
+    plain, measured = a_request(), replace(a_request(), env={"NCCL_ALGO": "Ring"})
+    assert parse_request(json.dumps(measured.about()).encode(), "run.json") == measured
+    assert with_specs(measured, LOADED).specs == plain.specs
+
+
+@pytest.mark.parametrize("text", ["NCCL_ALGO", "=Ring", "1A=2", "A B=1", "A=1\n"])
+def test_what_sets_no_variable_is_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "--site", "twin", "--dry-run", "--env", text]) == 2
+    assert capsys.readouterr().err == f"lumisite: --env: {text!r} does not set a variable (NCCL_ALGO=Ring would)\n"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime
 import json
 import os
-import signal
 import sys
 import threading
 import time
@@ -27,8 +26,6 @@ import lumisite_record
 GRACE_S = 1.0
 #: A rank reports once a second; one that did not for longer than this was stopped meanwhile, in seconds.
 FROZEN_S = 5.0
-#: How long a rank may take to end as a program does, in seconds.
-END_S = 30
 #: The place of a rank in the reports of its node, in bytes; a report that is longer has no details.
 REPORT_BYTES = 1 << 15
 #: Variables that tell how the libraries were set, as they are in the container, and libraries that may carry traffic;
@@ -50,12 +47,9 @@ class Rank:
         self.ranks = self.record["tasks"] = lumisite_record.number("SLURM_NTASKS", 1)
         settings = (*SETTINGS, *lumisite_record.options("settings"))
         self.settings = self.record["environment"] = lumisite_record.environment(settings)
-        self.given = self.record["given"] = {name: value_of(name) for name in lumisite_record.options("tell")}
         self.backend = lumisite_record.option("backend", "gloo")
         #: What PyTorch calls the GPUs of its build, or `cpu`.
         self.kind = lumisite_record.option("device", "cpu")
-        #: Whether it ends as a user's program does; otherwise at once, as soon as its record is there.
-        self.as_program = lumisite_record.option("exit") == "program"
         self.phase = "starting"
         self.details: dict[str, Any] = {}
         self.out = Path(sys.argv[1])
@@ -86,7 +80,6 @@ class Rank:
         """
         with self.lock:
             now = {"host": self.record["host"], "rank": self.rank, "phase": self.phase, "time": time.time()}
-            now |= {"given": self.given} if self.given else {}
             # The time was read before: what stops here has an old one.
             began = time.monotonic()
             self.froze = self.froze or began - self.last_report > FROZEN_S
@@ -94,7 +87,7 @@ class Rank:
             now |= {"froze": True} if self.froze else {}
             text = json.dumps({**now, **self.details})
             if len(text) >= REPORT_BYTES and lumisite_record.shares_node():
-                text = json.dumps({name: now[name] for name in now if name != "given"})
+                text = json.dumps(now)
             # Never shorter than it was: the rest of a longer one would stay behind it.
             self.written = text.ljust(len(self.written))
             os.pwrite(self.at, self.written.encode(), self.at_offset)
@@ -147,21 +140,8 @@ class Rank:
         self.dist.barrier()
         # gloo's group stays: taking it down may wait, with Python's lock, for a thread that needs that lock (PyTorch's
         # issue 56297, cured by its pull request 154976 in 2025), and the process ends at once anyhow.
-        if self.backend != "gloo" and not self.as_program:
+        if self.backend != "gloo":
             self.dist.destroy_process_group()
-
-    def end(self) -> None:
-        """Take the group down; the exit of Python follows. The kernel ends a rank that takes too long for both."""
-        self.phase = "ending"
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(END_S)
-        self.dist.destroy_process_group()
-
-
-def value_of(name: str) -> str | None:
-    """Return what a variable is for this rank, None where it has none."""
-    value = os.environ.get(name)
-    return None if value is None else lumisite_record.printable(value)
 
 
 def run(measure: Callable[[Rank], None]) -> None:
@@ -175,13 +155,8 @@ def run(measure: Callable[[Rank], None]) -> None:
     except BaseException as error:  # whatever it was, the record says so, and the others hear of it
         rank.record.update(error=lumisite_record.words(error), error_at=rank.phase, error_time=time.time())
     failed = "error" in rank.record
-    if rank.as_program and not failed:
-        rank.record.update(ending_time=time.time(), ending_limit_s=END_S)
     lumisite_record.leave(rank.record)
     sys.stdout.flush()
-    if rank.as_program and not failed:
-        rank.end()
-        return
     if failed:
         time.sleep(GRACE_S)
     # Threads of a communicator that has failed may never end.

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import mmap
 import os
-import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +22,8 @@ def measure(rank: Rank) -> None:
     if rank.kind != "cpu":
         # A file for each rank: lines of several in one stream tear each other.
         os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,NET,ENV", NCCL_DEBUG_FILE=str(log))
-    names = lumisite_record.options("sign")
-    if names:
-        rank.load()
-        rank.details["named"] = named(names)
     try:
         move(rank)
-        if names:
-            rank.record["named"] = {name: found or rank.details["named"][name] for name, found in named(names).items()}
-            rank.record["devices"] = devices()
-            rank.record["cpus"] = sorted(os.sched_getaffinity(0))
     finally:
         logs = sorted(rank.out.glob(f"{rank.rank}.log.*"))
         rank.record["log"] = "".join(path.read_text(errors="replace") for path in logs)[:LOG_BYTES]
@@ -74,43 +63,6 @@ def counters() -> dict[str, tuple[int, int]]:
             numbers = rest.split()
             found[name.strip()] = int(numbers[0]), int(numbers[8])
     return found
-
-
-def named(names: list[str]) -> dict[str, str]:
-    """Return the file that names each variable, of the libraries and modules in use; empty where none does.
-
-    Some libraries put a name together from parts (libfabric's fi_param_define), so what follows its first part or its
-    first two counts as well, where that stands alone.
-    """
-    found = dict.fromkeys(names, "")
-    modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-    mapped = lumisite_record.mapped(("",))
-    for path in dict.fromkeys([*mapped, *(file for file in modules if file and file.endswith(".py"))]):
-        missing = [name for name in names if not found[name]]
-        with suppress(OSError, ValueError), Path(path).open("rb") as stream:  # a device, a file that is gone or empty
-            if missing and Path(path).is_file() and (size := os.fstat(stream.fileno()).st_size):
-                with mmap.mmap(stream.fileno(), size, access=mmap.ACCESS_READ) as data:
-                    for name in missing:
-                        if any(data.find(form) >= 0 for form in forms(name)):
-                            found[name] = Path(path).name
-    return found
-
-
-def forms(name: str) -> list[bytes]:
-    """Return the forms in which a file may have a variable's name."""
-    parts = [name.split("_", cut)[cut] for cut in (1, 2) if name.count("_") > cut]
-    return [name.encode(), *(b"\0" + form.encode() + b"\0" for part in parts for form in (part, part.lower()))]
-
-
-def devices() -> list[str]:
-    """List what this process has open beside files and sockets."""
-    found = set()
-    for path in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):
-            target = str(path.readlink())
-            if target.startswith(("/dev/", "anon_inode:")) and not target.startswith(("/dev/null", "/dev/pts")):
-                found.add(target)
-    return sorted(found)
 
 
 if __name__ == "__main__":
