@@ -60,7 +60,6 @@ GROUPS: dict[str, dict[str, Command]] = {
         "validate": Command("validate", "measure the system after a change, with real jobs"),
         "verdict": Command("report", "whether the system became slower"),
         "report": Command("report", "what a run found: what changed, what is slower, which node, what to do"),
-        "reframe": Command("reframe", "the same probes as a ReFrame test module"),
     },
 }
 COMMANDS: dict[str, Command] = {name: command for commands in GROUPS.values() for name, command in commands.items()}

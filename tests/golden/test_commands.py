@@ -22,7 +22,7 @@ from tests.support.command_files import call, command_files
 HERE = Path(__file__).parent / "commands"
 SCRIPTS = Path(__file__).parents[1] / "data/scripts"
 #: They print no JSON.
-TEXT_ONLY = ("facts", "init", "reframe", "render", "rollback")
+TEXT_ONLY = ("facts", "init", "render", "rollback")
 #: In this order, since some write what others read.
 CALLS = (
     "init facts.json -o made.yaml",
@@ -45,8 +45,6 @@ CALLS = (
     "baseline --resume base",
     "verdict --before runs/before/samples.jsonl --after runs/after/samples.jsonl",
     "report runs/after --baseline runs/before",
-    "reframe --site site.yaml --image sifs/image.sif -o module.py",
-    "try NCCL_ALGO=Ring --site site.yaml --seed 1 --dry-run",
 )
 _BLANKS = (
     (r"[0-9a-f]{64}", "SHA256"),

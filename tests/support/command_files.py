@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from lumisite.machine.host import DiskTree
 from lumisite.site.load import load_site
 from lumisite.validate.run.folder import create_run
 from lumisite.validate.run.plan import plans_of, with_specs
-from lumisite.validate.run.request import Batch, parse_request
+from lumisite.validate.run.request import Batch
 from lumisite.validate.run.script import JobPlan
 from tests.support.dict_trees import Link, write_tree
 from tests.support.example_runs import Maintenance, write_runs
@@ -80,7 +79,6 @@ def call(words: Sequence[str]) -> tuple[int, str]:
 def _at_edges() -> None:
     """Put files in the place of Slurm and of this node, and let nothing wait."""
     import lumisite.cli.masks as masks
-    import lumisite.cli.reframe as reframe
     import lumisite.cli.validate as validate
     from lumisite.validate.run import runner, slurm
 
@@ -89,10 +87,8 @@ def _at_edges() -> None:
         (slurm, "_run", slurm_says),
         (runner, "Runner", quick),
         (validate, "Runner", quick),
-        (reframe, "Runner", quick),
         (masks, "DiskTree", lambda _: DiskTree("node")),
         (validate, "require_shared", lambda *_: None),
-        (reframe, "require_shared", lambda *_: None),
     ):
         mock.patch.object(module, name, instead).start()
 
@@ -129,8 +125,6 @@ def _lay_out(scene: Path, now: Path, call: Call) -> None:
         Path(f"slurm/{name}").write_text(said)
     for name, purpose in (("resumed", "validate"), ("base", "baseline")):
         _run(now / name, scene / name, purpose)
-    call("reframe --site twin --probe node --nodes 2 --stage stage")
-    _staged(scene / "stage", now / "stage")
 
 
 def slurm_says(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -207,16 +201,6 @@ def _run(name: Path, folder: Path, purpose: str) -> None:
     (folder / "aside.jsonl").write_text("{}\n")
     (folder / "lock").touch()
     _fill(folder, plan)
-
-
-def _staged(folder: Path, name: Path) -> None:
-    """Let the job of a stage directory have ended."""
-    about = json.loads((folder / "run.json").read_text()) | {"folder": str(name)}
-    (folder / "run.json").write_text(json.dumps(about))
-    request = parse_request(json.dumps(about).encode(), "run.json")
-    plan = sys.modules["lumisite.cli.reframe"]._job(request, load_site(request.site_file))
-    _fill(folder, plan)
-    (folder / "jobs" / plan.run / "nodes").write_text("\n".join(NODES) + "\n")
 
 
 def _fill(folder: Path, plan: JobPlan) -> None:

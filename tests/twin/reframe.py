@@ -40,9 +40,8 @@ WHEELS = (
     "urllib3==2.8.0",
 )
 PLACE = "/appl/admin/reframe"
-PROGRAM = f"{EXCHANGE}/lumisite"
 SETTINGS = f"{EXCHANGE}/reframe_settings.py"
-REFRAME = f"PYTHONPATH={PLACE} python3 {PLACE}/bin/reframe --nocolor -C {SETTINGS} -S program={PROGRAM}"
+REFRAME = f"PATH={EXCHANGE}:$PATH PYTHONPATH={PLACE} python3 {PLACE}/bin/reframe --nocolor -C {SETTINGS}"
 
 _SETTINGS = """\
 site_configuration = {
@@ -60,7 +59,7 @@ site_configuration = {
 
 
 def install_reframe(cluster: Cluster) -> None:
-    """Put ReFrame where the login node finds it (`REFRAME` runs it there), with a lumisite that needs no PATH."""
+    """Put ReFrame where the login node finds it (`REFRAME` runs it there, with a lumisite on PATH)."""
     shutil.copytree(_installed(), cluster.shared / PLACE.removeprefix("/"))
     let_python_compile(cluster, PLACE)
     (cluster.exchange / "reframe_settings.py").write_text(_SETTINGS)

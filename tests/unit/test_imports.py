@@ -31,7 +31,7 @@ ROOMS = (
 )
 #: The rooms of `validate`, from the top.
 PROOF = (
-    *("__init__", "report", "reframe", "run", "verdict"),
+    *("__init__", "report", "run", "verdict"),
     *("probes", "transport", "samples", "lines", "metric_names"),
 )
 

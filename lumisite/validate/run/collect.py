@@ -73,7 +73,7 @@ class Collector:
                 job.skips[later.folder] = cause
                 for step in later.steps:
                     self.run.mark(job.plan.run, f"{step.folder}/{script.SKIP}")
-        if job.goes_on and job.plan.named and not group.steps[0].together:
+        if job.goes_on and not group.steps[0].together:
             self.run.mark(job.plan.run, f"{group.folder}/{script.JUDGED}")
 
     def _judge(self, job: LiveJob, group: Group, ends: Sequence[End], request: RunRequest) -> Sequence[Line]:

@@ -159,12 +159,6 @@ class Run:
         """Move what a job has measured to what does not count; or how it ended, before it is submitted again."""
         self._lines.move(lambda line: line.get("run") == run and (line.get("gate") == END) == end, self._aside)
 
-    def set_aside_jobs(self) -> set[str]:
-        """Return the jobs of which nothing counts, since what they measured was changed while they ran."""
-        path = self.folder / JOURNAL
-        lines = read_file(path, LARGEST_LINES_BYTES).splitlines() if path.exists() else []
-        return {str(event.get("run")) for event in map(_event, lines) if event.get("event") == "aside"}
-
     @property
     def has_facts(self) -> bool:
         """Whether a capture of a node is kept."""

@@ -285,18 +285,18 @@ class Runner:
         """Record that a step was lost however often the job tried it."""
         lines = self.run.errors(job.plan.run, f"{step}/{STEP_ERR}")
         away = slurm.failed_nodes(lines)
-        words, resume = quote(lines), self._resume(job)
+        words, resume = quote(lines), self._resume()
         self._end(job, make_finding("job-step-lost", nodes=away, step=step, words=words, resume=resume))
         if not away:
             self._try_again(job)
 
-    def _resume(self, job: LiveJob) -> str:
-        """Return the command that runs a job again; one whose nodes Slurm chose is submitted by another program."""
-        return f"lumisite {self.request.purpose} --resume {self.request.folder}" if job.plan.named else ""
+    def _resume(self) -> str:
+        """Return the command that runs a job again."""
+        return f"lumisite {self.request.purpose} --resume {self.request.folder}"
 
     def _try_again(self, job: LiveJob) -> None:
         """Submit a lost job once more, if all its nodes are in service."""
-        if job.state == "lost" and job.plan.named and job.attempt < TRIES:
+        if job.state == "lost" and job.attempt < TRIES:
             states = self._nodes(job)
             if all(states.get(name) in slurm.IN_SERVICE for name in job.plan.nodes):
                 self._again(job)
@@ -352,7 +352,7 @@ class Runner:
         if state.state == "NODE_FAIL":
             lost = [name for name, is_now in self._nodes(job).items() if is_now.startswith(("down", "fail"))]
         words = quote(self.run.errors(run, f"slurm-{job.id}.out"))
-        return why_ended(job, state, open_steps[-1] if open_steps else "", lost, words, self._resume(job))
+        return why_ended(job, state, open_steps[-1] if open_steps else "", lost, words, self._resume())
 
     def _nodes(self, job: LiveJob) -> dict[str, str]:
         """Return the state of a job's nodes; none where Slurm does not answer."""

@@ -17,7 +17,7 @@ from lumisite.validate.run.slurm import AWAY, LOST_STEP
 
 #: Names of what a job (job.sh) writes below its folder, and below each step's.
 DONE, EXIT, CLAIM, STEP_ERR, RECORDS = "done", "exit", "claim", "stderr", "records"
-FACTS, NODES, SEEN, SET_BEFORE = "facts.json", "nodes", "seen", "set-before"
+FACTS, SEEN, SET_BEFORE = "facts.json", "seen", "set-before"
 #: The exit code of a step that did not run.
 SKIPPED = "skipped"
 #: Marks for a job: that a group of steps is judged, and that a step is not to run.
@@ -35,7 +35,7 @@ class JobPlan:
     groups: tuple[Group, ...]
     folder: str
     named: bool = True
-    """Whether the job requests these very nodes. If not, Slurm chooses as many, and the job records which (`nodes`)."""
+    """Whether the job requests these very nodes; what is only printed may leave them to Slurm."""
 
     @property
     def steps(self) -> tuple[ProbeStep, ...]:
@@ -54,8 +54,6 @@ def job_script(site: Site, request: RunRequest, plan: JobPlan, attempt: int, fac
     lines.append(read_file(Path(__file__).with_name("job.sh"), HEAD_BYTES).decode().rstrip("\n"))
     module = _module(site)
     lines += [f"capture {shlex.join(facts)}"] if facts else []
-    if not plan.named:
-        lines.append(f'scontrol show hostnames "$SLURM_JOB_NODELIST" >"$job/{NODES}"')
     lines += ["seen"]
     steps = [(step.srun.bare, _step_line(site, request, plan, step)) for step in plan.steps]
     lines += [line for bare, line in steps if bare]
@@ -73,8 +71,7 @@ def _steps(plan: JobPlan, lines: Sequence[str]) -> Iterator[str]:
     named = dict(zip(plan.steps, lines, strict=True))
     for group in plan.groups:
         yield from (named[step] for step in group.steps if not step.srun.bare)
-        # A job that another program submits has nobody who judges it meanwhile.
-        waits = plan.named and group is not plan.groups[-1]
+        waits = group is not plan.groups[-1]
         if waits and not group.steps[0].together:
             yield f"{JUDGED} {group.folder}"
 

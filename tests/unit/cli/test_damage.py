@@ -120,7 +120,6 @@ def test_what_may_not_be_read_is_one_line_or_a_reason(open_folder: Path, capfd: 
         "validate --resume round",
         "validate --more round",
         "validate --out round",
-        "reframe --judge round",
         "report round",
         "deploy round root",
         "binds round",

@@ -1,1 +1,0 @@
-"""The probes as a ReFrame test module."""
