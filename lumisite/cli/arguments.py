@@ -180,18 +180,15 @@ def add_plan_and_lock(parser: argparse.ArgumentParser) -> None:
     add_lock(parser)
 
 
-def add_run_folder(parser: argparse.ArgumentParser, *, more: bool = False) -> None:
+def add_run_folder(parser: argparse.ArgumentParser) -> None:
     """Add the site, and the folder of a run: a new one, one to resume, or one to add jobs to."""
     add_site(parser)
     folder = parser.add_mutually_exclusive_group()
     folder.add_argument("--out", metavar="RUN", help="folder of the run, on a file system that all nodes see")
     folder.add_argument("--resume", metavar="RUN", help="go on with a run that was interrupted")
-    if more:
-        folder.add_argument(
-            "--more",
-            metavar="RUN",
-            help="add jobs to a run, on other nodes if there are any: what its verdict asks for",
-        )
+    folder.add_argument(
+        "--more", metavar="RUN", help="add jobs to a run, on other nodes if there are any: what its verdict asks for"
+    )
 
 
 def add_nodes(parser: argparse.ArgumentParser) -> None:

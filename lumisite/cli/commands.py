@@ -56,8 +56,7 @@ GROUPS: dict[str, dict[str, Command]] = {
     "before and after an update (engineers)": {
         "facts": Command("facts", "capture what this node is, as one JSON file"),
         "changes": Command("facts", "what changed between two facts files, and what that touches"),
-        "baseline": Command("validate", "measure the system before a change"),
-        "validate": Command("validate", "measure the system after a change, with real jobs"),
+        "validate": Command("validate", "measure the system before and after a change, with real jobs"),
         "verdict": Command("report", "whether the system became slower"),
         "report": Command("report", "what a run found: what changed, what is slower, which node, what to do"),
     },

@@ -60,7 +60,7 @@ def add_report(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `report`."""
     parser.description = (
         "Show a run of `validate` against a baseline: the verdict, what to do, what changed on the machine, gates, "
-        "metrics, nodes, and as HTML the plots. A run is the folder that `validate` or `baseline` wrote, or a file "
+        "metrics, nodes, and as HTML the plots. A run is the folder that `validate` wrote, or a file "
         "of samples. The exit code is that of the verdict: 0 fine, 1 failed, 4 not decided, 5 only some nodes."
     )
     parser.add_argument("run", metavar="RUN", help="the folder of a run after the change, or its file of samples")

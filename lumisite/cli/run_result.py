@@ -1,4 +1,4 @@
-"""What `validate` and `baseline` print of a run: its results, and the commands that go on from there."""
+"""What `validate` prints of a run: its results, and the commands that go on from there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`validate` and `baseline`: the request that the options make, and its run."""
+"""`validate`: the request that the options make, and its run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ from lumisite.validate.run.commands import baseline_command
 from lumisite.validate.run.folder import Run, create_run, gather, image_mark, lines_of, open_run, samples_of
 from lumisite.validate.run.machine import BUSY_NODES, MOST_NODES, STEP_NODES, cost_of, machine_sets
 from lumisite.validate.run.plan import (
-    Planner,
     choose_node_sets,
     plans_of,
     require_unchanged,
@@ -63,7 +62,7 @@ NODE_SETS = 2
 #: Options that a run keeps from its beginning.
 KEPT = (
     *("out", "nodes", "step_nodes", "busy", "partition", "account", "reservation", "sbatch", "limit"),
-    *("image", "jax_image", "wrapper", "env"),
+    *("image", "jax_image", "wrapper", "env", "baseline"),
 )
 #: Options of one batch of jobs, which `--more` may have too.
 BATCH_OPTIONS = ("jobs", "node_sets", "nodelist", "avoid", "probe", "dry_run")
@@ -74,19 +73,33 @@ def add_validate(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Submit jobs that run the probes in the site's container through the deployed module, follow them, and keep "
         "every number as a line in RUN/samples.jsonl. Exit code 0: all gates passed, 1: one failed, 4: one could not "
-        "tell, 5: a node is bad, or slower than the others; with --baseline that of the verdict."
+        "tell, 5: a node is bad, or slower than the others; with --before that of the verdict."
     )
-    add_run_folder(parser, more=True)
-    parser.add_argument("--jobs", metavar="N", type=COUNT, help="jobs to measure (default: 5)")
+    add_run_folder(parser)
+    parser.add_argument("--jobs", metavar="N", type=COUNT, help="jobs to measure (default: 5, of a baseline 4)")
     add_jobs(parser)
     add_node_sets(parser)
     add_machine(parser)
-    parser.add_argument(
+    purpose = parser.add_mutually_exclusive_group()
+    purpose.add_argument(
         "--baseline",
+        action="store_true",
+        help="measure the time before a change: to be run on several days, so that noise is known",
+    )
+    purpose.add_argument(
+        "--before",
         metavar="FILE",
         action="append",
         default=[],
         help="judge against these runs from before the change: folders or files (default: only gates decide)",
+    )
+    parser.add_argument(
+        "--into",
+        metavar="PLACE",
+        help=(
+            "with --baseline: add what was measured to PLACE, and say what is still missing for a baseline; PLACE is a "
+            "folder like that of a run, or a file NAME.jsonl, which has the samples only"
+        ),
     )
     add_other_images(parser)
     parser.add_argument(
@@ -100,38 +113,17 @@ def add_validate(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def add_baseline(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `baseline`."""
-    parser.description = (
-        "As `validate`, for the time before a change: to be run on several days, so that noise is known."
-    )
-    add_run_folder(parser)
-    parser.add_argument("--jobs", metavar="N", type=COUNT, help="jobs to measure (default: 4)")
-    add_jobs(parser)
-    add_node_sets(parser)
-    add_machine(parser)
-    parser.add_argument(
-        "--into",
-        metavar="PLACE",
-        help=(
-            "add what was measured to PLACE, and say what is still missing for a baseline; PLACE is a folder like "
-            "that of a run, or a file NAME.jsonl, which has the samples only"
-        ),
-    )
-    add_other_images(parser)
-    add_dry_run(parser)
-    add_json(parser)
-
-
 def run_validate(arguments: argparse.Namespace) -> int:
     """Run, or resume a run, and print its results."""
-    more = getattr(arguments, "more", None)
+    more = arguments.more
+    if arguments.into and not arguments.baseline:
+        raise ResolveError("--into: is for a baseline (give --baseline too)")
     if arguments.resume:
         request, _ = recorded_run(arguments, "--resume", (*KEPT, *BATCH_OPTIONS))
     else:
         request = (more_jobs if more else new_run)(arguments)
-    # A baseline that cannot be used is told before anything is made or submitted.
-    side = read_side(request.baseline) if request.baseline else None
+    # What cannot be judged against is told before anything is made or submitted.
+    side = read_side(request.before) if request.before else None
     loaded = load_site(request.site_file)
     plans, facts = plans_of(request, loaded), facts_command(request)
     folder = Path(request.folder)
@@ -149,7 +141,7 @@ def run_validate(arguments: argparse.Namespace) -> int:
         return 130
     if not run.has_facts:
         print_note(f"no node could be captured; `lumisite facts -o {run.folder}/facts.json` on one tells what changed")
-    if request.purpose == "validate" and side is not None:
+    if side is not None:
         return print_against_baseline(run, request, loaded, side, as_json=arguments.json)
     code = print_run(run, request, loaded.site, as_json=arguments.json)
     if code in (0, 5) and request.into:
@@ -174,11 +166,6 @@ def print_plan(request: RunRequest, site: Site, plans: Sequence[JobPlan], facts:
         print_note(f"{counted(request.busy, 'node')} busy at once; submitted by: sbatch --parsable {path}")
 
 
-def run_baseline(arguments: argparse.Namespace) -> int:
-    """Measure the time before a change."""
-    return run_validate(arguments)
-
-
 def report_progress(finding: Finding) -> None:
     """Print what happens while jobs run."""
     print_note(writers.sentence(finding))
@@ -193,7 +180,7 @@ def facts_command(request: RunRequest) -> tuple[str, ...]:
 
 def run_jobs(runner: Runner, journal: Sequence[Mapping[str, object]], *, again: bool) -> bool:
     """Run the jobs of a request; return false where Ctrl-C has stopped it."""
-    resume = f"`lumisite {runner.request.purpose} --resume {runner.request.folder}`"
+    resume = f"`lumisite validate --resume {runner.request.folder}`"
     runner.progress = Progress("steps", lines=False)
     try:
         runner.restore(journal, again=again)
@@ -225,9 +212,10 @@ def _gather(run: Run, request: RunRequest, into: Path, site: Site) -> None:
 def new_run(arguments: argparse.Namespace) -> RunRequest:
     """Decide all that a run needs."""
     stamp = stamp_now()
-    folder = real_path(arguments.out or f"lumisite-runs/{stamp[:15]}-{arguments.command}")
+    purpose = "baseline" if arguments.baseline else "validate"
+    folder = real_path(arguments.out or f"lumisite-runs/{stamp[:15]}-{purpose}")
     # An unknown probe is reported before Slurm is queried.
-    request, loaded = make_request(arguments, str(folder), stamp, arguments.jobs or JOBS[arguments.command])
+    request, loaded = _make_request(arguments, purpose, str(folder), stamp)
     if not arguments.dry_run:
         require_shared(loaded.site, folder, "--out")
     warn_before_jobs(request)
@@ -236,7 +224,9 @@ def new_run(arguments: argparse.Namespace) -> RunRequest:
     return with_nodes(request, arguments)
 
 
-def make_request(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -> tuple[RunRequest, LoadedSite]:
+def _make_request(
+    arguments: argparse.Namespace, purpose: str, folder: str, stamp: str
+) -> tuple[RunRequest, LoadedSite]:
     """Return the request that the options make, with made-up names of nodes. Raises `ResolveError`."""
     loaded = load_site(arguments.site)
     site, validation = loaded.site, validation_of(loaded.site)
@@ -247,7 +237,7 @@ def make_request(arguments: argparse.Namespace, folder: str, stamp: str, jobs: i
         lumisite=__version__,
         site=site.name,
         platform=site.platform,
-        purpose=arguments.command,
+        purpose=purpose,
         image=image,
         image_digest=image_mark(image),
         started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -257,15 +247,20 @@ def make_request(arguments: argparse.Namespace, folder: str, stamp: str, jobs: i
         site_file=str(real_path(arguments.site)) if is_file(arguments.site) else arguments.site,
         site_digest=site_digest(loaded),
         # Each set of a machine is measured once, unless more jobs are requested.
-        batches=(Batch(stamp, len(sets) * (arguments.jobs or 1) if busy else jobs, sets, tuple(arguments.probe)),),
+        batches=(
+            Batch(
+                stamp,
+                len(sets) * (arguments.jobs or 1) if busy else arguments.jobs or JOBS[purpose],
+                sets,
+                tuple(arguments.probe),
+            ),
+        ),
         specs={},
         sbatch=tuple(arguments.sbatch),
-        **{
-            name: getattr(arguments, name, None) for name in ("account", "reservation", "limit", "jax_image", "wrapper")
-        },
-        env=dict(map(parse_assignment, getattr(arguments, "env", []))),
-        baseline=_real_paths(getattr(arguments, "baseline", [])),
-        into=str(real_path(arguments.into)) if getattr(arguments, "into", None) else None,
+        **{name: getattr(arguments, name) for name in ("account", "reservation", "limit", "jax_image", "wrapper")},
+        env=dict(map(parse_assignment, arguments.env)),
+        before=_real_paths(arguments.before),
+        into=str(real_path(arguments.into)) if arguments.into else None,
         busy=busy,
     )
     return with_specs(request, loaded), loaded
@@ -283,8 +278,8 @@ def node_sets_of(
     arguments: argparse.Namespace, nodes: tuple[str, ...]
 ) -> tuple[tuple[tuple[str, ...], ...], int | None]:
     """Return the sets of nodes that jobs have, and where they are divided how many nodes may be busy."""
-    size, busy = getattr(arguments, "step_nodes", None), getattr(arguments, "busy", None)
-    if arguments.command not in JOBS or not (size or busy or len(nodes) > MOST_NODES):
+    size, busy = arguments.step_nodes, arguments.busy
+    if not (size or busy or len(nodes) > MOST_NODES):
         return (nodes,), None
     sets, busy = tuple(machine_sets(nodes, min(size or STEP_NODES, len(nodes)))), busy or BUSY_NODES
     most = max(map(len, sets))
@@ -309,7 +304,7 @@ def warn_before_jobs(request: RunRequest) -> None:
     if request.into and samples_of(Path(request.into)).exists():
         lines_of(samples_of(Path(request.into)), torn=True)
     jobs = request.batches[-1].jobs
-    if request.baseline and jobs < JOBS["validate"]:
+    if request.before and jobs < JOBS["validate"]:
         print_note(f"{counted(jobs, 'job')} may be too few to decide: {JOBS['validate']} are recommended")
 
 
@@ -338,7 +333,7 @@ def with_nodes(request: RunRequest, arguments: argparse.Namespace) -> RunRequest
     nodes = slurm.nodes_of(request.partition)
     divided = bool(request.busy) and not earlier
     size = len({*chain(*batch.node_sets)}) if divided else len(batch.node_sets[0])
-    count = 1 if divided else min(getattr(arguments, "node_sets", None) or NODE_SETS, batch.jobs)
+    count = 1 if divided else min(arguments.node_sets or NODE_SETS, batch.jobs)
     used = [names for earlier_batch in earlier for names in earlier_batch.node_sets]
     reasons = slurm.reasons_of([name for name, state in nodes.items() if state not in slurm.IN_SERVICE])
     sets = choose_node_sets(
@@ -365,20 +360,17 @@ def more_jobs(arguments: argparse.Namespace) -> RunRequest:
     return with_nodes(with_specs(request, loaded), arguments)
 
 
-def recorded_run(
-    arguments: argparse.Namespace, option: str, fixed: Sequence[str], plans: Planner = plans_of
-) -> tuple[RunRequest, LoadedSite]:
+def recorded_run(arguments: argparse.Namespace, option: str, fixed: Sequence[str]) -> tuple[RunRequest, LoadedSite]:
     """Return the request of a run, if it can go on as it began. Raises `ResolveError`."""
     folder = str(vars(arguments)[option.strip("-")])
     _, request = open_run(real_path(folder))
     options = [name.replace("_", "-") for name in fixed if getattr(arguments, name, None)]
     if options:
         raise ResolveError(f"{option}: --{options[0]} was decided when the run began (leave it out)")
-    if request.purpose != arguments.command:
-        raise ResolveError(f"{option}: {folder} is a run of `{request.purpose}` (`lumisite {request.purpose}` goes on)")
+    if option == "--more" and request.purpose == "baseline":
+        raise ResolveError(f"{option}: {folder} is a baseline (`lumisite validate --baseline` measures more)")
     if real_path(folder) != Path(request.folder):
         raise ResolveError(f"{option}: {folder} was moved, it began as {request.folder} (move it back)")
     loaded = load_site(request.site_file)
-    require_unchanged(request, loaded, __version__, image_mark(request.image), f"{option}: {folder}", plans)
-    baseline = _real_paths(getattr(arguments, "baseline", []))
-    return replace(request, baseline=baseline or request.baseline), loaded
+    require_unchanged(request, loaded, __version__, image_mark(request.image), f"{option}: {folder}")
+    return replace(request, before=_real_paths(arguments.before) or request.before), loaded

@@ -25,13 +25,13 @@ VERDICTS = {0: "PASS", 1: "FAIL", 4: "INCONCLUSIVE", 5: "BAD-NODES"}
 def run() -> list[Row]:
     """Measure everything of this module. What is no PASS is printed."""
     with ready_cluster(ClusterPlan(nodes=4, images=("torch",))) as cluster:
-        if (told := _suite(cluster, "baseline", "--jobs 10 --into /scratch/before.jsonl")) != "PASS":
+        if (told := _suite(cluster, "--baseline --jobs 10 --into /scratch/before.jsonl")) != "PASS":
             return [Row("validate: an untouched baseline that is no PASS", 1, 0, told, unit="")]
-        words = "--baseline /scratch/before.jsonl --out /scratch/suite-{}"
-        quiet = Counter(_suite(cluster, "validate", words.format(number)) for number in range(SUITES))
+        words = "--before /scratch/before.jsonl --out /scratch/suite-{}"
+        quiet = Counter(_suite(cluster, words.format(number)) for number in range(SUITES))
         with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as loop:
             try:
-                busy = Counter(_suite(cluster, "validate", words.format(f"busy-{number}")) for number in range(SUITES))
+                busy = Counter(_suite(cluster, words.format(f"busy-{number}")) for number in range(SUITES))
             finally:
                 loop.kill()
     return [*_rows("untouched", quiet), *_rows("untouched, beside a busy loop,", busy)]
@@ -46,9 +46,9 @@ def _rows(name: str, told: Counter[str]) -> list[Row]:
     ]
 
 
-def _suite(cluster: Cluster, command: str, words: str) -> str:
+def _suite(cluster: Cluster, words: str) -> str:
     began, loads = time.monotonic(), [os.getloadavg()[0]]
-    done = cluster.run(f"cd /scratch && {LUMISITE} {command} --site twin {words}", timeout_s=LIMIT_S)
+    done = cluster.run(f"cd /scratch && {LUMISITE} validate --site twin {words}", timeout_s=LIMIT_S)
     loads.append(os.getloadavg()[0])
     verdict = VERDICTS.get(done.code, f"exit {done.code}")
     print(

@@ -186,9 +186,7 @@ def _images(scene: Path, call: Call) -> None:
 def _run(name: Path, folder: Path, purpose: str) -> None:
     """Lay out a run whose job has ended, and whose marks nobody has read."""
     batch = Batch("one", 1, (NODES,))
-    request = replace(
-        a_request(), lumisite=__version__, image_digest="", folder=str(name), batches=(batch,), baseline=()
-    )
+    request = replace(a_request(), lumisite=__version__, image_digest="", folder=str(name), batches=(batch,), before=())
     into = str(name.parent / "into") if purpose == "baseline" else None
     request = with_specs(replace(request, purpose=purpose, into=into, specs={}), LOADED)
     create_run(folder, request.about())

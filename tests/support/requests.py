@@ -27,6 +27,6 @@ def a_request() -> RunRequest:
         batches=(FIRST,),
         specs={},
         sbatch=("--qos=x",),
-        baseline=("/scratch/before.jsonl",),
+        before=("/scratch/before.jsonl",),
     )
     return with_specs(request, LOADED)

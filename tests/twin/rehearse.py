@@ -36,9 +36,11 @@ UNLOAD = f"{KEEP} >/tmp/a; {LOAD}; module unload singularity-AI-bindings; {KEEP}
 #: What is measured here: enough to see the network, and short. After the maintenance, nodes are looked at too.
 MEASURED = "--probe collectives"
 FACTS = "srun -N1 -w nid000001 lumisite facts --site twin -o /scratch/{when}.json"
-BASELINE = f"cd /scratch && lumisite baseline --site /scratch/twin-before.yaml {MEASURED} --into before.jsonl"
+BASELINE = (
+    f"cd /scratch && lumisite validate --baseline --site /scratch/twin-before.yaml {MEASURED} --into before.jsonl"
+)
 VALIDATE = (
-    f"cd /scratch && lumisite validate --site twin --probe node {MEASURED} --baseline before.jsonl --out /scratch/after"
+    f"cd /scratch && lumisite validate --site twin --probe node {MEASURED} --before before.jsonl --out /scratch/after"
 )
 VERDICT = "cd /scratch && lumisite verdict --site twin --before before.jsonl --after after/samples.jsonl"
 

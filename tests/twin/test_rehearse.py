@@ -23,7 +23,7 @@ def test_the_rehearsal_shows_before_maintenance_and_after(capfd: pytest.CaptureF
         r"^(?:admin|user@uan01)\$ (?:cd /scratch && |srun \S+ -w \S+ )?lumisite (\S+)", shown, re.MULTILINE
     )
     release = ["render", "deploy", "deploy"]
-    day = [*release, "facts", "baseline", "facts", "changes", *release, "validate", "verdict", "rollback"]
+    day = [*release, "facts", "validate", "facts", "changes", *release, "validate", "verdict", "rollback"]
     assert commands == day, shown
     arrived = re.findall(r"^(nid00000[12]), task [01]\n  libfabric (\S+),", shown, re.MULTILINE)
     assert sorted(arrived[:2]) == [("nid000001", "1.15.2.0"), ("nid000002", "1.15.2.0")]

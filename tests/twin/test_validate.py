@@ -160,7 +160,7 @@ def test_the_whole_suite_passes_in_one_job(site: Cluster) -> None:
 @pytest.mark.measures
 def test_a_slow_interface_costs_bandwidth_and_no_gate(site: Cluster) -> None:
     with faults.interface_throttled(site, "nid000002", "hsn0", "200mbit"):
-        done = validate(site, "slow", "--probe collectives --baseline /scratch/whole")
+        done = validate(site, "slow", "--probe collectives --before /scratch/whole")
     name = "collectives/all_reduce_busbw/4MiB/2n"
     assert metrics(site, "whole")[name] / metrics(site, "slow")[name] >= 2
     assert [gate.verdict for gate in gates(site, "slow", "collectives")] == ["pass"]
@@ -171,7 +171,7 @@ def test_a_slow_interface_costs_bandwidth_and_no_gate(site: Cluster) -> None:
 
 @pytest.mark.measures
 def test_a_baseline_is_gathered_and_says_what_it_lacks(site: Cluster) -> None:
-    command = f"{LUMISITE} baseline --site twin --jobs 1 --probe ddp --into /scratch/before"
+    command = f"{LUMISITE} validate --baseline --site twin --jobs 1 --probe ddp --into /scratch/before"
     done = site.run(f"cd /scratch && {command}")
     assert done.code == 0, done.stderr
     assert "1 of 10 jobs, 1 of 1 days, 1 of 2 disjoint node sets" in done.stderr

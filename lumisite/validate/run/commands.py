@@ -42,7 +42,7 @@ def commands_of(verdict: SystemVerdict, request: RunRequest | None, nodes: Mappi
     return Commands(
         more,
         repair,
-        _typed("validate", request, *hunt, "--out", f"{request.folder}-hunt") if hunt else "",
+        _typed(request, *hunt, "--out", f"{request.folder}-hunt") if hunt else "",
         _again(verdict, request),
         baseline_command(request),
     )
@@ -67,7 +67,7 @@ def baseline_command(request: RunRequest) -> str:
     place = runs.parent if runs.name == "lumisite-runs" else runs
     if request.purpose != "baseline":
         request = replace(request, env={})
-    return f"cd {shlex.quote(str(place))} && " + _typed("baseline", request, *shape, "--into", into)
+    return f"cd {shlex.quote(str(place))} && " + _typed(request, "--baseline", *shape, "--into", into)
 
 
 def _more(verdict: SystemVerdict, request: RunRequest, nodes: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
@@ -109,14 +109,14 @@ def _of_nodes(request: RunRequest, sets: Sequence[tuple[str, ...]], probes: Sequ
     count = str(len(sets))
     shape = ["--nodes", str(len(sets[0])), "--jobs", count, "--node-sets", count]
     names = ",".join(node for nodes in sets for node in nodes)
-    return _typed("validate", request, *shape, "--nodelist", names, *probes, "--out", f"{request.folder}-{name}")
+    return _typed(request, *shape, "--nodelist", names, *probes, "--out", f"{request.folder}-{name}")
 
 
-def _typed(command: str, request: RunRequest, *words: str) -> str:
+def _typed(request: RunRequest, *words: str) -> str:
     """Return a command with the options that the run was begun with."""
     options = ["--site", request.site_file, "--partition", request.partition, "--image", request.image]
     for name in ("account", "reservation", "limit", "jax_image", "wrapper"):
         if (value := getattr(request, name)) is not None:
             options += [f"--{name.replace('_', '-')}", str(value)]
     options += [word for name, value in request.env.items() for word in ("--env", f"{name}={value}")]
-    return shlex.join(["lumisite", command, *options, *(f"--sbatch={option}" for option in request.sbatch), *words])
+    return shlex.join(["lumisite", "validate", *options, *(f"--sbatch={option}" for option in request.sbatch), *words])

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import cycle
-from typing import TypeAlias
 
 from lumisite.errors import ResolveError, ToolError
 from lumisite.findings.catalogue import make_finding
@@ -21,9 +20,6 @@ from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.script import JobPlan, validation_of
 from lumisite.validate.run.slurm import BUSY, FREE, RESERVED, describe_nodes
 from lumisite.validate.verdict.system import SystemVerdict
-
-#: Returns all jobs of a request.
-Planner: TypeAlias = Callable[[RunRequest, LoadedSite], "list[JobPlan]"]
 
 
 def choose_node_sets(
@@ -101,9 +97,9 @@ def _specs(plans: Sequence[JobPlan]) -> Mapping[str, str]:
     }
 
 
-def with_specs(request: RunRequest, loaded: LoadedSite, plans: Planner = plans_of) -> RunRequest:
+def with_specs(request: RunRequest, loaded: LoadedSite) -> RunRequest:
     """Return the request with the hashes of what is measured."""
-    return replace(request, specs={**request.specs, **_specs(plans(request, loaded))})
+    return replace(request, specs={**request.specs, **_specs(plans_of(request, loaded))})
 
 
 def site_digest(loaded: LoadedSite) -> str:
@@ -111,9 +107,7 @@ def site_digest(loaded: LoadedSite) -> str:
     return hashlib.sha256(loaded.data).hexdigest()[:16]
 
 
-def require_unchanged(
-    request: RunRequest, loaded: LoadedSite, version: str, image_digest: str, folder: str, plans: Planner = plans_of
-) -> None:
+def require_unchanged(request: RunRequest, loaded: LoadedSite, version: str, image_digest: str, folder: str) -> None:
     """Raise `ResolveError` where going on would measure something else than the run began with."""
     changed: dict[str, str] = {}
     if request.lumisite != version:
@@ -122,7 +116,7 @@ def require_unchanged(
         changed = {"site": request.site_file}
     elif request.image_digest != image_digest:
         changed = {"image": request.image}
-    elif any(request.specs.get(name) != spec for name, spec in _specs(plans(request, loaded)).items()):
+    elif any(request.specs.get(name) != spec for name, spec in _specs(plans_of(request, loaded)).items()):
         changed = {"scripts": "probes"}
     if changed:
         raise ResolveError(with_values(make_finding("run-changed", folder), changed))

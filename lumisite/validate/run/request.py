@@ -50,7 +50,7 @@ class RunRequest:
     wrapper: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     """What is set in all steps."""
-    baseline: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
     into: str | None = None
     busy: int | None = None
     """How many nodes may be busy at once; then the jobs of a batch are tasks of a job array."""

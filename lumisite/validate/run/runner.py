@@ -292,7 +292,7 @@ class Runner:
 
     def _resume(self) -> str:
         """Return the command that runs a job again."""
-        return f"lumisite {self.request.purpose} --resume {self.request.folder}"
+        return f"lumisite validate --resume {self.request.folder}"
 
     def _try_again(self, job: LiveJob) -> None:
         """Submit a lost job once more, if all its nodes are in service."""

@@ -224,7 +224,7 @@ def test_what_only_explains_takes_an_example_and_says_so(
     "command",
     [
         "check", "check --host", "masks", "masks --node lumi-g", "binds image", "images",
-        "status", "validate --dry-run", "baseline --dry-run",
+        "status", "validate --dry-run",
     ],
 )  # fmt: skip
 def test_what_needs_a_site_takes_none_that_nobody_named(command: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -236,7 +236,7 @@ def test_every_command_with_a_site_is_one_of_these() -> None:
     parsers = commands_of(build_parser()).items()
     takes = {name for name, (_, parser) in parsers if "--site" in parser.format_usage()}
     example = {"why", "render", "env", "lint"}
-    needed = {"check", "masks", "binds", "images", "status", "policy", "validate", "baseline"}
+    needed = {"check", "masks", "binds", "images", "status", "policy", "validate"}
     assert takes == example | needed | {"changes", "report"} | {"transport", "verdict", "facts"}
 
 

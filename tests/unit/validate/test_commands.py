@@ -119,7 +119,7 @@ def test_a_baseline_has_a_command_that_can_be_typed_each_day() -> None:
     place, _, typed = command.partition(" && ")
     assert place == "cd /scratch"
     arguments = parse(shlex.split(typed)[1:])
-    assert (arguments.command, arguments.nodes, arguments.out) == ("baseline", 4, None)
+    assert (arguments.baseline, arguments.nodes, arguments.out) == (True, 4, None)
     assert arguments.into == "/scratch/lumisite-runs/baseline"
 
 
