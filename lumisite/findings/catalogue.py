@@ -17,8 +17,7 @@ class CatalogueEntry:
     """What people read about a code.
 
     `text` and `advice` are templates over the values of a finding (`str.format`). Of several, the first one counts
-    whose values are all known. `source` is where it is known from. `breaks` is what does not work where it is found:
-    `node` (nothing runs there), `container`, `network` between nodes, or what a gate of that name proves.
+    whose values are all known. `source` is where it is known from.
     """
 
     code: str
@@ -26,7 +25,6 @@ class CatalogueEntry:
     severity: Severity
     advice: tuple[str, ...] = ()
     source: str = ""
-    breaks: str = ""
 
 
 def make_finding(
@@ -84,13 +82,12 @@ def _files() -> Mapping[str, bytes]:
 
 
 def _entry(code: str, fields: Mapping[str, object]) -> CatalogueEntry:
-    known = {name: str(fields[name]).strip() for name in ("source", "breaks") if name in fields}
     return CatalogueEntry(
         code=code,
         severity=Severity(fields["severity"]),
         text=_templates(fields["text"]),
         advice=_templates(fields.get("advice", [])),
-        **known,
+        source=str(fields.get("source", "")).strip(),
     )
 
 

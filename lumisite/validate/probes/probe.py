@@ -211,13 +211,6 @@ class ProbeStep:
         return "-".join(filter(None, (self.probe, self.label, self.srun.name)))
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        """What must work on each of its nodes, as the catalogue names what a finding `breaks`."""
-        if self.srun.bare:
-            return ()
-        return ("node", "container", "network")[: 1 + self.together + (self.together and len(self.nodes) > 1)]
-
-    @property
     def ranks(self) -> int:
         """How many ranks it should have."""
         return len(self.nodes) * self.tasks

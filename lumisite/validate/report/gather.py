@@ -34,7 +34,7 @@ ABOUT = {
     "image": "image",
     "image_digest": "image digest",
     "spec": "what is measured",
-    "env": "set in all steps",
+    "env": "set variables",
     "started": "started",
     "lumisite": "lumisite",
 }

@@ -14,7 +14,7 @@ from lumisite.validate.run.folder import End, Run
 from lumisite.validate.run.job import LiveJob, ended_of, expected_of, skipped, with_setters
 from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.script import EXIT, RECORDS
-from lumisite.validate.verdict.causes import breaks, reason_to_skip
+from lumisite.validate.verdict.causes import NODE, reason_to_skip
 
 
 @dataclass
@@ -55,7 +55,8 @@ class Collector:
             job.collected.add(group.folder)
             job.samples += [line for line in lines if isinstance(line, Sample)]
             self.run.keep(lines)
-            self._skip(job, group, [line for line in lines if isinstance(line, Gate) and breaks(line)])
+            if group.steps[0].probe == NODE:
+                self._skip(job, group, [line for line in lines if isinstance(line, Gate)])
             bad = next((line for line in lines if isinstance(line, Gate) and line.verdict != "pass"), None)
             seconds = known[-1].time - (began or known[-1].time)
             if bad:
@@ -63,17 +64,16 @@ class Collector:
             else:
                 self.report(job.finding("steps-passed", step=group.folder, seconds=seconds))
 
-    def _skip(self, job: LiveJob, group: Group, broken: Sequence[Gate]) -> None:
-        """Mark the steps that need what is broken; the job waits a little for the mark that a group is judged."""
-        job.broken += broken
-        for later in job.plan.groups if broken else ():
-            cause = reason_to_skip(later.steps[0], job.broken)
+    def _skip(self, job: LiveJob, group: Group, found: Sequence[Gate]) -> None:
+        """Mark the steps with a bad node, and then that the nodes are judged: the job waits a little for that."""
+        for later in job.plan.groups:
+            cause = reason_to_skip(later.steps[0], found)
             begun = later.folder in job.collected or self.run.step_began(job.plan.run, later.steps[0]) is not None
-            if cause and not begun and later.folder not in job.skips:
+            if cause and not begun:
                 job.skips[later.folder] = cause
                 for step in later.steps:
                     self.run.mark(job.plan.run, f"{step.folder}/{script.SKIP}")
-        if job.goes_on and not group.steps[0].together:
+        if job.goes_on:
             self.run.mark(job.plan.run, f"{group.folder}/{script.JUDGED}")
 
     def _judge(self, job: LiveJob, group: Group, ends: Sequence[End], request: RunRequest) -> Sequence[Line]:

@@ -245,8 +245,8 @@ class Run:
         return tuple(line for line in every if _ERROR.search(line)) or every
 
 
-def create_run(folder: Path, about: Mapping[str, object], files: Mapping[str, str] = {}) -> Run:
-    """Make a run's folder with the probes' scripts, other files and at last run.json.
+def create_run(folder: Path, about: Mapping[str, object]) -> Run:
+    """Make a run's folder with the probes' scripts and at last run.json.
 
     Raises `ResolveError` if there is one already.
     """
@@ -257,8 +257,6 @@ def create_run(folder: Path, about: Mapping[str, object], files: Mapping[str, st
     (folder / "jobs").mkdir(exist_ok=True)
     for name in scripts():
         (run.probes / name).write_bytes(script_bytes(name))
-    for name, text in files.items():
-        replace_entry(folder / name, text.encode())
     run.describe(about)
     return run
 

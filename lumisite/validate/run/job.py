@@ -42,8 +42,6 @@ class LiveJob:
     """The group of steps that has begun."""
     waits: Finding | None = None
     """What holds it up."""
-    broken: list[Gate] = field(default_factory=list)
-    """What was found that breaks something which later steps may need."""
     skips: dict[str, Gate] = field(default_factory=dict)
     """The groups that are not to run, each with the finding because of which."""
     pending: bool = False

@@ -67,11 +67,6 @@ class Runner:
         self.jobs = [LiveJob(plan) for plan in plans]
         self.collector = Collector(self.run, self.report)
 
-    def add(self, request: RunRequest, plans: Sequence[JobPlan]) -> None:
-        """Add the jobs of a request that are new."""
-        self.request = request
-        self.jobs += [LiveJob(plan) for plan in plans[len(self.jobs) :]]
-
     def restore(self, journal: Sequence[Mapping[str, object]], *, again: bool = False) -> None:
         """Restore the state of jobs from the journal; one that was being submitted is looked for by its name.
 

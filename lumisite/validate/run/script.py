@@ -12,6 +12,7 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.site.model import Site, Validation
 from lumisite.site.read import read_file
 from lumisite.validate.probes.probe import OUT, PROBES, TEXT, Group, ProbeStep, gpu_of_plan
+from lumisite.validate.probes.suite import NODE
 from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.slurm import AWAY, LOST_STEP
 
@@ -67,12 +68,11 @@ def job_script(site: Site, request: RunRequest, plan: JobPlan, attempt: int, fac
 
 
 def _steps(plan: JobPlan, lines: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of the steps that are not bare, and waits for findings that may make later ones pointless."""
+    """Yield the lines of the steps that are not bare, and a wait for the findings about nodes."""
     named = dict(zip(plan.steps, lines, strict=True))
     for group in plan.groups:
         yield from (named[step] for step in group.steps if not step.srun.bare)
-        waits = group is not plan.groups[-1]
-        if waits and not group.steps[0].together:
+        if group.steps[0].probe == NODE and group is not plan.groups[-1]:
             yield f"{JUDGED} {group.folder}"
 
 

@@ -4,7 +4,7 @@ Nodes are blamed, and the system is not, where every failing answer names its no
 node that never passed the same gate in a job of at least as many nodes, and these nodes are fewer than half of all that
 were asked, or the only one that an answer picks out. Half or more by one cause is the system.
 
-A cause counts once: `causes` says what follows from what.
+What follows from a bad node (`causes`) counts as that node's.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Severity, with_values
+from lumisite.findings.finding import Finding, Severity, place_severity, with_values
 from lumisite.findings.writers import advice, sentences
 from lumisite.validate.lines import Gate, State
 from lumisite.validate.samples import JobValues
-from lumisite.validate.verdict.causes import NODE, following, nodes_behind, suspects
+from lumisite.validate.verdict.causes import NODE, following, nodes_behind
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _judge(
     failed = [gate for gate in plain if gate.verdict == "fail"]
     wrong = failed or [gate for gate in plain if gate.verdict == "inconclusive"]
     runs, bad = (len({gate.run for gate in gates}) for gates in (after, wrong or followed))
-    nodes = suspects(plain, failed)
+    nodes = _suspects(plain, failed)
     behind = dict.fromkeys(cause for gate in followed for cause in caused_by[gate])
     follows = tuple(sorted({node for gate in followed for node in nodes_behind(gate, caused_by)}))
     passed = len({gate.run for gate in plain} - {gate.run for gate in followed})
@@ -132,6 +132,29 @@ def _judge(
     causes = (*_causes(wrong), *(replace(cause, follows=follows) for cause in _causes(followed)))
     pure = follows if state == "inconclusive" and not wrong else ()
     return GateVerdict(name, state, findings, runs, bad, causes, nodes, failed_before, pure)
+
+
+def _suspects(after: Sequence[Gate], failed: Sequence[Gate]) -> tuple[str, ...]:
+    """Return the nodes that explain every failure; none where they do not, or are too many to be exceptions."""
+    passed: dict[str, int] = {}
+    for gate in after:
+        if gate.verdict == "pass":
+            for node in gate.nodes:
+                passed[node] = max(passed.get(node, 0), len(gate.nodes))
+    by_kind: dict[tuple[str, str] | None, set[str]] = {}
+    for gate in failed:
+        # Nodes that an answer picks out of those that it asked are bad, whatever they did in another job.
+        bad = {node for node in gate.nodes if gate.asked or passed.get(node, 0) < len(gate.nodes)}
+        if not bad:
+            return ()
+        by_kind.setdefault(gate.kind if gate.asked else None, set()).update(bad)
+    every = {node for gate in after for node in gate.asked or gate.nodes}
+    named = set().union(*by_kind.values())
+    of_system = any(
+        place_severity(len(nodes), len(every), picked_out=kind is not None) is Severity.FAULT
+        for kind, nodes in by_kind.items()
+    )
+    return () if of_system or named == every else tuple(sorted(named))
 
 
 def _causes(gates: Iterable[Gate]) -> Iterable[Cause]:

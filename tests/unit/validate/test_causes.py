@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.validate.lines import Gate, gate_of
@@ -14,7 +12,6 @@ from lumisite.validate.verdict.causes import following
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
 FOUR = ("n1", "n2", "n3", "n4")
-CLOSED = "RuntimeError: [../gloo/pair.cc:589] Connection closed by peer [10.1.0.{}]:{}"
 NO_IMAGE = make_finding("node-path-missing", "/appl/images/torch.sif", why="the image")
 
 
@@ -24,10 +21,6 @@ def line(gate: str, finding: Finding, time: float, *nodes: str, run: str = "r1")
 
 def failed(error: str, part: str = "") -> Finding:
     return make_finding("rank-failed", f"rank 1 on n2 {part}", error=error, phase=part or "training")
-
-
-def hung(code: str = "rank-hung") -> Finding:
-    return make_finding(code, "rank 0 on n1", phase="joining", limit_s=180)
 
 
 def verdict(*lines: Gate) -> SystemVerdict:
@@ -58,48 +51,14 @@ def test_what_all_nodes_have_is_one_finding_and_the_rest_follows() -> None:
     assert found.missing_runs[0].values["causes"] == ("node-path-missing",)
 
 
-@pytest.mark.parametrize(
-    ("first", "later", "follows"),
-    [
-        # The same error with other numbers, wherever else it was met.
-        (failed(CLOSED.format(1, 3121), "a"), failed(CLOSED.format(2, 40), "b"), True),
-        (failed(CLOSED.format(1, 3121)), failed("RuntimeError: HIP out of memory"), False),
-        (failed("a"), make_finding("gradients-differ", rank=1), False),
-        (make_finding("srun-failed", exit_code=1, words="x 1"), make_finding("srun-failed", exit_code=9, words="x 2"), True),
-        # Codes that quote no error are alike in nothing but their code.
-        (make_finding("gradients-missing"), make_finding("gradients-missing"), False),
-        (hung("communicator-hung"), hung(), True),
-        (hung(), failed("boom"), False),
-    ],
-)  # fmt: skip
-def test_the_same_error_again_follows_from_the_first(first: Finding, later: Finding, follows: bool) -> None:
-    one, other = line("communicators", first, 1.0), line("ddp", later, 2.0)
-    assert plain(one, other) == (["communicators"] if follows else ["communicators", "ddp"])
-    assert plain(other, one)[-1] == "communicators"
-    # Not in another job, and not on other nodes.
-    assert len(plain(one, replace(other, run="r2"))) == 2
-    assert len(plain(one, replace(other, nodes=("n1", "n2")))) == 2
-
-
-@pytest.mark.parametrize(
-    ("gate", "cause", "behind", "follows"),
-    [
-        ("binds", make_finding("import-failed", "torch", error="no such file"), "transport", True),
-        ("binds", make_finding("import-failed", "torch", error="no such file"), "miopen", False),
-        ("binds", make_finding("plugin-not-opened", "librccl-net.so", refusals=("x",)), "transport", True),
-        ("binds", make_finding("plugin-not-opened", "librccl-net.so", refusals=("x",)), "ddp", False),
-        ("slurm", make_finding("slurm-no-affinity", "TaskPlugin", plugin="task/none"), "affinity", True),
-        ("slurm", make_finding("slurm-no-affinity", "TaskPlugin", plugin="task/none"), "ddp", False),
-        ("usersite", make_finding("user-site-active", "~/.local"), "ddp", False),
-        # A record that a rank of another probe should have left says nothing of containers.
-        ("transport", make_finding("record-missing", "x"), "ddp", False),
-    ],
-)
-def test_what_breaks_what_ranks_need_explains_them(gate: str, cause: Finding, behind: str, follows: bool) -> None:
-    other = line(behind, make_finding("transport-wrong-network", "n1"), 9.0)
-    assert plain(line(gate, cause, 1.0), other) == ([gate] if follows else [gate, behind])
-    # One of four nodes has it.
-    assert plain(line(gate, cause, 1.0, "n3"), replace(other, nodes=("n1", "n2"))) == [gate, behind]
+def test_what_follows_is_of_the_same_job_and_has_the_bad_node() -> None:
+    bad = line("node", make_finding("interface-down", "hsn0"), 1.0, "n3")
+    behind = line("ddp", failed("boom"), 2.0)
+    assert plain(bad, behind) == ["node"]
+    assert plain(bad, replace(behind, run="r2")) == ["node", "ddp"]
+    assert plain(bad, replace(behind, nodes=("n1", "n2"))) == ["node", "ddp"]
+    # Another gate that fails is no cause.
+    assert plain(line("transport", failed("boom"), 1.0), behind) == ["transport", "ddp"]
 
 
 def test_a_step_that_was_not_run_follows_from_what_it_was_not_run_for() -> None:

@@ -266,7 +266,7 @@ def test_runs_that_set_other_variables_are_compared_and_say_so(capsys: Output) -
     assert main(["verdict", "--before", "runs/before", "--after", "runs/after"]) == 0
     assert re.search(r"^all_reduce_busbw|^collectives/", capsys.readouterr().out, re.MULTILINE)
     assert main(["report", "runs/after", "--baseline", "runs/before"]) == 0
-    assert re.search(r"^set in all steps +- +NCCL_ALGO=Ring NOTE=a b$", capsys.readouterr().out, re.MULTILINE)
+    assert re.search(r"^set variables +- +NCCL_ALGO=Ring NOTE=a b$", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_a_run_is_judged_by_its_own_sites_expectations(capsys: Output) -> None:

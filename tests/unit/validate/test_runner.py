@@ -49,40 +49,23 @@ def test_what_happens_is_reported(played: PlayedSlurm, tmp_path: Path) -> None:
     assert {"steps-began", "steps-passed"} >= {*codes[1:-1]} >= {"steps-passed"}
 
 
-@pytest.mark.parametrize(("mark", "code"), [("unclean:one-1g", "job-unclean"), ("module:1", "job-module-failed")])
-def test_a_job_that_ended_itself_says_why(played: PlayedSlurm, tmp_path: Path, mark: str, code: str) -> None:
+def test_a_job_whose_module_cannot_be_loaded_says_so(played: PlayedSlurm, tmp_path: Path) -> None:
     played.stop_after, played.end_state = 1, "RUNNING"
     go_on = played.go_on
 
     def end() -> None:
         go_on()
         for job in (tmp_path / "run/jobs").iterdir():
-            (job / "done").write_text(f"1 {mark} 1000.5\n")
+            (job / "done").write_text("1 module:1 1000.5\n")
 
     played.go_on = end  # type: ignore[method-assign]
-    assert {(gate.code, gate.verdict) for gate in job_gates(work(tmp_path / "run"))} == {(code, "fail")}
+    assert {(gate.code, gate.verdict) for gate in job_gates(work(tmp_path / "run"))} == {("job-module-failed", "fail")}
 
 
 def test_every_step_of_every_job_gives_its_lines_once(played: PlayedSlurm, tmp_path: Path) -> None:
     lines = work(tmp_path / "run")
     assert len(keys(lines)) == 2 * (3 + 3 + 1) == len(set(keys(lines)))
     assert [gate.verdict for gate in job_gates(lines)] == ["pass", "pass"]
-    assert len(played.jobs) == 2
-
-
-def test_jobs_that_are_asked_for_later_run_beside_what_is_measured(played: PlayedSlurm, tmp_path: Path) -> None:
-    run = create_run(tmp_path / "run", {})
-    one = runner(run, jobs=1)
-    one.restore(run.lock())
-    one.work()
-    before = lines_of(tmp_path / "run" / SAMPLES)
-    one.add(one.request, plans(tmp_path / "run", 2))
-    one.restore([])
-    one.work()
-    run.release()
-    after = lines_of(tmp_path / "run" / SAMPLES)
-    assert after[: len(before)] == before
-    assert len(keys(after)) == 2 * (3 + 3 + 1) == len(set(keys(after)))
     assert len(played.jobs) == 2
 
 

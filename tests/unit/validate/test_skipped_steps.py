@@ -25,43 +25,29 @@ from tests.support.records import target_of
 FOUR = ("n1", "n2", "n3", "n4")
 
 
-def found(code: str, *nodes: str, gate: str = "node") -> Gate:
-    return gate_of(make_finding(code, "x"), gate, "r1", nodes, 1.0)
+def found(code: str, *nodes: str) -> Gate:
+    return gate_of(make_finding(code, "x"), "node", "r1", nodes, 1.0, asked=FOUR if nodes != FOUR else ())
 
 
-def test_what_a_finding_breaks_is_one_of_what_steps_need() -> None:
-    broken = {entry.breaks for entry in catalogue().values()} - {""}
-    assert broken == {"node", "container", "network", "transport", "affinity"}
+#: Without those of the first node alone.
+TOGETHER = ["transport-4n", "communicators-4n", "collectives-4n", "ddp-4n", "pairs-4n"]
 
 
 @pytest.mark.parametrize(
     ("gate", "skipped"),
     [
-        (found("interface-down", "n3"), ["transport-4n", "communicators-4n", "collectives-4n", "ddp-4n", "pairs-4n"]),
-        (
-            found("node-path-missing", "n3"),
-            ["transport-4n", "communicators-4n", "collectives-4n", "ddp-4n", "pairs-4n"],
-        ),
-        (
-            found("node-lost", "n3"),
-            ["environment-4n-node", "transport-4n", "communicators-4n", "collectives-4n", "ddp-4n", "pairs-4n"],
-        ),
-        (found("clock-wrong", "n3"), []),
-        (found("interface-differs", "n3"), []),
-        (found("node-fine", *FOUR), []),
-        (found("plugin-not-opened", *FOUR, gate="binds"), []),
-        (found("record-missing", "n3", gate="transport"), []),
-        (found("record-missing", "n3", gate="environment"), ["transport-4n", "collectives-4n", "pairs-4n"]),
+        (found("interface-down", "n3"), ["environment-4n-node", *TOGETHER]),
+        (found("clock-wrong", "n3"), ["environment-4n-node", *TOGETHER]),
+        (found("node-path-missing", *FOUR), []),
+        (found("node-fine", "n1", "n2", "n4"), []),
     ],
 )
-def test_steps_that_need_what_is_broken_are_skipped(gate: Gate, skipped: list[str]) -> None:
+def test_steps_with_a_bad_node_are_skipped(gate: Gate, skipped: list[str]) -> None:
     every = groups(choose_probes(target_of("twin")), target_of("twin").plan, None, FOUR)
     names = [group.folder for group in every if reason_to_skip(group.steps[0], [gate])]
     assert {*skipped} <= {*names}
     assert bool(skipped) == bool(names)
-    # A step on the first node alone needs no network, and nothing of the node that is bad.
     assert "ddp-1n" not in names
-    assert "node-4n" not in names
 
 
 def plan_groups(nodes: tuple[str, ...], finding: Finding | None) -> list[Group]:
