@@ -42,7 +42,6 @@ CALLS = (
     "facts --root node --site lumi.yaml",
     "changes facts.json later.json --site lumi",
     "validate --resume resumed",
-    "validate --resume base",
     "verdict --before runs/before/samples.jsonl --after runs/after/samples.jsonl",
     "report runs/after --baseline runs/before",
 )

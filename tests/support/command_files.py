@@ -123,8 +123,7 @@ def _lay_out(scene: Path, now: Path, call: Call) -> None:
     Path("slurm").mkdir()
     for name, said in _SLURM.items():
         Path(f"slurm/{name}").write_text(said)
-    for name, purpose in (("resumed", "validate"), ("base", "baseline")):
-        _run(now / name, scene / name, purpose)
+    _run(now / "resumed", scene / "resumed")
 
 
 def slurm_says(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -183,12 +182,11 @@ def _images(scene: Path, call: Call) -> None:
     call("binds image --host-root node --site lumi --write plan.yaml")
 
 
-def _run(name: Path, folder: Path, purpose: str) -> None:
+def _run(name: Path, folder: Path) -> None:
     """Lay out a run whose job has ended, and whose marks nobody has read."""
     batch = Batch("one", 1, (NODES,))
     request = replace(a_request(), lumisite=__version__, image_digest="", folder=str(name), batches=(batch,), before=())
-    into = str(name.parent / "into") if purpose == "baseline" else None
-    request = with_specs(replace(request, purpose=purpose, into=into, specs={}), LOADED)
+    request = with_specs(replace(request, specs={}), LOADED)
     create_run(folder, request.about())
     (plan,) = plans_of(request, LOADED)
     events = ({"event": "submitting", "attempt": 1}, {"event": "submitted", "id": "7"})

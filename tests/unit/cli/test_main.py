@@ -236,7 +236,7 @@ def test_every_command_with_a_site_is_one_of_these() -> None:
     parsers = commands_of(build_parser()).items()
     takes = {name for name, (_, parser) in parsers if "--site" in parser.format_usage()}
     example = {"why", "render", "env", "lint"}
-    needed = {"check", "masks", "binds", "images", "status", "policy", "validate"}
+    needed = {"check", "masks", "binds", "images", "status", "validate"}
     assert takes == example | needed | {"changes", "report"} | {"transport", "verdict", "facts"}
 
 

@@ -18,7 +18,6 @@ from lumisite.validate.run.plan import plan_jobs
 from lumisite.validate.verdict.causes import reason_to_skip
 from lumisite.validate.verdict.gates import judge_gates
 from tests.support import played_slurm
-from tests.support.catalogue import catalogue
 from tests.support.played_slurm import NODES, PlayedSlurm, play, runner
 from tests.support.records import target_of
 
