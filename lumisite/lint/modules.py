@@ -16,8 +16,6 @@ from lumisite.site.selection import combinations, module_version, usable
 _UNLOADING = ("unload", "rm", "del")
 _EMPTYING = ("purge", "reset", "restore")
 _VERBS = ("load", "add", "swap", "use", *_UNLOADING, *_EMPTYING)
-#: Modules of other hands that carry binds; a site's own, and those that they conflict with, do so too.
-_BINDINGS = re.compile(r"singularity-(?:\w+-)?bindings")
 _BIND_LIST = re.compile(r"(?:SINGULARITY|APPTAINER)_BIND(?:PATH)?")
 #: Past the wrapper that the site's module has put on PATH.
 _RUNTIME_BY_PATH = re.compile(rf".*/(?:{'|'.join(RUNTIMES)})")
@@ -54,11 +52,7 @@ def build_with_binds(job: Job) -> Iterator[BadLine]:
             module = name.lstrip("-").partition("/")[0]
             if verb in _UNLOADING or name.startswith("-"):
                 loaded.pop(module, None)
-            elif (
-                len(loaded) < _MOST_LOADED
-                and verb in ("load", "add", "swap")
-                and (module in carrying or _BINDINGS.fullmatch(module))
-            ):
+            elif len(loaded) < _MOST_LOADED and verb in ("load", "add", "swap") and module in carrying:
                 loaded[module] = name
         wrapped = ours and helper in loaded and not any(map(_RUNTIME_BY_PATH.fullmatch, command.values))
         left = tuple(sorted(name for module, name in loaded.items() if not wrapped or module not in modules))

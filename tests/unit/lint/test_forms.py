@@ -199,9 +199,7 @@ def test_builds_without_the_binds(lines: str, expected: list[str]) -> None:
     assert found(f"module load lumi-aif-singularity-bindings\n{lines}\n") == expected
 
 
-@pytest.mark.parametrize(
-    "module", ["singularity-userfilesystems", "singularity-slurm-bindings/1", "singularity-bindings"]
-)
+@pytest.mark.parametrize("module", ["singularity-userfilesystems", "singularity-bindings"])
 def test_modules_that_carry_binds(module: str) -> None:
     assert found(f"ml {module}\nsingularity build x.sif x.def\n") == ["2 build-with-binds"]
     assert found(f"ml {module}\nml -{module}\nsingularity build x.sif x.def\n") == []
