@@ -1,6 +1,6 @@
 """How the kind of a node is recognised: what its kernel reports, compared with what the site describes.
 
-The task prolog compares the same (`spank_helpers/prolog.sh`); all of it is the node's, whatever cgroup a task is in.
+All of it is the node's, whatever cgroup a task is in. The task prolog compares the number of GPUs alone.
 """
 
 from __future__ import annotations
