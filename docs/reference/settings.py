@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from docs.markdown import plain, table
-from lumisite.findings.writers import message
 from lumisite.site.entries import HostPath, Setting
-from lumisite.site.evidence import HERE, checked, evidence_of, evidence_text, remark
+from lumisite.site.evidence import HERE
 from lumisite.site.ledger import depends_on_image, describe_action, describe_conditions
 from lumisite.site.load import load_site
 from lumisite.site.model import Site
@@ -15,8 +14,8 @@ from lumisite.site.scalars import TASK, source_ids
 
 INTRODUCTION = """\
 Of several entries for one variable, the first whose condition holds wins. The user's own value wins over all of them.
-[The settings ledger](../explanation/settings-ledger.md) says how to read the entries, [evidence and what follows from
-it](../explanation/evidence.md) what may be set; [`lumisite why`](cli.md#why) explains one variable or path, and
+[The settings ledger](../explanation/settings-ledger.md) says how to read the entries;
+[`lumisite why`](cli.md#why) explains one variable or path, and
 [`lumisite env`](cli.md#env) shows what a rank finds."""
 
 
@@ -29,9 +28,7 @@ def settings_page() -> str:
         [
             f'<a id="{name}"></a>{name}',
             f"[{plain(one.title)}]({one.address})",
-            plain(one.path or ""),
             one.date or "",
-            "yes" if one.opened else "**no**",
         ]
         for name, one in site.sources.items()
     ]
@@ -43,7 +40,7 @@ def settings_page() -> str:
         "## Binds",
         table(["path", "when", "where", "why", "source", "confirmed"], binds),
         "## Sources",
-        table(["name", "what", "where in it", "date", "opened"], sources),
+        table(["name", "what", "date"], sources),
     ]
     return "\n\n".join(lines) + "\n"
 
@@ -62,14 +59,10 @@ def _entry(site: Site, setting: Setting) -> Iterator[str]:
     said = [f"**{plain(action)}**, {plain(conditions)}", _setter(site, setting)]
     said += [] if setting.confirmed else ["**not confirmed for LUMI**"]
     yield f"{'; '.join(part for part in said if part)}. {_capital(plain(setting.why))}."
-    note = remark(setting)
-    if note:
-        yield f"{_capital(message(note))}."
     yield ""
-    for one in evidence_of(setting):
-        yield f"- {plain(evidence_text(one))}. {_sources(site, one.source)}"
-    if checked(setting) != "never":
-        yield f"- last measured: {checked(setting)}"
+    if setting.evidence:
+        yield f"- evidence: {plain(setting.evidence)}"
+    yield f"- source: {_sources(site, setting.source)}"
 
 
 def _capital(text: str) -> str:

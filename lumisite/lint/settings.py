@@ -112,9 +112,9 @@ def harmful_value(job: Job) -> Iterator[BadLine]:
         # What is known to do harm here comes before what may.
         found = sorted((pair for pair in judged if pair[1] is not None), key=lambda pair: bool(pair[1]))
         for harm, condition in found[:1]:
-            evidence = harm.evidence
-            source = "; ".join(map(str, references(job.site, evidence.source))) or evidence.source
-            values = {"condition": condition, "effect": evidence.what or harm.setting.why, "source": source}
+            known_from = harm.setting.source
+            source = "; ".join(map(str, references(job.site, known_from))) or known_from
+            values = {"condition": condition, "effect": harm.setting.why, "source": source}
             yield bad_line(setting.line, f"{setting.name}={value}", **values, **_instead(job.site, setting.name))
 
 
@@ -123,11 +123,11 @@ def _judge(job: Job, harm: Harm, setting: ScriptSetting, value: str, starts: tup
 
     A value is one of those that do harm whatever its case, with any image that the setting reaches. Where the script
     does not say how many nodes it has it does none; where it does not say which image it runs, or the image's name does
-    not tell what is in it, the evidence decides whether it may.
+    not tell what is in it, the entry decides whether it may.
     """
     fits = harm.setting.name == setting.name and "$" not in value and harm.fits(value)
     nodes = nodes_reached(job, setting) if fits else None
-    if not fits or (harm.evidence.when.nodes and not nodes):
+    if not fits or (harm.harmful.when.nodes and not nodes):
         return None
     images = dict.fromkeys(start.image for start in starts if start.command is setting.command)
     images = images or dict.fromkeys(islice((start.image for start in starts), _MOST_IMAGES))
@@ -138,11 +138,11 @@ def _judge(job: Job, harm: Harm, setting: ScriptSetting, value: str, starts: tup
     for contents in [contents_of(job, image) for image in images] or [Holds()]:
         stacks = {**installed, **contents.stacks}
         situation = Situation(site.platform, stacks, contents.family, contents.plugin, nodes)
-        outcome, reason = judge_conditions(harm.evidence.when, situation)
+        outcome, reason = judge_conditions(harm.harmful.when, situation)
         outcomes.setdefault(outcome, message(reason))
     if True in outcomes:
         return ""
-    return outcomes[None] if False not in outcomes and harm.evidence.unknown_images else None
+    return outcomes[None] if False not in outcomes and harm.harmful.unknown_images else None
 
 
 #: What users take over from other machines or from a search for an error, and what comes of it.

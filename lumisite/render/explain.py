@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -12,7 +12,6 @@ from lumisite.findings.writers import message
 from lumisite.machine.tree import is_under
 from lumisite.site.decode import unknown_name
 from lumisite.site.entries import FileSystem, HostPath, Setting
-from lumisite.site.evidence import checked, evidence_of, evidence_text
 from lumisite.site.images import Holds
 from lumisite.site.ledger import (
     Situation,
@@ -30,9 +29,6 @@ from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
 from lumisite.site.selection import PLATFORM, Combination, Selection, module_version, option_of
 
-#: What is told of a piece of evidence, beside its one line of text; what is not known is empty.
-_FOUND = ("effect", "by", "of", "metric", "what", "platform", "image", "nodes", "runs", "date", "source")
-
 
 @dataclass(frozen=True)
 class Reference:
@@ -42,14 +38,10 @@ class Reference:
     place: str
     title: str
     address: str
-    path: str
     date: str
-    opened: bool
 
     def __str__(self) -> str:
-        place = "/".join(part for part in (self.path, self.place) if part)
-        text = f"{self.id}: {self.title}{f', {place}' if place else ''} <{self.address}>"
-        return text if self.opened else f"{text} (not opened)"
+        return f"{self.id}: {self.title}{f', {self.place}' if self.place else ''} <{self.address}>"
 
 
 @dataclass(frozen=True)
@@ -63,23 +55,17 @@ class EntryOutcome:
     where: str
     why: str
     source: str
-    checked: str
-    evidence: tuple[Mapping[str, str | int | None], ...] = ()
+    evidence: str = ""
     sources: tuple[Reference, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"  {self.outcome}: {self.value}", f"    entry   {self.key}, {self.rule}"]
         lines += [f"    set by  {self.where}"] if self.where else []
         lines += [f"    why     {self.why}"]
-        for title, texts in (
-            ("evidence", [evidence["text"] for evidence in self.evidence]),
-            ("source", [str(source) for source in self.sources] or [self.source]),
-        ):
-            lines += [
-                f"    {title if number == 0 else '':8}{' ' if title == 'evidence' else ''}{text}"
-                for number, text in enumerate(texts)
-            ]
-        return "\n".join([*lines, f"    checked {self.checked}"] if self.checked else lines)
+        lines += [f"    evidence {self.evidence}"] if self.evidence else []
+        for number, text in enumerate([str(source) for source in self.sources] or [self.source]):
+            lines.append(f"    {'' if number else 'source':8}{text}")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -166,8 +152,6 @@ def _explained(name: str, kind: Literal["setting", "bind"], situation: str, entr
 
 def _entry(site: Site, verdict: Verdict[Setting] | Verdict[HostPath]) -> EntryOutcome:
     entry = verdict.entry
-    known = evidence_of(entry) if isinstance(entry, Setting) else ()
-    sources = [str(evidence.source) for evidence in known] or [str(entry.source)]
     by_image = decided_by_image(site, entry) if isinstance(entry, Setting) else depends_on_image(site, entry.when)
     setter = "the wrapper, which sees the image" if by_image else "the task prolog"
     conditions = describe_conditions(entry.when)
@@ -180,29 +164,19 @@ def _entry(site: Site, verdict: Verdict[Setting] | Verdict[HostPath]) -> EntryOu
         rule=conditions if isinstance(entry, FileSystem) else f"when: {conditions}{lost}",
         where="" if entry.where is None else setter if entry.where == TASK else f"the module {entry.where}",
         why=entry.why,
-        source="; ".join(dict.fromkeys(sources)) + ("" if entry.confirmed else " (not confirmed for this site)"),
-        checked=checked(entry) if isinstance(entry, Setting) else "",
-        evidence=tuple(
-            {name: getattr(found, name) if name == "runs" else str(getattr(found, name) or "") for name in _FOUND}
-            | {"text": evidence_text(found)}
-            for found in known
-        ),
-        sources=tuple(references(site, *sources)),
+        source=str(entry.source) + ("" if entry.confirmed else " (not confirmed for this site)"),
+        evidence=str(entry.evidence or "") if isinstance(entry, Setting) else "",
+        sources=tuple(references(site, str(entry.source))),
     )
 
 
-def references(site: Site, *texts: str) -> Iterator[Reference]:
-    """Yield the sources that texts name, each place once; none where the site has no table of them."""
-    seen = set()
-    for text in texts:
-        for part in text.split(";"):
-            name, _, place = part.strip().partition(" ")
-            if name in site.sources and (name, place) not in seen:
-                seen.add((name, place))
-                source = site.sources[name]
-                yield Reference(
-                    name, place, source.title, source.address, source.path or "", source.date or "", source.opened
-                )
+def references(site: Site, text: str) -> Iterator[Reference]:
+    """Yield the sources that a text names, each place once; none where the site has no table of them."""
+    for part in dict.fromkeys(part.strip() for part in text.split(";")):
+        name, _, place = part.partition(" ")
+        if name in site.sources:
+            source = site.sources[name]
+            yield Reference(name, place, source.title, source.address, source.date or "")
 
 
 def _explain_module(site: Site, releases: Combination, name: str) -> Explanation:
@@ -223,7 +197,6 @@ def _explain_module(site: Site, releases: Combination, name: str) -> Explanation
         where=f"loads {', '.join(module.loads)}" if module.loads else "",
         why=module.summary,
         source=f"template modulefiles_src/{module.template}.lua.j2",
-        checked="",
     )
     known = [f"platform {releases.platform}", *(f"{stack} {version}" for stack, version in releases.releases.items())]
     return Explanation(name, "module", ", ".join(known), (entry,))

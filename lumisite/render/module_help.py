@@ -9,11 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lumisite.findings.writers import message
 from lumisite.machine.masks import mask_tables
 from lumisite.machine.topology import topology_of
 from lumisite.render.templates import filled, make_environment
-from lumisite.site.evidence import rank, remark
 from lumisite.site.ledger import Decision, conditions_of, describe_action, describe_condition
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
@@ -34,7 +32,6 @@ class TaskVariable:
     text: str
     why: str
     conditions: Mapping[str, str]
-    remark: str
 
 
 class HelpTexts(NamedTuple):
@@ -140,16 +137,15 @@ def _variables(site: Site, decision: Decision, name: str) -> Listing:
 
 
 def _task_variables(decision: Decision) -> list[TaskVariable]:
-    """Return what a task gets, what matters most first."""
+    """Return what a task gets, in ledger order."""
     found = []
-    for verdict in sorted(decision.settings, key=lambda verdict: rank(verdict.entry)):
+    for verdict in decision.settings:
         setting = verdict.entry
         if verdict.applies and setting.where == TASK and not setting.leave:
             conditions = conditions_of(setting.when) if verdict.outcome == "may win" else {}
             words = {name: describe_condition(value) for name, value in conditions.items()}
-            note = remark(setting)
             action = f"{setting.name} {describe_action(setting)}"
-            found.append(TaskVariable(action, str(setting.why), words, message(note) if note else ""))
+            found.append(TaskVariable(action, str(setting.why), words))
     return found
 
 

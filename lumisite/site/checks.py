@@ -9,7 +9,7 @@ from lumisite.site.evidence import HERE
 from lumisite.site.host_checks import HOST_RULES
 from lumisite.site.ledger_checks import LEDGER_RULES
 from lumisite.site.model import LEAST_DAYS, Module, Platform, Site
-from lumisite.site.scalars import TASK, source_ids
+from lumisite.site.scalars import TASK
 from lumisite.site.selection import PLATFORM
 from lumisite.site.software import PlatformStack
 from lumisite.site.versions import Version, parse_version
@@ -188,13 +188,6 @@ def validation_fits(site: Site) -> Faults:
             yield make_finding("entry-never-used", f"{path}.metric", first=f"metrics[{first}]")
 
 
-def evidence_has_described_sources(site: Site) -> Faults:
-    """Where the ledger has evidence of others, the site has a table of sources."""
-    for index, setting in enumerate(() if site.sources else site.settings):
-        if any(source_ids(evidence.source) != (HERE,) for evidence in setting.evidence):
-            yield make_finding("sources-undescribed", f"settings[{index}].evidence")
-
-
 def with_tables(document: Document) -> None:
     """Add the tables of names that keys of a site description may refer to."""
     tables = {name: value for name, value in document.value.items() if isinstance(value, dict)}
@@ -220,6 +213,5 @@ RULES: tuple[Rule, ...] = (
     modules_fit_together,
     *HOST_RULES,
     *LEDGER_RULES,
-    evidence_has_described_sources,
     validation_fits,
 )

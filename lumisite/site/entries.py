@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
 from lumisite.site.decode import key
-from lumisite.site.scalars import AbsolutePath, JobFolder, Line, NodeCount, Place, Value, VariableName, source_ids
+from lumisite.site.scalars import AbsolutePath, JobFolder, Line, Place, Value, VariableName, source_ids
 from lumisite.site.versions import VersionRange
 
 
@@ -48,33 +48,12 @@ class When:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Evidence(Known):
-    """What is known of an entry's effect, and from whom."""
+class Harmful:
+    """Values of an entry's variable that do harm, and where they do."""
 
-    effect: Literal["needed", "helps", "inert", "harmful", "unknown"] = key(
-        "What it does: jobs fail without it, it is faster or safer with it, it changes nothing, it does harm."
-    )
-    by: Literal["measured", "documented", "inferred"] = key(
-        "How this is known: somebody measured it, somebody who should know wrote it, or it follows from something else."
-    )
-    of: Line | None = key(
-        "The values that it speaks of, as shell patterns parted by `|` (default: the entry's own value; of an entry "
-        "that leaves the variable alone, any).",
-        default=None,
-    )
-    when: When = key("In which situations it was seen, where that is not wherever the entry applies.", default=When())
+    value: Line = key("The values, as shell patterns parted by `|`.")
+    when: When = key("In which situations.", default=When())
     unknown_images: bool = key("`no` where it counts only for images that are known to fit `when`.", default=True)
-    metric: Literal["speed", "start-up", "stalls", "failures", "memory"] | None = key(
-        "What was measured: the speed of the work, the time until it starts, how many runs stall, whether it works at "
-        "all, or memory.",
-        default=None,
-    )
-    what: Line | None = key("What was seen, in numbers: `0 stalls in 18 attempts, 21 of 23 without`.", default=None)
-    platform: str | None = key("The platform on which it was seen.", names="platforms", default=None)
-    image: Line | None = key("The image in which it was seen.", default=None)
-    nodes: NodeCount | None = key("On how many nodes: `4`, `2-8`, or `9+` for 9 and more.", default=None)
-    runs: int | None = key("How many runs it was.", default=None)
-    date: Line | None = key("When: `2026-09` or `2026-09-15`.", default=None)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -136,7 +115,7 @@ HostPath: TypeAlias = FileSystem | Bind
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Setting:
+class Setting(Stated):
     """One entry of the settings ledger; of several entries for one name, the first whose `when` holds wins."""
 
     name: VariableName = key("The environment variable.")
@@ -162,11 +141,7 @@ class Setting:
     where: Place = key("`task`, or the name of the module that sets it.", names="places", default=Place("task"))
     when: When = key("Conditions; none means always.", default=When())
     why: Line = key("The reason.")
-    evidence: tuple[Evidence, ...] = key("What is known of its effect, the strongest first.", default=())
-    source: Line | None = key(
-        "Where it is known from, without `evidence`: its effect is unknown.",
-        names="sources",
-        split=source_ids,
-        default=None,
+    evidence: Line | None = key(
+        "What is known of its effect, in one sentence: what was measured, on what, when.", default=None
     )
-    confirmed: bool = key("`no` when no source confirms it for this site.", default=True)
+    harmful: tuple[Harmful, ...] = key("Values of the variable that do harm.", default=())

@@ -181,7 +181,7 @@ def needs_reading(site: Site, setting: Setting) -> bool:
     That is so where evidence says that its value does harm in some images: a wrong guess would hang or abort a job.
     """
     return sets(setting) and any(
-        depends_on_image(site, harm.evidence.when) and covers(harm.patterns, setting)
+        depends_on_image(site, harm.harmful.when) and covers(harm.patterns, setting)
         for harm in harms(site, setting.name)
     )
 
@@ -191,16 +191,16 @@ def harmful_values(site: Site, situation: Situation, variables: Mapping[str, str
     taken = {one.entry.name for one in decide(site, situation).settings if one.outcome == "wins" and one.entry.unset}
     found: dict[str, Finding] = {}
     for harm in harms(site):
-        name, evidence = harm.setting.name, harm.evidence
+        name, harmful = harm.setting.name, harm.harmful
         value = variables.get(name)
         if value is None or name in taken or harm.setting.where != TASK or not harm.fits(value):
             continue
-        applies, reason = judge_conditions(evidence.when, situation)
-        if applies or (applies is None and evidence.unknown_images and name not in found):
+        applies, reason = judge_conditions(harmful.when, situation)
+        if applies or (applies is None and harmful.unknown_images and name not in found):
             values: dict[str, Any] = {
                 "value": value,
-                "effect": evidence.what or harm.setting.why,
-                "source": str(evidence.source),
+                "effect": harm.setting.why,
+                "source": str(harm.setting.source),
             }
             if applies:
                 found[name] = make_finding("harmful-value-exported", name, **values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lumisite.findings.catalogue import make_finding
 from lumisite.site.decode import Faults, Rule, wrong_type
 from lumisite.site.entries import Bind, Setting
-from lumisite.site.evidence import covers, documented_beyond, harms, is_about_entry, sets
+from lumisite.site.evidence import covers, harms, sets
 from lumisite.site.ledger import (
     STEP_CONDITIONS,
     conditions_of,
@@ -80,7 +80,6 @@ def settings_are_unambiguous(site: Site) -> Faults:
     for index, setting in enumerate(site.settings):
         path = f"settings[{index}]"
         yield from _form_faults(path, setting)
-        yield from _evidence_faults(path, setting)
         if setting.where == TASK and ";" in (setting.value or ""):
             # It parts what the helper remembers of its own settings.
             yield make_finding("character-unfit", f"{path}.value", value=setting.value, character=";")
@@ -108,37 +107,12 @@ def _form_faults(path: str, setting: Setting) -> Faults:
             yield wrong_type(name, "plain name", "db").finding(f"{path}.with_directories[{number}]")
 
 
-def _evidence_faults(path: str, setting: Setting) -> Faults:
-    """Yield what an entry's evidence forbids.
-
-    Harmful is never set. Measured inert is set only where it is documented for larger jobs than were measured.
-    """
-    if not setting.evidence and setting.source is None:
-        yield make_finding("key-missing", path, what="`evidence` or `source`")
-    for index, evidence in enumerate(setting.evidence):
-        key = f"{path}.evidence[{index}]"
-        for name in ("nodes", "date") if evidence.by == "measured" else ():
-            if getattr(evidence, name) is None:
-                yield make_finding("key-missing", f"{key}.{name}")
-        if evidence.effect == "inert" and evidence.metric == "stalls":
-            yield make_finding("evidence-unfit", key)
-        if not sets(setting) or not is_about_entry(setting, evidence):
-            continue
-        text = setting.name if setting.value is None else f"{setting.name}={setting.value}"
-        if evidence.effect == "harmful":
-            yield make_finding("harmful-value-set", key, setting=text)
-        if evidence.effect == "inert" and evidence.by == "measured" and not documented_beyond(setting, evidence):
-            yield make_finding("inert-value-set", key, setting=text)
-
-
 def settings_do_no_harm(site: Site) -> Faults:
-    """No entry sets a value where another entry's evidence says that it does harm; its `when` leaves that out."""
+    """No entry sets a value where it does harm; its `when` leaves that out."""
     for index, setting in enumerate(site.settings):
         for harm in harms(site, setting.name) if sets(setting) else ():
-            if harm.setting is setting or not covers(harm.patterns, setting):
-                continue
-            if not exclude(setting.when, harm.evidence.when):
-                where = describe_conditions(harm.evidence.when)
+            if covers(harm.patterns, setting) and not exclude(setting.when, harm.harmful.when):
+                where = describe_conditions(harm.harmful.when)
                 yield make_finding("harmful-value-set", f"settings[{index}]", setting=setting.name, conditions=where)
 
 

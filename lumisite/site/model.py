@@ -25,11 +25,7 @@ class Source:
 
     title: Line = key("What it is: `the vendor's settings for NCCL on its network`.")
     address: Line = key("Where it is: `https://github.com/HewlettPackard/shs-ccl-docs`.")
-    path: Line | None = key("The file, page or issue there, if it is always the same one.", default=None)
     date: Line | None = key("When it was written or read: `2026-04-30`.", default=None)
-    opened: bool = key(
-        "`no` where nobody could open it to compare: what entries take from it is second-hand.", default=True
-    )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

@@ -6,7 +6,6 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NewType, TypeVar
 
@@ -49,19 +48,6 @@ CpuList = NewType("CpuList", tuple[int, ...])
 #: Where a bind or a setting takes effect: `task` (the srun helper), or the name of a module.
 Place = NewType("Place", str)
 TASK = Place("task")
-
-
-@dataclass(frozen=True)
-class NodeCount:
-    """How many nodes, from `least` to `most`; `most` is `None` for any number above."""
-
-    least: int
-    most: int | None
-
-    def __str__(self) -> str:
-        if self.most is None:
-            return f"{self.least} or more"
-        return str(self.least) if self.least == self.most else f"{self.least} to {self.most}"
 
 
 #: Categories of Unicode: control and format characters, separators of lines, and surrogates, which UTF-8 cannot write.
@@ -166,14 +152,6 @@ def read_cpu_list(text: str) -> CpuList:
     return CpuList(numbers)
 
 
-def read_node_count(text: str) -> NodeCount:
-    """Parse a number of nodes: `4`, `2-8`, or `9+` for 9 and more."""
-    match = re.fullmatch(r"([1-9][0-9]{0,5})(?:-([1-9][0-9]{0,5})|(\+))?", text, re.ASCII)
-    if match is None or (match[2] is not None and int(match[2]) < int(match[1])):
-        raise wrong_type(text, "number of nodes", "4, 2-8 or 9+")
-    return NodeCount(int(match[1]), None if match[3] else int(match[2] or match[1]))
-
-
 def is_file_name(text: str) -> bool:
     """Return whether a text can be a file's name, and part of a longer one, in any shell and any tool."""
     fits = 0 < len(text.encode()) <= LONGEST_NAME and not text.startswith((".", "-"))
@@ -220,7 +198,6 @@ SCALARS: MappingProxyType[Any, Callable[[str], Any]] = MappingProxyType(
         ReleaseName: lambda text: ReleaseName(str(parse_version(text))),
         Flag: _matching(r"[A-Za-z][A-Za-z0-9-]*", "flag", "nv", Flag),
         CpuList: read_cpu_list,
-        NodeCount: read_node_count,
         PciBus: _matching(
             PCI_BUS.pattern,
             "PCI bus",

@@ -75,7 +75,7 @@ RUNS_PROLOG = [(site, known) for site in IMAGES for known in KNOWN]
 def harmful_to_some(site: str) -> list[str]:
     """Return the variables of which some entry sets a value that, by the evidence, does harm in some images."""
     described = SITES[site].site
-    known = [one for one in harms(described) if depends_on_image(described, one.evidence.when)]
+    known = [one for one in harms(described) if depends_on_image(described, one.harmful.when)]
     return sorted(
         {
             one.setting.name
@@ -157,7 +157,7 @@ def harm_done(site: str, image: Image, given: Mapping[str, str | None], nodes: i
     for harm in harms(described):
         value = given.get(harm.setting.name)
         harmful = value is not None and any(fits(pattern, value) for pattern in harm.patterns)
-        if harmful and judge_conditions(harm.evidence.when, truth)[0] is True:
+        if harmful and judge_conditions(harm.harmful.when, truth)[0] is True:
             yield f"{harm.setting.name}={value}"
 
 

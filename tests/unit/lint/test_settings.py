@@ -8,7 +8,7 @@ import pytest
 
 from lumisite.findings.finding import Place, Value
 from lumisite.lint.rules import lint_script
-from lumisite.site.entries import Evidence, Setting, When
+from lumisite.site.entries import Harmful, Setting, When
 from lumisite.site.evidence import harms
 from lumisite.site.load import load_site
 from lumisite.site.model import Site
@@ -132,9 +132,9 @@ def test_a_monitor_that_an_image_lacks(image: str, expected: int) -> None:
 def test_a_finding_gives_the_reason_the_right_line_and_the_source_of_its_entry() -> None:
     (bad,) = lint_script(f"{ONE}export NCCL_PROTO=LL128\n".encode(), "s", LUMI)
     (harm,) = (one for one in harms(LUMI) if one.setting.name == "NCCL_PROTO")
-    assert (bad.subject, bad.values["effect"]) == ("NCCL_PROTO=LL128", harm.evidence.what)
+    assert (bad.subject, bad.values["effect"]) == ("NCCL_PROTO=LL128", harm.setting.why)
     assert bad.values["expected"] is None
-    assert str(bad.values["source"]).startswith(f"{harm.evidence.source}: ")
+    assert str(bad.values["source"]).startswith(f"{harm.setting.source}: ")
     assert "<http" in str(bad.values["source"])
     (finding,) = findings(f"{SEVERAL}export FI_MR_CACHE_MONITOR=memhooks\n")
     assert finding.values["expected"] == "userfaultfd"
@@ -145,16 +145,8 @@ def test_an_entry_is_data() -> None:
 
     def with_entry(*, unknown_images: bool) -> Site:
         when = When(nodes="one", stacks={"rocm": parse_version_range("<6.2")}, family=("lumi-pytorch-conda",))
-        harm = Evidence(
-            effect="harmful",
-            by="inferred",
-            of=Line("a*"),
-            when=when,
-            unknown_images=unknown_images,
-            what=Line("{r}"),
-            source=Line("{s}"),
-        )
-        entry = Setting(name=VariableName("X"), leave=True, why=Line("{why}"), evidence=(harm,))
+        harm = Harmful(value=Line("a*"), when=when, unknown_images=unknown_images)
+        entry = Setting(name=VariableName("X"), leave=True, why=Line("{why}"), harmful=(harm,), source=Line("{s}"))
         return dataclasses.replace(LUMI, settings=(entry,))
 
     site = with_entry(unknown_images=False)
@@ -170,24 +162,20 @@ def test_an_entry_is_data() -> None:
 
 
 def test_harm_is_claimed_only_of_images_that_are_known_to_have_the_release() -> None:
-    harm = Evidence(
-        effect="harmful",
-        by="measured",
-        of=Line("*"),
-        when=When(stacks={"rocm": parse_version_range(">=7.0")}),
-        what=Line("it hangs"),
-        source=Line("STUDY"),
-    )
-    milder = dataclasses.replace(harm, when=When(stacks={"rocm": parse_version_range("<9")}), what=Line("it is slow"))
+    harm = Harmful(value=Line("*"), when=When(stacks={"rocm": parse_version_range(">=7.0")}))
+    below_nine = parse_version_range("<9")
 
-    def reasons(image: str, *evidence: Evidence) -> list[tuple[Value, Value]]:
-        entries = [Setting(name=VariableName("X"), leave=True, why=Line("x"), evidence=(one,)) for one in evidence]
+    def reasons(image: str, *known: Harmful) -> list[Value]:
+        entries = [
+            Setting(name=VariableName("X"), leave=True, why=Line("x"), harmful=(one,), source=Line("STUDY"))
+            for one in known
+        ]
         site = dataclasses.replace(LUMI, settings=tuple(entries))
         bad = [one for one in findings(f"{ONE}export X=1\n{run(image)}", site) if one.code == "harmful-value"]
-        return [(one.values["condition"], one.values["effect"]) for one in bad]
+        return [one.values["condition"] for one in bad]
 
     r714 = "lumi-multitorch-full-u26r714f23.sif"
-    assert reasons(R70, harm) == reasons(R70.replace("r70", "r100"), harm) == [("", "it hangs")]
+    assert reasons(R70, harm) == reasons(R70.replace("r70", "r100"), harm) == [""]
     assert reasons(R64, harm) == reasons(R61, harm) == []
     for image in (
         "$SIF",
@@ -196,11 +184,11 @@ def test_harm_is_claimed_only_of_images_that_are_known_to_have_the_release() -> 
         r714,
         "docker://vllm/vllm-openai-rocm:nightly-rocm100",
     ):
-        assert reasons(image, harm) == [("where rocm is >=7.0", "it hangs")], image
+        assert reasons(image, harm) == ["where rocm is >=7.0"], image
         assert reasons(image, dataclasses.replace(harm, unknown_images=False)) == []
-    always = dataclasses.replace(harm, when=When(), what=Line("it aborts"))
-    assert reasons("$SIF", harm, always) == [("", "it aborts")], "what is certain comes first"
-    assert reasons(R64, harm, milder) == [("", "it is slow")]
+    always, milder = (dataclasses.replace(harm, when=when) for when in (When(), When(stacks={"rocm": below_nine})))
+    assert reasons("$SIF", harm, always) == [""], "what is certain comes first"
+    assert reasons(R64, harm, milder) == [""]
 
 
 # ---------------------------------------------------------------- interfaces
@@ -300,8 +288,8 @@ def test_caches_that_all_nodes_share(name: str) -> None:
 
 
 def test_the_right_line_for_a_cache_that_ranks_must_not_share() -> None:
-    mine = Setting(name=VariableName("X_JIT_DIR"), directory=Line("x/{rank}"), why=Line("x"))
-    others = Setting(name=VariableName("Y_DIR"), directory=Line("y"), why=Line("y"))
+    mine = Setting(name=VariableName("X_JIT_DIR"), directory=Line("x/{rank}"), why=Line("x"), source=Line("s"))
+    others = Setting(name=VariableName("Y_DIR"), directory=Line("y"), why=Line("y"), source=Line("s"))
     site = dataclasses.replace(LUMI, settings=(mine, others))
     for value in ("$HOME/c", "$(mktemp -d)"):
         text = f"{ONE}export X_JIT_DIR={value}\nexport Y_DIR={value}\nsrun ./x\n"

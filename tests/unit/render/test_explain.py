@@ -36,21 +36,17 @@ def test_a_setting_names_value_rule_reason_and_source_and_what_lost() -> None:
 
 def test_evidence_and_sources_can_be_followed() -> None:
     entry = why("FI_MR_CACHE_MONITOR", nodes="several", partition="standard-g").entries[0]
-    needed = entry.evidence[0]
-    assert [needed[name] for name in ("effect", "by", "metric", "nodes")] == ["needed", "measured", "stalls", "4 to 8"]
-    assert needed["platform"] == "2026-01"
-    assert needed["runs"] == 41
-    assert entry.checked == "2026-09 on platform 2026-01"
+    assert "0 stalls in 18 attempts, 21 of 23 without it" in entry.evidence
     study = next(source for source in entry.sources if source.id == "STUDY")
     assert study.address.startswith("https://github.com/")
     assert any(source.place == "issue 44" for source in entry.sources if source.id == "LCR")
 
 
-def test_what_was_measured_and_what_nobody_could_open_is_said() -> None:
+def test_what_was_measured_is_said() -> None:
     text = str(why("NCCL_CROSS_NIC", nodes="several", partition="standard-g"))
-    assert "inert, measured (speed): -1.0 %" in text
+    assert "no effect, measured (speed): -1.0 %" in text
     bug, page = references(load_site("lumi").site, "SCHEDMD bug 17875; TORCH")
-    assert str(bug).endswith(", show_bug.cgi/bug 17875 <https://support.schedmd.com> (not opened)")
+    assert str(bug).endswith(", bug 17875 <https://support.schedmd.com>")
     assert str(page) == "TORCH: torch.distributed <https://docs.pytorch.org/docs/stable/distributed.html>"
 
 
@@ -113,6 +109,5 @@ def test_text_shows_every_part() -> None:
         "why ",
         "source ",
         "evidence helps, documented: found to improve performance on large systems",
-        "checked 2026-09 on platform 2026-01",
     ):
         assert part in text

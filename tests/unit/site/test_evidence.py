@@ -1,4 +1,4 @@
-"""Evidence: what the ledger may set by what is known, and what must be said with it."""
+"""What the ledger may set by what is known to do harm, and what names tell of images."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pytest
 import lumisite.site.evidence
 import lumisite.site.images
 from lumisite.errors import SiteError
-from lumisite.findings.catalogue import make_finding
-from lumisite.site.evidence import checked, evidence_of, harms, rank, remark
+from lumisite.site.evidence import harms
 from lumisite.site.images import family_by_path, holds_by_name
 from lumisite.site.load import load_site
 from lumisite.site.versions import parse_version
@@ -19,7 +18,6 @@ from tests.support.sites import load_text, site_faults, site_text
 
 LUMI = load_site("lumi").site
 SOURCES = "sources:\n  S: {title: t, address: 'https://example.org'}\n"
-SEEN = "platform: 2026-01, nodes: 2-8, date: 2026-09"
 
 
 def faults(entry: str, sources: str = SOURCES) -> list[str]:
@@ -36,68 +34,17 @@ def faults(entry: str, sources: str = SOURCES) -> list[str]:
 @pytest.mark.parametrize(
     ("entry", "fault"),
     [
-        (
-            f"value: '1', evidence: [{{effect: harmful, by: measured, {SEEN}, source: S}}]",
-            "settings[0].evidence[0]: harmful-value-set",
-        ),
-        (
-            f"value: '1', evidence: [{{effect: harmful, by: measured, of: '[12]', {SEEN}, source: S}}]",
-            "settings[0].evidence[0]: harmful-value-set",
-        ),
-        (
-            f"value: '1', evidence: [{{effect: inert, by: measured, {SEEN}, source: S}}]",
-            "settings[0].evidence[0]: inert-value-set",
-        ),
-        (
-            (
-                f"value: '1', evidence: [{{effect: inert, by: measured, {SEEN}, source: S}}, "
-                "{effect: helps, by: documented, nodes: 1-4, source: S}]"
-            ),
-            "settings[0].evidence[0]: inert-value-set",
-        ),
-        (
-            "leave: yes, evidence: [{effect: inert, by: measured, platform: 2026-01, source: S}]",
-            "settings[0].evidence[0].nodes: key-missing",
-        ),
-        (
-            "leave: yes, evidence: [{effect: inert, by: measured, nodes: 4, source: S}]",
-            "settings[0].evidence[0].date: key-missing",
-        ),
-        (
-            f"leave: yes, evidence: [{{effect: inert, by: measured, metric: stalls, {SEEN}, source: S}}]",
-            "settings[0].evidence[0]: evidence-unfit",
-        ),
-        (
-            f"leave: yes, evidence: [{{effect: inert, by: measured, metric: mood, {SEEN}, source: S}}]",
-            "settings[0].evidence[0].metric: unknown-name",
-        ),
-        ("leave: yes, evidence: [{effect: inert, by: documented}]", "settings[0].evidence[0].source: key-missing"),
-        (
-            "leave: yes, evidence: [{effect: inert, by: documented, source: T issue 3}]",
-            "settings[0].evidence[0].source: unknown-name",
-        ),
+        ("value: '1', harmful: [{value: '1'}], source: S", "settings[0]: harmful-value-set"),
+        ("value: '1', harmful: [{value: '[12]'}], source: S", "settings[0]: harmful-value-set"),
+        ("leave: yes, source: T issue 3", "settings[0].source: unknown-name"),
         ("leave: yes, source: s issue 3", "settings[0].source: unknown-name"),
-        ("leave: yes", "settings[0]: key-missing"),
+        ("leave: yes", "settings[0].source: key-missing"),
         (
-            "leave: yes, evidence: [{effect: useful, by: documented, source: S}]",
-            "settings[0].evidence[0].effect: unknown-name",
+            "leave: yes, harmful: [{value: x, when: {family: [twin-tarch]}}], source: S",
+            "settings[0].harmful[0].when.family: unknown-name",
         ),
-        (
-            f"leave: yes, evidence: [{{effect: inert, by: measured, {SEEN.replace('2026-01', '2031')}, source: S}}]",
-            "settings[0].evidence[0].platform: unknown-name",
-        ),
-        (
-            "leave: yes, evidence: [{effect: helps, by: inferred, when: {family: [twin-tarch]}, source: S}]",
-            "settings[0].evidence[0].when.family: unknown-name",
-        ),
-        (
-            "leave: yes, evidence: [{effect: inert, by: documented, nodes: some, source: S}]",
-            "settings[0].evidence[0].nodes: wrong-type",
-        ),
-        (
-            "computed: master-port, when: {plugin: yes}, source: S",
-            "settings[0].computed: condition-unknowable",
-        ),
+        ("leave: yes, harmful: [{when: {nodes: one}}], source: S", "settings[0].harmful[0].value: key-missing"),
+        ("computed: master-port, when: {plugin: yes}, source: S", "settings[0].computed: condition-unknowable"),
         (
             "value: x, where: singularity-AI-bindings, when: {plugin: yes}, source: S",
             "settings[0].when.plugin: condition-unknowable",
@@ -117,17 +64,9 @@ def test_what_evidence_forbids_is_a_fault_at_its_place(entry: str, fault: str) -
 @pytest.mark.parametrize(
     "entry",
     [
-        f"value: '3', evidence: [{{effect: harmful, by: measured, of: '[12]', {SEEN}, source: S}}]",
-        f"leave: yes, evidence: [{{effect: harmful, by: measured, {SEEN}, source: S page 4; here}}]",
-        f"value: '3', evidence: [{{effect: unknown, by: measured, metric: stalls, {SEEN}, source: S}}]",
-        (
-            f"value: '1', evidence: [{{effect: inert, by: measured, {SEEN}, source: S}}, "
-            "{effect: needed, by: documented, nodes: 9+, source: S}]"
-        ),
-        (
-            f"value: '1', evidence: [{{effect: inert, by: measured, {SEEN}, source: S}}, "
-            "{effect: helps, by: documented, source: S}]"
-        ),
+        "value: '3', harmful: [{value: '[12]'}], source: S",
+        "leave: yes, evidence: 'measured on 4 nodes', harmful: [{value: '*'}], source: S page 4; here",
+        "value: '1', when: {nodes: several}, harmful: [{value: '1', when: {nodes: one}}], source: S",
         "directory: 'a/{rank}/b', with_directories: [c], source: S",
     ],
 )
@@ -148,37 +87,14 @@ def test_a_bind_that_depends_on_the_image_is_a_fault() -> None:
 
 
 def test_a_site_without_a_table_says_its_sources_in_its_own_words() -> None:
-    site = load_text(site_text(("settings:\n", "settings:\n  - {name: A, leave: yes, why: w, source: a memo}\n"))).site
-    (known,) = evidence_of(site.settings[0])
-    assert (known.effect, known.by, known.source) == ("unknown", "documented", "a memo")
     for none in ("", "sources: {}"):
-        (fault,) = faults("leave: yes, evidence: [{effect: inert, by: documented, source: a memo}]", sources=none)
-        assert fault == "settings[0].evidence: sources-undescribed"
+        assert faults("leave: yes, source: a memo", sources=none) == []
 
 
 def test_no_value_of_lumis_ledger_is_known_to_do_harm() -> None:
     bad = {(harm.setting.name, pattern) for harm in harms(LUMI) for pattern in harm.patterns}
     assert {("NCCL_NET_GDR_LEVEL", "PHB"), ("NCCL_PROTO", "LL128*"), ("FI_MR_CACHE_MONITOR", "kdreg2")} <= bad
-    assert all(setting.evidence for setting in LUMI.settings)
-
-
-def test_what_was_measured_inert_and_is_set_says_so() -> None:
-    remarks = {str(setting.name): remark(setting) for setting in LUMI.settings if remark(setting)}
-    assert remarks["NCCL_CROSS_NIC"] == make_finding("inert-where-measured", "NCCL_CROSS_NIC", size="4", metric="speed")
-    assert {found.code for found in remarks.values() if found} <= {"inert-where-measured", "inert-on-fewer-nodes"}
-    assert "FI_MR_CACHE_MONITOR" not in remarks
-    assert "HSA_NO_SCRATCH_RECLAIM" not in remarks  # left alone
-
-
-def test_what_is_needed_stands_before_what_helps() -> None:
-    by_name = {str(setting.name): setting for setting in LUMI.settings}
-    assert rank(by_name["FI_MR_CACHE_MONITOR"]) < rank(by_name["NCCL_CROSS_NIC"]) < rank(by_name["OMP_NUM_THREADS"])
-
-
-def test_the_day_of_the_last_check_follows_from_evidence() -> None:
-    by_name = {str(setting.name): setting for setting in LUMI.settings}
-    assert checked(by_name["FI_MR_CACHE_MONITOR"]) == "2026-09 on platform 2026-01"
-    assert checked(by_name["FI_CXI_DISABLE_HOST_REGISTER"]) == "never"
+    assert all(setting.source for setting in LUMI.settings)
 
 
 # ---- what a name tells of an image
@@ -225,7 +141,7 @@ def test_examples_in_docstrings() -> None:
 
 # ---------------------------------------------------------------- harm that another entry knows of
 
-LEFT = "{name: A, leave: yes, why: w, evidence: [{effect: harmful, by: documented, of: 'x*', WHEN, source: S}]}"
+LEFT = "{name: A, leave: yes, why: w, harmful: [{value: 'x*', WHEN}], source: S}"
 
 
 @pytest.mark.parametrize(

@@ -72,29 +72,6 @@ def test_every_source_has_its_entry(rendered: Rendered) -> None:
     assert set(rendered.site.sources) - used == set()
 
 
-@pytest.mark.parametrize("name", embedded_sites())
-def test_what_nobody_opened_confirms_nothing(name: str) -> None:
-    site = site_of(name).site
-    closed = {one for one, source in site.sources.items() if not source.opened}
-    assert [one for one in with_sources(site) if sources(one) and cited(one) <= closed and vars(one)["confirmed"]] == []
-
-
-def cited(value: object) -> set[str]:
-    return {name for text in sources(value) for name in source_ids(text)}
-
-
-def with_sources(value: object) -> list[object]:
-    """Every entry of a description that can say that no source confirms it."""
-    if isinstance(value, tuple):
-        return [one for part in value for one in with_sources(part)]
-    if isinstance(value, Mapping):
-        return [one for part in value.values() for one in with_sources(part)]
-    if not is_dataclass(value):
-        return []
-    inner = [one for own in fields(value) for one in with_sources(getattr(value, own.name))]
-    return [*inner, value] if hasattr(value, "confirmed") else inner
-
-
 def sources(value: object) -> list[str]:
     """Every `source` of a description."""
     if isinstance(value, tuple):

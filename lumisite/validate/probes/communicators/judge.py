@@ -17,7 +17,7 @@ from operator import ne
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Value, with_values
-from lumisite.site.entries import Evidence
+from lumisite.site.entries import Setting
 from lumisite.site.evidence import harms
 from lumisite.site.ledger import decide, judge_conditions
 from lumisite.validate.lines import Gate
@@ -36,6 +36,8 @@ MOMENTS: Mapping[str, Callable[[int, str], bool]] = {
     "FI_MR_CACHE_MONITOR": lambda group, _doing: group > 1,
     "NCCL_NET_GDR_LEVEL": lambda group, doing: group == 1 and doing != "making",
 }
+#: Of these, jobs hang without the site's value.
+NEEDED = ("FI_MR_CACHE_MONITOR",)
 
 
 def communicators(target: Target) -> Probe:
@@ -46,7 +48,7 @@ def communicators(target: Target) -> Probe:
 
 @dataclass(frozen=True)
 class Suspect:
-    """A variable, which of its values are known to hang (empty is not set), and the evidence for it.
+    """A variable, which of its values are known to hang (empty is not set), and the entry that says so.
 
     `value` is what it should be set to; `None` is to unset it.
     """
@@ -54,7 +56,7 @@ class Suspect:
     name: str
     hangs: Callable[[str], object] = lambda _value: False
     value: str | None = None
-    evidence: Evidence | None = None
+    entry: Setting | None = None
 
 
 def suspects(target: Target) -> tuple[Suspect, ...]:
@@ -66,15 +68,14 @@ def suspects(target: Target) -> tuple[Suspect, ...]:
     # What jobs fail without comes before single values that do harm.
     for verdict in decide(target.site, situation).settings:
         setting = verdict.entry
-        needed = next((evidence for evidence in setting.evidence if evidence.effect == "needed"), None)
-        if setting.name in MOMENTS and verdict.applies and setting.value is not None and needed is not None:
-            found.append(Suspect(setting.name, partial(ne, setting.value), str(setting.value), needed))
+        if setting.name in NEEDED and verdict.applies and setting.value is not None:
+            found.append(Suspect(setting.name, partial(ne, setting.value), str(setting.value), setting))
     for harm in harms(target.site):
-        name, evidence = harm.setting.name, harm.evidence
-        applies, _ = judge_conditions(evidence.when, situation)
-        if name in MOMENTS and (applies or (applies is None and evidence.unknown_images)):
+        name, harmful = harm.setting.name, harm.harmful
+        applies, _ = judge_conditions(harmful.when, situation)
+        if name in MOMENTS and (applies or (applies is None and harmful.unknown_images)):
             values = "|".join(map(translate, harm.patterns))
-            found.append(Suspect(name, partial(re.match, values), None, evidence))
+            found.append(Suspect(name, partial(re.match, values), None, harm.setting))
     return (*found, *map(Suspect, MOMENTS))
 
 
@@ -83,14 +84,14 @@ def _suspicion(record: Record, known: Sequence[Suspect], nodes: int) -> dict[str
     settings = table(record, "settings")
     group, part = whole(record, "group"), str(record.get("part"))
     for suspect in known if nodes > 1 else ():
-        evidence = suspect.evidence
-        if evidence and suspect.hangs(text(settings, suspect.name)) and MOMENTS[suspect.name](group, part):
+        entry = suspect.entry
+        if entry and suspect.hangs(text(settings, suspect.name)) and MOMENTS[suspect.name](group, part):
             return {
                 "suspect": _assignment(suspect.name, settings),
                 "variable": suspect.name,
                 "expected": suspect.value,
-                "effect": evidence.what or evidence.effect,
-                "source": str(evidence.source),
+                "effect": str(entry.evidence or entry.why),
+                "source": str(entry.source),
             }
     return {"settings": tuple(_assignment(name, settings) for name in dict.fromkeys(suspect.name for suspect in known))}
 
