@@ -256,7 +256,7 @@ def _format_fact(value: object) -> str:
 
 def _facts(site: Site, image: AssumedImage) -> str:
     """Describe what the wrapper infers about the image, and the source of that."""
-    stack = site.stacks[site.gpu_stacks[0]].title if len(site.gpu_stacks) == 1 else "release"
+    stack = site.stacks[site.gpu_stacks[0]].title if site.gpu_stacks else "release"
     facts = {"family": image.family, stack: image.release, "plugin inside": image.plugin}
     known = ", ".join(f"{name} {'not known' if fact is None else _format_fact(fact)}" for name, fact in facts.items())
     return f"image: {known} ({_KNOWN_FROM[image.known_from]})"

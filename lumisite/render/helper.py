@@ -12,7 +12,7 @@ import re
 import shlex
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, groupby
+from itertools import groupby
 
 from lumisite.images.lock import Lock, holds_by_lock
 from lumisite.machine.masks import mask_tables, shared_cores
@@ -20,7 +20,6 @@ from lumisite.machine.topology import topology_of
 from lumisite.render import shell_text as sh
 from lumisite.render.helper_settings import (
     number_of,
-    offset_word,
     plugin_word,
     prolog_chains,
     prolog_names,
@@ -178,7 +177,6 @@ def _family(of: Rendering, name: str) -> str:
         ls_libraries=":".join(library_path(of.site, of.selection.platform, name)),
         ls_has=plugin_word(has_plugin(of.site, name)),
         ls_after=next(iter(family.release_after.values()), ""),
-        ls_offset=offset_word(of.site, family.release_after),
     )
 
 
@@ -299,7 +297,7 @@ def wrapper_data(of: Rendering) -> Iterator[str]:
     ]
     yield from sh.function("ls_site_follow", sh.case('"$1"', rows) if rows else ())
     settings = sh.decide(wrapper_chains(site, of.decisions))
-    yield from sh.function("ls_site_settings", chain(_WHICH_STACK if len(site.gpu_stacks) > 1 else (), settings))
+    yield from sh.function("ls_site_settings", settings)
 
 
 def _runtime(site: Site, command: str) -> str:
@@ -323,18 +321,9 @@ def _options() -> Iterator[str]:
     yield sh.assign(ls_site_letters=ACTION_LETTERS, ls_site_valued_letters=ACTION_VALUED_LETTERS)
 
 
-#: What was read in an image says of which stack its release is, else the family whose name told it.
-_WHICH_STACK = (
-    'if [ -n "$ls_read" ]; then ls_offset=${ls_held-}; fi',
-    'if [ -n "$ls_version" ]; then ls_version=$((ls_version + ${ls_offset:-0})); fi',
-)
-
-
-def _release(site: Site, known: Mapping[str, Version | None]) -> dict[str, str]:
-    """Return the release that was read in an image, and of which stack it is."""
-    releases = {stack: version for stack in site.gpu_stacks if (version := known.get(stack)) is not None}
-    release = next(map(number_of, releases.values()), "")
-    return {"ls_version": release, "ls_held": offset_word(site, releases)}
+def _release(site: Site, known: Mapping[str, Version | None]) -> str:
+    """Return the release that was read in an image, as a number."""
+    return next((number_of(version) for stack in site.gpu_stacks if (version := known.get(stack)) is not None), "")
 
 
 def _planned(site: Site, loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], str]]:
@@ -347,7 +336,7 @@ def _planned(site: Site, loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], st
     links, file = ((), "") if image is None else (image.names, image.file or "")
     values = sh.row(
         ls_family=plan.family,
-        **_release(site, plan.holds.stacks),
+        ls_version=_release(site, plan.holds.stacks),
         ls_plugin=plugin_word(plan.holds.plugin),
         ls_plan=loaded.file,
     )
@@ -383,6 +372,9 @@ def _locked(site: Site, lock: Lock) -> Iterator[tuple[Sequence[str], str]]:
         if not image.fault and image.versions and target not in seen:
             seen.add(target)
             contents = holds_by_lock(site, path, image)
-            release = _release(site, contents.stacks)
-            values = sh.row(ls_family=contents.family or "", **release, ls_plugin=plugin_word(contents.plugin))
+            values = sh.row(
+                ls_family=contents.family or "",
+                ls_version=_release(site, contents.stacks),
+                ls_plugin=plugin_word(contents.plugin),
+            )
             yield [sh.case_pattern(glob.escape(target))], values

@@ -62,16 +62,7 @@ def rank_word(text: str) -> str:
     return '"$ls_local_id"'.join(shlex.quote(part) if part else "" for part in text.split("{rank}"))
 
 
-def offset_word(site: Site, stacks: Iterable[str]) -> str:
-    """Write what tells numbers of the first of some stacks from those of the site's others; empty for its only one."""
-    return next((str(_offset(site, stack)) for stack in stacks if len(site.gpu_stacks) > 1), "")
-
-
-def _offset(site: Site, stack: str) -> int:
-    return 10**9 * site.gpu_stacks.index(stack)
-
-
-def number_of(release: Version, more: int = 0) -> str:
+def number_of(release: Version) -> str:
     """Write a release as a number: 6.2.4 is 6002004; a suffix does not count.
 
     >>> from lumisite.site.versions import parse_version
@@ -79,7 +70,7 @@ def number_of(release: Version, more: int = 0) -> str:
     '6010000'
     """
     major, minor, patch = (*release.order.release, 0, 0)[:3]
-    return str((major * 1000 + minor) * 1000 + patch + more)
+    return str((major * 1000 + minor) * 1000 + patch)
 
 
 def plugin_word(plugin: bool | None) -> str:
@@ -123,12 +114,9 @@ def index_of(key: str) -> str:
 
 
 def _tests(site: Site, when: When) -> Iterator[str]:
-    """Yield the comparisons of the image's release; where a site has several stacks, it must be of the one meant."""
+    """Yield the comparisons of the image's release."""
     for stack in (stack for stack in site.gpu_stacks if stack in when.stacks):
-        begin = _offset(site, stack)
-        if len(site.gpu_stacks) > 1:
-            yield f"ls_version >= {begin} && ls_version < {begin + 10**9}"
-        yield from (f"ls_version {sign} {number_of(release, begin)}" for sign, release in when.stacks[stack].bounds)
+        yield from (f"ls_version {sign} {number_of(release)}" for sign, release in when.stacks[stack].bounds)
 
 
 def _for_wrapper(site: Site, name: str, verdict: Verdict[Setting] | None) -> str:

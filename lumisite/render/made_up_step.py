@@ -361,7 +361,7 @@ def situation_of(question: Question, image: AssumedImage | None) -> Situation:
     stacks = {
         stack: parse_version(manifest["stacks"][stack][0]) for stack in site.host_stacks if stack in manifest["stacks"]
     }
-    if image is not None and image.release is not None and len(site.gpu_stacks) == 1:
+    if image is not None and image.release is not None and site.gpu_stacks:
         stacks[site.gpu_stacks[0]] = parse_version(image.release)
     gpus = site.have_gpus(question.step.partition)
     return Situation(

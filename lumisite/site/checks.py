@@ -8,7 +8,7 @@ from lumisite.site.document import Document
 from lumisite.site.evidence import HERE
 from lumisite.site.host_checks import HOST_RULES
 from lumisite.site.ledger_checks import LEDGER_RULES
-from lumisite.site.model import LEAST_DAYS, Module, Platform, Site
+from lumisite.site.model import LEAST_DAYS, Module, Site
 from lumisite.site.scalars import TASK
 from lumisite.site.selection import PLATFORM
 from lumisite.site.software import PlatformStack
@@ -19,7 +19,9 @@ _NO_STACKS = ("platform", "nodes", "gpus", "partition", "kind", "variable", "fam
 
 
 def stacks_are_distinct(site: Site) -> Faults:
-    """No stack has the name of something else, and no two releases of it are the same version."""
+    """No stack has the name of something else, no two releases of it are the same version, and one has `gpu`."""
+    for stack in site.gpu_stacks[1:]:
+        yield make_finding("several-gpu-stacks", f"stacks.{stack}.gpu", first=site.gpu_stacks[0])
     for stack, described in site.stacks.items():
         if stack in _NO_STACKS:
             yield make_finding("name-reserved", f"stacks.{stack}", name=stack)
@@ -51,7 +53,6 @@ def platforms_fit_their_releases(site: Site) -> Faults:
                 yield from _of_driver(site, path, available)
             else:
                 yield from _of_installed(path, available)
-        yield from _one_vendor(site, f"platforms.{name}", platform)
         for kind, bus_ids in platform.gpu_bus_ids.items():
             gpus = len(site.node_kinds[kind].gpus)
             if len(bus_ids) != gpus:
@@ -68,7 +69,7 @@ def _of_installed(path: str, available: PlatformStack) -> Faults:
     for version in available.leftover:
         if version in available.supported:
             yield make_finding("named-twice", f"{path}.leftover", name=str(version), first="supported")
-    for key in ("driver", "runs", "compat", "in_use", "kinds"):
+    for key in ("driver", "runs", "compat", "in_use"):
         if getattr(available, key):
             yield make_finding("key-without-effect", f"{path}.{key}", needs="`gpu` of the stack")
 
@@ -82,33 +83,9 @@ def _of_driver(site: Site, path: str, available: PlatformStack) -> Faults:
     if not available.supported and not available.has(default):
         runs = str(available.runs)
         yield make_finding("default-not-supported", f"{path}.default", version=str(default), range=runs)
-    for index, kind in enumerate(available.kinds or ()):
-        if not site.node_kinds[kind].gpus:
-            yield make_finding("kind-without-gpus", f"{path}.kinds[{index}]", kind=kind)
     for key in ("driver", "runs"):
         if getattr(available, key) is None and any(kind.gpus for kind in site.node_kinds.values()):
             yield make_finding("key-missing", f"{path}.{key}")
-
-
-def _one_vendor(site: Site, path: str, platform: Platform) -> Faults:
-    """Yield the stacks by which the nodes of a kind would have GPUs of several vendors."""
-    seen: dict[str, str] = {}
-    with_gpus = [name for name, kind in site.node_kinds.items() if kind.gpus]
-    for stack, available in platform.stacks.items():
-        vendor = site.stacks[stack].gpu
-        for kind in available.kinds or with_gpus if vendor else ():
-            other = seen.setdefault(kind, stack)
-            other_vendor = site.stacks[other].gpu
-            if other_vendor != vendor:
-                yield make_finding(
-                    "several-gpu-vendors",
-                    f"{path}.stacks.{stack}.kinds",
-                    vendor=vendor,
-                    other=other,
-                    other_vendor=other_vendor,
-                    kind=kind,
-                )
-                break
 
 
 def families_cover_every_release(site: Site) -> Faults:

@@ -333,9 +333,7 @@ class Site:
     def vendor_of(self, kind: str) -> str | None:
         """Return the vendor of the GPUs of a node kind, by the stacks of the platform in force; `None` without any."""
         stacks = self.platforms[self.platform].stacks if self.node_kinds[kind].gpus else {}
-        kinds_by_stack = {name: stacks[name].kinds for name in self.gpu_stacks if name in stacks}
-        names = (name for name, kinds in kinds_by_stack.items() if kinds is None or kind in kinds)
-        return next((self.stacks[name].gpu for name in names), None)
+        return next((self.stacks[name].gpu for name in self.gpu_stacks if name in stacks), None)
 
     @property
     def nics(self) -> int | None:

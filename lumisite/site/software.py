@@ -123,9 +123,6 @@ class PlatformStack:
     in_use: tuple[Version, ...] = key(
         "Releases outside those ranges that run here all the same: said, and not refused.", default=()
     )
-    kinds: tuple[str, ...] | None = key(
-        "The node kinds that it is for (default: all with GPUs).", names="node_kinds", default=None
-    )
 
     @property
     def installed(self) -> tuple[Version, ...]:

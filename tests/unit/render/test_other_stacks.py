@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
 from lumisite.site.load import LoadedSite
 from lumisite.site.selection import resolve_selection
-from tests.support.prologs import ROOT, SHELLS, lay_out, lumi_like, render_files, shell_command, write_script
+from tests.support.prologs import SHELLS, lay_out, lumi_like, render_files, shell_command, write_script
 from tests.support.sites import load_text, site_faults, site_text
 from tests.support.wrappers import RUNTIME, Wrapper
 
@@ -103,26 +102,15 @@ def test_without_a_stack_there_is_a_platform() -> None:
     assert 'LUMISITE_STACK", "2026-01"' in files["modules/singularity-AI-bindings/2026-01.lua"].text
 
 
-def test_a_platform_may_lack_a_stack_that_no_module_names() -> None:
-    loaded = twin(
-        ("\nnode_kinds:\n", f"{CUDA_STACK}\nnode_kinds:\n"),
-        ("default_for: {rocm: '>=5'}", "default_for: {rocm: '>=5', cuda: '>1'}"),
-    )
-    assert rendered(loaded) == ["modules/singularity-AI-bindings/25.03-rocm6.2.lua"]
-
-
 GPUS = ("    nics:", "    gpus: [{l3: 0, numa: 0}]\n    nics:")
 
 
-def test_gpus_of_two_vendors_are_a_fault() -> None:
-    more = "default_for: {rocm: '>=5', cuda: '>1'}"
+def test_a_second_stack_for_gpus_is_a_fault() -> None:
     changes = (
-        (DRIVER, f"{DRIVER}\n      {CUDA}"),
         ("\nnode_kinds:\n", f"{CUDA_STACK}\nnode_kinds:\n"),
-        ("default_for: {rocm: '>=5'}", more),
-        GPUS,
+        ("default_for: {rocm: '>=5'}", "default_for: {rocm: '>=5', cuda: '>1'}"),
     )
-    assert site_faults(*changes) == [("platforms.2026-01.stacks.cuda.kinds: several-gpu-vendors")]
+    assert site_faults(*changes) == ["stacks.cuda.gpu: several-gpu-stacks"]
 
 
 def test_a_stack_of_gpus_has_a_driver() -> None:
@@ -132,51 +120,6 @@ def test_a_stack_of_gpus_has_a_driver() -> None:
 
 
 # ---- the wrapper
-
-BOTH = (
-    ("executable: /usr/bin/singularity", f"executable: {ROOT}/runtime/singularity"),
-    ("\n# ---------------------------------------------------------------- nodes\n", f"\n{CUDA_STACK}\n"),
-    (
-        "    release_after: {rocm: '*-u[0-9][0-9]r'}\n    mpi: pmi2\n    why: b",
-        "    release_after: {cuda: '*-cuda-'}\n    why: b",
-    ),
-    ("default_for: {rocm: '>=6.3'}", "default_for: {rocm: '>=6.3', cuda: '>1'}"),
-    (
-        "settings:\n",
-        (
-            "settings:\n"
-            "  - {name: BY_STACK, value: rocm, when: {rocm: '>=6'}, why: w, source: here}\n"
-            "  - {name: BY_STACK, value: cuda, when: {cuda: '<13'}, why: w, source: here}\n"
-        ),
-    ),
-)
-
-
-@functools.cache
-def both() -> dict[str, str]:
-    return render_files(lumi_like(*BOTH), rocm=("6.2", "7.0"))
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize(
-    ("image", "value", "said"),
-    [
-        ("lumi-rocm-rocm-6.2.4.sif", "rocm", ", stack 6.2.4"),
-        ("lumi-multitorch-cuda-12.8.sif", "cuda", ", stack 12.8"),
-        ("lumi-multitorch-cuda-13.0.sif", None, ", stack 13.0"),
-        ("lumi-multitorch-x.sif", None, ": family laif-multitorch"),
-    ],
-)
-def test_releases_of_one_stack_are_not_those_of_another(
-    shell: str, image: str, value: str | None, said: str, tmp_path: Path
-) -> None:
-    lay_out(tmp_path, both())
-    write_script(tmp_path / "runtime/singularity", RUNTIME)
-    (tmp_path / image).touch()
-    wrapper = Wrapper(tuple(shell_command(shell, tmp_path)), tmp_path)
-    call = wrapper.call("exec", f"{tmp_path}/{image}", "true", LUMISITE_VERBOSE="all")
-    assert call.environment.get("BY_STACK") == value
-    assert said in call.stderr
 
 
 @pytest.mark.parametrize("shell", SHELLS)

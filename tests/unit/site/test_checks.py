@@ -82,10 +82,6 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             f"{ROCM}.default: default-not-supported",
         ),
         (
-            ("runs: '>=6.1,<7.1'", "kinds: [twin]"),
-            f"{ROCM}.kinds[0]: kind-without-gpus",
-        ),
-        (
             ("small-g: {node_kind: twin,", "small-g: {node_kind: twin, qos: '',"),
             "partitions.small-g.qos: value-empty",
         ),
