@@ -67,7 +67,7 @@ PROSE = re.compile(r"[A-Za-z][a-z']+(?:,? [A-Za-z][a-z']*){3,}")
 #: get smaller.
 SENTENCES = {
     "lumisite/binds/plan_file.py": 1,
-    "lumisite/images/programs.py": 1,
+    "lumisite/binds/programs.py": 1,
     "lumisite/images/remarks.py": 1,
     "lumisite/lint/options.py": 1,
     "lumisite/machine/loader.py": 2,
