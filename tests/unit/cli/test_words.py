@@ -115,23 +115,6 @@ def test_why_answers_for_what_is_deployed(capsys: Output) -> None:
     assert "rocm 6.3.4" in capsys.readouterr().out
 
 
-def test_a_name_of_an_earlier_release_is_explained_by_what_it_leads_to(capsys: Output) -> None:
-    for words in (["--rocm", "6.2"], ["--rocm", "6.4"], ["--site", "university"]):
-        assert main(["render", *words]) == 0
-        if words == ["--site", "university"]:
-            assert main(["why", "--root", "root", "singularity-AI-bindings/25.03-rocm6.2"]) == 0
-            out, err = capsys.readouterr()
-            assert "singularity-AI-bindings/25.03-rocm6.2 leads to singularity-AI-bindings/25.03-rocm6.4\n" in err
-            assert out.endswith("template modulefiles_src/singularity-AI-bindings.lua.j2\n")
-        assert main(["deploy", "site-out", "root", "--apply", "--change-site"]) == 0
-        capsys.readouterr()
-    assert main(["why", "--root", "root", "singularity-CPEbits/25.03"]) == 2
-    told = (
-        "singularity-CPEbits/25.03: is gone, and nothing replaces it; `module load singularity-CPEbits/25.03` says why"
-    )
-    assert told in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
