@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from textwrap import wrap
 from typing import Any, TypeVar
 
@@ -18,9 +17,6 @@ NARROWEST = 20
 
 #: A list of what there is to choose from ends after so many.
 MOST_NAMES = 15
-#: The search for what was meant: letters of a word, names that are looked at, and names that are compared in full,
-#: which takes as long as both lengths multiplied.
-MOST_NAME_LETTERS, MOST_COMPARED, MOST_CANDIDATES = 64, 500, 8
 
 
 def columns(rows: Sequence[Sequence[str]], width: int | None = None) -> Iterator[str]:
@@ -92,28 +88,14 @@ def some(names: Sequence[str], most: int = 8, between: str = ",") -> str:
 
 
 def nearest_name(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the name that a word was probably meant to be; of very many names the first are compared.
+    """Return the name that a word was probably meant to be.
 
     >>> nearest_name("twim", ["site", "twin"])
     'twin'
     """
-    from difflib import SequenceMatcher  # slow to import, and only a fault needs it
+    from difflib import get_close_matches  # slow to import, and only a fault needs it
 
-    if not 0 < len(word) <= MOST_NAME_LETTERS:
-        return None
-    matcher = SequenceMatcher(None, "", word)
-    alike = []
-    for name in islice(known, MOST_COMPARED):
-        # A name of very different length cannot be alike: no more letters than the shorter one has are in both.
-        shorter, longer = sorted((len(name), len(word)))
-        if 2 * shorter >= cutoff * (shorter + longer):
-            matcher.set_seq1(name)
-            alike.append((matcher.quick_ratio(), name))
-    best: tuple[float, str] | None = None
-    for _, name in sorted((pair for pair in alike if pair[0] >= cutoff), reverse=True)[:MOST_CANDIDATES]:
-        matcher.set_seq1(name)
-        best = max(best or (cutoff, ""), (matcher.ratio(), name))
-    return best[1] or None if best else None
+    return next(iter(get_close_matches(word, list(known), 1, cutoff)), None)
 
 
 def alternatives(word: str, known: Iterable[str]) -> dict[str, Any]:
@@ -122,7 +104,7 @@ def alternatives(word: str, known: Iterable[str]) -> dict[str, Any]:
     >>> alternatives("twim", ["site", "twin"]), alternatives("x", ["site", "twin"])
     ({'near': 'twin'}, {'known': ('site', 'twin')})
     """
-    names = tuple(map(str, islice(known, MOST_COMPARED)))
+    names = tuple(map(str, known))
     near = nearest_name(word, names)
     return {"near": near} if near else {"known": names}
 

@@ -11,8 +11,6 @@ from lumisite.lint.script import read_commands
 from lumisite.text import nearest_name
 
 _EXPANSION = re.compile(r"\$(?:\w+|\{\w+\}|\()|`|(?<==)~/")
-#: A script has fewer; to look for a similar name takes time.
-_MOST_WORDS = 500
 #: Options that may be repeated, as sbatch collects their values.
 _ADDING = ("gres-flags",)
 #: A comment that begins as a directive does, but for its word.
@@ -46,8 +44,7 @@ def unknown_directive(job: Job) -> Iterator[BadLine]:
             break
         if found := _ALMOST.match(text):
             yield bad_line(at, found[1].strip(), expected="#SBATCH")
-    words = job.directives[:_MOST_WORDS]
-    for (word, line), (before, _) in zip(words, (("", 0), *words), strict=False):
+    for (word, line), (before, _) in zip(job.directives, (("", 0), *job.directives), strict=False):
         option = re.match(r"(-{0,2})([A-Za-z][\w-]{2,}|)(=|$)", word)
         dashes, name, equals = option.groups() if option else ("", "", "")
         near = name if name in LONG_OPTIONS else nearest_name(name.lower(), LONG_OPTIONS, 0.8)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from lumisite.findings.finding import Value
 from lumisite.images.lock import LockedImage
 from lumisite.lint.options import SrunStep, read_options
-from lumisite.lint.script import ScriptLimitError, ShellCommand, Word, is_shell, read_commands, read_directives
+from lumisite.lint.script import ShellCommand, Word, is_shell, read_commands, read_directives
 from lumisite.site.model import Site
 from lumisite.vendors import gpu_of
 from lumisite.vendors.model import GpuVendor
@@ -18,10 +18,6 @@ from lumisite.vendors.model import GpuVendor
 _CONTAINER_PREFIX = re.compile(r"^(?:SINGULARITYENV|APPTAINERENV)_")
 #: Longer values are no name or path; values of values could grow without end.
 _VALUE_LIMIT = 1 << 12
-#: Letters of all values that variables are known to have, and that they stand for in other texts.
-_KNOWN_LIMIT, _RESOLVED_LIMIT = 1 << 20, 1 << 24
-#: Words that variables stand for, in all commands of a script.
-_EXPANSION_LIMIT = 1 << 16
 _SEPARATORS = ("hetjob", "packjob")
 _VARIABLE = re.compile(r"(?<!\\)\$(?:\{(\w+)\}|(\w+))")
 
@@ -59,19 +55,16 @@ class Job:
         self.text = text
         self.directives = tuple(read_directives(text))
         self._read = tuple(read_commands(text)) if is_shell(text) else ()
-        self._letters = _RESOLVED_LIMIT
 
     @cached_property
     def commands(self) -> tuple[ShellCommand, ...]:
         """All commands of the script, in order, with the words that variables without quotes stand for."""
-        left = _EXPANSION_LIMIT
         found = []
         for command in self._read:
             words: list[Word] = []
             for word in command.words:
-                text = self._texts.get(word.raw.strip("${}")) if left > 0 and _VARIABLE.fullmatch(word.raw) else None
+                text = self._texts.get(word.raw.strip("${}")) if _VARIABLE.fullmatch(word.raw) else None
                 words += text or (word,)
-                left -= len(text or ())
             found.append(ShellCommand(command.assignments, tuple(words), command.documents, command.spot))
         return tuple(found)
 
@@ -195,29 +188,17 @@ class Job:
         settings = [setting for command in self._read for setting in _settings(command)]
         for setting in settings:
             values[setting.name] = _after(values.get(setting.name, set()), setting)
-        left = _KNOWN_LIMIT
         for name, (value, *others) in values.items():
-            if left < 0:
-                raise ScriptLimitError(None, most_letters=_KNOWN_LIMIT)
             if others or len(value) > _VALUE_LIMIT or "$(" in value or "`" in value:
                 continue
             value = _VARIABLE.sub(lambda found: known.get(found[1] or found[2], found[0]), value)
             if len(value) <= _VALUE_LIMIT and name not in variables_in(value):
                 known[name] = value
-                left -= len(value)
         return known
 
     def resolved(self, value: str) -> str:
         """Return a text with what variables were set to, where the script says it in plain text."""
-        return _VARIABLE.sub(self._value_of, value)
-
-    def _value_of(self, variable: re.Match[str]) -> str:
-        """Return what stands in the place of a variable; raises `ScriptLimitError` where all of them are too long."""
-        value = self._known.get(variable[1] or variable[2], variable[0])
-        self._letters -= len(value)
-        if self._letters < 0:
-            raise ScriptLimitError(None, most_letters=_RESOLVED_LIMIT)
-        return value
+        return _VARIABLE.sub(lambda found: self._known.get(found[1] or found[2], found[0]), value)
 
     def resolved_words(self, words: Iterable[Word]) -> list[tuple[str, int]]:
         """Return words as the program gets them, with their lines."""

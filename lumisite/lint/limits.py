@@ -15,8 +15,6 @@ from lumisite.site.model import Partition, Site
 from lumisite.text import minutes_of, nearest_name
 
 T = TypeVar("T")
-#: A script has fewer partitions; to look for a similar name takes time.
-_MOST_NAMES = 100
 
 _GPUS = re.compile(r"(?:gpu:)?(?:([A-Za-z][\w-]*):)?\d+")
 _PATH = re.compile(r"(?<![\w:/.~}$)-])/[\w.-]+(?:/[\w.-]+)*")
@@ -73,7 +71,7 @@ def unknown_partition(job: Job) -> Iterator[BadLine]:
     site = job.site
     known = (*site.partitions, *site.other_partitions)
     steps = {name: step for step in job.requests for name in step.partitions(site) if name[0].isalpha()}
-    for name, step in list(steps.items())[:_MOST_NAMES]:
+    for name, step in steps.items():
         option = step.merged.get("partition")
         near = nearest_name(name.lower().replace("_", "-"), known, 0.8)
         if option and name not in known and near:

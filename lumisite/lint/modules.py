@@ -21,8 +21,6 @@ _BIND_LIST = re.compile(r"(?:SINGULARITY|APPTAINER)_BIND(?:PATH)?")
 _RUNTIME_BY_PATH = re.compile(rf".*/(?:{'|'.join(RUNTIMES)})")
 #: Modules whose Python is the host's: `python`, or with a vendor in front.
 _PYTHONS = re.compile(r"(?:\w+-)?python(?:/.*)?", re.IGNORECASE)
-#: Modules with binds that are loaded at a time.
-_MOST_LOADED = 50
 #: What Lmod takes for the version that it would choose itself.
 _DEFAULTS = ("", "default")
 
@@ -52,7 +50,7 @@ def build_with_binds(job: Job) -> Iterator[BadLine]:
             module = name.lstrip("-").partition("/")[0]
             if verb in _UNLOADING or name.startswith("-"):
                 loaded.pop(module, None)
-            elif len(loaded) < _MOST_LOADED and verb in ("load", "add", "swap") and module in carrying:
+            elif verb in ("load", "add", "swap") and module in carrying:
                 loaded[module] = name
         wrapped = ours and helper in loaded and not any(map(_RUNTIME_BY_PATH.fullmatch, command.values))
         left = tuple(sorted(name for module, name in loaded.items() if not wrapped or module not in modules))

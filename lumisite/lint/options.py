@@ -52,8 +52,6 @@ _SHORT = dict(
     )
 )
 _OTHER_NAMES = {"tasks-per-node": "ntasks-per-node", "cpu_bind": "cpu-bind"}
-#: Partitions that one option names.
-_MOST_NAMES = 100
 
 
 class Option(NamedTuple):
@@ -165,7 +163,7 @@ class SrunStep(NamedTuple):
     def partitions(self, site: Site) -> tuple[str, ...]:
         """Return the partitions that are named, else those that its constraint and QoS lead to, as the site says."""
         option = self.merged.get("partition")
-        names = option.value.split(",", _MOST_NAMES)[:_MOST_NAMES] if option else []
+        names = option.value.split(",") if option else []
         if named := [name for name in names if re.fullmatch(r"[\w.-]+", name) and name.lower() != "partition"]:
             return tuple(named)
         keys = [key for key in ("constraint", "qos") if key in self.merged]

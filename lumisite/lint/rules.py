@@ -26,14 +26,12 @@ from lumisite.lint import (
     settings,
 )
 from lumisite.lint.job import BadLine, Job
-from lumisite.lint.script import ScriptLimitError
 from lumisite.render.explain import references
 from lumisite.site.model import Site
 from lumisite.validate import InputError
 
-#: A job script is no longer than this, in bytes and in lines.
+#: No job script is larger.
 SIZE_LIMIT_BYTES = 1 << 19
-LINE_LIMIT = 50_000
 
 Rule: TypeAlias = Callable[[Job], Iterator[BadLine]]
 #: By the code of what they find, the rules that hold on any machine.
@@ -105,17 +103,9 @@ def lint_script(
 
     Raises `InputError` for what is no text, or more than any job script.
     """
-    if len(data) > SIZE_LIMIT_BYTES or data.count(b"\n") > LINE_LIMIT or b"\0" in data:
-        raise InputError(make_finding("no-script", name, size_kib=SIZE_LIMIT_BYTES >> 10, lines=LINE_LIMIT))
-    text = data.decode("utf-8", "replace")
-    try:
-        return _found(Job(site, text, locked), name, only)
-    except ScriptLimitError as error:
-        place = Place(name, error.line or 0)
-        raise InputError(with_values(make_finding("script-too-large", place=place), error.limits)) from None
-
-
-def _found(job: Job, name: str, only: Collection[str] | None) -> tuple[Finding, ...]:
+    if len(data) > SIZE_LIMIT_BYTES or b"\0" in data:
+        raise InputError(make_finding("no-script", name, size_kib=SIZE_LIMIT_BYTES >> 10))
+    job = Job(site, data.decode("utf-8", "replace"), locked)
     found: dict[tuple[int, str, str], Finding] = {}
     rules = {**ANYWHERE, **OF_SITE} if job.for_this_site else ANYWHERE
     for code, rule in rules.items():

@@ -15,8 +15,6 @@ from itertools import takewhile
 
 from lumisite.render.runtimes import RUNTIMES
 
-#: Far beyond any job script: rules look at commands and words together, settings and starts of containers among them.
-MOST_COMMANDS, MOST_WORDS = 5_000, 100_000
 #: Scripts in scripts (`bash -c '...'`) are read to this depth.
 DEPTH_LIMIT = 4
 #: Programs that print the words after them, or load them, and do not run them.
@@ -44,30 +42,6 @@ _PART = re.compile(
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=(.*)", re.DOTALL)
 #: A word of a directive or the comment after them, as `get_argument` in Slurm's src/sbatch/opt.c reads them.
 _DIRECTIVE_WORD = re.compile(r"(?P<comment>#)|(?:\\.|\"[^\"]*\"|'[^']*'|[^\s#\"'\\])+")
-
-
-class ScriptLimitError(Exception):
-    """A script that has more of something than is read: `limits` are values of the finding about it."""
-
-    def __init__(self, line: int | None, **limits: int) -> None:
-        super().__init__(line, limits)
-        self.line, self.limits = line, limits
-
-
-@dataclass
-class _ScriptBudget:
-    """How many commands and words a script may still have, those of scripts in it among them."""
-
-    commands: int = MOST_COMMANDS
-    words: int = MOST_WORDS
-
-    def charge(self, line: int, commands: int, words: int) -> None:
-        self.commands -= commands
-        self.words -= words
-        if self.commands < 0:
-            raise ScriptLimitError(line, most_commands=MOST_COMMANDS)
-        if self.words < 0:
-            raise ScriptLimitError(line, most_words=MOST_WORDS)
 
 
 @dataclass(frozen=True)
@@ -181,15 +155,9 @@ def read_directives(text: str) -> Iterator[tuple[str, int]]:
             yield re.sub(r"\\(.)|[\"']", r"\1", word[0]), number
 
 
-def read_commands(
-    text: str, line: int = 1, spot: str = "batch", depth: int = 0, budget: _ScriptBudget | None = None
-) -> Iterator[ShellCommand]:
-    """Yield all commands, each followed by those of a script that it has as an argument.
-
-    Raises `ScriptLimitError` where there are more commands or words than any job script has.
-    """
-    budget = budget or _ScriptBudget()
-    for command in _simple_commands(text, line, spot, budget):
+def read_commands(text: str, line: int = 1, spot: str = "batch", depth: int = 0) -> Iterator[ShellCommand]:
+    """Yield all commands, each followed by those of a script that it has as an argument."""
+    for command in _simple_commands(text, line, spot):
         yield command
         if depth == DEPTH_LIMIT:
             continue
@@ -197,10 +165,10 @@ def read_commands(
         inner = "container" if command.names_any(*RUNTIMES) else inner
         for program, option, script in zip(command.programs, command.values[1:], command.words[2:], strict=False):
             if program in ("bash", "sh") and re.fullmatch("-[a-z]*c", option):
-                yield from read_commands(script.inner, script.line, inner, depth + 1, budget)
+                yield from read_commands(script.inner, script.line, inner, depth + 1)
 
 
-def _simple_commands(text: str, line: int, spot: str, budget: _ScriptBudget) -> Iterator[ShellCommand]:
+def _simple_commands(text: str, line: int, spot: str) -> Iterator[ShellCommand]:
     words: list[Word] = []
     documents: list[Word] = []
     expected: list[re.Match[str]] = []
@@ -212,7 +180,6 @@ def _simple_commands(text: str, line: int, spot: str, budget: _ScriptBudget) -> 
         position = token.end()
         kind = token.lastgroup
         if kind == "word":
-            budget.charge(line, 0, 1)
             words.append(Word(token[0], line))
         elif kind == "delimiter":
             expected.append(token)
@@ -222,12 +189,10 @@ def _simple_commands(text: str, line: int, spot: str, budget: _ScriptBudget) -> 
         elif kind in ("line", "operator", "arithmetic") and not (in_array and kind == "line"):
             in_array = token[0] == "(" and bool(words) and words[-1].raw.endswith("=")
             if kind == "line":
-                budget.charge(line, len(expected), 0)  # for each, what is left of the script may be looked through
                 for start in expected:
                     first = line + text.count("\n", token.start(), position)
                     position = _read_document(text, position, start, first, documents)
                 expected.clear()
-            budget.charge(line, 1 if words else 0, 0)
             yield from _command(words, documents, spot)
             words, documents = [], []
         line += text.count("\n", token.start(), position)

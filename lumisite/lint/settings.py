@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from itertools import dropwhile, islice
+from itertools import dropwhile
 from typing import Literal
 
 from lumisite.findings.finding import Value
@@ -25,8 +25,6 @@ _BY_NAME = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 _WITH_DEFAULT = re.compile(r"\$\{\w+:?[-=]([^{}]*)\}")
 _HOME = re.compile(r"(?:~|\$HOME|\$\{HOME\})(?:/|$)")
 _STARTERS = ("srun", "mpirun", "mpiexec", "singularity", "apptainer", "torchrun", "accelerate", "deepspeed")
-#: Lines of which one variable is made, commands behind one that are looked at, and images that a setting reaches.
-_MOST_LINES, _MOST_LATER, _MOST_IMAGES = 100, 200, 50
 _MKTEMP = r"(?<!\\)(?:\$\(|`)[^)`$]{0,200}\bmktemp\b"
 
 
@@ -48,7 +46,7 @@ def cache_by_mktemp(job: Job) -> Iterator[BadLine]:
             lines.add(setting.line)
         else:
             for name in variables_in(setting.value):
-                lines.update(list(made.get(name, ()))[: max(0, _MOST_LINES - len(lines))])
+                lines.update(made.get(name, set()))
     found = {line: name for name, lines in made.items() if name in caches for line in lines}
     inside = re.compile(rf"\b(?:{'|'.join(sorted(caches))})=[\"'\\]*{_MKTEMP}") if caches else re.compile(r"(?!)")
     for word in (word for command in job.commands if command.spot == "batch" for word in command.words):
@@ -86,7 +84,7 @@ def in_force(job: Job, names: Collection[str]) -> Iterator[tuple[ScriptSetting, 
 def _replaced(job: Job, setting: ScriptSetting) -> bool:
     """Return whether the variable is set again or unset before anything is started."""
     later = dropwhile(lambda command: command is not setting.command, job.commands)
-    for command in islice(later, _MOST_LATER):
+    for command in later:
         if command.names_any(*_STARTERS):
             return False
         again = any(name == setting.name for name, _ in command.assignments)
@@ -130,7 +128,7 @@ def _judge(job: Job, harm: Harm, setting: ScriptSetting, value: str, starts: tup
     if not fits or (harm.harmful.when.nodes and not nodes):
         return None
     images = dict.fromkeys(start.image for start in starts if start.command is setting.command)
-    images = images or dict.fromkeys(islice((start.image for start in starts), _MOST_IMAGES))
+    images = images or dict.fromkeys(start.image for start in starts)
     site = job.site
     defaults = site.platforms[site.platform].defaults
     installed = {stack: defaults[stack] for stack in site.host_stacks if stack in defaults}

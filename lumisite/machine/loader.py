@@ -17,15 +17,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from lumisite.errors import LumisiteError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Value, with_values
 from lumisite.machine.elf import ElfError, ElfInfo, read_elf
 from lumisite.machine.ldcache import CACHE, conf_directories, read_cache
 from lumisite.machine.tree import ResolvedPath, Tree, file_of, names_of, opened_by, resolve, text_of
 
-#: Steps of all searches for one answer: a build with a folder for each of 100 packages comes to half of this.
-MOST_STEPS = 300_000
 #: The path of the loader of each machine, by `e_machine`.
 INTERPRETERS = {62: "/lib64/ld-linux-x86-64.so.2", 183: "/lib/ld-linux-aarch64.so.1"}
 MACHINES = {3: "i386", 21: "ppc64", 22: "s390", 40: "arm", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}
@@ -116,18 +113,11 @@ class Loader:
     _seen: dict[str, Search] = field(default_factory=dict)
     _folders: dict[str, ResolvedPath] = field(default_factory=dict)
     _paths: dict[tuple[str, str], Sequence[str]] = field(default_factory=dict)
-    _steps: Iterator[int] = field(default_factory=lambda: iter(range(MOST_STEPS)))
-
-    def charge(self, name: str) -> None:
-        """Count a library that is needed, or a place where one may be; raises `LumisiteError` for too many."""
-        if next(self._steps, None) is None:
-            raise LumisiteError(make_finding("library-search-too-long", name, limit=MOST_STEPS, tree=self.tree.name))
 
     def search(self, name: str, requester: Loaded | None = None) -> Search:
         """Find a library for an object that needs it, or for a program that opens it by name."""
         passed: dict[tuple[str, str], Finding] = {}
         for path, how in self._candidates(name, requester):
-            self.charge(name)
             answer = self._judged(path)
             passed |= {(finding.code, finding.subject): finding for finding in answer.passed}
             if answer.trouble:
@@ -171,7 +161,6 @@ class Loader:
         info = requester.found.info if requester else None
         loaded = requester if info and info.runpath is None else None
         while loaded is not None:
-            self.charge(loaded.name)
             if loaded.found.info.rpath and loaded.found.info.runpath is None:
                 yield self._path_of(loaded, loaded.found.info.rpath), f"through the RPATH of {loaded.name}"
             loaded = loaded.parent
@@ -304,7 +293,6 @@ class ProcessObjects:
 
     def _load_needed(self, requester: Loaded) -> None:
         for name in requester.found.info.needed:
-            self.loader.charge(name)
             expanded = self.loader.expanded(name, requester)
             if expanded in self.by_name:
                 served = self.by_name[expanded]

@@ -169,12 +169,9 @@ class Decoder:
                 return self._fault("unknown-name", path, name=str(value), **alternatives(str(value), choices))
             return value
         try:
-            read = self.scalars[kind](value)
+            return self.scalars[kind](value)
         except UnfitError as error:
             return self._fault(error.code, path, **error.values)
-        if isinstance(read, tuple):
-            self.document.charge(path, len(read))
-        return read
 
     def _tuple(self, value: Any, kind: Any, path: str) -> Any:
         if not isinstance(value, list):

@@ -12,16 +12,12 @@ from typing import Any
 
 import yaml
 
-from lumisite.errors import MOST_PRINTED, SiteError, file_error, shown
+from lumisite.errors import SiteError, file_error, shown
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Place
 
 MAX_BYTES = 4 * 1024 * 1024  # 100 times the largest description of the package
 MAX_DEPTH = 32
-MAX_VALUES = 20_000  # 10 times as many: rules compare entries with one another; aliases count wherever they are used
-MAX_PATH_LETTERS = 8 * 1024 * 1024  # of the key paths of all values: a long key counts for each value below it
-MAX_UNFOLDED = 1_000_000  # numbers of CPUs, of which `0-8191` is a short text, and letters that references bring
-MAX_FAULTS = MOST_PRINTED - 1  # what has more is another file, or generated: it is not read on
 
 #: libyaml, where PyYAML was built with it, reads fifteen times as fast.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -46,14 +42,10 @@ class Document:
     keys: dict[str, Position] = field(default_factory=dict)
     faults: list[Finding] = field(default_factory=list)
     tables: dict[str, Collection[str]] = field(default_factory=dict)
-    #: What further values may unfold into.
-    unfolds: int = MAX_UNFOLDED
 
     def position(self, path: str) -> Position:
         """Return the position of the value at `path`, or of the nearest that the file has."""
-        for _ in range(2 * MAX_DEPTH):
-            if path in self.positions:
-                break
+        while path and path not in self.positions:
             path = path.rpartition(".")[0]
         return self.positions.get(path, NOWHERE)
 
@@ -61,20 +53,9 @@ class Document:
         """Return the position of the key at `path`."""
         return self.keys.get(path) or self.position(path)
 
-    def charge(self, path: str, items: int) -> None:
-        """Count the numbers or letters that a value unfolds into; raises `SiteError` where all have too many."""
-        self.unfolds -= items
-        if self.unfolds < 0:
-            raise file_error("yaml-unsupported", self.file, *self.position(path), most_unfolded=MAX_UNFOLDED)
-
     def add(self, finding: Finding, position: Position | None = None) -> None:
-        """Add a fault of what is at the key path that is its subject; by default it is where the value is.
-
-        Raises `SiteError` for the first that is too much: each takes a search for what was meant.
-        """
+        """Add a fault of what is at the key path that is its subject; by default it is where the value is."""
         location = Place(self.file, *(position or self.position(finding.subject)))
-        if len(self.faults) == MAX_FAULTS:
-            raise SiteError([*self.faults, make_finding("too-many-faults", place=location, limit=MAX_FAULTS)])
         self.faults.append(replace(finding, place=location))
 
 
@@ -83,8 +64,8 @@ def joined(path: str, name: str) -> str:
     return f"{path}.{shown(name)}" if path else shown(name)
 
 
-def parse_yaml(data: bytes, file: str, most_values: int = MAX_VALUES) -> Document:
-    """Read one YAML mapping of at most `most_values` from `data`; `file` is the name that errors give.
+def parse_yaml(data: bytes, file: str) -> Document:
+    """Read one YAML mapping from `data`; `file` is the name that errors give.
 
     Raises `SiteError` when it is too large, not UTF-8, not YAML, not one mapping, or has tags or looping aliases.
     """
@@ -93,7 +74,7 @@ def parse_yaml(data: bytes, file: str, most_values: int = MAX_VALUES) -> Documen
     text = text_of(data, file)
     document = Document(file, None)
     try:
-        _YamlReader(document, yaml.parse(text, Loader=LOADER), most_values).read()
+        _YamlReader(document, yaml.parse(text, Loader=LOADER)).read()
     except yaml.MarkedYAMLError as error:
         reason = ", ".join(part for part in (error.problem, error.context) if part) or "cannot be parsed"
         raise file_error(
@@ -115,13 +96,10 @@ class _YamlReader:
 
     document: Document
     events: Iterator[Any]
-    most_values: int
     #: The value of each anchor, and the path at which it stands.
     anchors: dict[str, tuple[Any, str]] = field(default_factory=dict)
     #: The anchors of what has begun and has not ended.
     open: list[str | None] = field(default_factory=list)
-    #: How many letters the key paths of further values may have.
-    letters: int = MAX_PATH_LETTERS
 
     def read(self) -> None:
         """Read the only document that there should be."""
@@ -141,7 +119,7 @@ class _YamlReader:
             return self.alias(event, path)
         if event.tag is not None:
             raise self.fault(event, tag=event.tag)
-        self.note(event, path, _position(event.start_mark))
+        self.document.positions[path] = _position(event.start_mark)
         value: Any
         if isinstance(event, yaml.ScalarEvent):
             value = event.value if event.value or not event.implicit[0] else None
@@ -187,7 +165,7 @@ class _YamlReader:
 
     def repeat(self, event: Any, value: Any, first: str, path: str, depth: int) -> None:
         """Note that a value which stands at `first` is that of `path` too."""
-        self.note(event, path, self.document.positions[first])
+        self.document.positions[path] = self.document.positions[first]
         if depth > MAX_DEPTH:
             raise self.fault(event, levels=MAX_DEPTH)
         if isinstance(value, list):
@@ -197,14 +175,6 @@ class _YamlReader:
             for name, child in value.items():
                 self.document.keys[joined(path, name)] = self.document.keys[joined(first, name)]
                 self.repeat(event, child, joined(first, name), joined(path, name), depth + 1)
-
-    def note(self, event: Any, path: str, position: Position) -> None:
-        self.document.positions[path] = position
-        self.letters -= len(path)
-        if len(self.document.positions) > self.most_values:
-            raise self.fault(event, most_values=self.most_values)
-        if self.letters < 0:
-            raise self.fault(event, most_letters=MAX_PATH_LETTERS)
 
     def fault(self, event: Any, **values: Any) -> SiteError:
         return file_error("yaml-unsupported", self.document.file, *_position(event.start_mark), **values)

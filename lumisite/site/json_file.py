@@ -22,8 +22,6 @@ from lumisite.text import first_repeated
 
 T = TypeVar("T")
 
-#: Values of a file in which the position of a fault is looked for.
-MOST_VALUES = 500_000
 #: No number of JSON that is read as a float is larger.
 LARGEST_NUMBER = 1e100
 
@@ -106,7 +104,7 @@ class JsonFile:
         location = finding.place
         if finding.subject:
             with contextlib.suppress(SiteError):  # JSON is read as YAML, which knows the position of everything
-                location = Place(file, *parse_yaml(data, "", MOST_VALUES).position(finding.subject))
+                location = Place(file, *parse_yaml(data, "").position(finding.subject))
         else:
             finding = with_values(finding, {"written_by": self.written_by})
         raise self.error(dataclasses.replace(finding, place=location))

@@ -13,8 +13,6 @@ from lumisite.text import alternatives
 _FILLED = re.compile(r"=(.*\{[A-Za-z_][^{}]*\}.*)", re.DOTALL)
 #: What a shell would fill in, which nothing does here.
 _SHELL = re.compile(r"\$(?:[A-Za-z_{(][\w]*)|`")
-#: No key path that is referred to is longer, in letters.
-_LONGEST = 400
 #: What makes a pattern, or a list, of a path.
 PATTERN_SIGNS = "*?;"
 
@@ -27,9 +25,7 @@ def with_references(document: Document) -> None:
         if isinstance(value, str) and (match := _FILLED.fullmatch(value)):
             path = f"settings[{index}].value"
             try:
-                filled = re.sub(
-                    r"\{([A-Za-z_][^{}]*)\}", lambda found, path=path: _filled(document, path, found[1]), match[1]
-                )
+                filled = re.sub(r"\{([A-Za-z_][^{}]*)\}", lambda found: _text(document.value, found[1]), match[1])
             except UnfitError as error:
                 document.add(error.finding(path))
             else:
@@ -46,16 +42,8 @@ def shell_sign(text: str, more: str = "") -> str:
     return found[0] if found else next((sign for sign in text if sign in more), "")
 
 
-def _filled(document: Document, path: str, reference: str) -> str:
-    text = _text(document.value, reference)
-    document.charge(path, 1 + len(text))
-    return text
-
-
 def _text(whole: dict[str, Any], path: str) -> str:
     """Return the text of the value at a key path."""
-    if len(path) > _LONGEST:
-        raise UnfitError("reference-unknown", reference=f"{path[:_LONGEST]}…")
     value: Any = whole
     rest = path
     while rest:

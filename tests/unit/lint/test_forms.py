@@ -7,7 +7,6 @@ import timeit
 
 import pytest
 
-from lumisite.lint.job import Job
 from tests.support.linted import LUMI, found
 
 #: A job on a part of a node, and one on whole nodes.
@@ -243,11 +242,6 @@ def test_variables_that_are_made_of_others(lines: str, expected: list[str]) -> N
 @pytest.mark.parametrize("text", ["$(" * 20_000, '"$(' * 20_000, "X=(" * 4_000, "A=(" + "$(" * 20_000])
 def test_the_deepest_nesting_is_read_to_the_end(text: str) -> None:
     assert found(text) == []
-
-
-def test_variables_stand_for_no_more_words_than_can_be_read() -> None:
-    text = "A='" + "x " * 1500 + "'\n" + "$A\n" * 1000
-    assert 60_000 < sum(len(command.words) for command in Job(LUMI, text).commands) < 100_000
 
 
 @pytest.mark.thorough

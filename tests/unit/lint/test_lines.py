@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from lumisite.lint.script import read_commands, with_lines
 from tests.support.linted import found
 
 _HEAD = "#!/bin/bash\n#SBATCH -A project_462000123\n#SBATCH -p {}\n#SBATCH -t 02:00:00\n#SBATCH {}\n"
@@ -304,3 +307,10 @@ def test_a_number_that_nothing_has_is_passed_over() -> None:
     text = f"export OMP_NUM_THREADS={long} WORLD_SIZE={long} ROCR_VISIBLE_DEVICES={long}\n"
     text += f"srun --cpu-bind=map_cpu:{long} torchrun --nnodes={long} --nproc_per_node={long} t.py --tensor-parallel-size {long}"
     assert lines(TASKS, f"#SBATCH --comment={long}\n{text}") == []
+
+
+def test_the_lines_of_matches_are_those_of_the_text() -> None:
+    (command,) = read_commands('echo "a\n$X\n\n$X $X"\n', 7)
+    pattern = re.compile(r"\$X")
+    assert [line for _, line in command.words[1].matches(pattern)] == [8, 10, 10]
+    assert [line for _, line in with_lines(pattern, "$X\n\n$X", 1)] == [1, 3]

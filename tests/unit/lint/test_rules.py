@@ -179,7 +179,6 @@ def test_the_command(tmp_path: Path, capsys: Output) -> None:
         (None, "cannot be read"),
         (b"\x7fELF\0", "[no-script]"),
         (b"x" * (2 << 20), "[no-script]"),
-        (b"\n" * 60_000, "[no-script]"),
     ],
 )
 def test_what_is_no_script_is_exit_2(data: bytes | None, message: str, capsys: Output) -> None:
