@@ -233,14 +233,8 @@ def add_machine(parser: argparse.ArgumentParser) -> None:
         "--step-nodes",
         metavar="N",
         type=number_to(64, least=2),
-        help="divide the nodes into jobs of N, 2 to 64, which Slurm runs as one job array: all nodes once, then the "
+        help="divide the nodes into jobs of N, 2 to 64, of which 32 at most run at once: all nodes once, then the "
         "first node of each job, up to one job (default: 16 where --nodes is more than 64)",
-    )
-    parser.add_argument(
-        "--busy",
-        metavar="N",
-        type=COUNT,
-        help="with nodes that are divided: most nodes that are busy at once (default: 512)",
     )
 
 

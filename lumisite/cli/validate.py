@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -39,10 +39,9 @@ from lumisite.site.load import LoadedSite, is_file, load_site
 from lumisite.site.model import Site
 from lumisite.text import counted
 from lumisite.validate.run import slurm
-from lumisite.validate.run.array import array_name, array_script
 from lumisite.validate.run.commands import baseline_command
 from lumisite.validate.run.folder import Run, create_run, gather, image_mark, lines_of, open_run, samples_of
-from lumisite.validate.run.machine import BUSY_NODES, MOST_NODES, STEP_NODES, cost_of, machine_sets
+from lumisite.validate.run.machine import MOST_NODES, STEP_NODES, cost_of, machine_sets
 from lumisite.validate.run.plan import (
     choose_node_sets,
     plans_of,
@@ -61,7 +60,7 @@ JOBS = {"validate": 5, "baseline": 4}
 NODE_SETS = 2
 #: Options that a run keeps from its beginning.
 KEPT = (
-    *("out", "nodes", "step_nodes", "busy", "partition", "account", "reservation", "sbatch", "limit"),
+    *("out", "nodes", "step_nodes", "partition", "account", "reservation", "sbatch", "limit"),
     *("image", "jax_image", "wrapper", "env", "baseline"),
 )
 #: Options of one batch of jobs, which `--more` may have too.
@@ -132,11 +131,11 @@ def run_validate(arguments: argparse.Namespace) -> int:
         print_plan(request, loaded.site, plans[-request.batches[-1].jobs :], facts)
         return 0
     run = Run(folder) if arguments.resume or more else create_run(folder, request.about())
-    journal = run.lock()
+    run.lock()
     if more:
         run.describe(request.about())
     if not run_jobs(
-        Runner(run, loaded.site, request, plans, report_progress, facts=facts), journal, again=bool(arguments.resume)
+        Runner(run, loaded.site, request, plans, report_progress, facts=facts), again=bool(arguments.resume)
     ):
         return 130
     if not run.has_facts:
@@ -150,20 +149,15 @@ def run_validate(arguments: argparse.Namespace) -> int:
 
 
 def print_plan(request: RunRequest, site: Site, plans: Sequence[JobPlan], facts: Sequence[str]) -> None:
-    """Print the scripts of jobs, of an array its own and that of its first job; and what they cost."""
+    """Print the scripts of jobs, of a divided machine the first one; and what they cost."""
     named = slurm.is_installed()
-    scripts = [job_script(site, request, replace(plan, named=named), 1, facts) for plan in plans]
-    if request.busy:
-        scripts = [array_script(site, request, plans, 1, ()), scripts[0]]
-    print("\n".join(scripts))
+    shown = plans[:1] if request.step_nodes else plans
+    print("\n".join(job_script(site, request, replace(plan, named=named), facts) for plan in shown))
     cost = cost_of(site, plans)
     print_note(
         f"{counted(cost.jobs, 'job')} on {counted(cost.nodes, 'node')}: {counted(cost.steps, 'step')} of "
         f"{counted(cost.ranks, 'rank')} at most, {cost.files} files and {cost.node_hours:.1f} node hours at most"
     )
-    if request.busy:
-        path = f"{request.folder}/jobs/{array_name(plans[0], 1)}.sh"
-        print_note(f"{counted(request.busy, 'node')} busy at once; submitted by: sbatch --parsable {path}")
 
 
 def report_progress(finding: Finding) -> None:
@@ -178,12 +172,12 @@ def facts_command(request: RunRequest) -> tuple[str, ...]:
     return (*environment, sys.executable, "-m", "lumisite", "facts", "--site", request.site_file)
 
 
-def run_jobs(runner: Runner, journal: Sequence[Mapping[str, object]], *, again: bool) -> bool:
+def run_jobs(runner: Runner, *, again: bool) -> bool:
     """Run the jobs of a request; return false where Ctrl-C has stopped it."""
     resume = f"`lumisite validate --resume {runner.request.folder}`"
     runner.progress = Progress("steps", lines=False)
     try:
-        runner.restore(journal, again=again)
+        runner.restore(again=again)
         runner.work()
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # what follows is short, and leaves nothing behind in Slurm
@@ -231,7 +225,9 @@ def _make_request(
     loaded = load_site(arguments.site)
     site, validation = loaded.site, validation_of(loaded.site)
     nodes = tuple(f"node{number}" for number in range(arguments.nodes or validation.nodes))
-    sets, busy = node_sets_of(arguments, nodes)
+    sets, step_nodes = node_sets_of(arguments, nodes)
+    # Each set of a machine is measured once, unless more jobs are requested.
+    jobs = len(sets) * (arguments.jobs or 1) if step_nodes else arguments.jobs or JOBS[purpose]
     image = arguments.image or validation.image
     request = RunRequest(
         lumisite=__version__,
@@ -246,22 +242,14 @@ def _make_request(
         folder=folder,
         site_file=str(real_path(arguments.site)) if is_file(arguments.site) else arguments.site,
         site_digest=site_digest(loaded),
-        # Each set of a machine is measured once, unless more jobs are requested.
-        batches=(
-            Batch(
-                stamp,
-                len(sets) * (arguments.jobs or 1) if busy else arguments.jobs or JOBS[purpose],
-                sets,
-                tuple(arguments.probe),
-            ),
-        ),
+        batches=(Batch(stamp, jobs, sets, tuple(arguments.probe)),),
         specs={},
         sbatch=tuple(arguments.sbatch),
         **{name: getattr(arguments, name) for name in ("account", "reservation", "limit", "jax_image", "wrapper")},
         env=dict(map(parse_assignment, arguments.env)),
         before=_real_paths(arguments.before),
         into=str(real_path(arguments.into)) if arguments.into else None,
-        busy=busy,
+        step_nodes=step_nodes,
     )
     return with_specs(request, loaded), loaded
 
@@ -277,15 +265,11 @@ def parse_assignment(text: str) -> tuple[str, str]:
 def node_sets_of(
     arguments: argparse.Namespace, nodes: tuple[str, ...]
 ) -> tuple[tuple[tuple[str, ...], ...], int | None]:
-    """Return the sets of nodes that jobs have, and where they are divided how many nodes may be busy."""
-    size, busy = arguments.step_nodes, arguments.busy
-    if not (size or busy or len(nodes) > MOST_NODES):
+    """Return the sets of nodes that jobs have, and of how many nodes each is where the nodes are divided."""
+    if arguments.step_nodes is None and len(nodes) <= MOST_NODES:
         return (nodes,), None
-    sets, busy = tuple(machine_sets(nodes, min(size or STEP_NODES, len(nodes)))), busy or BUSY_NODES
-    most = max(map(len, sets))
-    if busy < most:
-        raise ResolveError(f"--busy: {counted(busy, 'node')} are less than a job has ({most}; see --step-nodes)")
-    return sets, busy
+    size = min(arguments.step_nodes or STEP_NODES, len(nodes))
+    return tuple(machine_sets(nodes, size)), size
 
 
 def stamp_now() -> str:
@@ -331,7 +315,7 @@ def with_nodes(request: RunRequest, arguments: argparse.Namespace) -> RunRequest
         reserved = slurm.nodes_of_reservation(request.reservation)
         only = [name for name in reserved if only is None or name in only]
     nodes = slurm.nodes_of(request.partition)
-    divided = bool(request.busy) and not earlier
+    divided = bool(request.step_nodes) and not earlier
     size = len({*chain(*batch.node_sets)}) if divided else len(batch.node_sets[0])
     count = 1 if divided else min(arguments.node_sets or NODE_SETS, batch.jobs)
     used = [names for earlier_batch in earlier for names in earlier_batch.node_sets]

@@ -24,7 +24,7 @@ def run() -> list[Row]:
 
 def _times(job: Path) -> tuple[float, float, int]:
     """Give the seconds of a job, those of its steps, and how many steps it has."""
-    began = float((job / "started.1").read_text().split()[1])
+    began = next(job.glob("slurm-*.out")).stat().st_mtime  # nothing is written to it
     ended = float((job / "done").read_text().split()[2])
     steps = [step for step in job.iterdir() if (step / "exit").exists()]
     own = sum(float((step / "exit").read_text().split()[1]) - float((step / "began").read_text()) for step in steps)

@@ -189,12 +189,7 @@ def _run(name: Path, folder: Path) -> None:
     request = with_specs(replace(request, specs={}), LOADED)
     create_run(folder, request.about())
     (plan,) = plans_of(request, LOADED)
-    events = ({"event": "submitting", "attempt": 1}, {"event": "submitted", "id": "7"})
-    (folder / "jobs.jsonl").write_text(
-        "".join(json.dumps({"run": plan.run, **one, "time": 1.0}) + "\n" for one in events)
-    )
     (folder / "samples.jsonl").write_bytes(Path("runs/after/samples.jsonl").read_bytes())
-    (folder / "aside.jsonl").write_text("{}\n")
     (folder / "lock").touch()
     _fill(folder, plan)
 
@@ -215,7 +210,7 @@ def _fill(folder: Path, plan: JobPlan) -> None:
             record = records[rank] if rank < len(records) else told | {"pairs": [{"pair": [0, 1]}]}
             (job / step.folder / "records" / f"{rank}.json").write_text(json.dumps(record))
         (job / step.folder / "records/0.at").write_text('{"rank": 0, "at": "x"}')
-    (job / "job.1.sh").write_text("#!/bin/sh\n")
+    (job / "job.sh").write_text("#!/bin/sh\n")
     (job / "done").write_text("7 0 1000\n")
     (job / "seen").write_text("image\tx\tend\n")
     (job / "set-before").write_text("NCCL_DEBUG=INFO\tprofile\n")

@@ -1,6 +1,6 @@
-"""A machine of thousands of nodes that is played: Slurm with job arrays, and what the ranks of each step leave.
+"""A machine of thousands of nodes that is played: Slurm, and what the ranks of each step leave.
 
-`python -m tests.support.played_machine NODES STEP BUSY FOLDER` validates one and prints as JSON what that took. One node
+`python -m tests.support.played_machine NODES STEP FOLDER` validates one and prints as JSON what that took. One node
 has a link that is down, one is slow, one is lost while it trains, some jobs begin late, and some marks arrive late.
 """
 
@@ -42,22 +42,20 @@ MACHINE = load_text(site_text(("tasks_per_node: 1\n", f"tasks_per_node: {TASKS}\
 PROBES = ("transport", "communicators", "collectives", "ddp", "pairs")
 #: After so many rounds nothing comes any more.
 MOST_ROUNDS = 20_000
+#: States of jobs that have not ended.
+LIVE = ("PENDING", "RUNNING")
 #: Rounds that a straggler waits for its nodes, and after which a late mark is there.
 WAITS, LATE = 30, 1
 
 
 @dataclass
-class PlayedTask:
-    """One task of an array: its job's folder, nodes and steps, and how it goes."""
+class PlayedJob:
+    """One job: its folder, nodes and steps, and how it goes."""
 
     id: str
-    limit: int
     folder: Path
     nodes: tuple[str, ...]
     steps: list[str]
-    attempt: str
-    after: frozenset[str] = frozenset()
-    """The arrays that must be over before it begins."""
     state: str = "PENDING"
     waits: int = 0
     late: int = 0
@@ -66,7 +64,7 @@ class PlayedTask:
 
 @dataclass
 class PlayedMachine:
-    """Slurm, played: each time the driver sleeps, every running task does one step, and waiting ones begin."""
+    """Slurm, played: each time the driver sleeps, every running job does one step, and waiting ones begin."""
 
     names: tuple[str, ...]
     slow: str = ""
@@ -74,8 +72,8 @@ class PlayedMachine:
     lost: str = ""
     comes_back: bool = False
     """Whether the lost node is in service again at once."""
-    tasks: dict[str, PlayedTask] = field(default_factory=dict)
-    most_busy: int = 0
+    jobs: dict[str, PlayedJob] = field(default_factory=dict)
+    most_jobs: int = 0
     seconds: float = 0.0
     """The processor time of what is played."""
     cancelled: list[str] = field(default_factory=list)
@@ -84,58 +82,36 @@ class PlayedMachine:
         self.states = dict.fromkeys(self.names, "idle")
         self.chance = random.Random(1)
         self.noise = {name: 1 + abs(self.chance.gauss(0, 0.01)) for name in self.names}
-        self.arrays = self.rounds = 0
-
-    def submit_array(self, script: str, updates: Mapping[int, Sequence[str]]) -> str:
-        self.arrays += 1
-        text = Path(script).read_text()
-        limit = int(re.search(r"--array=\S+%(\d+)", text)[1])  # type: ignore[index]
-        place = re.search(r'^\. "(\S+)-\$\(printf %02d .*/job\.(\d+)\.sh"$', text, re.MULTILINE)
-        assert place is not None
-        for number, words in updates.items():
-            nodes = tuple(dict(word.split("=") for word in words)["ReqNodeList"].split(","))
-            name = f"{self.arrays}_{number}"
-            self.tasks[name] = self._task(name, limit, Path(f"{place[1]}-{number:02}"), nodes, place[2])
-            if after := re.search(r"--dependency=afterany:(\S+)", text):
-                self.tasks[name].after = frozenset(after[1].split(":"))
-        return str(self.arrays)
+        self.rounds = 0
 
     def submit(self, script: str) -> str:
-        """Take a job that is in no array."""
-        path = Path(script)
-        found = re.search(r"^#SBATCH --nodelist=(\S+)$", path.read_text(), re.MULTILINE)
+        text, folder = Path(script).read_text(), Path(script).parent
+        found = re.search(r"^#SBATCH --nodelist=(\S+)$", text, re.MULTILINE)
         assert found is not None
-        self.arrays += 1
-        nodes, attempt = tuple(found[1].split(",")), path.name.split(".")[1]
-        self.tasks[str(self.arrays)] = self._task(str(self.arrays), len(self.names), path.parent, nodes, attempt)
-        return str(self.arrays)
-
-    def _task(self, name: str, limit: int, folder: Path, nodes: tuple[str, ...], attempt: str) -> PlayedTask:
-        lines = (folder / f"job.{attempt}.sh").read_text().splitlines()
-        steps = [line.split()[1] for line in lines if line.startswith("step ")]
-        number = int(folder.name.rpartition("-")[2])
-        return PlayedTask(
+        steps = [line.split()[1] for line in text.splitlines() if line.startswith("step ")]
+        number, name = int(folder.name.rpartition("-")[2]), str(len(self.jobs) + 1)
+        self.jobs[name] = PlayedJob(
             name,
-            limit,
             folder,
-            nodes,
+            tuple(found[1].split(",")),
             steps,
-            attempt,
             waits=WAITS * (number % 10 == 3),
             late=LATE * (number % 5 == 1),
         )
+        self.most_jobs = max(self.most_jobs, sum(job.state in LIVE for job in self.jobs.values()))
+        return name
 
-    def find_task(self, _name: str, number: int, _words: Sequence[str]) -> str | None:
-        found = [name for name in self.tasks if name.endswith(f"_{number}")]
-        return found[-1] if found else None
+    def find(self, name: str) -> str | None:
+        live = [job.id for job in self.jobs.values() if job.state in LIVE and name == f"lumisite-{job.folder.name}"]
+        return live[-1] if live else None
 
     def poll(self, jobs: Sequence[str]) -> Mapping[str, slurm.JobState]:
-        return {job: slurm.JobState(self.tasks[job].state, "Resources") for job in jobs}
+        return {job: slurm.JobState(self.jobs[job].state, "Resources") for job in jobs}
 
     def cancel(self, jobs: Sequence[str]) -> None:
         self.cancelled += jobs
         for job in jobs:
-            self.tasks[job].state = "CANCELLED"
+            self.jobs[job].state = "CANCELLED"
 
     def nodes_of(self, _partition: str) -> dict[str, str]:
         return self.states
@@ -145,48 +121,43 @@ class PlayedMachine:
         began = time.process_time()
         self.rounds += 1
         assert self.rounds < MOST_ROUNDS, "the driver waits for what does not come"
-        running = [task for task in self.tasks.values() if task.state == "RUNNING"]
-        for task in running:
-            self._step(task)
-        busy = {node for task in self.tasks.values() if task.state == "RUNNING" for node in task.nodes}
-        number = sum(task.state == "RUNNING" for task in self.tasks.values())
-        under_way = {task.id.split("_")[0] for task in self.tasks.values() if task.state in ("PENDING", "RUNNING")}
-        for task in self.tasks.values():
-            task.waits -= task.state == "PENDING"
-            usable = all(self.states[node] == "idle" for node in task.nodes) and busy.isdisjoint(task.nodes)
-            usable = usable and not task.after.intersection(under_way)
-            if task.state == "PENDING" and task.waits < 0 and number < task.limit and usable:
-                task.state, number = "RUNNING", number + 1
-                busy |= {*task.nodes}
-                (task.folder / f"started.{task.attempt}").write_text(f"{task.id} 0\n")
-        self.most_busy = max(self.most_busy, len(busy))
-        for task in self.tasks.values():
-            if task.state == "COMPLETED" and not (task.folder / DONE).exists():
-                task.late -= 1
-                if task.late < 0:
-                    (task.folder / DONE).write_text(f"{task.id} 0 1000\n")
+        running = [job for job in self.jobs.values() if job.state == "RUNNING"]
+        for job in running:
+            self._step(job)
+        busy = {node for job in self.jobs.values() if job.state == "RUNNING" for node in job.nodes}
+        for job in self.jobs.values():
+            job.waits -= job.state == "PENDING"
+            usable = all(self.states[node] == "idle" for node in job.nodes) and busy.isdisjoint(job.nodes)
+            if job.state == "PENDING" and job.waits < 0 and usable:
+                job.state = "RUNNING"
+                busy |= {*job.nodes}
+        for job in self.jobs.values():
+            if job.state == "COMPLETED" and not (job.folder / DONE).exists():
+                job.late -= 1
+                if job.late < 0:
+                    (job.folder / DONE).write_text(f"{job.id} 0 1000\n")
         self.seconds += time.process_time() - began
 
-    def _step(self, task: PlayedTask) -> None:
-        """End one step of a task, or lose it with its node."""
-        open_steps = [step for step in task.steps if not (task.folder / step / EXIT).exists()]
+    def _step(self, job: PlayedJob) -> None:
+        """End one step of a job, or lose it with its node."""
+        open_steps = [step for step in job.steps if not (job.folder / step / EXIT).exists()]
         if not open_steps:
-            task.state = "COMPLETED"
+            job.state = "COMPLETED"
             return
-        folder, name = task.folder / open_steps[0], open_steps[0]
+        folder, name = job.folder / open_steps[0], open_steps[0]
         if (folder / SKIP).exists():
             (folder / EXIT).write_text(f"{SKIPPED} 200.5\n")
             return
         (folder / RECORDS).mkdir(parents=True, exist_ok=True)
         (folder / "began").write_text("100.0\n")
-        if name.startswith("ddp") and self.lost in task.nodes and self.states[self.lost] == "idle":
-            task.state = "NODE_FAIL"
+        if name.startswith("ddp") and self.lost in job.nodes and self.states[self.lost] == "idle":
+            job.state = "NODE_FAIL"
             if self.comes_back:
                 self.lost = ""
             else:
                 self.states[self.lost] = "down"
             return
-        for node, text in self.records(name, task.nodes):
+        for node, text in self.records(name, job.nodes):
             (folder / RECORDS / node).write_text(text)
         for beside in ("stdout", "stderr"):
             (folder / beside).touch()
@@ -266,7 +237,7 @@ class PlayedMachine:
 def playing(machine: PlayedMachine, wait: Callable[[], None] | None = None) -> Iterator[None]:
     """Put a played machine in the place of Slurm; time passes when the driver sleeps."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("submit", "submit_array", "find_task", "poll", "cancel", "nodes_of"):
+        for name in ("submit", "find", "poll", "cancel", "nodes_of"):
             patch.setattr(slurm, name, getattr(machine, name))
         patch.setattr(slurm, "reasons_of", lambda _: {})
         patch.setattr(slurm, "settings", dict)
@@ -281,11 +252,14 @@ def machine_of(nodes: int) -> PlayedMachine:
     return PlayedMachine(names, slow=names[nodes // 2 + 1], down_link=names[nodes // 3 + 2], lost=names[nodes // 4 + 1])
 
 
-def request_of(machine: PlayedMachine, folder: Path, size: int, busy: int | None) -> RunRequest:
-    """Return the request to validate all of a machine, or its first nodes in one job, which is in no array."""
-    sets = tuple(machine_sets(machine.names, size)) if busy else (machine.names[:size],)
+def request_of(machine: PlayedMachine, folder: Path, size: int, *, divided: bool = True) -> RunRequest:
+    """Return the request to validate all of a machine, or its first nodes in one job."""
+    sets = tuple(machine_sets(machine.names, size)) if divided else (machine.names[:size],)
     request = replace(
-        a_request(), folder=str(folder), batches=(Batch("20260122T100000-017", len(sets), sets, PROBES),), busy=busy
+        a_request(),
+        folder=str(folder),
+        batches=(Batch("20260122T100000-017", len(sets), sets, PROBES),),
+        step_nodes=size if divided else None,
     )
     return with_specs(replace(request, specs={}), MACHINE)
 
@@ -303,7 +277,8 @@ def validate(machine: PlayedMachine, request: RunRequest, reports: list[Finding]
     driver = runner_of(run, request, reports.append)
     printed = io.StringIO()
     try:
-        driver.restore(run.lock())
+        run.lock()
+        driver.restore()
         driver.work()
         with redirect_stdout(printed), redirect_stderr(io.StringIO()):
             code = print_run(run, request, MACHINE.site, as_json=True)
@@ -312,12 +287,12 @@ def validate(machine: PlayedMachine, request: RunRequest, reports: list[Finding]
     return {**json.loads(printed.getvalue()), "exit_code": code}
 
 
-def main(nodes: int, size: int, busy: int, folder: Path) -> dict[str, object]:
+def main(nodes: int, size: int, folder: Path) -> dict[str, object]:
     """Validate a machine of so many nodes and return what that took, in s, MiB and files."""
     machine = machine_of(nodes)
     with playing(machine):
         began = time.process_time()
-        request = request_of(machine, folder, size, busy)
+        request = request_of(machine, folder, size)
         reports: list[Finding] = []
         result = validate(machine, request, reports)
         driver_s = time.process_time() - began - machine.seconds
@@ -329,7 +304,7 @@ def main(nodes: int, size: int, busy: int, folder: Path) -> dict[str, object]:
     steps = [path for path in (folder / "jobs").glob("*/*") if path.is_dir()]
     return {
         "jobs": len(request.node_sets),
-        "nodes_busy": machine.most_busy,
+        "most_jobs": machine.most_jobs,
         "driver_s": driver_s,
         "resume_s": resume_s,
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
@@ -346,5 +321,5 @@ def main(nodes: int, size: int, busy: int, folder: Path) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    count, step_nodes, most, run_folder = sys.argv[1:]
-    print(json.dumps(main(int(count), int(step_nodes), int(most), Path(run_folder))))
+    count, step_nodes, run_folder = sys.argv[1:]
+    print(json.dumps(main(int(count), int(step_nodes), Path(run_folder))))

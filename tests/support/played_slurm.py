@@ -50,7 +50,8 @@ class PlayedSlurm:
         return identity
 
     def find(self, name: str) -> str | None:
-        found = [job for job, script in self.jobs.items() if f"--job-name={name}\n" in Path(script).read_text()]
+        live = [(job, script) for job, script in self.jobs.items() if self.states[job] in ("PENDING", "RUNNING")]
+        found = [job for job, script in live if f"--job-name={name}\n" in Path(script).read_text()]
         return found[-1] if found else None
 
     def poll(self, jobs: Sequence[str]) -> Mapping[str, slurm.JobState]:
@@ -74,9 +75,7 @@ class PlayedSlurm:
         for job, script in self.jobs.items():
             if self.states[job] != "RUNNING":
                 continue
-            folder, attempt = Path(script).parent, Path(script).name.split(".")[1]
-            (folder / f"claim.{attempt}").mkdir(exist_ok=True)
-            (folder / f"started.{attempt}").write_text(f"{job} 0\n")
+            folder = Path(script).parent
             steps = [line.split()[1] for line in Path(script).read_text().splitlines() if line.startswith("step ")]
             ended = [step for step in steps if (folder / step / EXIT).exists()]
             if self.stop_after is not None and len(ended) == self.stop_after:
@@ -139,7 +138,8 @@ def work(folder: Path, reports: list[Finding] | None = None) -> list[Sample | Ga
     run = Run(folder) if (folder / "run.json").exists() else create_run(folder, {})
     one = runner(run, reports)
     try:
-        one.restore(run.lock())
+        run.lock()
+        one.restore()
         one.work()
     finally:
         run.release()

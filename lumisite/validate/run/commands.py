@@ -61,9 +61,9 @@ def baseline_command(request: RunRequest) -> str:
     into = request.into or f"{runs}/baseline"
     size = len(request.node_sets[0])
     shape = ["--nodes", str(size)]
-    if request.busy:
+    if request.step_nodes:
         every = {node for nodes in request.batches[0].node_sets for node in nodes}
-        shape = ["--nodes", str(len(every)), "--step-nodes", str(size), "--busy", str(request.busy)]
+        shape = ["--nodes", str(len(every)), "--step-nodes", str(request.step_nodes)]
     place = runs.parent if runs.name == "lumisite-runs" else runs
     if request.purpose != "baseline":
         request = replace(request, env={})

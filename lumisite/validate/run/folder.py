@@ -1,4 +1,4 @@
-"""The edge to a run's folder: what was planned, the journal, the lines measured, and what jobs leave on disk.
+"""The edge to a run's folder: what was planned, the lines measured, and what jobs leave on disk.
 
 Every line is appended with one write. A line that was torn when the writer was killed is cut off when the run is opened
 again, and a line that is there already is not written a second time: to collect a step twice changes nothing.
@@ -26,26 +26,22 @@ from lumisite.findings.finding import Finding, Place
 from lumisite.images.digest import digest_of
 from lumisite.machine.host import open_file
 from lumisite.release.files import replace_entry
-from lumisite.site.json_file import short
 from lumisite.site.read import opened, read_file
-from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line, parse_time
+from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line
 from lumisite.validate.probes.probe import Line, ProbeStep, Record, scripts
 from lumisite.validate.run.record_files import parse_object, read_records
 from lumisite.validate.run.request import RunRequest, parse_request
 from lumisite.validate.run.script import DONE, FACTS, RECORDS, SEEN, SET_BEFORE, SKIPPED
 
-SAMPLES, JOURNAL, RUN = "samples.jsonl", "jobs.jsonl", "run.json"
-#: No script or request has more, and no file of lines: a job array of 3,000 nodes writes 14 MB.
+SAMPLES, RUN = "samples.jsonl", "run.json"
+#: The script of a job, in its folder.
+SCRIPT = "job.sh"
+#: No script or request has more, and no file of lines: a run on 3,000 nodes writes 14 MB.
 LARGEST_BYTES, LARGEST_LINES_BYTES = 32 << 20, 128 << 20
 #: No job measures more of what may change under it.
 MEASURED_BYTES = 2 << 20
-#: What was taken out of the samples and series: no verdict counts it.
-ASIDE = "aside.jsonl"
 #: The gate that says how a job ended.
 END = "job"
-#: What the journal says of a job. One that ran to its end is `over`, or `aside` if it measured two things; one that has
-#: ended before its time is `ended`, or `lost` if that was Slurm's doing.
-EVENTS = ("submitting", "submitted", "cancelled", "ended", "lost", "aside", "over")
 #: How much of a step's stderr is read, in bytes.
 STDERR_BYTES = 1 << 14
 #: How much of a variable's value is kept, in letters.
@@ -103,14 +99,13 @@ class _LinesFile:
             os.close(handle)
         self.seen.add(line)
 
-    def move(self, unwanted: Callable[[Mapping[str, object]], bool], target: _LinesFile) -> None:
-        """Move lines to another file, where a line that is there already is not added."""
+    def drop(self, unwanted: Callable[[Mapping[str, object]], bool]) -> None:
+        """Remove lines."""
         lines = self.load(lambda line: (line.decode(), unwanted(parse_object(line))))
-        for line in [line for line, out in lines if out]:
-            target.add(line)
-            self.seen.discard(line)
         if any(out for _, out in lines):
-            replace_entry(self.path, "".join(f"{line}\n" for line, out in lines if not out).encode())
+            kept = [line for line, out in lines if not out]
+            replace_entry(self.path, "".join(f"{line}\n" for line in kept).encode())
+            self.seen = {*kept}
 
 
 class Run:
@@ -120,12 +115,10 @@ class Run:
         self.folder = folder
         self.probes = folder / "probes"
         self._lines = _LinesFile(folder / SAMPLES)
-        self._aside = _LinesFile(folder / ASIDE)
-        self._journal = _LinesFile(folder / JOURNAL)
         self._lock = -1
 
-    def lock(self) -> list[dict[str, object]]:
-        """Lock the folder, repair what was torn, and return the journal. Raises `ToolError` if it is locked."""
+    def lock(self) -> None:
+        """Lock the folder, and cut off a line that was torn. Raises `ToolError` if it is locked."""
         self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -135,8 +128,6 @@ class Run:
         except OSError:
             pass  # a file system without locks, such as Lustre mounted without flock
         self._lines.load(parse_line)
-        self._aside.load(parse_object)
-        return self._journal.load(_event)
 
     def release(self) -> None:
         """Unlock the folder."""
@@ -146,18 +137,20 @@ class Run:
         """Write run.json; a reader sees all of the old one or all of the new one."""
         replace_entry(self.folder / RUN, (json.dumps(about, indent=1) + "\n").encode())
 
-    def note(self, event: Mapping[str, object]) -> None:
-        """Append a line to the journal."""
-        self._journal.add(json.dumps(event))
-
     def keep(self, lines: Iterable[Line]) -> None:
         """Append what was measured, but for what is there."""
         for line in lines:
             self._lines.add(line_json(line))
 
-    def set_aside(self, run: str, *, end: bool = False) -> None:
-        """Move what a job has measured to what does not count; or how it ended, before it is submitted again."""
-        self._lines.move(lambda line: line.get("run") == run and (line.get("gate") == END) == end, self._aside)
+    def drop(self, run: str, gate: str | None = None) -> None:
+        """Remove what a job has measured, or only the lines of one gate."""
+        self._lines.drop(lambda line: line.get("run") == run and gate in (None, line.get("gate")))
+
+    def ends(self) -> dict[str, Gate]:
+        """Return how jobs ended, as far as they have."""
+        path = self.folder / SAMPLES
+        lines = lines_of(path) if path.exists() else []
+        return {line.run: line for line in lines if isinstance(line, Gate) and line.gate == END}
 
     @property
     def has_facts(self) -> bool:
@@ -174,20 +167,18 @@ class Run:
         """Return a job's folder."""
         return self.folder / "jobs" / run
 
-    def write_script(self, run: str, attempt: int, text: str) -> str:
-        """Write a job's script and return its path; how an earlier attempt ended is forgotten."""
+    def write_script(self, run: str, text: str) -> str:
+        """Write a job's script and return its path; how it ended before is forgotten."""
         folder = self.job_folder(run)
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"job.{attempt}.sh"
+        path = folder / SCRIPT
         replace_entry(path, text.encode())
         (folder / DONE).unlink(missing_ok=True)
         return str(path)
 
-    def write_array(self, name: str, text: str) -> str:
-        """Write the script of a job array and return its path."""
-        path = self.folder / "jobs" / f"{name}.sh"
-        replace_entry(path, text.encode())
-        return str(path)
+    def has_script(self, run: str) -> bool:
+        """Return whether a job was about to be submitted."""
+        return (self.job_folder(run) / SCRIPT).exists()
 
     def mark(self, run: str, name: str) -> None:
         """Leave a mark for a job in its folder."""
@@ -288,15 +279,6 @@ def _seconds(words: Sequence[str]) -> float | None:
     with suppress(ValueError, IndexError):
         return seconds if math.isfinite(seconds := float(words[0])) else None
     return None
-
-
-def _event(line: bytes) -> dict[str, object]:
-    event = parse_object(line)
-    known = event.get("event") in EVENTS and ("id" in event or event["event"] != "submitted")
-    if not known or type(event.get("attempt", 0)) is not int:
-        raise LineError(make_finding("journal-line-invalid", found=short(event), events=EVENTS))
-    parse_time(event.get("time", 0))
-    return event
 
 
 def gather(source: Path, target: Path) -> None:

@@ -10,11 +10,12 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
 
 from lumisite.findings import writers
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, with_values
-from lumisite.validate.lines import Gate, GateOutcome, Sample, gate_of, line_of
+from lumisite.validate.lines import Gate, Sample, gate_of
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line
 from lumisite.validate.run.folder import END, End, Run
 from lumisite.validate.run.request import RunRequest
@@ -25,14 +26,22 @@ from lumisite.vendors import all_gpus
 NETWORK = ("NCCL_", "FI_", "GLOO_", "MASTER_")
 
 
+#: A job that ran to its end is `over`, or `aside` if it measured two things; one that has ended before its time is
+#: `ended`, or `lost` if that was Slurm's doing.
+State: TypeAlias = Literal["new", "submitting", "submitted", "ended", "lost", "aside", "over"]
+#: The codes of jobs that measured two things.
+CHANGED = ("job-changed-while-running", "job-changed-since-first")
+
+
 @dataclass
 class LiveJob:
-    """What is known of one job while the run goes on. `state` is the last event of its journal (`EVENTS`)."""
+    """What is known of one job while the run goes on."""
 
     plan: JobPlan
-    state: str = "new"
+    state: State = "new"
     id: str = ""
-    attempt: int = 0
+    tries: int = 0
+    """How often it was submitted since lumisite was started."""
     lost: bool = False
     """Whether Slurm has said that it is over; its marks may still be on their way."""
     done_since: float = 0.0
@@ -44,8 +53,6 @@ class LiveJob:
     """What holds it up."""
     skips: dict[str, Gate] = field(default_factory=dict)
     """The groups that are not to run, each with the finding because of which."""
-    pending: bool = False
-    """Whether it is a task of an array of which Slurm has said last that it waits: it has left no marks."""
     looks: int = 0
     """How often Slurm has said that it waits."""
     reason: str = ""
@@ -56,7 +63,12 @@ class LiveJob:
     @property
     def goes_on(self) -> bool:
         """Whether there is still something to come of it."""
-        return self.state not in ("ended", "lost", "aside", "over")
+        return self.state in ("new", "submitting", "submitted")
+
+    @property
+    def waits_for_nodes(self) -> bool:
+        """Whether it waits for nodes that take no jobs."""
+        return self.waits is not None and self.waits.code == "job-nodes-away"
 
     def finding(self, code: str, *, nodes: Sequence[str] = (), **values: str | int | float) -> Finding:
         """Return what happens to it."""
@@ -66,15 +78,12 @@ class LiveJob:
         """Return the line that says how it ended: of the nodes that the finding names, or of all."""
         return gate_of(finding, END, self.plan.run, tuple(sorted(finding.nodes or self.plan.nodes)), time)
 
-    def gate_of(self, event: Mapping[str, object]) -> Gate:
-        """Return the line of a job that ended before its time, from the journal; older journals have no codes."""
-        known = {name: event[name] for name in ("code", "values", "nodes") if event.get(name)}
-        verdict: GateOutcome = "fail" if event["event"] == "ended" else "inconclusive"
-        about = {"gate": END, "verdict": verdict, "run": self.plan.run, "time": event.get("time") or 0}
-        words = {"cause": str(event.get("cause")) or self.state, "advice": str(event.get("advice", ""))}
-        line = line_of({"nodes": list(self.plan.nodes), **about, **words, **known})
-        assert isinstance(line, Gate)
-        return line
+
+def state_of(end: Gate) -> State:
+    """Return the state of a job by the line that says how it ended."""
+    if end.verdict == "pass":
+        return "over"
+    return "ended" if end.verdict == "fail" else "aside" if end.code in CHANGED else "lost"
 
 
 def expected_of(run: str, group: Group, time: float, request: RunRequest) -> Expected:

@@ -1,19 +1,13 @@
 # shellcheck shell=bash disable=SC2154,SC2016 # what the lines before it assign, and what another shell expands
-# What the script of every job begins with, behind the lines that say `job` (its folder), `attempt` (the number of it),
-# `current` (the link to the release in force), `images`, `lost` (how srun tells of a step that Slurm lost), and `away`
-# (how it tells of a node or a daemon that does not answer).
+# What the script of every job begins with, behind the lines that say `job` (its folder), `current` (the link to the
+# release in force), `images`, `lost` (how srun tells of a step that Slurm lost), and `away` (how it tells of a node or a
+# daemon that does not answer).
 # Every step leaves its exit code and the time in FOLDER/exit.
 mark() { printf '%s\n' "$2" >"$1.partial" && mv "$1.partial" "$1"; }
 finish() {
   mark "$job/done" "$SLURM_JOB_ID $1 $(date +%s.%N)"
   exit 0
 }
-# Should the same run be submitted twice, one of the two does the work; a job that Slurm starts again goes on.
-if mkdir "$job/claim.$attempt" 2>/dev/null; then
-  mark "$job/started.$attempt" "$SLURM_JOB_ID $(date +%s.%N)"
-elif ! grep -q "^$SLURM_JOB_ID " "$job/started.$attempt" 2>/dev/null; then
-  exit 0
-fi
 # What the job measures, as it is now, on a line of its own: KEY<tab>VALUE<tab>... end. It may change while jobs run.
 prolog=$(scontrol show config 2>/dev/null | sed -n 's/^TaskProlog *= *//p')
 seen() {

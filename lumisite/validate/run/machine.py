@@ -1,7 +1,4 @@
-"""Divide a machine into jobs of few nodes, with a tree of jobs over it for what is between them, and count their cost.
-
-Slurm runs the jobs as tasks of one job array, whose limit keeps the other nodes free for users.
-"""
+"""Divide a machine into jobs of few nodes, with a tree of jobs for what is between them, and count their cost."""
 
 from __future__ import annotations
 
@@ -13,10 +10,10 @@ from lumisite.text import minutes_of
 from lumisite.validate.probes.probe import RANK, ProbeStep
 from lumisite.validate.run.script import JobPlan, validation_of
 
-#: More nodes than these are divided, into jobs of so many, of which as many run as have so many nodes.
-MOST_NODES, STEP_NODES, BUSY_NODES = 64, 16, 512
+#: More nodes than these are divided, into jobs of so many.
+MOST_NODES, STEP_NODES = 64, 16
 #: Files and folders that a job leaves beside its steps (job.sh), and each step beside its records; as many as can be.
-JOB_FILES, STEP_FILES = 14, 8
+JOB_FILES, STEP_FILES = 12, 8
 
 
 def machine_sets(nodes: Sequence[str], size: int) -> list[tuple[str, ...]]:

@@ -52,8 +52,8 @@ class RunRequest:
     """What is set in all steps."""
     before: tuple[str, ...] = ()
     into: str | None = None
-    busy: int | None = None
-    """How many nodes may be busy at once; then the jobs of a batch are tasks of a job array."""
+    step_nodes: int | None = None
+    """Into jobs of how many nodes a machine is divided, each of which is measured once."""
 
     @property
     def node_sets(self) -> list[tuple[str, ...]]:

@@ -1,38 +1,37 @@
 """Drive a run: submit its jobs, follow them, judge each step as it ends, and record what became of every job.
 
 What a job has done is read from the marks that it leaves on the shared file system; Slurm only knows whether it
-still runs. All that a run knows is on disk, so that it can be killed at any point and continued.
+still runs. A run that was killed goes on from these marks, how jobs ended (`samples.jsonl`) and their names in Slurm.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field, replace
 
 from lumisite.errors import ToolError
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Severity
+from lumisite.findings.finding import Finding
 from lumisite.site.model import Site
 from lumisite.validate.lines import gate_of, parse_time
 from lumisite.validate.probes.ddp.judge import scaling
 from lumisite.validate.probes.probe import quote
 from lumisite.validate.run import slurm
-from lumisite.validate.run.array import alike, array_name, array_script, number_of, task_update
 from lumisite.validate.run.collect import Collector
-from lumisite.validate.run.folder import End, Run
-from lumisite.validate.run.job import LiveJob, changed
+from lumisite.validate.run.folder import END, End, Run
+from lumisite.validate.run.job import LiveJob, changed, state_of
 from lumisite.validate.run.reasons import NODES_EVERY, check_settings, nodes_away, why_ended, why_waits
 from lumisite.validate.run.request import RunRequest
-from lumisite.validate.run.script import CLAIM, DONE, EXIT, STEP_ERR, JobPlan, job_script
+from lumisite.validate.run.script import DONE, EXIT, STEP_ERR, JobPlan, job_name, job_script
 
 #: How often a job is submitted that Slurm lost, while all its nodes are in service.
 TRIES = 3
 #: How long looking at one running job may take in each round, in seconds: many jobs are looked at less often.
 LOOK_S = 0.02
-#: How many jobs of an array capture their first node.
-MOST_FACTS = 3
+#: Jobs that Slurm has at once; of a divided machine, the other nodes are free for users meanwhile.
+MOST_JOBS = 32
 
 
 @dataclass
@@ -56,9 +55,9 @@ class Runner:
     """Called with how many groups of steps are judged, or will never be, and of how many."""
     _polled: float = 0.0
     _states: dict[str, str] = field(default_factory=dict)
-    """The states of nodes; for the jobs of an array they are read at most once in each round."""
+    """The states of nodes, which are read at most once in each round."""
     _reasons: set[str] = field(default_factory=set)
-    """For what jobs of an array wait, as far as it is reported."""
+    """For what jobs of a divided machine wait, as far as it is reported."""
     _first: dict[str, str] = field(default_factory=dict)
     """What the first job of the run measured that came to its end (`Run.seen`)."""
 
@@ -67,25 +66,26 @@ class Runner:
         self.jobs = [LiveJob(plan) for plan in plans]
         self.collector = Collector(self.run, self.report)
 
-    def restore(self, journal: Sequence[Mapping[str, object]], *, again: bool = False) -> None:
-        """Restore the state of jobs from the journal; one that was being submitted is looked for by its name.
+    def restore(self, *, again: bool = False) -> None:
+        """Restore the state of jobs from how they ended, their marks and their names in Slurm.
 
         With `again`, what Slurm lost is run once more.
         """
-        by_run = {job.plan.run: job for job in self.jobs}
-        for event in journal:
-            if job := by_run.get(str(event.get("run"))):
-                self._heed_event(job, event)
+        ends = self.run.ends()
         for job in self.jobs:
-            if job.state == "submitting":
+            run = job.plan.run
+            if end := ends.get(run):
+                job.state = state_of(end)
+                if job.state == "over":
+                    self._first = self._first or next(iter(self.run.seen(run)), {})
+                if job.state == "lost" and again:
+                    self._again(job)
+            elif marks := self.run.marker(run, DONE):
+                job.state, job.id = "submitted", marks[0]
+            elif self.run.has_script(run):
                 self._look_for(job)
-            if job.state == "lost" and again:
-                self._again(job)
-            if job.state != "aside":
+            if job.goes_on:
                 self.collector.collect(job, self.request)
-            if job.state == "over" and (done := self.run.end(job.plan.run, DONE)) is not None:
-                # They are there already, unless the machine went down before they were on its disk.
-                self._keep_last(job, done)
 
     def work(self) -> None:
         """Submit what is not submitted, and go on until every job is over."""
@@ -96,7 +96,7 @@ class Runner:
             groups = [(len(job.plan.groups), len(job.collected), job.goes_on) for job in self.jobs]
             self.progress(sum(done if goes_on else every for every, done, goes_on in groups), sum(g[0] for g in groups))
             self._states.clear()
-            running = [job for job in self._in_slurm() if not job.pending]
+            running = self._in_slurm()
             for job in running:
                 self._look(job)
             self._poll()
@@ -112,7 +112,7 @@ class Runner:
         slurm.cancel([job.id for job in mine])
         for job in mine:
             self._report(job, "job-stopped", id=job.id)
-            self._note(job, "cancelled")
+            job.state = "new"
             self.collector.collect(job, self.request)
 
     def _in_slurm(self) -> list[LiveJob]:
@@ -120,79 +120,38 @@ class Runner:
         return [job for job in self.jobs if job.state == "submitted"]
 
     def _submit_all(self) -> None:
-        """Submit what is not submitted; what Slurm may have heard before it fell silent is looked for first."""
+        """Submit what is not submitted, up to `MOST_JOBS` at once; what Slurm may have heard of is looked for first."""
+        in_flight = sum(not job.waits_for_nodes for job in self._in_slurm())
         for job in self.jobs:
+            if job.state not in ("new", "submitting") or in_flight >= MOST_JOBS:
+                continue
             try:
-                if job.state == "submitting":
-                    self._look_for(job)
-                if job.state in ("new", "cancelled") and not self.request.busy:
+                if job.state == "new" or not self._look_for(job):
                     self._submit(job)
             except slurm.SilentError as error:
                 self._waits(job, replace(error.finding, subject=job.plan.run))
-                if self.request.busy:
-                    return  # each question takes its time
-        if self.request.busy:
-            for jobs in alike([job for job in self.jobs if job.state in ("new", "cancelled")]):
-                self._submit_array(jobs)
+                return  # each question takes its time
+            in_flight += job.goes_on
 
     def _submit(self, job: LiveJob) -> None:
-        attempt = job.attempt + 1
-        text = job_script(self.site, self.request, job.plan, attempt, self.facts)
-        path = self.run.write_script(job.plan.run, attempt, text)
-        self._note(job, "submitting", attempt=attempt)
+        # One capture is kept.
+        facts = () if self.run.has_facts else self.facts
+        path = self.run.write_script(job.plan.run, job_script(self.site, self.request, job.plan, facts))
+        job.state, job.tries = "submitting", job.tries + 1
         try:
-            identity = slurm.submit(path)
+            job.id = slurm.submit(path)
         except slurm.RefusedError as error:
             self._end(job, error.finding)
             return
-        self._note(job, "submitted", id=identity)
-        self._report(job, "job-submitted", nodes=job.plan.nodes, id=identity)
+        job.state = "submitted"
+        self._report(job, "job-submitted", nodes=job.plan.nodes, id=job.id)
 
-    def _submit_array(self, jobs: Sequence[LiveJob]) -> None:
-        """Submit jobs as an array, which waits for those that this run has in Slurm: no more nodes are to be busy."""
-        attempt, plans = jobs[0].attempt + 1, [job.plan for job in jobs]
-        after = sorted({job.id.partition("_")[0] for job in self._in_slurm()})
-        path = self.run.write_array(
-            array_name(plans[0], attempt), array_script(self.site, self.request, plans, attempt, after)
-        )
-        for place, job in enumerate(jobs):
-            # One capture is kept; of so many nodes the first few are enough to have one.
-            facts = self.facts if place < MOST_FACTS else ()
-            text = job_script(self.site, self.request, job.plan, attempt, facts)
-            self.run.write_script(job.plan.run, attempt, text)
-            self._note(job, "submitting", attempt=attempt)
-        try:
-            updates = {number_of(plan): task_update(self.site, self.request, plan) for plan in plans}
-            identity = slurm.submit_array(path, updates)
-        except slurm.RefusedError as error:
-            for job in jobs:
-                self._end(job, error.finding)
-            return
-        except slurm.SilentError as error:
-            self._waits(jobs[0], replace(error.finding, subject=plans[0].run))
-            return
-        for job in jobs:
-            job.pending = True
-            self._note(job, "submitted", id=f"{identity}_{number_of(job.plan)}")
-            self._report(job, "job-submitted", nodes=job.plan.nodes, id=job.id)
-
-    def _find(self, job: LiveJob) -> str | None:
-        """Return the id that Slurm has for a job that may have been submitted."""
-        if not self.request.busy:
-            return slurm.find(f"lumisite-{job.plan.run}")
-        words = task_update(self.site, self.request, job.plan)
-        return slurm.find_task(array_name(job.plan, job.attempt), number_of(job.plan), words)
-
-    def _look_for(self, job: LiveJob) -> None:
-        """Find out whether a job that was being submitted has reached Slurm."""
-        marks = self.run.marker(job.plan.run, f"started.{job.attempt}")
-        identity = marks[0] if marks else self._find(job)
+    def _look_for(self, job: LiveJob) -> bool:
+        """Return whether a job that may have been submitted is in Slurm, by its name."""
+        identity = slurm.find(job_name(job.plan))
         if identity:
-            self._note(job, "submitted", id=identity)
-        else:
-            # Should it arrive after all, it finds its place taken and ends.
-            (self.run.job_folder(job.plan.run) / f"{CLAIM}.{job.attempt}").mkdir(exist_ok=True)
-            job.state = "new"
+            job.state, job.id = "submitted", identity
+        return identity is not None
 
     def _look(self, job: LiveJob, *, whole: bool = False) -> None:
         """Read a job's marks: the `whole` of it once it has ended."""
@@ -223,7 +182,7 @@ class Runner:
             self._end(job, aside)
             return
         self._keep_last(job, done)
-        self._note(job, "over")
+        job.state = "over"
         self._report(job, "job-done", steps=len(job.plan.steps))
 
     def _keep_last(self, job: LiveJob, done: End) -> None:
@@ -247,9 +206,9 @@ class Runner:
             self._give_up()
 
     def _give_up(self) -> None:
-        """End the jobs of an array that wait for nodes which take no jobs, once all others are over."""
-        left = self._in_slurm()
-        if self.request.busy and all(job.pending and job.waits and job.waits.code == "job-nodes-away" for job in left):
+        """End the jobs of a divided machine that wait for nodes which take no jobs, once all others are over."""
+        left = [job for job in self.jobs if job.goes_on]
+        if self.request.step_nodes and all(job.waits_for_nodes for job in left):
             slurm.cancel([job.id for job in left])
             for job in left:
                 assert job.waits is not None
@@ -259,11 +218,12 @@ class Runner:
         """Apply the state that Slurm has for a job that has not reported its own end."""
         if not state.ended:
             job.lost = False
-            job.pending = bool(self.request.busy) and state.state == "PENDING"
             if state.silence is not None:
                 self._waits(job, replace(state.silence, subject=job.plan.run))
             elif state.state != "RUNNING":
                 self._look_at_nodes(job, state)
+            else:
+                job.waits = None
             return
         if not job.lost:
             job.lost = True
@@ -291,14 +251,14 @@ class Runner:
 
     def _try_again(self, job: LiveJob) -> None:
         """Submit a lost job once more, if all its nodes are in service."""
-        if job.state == "lost" and job.attempt < TRIES:
+        if job.state == "lost" and job.tries < TRIES:
             states = self._nodes(job)
             if all(states.get(name) in slurm.IN_SERVICE for name in job.plan.nodes):
                 self._again(job)
 
     def _again(self, job: LiveJob) -> None:
         """Submit a job that Slurm lost once more; what it has measured stays."""
-        self.run.set_aside(job.plan.run, end=True)
+        self.run.drop(job.plan.run, END)
         job.state, job.lost, job.done_since = "new", False, 0.0
         self._report(job, "job-again")
 
@@ -317,11 +277,11 @@ class Runner:
         self._waits(job, why_waits(job.plan.run, job.id, state, away))
 
     def _waits(self, job: LiveJob, finding: Finding) -> None:
-        """Report what holds a job up, once; of an array most jobs wait their turn, which is reported once a reason."""
+        """Report what holds a job up, once; of many jobs most wait their turn, which is reported once a reason."""
         if (finding, finding.values) == (job.waits, job.waits and job.waits.values):
             return
         job.waits = finding
-        if self.request.busy and finding.code == "job-waits":
+        if self.request.step_nodes and finding.code == "job-waits":
             reason = str(finding.values["reason"])
             if reason in self._reasons:
                 return
@@ -352,39 +312,19 @@ class Runner:
     def _nodes(self, job: LiveJob) -> dict[str, str]:
         """Return the state of a job's nodes; none where Slurm does not answer."""
         with suppress(ToolError):
-            if not self.request.busy or not self._states:
+            if not self._states:
                 self._states = dict(slurm.nodes_of(self.request.partition))
             return {name: state for name, state in self._states.items() if name in job.plan.nodes}
         return {}
 
     def _end(self, job: LiveJob, finding: Finding) -> None:
-        """Record that a job is over before its time, or does not count since it measured two things."""
+        """Record that a job is over before its time; nothing of it counts if it measured two things."""
         aside = changed(self.run.seen(job.plan.run), self._first)
         if aside:
             ended = finding.code if finding.code != aside.code else ""
             finding = replace(aside, cause=ended or None, values={**aside.values, "ended": ended})
-        event = "aside" if aside else "ended" if finding.severity is Severity.FAULT else "lost"
-        gate = job.gate(finding, 0.0)
-        about = {"code": gate.code, "values": gate.values, "nodes": list(gate.nodes)}
-        self._note(job, event, cause=gate.cause, advice=gate.advice, **about)
+            self.run.drop(job.plan.run)
+        end = job.gate(finding, round(time.time(), 3))
+        self.run.keep([end])
+        job.state = state_of(end)
         self.report(replace(finding, subject=job.plan.run))
-
-    def _note(self, job: LiveJob, event: str, **more: object) -> None:
-        entry = {"run": job.plan.run, "event": event, **more, "time": round(time.time(), 3)}
-        self.run.note(entry)
-        self._heed_event(job, entry)
-
-    def _heed_event(self, job: LiveJob, event: Mapping[str, object]) -> None:
-        """Apply one line of the journal; what has ended stays so, and has a gate's line."""
-        if job.state == "lost" and event["event"] == "submitting":
-            self.run.set_aside(job.plan.run, end=True)
-            job.state = "new"
-        if not job.goes_on:
-            return
-        job.state = str(event["event"])
-        job.id = str(event.get("id", job.id))
-        job.attempt = int(str(event.get("attempt", job.attempt)))
-        if job.state == "aside":
-            self.run.set_aside(job.plan.run)
-        if job.state in ("ended", "lost", "aside"):
-            self.run.keep([job.gate_of(event)])

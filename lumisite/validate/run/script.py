@@ -17,7 +17,7 @@ from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.slurm import AWAY, LOST_STEP
 
 #: Names of what a job (job.sh) writes below its folder, and below each step's.
-DONE, EXIT, CLAIM, STEP_ERR, RECORDS = "done", "exit", "claim", "stderr", "records"
+DONE, EXIT, STEP_ERR, RECORDS = "done", "exit", "stderr", "records"
 FACTS, SEEN, SET_BEFORE = "facts.json", "seen", "set-before"
 #: The exit code of a step that did not run.
 SKIPPED = "skipped"
@@ -44,11 +44,16 @@ class JobPlan:
         return tuple(step for group in self.groups for step in group.steps)
 
 
-def job_script(site: Site, request: RunRequest, plan: JobPlan, attempt: int, facts: Sequence[str] = ()) -> str:
+def job_name(plan: JobPlan) -> str:
+    """Return the name that Slurm has for a job."""
+    return f"lumisite-{plan.run}"
+
+
+def job_script(site: Site, request: RunRequest, plan: JobPlan, facts: Sequence[str] = ()) -> str:
     """Return the text of the script; `facts` is the command that captures the job's first node, if any."""
     validation = validation_of(site)
     lines = ["#!/bin/bash -l", *(f"#SBATCH {word}" for word in slurm_words(site, request, plan))]
-    values = {"job": plan.folder, "attempt": str(attempt), "current": f"{site.root}/current"}
+    values = {"job": plan.folder, "current": f"{site.root}/current"}
     values |= {"lost": LOST_STEP, "away": AWAY}
     lines += ["", *(f"{name}={shlex.quote(value)}" for name, value in values.items())]
     lines += [f"images=({shlex.join(filter(None, [request.image, request.jax_image]))})"]
@@ -88,7 +93,7 @@ def slurm_words(site: Site, request: RunRequest, plan: JobPlan) -> Sequence[str]
     validation = validation_of(site)
     partition = site.partitions.get(request.partition)
     words = [
-        f"--job-name=lumisite-{plan.run}",
+        f"--job-name={job_name(plan)}",
         f"--partition={request.partition}",
         f"--nodes={len(plan.nodes)}",
         *([f"--nodelist={','.join(plan.nodes)}"] if plan.named else []),

@@ -155,41 +155,9 @@ def submit(script: str) -> str:
     return identity
 
 
-def submit_array(script: str, updates: Mapping[int, Sequence[str]]) -> str:
-    """Submit the script of an array that is held, update its tasks, and release it; return its id.
-
-    Raises `RefusedError` with Slurm's own words, or `SilentError`: then some tasks may be held still.
-    """
-    identity = submit(script)
-    try:
-        for number, words in updates.items():
-            query(["scontrol", "update", f"JobId={identity}_{number}", *words])
-        query(["scontrol", "release", identity])
-    except SilentError:
-        raise
-    except ToolError as error:
-        cancel([identity])
-        raise RefusedError(error.finding) from None
-    return identity
-
-
-def find_task(name: str, number: int, words: Sequence[str]) -> str | None:
-    """Return the id of a task by the name of its array, if Slurm has it; one that is held is updated and released.
-
-    Raises `ToolError`.
-    """
-    rows = query(["squeue", "--noheader", "--me", f"--name={name}", "--states=all", "--array", "--format=%i"]).split()
-    found = [row for row in rows if row.endswith(f"_{number}")]
-    for task in found[-1:]:
-        with suppress(ToolError):  # it runs, or has ended
-            for change in (["update", f"JobId={task}", *words], ["release", task]):
-                query(["scontrol", *change])
-    return found[-1] if found else None
-
-
 def find(name: str) -> str | None:
-    """Return the id of a job of this user's by its name, if Slurm has one. Raises `ToolError`."""
-    rows = query(["squeue", "--noheader", "--me", f"--name={name}", "--states=all", "--format=%i"]).split()
+    """Return the id of a job of this user's by its name, if it waits or runs. Raises `ToolError`."""
+    rows = query(["squeue", "--noheader", "--me", f"--name={name}", "--format=%i"]).split()
     return rows[-1] if rows else None
 
 
@@ -198,9 +166,7 @@ def poll(jobs: Sequence[str]) -> Mapping[str, JobState]:
     if not jobs:
         return {}
     try:
-        # Tasks of an array that wait are one line otherwise.
-        each = ["--array"] if any("_" in job for job in jobs) else []
-        done = _run(["squeue", "--noheader", f"--jobs={','.join(jobs)}", "--states=all", *each, "--format=%i|%T|%r"])
+        done = _run(["squeue", "--noheader", f"--jobs={','.join(jobs)}", "--states=all", "--format=%i|%T|%r"])
         if done.returncode != 0 and UNKNOWN not in done.stderr:
             raise _silent(done)
         rows = [(*line.strip().split("|"), "", "")[:3] for line in done.stdout.splitlines()]

@@ -37,7 +37,7 @@ def a_plan(
 
 def script(name: str, plan: JobPlan, **options: str) -> str:
     request = replace(a_request(), account=options.get("account"), reservation=options.get("reservation"))
-    return job_script(load_site(name).site, request, plan, 1)
+    return job_script(load_site(name).site, request, plan)
 
 
 def request(text: str) -> list[str]:
@@ -142,7 +142,7 @@ def test_a_site_without_validation_is_refused() -> None:
 def test_a_site_without_a_module_for_jobs_is_refused() -> None:
     modules = {name: replace(module, helper=False) for name, module in TWIN.modules.items()}
     with pytest.raises(ResolveError) as caught:
-        job_script(replace(TWIN, modules=modules), a_request(), a_plan("twin"), 1)
+        job_script(replace(TWIN, modules=modules), a_request(), a_plan("twin"))
     assert caught.value.finding.code == "jobs-without-module"
 
 
@@ -172,7 +172,6 @@ def run(
     tmp_path: Path,
     words: dict[str, str],
     module: str = ":",
-    attempt: int = 1,
     facts: tuple[str, ...] = (),
     job: str = "7",
 ) -> Path:
@@ -193,7 +192,6 @@ def run(
         replace(TWIN, root=RootPath(f"{tmp_path}/root")),
         replace(a_request(), image=f"{tmp_path}/i.sif"),
         plan,
-        attempt,
         facts,
     )
     path.write_text(text)
@@ -218,7 +216,7 @@ def test_a_second_attempt_leaves_what_is_measured(tmp_path: Path) -> None:
     folder = run(tmp_path, {"good": "good"})
     (ended,) = folder.glob("*/exit")
     before = ended.read_text()
-    run(tmp_path, {"good": "fails"}, attempt=2)
+    run(tmp_path, {"good": "fails"})
     assert ended.read_text() == before
 
 
@@ -239,13 +237,6 @@ def test_the_job_waits_for_what_nodes_are() -> None:
     steps = {line.split()[1]: number for number, line in enumerate(lines) if line.startswith("step ")}
     assert [lines[number].split()[1] for number in waits] == ["node-2n"]
     assert steps["node-2n"] < waits[0] < steps["environment-2n-node"]
-
-
-def test_the_same_attempt_runs_once(tmp_path: Path) -> None:
-    folder = run(tmp_path, {"good": "good"})
-    (folder / "done").unlink()
-    run(tmp_path, {"good": "good"}, job="8")
-    assert not (folder / "done").exists()
 
 
 def test_a_job_that_slurm_starts_again_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -272,7 +263,7 @@ def test_the_node_is_captured_before_the_module_is_loaded(tmp_path: Path) -> Non
     capture = ("sh", "-c", "echo captured ${LOADED-plainly}")
     folder = run(tmp_path, {"good": "good"}, module="LOADED=with; export LOADED", facts=capture)
     assert (folder / "facts.json").read_text() == "captured plainly\n"
-    run(tmp_path, {"good": "good"}, attempt=2, facts=("echo", "later"))
+    run(tmp_path, {"good": "good"}, facts=("echo", "later"))
     assert (folder / "facts.json").read_text() == "captured plainly\n"
 
 
@@ -342,7 +333,7 @@ def test_what_is_measured_is_noted_at_the_start_and_after_each_step(tmp_path: Pa
         change()
         (folder / "done").unlink()
         next(folder.glob("second-*/exit")).unlink()
-        run(tmp_path, {"first": "good", "second": "good"}, attempt=len(own))
+        run(tmp_path, {"first": "good", "second": "good"})
         own = Run(folder.parent.parent).seen(folder.name)
         found = changed(own[-3:], {})
         assert found is not None
@@ -376,14 +367,14 @@ def test_who_set_a_variable_is_noted(tmp_path: Path, where: str, code: str, path
 
 def test_what_a_run_sets_is_set_in_every_step() -> None:
     measured = replace(a_request(), env={"NCCL_ALGO": "Ring", "NOTE": "a b"})
-    found = steps(job_script(LUMI, measured, a_plan("lumi"), 1))
+    found = steps(job_script(LUMI, measured, a_plan("lumi")))
     assert len(found) > 5
     assert all(" env NCCL_ALGO=Ring 'NOTE=a b' " in line.partition(" srun ")[0] + " " for line in found.values())
 
 
 def test_shellcheck_finds_nothing_in_a_job_of_every_probe(tmp_path: Path) -> None:
     path = tmp_path / "job.sh"
-    path.write_text(job_script(LUMI, a_request(), a_plan("lumi"), 1, ("lumisite", "facts")))
+    path.write_text(job_script(LUMI, a_request(), a_plan("lumi"), ("lumisite", "facts")))
     # A step's words are quoted as they are: what looks like an expansion is for a shell on the nodes.
     tool = [str(Path(sys.executable).parent / "shellcheck"), "--exclude=SC2016", str(path)]
     done = subprocess.run(tool, capture_output=True, text=True, check=False)
@@ -394,7 +385,7 @@ def test_shellcheck_finds_nothing_in_a_job_of_every_probe(tmp_path: Path) -> Non
 def test_a_partition_is_asked_for_as_the_site_wants_it() -> None:
     partition = replace(LUMI.partitions["standard-g"], constraint=Name("gpu"), qos=(Name("regular"), Name("debug")))
     site = replace(LUMI, partitions={**LUMI.partitions, "standard-g": partition})
-    plain, words = (request(job_script(one, a_request(), a_plan("lumi"), 1)) for one in (LUMI, site))
+    plain, words = (request(job_script(one, a_request(), a_plan("lumi"))) for one in (LUMI, site))
     assert sorted(word for word in words if word not in plain) == ["--constraint=gpu", "--qos=regular"]
 
 

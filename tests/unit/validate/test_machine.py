@@ -1,9 +1,8 @@
-"""A machine that is divided into jobs of few nodes: which, at what cost, as which array of Slurm."""
+"""A machine that is divided into jobs of few nodes: which, at what cost, and how many at once."""
 
 from __future__ import annotations
 
 import re
-import subprocess
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -11,13 +10,11 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
-from lumisite.validate.run import slurm
-from lumisite.validate.run.array import array_script, task_update
-from lumisite.validate.run.folder import JOURNAL, SAMPLES, Run, create_run, lines_of
+from lumisite.validate.run.folder import SAMPLES, Run, create_run, lines_of
 from lumisite.validate.run.machine import MOST_NODES, cost_of, machine_sets
 from lumisite.validate.run.plan import plans_of
+from lumisite.validate.run.runner import MOST_JOBS
 from tests.support.played_machine import (
     MACHINE,
     PlayedMachine,
@@ -27,10 +24,9 @@ from tests.support.played_machine import (
     runner_of,
     validate,
 )
-from tests.support.played_slurm import KilledError, job_gates, keys
-from tests.unit.validate.test_runner_killed import Deadly
+from tests.support.played_slurm import job_gates, keys
 
-NODES, SIZE, LIMIT = 26, 4, 12
+NODES, SIZE = 26, 4
 
 
 def named(count: int) -> list[str]:
@@ -58,35 +54,10 @@ def test_each_node_is_in_one_job_and_all_jobs_hang_together(count: int, size: in
     assert len(sets) == len({*sets})
 
 
-def test_jobs_of_a_machine_run_as_tasks_of_an_array(tmp_path: Path) -> None:
-    machine = machine_of(7)
-    request = request_of(machine, tmp_path, 3, 6)
-    plans = plans_of(request, MACHINE)
-    assert [len(plan.nodes) for plan in plans] == [3, 2, 2, 3]
-    text = array_script(MACHINE.site, request, plans, 2, ["17"])
-    options = re.findall(r"^#SBATCH (\S+)$", text, re.MULTILINE)
-    stamp = request.batches[0].stamp
-    assert {"--array=1-4%2", "--hold", "--dependency=afterany:17", "--nodes=3", f"--job-name=lumisite-{stamp}.2"} <= {
-        *options
-    }
-    assert not any(option.startswith("--nodelist") for option in options)
-    assert [task_update(MACHINE.site, request, plan) for plan in plans[:2]] == [
-        ["ReqNodeList=n0001,n0002,n0003"],
-        ["NumNodes=2", "NumTasks=16", "ReqNodeList=n0004,n0005"],
-    ]
-    job = tmp_path / f"jobs/{stamp}-03/job.2.sh"
-    job.parent.mkdir(parents=True)
-    job.write_text("echo job 3\n")
-    done = subprocess.run(
-        ["bash", "-c", text], env={"SLURM_ARRAY_TASK_ID": "3", "PATH": "/usr/bin"}, capture_output=True, check=True
-    )
-    assert done.stdout == b"job 3\n"
-
-
 def test_a_dry_run_says_what_a_machine_costs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", "--site", "lumi", "--nodes", "2978", "--out", "/scratch/x", "--dry-run"]) == 0
     printed = capsys.readouterr()
-    assert "#SBATCH --array=1-200%32\n" in printed.out
+    assert printed.out.count("#!/bin/bash -l\n") == 1
     assert "step pairs-16n 240 srun --nodes=16 --ntasks=128 " in printed.out
     found = re.search(
         r"200 jobs on 2978 nodes: (\d+) steps of 128 ranks at most, (\d+) files and ([\d.]+) node hours", printed.err
@@ -94,22 +65,18 @@ def test_a_dry_run_says_what_a_machine_costs(capsys: pytest.CaptureFixture[str])
     assert found is not None, printed.err
     assert int(found[2]) < 80_000
     assert float(found[3]) == (2978 + 187 + 12) / 2
-    assert re.search(
-        r"512 nodes busy at once; submitted by: sbatch --parsable /\S+/jobs/lumisite-\S+\.1\.sh", printed.err
-    )
 
 
 def test_a_few_nodes_are_one_job_as_ever(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["validate", "--site", "lumi", "--jobs", "1", "--dry-run", "--nodes"]
     assert main([*words, str(MOST_NODES)]) == 0
     printed = capsys.readouterr()
-    assert "--array" not in printed.out
     assert f"1 job on {MOST_NODES} nodes: " in printed.err
     assert main([*words, str(MOST_NODES + 1)]) == 0
-    assert "#SBATCH --array=1-6%32\n" in capsys.readouterr().out
+    assert f"6 jobs on {MOST_NODES + 1} nodes: " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["--step-nodes", "1"], ["--step-nodes", "65"], ["--busy", "8"], ["--busy", "0"]])
+@pytest.mark.parametrize("words", [["--step-nodes", "1"], ["--step-nodes", "65"]])
 def test_jobs_that_cannot_be_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with suppress(SystemExit):
         assert main(["validate", "--site", "lumi", "--nodes", "100", "--dry-run", *words]) == 2
@@ -128,15 +95,15 @@ def bad_gates(result: dict[str, object]) -> set[tuple[str, tuple[str, ...]]]:
 def test_only_nodes_at_fault_are_named_as_in_one_job(tmp_path: Path) -> None:
     machine, reports = machine_of(NODES), list[Finding]()
     with playing(machine):
-        request = request_of(machine, tmp_path / "machine", SIZE, LIMIT)
+        request = request_of(machine, tmp_path / "machine", SIZE)
         result = validate(machine, request, reports)
-    assert machine.most_busy <= LIMIT
+    assert machine.most_jobs <= MOST_JOBS
     expected = {("interface-down", (machine.down_link,)), ("job-nodes-lost", (machine.lost,))}
     assert {entry for entry in bad_gates(result) if entry[0] != "step-skipped"} == expected
     assert {slow["node"] for slow in result["slow_nodes"]} == {machine.slow}  # type: ignore[attr-defined]
     few = PlayedMachine(machine.names[:SIZE], slow="n0004", down_link="n0002", lost="n0003")
     with playing(few):
-        small = validate(few, request_of(few, tmp_path / "few", SIZE, None), [])
+        small = validate(few, request_of(few, tmp_path / "few", SIZE, divided=False), [])
     assert {code for code, _ in bad_gates(small)} == {code for code, _ in bad_gates(result)}
     assert {report.code for report in reports} >= {"job-submitted", "steps-passed", "job-done", "job-waits"}
     # One line says what many wait for.
@@ -146,7 +113,7 @@ def test_only_nodes_at_fault_are_named_as_in_one_job(tmp_path: Path) -> None:
 def test_a_node_leaves_one_record_and_the_files_are_as_planned(tmp_path: Path) -> None:
     machine = machine_of(NODES)
     with playing(machine):
-        request = request_of(machine, tmp_path / "run", SIZE, LIMIT)
+        request = request_of(machine, tmp_path / "run", SIZE)
         validate(machine, request, [])
     records = [path for path in (tmp_path / "run").rglob("records/*") if path.suffix != ".at"]
     for step in {path.parent for path in records}:
@@ -155,13 +122,12 @@ def test_a_node_leaves_one_record_and_the_files_are_as_planned(tmp_path: Path) -
     assert files <= cost_of(MACHINE.site, plans_of(request, MACHINE)).files < 2 * files
 
 
-def test_a_job_that_slurm_lost_is_run_again_behind_all_others(tmp_path: Path) -> None:
+def test_a_job_that_slurm_lost_is_run_again(tmp_path: Path) -> None:
     machine = machine_of(NODES)
     machine.comes_back = True
     with playing(machine):
-        result = validate(machine, request_of(machine, tmp_path / "run", SIZE, LIMIT), [])
-    assert machine.arrays == 2
-    assert machine.most_busy <= LIMIT
+        result = validate(machine, request_of(machine, tmp_path / "run", SIZE), [])
+    assert machine.most_jobs <= MOST_JOBS
     assert {code for code, _ in bad_gates(result)} == {"interface-down", "step-skipped"}
     assert result["exit_code"] == 5
 
@@ -169,7 +135,7 @@ def test_a_job_that_slurm_lost_is_run_again_behind_all_others(tmp_path: Path) ->
 def test_a_machine_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     whole = machine_of(NODES)
     with playing(whole):
-        every = validate(whole, request_of(whole, tmp_path / "whole", SIZE, LIMIT), [])
+        every = validate(whole, request_of(whole, tmp_path / "whole", SIZE), [])
     machine, rounds = machine_of(NODES), 0
 
     def wait() -> None:
@@ -179,37 +145,22 @@ def test_a_machine_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
             raise KeyboardInterrupt
         machine.go_on()
 
-    request = request_of(machine, tmp_path / "run", SIZE, LIMIT)
+    request = request_of(machine, tmp_path / "run", SIZE)
     with playing(machine, wait):
         run = create_run(tmp_path / "run", request.about())
         driver = runner_of(run, request, lambda _: None)
-        driver.restore(run.lock())
+        run.lock()
+        driver.restore()
         with pytest.raises(KeyboardInterrupt):
             driver.work()
         driver.cancel()
         run.release()
-        assert {task.state for task in machine.tasks.values()} == {"NODE_FAIL", "CANCELLED"}
+        assert {task.state for task in machine.jobs.values()} == {"NODE_FAIL", "CANCELLED"}
         result = validate(machine, request, [])
     assert bad_gates(result) == bad_gates(every)
     measured, expected = (keys(lines_of(tmp_path / name / SAMPLES)) for name in ("run", "whole"))
     assert measured == expected
-    assert machine.most_busy <= LIMIT
-
-
-@pytest.mark.parametrize("at", [1, 3, 10, 14])
-def test_a_machine_that_was_killed_while_it_was_submitted_is_submitted_once(tmp_path: Path, at: int) -> None:
-    machine = machine_of(NODES)
-    request = request_of(machine, tmp_path / "run", SIZE, LIMIT)
-    with playing(machine):
-        with pytest.MonkeyPatch.context() as patch:
-            Deadly(at, "after").patch(patch)
-            with pytest.raises(KilledError):
-                validate(machine, request, [])
-        result = validate(machine, request, [])
-    submitted = [line for line in (tmp_path / "run" / JOURNAL).read_text().splitlines() if '"submitting"' in line]
-    assert len({*submitted}) == len(submitted)
-    assert machine.arrays <= 2
-    assert ("job-nodes-lost", (machine.lost,)) in bad_gates(result)
+    assert machine.most_jobs <= MOST_JOBS
 
 
 def test_jobs_whose_nodes_do_not_come_back_do_not_keep_the_run(tmp_path: Path) -> None:
@@ -217,7 +168,7 @@ def test_jobs_whose_nodes_do_not_come_back_do_not_keep_the_run(tmp_path: Path) -
     machine.states["n0001"] = "drained"
     reports: list[Finding] = []
     with playing(machine):
-        request = request_of(machine, tmp_path / "run", SIZE, LIMIT)
+        request = request_of(machine, tmp_path / "run", SIZE)
         result = validate(machine, request, reports)
     waiting = {report.subject for report in reports if report.code == "job-nodes-away" and report.nodes == ("n0001",)}
     # The first of its set is in one on each level of the tree.
@@ -227,22 +178,10 @@ def test_jobs_whose_nodes_do_not_come_back_do_not_keep_the_run(tmp_path: Path) -
     run = Run(tmp_path / "run")
     with playing(machine):
         driver = runner_of(run, request, reports.append)
-        driver.restore(run.lock(), again=True)
+        run.lock()
+        driver.restore(again=True)
         driver.work()
     run.release()
     ends = job_gates(lines_of(tmp_path / "run" / SAMPLES))
     # That of the lost node waits for it now.
     assert {(gate.code, gate.nodes) for gate in ends if gate.verdict != "pass"} == {("job-nodes-away", (machine.lost,))}
-
-
-def test_what_slurm_refuses_ends_all_jobs_of_an_array(tmp_path: Path) -> None:
-    machine = machine_of(NODES)
-    with playing(machine), pytest.MonkeyPatch.context() as patch:
-
-        def refuse(*_: object) -> str:
-            raise slurm.RefusedError(make_finding("sbatch-refused", words="Invalid job array specification"))
-
-        patch.setattr(slurm, "submit_array", refuse)
-        result = validate(machine, request_of(machine, tmp_path / "run", SIZE, LIMIT), [])
-    assert {code for code, _ in bad_gates(result)} == {"sbatch-refused"}
-    assert result["exit_code"] == 3

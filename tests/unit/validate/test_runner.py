@@ -11,7 +11,7 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.validate.lines import Sample
 from lumisite.validate.run import slurm
-from lumisite.validate.run.folder import JOURNAL, SAMPLES, Run, create_run, gather, lines_of, open_run
+from lumisite.validate.run.folder import SAMPLES, Run, create_run, gather, lines_of, open_run
 from tests.support.played_slurm import NODES, PlayedSlurm, job_gates, keys, plans, play, runner, work
 
 
@@ -74,7 +74,8 @@ def test_it_tells_how_many_steps_are_judged(played: PlayedSlurm, tmp_path: Path)
     run = create_run(tmp_path / "run", {})
     one = runner(run)
     one.progress = lambda done, total: told.append((done, total))
-    one.restore(run.lock())
+    run.lock()
+    one.restore()
     one.work()
     run.release()
     assert told == sorted(told)
@@ -111,17 +112,6 @@ def test_a_job_that_ends_early_says_why_and_keeps_what_it_measured(
     assert keys(work(tmp_path / "run")) == keys(lines)  # and once it has ended, it has ended
 
 
-def test_a_job_that_has_ended_stays_so_though_it_was_cancelled_at_that_moment(
-    played: PlayedSlurm, tmp_path: Path
-) -> None:
-    played.stop_after, played.end_state = 1, "FAILED"
-    lines = work(tmp_path / "run")
-    with (tmp_path / "run" / JOURNAL).open("a") as stream:
-        stream.write('{"run": "stamp-01", "event": "cancelled", "time": 1}\n')
-    assert keys(work(tmp_path / "run")) == keys(lines)
-    assert len(played.jobs) == 2, "it was submitted again"
-
-
 def test_a_slurm_that_does_not_answer_is_waited_for(
     played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,7 +139,8 @@ def test_cancelling_takes_only_jobs_of_this_run_and_resume_measures_the_rest(
     played.jobs["7"], played.states["7"] = str(tmp_path / "others.sh"), "PENDING"
     run = create_run(tmp_path / "run", {})
     one = runner(run)
-    one.restore(run.lock())
+    run.lock()
+    one.restore()
     asked = iter(range(3))
 
     def interrupt(_: float) -> None:

@@ -67,7 +67,8 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, finding: Finding | None) 
         lambda place, jobs=1: plan_jobs("stamp", str(place), [NODES], 1, lambda nodes: plan_groups(nodes, finding)),
     )
     one = runner(create_run(folder, {}))
-    one.restore(one.run.lock())
+    one.run.lock()
+    one.restore()
     one.work()
     one.run.release()
     return [line for line in lines_of(folder / "samples.jsonl") if isinstance(line, Gate)]

@@ -60,38 +60,6 @@ def test_jobs_in_the_queue_need_one_question(fp: FakeProcess) -> None:
     assert not slurm.poll([])
 
 
-def test_tasks_of_an_array_are_listed_one_by_one(fp: FakeProcess) -> None:
-    words = ["squeue", "--noheader", "--jobs=7_1,7_2", "--states=all", "--array", "--format=%i|%T|%r"]
-    fp.register(words, stdout="7_1|RUNNING|None\n7_2|PENDING|JobArrayTaskLimit\n")
-    assert slurm.poll(["7_1", "7_2"])["7_2"] == JobState("PENDING", "JobArrayTaskLimit")
-
-
-def test_an_array_is_released_when_its_tasks_have_their_nodes(fp: FakeProcess) -> None:
-    fp.register(["sbatch", "--parsable", "array.sh"], stdout="7\n")
-    for words in (["update", "JobId=7_1", "ReqNodeList=a,b"], ["update", "JobId=7_2", "NumNodes=1"], ["release", "7"]):
-        fp.register(["scontrol", *words])
-    assert slurm.submit_array("array.sh", {1: ["ReqNodeList=a,b"], 2: ["NumNodes=1"]}) == "7"
-    assert [call[1] for call in fp.calls] == ["--parsable", "update", "update", "release"]  # type: ignore[index]
-
-
-def test_an_array_whose_tasks_cannot_have_their_nodes_is_cancelled(fp: FakeProcess) -> None:
-    fp.register(["sbatch", "--parsable", "array.sh"], stdout="7\n")
-    fp.register(["scontrol", fp.any()], stderr="slurm_update error: Access/permission denied\n", returncode=1)
-    fp.register(["scancel", "7"])
-    with pytest.raises(slurm.RefusedError) as refused:
-        slurm.submit_array("array.sh", {1: ["ReqNodeList=a,b"]})
-    assert refused.value.finding.values["words"] == "slurm_update error: Access/permission denied"
-    assert list(fp.calls[-1]) == ["scancel", "7"]
-
-
-def test_a_task_that_may_be_held_is_updated_and_released(fp: FakeProcess) -> None:
-    words = ["squeue", "--noheader", "--me", "--name=lumisite-s.1", "--states=all", "--array", "--format=%i"]
-    fp.register(words, stdout="7_11\n7_1\n", occurrences=2)
-    fp.register(["scontrol", "update", "JobId=7_1", "ReqNodeList=a"], stderr="Job is no longer pending\n", returncode=1)
-    assert slurm.find_task("lumisite-s.1", 1, ["ReqNodeList=a"]) == "7_1"
-    assert slurm.find_task("lumisite-s.1", 2, []) is None
-
-
 def program(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put a program of this name before all others."""
     (folder / name).write_text(f"#!/bin/sh\n{text}\n")

@@ -123,12 +123,12 @@ def test_nodes_are_looked_at_again_now_and_then_and_not_at_each_look(
 
     def nodes_of(partition: str) -> dict[str, str]:
         asked.append(partition)
-        return dict.fromkeys(NODES, "idle" if len(asked) < 6 else "down")
+        return dict.fromkeys(NODES, "idle" if len(asked) < 4 else "down")
 
     monkeypatch.setattr(slurm, "nodes_of", nodes_of)
     found = waiting(played, tmp_path / "run", monkeypatch, "Resources", looks=40)
     assert [one.code for one in found] == ["job-submitted", "job-waits", "job-nodes-away", "job-done"]
-    assert len(asked) <= 2 * (2 + 40 // 15)
+    assert len(asked) <= 2 + 40 // 15
 
 
 def test_slurm_has_reasons_for_nodes(fp: FakeProcess) -> None:
