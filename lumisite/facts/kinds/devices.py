@@ -15,7 +15,7 @@ from lumisite.facts.kinds.system import comes_with_update
 from lumisite.findings.finding import Value
 from lumisite.site.cpus import CpusetError, parse_number_list
 from lumisite.site.images import parse_release, releases_by_name
-from lumisite.vendors import all_gpus, gpu_of
+from lumisite.vendors import gpu_of
 
 D = TypeVar("D", Interface, Adapter)
 
@@ -24,16 +24,10 @@ D = TypeVar("D", Interface, Adapter)
 
 
 def compare_drivers(before: Facts, after: Facts) -> Iterator[Change]:
-    """Yield a change for each driver; one in the place of another one of the same vendor is one change."""
-    old, new = dict(before.drivers), dict(after.drivers)
-    for gpu in all_gpus():
-        gone, come = only_in(*([name for name in gpu.drivers if name in loaded] for loaded in (old, new)))
-        if len(gone) == len(come) == 1:
-            texts = driver_text(gone[0], old.pop(gone[0])), driver_text(come[0], new.pop(come[0]))
-            yield Change("driver-changed", gone[0], *texts)
-    for name in sorted(old.keys() | new.keys()):
-        if old.get(name) != new.get(name):
-            was, now = (_driver_text(name, drivers.get(name)) for drivers in (old, new))
+    """Yield a change for each driver that is another one."""
+    for name in sorted(before.drivers.keys() | after.drivers.keys()):
+        if before.drivers.get(name) != after.drivers.get(name):
+            was, now = (_driver_text(name, facts.drivers.get(name)) for facts in (before, after))
             yield Change("driver-rebuilt" if was == now else "driver-changed", name, was, now)
 
 

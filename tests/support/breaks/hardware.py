@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.breaks.row import NOTHING, TOLD, Break, Plant
+from tests.support.breaks.row import TOLD, Break, Plant
 from tests.support.dict_trees import Link
 from tests.support.nodes import lumi_node
 
@@ -171,13 +171,6 @@ HARDWARE = {
         ("driver-rebuilt", "amdgpu"),
         [("site", "platforms.2026-01.stacks.rocm.runs")],
         TOLD,
-    ),
-    "another driver of the same vendor": Break(
-        {"/sys/module/i915/srcversion": None, "/sys/module/xe/srcversion": b"EF56\n"},
-        ("driver-changed", "i915"),
-        [],
-        NOTHING,
-        both={"/sys/module/i915/srcversion": b"CD34\n"},
     ),
     "driver that is not loaded": Break(
         {"/sys/module/amdgpu/version": None, "/sys/module/amdgpu/srcversion": None},
