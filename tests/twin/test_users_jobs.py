@@ -6,7 +6,6 @@ The scripts lie in `tests/data/jobs`. Nothing of them is changed but accounts, p
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -17,7 +16,6 @@ from typing import Any
 import pytest
 
 from lumisite.cli import main
-from lumisite.site.load import EMBEDDED
 from tests.twin.cluster import Cluster, ClusterPlan, running
 from tests.twin.fixtures import require_twin
 from tests.twin.helper_site import LOAD, deploy_site
@@ -49,25 +47,13 @@ CHANGES = {
     "train.py 50 10": "train.py 2 2",
 }
 
-#: The twin's site, where a value does harm as on LUMI; evidence wants all sources described.
-TWIN = (EMBEDDED / "twin.yaml").read_text()
-HARM = """  - name: NCCL_NET_GDR_LEVEL
-    leave: yes
-    why: as on LUMI
-    evidence: [{effect: harmful, by: measured, of: PHB|SYS, when: {nodes: several}, what: the first collective hangs,
-      nodes: '2-8', date: 2026-09, source: here}]
-"""
-HARMFUL = re.sub(
-    r"(?s)  - name: NCCL_NET_GDR_LEVEL.*?(?=  - name)", HARM, re.sub(r"source: ('[^']*'|[^}\n]*)", "source: here", TWIN)
-).replace("fabric:", "sources: {NONE: {title: none, address: 'https://none', date: 2026-01-01}}\nfabric:", 1)
-
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Cluster]:
     """A cluster with the site deployed, and the users' files on /scratch."""
     require_twin()
     with running(ClusterPlan(images=("small", "torch", "jax", "ray"), cpus=8)) as cluster:
-        deploy_site(cluster, {TWIN: HARMFUL})
+        deploy_site(cluster)
         work = cluster.shared / WORK.removeprefix("/")
         work.mkdir()
         work.chmod(0o1777)
@@ -179,7 +165,7 @@ def test_tykky_on_one_node(site: Cluster) -> None:
     assert ran.ranks[0]["environment"]["GLOO_SOCKET_IFNAME"] == "hsn0"
 
 
-def test_tykky_on_two_nodes_hears_of_its_own_setting_and_keeps_it(
+def test_tykky_on_two_nodes_keeps_its_own_setting_which_lint_names(
     site: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ran = submit(site, "tykky-two-nodes.sh", more={"gpus-per-node=2": "gpus-per-node=1"})
@@ -187,9 +173,7 @@ def test_tykky_on_two_nodes_hears_of_its_own_setting_and_keeps_it(
     assert len(set(ran.nodes)) == 2
     for rank in ran.ranks:
         assert rank["environment"]["NCCL_NET_GDR_LEVEL"] == "PHB"
-    line = "NCCL_NET_GDR_LEVEL=PHB, set before lumisite ran, does harm: the first collective hangs"
-    assert ran.text.count(f"lumisite: {line}: unset NCCL_NET_GDR_LEVEL\n") == 1
-    # Before it is submitted, too.
+    assert "lumisite" not in ran.text
     script = tmp_path / "start.sh"
     script.write_text((JOBS / "tykky-two-nodes.sh").read_text())
     assert main(["lint", "--site", "lumi", str(script)]) == 1
