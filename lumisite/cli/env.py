@@ -233,14 +233,11 @@ def _compare_with_image(site: Site, image: str) -> None:
     if note is not None:
         print_note(line(note))
         return
-    inferred = holds_by_name(site, os.path.realpath(image), os.path.abspath(image))  # noqa: PTH100
+    inferred, stack = holds_by_name(site, os.path.realpath(image), os.path.abspath(image)), site.gpu_stack or ""  # noqa: PTH100
     differing = [
         f"{what} {_format_fact(actual)}, taken for {_format_fact(assumed)}"
         for what, actual, assumed in (
-            *(
-                (site.stacks[stack].title, content.stacks.get(stack), inferred.stacks.get(stack))
-                for stack in site.gpu_stacks
-            ),
+            (_release_name(site), content.stacks.get(stack), inferred.stacks.get(stack)),
             ("plugin", content.plugin, inferred.plugin),
         )
         if actual is not None and actual != assumed and not str(actual).startswith(f"{assumed}.")
@@ -254,10 +251,14 @@ def _format_fact(value: object) -> str:
     return "unknown" if value is None else ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
+def _release_name(site: Site) -> str:
+    """Return the name of the releases that images bring."""
+    return "release" if site.gpu_stack is None else site.stacks[site.gpu_stack].title
+
+
 def _facts(site: Site, image: AssumedImage) -> str:
     """Describe what the wrapper infers about the image, and the source of that."""
-    stack = site.stacks[site.gpu_stacks[0]].title if site.gpu_stacks else "release"
-    facts = {"family": image.family, stack: image.release, "plugin inside": image.plugin}
+    facts = {"family": image.family, _release_name(site): image.release, "plugin inside": image.plugin}
     known = ", ".join(f"{name} {'not known' if fact is None else _format_fact(fact)}" for name, fact in facts.items())
     return f"image: {known} ({_KNOWN_FROM[image.known_from]})"
 

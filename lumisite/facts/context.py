@@ -61,9 +61,9 @@ class Context:
         return [name for name in self.kinds_like_node if self.site.node_kinds[name].gpus]
 
     @property
-    def driven(self) -> tuple[str, ...]:
-        """The stacks of which a driver decides what runs, as far as a platform is known to have them."""
-        return tuple(stack for stack in self.site.gpu_stacks if stack in self.stated.stacks)
+    def driven(self) -> str | None:
+        """The stack of which a driver decides what runs, where the platform is known to have it."""
+        return self.site.gpu_stack if self.site.gpu_stack in self.stated.stacks else None
 
     def stack_of(self, title: str) -> str:
         """Return the site's stack for software on the host, by its title there; empty where the site has none."""
@@ -88,7 +88,7 @@ class Context:
     def versions_with(self, module: Module, stack: str, release: str) -> Iterator[str]:
         """Yield the versions of a module that have a release of a driven stack."""
         hosts = {name: self.old.stacks[name].supported for name in self.site.host_stacks if name in self.old.stacks}
-        images = {name: (self.old.defaults[name],) for name in self.site.gpu_stacks if name in self.old.stacks}
+        images = {name: (version,) for name, version in self.old.defaults.items() if name == self.site.gpu_stack}
         chosen = {**hosts, **images, stack: (parse_version(release),)}
         ordered = {name: chosen[name] for name in self.site.stacks if name in chosen}
         for combination in combinations(self.site, self.was, ordered):

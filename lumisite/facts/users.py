@@ -72,11 +72,11 @@ def _lines(change: Change, context: Context) -> Iterator[tuple[str, str]]:
 
 
 def _dropped(context: Context) -> Iterator[str]:
-    """Yield for each stack the releases that the new driver does not support any more."""
-    for stack in context.driven:
-        if releases := context.lost_releases(stack):
-            supported, title = str(context.stated.stacks[stack].runs), context.site.stacks[stack].title
-            yield _fill("dropped", title=title, releases=", ".join(releases), range=supported)
+    """Yield the releases that the new driver does not support any more."""
+    stack = context.driven
+    if stack is not None and (releases := context.lost_releases(stack)):
+        supported, title = str(context.stated.stacks[stack].runs), context.site.stacks[stack].title
+        yield _fill("dropped", title=title, releases=", ".join(releases), range=supported)
 
 
 def _wrapped(entries: Iterable[str]) -> Iterator[str]:

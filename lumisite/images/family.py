@@ -36,8 +36,9 @@ def choose_family(
     if recognised is not None:
         return recognised
     name = default_family(site, releases)
-    titles = tuple(f"{site.stacks[stack].title} {releases[stack]}" for stack in site.gpu_stacks if stack in releases)
-    return name, make_finding("image-family-default", family=name, releases=titles)
+    stack = site.gpu_stack
+    release = f"{site.stacks[stack].title} {releases[stack]}" if stack is not None and stack in releases else None
+    return name, make_finding("image-family-default", family=name, release=release)
 
 
 def recognise_family(site: Site, paths: tuple[str, ...], image: Contents) -> tuple[str, Finding] | None:

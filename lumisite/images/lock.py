@@ -82,8 +82,9 @@ def holds_by_lock(site: Site, path: str, image: LockedImage) -> Holds:
     recognised = known is not None and known.default_for is None
     named = family_by_path(site, image.target or path, path)
     family = image.family if recognised or named == image.family else None
-    read = {stack: parse_release(image.versions.get(stack)) for stack in site.gpu_stacks}
-    stacks = {stack: release for stack, release in read.items() if release is not None}
+    stack = site.gpu_stack
+    release = None if stack is None else parse_release(image.versions.get(stack))
+    stacks = {} if stack is None or release is None else {stack: release}
     plugin, openers = "ofi_plugin" in image.versions, {library.name for library in collectives_of(site)}
     looked_at = not openers.isdisjoint(image.versions)
     return Holds(family, stacks, plugin if plugin or looked_at else None)

@@ -147,11 +147,8 @@ class Job:
 
     @cached_property
     def gpus(self) -> tuple[GpuVendor, ...]:
-        """What is known of the GPUs that it may get: those of its partitions, else all that the site has."""
-        site = self.site
-        of_partitions = list(map(site.vendor_of, site.kinds_of(*self.partitions)))
-        every = [stack.gpu for stack in site.stacks.values()]
-        return tuple(gpu_of(name) for name in dict.fromkeys(of_partitions if any(of_partitions) else every) if name)
+        """What is known of the GPUs of the site."""
+        return (gpu_of(self.site.gpu_vendor),) if self.site.gpu_vendor else ()
 
     @cached_property
     def misspelt(self) -> Mapping[str, str]:

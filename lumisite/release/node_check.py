@@ -158,7 +158,7 @@ def _combinations(site: Site, manifest: Manifest) -> Iterator[Combination]:
     """Return each combination of what the host has; what images bring has no libraries here."""
     hosts = {stack: map(parse_version, manifest.stacks.get(stack, ())) for stack in site.host_stacks}
     defaults = site.platforms[manifest.platform].defaults
-    images = {stack: (defaults[stack],) for stack in site.gpu_stacks if stack in defaults}
+    images = {stack: (version,) for stack, version in defaults.items() if stack == site.gpu_stack}
     return combinations(site, manifest.platform, {**hosts, **images})
 
 

@@ -74,8 +74,8 @@ def join_filter(of: Rendering) -> str:
 
 def _script(of: Rendering, name: str) -> str:
     """Return a script with the title of the site's stack in place of its mark."""
-    titles = [of.site.stacks[stack].title for stack in of.site.gpu_stacks]
-    word = titles[0] if len(titles) == 1 and re.fullmatch(r"[\w.+ -]+", titles[0], re.ASCII) else "stack"
+    title = "" if of.site.gpu_stack is None else of.site.stacks[of.site.gpu_stack].title
+    word = title if re.fullmatch(r"[\w.+ -]+", title, re.ASCII) else "stack"
     return of.templates[f"spank_helpers/{name}"].replace(STACK_MARK, word)
 
 
@@ -323,7 +323,8 @@ def _options() -> Iterator[str]:
 
 def _release(site: Site, known: Mapping[str, Version | None]) -> str:
     """Return the release that was read in an image, as a number."""
-    return next((number_of(version) for stack in site.gpu_stacks if (version := known.get(stack)) is not None), "")
+    version = None if site.gpu_stack is None else known.get(site.gpu_stack)
+    return "" if version is None else number_of(version)
 
 
 def _planned(site: Site, loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], str]]:

@@ -115,7 +115,8 @@ def index_of(key: str) -> str:
 
 def _tests(site: Site, when: When) -> Iterator[str]:
     """Yield the comparisons of the image's release."""
-    for stack in (stack for stack in site.gpu_stacks if stack in when.stacks):
+    stack = site.gpu_stack
+    if stack is not None and stack in when.stacks:
         yield from (f"ls_version {sign} {number_of(release)}" for sign, release in when.stacks[stack].bounds)
 
 

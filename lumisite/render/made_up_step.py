@@ -361,8 +361,8 @@ def situation_of(question: Question, image: AssumedImage | None) -> Situation:
     stacks = {
         stack: parse_version(manifest["stacks"][stack][0]) for stack in site.host_stacks if stack in manifest["stacks"]
     }
-    if image is not None and image.release is not None and site.gpu_stacks:
-        stacks[site.gpu_stacks[0]] = parse_version(image.release)
+    if image is not None and image.release is not None and site.gpu_stack is not None:
+        stacks[site.gpu_stack] = parse_version(image.release)
     gpus = site.have_gpus(question.step.partition)
     return Situation(
         manifest["platform"],

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from lumisite.machine.masks import mask_tables
 from lumisite.machine.topology import topology_of
-from lumisite.render.templates import filled, make_environment
+from lumisite.render.templates import make_environment
 from lumisite.site.ledger import Decision, conditions_of, describe_action, describe_condition
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
@@ -85,7 +85,7 @@ def help_texts(
             for other in (*needed, itself)  # as a load goes
         ],
         "provides": [(path, what) for what, path in provides],
-        "image_stacks": [site.stacks[stack].title for stack in site.gpu_stacks],
+        "image_stack": None if site.gpu_stack is None else site.stacks[site.gpu_stack].title,
         "task_binds": _binds(decision, TASK),
         "task_variables": _task_variables(decision),
         "mpi": [(family.title, family.mpi) for family in site.families.values() if family.mpi],
@@ -152,8 +152,3 @@ def _task_variables(decision: Decision) -> list[TaskVariable]:
 def support(site: Site) -> str:
     """Return whom to ask."""
     return f"Support: {site.support.name}\n  {site.support.contact}"
-
-
-def paragraph(text: str) -> str:
-    """Fill lines of 78 characters."""
-    return filled(text).rstrip("\n")

@@ -20,9 +20,9 @@ _NO_STACKS = ("platform", "nodes", "gpus", "partition", "kind", "variable", "fam
 
 def stacks_are_distinct(site: Site) -> Faults:
     """No stack has the name of something else, no two releases of it are the same version, and one has `gpu`."""
-    for stack in site.gpu_stacks[1:]:
-        yield make_finding("several-gpu-stacks", f"stacks.{stack}.gpu", first=site.gpu_stacks[0])
     for stack, described in site.stacks.items():
+        if described.gpu is not None and stack != site.gpu_stack:
+            yield make_finding("several-gpu-stacks", f"stacks.{stack}.gpu", first=site.gpu_stack)
         if stack in _NO_STACKS:
             yield make_finding("name-reserved", f"stacks.{stack}", name=stack)
         seen: dict[Version, str] = {}
@@ -90,24 +90,25 @@ def _of_driver(site: Site, path: str, available: PlatformStack) -> Faults:
 
 def families_cover_every_release(site: Site) -> Faults:
     """Each release that images bring has exactly one default family."""
-    for stack in site.gpu_stacks:
-        ranges = {n: f.default_for[stack] for n, f in site.families.items() if f.default_for and stack in f.default_for}
-        for version in map(parse_version, site.releases(stack)):
-            release = f"{site.stacks[stack].title} {version}"
-            names = [name for name, covered in ranges.items() if version in covered]
-            if not names:
-                yield make_finding("default-family-missing", "families", release=release)
-            elif len(names) > 1:
-                path = f"families.{names[1]}.default_for.{stack}"
-                yield make_finding("default-family-repeated", path, release=release, family=names[0])
+    stack = site.gpu_stack
+    if stack is None:
+        return
+    ranges = {n: f.default_for[stack] for n, f in site.families.items() if f.default_for and stack in f.default_for}
+    for version in map(parse_version, site.releases(stack)):
+        release = f"{site.stacks[stack].title} {version}"
+        names = [name for name, covered in ranges.items() if version in covered]
+        if not names:
+            yield make_finding("default-family-missing", "families", release=release)
+        elif len(names) > 1:
+            path = f"families.{names[1]}.default_for.{stack}"
+            yield make_finding("default-family-repeated", path, release=release, family=names[0])
 
 
 def releases_have_a_location(site: Site) -> Faults:
     """Each release that images may bring has `found`."""
-    for stack in site.gpu_stacks:
-        for version, release in site.releases(stack).items():
-            if release.found is None:
-                yield make_finding("key-missing", f"stacks.{stack}.releases.{version}.found")
+    for version, release in site.releases(site.gpu_stack or "").items():
+        if release.found is None:
+            yield make_finding("key-missing", f"stacks.{site.gpu_stack}.releases.{version}.found")
 
 
 def modules_fit_together(site: Site) -> Faults:
@@ -156,7 +157,7 @@ def validation_fits(site: Site) -> Faults:
     if days < LEAST_DAYS and plan.baseline_why is None:
         path, reason = "validation.baseline_days", "`baseline_why`"
         yield make_finding("value-out-of-range", path, value=days, least=LEAST_DAYS, or_key=reason)
-    if plan.backend == "nccl" and not site.gpu_stacks:
+    if plan.backend == "nccl" and site.gpu_stack is None:
         yield make_finding("key-without-effect", "validation.backend", needs="a stack with `gpu`")
     first_of: dict[str, int] = {}
     for index, rule in enumerate(plan.metrics):

@@ -54,8 +54,6 @@ def key(
     *,
     names: str = "",
     split: Callable[[str], tuple[str, ...]] | None = None,
-    among: bool = False,
-    alone: bool = False,
     least: float | None = None,
     most: float | None = None,
     example: str = "",
@@ -64,16 +62,12 @@ def key(
 ) -> Any:
     """Declare a site key: a dataclass field whose `doc` goes into the generated reference.
 
-    `names` is the table of the document that must have what the key names; a text with several names is `split`. Of a
-    list, or of a mapping, that is `alone`, one value may stand without its brackets; in a mapping it is that of all
-    names of the table.
-    A mapping that is `among` others is no key itself: what the table describes are keys beside those of other fields.
-    A number is from `least` to `most`; a list or mapping with an `example` is not empty. A key that `needs` another
-    one has no effect without it, or without one of the values behind its name.
+    `names` is the table of the document that must have what the key names; a text with several names is `split`. A
+    number is from `least` to `most`; a list or mapping with an `example` is not empty. A key that `needs` another one
+    has no effect without it, or without one of the values behind its name.
     """
-    form = {"doc": doc, "names": names, "split": split, "among": among, "alone": alone}
     limits = {"least": least, "most": most, "example": example, "needs": needs}
-    return field(metadata={**form, **limits}, **options)
+    return field(metadata={"doc": doc, "names": names, "split": split, **limits}, **options)
 
 
 #: Stands for a value that could not be decoded; its fault is already recorded.
@@ -202,45 +196,30 @@ class Decoder:
     def _dataclass(self, value: Any, kind: Any, path: str) -> Any:
         if not isinstance(value, dict):
             return self._shape_fault(path, value, "mapping")
-        fields, among, of_more = _fields(kind)
-        more = self.document.tables.get(among.metadata["names"], ()) if among else ()
-        values: dict[str, Any] = {among.name: {}} if among else {}
+        fields = _fields(kind)
+        values: dict[str, Any] = {}
         for name, child in value.items():
             key_path = joined(path, name)
             if self.by_hand and self._name(name, path, key_path) is MISSING:
                 continue
             if name in fields:
                 item, inner = fields[name]
-                alone = item.metadata.get("alone") and isinstance(child, str)
-                values[item.name] = (
-                    self._alone(child, item, inner, key_path) if alone else self.value(child, inner, key_path)
-                )
+                values[item.name] = self.value(child, inner, key_path)
                 if self.by_hand and values[item.name] is not MISSING:
                     self._check_value(item, values[item.name], key_path)
-            elif among and name in more:
-                values[among.name][name] = self.value(child, of_more, key_path)
             elif self.by_hand:
-                known = alternatives(name, [*more, *fields])
+                known = alternatives(name, fields)
                 self._fault("key-unknown", key_path, self.document.key_position(key_path), **known)
         missing = [name for name, (item, _) in fields.items() if name not in value and self._needed(name, item)]
         for name in missing:
             first, *_ = fields[name][0].metadata.get("doc", "").split(". ")
             self._fault("key-missing", joined(path, name), what=first.rstrip("."))
-        below = values[among.name].values() if among else ()
-        if missing or MISSING in values.values() or MISSING in below:
+        if missing or MISSING in values.values():
             return MISSING
         record = kind(**values)
         for item, _ in fields.values() if self.by_hand else ():
             self._check_needs(record, item, path)
         return record
-
-    def _alone(self, text: str, item: dataclasses.Field[Any], kind: Any, path: str) -> Any:
-        """Decode a text where a list or a mapping may stand."""
-        _, origin, inner, *_ = _form(kind)
-        value = self.value(text, inner[-1] if origin is Mapping else inner[0], path)
-        if value is MISSING:
-            return MISSING
-        return dict.fromkeys(self.document.tables[item.metadata["names"]], value) if origin is Mapping else (value,)
 
     def _check_value(self, item: dataclasses.Field[Any], value: Any, path: str) -> None:
         """Add the faults of a sound value: a number out of range, an empty list, names that are not described."""
@@ -295,12 +274,10 @@ def _key_error(name: str) -> UnfitError | None:
 
 
 @functools.cache
-def _fields(kind: type) -> tuple[dict[str, tuple[dataclasses.Field[Any], Any]], dataclasses.Field[Any] | None, Any]:
-    """Return the field and type of each key; and the field for keys that the site describes, with their type."""
-    hints, fields = typing.get_type_hints(kind), dataclasses.fields(kind)
-    among = next((item for item in fields if item.metadata.get("among")), None)
-    by_name = {item.name: (item, hints[item.name]) for item in fields if item is not among}
-    return by_name, among, typing.get_args(hints[among.name])[1] if among else None
+def _fields(kind: type) -> dict[str, tuple[dataclasses.Field[Any], Any]]:
+    """Return the field and type of each key."""
+    hints = typing.get_type_hints(kind)
+    return {item.name: (item, hints[item.name]) for item in dataclasses.fields(kind)}
 
 
 def default_of(item: dataclasses.Field[Any]) -> Any:

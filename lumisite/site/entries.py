@@ -31,7 +31,7 @@ class When:
     """Conditions; all that are given must hold. A stack with `gpu`, `family` and `plugin` are about the image."""
 
     stacks: Mapping[str, VersionRange] = key(
-        "Releases of a stack, by its name: `mystack: '>=6.2,<7'`.", names="stacks", among=True, default_factory=dict
+        "Releases of stacks, by name: `{mystack: '>=6.2,<7'}`.", names="stacks", default_factory=dict
     )
     family: tuple[str, ...] | None = key("Image families by name.", names="families", default=None)
     plugin: bool | None = key("Whether the image holds the OFI plugin for NCCL.", default=None)

@@ -95,7 +95,7 @@ def releases_by_name(site: Site, *paths: str) -> dict[str, Version]:
     That form is `NAME/pytorch:NAME6.3_ubuntu22.04`, with NAME for the stack.
     """
     found: dict[str, Version] = {}
-    for stack in site.gpu_stacks:
+    if (stack := site.gpu_stack) is not None:
         pattern = re.compile(rf"{re.escape(stack)}[-_]?(\d+\.\d+(?:\.\d+)?)(?!.*{re.escape(stack)}[-_]?\d)")
         matches = (pattern.search(path.rpartition("/")[2]) for path in paths)
         if match := next(filter(None, matches), None):

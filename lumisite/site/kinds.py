@@ -103,7 +103,7 @@ def fingerprint_of(site: Site, name: str) -> Fingerprint:
     described = [bus_ids[name] for bus_ids in all_ids if current and name in bus_ids]
     # A card may be several GPUs at one address.
     gpus, vendor = len(set(map(full_pci_bus, current)) if current else kind.gpus), site.vendor_of(name)
-    return fingerprint(layout, gpus, vendor if gpus else NO_GPUS if site.gpu_stacks else "", described)
+    return fingerprint(layout, gpus, vendor if gpus else NO_GPUS if site.gpu_stack else "", described)
 
 
 def fingerprint(

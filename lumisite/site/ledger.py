@@ -167,7 +167,7 @@ def _reason(code: str, **values: Value) -> Finding:
 
 def image_conditions(site: Site) -> tuple[str, ...]:
     """Return the conditions about what is inside an image, which no module and no task prolog can know."""
-    return (*site.gpu_stacks, "family", "plugin")
+    return (*([site.gpu_stack] if site.gpu_stack is not None else []), "family", "plugin")
 
 
 def depends_on_image(site: Site, when: When) -> bool:

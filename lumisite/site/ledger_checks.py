@@ -67,7 +67,7 @@ def _condition_faults(site: Site, path: str, entry: Bind | Setting) -> Faults:
         return
     module = site.modules[entry.where]
     for condition in conditions_of(entry.when):
-        key, name = f"{path}.{condition}", str(entry.where)
+        key, name = f"{path}.{'stacks.' if condition in site.stacks else ''}{condition}", str(entry.where)
         if condition in (*STEP_CONDITIONS, *image_conditions(site)):
             yield make_finding("condition-unknowable", key, module=name, condition=condition)
         elif condition in site.stacks and condition not in module.version:

@@ -66,9 +66,8 @@ class Partition(Stated):
     """A Slurm partition."""
 
     node_kind: tuple[str, ...] = key(
-        "The node kind of its nodes, or a list of several, which the helper tells apart on the node.",
+        "The node kinds of its nodes: one, or several, which the helper tells apart on the node.",
         names="node_kinds",
-        alone=True,
         example="gpu-nodes",
     )
     whole_nodes: bool = key("Whether a job always gets whole nodes.")
@@ -77,8 +76,7 @@ class Partition(Stated):
     memory_mib: int | None = key("Memory of a node for jobs, in MiB, if less than its node kind has.", default=None)
     constraint: Name | None = key("What users ask for with `--constraint` to get its nodes.", default=None)
     qos: tuple[Name, ...] = key(
-        "What users ask for with `--qos` to get its nodes, any one of a list: jobs of `validate` ask for the first.",
-        alone=True,
+        "What users ask for with `--qos` to get its nodes, any one of these: jobs of `validate` ask for the first.",
         default=(),
     )
 
@@ -272,9 +270,14 @@ class Site:
         return self.runtimes[self.command]
 
     @property
-    def gpu_stacks(self) -> tuple[str, ...]:
-        """The stacks that images bring."""
-        return tuple(name for name, stack in self.stacks.items() if stack.gpu is not None)
+    def gpu_stack(self) -> str | None:
+        """The stack that images bring, with the GPUs of the site."""
+        return next((name for name, stack in self.stacks.items() if stack.gpu is not None), None)
+
+    @property
+    def gpu_vendor(self) -> str | None:
+        """The vendor of the site's GPUs."""
+        return None if self.gpu_stack is None else self.stacks[self.gpu_stack].gpu
 
     @property
     def host_stacks(self) -> tuple[str, ...]:
@@ -331,9 +334,9 @@ class Site:
         return self.fabric if adapters is None else replace(self.fabric, adapters=adapters)
 
     def vendor_of(self, kind: str) -> str | None:
-        """Return the vendor of the GPUs of a node kind, by the stacks of the platform in force; `None` without any."""
-        stacks = self.platforms[self.platform].stacks if self.node_kinds[kind].gpus else {}
-        return next((self.stacks[name].gpu for name in self.gpu_stacks if name in stacks), None)
+        """Return the vendor of the GPUs of a node kind, if the platform in force has its stack; `None` without any."""
+        has_gpus = self.node_kinds[kind].gpus and self.gpu_stack in self.platforms[self.platform].stacks
+        return self.gpu_vendor if has_gpus else None
 
     @property
     def nics(self) -> int | None:

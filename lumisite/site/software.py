@@ -25,15 +25,6 @@ else:
 PREFIXES = ("SINGULARITY", "APPTAINER")
 
 
-def prefix_of(variable: str) -> str:
-    """Return the prefix of the runtime that alone reads a variable, or nothing.
-
-    >>> prefix_of("APPTAINERENV_A"), prefix_of("SINGULARITY_NV"), prefix_of("NCCL_NET")
-    ('APPTAINER', 'SINGULARITY', '')
-    """
-    return next((prefix for prefix in PREFIXES if variable.startswith((f"{prefix}_", f"{prefix}ENV_"))), "")
-
-
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Runtime(Stated):
     """A container runtime on the compute nodes, by the command that users type."""

@@ -52,7 +52,7 @@ def gpu_of(name: str) -> GpuVendor:
 
 def drivers_of(site: Site) -> dict[str, tuple[str, ...]]:
     """Return the drivers of the GPUs that a site's nodes may have, by vendor."""
-    return {gpu: gpu_of(gpu).drivers for stack in site.gpu_stacks if (gpu := site.stacks[stack].gpu)}
+    return {site.gpu_vendor: gpu_of(site.gpu_vendor).drivers} if site.gpu_vendor else {}
 
 
 def all_gpus() -> tuple[GpuVendor, ...]:

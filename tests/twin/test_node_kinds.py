@@ -27,7 +27,7 @@ BOTH = KIND.format(name="bare", gpus="") + KIND.format(name="crossed", gpus="{l3
 CHANGES = {
     "\nnode_kinds:": f"\nnode_kinds:{BOTH}",
     "    since: 2026-01-21\n": "    since: 2026-01-21\n    gpu_bus_ids: {crossed: ['41', '46']}\n",
-    "small-g: {node_kind: twin,": "small-g: {node_kind: [bare, crossed],",
+    "small-g: {node_kind: [twin],": "small-g: {node_kind: [bare, crossed],",
     "\nsettings:\n": """
 settings:
   - {name: ROCR_VISIBLE_DEVICES, computed: one-gpu, why: on request, source: here}

@@ -41,14 +41,15 @@ def driver_follows(change: Change, differences: Differences) -> bool:
 
 
 def driver_touches(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield, for the stacks that the driver decides on, the entry of the platform and what the driver drops."""
-    for stack in context.driven:
-        if change.subject in gpu_of(str(context.site.stacks[stack].gpu)).drivers:
-            key, stated = f"platforms.{context.now or context.was}.stacks.{stack}", context.stated.stacks[stack]
-            if change.code != "driver-rebuilt":
-                yield Touched("site", f"{key}.driver", "affected-key-value", {"value": str(stated.driver)})
-            yield Touched("site", f"{key}.runs", "affected-key-value", {"value": str(stated.runs)})
-            yield from _dropped(stack, context)
+    """Yield, for the stack that the driver decides on, the entry of the platform and what the driver drops."""
+    stack = context.driven
+    if stack is None or change.subject not in gpu_of(str(context.site.gpu_vendor)).drivers:
+        return
+    key, stated = f"platforms.{context.now or context.was}.stacks.{stack}", context.stated.stacks[stack]
+    if change.code != "driver-rebuilt":
+        yield Touched("site", f"{key}.driver", "affected-key-value", {"value": str(stated.driver)})
+    yield Touched("site", f"{key}.runs", "affected-key-value", {"value": str(stated.runs)})
+    yield from _dropped(stack, context)
 
 
 def _dropped(stack: str, context: Context) -> Iterator[Touched]:

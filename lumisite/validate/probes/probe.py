@@ -171,8 +171,7 @@ class Target:
 
 def gpu_of_plan(site: Site, plan: Validation) -> GpuVendor | None:
     """Return what is known of the GPUs of the nodes that are probed: with nccl there are some."""
-    stacks = [site.stacks[name].gpu for name in site.gpu_stacks if plan.backend == "nccl"]
-    name = next(filter(None, [site.vendor_of(site.validated_kind(plan.partition)), *stacks]), None)
+    name = site.gpu_vendor if plan.backend == "nccl" else site.vendor_of(site.validated_kind(plan.partition))
     return gpu_of(name) if name else None
 
 

@@ -39,8 +39,7 @@ def copies(files: Files) -> list[str]:
 
 
 def release(files: Files, site: Site = LUMI) -> str | None:
-    (stack,) = site.gpu_stacks
-    found = ReadImage(site, DictTree(files)).holds(None).stacks.get(stack)
+    found = ReadImage(site, DictTree(files)).holds(None).stacks.get(str(site.gpu_stack))
     return None if found is None else str(found)
 
 

@@ -71,7 +71,7 @@ def test_memory_is_reported_with_its_unit_and_as_an_option() -> None:
     assert (bad.values["memory"], bad.values["most"]) == ("4 GiB", "2 GiB")
 
 
-ASKED = "small-g: {node_kind: lumi-g, whole_nodes: no, constraint: gpu, qos: [debug, shared]"
+ASKED = "small-g: {node_kind: [lumi-g], whole_nodes: no, constraint: gpu, qos: [debug, shared]"
 
 
 @pytest.mark.parametrize(
@@ -86,6 +86,6 @@ ASKED = "small-g: {node_kind: lumi-g, whole_nodes: no, constraint: gpu, qos: [de
 )
 def test_a_partition_may_be_reached_by_constraint_and_qos(options: str, rules: list[str]) -> None:
     text = (EMBEDDED / "lumi.yaml").read_text()
-    site = load_text(text.replace("small-g: {node_kind: lumi-g, whole_nodes: no", ASKED)).site
+    site = load_text(text.replace("small-g: {node_kind: [lumi-g], whole_nodes: no", ASKED)).site
     script = f"#!/bin/bash\n#SBATCH {options} -N 1 -t 1:00:00\n#SBATCH --gpus-per-node=1 --mem=64G\nsrun true\n"
     assert [one for one in found(script, site) if "memory" in one] == rules

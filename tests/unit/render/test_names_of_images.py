@@ -76,8 +76,8 @@ def test_digits_are_read_where_they_can_be_one_release_only(said: str, release: 
 #: A setting for releases from 7.0 on, and one for those before.
 LEDGER = """
 settings:
-  - {name: SINCE_7, value: 'yes', when: {rocm: '>=7.0'}, why: test, evidence: [{effect: helps, by: documented, source: UG}]}
-  - {name: BEFORE_7, value: 'yes', when: {rocm: '<7.0'}, why: test, evidence: [{effect: helps, by: documented, source: UG}]}
+  - {name: SINCE_7, value: 'yes', when: {stacks: {rocm: '>=7.0'}}, why: test, source: UG}
+  - {name: BEFORE_7, value: 'yes', when: {stacks: {rocm: '<7.0'}}, why: test, source: UG}
 """
 
 

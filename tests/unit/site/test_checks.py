@@ -82,8 +82,8 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             f"{ROCM}.default: default-not-supported",
         ),
         (
-            ("small-g: {node_kind: twin,", "small-g: {node_kind: twin, qos: '',"),
-            "partitions.small-g.qos: value-empty",
+            ("small-g: {node_kind: [twin],", "small-g: {node_kind: [twin], qos: [''],"),
+            "partitions.small-g.qos[0]: value-empty",
         ),
         (
             ("    nics:", "    gpus: [{numa: 0, adapter: mlx5_0}]\n    nics:"),
@@ -143,7 +143,7 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             "node_kinds.twin.nics[1].numa: unknown-name",
         ),
         (
-            ("small-g: {node_kind: twin", "small-g: {node_kind: twon"),
+            ("small-g: {node_kind: [twin]", "small-g: {node_kind: [twon]"),
             "partitions.small-g.node_kind: unknown-name",
         ),
         (
@@ -196,8 +196,8 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             "settings[0].when.nodes: condition-unknowable",
         ),
         (
-            new_setting("name: A, value: b, when: {rocm: '>6'}, where: singularity-CPEbits"),
-            "settings[0].when.rocm: condition-unknowable",
+            new_setting("name: A, value: b, when: {stacks: {rocm: '>6'}}, where: singularity-CPEbits"),
+            "settings[0].when.stacks.rocm: condition-unknowable",
         ),
         (
             new_setting("name: A, unset: yes, where: singularity-AI-bindings"),

@@ -147,18 +147,18 @@ LEFT = "{name: A, leave: yes, why: w, harmful: [{value: 'x*', WHEN}], source: S}
 @pytest.mark.parametrize(
     ("entry", "harm", "is_fault"),
     [
-        ("value: x", "when: {rocm: '>=7.0'}", True),
-        ("value: x, when: {nodes: several}", "when: {nodes: several, rocm: '>=7.0'}", True),
-        ("value: x, when: {rocm: '<7.1'}", "when: {rocm: '>=7.0'}", True),
-        ("value: x, when: {plugin: yes}", "when: {rocm: '>=7.0'}", True),
-        ("value: x, when: {rocm: '<7'}", "when: {rocm: '>=7.0'}", False),
-        ("value: x, when: {rocm: '==6.2.4'}", "when: {rocm: '>=6.2.5'}", False),
+        ("value: x", "when: {stacks: {rocm: '>=7.0'}}", True),
+        ("value: x, when: {nodes: several}", "when: {nodes: several, stacks: {rocm: '>=7.0'}}", True),
+        ("value: x, when: {stacks: {rocm: '<7.1'}}", "when: {stacks: {rocm: '>=7.0'}}", True),
+        ("value: x, when: {plugin: yes}", "when: {stacks: {rocm: '>=7.0'}}", True),
+        ("value: x, when: {stacks: {rocm: '<7'}}", "when: {stacks: {rocm: '>=7.0'}}", False),
+        ("value: x, when: {stacks: {rocm: '==6.2.4'}}", "when: {stacks: {rocm: '>=6.2.5'}}", False),
         ("value: x, when: {plugin: yes}", "when: {plugin: no}", False),
         ("value: x, when: {nodes: several}", "when: {nodes: one}", False),
         ("value: x, when: {kind: [twin-gpu]}", "when: {kind: [twin-gpu]}", True),
-        ("value: y", "when: {rocm: '>=7.0'}", False),
-        ("directory: a", "when: {rocm: '>=7.0'}", False),
-        ("unset: yes", "when: {rocm: '>=7.0'}", False),
+        ("value: y", "when: {stacks: {rocm: '>=7.0'}}", False),
+        ("directory: a", "when: {stacks: {rocm: '>=7.0'}}", False),
+        ("unset: yes", "when: {stacks: {rocm: '>=7.0'}}", False),
     ],
 )
 def test_no_entry_sets_what_another_knows_to_do_harm(entry: str, harm: str, is_fault: bool) -> None:

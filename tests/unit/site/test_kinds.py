@@ -22,7 +22,7 @@ def changes(one: str, other: str, *more: tuple[str, str]) -> list[tuple[str, str
     kinds = f"\nnode_kinds:\n  one: {{{one}}}\n  other: {{{other}}}\n"
     return [
         ("\nnode_kinds:\n", kinds),
-        ("standard-g: {node_kind: twin,", "standard-g: {node_kind: [one, other],"),
+        ("standard-g: {node_kind: [twin],", "standard-g: {node_kind: [one, other],"),
         ("  partition: standard-g\n", "  partition: small-g\n"),
         *more,
     ]
@@ -100,7 +100,7 @@ def test_the_fault_has_its_place() -> None:
 )
 def test_a_list_of_kinds_is_checked(kinds: str, fault: str) -> None:
     moved = ("  partition: standard-g\n", "  partition: small-g\n")
-    assert site_faults(("standard-g: {node_kind: twin,", f"standard-g: {{node_kind: {kinds},"), moved) == [fault]
+    assert site_faults(("standard-g: {node_kind: [twin],", f"standard-g: {{node_kind: {kinds},"), moved) == [fault]
 
 
 def test_what_is_validated_has_nodes_of_one_kind() -> None:

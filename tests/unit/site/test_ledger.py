@@ -96,7 +96,7 @@ def test_the_default_family_follows_the_rocm_release(rocm: str, family: str) -> 
 
 
 def test_a_module_sets_only_what_wins_and_names_it() -> None:
-    entry = "  - {name: A, value: '1', where: singularity-AI-bindings, when: {cpe: '>=25'}, why: w, source: here}\n"
+    entry = "  - {name: A, value: '1', where: singularity-AI-bindings, when: {stacks: {cpe: '>=25'}}, why: w, source: here}\n"
     site = load_text(site_text(("settings:\n", f"settings:\n{entry}"))).site
     now, before = (decide(site, Situation("2026-01", {"cpe": parse_version(cpe)})) for cpe in ("25.03", "24.03"))
     assert [s.name for s in now.set_by("singularity-AI-bindings")] == ["A"]
@@ -105,7 +105,7 @@ def test_a_module_sets_only_what_wins_and_names_it() -> None:
 
 
 def test_what_is_bound_is_decided_with_its_reason() -> None:
-    entry = "  - {path: /opt/a, where: singularity-CPEbits, when: {cpe: '>=25'}, why: w, source: here}\n"
+    entry = "  - {path: /opt/a, where: singularity-CPEbits, when: {stacks: {cpe: '>=25'}}, why: w, source: here}\n"
     site = load_text(site_text(("binds:\n", f"binds:\n{entry}"))).site
     now, before = (decide(site, Situation("2026-01", {"cpe": parse_version(cpe)})) for cpe in ("25.03", "24.03"))
     assert "/opt/a" in [bind.path for bind in now.bound_by("singularity-CPEbits")]

@@ -43,7 +43,7 @@ HOST = f"path: /opt/cray, target: /host/opt/cray, {CPE}"
         ((HOST, "path: /opt, target: /other, where: singularity-AI-bindings"), f"/host{FABRIC}"),
         ((HOST, f"path: /opt/cray/libfabric, target: /f, when: {{platform: [2024-08]}}, {CPE}"), f"/host{FABRIC}"),
         # One that applies always counts more than one that may not.
-        ((HOST, f"path: /opt/cray/libfabric, target: /f, when: {{cpe: '>=25'}}, {CPE}"), f"/host{FABRIC}"),
+        ((HOST, f"path: /opt/cray/libfabric, target: /f, when: {{stacks: {{cpe: '>=25'}}}}, {CPE}"), f"/host{FABRIC}"),
     ],
 )
 def test_a_library_is_where_a_bind_has_it(binds: tuple[str, ...], found: str) -> None:
@@ -51,7 +51,7 @@ def test_a_library_is_where_a_bind_has_it(binds: tuple[str, ...], found: str) ->
 
 
 def test_where_only_the_step_tells_which_bind_it_is_all_are_searched() -> None:
-    binds = (f"path: /opt/cray, target: /{name}, when: {{cpe: '{release}'}}, {CPE}" for name, release in
+    binds = (f"path: /opt/cray, target: /{name}, when: {{stacks: {{cpe: '{release}'}}}}, {CPE}" for name, release in
              (("a", "<25"), ("b", ">=25")))  # fmt: skip
     assert path_of(*binds) == ("/a/libfabric/1.22.0/lib64", "/b/libfabric/1.22.0/lib64")
 
