@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate
 
@@ -36,13 +36,9 @@ _LARGEST_LISTING_BYTES = 8 * 1024 * 1024
 _KEPT_LISTING_BYTES = 1024 * 1024
 _MOST_BLOCKS = 1024 * 1024
 _LONGEST_LINK_BYTES = 4096
-#: What is read of one image: names in directories, and blocks of metadata, of which each should have 8 KiB.
-MOST_ENTRIES = 4_000_000
-MOST_METADATA_BLOCKS = 200_000
 
 _NO_FRAGMENT = 0xFFFFFFFF
 _FRAGMENTS_PER_BLOCK = 512
-_LEAST_ENTRY_BYTES = 9
 _DIRECTORY, _FILE, _LINK = 1, 2, 3
 _EXTENDED = 7
 _MOST_KIND = 14
@@ -72,14 +68,6 @@ class _Inode:
     after: tuple[int, int]
 
 
-@dataclass
-class _ImageBudget:
-    """What may still be read of an image."""
-
-    entries: int = MOST_ENTRIES
-    blocks: int = MOST_METADATA_BLOCKS
-
-
 @dataclass(frozen=True, eq=False)
 class Squashfs:
     """The file system between `start` and `start + size` of an image file."""
@@ -91,7 +79,6 @@ class Squashfs:
     size: int
     tables: tuple[int, int, int]
     unpack: Unpack
-    budget: _ImageBudget = field(default_factory=_ImageBudget)
 
     @property
     def name(self) -> str:
@@ -171,9 +158,6 @@ class Squashfs:
     @lru_cache(_METADATA_KEPT)  # noqa: B019
     def _metadata_block(self, at: int) -> tuple[bytes, int]:
         """Return a block of metadata and where the next one stands."""
-        self.budget.blocks -= 1
-        if self.budget.blocks < 0:
-            raise image_error("image-too-much", self.file, self.start + at, limit=MOST_METADATA_BLOCKS, part="blocks")
         (head,) = struct.unpack("<H", self._bytes(at, 2))
         length = head & 0x7FFF
         content = self._bytes(at + 2, length)
@@ -229,9 +213,6 @@ class Squashfs:
                 raise self.damaged(at, "directory", len(content))
             count, block, _ = struct.unpack_from("<III", content, position)
             position += 12
-            self.budget.entries -= min(count + 1, len(content) // _LEAST_ENTRY_BYTES)
-            if self.budget.entries < 0:
-                raise image_error("image-too-much", self.file, self.start + at, limit=MOST_ENTRIES, part="names")
             for _ in range(count + 1):
                 if position + 8 > len(content):
                     raise self.damaged(at, "directory", len(content))

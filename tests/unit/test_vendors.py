@@ -27,7 +27,6 @@ PRODUCTS = (
 #: What is `allowed` in files that fit a pattern, and why.
 EXCEPTIONS = (
     (r"lumisite/(cli/arguments|site/selection)\.py", "rocm cpe", "the short forms --rocm and --cpe of --use"),
-    (r"lumisite/render/manifest\.py", "rocm cpe", "what manifests of the first releases have at their top"),
     (r"lumisite/cli/(site_choice|arguments)\.py", "lumi", "the site where nothing says another"),
     (r"lumisite/validate/probes/environment/checks\.py", "miopen", "the name of a gate, as runs and reports have it"),
     (r"lumisite/render/runtimes\.py|spank_helpers/image\.sh", "rocm nv intel hpu",

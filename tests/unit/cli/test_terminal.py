@@ -198,12 +198,15 @@ def test_a_command_to_copy_stays_on_its_line(tmp_path: Path) -> None:
     assert sum(line.startswith("next  ") for line in narrow) == 1
 
 
+VALIDATE = ("validate", "--site", "lumi", "--image", "x.sif", "--out", "/scratch/run")
+
+
 def test_verbose_prints_files_and_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "scontrol").write_text("#!/bin/sh\nexit 1\n")
-    (tmp_path / "scontrol").chmod(0o755)
+    (tmp_path / "sinfo").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "sinfo").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     for words, expected in (
-        (("--verbose", "init"), r"lumisite: runs scontrol show config"),
+        (("--verbose", *VALIDATE), r"lumisite: runs sinfo .*"),
         (("masks", "-v", "--site", "lumi"), r"lumisite: reads .*/sites/lumi\.yaml"),
     ):
         done = subprocess.run([sys.executable, "-m", "lumisite", *words], capture_output=True, text=True, check=False)
@@ -211,7 +214,7 @@ def test_verbose_prints_files_and_programs(tmp_path: Path, monkeypatch: pytest.M
         assert any(re.fullmatch(expected, line) for line in lines)
         assert not any(re.search(r"^lumisite: reads .*\.pyc?$", line) for line in lines)
         assert len(lines) == len(set(lines))
-    done = subprocess.run([sys.executable, "-m", "lumisite", "init"], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-m", "lumisite", *VALIDATE], capture_output=True, text=True, check=False)
     assert "lumisite: runs " not in done.stderr
 
 

@@ -100,8 +100,7 @@ def test_a_gpu_is_told_from_a_screen_by_class_and_vendor() -> None:
     assert is_gpu("0380", "1002")  # MI250X
     assert is_gpu("1200", "1002")  # MI300
     assert is_gpu("0302", "10de")  # V100
-    assert is_gpu("0380", "8086")  # GPU Max
-    assert not is_gpu("0300", "8086")  # in a processor
+    assert not is_gpu("0300", "8086")  # a screen, in a processor
     assert not is_gpu("0300", "1a03")  # the service processor's screen
     assert not is_gpu("0200", "10de")
     assert not is_gpu("0403", "1002")  # the sound function of a graphics card
