@@ -50,12 +50,12 @@ def add_rollback(parser: argparse.ArgumentParser) -> None:
 
 def run_deploy(arguments: argparse.Namespace) -> int:
     """Print what would change, or with `--apply` do it."""
-    if not arguments.apply:
-        return _preview(arguments)
-    if arguments.json:
+    if arguments.apply and arguments.json:
         raise ResolveError(make_finding("option-excluded", "--json", other="--apply"))
     out = load_out(arguments.out, os.geteuid())
-    plan_deploy(out, arguments.root, os.geteuid(), any_site=arguments.change_site)
+    plan = plan_deploy(out, arguments.root, os.geteuid(), any_site=arguments.change_site)
+    if not arguments.apply:
+        return _preview(plan, arguments)
     try:
         make_directories(Path(os.path.realpath(arguments.root)))
     except OSError as error:
@@ -73,9 +73,8 @@ def run_deploy(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _preview(arguments: argparse.Namespace) -> int:
+def _preview(plan: DeployPreview, arguments: argparse.Namespace) -> int:
     """Print what deploying a tree would change, and return 1 where it would change anything; nothing is written."""
-    plan = plan_deploy(load_out(arguments.out, os.geteuid()), arguments.root)
     if arguments.json:
         edited = {str(release.path): [describe(fault) for fault in release.faults] for release in plan.edited}
         print_result({**to_json(plan.difference), "edited": edited}, (), as_json=True)

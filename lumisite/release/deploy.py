@@ -91,7 +91,7 @@ def load_out(path: Path, admin: int) -> RenderedTree:
     return tree
 
 
-def plan_deploy(out: RenderedTree, path: Path, admin: int | None = None, *, any_site: bool = True) -> DeployPreview:
+def plan_deploy(out: RenderedTree, path: Path, admin: int, *, any_site: bool) -> DeployPreview:
     """Compare a tree with what is deployed; reads only.
 
     Raises `DifferenceError` for a root that a deploy by the user id `admin` must not touch, `LumisiteError` for one of

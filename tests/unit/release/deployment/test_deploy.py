@@ -300,10 +300,11 @@ def foreign(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("foreign")
-def test_a_tree_of_another_site_is_refused_and_both_are_named(run: Run) -> None:
+@pytest.mark.parametrize("options", [[], ["--apply"]])
+def test_a_tree_of_another_site_is_refused_and_both_are_named(run: Run, options: Sequence[str]) -> None:
     deploy("old")
     before = everything(Path("ROOT/releases"))
-    code, out, err = run("deploy", "foreign", "ROOT", "--apply")
+    code, out, err = run("deploy", "foreign", "ROOT", *options)
     assert (code, out) == (2, "")
     assert "[root-of-other-site]" in err
     assert "holds releases of site lumi" in err
@@ -314,7 +315,7 @@ def test_a_tree_of_another_site_is_refused_and_both_are_named(run: Run) -> None:
 @pytest.mark.usefixtures("foreign")
 def test_the_next_command_is_one_that_is_not_refused(run: Run) -> None:
     deploy("old")
-    code, _, err = run("deploy", "foreign", "ROOT")
+    code, _, err = run("deploy", "foreign", "ROOT", "--change-site")
     assert code == 1
     command = "lumisite deploy foreign ROOT --apply --change-site"
     assert f"deploy it: {command} " in err

@@ -55,7 +55,7 @@ OTHERS = [
 
 def refused_everywhere(run: Run, message: str, remedy: str) -> None:
     before = everything(Path("srv/team/root"))
-    for words in (["deploy", "third", "--apply"], ["rollback"]):
+    for words in (["deploy", "third"], ["deploy", "third", "--apply"], ["rollback"]):
         code, out, err = run(words[0], *words[1:2], "ROOT", *words[2:])
         assert (code, out) == (1, "")
         assert message in err

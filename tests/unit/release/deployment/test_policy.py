@@ -113,7 +113,7 @@ def test_validate_says_for_whom_the_helper_is_not_on(run: Run, word: str, *, not
 def test_a_policy_that_others_could_write_is_refused(run: Run) -> None:
     run("policy", "ROOT", "observe")
     Path("ROOT/policy").chmod(0o666)
-    for words in (["deploy", "new", "ROOT", "--apply"], ["policy", "ROOT", "on"]):
+    for words in (["deploy", "new", "ROOT"], ["deploy", "new", "ROOT", "--apply"], ["policy", "ROOT", "on"]):
         status, out, err = run(*words)
         assert (status, out) == (1, "")
         assert f"chmod go-w {Path('ROOT').resolve()}/policy" in err
