@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from lumisite.errors import DifferenceError
 from lumisite.facts.capture_libraries import capture_libraries
-from lumisite.facts.capture_system import capture_system
+from lumisite.facts.capture_system import capture_system, interfaces_on_devices
 from lumisite.facts.context import RUNTIME, stated_libraries, stated_paths
 from lumisite.facts.facts import Deployed, Facts, ImageFile, Named, Program, Releases
 from lumisite.facts.installed import VERSION, installed_releases, package_version, versions_below
@@ -83,7 +83,9 @@ def capture(tree: Tree, site: Site) -> Captured:
 def capture_undescribed(tree: Tree) -> Captured:
     """Read of a node what no site description has to name: hardware, kernel, drivers and installed releases."""
     findings: list[Finding] = []
-    facts = capture_system(tree, "", (), findings)
+    # Where no interface has a device, as in a virtual machine, all of them count.
+    interfaces = () if interfaces_on_devices(tree) else {*names_of(tree, "/sys/class/net")} - {"lo"}
+    facts = capture_system(tree, "", interfaces, findings)
     return Captured(replace(facts, slurm=_slurm(tree, ()), stacks=_stacks(tree)), tuple(findings))
 
 

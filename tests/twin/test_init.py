@@ -58,7 +58,8 @@ def test_from_nothing_to_a_job(machine: Cluster) -> None:
     assert unfinished.code == 2
     assert "node_kinds.cpu.memory_mib: is missing" in unfinished.stdout
     fill = f"cat {EXCHANGE}/added.yaml >>skerry.yaml && {FILL}"
-    machine.run(f"cd /scratch && {fill} && {LUMISITE} check skerry.yaml").check()
+    checked = machine.run(f"cd /scratch && {fill} && {LUMISITE} check skerry.yaml")
+    assert checked.code == 0, checked.stdout
     render = f"{LUMISITE} render --site skerry.yaml --out out && {LUMISITE} deploy out {SITE_TREE} --apply"
     machine.run(f"cd /scratch && {render}", user="root").check()
     text = machine.run("cat /scratch/skerry.yaml").check().stdout

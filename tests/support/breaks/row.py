@@ -11,7 +11,7 @@ from tests.support.dict_trees import Link
 Plant = Mapping[str, bytes | Link | None]
 
 #: Whether the text for users says anything of a change.
-TOLD, NOTHING = True, False
+TOLD = True
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,12 @@ def test_of_a_machine_without_anything_all_is_missing() -> None:
     assert filled(text).stacks == {}
 
 
+def test_interfaces_without_a_device_count_where_none_has_one() -> None:
+    net = {f"/sys/class/net/{name}/operstate": b"up\n" for name in ("lo", "eth0")}
+    assert [*capture_undescribed(DictTree(net)).facts.interfaces] == ["eth0"]
+    assert "lo" not in capture_undescribed(DictTree({**lumi_node(), **net})).facts.interfaces
+
+
 def test_kinds_of_one_name_are_numbered(gpu_node: Facts) -> None:
     site = filled(describe_site([CPU_NODE, gpu_node, gpu_node, CPU_NODE], DATE))
     assert [*site.node_kinds] == ["cpu", "gpu", "gpu-2", "cpu-2"]
