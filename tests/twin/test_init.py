@@ -1,7 +1,7 @@
 """From nothing to a job on two nodes: `init`, `render`, `deploy`, `module load`, `srun` of a container.
 
-Of what `init` wrote nothing is edited: what no file of a node tells is added. What the ranks send is counted on the
-interfaces.
+What no file of a node tells is added. Of what `init` guessed one thing is corrected: all interfaces of the twin have one
+speed, so that no file tells which of them is for management. What the ranks send is counted on the interfaces.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.twin.training import SRUN, read_training
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer]
 
-#: What an admin adds: keys that `init` could not read, at the end of the file; FILL takes examples inside of it.
+#: What an admin adds: keys that `init` could not read, at the end of the file; FILL is what changes inside of it.
 ADDED = """
 name: skerry
 title: Skerry
@@ -36,7 +36,7 @@ partitions:
   standard-g: {node_kind: [cpu], whole_nodes: yes, source: scontrol}
   small-g: {node_kind: [cpu], whole_nodes: no, source: scontrol}
 """
-FILL = "sed -i -E 's/# (since|os|memory_mib): /\\1: /' skerry.yaml"
+FILL = "sed -i -E 's/# (since|os|memory_mib): /\\1: /; s/\\[eth0, (hsn.*)\\]/[\\1]/; s/management: .*/management: [eth0]/' skerry.yaml"
 SEEN = 'ls -d /scratch /project /appl; echo "$GLOO_SOCKET_IFNAME $NCCL_SOCKET_IFNAME"'
 IMAGES = "/appl/images"
 
