@@ -5,7 +5,6 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Collection
 from itertools import combinations
-from typing import Any
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.site.decode import Faults, Rule, unknown
@@ -61,7 +60,10 @@ def _gpu_faults(path: str, kind: NodeKind, gpu: DescribedGpu, adapters: Collecti
 
 
 def partitions_have_distinct_kinds(site: Site) -> Faults:
-    """A partition has node kinds of which no node can be two, and one where it is validated: results differ by kind."""
+    """Kinds with GPUs of one partition have different numbers of them, by which the prolog tells them apart.
+
+    A partition that is validated has nodes of one kind: results differ by kind.
+    """
     plan = site.validation
     if plan is not None and len(kinds := site.partitions[plan.partition].node_kind) > 1:
         yield make_finding("validation-of-several-kinds", "validation.partition", partition=plan.partition, kinds=kinds)
@@ -75,14 +77,9 @@ def partitions_have_distinct_kinds(site: Site) -> Faults:
             if kind == other:
                 yield make_finding("named-twice", f"{path}[{second}]", name=kind)
                 continue
-            fingerprint = fingerprint_of(site, kind)
-            if not fingerprint.differs(fingerprint_of(site, other)):
-                layout: dict[str, Any] = {
-                    "cpus": fingerprint.cpus,
-                    "domains": fingerprint.domains,
-                    "gpus": fingerprint.gpus,
-                }
-                yield make_finding("kinds-not-distinct", f"{path}[{second}]", kind=kind, other=other, **layout)
+            gpus = fingerprint_of(site, kind).gpus
+            if site.node_kinds[kind].gpus and gpus == fingerprint_of(site, other).gpus:
+                yield make_finding("kinds-not-distinct", f"{path}[{second}]", kind=kind, other=other, gpus=gpus)
 
 
 def libraries_are_bound(site: Site) -> Faults:

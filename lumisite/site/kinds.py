@@ -78,18 +78,6 @@ class Fingerprint:
             and not any(replace(self, gpus="", buses=()).differences(node))
         )
 
-    def differs(self, other: Fingerprint) -> bool:
-        """Return whether no node can be of both kinds: both describe something, and it differs."""
-        stated = ((self.cpus, other.cpus), (self.domains, other.domains), (self.gpus, other.gpus))
-        return (
-            any(mine and theirs and mine != theirs for mine, theirs in stated)
-            or bool(self.buses and other.buses and not set(self.buses) & set(other.buses))
-            or (self._contradicts(other) and other._contradicts(self))
-        )
-
-    def _contradicts(self, other: Fingerprint) -> bool:
-        return any(other.domain_of.get(cpu, numa) != numa for cpu, numa in self.places)
-
 
 def fingerprint_of(site: Site, name: str) -> Fingerprint:
     """Return the fingerprint of a node kind.

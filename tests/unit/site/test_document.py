@@ -82,15 +82,6 @@ def test_a_huge_file_is_refused_before_it_is_parsed() -> None:
     assert "file-too-large" in faults(b"a" * (MAX_BYTES + 1))
 
 
-@pytest.mark.thorough
-def test_aliases_cannot_unfold_into_gigabytes() -> None:
-    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
-    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
-    assert "yaml-unsupported" in faults("\n".join(lines))
-    chain = ["a0: &a0 x", *(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 3000))]
-    assert f"site.yaml:{MAX_DEPTH + 1}:" in faults("\n".join(chain))
-
-
 def parsed_or_refused(data: bytes) -> bool:
     try:
         return isinstance(parse_yaml(data, "site.yaml"), Document)

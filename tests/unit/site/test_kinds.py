@@ -29,11 +29,9 @@ def changes(one: str, other: str, *more: tuple[str, str]) -> list[tuple[str, str
 
 
 APART = {
-    "CPUs": SMALL.replace("2-3", "2-4"),
-    "domains": SMALL.replace("numa: 1", "numa: 2"),
-    "numbers of CPUs": SMALL.replace("0-1", "'0,2'").replace("2-3", "'1,3'"),
     "GPUs": f"{SMALL}, {GPUS}",
     "GPUs, and no cores are described": "memory_mib: 1, source: here, l3: [{cores: '9', numa: 0}], gpus: [{numa: 0}]",
+    "CPUs of nodes without GPUs": SMALL.replace("2-3", "2-4"),
 }
 
 
@@ -43,44 +41,13 @@ def test_kinds_that_differ_may_share_a_partition(what: str) -> None:
     assert list(site.kinds_of("standard-g")) == ["one", "other"]
 
 
-BUSES = "    os: Debian\n    gpu_bus_ids: {{one: [c1, c6], other: [{}]}}\n"
-
-
-def test_addresses_of_gpus_tell_kinds_apart() -> None:
-    both = f"{SMALL}, {GPUS}"
-    for ids, fine in (("c1, c9", True), ("c6, c1", False), ("'00000000:C1:00.0', c6", False)):
-        # The platform in force is the second.
-        old, new = "    since: 2026-01-21\n    os: Debian\n", f"    since: 2026-01-21\n{BUSES.format(ids)}"
-        given = changes(both, both, (old, new))
-        if fine:
-            assert load_text(site_text(*given)).site.have_gpus("standard-g") is True
-        else:
-            assert len(site_faults(*given)) == 1
-
-
-ALIKE = {
-    "all": SMALL,
-    "memory and reserved cores": (SMALL.replace("mib: 1", "mib: 2") + ", reserved: '0'"),
-    "nothing is described": "memory_mib: 1, source: here, l3: []",
-    # No node of the first kind has CPU 3 in domain 0; one of this kind has all that is looked at of the first.
-    "numbers that are looked at for one kind alone": (
-        SMALL.replace(
-            "{cores: 0-1, numa: 0}, {cores: 2-3, numa: 1}",
-            "{cores: '0', numa: 0}, {cores: '3', numa: 0}, {cores: '2,1', numa: 1}",
-        )
-    ),
-    # Its first cores are where the other kind has them too: a node of the other kind would be taken for both.
-    "L3 groups": (SMALL.replace("{cores: 0-1, numa: 0}", "{cores: '0', numa: 0}, {cores: '1', numa: 0}")),
-}
-
-
-@pytest.mark.parametrize("what", ALIKE)
-def test_kinds_that_a_node_cannot_tell_apart_are_a_fault(what: str) -> None:
-    assert site_faults(*changes(SMALL, ALIKE[what])) == [f"{HERE}[1]: kinds-not-distinct"]
+@pytest.mark.parametrize("other", [SMALL, SMALL.replace("2-3", "2-4")])
+def test_kinds_with_as_many_gpus_are_a_fault(other: str) -> None:
+    assert site_faults(*changes(f"{SMALL}, {GPUS}", f"{other}, {GPUS}")) == [f"{HERE}[1]: kinds-not-distinct"]
 
 
 def test_the_fault_has_its_place() -> None:
-    text = site_text(*changes(SMALL, SMALL))
+    text = site_text(*changes(f"{SMALL}, {GPUS}", f"{SMALL}, {GPUS}"))
     line = text[: text.index("standard-g: {node_kind")].count("\n") + 1
     column = text.splitlines()[line - 1].index("other") + 1
     with pytest.raises(SiteError) as caught:
