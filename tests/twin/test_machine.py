@@ -75,6 +75,7 @@ def test_interrupted_it_cancels_all_jobs_and_resume_measures_the_rest(site: Clus
 def test_a_job_that_slurm_lost_is_run_again(site: Cluster) -> None:
     words = f"--site {SITE} --nodes 4 --step-nodes 2 --probe ddp"
     down, up = (f"scontrol update nodename=nid000002 state={state} reason=test" for state in ("down", "resume"))
+    up += " || true"  # it may be back already (ReturnToService)
     with at_work(site, "again", words, "ddp-2n …") as process:
         with faults.as_root(site, LOGIN, down, up):
             pass
