@@ -149,10 +149,8 @@ def _section_text(section: Section, sections: Mapping[type, Section]) -> list[st
     rows = []
     for item, hint in fields_of(section.kind):
         anchor = f"{section.name or 'site'}.{item.name}"
-        key = "NAME" if item.metadata["among"] else item.name
-        name = f'<a id="{anchor}"></a>`{key}`'
-        typed = f"{'one, or ' if item.metadata['alone'] else ''}{type_text(hint, sections)}"
-        rows.append([name, typed, default_text(item), plain(item.metadata["doc"])])
+        name = f'<a id="{anchor}"></a>`{item.name}`'
+        rows.append([name, type_text(hint, sections), default_text(item), plain(item.metadata["doc"])])
     return [f"{where}: {said}" if where else said, table(["key", "value", "default", "meaning"], rows)]
 
 
