@@ -11,7 +11,7 @@ IN_MEMORY = $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1
 export PYTHONDONTWRITEBYTECODE =
 
 # What runs in jobs beside the helper, whose parts and rendered forms a test gives to shellcheck.
-SH_JOBS = $(wildcard lumisite/validate/probes/*/*.sh lumisite/validate/run/*.sh lumisite/init/*.sh)
+SH_JOBS = $(wildcard lumisite/validate/probes/*/*.sh lumisite/validate/run/*.sh)
 
 .DEFAULT_GOAL := help
 .PHONY: help render lint unit test measure bench docs dist twin twin-down rehearse clean
