@@ -14,7 +14,7 @@ from lumisite.facts.change import Change
 from lumisite.facts.facts import LARGEST_FACTS_BYTES, Facts, format_facts, parse_facts
 from lumisite.facts.report import ChangeReport, make_report, report_json
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.writers import line, message
+from lumisite.findings.writers import line
 from lumisite.machine.host import DiskTree
 from lumisite.site.load import LoadedSite, load_plans, load_site, read_input
 from lumisite.text import counted, printable
@@ -100,7 +100,7 @@ def _touched_lines(change: Change) -> list[str]:
     """Return a line for all parts of one sort that a change touches for the same reason."""
     together: dict[tuple[str, str], list[str]] = {}
     for touched in change.touches:
-        together.setdefault((touched.what, message(touched.finding(change.code))), []).append(printable(touched.name))
+        together.setdefault((touched.what, printable(touched.why)), []).append(printable(touched.name))
     return [f"  {what:8} {', '.join(names)}: {why}" for (what, why), names in together.items()]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from lumisite.facts.change import Touched
+from lumisite.facts.change import Touched, borrows, listed
 from lumisite.facts.facts import Facts
 from lumisite.machine.tree import is_under
 from lumisite.site.images import parse_release
@@ -100,20 +100,20 @@ class Context:
         """Yield the keys of the site description whose value is a path, or is below it."""
         for key, stated in stated_paths(self.site):
             if is_under(stated, path):
-                yield Touched("site", key, "affected-key", {"path": path})
+                yield Touched("site", key, f"names {path}")
 
     def settings_holding(self, name: str) -> Iterator[Touched]:
         """Yield the settings whose value contains a path or a name."""
         whole = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])")
         for setting in self.site.settings:
             if setting.value and whole.search(setting.value):
-                yield Touched("setting", setting.name, "affected-setting", {"name": name})
+                yield Touched("setting", setting.name, f"its value contains {name}")
 
     def settings_called(self, pattern: str, subject: str) -> Iterator[Touched]:
         """Yield the settings whose names match a pattern, for a change of a subject."""
         for setting in self.site.settings:
             if re.search(pattern, setting.name):
-                yield Touched("setting", setting.name, "affected-setting-rule", {"name": subject})
+                yield Touched("setting", setting.name, f"depends on {subject}")
 
     def modules_binding(self, path: str) -> Iterator[Touched]:
         """Yield the modules that bind a path, a folder above it or something below it, and those that load these."""
@@ -121,10 +121,10 @@ class Context:
         for bind in self.site.host_paths.values():
             module = str(bind.where)
             if module in self.site.modules and (is_under(path, bind.path) or is_under(bind.path, path)):
-                found.setdefault(module, Touched("module", module, "affected-module-bind", {"path": bind.path}))
+                found.setdefault(module, Touched("module", module, f"binds {bind.path}"))
         for name, module_entry in self.site.modules.items():
             if name not in found and (loaded := tuple(other for other in module_entry.loads if other in found)):
-                found[name] = Touched("module", name, "affected-module-load", {"modules": loaded})
+                found[name] = Touched("module", name, f"loads {listed(loaded)}")
         yield from found.values()
 
     def all_naming(self, path: str) -> Iterator[Touched]:
@@ -154,10 +154,10 @@ class Context:
     def plans_with(self, sonames: Collection[str]) -> Iterator[Touched]:
         """Yield the plans that these libraries are in: by family, and the stored ones."""
         for family, libraries in self.families_borrowing(sonames):
-            yield Touched("plan", family, "affected-plan-family", {"libraries": libraries})
+            yield Touched("plan", family, borrows(libraries))
         for stored in self.plans:
             if hits := tuple(sorted({line.library for line in stored.plan.lines}.intersection(sonames))):
-                yield stored_plan(stored, "affected-plan-library", hits)
+                yield stored_plan(stored, f"decides about {listed(hits)}")
 
     def plans_under(self, path: str) -> Iterator[Touched]:
         """Yield the stored plans that bind, or have on the library path, a path or what is below it."""
@@ -166,24 +166,24 @@ class Context:
             searched = (host_path(self.site, folder) for folder in stored.plan.library_path)
             hits = tuple(str(at) for at in dict.fromkeys((*searched, *bound)) if is_under(at, path))
             if hits:
-                yield stored_plan(stored, "affected-plan-path", hits)
+                yield stored_plan(stored, f"names {listed(hits)}")
 
     def binds_of(self, sonames: Collection[str]) -> Iterator[Touched]:
         """Yield the binds of single libraries, with their modules."""
         for key, bind in self.site.host_paths.items():
             if posixpath.basename(bind.path) in sonames:
-                yield Touched("site", f"{key}.path", "affected-key", {"path": bind.path})
+                yield Touched("site", f"{key}.path", f"names {bind.path}")
                 if bind.where in self.site.modules:
-                    yield Touched("module", str(bind.where), "affected-module-bind", {"path": bind.path})
+                    yield Touched("module", str(bind.where), f"binds {bind.path}")
 
     def sonames_under(self, path: str) -> list[str]:
         """Return the SONAMEs that one of the captures loads from below a path."""
         return [name for facts in (self.before, self.after) for name, at in facts.loads.items() if is_under(at, path)]
 
 
-def stored_plan(stored: LoadedPlan, code: str, names: tuple[str, ...] = ()) -> Touched:
+def stored_plan(stored: LoadedPlan, why: str) -> Touched:
     """Return a stored plan, with the images that it is for."""
-    return Touched("plan", stored.file, code, {"images": tuple(map(str, stored.plan.paths)), "names": names})
+    return Touched("plan", stored.file, f"plan for {listed(stored.plan.paths)}: {why}")
 
 
 def make_context(site: Site, before: Facts, after: Facts, plans: Iterable[LoadedPlan] = ()) -> Context:

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from lumisite.facts.change import Change, Touched, joined
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts
+from lumisite.findings.finding import Severity
 from lumisite.machine.tree import Tree, is_under
 from lumisite.site.model import Site
 
@@ -98,6 +99,7 @@ Compare: TypeAlias = Callable[[Facts, Facts], Iterator[Change]]
 Touches: TypeAlias = Callable[[Change, Context], Iterator[Touched]]
 Follows: TypeAlias = Callable[[Change, Differences], bool]
 Read: TypeAlias = Callable[[Tree, Site], Mapping[str, str] | None]
+Texts: TypeAlias = Callable[[str | None, str | None], bool]
 
 
 def never_follows(change: Change, differences: Differences) -> bool:
@@ -120,6 +122,16 @@ class ChangeKind:
     read: Read | None = None
 
 
+def never(was: str | None, now: str | None) -> bool:
+    """Return False, for texts of which no change is a fault."""
+    return False
+
+
+def is_lost(was: str | None, now: str | None) -> bool:
+    """Return whether something is not as it was, or gone, and not only new."""
+    return was is not None
+
+
 def texts_of(name: str, before: Facts, after: Facts) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Return the texts of a kind in two captures; none where one of them could not read that part."""
     if name in before.plain and name in after.plain:
@@ -133,11 +145,13 @@ def text_kind(
     touches: Touches,
     read: Read,
     follows: Follows = never_follows,
-    same: Callable[[str | None, str | None], bool] = operator.eq,
+    same: Texts = operator.eq,
+    is_fault: Texts = never,
 ) -> ChangeKind:
     """Return a kind of change of facts that map names to texts; `affects` is what depends on them, for people.
 
-    Of a list, whose entries are parted by `, `, only those are shown that differ.
+    Of a list, whose entries are parted by `, `, only those are shown that differ. `is_fault` returns from the texts
+    before and after whether the change is no doubt but a fault.
     """
 
     def compare(before: Facts, after: Facts) -> Iterator[Change]:
@@ -145,7 +159,8 @@ def text_kind(
             old, new = parts_of(change.before), parts_of(change.after)
             gone, come = (joined(part for part in one if part not in other) for one, other in ((old, new), (new, old)))
             shown = (gone, come) if gone or come else (change.before, change.after)  # else only their order differs
-            yield replace(change, before=shown[0], after=shown[1], values={"affects": affects})
+            severity = Severity.FAULT if is_fault(change.before, change.after) else None
+            yield replace(change, before=shown[0], after=shown[1], values={"affects": affects}, severity=severity)
 
     return ChangeKind(name, compare, touches, follows, read)
 
@@ -170,7 +185,7 @@ def helper_touches(*files: str) -> Touches:
     """Return a function that yields files of the helper."""
 
     def touches(change: Change, context: Context) -> Iterator[Touched]:
-        yield from (Touched("helper", file, "affected-helper", {"name": change.subject}) for file in files)
+        yield from (Touched("helper", file, f"depends on {change.subject}") for file in files)
 
     return touches
 
@@ -180,8 +195,8 @@ def platform_touches(key: str) -> Touches:
 
     def touches(change: Change, context: Context) -> Iterator[Touched]:
         stated = getattr(context.old, key)
-        value = None if stated is None else str(stated)
-        yield Touched("site", f"platforms.{context.was}.{key}", "affected-key-value", {"value": value})
+        why = f"states {'what changed' if stated is None else stated}"
+        yield Touched("site", f"platforms.{context.was}.{key}", why)
 
     return touches
 
@@ -190,7 +205,7 @@ def compare_texts(
     code: str,
     before: Mapping[str, str | None],
     after: Mapping[str, str | None],
-    same: Callable[[str | None, str | None], bool] = operator.eq,
+    same: Texts = operator.eq,
 ) -> Iterator[Change]:
     """Yield a change for each name whose text differs."""
     for name in sorted(before.keys() | after.keys()):

@@ -154,5 +154,4 @@ def change_json(change: Change) -> dict[str, Any]:
 
 
 def _touched_json(touched: Touched) -> dict[str, Any]:
-    why = message(touched.finding(""))
-    return {"what": touched.what, "name": touched.name, "code": touched.code, "why": why}
+    return {"what": touched.what, "name": touched.name, "code": touched.code, "why": printable(touched.why)}

@@ -8,6 +8,9 @@ from lumisite.facts.change import Change, Touched
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts
 from lumisite.facts.kind import ChangeKind
+from lumisite.findings.finding import Severity
+
+_EDITED = "differs from what was rendered"
 
 
 def compare_release(before: Facts, after: Facts) -> Iterator[Change]:
@@ -24,7 +27,7 @@ def compare_release(before: Facts, after: Facts) -> Iterator[Change]:
 def release_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield all modules."""
     for name in context.site.modules:
-        yield Touched("module", name, "affected-module-release")
+        yield Touched("module", name, "users load it from the release that `current` leads to")
 
 
 def compare_files(before: Facts, after: Facts) -> Iterator[Change]:
@@ -34,18 +37,20 @@ def compare_files(before: Facts, after: Facts) -> Iterator[Change]:
         for path in sorted(old.files.keys() | new.files.keys()):
             was, now = old.files.get(path), new.files.get(path)
             if was != now:
-                added_or_edited = "deployed-file-added" if was is None else "deployed-file-edited"
-                code = "deployed-file-removed" if now is None else added_or_edited
-                yield Change(code, path, was, now, {"release": new.release})
+                how = "added to" if was is None else "removed from" if now is None else "edited in"
+                severity = Severity.FAULT if now is None else None
+                yield Change(
+                    "deployed-file-changed", path, was, now, {"how": how, "release": new.release}, severity=severity
+                )
 
 
 def file_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the module that the file is, or what else runs or reads it."""
     folder, _, rest = change.subject.partition("/")
     if folder == "modules":
-        yield Touched("module", rest.removesuffix(".lua"), "affected-file")
+        yield Touched("module", rest.removesuffix(".lua"), _EDITED)
     else:
-        yield Touched("helper", change.subject, "affected-file")
+        yield Touched("helper", change.subject, _EDITED)
 
 
 KINDS = (

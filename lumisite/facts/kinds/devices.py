@@ -47,8 +47,8 @@ def driver_touches(change: Change, context: Context) -> Iterator[Touched]:
         return
     key, stated = f"platforms.{context.now or context.was}.stacks.{stack}", context.stated.stacks[stack]
     if change.code != "driver-rebuilt":
-        yield Touched("site", f"{key}.driver", "affected-key-value", {"value": str(stated.driver)})
-    yield Touched("site", f"{key}.runs", "affected-key-value", {"value": str(stated.runs)})
+        yield Touched("site", f"{key}.driver", f"states {stated.driver}")
+    yield Touched("site", f"{key}.runs", f"states {stated.runs}")
     yield from _dropped(stack, context)
 
 
@@ -57,17 +57,21 @@ def _dropped(stack: str, context: Context) -> Iterator[Touched]:
     title, supported = context.site.stacks[stack].title, str(context.stated.stacks[stack].runs)
     series = {version.minor: str(version) for version in map(parse_release, context.lost_releases(stack)) if version}
     for release in series.values():
-        values = {"title": title, "release": release, "range": supported}
+        why = outside_range(title, release, supported)
         for name, module in context.site.modules.items():
             for version in context.versions_with(module, stack, release) if stack in module.version else ():
-                yield Touched("module", f"{name}/{version}", "affected-module-version", values)
+                yield Touched("module", f"{name}/{version}", why)
     for folder, images in context.after.images.items():
         for image, file in images.items():
             path = f"{folder}/{image}"
             named = releases_by_name(context.site, file.target or path, path).get(stack)
             if context.loses(stack, named):
-                values = {"title": title, "release": str(named), "range": supported}
-                yield Touched("image", path, "affected-image", values)
+                yield Touched("image", path, outside_range(title, str(named), supported))
+
+
+def outside_range(title: str, release: str, supported: str) -> str:
+    """Return why a release is of no use with a driver."""
+    return f"{title} {release} is outside {supported}, which the driver supports"
 
 
 # GPUs and CPUs
@@ -155,24 +159,24 @@ def nearness_follows(change: Change, differences: Differences) -> bool:
 def gpu_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the node kinds with as many GPUs as this node had, or has, and their masks."""
     for name in context.gpu_kinds:
-        yield Touched("site", f"node_kinds.{name}.gpus", "affected-key-value", {"value": change.before})
-        yield Touched("mask", name, "affected-mask", {"name": change.subject})
+        yield Touched("site", f"node_kinds.{name}.gpus", f"states {change.before or 'what changed'}")
+        yield Touched("mask", name, f"masks are made from {change.subject}")
 
 
 def gpu_bus_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the bus ids of the platform, by which a live node is recognised."""
     for name in context.gpu_kinds:
         key = f"platforms.{context.was}.gpu_bus_ids.{name}"
-        yield Touched("site", key, "affected-key-value", {"value": change.before})
-        yield Touched("mask", name, "affected-mask", {"name": key})
+        yield Touched("site", key, f"states {change.before or 'what changed'}")
+        yield Touched("mask", name, f"masks are made from {key}")
 
 
 def cpu_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the groups of each node kind, and the masks that are made from them."""
     for name in context.site.node_kinds:
-        yield Touched("site", f"node_kinds.{name}.l3", "affected-key-value", {"value": None})
+        yield Touched("site", f"node_kinds.{name}.l3", "states what changed")
         if not change.values.get("same_groups"):
-            yield Touched("mask", name, "affected-mask", {"name": change.subject})
+            yield Touched("mask", name, f"masks are made from {change.subject}")
 
 
 # Interfaces and adapters
@@ -232,11 +236,11 @@ def interface_touches(change: Change, context: Context) -> Iterator[Touched]:
     name, fabric = change.subject, context.site.fabric
     for key, names in (("interfaces", fabric.interfaces), ("management", fabric.management)):
         if name in names:
-            yield Touched("site", f"fabric.{key}", "affected-key", {"path": name})
+            yield Touched("site", f"fabric.{key}", f"names {name}")
     yield from context.settings_holding(name)
     for kind, node in context.site.node_kinds.items():
         if any(nic.interface == name for nic in node.nics):
-            yield Touched("site", f"node_kinds.{kind}.nics", "affected-key", {"path": name})
+            yield Touched("site", f"node_kinds.{kind}.nics", f"names {name}")
 
 
 def adapter_touches(change: Change, context: Context) -> Iterator[Touched]:
@@ -248,11 +252,11 @@ def adapter_touches(change: Change, context: Context) -> Iterator[Touched]:
     for kind, node in site.node_kinds.items():
         key = f"node_kinds.{kind}"
         if node.nics and has_place:
-            yield Touched("site", f"{key}.nics", "affected-key", {"path": name})
+            yield Touched("site", f"{key}.nics", f"names {name}")
         naming |= {f"{key}.adapters": node.adapters or (), f"{key}.gpus": tuple(gpu.adapter for gpu in node.gpus)}
     for key, names in naming.items():
         if name in names:
-            yield Touched("site", key, "affected-key", {"path": name})
+            yield Touched("site", key, f"names {name}")
 
 
 KINDS = (

@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from lumisite.facts.change import Change, Touched
+from lumisite.facts.change import Change, Touched, borrows
 from lumisite.facts.context import Context, stored_plan
 from lumisite.facts.facts import Facts, ImageFile
 from lumisite.facts.kind import ChangeKind, Differences
@@ -104,17 +104,17 @@ def image_touches(change: Change, context: Context) -> Iterator[Touched]:
     for path in paths:
         family = family_by_path(site, path, *change.paths)
         if family is not None:
-            yield Touched("family", family, "affected-family-image", {"path": path})
+            yield Touched("family", family, f"recognises {path}")
             for module in site.families[family].modules:
-                yield Touched("module", module, "affected-module-image", {"family": family})
+                yield Touched("module", module, f"images of {family} are run with it")
             if libraries := tuple(map(str, site.families[family].libraries)):
-                yield Touched("plan", family, "affected-plan-family", {"libraries": libraries})
+                yield Touched("plan", family, borrows(libraries))
     for stored in context.plans:
         patterns = stored.plan.paths
         if any(fnmatch.fnmatchcase(path, pattern) for path in paths for pattern in patterns):
-            yield stored_plan(stored, "affected-plan-image")
+            yield stored_plan(stored, "was made for another file")
     if site.validation is not None and site.validation.image in (*change.paths, change.before):
-        yield Touched("site", "validation.image", "affected-key", {"path": site.validation.image})
+        yield Touched("site", "validation.image", f"names {site.validation.image}")
 
 
 KINDS = (ChangeKind("image", compare_images, image_touches, image_follows),)

@@ -83,6 +83,6 @@ def _slurmd_limits(tree: Tree) -> dict[str, str]:
 
 def limit_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the ranks of all jobs, and for memory that is locked the settings about memory of the network."""
-    yield Touched("site", "partitions", "affected-jobs", {"name": change.subject})
+    yield Touched("site", "partitions", f"ranks on the node get {change.subject}")
     if change.subject.lower().endswith("memlock"):
         yield from context.settings_called("MR_CACHE|REGISTER|HUGE|_HP$", change.subject)

@@ -149,7 +149,7 @@ def module_default_touches(change: Change, context: Context) -> Iterator[Touched
     for stack in context.site.host_stacks:
         if stack in context.old.stacks:
             key = f"platforms.{context.was}.stacks.{stack}.default"
-            yield Touched("site", key, "affected-key-value", {"value": str(context.old.defaults[stack])})
+            yield Touched("site", key, f"states {context.old.defaults[stack]}")
 
 
 KINDS = (

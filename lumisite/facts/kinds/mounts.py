@@ -55,6 +55,13 @@ def is_same_mount(was: str | None, now: str | None) -> bool:
     return old.keys() == new.keys() and all(abs(old[key] - new[key]) <= _SAME_SIZE * old[key] for key in old)
 
 
+def is_worse_mount(was: str | None, now: str | None) -> bool:
+    """Return whether jobs cannot use a mount as before: it is gone, read-only, or without the locks that it had."""
+    old, new = ({*(text or "").split()} for text in (was, now))
+    locks = {"flock", "localflock"}
+    return now is None or bool("ro" in new - old or (old & locks and not new & locks))
+
+
 def _size(word: str) -> int:
     found = _SIZE.search(word)
     return int(found[1]) * 1024 ** " kmg".index(found[2] or " ") if found else 0
@@ -67,6 +74,6 @@ def mount_follows(change: Change, differences: Differences) -> bool:
 
 def mount_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the ranks of all jobs, and what names a path on the mount."""
-    yield Touched("site", "partitions", "affected-jobs", {"name": change.subject})
+    yield Touched("site", "partitions", f"ranks on the node get {change.subject}")
     if change.subject != "/":
         yield from context.all_naming(change.subject)

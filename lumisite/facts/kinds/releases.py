@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from lumisite.facts.change import Change, Touched, joined, only_in
+from lumisite.facts.change import Change, Touched, joined, listed, only_in
 from lumisite.facts.context import Context, stated_paths
 from lumisite.facts.facts import Facts, Releases
 from lumisite.facts.kind import ChangeKind, Differences, compare_texts, texts_of
@@ -54,7 +54,7 @@ def product_touches(change: Change, context: Context) -> Iterator[Touched]:
         yield from _families_searching(context, gone)
         yield from context.plans_with(context.sonames_under(gone))
     if change.after is not None and not any(is_under(path, change.after) for _, path in stated_paths(site)):
-        yield Touched("site", "platforms", "affected-key-missing", {"name": change.after})
+        yield Touched("site", "platforms", f"does not name {change.after}")
     yield from context.modules_binding(gone or change.after or "")
 
 
@@ -63,7 +63,7 @@ def _families_searching(context: Context, folder: str) -> Iterator[Touched]:
     libraries = {name for platform in platforms for name, path in platform.libraries.items() if is_under(path, folder)}
     for name, family in context.site.families.items():
         if used := tuple(sorted(libraries.intersection(family.library_path))):
-            yield Touched("family", name, "affected-family-path", {"libraries": used})
+            yield Touched("family", name, f"LD_LIBRARY_PATH of its images has {listed(used)}")
 
 
 # Stacks: software whose releases modules and images are made for
@@ -91,7 +91,7 @@ def stack_touches(change: Change, context: Context) -> Iterator[Touched]:
             yield from _gone_for_images(context, stack, release)
     for release in change.names("come"):
         if release not in context.site.releases(stack):
-            yield Touched("site", f"stacks.{stack}.releases", "affected-key-missing", {"name": release})
+            yield Touched("site", f"stacks.{stack}.releases", f"does not name {release}")
 
 
 def _gone_for_modules(context: Context, stack: str, release: str) -> Iterator[Touched]:
@@ -101,19 +101,18 @@ def _gone_for_modules(context: Context, stack: str, release: str) -> Iterator[To
         return
     if release in map(str, stated.installed):
         key = f"platforms.{context.was}.stacks.{stack}.supported"
-        yield Touched("site", key, "affected-key-value", {"value": release})
+        yield Touched("site", key, f"states {release}")
     title = context.site.stacks[stack].title
     for name, module in context.site.modules.items():
         if stack in module.version:
-            values = {"title": title, "release": release}
-            yield Touched("module", f"{name}/{release}*", "affected-module-version", values)
+            yield Touched("module", f"{name}/{release}*", f"{title} {release} is gone")
 
 
 def _gone_for_images(context: Context, stack: str, release: str) -> Iterator[Touched]:
     """Yield what takes a release from the host that images bring too."""
     entry, software = context.site.releases(stack).get(release), context.software(stack)
     if entry is not None and entry.found != "image":
-        yield Touched("site", f"stacks.{stack}.releases.{release}", "affected-key-value", {"value": entry.found})
+        yield Touched("site", f"stacks.{stack}.releases.{release}", f"states {entry.found}")
     for folder in software.tops(release) if software else ():
         yield from context.keys_naming(folder)
         yield from context.plans_with(context.sonames_under(folder))
@@ -153,10 +152,10 @@ def default_touches(change: Change, context: Context) -> Iterator[Touched]:
         yield from context.all_naming(f"{change.subject}/default")
         return
     key = f"platforms.{context.was}.stacks.{stack}.default"
-    yield Touched("site", key, "affected-key-value", {"value": str(stated)})
+    yield Touched("site", key, f"states {stated}")
     for name, module in context.site.modules.items():
         if stack in module.version:
-            yield Touched("module", name, "affected-module-default", {"name": change.subject})
+            yield Touched("module", name, f"its default version follows the default {change.subject}")
 
 
 # Folders of links to libraries of default releases, which images have on their LD_LIBRARY_PATH

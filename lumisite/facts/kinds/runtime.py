@@ -43,8 +43,7 @@ def _text(program: Program) -> str | None:
 def runtime_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the variant that the site states, and the wrapper."""
     site = context.site
-    value = str(site.runtime.variant)
-    yield Touched("site", f"runtimes.{site.command}.variant", "affected-key-value", {"value": value})
+    yield Touched("site", f"runtimes.{site.command}.variant", f"states {site.runtime.variant}")
     yield from helper_touches("spank/bin")(change, context)
 
 

@@ -70,8 +70,8 @@ def gres_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the GPUs of the node kinds with their masks, settings that choose a GPU, and the task prolog."""
     yield from helper_touches("spank/task_prolog")(change, context)
     for name in context.gpu_kinds:
-        yield Touched("site", f"node_kinds.{name}.gpus", "affected-key-value", {"value": None})
-        yield Touched("mask", name, "affected-mask", {"name": change.subject})
+        yield Touched("site", f"node_kinds.{name}.gpus", "states what changed")
+        yield Touched("mask", name, f"masks are made from {change.subject}")
     for setting in context.site.settings:
         if setting.computed == "one-gpu":
-            yield Touched("setting", setting.name, "affected-setting-rule", {"name": change.subject})
+            yield Touched("setting", setting.name, f"depends on {change.subject}")

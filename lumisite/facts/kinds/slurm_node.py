@@ -162,9 +162,9 @@ def _node_kinds_touched(change: Change, context: Context, changed: Set[str]) -> 
     stated = {_NODE_KEYS.get(key, "gpus" if key == "ConstrainDevices" else "") for key in changed} - {""}
     for name in context.kinds_like_node:
         for key in sorted(stated):
-            yield Touched("site", f"node_kinds.{name}.{key}", "affected-key-value", {"value": None})
+            yield Touched("site", f"node_kinds.{name}.{key}", "states what changed")
         if stated & {"l3", "reserved"} or {"ConstrainCores", "TaskAffinity"} & changed:
-            yield Touched("mask", name, "affected-mask", {"name": change.subject})
+            yield Touched("mask", name, f"masks are made from {change.subject}")
 
 
 def spool_folder(value: str | None) -> str:

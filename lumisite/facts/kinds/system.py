@@ -9,7 +9,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping
 
-from lumisite.facts.change import Change, Touched, joined
+from lumisite.facts.change import Change, Touched, borrows, joined, listed
 from lumisite.facts.context import Context, stored_plan
 from lumisite.facts.facts import Facts
 from lumisite.facts.kind import ChangeKind, Differences, platform_touches, value_kind
@@ -75,10 +75,10 @@ def glibc_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield every plan: what images need of glibc is compared with what the host's libraries need."""
     for name, family in context.site.families.items():
         if family.libraries:
-            yield Touched("plan", name, "affected-plan-family", {"libraries": tuple(map(str, family.libraries))})
+            yield Touched("plan", name, borrows(family.libraries))
     for stored in context.plans:
         if bound := tuple(line.library for line in stored.plan.lines if line.decision == "bind"):
-            yield stored_plan(stored, "affected-plan-library", bound)
+            yield stored_plan(stored, f"decides about {listed(bound)}")
 
 
 # The kernel's configuration, which a vendor's libraries read
@@ -124,7 +124,7 @@ def kernel_config_touches(change: Change, context: Context) -> Iterator[Touched]
     yield from context.settings_called("DMABUF", change.subject)
     for key, bind in context.site.host_paths.items():
         if bind.path.startswith("/boot"):
-            yield Touched("site", f"{key}.path", "affected-key", {"path": bind.path})
+            yield Touched("site", f"{key}.path", f"names {bind.path}")
 
 
 # Parameters of the kernel
@@ -199,7 +199,7 @@ def network_modules(tree: Tree) -> set[str]:
 def module_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the interfaces, whose traffic it carries."""
     interfaces = joined(map(str, context.site.fabric.interfaces))
-    yield Touched("site", "fabric.interfaces", "affected-key-value", {"value": interfaces})
+    yield Touched("site", "fabric.interfaces", f"states {interfaces}")
 
 
 KINDS = (

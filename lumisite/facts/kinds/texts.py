@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lumisite.facts.kind import helper_touches, platform_touches, text_kind
+from lumisite.facts.kind import helper_touches, is_lost, platform_touches, text_kind
 from lumisite.facts.kinds import containers, kernel, limits, modules, mounts, runtime, slurm_gres, slurm_node, system
 
 KINDS = (
@@ -27,6 +27,7 @@ KINDS = (
         helper_touches("spank/bin"),
         kernel.read_devices,
         kernel.device_follows,
+        is_fault=is_lost,
     ),
     text_kind(
         "driver-option",
@@ -89,6 +90,7 @@ KINDS = (
         mounts.read_mounts,
         mounts.mount_follows,
         mounts.is_same_mount,
+        mounts.is_worse_mount,
     ),
     text_kind(
         "slurm-cgroup",

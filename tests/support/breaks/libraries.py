@@ -44,14 +44,14 @@ LIBRARIES = {
         ("soname-changed", "libcxi.so.1"),
         [("plan", "lumi-pytorch"), ("site", "binds[1].path"), ("module", "singularity-CPEbits")],
         TOLD,
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     "SONAME of a need": Break(
         {JSON: None, **NEW_JSON},
         ("soname-changed", "libjson-c.so.5"),
         [("plan", "lumi-pytorch")],
         TOLD,
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     "SONAME change, and another library needs the new one": Break(
         {JSON: None, **NEW_JSON,
@@ -60,14 +60,14 @@ LIBRARIES = {
         [("plan", "lumi-pytorch")],
         TOLD,
         also=(("needs-changed", "libcxi.so.1"),),
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     "another SONAME of a need, and the old one stays": Break(
         NEW_JSON,
         ("needs-changed", "libfabric.so.1"),
         [("plan", "lumi-pytorch")],
         TOLD,
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     # what is there no more
     "json-c mismatch": Break(
@@ -75,7 +75,7 @@ LIBRARIES = {
         ("library-gone-needed", "libjson-c.so.5"),
         [("plan", "lumi-pytorch")],
         TOLD,
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     "vanished library": Break(
         {JANSSON: None},
@@ -94,14 +94,14 @@ LIBRARIES = {
         ("library-unloadable", "libcxi.so.1"),
         [("plan", "lumi-pytorch"), ("site", "binds[1].path"), ("module", "singularity-CPEbits")],
         TOLD,
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     "library for another machine": Break(
         {JSON: elf("libjson-c.so.5", machine=183)},
         ("library-unloadable", "libjson-c.so.5"),
         [("plan", "lumi-pytorch")],
         TOLD,
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     "library that can be loaded again": Break(
         {CXI_FILE: cxi()},
@@ -109,7 +109,7 @@ LIBRARIES = {
         [("plan", "lumi-pytorch"), ("module", "singularity-CPEbits")],
         TOLD,
         both={CXI_FILE: cxi()[:40]},
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     # rebuilt
     "rebuilt library": Break(
@@ -117,7 +117,7 @@ LIBRARIES = {
         ("library-replaced", "libjson-c.so.5"),
         [("plan", "lumi-pytorch")],
         TOLD,
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     "rebuilt libmpi of the default CPE": Break(
         {mpi("9.0.1"): elf("libmpi_gnu_123.so.12", ["libfabric.so.1"], rpath="/opt/x")},
@@ -144,7 +144,7 @@ LIBRARIES = {
         ("library-moved", "libcxi.so.1"),
         [("plan", "lumi-pytorch")],
         TOLD,
-        plan="affected-plan-library",
+        plan="decides about",
         also=(("path-gone", "/usr/lib64/libcxi.so.1"),),
     ),
     # needs
@@ -153,14 +153,14 @@ LIBRARIES = {
         ("needs-changed", "libfabric.so.1"),
         [("plan", "lumi-pytorch")],
         TOLD,
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     "a need more": Break(
         {FABRIC: fabric([*_FABRIC_NEEDS, "libjansson.so.4"])},
         ("needs-changed", "libfabric.so.1"),
         [("plan", "lumi-pytorch")],
         TOLD,
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     "a need that is nowhere": Break(
         {FABRIC: fabric([*_FABRIC_NEEDS, "libyaml-0.so.2"])},
@@ -168,7 +168,7 @@ LIBRARIES = {
         [("plan", "lumi-pytorch")],
         TOLD,
         also=(("library-missing", "libyaml-0.so.2"),),
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     "a need more that has gone": Break(
         {FABRIC: fabric([*_FABRIC_NEEDS, "libjansson.so.4"]), JANSSON: None},
@@ -176,7 +176,7 @@ LIBRARIES = {
         [("plan", "lumi-pytorch"), ("site", "binds[2].path")],
         TOLD,
         also=(("needs-changed", "libfabric.so.1"),),
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     "a need that is there again": Break(
         {"/usr/lib64/libyaml-0.so.2": elf("libyaml-0.so.2")},
@@ -184,7 +184,7 @@ LIBRARIES = {
         [("plan", "lumi-pytorch")],
         TOLD,
         both={FABRIC: fabric([*_FABRIC_NEEDS, "libyaml-0.so.2"])},
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     # symbol versions
     "glibc too old in images": Break(
@@ -192,28 +192,28 @@ LIBRARIES = {
         ("symbol-version-needed", "libfabric.so.1"),
         [("plan", "lumi-pytorch")],
         TOLD,
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     "a symbol version that libcxi lost": Break(
         {CXI_FILE: cxi(gives=CXI_VERSIONS[:-1])},
         ("symbol-versions-lost", "libcxi.so.1"),
         [("plan", "lumi-pytorch")],
         TOLD,
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     "a symbol version that libfabric got": Break(
         {FABRIC: fabric(gives=(*FABRIC_VERSIONS, "FABRIC_1.9"))},
         ("symbol-versions-new", "libfabric.so.1"),
         [("plan", "lumi-pytorch")],
         TOLD,
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     "a need that fell": Break(
         {FABRIC: fabric(wants="GLIBC_2.9")},
         ("symbol-version-dropped", "libfabric.so.1"),
         [("plan", "lumi-pytorch")],
         TOLD,
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     # where they are searched
     "RUNPATH into the folder of a user": Break(
@@ -222,14 +222,14 @@ LIBRARIES = {
         ("library-runpath", "libfabric.so.1"),
         [("plan", "lumi-pytorch")],
         TOLD,
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     "RPATH of the working directory": Break(
         {CXI_FILE: elf("libcxi.so.1", _CXI_NEEDS, rpath="/usr/lib64:", verneed=WANTS, verdef=CXI_VERSIONS)},
         ("library-runpath", "libcxi.so.1"),
         [("plan", "lumi-pytorch")],
         TOLD,
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     "a cache that is older than two libraries": Break(
         {JSON: None, JANSSON: None, "/etc/ld.so.conf": b"/opt/net/lib\n", "/opt/net/lib/libjson-c.so.5": elf("libjson-c.so.5", ["libc.so.6"]), "/opt/net/lib/libjansson.so.4": elf("libjansson.so.4")},
@@ -237,7 +237,7 @@ LIBRARIES = {
         [("plan", "lumi-pytorch"), ("site", "binds[2].path"), ("module", "singularity-CPEbits")],
         TOLD,
         both={"/etc/ld.so.cache": loader_cache({"libjson-c.so.5": JSON, "libjansson.so.4": JANSSON})},
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     # providers of libfabric
     "libfabric without its provider": Break(
@@ -246,7 +246,7 @@ LIBRARIES = {
         [("plan", "lumi-pytorch")],
         TOLD,
         both={FABRIC: fabric() + b"\0cxip_ep_open\0smr_ep_open\0cxi\0shm\0"},
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     "a provider that libfabric opens has gone, and a need with it": Break(
         {_PROVIDER: None, FABRIC: fabric(["libjson-c.so.5", "libc.so.6"])},
@@ -254,14 +254,14 @@ LIBRARIES = {
         [("plan", "lumi-pytorch")],
         TOLD,
         both={_PROVIDER: elf("libcxi-fi.so", ["libcxi.so.1"])},
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     "a provider more": Break(
         {_PROVIDER.replace("cxi", "efa"): elf("libefa-fi.so")},
         ("libfabric-provider-new", "libfabric.so.1"),
         [("plan", "lumi-pytorch")],
         TOLD,
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     # links
     "dangling link": Break(
@@ -269,7 +269,7 @@ LIBRARIES = {
         ("link-dangling", "/usr/lib64/libcxi.so.1"),
         [("site", "binds[1].path"), ("module", "singularity-CPEbits"), ("plan", "lumi-pytorch")],
         TOLD,
-        plan="affected-plan-path",
+        plan="names",
     ),
     "mended link": Break(
         {CXI_FILE: cxi()},
@@ -277,7 +277,7 @@ LIBRARIES = {
         [("site", "binds[1].path"), ("module", "singularity-CPEbits")],
         TOLD,
         both={CXI_FILE: None},
-        plan="affected-plan-path",
+        plan="names",
     ),
     "dangling link that nothing needs": Break(
         {JANSSON: Link("libjansson.so.4.14.0")},

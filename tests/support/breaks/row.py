@@ -20,7 +20,7 @@ class Break:
 
     `change` is the code and the subject of the change; `touched` are parts that it touches (what, name); `users` says
     whether users read of it; `also` are the other changes: a fault is reported once, so there are none but where one
-    file is two facts. `plan` is the code by which a stored plan of the latest image is touched, if it is.
+    file is two facts. `plan` is said of why a stored plan of the latest image is touched, if it is.
     """
 
     files: Plant

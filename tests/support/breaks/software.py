@@ -34,7 +34,7 @@ SOFTWARE = {
         ("product-renamed", "/opt/cray/libfabric"),
         [("site", "platforms.2026-01.libraries.libfabric"), ("site", "platforms"), ("family", "tykky"), ("plan", "lumi-pytorch"), ("module", "singularity-CPEbits"), ("module", "singularity-AI-bindings")],
         TOLD,
-        plan="affected-plan-path",
+        plan="names",
     ),
     "a release of MPICH has gone": Break(
         _mpich("9.0.1", there=False),
@@ -60,7 +60,7 @@ SOFTWARE = {
         ("path-gone", "/opt/cray"),
         [("site", "binds[0].path"), ("site", "platforms.2026-01.libraries.libfabric"), ("module", "singularity-CPEbits"), ("plan", "lumi-pytorch")],
         TOLD,
-        plan="affected-plan-path",
+        plan="names",
     ),
     # defaults
     "default CPE": Break(
@@ -81,7 +81,7 @@ SOFTWARE = {
         [("module", "singularity-CPEbits")],
         TOLD,
         both={FABRIC.replace("1.22.0", "2.0.1"): lumi_node()[FABRIC]},
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     "default libfabric that leads nowhere": Break(
         {"/opt/cray/libfabric/default": Link("9.9.9")},
@@ -122,14 +122,14 @@ SOFTWARE = {
         ("image-moved", "/appl/local/laifs/containers/lumi-multitorch-latest.sif"),
         [("family", "laif-multitorch"), ("module", "singularity-userfilesystems"), ("site", "validation.image")],
         TOLD,
-        plan="affected-plan-image",
+        plan="was made for another file",
     ),
     "retargeted image alias, and the old image has gone": Break(
         {LATEST: Link(OTHER_SIF), OTHER_SIF: sif_head(2), IMAGE: None},
         ("image-moved", LATEST),
         [("family", "laif-multitorch"), ("site", "validation.image")],
         TOLD,
-        plan="affected-plan-image",
+        plan="was made for another file",
     ),
     "a release of several images, and the one before has gone": Break(
         {IMAGE: None, OTHER_SIF: None, **{f"/appl/local/laifs/containers/next/{name}.sif": sif_head(50 + len(name)) for name in ("a", "bb", "ccc")}, LATEST: Link("/appl/local/laifs/containers/next/a.sif"), LATEST.replace("latest", "other"): Link("/appl/local/laifs/containers/next/bb.sif")},
@@ -137,7 +137,7 @@ SOFTWARE = {
         [("family", "laif-multitorch"), ("site", "validation.image")],
         TOLD,
         both={OTHER_SIF: sif_head(5), LATEST.replace("latest", "other"): Link(OTHER_SIF)},
-        plan="affected-plan-image",
+        plan="was made for another file",
     ),
     "several images more in one folder": Break(
         {OTHER_SIF: sif_head(4), OTHER_SIF.replace("other", "third"): sif_head(6)},
@@ -150,7 +150,7 @@ SOFTWARE = {
         ("image-relocated", IMAGE),
         [("family", "laif-multitorch"), ("site", "validation.image")],
         TOLD,
-        plan="affected-plan-image",
+        plan="was made for another file",
     ),
     "image without an identity in a folder that moved, with a link in its place": Break(
         {f"{IMAGES}/plain.sqsh": None, IMAGE: None, IMAGES: Link("/pfs/archive"), "/pfs/archive/plain.sqsh": b"hsqs" * 9, f"/pfs/archive/{IMAGE.rpartition('/')[2]}": sif_head(1)},
@@ -158,7 +158,7 @@ SOFTWARE = {
         [("family", "laif-multitorch")],
         TOLD,
         both={f"{IMAGES}/plain.sqsh": b"hsqs" * 9},
-        plan="affected-plan-image",
+        plan="was made for another file",
     ),
     "all images moved, with a link in the place of their folder": Break(
         {IMAGE: None, LATEST: None, "/appl/local/laifs/containers": Link("/pfs/c"), IMAGE.replace("/appl/local/laifs/containers", "/pfs/c"): sif_head(1), "/pfs/c/lumi-multitorch-latest.sif": Link(IMAGE)},
@@ -171,7 +171,7 @@ SOFTWARE = {
         ("image-link-broken", LATEST),
         [("family", "laif-multitorch"), ("site", "validation.image")],
         TOLD,
-        plan="affected-plan-image",
+        plan="was made for another file",
     ),
     "image replaced in place": Break(
         {IMAGE: sif_head(3)},
@@ -179,14 +179,14 @@ SOFTWARE = {
         [("family", "laif-multitorch"), ("site", "validation.image")],
         TOLD,
         both={"/appl/local/laifs/containers/other-alias.sif": Link(LATEST)},
-        plan="affected-plan-image",
+        plan="was made for another file",
     ),
     "vanished image": Break(
         {LATEST: None},
         ("image-gone", "/appl/local/laifs/containers/lumi-multitorch-latest.sif"),
         [("site", "validation.image")],
         TOLD,
-        plan="affected-plan-image",
+        plan="was made for another file",
     ),
     "an image more": Break(
         {OTHER_SIF: sif_head(4)},
@@ -203,13 +203,13 @@ SOFTWARE = {
     # the deployed release
     "hand-edited modulefile": Break(
         {f"{DEPLOYED}/{MODULEFILE}": b"edited\n"},
-        ("deployed-file-edited", "modules/singularity-CPEbits/25.03.lua"),
+        ("deployed-file-changed", "modules/singularity-CPEbits/25.03.lua"),
         [("module", "singularity-CPEbits/25.03")],
         TOLD,
     ),
     "hand-edited helper": Break(
         {f"{DEPLOYED}/spank/task_prolog": b"#!/bin/sh\nexit 1\n"},
-        ("deployed-file-edited", "spank/task_prolog"),
+        ("deployed-file-changed", "spank/task_prolog"),
         [("helper", "spank/task_prolog")],
         TOLD,
     ),
@@ -271,7 +271,7 @@ SOFTWARE = {
         ("glibc-changed", "glibc"),
         [("plan", "lumi-pytorch")],
         TOLD,
-        plan="affected-plan-library",
+        plan="decides about",
     ),
     "operating system": Break(
         {"/etc/os-release": b"PRETTY_NAME=x\n"},

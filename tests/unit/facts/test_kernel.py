@@ -9,6 +9,7 @@ import pytest
 from lumisite.facts.capture import capture
 from lumisite.facts.facts import Facts
 from lumisite.facts.report import compare
+from lumisite.findings.finding import Severity
 from lumisite.machine.host import DiskTree
 from tests.support.breaks import LUMI
 from tests.support.breaks.row import Plant
@@ -80,6 +81,12 @@ def test_a_planted_change_is_named(plant: Plant, change: tuple[object, ...]) -> 
 )  # fmt: skip
 def test_what_means_the_same_is_silent(plant: Plant) -> None:
     assert found(plant) == []
+
+
+@pytest.mark.parametrize("path", ["/dev/kfd", "/dev/cxi3"])
+def test_a_lost_device_is_a_fault(path: str) -> None:
+    (change,) = compare(facts_of({}), facts_of({path: None}))
+    assert change.finding.severity is Severity.FAULT
 
 
 def test_what_follows_from_another_change_is_not_repeated() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from lumisite.facts.facts import Facts, format_facts, parse_facts
 from lumisite.facts.report import compare, make_report
+from lumisite.findings.finding import Severity
 from lumisite.machine.host import DiskTree, mounts_of
 from tests.support.breaks import LUMI, facts_of
 from tests.support.breaks.row import Plant
@@ -167,6 +168,9 @@ def test_what_a_limit_and_a_mount_touch() -> None:
     assert ("setting", "FI_MR_CACHE_MONITOR") in touched("the unit")
     assert ("setting", "FI_MR_CACHE_MONITOR") not in touched("default of systemd")
     assert ("module", "singularity-userfilesystems") in touched("read-only after an error")
+    for name in ("read-only after an error", "not mounted", "no locks", "no locks of the node"):
+        (change,) = compare(node(), node(CHANGES[name][0]))
+        assert change.finding.severity is Severity.FAULT
 
 
 def test_an_automounter_mounts_and_unmounts_by_itself() -> None:

@@ -49,8 +49,9 @@ def _node() -> Facts:
 def test_a_break_names_the_plans_that_it_touches_and_no_others(name: str) -> None:
     row = BREAKS[name]
     broken = next(one for one in report_of(row, plans()).changes if (one.code, one.subject) == row.change)
-    found = [(touch.name, touch.code) for touch in broken.touches if touch.what == "plan" and ".yaml" in touch.name]
-    assert found == ([("plans/a.yaml", row.plan)] if row.plan else [])
+    found = [(touch.name, touch.why) for touch in broken.touches if touch.what == "plan" and ".yaml" in touch.name]
+    assert [name for name, _ in found] == (["plans/a.yaml"] if row.plan else [])
+    assert all(row.plan in why for _, why in found)
 
 
 def test_a_directory_that_a_plan_has_under_another_path_in_the_container_is_the_hosts_that_is_gone() -> None:
@@ -65,7 +66,7 @@ def test_a_directory_that_a_plan_has_under_another_path_in_the_container_is_the_
     facts = facts_of(lumi_node())
     context = make_context(site, facts, facts, [stored])
     (touch,) = context.plans_under("/opt/cray/libfabric/1.22.0")
-    assert (touch.name, touch.values["names"]) == ("a.yaml", ("/opt/cray/libfabric/1.22.0/lib64",))
+    assert (touch.name, touch.why) == ("a.yaml", f"plan for {LATEST}: names /opt/cray/libfabric/1.22.0/lib64")
 
 
 def test_the_plans_of_the_platform_before_are_those_that_a_maintenance_breaks(node: Facts) -> None:
@@ -94,7 +95,7 @@ def test_the_command_reads_the_plans_of_the_site(
     assert main([*command, "--json"]) == 1
     touches = [touch for one in json.loads(capsys.readouterr().out)["changes"] for touch in one["touches"]]
     (found,) = (touch for touch in touches if touch["name"] == "plans/a.yaml")
-    assert (found["what"], found["code"]) == ("plan", "affected-plan-library")
+    assert (found["what"], found["code"]) == ("plan", "affected-plan")
     assert LATEST in found["why"]
     Path("plans/a.yaml").write_text(PLAN.replace("25.03", "27.03"))
     assert main(command) == 2
