@@ -12,14 +12,15 @@ from tests.twin.helper_site import GENERATIONS, IMAGE, LOAD, deploy_site
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
-#: Values that abort or hang some images: an entry for images with the plugin inside, which evidence knows to harm others.
+#: Values that abort or hang some images: an entry for images with the plugin inside, of a value that harms others.
 SOME_IMAGES = {
     "    plugin: from-host\n": "    plugin: in-image\n    release_after: {rocm: '*-rocm-'}\n",
     "  - name: PYTHONNOUSERSITE\n": """  - {name: NCCL_NET, value: AWS Libfabric, when: {nodes: several, plugin: yes}, why: x, source: here}
   - name: NCCL_NET
     leave: yes
     why: an image without the plugin would abort
-    evidence: [{effect: harmful, by: documented, of: '*Libfabric', when: {plugin: no}, source: here}]
+    harmful: [{value: '*Libfabric', when: {plugin: no}}]
+    source: here
   - name: PYTHONNOUSERSITE
 """,
     "    paths: ['/appl/images/*']\n": "    paths: ['/appl/images/*', '*/torch-*.sif']\n",
