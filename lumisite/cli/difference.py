@@ -18,7 +18,6 @@ _LABELS = {
     "binds": "bind",
     "module_binds": "bind",
     "settings": "setting",
-    "harmful": "harmful value",
     "places": "place for caches",
     "partitions": "partition",
     "node_kinds": "node kind",

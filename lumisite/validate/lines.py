@@ -4,7 +4,7 @@ A sample is `{"metric", "value", "better": "higher|lower", "run", "nodes", "time
 of the `image`, and `spec`, a short hash of what was measured. A gate is `{"gate", "verdict": "pass|fail|inconclusive",
 "cause", "advice", "run", "nodes", "time"}`, and may have its `rank`, and in `asked` all nodes that it is about, of
 which `nodes` are those at fault. `code` is an entry of the catalogue of findings, from which `cause` and `advice` are
-made with its `values`; lines of older runs have none. `value` is a finite number above 0; `run` names the job; `nodes`
+made with its `values`. `value` is a finite number above 0; `run` names the job; `nodes`
 lists the nodes that it ran on; `time` is seconds since 1970 or an ISO 8601 date and time (without a zone: UTC). Other
 keys are allowed and not read, so that a tool may note more.
 """

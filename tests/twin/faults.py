@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +19,6 @@ from tests.twin import fence, network
 from tests.twin.cluster import EXCHANGE, LOGIN, Cluster, restart_node, usual_rates, wait_idle
 from tests.twin.node import first_process
 from tests.twin.process import run_or_refuse
-from tests.twin.roots import USER_ID
 
 HIDDEN = "/run/twin-hidden"
 """Where a node keeps what a fault took away, until it is given back."""
@@ -166,22 +164,6 @@ def sacct_refuses(cluster: Cluster, node: str = LOGIN) -> Iterator[None]:
         yield
     finally:
         _as_root(cluster, node, f"umount --lazy {conf}")
-
-
-@contextmanager
-def slow_cpu(cluster: Cluster, node: str, share: float) -> Iterator[None]:
-    """Let the ordinary user's processes on a node run for `share` (0 to 1) of the time only."""
-    script = cluster.exchange / f"slow_cpu-{node}.py"
-    shutil.copy(fence.SCRIPTS / "slow_cpu.py", script)
-    words = ["exec", "python3", f"{EXCHANGE}/{script.name}", str(USER_ID), str(share)]
-    argv = cluster.command(" ".join(words), node=node, user="root")
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as brake:
-        assert brake.stdout is not None
-        if brake.stdout.readline() != "slow\n":
-            raise ToolError(f"{node}: the CPU could not be slowed")
-        # Leaving the block closes its stdin, on which it ends.
-        yield
-    script.unlink()
 
 
 @contextmanager

@@ -19,7 +19,6 @@ HOST: Files = {
 }
 OFI = "/opt/ofi/lib"
 RCCL: Files = {"/opt/rocm-6.4.4/lib/librccl.so.1": elf("librccl.so.1", rpath="/opt/ofi/lib")}
-TCP = "traffic between nodes goes over TCP"
 WITHOUT = elf("libfabric.so.1", verdef=["FABRIC_1.7"])
 WITH = elf("libfabric.so.1", ["libcxi.so.1"], verdef=["FABRIC_1.7"])
 

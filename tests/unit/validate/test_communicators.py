@@ -112,7 +112,7 @@ def test_a_hang_of_the_second_group_without_the_monitor_names_it(monitor: dict[s
         "expected": "userfaultfd",
     }
     assert known.items() <= gate.values.items()
-    assert "0 stalls in 18 attempts, 21 of 23 without it" in str(gate.values["effect"])
+    assert "0 of 18 attempts stalled with userfaultfd and 21 of 23 without it" in str(gate.values["effect"])
     assert "COMMENT-issue-44.md; LCR issue 44; AIG pull request 118" in str(gate.values["source"])
     assert (gate.nodes, gate.rank) == (NODES, None)
 

@@ -6,6 +6,7 @@ each node, which records binds and libraries too, or of a rank with `jax`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,9 +19,8 @@ from lumisite.machine.masks import MaskError, MaskRequest, cpu_masks, mask_of
 from lumisite.site.cpus import CpusetError, format_cpu_list, parse_number_list
 from lumisite.site.scalars import TASK
 from lumisite.validate.probes.environment.expected import FRAMEWORK, Setup
-from lumisite.validate.probes.environment.limits import lower_limits_of_rank
 from lumisite.validate.probes.probe import Record
-from lumisite.validate.probes.records import in_image, rows, table, text, texts, value_at, whole
+from lumisite.validate.probes.records import count_in, in_image, rows, table, text, texts, value_at, whole
 
 #: A user's own bind, which every module must leave alone: a file that each node has, at a place of no meaning.
 USERS_BIND = "/etc/hostname:/lumisite-probe"
@@ -31,6 +31,10 @@ SHARED_TYPES = (
 )
 #: What a program wrote is quoted up to this length.
 MOST_QUOTED = 200
+#: What the kernel limits softly and hard; of shared memory there is only the size, in KiB.
+SHARED_MEMORY = "shared memory"
+#: A rank that has less than this part of what the node's step has was limited on the way.
+LEAST = 0.9
 
 Kind: TypeAlias = Literal["node", "rank", "first", "jax"]
 Cpus: TypeAlias = frozenset[int]
@@ -367,8 +371,23 @@ def check_jax(record: Record, node: NodeRecords, setup: Setup) -> Iterator[Findi
 
 
 def check_limits(record: Record, node: NodeRecords, _setup: Setup) -> Iterator[Finding]:
-    """A rank may use as much as the step gave its task."""
-    yield from lower_limits_of_rank(record, node.node)
+    """A rank may use as much as the step gave its task: the first limit that is lower, with the names of the others."""
+    lower = []
+    for name in table(node.node, "granted"):
+        found, given = texts(record, "limits", name), texts(node.node, "granted", name)
+        # Where the hard limit is lower, the soft one is too.
+        kinds = [kind for kind in (1, 0) if len(found) > kind < len(given) and _is_lower(found[kind], given[kind])]
+        lower += [(name, kind, found[kind], given[kind]) for kind in kinds[:1]]
+    if lower:
+        name, kind, value, expected = lower[0]
+        which = None if name == SHARED_MEMORY else "hard" if kind else "soft"
+        more = tuple(other for other, *_ in lower[1:])
+        yield make_finding("rank-limit-lower", name, kind=which, found=value, expected=expected, more=more or None)
+
+
+def _is_lower(found: str, given: str) -> bool:
+    of_rank, of_step = (math.inf if each == "unlimited" else count_in(each) for each in (found, given))
+    return of_rank is not None and of_step is not None and of_rank < LEAST * of_step
 
 
 class Check(NamedTuple):
