@@ -132,6 +132,11 @@ def is_lost(was: str | None, now: str | None) -> bool:
     return was is not None
 
 
+def is_gone(was: str | None, now: str | None) -> bool:
+    """Return whether something is not there any more."""
+    return now is None
+
+
 def texts_of(name: str, before: Facts, after: Facts) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Return the texts of a kind in two captures; none where one of them could not read that part."""
     if name in before.plain and name in after.plain:

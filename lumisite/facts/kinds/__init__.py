@@ -6,7 +6,6 @@ are texts by name, one that reads them. What needs no meaning of its own is a ro
 
 from lumisite.facts.kind import ChangeKind
 from lumisite.facts.kinds import (
-    containers,
     deployed,
     devices,
     images,
@@ -16,7 +15,6 @@ from lumisite.facts.kinds import (
     releases,
     runtime,
     slurm,
-    slurm_node,
     system,
     texts,
 )
@@ -31,9 +29,7 @@ KINDS: tuple[ChangeKind, ...] = (
     *images.KINDS,
     *deployed.KINDS,
     *runtime.KINDS,
-    *containers.KINDS,
     *system.KINDS,
     *texts.KINDS,
     *slurm.KINDS,
-    *slurm_node.KINDS,
 )

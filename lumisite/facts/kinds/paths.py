@@ -9,7 +9,7 @@ from lumisite.facts.change import Change, Touched
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts, Named
 from lumisite.facts.kind import ChangeKind, Differences
-from lumisite.facts.kinds.slurm_node import spool_folder
+from lumisite.facts.kinds.slurm import spool_folder
 from lumisite.machine.tree import LONGEST_PATH, is_under
 from lumisite.vendors import all_software
 
@@ -36,7 +36,7 @@ def _text(named: Named) -> str | None:
 
 def path_follows(change: Change, differences: Differences) -> bool:
     """Follow from a library that went, from an image, from a link that is broken, or from another folder of slurmd."""
-    for key in differences.by_kind.get("slurm-node", ()):
+    for key in differences.by_kind.get("slurm-conf", ()):
         spools = (spool_folder(key.before), spool_folder(key.after))
         if key.subject == "SlurmdSpoolDir" and any(is_under(change.subject, spool) for spool in spools):
             return True

@@ -1,4 +1,7 @@
-"""Slurm: its version, and what of its files reaches a task. Sources: slurm.conf(5), spank(8)."""
+"""Slurm: its version, and what of its files reaches a job.
+
+Sources: slurm.conf(5), cgroup.conf(5), gres.conf(5), spank(8) of Slurm 26.05.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from lumisite.facts.change import Change, Touched
 from lumisite.facts.context import Context
-from lumisite.facts.facts import Facts
-from lumisite.facts.kind import ChangeKind, helper_touches, platform_touches, texts_of, value_kind
-from lumisite.machine.ldcache import config_lines
-from lumisite.machine.tree import Tree, digest_of, resolve, small_text
+from lumisite.facts.kind import Differences, Read, helper_touches, parts_of, platform_touches, value_kind
+from lumisite.facts.kinds.reading import file_mark, lines_of, pairs_of, printable_only
+from lumisite.machine.tree import Tree, first_line, resolve
+from lumisite.site.cpus import CpusetError, format_cpu_list, parse_number_list
 from lumisite.site.model import Site
 
 #: Where Slurm looks for its files: its own folder, then what slurmd keeps where it gets them from the controller.
@@ -21,9 +24,11 @@ _PLUGIN_FOLDERS = (
 )  # fmt: skip
 _SCRIPTS = ("TaskProlog", "TaskEpilog", "SrunProlog")
 _KEYS = (
-    *_SCRIPTS, "CliFilterPlugins", "JobContainerType", "LaunchParameters", "MpiDefault", "MpiParams",
-    "PlugStackConfig", "Prolog", "PropagateResourceLimits", "PropagateResourceLimitsExcept", "SwitchParameters",
-    "SwitchType", "TaskPlugin", "TaskPluginParam",
+    *_SCRIPTS, "CliFilterPlugins", "DefCpuPerGPU", "DefMemPerCPU", "DefMemPerGPU", "DefMemPerNode", "Epilog",
+    "GresTypes", "JobAcctGatherParams", "JobContainerType", "KillOnBadExit", "LaunchParameters", "MpiDefault",
+    "MpiParams", "PlugStackConfig", "ProctrackType", "Prolog", "PrologFlags", "PropagateResourceLimits",
+    "PropagateResourceLimitsExcept", "SelectType", "SelectTypeParameters", "SlurmdParameters", "SlurmdSpoolDir",
+    "SwitchParameters", "SwitchType", "TaskPlugin", "TaskPluginParam", "UsePAM",
 )  # fmt: skip
 #: Keys whose values are words without an order, in any case.
 _WORDS = (
@@ -31,9 +36,10 @@ _WORDS = (
     "PropagateResourceLimitsExcept", "SelectTypeParameters", "SlurmdParameters", "SwitchParameters", "TaskPlugin",
     "TaskPluginParam",
 )  # fmt: skip
+_SPOOL = "/var/spool/slurmd"
 _DEFAULTS = {
-    "KillOnBadExit": "no", "MpiDefault": "none", "PropagateResourceLimits": "ALL", "UsePAM": "no",
-    "SlurmdSpoolDir": "/var/spool/slurmd",
+    "KillOnBadExit": "no", "MpiDefault": "none", "PropagateResourceLimits": "ALL", "SlurmdSpoolDir": _SPOOL,
+    "UsePAM": "no",
 }  # fmt: skip
 #: What a flag of `PrologFlags` sets too.
 _IMPLIED = {
@@ -41,8 +47,24 @@ _IMPLIED = {
     "x11": "contain alloc", "runinjob": "contain alloc",
 }  # fmt: skip
 _SWITCHES = {"yes": "yes", "true": "yes", "up": "yes", "1": "yes", "no": "no", "false": "no", "down": "no", "0": "no"}
-_ORDER = "plugstack order"
-_LARGEST_PLUGIN_BYTES = 64 * 1024 * 1024
+#: Keys of cgroup.conf with their defaults.
+_CGROUP_KEYS = {
+    "AllowedRAMSpace": "100", "AllowedSwapSpace": "0", "CgroupPlugin": "autodetect", "ConstrainCores": "no",
+    "ConstrainDevices": "no", "ConstrainRAMSpace": "no", "ConstrainSwapSpace": "no", "EnableControllers": "no",
+    "IgnoreSystemd": "no", "MaxRAMPercent": "100", "MaxSwapPercent": "100", "MemorySwappiness": "",
+    "MinRAMSpace": "30", "SignalChildrenProcesses": "no", "TaskAffinity": "no",
+}  # fmt: skip
+#: Keys of a node, with the key of the node kind that says the same.
+_NODE_KEYS = {
+    "Boards": "l3", "CPUs": "l3", "CoreSpecCount": "reserved", "CoresPerSocket": "l3", "CpuSpecList": "reserved",
+    "Gres": "gpus", "MemSpecLimit": "memory_mib", "RealMemory": "memory_mib", "Sockets": "l3",
+    "SocketsPerBoard": "l3", "ThreadsPerCore": "l3",
+}  # fmt: skip
+_NODE = "NodeName"
+#: A name with several ranges is in this many parts.
+_MOST_PARTS = 9
+#: A name with ranges in a list of names.
+_LISTED = r"(?:[^,\[]|\[[^\[\]]*\])+"
 
 
 def slurm_touches(change: Change, context: Context) -> Iterator[Touched]:
@@ -60,29 +82,6 @@ def conf_folder(tree: Tree, *others: str) -> str | None:
     return next((posixpath.dirname(path) for path in files if resolve(tree, path).entry is not None), None)
 
 
-def is_closed(tree: Tree) -> bool:
-    """Return whether a folder of Slurm's files, or a file there, could not be read."""
-    closed = [f"{path.rstrip('/')}/" for path in getattr(tree, "unreadable", {})]
-    folders = [f"{path}/" for path in (*_FOLDERS, *_PLUGIN_FOLDERS)]
-    return any(path.startswith(folder) or folder.startswith(path) for path in closed for folder in folders)
-
-
-def conf_entries(tree: Tree, path: str) -> Iterator[dict[str, str]]:
-    """Yield the `key=value` pairs of each line of one of Slurm's files, with what it includes; keys in lower case."""
-    for line in config_lines(tree, [path], small_text):
-        pairs = re.findall(r'(?<![\w.])([\w.]+)\s*[-*+/]?=\s*(?:"([^"]*)"|(\S+))', line)
-        yield {key.lower(): quoted or plain for key, quoted, plain in pairs if (quoted + plain).isprintable()}
-
-
-def global_keys(tree: Tree, folder: str, names: Iterable[str]) -> dict[str, str]:
-    """Return the values of keys in slurm.conf that are for all nodes."""
-    stated: dict[str, str] = {}
-    for entry in conf_entries(tree, f"{folder}/slurm.conf"):
-        if not entry.keys() & {"nodename", "partitionname", "nodeset", "downnodes"}:
-            stated |= entry
-    return {name: stated[name.lower()] for name in names if stated.get(name.lower())}
-
-
 def meaning(name: str, value: str | None) -> str:
     """Return what the value of a key means: order, case and spelling do not count where they mean nothing.
 
@@ -98,54 +97,195 @@ def meaning(name: str, value: str | None) -> str:
     return _SWITCHES.get(text.lower(), text)
 
 
+def normalized_cpus(value: str) -> str:
+    """Return a list of CPUs with its ranges in order; a text that is no such list unchanged."""
+    try:
+        return format_cpu_list(parse_number_list(value))
+    except CpusetError:
+        return value
+
+
+def _unless_closed(read: Read) -> Read:
+    """Return a reader that has `None` where a folder of Slurm's files, or a file there, turns out to be closed."""
+
+    def readable(tree: Tree, site: Site) -> Mapping[str, str] | None:
+        found = read(tree, site)
+        closed = [f"{path.rstrip('/')}/" for path in getattr(tree, "unreadable", {})]
+        folders = [f"{path}/" for path in (*_FOLDERS, *_PLUGIN_FOLDERS)]
+        is_closed = any(path.startswith(folder) or folder.startswith(path) for path in closed for folder in folders)
+        return None if is_closed else found
+
+    return readable
+
+
+def _global_keys(tree: Tree, folder: str) -> dict[str, str]:
+    """Return the keys of slurm.conf that are for all nodes."""
+    stated: dict[str, str] = {}
+    for entry in pairs_of(tree, f"{folder}/slurm.conf"):
+        if not entry.keys() & {"nodename", "partitionname", "nodeset", "downnodes"}:
+            stated |= entry
+    return stated
+
+
+@_unless_closed
 def read_slurm_conf(tree: Tree, site: Site) -> dict[str, str] | None:
-    """Return what of Slurm's files reaches a task; `None` where a folder of theirs, or a file there, is closed."""
-    found = _read_files(tree, site)
-    return None if is_closed(tree) else {key: value for key, value in found.items() if (key + value).isprintable()}
-
-
-def _read_files(tree: Tree, site: Site) -> dict[str, str]:
-    """Return keys of slurm.conf, with the digests of scripts, and each plugin of plugstack.conf."""
+    """Return the keys of slurm.conf that are for all nodes, with the digests of scripts."""
     folder = conf_folder(tree)
     if folder is None:
         return {}
-    found = global_keys(tree, folder, _KEYS)
-    for key in found.keys() & {*_SCRIPTS}:
-        if not found[key].startswith(f"{site.root}/"):  # what is deployed is known by its digest
-            found[key] += _digest(tree, [found[key]])
-    plugins: dict[str, list[str]] = {}
-    for line in config_lines(tree, [found.get("PlugStackConfig", f"{folder}/plugstack.conf")], small_text):
-        kind, _, rest = line.partition(" ")
-        plugins.setdefault(rest.partition(" ")[0], []).append(f"{kind.lower()} {rest}")
-    for plugin, lines in plugins.items():
-        file = _digest(tree, (posixpath.join(top, plugin) for top in _PLUGIN_FOLDERS))
-        found[f"plugstack {plugin}"] = ", ".join(lines) + file
-    return found | ({_ORDER: ", ".join(plugins)} if plugins else {})
+    stated = _global_keys(tree, folder)
+    found = {name: meaning(name, stated.get(name.lower())) for name in _KEYS}
+    for key in _SCRIPTS:
+        if found[key] and not found[key].startswith(f"{site.root}/"):  # what is deployed is known by its digest
+            found[key] += _mark(tree, [found[key]])
+    return printable_only(found)
 
 
-def _digest(tree: Tree, paths: Iterable[str]) -> str:
-    """Return the begin of the SHA-256 of a file, the first of `paths` that is there."""
-    digests = (digest_of(tree, path, _LARGEST_PLUGIN_BYTES) for path in paths)
-    return next((f" (sha256 {digest[:12]})" for digest in digests if digest), "")
+def _mark(tree: Tree, paths: Iterable[str]) -> str:
+    """Return the digest of a file, the first of `paths` that is there."""
+    return next((f" ({mark})" for path in paths if (mark := file_mark(tree, path))), "")
 
 
-def compare_slurm_conf(before: Facts, after: Facts) -> Iterator[Change]:
-    """Yield a change for each key and each plugin; the order of plugins counts where they are the same."""
-    old, new = texts_of("slurm-conf", before, after)
-    same_plugins = {*old.get(_ORDER, "").split(", ")} == {*new.get(_ORDER, "").split(", ")}
-    for change in compare_keys("slurm-conf-changed", old, new):
-        if change.subject != _ORDER or same_plugins:
-            yield change
+@_unless_closed
+def read_plugstack(tree: Tree, _: Site) -> dict[str, str] | None:
+    """Return the plugins of plugstack.conf in their order, each with its digest."""
+    folder = conf_folder(tree, "plugstack.conf")
+    if folder is None:
+        return None
+    found = []
+    for line in lines_of(tree, [_global_keys(tree, folder).get("plugstackconfig", f"{folder}/plugstack.conf")]):
+        kind, plugin, *rest = [*line.split(), ""]
+        mark = _mark(tree, (posixpath.join(top, plugin) for top in _PLUGIN_FOLDERS))
+        found.append(" ".join(filter(None, (kind.lower(), plugin, *rest))) + mark)
+    return printable_only({"plugstack.conf": ", ".join(found)})
 
 
-def compare_keys(code: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Change]:
-    """Yield a change for each key whose value means something else."""
-    for name in sorted(old.keys() | new.keys()):
-        if meaning(name, old.get(name)) != meaning(name, new.get(name)):
-            yield Change(code, name, old.get(name), new.get(name))
+@_unless_closed
+def read_cgroup(tree: Tree, _: Site) -> dict[str, str] | None:
+    """Return the keys of cgroup.conf with their defaults."""
+    folder = conf_folder(tree, "cgroup.conf")
+    if folder is None:
+        return None
+    stated: dict[str, str] = {}
+    for entry in pairs_of(tree, f"{folder}/cgroup.conf"):
+        stated |= entry
+    values = {key: meaning(key, stated.get(key.lower()) or default) for key, default in _CGROUP_KEYS.items()}
+    return printable_only({"cgroup.conf": ", ".join(f"{key}={value}" for key, value in values.items())})
 
 
-KINDS = (
-    value_kind("slurm", "Slurm", lambda facts: facts.slurm, slurm_touches),
-    ChangeKind("slurm-conf", compare_slurm_conf, helper_touches("spank/task_prolog"), read=read_slurm_conf),
-)
+@_unless_closed
+def read_gres(tree: Tree, _: Site) -> dict[str, str] | None:
+    """Return the lines of gres.conf that are for this node, in their order, which numbers the devices."""
+    folder, host = conf_folder(tree, "gres.conf"), host_name(tree)
+    if folder is None:
+        return None
+    entries = (entry for entry in pairs_of(tree, f"{folder}/gres.conf") if is_named(host, entry.pop("nodename", host)))
+    lines = (" ".join(f"{key}={_gres_value(key, entry[key])}" for key in sorted(entry)) for entry in entries)
+    return printable_only({"gres.conf": ", ".join(filter(None, lines))})
+
+
+def _gres_value(key: str, value: str) -> str:
+    return value if key.endswith(("file", "files")) else normalized_cpus(value.lower())
+
+
+@_unless_closed
+def read_node(tree: Tree, _: Site) -> dict[str, str] | None:
+    """Return what slurm.conf says of this node, over the defaults above: its own line, else the only one."""
+    folder = conf_folder(tree)
+    if folder is None:
+        return None
+    host, defaults, others = host_name(tree), dict[str, str](), list[dict[str, str]]()
+    for entry in pairs_of(tree, f"{folder}/slurm.conf"):
+        names = entry.pop("nodename", "")
+        if names.lower() == "default":
+            defaults |= entry
+        elif names and is_named(host, names):
+            return printable_only({_NODE: _node_text(defaults | entry)})
+        elif names:
+            others.append(defaults | entry | {"nodename": names})
+    return printable_only({f"{_NODE} {one['nodename']}": _node_text(one) for one in others}) if len(others) == 1 else {}
+
+
+def _node_text(entry: dict[str, str]) -> str:
+    stated = {key: entry[key.lower()] for key in _NODE_KEYS if key.lower() in entry}
+    if "(" not in stated.get("Gres", "("):
+        stated["Gres"] = ",".join(sorted(stated["Gres"].lower().split(",")))
+    return ", ".join(f"{key}={normalized_cpus(value)}" for key, value in stated.items())
+
+
+def node_follows(change: Change, differences: Differences) -> bool:
+    """Return whether two captures have different lines of nodes, which are not compared."""
+    return None in (change.before, change.after)
+
+
+def host_name(tree: Tree) -> str:
+    """Return the name of the node without its domain."""
+    name = first_line(tree, "/proc/sys/kernel/hostname") or first_line(tree, "/etc/hostname") or ""
+    return name.partition(".")[0]
+
+
+def is_named(host: str, names: str) -> bool:
+    """Return whether a host is in one of Slurm's lists of hosts; a range has numbers as wide as its begin.
+
+    >>> [is_named(host, "nid[001000-001999,3],login1") for host in ("nid001500", "nid1500", "nid3", "login1")]
+    [True, False, True, True]
+    """
+    for name in re.findall(_LISTED, names):
+        parts = re.split(r"\[([^\[\]]*)\]", name)
+        pattern = "".join("([0-9]{1,9})" if at % 2 else re.escape(part) for at, part in enumerate(parts))
+        found = re.fullmatch(pattern, host) if len(parts) <= _MOST_PARTS else None
+        if found is not None and all(map(_in_ranges, found.groups(), parts[1::2])):
+            return True
+    return False
+
+
+def _in_ranges(number: str, ranges: str) -> bool:
+    for first, _, last in (part.partition("-") for part in ranges.split(",")):
+        bounds = [int(bound) for bound in (first, last or first) if re.fullmatch("[0-9]{1,9}", bound)]
+        is_as_wide = len(number) == len(first) or (len(number) > len(first) and not number.startswith("0"))
+        if len(bounds) == 2 and is_as_wide and bounds[0] <= int(number) <= bounds[1]:
+            return True
+    return False
+
+
+# What they touch
+
+
+def conf_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the task prolog, and what names the folder of slurmd."""
+    yield from helper_touches("spank/task_prolog")(change, context)
+    if change.subject == "SlurmdSpoolDir":
+        yield from context.all_naming(spool_folder(change.before))
+
+
+def node_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield what node kinds say of the keys that changed, and their masks."""
+    yield from helper_touches("spank/task_prolog")(change, context)
+    changed = {part.partition("=")[0] for part in (*parts_of(change.before), *parts_of(change.after))}
+    stated = {_NODE_KEYS[key] for key in changed & _NODE_KEYS.keys()}
+    for name in context.kinds_like_node:
+        for key in sorted(stated):
+            yield Touched("site", f"node_kinds.{name}.{key}", "states what changed")
+        if stated & {"l3", "reserved"}:
+            yield Touched("mask", name, f"masks are made from {change.subject}")
+
+
+def devices_touch(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the task prolog, the GPUs of node kinds with the masks, and the settings that choose a GPU."""
+    yield from helper_touches("spank/task_prolog")(change, context)
+    for name in context.kinds_like_node:
+        if name in context.gpu_kinds:
+            yield Touched("site", f"node_kinds.{name}.gpus", "states what changed")
+        yield Touched("mask", name, f"masks are made from {change.subject}")
+    for setting in context.site.settings:
+        if setting.computed == "one-gpu":
+            yield Touched("setting", setting.name, f"depends on {change.subject}")
+
+
+def spool_folder(value: str | None) -> str:
+    """Return the folder of slurmd, up to a part that is the node's own name."""
+    common, percent, _ = (value or _SPOOL).partition("%")
+    return (common.rpartition("/")[0] if percent else common).rstrip("/") or _SPOOL
+
+
+KINDS = (value_kind("slurm", "Slurm", lambda facts: facts.slurm, slurm_touches),)

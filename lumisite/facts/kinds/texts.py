@@ -1,18 +1,61 @@
-"""What of a node is compared as texts: each row has a reader, and what depends on it. All have one code."""
+"""What of a node is compared as texts: each row has a reader, what depends on it, and what of it is a fault."""
 
 from __future__ import annotations
 
-from lumisite.facts.kind import helper_touches, is_lost, platform_touches, text_kind
-from lumisite.facts.kinds import containers, kernel, limits, modules, mounts, runtime, slurm_gres, slurm_node, system
+from collections.abc import Iterator
+
+from lumisite.facts.change import Change, Touched, joined
+from lumisite.facts.context import Context
+from lumisite.facts.kind import helper_touches, is_gone, is_lost, platform_touches, text_kind
+from lumisite.facts.kinds import modules, node, runtime, slurm
+from lumisite.facts.kinds.system import comes_with_update
+
+
+def _no_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield nothing: no part of a site names it."""
+    yield from ()
+
+
+def _settings_named(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the settings whose value has the last word of the name."""
+    yield from context.settings_holding(change.subject.rpartition("_")[2])
+
+
+def _options_touch(change: Change, context: Context) -> Iterator[Touched]:
+    yield from context.settings_holding(change.subject.rpartition(".")[2])
+
+
+def _hugepages_touch(change: Change, context: Context) -> Iterator[Touched]:
+    yield from context.settings_called("HUGE|_HP$", change.subject)
+
+
+def _interfaces_touch(change: Change, context: Context) -> Iterator[Touched]:
+    interfaces = joined(map(str, context.site.fabric.interfaces))
+    yield Touched("site", "fabric.interfaces", f"states {interfaces}")
+
+
+def _limits_touch(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the ranks of all jobs, and for memory that is locked the settings about memory of the network."""
+    yield Touched("site", "partitions", f"ranks on the node get {change.subject}")
+    if change.subject.lower().endswith("memlock"):
+        yield from context.settings_called("MR_CACHE|REGISTER|HUGE|_HP$", change.subject)
+
+
+def _mounts_touch(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the ranks of all jobs, and what names a path on the mount."""
+    yield Touched("site", "partitions", f"ranks on the node get {change.subject}")
+    if change.subject != "/":
+        yield from context.all_naming(change.subject)
+
 
 KINDS = (
     text_kind(
         "container-start",
         "whether containers start",
         helper_touches("spank/bin"),
-        containers.read_start,
-        containers.start_follows,
-        containers.is_same_start,
+        runtime.read_start,
+        runtime.start_follows,
+        is_fault=is_gone,
     ),
     text_kind(
         "module-path",
@@ -23,25 +66,25 @@ KINDS = (
     ),
     text_kind(
         "device",
-        "which GPUs and adapters programs can open",
+        "which devices programs can open",
         helper_touches("spank/bin"),
-        kernel.read_devices,
-        kernel.device_follows,
+        node.read_devices,
+        node.device_follows,
         is_fault=is_lost,
     ),
     text_kind(
         "driver-option",
         "page faults, queues and memory of GPUs and adapters",
-        kernel.options_touch,
-        kernel.read_options,
-        kernel.options_follow,
+        _options_touch,
+        node.read_options,
+        node.options_follow,
     ),
     text_kind(
         "cpu-setting",
         "how fast the ranks of this node are",
-        kernel.no_touches,
-        kernel.read_cpu_settings,
-        kernel.cpu_setting_follows,
+        _no_touches,
+        node.read_cpu_settings,
+        node.smt_follows,
     ),
     text_kind(
         "runtime-file",
@@ -53,55 +96,70 @@ KINDS = (
     text_kind(
         "sysctl",
         "which calls of the system a container gets, and where its memory is",
-        system.sysctl_touches,
-        system.read_sysctls,
-        containers.userns_follows,
+        _settings_named,
+        node.read_sysctls,
     ),
     text_kind(
         "kernel-parameter",
         "the IOMMU, isolated CPUs and the like",
         platform_touches("kernel"),
-        system.read_parameters,
-        system.parameter_follows,
+        node.read_parameters,
+        node.smt_follows,
     ),
     text_kind(
         "hugepages",
         "buffers of network libraries, some of which abort without huge pages",
-        system.hugepage_touches,
-        system.read_hugepages,
+        _hugepages_touch,
+        node.read_hugepages,
     ),
     text_kind(
         "kernel-module",
         "the traffic of the interfaces",
-        system.module_touches,
-        system.read_modules,
-        system.comes_with_update,
+        _interfaces_touch,
+        node.read_modules,
+        comes_with_update,
     ),
     text_kind(
-        "limits",
-        "how much memory and how many files and processes ranks may have",
-        limits.limit_touches,
-        limits.read_limits,
+        "limits", "how much memory and how many files and processes ranks may have", _limits_touch, node.read_limits
     ),
     text_kind(
         "mounts",
         "where jobs can write, how much, and with which file locks",
-        mounts.mount_touches,
-        mounts.read_mounts,
-        mounts.mount_follows,
-        mounts.is_same_mount,
-        mounts.is_worse_mount,
+        _mounts_touch,
+        node.read_mounts,
+        node.mount_follows,
+        node.is_same_mount,
+        node.is_worse_mount,
+    ),
+    text_kind(
+        "slurm-conf",
+        "what a task of a job finds",
+        slurm.conf_touches,
+        slurm.read_slurm_conf,
+    ),
+    text_kind(
+        "slurm-plugins",
+        "what runs in a task before its program",
+        helper_touches("spank/task_prolog"),
+        slurm.read_plugstack,
+    ),
+    text_kind(
+        "slurm-node",
+        "which cores, memory and devices jobs of the node can have",
+        slurm.node_touches,
+        slurm.read_node,
+        slurm.node_follows,
     ),
     text_kind(
         "slurm-cgroup",
         "which cores, devices and memory a job is confined to",
-        slurm_node.cgroup_touches,
-        slurm_node.read_cgroup,
+        slurm.devices_touch,
+        slurm.read_cgroup,
     ),
     text_kind(
         "slurm-gres",
         "which devices jobs are given, and the number of each",
-        slurm_gres.gres_touches,
-        slurm_gres.read_gres,
+        slurm.devices_touch,
+        slurm.read_gres,
     ),
 )

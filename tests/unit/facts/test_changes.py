@@ -23,8 +23,8 @@ from tests.support.nodes import AFTER, BEFORE, LATEST, lumi_node, sif_head
 
 #: Kinds of texts by name have their own planted changes (`test_plain`), and some codes are rare.
 TEXTS = {
-    *("setting-changed", "module-default-changed", "module-folder-moved", "slurm-conf-changed", "links-changed"),
-    *("unreadable", "readable-again", "slurm-node-changed"),
+    *("setting-changed", "module-default-changed", "module-folder-moved", "links-changed"),
+    *("unreadable", "readable-again"),
     *("runtime-config-gone", "runtime-directive-changed", "runtime-directive-forbids"),
 }  # fmt: skip
 RARE = {

@@ -81,13 +81,13 @@ def stated(old: bytes, new: bytes) -> Plant:
         ({CONF: STATED + b"mount dev = minimal\n"}, ("runtime-directive-forbids", "mount dev", "yes", "minimal")),
         ({CONF: None}, ("runtime-config-gone", CONF, CONF, None)),
         ({SUID: None}, ("setting-changed", "setuid starter", "present", None)),
-        ({"/usr/bin/squashfuse_ll": None}, ("setting-changed", "squashfuse", "/usr/bin/squashfuse_ll", None)),
-        ({"/usr/libexec/singularity/bin/fuse-overlayfs": None}, ("setting-changed", "fuse-overlayfs", "/usr/libexec/singularity/bin/fuse-overlayfs", None)),
-        ({"/dev/fuse": None}, ("setting-changed", "/dev/fuse", "present", None)),
-        ({SPACES: b"0\n"}, ("setting-changed", "user namespaces", "allowed", "user.max_user_namespaces = 0")),
-        ({CLONE: b"0\n"}, ("setting-changed", "user namespaces", "allowed", "kernel.unprivileged_userns_clone = 0")),
-        ({RESTRICT: b"1\n"}, ("setting-changed", "user namespaces", "allowed", "kernel.apparmor_restrict_unprivileged_userns = 1")),
-        ({"/sys/fs/selinux/enforce": b"1"}, ("setting-changed", "SELinux", "permissive", "enforcing")),
+        ({"/usr/bin/squashfuse_ll": None}, ("setting-changed", "squashfuse", "present", None)),
+        ({"/usr/libexec/singularity/bin/fuse-overlayfs": None}, ("setting-changed", "fuse-overlayfs", "present", None)),
+        ({"/dev/fuse": None}, ("setting-changed", "/dev/fuse", "1 file", None)),
+        ({SPACES: b"0\n"}, ("setting-changed", "user.max_user_namespaces", "some", "0")),
+        ({CLONE: b"0\n"}, ("setting-changed", "kernel.unprivileged_userns_clone", "1", "0")),
+        ({RESTRICT: b"1\n"}, ("setting-changed", "kernel.apparmor_restrict_unprivileged_userns", "0", "1")),
+        ({"/sys/fs/selinux/enforce": b"1"}, ("setting-changed", "SELinux", "0", "1")),
     ],
 )  # fmt: skip
 def test_a_planted_change_is_one_finding_and_is_undone_as_one(plant: Plant, change: tuple[str, ...]) -> None:
@@ -130,7 +130,7 @@ def test_the_configuration_of_the_runtime_that_really_runs_counts(name: str) -> 
 def test_a_copy_without_proc_is_read_as_it_would_boot() -> None:
     copied = {SPACES: None, CLONE: None, RESTRICT: None}
     closed = {"/etc/sysctl.d/9.conf": b"# none\n-user/max_user_namespaces=0\n"}
-    change = ("setting-changed", "user namespaces", None, "user.max_user_namespaces = 0")
+    change = ("setting-changed", "user.max_user_namespaces", None, "0")
     assert found(facts_of(copied), facts_of(copied, closed)) == [change]
     assert found(facts_of(), facts_of(closed)) == [], "it is not in force"
 
@@ -138,9 +138,12 @@ def test_a_copy_without_proc_is_read_as_it_would_boot() -> None:
 def test_a_profile_of_apparmor_opens_what_it_restricts() -> None:
     restricted, allowed = {RESTRICT: b"1\n"}, {"/etc/apparmor.d/singularity": PROFILE}
     one, other = facts_of(restricted), facts_of(restricted, allowed)
-    assert found(one, other)[0][:2] == ("setting-changed", "user namespaces")
+    assert found(one, other)[0][:2] == ("setting-changed", "/etc/apparmor.d/singularity")
     disabled = {"/etc/apparmor.d/disable/singularity": Link("../singularity")}
-    assert found(other, facts_of(restricted, allowed, disabled))[0][:2] == ("setting-changed", "user namespaces")
+    assert found(other, facts_of(restricted, allowed, disabled))[0][:2] == (
+        "setting-changed",
+        "/etc/apparmor.d/disable/singularity",
+    )
 
 
 def test_a_runtime_that_has_gone_takes_all_that_is_its_own_along() -> None:
@@ -164,15 +167,15 @@ def test_what_one_capture_lacks_of_it_is_not_compared() -> None:
 
 
 MODES = {
-    "no setuid": (SUID, 0o755, ("setting-changed", "setuid starter", "setuid root", "not setuid")),
-    "for some users": (SUID, 0o4750, ("setting-changed", "setuid starter", "setuid root", "mode 4750")),
-    "/dev/fuse": ("/dev/fuse", 0o600, ("setting-changed", "/dev/fuse", "open to users", "mode 0600")),
+    "no setuid": (SUID, 0o755, ("setting-changed", "setuid starter", "mode 4755", "mode 0755")),
+    "for some users": (SUID, 0o4750, ("setting-changed", "setuid starter", "mode 4755", "mode 4750")),
+    "/dev/fuse": ("/dev/fuse", 0o600, ("setting-changed", "/dev/fuse", "1 file of mode 0666", "1 file of mode 0600")),
     "squashfuse": (
         "/usr/bin/squashfuse_ll",
         0o644,
-        ("setting-changed", "squashfuse", "/usr/bin/squashfuse_ll", "mode 0644"),
+        ("setting-changed", "squashfuse", "mode 0755", "mode 0644"),
     ),
-    "configuration": (CONF, 0o666, ("setting-changed", "configuration", "of root alone", "mode 0666")),
+    "configuration": (CONF, 0o666, ("setting-changed", "configuration", "mode 0644", "mode 0666")),
 }
 
 
@@ -181,7 +184,7 @@ def test_rights_are_compared_where_the_tree_has_them(name: str, tmp_path: Path) 
     path, mode, change = MODES[name]
     trees = [write_tree(tmp_path / side, lumi_node(AFTER, BASE)) for side in ("before", "after")]
     for top in trees:
-        for known, bits in ((SUID, 0o4755), ("/dev/fuse", 0o666), ("/usr/bin/squashfuse_ll", 0o755)):
+        for known, bits in ((SUID, 0o4755), ("/dev/fuse", 0o666), ("/usr/bin/squashfuse_ll", 0o755), (CONF, 0o644)):
             (top / known[1:]).chmod(bits)
         (top / "usr/libexec/singularity/bin/fuse-overlayfs").chmod(0o755)
     (trees[1] / path[1:]).chmod(mode)
@@ -201,4 +204,4 @@ def test_a_starter_of_another_owner_or_on_a_nosuid_mount_has_no_rights(tmp_path:
         top = write_tree(tmp_path / str(len(states)), lumi_node(AFTER, {**BASE, **plant}))
         (top / SUID[1:]).chmod(0o4755)
         states.append(capture(tree(str(top)), LUMI).facts.plain["container-start"]["setuid starter"])
-    assert states == ["setuid root", "owned by uid 1000", "mounted nosuid"]
+    assert states == ["mode 4755", "mode 4755, owned by uid 1000", "mode 4755, mounted nosuid"]

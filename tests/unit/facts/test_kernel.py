@@ -59,7 +59,7 @@ def found(plant: Plant) -> list[tuple[str, str, object, object]]:
         ({MODPROBE: b"options amdgpu vm_size=9 noretry=1\noptions cxi_ss1 disable_default_svc=0\n"}, ("setting-changed", "modprobe amdgpu.noretry", "0", "1")),
         ({"/usr/lib/modprobe.d/new.conf": b"install amdgpu /bin/false\n"}, ("setting-changed", "modprobe amdgpu.blacklist", None, "yes")),
         ({f"{CPU}/cpu{number}/cpufreq/scaling_governor": b"powersave\n" for number in range(128)}, ("setting-changed", "scaling_governor", "performance", "powersave")),
-        ({f"{CPU}/cpu9/cpufreq/scaling_governor": b"powersave\n"}, ("setting-changed", "scaling_governor", "performance", "performance (127 CPUs), powersave (1 CPU)")),
+        ({f"{CPU}/cpu9/cpufreq/scaling_governor": b"powersave\n"}, ("setting-changed", "scaling_governor", "performance", "performance (127), powersave (1)")),
         ({f"{CPU}/cpufreq/boost": b"0\n"}, ("setting-changed", "boost", "1", "0")),
     ],
 )  # fmt: skip

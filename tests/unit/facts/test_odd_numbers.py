@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lumisite.facts.kinds.slurm_node import is_named
+from lumisite.facts.kinds.slurm import is_named
 from tests.support.breaks import facts_of
 from tests.support.nodes import AFTER, lumi_node
 

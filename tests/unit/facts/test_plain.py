@@ -159,27 +159,27 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], set[tuple[str, str]]]] = {
     ),
     "TaskProlog": (
         {"/etc/slurm/slurm.conf": CONF.replace(b"prolog.sh", b"other.sh"), "/etc/slurm/other.sh": b""},
-        ("slurm-conf-changed", "TaskProlog"),
+        ("setting-changed", "TaskProlog"),
         {("helper", "spank/task_prolog")},
     ),
     "TaskProlog edited": (
         {"/etc/slurm/prolog.sh": b"#!/bin/sh\necho export X=1\n"},
-        ("slurm-conf-changed", "TaskProlog"),
+        ("setting-changed", "TaskProlog"),
         {("helper", "spank/task_prolog")},
     ),
     "plugin more": (
         {"/etc/slurm/plugstack.conf.d/pyxis.conf": b"required /opt/pyxis.so\n"},
-        ("slurm-conf-changed", "plugstack /opt/pyxis.so"),
+        ("setting-changed", "plugstack.conf"),
         {("helper", "spank/task_prolog")},
     ),
     "plugin replaced": (
         {"/usr/lib64/slurm/spank_lua.so": b"two"},
-        ("slurm-conf-changed", "plugstack spank_lua.so"),
+        ("setting-changed", "plugstack.conf"),
         set(),
     ),
     "included": (
         {"/etc/slurm/more.conf": b"SwitchType=switch/none\n"},
-        ("slurm-conf-changed", "SwitchType"),
+        ("setting-changed", "SwitchType"),
         set(),
     ),
     "lib64 led elsewhere": (

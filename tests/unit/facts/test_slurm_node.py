@@ -9,10 +9,8 @@ from dataclasses import replace
 import pytest
 
 from lumisite.facts.facts import Facts, format_facts, parse_facts
-from lumisite.facts.kind import parts_of
 from lumisite.facts.kinds import KINDS
-from lumisite.facts.kinds.slurm import meaning
-from lumisite.facts.kinds.slurm_node import is_named
+from lumisite.facts.kinds.slurm import is_named, meaning
 from lumisite.facts.report import ChangeReport, compare, make_report
 from tests.support.breaks import LUMI, facts_of
 from tests.support.dict_trees import Link
@@ -53,32 +51,32 @@ Touches = set[tuple[str, str]]
 CHANGES: Mapping[str, tuple[dict[str, str | None], tuple[str, str], Touches]] = {
     "no flags of the prolog": (
         {"slurm": CONF.replace("PrologFlags=Contain,X11\n", "")},
-        ("slurm-conf-changed", "PrologFlags"),
+        ("setting-changed", "PrologFlags"),
         {PROLOG},
     ),
     "a flag more": (
         {"slurm": CONF.replace("Contain,X11", "Contain,X11,RunInJob")},
-        ("slurm-conf-changed", "PrologFlags"),
+        ("setting-changed", "PrologFlags"),
         {PROLOG},
     ),
     "no binding": (
         {"slurm": CONF.replace("task/affinity,", "")},
-        ("slurm-conf-changed", "TaskPlugin"),
+        ("setting-changed", "TaskPlugin"),
         {PROLOG},
     ),
     "folder of slurmd": (
         {"slurm": f"{CONF}SlurmdSpoolDir=/local/spool/%n\n"},
-        ("slurm-conf-changed", "SlurmdSpoolDir"),
+        ("setting-changed", "SlurmdSpoolDir"),
         {("site", "binds[3].path")},
     ),
     "reserved CPUs": (
         {"slurm": CONF.replace("0,8,16", "0-1,8,16")},
-        ("slurm-node-changed", "NodeName"),
+        ("setting-changed", "NodeName"),
         {MASK, ("site", "node_kinds.lumi-g.reserved")},
     ),
     "defaults of nodes": (
         {"slurm": CONF.replace("500000", "250000")},
-        ("slurm-node-changed", "NodeName"),
+        ("setting-changed", "NodeName"),
         {("site", "node_kinds.lumi-g.memory_mib")},
     ),
     "no cgroup.conf": ({"cgroup": None}, ("setting-changed", "cgroup.conf"), {PROLOG, MASK, GPUS}),
@@ -101,7 +99,7 @@ CHANGES: Mapping[str, tuple[dict[str, str | None], tuple[str, str], Touches]] = 
     "a GPU less": ({"gres": "\n".join(GRES[1:])}, ("setting-changed", "gres.conf"), {MASK, GPUS}),
     "plugins in another order": (
         {"plugstack": "\n".join(PLUGINS.splitlines()[::-1])},
-        ("slurm-conf-changed", "plugstack order"),
+        ("setting-changed", "plugstack.conf"),
         {PROLOG},
     ),
 }
@@ -142,41 +140,22 @@ def test_another_spelling_is_no_change(name: str) -> None:
 
 
 def test_what_changed_is_a_value() -> None:
-    def values(name: str, key: str) -> object:
-        return compare(node(), node(**CHANGES[name][0]))[0].values[key]
-
-    assert values("reserved CPUs", "fields") == ("CpuSpecList 0,8,16 -> 0-1,8,16",)
-
     def texts(name: str) -> tuple[str | None, str | None]:
         (change,) = compare(node(), node(**CHANGES[name][0]))
         return change.before, change.after
 
+    assert texts("reserved CPUs") == ("CpuSpecList=0,8,16", "CpuSpecList=0-1,8,16")
     assert texts("devices are free") == ("ConstrainDevices=yes", "ConstrainDevices=no")
-    assert texts("a GPU less") == ("gpu /dev/dri/renderD128 type=mi250 cores=48-55", None)
+    assert texts("a GPU less") == ("cores=48-55 file=/dev/dri/renderD128 name=gpu type=mi250", None)
     before, after = map(str, texts("GPUs in another order"))
-    assert before.startswith("gpu /dev/dri/renderD128 type=mi250 cores=48-55, ")
-    assert after.startswith("gpu /dev/dri/renderD132 type=mi250 cores=0-7, ")
-
-
-def test_order_means_nothing_where_slurmd_finds_the_devices() -> None:
-    files = [f"AutoDetect=rsmi\n{text}" for text in ("\n".join(GRES), "\n".join(GRES[::-1]))]
-    assert compare(node(gres=files[0]), node(gres=files[1])) == ()
-
-
-def test_a_file_with_a_range_has_a_device_for_each_number() -> None:
-    lines = "Name=gpu File=/dev/nvidia[0-1]\nName=gpu File=/dev/nvidia2\n"
-    one = node(gres=lines)
-    assert compare(one, node(gres="Name=gpu File=/dev/nvidia0,/dev/nvidia1,/dev/nvidia[2]\n")) == ()
-    (change,) = compare(one, node(gres=lines.replace("[0-1]", "[1,0]")))
-    assert change.code == "setting-changed"
-    assert len(parts_of(one.plain["slurm-gres"]["gres.conf"])) == 3
-    assert len(node(gres="Name=gpu File=/dev/nvidia[0-99999999]\n").plain["slurm-gres"]) == 1
+    assert before.startswith("cores=48-55 file=/dev/dri/renderD128 name=gpu type=mi250, ")
+    assert after.startswith("cores=0-7 file=/dev/dri/renderD132 name=gpu type=mi250, ")
 
 
 def test_the_only_line_of_nodes_is_that_of_a_node_that_has_none_of_its_own() -> None:
     texts = [f"NodeName=gpu[1-9] CpuSpecList={cpus}\n" for cpus in ("0", "0-1")]
     (change,) = compare(*(node(slurm=text) for text in texts))
-    assert change.values["fields"] == ("CpuSpecList 0 -> 0-1",)
+    assert (change.before, change.after) == ("CpuSpecList=0", "CpuSpecList=0-1")
     assert compare(node(slurm=texts[0]), node(slurm=texts[1].replace("gpu", "cpu"))) == ()
     more = [f"{text}NodeName=cpu1 CPUs=4\n" for text in texts]
     assert compare(*(node(slurm=text) for text in more)) == ()
@@ -197,9 +176,8 @@ def test_a_folder_that_the_controller_fills_is_read_alike() -> None:
 
 def test_a_capture_without_these_parts_is_not_compared() -> None:
     document = json.loads(format_facts(node()))
-    for part in ("slurm-node", "slurm-cgroup", "slurm-gres"):
+    for part in ("slurm-node", "slurm-cgroup", "slurm-gres", "slurm-plugins"):
         del document["plain"][part]
-    del document["plain"]["slurm-conf"]["plugstack order"]
     old = parse_facts(json.dumps(document).encode(), "old.json")
     new = node(cgroup=None, gres="AutoDetect=rsmi\n")
     assert compare(old, node()) == compare(node(), old) == compare(old, new) == ()
