@@ -199,8 +199,8 @@ def options_follow(change: Change, differences: Differences) -> bool:
 
 # Limits of each process of a job
 
-_SIZES, _COUNTS = ("as", "data", "memlock", "stack"), ("nofile", "nproc")
-_ITEMS = (*_SIZES, *_COUNTS)
+_ITEMS = ("as", "data", "memlock", "nofile", "nproc", "stack")
+_OF_UNITS = ("Delegate", "TasksMax", *(f"Limit{item.upper()}" for item in _ITEMS))
 #: Where units are, what counts most first; drop-ins of all of them count, by their names.
 _UNITS = (
     "/etc/systemd/system",
@@ -209,49 +209,26 @@ _UNITS = (
     "/usr/lib/systemd/system",
     "/lib/systemd/system",
 )
-_NO_LIMIT = ("-1", "unlimited", "infinity")
 
 
 def read_limits(tree: Tree, _: Site) -> dict[str, str] | None:
-    """Return the limits of pam_limits by domain and item, and those of slurmd, which its jobs inherit."""
+    """Return the limits of pam_limits by domain and item, and those of slurmd, which its jobs inherit, as written."""
     found: dict[str, dict[str, str]] = {}
     for line in lines_of(tree, ("/etc/security/limits.conf", *glob(tree, "/etc/security/limits.d/*.conf"))):
         words = line.split()
         if len(words) == 4 and words[0] != "root" and words[2] in _ITEMS:
             kinds = ("hard", "soft") if words[1] == "-" else (words[1],)
-            known = found.setdefault(f"{words[0]} {words[2]}", {})
-            known |= dict.fromkeys(kinds, _limit(words[2], words[3], unit=1024))
-    for key, value in _slurmd_settings(tree).items():
-        item = key.removeprefix("Limit").lower()
-        if item in _ITEMS and value:
-            sides = [_limit(item, side, unit=1) for side in value.split(":")]
-            found[f"slurmd.service {key}"] = {"hard": sides[-1], "soft": sides[0]}
-    if any(is_below(path, {"/etc/security", *_UNITS}) for path in getattr(tree, "unreadable", {})):
-        return None
+            found.setdefault(f"{words[0]} {words[2]}", {}).update(dict.fromkeys(kinds, words[3]))
     texts = {name: "; ".join(f"{kind} {kinds[kind]}" for kind in sorted(kinds)) for name, kinds in found.items()}
-    others = {key: value for key, value in _slurmd_settings(tree).items() if key in ("Delegate", "TasksMax")}
-    return printable_only(texts | {f"slurmd.service {key}": value.lower() for key, value in others.items()})
-
-
-def _limit(item: str, value: str, unit: int) -> str:
-    """Return a limit in one spelling: sizes in KiB."""
-    number = re.fullmatch(r"([0-9]{1,18})([KMGTPE]?)B?", value.upper())
-    if value.lower() in _NO_LIMIT or not number:
-        return "unlimited" if value.lower() in _NO_LIMIT else value
-    scaled = int(number[1]) * 1024 ** " KMGTPE".index(number[2] or " ")
-    return f"{scaled * unit // 1024} KiB" if item in _SIZES else str(scaled)
-
-
-def _slurmd_settings(tree: Tree) -> dict[str, str]:
-    """Return what slurmd's unit sets with its drop-ins, over the defaults of systemd."""
     units = [path for top in _UNITS for path in glob(tree, f"{top}/slurmd.service")][:1]
-    drop_ins = _first_of_each_name(tree, (f"{top}/slurmd.service.d/*.conf" for top in _UNITS)) if units else []
-    defaults = ("/etc/systemd/system.conf", *glob(tree, "/etc/systemd/system.conf.d/*.conf")) if units else ()
-    stated = settings_in(lines_of(tree, (*defaults, *units, *drop_ins)))
-    found: dict[str, str] = {}
-    for key, value in stated.items():
-        found[key.removeprefix("Default")] = value
-    return found
+    drop_ins = _first_of_each_name(tree, (f"{top}/slurmd.service.d/*.conf" for top in _UNITS))
+    defaults = ("/etc/systemd/system.conf", *glob(tree, "/etc/systemd/system.conf.d/*.conf"))
+    stated = settings_in(lines_of(tree, (*defaults, *units, *drop_ins))) if units else {}
+    for key, value in ((key.removeprefix("Default"), value) for key, value in stated.items()):
+        if key in _OF_UNITS:
+            texts[f"slurmd.service {key}"] = value if key.startswith("Limit") else value.lower()
+    is_closed = any(is_below(path, {"/etc/security", *_UNITS}) for path in getattr(tree, "unreadable", {}))
+    return None if is_closed else printable_only(texts)
 
 
 # Mounts

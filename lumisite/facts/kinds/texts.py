@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lumisite.facts.change import Change, Touched, joined
 from lumisite.facts.context import Context
-from lumisite.facts.kind import helper_touches, is_gone, is_lost, platform_touches, text_kind
+from lumisite.facts.kind import Touches, helper_touches, is_gone, is_lost, platform_touches, text_kind
 from lumisite.facts.kinds import modules, node, runtime, slurm
 from lumisite.facts.kinds.system import comes_with_update
 
@@ -16,17 +16,14 @@ def _no_touches(change: Change, context: Context) -> Iterator[Touched]:
     yield from ()
 
 
-def _settings_named(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the settings whose value has the last word of the name."""
-    yield from context.settings_holding(change.subject.rpartition("_")[2])
+def _settings_holding(between: str) -> Touches:
+    """Return a function that yields the settings whose value has the last word of the name."""
+    return lambda change, context: context.settings_holding(change.subject.rpartition(between)[2])
 
 
-def _options_touch(change: Change, context: Context) -> Iterator[Touched]:
-    yield from context.settings_holding(change.subject.rpartition(".")[2])
-
-
-def _hugepages_touch(change: Change, context: Context) -> Iterator[Touched]:
-    yield from context.settings_called("HUGE|_HP$", change.subject)
+def _settings_called(pattern: str) -> Touches:
+    """Return a function that yields the settings whose names match a pattern."""
+    return lambda change, context: context.settings_called(pattern, change.subject)
 
 
 def _interfaces_touch(change: Change, context: Context) -> Iterator[Touched]:
@@ -75,7 +72,7 @@ KINDS = (
     text_kind(
         "driver-option",
         "page faults, queues and memory of GPUs and adapters",
-        _options_touch,
+        _settings_holding("."),
         node.read_options,
         node.options_follow,
     ),
@@ -96,7 +93,7 @@ KINDS = (
     text_kind(
         "sysctl",
         "which calls of the system a container gets, and where its memory is",
-        _settings_named,
+        _settings_holding("_"),
         node.read_sysctls,
     ),
     text_kind(
@@ -109,7 +106,7 @@ KINDS = (
     text_kind(
         "hugepages",
         "buffers of network libraries, some of which abort without huge pages",
-        _hugepages_touch,
+        _settings_called("HUGE|_HP$"),
         node.read_hugepages,
     ),
     text_kind(

