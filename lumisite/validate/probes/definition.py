@@ -14,9 +14,14 @@ from lumisite.validate.probes.probe import Backend, Judge, Probe, Shape, Srun
 
 @dataclass(frozen=True)
 class Definition:
-    """The entry of a probe; `options` are by back-end."""
+    """The entry of a probe; `options` are by back-end.
+
+    Numbers of one `version` compare. Raise it when a script measures something else, or in another way: sizes, ranks
+    and other options are told apart without it, and words and checks of a script need no new baseline.
+    """
 
     question: str
+    version: int = 1
     shapes: Sequence[Shape] = ("several",)
     together: bool = False
     options: Mapping[Backend, str] = field(default_factory=dict)
@@ -39,4 +44,4 @@ def options_of(name: str, backend: Backend) -> list[str]:
 def make_probe(name: str, sruns: Sequence[Srun], judge: Judge) -> Probe:
     """Return a probe with what its entry says of it."""
     entry = definitions()[name]
-    return Probe(name, entry.question, tuple(sruns), judge, tuple(entry.shapes), entry.together)
+    return Probe(name, entry.question, tuple(sruns), judge, tuple(entry.shapes), entry.together, entry.version)

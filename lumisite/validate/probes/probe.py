@@ -302,6 +302,8 @@ class Probe:
     judge: Judge
     shapes: tuple[Shape, ...] = ("several",)
     together: bool = False
+    version: int = 1
+    """Numbers of one version compare."""
 
 
 @dataclass(frozen=True)
@@ -311,6 +313,7 @@ class Group:
     steps: tuple[ProbeStep, ...]
     judge: Judge
     question: str = ""
+    version: int = 1
 
     @property
     def folder(self) -> str:
@@ -331,11 +334,8 @@ def scripts() -> Mapping[str, Path]:
     return jobs | {path.name: path for path in folder.glob("job/*.py") if path.stem != "__init__"}
 
 
-def spec_hash(contents: Sequence[bytes], group: Group) -> str:
-    """Return a short hash of what a group measures: its scripts and their arguments, whatever the image."""
-    digest = hashlib.sha256()
-    for content in contents:
-        digest.update(hashlib.sha256(content).digest())
+def spec_hash(group: Group) -> str:
+    """Return a short hash of what a group measures: the version of its probe and its steps, whatever the image."""
     steps = [
         [
             step.probe,
@@ -347,5 +347,4 @@ def spec_hash(contents: Sequence[bytes], group: Group) -> str:
         ]
         for step in group.steps
     ]
-    digest.update(json.dumps(steps).encode())
-    return digest.hexdigest()[:12]
+    return hashlib.sha256(json.dumps([group.version, steps]).encode()).hexdigest()[:12]

@@ -61,7 +61,7 @@ def groups(probes: Sequence[Probe], plan: Validation, limit_s: int | None, nodes
         return ProbeStep(probe.name, srun, shape, step_nodes, tasks, limit, probe.together)
 
     return [
-        Group(tuple(step(probe, srun, shape) for srun in probe.sruns), probe.judge, probe.question)
+        Group(tuple(step(probe, srun, shape) for srun in probe.sruns), probe.judge, probe.question, probe.version)
         for probe in probes
         for shape in dict.fromkeys(_shapes(probe, len(nodes), plan.tasks_per_node))
     ]

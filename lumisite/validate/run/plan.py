@@ -15,7 +15,6 @@ from lumisite.site.load import LoadedSite
 from lumisite.site.selection import resolve_selection
 from lumisite.validate.probes.probe import Group, Target, spec_hash
 from lumisite.validate.probes.suite import choose_probes, groups, probes_of
-from lumisite.validate.run.folder import script_bytes
 from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.script import JobPlan, validation_of
 from lumisite.validate.run.slurm import BUSY, FREE, RESERVED, describe_nodes
@@ -91,10 +90,7 @@ def plans_of(request: RunRequest, loaded: LoadedSite) -> list[JobPlan]:
 def _specs(plans: Sequence[JobPlan]) -> Mapping[str, str]:
     # Jobs of the same shape measure the same.
     found = {group.folder: group for plan in plans for group in plan.groups}
-    return {
-        name: spec_hash([script_bytes(file) for step in group.steps for file in step.srun.files], group)
-        for name, group in found.items()
-    }
+    return {name: spec_hash(group) for name, group in found.items()}
 
 
 def with_specs(request: RunRequest, loaded: LoadedSite) -> RunRequest:
