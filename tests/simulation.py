@@ -1,24 +1,43 @@
 """Maintenances by chance: ln x = shift + N(0, .5 c^2) per job + N(0, .3 c^2) per node set + N(0, .2 c^2) per day.
 
-Two node sets by turns; 10 jobs on three days before, 5 on one day after, 5 on another day to confirm.
+Half of the variance is common to jobs of a day and of a node set. Two node sets by turns; 10 jobs on three days before,
+5 on one day after, 5 on another day to confirm. Each metric has chances of its own.
 """
 
 from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lumisite.validate.lines import State
 from lumisite.validate.samples import JobValues, Recorded, Series
 from lumisite.validate.verdict.nodes import slow_nodes
-from lumisite.validate.verdict.system import Terms, judge_system
+from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
 SETS = (("nid1", "nid2"), ("nid3", "nid4"))
 DAY_S = 86400
 #: The noise of twelve metrics of a site: six quiet ones, four usual ones, two loud ones.
 TWELVE = (*[0.01] * 6, *[0.02] * 4, *[0.03] * 2)
+#: Twenty metrics of lumisite's own probes; the first eight decide.
+DECIDING = (
+    "ddp/samples_per_s/compute/1g",
+    "ddp/samples_per_s/comm/1n",
+    "ddp/samples_per_s/comm/2n",
+    "collectives/all_reduce_busbw/1MiB/2n",
+    "collectives/all_reduce_busbw/128MiB/1n",
+    "collectives/all_reduce_busbw/128MiB/2n",
+    "pairs/send_recv_bw/256MiB/2n",
+    "communicators/first_group_s/2n",
+)
+TWENTY = (
+    *DECIDING,
+    *(f"ddp/step_time_p{percent}_s/comm/{shape}" for percent in (50, 90, 99) for shape in ("1n", "2n")),
+    *(f"collectives/all_gather_busbw/{size}/2n" for size in ("16MiB", "128MiB", "1GiB")),
+    *(f"collectives/reduce_scatter_busbw/{size}/2n" for size in ("16MiB", "128MiB", "1GiB")),
+)
 
 
 @dataclass(frozen=True)
@@ -31,21 +50,31 @@ class World:
     before: int = 10
 
 
-def maintenance(chance: random.Random, worlds: Sequence[World]) -> State:
-    """Judge one maintenance, with a metric for each world."""
+def maintenance(
+    chance: random.Random, worlds: Sequence[World], names: Sequence[str] = (), after: int = 10
+) -> SystemVerdict:
+    """Judge one maintenance with so many jobs after, with a metric for each world."""
     sides: tuple[dict[str, Series], dict[str, Series]] = ({}, {})
     for number, world in enumerate(worlds):
-        name = f"m{number}"
-        for side, jobs in zip(sides, _jobs(chance, world), strict=True):
+        name = names[number] if names else f"m{number}"
+        old, new = _jobs(chance, world)
+        for side, jobs in zip(sides, (old, new[:after]), strict=True):
             side[name] = Series(name, "higher", tuple(jobs))
-    before, after = (Recorded(side) for side in sides)
-    return judge_system(before, after, Terms()).verdict
+    before, later = map(Recorded, sides)
+    return judge_system(before, later, Terms())
+
+
+def verdicts(
+    worlds: Sequence[World], trials: int, seed: str, names: Sequence[str] = (), after: int = 10
+) -> Counter[State]:
+    """Count the verdicts of so many maintenances."""
+    chance = random.Random(seed)
+    return Counter(maintenance(chance, worlds, names, after).verdict for _ in range(trials))
 
 
 def rate(wanted: State, worlds: Sequence[World], trials: int, seed: str) -> float:
     """Give the part of `trials` that ends with the wanted verdict."""
-    chance = random.Random(seed)
-    return sum(maintenance(chance, worlds) == wanted for _ in range(trials)) / trials
+    return verdicts(worlds, trials, seed)[wanted] / trials
 
 
 def _jobs(chance: random.Random, world: World) -> tuple[list[JobValues], list[JobValues]]:
@@ -111,6 +140,28 @@ def named_nodes(chance: random.Random, ring: Ring) -> frozenset[str]:
         ]
         every.append(Series(metric, "higher", tuple(jobs)))
     return frozenset(slow.node for slow in slow_nodes(every))
+
+
+def innocents(
+    nodes: int, metrics: int, runs: int, seed: str, *, noise: float = 0.03, slow: float = 1.0
+) -> tuple[int, int]:
+    """Count the validations, each of one job with all nodes, that name a good node, and those that name the first.
+
+    All metrics are of single nodes; the first one is slow by the factor `slow`.
+    """
+    chance = random.Random(seed)
+    names = [(f"n{number}",) for number in range(nodes)]
+    wrong = found = 0
+    for _ in range(runs):
+        every = []
+        for metric in range(metrics):
+            values: dict[tuple[str, ...], float] = {name: math.exp(chance.gauss(0, noise)) for name in names}
+            values[names[0]] *= slow
+            every.append(Series(f"m{metric}", "higher", (JobValues("j", 0, values),)))
+        named = {one.node for one in slow_nodes(every)}
+        wrong += bool(named - {"n0"})
+        found += "n0" in named
+    return wrong, found
 
 
 def blame(ring: Ring, trials: int, seed: str) -> tuple[float, float]:

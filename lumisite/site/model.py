@@ -167,8 +167,6 @@ class MetricRule:
         "The part of `spec` below which the metric fails whatever the baseline says.", most=1, default=0.6
     )
     threshold: float = key("A drop counts only above this part (0.05: 5 %).", most=0.99, default=0.05)
-    k: float = key("A drop counts only above so many times the noise of the jobs before.", default=3.0)
-    decides: bool = key("`no`: the metric is shown and never decides.", default=True)
     why: Line | None = key("The reason.", default=None)
     source: Line | None = key(
         "Where `spec` or a threshold is known from.", names="sources", split=source_ids, default=None
@@ -188,6 +186,9 @@ class Validation(Known):
     )
     time_limit: Line = key("Time limit of a job, as sbatch takes it: `00:30:00`.")
     metrics: tuple[MetricRule, ...] = key("What is expected of metrics, by name.", default=())
+    deciding: tuple[Line, ...] = key(
+        "Shell patterns of the metrics that decide, in place of the usual eight; all others are shown only.", default=()
+    )
     baseline_days: int = key(
         f"Days that a baseline's jobs must come from; fewer than {LEAST_DAYS} hide daily noise.",
         least=1,

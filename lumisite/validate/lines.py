@@ -31,7 +31,7 @@ from lumisite.text import first_repeated
 Better: TypeAlias = Literal["higher", "lower"]
 GateOutcome: TypeAlias = Literal["pass", "fail", "inconclusive"]
 #: What a verdict on gates, on a metric (those alone are unconfirmed) or on the system may be.
-State: TypeAlias = Literal["pass", "warn", "fail", "unconfirmed", "inconclusive", "bad-nodes"]
+State: TypeAlias = Literal["pass", "warn", "fail", "unconfirmed", "inconclusive", "bad-nodes", "shown"]
 Nodes: TypeAlias = tuple[str, ...]
 
 BETTER: tuple[Better, ...] = ("higher", "lower")

@@ -18,7 +18,7 @@ from lumisite.validate.lines import Gate, Sample, line_json
 DAY_S = 86400
 START = 1_768_000_000
 SETS = (("nid005001", "nid005002"), ("nid005003", "nid005004"), ("nid005005", "nid005006"))
-SIZES = ("1MiB", "8MiB", "64MiB", "512MiB", "4GiB")
+SIZES = ("1MiB", "8MiB", "128MiB", "512MiB", "4GiB")
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,9 @@ def _samples(run: str, nodes: tuple[str, ...], time: int, came: Maintenance, cha
         for shape, top, factor in (("1n", 125.0, 1.0), ("2n", 90.0, came.network)):
             name = f"collectives/all_reduce_busbw/{size}/{shape}"
             yield sample(name, factor * top * (1 - 0.5 ** (place + 1)), "GB/s")
-    for shape, rate, factor in (("1g", 520.0, 1.0), ("1n", 4000.0, 1.0), ("2n", 7600.0, came.network)):
-        yield sample(f"ddp/samples_per_s/{shape}", factor * rate, "1/s")
+    for model, speed in (("comm", 1.0), ("compute", 0.5)):
+        for shape, rate, factor in (("1g", 520.0, 1.0), ("1n", 4000.0, 1.0), ("2n", 7600.0, came.network)):
+            yield sample(f"ddp/samples_per_s/{model}/{shape}", factor * speed * rate, "1/s")
 
 
 def _nodes(run: str, time: int, came: Maintenance, chance: random.Random) -> Iterator[Sample]:

@@ -113,7 +113,7 @@ def _where(
     slower: Sequence[MetricVerdict], metrics: Sequence[MetricVerdict], changed: Sequence[ChangeRow]
 ) -> Iterator[Finding]:
     names = [parse_name(metric.metric) for metric in slower]
-    fine = [parse_name(metric.metric) for metric in metrics if metric.verdict == "pass"]
+    fine = [parse_name(metric.metric) for metric in metrics if metric.verdict == "pass" or _is_shown_fine(metric)]
     alone = [name.shape for name in names if name.shape in ALONE]
     if all(name.shape and name.shape not in ALONE for name in names) and any(name.shape in ALONE for name in fine):
         yield make_finding("look-at-network", changes=_facts("network", changed))
@@ -123,6 +123,12 @@ def _where(
     families = {(name.quantity, name.shape) for name in fine if name.size is not None}
     if any(name.size is not None and (name.quantity, name.shape) in families for name in names):
         yield make_finding("look-at-sizes")
+
+
+def _is_shown_fine(metric: MetricVerdict) -> bool:
+    if metric.verdict != "shown" or metric.change is None or metric.limit is None:
+        return False
+    return metric.change > -metric.limit
 
 
 def _facts(part: str, changed: Sequence[ChangeRow]) -> str:

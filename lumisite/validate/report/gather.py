@@ -217,7 +217,9 @@ def _curves(
 
 def _scalings(metrics: Iterable[MetricVerdict]) -> Iterator[Scaling]:
     def family_of(name: Name) -> str:
-        return name.quantity if name.shape and name.size is None and name.quantity.endswith("_per_s") else ""
+        # A model may follow: ddp/samples_per_s/comm.
+        rate = any(part.endswith("_per_s") for part in name.quantity.split("/"))
+        return name.quantity if name.shape and name.size is None and rate else ""
 
     for family, unit, members in _families(metrics, family_of):
         old = {name.shape: metric.before for name, metric in members.items()}

@@ -10,10 +10,10 @@ from lumisite.text import change, figure, percent
 from lumisite.validate.lines import State
 from lumisite.validate.report.gather import RunReport
 from lumisite.validate.verdict.gates import next_step
-from lumisite.validate.verdict.metric import DECIDING, MetricVerdict
+from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.system import SystemVerdict
 
-WORST_FIRST: tuple[State, ...] = ("fail", "bad-nodes", "unconfirmed", "inconclusive", "warn", "pass")
+WORST_FIRST: tuple[State, ...] = ("fail", "bad-nodes", "unconfirmed", "inconclusive", "warn", "pass", "shown")
 Row: TypeAlias = tuple[str, ...]
 
 
@@ -82,12 +82,12 @@ def _metric_row(metric: MetricVerdict) -> Row:
     if metric.before is not None:
         before = f"{figure(metric.before)} ({metric.jobs_before})"
     if metric.after is not None:
-        jobs = f" of {metric.jobs_after}" if metric.jobs_after > DECIDING else ""
-        after = f"{figure(metric.after)} ({min(metric.jobs_after, DECIDING)}{jobs})"
+        jobs = f" of {metric.jobs_after}" if metric.jobs_after > metric.jobs_compared else ""
+        after = f"{figure(metric.after)} ({metric.jobs_compared}{jobs})"
     if metric.change is not None and metric.noise is not None:
         noise, chance = percent(metric.noise), f"{metric.p:.2g}"
-    state = metric.verdict if metric.decides else f"{metric.verdict} (shown only)"
-    return metric.metric, metric.unit or "-", before, after, change(metric.change), noise, chance, state, metric.reason
+    row = (metric.metric, metric.unit or "-", before, after, change(metric.change), noise, chance)
+    return (*row, metric.verdict, metric.reason)
 
 
 def _scaling_rows(report: RunReport) -> list[Row]:

@@ -1,10 +1,9 @@
 """Judge one metric: its jobs after a change against its jobs before it.
 
-The unit is one job: jobs repeat what a user meets, steps of one job do not. The size of a change is the logarithm of
-the ratio of medians, signed so that negative is worse. A metric has regressed where the drop is larger than
-`max(threshold, k x noise)`, with the noise measured before, and the exact one-sided Mann-Whitney test gives p < 0.01,
-or where the median dropped by more than 20 % or below a part of what the site expects, whatever p says. The first five
-jobs after the change decide; five later ones on other nodes must confirm, pooled with the first.
+The unit is one job: jobs repeat what a user meets, steps of one job do not. The size of a change is the median ratio of
+a job after to a job before, signed so that negative is worse; the noise is that of jobs of one side. There are two
+looks. The first five jobs after the change can only raise a suspicion; five later ones on other nodes must confirm it,
+pooled with the first. All of the metric's chance of error is spent on that second look, and later jobs change nothing.
 docs/explanation/verdict.md says why, and how much this finds.
 """
 
@@ -27,21 +26,23 @@ from lumisite.validate.verdict.nodes import is_per_node, job_value
 from lumisite.validate.verdict.stats import (
     ALPHA,
     FLOOR_DROP,
-    NOISE_FLOOR,
+    WARN_ALPHA,
     judge_noisy,
-    least_chance,
+    limit_in_noise,
     lower_tail,
-    needed,
-    spread,
+    noise_of_jobs,
+    shift,
 )
 
 #: A metric with more noise decides nothing but large drops.
 NOISE_LIMIT = 0.05
 #: Jobs after the change that decide, and as many later ones that confirm.
 DECIDING = 5
-#: Fewer jobs than these decide nothing, even where the test could.
+#: Fewer jobs than these decide nothing, however far apart they are: the spread of fewer is none.
 LEAST_AFTER = 3
 LEAST_BEFORE = 4
+#: At the first look a drop of so many times the noise is suspected.
+SUSPECTED = 1.7
 #: Jobs before the change below which a verdict says that it stands on little.
 GOOD_BEFORE = 10
 
@@ -51,7 +52,8 @@ class MetricVerdict:
     """One metric, judged.
 
     `before` and `after` are medians over jobs; `change` is negative for worse, whatever `better` is (-0.1: a tenth less
-    speed); `limit` is the drop that counts, `noise` that of one job, both as parts; `p` of the jobs that decided.
+    speed); `limit` is the drop that counts, `noise` that of one job, both as parts; `p` is that of all jobs that were
+    compared. Without enough jobs there are neither. What does not decide is `shown`, and never judged.
     `more_jobs` on other nodes than `avoid` are missing for a decision.
     """
 
@@ -63,6 +65,8 @@ class MetricVerdict:
     after: float | None = None
     jobs_before: int = 0
     jobs_after: int = 0
+    jobs_compared: int = 0
+    """Jobs after that were compared: those of the first look, or of both."""
     change: float | None = None
     noise: float | None = None
     limit: float | None = None
@@ -101,27 +105,39 @@ class _Unit:
 
 @dataclass(frozen=True)
 class _Comparison:
-    """Jobs after against jobs before; `change` and `limit` are logarithms, `missed` is the expectation that it misses.
+    """Jobs after against jobs before: change, noise and limit are logarithms.
 
-    In noise (`noisy`) a median moves by chance, however far. A drop is `large` beyond noise and threshold, `unlikely`
-    where the order of values is no chance; beyond the `floor` no test is asked, but in noise. What has `regressed` is
-    to be confirmed.
+    In noise (`noisy`) a median moves by chance, however far. A drop is `large` beyond the limit.
     """
 
     change: float
+    noise: float
     limit: float
     p: float
-    missed: Finding | None
-    noisy: bool
-    large: bool
-    unlikely: bool
-    floor: bool
-    regressed: bool
 
     @property
     def drop(self) -> float:
         """The part by which it is worse."""
         return -math.expm1(self.change)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether jobs differ too much for a small drop to be seen."""
+        return self.noise > NOISE_LIMIT
+
+    @property
+    def large(self) -> bool:
+        """Whether the drop counts."""
+        return self.change < -self.limit
+
+    @property
+    def below_floor(self) -> bool:
+        """Whether the drop is so large that no test is asked, but in noise."""
+        return self.change < math.log(1 - FLOOR_DROP) and not self.noisy
+
+    def regressed(self, alpha: float) -> bool:
+        """Return whether the drop counts and is no chance."""
+        return self.large and (self.below_floor or self.p < alpha)
 
 
 def judge_metric(
@@ -130,16 +146,18 @@ def judge_metric(
     rule: MetricRule,
     slow_before: frozenset[str] = frozenset(),
     slow_after: frozenset[str] = frozenset(),
+    *,
+    alpha: float = ALPHA,
 ) -> MetricVerdict:
-    """Judge one metric; jobs on slow nodes are left out where enough others are there.
+    """Judge one metric at its chance of error; jobs on slow nodes are left out where enough others are there.
 
     `before` may be why there are no jobs to compare with: only the site's own expectation can fail it then.
     """
     missing, old = (before, []) if isinstance(before, Finding) else (None, _units(before))
     if is_per_node(after) or (isinstance(before, Series) and is_per_node(before)):
-        return _judge_units(after, old, _units(after), rule, missing, per_node=True)
+        return _judge_units(after, old, _units(after), rule, missing, alpha, per_node=True)
     units = _without(_units(after), slow_after)
-    verdict = _judge_units(after, _without(old, slow_before), units, rule, missing)
+    verdict = _judge_units(after, _without(old, slow_before), units, rule, missing, alpha)
     if missing and not verdict.below_spec:
         return verdict
     if (left_out := _on_slow(verdict, units, slow_after)).on_slow_nodes:
@@ -210,29 +228,44 @@ def _judge_units(
     after: Sequence[_Unit],
     rule: MetricRule,
     missing: Finding | None,
+    alpha: float,
     *,
     per_node: bool = False,
 ) -> MetricVerdict:
     """Judge, with how many jobs are missing and which nodes they should not run on."""
-    noise = spread([unit.score for unit in before]) if before else NOISE_FLOOR
-    deciding, limit = after[:DECIDING], max(rule.threshold, rule.k * noise)
-    first = _compare(before, deciding, limit, rule, noisy=noise > NOISE_LIMIT)
+    deciding, confirming = after[:DECIDING], _confirming(after)
+    missed = _missed_spec(deciding, rule)
+    compared = deciding
+    found: _Comparison | None = None
     state: State = "inconclusive"
     findings: tuple[Finding, ...]
-    more, avoid = 0, set[str]()
-    if missing and not first.missed:
+    decides, more, avoid = True, 0, set[str]()
+    if _enough(before, deciding):
+        found = _compare(before, deciding, rule, SUSPECTED)
+    if missing and not missed:
         findings = (missing,)
-    elif per_node and not _enough(before, deciding) and not first.missed:
-        state, findings = _judge_few_node_runs(first)
-    elif first.regressed and (first.floor or _enough(before, deciding)):
-        state, findings = _confirm(before, after, first, rule)
-    elif not _enough(before, deciding):
+    elif missed or (found and found.large):
+        state, findings, pooled = _confirm(before, after, found, missed, rule, alpha)
+        if state != "unconfirmed":
+            compared = [*deciding, *confirming]
+        found = pooled or found
+        if pooled and pooled.noisy and state in ("pass", "warn"):
+            # What is not confirmed is not excluded either, in noise.
+            left_open, quiet, more = _judge_quiet(pooled, before, after)
+            if left_open == "inconclusive":
+                state, findings = left_open, (*findings, quiet)
+    elif found is None:
         findings = (_too_few(len(before), len(deciding)),)
+        # A metric of nodes tells slow nodes in one run: only a drop of all of them leaves the system open.
+        if per_node and before:
+            drop = -math.expm1(_change(before, deciding))
+            decides = drop > rule.threshold
+            findings = (make_finding("metric-nodes-slower", drop=drop), *findings) if decides else findings
     else:
-        state, found, more = _judge_quiet(first, noise, before, after)
-        findings = (found,)
+        state, quiet, more = _judge_quiet(found, before, after)
+        findings = (quiet,)
     if state == "unconfirmed":
-        more, avoid = DECIDING - len(_confirming(after)), avoid.union(*(unit.nodes for unit in deciding))
+        more, avoid = DECIDING - len(confirming), avoid.union(*(unit.nodes for unit in deciding))
     elif state == "inconclusive" and len(before) >= LEAST_BEFORE:
         more = more or DECIDING - len(deciding)
     verdict = MetricVerdict(
@@ -240,51 +273,52 @@ def _judge_units(
         better=series.better,
         verdict=state,
         findings=findings,
-        after=statistics.median(unit.value for unit in deciding),
+        after=statistics.median(unit.value for unit in compared),
         jobs_before=len(before),
         jobs_after=len(after),
+        jobs_compared=len(compared),
         confirmed=state == "fail",
-        decides=rule.decides,
+        decides=decides,
         spec=rule.spec,
-        below_spec=first.missed is not None,
+        below_spec=missed is not None,
         unit=series.unit,
         more_jobs=more,
         avoid=tuple(sorted(avoid)),
     )
-    if not before:
+    return _with_numbers(verdict, before, deciding, found) if before else verdict
+
+
+def _with_numbers(
+    verdict: MetricVerdict, before: Sequence[_Unit], after: Sequence[_Unit], found: _Comparison | None
+) -> MetricVerdict:
+    """Return the verdict with what was compared, in six digits, so that a comparison of outputs compares results."""
+    change = rounded(math.expm1(found.change if found else _change(before, after)), 6)
+    verdict = replace(verdict, before=statistics.median(unit.value for unit in before), change=change)
+    if found is None:
         return verdict
     return replace(
         verdict,
-        before=statistics.median(unit.value for unit in before),
-        # In six digits, so that a comparison of outputs compares results.
-        change=rounded(math.expm1(first.change), 6),
-        noise=rounded(noise, 6),
-        limit=rounded(-math.expm1(-limit), 6),
-        p=rounded(first.p, 6),
-        improved=first.change > limit,
+        noise=rounded(found.noise, 6),
+        limit=rounded(-math.expm1(-found.limit), 6),
+        p=rounded(found.p, 6),
+        improved=found.change > found.limit,
     )
 
 
-def _compare(
-    before: Sequence[_Unit], after: Sequence[_Unit], limit: float, rule: MetricRule, *, noisy: bool
-) -> _Comparison:
-    """Compare medians of values, as they are reported; those of logarithms differ a little for an even number.
+def _change(before: Sequence[_Unit], after: Sequence[_Unit]) -> float:
+    return shift([unit.score for unit in before], [unit.score for unit in after])
 
-    Without jobs before, nothing has changed.
-    """
-    change, p = 0.0, 1.0
-    if before:
-        old, new = (statistics.median(unit.value for unit in units) for units in (before, after))
-        change = before[0].sign * (math.log(new) - math.log(old))
-        p = float(lower_tail([unit.score for unit in after], [unit.score for unit in before]))
-    missed, large, unlikely = _missed_spec(after, rule), change < -limit, p < ALPHA
-    floor = missed is not None or (change < math.log(1 - FLOOR_DROP) and (unlikely or not noisy))
-    return _Comparison(change, limit, p, missed, noisy, large, unlikely, floor, regressed=floor or (large and unlikely))
+
+def _compare(before: Sequence[_Unit], after: Sequence[_Unit], rule: MetricRule, k: float) -> _Comparison:
+    """Compare jobs of both sides; a drop counts beyond `k` times the noise, and beyond the site's threshold."""
+    old, new = ([unit.score for unit in units] for units in (before, after))
+    noise = noise_of_jobs(old, new)
+    return _Comparison(shift(old, new), noise, max(rule.threshold, k * noise), float(lower_tail(new, old)))
 
 
 def _missed_spec(units: Sequence[_Unit], rule: MetricRule) -> Finding | None:
     """Return that the median misses the site's expectation, if it does."""
-    if rule.spec is None:
+    if rule.spec is None or len(units) < LEAST_AFTER:
         return None
     value, higher = statistics.median(unit.value for unit in units), units[0].sign > 0
     bound = rule.spec * rule.floor if higher else rule.spec / rule.floor
@@ -295,73 +329,76 @@ def _missed_spec(units: Sequence[_Unit], rule: MetricRule) -> Finding | None:
 
 
 def _enough(before: Sequence[_Unit], after: Sequence[_Unit]) -> bool:
-    few = len(after) < LEAST_AFTER or len(before) < LEAST_BEFORE
-    return not few and least_chance(len(after), len(before)) < ALPHA
+    return len(after) >= LEAST_AFTER and len(before) >= LEAST_BEFORE
 
 
 def _too_few(before: int, after: int) -> Finding:
     return make_finding(
         "metric-few-jobs",
-        alpha=ALPHA,
-        jobs_after=after,
         jobs_before=before,
-        needed_after=max(LEAST_AFTER, needed(before, ALPHA)) if before >= LEAST_BEFORE else None,
-        needed_before=max(LEAST_BEFORE, needed(after, ALPHA)) if after >= LEAST_AFTER else None,
-        best_after=DECIDING,
+        jobs_after=after,
+        more_before=max(0, LEAST_BEFORE - before) or None,
+        more_after=max(0, LEAST_AFTER - after) or None,
         best_before=GOOD_BEFORE,
+        best_after=DECIDING,
     )
 
 
-def _judge_quiet(
-    first: _Comparison, noise: float, before: Sequence[_Unit], after: Sequence[_Unit]
-) -> tuple[State, Finding, int]:
-    """Judge what is no regression, with how many more jobs would settle it."""
-    if first.noisy:
-        undecided = judge_noisy(noise, [unit.score for unit in before], [unit.score for unit in after])
+def _judge_quiet(found: _Comparison, before: Sequence[_Unit], after: Sequence[_Unit]) -> tuple[State, Finding, int]:
+    """Judge what is under no suspicion, with how many more jobs would settle it."""
+    if found.noisy:
+        undecided = judge_noisy(found.noise, [unit.score for unit in before], [unit.score for unit in after])
         if undecided is not None:
             return undecided
-    detectable = FLOOR_DROP if first.noisy else -math.expm1(-first.limit)
-    if first.large and not first.noisy:
-        return "warn", make_finding("metric-maybe-chance", drop=first.drop, p=first.p), 0
-    if first.unlikely and first.change < 0:
-        return "warn", make_finding("metric-small-drop", drop=first.drop, p=first.p, limit=detectable), 0
-    if first.change > first.limit:
-        return "pass", make_finding("metric-faster", gain=math.expm1(first.change)), 0
+    if found.change > found.limit:
+        return "pass", make_finding("metric-faster", gain=math.expm1(found.change)), 0
     steady = make_finding(
         "metric-steady",
-        detectable=detectable,
-        noise=noise if first.noisy else None,
+        detectable=FLOOR_DROP if found.noisy else -math.expm1(-found.limit),
+        noise=found.noise if found.noisy else None,
         few=len(before) if len(before) < GOOD_BEFORE else None,
         recommended=GOOD_BEFORE,
     )
     return "pass", steady, 0
 
 
-def _judge_few_node_runs(first: _Comparison) -> tuple[State, tuple[Finding, ...]]:
-    """Judge a metric of nodes that was run too seldom for the test: what all nodes lose is no fault of one node."""
-    if first.large:
-        return "inconclusive", (make_finding("metric-nodes-slower", drop=first.drop),)
-    return "pass", (make_finding("metric-nodes-steady", limit=-math.expm1(-first.limit)),)
-
-
 def _confirm(
-    before: Sequence[_Unit], after: Sequence[_Unit], first: _Comparison, rule: MetricRule
-) -> tuple[State, tuple[Finding, ...]]:
-    slower = make_finding("metric-slower", drop=first.drop, p=first.p)
-    findings = [first.missed or slower]
-    if first.missed and before and _missed_spec(before, rule):
+    before: Sequence[_Unit],
+    after: Sequence[_Unit],
+    first: _Comparison | None,
+    missed: Finding | None,
+    rule: MetricRule,
+    alpha: float,
+) -> tuple[State, tuple[Finding, ...], _Comparison | None]:
+    """Take the second look, where its jobs are there: what it finds, and what it compared.
+
+    What is suspected is a failure if it counts at `alpha`, and a warning if at five times that; or if five jobs were
+    slower by more than the floor, though the later ones are not.
+    """
+    findings = [missed] if missed else []
+    if missed and _missed_spec(before, rule):
         findings.append(make_finding("metric-spec-missed-before"))
-    elif first.missed and first.large:
-        findings.append(slower)
+    elif first and first.large:
+        findings.append(make_finding("metric-slower", drop=first.drop, p=first.p))
     confirming = _confirming(after)
     if len(confirming) < DECIDING:
         findings.append(make_finding("metric-unconfirmed", jobs=len(confirming), needed=DECIDING))
-        return "unconfirmed", tuple(findings)
-    pooled = _compare(before, [*after[:DECIDING], *confirming], first.limit, rule, noisy=first.noisy)
-    drop = (pooled.drop, pooled.p) if before and not pooled.missed else (None, None)
-    code = "metric-confirmed" if pooled.regressed else "metric-refuted"
-    findings.append(make_finding(code, jobs=DECIDING, drop=drop[0], p=drop[1]))
-    return "fail" if pooled.regressed else "warn", tuple(findings)
+        return "unconfirmed", tuple(findings), None
+    all_jobs = [*after[:DECIDING], *confirming]
+    pooled = _compare(before, all_jobs, rule, limit_in_noise(alpha)) if first else None
+    missed_again = bool(missed and _missed_spec(all_jobs, rule))
+    failed = missed_again or bool(pooled and pooled.regressed(alpha))
+    drop, p = (pooled.drop, pooled.p) if pooled and not missed_again else (None, None)
+    findings.append(make_finding("metric-confirmed" if failed else "metric-refuted", jobs=DECIDING, drop=drop, p=p))
+    state: State = "fail" if failed else "pass"
+    if not failed and (missed or (first and pooled and _worth_a_look(first, pooled, rule, alpha))):
+        state = "warn"
+    return state, tuple(findings), pooled
+
+
+def _worth_a_look(first: _Comparison, pooled: _Comparison, rule: MetricRule, alpha: float) -> bool:
+    limit = max(rule.threshold, limit_in_noise(alpha * WARN_ALPHA / ALPHA) * pooled.noise)
+    return first.below_floor or pooled.change < -limit
 
 
 def _confirming(units: Sequence[_Unit]) -> list[_Unit]:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from statistics import NormalDist
 
 from lumisite.validate.lines import Better
 from lumisite.validate.samples import JobValues, Series
 from lumisite.validate.verdict.stats import spread
 
-#: Flag a node below this robust z and this much below the median (SuperBench, ATC'24, and simulation; see the docs).
-Z_LIMIT = -3.5
+#: The chance that some good node is called slow, by all nodes and all metrics of a maintenance together. It is half of
+#: what is promised, as noise is not quite normal.
+ALPHA = 0.005
+#: Flag a node this much below the median at least.
 BELOW_LIMIT = 0.05
-#: Up to so many nodes tell too little of their noise: one of them must also be slower in each of its runs (by
-#: BELOW_IN_ONE_RUN, over the root of their number), and as far from most others as APART times their range.
+#: What the median absolute deviation of few nodes errs by: limits are larger by this over their number (simulated).
+MAD_ERROR = 16
+#: Up to so many nodes tell too little of their noise: one of them must be slower in each of its runs (by
+#: BELOW_IN_ONE_RUN, over the root of their number), and as far from most others as APART times their range, and below
+#: FEW_Z.
 FEW_NODES = 8
+FEW_Z = -3.5
 BELOW_IN_ONE_RUN = 0.20
 APART = 3
 #: Nodes that are needed to call one of them slow.
@@ -38,10 +45,30 @@ def is_per_node(series: Series) -> bool:
     return any(len(job.values) > 1 for job in series.jobs)
 
 
-def slow_nodes(every: Iterable[Series]) -> tuple[SlowNode, ...]:
-    """Return the slow nodes, by node and metric. Nothing here depends on the order of samples."""
-    found = [slow for series in every if is_per_node(series) for slow in _slow(series)]
+def slow_nodes(
+    every: Iterable[Series], least: Callable[[str], float] = lambda _metric: BELOW_LIMIT
+) -> tuple[SlowNode, ...]:
+    """Return the slow nodes, by node and metric: those below the median by more than `least` for the metric.
+
+    Nothing here depends on the order of samples.
+    """
+    scored = [(series, node_scores(series)) for series in every if is_per_node(series)]
+    tested = sum(len(scores) for _, scores in scored)
+    found = [
+        slow
+        for series, scores in scored
+        for slow in _slow(series, scores, z_limit(len(scores), tested), max(BELOW_LIMIT, least(series.metric)))
+    ]
     return tuple(sorted(found, key=lambda slow: (slow.node, slow.metric)))
+
+
+def z_limit(nodes: int, tested: int) -> float:
+    """Return the robust z below which a node is slow, of so many nodes, where `tested` values share the chance.
+
+    >>> round(z_limit(3000, 6 * 3000), 2), round(z_limit(32, 32), 2)
+    (-5.03, -5.41)
+    """
+    return FEW_Z if nodes <= FEW_NODES else NormalDist().inv_cdf(ALPHA / tested) * (1 + MAD_ERROR / nodes)
 
 
 def job_value(job: JobValues, better: Better) -> float:
@@ -69,15 +96,14 @@ def _run_scores(job: JobValues, better: Better) -> dict[str, float]:
     return {node: sign * math.log(value) for node, value in _best_of_pairs(job.values, better).items()}
 
 
-def _slow(series: Series) -> Iterator[SlowNode]:
-    middles = node_scores(series)
-    if len(middles) < LEAST_NODES:
+def _slow(series: Series, scores: Mapping[str, float], limit: float, least: float) -> Iterator[SlowNode]:
+    if len(scores) < LEAST_NODES:
         return
-    middle = statistics.median(middles.values())
-    noise = spread([*middles.values()])
-    for node, score in middles.items():
+    middle = statistics.median(scores.values())
+    noise = spread([*scores.values()])
+    for node, score in scores.items():
         z, below = (score - middle) / noise, 1 - math.exp(score - middle)
-        if z < Z_LIMIT and below > BELOW_LIMIT and (len(middles) > FEW_NODES or _is_apart(node, series, middles)):
+        if z < limit and below > least and (len(scores) > FEW_NODES or _is_apart(node, series, scores)):
             yield SlowNode(node, series.metric, below, z)
 
 

@@ -1,4 +1,4 @@
-"""The statistics of a verdict: robust noise, and the exact one-sided rank test of Mann and Whitney.
+"""The statistics of a verdict: shift and noise of jobs, and the exact one-sided rank test of Mann and Whitney.
 
 Where jobs differ by more than a few per cent, a median moves by chance. What can be said is which drop all jobs rule
 out: the test of ranks, with the jobs before lowered by that drop.
@@ -11,31 +11,62 @@ import statistics
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import combinations
+from statistics import NormalDist
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.validate.lines import State
 
-#: Chance of error of the rank test.
-ALPHA = 0.01
+#: Chances that an unchanged system fails, or warns, in a whole maintenance: all deciding metrics share them.
+ALPHA, WARN_ALPHA = 0.01, 0.05
+#: The standard deviation of the shift at the second look in units of the noise, with the error of the noise itself:
+#: half of the variance is common to the jobs of a day or of a set of nodes, and no number of jobs takes that away.
+#: From simulation (docs/explanation/verdict.md).
+SHIFT_ERROR = 0.78
 #: Noise is taken to be at least this large.
 NOISE_FLOOR = 0.005
-#: Makes the median absolute deviation of normal noise its standard deviation.
-NORMAL = 1.4826
-#: What the rank test loses to the mean in normal noise (Lehmann, 1975, section 2.4), and quantiles of 0.99 and 0.9.
-RANKS_LOSE, ALPHA_Z, POWER_Z = math.sqrt(math.pi / 3), 2.326, 1.282
+#: Makes the median absolute deviation of normal noise its standard deviation, and the median distance of two values.
+NORMAL, NORMAL_PAIRS = 1.4826, 1.0483
+#: What the rank test loses to the mean in normal noise (Lehmann, 1975, section 2.4), and the quantile of 0.9.
+RANKS_LOSE, POWER_Z = math.sqrt(math.pi / 3), 1.282
 #: A larger drop of the median than this is a failure whatever the test says, but in noise.
 FLOOR_DROP = 0.20
 #: The drop that noisy jobs must rule out at the least: faults of the network and of binds cost more than a half.
 HALF_DROP = 0.50
-#: More jobs than these are not asked for.
-MOST_JOBS = 30
+#: How many jobs after are looked at, one look after the other, until a noisy metric is settled. Each look has its share
+#: of the chance of error, so that adding jobs until it passes keeps that chance.
+LOOKS = (5, 10, 20, 30)
+LOOK_ALPHA = ALPHA / len(LOOKS)
 
 
-def spread(logarithms: Sequence[float], floor: float = NOISE_FLOOR) -> float:
-    """Return the noise of one value, from the median absolute deviation of logarithms; at least `floor`."""
+def spread(logarithms: Sequence[float]) -> float:
+    """Return the noise of one value, from the median absolute deviation of logarithms; at least `NOISE_FLOOR`."""
     middle = statistics.median(logarithms)
-    return max(floor, NORMAL * statistics.median(abs(value - middle) for value in logarithms))
+    return max(NOISE_FLOOR, NORMAL * statistics.median(abs(value - middle) for value in logarithms))
+
+
+def shift(before: Sequence[float], after: Sequence[float]) -> float:
+    """Return how far `after` lies above `before`: the median over all pairs (Hodges and Lehmann, 1963)."""
+    return statistics.median(new - old for new in after for old in before)
+
+
+def noise_of_jobs(*sides: Sequence[float]) -> float:
+    """Return the noise of one job, from the median distance between two jobs of one side; at least `NOISE_FLOOR`.
+
+    As robust as the median absolute deviation to a few stray jobs, and twice as exact for so few.
+    """
+    distances = [abs(one - other) for side in sides for one, other in combinations(side, 2)]
+    return max(NOISE_FLOOR, NORMAL_PAIRS * statistics.median(distances))
+
+
+def limit_in_noise(alpha: float) -> float:
+    """Return how many times the noise a shift by chance exceeds in a part `alpha` of cases, at the second look.
+
+    >>> [round(limit_in_noise(0.01 / metrics), 2) for metrics in (1, 8, 20)]
+    [1.81, 2.36, 2.57]
+    """
+    return -SHIFT_ERROR * NormalDist().inv_cdf(alpha)
 
 
 def lower_tail(lower: Sequence[float], higher: Sequence[float]) -> Fraction:
@@ -53,50 +84,37 @@ def lower_tail(lower: Sequence[float], higher: Sequence[float]) -> Fraction:
     return Fraction(_count_up_to(ranks, len(lower), seen), math.comb(len(values), len(lower)))
 
 
-def least_chance(lower: int, higher: int) -> Fraction:
-    """Return the smallest chance that `lower_tail` can give for so many values: all of one side below the other."""
-    return Fraction(1, math.comb(lower + higher, lower))
+def jobs_to_exclude(drop: float, noise: float, before: int) -> int:
+    """Return at which look nine of ten cases show that nothing dropped by `drop`, by `judge_noisy`.
 
-
-def needed(lower: int, limit: float) -> int:
-    """Return how many values the other side needs for `lower_tail` to come below `limit` at all."""
-    other = 1
-    while least_chance(lower, other) >= limit:
-        other += 1
-    return other
-
-
-def jobs_to_exclude(drop: float, noise: float, before: int, most: int) -> int:
-    """Return how many values show in nine of ten cases that nothing dropped by `drop`, by `judge_noisy`.
-
-    0 where not even `most` do, against so few `before`. Normal approximation of the rank test; all in logarithms.
+    0 where none does, against so few `before`. Normal approximation of the rank test; all in logarithms.
     """
-    left = (drop / (noise * RANKS_LOSE * (ALPHA_Z + POWER_Z))) ** 2 - 1 / before
-    return math.ceil(1 / left) if left * most >= 1 else 0
+    quantiles = POWER_Z - NormalDist().inv_cdf(LOOK_ALPHA)
+    left = (drop / (noise * RANKS_LOSE * quantiles)) ** 2 - 1 / before
+    return next((look for look in LOOKS if left * look >= 1), 0)
 
 
 def judge_noisy(noise: float, before: Sequence[float], after: Sequence[float]) -> tuple[State, Finding, int] | None:
-    """Return what all jobs (logarithms, higher is better) exclude; None where they exclude a drop of 20 %.
+    """Return what the jobs (logarithms, higher is better) exclude; None where they exclude a drop of 20 %.
 
-    That is the verdict, its reason, and how many more jobs it waits for: a warning where they exclude a halving.
+    That is the verdict, its reason, and how many more jobs it waits for. A halving has to be excluded.
     """
-    after = after[:MOST_JOBS]
-    middles = ((side, statistics.median(side)) for side in (before, after))
-    noise = spread([value - middle for side, middle in middles for value in side], noise)
 
     def excluded(drop: float) -> bool:
-        """Return whether `after` lies too high, had all dropped by so much."""
-        return float(lower_tail([value - drop for value in before], after)) < ALPHA
+        """Return whether `after` lies too high at some look, had all dropped by so much."""
+        lowered = [value - drop for value in before]
+        return any(float(lower_tail(lowered, after[:look])) < LOOK_ALPHA for look in LOOKS if look <= len(after))
 
     floor, half = (-math.log(1 - drop) for drop in (FLOOR_DROP, HALF_DROP))
     if excluded(floor):
         return None
-    settles = {drop: jobs_to_exclude(drop, noise, len(before), MOST_JOBS) for drop in (floor, half)}
+    settles = {drop: jobs_to_exclude(drop, noise, len(before)) for drop in (floor, half)}
     if excluded(half):
         more = settles[floor] - len(after)
         found = make_finding("metric-noisy-not-halved", noise=noise, drop=FLOOR_DROP, more=more if more > 0 else None)
-        return "warn", found, 0
-    more = max(1, settles[half] - len(after)) if settles[half] else 0
+        return "pass", found, 0
+    later = [look for look in LOOKS if look > len(after)]
+    more = max(settles[half], later[0]) - len(after) if settles[half] and later else 0
     found = make_finding("metric-noisy", noise=noise, more=more or None, jobs_before=len(before))
     return "inconclusive", found, more
 

@@ -1,12 +1,13 @@
 """Decide from samples and gates before and after a change whether the system still works as well as before.
 
 A pure function: the same lines give the same verdict, in whatever order they come. Hard gates come first, then the
-metrics by the method in `metric`, then single nodes among the others. docs/explanation/verdict.md says why.
+metrics that decide (`deciding`) by the method in `metric`, then single nodes among the others. All deciding metrics
+share one chance of error, by the method of Holm. docs/explanation/verdict.md says why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -20,13 +21,14 @@ from lumisite.site.scalars import Line
 from lumisite.text import drain_command, some
 from lumisite.validate.lines import State
 from lumisite.validate.metric_names import metric_order
-from lumisite.validate.probes.communicators import NOT_DECIDING
-from lumisite.validate.samples import Recorded, Series
+from lumisite.validate.samples import Recorded
 from lumisite.validate.verdict.baseline import comparable
 from lumisite.validate.verdict.causes import NODE
+from lumisite.validate.verdict.deciding import decides
 from lumisite.validate.verdict.gates import GateVerdict, judge_gates, nodes_of_runs
 from lumisite.validate.verdict.metric import MetricVerdict, judge_metric
 from lumisite.validate.verdict.nodes import SlowNode, slow_nodes
+from lumisite.validate.verdict.stats import ALPHA
 
 #: Metrics that a finding names before it only counts them.
 MOST_NAMES = 16
@@ -36,9 +38,10 @@ CAUSE_LENGTH = 120
 
 @dataclass(frozen=True)
 class Terms:
-    """How metrics are judged: by the site's rules, of which the first that fits counts."""
+    """How metrics are judged: which decide, and by which of the site's rules, of which the first that fits counts."""
 
     rules: tuple[MetricRule, ...] = ()
+    deciding: tuple[str, ...] = ()
     allow_image_change: bool = False
     baseline_days: int = LEAST_DAYS
     alone: bool = False
@@ -49,13 +52,20 @@ class Terms:
         """Return the terms of a site, or the usual ones where none is named."""
         if validation is None:
             return Terms(allow_image_change=allow_image_change, alone=alone)
-        return Terms(validation.metrics, allow_image_change, validation.baseline_days, alone)
+        return Terms(validation.metrics, validation.deciding, allow_image_change, validation.baseline_days, alone=alone)
 
     def rule(self, metric: str) -> MetricRule:
         """Return the rule for a metric."""
-        decides = not any(fnmatchcase(metric, pattern) for pattern in NOT_DECIDING)
-        usual = MetricRule(metric=Line(metric), decides=decides)
+        usual = MetricRule(metric=Line(metric))
         return next((rule for rule in self.rules if fnmatchcase(metric, rule.metric)), usual)
+
+    def decides(self, metric: str) -> bool:
+        """Return whether a metric decides; without a baseline, by intent, only what the site expects can."""
+        return decides(metric, self.deciding) and not (self.alone and self.rule(metric).spec is None)
+
+    def least_below(self, metric: str) -> float:
+        """Return how far below the others a node has to be."""
+        return self.rule(metric).threshold
 
 
 @dataclass(frozen=True)
@@ -97,20 +107,23 @@ class SystemVerdict:
 def judge_system(before: Recorded, after: Recorded, terms: Terms) -> SystemVerdict:
     """Judge every gate and every metric that either side has. The order of lines does not matter."""
     gates = judge_gates(before.gates, after.gates)
-    slow_before = frozenset(slow.node for slow in slow_nodes(_deciding(before, terms)))
-    slow = slow_nodes(_deciding(after, terms))
+    slow_before = frozenset(slow.node for slow in slow_nodes(before.series.values(), terms.least_below))
+    slow = slow_nodes(after.series.values(), terms.least_below)
     bad = frozenset(_bad_nodes(gates, slow))
     runs = nodes_of_runs(chain(after.gates, *(series.jobs for series in after.series.values())))
     spoiled = all(not nodes.isdisjoint(bad) for nodes in runs.values())
-    metrics = []
     doubts: dict[Finding, list[str]] = {}
+    judges: dict[str, Callable[[float], MetricVerdict]] = {}
     for name in sorted({*before.series, *after.series}, key=metric_order):
-        verdict, found = _judge(before.series.get(name), after.series.get(name), terms, slow_before, bad)
-        if bad and (not before.series or (spoiled and name not in after.series)):
-            verdict = replace(verdict, on_slow_nodes=True)
-        metrics.append(verdict)
+        judges[name], found = _judge_of(name, before, after, terms, slow_before, bad)
         for doubt in found:
             doubts.setdefault(doubt, []).append(name)
+    metrics = [
+        replace(metric, on_slow_nodes=True)
+        if bad and (not before.series or (spoiled and metric.metric not in after.series))
+        else metric
+        for metric in _share_chance(judges, terms)
+    ]
     overall = _overall(gates, metrics, slow, spoiled=bool(bad) and spoiled)
     return SystemVerdict(
         overall,
@@ -135,23 +148,46 @@ def as_json(verdict: SystemVerdict) -> dict[str, object]:
     return found
 
 
-def _deciding(recorded: Recorded, terms: Terms) -> Iterator[Series]:
-    """Return what may blame a node: a metric that is shown only decides nothing of nodes either."""
-    return (series for name, series in recorded.series.items() if terms.rule(name).decides)
-
-
-def _judge(
-    old: Series | None, new: Series | None, terms: Terms, slow_before: frozenset[str], slow_after: frozenset[str]
-) -> tuple[MetricVerdict, tuple[Finding, ...]]:
+def _judge_of(
+    name: str, before: Recorded, after: Recorded, terms: Terms, slow_before: frozenset[str], slow_after: frozenset[str]
+) -> tuple[Callable[[float], MetricVerdict], tuple[Finding, ...]]:
+    """Return what judges a metric at a chance of error, and doubts about its baseline."""
+    old, new, rule = before.series.get(name), after.series.get(name), terms.rule(name)
     if new is None:
         assert old is not None
-        decides = terms.rule(old.metric).decides
-        missing = (make_finding("metric-not-after"),)
-        return MetricVerdict(old.metric, old.better, "inconclusive", missing, decides=decides), ()
-    rule = terms.rule(new.metric)
+        gone = MetricVerdict(name, old.better, "inconclusive", (make_finding("metric-not-after"),))
+        return (lambda _alpha: gone), ()
     baseline, notes = comparable(old, new, allow_image_change=terms.allow_image_change, least_days=terms.baseline_days)
-    verdict = judge_metric(baseline, new, rule, slow_before, slow_after)
-    return (_by_spec(verdict, rule) if terms.alone and old is None else verdict), notes
+
+    def judge(alpha: float) -> MetricVerdict:
+        verdict = judge_metric(baseline, new, rule, slow_before, slow_after, alpha=alpha)
+        return _by_spec(verdict, rule) if terms.alone and old is None else verdict
+
+    return judge, notes
+
+
+def _share_chance(judges: Mapping[str, Callable[[float], MetricVerdict]], terms: Terms) -> list[MetricVerdict]:
+    """Judge all metrics so that one chance of error holds for all that decide (Holm, 1979).
+
+    They share it; those that fail at their share are set aside, and the others share it among themselves.
+    """
+    found = {name: _shown(judge(ALPHA)) for name, judge in judges.items() if not terms.decides(name)}
+    left = [name for name in judges if name not in found]
+    failed = True
+    while left and failed:
+        alpha = ALPHA / len(left)
+        found |= {name: judges[name](alpha) for name in left}
+        failed = any(found[name].verdict == "fail" for name in left)
+        left = [name for name in left if found[name].verdict != "fail"]
+    return [found[name] for name in judges]
+
+
+def _shown(verdict: MetricVerdict) -> MetricVerdict:
+    """Return the numbers of a metric that does not decide."""
+    findings = tuple(finding for finding in verdict.findings if finding.code == "metric-without-spec")
+    return replace(
+        verdict, verdict="shown", decides=False, findings=findings, confirmed=False, more_jobs=0, avoid=(), hunt=()
+    )
 
 
 def _by_spec(verdict: MetricVerdict, rule: MetricRule) -> MetricVerdict:
@@ -159,7 +195,7 @@ def _by_spec(verdict: MetricVerdict, rule: MetricRule) -> MetricVerdict:
     if verdict.below_spec:
         return verdict
     if rule.spec is None:
-        return replace(verdict, decides=False, findings=(make_finding("metric-without-spec"),))
+        return replace(verdict, findings=(make_finding("metric-without-spec"),))
     within = make_finding("metric-within-spec", after=verdict.after, spec=rule.spec)
     return replace(verdict, verdict="pass", findings=(within,))
 

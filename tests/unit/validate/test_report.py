@@ -54,14 +54,14 @@ def test_a_good_maintenance_is_one_line_and_the_tables(capsys: Output) -> None:
     assert f"\n  {RENAMED}\n    site platforms.2024-08.libraries.libfabric\n" in out
     assert "\n    module singularity-CPEbits, singularity-AI-bindings\n" in out
     assert "\n  LUMI was updated. This is what it means for containers.\n" in out
-    assert re.search(r"ddp/samples_per_s +2n +[\d.]+ +[\d.]+ +9\d % +9\d %\n", out)
+    assert re.search(r"ddp/samples_per_s/comm +2n +[\d.]+ +[\d.]+ +9\d % +9\d %\n", out)
 
 
 def test_a_slower_network_is_told_from_slower_nodes(capsys: Output) -> None:
     out = text(Maintenance(network=0.85), capsys, code=1)
     assert f"  1. {do('look-at-network', changes=RENAMED)}\n" in out
     assert re.search(
-        r"64MiB/2n +GB/s +[\d.]+ \(10\) +[\d.]+ \(5 of 10\) +-1\d\.\d % .* fail +slower by 1\d\.\d %, p = ", out
+        r"128MiB/2n +GB/s +[\d.]+ \(10\) +[\d.]+ \(10\) +-1\d\.\d % .* fail +slower by 1\d\.\d %, p = ", out
     )
     assert do("look-at-sizes") not in out
 
@@ -71,7 +71,7 @@ def test_one_slow_size_is_said(capsys: Output) -> None:
     file = Path("runs/after/samples.jsonl")
     raw = [json.loads(line) for line in file.read_text().splitlines()]
     for one in raw:
-        if "/64MiB/2n" in one.get("metric", ""):
+        if "/128MiB/2n" in one.get("metric", ""):
             one["value"] *= 0.7
     file.write_text("\n".join(map(json.dumps, raw)))
     assert do("look-at-sizes") in text(Maintenance(), capsys, code=1)
@@ -175,7 +175,7 @@ def test_html_is_the_same_bytes_and_names_nothing_elsewhere() -> None:
     used = set(re.findall(r'(?:url\(#|xlink:href="#)([^")]+)', page))
     assert used
     assert used <= set(ids)
-    assert page.count('role="img"') == page.count("<figure") == 3
+    assert page.count('role="img"') == page.count("<figure") == 4
 
 
 # ---------------------------------------------------------------- faults
@@ -273,9 +273,9 @@ def test_a_run_is_judged_by_its_own_sites_expectations(capsys: Output) -> None:
     write_runs(Path("runs"), Maintenance())
     about = Path("runs/after/run.json")
     told = {}
-    rule = "- {metric: 'ddp/samples_per_s/*', "
+    rule = "- {metric: 'pairs/gemm/*', "
     twin = (Path(lumisite.__file__).parent / "sites/twin.yaml").read_text()
-    strict = twin.replace(rule, f"{rule}spec: 20000, ")
+    strict = twin.replace(rule, f"- {{metric: 'ddp/samples_per_s/*', spec: 20000, source: x}}\n    {rule}")
     for site in ("lumi", f"{Path.cwd()}/strict.yaml", f"{Path.cwd()}/gone.yaml"):
         Path("strict.yaml").write_text(strict)
         about.write_text(json.dumps(json.loads(about.read_text()) | {"site_file": site}))

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import random
+import statistics
 from dataclasses import asdict, replace
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +16,7 @@ from lumisite.site.model import MetricRule
 from lumisite.site.scalars import Line
 from lumisite.validate.lines import Gate, line_json
 from lumisite.validate.verdict.metric import judge_metric
-from lumisite.validate.verdict.stats import least_chance, lower_tail, needed, spread
+from lumisite.validate.verdict.stats import LOOK_ALPHA, LOOKS, judge_noisy, lower_tail, noise_of_jobs, shift, spread
 from tests.support.series import RULE, SETS, STEADY, after, codes, judged, per_node, scaled, series, system, write
 
 Output = pytest.CaptureFixture[str]
@@ -29,8 +31,8 @@ def test_the_exact_test_agrees_with_scipy() -> None:
 
     chance = random.Random(1)
     for lower, higher in ((1, 1), (3, 5), (5, 10), (10, 10), (5, 20), (7, 40)):
-        for shift in (-1.5, 0.0, 0.7):
-            one = [chance.gauss(shift, 1) for _ in range(lower)]
+        for below in (-1.5, 0.0, 0.7):
+            one = [chance.gauss(below, 1) for _ in range(lower)]
             other = [chance.gauss(0, 1) for _ in range(higher)]
             expected = mannwhitneyu(one, other, alternative="less", method="exact").pvalue
             assert float(lower_tail(one, other)) == pytest.approx(expected, rel=1e-9)
@@ -53,21 +55,29 @@ def test_ties_are_exact_by_counting_every_choice() -> None:
 
 
 def test_the_smallest_chances_are_those_of_the_handbook() -> None:
-    assert least_chance(5, 10) == Fraction(1, 3003)
-    assert least_chance(3, 10) == Fraction(1, 286)
-    assert least_chance(3, 5) == Fraction(1, 56)
+    assert lower_tail(range(5), range(5, 15)) == Fraction(1, 3003)
+    assert lower_tail(range(3), range(3, 13)) == Fraction(1, 286)
     assert lower_tail([1, 2, 3], [4, 5, 6, 7, 8]) == Fraction(1, 56)
     assert lower_tail([5, 5], [5, 5, 5]) == 1
-    assert (needed(3, 0.01), needed(5, 0.01)) == (7, 4)
 
 
 def test_many_jobs_are_no_burden() -> None:
-    assert lower_tail([float(n) for n in range(10)], [float(n) for n in range(10, 500)]) == least_chance(10, 490)
+    few, many = [float(n) for n in range(10)], [float(n) for n in range(10, 500)]
+    assert lower_tail(few, many) == Fraction(1, math.comb(500, 10))
 
 
 def test_noise_is_robust_and_has_a_floor() -> None:
-    assert spread([0.0] * 9 + [5.0], 0.005) == 0.005
-    assert spread([-0.02, -0.01, 0.0, 0.01, 0.02], 0.005) == pytest.approx(0.014826)
+    assert spread([0.0] * 9 + [5.0]) == 0.005
+    assert spread([-0.02, -0.01, 0.0, 0.01, 0.02]) == pytest.approx(0.014826)
+    assert noise_of_jobs([0.0] * 9 + [5.0], [1.0] * 5) == 0.005
+    chance = random.Random(3)
+    found = [noise_of_jobs(*([chance.gauss(side, 0.03) for _ in range(8)] for side in (0, 9))) for _ in range(300)]
+    assert statistics.median(found) == pytest.approx(0.03, rel=0.05)
+
+
+def test_the_shift_is_that_of_most_pairs() -> None:
+    assert shift([1.0, 2.0, 3.0], [0.0, 1.0, 2.0]) == -1.0
+    assert shift([0.0] * 10, [-0.1] * 4 + [5.0]) == -0.1
 
 
 # ---------------------------------------------------------------- one metric
@@ -94,6 +104,7 @@ def test_a_drop_is_unconfirmed_then_confirmed_or_refuted(better: str) -> None:
     assert slower.values["drop"] == pytest.approx(0.12, abs=0.005)
     assert slower.values["p"] == pytest.approx(1 / 3003)
     assert confirmed.values["p"] == pytest.approx(5.4e-6, rel=0.01)
+    assert both.p == pytest.approx(5.4e-6, rel=0.01)
     refuted = judged(STEADY, [*scaled(slow, 5), *scaled(1.0, 5)], better=better)
     assert (refuted.verdict, refuted.confirmed) == ("warn", False)
     assert codes(refuted) == ["metric-slower", "metric-refuted"]
@@ -121,13 +132,15 @@ def test_the_first_five_jobs_by_time_decide() -> None:
     assert judge_metric(series(STEADY), good_first, RULE).verdict == "pass"
 
 
-def test_only_one_of_the_two_gates_is_a_warning() -> None:
+def test_what_does_not_count_is_no_warning_and_what_counts_is_confirmed() -> None:
     small = judged(STEADY, scaled(0.97, 5))
-    assert (small.verdict, small.improved) == ("warn", False)
-    assert codes(small) == ["metric-small-drop"]
-    stray = judged(STEADY, [93.0, 93.5, 94.0, 101.0, 102.0])
-    assert stray.verdict == "warn"
-    assert codes(stray) == ["metric-maybe-chance"]
+    assert (small.verdict, small.improved, codes(small)) == ("pass", False, ["metric-steady"])
+    stray = [93.0, 93.5, 94.0, 101.0, 102.0]
+    assert (judged(STEADY, stray).verdict, judged(STEADY, stray).more_jobs) == ("unconfirmed", 5)
+    gone = judged(STEADY, [*stray, *scaled(1.0, 5)])
+    assert (gone.verdict, codes(gone)) == ("pass", ["metric-slower", "metric-refuted"])
+    # It counts still, and may be chance.
+    assert judged(STEADY, [93.0, 93.5, 94.0, 101.0, 102.0, 93.0, 93.2, 92.0, 103.0, 104.0]).verdict == "warn"
 
 
 def test_a_drop_of_more_than_a_fifth_needs_no_test() -> None:
@@ -135,7 +148,6 @@ def test_a_drop_of_more_than_a_fifth_needs_no_test() -> None:
     assert judged(STEADY, [75.0, 76.0, 77.0, 101.0, 102.0]).verdict == "unconfirmed"
     assert judged(STEADY, [75.0, 76.0, 77.0, 101.0, 102.0] * 2).verdict == "fail"
     assert judged(STEADY, [75.0, 76.0, 77.0, 101.0, 102.0, *scaled(1.0, 5)]).verdict == "warn"
-    assert judged(STEADY[:3], [60.0]).verdict == "unconfirmed"
 
 
 NOISY = [100.0, 110.0, 90.0, 118.0, 84.0, 107.0, 93.0, 103.0, 97.0, 125.0]
@@ -146,14 +158,14 @@ def test_a_noisy_metric_says_what_its_jobs_rule_out() -> None:
     assert quiet.noise is not None
     assert quiet.noise > 0.05
     assert (quiet.verdict, codes(quiet)) == ("pass", ["metric-steady"])
-    assert quiet.findings[0].values["noise"] == pytest.approx(0.124, abs=1e-3)
+    assert quiet.findings[0].values["noise"] == pytest.approx(0.107, abs=1e-3)
     slower = judged(NOISY, [84.0, 86.0, 88.0, 90.0, 92.0])
-    assert slower.verdict == "warn"
+    assert slower.verdict == "pass"
     assert codes(slower) == ["metric-noisy-not-halved"]
     assert judged(NOISY, [40.0, 41.0, 42.0, 43.0, 44.0] * 2).verdict == "fail"
 
 
-WILD = [100.0, 160.0, 60.0, 190.0, 45.0, 120.0, 80.0, 110.0, 90.0, 210.0]
+WILD = [100.0, 140.0, 70.0, 160.0, 55.0, 115.0, 82.0, 107.0, 93.0, 175.0]
 
 
 def test_what_noise_leaves_open_says_how_many_more_jobs_settle_it() -> None:
@@ -161,9 +173,9 @@ def test_what_noise_leaves_open_says_how_many_more_jobs_settle_it() -> None:
     assert first.verdict == "inconclusive"
     assert codes(first) == ["metric-noisy"]
     assert first.findings[0].values["more"] == first.more_jobs
-    assert (
-        judged(WILD, [50.0, 60.0, 100.0, 110.0, 120.0, *WILD[: first.more_jobs], 100.0, 105.0, 95.0]).verdict == "warn"
-    )
+    later = judged(WILD, [50.0, 60.0, 100.0, 110.0, 120.0, *(WILD * 3)[: first.more_jobs]])
+    assert (later.verdict, later.jobs_after) == ("pass", 5 + first.more_jobs)
+    assert later.jobs_after in LOOKS
     # In noise a median falls by a fifth by chance: that alone is no regression.
     assert judged(WILD, [50.0, 60.0, 75.0, 130.0, 140.0] * 2).verdict in ("inconclusive", "warn")
     hopeless = system([series([*WILD[:4]] * 2)], [series([50.0, 100.0, 200.0, 60.0, 400.0], at=100)])
@@ -171,24 +183,40 @@ def test_what_noise_leaves_open_says_how_many_more_jobs_settle_it() -> None:
     assert [(run.code, run.values) for run in hopeless.missing_runs] == [("next-baseline", {"metrics": ("m",)})]
 
 
-@pytest.mark.parametrize(
-    ("before", "new", "needs"),
-    [
-        (5, 3, (4, 7)),
-        (10, 2, (3, None)),
-        (3, 5, (None, 4)),
-        (1, 1, (None, None)),
-    ],
-)
-def test_too_few_jobs_decide_nothing_and_say_how_many_would(
-    before: int, new: int, needs: tuple[int | None, int | None]
+@pytest.mark.parametrize("factor", [1.0, 0.78, 0.4])
+@pytest.mark.parametrize(("before", "new"), [(1, 10), (2, 10), (3, 10), (3, 20), (10, 1), (10, 2), (1, 1)])
+def test_too_few_jobs_decide_nothing_however_slow_and_say_how_many_are_missing(
+    before: int, new: int, factor: float
 ) -> None:
-    verdict = judged(STEADY[:before], scaled(0.9, new))
-    assert verdict.verdict == "inconclusive"
-    assert codes(verdict) == ["metric-few-jobs"]
+    """One job before and ten after at -22 % were a failure, with p = 0.09."""
+    verdict = judged(STEADY[:before], [value * factor for value in (STEADY * 2)[:new]])
+    assert (verdict.verdict, codes(verdict)) == ("inconclusive", ["metric-few-jobs"])
+    assert (verdict.noise, verdict.limit, verdict.p) == (None, None, None)
     values = verdict.findings[0].values
-    assert (values["jobs_after"], values["jobs_before"]) == (new, before)
-    assert (values["needed_after"], values["needed_before"]) == needs
+    assert (values["jobs_before"], values["jobs_after"]) == (before, min(new, 5))
+    assert (values["more_before"], values["more_after"]) == (
+        4 - before if before < 4 else None,
+        3 - new if new < 3 else None,
+    )
+
+
+def test_four_jobs_before_and_three_after_are_judged() -> None:
+    assert judged(STEADY[:4], scaled(1.0, 3)).verdict == "pass"
+    assert judged(STEADY[:4], scaled(0.78, 3)).verdict == "unconfirmed"
+    assert judged(STEADY[:4], scaled(0.78, 10)).verdict == "fail"
+
+
+def test_of_noisy_jobs_each_look_has_its_share_of_the_chance() -> None:
+    """Looking after each job until a halving is excluded: 1 in 100 real ones may be passed, however many jobs there are."""
+    chance = random.Random(6)
+    passed = 0
+    for _ in range(400):
+        before = [chance.gauss(0, 0.3) for _ in range(10)]
+        after = [chance.gauss(math.log(0.5), 0.3) for _ in range(30)]
+        found = (judge_noisy(0.3, before, after[:count]) for count in range(3, 31))
+        passed += any(one is None or one[0] == "pass" for one in found)
+    assert passed <= 0.02 * 400
+    assert sum(LOOK_ALPHA for _ in LOOKS) == pytest.approx(0.01)
 
 
 def test_few_jobs_before_are_said() -> None:
@@ -196,11 +224,10 @@ def test_few_jobs_before_are_said() -> None:
     assert (values["few"], values["recommended"]) == (5, 10)
 
 
-def test_k_and_threshold_can_be_set() -> None:
+def test_the_threshold_can_be_set() -> None:
     assert judged(STEADY, scaled(0.93, 10)).verdict == "fail"
-    assert judged(STEADY, scaled(0.93, 10), MetricRule(metric=Line("m"), k=3, threshold=0.10)).verdict == "warn"
-    assert judged(STEADY, scaled(0.93, 10), MetricRule(metric=Line("m"), k=30, threshold=0.05)).verdict == "warn"
-    assert judged(STEADY, scaled(0.97, 10), MetricRule(metric=Line("m"), k=3, threshold=0.01)).verdict == "fail"
+    assert judged(STEADY, scaled(0.93, 10), MetricRule(metric=Line("m"), threshold=0.10)).verdict == "pass"
+    assert judged(STEADY, scaled(0.97, 10), MetricRule(metric=Line("m"), threshold=0.01)).verdict == "fail"
 
 
 # ---------------------------------------------------------------- the system
@@ -220,7 +247,8 @@ def test_the_worst_metric_decides() -> None:
     before = [series(STEADY), replace(series(STEADY), metric="x")]
     assert system(before, [fine, slow]).exit_code == 1
     assert system(before, [fine, replace(slow, jobs=slow.jobs[:5])]).exit_code == 4
-    assert system(before, [fine, replace(after(scaled(0.97, 5)), metric="x")]).verdict == "warn"
+    mixed = after([93.0, 93.5, 94.0, 101.0, 102.0, 93.0, 93.2, 92.0, 103.0, 104.0])
+    assert system(before, [fine, replace(mixed, metric="x")]).verdict == "warn"
     assert system(before, [fine, replace(fine, metric="x")]).verdict == "pass"
 
 
@@ -245,7 +273,7 @@ def test_what_to_run_next_names_the_nodes_to_avoid() -> None:
     ("new", "code", "word"),
     [
         (scaled(1.0, 5), 0, "PASS"),
-        (scaled(0.97, 5), 0, "WARN"),
+        ([93.0, 93.5, 94.0, 101.0, 102.0, 93.0, 93.2, 92.0, 103.0, 104.0], 0, "WARN"),
         (scaled(0.88, 10), 1, "FAIL"),
         (scaled(0.88, 5), 4, "INCONCLUSIVE"),
     ],

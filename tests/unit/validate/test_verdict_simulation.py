@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import random
+
 import pytest
 
-from tests.simulation import TWELVE, Ring, World, blame, rate
+from tests.simulation import TWELVE, TWENTY, Ring, World, blame, innocents, rate, verdicts
+from tests.support.series import judged
 
 
 @pytest.mark.parametrize(("c", "trials"), [(0.01, 300), (0.03, 1500)])
@@ -28,6 +32,54 @@ def test_twelve_metrics_together_rarely_alarm() -> None:
 def test_one_slow_metric_of_twelve_is_found() -> None:
     worlds = [World(c, drop=0.10 if number == 0 else 0.0) for number, c in enumerate(TWELVE)]
     assert rate("fail", worlds, 60, "one of twelve") >= 0.95
+
+
+def test_an_unchanged_system_with_twenty_metrics_rarely_fails_or_warns() -> None:
+    """Of 100 such maintenances, 54 warned and 3 failed."""
+    found = verdicts([World(0.05)] * len(TWENTY), 300, "twenty", TWENTY)
+    assert found["fail"] <= 0.01 * 300
+    assert found["warn"] <= 0.05 * 300
+    # And one in five has to run five more jobs; one in twenty at 3 %.
+    first = verdicts([World(0.03)] * len(TWENTY), 200, "first look", TWENTY, after=5)
+    assert first["inconclusive"] <= 0.06 * 200
+    assert set(first) <= {"pass", "inconclusive"}
+
+
+def test_a_drop_of_a_tenth_in_one_deciding_metric_is_found_at_three_percent_of_noise() -> None:
+    """It was found in 77 of 100."""
+    worlds = [World(0.03, drop=0.10), *[World(0.03)] * (len(TWENTY) - 1)]
+    assert verdicts(worlds, 300, "tenth", TWENTY)["fail"] >= 0.95 * 300
+
+
+def test_shown_metrics_change_nothing() -> None:
+    worlds = [World(0.02, drop=0.3 if number >= 8 else 0.0) for number in range(len(TWENTY))]
+    assert verdicts(worlds, 20, "shown", TWENTY) == {"pass": 20}
+
+
+def test_whoever_adds_jobs_until_it_fails_gets_no_other_answer() -> None:
+    """The first ten jobs are the last look at a failure: 30 jobs fail no more often than ten."""
+    chance = random.Random("more jobs")
+    failed = 0
+    for _ in range(300):
+        before, after = [chance.gauss(0, 0.03) for _ in range(10)], [chance.gauss(-0.03, 0.03) for _ in range(30)]
+        looks = [
+            judged([*map(math.exp, before)], [*map(math.exp, after[:count])]).verdict
+            for count in (5, 7, 10, 15, 20, 30)
+        ]
+        assert {*looks[3:]} == {looks[2]}
+        assert "fail" not in looks[:2]
+        failed += looks[2] == "fail"
+    assert failed
+
+
+@pytest.mark.parametrize(("nodes", "runs"), [(3000, 100), (64, 300), (9, 300)])
+def test_innocent_nodes_are_named_in_one_run_of_100(nodes: int, runs: int) -> None:
+    """Of 3,000 nodes about five were named in each run."""
+    assert innocents(nodes, 6, runs, f"innocent {nodes}")[0] <= 0.01 * runs
+
+
+def test_a_node_15_percent_slow_is_named_among_3000() -> None:
+    assert innocents(3000, 6, 10, "slow", slow=0.85)[1] == 10
 
 
 @pytest.mark.parametrize("nodes", [3, 4, 8])

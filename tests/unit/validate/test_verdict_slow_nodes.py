@@ -26,16 +26,19 @@ def test_a_slow_node_is_told_from_a_slow_system() -> None:
     assert verdict.drain == f"scontrol update nodename=n31 state=drain reason='lumisite: {reason}'"
 
 
-def test_nodes_that_are_as_fast_as_before_pass() -> None:
-    same = system([per_node([100.0] * 32)], [per_node([100.0] * 32, seed=2)])
-    assert codes(same.metrics[0]) == ["metric-nodes-steady"]
+def test_few_runs_on_nodes_that_are_as_fast_as_before_tell_nothing_of_the_system_and_keep_nothing_open() -> None:
+    steady = [series(STEADY), per_node([100.0] * 32)]
+    same = system(steady, [after(scaled(1.0, 5)), per_node([100.0] * 32, seed=2)])
+    nodes = same.metrics[0]
+    assert (nodes.verdict, nodes.decides, codes(nodes)) == ("inconclusive", False, ["metric-few-jobs"])
+    assert (same.verdict, same.next_runs) == ("pass", ())
 
 
 def test_all_nodes_slower_is_the_system() -> None:
     verdict = system([per_node([100.0] * 32)], [per_node([90.0] * 32, seed=2)])
     assert verdict.slow_nodes == ()
     assert (verdict.verdict, verdict.exit_code) == ("inconclusive", 4)
-    assert codes(verdict.metrics[0]) == ["metric-nodes-slower"]
+    assert codes(verdict.metrics[0]) == ["metric-nodes-slower", "metric-few-jobs"]
     runs = system([per_node([100.0] * 32, runs=10)], [per_node([90.0] * 32, seed=2, runs=5)])
     assert runs.metrics[0].verdict == "unconfirmed"
 
@@ -131,7 +134,8 @@ def test_a_slow_node_among_four_does_not_look_like_a_slow_system() -> None:
 
     verdict = system([ring("b", 1, 100.1)], [ring("a", 100, 60.0)])
     assert [slow.node for slow in verdict.slow_nodes] == ["n2"]
-    assert (verdict.metrics[0].verdict, verdict.exit_code) == ("pass", 5)
+    assert verdict.metrics[0].change == pytest.approx(0, abs=0.01)
+    assert verdict.exit_code == 5
 
 
 def test_a_node_must_stand_out_of_the_noise() -> None:

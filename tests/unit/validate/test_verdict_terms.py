@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,32 +41,86 @@ def one(before: Series | None, new: Series | None, *rules: MetricRule, **terms: 
 # ---------------------------------------------------------------- the site's rules
 
 
-def test_the_first_rule_that_fits_sets_threshold_and_k() -> None:
+def test_the_first_rule_that_fits_sets_the_threshold() -> None:
     low = after(scaled(0.93, 10))
     assert one(series(STEADY), low).verdict == "fail"
-    assert one(series(STEADY), low, rule(threshold=0.10)).verdict == "warn"
-    assert one(series(STEADY), low, rule("x*"), rule("*", k=30.0), rule(k=3.0)).verdict == "warn"
+    assert one(series(STEADY), low, rule(threshold=0.10)).verdict == "pass"
+    assert one(series(STEADY), low, rule("x*"), rule("*", threshold=0.10), rule()).verdict == "pass"
+
+
+# ---------------------------------------------------------------- which metrics decide
+
+USUAL = {
+    "ddp/samples_per_s/compute/1g",
+    "ddp/samples_per_s/comm/1n",
+    "ddp/samples_per_s/comm/2n",
+    "collectives/all_reduce_busbw/1MiB/2n",
+    "collectives/all_reduce_busbw/128MiB/1n",
+    "collectives/all_reduce_busbw/128MiB/2n",
+    "pairs/send_recv_bw/256MiB/2n",
+    "communicators/first_group_s/2n",
+}
+ONE_NUMBER = ("samples_per_s", "step_time_p50_s", "step_time_p90_s", "step_time_p99_s", "scaling_efficiency")
+
+
+def test_eight_metrics_decide_and_the_site_may_name_others() -> None:
+    shown = {
+        *(f"ddp/{quantity}/{model}/{shape}" for quantity in (*ONE_NUMBER, "exposed_communication")
+          for model in ("comm", "compute") for shape in ("1g", "1n", "2n")),
+        *(f"collectives/{name}_busbw/{size}/{shape}" for name in ("all_reduce", "all_gather")
+          for size in ("1MiB", "128MiB", "1GiB") for shape in ("1n", "2n")),
+        *(f"pairs/{name}/1n" for name in ("gemm", "copy_bw", "from_host_bw")),
+        "communicators/next_group_s/2n", "communicators/first_group_s/1n",
+    }  # fmt: skip
+    assert {name for name in shown | USUAL if Terms().decides(name)} == USUAL
+    assert Terms().decides("collectives/all_reduce_busbw/1MiB/12n")
+    assert {name for name in shown if Terms(deciding=("pairs/gemm/*",)).decides(name)} == {"pairs/gemm/1n"}
+    # What somebody else measures is judged where the site names nothing.
+    assert Terms().decides("m")
+    assert not Terms(deciding=("x",)).decides("m")
+
+
+def test_of_what_is_one_number_one_decides() -> None:
+    for shape in ("1g", "1n", "2n"):
+        names = [f"ddp/{quantity}/{model}/{shape}" for quantity in ONE_NUMBER for model in ("comm", "compute")]
+        assert [Terms().decides(name) for name in names].count(True) == 1
+
+
+def test_a_share_near_zero_is_shown_only() -> None:
+    """An unchanged 0.2 to 1 % of exposed communication was inconclusive in 62 to 68 % of cases."""
+    name = "ddp/exposed_communication/comm/2n"
+    chance = random.Random(4)
+    for _ in range(60):
+        shares = [max(0.001, chance.gauss(0.006, 0.004)) for _ in range(15)]
+        before, new = series(shares[:10], better="lower"), after(shares[10:], better="lower")
+        old = Recorded({"m": series(STEADY), name: replace(before, metric=name)})
+        now = Recorded({"m": after(scaled(1.0, 5)), name: replace(new, metric=name)})
+        found = judge_system(old, now, Terms(deciding=("m", "ddp/*")))
+        assert (found.verdict, found.next_runs) == ("pass", ())
 
 
 def test_a_metric_that_does_not_decide_is_shown_only() -> None:
-    found = system(series(STEADY), after(scaled(0.7, 10)), rule(decides=False))
-    assert (found.metrics[0].verdict, found.metrics[0].decides) == ("fail", False)
+    found = system(series(STEADY), after(scaled(0.7, 10)), deciding=("x",))
+    assert (found.metrics[0].verdict, found.metrics[0].decides) == ("shown", False)
+    assert found.metrics[0].change == pytest.approx(-0.3, abs=0.005)
     # Nothing is left that decides.
     assert (found.exit_code, found.next_runs) == (4, ())
     fine = {"m": series(STEADY), "x": replace(series(STEADY), metric="x")}
     now = {"m": after(scaled(0.7, 5)), "x": replace(after(scaled(1.0, 5)), metric="x")}
-    whole = judge_system(Recorded(fine), Recorded(now), Terms((rule(decides=False),)))
+    whole = judge_system(Recorded(fine), Recorded(now), Terms(deciding=("x",)))
     assert (whole.exit_code, whole.next_runs) == (0, ())
 
 
-def test_a_metric_that_does_not_decide_blames_no_node() -> None:
+def test_a_node_is_slow_beyond_the_threshold_of_its_metric() -> None:
     values: dict[tuple[str, ...], float] = {
         (f"n{node}",): 50.0 if node == 3 else 100.0 + node / 10 for node in range(9)
     }
     nodes = Series("gemm", "higher", (JobValues("g", NEW, values),))
     old, now = Recorded({"m": series(STEADY)}), Recorded({"m": after(scaled(1.0, 5)), "gemm": nodes})
     assert [slow.node for slow in judge_system(old, now, Terms()).slow_nodes] == ["n3"]
-    shown = judge_system(old, now, Terms((rule("gemm", decides=False),)))
+    # What decides nothing of the system tells nodes all the same.
+    assert [slow.node for slow in judge_system(old, now, Terms(deciding=("m",))).slow_nodes] == ["n3"]
+    shown = judge_system(old, now, Terms((rule("gemm", threshold=0.6),), ("m",)))
     assert (shown.slow_nodes, shown.drain, shown.exit_code) == ((), None, 0)
 
 
