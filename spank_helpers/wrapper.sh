@@ -162,7 +162,8 @@ ls_cache_directory() {
 # A variable, and its rules: the first that fits decides, as in the ledger.
 ls_variable() { ls_name=$1 ls_value=$2 ls_decided=; }
 # A condition of the image's @STACK@, families in blanks, yes or no for its plugin, `read` where a guess about the image
-# could hang or abort it (each may be empty); what to do, the value, the entry. What is not known is not guessed.
+# could hang or abort it (each may be empty); what to do, the value, the entry. What is not known is not guessed, and an
+# exception that leaves the variable alone is one only where it is known to hold.
 ls_rule() {
 	case $ls_decided,$4,$ls_basis in 1,* | ,read,name) return 0 ;; esac
 	ls_open=''
@@ -182,6 +183,7 @@ ls_rule() {
 	*,) ls_open=1 ;;
 	*) return 0 ;;
 	esac
+	case $ls_open,$5 in 1,leave) return 0 ;; esac
 	ls_decided=1
 	if [ -n "$ls_open" ]; then ls_leave "$ls_name" "$ls_value"; else "ls_$5" "$ls_name" "$ls_value" "$6" "$7"; fi
 }

@@ -172,6 +172,9 @@ def _links(site: Site, name: str, verdicts: Iterable[Verdict[Setting]], line_of:
     for verdict in verdicts:
         setting = verdict.entry
         if setting.name == name and verdict.applies:
+            if setting.leave and line_of is _for_prolog and decided_by_image(site, setting):
+                # An exception for some images: the wrapper, which sees them, takes back what the prolog sets for all.
+                continue
             where = step_of(setting.when)
             yield where, line_of(site, name, verdict)
             if where == Where() and (line_of is not _for_wrapper or not decided_by_image(site, setting)):
