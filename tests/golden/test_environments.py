@@ -25,6 +25,8 @@ LUMI = load_site("lumi")
 CENTRAL = "/appl/local/containers/sif-images"
 LAIF = "/appl/local/laifs/containers"
 
+#: Images whose plugin looks for the libfabric that the host had until January 2026.
+LIBFABRIC_GONE = ("lumi-pytorch-conda", "lumi-jax", "lumi-tensorflow", "lumi-rocm")
 #: Images with what is true of them: their ROCm release, and whether the plugin is in them. `None`: anything may be.
 IMAGES: dict[str, tuple[str | None, tuple[int, int] | None, bool | None]] = {
     "laif-rocm": (f"{LAIF}/a/lumi-multitorch-rocm-u24r64f21m43t29-20260319_153422.sif", (6, 4), False),
@@ -82,8 +84,12 @@ def hazards(name: str, values: dict[str, str | None], nodes: int, *, gpus: bool)
         yield "NCCL_NET_GDR_LEVEL hangs ROCm 7.0 and gains nothing from 6.2 on"
     if values.get("NCCL_NET") and (not plugin or nodes == 1):
         yield "NCCL_NET aborts without the plugin, and forces the network on one node"
-    if nodes > 1 and gpus and values.get("FI_MR_CACHE_MONITOR") != "userfaultfd":
-        yield "the second communicator hangs without FI_MR_CACHE_MONITOR=userfaultfd"
+    if values.get("NCCL_NET") and name in LIBFABRIC_GONE:
+        yield "NCCL_NET aborts where the plugin finds no libfabric"
+    known_by_name = name != "laif-latest"
+    wanted = None if rocm is not None and rocm >= (7, 2) and known_by_name else "userfaultfd"
+    if nodes > 1 and gpus and values.get("FI_MR_CACHE_MONITOR") != wanted:
+        yield f"FI_MR_CACHE_MONITOR is not {wanted}: the second communicator hangs without userfaultfd, and images of ROCm 7.2 choose"
     for variable in ("NCCL_DMABUF_ENABLE", "HSA_NO_SCRATCH_RECLAIM", "FI_HMEM_ROCR_USE_DMABUF", "SLURM_MPI_TYPE"):
         if values.get(variable) is not None:
             yield f"{variable} is needed by no image, and does harm to some"
@@ -110,9 +116,10 @@ def test_no_image_gets_what_would_hang_or_abort_it_whatever_module_is_loaded(nam
 
 
 def test_what_is_good_for_an_image_reaches_it() -> None:
-    old, new = (values_of(found(IMAGES[name][0], STEPS["2 nodes, GPUs"])) for name in ("lumi-rocm", "laif-r70"))
+    names = ("lumi-rocm", "lumi-pytorch", "laif-r70")
+    old, later, new = (values_of(found(IMAGES[name][0], STEPS["2 nodes, GPUs"])) for name in names)
     assert (old["NCCL_NET_GDR_LEVEL"], new["NCCL_NET_GDR_LEVEL"]) == ("PHB", None)
-    assert old["NCCL_NET"] == new["NCCL_NET"] == "AWS Libfabric"
+    assert later["NCCL_NET"] == new["NCCL_NET"] == "AWS Libfabric"
 
 
 def test_every_family_has_a_table() -> None:

@@ -43,7 +43,8 @@ def test_each_variable_says_who_sets_it_by_which_entry_and_why(capsys: Output) -
     for name, by, value in (
         ("NCCL_NET", "wrapper", "AWS Libfabric"),
         ("NCCL_NET_GDR_LEVEL", "wrapper", None),
-        ("FI_MR_CACHE_MONITOR", "prolog", "userfaultfd"),
+        ("FI_MR_CACHE_MONITOR", "wrapper", "userfaultfd"),
+        ("FI_CXI_DEFAULT_CQ_SIZE", "prolog", "131072"),
         ("OMP_NUM_THREADS", "prolog", None),
         ("TRITON_CACHE_DIR", "prolog", f"/tmp/lumisite-{os.getuid()}/triton"),
     ):

@@ -9,6 +9,8 @@ import pytest
 from tests.support.prologs import ROOT, SHELLS, write_script
 from tests.support.wrappers import CONDA, CPE, LAIF, LUMI_PYTORCH, TASK, USERS, Wrapper, make
 
+MONITOR = "FI_MR_CACHE_MONITOR"
+
 
 @pytest.fixture(params=SHELLS)
 def wrapper(request: pytest.FixtureRequest, tmp_path: Path) -> Wrapper:
@@ -82,8 +84,8 @@ def test_a_known_image_gets_what_it_takes_beside_what_the_prolog_gave(wrapper: W
     call = wrapper.call("exec", LUMI_PYTORCH, "python")
     task = {name: text.replace(ROOT, str(wrapper.folder)) for name, text in TASK.items()}
     assert {name: text for name, text in call.environment.items() if name in TASK} == task
-    assert set(call.environment) - set(TASK) <= {"NCCL_NET", "LUMISITE_WRAPPER", "PWD", "OLDPWD", "SHLVL", "_"}
-    assert call.environment["NCCL_NET"] == "AWS Libfabric"
+    assert set(call.environment) - set(TASK) <= {"NCCL_NET", MONITOR, "LUMISITE_WRAPPER", "PWD", "OLDPWD", "SHLVL", "_"}
+    assert (call.environment["NCCL_NET"], call.environment[MONITOR]) == ("AWS Libfabric", "userfaultfd")
     assert call.stderr == ""
 
 

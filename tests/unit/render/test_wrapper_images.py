@@ -24,6 +24,8 @@ SIF = "/appl/local/containers/sif-images"
 OLD = f"{SIF}/lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.6.1.sif"
 R70 = f"{SIF}/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif"
 
+R72 = f"{SIF}/lumi-multitorch-full-u24r72f21m50t211-20260929_104918.sif"
+
 
 @pytest.fixture(params=SHELLS)
 def wrapper(request: pytest.FixtureRequest, tmp_path: Path) -> Wrapper:
@@ -38,19 +40,20 @@ def given(wrapper: Wrapper, image: str, **changes: str | None) -> tuple[str | No
 @pytest.mark.parametrize(
     ("image", "settings"),
     [
-        (OLD, ("PHB", "AWS Libfabric")),
-        (f"{SIF}/lumi-pytorch-rocm-6.2.0-python-3.12-pytorch-v2.6.1.sif", (None, "AWS Libfabric")),
-        (f"{SIF}/lumi-rocm-rocm-6.1.3.sif", ("PHB", "AWS Libfabric")),
-        (f"{SIF}/lumi-rocm-rocm-5.6.1-dockerhash-f72ddd8ef883.sif", ("PHB", "AWS Libfabric")),
-        (f"{SIF}/lumi-rocm-rocm-6.10.1.sif", (None, "AWS Libfabric")),
+        (OLD, ("PHB", None)),
+        (f"{SIF}/lumi-pytorch-rocm-6.2.0-python-3.12-pytorch-v2.6.1.sif", (None, None)),
+        (f"{SIF}/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.6.1.sif", (None, "AWS Libfabric")),
+        (f"{SIF}/lumi-rocm-rocm-6.1.3.sif", ("PHB", None)),
+        (f"{SIF}/lumi-rocm-rocm-5.6.1-dockerhash-f72ddd8ef883.sif", ("PHB", None)),
+        (f"{SIF}/lumi-rocm-rocm-6.10.1.sif", (None, None)),
         (R70, (None, "AWS Libfabric")),
         ("/appl/local/laifs/containers/lumi-multitorch-latest.sif", (None, "AWS Libfabric")),
-        (f"{SIF}/lumi-rocm-rocm-.sif", (None, "AWS Libfabric")),
-        (f"{SIF}/lumi-rocm-rocm-6.sif", (None, "AWS Libfabric")),
-        (f"{SIF}/lumi-rocm-rocm-06.1.sif", (None, "AWS Libfabric")),
-        (f"{SIF}/lumi-rocm-rocm-6.1.2.3.sif", (None, "AWS Libfabric")),
-        (f"{SIF}/lumi-rocm-rocm-6.1000.sif", (None, "AWS Libfabric")),
-        (f"{SIF}/lumi-rocm-rocm-6..1.sif", (None, "AWS Libfabric")),
+        (f"{SIF}/lumi-rocm-rocm-.sif", (None, None)),
+        (f"{SIF}/lumi-rocm-rocm-6.sif", (None, None)),
+        (f"{SIF}/lumi-rocm-rocm-06.1.sif", (None, None)),
+        (f"{SIF}/lumi-rocm-rocm-6.1.2.3.sif", (None, None)),
+        (f"{SIF}/lumi-rocm-rocm-6.1000.sif", (None, None)),
+        (f"{SIF}/lumi-rocm-rocm-6..1.sif", (None, None)),
         (f"{SIF}/lumi-multitorch-u24r5f1.sif", (None, "AWS Libfabric")),
         ("/x/env/container.sif", (None, None)),
         ("/x/mine-rocm-6.1.3.sif", (None, None)),
@@ -71,6 +74,19 @@ def test_the_image_decides_by_its_name(wrapper: Wrapper, image: str, settings: t
     assert given(wrapper, image) == settings
 
 
+def test_an_exception_holds_only_for_images_that_are_known_to_be_one(wrapper: Wrapper) -> None:
+    """The prolog sets the monitor for all images; the wrapper takes it back for those that choose one by themselves."""
+    set_before = {"FI_MR_CACHE_MONITOR": "userfaultfd", "LUMISITE_EXPORTS": ";FI_MR_CACHE_MONITOR=userfaultfd;"}
+
+    def monitor(image: str, **changes: str) -> str | None:
+        return wrapper.call("exec", image, "x", **{**set_before, **changes}).environment.get("FI_MR_CACHE_MONITOR")
+
+    assert monitor(R72) is None
+    assert monitor(f"/x/{Path(R72).name}") is None, "a guess may take away"
+    assert [monitor(image) for image in (R70, OLD, "/x/mine.sif", "docker://a")] == ["userfaultfd"] * 4
+    assert monitor(R72, FI_MR_CACHE_MONITOR="memhooks") == "memhooks", "the user's own value stays"
+
+
 def test_nothing_of_it_on_one_node_or_without_gpus(wrapper: Wrapper) -> None:
     assert given(wrapper, OLD, LUMISITE_STEP="25.03-rocm6.2/one/gpu/standard-g/lumi-g") == (None, None)
     assert given(wrapper, OLD, LUMISITE_STEP="25.03-rocm6.2/several/cpu/standard/lumi-c") == (None, None)
@@ -81,7 +97,7 @@ def test_nothing_of_it_on_one_node_or_without_gpus(wrapper: Wrapper) -> None:
 def test_the_stack_of_the_module_decides_nothing(wrapper: Wrapper) -> None:
     for stack in ("25.03-rocm6.2", "25.03-rocm7.0", "99"):
         assert given(wrapper, R70, LUMISITE_STACK=stack) == (None, "AWS Libfabric")
-        assert given(wrapper, OLD, LUMISITE_STACK=stack) == ("PHB", "AWS Libfabric")
+        assert given(wrapper, OLD, LUMISITE_STACK=stack) == ("PHB", None)
 
 
 def test_what_the_image_is_taken_for_is_said(wrapper: Wrapper) -> None:
@@ -108,7 +124,7 @@ def link(wrapper: Wrapper, name: str, target: str) -> str:
 
 def test_a_link_is_what_it_leads_to(wrapper: Wrapper) -> None:
     assert given(wrapper, link(wrapper, "lumi-multitorch-latest.sif", R70)) == (None, "AWS Libfabric")
-    assert given(wrapper, link(wrapper, "mine.sif", OLD)) == ("PHB", "AWS Libfabric")
+    assert given(wrapper, link(wrapper, "mine.sif", OLD)) == ("PHB", None)
     assert given(wrapper, link(wrapper, Path(OLD).name, R70)) == (None, "AWS Libfabric")
     said = wrapper.call("exec", link(wrapper, "lumi-rocm-rocm-6.1.3.sif", R70), "x", LUMISITE_VERBOSE="all").stderr
     assert "family laif-multitorch, ROCm 7.0\n" in said
@@ -190,11 +206,11 @@ def test_what_the_lock_knows_counts_more_than_the_name(shell: str, tmp_path: Pat
             cotainr: LockedImage(family="cotainr", versions=versions),
         },
     )
-    assert given(wrapper, old) == ("PHB", "AWS Libfabric")
+    assert given(wrapper, old) == ("PHB", None)  # nothing says whether its libfabric is there
     assert given(wrapper, new) == (None, "AWS Libfabric")
     assert given(wrapper, bare) == ("PHB", None)  # it was read, and has no plugin
-    assert given(wrapper, cotainr) == ("PHB", "AWS Libfabric")
-    assert given(wrapper, stranger) == ("PHB", "AWS Libfabric")  # its family only stands for what none recognises
+    assert given(wrapper, cotainr) == ("PHB", None)
+    assert given(wrapper, stranger) == ("PHB", None)  # its family only stands for what none recognises
     assert f"{tmp_path}/opt/cray" in wrapper.call("exec", stranger, "x").binds
     alias = tmp_path / "alias.sif"
     alias.symlink_to(bare)
