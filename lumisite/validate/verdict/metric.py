@@ -255,12 +255,7 @@ def _judge_units(
             if left_open == "inconclusive":
                 state, findings = left_open, (*findings, quiet)
     elif found is None:
-        findings = (_too_few(len(before), len(deciding)),)
-        # A metric of nodes tells slow nodes in one run: only a drop of all of them leaves the system open.
-        if per_node and before:
-            drop = -math.expm1(_change(before, deciding))
-            decides = drop > rule.threshold
-            findings = (make_finding("metric-nodes-slower", drop=drop), *findings) if decides else findings
+        decides, findings = _judge_few_jobs(before, deciding, rule, per_node=per_node)
     else:
         state, quiet, more = _judge_quiet(found, before, after)
         findings = (quiet,)
@@ -286,6 +281,22 @@ def _judge_units(
         avoid=tuple(sorted(avoid)),
     )
     return _with_numbers(verdict, before, deciding, found) if before else verdict
+
+
+def _judge_few_jobs(
+    before: Sequence[_Unit], after: Sequence[_Unit], rule: MetricRule, *, per_node: bool
+) -> tuple[bool, tuple[Finding, ...]]:
+    """Return whether a metric with too few jobs leaves the system open, and why.
+
+    A metric of nodes tells slow nodes in one run: only a drop of all of them leaves the system open.
+    """
+    few = _too_few(len(before), len(after))
+    if not (per_node and before):
+        return True, (few,)
+    drop = -math.expm1(_change(before, after))
+    if drop > rule.threshold:
+        return True, (make_finding("metric-nodes-slower", drop=drop), few)
+    return False, (few,)
 
 
 def _with_numbers(
