@@ -16,6 +16,7 @@ from lumisite.site.model import MetricRule
 from lumisite.validate.samples import JobValues, Recorded, Series
 from lumisite.validate.verdict.metric import MetricVerdict, judge_metric
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
+from tests.simulation import DECIDING
 from tests.support.series import SETS, STEADY, after, codes, scaled, series, write
 from tests.support.sites import site_text
 
@@ -50,16 +51,7 @@ def test_the_first_rule_that_fits_sets_the_threshold() -> None:
 
 # ---------------------------------------------------------------- which metrics decide
 
-USUAL = {
-    "ddp/samples_per_s/compute/1g",
-    "ddp/samples_per_s/comm/1n",
-    "ddp/samples_per_s/comm/2n",
-    "collectives/all_reduce_busbw/1MiB/2n",
-    "collectives/all_reduce_busbw/128MiB/1n",
-    "collectives/all_reduce_busbw/128MiB/2n",
-    "pairs/send_recv_bw/256MiB/2n",
-    "communicators/first_group_s/2n",
-}
+USUAL = {*DECIDING}
 ONE_NUMBER = ("samples_per_s", "step_time_p50_s", "step_time_p90_s", "step_time_p99_s", "scaling_efficiency")
 
 
