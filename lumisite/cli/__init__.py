@@ -27,16 +27,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         except BrokenPipeError:
             return 0  # the reader (head, less) has left; what it did not read is no failure of ours
         except KeyboardInterrupt:
-            from lumisite.cli.progress import line_of_stderr
-
-            line_of_stderr().end()
-            print("lumisite: interrupted", file=sys.stderr)
-            return 130
+            return _interrupted()
         except OSError as error:
             first.clear()
             refusal = refused("write" if error.filename == STANDARD_OUTPUT else "go on", error)
             print(f"lumisite: {refusal}", file=sys.stderr)
             return refusal.exit_code
+        except RuntimeError as error:
+            # Up to Python 3.11 an interrupt while a module defines a class with `__set_name__` (each enum does)
+            # comes out as the cause of a RuntimeError.
+            if not isinstance(error.__cause__, KeyboardInterrupt):
+                raise
+            return _interrupted()
+
+
+def _interrupted() -> int:
+    from lumisite.cli.progress import line_of_stderr
+
+    line_of_stderr().end()
+    print("lumisite: interrupted", file=sys.stderr)
+    return 130
 
 
 def _run_command(argv: Sequence[str] | None, first: list[str]) -> int:

@@ -106,6 +106,21 @@ def test_an_output_may_be_a_device_or_a_pipe(tmp_path: Path, capsys: Output) -> 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_interrupt_while_a_class_is_made_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
+    """An enum in a module that loads late: up to Python 3.11 the interrupt is the cause of a RuntimeError."""
+
+    class Interrupted:
+        def __set_name__(self, owner: object, name: str) -> None:
+            raise KeyboardInterrupt
+
+    def command(_: object) -> int:
+        return len(type("Late", (), {"member": Interrupted()}).__name__)
+
+    monkeypatch.setattr("lumisite.cli.runner", lambda _: command)
+    assert main(["check", "lumi"]) == 130
+    assert capsys.readouterr().err == "lumisite: interrupted\n"
+
+
 def test_an_interrupt_at_any_moment_is_no_traceback() -> None:
     """While modules load there is nothing to catch it; a command says that it was interrupted."""
     for wait in (0.03, 0.06, 0.1, 0.15, 0.2, 0.3):
