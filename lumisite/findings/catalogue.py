@@ -41,7 +41,15 @@ def make_finding(
 
     Raises `KeyError` for a code that the catalogue does not have.
     """
-    return Finding(code, severity or entry(code).severity, subject, tuple(nodes), values, cause, place)
+    return Finding(
+        code,
+        severity or entry(code).severity,
+        subject=subject,
+        nodes=tuple(nodes),
+        values=values,
+        cause=cause,
+        place=place,
+    )
 
 
 def entry(code: str) -> CatalogueEntry:

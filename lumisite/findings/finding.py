@@ -1,4 +1,4 @@
-"""One shape for everything that is wrong, or has changed: values, never sentences."""
+"""One shape for everything that is wrong, or has changed."""
 
 from __future__ import annotations
 
@@ -37,18 +37,22 @@ class Place:
 class Finding:
     """Something that is wrong, or has changed.
 
-    `code` is an entry of the catalogue, `subject` the path, variable, library, metric or key that it is about.
-    `values` are what the sentence is made from: numbers, paths, versions. `cause` is the code of the finding that this
-    one follows from. `place` is where it stands, for what was read from a file.
+    `code` is one of `lumisite.findings.codes`, `message` says what is wrong and `advice` what to type or change next.
+    `subject` is the path, variable, library, metric or key that it is about. `cause` is the code of the finding that
+    this one follows from. `place` is where it stands, for what was read from a file.
+
+    A finding without a message has a code of the catalogue, which makes its sentences from `values`.
     """
 
     code: str
     severity: Severity
+    message: str = ""
+    advice: str = ""
     subject: str = ""
     nodes: tuple[str, ...] = ()
-    values: Mapping[str, Value] = field(default_factory=dict, hash=False)
-    cause: str | None = None
     place: Place | None = None
+    cause: str | None = None
+    values: Mapping[str, Value] = field(default_factory=dict, hash=False)
 
 
 def place_severity(bad: int, every: int, *, picked_out: bool = True) -> Severity:

@@ -1,4 +1,4 @@
-"""The forms in which findings are written: a line and JSON. The words come from the catalogue."""
+"""The forms in which findings are written: a line and JSON."""
 
 from __future__ import annotations
 
@@ -32,11 +32,15 @@ _WORDS = _Words()
 
 def message(finding: Finding) -> str:
     """Return what is wrong, without the subject."""
+    if finding.message:
+        return printable(finding.message)
     return fill(entry(finding.code).text, _values(finding))
 
 
 def advice(finding: Finding) -> str:
-    """Return what to do, empty where the catalogue has nothing for it."""
+    """Return what to do, empty where there is nothing."""
+    if finding.message:
+        return printable(finding.advice) if finding.advice else ""
     return fill(entry(finding.code).advice, _values(finding))
 
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import re
+from pathlib import Path
 
 import pytest
 
 from lumisite.findings.catalogue import load_group, make_finding
+from lumisite.findings.codes import CODES
 from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding, Place, Severity
+from tests.support.catalogue import catalogue
+
+TOP = Path(__file__).parents[3]
 
 
 def test_the_worst_finding_decides_the_exit_code() -> None:
@@ -37,3 +43,11 @@ def test_only_the_file_that_has_a_code_is_parsed() -> None:
 def test_a_place_has_what_is_known_of_it() -> None:
     places = [Place("a.yaml"), Place("a.yaml", 3), Place("a.yaml", 3, 5)]
     assert list(map(str, places)) == ["a.yaml", "a.yaml:3", "a.yaml:3:5"]
+
+
+def test_a_code_stands_in_the_list_of_codes_once_and_is_used() -> None:
+    calls = re.compile(r'\bFinding\(\s*"([a-z0-9-]+)"')
+    used = {code for path in (TOP / "lumisite").rglob("*.py") for code in calls.findall(path.read_text())}
+    assert used == set(CODES)
+    assert not set(CODES) & set(catalogue())
+    assert all(meaning and "\n" not in meaning for meaning in CODES.values())

@@ -26,11 +26,18 @@ def one_code(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def an_x(**values: object) -> Finding:
     known = {"count": 2, "names": ("a", "b"), "known": ("c",), **values}
-    return Finding("x", Severity.FAULT, "/lib/l.so", ("n1",), known, place=Place("job.sh", 3))  # type: ignore[arg-type]
+    return Finding("x", Severity.FAULT, subject="/lib/l.so", nodes=("n1",), values=known, place=Place("job.sh", 3))  # type: ignore[arg-type]
 
 
 def test_a_line_has_place_subject_text_advice_and_code() -> None:
     assert line(an_x()) == "job.sh:3: /lib/l.so: has 2 of a, b (know c) [x]"
+
+
+def test_what_a_finding_says_itself_stands_as_it_is() -> None:
+    found = Finding("x", Severity.FAULT, "has\n{count}", "build it again", subject="/lib/l.so")
+    assert line(found) == "/lib/l.so: 'has\\n{count}' (build it again) [x]"
+    assert as_json(found)["advice"] == "build it again"
+    assert line(Finding("x", Severity.FAULT, "gone")) == "gone [x]"
 
 
 def test_the_first_template_counts_whose_values_are_known() -> None:
