@@ -16,15 +16,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
+from typing import NamedTuple
 
 from lumisite.errors import ToolError, refused
-from lumisite.machine.tree import ByteSource, DirEntry, Tree, is_under, resolve, text_of
+from lumisite.machine.topology import is_gpu, pci_order
+from lumisite.machine.tree import ByteSource, DirEntry, Tree, is_under, names_of, resolve, small_text, text_of
 from lumisite.site.read import open_regular, read_file, regular_size
+from lumisite.vendors import gpu_names, gpu_of
 
 #: No reader asks for more at once, so that a file of any size takes little memory.
 LARGEST_READ_BYTES = 64 * 1024 * 1024
 #: No file has more; the kernel's own files (/proc) give their size as 0.
 MOST_BYTES = 2**63
+PCI_DEVICES, PCI_DRIVERS = "/sys/bus/pci/devices", "/sys/bus/pci/drivers"
 _SIOCGIFADDR = 0x8915
 _MOUNTS = "/proc/self/mountinfo"
 _MOST_MOUNTS_BYTES = 16 * 1024 * 1024
@@ -206,6 +210,40 @@ def has_address(interface: str) -> bool:
                 return False
             return any(len(words) == 6 and words[5] == interface and words[3] != "20" for words in lines)
     return True
+
+
+class PciGpu(NamedTuple):
+    """A GPU by its PCI address, and the `driver` that has it: empty for none, `None` where that is not known."""
+
+    bus: str
+    driver: str | None
+
+    @property
+    def usable(self) -> bool:
+        """Whether programs can use it, as far as is known."""
+        return self.driver != ""
+
+
+def gpus_of_node(host: Tree) -> tuple[PciGpu, ...]:
+    """Return the GPUs of a node in the order of their PCI addresses: those on the bus, and those that a driver has.
+
+    The driver is not known of a copy without the kernel's folder of drivers.
+    """
+    drivers = {
+        bus: name
+        for vendor in gpu_names()
+        for name in gpu_of(vendor).drivers
+        for bus in names_of(host, f"{PCI_DRIVERS}/{name}")
+        if bus.count(":") > 1 and resolve(host, f"{PCI_DRIVERS}/{name}/{bus}").entry is not None
+    }
+    none = "" if names_of(host, PCI_DRIVERS) else None
+    buses = {bus.lower() for bus in names_of(host, PCI_DEVICES) if _is_gpu(host, bus)} | drivers.keys()
+    return tuple(PciGpu(bus, drivers.get(bus, none)) for bus in sorted(buses, key=pci_order))
+
+
+def _is_gpu(host: Tree, bus: str) -> bool:
+    pci_class, vendor = (small_text(host, f"{PCI_DEVICES}/{bus}/{name}") or "" for name in ("class", "vendor"))
+    return is_gpu(pci_class.strip()[2:6].lower(), vendor.strip()[2:6].lower())
 
 
 @dataclass(frozen=True)

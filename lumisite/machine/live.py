@@ -6,37 +6,37 @@ Source of the files: Documentation/admin-guide/cputopology.rst and ABI/{stable,t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import with_values
-from lumisite.machine.topology import Core, CoreGroup, Topology, TopologyError, cores_of, gpus_of, is_gpu, place_of
+from lumisite.machine.host import PCI_DEVICES, gpus_of_node
+from lumisite.machine.topology import Core, CoreGroup, Topology, TopologyError, cores_of, gpus_of, place_of
 from lumisite.machine.tree import Tree, names_of, small_text
 from lumisite.site.cpus import CpusetError, parse_number_list
 from lumisite.site.kinds import NO_GPUS, NodeFacts
 
 _CPU = "/sys/devices/system/cpu"
 _NODE = "/sys/devices/system/node"
-_PCI = "/sys/bus/pci/devices"
-_DRIVERS = "/sys/bus/pci/drivers"
 _STATUS = "/proc/self/status"
 
 
 def read_topology(tree: Tree) -> Topology:
-    """Read cores, L3s, NUMA domains and GPUs of the kernel; raises `TopologyError`."""
+    """Read cores, L3s, NUMA domains and the GPUs that can be used; raises `TopologyError`."""
     cores = cores_of(_cores(tree))
     if not cores:
         raise _fault(tree, f"{_CPU}/online", "kernel-file-incomplete", entry="CPU number")
-    buses = (name.lower() for name in names_of(tree, _PCI) if _is_gpu(tree, name))
+    buses = (gpu.bus for gpu in gpus_of_node(tree) if gpu.usable)
     return Topology("this node", cores, gpus_of({bus: _place(tree, bus, cores) for bus in buses}))
 
 
-def read_facts(tree: Tree, drivers: Mapping[str, Sequence[str]]) -> NodeFacts:
+def read_facts(tree: Tree, drivers: Mapping[str, Collection[str]]) -> NodeFacts:
     """Read by what a node's kind is known; `drivers` are those of GPUs, by vendor."""
     domains = [name for name in names_of(tree, _NODE) if re.fullmatch(r"node[0-9]{1,5}", name)]
+    gpus = gpus_of_node(tree)
     buses = {
-        vendor: [bus for name in names for bus in sorted(names_of(tree, f"{_DRIVERS}/{name}")) if bus.count(":") > 1]
+        vendor: [gpu.bus for gpu in gpus if gpu.driver in names or gpu.driver is None]
         for vendor, names in drivers.items()
     }
     return NodeFacts(
@@ -105,19 +105,14 @@ def _numa_of(tree: Tree) -> dict[int, int]:
     return {cpu: node for node in nodes for cpu in _numbers(tree, f"{_NODE}/node{node}/cpulist")}
 
 
-def _is_gpu(tree: Tree, bus: str) -> bool:
-    pci_class, vendor = (small_text(tree, f"{_PCI}/{bus}/{name}") or "" for name in ("class", "vendor"))
-    return is_gpu(pci_class.strip()[2:6].lower(), vendor.strip()[2:6].lower())
-
-
 def _place(tree: Tree, bus: str, cores: Sequence[Core]) -> tuple[int | None, int | None]:
     """Place a GPU by the CPUs that the firmware calls local; by its NUMA domain where it names none."""
-    path = f"{_PCI}/{bus}/local_cpulist"
+    path = f"{PCI_DEVICES}/{bus}/local_cpulist"
     text = small_text(tree, path)
     local = () if text is None else _parsed(tree, path, text)
     numa, l3 = place_of(cores, local)
     if numa is None and l3 is None:
-        number = (small_text(tree, f"{_PCI}/{bus}/numa_node") or "").strip()
+        number = (small_text(tree, f"{PCI_DEVICES}/{bus}/numa_node") or "").strip()
         numa = int(number) if number.isascii() and number.isdecimal() and len(number) < 9 else None
     return numa, l3
 

@@ -10,6 +10,7 @@ from functools import cache
 from tests.support.dict_trees import Link
 from tests.support.elves import elf
 from tests.unit.machine.test_live import lumi_g_files
+from tests.unit.machine.test_topology import LUMI_G
 
 NodeFiles = dict[str, bytes | Link]
 
@@ -71,6 +72,13 @@ def _kernel(versions: Versions) -> NodeFiles:
             path = path.replace(f"0000:{new}:00.0", f"0000:{old}:00.0")
         files[f"/{path}"] = text.encode()
     config = b"CONFIG_64BIT=y\nCONFIG_DMABUF_MOVE_NOTIFY=y\nCONFIG_PCI_P2PDMA=y\n"
+    buses = {
+        path.split("/")[5] for path in files if path.startswith("/sys/bus/pci/devices/0000:") and ":02:" not in path
+    }
+    files |= {f"/sys/bus/pci/drivers/amdgpu/{bus}": Link(f"/sys/bus/pci/devices/{bus}") for bus in buses}
+    domains = {pu: core.numa for core in LUMI_G.cores for pu in core.pu_os}
+    files |= {f"/sys/devices/system/node/node{numa}/cpu{pu}/online": b"1\n" for pu, numa in domains.items()}
+    files["/sys/devices/system/node/has_cpu"] = b"0-3\n"
     files |= {
         "/proc/sys/kernel/osrelease": f"{versions.kernel}\n".encode(),
         "/proc/sys/kernel/hostname": b"nid005001\n",

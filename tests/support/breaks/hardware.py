@@ -27,6 +27,7 @@ def _swapped_buses() -> Plant:
 
 def _another_bus() -> Plant:
     moved = {path: content for path, content in lumi_node().items() if path.startswith(_gpu("ce"))}
+    moved["/sys/bus/pci/drivers/amdgpu/0000:ce:00.0"] = Link(_gpu("cc"))
     gone: dict[str, bytes | Link | None] = dict.fromkeys(moved)
     return gone | {path.replace(":ce:", ":cc:"): content for path, content in moved.items()}
 
@@ -123,6 +124,12 @@ HARDWARE = {
     ),
     "a GPU less": Break(
         {f"{_gpu('de')}/{name}": None for name in _GPU},
+        ("gpu-count", "GPUs"),
+        [("mask", "lumi-g"), ("site", "node_kinds.lumi-g.gpus")],
+        TOLD,
+    ),
+    "GPUs that no driver has": Break(
+        {f"/sys/bus/pci/drivers/amdgpu/0000:{bus}:00.0": None for bus in ("c9", "d6")},
         ("gpu-count", "GPUs"),
         [("mask", "lumi-g"), ("site", "node_kinds.lumi-g.gpus")],
         TOLD,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.machine.host import DiskTree
+from lumisite.machine.host import PCI_DRIVERS, DiskTree, gpus_of_node
 from lumisite.machine.hwloc import parse_hwloc
 from lumisite.machine.live import read_allowed, read_topology
 from lumisite.machine.topology import Core, Gpu, Topology, TopologyError
@@ -54,6 +54,17 @@ def cpu_files(here: str, core: Core, in_l3: Sequence[int]) -> dict[str, str]:
         files |= {f"{cache}/level": f"{level}\n", f"{cache}/type": "Unified\n"}
         files |= {f"{cache}/shared_cpu_list": listed(cpus), f"{cache}/shared_cpu_map": words(cpus)}
     return files
+
+
+def test_a_gpu_that_no_driver_has_is_none_to_use() -> None:
+    """It stays on the bus. Of a copy without the kernel's drivers, all on the bus count."""
+    files = {f"/{path}": text.encode() for path, text in lumi_g_files().items()}
+    assert {gpu.driver for gpu in gpus_of_node(DictTree(files))} == {None}
+    bound = {f"{PCI_DRIVERS}/amdgpu/{gpu.pci_bus}": b"" for gpu in LUMI_G.gpus[1:]}
+    seen = gpus_of_node(DictTree({**files, **bound, f"{PCI_DRIVERS}/vfio-pci/{LUMI_G.gpus[0].pci_bus}": b""}))
+    assert len(seen) == len(LUMI_G.gpus)
+    assert [gpu.bus for gpu in seen if not gpu.usable] == [LUMI_G.gpus[0].pci_bus]
+    assert {gpu.driver for gpu in seen if gpu.usable} == {"amdgpu"}
 
 
 def test_packages_are_told_apart_where_there_are_several() -> None:
