@@ -237,7 +237,7 @@ def _deployed(tree: Tree, site: Site) -> Deployed:
     with suppress(DifferenceError):
         manifest = content_of(tree, f"{release.path}/{MANIFEST}", LARGEST_MANIFEST_BYTES) or b""
         names = parse_manifest(manifest, MANIFEST).leads
-    return Deployed(posixpath.basename(release.path), files, names)
+    return Deployed(posixpath.basename(release.path), site.root, files, names)
 
 
 def _files(tree: Tree, folder: str, depth: int) -> Iterator[str]:

@@ -141,10 +141,12 @@ class ImageFile:
 class Deployed:
     """The release that a deployment root's `current` names, and the SHA-256 of each of its files.
 
-    `names` maps what users may type to the module that they get, or to nothing where only a message is left.
+    `names` maps what users may type to the module that they get, or to nothing where only a message is left. Older
+    captures do not say where the `root` is.
     """
 
     release: str | None = None
+    root: str | None = None
     files: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
 

@@ -77,8 +77,8 @@ class Differences:
 
     @cached_property
     def unmounted(self) -> set[str]:
-        """The places where a file system is mounted in one capture only."""
-        return {one.subject for one in self.by_kind.get("mounts", ()) if None in (one.before, one.after)}
+        """The places where a file system is mounted in one capture only; all that there is would be inside of `/`."""
+        return {one.subject for one in self.by_kind.get("mounts", ()) if None in (one.before, one.after)} - {"/"}
 
     @cached_property
     def needing(self) -> Mapping[str, set[str]]:
@@ -91,14 +91,24 @@ class Differences:
 
     @cached_property
     def hidden_libraries(self) -> frozenset[str]:
-        """The names of libraries whose links are broken, or that are missing only in a stale cache of the loader."""
-        return self.named("cache", "libraries").union(map(posixpath.basename, self.subjects("dangling")))
+        """The names of libraries whose own links are broken, or that only a stale cache of the loader hides."""
+        broken = {link for link in self.subjects("dangling") if self._was_loaded(link)}
+        return self.named("cache", "libraries").union(map(posixpath.basename, broken))
+
+    def _was_loaded(self, link: str) -> bool:
+        """Return whether a link is, or leads to, what one of the captures has under the link's name."""
+        name = posixpath.basename(link)
+        loaded = {facts.loads[name] for facts in (self.before, self.after) if name in facts.loads}
+        targets = {facts.dangling[link] for facts in (self.before, self.after) if link in facts.dangling}
+        folders = set(map(posixpath.dirname, loaded))
+        return not loaded or posixpath.dirname(link) in folders or not loaded.isdisjoint(targets)
 
 
 Compare: TypeAlias = Callable[[Facts, Facts], Iterator[Change]]
 Touches: TypeAlias = Callable[[Change, Context], Iterator[Touched]]
 Follows: TypeAlias = Callable[[Change, Differences], bool]
 Read: TypeAlias = Callable[[Tree, Site], Mapping[str, str] | None]
+Known: TypeAlias = Callable[[Mapping[str, str], Mapping[str, str]], tuple[Mapping[str, str], Mapping[str, str]]]
 Texts: TypeAlias = Callable[[str | None, str | None], bool]
 
 
@@ -152,15 +162,16 @@ def text_kind(
     follows: Follows = never_follows,
     same: Texts = operator.eq,
     is_fault: Texts = never,
+    known: Known = lambda old, new: (old, new),
 ) -> ChangeKind:
     """Return a kind of change of facts that map names to texts; `affects` is what depends on them, for people.
 
     Of a list, whose entries are parted by `, `, only those are shown that differ. `is_fault` returns from the texts
-    before and after whether the change is no doubt but a fault.
+    before and after whether the change is no doubt but a fault, `known` those texts of two captures that both know.
     """
 
     def compare(before: Facts, after: Facts) -> Iterator[Change]:
-        for change in compare_texts("setting-changed", *texts_of(name, before, after), same):
+        for change in compare_texts("setting-changed", *known(*texts_of(name, before, after)), same):
             old, new = parts_of(change.before), parts_of(change.after)
             gone, come = (joined(part for part in one if part not in other) for one, other in ((old, new), (new, old)))
             shown = (gone, come) if gone or come else (change.before, change.after)  # else only their order differs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,8 +21,13 @@ from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
 from lumisite.text import printable
 
-#: The kinds of what has no path at all.
-_WITHOUT_PATH = ("os", "kernel", "glibc", "slurm", "release")
+#: Where what has no path of its own is read: who cannot read that does not know it.
+_READ_IN: Mapping[str, tuple[str, ...]] = {
+    "os": ("/etc/os-release", "/usr/lib/os-release"),
+    "kernel": ("/proc/sys/kernel/osrelease",),
+    "glibc": ("/lib64/libc.so.6", "/usr/lib64/libc.so.6", "/lib/libc.so.6", "/usr/lib/libc.so.6"),
+    "slurm": ("/usr/lib64/slurm/libslurmfull.so", "/usr/lib/slurm-wlm/libslurmfull.so", "/opt/slurm/lib"),
+}
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ def _is_inside(change: Change, folders: set[str], real: set[str]) -> bool:
     if not change.paths:
         return is_below(posixpath.dirname(change.subject), folders)
     tops = [posixpath.dirname(path) for path in change.paths]
-    return any(is_below(top, folders) or is_below(top, real) for top in tops)
+    return all(is_below(top, folders) or is_below(top, real) for top in tops)
 
 
 def _no_folders(before: Facts, after: Facts) -> set[str]:
@@ -99,8 +104,8 @@ def _led_to(facts: Facts, folders: set[str]) -> set[str]:
 def _is_hidden(change: Change, closed: set[str], unknown: set[str]) -> bool:
     if change.kind == CLOSED_KIND.name:
         return False
-    if change.kind in _WITHOUT_PATH and None in (change.before, change.after):
-        return True
+    if change.kind in _READ_IN and None in (change.before, change.after):
+        return any(is_below(path, closed) for path in _READ_IN[change.kind])
     if any(word in unknown or is_below(word, closed) for word in change.words()):
         return True
     # A folder of releases or of links is known by what is in it, and a deployed file by its path in the release.

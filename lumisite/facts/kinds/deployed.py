@@ -21,7 +21,9 @@ def compare_release(before: Facts, after: Facts) -> Iterator[Change]:
         # The module's default version, which users get in its place, in the same order.
         instead = tuple(new.names.get(name.rpartition("/")[0], "") for name in gone)
         values = {"gone": gone, "instead": instead}
-        yield Change("release-changed", "deployed release", old.release, new.release, values)
+        root = old.root or new.root
+        paths = (f"{root}/current",) if root else ()
+        yield Change("release-changed", "deployed release", old.release, new.release, values, paths)
 
 
 def release_touches(change: Change, context: Context) -> Iterator[Touched]:

@@ -61,8 +61,8 @@ def read_module_paths(tree: Tree, site: Site) -> dict[str, str]:
 
 def module_path_follows(change: Change, differences: Differences) -> bool:
     """Follow from a folder that went with a file system, a link or a folder above it."""
-    gone = differences.subjects("dangling", "path", "mounts")
-    return any(is_below(folder, gone) for folder in (*parts_of(change.before), *parts_of(change.after)))
+    gone = differences.subjects("dangling", "path") | differences.unmounted
+    return all(is_below(folder, gone) for folder in (*parts_of(change.before), *parts_of(change.after)))
 
 
 def module_path_touches(change: Change, context: Context) -> Iterator[Touched]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from lumisite.facts.change import Change
 from lumisite.facts.kind import Differences
-from lumisite.facts.kinds.paths import is_below
+from lumisite.facts.kinds.paths import folders_of, is_below
 from lumisite.facts.kinds.reading import files_of, lines_of, printable_only, settings_in, values_of
 from lumisite.machine.ldcache import glob
-from lumisite.machine.tree import Tree, first_line, names_of, resolve, small_text
+from lumisite.machine.tree import Tree, first_line, is_under, names_of, resolve, small_text
 from lumisite.site.model import Site
 from lumisite.vendors import all_fabrics, all_gpus, all_vendors
 
@@ -119,12 +119,23 @@ def read_devices(tree: Tree, _: Site) -> dict[str, str]:
 
 
 def device_follows(change: Change, differences: Differences) -> bool:
-    """Follow from the driver, from the number of GPUs, or from adapters that came or went."""
+    """Follow from the driver, from as many GPUs or adapters that came or went, or from all GPUs."""
     of, _ = _devices().get(change.subject, ("", ()))
-    drivers = [one for one in differences.by_kind.get("driver", ()) if None in (one.before, one.after)]
-    adapters = [one for one in differences.by_kind.get("nic", ()) if None in (one.before, one.after)]
-    causes = {"gpu": [*drivers, *differences.by_kind.get("gpu-count", ())], "nic": adapters}
-    return bool(causes.get(of)) and _modes(change.before) >= _modes(change.after)
+    counts = [_count(text) for text in (change.before, change.after)]
+    if of == "gpu":
+        numbers = [len(facts.gpus) for facts in (differences.before, differences.after)]
+        loaded = [one for one in differences.by_kind.get("driver", ()) if None in (one.before, one.after)]
+        # A card may have several files, and all cards one.
+        is_cause = bool(loaded) or (numbers[0] != numbers[1] and counts[0] * numbers[1] == counts[1] * numbers[0])
+    else:
+        adapters = [one for one in differences.by_kind.get("nic", ()) if None in (one.before, one.after)]
+        is_cause = of == "nic" and bool(adapters) and abs(counts[0] - counts[1]) <= len(adapters)
+    return is_cause and _modes(change.before) >= _modes(change.after)
+
+
+def _count(text: str | None) -> int:
+    found = re.match(r"[0-9]{1,6}", text or "")
+    return int(found[0]) if found else 0
 
 
 def _modes(text: str | None) -> set[str]:
@@ -235,6 +246,8 @@ def read_limits(tree: Tree, _: Site) -> dict[str, str] | None:
 
 _LOCAL = ("/dev/shm", "/tmp", "/var/tmp")  # noqa: S108
 _OPTIONS = re.compile(r"ro|rw|noexec|nosuid|nodev|(no|local)?flock|(size|nr_inodes|mode|huge)=.*")
+#: What the kernel says of a file system in user space that is not root's (fuse.txt of Linux).
+_OF_USER = re.compile("user_id=[1-9][0-9]*")
 _LOCKS = {"flock", "localflock"}
 _SIZE = re.compile(r"(?:(?<=size=)|(?<=nr_inodes=))([0-9]{1,18})([kmg]?)$")
 _SAME_SIZE = 0.05
@@ -243,20 +256,22 @@ _SAME_SIZE = 0.05
 def read_mounts(tree: Tree, site: Site) -> dict[str, str] | None:
     """Return kind and options of what is mounted at, above and below the paths of file systems; `None` if unknown.
 
-    What an automounter mounts comes and goes by itself, and is left out.
+    All that is above counts, so that a file system that is not mounted any more is the only difference. What an
+    automounter mounts comes and goes by itself and is left out, as is what a user mounts.
     """
-    from lumisite.machine.host import mount_of, mounts_of, parse_mounts  # comparing needs nothing that looks at a node
+    from lumisite.machine.host import mounts_of, parse_mounts  # comparing needs nothing that looks at a node
 
     mounts = mounts_of(tree) or tuple(parse_mounts(_older_table(tree)))
     places = {path: resolve(tree, path) for path in (*_LOCAL, *(system.path for system in site.file_systems))}
     paths = {place.path for place in places.values() if place.entry is not None}
-    nearest = {found.point for path in paths if (found := mount_of(mounts, path)) is not None}
+    above = {folder for path in paths for folder in folders_of(path)}
     automatic = {mount.point for mount in mounts if mount.kind == "autofs"}
     texts = {}
     for mount in mounts:
-        is_near = mount.point in nearest or is_below(mount.point, paths | places.keys())
+        is_near = mount.point in above or is_below(mount.point, paths | places.keys())
+        is_of_user = any(map(_OF_USER.fullmatch, mount.options))
         options = set(filter(_OPTIONS.fullmatch, mount.options))
-        if is_near and not is_below(mount.point, automatic):
+        if is_near and not is_of_user and not is_below(mount.point, automatic):
             texts[mount.point] = " ".join((mount.kind, *sorted(options - {"rw"} if "ro" in options else options)))
     return printable_only(texts) if mounts else None
 
@@ -267,6 +282,20 @@ def _older_table(tree: Tree) -> Iterator[str]:
     for words in (line.split() for line in next(filter(None, texts), "").splitlines()):
         if len(words) >= 4 and not words[0].startswith("#"):
             yield f"0 0 0:0 / {words[1]} {words[3]} - {words[2]} {words[0]} {words[3]}"
+
+
+def known_mounts(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Return the mounts without those of which the other capture says nothing: older ones had no `/`, nor all above."""
+    sides = (old, new), (new, old)
+    first, second = (
+        {point: text for point, text in side.items() if point in other or not _may_have(other, point)}
+        for side, other in sides
+    )
+    return first, second
+
+
+def _may_have(mounts: Mapping[str, str], point: str) -> bool:
+    return "/" not in mounts and any(is_under(known, point) for known in mounts)
 
 
 def is_same_mount(was: str | None, now: str | None) -> bool:

@@ -105,6 +105,8 @@ _TOOLS = {
 }  # fmt: skip
 _FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _STARTER, _CONFIG = "setuid starter", "configuration"
+#: What comes and goes with the runtime; the other programs are packages of their own.
+_OWN = (_STARTER, _CONFIG, "squashfuse", "fuse-overlayfs")
 #: Beside the configuration: who may run what, and the libraries that come with GPUs.
 _BESIDE = ("capability.json", "ecl.toml", "nvliblist.conf", "rocmliblist.conf")
 
@@ -155,7 +157,8 @@ def start_follows(change: Change, differences: Differences) -> bool:
     if change.subject == _CONFIG and None in (change.before, change.after):
         return True
     codes = differences.codes("runtime")
-    return not codes.isdisjoint(("runtime-gone", "runtime-new")) and change.subject not in (*_SPACES, _SELINUX)
+    is_own = change.kind == "runtime-directive" or change.subject in _OWN
+    return is_own and not codes.isdisjoint(("runtime-gone", "runtime-new"))
 
 
 def read_files(tree: Tree, site: Site) -> dict[str, str]:
@@ -169,9 +172,11 @@ def read_files(tree: Tree, site: Site) -> dict[str, str]:
 
 
 def file_follows(change: Change, differences: Differences) -> bool:
-    """Follow from the program, which has them, or from a starter that is reported as such."""
-    is_starter = change.subject.endswith("/starter-suid") and _STARTER in differences.subjects("container-start")
-    return is_starter or bool(differences.by_kind.get("runtime"))
+    """Follow, as a starter, from the program, which it comes with, or from its rights; lists and profiles are apart."""
+    name = posixpath.basename(change.subject)
+    is_reported = name == "starter-suid" and _STARTER in differences.subjects("container-start")
+    came_or_went = not differences.codes("runtime").isdisjoint(("runtime-gone", "runtime-new"))
+    return is_reported or came_or_went or (name.startswith("starter") and bool(differences.by_kind.get("runtime")))
 
 
 # What the configuration allows

@@ -214,8 +214,9 @@ def _node_text(entry: dict[str, str]) -> str:
 
 
 def node_follows(change: Change, differences: Differences) -> bool:
-    """Return whether two captures have different lines of nodes, which are not compared."""
-    return None in (change.before, change.after)
+    """Return whether two captures have the lines of different nodes, which are not compared."""
+    is_own = change.subject == _NODE and differences.before.host == differences.after.host
+    return None in (change.before, change.after) and not is_own
 
 
 def host_name(tree: Tree) -> str:

@@ -127,6 +127,7 @@ KINDS = (
         node.mount_follows,
         node.is_same_mount,
         node.is_worse_mount,
+        node.known_mounts,
     ),
     text_kind(
         "slurm-conf",

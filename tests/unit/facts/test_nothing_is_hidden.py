@@ -1,0 +1,134 @@
+"""No change hides another one that is not really inside of it: mounts, runtimes, devices, links, closed folders."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from lumisite.facts.facts import Facts, format_facts, parse_facts
+from lumisite.facts.report import compare
+from tests.support.breaks import LUMI, facts_of
+from tests.support.breaks.row import Plant
+from tests.support.dict_trees import Link
+from tests.support.elves import elf
+from tests.support.nodes import AFTER, lumi_node
+
+POINTS = {
+    "/dev/shm": "tmpfs",
+    "/tmp": "tmpfs",
+    "/var/tmp": "xfs",
+    **{str(system.path): "lustre" for system in LUMI.file_systems if str(system.path) != "/scratch"},
+    "/appl": "lustre",
+    "/appl/local": "nfs",
+    "/pfs": "lustre",
+}
+LUSTRE = {"flash": "/flash", "pfs": "/pfs"}
+MOUNTS = "/proc/self/mountinfo"
+BASE: Plant = {
+    **{f"{point}/.here": b"" for point in POINTS},
+    "/dev/kfd": b"",
+    "/usr/bin/fusermount3": b"x",
+    "/etc/singularity/ecl.toml": b"activated = false\n",
+}
+#: Three faults below `/` that no lost mount explains, the third in one of two file systems.
+OTHERS: Plant = {"/usr/lib64/libcxi.so.1": None, "/usr/lib64/libcxi.so.1.6.0": None, "/dev/kfd": None}
+
+
+def table(lost: str = "", read_only: str = "", top: str = "/") -> Plant:
+    rows = [(top, "overlay"), *POINTS.items()]
+    lines = [
+        f"{number} 1 0:{number} / {point} {'ro' if point == read_only else 'rw'} - {kind} server rw\n"
+        for number, (point, kind) in enumerate(rows, 20)
+        if point != lost
+    ]
+    return {MOUNTS: "".join(lines).encode()}
+
+
+def node(*plants: Plant) -> Facts:
+    planted: dict[str, bytes | Link | None] = {}
+    for plant in (BASE, *plants):
+        planted |= plant
+    return facts_of(lumi_node(AFTER, planted))
+
+
+def found(before: Facts, after: Facts) -> set[tuple[str, str]]:
+    return {(change.kind, change.subject) for change in compare(before, after)}
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_file_system_that_is_not_mounted_hides_nothing_below_the_root(point: str) -> None:
+    read_only = LUSTRE["pfs" if point == "/flash" else "flash"]
+    healthy, broken = node(table()), node(table(read_only=read_only), OTHERS)
+    planted = found(healthy, broken)
+    assert planted >= {("library-gone", "libcxi.so.1"), ("device", "/dev/kfd"), ("mounts", read_only)}
+    unmounted = node(table(point, read_only), OTHERS)
+    assert found(healthy, unmounted) == planted | {("mounts", point)}
+    assert found(unmounted, healthy) == found(broken, healthy) | {("mounts", point)}
+    assert found(healthy, node(table(point))) == found(node(table(point)), healthy) == {("mounts", point)}
+
+
+def test_an_older_capture_without_the_root_says_nothing_of_it() -> None:
+    document = json.loads(format_facts(node(table())))
+    for point in ("/", "/appl"):
+        del document["plain"]["mounts"][point]
+    old = parse_facts(json.dumps(document).encode(), "old.json")
+    assert found(old, node(table())) == found(node(table()), old) == set()
+    assert found(old, node(table(), OTHERS)) == found(node(table()), node(table(), OTHERS))
+
+
+def test_a_lost_runtime_and_a_new_one_hide_only_what_is_their_own() -> None:
+    healthy = node({"/usr/libexec/singularity/bin/starter-suid": b"x"})
+    gone: Plant = {"/usr/bin/singularity": None, "/usr/libexec/singularity/bin/starter-suid": None}
+    assert found(healthy, node(gone)) == {("runtime", "/usr/bin/singularity")}
+    other = node(gone, {"/usr/bin/fusermount3": None})
+    assert found(healthy, other) == {("runtime", "/usr/bin/singularity"), ("container-start", "fusermount")}
+    updated = node({"/usr/bin/singularity": b"newer", "/etc/singularity/ecl.toml": b"activated = true\n"})
+    assert ("runtime-file", "/etc/singularity/ecl.toml") in found(node(), updated)
+
+
+def test_a_lost_gpu_explains_its_own_device_files_alone() -> None:
+    files: Plant = {f"/dev/dri/renderD{128 + number}": b"" for number in range(8)}
+    lost: Plant = {path: None for path in lumi_node() if "0000:de:00.0" in path and "/sys/bus/pci" in path}
+    healthy = node(files)
+    count = ("gpu-count", "GPUs")
+    assert found(healthy, node(files, lost, {"/dev/dri/renderD135": None})) == {count}
+    assert found(healthy, node(files, lost, {"/dev/kfd": None})) == {count, ("device", "/dev/kfd")}
+    assert ("device", "/dev/dri/render") in found(healthy, node(files, lost, dict.fromkeys(files)))
+
+
+def test_a_broken_link_explains_the_library_in_its_own_folder_alone() -> None:
+    other = "/usr/lib/libcxi.so.1"
+    healthy = node({other: elf("libcxi.so.1")})
+    cut: Plant = {other: Link("gone"), "/usr/lib64/libcxi.so.1": None, "/usr/lib64/libcxi.so.1.6.0": None}
+    assert ("library-gone", "libcxi.so.1") in found(healthy, node(cut))
+
+
+def test_a_folder_that_users_may_not_read_hides_only_what_is_read_there() -> None:
+    closed = {"/users/one": "chmod o+rx /users/one"}
+    healthy = node()
+    after = node({"/etc/os-release": None, "/appl/local/lumisite/current": None})
+    after = replace(after, plain={**after.plain, "unreadable": closed})
+    assert found(healthy, after) == {
+        ("unreadable", "/users/one"),
+        ("os", "operating system"),
+        ("release", "deployed release"),
+    }
+    shut = replace(after, plain={**after.plain, "unreadable": {"/etc": "x", "/appl/local": "x"}})
+    assert {kind for kind, _ in found(healthy, shut)} == {"unreadable"}
+
+
+def test_a_folder_of_modules_that_is_gone_does_not_hide_another_one() -> None:
+    folders: Plant = {f"{top}/x/1.lua": b"" for top in ("/appl/modules", "/srv/modules")}
+    login: Plant = {"/etc/profile.d/site.sh": b"export MODULEPATH=/appl/modules:/srv/modules\n"}
+    healthy = node(table(), folders, login)
+    both = node(table("/appl"), login)
+    assert found(healthy, both) == {("mounts", "/appl"), ("module-path", "MODULEPATH")}
+    assert found(healthy, node(table("/appl"), login, {"/srv/modules/x/1.lua": b""})) == {("mounts", "/appl")}
+
+
+def test_a_node_that_slurm_conf_does_not_name_any_more_is_reported() -> None:
+    lines = [b"NodeName=nid005001 CPUs=128\nNodeName=nid005002 CPUs=64\n", b"NodeName=nid005002 CPUs=64\n"]
+    one, other = (node({"/etc/slurm/slurm.conf": text}) for text in lines)
+    assert ("slurm-node", "NodeName") in found(one, other)
