@@ -10,7 +10,6 @@ import glob
 import posixpath
 import re
 import shlex
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
@@ -58,18 +57,19 @@ START = 'ls_start "$@"\n'
 
 def join_script(of: Rendering, names: Sequence[str], data: Iterable[str]) -> str:
     """Write one sh script of several files of `spank_helpers`, the first of which begins it, and the site's data."""
-    text = "\n".join(["# ---- the site's data", *data, START])
+    text = "\n".join([_origin("#", of), *data, START])
     parts = [_script(of, name).partition("\n") for name in names]
     # What shellcheck reads of a whole part must be in front of all commands.
     checks = [first for first, _, _ in parts if first.startswith("# shellcheck ")]
     scripts = [rest if first in checks else f"{first}\n{rest}" for first, _, rest in parts]
     begin, _, rest = "\n".join(scripts).partition("\n")
-    return "\n".join([begin, _origin("#", names[0], of), *checks, rest, text])
+    return "\n".join([begin, *checks, rest, text])
 
 
 def join_filter(of: Rendering) -> str:
-    """Write the cli_filter module, behind its data."""
-    return "\n".join([_origin("--", "cli_filter.lua", of), *_filter_data(of), _script(of, "cli_filter.lua")])
+    """Write the cli_filter module, with its data at its end."""
+    data = "".join(f"{line}\n" for line in _filter_data(of))
+    return f"{_script(of, 'cli_filter.lua')}\n{_origin('--', of)}\n{data}"
 
 
 def _script(of: Rendering, name: str) -> str:
@@ -79,8 +79,8 @@ def _script(of: Rendering, name: str) -> str:
     return of.templates[f"spank_helpers/{name}"].replace(STACK_MARK, word)
 
 
-def _origin(mark: str, name: str, of: Rendering) -> str:
-    return f"{mark} spank_helpers/{name} and {comment(of.loaded.file)}: change those and render again."
+def _origin(mark: str, of: Rendering) -> str:
+    return f"{mark} ---- the site's data, from {comment(of.loaded.file)}: change that and render again"
 
 
 def step_data(site: Site, runtime: Runtime) -> Iterator[str]:
@@ -143,30 +143,21 @@ def wrapper_binds(of: Rendering) -> Iterator[str]:
 
 
 def _filter_data(of: Rendering) -> Iterator[str]:
-    """Yield the table of the cli_filter module; the first family counts of which a pattern fits."""
-    yield "local site = {"
-    yield f"  release = {quote_lua(of.release)}, root = {quote_lua(of.site.root)},"
-    yield f"  commands = {quote_lua(' '.join(RUNTIMES))}, actions = {quote_lua(' '.join(ACTIONS))},"
-    yield f"  letters = {quote_lua(ACTION_LETTERS + 'w')}, valued_letters = {quote_lua(ACTION_VALUED_LETTERS)},"
-    for name, options in (
-        ("global_valued", GLOBAL_VALUED),
-        ("global_flags", GLOBAL_FLAGS),
-        ("valued", ACTION_VALUED),
-        ("flags", ACTION_FLAGS),
-    ):
-        yield f"  {name} = [["
-        yield from textwrap.wrap(
-            " ".join(options), sh.WIDTH, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False
-        )
-        yield "  ]],"
-    yield "  families = {"
+    """Yield the table of the cli_filter module; the first image counts of which the pattern fits."""
+    support = of.site.support
+    yield "site = {"
+    yield f"  release = {quote_lua(of.release)},"
+    yield f"  name = {quote_lua(of.site.name)}, root = {quote_lua(of.site.root)},"
+    yield f"  ask = {quote_lua(f'{support.name}, {support.contact}')},"
+    yield "  images = {"
     for family in of.site.families.values():
-        mpi = [f"mpi = {quote_lua(family.mpi)}"] if family.mpi else []
-        patterns = [quote_lua(lua_pattern(sh.case_pattern(path))) for path in family.paths]
-        if patterns:
-            yield f"    {{ {', '.join([*mpi, *patterns])} }},"
+        mpi = f", mpi = {quote_lua(family.mpi)}" if family.mpi else ""
+        for path in family.paths:
+            yield f"    {{ pattern = {quote_lua(lua_pattern(sh.case_pattern(path)))}{mpi} }},"
     yield "  },"
     yield "}"
+    yield "lumisite.release = site.release"
+    yield "return lumisite"
 
 
 def _family(of: Rendering, name: str) -> str:

@@ -53,16 +53,13 @@ def rendered(name: str, out: Path) -> dict[str, str]:
 
 def without_script(text: str) -> str:
     """Blank what a rendered script has of `spank_helpers`, which is all of its functions."""
-    for names in (PROLOG, WRAPPER):
-        if f"# spank_helpers/{names[0]} and " in text:
-            begin, _, rest = text.partition("\n")
-            origin, _, rest = rest.partition("\n")
-            body, mark, data = rest.partition("# ---- the site's data\n")
+    body, mark, data = text.partition("---- the site's data, from ")
+    for names in (PROLOG, WRAPPER, ("cli_filter.lua",)):
+        if mark and (SCRIPTS / names[0]).read_text().splitlines()[1] in body:
             for name in names:
                 assert set(FUNCTION.findall((SCRIPTS / name).read_text())) <= set(FUNCTION.findall(body))
-            return f"{begin}\n{origin}\n... {' '.join(names)}\n{mark}{data}"
-    script = SCRIPTS / "cli_filter.lua"
-    return text.replace(script.read_text().partition("\n")[2], f"... {script.name}\n")
+            return f"... {' '.join(names)}\n{mark}{data}"
+    return text
 
 
 def stored(name: str, top: Path) -> dict[str, str]:

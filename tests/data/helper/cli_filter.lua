@@ -1,10 +1,12 @@
 -- A site of one family, to try the cli_filter module by hand:
---   cat tests/data/helper/cli_filter.lua spank_helpers/cli_filter.lua >/tmp/filter.lua; luac -p /tmp/filter.lua
-local site = {
-  release = "try", root = "/nowhere",
-  commands = "singularity apptainer", actions = "exec run", letters = "ew", valued_letters = "B",
-  global_valued = "", global_flags = "", valued = "--bind", flags = "--nv",
-  families = {
-    { mpi = "pmi2", "^.*/torch%-.*$" },
+--   cat spank_helpers/cli_filter.lua tests/data/helper/cli_filter.lua >/tmp/filter.lua; luac -p /tmp/filter.lua
+site = {
+  release = "try",
+  name = "try", root = "/nowhere",
+  ask = "yourself",
+  images = {
+    { pattern = "^.*/torch%-.*$", mpi = "pmi2" },
   },
 }
+lumisite.release = site.release
+return lumisite

@@ -89,12 +89,13 @@ def test_the_release_id_follows_every_input_and_stands_in_the_files() -> None:
     assert len(set(ids)) == len(ids)
 
 
-def test_the_first_line_names_the_template_and_the_site_file() -> None:
+def test_each_file_names_the_site_file_in_its_first_line_or_above_its_data() -> None:
     for path, file in lumi(rocm=["6.2"]).items():
-        if path != MANIFEST and not path.startswith("help/"):  # which users read
-            head = "\n".join(file.text.splitlines()[:2])
-            assert "_src/" in head or "spank_helpers/" in head, path
-            assert "lumi.yaml" in head, path
+        if path.startswith("spank/"):
+            assert file.text.count("---- the site's data, from lumi.yaml: ") == 1, path
+        elif path != MANIFEST and not path.startswith("help/"):  # which users read
+            assert "_src/" in file.text.splitlines()[0], path
+            assert "lumi.yaml" in file.text.splitlines()[0], path
 
 
 def test_a_site_file_with_an_odd_name_stays_in_its_comment() -> None:

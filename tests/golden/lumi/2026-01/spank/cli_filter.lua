@@ -1,44 +1,26 @@
--- spank_helpers/cli_filter.lua and lumi.yaml: change those and render again.
-local site = {
-  release = "RELEASE", root = "/appl/local/lumisite",
-  commands = "singularity apptainer", actions = "exec run shell test",
-  letters = "Ccefhinpuw", valued_letters = "BHSWo",
-  global_valued = [[
-    --config -c
-  ]],
-  global_flags = [[
-    --build-config --debug --help --nocolor --quiet --silent --verbose --version -d -h -q -s -v
-  ]],
-  valued = [[
-    --add-caps --app --apply-cgroups --arch --authfile --bind --blkio-weight --blkio-weight-device --cdi-dirs
-    --containlibs --cpu-shares --cpus --cpuset-cpus --cpuset-mems --cwd --data --device --dns --docker-host
-    --docker-password --docker-username --drop-caps --env --env-file --fusemount --home --hostname --memory
-    --memory-reservation --memory-swap --mount --netns-path --network --network-args --no-env --no-mount
-    --overlay --pem-path --pid-file --pids-limit --proot --pwd --runscript-timeout --scratch --security
-    --shell --tmpdir --workdir
-  ]],
-  flags = [[
-    --allow-setuid --boot --cleanenv --compat --compat32 --contain --containall --debug --disable-cache
-    --docker-login --fakeroot --help --ignore-fakeroot-command --ignore-subuid --ignore-userns --intel-hpu
-    --ipc --keep-layers --keep-privs --net --no-compat --no-eval --no-home --no-https --no-init --no-nv
-    --no-oci --no-pid --no-privs --no-rocm --no-setgroups --no-tmp-sandbox --no-umask --nocolor --nohttps --nv
-    --nvccli --oci --oom-kill-disable --passphrase --pid --quiet --rocm --sharens --sif-fuse --silent
-    --tmp-sandbox --underlay --unsquash --userns --uts --verbose --writable --writable-tmpfs
-  ]],
-  families = {
-    { "^.*/lumi%-multitorch%-rocm%-.*$" },
-    { "^.*/lumi%-multitorch%-libfabric%-.*$" },
-    { mpi = "pmi2", "^.*/lumi%-multitorch%-mpich%-.*$" },
-    { mpi = "pmi2", "^/appl/local/laifs/containers/.*$", "^.*/lumi%-multitorch%-.*%.sif$", "^.*/lumi%-multitorch%-.*$" },
-    { "^/appl/local/containers/easybuild%-sif%-images/.*$" },
-    { "^.*/lumi%-pytorch%-rocm%-.*%-pytorch%-v2%.[6-9].*$", "^.*/lumi%-pytorch%-rocm%-.*%-pytorch%-v2%.[1-9][0-9].*$" },
-    { "^.*/lumi%-pytorch%-rocm%-.*$" },
-    { "^.*/lumi%-jax%-rocm%-.*$" },
-    { "^.*/lumi%-tensorflow%-rocm%-.*$" },
-    { "^.*/lumi%-mpi4py%-rocm%-.*$" },
-    { "^.*/lumi%-rocm%-rocm%-.*$" },
-    { "^.*/container%.sif$" },
+... cli_filter.lua
+---- the site's data, from lumi.yaml: change that and render again
+site = {
+  release = "RELEASE",
+  name = "lumi", root = "/appl/local/lumisite",
+  ask = "LUMI User Support Team, https://lumi-supercomputer.eu/user-support/need-help/",
+  images = {
+    { pattern = "^.*/lumi%-multitorch%-rocm%-.*$" },
+    { pattern = "^.*/lumi%-multitorch%-libfabric%-.*$" },
+    { pattern = "^.*/lumi%-multitorch%-mpich%-.*$", mpi = "pmi2" },
+    { pattern = "^/appl/local/laifs/containers/.*$", mpi = "pmi2" },
+    { pattern = "^.*/lumi%-multitorch%-.*%.sif$", mpi = "pmi2" },
+    { pattern = "^.*/lumi%-multitorch%-.*$", mpi = "pmi2" },
+    { pattern = "^/appl/local/containers/easybuild%-sif%-images/.*$" },
+    { pattern = "^.*/lumi%-pytorch%-rocm%-.*%-pytorch%-v2%.[6-9].*$" },
+    { pattern = "^.*/lumi%-pytorch%-rocm%-.*%-pytorch%-v2%.[1-9][0-9].*$" },
+    { pattern = "^.*/lumi%-pytorch%-rocm%-.*$" },
+    { pattern = "^.*/lumi%-jax%-rocm%-.*$" },
+    { pattern = "^.*/lumi%-tensorflow%-rocm%-.*$" },
+    { pattern = "^.*/lumi%-mpi4py%-rocm%-.*$" },
+    { pattern = "^.*/lumi%-rocm%-rocm%-.*$" },
+    { pattern = "^.*/container%.sif$" },
   },
 }
--- For a site's own cli_filter.lua, which calls it: docs/how-to/site-wide-helper.md shows how. Nothing here vetoes a job,
-... cli_filter.lua
+lumisite.release = site.release
+return lumisite
