@@ -53,7 +53,9 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 def add_dry_run(parser: argparse.ArgumentParser) -> None:
     """Add `--dry-run`."""
     parser.add_argument(
-        "--dry-run", action="store_true", help="print the jobs' scripts and submit nothing; needs no Slurm"
+        "--dry-run",
+        action="store_true",
+        help="print what jobs would run and cost, with --json a job's script too; submits nothing, needs no Slurm",
     )
 
 

@@ -8,11 +8,13 @@ import re
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 
+import lumisite
 from lumisite import __version__
 from lumisite.cli.arguments import (
     COUNT,
@@ -26,7 +28,7 @@ from lumisite.cli.arguments import (
     real_path,
 )
 from lumisite.cli.input import file_blocks
-from lumisite.cli.output import print_note
+from lumisite.cli.output import print_note, print_result
 from lumisite.cli.policy import note_policy
 from lumisite.cli.progress import Progress, line_of_stderr
 from lumisite.cli.report import read_side
@@ -37,7 +39,7 @@ from lumisite.findings.finding import Finding, with_values
 from lumisite.images.lock import unlike_lock
 from lumisite.site.load import LoadedSite, is_file, load_site
 from lumisite.site.model import Site
-from lumisite.text import counted
+from lumisite.text import counted, some
 from lumisite.validate.run import slurm
 from lumisite.validate.run.commands import baseline_command
 from lumisite.validate.run.folder import Run, create_run, gather, image_mark, lines_of, open_run, samples_of
@@ -51,7 +53,7 @@ from lumisite.validate.run.plan import (
 )
 from lumisite.validate.run.request import Batch, RunRequest
 from lumisite.validate.run.runner import Runner
-from lumisite.validate.run.script import JobPlan, job_script, validation_of
+from lumisite.validate.run.script import JobPlan, job_script, slurm_words, validation_of
 from lumisite.validate.samples import read_lines
 from lumisite.validate.verdict.baseline import baseline_size, mixed_images
 
@@ -128,7 +130,7 @@ def run_validate(arguments: argparse.Namespace) -> int:
     folder = Path(request.folder)
     note_policy(Path(loaded.site.root))
     if arguments.dry_run:
-        print_plan(request, loaded.site, plans[-request.batches[-1].jobs :], facts)
+        print_plan(request, loaded.site, plans[-request.batches[-1].jobs :], facts, as_json=arguments.json)
         return 0
     run = Run(folder) if arguments.resume or more else create_run(folder, request.about())
     run.lock()
@@ -139,7 +141,7 @@ def run_validate(arguments: argparse.Namespace) -> int:
     ):
         return 130
     if not run.has_facts:
-        print_note(f"no node could be captured; `lumisite facts -o {run.folder}/facts.json` on one tells what changed")
+        print_note(no_capture(run, plans))
     if side is not None:
         return print_against_baseline(run, request, loaded, side, as_json=arguments.json)
     code = print_run(run, request, loaded.site, as_json=arguments.json)
@@ -148,16 +150,47 @@ def run_validate(arguments: argparse.Namespace) -> int:
     return code
 
 
-def print_plan(request: RunRequest, site: Site, plans: Sequence[JobPlan], facts: Sequence[str]) -> None:
-    """Print the scripts of jobs, of a divided machine the first one; and what they cost."""
-    named = slurm.is_installed()
-    shown = plans[:1] if request.step_nodes else plans
-    print("\n".join(job_script(site, request, replace(plan, named=named), facts) for plan in shown))
-    cost = cost_of(site, plans)
-    print_note(
-        f"{counted(cost.jobs, 'job')} on {counted(cost.nodes, 'node')}: {counted(cost.steps, 'step')} of "
-        f"{counted(cost.ranks, 'rank')} at most, {cost.files} files and {cost.node_hours:.1f} node hours at most"
-    )
+def no_capture(run: Run, plans: Sequence[JobPlan]) -> str:
+    """Return why there is no capture of a node, and the command that makes one."""
+    words = next((lines[-1] for plan in plans if (lines := run.errors(plan.run, "facts.stderr"))), "no job came so far")
+    return f"no node could be captured: {words} (`lumisite facts -o {run.folder}/facts.json` on a node does it by hand)"
+
+
+def print_plan(
+    request: RunRequest, site: Site, plans: Sequence[JobPlan], facts: Sequence[str], *, as_json: bool
+) -> None:
+    """Print what jobs cost, what they request and which steps each has; as JSON with the script of the first one."""
+    cost, first, named = cost_of(site, plans), plans[0], slurm.is_installed()
+    jobs, nodes = counted(cost.jobs, "job"), counted(cost.nodes, "node")
+    lines = [
+        f"{jobs} on {nodes}, {cost.node_hours:.1f} node hours at most",
+        f"  {counted(cost.steps, 'step')} of {cost.ranks} ranks at most, {cost.files} files in {request.folder}",
+    ]
+    sets = Counter(plan.nodes for plan in plans)
+    if named:
+        lines += [f"  {counted(count, 'job')} on {some(names, between=', ')}" for names, count in [*sets.items()][:4]]
+        lines += [f"  … and {len(sets) - 4} other sets of nodes"] if len(sets) > 4 else []
+    words = [
+        word
+        for word in slurm_words(site, request, first)
+        if not word.startswith(("--job-name", "--output", "--nodelist"))
+    ]
+    lines += [
+        "each job requests",
+        f"  {' '.join(words)}",
+        f"steps of a job, of {first.steps[0].limit_s} s each at most",
+    ]
+    lines += [
+        f"  {step.folder:32} {counted(step.ranks, 'rank')} on {counted(len(step.nodes), 'node')}"
+        for step in first.steps
+    ]
+    document = asdict(cost) | {
+        "node_sets": [*sets],
+        "sbatch": words,
+        "step_names": [step.folder for step in first.steps],
+        "script": job_script(site, request, replace(first, named=named), facts),
+    }
+    print_result(document, lines, as_json=as_json)
 
 
 def report_progress(finding: Finding) -> None:
@@ -166,10 +199,12 @@ def report_progress(finding: Finding) -> None:
 
 
 def facts_command(request: RunRequest) -> tuple[str, ...]:
-    """Return the command that captures a node: this lumisite, where the node sees it."""
-    path = os.environ.get("PYTHONPATH")
-    environment = ("env", f"PYTHONPATH={path}") if path else ()
-    return (*environment, sys.executable, "-m", "lumisite", "facts", "--site", request.site_file)
+    """Return what captures a node: this Python, where it finds lumisite and its libraries, and its arguments."""
+    package = str(Path(lumisite.__file__).parents[1])
+    libraries = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    given = os.environ.get("PYTHONPATH", "")
+    paths = dict.fromkeys(filter(None, [package, *given.split(":"), *libraries]))
+    return (sys.executable, ":".join(paths), "-m", "lumisite", "facts", "--site", request.site_file)
 
 
 def run_jobs(runner: Runner, *, again: bool) -> bool:
@@ -283,6 +318,10 @@ def _real_paths(names: Sequence[str]) -> tuple[str, ...]:
 
 def warn_before_jobs(request: RunRequest) -> None:
     """Print what will be missing later, before jobs are spent on it. Raises what a file that cannot be used raises."""
+    if ignored := slurm.ignored_options():
+        print_note(
+            f"{', '.join(ignored)} of this shell not passed to sbatch (use the options of validate, or --sbatch)"
+        )
     if not request.image_digest:
         print_note(f"{request.image} is not there on this node: jobs look for it on theirs")
     if request.into and samples_of(Path(request.into)).exists():

@@ -241,6 +241,7 @@ def playing(machine: PlayedMachine, wait: Callable[[], None] | None = None) -> I
             patch.setattr(slurm, name, getattr(machine, name))
         patch.setattr(slurm, "reasons_of", lambda _: {})
         patch.setattr(slurm, "settings", dict)
+        patch.setattr(slurm, "cpu_bindings", lambda *_: [])
         patch.setattr("lumisite.validate.run.runner.time.sleep", lambda _: (wait or machine.go_on)())
         yield
 

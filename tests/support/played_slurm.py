@@ -43,7 +43,7 @@ class PlayedSlurm:
 
     def submit(self, script: str) -> str:
         if self.refuse:
-            raise slurm.RefusedError(make_finding("sbatch-refused", words=self.refuse))
+            raise slurm.refused(f"sbatch refused: {self.refuse}")
         identity = str(len(self.jobs) + 1)
         self.jobs[identity] = script
         self.states[identity] = "RUNNING"
@@ -69,6 +69,9 @@ class PlayedSlurm:
 
     def settings(self) -> dict[str, str]:
         return self.config
+
+    def cpu_bindings(self, _partition: str, _nodes: object) -> list[str]:
+        return []
 
     def go_on(self) -> None:
         """Let one more step of each running job end, as its script would."""
@@ -120,7 +123,7 @@ def plans(folder: Path, jobs: int = 2) -> list[JobPlan]:
 def play(monkeypatch: pytest.MonkeyPatch) -> PlayedSlurm:
     """Put a played Slurm in the place of the real one; time passes when the runner sleeps."""
     cluster = PlayedSlurm()
-    for name in ("submit", "find", "poll", "cancel", "nodes_of", "reasons_of", "settings"):
+    for name in ("submit", "find", "poll", "cancel", "nodes_of", "reasons_of", "settings", "cpu_bindings"):
         monkeypatch.setattr(slurm, name, getattr(cluster, name))
     monkeypatch.setattr("lumisite.validate.run.runner.time.sleep", lambda _: cluster.go_on())
     return cluster

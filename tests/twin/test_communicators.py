@@ -16,7 +16,7 @@ from tests.twin.fence import SCRIPTS
 from tests.twin.fixtures import require_twin
 from tests.twin.login_node import LUMISITE, ready_cluster
 from tests.twin.process import Result
-from tests.twin.test_planted_faults import NCCL, set_by_user
+from tests.twin.test_planted_faults import NCCL, set_by_site
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
@@ -71,7 +71,7 @@ def planted(cluster: Cluster, script: str, *lines: str, **files: str) -> Iterato
     for name, text in files.items():
         (place / name).write_text(text)
     try:
-        with set_by_user(cluster, f"export SINGULARITYENV_PYTHONPATH=/scratch/{script}", *lines):
+        with set_by_site(cluster, f"export SINGULARITYENV_PYTHONPATH=/scratch/{script}", *lines):
             yield
         left = place / "left"
         assert not left.exists(), left.read_text()

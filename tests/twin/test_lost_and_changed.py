@@ -14,7 +14,7 @@ from tests.twin.cluster import LOGIN, SITE_TREE, Cluster, ClusterPlan, running, 
 from tests.twin.fixtures import require_twin
 from tests.twin.helper_site import deploy_site
 from tests.twin.login_node import LUMISITE, install_lumisite
-from tests.twin.test_planted_faults import set_by_user
+from tests.twin.test_planted_faults import set_by_site, set_by_user
 from tests.twin.test_validate import at_work, ended, gates, lines, validate
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
@@ -74,7 +74,7 @@ def test_a_node_whose_slurmd_is_killed_fails_no_gate_and_its_job_is_run_again(si
     (gate,) = not_passed(site, name)
     assert (gate.gate, gate.verdict) == ("job", "inconclusive")
     assert gate.nodes == ("nid000002",)
-    assert gate.values["resume"] == f"lumisite validate --resume /scratch/{name}"
+    assert f"`lumisite validate --resume /scratch/{name}`" in gate.advice
     done = site.run(f"{LUMISITE} validate --resume /scratch/{name}")
     assert done.code == 0, done.stdout + done.stderr
     assert not not_passed(site, name)
@@ -118,10 +118,9 @@ def test_a_job_in_which_something_was_changed_is_set_aside(
     (line,) = lines(site, name)
     assert isinstance(line, Gate)
     assert line.verdict == "inconclusive"
-    assert line.code == "job-changed-while-running"
-    changes = line.values["changes"]
-    assert isinstance(changes, tuple)
-    assert [str(change).startswith(path) for change in changes] == [True]
+    assert line.code == "job-changed"
+    changes = line.cause.partition("changed while the job ran: ")[2].split(", ")
+    assert [change.startswith(path) for change in changes] == [True]
     assert line.cause in out
 
 
@@ -138,15 +137,15 @@ def by_the_site(cluster: Cluster) -> Iterator[None]:
         mark.unlink()
 
 
-def by_the_user(cluster: Cluster) -> AbstractContextManager[None]:
-    return set_by_user(cluster, "export NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=eth0")
+def by_login_files(cluster: Cluster) -> AbstractContextManager[None]:
+    return set_by_site(cluster, "export NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=eth0")
 
 
 @pytest.mark.parametrize(
     ("setter", "who"),
     [
         (by_the_site, "the site's TaskProlog /etc/slurm/task_prolog"),
-        (by_the_user, "the login files in /users/lumiuser"),
+        (by_login_files, "the login files of the site (/etc/profile)"),
     ],
 )
 def test_who_set_a_variable_is_named_with_its_value(
@@ -159,3 +158,15 @@ def test_who_set_a_variable_is_named_with_its_value(
     (gate,) = gates(site, setter.__name__, "transport")
     assert (gate.code, gate.values["interface"]) == ("transport-wrong-network", "eth0")
     assert f"GLOO_SOCKET_IFNAME=eth0 was set before lumisite ran, by {who}" in gate.advice
+
+
+def test_what_the_user_sets_changes_nothing_and_is_said(site: Cluster) -> None:
+    """In the shell that submits, and in the login files that a job's shell would read."""
+    options = "export SLURM_EXPORT_ENV=NONE SBATCH_TIMELIMIT=1 SBATCH_PARTITION=none SBATCH_EXPORT=NIL"
+    inside = "export APPTAINER_CLEANENV=1 GLOO_SOCKET_IFNAME=eth0 SLURM_MPI_TYPE=none"
+    with set_by_user(site, options, inside):
+        done = validate(site, "of-a-user", "--probe transport")
+    assert done.code == 0, done.stdout + done.stderr
+    assert "SBATCH_PARTITION=none" in done.stderr
+    for setting in ("APPTAINER_CLEANENV=1", "GLOO_SOCKET_IFNAME=eth0", "SLURM_EXPORT_ENV=NONE", "SLURM_MPI_TYPE=none"):
+        assert f"{setting} of the login files in /users/lumiuser is not set in the jobs" in done.stderr

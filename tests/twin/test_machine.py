@@ -48,7 +48,7 @@ def test_each_node_is_validated_once(site: Cluster) -> None:
         assert {path.name for path in records.iterdir()} == {
             f"{name}.{end}" for name in nodes for end in ("jsonl", "at")
         }
-    planned = site.run(f"{LUMISITE} validate --site {SITE} --out /scratch/dry --dry-run {words}").stderr
+    planned = site.run(f"{LUMISITE} validate --site {SITE} --out /scratch/dry --dry-run {words}").stdout
     files = sum(1 for _ in jobs.rglob("*"))
     (promised,) = [int(a) for a, b in pairwise(planned.split()) if b == "files"]
     assert files <= promised < 2 * files

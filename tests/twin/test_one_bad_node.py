@@ -17,7 +17,7 @@ from tests.twin.cluster import SITE_TREE, Cluster, ClusterPlan
 from tests.twin.fixtures import require_twin
 from tests.twin.login_node import LUMISITE, ready_cluster
 from tests.twin.roots import USER_ID
-from tests.twin.test_planted_faults import set_by_user
+from tests.twin.test_planted_faults import set_by_site
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
@@ -160,7 +160,7 @@ def four() -> Iterator[Cluster]:
 def test_a_fault_of_one_node_is_told_of_that_node(four: Cluster, name: str) -> None:
     fault, expected = ON_ONE_NODE[name]
     behind = BEHIND.get(name, "")
-    with fault(four), set_by_user(four, *([FRAMEWORK] if "environment" in behind else [])):
+    with fault(four), set_by_site(four, *([FRAMEWORK] if "environment" in behind else [])):
         words = f"--nodes 4 --jobs 1 --limit 25 --probe node {behind}"
         done = four.run(f"{LUMISITE} validate --site twin --out /scratch/{name} {words}")
     assert done.code == 5, done.stdout + done.stderr
@@ -240,7 +240,7 @@ SHOWN_BY_STEPS: dict[str, tuple[Callable[[Cluster], AbstractContextManager[None]
 @pytest.mark.parametrize("name", SHOWN_BY_STEPS)
 def test_a_fault_that_steps_show_is_told_of_that_node_once(four: Cluster, name: str) -> None:
     fault, probe, expected = SHOWN_BY_STEPS[name]
-    with fault(four), set_by_user(four, *([FRAMEWORK] if probe == "environment" else [])):
+    with fault(four), set_by_site(four, *([FRAMEWORK] if probe == "environment" else [])):
         words = f"--nodes 4 --jobs 1 --limit 180 --probe {probe}"
         done = four.run(f"{LUMISITE} validate --site twin --out /scratch/{name} {words}")
     gates = [line for line in lines_of(four.shared / f"scratch/{name}" / SAMPLES) if isinstance(line, Gate)]

@@ -69,13 +69,26 @@ def site() -> Iterator[Cluster]:
 
 @contextmanager
 def set_by_user(cluster: Cluster, *lines: str) -> Iterator[None]:
-    """Have lines in the user's .bash_profile, which every job's shell reads."""
+    """Have lines in the user's .bash_profile, which jobs of a run leave out."""
     profile = cluster.shared / "users/lumiuser/.bash_profile"
     profile.write_text("".join(f"{line}\n" for line in lines))
     try:
         yield
     finally:
         profile.unlink()
+
+
+@contextmanager
+def set_by_site(cluster: Cluster, *lines: str) -> Iterator[None]:
+    """Have lines in the login files of the site, which jobs read; a user's own do not reach them."""
+    file = "/etc/profile.d/zz-site.sh"
+    for node in cluster.nodes:
+        cluster.run(f"cat >{file}", node=node, user="root", stdin="".join(f"{line}\n" for line in lines)).check()
+    try:
+        yield
+    finally:
+        for node in cluster.nodes:
+            cluster.run(f"rm {file}", node=node, user="root").check()
 
 
 @contextmanager
@@ -92,7 +105,7 @@ def environment_of_a_user(cluster: Cluster) -> Iterator[None]:
     """Three faults at once, of which each must be named by its own probe."""
     cluster.run("mkdir -p /scratch/db").check()
     mask, database = "SLURM_CPU_BIND=quiet,mask_cpu:0x1,0x1", "MIOPEN_USER_DB_PATH=/scratch/db"
-    with package_in_home(cluster), set_by_user(cluster, f"export {mask} {database} PYTHONNOUSERSITE="):
+    with package_in_home(cluster), set_by_site(cluster, f"export {mask} {database} PYTHONNOUSERSITE="):
         yield
 
 
@@ -149,7 +162,7 @@ def rccl(log: str) -> Callable[[Cluster], AbstractContextManager[None]]:
             for rank in (0, 1):
                 (place / f"{name}.{rank}").write_text("".join(f"{line}\n" for line in LOGS[source].rank_lines(rank)))
         try:
-            with set_by_user(cluster, "export SINGULARITYENV_PYTHONPATH=/scratch/rccl"):
+            with set_by_site(cluster, "export SINGULARITYENV_PYTHONPATH=/scratch/rccl"):
                 yield
         finally:
             shutil.rmtree(place)

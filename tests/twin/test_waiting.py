@@ -56,5 +56,5 @@ def test_a_slurm_that_applies_no_masks_is_named_before_jobs_run() -> None:
         done = validate(cluster, "masks", "--probe node")
         found = gates(cluster, "masks", "slurm")
     assert done.code == 1, done.stdout + done.stderr
-    assert [(gate.code, gate.verdict) for gate in found] == [("slurm-no-affinity", "fail")]
+    assert [(gate.code, gate.verdict) for gate in found] == [("slurm-setting", "fail")]
     assert done.stderr.index("TaskPlugin") < done.stderr.index("node-2n")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probes.probe import Group, Line
 from lumisite.validate.run import script
-from lumisite.validate.run.folder import End, Run
+from lumisite.validate.run.folder import End, Run, SetBefore
 from lumisite.validate.run.job import LiveJob, ended_of, expected_of, skipped, with_setters
 from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.script import EXIT, RECORDS
@@ -23,7 +22,7 @@ class Collector:
 
     run: Run
     report: Callable[[Finding], None]
-    _set_before: set[Finding] = field(default_factory=set)
+    _set_before: set[SetBefore] = field(default_factory=set)
     """What was set before lumisite ran, as far as it is reported."""
 
     def collect(self, job: LiveJob, request: RunRequest, *, whole: bool = True) -> None:
@@ -40,7 +39,7 @@ class Collector:
             if len(known) < len(ends):
                 if began is not None and job.group != group.folder:
                     job.group = group.folder
-                    self.report(job.finding("steps-began", step=group.folder))
+                    self.report(job.progress(f"{group.folder} …"))
                 continue
             if any(end.code == script.SKIPPED for end in known):
                 job.collected.add(group.folder)
@@ -62,7 +61,7 @@ class Collector:
             if bad:
                 self.report(_judged(job, group, bad, seconds))
             else:
-                self.report(job.finding("steps-passed", step=group.folder, seconds=seconds))
+                self.report(job.progress(f"{group.folder} passed, {seconds:.1f} s"))
 
     def _skip(self, job: LiveJob, group: Group, found: Sequence[Gate]) -> None:
         """Mark the steps with a bad node, and then that the nodes are judged: the job waits a little for that."""
@@ -83,19 +82,20 @@ class Collector:
             return group.judge(ended_of(self.run, run, group, ends), expected)
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # what ranks wrote may hold anything
             path = f"{self.run.job_folder(run) / first.folder}/{RECORDS}"
-            words = f"{type(error).__name__}: {error}"
-            return [expected.gate(make_finding("records-unreadable", group.folder, error=words, path=path))]
+            text = f"the records cannot be judged ({type(error).__name__}: {error})"
+            todo = f"look into {path}, then run again"
+            return [expected.gate(Finding("records-unreadable", Severity.DOUBT, text, todo, subject=group.folder))]
 
-    def _setters(self, job: LiveJob) -> list[Finding]:
+    def _setters(self, job: LiveJob) -> list[SetBefore]:
         """Return what was set before lumisite ran, and report it once."""
         found = self.run.set_before(job.plan.run)
-        for finding in found:
-            if finding not in self._set_before:
-                self._set_before.add(finding)
-                self.report(replace(finding, subject=job.plan.run))
+        for setting in found:
+            if setting not in self._set_before:
+                self._set_before.add(setting)
+                self.report(Finding("variable-set", Severity.INFO, setting.text, subject=job.plan.run))
         return found
 
 
 def _judged(job: LiveJob, group: Group, gate: Gate, seconds: float) -> Finding:
     """Return the report of a group that did not pass."""
-    return job.finding("steps-judged", step=group.folder, verdict=gate.verdict, cause=gate.cause, seconds=seconds)
+    return job.progress(f"{group.folder} {gate.verdict}: {gate.cause}, {seconds:.1f} s")

@@ -21,8 +21,7 @@ from typing import TypeVar
 
 from lumisite.errors import LumisiteError, ResolveError, ToolError
 from lumisite.facts.facts import LARGEST_FACTS_BYTES
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Place
+from lumisite.findings.finding import Place
 from lumisite.images.digest import digest_of
 from lumisite.machine.host import open_file
 from lumisite.release.files import replace_entry
@@ -46,8 +45,18 @@ END = "job"
 STDERR_BYTES = 1 << 14
 #: How much of a variable's value is kept, in letters.
 VALUE_LETTERS = 400
-#: Who sets variables before lumisite runs, as jobs write it.
-SETTERS = ("set-by-job", "set-by-login", "set-by-site-login", "set-by-task-prolog")
+#: Of a variable that jobs do not get.
+LEFT_OUT = "left-out"
+#: Who sets variables before lumisite runs, as jobs write it, each as a sentence.
+SETTERS: Mapping[str, str] = {
+    "site-login": "{variable} was set before lumisite ran, by the login files of the site ({path})",
+    "task-prolog": "{variable} was set before lumisite ran, by the site's TaskProlog {path}",
+    "job": "{variable} was set before lumisite ran, by the job's own options, or something of Slurm's",
+    "home-file": "{path} sets {variable} in each rank",
+    LEFT_OUT: "{variable} of the login files in {path} is not set in the jobs, which run without these files",
+}
+#: Colours and other sequences for a terminal (ECMA-48, CSI).
+_FOR_TERMINALS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 #: Lines that say why a container or a step did not start, or a program ended; `lost` is what `node.sh` writes.
 _ERROR = re.compile(r"FATAL|ERROR|[Ee]rror\b|srun: |^lost\t")
 
@@ -61,6 +70,30 @@ class End:
 
     code: str
     time: float
+
+
+@dataclass(frozen=True)
+class SetBefore:
+    """A variable (NAME=VALUE) that something set before lumisite ran: `by` whom, one of `SETTERS`, in which file."""
+
+    variable: str
+    by: str
+    path: str
+
+    @property
+    def name(self) -> str:
+        """The variable's name."""
+        return self.variable.partition("=")[0]
+
+    @property
+    def in_effect(self) -> bool:
+        """Whether ranks have it."""
+        return self.by != LEFT_OUT
+
+    @property
+    def text(self) -> str:
+        """A sentence about it."""
+        return SETTERS[self.by].format(variable=self.variable, path=self.path)
 
 
 @dataclass
@@ -124,7 +157,8 @@ class Run:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._lock)
-            raise ToolError(make_finding("run-busy", str(self.folder))) from None
+            text = f"{self.folder}: another lumisite works on this run (wait until it has ended, or stop it)"
+            raise ToolError(text) from None
         except OSError:
             pass  # a file system without locks, such as Lustre mounted without flock
         self._lines.load(parse_line)
@@ -215,11 +249,11 @@ class Run:
         rows = [line.split("\t") for line in self._text(run, SEEN).splitlines()]
         return [dict(zip(row[:-1:2], row[1:-1:2], strict=False)) for row in rows if row[-1] == "end"]
 
-    def set_before(self, run: str) -> list[Finding]:
-        """Return each variable (NAME=VALUE, cut where it is long) that was set before lumisite ran, with who set it."""
+    def set_before(self, run: str) -> list[SetBefore]:
+        """Return each variable that was set before lumisite ran, cut where it is long."""
         rows = [line.split("\t") for line in self._text(run, SET_BEFORE).splitlines()]
         return [
-            make_finding(row[1], variable=row[0][:VALUE_LETTERS], path=row[2][:VALUE_LETTERS])
+            SetBefore(row[0][:VALUE_LETTERS], row[1], row[2][:VALUE_LETTERS])
             for row in rows
             if len(row) == 3 and row[1] in SETTERS
         ]
@@ -232,7 +266,8 @@ class Run:
                 lines = stream.read().decode("utf-8", "replace").splitlines()
         except OSError:
             return ()
-        every = tuple(dict.fromkeys(line.strip() for line in lines if line.strip()))
+        plain = (_FOR_TERMINALS.sub("", line).strip() for line in lines)
+        every = tuple(dict.fromkeys(line for line in plain if line))
         return tuple(line for line in every if _ERROR.search(line)) or every
 
 
@@ -242,7 +277,7 @@ def create_run(folder: Path, about: Mapping[str, object]) -> Run:
     Raises `ResolveError` if there is one already.
     """
     if (folder / RUN).exists():
-        raise ResolveError(make_finding("run-exists", "--out", folder=str(folder)))
+        raise ResolveError(f"--out: {folder} has a run already (`--resume {folder}` continues it)")
     run = Run(folder)
     run.probes.mkdir(parents=True, exist_ok=True)
     (folder / "jobs").mkdir(exist_ok=True)
@@ -257,7 +292,8 @@ def open_run(folder: Path) -> tuple[Run, RunRequest]:
     try:
         data = read_file(folder / RUN, LARGEST_BYTES)
     except FileNotFoundError:
-        raise ResolveError(make_finding("run-missing", str(folder), file=RUN)) from None
+        text = f"{folder}: not a run, it has no {RUN} (name the folder that `lumisite validate` printed)"
+        raise ResolveError(text) from None
     return Run(folder), parse_request(data, str(folder / RUN))
 
 

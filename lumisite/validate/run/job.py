@@ -12,12 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from lumisite.findings import writers
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, with_values
+from lumisite.findings.finding import Finding, Severity, Value
+from lumisite.text import some
 from lumisite.validate.lines import Gate, Sample, gate_of
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line
-from lumisite.validate.run.folder import END, End, Run
+from lumisite.validate.run.folder import END, End, Run, SetBefore
 from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.script import STEP_ERR, JobPlan
 from lumisite.vendors import all_gpus
@@ -29,8 +28,8 @@ NETWORK = ("NCCL_", "FI_", "GLOO_", "MASTER_")
 #: A job that ran to its end is `over`, or `aside` if it measured two things; one that has ended before its time is
 #: `ended`, or `lost` if that was Slurm's doing.
 State: TypeAlias = Literal["new", "submitting", "submitted", "ended", "lost", "aside", "over"]
-#: The codes of jobs that measured two things.
-CHANGED = ("job-changed-while-running", "job-changed-since-first")
+#: The code of a job that measured two things.
+CHANGED = "job-changed"
 
 
 @dataclass
@@ -70,9 +69,9 @@ class LiveJob:
         """Whether it waits for nodes that take no jobs."""
         return self.waits is not None and self.waits.code == "job-nodes-away"
 
-    def finding(self, code: str, *, nodes: Sequence[str] = (), **values: str | int | float) -> Finding:
-        """Return what happens to it."""
-        return with_values(make_finding(code, self.plan.run, nodes=nodes), values)
+    def progress(self, text: str) -> Finding:
+        """Return what happens to it while it is well."""
+        return Finding("job-progress", Severity.INFO, text, subject=self.plan.run)
 
     def gate(self, finding: Finding, time: float) -> Gate:
         """Return the line that says how it ended: of the nodes that the finding names, or of all."""
@@ -83,7 +82,7 @@ def state_of(end: Gate) -> State:
     """Return the state of a job by the line that says how it ended."""
     if end.verdict == "pass":
         return "over"
-    return "ended" if end.verdict == "fail" else "aside" if end.code in CHANGED else "lost"
+    return "ended" if end.verdict == "fail" else "aside" if end.code == CHANGED else "lost"
 
 
 def expected_of(run: str, group: Group, time: float, request: RunRequest) -> Expected:
@@ -108,9 +107,11 @@ def ended_of(folder: Run, run: str, group: Group, ends: Sequence[End]) -> list[E
 
 def skipped(expected: Expected, cause: Gate) -> Gate:
     """Return the line of a group that was not run because of a finding on some of its nodes."""
-    found = make_finding("step-skipped", expected.folder, cause=cause.code)
     of = tuple(node for node in cause.nodes if node in expected.nodes)
-    return expected.gate(with_values(found, {"cause": cause.code, "gate": cause.gate, "of": of}))
+    text = f"not run, since {cause.gate} found {cause.code} on {some(of, between=', ')}"
+    todo = "repair that first; then run it again"
+    values: dict[str, Value] = {"cause": cause.code, "gate": cause.gate, "of": of}
+    return expected.gate(Finding("step-skipped", Severity.DOUBT, text, todo, expected.folder, values=values))
 
 
 def changed(states: Sequence[Mapping[str, str]], first: Mapping[str, str]) -> Finding | None:
@@ -120,9 +121,14 @@ def changed(states: Sequence[Mapping[str, str]], first: Mapping[str, str]) -> Fi
     """
     for later in states[1:]:
         if changes := _differences(states[0], later, {*states[0], *later}):
-            return make_finding("job-changed-while-running", changes=changes)
+            return _set_aside("what it measured was changed while the job ran", changes)
     changes = _differences(first, states[0], {*first} & {*states[0]}) if states else ()
-    return make_finding("job-changed-since-first", changes=changes) if changes else None
+    return _set_aside("what it measures was changed since the first job of this run", changes) if changes else None
+
+
+def _set_aside(why: str, changes: Sequence[str]) -> Finding:
+    text = f"set aside, since {why}: {some(changes, between=', ')}"
+    return Finding("job-changed", Severity.DOUBT, text, "start a new run, and let nobody change that meanwhile")
 
 
 def _differences(old: Mapping[str, str], new: Mapping[str, str], names: set[str]) -> tuple[str, ...]:
@@ -134,20 +140,21 @@ def _differences(old: Mapping[str, str], new: Mapping[str, str], names: set[str]
     return (*(f"{link} ({old.get(link)} -> {new.get(link)})" for link in links), *files)
 
 
-def with_setters(lines: Sequence[Line], set_before: Sequence[Finding], *, together: bool) -> list[Line]:
+def with_setters(lines: Sequence[Line], set_before: Sequence[SetBefore], *, together: bool) -> list[Line]:
     """Add to the advice of what did not pass the variables that were set before lumisite ran and that bear on it."""
     network = (*NETWORK, *(gpu.collectives.prefix for gpu in all_gpus())) if together else ()
     found: list[Line] = []
     for line in lines:
         if isinstance(line, Gate) and line.verdict != "pass":
-            more = [writers.message(setter) for setter in set_before if _bears_on(setter, line, network)]
+            more = [setting.text for setting in set_before if setting.in_effect and _bears_on(setting, line, network)]
             line = replace(line, advice="; ".join(filter(None, [line.advice, *more])))
         found.append(line)
     return found
 
 
-def _bears_on(setter: Finding, gate: Gate, network: tuple[str, ...]) -> bool:
-    """Return whether a variable is one of the network's, or among the values of a gate."""
-    variable = str(setter.values["variable"])
-    name = re.escape(re.split(r"\W", variable, maxsplit=1)[0])
-    return variable.startswith(network) or re.search(rf"\b{name}\b", json.dumps(gate.values)) is not None
+def _bears_on(setting: SetBefore, gate: Gate, network: tuple[str, ...]) -> bool:
+    """Return whether a variable is one of the network's, binds CPUs, or is in what a gate says."""
+    if setting.name.startswith(network) or (gate.gate == "affinity" and setting.name.startswith("SLURM_CPU_BIND")):
+        return True
+    said = f"{gate.cause} {json.dumps(gate.values)}"
+    return re.search(rf"\b{re.escape(setting.name)}\b", said) is not None

@@ -3,6 +3,9 @@
 # release in force), `images`, `lost` (how srun tells of a step that Slurm lost), and `away` (how it tells of a node or a
 # daemon that does not answer).
 # Every step leaves its exit code and the time in FOLDER/exit.
+# The site's login files alone: what a user's own set does not reach what is measured.
+# shellcheck source=/dev/null
+[ ! -r /etc/profile ] || . /etc/profile
 mark() { printf '%s\n' "$2" >"$1.partial" && mv "$1.partial" "$1"; }
 finish() {
   mark "$job/done" "$SLURM_JOB_ID $1 $(date +%s.%N)"
@@ -23,33 +26,47 @@ each_node() {
   timeout 60 srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 \
     --kill-on-bad-exit=0 "$@" </dev/null
 }
-# Capture the node as it is, without the module; where lumisite cannot run there is no capture, and that is all.
+# capture PYTHON PYTHONPATH ARGUMENTS...: the node as it is, without the module. Where this node lacks the Python that
+# started the run, its own reads the same files. Where neither can there is no capture, and facts.stderr says why.
 capture() {
-  [ -e "$job/facts.json" ] || { timeout 60 "$@" >"$job/facts.json.partial" 2>/dev/null </dev/null &&
-    mv "$job/facts.json.partial" "$job/facts.json"; }
+  python=$1 path=$2
+  shift 2
+  [ ! -e "$job/facts.json" ] || return 0
+  for python in "$python" python3; do
+    PYTHONPATH=$path timeout 60 "$python" "$@" >"$job/facts.json.partial" 2>>"$job/facts.stderr" </dev/null &&
+      mv "$job/facts.json.partial" "$job/facts.json" && break
+  done
 }
 # Ask the GPUs of each node for their state once before measuring, by the first of these tools that is there.
 warm_up() {
   each_node sh -c 'for tool; do command -v "$tool" >/dev/null && exec "$tool"; done' sh "$@" >"$job/gpus" 2>&1 || :
 }
-# Whether the login files of this home set $name as it is.
-login() {
-  env -i HOME="$1" USER="$USER" PATH="$PATH" bash -lc \
-    '[ "${!0+x}" ] && case $1 in *=*) [ "$0=${!0}" = "$1" ] ;; esac' "$name" "$kept" </dev/null >/dev/null 2>&1
-}
-# A line for each variable that the helper finds set and leaves so: NAME=VALUE<tab>CODE<tab>PATH, of who set it.
+# What a login shell with this home has, a line for each variable.
+login_environment() { env -i HOME="$1" USER="$USER" PATH="$PATH" timeout 30 bash -lc env </dev/null 2>/dev/null | LC_ALL=C sort; }
+# A user's settings of these would change what is measured.
+measured='^(SLURM|SBATCH|SRUN|NCCL|RCCL|FI|GLOO|MASTER|SINGULARITY|APPTAINER|SINGULARITYENV|APPTAINERENV)_|^(ROCR|HIP|HSA|CUDA)_'
+measured="$measured|^(MIOPEN|MPICH|PMI|OMP|LD)_|^(PYTHON|LUMISITE)"
+# Lines NAME=VALUE<tab>WHO<tab>FILE: of each variable that the helper finds set and leaves so, of a CPU binding for all of
+# the site's jobs, of what this job leaves out of the user's login files, and of files that libraries read in each rank.
 who_set() {
-  LUMISITE_VERBOSE=report each_node true 2>/dev/null | sed -n 's/^report kept //p' | sort -u | while IFS= read -r kept; do
-    name=${kept%%=*} by=set-by-job path=
-    if login /; then
-      by=set-by-site-login path=/etc/profile
-    elif login "$HOME"; then
-      by=set-by-login path=$HOME
-    elif [ -f "$prolog" ] && grep -qw "$name" "$prolog"; then
-      by=set-by-task-prolog path=$prolog
-    fi
-    printf '%s\t%s\t%s\n' "$kept" "$by" "$path"
-  done >"$job/set-before.partial" && mv "$job/set-before.partial" "$job/set-before"
+  site=$(login_environment /)
+  {
+    LUMISITE_VERBOSE=report each_node true 2>/dev/null | sed -n 's/^report kept //p' | sort -u | while IFS= read -r kept; do
+      by=job path=
+      if printf '%s\n' "$site" | grep -qF -e "$kept"; then
+        by=site-login path=/etc/profile
+      elif [ -f "$prolog" ] && grep -qw "${kept%%=*}" "$prolog"; then
+        by=task-prolog path=$prolog
+      fi
+      printf '%s\t%s\t%s\n' "$kept" "$by" "$path"
+    done
+    printf '%s\n' "$site" | sed -n 's|^SLURM_CPU_BIND.*|&\tsite-login\t/etc/profile|p'
+    login_environment "$HOME" | LC_ALL=C comm -13 <(printf '%s\n' "$site") - | grep -E "$measured" |
+      sed "s|\$|\tleft-out\t$HOME|"
+    for file in "$HOME/.nccl.conf" "$HOME/.rccl.conf"; do
+      [ ! -r "$file" ] || sed -n "/^[^#]*=/s|\$|\thome-file\t$file|p" "$file"
+    done
+  } >"$job/set-before.partial" && mv "$job/set-before.partial" "$job/set-before"
 }
 # Whether a node takes no steps any more, and what srun says of it. Where one dies, the step's ranks on the others fail
 # first, and Slurm itself finds out only after SlurmdTimeout.

@@ -9,10 +9,9 @@ from functools import partial
 from itertools import cycle
 
 from lumisite.errors import ResolveError, ToolError
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import with_values
 from lumisite.site.load import LoadedSite
 from lumisite.site.selection import resolve_selection
+from lumisite.text import some
 from lumisite.validate.probes.probe import Group, Target, spec_hash
 from lumisite.validate.probes.suite import choose_probes, groups, probes_of
 from lumisite.validate.run.request import RunRequest
@@ -51,9 +50,16 @@ def choose_node_sets(
     if sets:
         return sets[:count]
     if used:
-        raise ToolError(make_finding("nodes-used-up", needed=size, usable=tuple(sorted(usable))))
+        raise ToolError(
+            f"{size} nodes are needed that this run has not used, or one of its own node sets; usable: "
+            f"{some(sorted(usable), between=', ') or 'none'} (wait until nodes are back)"
+        )
     others = describe_nodes({name: state for name, state in states.items() if name not in usable}, reasons)
-    raise ToolError(make_finding("nodes-too-few", needed=size, usable=len(usable), others=others))
+    raise ToolError(
+        f"{size} nodes are needed and {len(usable)} are usable"
+        + (f": {some(others, between=', ')}" if others else "")
+        + " (wait until nodes are back, or use fewer with --nodes)"
+    )
 
 
 def plan_jobs(
@@ -105,17 +111,17 @@ def site_digest(loaded: LoadedSite) -> str:
 
 def require_unchanged(request: RunRequest, loaded: LoadedSite, version: str, image_digest: str, folder: str) -> None:
     """Raise `ResolveError` where going on would measure something else than the run began with."""
-    changed: dict[str, str] = {}
+    changed = ""
     if request.lumisite != version:
-        changed = {"began": request.lumisite, "version": version}
+        changed = f"begun with lumisite {request.lumisite}, and this is {version}"
     elif request.site_digest != site_digest(loaded):
-        changed = {"site": request.site_file}
+        changed = f"the site description {request.site_file} has changed since the run began"
     elif request.image_digest != image_digest:
-        changed = {"image": request.image}
+        changed = f"{request.image} is another image than when the run began"
     elif any(request.specs.get(name) != spec for name, spec in _specs(plans_of(request, loaded)).items()):
-        changed = {"scripts": "probes"}
+        changed = "the probes have changed since the run began"
     if changed:
-        raise ResolveError(with_values(make_finding("run-changed", folder), changed))
+        raise ResolveError(f"{folder}: {changed} (start a new run)")
 
 
 def more_words(verdict: SystemVerdict, probes: Collection[str]) -> tuple[str, ...]:

@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import InitVar, dataclass, field, replace
 
 from lumisite.errors import ToolError
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.site.model import Site
+from lumisite.text import counted, some
 from lumisite.validate.lines import gate_of, parse_time
 from lumisite.validate.probes.ddp.judge import scaling
 from lumisite.validate.probes.probe import quote
@@ -22,7 +22,7 @@ from lumisite.validate.run import slurm
 from lumisite.validate.run.collect import Collector
 from lumisite.validate.run.folder import END, End, Run
 from lumisite.validate.run.job import LiveJob, changed, state_of
-from lumisite.validate.run.reasons import NODES_EVERY, check_settings, nodes_away, why_ended, why_waits
+from lumisite.validate.run.reasons import NODES_EVERY, check_settings, nodes_away, why_ended, why_lost, why_waits
 from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.script import DONE, EXIT, STEP_ERR, JobPlan, job_name, job_script
 
@@ -111,7 +111,7 @@ class Runner:
         mine = self._in_slurm()
         slurm.cancel([job.id for job in mine])
         for job in mine:
-            self._report(job, "job-stopped", id=job.id)
+            self._report(job, f"job {job.id} cancelled")
             job.state = "new"
             self.collector.collect(job, self.request)
 
@@ -144,7 +144,7 @@ class Runner:
             self._end(job, error.finding)
             return
         job.state = "submitted"
-        self._report(job, "job-submitted", nodes=job.plan.nodes, id=job.id)
+        self._report(job, f"job {job.id} on {some(job.plan.nodes)}")
 
     def _look_for(self, job: LiveJob) -> bool:
         """Return whether a job that may have been submitted is in Slurm, by its name."""
@@ -166,7 +166,9 @@ class Runner:
         what, _, step = done.code.partition(":")
         if what == "module":
             words = quote(self.run.errors(run, "module.stderr"))
-            self._end(job, make_finding("job-module-failed", node=job.plan.nodes[0], words=words))
+            text = f"the module could not be loaded on {job.plan.nodes[0]}" + (f": {words}" if words else "")
+            todo = f"run `lumisite status {self.site.root} --all`"
+            self._end(job, Finding("job-module-failed", Severity.FAULT, text, todo))
             return
         if what == "lost":
             self._lose_step(job, step)
@@ -176,21 +178,26 @@ class Runner:
             job.done_since = job.done_since or time.monotonic()
             if time.monotonic() - job.done_since < self.grace_s:
                 return  # files of one node may arrive in another order
-            self._end(job, make_finding("job-results-missing", steps=silent))
+            text = f"the job ended, and left no result that can be read of {some(silent, between=', ')}"
+            todo = "see whether the run's file system is full, or was away for a while"
+            self._end(job, Finding("job-results-missing", Severity.DOUBT, text, todo))
             return
         if aside := changed(self.run.seen(run), self._first):
             self._end(job, aside)
             return
         self._keep_last(job, done)
         job.state = "over"
-        self._report(job, "job-done", steps=len(job.plan.steps))
+        self._report(job, f"all {len(job.plan.steps)} steps have run")
 
     def _keep_last(self, job: LiveJob, done: End) -> None:
         """Keep what only all steps together show: that all have run, on what, and how training scales."""
         self._first = self._first or next(iter(self.run.seen(job.plan.run)), {})
         ranks = {step.label: step.ranks for step in reversed(job.plan.steps) if step.probe == "ddp"}
         skips = sum(len(group.steps) for group in job.plan.groups if group.folder in job.skips)
-        over = job.gate(make_finding("job-done", steps=len(job.plan.steps) - skips), done.time)
+        ran = len(job.plan.steps) - skips
+        over = job.gate(
+            Finding("job-done", Severity.INFO, f"{counted(ran, 'step')} {'has' if ran == 1 else 'have'} run"), done.time
+        )
         self.run.keep([*scaling(job.samples, ranks), over])
 
     def _poll(self) -> None:
@@ -239,10 +246,9 @@ class Runner:
     def _lose_step(self, job: LiveJob, step: str) -> None:
         """Record that a step was lost however often the job tried it."""
         lines = self.run.errors(job.plan.run, f"{step}/{STEP_ERR}")
-        away = slurm.failed_nodes(lines)
-        words, resume = quote(lines), self._resume()
-        self._end(job, make_finding("job-step-lost", nodes=away, step=step, words=words, resume=resume))
-        if not away:
+        started_not = slurm.failed_nodes(lines)
+        self._end(job, why_lost(step, started_not, nodes_away(self._nodes(job), ()), quote(lines), self._resume()))
+        if not started_not:
             self._try_again(job)
 
     def _resume(self) -> str:
@@ -260,10 +266,10 @@ class Runner:
         """Submit a job that Slurm lost once more; what it has measured stays."""
         self.run.drop(job.plan.run, END)
         job.state, job.lost, job.done_since = "new", False, 0.0
-        self._report(job, "job-again")
+        self._report(job, "once more")
 
-    def _report(self, job: LiveJob, code: str, *, nodes: Sequence[str] = (), **values: str | int | float) -> None:
-        self.report(job.finding(code, nodes=nodes, **values))
+    def _report(self, job: LiveJob, text: str) -> None:
+        self.report(job.progress(text))
 
     def _look_at_nodes(self, job: LiveJob, state: slurm.JobState) -> None:
         """Report what keeps a job from starting, with its nodes that take no jobs: looked at now and then."""
@@ -278,19 +284,19 @@ class Runner:
 
     def _waits(self, job: LiveJob, finding: Finding) -> None:
         """Report what holds a job up, once; of many jobs most wait their turn, which is reported once a reason."""
-        if (finding, finding.values) == (job.waits, job.waits and job.waits.values):
+        if finding == job.waits:
             return
         job.waits = finding
         if self.request.step_nodes and finding.code == "job-waits":
-            reason = str(finding.values["reason"])
-            if reason in self._reasons:
+            if job.reason in self._reasons:
                 return
-            self._reasons.add(reason)
+            self._reasons.add(job.reason)
         self.report(finding)
 
     def _check_settings(self) -> None:
         """Report what Slurm's settings make impossible, and keep it as a gate of each job."""
-        for finding in check_settings(self.site):
+        some_nodes = self.jobs[0].plan.nodes if self.jobs else ()
+        for finding in check_settings(self.site, some_nodes):
             self.report(finding)
             for job in self.jobs:
                 nodes, begun = tuple(sorted(job.plan.nodes)), parse_time(self.request.started)
@@ -298,16 +304,15 @@ class Runner:
 
     def _why(self, job: LiveJob, state: slurm.JobState) -> Finding:
         """Return why a job ended before it was done."""
-        run, lost = job.plan.run, []
+        run = job.plan.run
         open_steps = [
             step.folder
             for step in job.plan.steps
             if self.run.step_began(run, step) is not None and self.run.end(run, f"{step.folder}/{EXIT}") is None
         ]
-        if state.state == "NODE_FAIL":
-            lost = [name for name, is_now in self._nodes(job).items() if is_now.startswith(("down", "fail"))]
+        away = nodes_away(self._nodes(job), ())
         words = quote(self.run.errors(run, f"slurm-{job.id}.out"))
-        return why_ended(job, state, open_steps[-1] if open_steps else "", lost, words, self._resume())
+        return why_ended(state, open_steps[-1] if open_steps else "", away, words, self._resume())
 
     def _nodes(self, job: LiveJob) -> dict[str, str]:
         """Return the state of a job's nodes; none where Slurm does not answer."""
@@ -321,8 +326,7 @@ class Runner:
         """Record that a job is over before its time; nothing of it counts if it measured two things."""
         aside = changed(self.run.seen(job.plan.run), self._first)
         if aside:
-            ended = finding.code if finding.code != aside.code else ""
-            finding = replace(aside, cause=ended or None, values={**aside.values, "ended": ended})
+            finding = replace(aside, cause=finding.code if finding.code != aside.code else None)
             self.run.drop(job.plan.run)
         end = job.gate(finding, round(time.time(), 3))
         self.run.keep([end])

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lumisite.errors import ResolveError
-from lumisite.findings.catalogue import make_finding
 from lumisite.site.model import Site, Validation
 from lumisite.site.read import read_file
 from lumisite.validate.probes.probe import OUT, PROBES, TEXT, Group, ProbeStep, gpu_of_plan
@@ -50,9 +49,12 @@ def job_name(plan: JobPlan) -> str:
 
 
 def job_script(site: Site, request: RunRequest, plan: JobPlan, facts: Sequence[str] = ()) -> str:
-    """Return the text of the script; `facts` is the command that captures the job's first node, if any."""
+    """Return the text of the script.
+
+    `facts` captures the job's first node, if it is not empty: a Python, its PYTHONPATH, and its arguments.
+    """
     validation = validation_of(site)
-    lines = ["#!/bin/bash -l", *(f"#SBATCH {word}" for word in slurm_words(site, request, plan))]
+    lines = ["#!/bin/bash", *(f"#SBATCH {word}" for word in slurm_words(site, request, plan))]
     values = {"job": plan.folder, "current": f"{site.root}/current"}
     values |= {"lost": LOST_STEP, "away": AWAY}
     lines += ["", *(f"{name}={shlex.quote(value)}" for name, value in values.items())]
@@ -84,7 +86,7 @@ def _steps(plan: JobPlan, lines: Sequence[str]) -> Iterator[str]:
 def validation_of(site: Site) -> Validation:
     """Return what the site has validated; raises `ResolveError` where it has no `validation`."""
     if site.validation is None:
-        raise ResolveError(make_finding("site-without-validation", site.name))
+        raise ResolveError(f"{site.name}: the site has no `validation` (add it; docs/reference/site.md has its keys)")
     return site.validation
 
 
@@ -119,7 +121,7 @@ def slurm_words(site: Site, request: RunRequest, plan: JobPlan) -> Sequence[str]
 
 def _module(site: Site) -> str:
     if site.helper_module is None:
-        raise ResolveError(make_finding("jobs-without-module", site.name))
+        raise ResolveError(f"{site.name}: no module that jobs can load (add `helper: yes` to one of its modules)")
     return shlex.quote(site.helper_module)
 
 

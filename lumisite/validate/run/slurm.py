@@ -16,13 +16,25 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from lumisite.errors import ToolError
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.program import run_program
 
 #: Of the caller's environment only this reaches a job: what a shell has loaded must not change what is measured.
-KEPT = ("HOME", "USER", "LOGNAME", "PATH", "SHELL", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR", "SLURM_CONF")
-KEPT_PREFIXES = ("SBATCH_", "MUNGE_")
+#: SBATCH_ACCOUNT says who pays. Other SBATCH_ variables would override the options of the job's script, sbatch(1).
+KEPT = (
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "PATH",
+    "SHELL",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "XDG_RUNTIME_DIR",
+    "SLURM_CONF",
+    "SBATCH_ACCOUNT",
+)
+KEPT_PREFIXES = ("MUNGE_",)
 #: How long a command of Slurm's may take, in seconds; its own limit is MessageTimeout, by default 10.
 PATIENCE_S = 60.0
 #: States that a job does not leave, squeue(1).
@@ -120,6 +132,19 @@ def settings() -> dict[str, str]:
     return {name: "" if value == "(null)" else value for name, value in rows}
 
 
+def cpu_bindings(partition: str, nodes: Collection[str]) -> list[str]:
+    """Return what a partition and some of its nodes have as CpuBind, by which tasks are bound. Raises `ToolError`."""
+    text = query(["scontrol", "--oneliner", "show", "partition", partition])
+    text += query(["scontrol", "--oneliner", "show", "node", ",".join(nodes)])
+    return sorted(set(re.findall(r"\bCpuBind=(\S+)", text)))
+
+
+def ignored_options() -> list[str]:
+    """Return the caller's variables by which sbatch takes options, as NAME=VALUE; they do not reach jobs."""
+    names = sorted(name for name in os.environ if name.startswith("SBATCH_") and name not in KEPT)
+    return [f"{name}={os.environ[name]}" for name in names]
+
+
 def expand(nodelist: str) -> list[str]:
     """Expand Slurm's notation: nid[000001-000003]. Raises `ToolError`."""
     return _parts(query(["scontrol", "show", "hostnames", nodelist]), None, "scontrol")
@@ -129,7 +154,7 @@ def _parts(text: str, between: str | None, program: str) -> list[str]:
     """Return the lines, or the words, that a program printed; raises `ToolError` for more than a site has nodes."""
     parts = text.split(between, MOST_NODES)
     if len(parts) > MOST_NODES:
-        raise ToolError(make_finding("program-output-too-large", program, most=MOST_NODES))
+        raise ToolError(f"{program}: printed more than {MOST_NODES} nodes, which no site has")
     return parts
 
 
@@ -138,7 +163,7 @@ def nodes_of_reservation(name: str) -> list[str]:
     text = query(["scontrol", "--oneliner", "show", "reservation", name])
     found = re.search(r"\bNodes=(\S+)", text)
     if not found or found[1] == "(null)":
-        raise ToolError(make_finding("reservation-empty", name))
+        raise ToolError(f"{name}: the reservation has no nodes (see `scontrol show reservation {name}`)")
     return expand(found[1])
 
 
@@ -148,11 +173,17 @@ def submit(script: str) -> str:
     if done.returncode != 0:
         if re.search(SILENT, done.stderr):
             raise _silent(done)
-        raise RefusedError(make_finding("sbatch-refused", words=_last_words(done)))
+        raise refused(f"sbatch refused: {_last_words(done)}")
     identity = done.stdout.strip().rpartition("\n")[2].partition(";")[0]
     if not re.fullmatch(r"[0-9]{1,18}", identity):
-        raise RefusedError(make_finding("sbatch-no-id", answer=repr(identity[:200])))
+        raise refused(f"sbatch answered {identity[:200]!r} where a job id was expected")
     return identity
+
+
+def refused(text: str) -> RefusedError:
+    """Return the error that sbatch did not take a job."""
+    todo = "correct the account, partition or options, or submit by hand what the job folder holds"
+    return RefusedError(Finding("sbatch-refused", Severity.FAULT, text, todo))
 
 
 def find(name: str) -> str | None:
@@ -224,15 +255,20 @@ def _run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         out, err = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
         return subprocess.CompletedProcess(done.args, done.returncode, out, err)
     except subprocess.TimeoutExpired:
-        raise SilentError(make_finding("slurm-silent", " ".join(argv), limit_s=PATIENCE_S)) from None
+        raise SilentError(silence(argv, f"within {PATIENCE_S:g} s")) from None
 
 
 def _silent(done: subprocess.CompletedProcess[str]) -> SilentError:
-    return SilentError(make_finding("slurm-silent", " ".join(done.args), words=_last_words(done)))
+    return SilentError(silence(done.args, _last_words(done)))
+
+
+def silence(argv: Sequence[str], words: str) -> Finding:
+    """Return that a command of Slurm's got no answer."""
+    return Finding("slurm-silent", Severity.INFO, f"Slurm does not answer: {words}", subject=" ".join(argv))
 
 
 def _failed(done: subprocess.CompletedProcess[str]) -> ToolError:
-    return ToolError(make_finding("slurm-command-failed", " ".join(done.args), words=_last_words(done)))
+    return ToolError(f"{' '.join(done.args)}: {_last_words(done)} (run the command by hand on this node)")
 
 
 def failed_nodes(stderr: Sequence[str]) -> tuple[str, ...]:

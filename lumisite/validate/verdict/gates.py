@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lumisite.findings.catalogue import make_finding
+from lumisite.findings.catalogue import find_entry, make_finding
 from lumisite.findings.finding import Finding, Severity, place_severity, with_values
 from lumisite.findings.writers import advice, sentences
 from lumisite.validate.lines import Gate, State
@@ -161,7 +161,9 @@ def _causes(gates: Iterable[Gate]) -> Iterable[Cause]:
     """Yield each cause once, the most frequent first."""
     alike: dict[tuple[str, str, str], list[Gate]] = {}
     for gate in gates:
-        key = (gate.code, json.dumps(gate.values, sort_keys=True), "") if gate.code else ("", gate.cause, gate.advice)
+        key = ("", gate.cause, gate.advice)
+        if find_entry(gate.code) is not None:
+            key = (gate.code, json.dumps(gate.values, sort_keys=True), "")
         alike.setdefault(key, []).append(gate)
     for _, same in sorted(alike.items(), key=lambda item: (-len(item[1]), item[0])):
         yield Cause(

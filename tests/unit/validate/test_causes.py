@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.validate.lines import Gate, gate_of
 from lumisite.validate.samples import Recorded
 from lumisite.validate.verdict.causes import following
@@ -64,7 +64,7 @@ def test_what_follows_is_of_the_same_job_and_has_the_bad_node() -> None:
 def test_a_step_that_was_not_run_follows_from_what_it_was_not_run_for() -> None:
     bad = line("node", make_finding("interface-down", "hsn0"), 1.0, "n3")
     fine = line("node", make_finding("node-fine", interfaces=("hsn0",), paths=3), 1.0, "n1", "n2", "n4")
-    skipped = make_finding("step-skipped", "ddp-4n", cause="interface-down", gate="node", of=("n3",))
+    skipped = Finding("step-skipped", Severity.DOUBT, "not run", "repair", "ddp-4n", cause="interface-down")
     lines = [bad, fine, *(line(name, with_cause(skipped), 1.5) for name in ("transport", "ddp"))]
     found = verdict(*lines)
     assert found.exit_code == 5

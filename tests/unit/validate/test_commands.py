@@ -13,6 +13,7 @@ import pytest
 from lumisite.cli import main
 from lumisite.cli.commands import parse
 from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Severity, Value
 from lumisite.validate.lines import Gate, gate_of, line_json
 from lumisite.validate.report.advice import advice, step
 from lumisite.validate.run.commands import Commands, commands_of, request_of
@@ -37,8 +38,9 @@ def line(gate: str, code: str, *nodes: str, asked: tuple[str, ...] = FOUR, run: 
 
 
 def skipped(gate: str, *nodes: str) -> Gate:
-    one = line(gate, "step-skipped", *nodes, asked=nodes)
-    return replace(one, values={**one.values, "cause": "interface-down"})
+    values: dict[str, Value] = {"cause": "interface-down", "gate": "node"}
+    finding = Finding("step-skipped", Severity.DOUBT, "not run", "repair that first", gate, values=values)
+    return gate_of(finding, gate, "r1", nodes, 1.0)
 
 
 def bad(*nodes: str, of: tuple[str, ...] = FOUR) -> SystemVerdict:

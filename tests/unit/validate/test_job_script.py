@@ -15,7 +15,7 @@ from lumisite.site.load import load_site
 from lumisite.site.scalars import Name, RootPath
 from lumisite.validate.probes.probe import Srun
 from lumisite.validate.probes.suite import choose_probes, groups
-from lumisite.validate.run.folder import Run
+from lumisite.validate.run.folder import Run, SetBefore
 from lumisite.validate.run.job import changed
 from lumisite.validate.run.plan import plan_jobs
 from lumisite.validate.run.script import SKIPPED, JobPlan, job_script, validation_of
@@ -136,14 +136,14 @@ def test_an_unknown_probe_is_refused() -> None:
 def test_a_site_without_validation_is_refused() -> None:
     with pytest.raises(ResolveError) as caught:
         validation_of(replace(TWIN, validation=None))
-    assert caught.value.finding.code == "site-without-validation"
+    assert "the site has no `validation`" in str(caught.value)
 
 
 def test_a_site_without_a_module_for_jobs_is_refused() -> None:
     modules = {name: replace(module, helper=False) for name, module in TWIN.modules.items()}
     with pytest.raises(ResolveError) as caught:
         job_script(replace(TWIN, modules=modules), a_request(), a_plan("twin"))
-    assert caught.value.finding.code == "jobs-without-module"
+    assert "no module that jobs can load" in str(caught.value)
 
 
 # ---- bash runs it, with commands that stand for Slurm's and Lmod's
@@ -194,7 +194,8 @@ def run(
         plan,
         facts,
     )
-    path.write_text(text)
+    # The site's login files would set another PATH.
+    path.write_text(text.replace("/etc/profile", f"{tmp_path}/profile"))
     # It would wait for Slurm.
     (tools / "sleep").write_text("#!/bin/sh\n")
     (tools / "sleep").chmod(0o755)
@@ -260,18 +261,25 @@ def test_a_module_that_does_not_load_ends_the_job_at_once(tmp_path: Path) -> Non
 
 
 def test_the_node_is_captured_before_the_module_is_loaded(tmp_path: Path) -> None:
-    capture = ("sh", "-c", "echo captured ${LOADED-plainly}")
+    capture = ("sh", "", "-c", "echo captured ${LOADED-plainly}")
     folder = run(tmp_path, {"good": "good"}, module="LOADED=with; export LOADED", facts=capture)
     assert (folder / "facts.json").read_text() == "captured plainly\n"
-    run(tmp_path, {"good": "good"}, facts=("echo", "later"))
+    run(tmp_path, {"good": "good"}, facts=("echo", "", "later"))
     assert (folder / "facts.json").read_text() == "captured plainly\n"
 
 
-@pytest.mark.parametrize("command", [("no-such-program",), ("sh", "-c", "echo '{'; exit 1")])
-def test_a_capture_that_cannot_be_made_costs_nothing_else(tmp_path: Path, command: tuple[str, ...]) -> None:
-    folder = run(tmp_path, {"good": "good"}, facts=command)
+@pytest.mark.parametrize("python", ["no-such-python", "false"])
+def test_a_capture_that_cannot_be_made_costs_nothing_else_and_says_why(tmp_path: Path, python: str) -> None:
+    folder = run(tmp_path, {"good": "good"}, facts=(python, "/x", "-c", "import sys; sys.exit('too old')"))
     assert not (folder / "facts.json").exists()
+    assert Run(folder.parent.parent).errors(folder.name, "facts.stderr")[-1] == "too old"
     assert (folder / "done").read_text().split()[1] == "0"
+
+
+def test_a_node_without_the_python_of_the_run_is_captured_by_its_own(tmp_path: Path) -> None:
+    program = "import os; print('captured with', os.environ['PYTHONPATH'])"
+    folder = run(tmp_path, {"good": "good"}, facts=("/no/such/python", "/appl/lumisite", "-c", program))
+    assert (folder / "facts.json").read_text() == "captured with /appl/lumisite\n"
 
 
 def test_a_step_that_slurm_lost_is_run_again(tmp_path: Path) -> None:
@@ -337,32 +345,36 @@ def test_what_is_measured_is_noted_at_the_start_and_after_each_step(tmp_path: Pa
         own = Run(folder.parent.parent).seen(folder.name)
         found = changed(own[-3:], {})
         assert found is not None
-        assert found.code == "job-changed-while-running"
+        assert "changed while the job ran" in found.message
 
 
-@pytest.mark.parametrize(
-    ("where", "code", "path"),
-    [
-        (".bash_profile", "set-by-login", "{home}"),
-        ("prolog", "set-by-task-prolog", "{home}/prolog"),
-        # A login file that sets another value has not won.
-        (".bash_profile prolog", "set-by-task-prolog", "{home}/prolog"),
-        ("nowhere", "set-by-job", ""),
-    ],
-)
-def test_who_set_a_variable_is_noted(tmp_path: Path, where: str, code: str, path: str) -> None:
+@pytest.mark.parametrize(("where", "by"), [("prolog", "task-prolog"), ("nowhere", "job")])
+def test_who_set_a_variable_is_noted(tmp_path: Path, where: str, by: str) -> None:
     kept = "report kept NCCL_SOCKET_IFNAME=eth0\n"
     (tmp_path / "said").write_text(f"report step x/one/gpu/y/z\n{kept}{kept}report setting GLOO_X 3\n")
-    for number, name in enumerate(reversed(where.split())):
-        (tmp_path / name).write_text(f"export NCCL_SOCKET_IFNAME=eth{number}\n")
+    (tmp_path / where).write_text("export NCCL_SOCKET_IFNAME=eth0\n")
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / "scontrol").write_text(f"#!/bin/sh\necho 'TaskProlog              = {tmp_path}/prolog'\n")
     (tools / "scontrol").chmod(0o755)
     folder = run(tmp_path, {"good": "good"})
     (found,) = Run(folder.parent.parent).set_before(folder.name)
-    assert found.code == code
-    assert found.values == {"variable": "NCCL_SOCKET_IFNAME=eth0", "path": path.format(home=tmp_path)}
+    assert found == SetBefore("NCCL_SOCKET_IFNAME=eth0", by, f"{tmp_path}/prolog" if by == "task-prolog" else "")
+
+
+def test_what_a_users_login_files_set_does_not_reach_the_job_and_is_said(tmp_path: Path) -> None:
+    (tmp_path / ".bash_profile").write_text(
+        "export SLURM_EXPORT_ENV=NONE APPTAINER_CLEANENV=1 FI_PROVIDER=tcp EDITOR=vi\n"
+    )
+    (tmp_path / ".rccl.conf").write_text("# mine\nNCCL_NET=Socket\n")
+    folder = run(tmp_path, {"good": "good"}, facts=("sh", "", "-c", "env"))
+    assert "tcp" not in (folder / "facts.json").read_text()
+    assert Run(folder.parent.parent).set_before(folder.name) == [
+        SetBefore("APPTAINER_CLEANENV=1", "left-out", str(tmp_path)),
+        SetBefore("FI_PROVIDER=tcp", "left-out", str(tmp_path)),
+        SetBefore("SLURM_EXPORT_ENV=NONE", "left-out", str(tmp_path)),
+        SetBefore("NCCL_NET=Socket", "home-file", f"{tmp_path}/.rccl.conf"),
+    ]
 
 
 def test_what_a_run_sets_is_set_in_every_step() -> None:
@@ -374,7 +386,7 @@ def test_what_a_run_sets_is_set_in_every_step() -> None:
 
 def test_shellcheck_finds_nothing_in_a_job_of_every_probe(tmp_path: Path) -> None:
     path = tmp_path / "job.sh"
-    path.write_text(job_script(LUMI, a_request(), a_plan("lumi"), ("lumisite", "facts")))
+    path.write_text(job_script(LUMI, a_request(), a_plan("lumi"), ("python3", "/appl/python", "-m", "lumisite")))
     # A step's words are quoted as they are: what looks like an expansion is for a shell on the nodes.
     tool = [str(Path(sys.executable).parent / "shellcheck"), "--exclude=SC2016", str(path)]
     done = subprocess.run(tool, capture_output=True, text=True, check=False)
@@ -391,6 +403,6 @@ def test_a_partition_is_asked_for_as_the_site_wants_it() -> None:
 
 def test_a_long_value_that_was_set_before_is_cut(tmp_path: Path) -> None:
     (tmp_path / "jobs/x").mkdir(parents=True)
-    (tmp_path / "jobs/x/set-before").write_text(f"A={'x' * 50_000}\tset-by-site-login\t/etc/profile\n")
+    (tmp_path / "jobs/x/set-before").write_text(f"A={'x' * 50_000}\tsite-login\t/etc/profile\n")
     (found,) = Run(tmp_path).set_before("x")
-    assert (found.code, len(str(found.values["variable"]))) == ("set-by-site-login", 400)
+    assert (found.by, len(found.variable)) == ("site-login", 400)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from lumisite.errors import ResolveError, ToolError
-from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.validate.lines import Sample
 from lumisite.validate.run import slurm
@@ -45,8 +44,10 @@ def test_what_happens_is_reported(played: PlayedSlurm, tmp_path: Path) -> None:
     reports: list[Finding] = []
     work(tmp_path / "run", reports)
     codes = [one.code for one in reports if one.subject == "stamp-01"]
-    assert (codes[0], codes[-1]) == ("job-submitted", "job-done")
-    assert {"steps-began", "steps-passed"} >= {*codes[1:-1]} >= {"steps-passed"}
+    assert {*codes} == {"job-progress"}
+    texts = [one.message for one in reports if one.subject == "stamp-01"]
+    assert (texts[0], texts[-1]) == ("job 1 on nid000001,nid000002", "all 3 steps have run")
+    assert "two-2n passed, 101.5 s" in texts
 
 
 def test_a_job_whose_module_cannot_be_loaded_says_so(played: PlayedSlurm, tmp_path: Path) -> None:
@@ -88,26 +89,32 @@ def test_a_refused_submission_ends_in_a_line_that_says_so(played: PlayedSlurm, t
     played.refuse = "Invalid account or account/partition combination specified"
     gates = job_gates(work(tmp_path / "run"))
     assert [gate.verdict for gate in gates] == ["fail", "fail"]
-    assert (gates[0].code, gates[0].values) == ("sbatch-refused", {"words": played.refuse})
+    assert (gates[0].code, gates[0].cause) == ("sbatch-refused", f"sbatch refused: {played.refuse}")
 
 
 @pytest.mark.parametrize(
     ("state", "code", "nodes"),
     [
-        ("NODE_FAIL", "job-nodes-lost", ("nid000002",)),
+        ("NODE_FAIL", "job-node-lost", ("nid000002",)),
         ("TIMEOUT", "job-time-limit", NODES),
-        ("CANCELLED", "job-cancelled", NODES),
-        ("FAILED", "job-failed", NODES),
-        ("", "job-forgotten", NODES),
+        # Slurm took the node out of service, and cancelled what ran there.
+        ("CANCELLED", "job-node-lost", ("nid000002",)),
+        ("FAILED", "job-node-lost", ("nid000002",)),
+        ("", "job-node-lost", ("nid000002",)),
     ],
 )
 def test_a_job_that_ends_early_says_why_and_keeps_what_it_measured(
     played: PlayedSlurm, tmp_path: Path, state: str, code: str, nodes: tuple[str, ...]
 ) -> None:
     played.stop_after, played.end_state = 1, state
-    played.nodes = {"nid000001": "idle", "nid000002": "down"}
+    played.nodes = {"nid000001": "idle", "nid000002": "drained"}
+    played.reasons = {"nid000002": "Prolog error"}
     lines = work(tmp_path / "run")
-    assert {(gate.code, gate.nodes, gate.values["step"]) for gate in job_gates(lines)} == {(code, nodes, "two-2n")}
+    assert {(gate.code, gate.nodes) for gate in job_gates(lines)} == {(code, nodes)}
+    assert all("during two-2n" in gate.cause for gate in job_gates(lines))
+    if code == "job-node-lost":
+        (cause,) = {gate.cause for gate in job_gates(lines)}
+        assert cause.endswith("; Slurm: nid000002 drained (Prolog error)")
     assert len([line for line in lines if isinstance(line, Sample)]) == 2  # one step of each of two jobs
     assert keys(work(tmp_path / "run")) == keys(lines)  # and once it has ended, it has ended
 
@@ -115,12 +122,12 @@ def test_a_job_that_ends_early_says_why_and_keeps_what_it_measured(
 def test_a_slurm_that_does_not_answer_is_waited_for(
     played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    silent = slurm.JobState(None, silence=make_finding("slurm-silent", words="Unable to contact slurm controller"))
+    silent = slurm.JobState(None, silence=slurm.silence(["squeue"], "Unable to contact slurm controller"))
     monkeypatch.setattr(slurm, "poll", lambda jobs: dict.fromkeys(jobs, silent))
     reports: list[Finding] = []
     assert [gate.verdict for gate in job_gates(work(tmp_path / "run", reports))] == ["pass", "pass"]
-    assert {"words": "Unable to contact slurm controller"} in [
-        one.values for one in reports if one.code == "slurm-silent"
+    assert "Slurm does not answer: Unable to contact slurm controller" in [
+        one.message for one in reports if one.code == "slurm-silent"
     ]
 
 
@@ -156,7 +163,10 @@ def test_cancelling_takes_only_jobs_of_this_run_and_resume_measures_the_rest(
     one.report = reports.append
     one.cancel()
     run.release()
-    assert [report.code for report in reports if report.code == "job-stopped"] == ["job-stopped"] * 2
+    assert [report.message for report in reports if "cancelled" in report.message] == [
+        "job 2 cancelled",
+        "job 3 cancelled",
+    ]
     assert "7" not in played.cancelled
     assert len(played.cancelled) == 2
     kept = keys(lines_of(tmp_path / "run" / SAMPLES))
@@ -173,18 +183,18 @@ def test_two_at_one_run_are_one_too_many(played: PlayedSlurm, tmp_path: Path) ->
     run.lock()
     with pytest.raises(ToolError) as refused:
         Run(tmp_path / "run").lock()
-    assert refused.value.finding.code == "run-busy"
+    assert "another lumisite works on this run" in str(refused.value)
     run.release()
 
 
 def test_a_folder_has_one_run(tmp_path: Path) -> None:
     with pytest.raises(ResolveError) as refused:
         open_run(tmp_path)
-    assert refused.value.finding.code == "run-missing"
+    assert "not a run" in str(refused.value)
     create_run(tmp_path, {})
     with pytest.raises(ResolveError) as refused:
         create_run(tmp_path, {})
-    assert refused.value.finding.code == "run-exists"
+    assert "has a run already" in str(refused.value)
 
 
 def test_a_job_that_ends_without_a_result_of_each_step_has_not_passed(played: PlayedSlurm, tmp_path: Path) -> None:
@@ -202,8 +212,9 @@ def test_a_job_that_ends_without_a_result_of_each_step_has_not_passed(played: Pl
             (path.parent.parent / "done").write_text("1 0 1000\n")
 
     played.go_on = forgetful  # type: ignore[method-assign]
-    gates = [(gate.code, gate.values) for gate in job_gates(work(tmp_path / "run"))]
-    assert gates == [("job-results-missing", {"steps": ("two-2n", "three-2n")})] * 2
+    gates = [(gate.code, gate.cause) for gate in job_gates(work(tmp_path / "run"))]
+    text = "the job ended, and left no result that can be read of two-2n, three-2n"
+    assert gates == [("job-results-missing", text)] * 2
 
 
 def test_a_record_that_is_not_whole_is_none(played: PlayedSlurm, tmp_path: Path) -> None:
@@ -227,8 +238,8 @@ def test_what_slurm_says_is_told_once_while_a_step_waits(
     monkeypatch.setattr(slurm, "poll", lambda jobs: dict.fromkeys(jobs, waiting))
     reports: list[Finding] = []
     work(tmp_path / "run", reports)
-    waits = [one.values for one in reports if one.code == "job-waits"]
-    assert [(one["state"], one["reason"]) for one in waits] == [("PENDING", "BeginTime")] * 2  # once for each job
+    waits = [one.message for one in reports if one.code == "job-waits"]
+    assert waits == ["job 1 PENDING (BeginTime)", "job 2 PENDING (BeginTime)"]  # once for each job
 
 
 def test_nodes_that_are_drained_while_a_job_waits_are_named_with_what_to_do(
@@ -239,6 +250,8 @@ def test_nodes_that_are_drained_while_a_job_waits_are_named_with_what_to_do(
     monkeypatch.setattr(slurm, "poll", lambda jobs: dict.fromkeys(jobs, waiting))
     reports: list[Finding] = []
     work(tmp_path / "run", reports)
-    (waits, *_) = [one.values for one in reports if one.code == "job-nodes-away"]
-    assert (waits["away"], waits["states"]) == (("nid000002",), ("drained",))
+    (waits, *_) = [one for one in reports if one.code == "job-nodes-away"]
+    assert waits.nodes == ("nid000002",)
+    assert waits.message.endswith(": nid000002 drained")
+    assert "--avoid nid000002" in waits.advice
     assert not [one for one in reports if one.code == "job-waits"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from collections.abc import Callable
@@ -9,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probes.probe import quote
 from lumisite.validate.run import slurm
-from lumisite.validate.run.folder import SAMPLES, Run, create_run, lines_of
+from lumisite.validate.run.folder import SAMPLES, Run, SetBefore, create_run, lines_of
 from lumisite.validate.run.job import changed, with_setters
 from tests.support.played_slurm import NODES, PlayedSlurm, job_gates, keys, play, runner, work
 
@@ -53,13 +53,15 @@ def test_a_job_that_slurm_may_have_heard_of_is_submitted_once(
             return played.submit(script)
         if answer:
             played.submit(script)
-        raise slurm.SilentError(make_finding("slurm-silent", words=SILENT))
+        raise slurm.SilentError(slurm.silence(["sbatch"], SILENT))
 
     monkeypatch.setattr(slurm, "submit", submit)
     reports: list[Finding] = []
     assert [gate.verdict for gate in job_gates(work(tmp_path / "run", reports))] == ["pass", "pass"]
     assert len(played.jobs) == 2
-    assert ("slurm-silent", "stamp-01", SILENT) in [(one.code, one.subject, one.values.get("words")) for one in reports]
+    assert ("slurm-silent", "stamp-01", f"Slurm does not answer: {SILENT}") in [
+        (one.code, one.subject, one.message) for one in reports
+    ]
 
 
 def test_a_silent_sbatch_has_not_refused(fp: object, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +117,7 @@ def test_what_slurm_lost_is_run_again_where_its_nodes_are_in_service(
     played.go_on = once  # type: ignore[method-assign]
     reports: list[Finding] = []
     lines = work(tmp_path / "run", reports)
-    assert {report.subject for report in reports if report.code == "job-again"} == {"stamp-01", "stamp-02"}
+    assert {report.subject for report in reports if report.message == "once more"} == {"stamp-01", "stamp-02"}
     assert [gate.verdict for gate in job_gates(lines)] == ["pass", "pass"]
     assert len(keys(lines)) == 2 * 7 == len(set(keys(lines)))
     assert keys(work(tmp_path / "run")) == keys(lines)
@@ -135,8 +137,8 @@ def test_a_job_that_was_lost_goes_on_when_the_run_is_resumed(played: PlayedSlurm
     played.nodes = {"nid000001": "idle", "nid000002": "down"}
     lost = job_gates(work(tmp_path / "run"))
     assert [gate.verdict for gate in lost] == ["inconclusive"] * 2
-    assert lost[0].code == "job-nodes-lost"
-    assert lost[0].values["resume"] == f"lumisite validate --resume {tmp_path}/run"
+    assert lost[0].code == "job-node-lost"
+    assert f"`lumisite validate --resume {tmp_path}/run`" in lost[0].advice
     # Only a resumption that is asked for does so: `--more` leaves it.
     assert [gate.verdict for gate in job_gates(work(tmp_path / "run"))] == ["inconclusive"] * 2
     played.stop_after = None
@@ -169,8 +171,8 @@ def test_a_step_that_slurm_lost_for_good_is_told_in_its_words(
     played.go_on = lose  # type: ignore[method-assign]
     gates = job_gates(work(tmp_path / "run"))
     assert [gate.verdict for gate in gates] == ["inconclusive"] * 2
-    assert (gates[0].code, gates[0].values["step"]) == ("job-step-lost", "two-2n")
-    assert str(gates[0].values["words"]).startswith(quote)
+    assert gates[0].code == "job-step-lost"
+    assert re.search(f"did not start two-2n.*: {quote}", gates[0].cause)
     assert gates[0].nodes == (NODES if tries > 1 else ("nid000002",))
     assert len(played.jobs) == 2 * tries
 
@@ -217,7 +219,7 @@ def test_a_damaged_mark_shows_nothing_and_ends_in_no_traceback(
 
 # ---- what is changed in mid-run
 
-WHILE, SINCE = "job-changed-while-running", "job-changed-since-first"
+WHILE, SINCE = "changed while the job ran", "changed since the first job of this run"
 BEFORE = {"/i.sif": "1 5 9", "/s/current": "releases/a", "/s/current/spank/task_prolog": "7 7"}
 
 
@@ -242,7 +244,11 @@ def test_what_was_changed_is_named(
     own: list[dict[str, str]], first: dict[str, str], code: str, changes: tuple[str, ...]
 ) -> None:
     found = changed(own, first)
-    assert (found.code, found.values["changes"]) == (code, changes) if found else (code, changes) == ("", ())
+    if found is None:
+        assert not code
+    else:
+        assert found.code == "job-changed"
+        assert found.message.endswith(f"{code}: {', '.join(changes)}")
 
 
 def with_seen(played: PlayedSlurm, folder: Path, text: Callable[[str], str]) -> None:
@@ -264,7 +270,8 @@ def test_a_job_with_a_change_in_it_is_set_aside_and_stays_so(played: PlayedSlurm
         (only,) = [line for line in lines if line.run == "stamp-01"]
         assert isinstance(only, Gate)
         assert (only.gate, only.verdict) == ("job", "inconclusive")
-        assert (only.code, only.values) == (WHILE, {"changes": ("/i.sif",)})
+        assert only.code == "job-changed"
+        assert only.cause.endswith(f"{WHILE}: /i.sif")
         assert len([line for line in lines if line.run == "stamp-02"]) == 7
 
 
@@ -275,7 +282,8 @@ def test_jobs_before_and_after_a_change_are_not_mixed(played: PlayedSlurm, tmp_p
     lines = work(tmp_path / "run")
     assert {line.run for line in lines if isinstance(line, Sample)} == {"stamp-01"}
     (gate,) = [gate for gate in job_gates(lines) if gate.verdict != "pass"]
-    assert (gate.code, gate.values) == (SINCE, {"changes": ("/s/current (releases/a -> releases/b)",)})
+    assert gate.code == "job-changed"
+    assert gate.cause.endswith(f"{SINCE}: /s/current (releases/a -> releases/b)")
 
 
 def test_a_job_that_failed_after_a_change_is_set_aside_too(played: PlayedSlurm, tmp_path: Path) -> None:
@@ -283,7 +291,7 @@ def test_a_job_that_failed_after_a_change_is_set_aside_too(played: PlayedSlurm, 
     with_seen(played, tmp_path / "run", lambda _: seen(BEFORE, {}))
     for gate in job_gates(work(tmp_path / "run")):
         assert gate.verdict == "inconclusive"
-        assert (gate.code, gate.values["ended"]) == (WHILE, "job-failed")
+        assert gate.code == "job-changed"
 
 
 # ---- what was set before, and what a step said
@@ -291,13 +299,14 @@ def test_a_job_that_failed_after_a_change_is_set_aside_too(played: PlayedSlurm, 
 
 def test_what_was_set_before_is_named_to_what_it_bears_on() -> None:
     settings = ("NCCL_SOCKET_IFNAME=eth0", "MIOPEN_USER_DB_PATH=/x", "MIOPEN=1")
-    before = [make_finding("set-by-job", variable=setting) for setting in settings]
+    before = [SetBefore(setting, "job", "") for setting in settings]
+    before.append(SetBefore("NCCL_ALGO=Ring", "left-out", "/home/me"))
 
     def named(gate: str, value: str, verdict: str = "fail", *, together: bool = False) -> list[str]:
         line = Gate(gate, verdict, "x", "look", "r", NODES, 1.0, values={"x": value})  # type: ignore[arg-type]
         (found,) = with_setters([line], before, together=together)
         assert isinstance(found, Gate)
-        return [setting for setting in settings if setting in found.advice]
+        return [setting for setting in settings if setting in found.advice] + ["Ring"] * ("Ring" in found.advice)
 
     assert named("ddp", "slow", together=True) == ["NCCL_SOCKET_IFNAME=eth0"]
     assert named("miopen", "MIOPEN_USER_DB_PATH=/x is bad") == ["MIOPEN_USER_DB_PATH=/x"]
@@ -319,8 +328,7 @@ def test_steps_that_do_not_pass_are_reported_with_their_cause(played: PlayedSlur
     one.restore()
     one.work()
     run.release()
-    judged = [report.values for report in reports if report.code == "steps-judged"]
-    assert {values["verdict"] for values in judged} == {"inconclusive"}
+    assert any("inconclusive: two-2n: the records cannot be judged (KeyError" in report.message for report in reports)
 
 
 def test_who_set_a_variable_is_said_once_in_a_run(played: PlayedSlurm, tmp_path: Path) -> None:
@@ -329,23 +337,24 @@ def test_who_set_a_variable_is_said_once_in_a_run(played: PlayedSlurm, tmp_path:
     def note() -> None:
         go_on()
         for job in (tmp_path / "run/jobs").iterdir():
-            (job / "set-before").write_text("NCCL_X=eth0\tset-by-task-prolog\t/p\ntorn")
+            (job / "set-before").write_text("NCCL_X=eth0\ttask-prolog\t/p\ntorn")
 
     played.go_on = note  # type: ignore[method-assign]
     reports: list[Finding] = []
     work(tmp_path / "run", reports)
-    found = [one.values for one in reports if one.code == "set-by-task-prolog"]
-    assert found == [{"variable": "NCCL_X=eth0", "path": "/p"}]
+    found = [one.message for one in reports if one.code == "variable-set"]
+    assert found == ["NCCL_X=eth0 was set before lumisite ran, by the site's TaskProlog /p"]
 
 
 def test_the_words_of_a_step_begin_with_the_runtimes_and_end_with_sruns(tmp_path: Path) -> None:
     run = create_run(tmp_path / "run", {})
     step = run.job_folder("r") / "s"
     step.mkdir(parents=True)
+    coloured = "\x1b[31mFATAL:  \x1b[0m could not open image /appl/none.sif: no such file or directory"
     fatal = "FATAL:   could not open image /appl/none.sif: no such file or directory"
     noise = "".join(f"INFO:    converting {number}\n" for number in range(50))
     errors = "".join(f"srun: error: nid00000{number}: tasks 0-7: Exited with exit code 255\n" for number in range(9))
-    (step / "stderr").write_text(noise + f"{fatal}\n" * 16 + errors)
+    (step / "stderr").write_text(noise + f"{coloured}\n" * 16 + errors)
     words = quote(run.errors("r", "s/stderr"))
     assert words.startswith(fatal)
     assert words.endswith("nid000008: tasks 0-7: Exited with exit code 255")

@@ -56,7 +56,7 @@ def test_a_reason_of_slurm_has_its_meaning(fp: FakeProcess, reason: str, code: s
     squeue(fp, "7", f"7|PENDING|{reason}\n")
     found = why_waits("r1", "7", slurm.poll(["7"])["7"], {})
     assert (found.code, found.subject) == (code, "r1")
-    assert found.values == {"id": "7", "state": "PENDING", "reason": reason or "None"}
+    assert found.message.startswith(f"job 7 PENDING ({reason or 'None'})")
 
 
 def waiting(
@@ -82,7 +82,7 @@ def test_a_job_that_cannot_start_is_named_at_the_first_look(
     played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = waiting(played, tmp_path / "run", monkeypatch, "AccountNotAllowed", looks=1)
-    assert [one.code for one in found] == ["job-submitted", "job-cannot-start", "job-done"]
+    assert [one.code for one in found if one.code != "job-progress"] == ["job-cannot-start"]
 
 
 def test_a_drained_node_is_named_with_the_reason_that_slurm_has(
@@ -91,9 +91,9 @@ def test_a_drained_node_is_named_with_the_reason_that_slurm_has(
     played.nodes = {NODES[0]: "idle", NODES[1]: "draining", "nid000003": "down"}
     played.reasons = {NODES[1]: "bad DIMM [root@2026-01-22]"}
     found = waiting(played, tmp_path / "run", monkeypatch, "ReqNodeNotAvail", looks=9)
-    (away,) = [one for one in found if one.code not in ("job-submitted", "job-done")]
+    (away,) = [one for one in found if one.code != "job-progress"]
     assert (away.code, away.nodes) == ("job-nodes-away", (NODES[1],))
-    assert away.values["described"] == (f"{NODES[1]} draining (bad DIMM [root@2026-01-22])",)
+    assert away.message.endswith(f": {NODES[1]} draining (bad DIMM [root@2026-01-22])")
 
 
 def test_a_node_that_goes_on_completing_is_named_and_one_that_does_so_for_a_moment_is_not(
@@ -105,7 +105,7 @@ def test_a_node_that_goes_on_completing_is_named_and_one_that_does_so_for_a_mome
         ("job-nodes-completing", (NODES[0],))
     ]
     found = waiting(played, tmp_path / "moment", monkeypatch, "Resources", looks=1)
-    assert [one.code for one in found] == ["job-submitted", "job-waits", "job-done"]
+    assert [one.code for one in found if one.code != "job-progress"] == ["job-waits"]
 
 
 def test_a_node_that_boots_or_is_busy_is_no_fault(
@@ -113,7 +113,7 @@ def test_a_node_that_boots_or_is_busy_is_no_fault(
 ) -> None:
     played.nodes = {NODES[0]: "powering_up", NODES[1]: "allocated"}
     found = waiting(played, tmp_path / "run", monkeypatch, "Resources", looks=20)
-    assert [one.code for one in found] == ["job-submitted", "job-waits", "job-done"]
+    assert [one.code for one in found if one.code != "job-progress"] == ["job-waits"]
 
 
 def test_nodes_are_looked_at_again_now_and_then_and_not_at_each_look(
@@ -127,7 +127,7 @@ def test_nodes_are_looked_at_again_now_and_then_and_not_at_each_look(
 
     monkeypatch.setattr(slurm, "nodes_of", nodes_of)
     found = waiting(played, tmp_path / "run", monkeypatch, "Resources", looks=40)
-    assert [one.code for one in found] == ["job-submitted", "job-waits", "job-nodes-away", "job-done"]
+    assert [one.code for one in found if one.code != "job-progress"] == ["job-waits", "job-nodes-away"]
     assert len(asked) <= 2 + 40 // 15
 
 
@@ -155,13 +155,13 @@ Slurmctld(primary) at lumi is UP
     [
         ("task/affinity,task/cgroup", "(null)", "(null)", []),
         ("affinity", "job_container/none", "Alloc", []),
-        ("task/cgroup", "(null)", "(null)", ["slurm-no-affinity"]),
-        ("(null)", "(null)", "(null)", ["slurm-no-affinity"]),
-        ("task/none", "(null)", "Alloc,Contain", ["slurm-no-affinity"]),
+        ("task/cgroup", "(null)", "(null)", ["slurm-setting"]),
+        ("(null)", "(null)", "(null)", ["slurm-setting"]),
+        ("task/none", "(null)", "Alloc,Contain", ["slurm-setting"]),
         ("task/affinity", "job_container/tmpfs", "Alloc,Contain,X11", []),
         ("task/affinity", "job_container/tmpfs", "X11", []),
-        ("task/affinity", "job_container/tmpfs", "Alloc", ["slurm-no-contain"]),
-        ("task/affinity", "job_container/tmpfs", "(null)", ["slurm-no-contain"]),
+        ("task/affinity", "job_container/tmpfs", "Alloc", ["slurm-setting"]),
+        ("task/affinity", "job_container/tmpfs", "(null)", ["slurm-setting"]),
     ],
 )
 def test_settings_of_slurm_that_prevent_what_the_site_counts_on(
@@ -169,22 +169,35 @@ def test_settings_of_slurm_that_prevent_what_the_site_counts_on(
 ) -> None:
     text = CONFIG.format(plugin=plugin, container=container, flags=flags)
     fp.register(["scontrol", "show", "config"], stdout=text)
-    found = list(check_settings(LOADED.site))
-    assert [one.code for one in found] == codes
+    fp.register(["scontrol", "--oneliner", "show", "partition", fp.any()], stdout="PartitionName=p Nodes=n[1-2]\n")
+    fp.register(["scontrol", "--oneliner", "show", "node", "n1,n2"], stdout="NodeName=n1 CpuBind=core \nNodeName=n2\n")
+    found = list(check_settings(LOADED.site, ["n1", "n2"]))
+    assert [one.code for one in found if one.code != "job-progress"] == codes
     assert all(message(one) for one in found)
 
 
 def test_settings_that_cannot_be_read_are_no_fault(fp: FakeProcess) -> None:
     for out, err, code in (("", "slurm_load_ctl_conf error: Access denied\n", 1), ("nothing = known\n", "", 0)):
         fp.register(["scontrol", "show", "config"], stdout=out, stderr=err, returncode=code)
-        assert not list(check_settings(LOADED.site))
+        fp.register(["scontrol", "--oneliner", fp.any()], stderr=err or "scontrol: error\n", returncode=1)
+        assert not list(check_settings(LOADED.site, ["n1"]))
+
+
+def test_a_binding_for_all_tasks_of_a_partition_is_seen(fp: FakeProcess) -> None:
+    fp.register(["scontrol", "show", "config"], stdout="TaskPlugin = task/affinity\n")
+    fp.register(
+        ["scontrol", "--oneliner", "show", "partition", fp.any()], stdout="PartitionName=p CpuBind=ldoms  QoS=N/A\n"
+    )
+    fp.register(["scontrol", "--oneliner", "show", "node", "n1"], stdout="NodeName=n1 CpuBind=ldoms CoresPerSocket=1\n")
+    (found,) = check_settings(LOADED.site, ["n1"])
+    assert found.message.startswith("CpuBind=ldoms of ")
 
 
 def test_a_setting_of_slurm_is_reported_before_jobs_run_and_fails_a_gate(played: PlayedSlurm, tmp_path: Path) -> None:
     played.config = {"TaskPlugin": "task/cgroup"}
     reports: list[Finding] = []
     lines = work(tmp_path / "run", reports)
-    assert reports[0].code == "slurm-no-affinity"
+    assert reports[0].code == "slurm-setting"
     found = [(line.run, line.verdict, line.nodes) for line in lines if isinstance(line, Gate) and line.gate == "slurm"]
     assert found == [(f"stamp-0{number}", "fail", NODES) for number in (1, 2)]
     # Once it is there, a run that goes on has it once.
