@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from operator import attrgetter
 
@@ -13,25 +13,21 @@ from lumisite.cli.input import file_blocks
 from lumisite.cli.output import print_result
 from lumisite.findings import writers
 from lumisite.findings.exit_code import verdict_exit_code
+from lumisite.site.cpus import format_cpu_list
 from lumisite.text import printable
-from lumisite.validate.transport.judge import Expectation, judge
-from lumisite.validate.transport.lines import LogLine
-from lumisite.validate.transport.log import scan
-from lumisite.validate.transport.result import Result
+from lumisite.validate.nccl_log import scan
+from lumisite.validate.transport import Expectation, ProcessResult, Result, judge
 
-#: Processes of a passing run that are listed for a person.
-MOST_ROWS = 16
-#: Characters of a line of the log that are printed.
-MOST_LETTERS = 72
-#: The values of a process, in the order of the table.
-_FIELDS = attrgetter("rank", "process", "verdict", "plugin_in_use", "provider", "network", "nics", "gdr", "init")
+#: What the table says of a process, and its columns.
+_ANSWERS = attrgetter("verdict", "plugin_in_use", "provider", "network", "nics", "gdr", "init")
+_COLUMNS = ("verdict", "plugin", "provider", "network", "NICs", "GDR", "init")
 
 
 def add_transport(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `transport`."""
     parser.description = (
         "Read the logs of NCCL or its like (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET,ENV) of all ranks of a run "
-        "and tell whether the plugin carried the traffic over the expected fabric. Exit code 0: it did, 1: it did "
+        "and tell whether the expected network carried the traffic. Exit code 0: it did, 1: it did "
         "not, 4: the log does not show it."
     )
     parser.add_argument("logs", metavar="LOG", nargs="+", help="a log, plain or gzip; - is standard input")
@@ -40,7 +36,7 @@ def add_transport(parser: argparse.ArgumentParser) -> None:
         metavar="PROVIDER",
         help=(
             "libfabric provider that must carry the traffic, such as verbs (default: that of --site; without --site, "
-            "any but those over sockets)"
+            "any fast network)"
         ),
     )
     parser.add_argument(
@@ -72,9 +68,9 @@ def run_transport(arguments: argparse.Namespace) -> int:
 
 
 def _as_json(result: Result) -> dict[str, object]:
-    fields = {**asdict(result), "findings": [writers.as_json(finding) for finding in result.findings]}
-    evidence, findings = fields.pop("evidence"), fields.pop("findings")
-    return {**fields, "reasons": result.reasons, "evidence": evidence, "findings": findings}
+    fields = asdict(result)
+    del fields["findings"]
+    return {**fields, "reasons": result.reasons, "findings": [writers.as_json(finding) for finding in result.findings]}
 
 
 def _as_text(result: Result) -> Iterator[str]:
@@ -82,30 +78,27 @@ def _as_text(result: Result) -> Iterator[str]:
     yield f"{result.verdict.upper()}: {first}"
     yield from (f"  {line}" for line in rest)
     yield ""
-    answers = {
-        "plugin_in_use": ("plugin in use", result.plugin_in_use),
-        "provider": ("provider", result.provider),
-        "network": ("network", result.network),
-        "gdr": ("GPU Direct RDMA", result.gdr),
-        "interfaces": ("interfaces", " ".join(result.interfaces) or "not named"),
-    }
-    several = len({evidence.file for evidence in result.evidence.values() if evidence}) > 1
-    yield from table([(*answer, _quote(result.evidence[name], several)) for name, answer in answers.items()])
-    processes = [process for process in result.processes if process.verdict != "pass"] or result.processes
-    if not processes:
-        return
-    yield ""
-    rows = [["-" if value is None else str(value) for value in _FIELDS(process)] for process in processes[:MOST_ROWS]]
-    head = ["rank", "process", "verdict", "plugin", "provider", "network", "NICs", "GDR", "init"]
-    yield from table([head, *rows])
-    if len(processes) > MOST_ROWS:
-        yield f"… and {len(processes) - MOST_ROWS} more"
+    answers = [
+        ("plugin in use", result.plugin_in_use),
+        ("provider", result.provider),
+        ("network", result.network),
+        ("GPU Direct RDMA", result.gdr),
+        ("interfaces", " ".join(result.interfaces) or "not named"),
+    ]
+    yield from table([(name, printable(value)) for name, value in answers])
+    if result.processes:
+        yield ""
+        yield from table([["ranks", "process", *_COLUMNS], *_rows(result.processes)])
 
 
-def _quote(evidence: LogLine | None, several: bool) -> str:
-    """Return the line of the log that an answer is from."""
-    if evidence is None:
-        return ""
-    location = f"{evidence.file}:{evidence.line}" if several else f"line {evidence.line}"
-    text = evidence.text if len(evidence.text) <= MOST_LETTERS else f"{evidence.text[: MOST_LETTERS - 1]}…"
-    return printable(f"{location}: {text}")
+def _rows(processes: Sequence[ProcessResult]) -> Iterator[list[str]]:
+    """Yield one row for the processes that have the same answers: of thousands, mostly all have."""
+    alike: dict[tuple[object, ...], list[ProcessResult]] = {}
+    for process in processes:
+        alike.setdefault(_ANSWERS(process), []).append(process)
+    for answers, group in alike.items():
+        ranks = format_cpu_list(process.rank for process in group if process.rank is not None)
+        hosts = {process.host for process in group}
+        several = f"{len(group)} on {len(hosts)} node{'s' * (len(hosts) > 1)}"
+        name = group[0].process if len(group) == 1 else several
+        yield [printable(str(cell)) for cell in (ranks or "-", name, *("-" if one is None else one for one in answers))]

@@ -13,6 +13,20 @@ CODES: Mapping[str, str] = {
     #
     # Logs (`transport`)
     #
+    "transport-fine": "the expected network carried the traffic of all processes",
+    "transport-wrong-network": "the traffic went through another network or interface than the expected one",
+    "transport-nics": "another number of NICs is used than expected",
+    "transport-no-gdr": "data goes through the host's memory, where GPU Direct RDMA is required",
+    "transport-errors": "the network did not deliver data",
+    "transport-stuck": "the setup of a communicator hangs",
+    "transport-unfinished": "a communicator began and was not set up, or was given up before",
+    "transport-one-node": "a run on one node shows nothing about the network between nodes",
+    "transport-same-name": "processes with the same host and pid: their lines cannot be separated",
+    "transport-not-shown": "the log does not show it: log more, or give the logs of all ranks",
+    "transport-refused": "a network device could not be opened",
+    "transport-note": "what a log shows beside the verdict",
+    "transport-blind": "a step that was forced onto the wrong network passes too",
+    "route-wrong-interface": "a node sends through another interface than the others, with the same settings",
     # This node (`check --host`)
     #
     # Releases: render, deploy, rollback, status, policy

@@ -174,11 +174,12 @@ class LogWords:
     """What logs of NCCL call a vendor's products.
 
     `failed` are regular expressions for what says that a plugin does not start, `harmless` for warnings that good runs
-    begin with.
+    begin with; `once` are beginnings of lines that a process has once.
     """
 
     failed: tuple[str, ...] = ()
     harmless: tuple[str, ...] = ()
+    once: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -200,14 +200,14 @@ PLANTED = [
         "management-network",
         module_of_another_network,
         "--probe transport",
-        {"transport": ("transport-wrong-network", {"subject": "nid000001", "interface": "eth0"})},
+        {"transport": ("transport-wrong-network", {"subject": "nid000001"})},
     ),
     Planted("rccl-with-plugin", rccl("with-plugin"), "--probe transport", {}, "/scratch/nccl.yaml"),
     Planted(
         "rccl-without-plugin",
         rccl("without-plugin"),
         "--probe transport",
-        {"transport": ("transport-own-network", {})},
+        {"transport": ("transport-wrong-network", {})},
         "/scratch/nccl.yaml",
     ),
     Planted(

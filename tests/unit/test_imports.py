@@ -32,7 +32,7 @@ ROOMS = (
 #: The rooms of `validate`, from the top.
 PROOF = (
     *("__init__", "report", "run", "verdict"),
-    *("probes", "transport", "samples", "lines", "metric_names"),
+    *("probes", "transport", "nccl_log", "samples", "lines", "metric_names"),
 )
 
 #: The modules that may read or write files, run programs or look at the environment.

@@ -1,27 +1,26 @@
 """Judge `transport`: which network carried the bytes; and whether this gate can see at all.
 
-With NCCL the library's log shows it (lumisite/validate/transport/); with gloo, which has no such log, the counters of
+With NCCL the library's log shows it (lumisite/validate/transport.py); with gloo, which has no such log, the counters of
 the interfaces do. A second step is forced onto the wrong network: if that does not come out as a failure, the gate is
 blind and the first one shows nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Severity, Value, with_values
+from lumisite.findings.finding import Finding, Severity
 from lumisite.site.software import Fabric
 from lumisite.validate.lines import VERDICTS
+from lumisite.validate.nccl_log import scan
 from lumisite.validate.probes.definition import make_probe, options_of
 from lumisite.validate.probes.outcome import trouble
 from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Record, Target
 from lumisite.validate.probes.records import finished, number, table, text
-from lumisite.validate.transport.judge import Expectation
-from lumisite.validate.transport.judge import judge as judge_log
-from lumisite.validate.transport.log import scan
+from lumisite.validate.transport import Expectation
+from lumisite.validate.transport import judge as judge_log
 
 #: The part of the bytes that the high-speed interfaces must have carried; the rest of the node talks as well.
 CARRIED = 0.9
@@ -61,32 +60,36 @@ def judge(fabric: Fabric, backend: Backend, steps: Sequence[Ended], expected: Ex
         if failed is not None:
             return [replace(failed, verdict="inconclusive")]
         if look(control, fabric).severity is not Severity.FAULT:
-            forced = tuple(f"{name}={value}" for name, value in control.step.srun.environment)
-            return [expected.gate(make_finding("transport-blind", forced=forced))]
+            forced = ", ".join(f"{name}={value}" for name, value in control.step.srun.environment)
+            text = f"with {forced} the step does not come out as a failure, so the check shows nothing"
+            advice = "something overrides what users set: look at the task prolog"
+            return [expected.gate(Finding("transport-blind", Severity.DOUBT, text, advice))]
     return [expected.gate(found)]
 
 
 def _by_log(ended: Ended, fabric: Fabric) -> Finding:
-    texts = [(f"rank {record.get('rank')}", str(record.get("log", ""))) for record in finished(ended.records)]
-    log = scan((name, [text.encode()]) for name, text in texts)
+    records = finished(ended.records)
+    log = scan((f"rank {record.get('rank')}", [str(record.get("log", "")).encode()]) for record in records)
     result = judge_log(log, Expectation(fabric.carrier, fabric.nics, fabric.require_gdr))
-    deciding = (finding for finding in result.findings if VERDICTS[finding.severity] == result.verdict)
-    return next(deciding, make_finding("nothing-measured"))
+    found = next(finding for finding in result.findings if VERDICTS[finding.severity] == result.verdict)
+    # The log's own name of a node is named only if that is the node's name in Slurm.
+    hosts = {str(record.get("host")) for record in records}
+    return replace(found, nodes=found.nodes if hosts.issuperset(found.nodes) else ())
 
 
 def _by_counters(ended: Ended, fabric: Fabric) -> Finding:
     """Look at each node's own counters; what one sends the other receives, so both show it."""
-    hosts: list[str] = []
-    if (of_some := _of_some_nodes(finished(ended.records), fabric)) is not None:
+    records = finished(ended.records)
+    if (of_some := _of_some_nodes(records, fabric)) is not None:
         return of_some
-    for record in finished(ended.records):
+    for record in records:
         found = _of_node(record, fabric)
         if found is not None:
             return found
-        hosts.append(str(record.get("host")))
-    if not hosts:
-        return make_finding("nothing-measured")
-    return make_finding("transport-carried", hosts=tuple(hosts), interfaces=tuple(fabric.interfaces))
+    if not records:
+        return Finding("transport-not-shown", Severity.DOUBT, "no rank left a record", "read the step's stderr")
+    hosts = ", ".join(str(record.get("host")) for record in records)
+    return Finding("transport-fine", Severity.INFO, f"{_names(fabric)} carried the bytes of {hosts}")
 
 
 def _of_some_nodes(records: Sequence[Record], fabric: Fabric) -> Finding | None:
@@ -95,20 +98,22 @@ def _of_some_nodes(records: Sequence[Record], fabric: Fabric) -> Finding | None:
     Where all have the same settings, a route of the node leads there.
     """
     sending = {str(record.get("host")): record for record in records}
-    bad = [host for host, record in sending.items() if not _sends_right(record, fabric)]
+    bad = tuple(host for host, record in sending.items() if not _sends_right(record, fabric))
     if not bad or len(bad) == len(sending):
         return None
     sent = _numbers(sending[bad[0]], "sent")
-    most = max(sent, key=lambda name: sent[name])
-    setting = {host: text(record, "environment", SETTING) for host, record in sending.items()}
-    values: dict[str, Value] = {
-        "carried_mb": _mb(sent[most]),
-        "total_mb": _mb(sum(sent.values())),
-        "expected": tuple(fabric.interfaces),
-    }
-    if len(set(setting.values())) == 1:
-        return with_values(make_finding("route-wrong-interface", most, nodes=bad), values)
-    return with_values(make_finding("transport-wrong-network", bad[0], nodes=bad, interface=most), values)
+    most, names = max(sent, key=lambda name: sent[name]), _names(fabric)
+    if len({text(record, "environment", SETTING) for record in sending.values()}) > 1:
+        return _wrong_network(bad[0], sent, fabric, bad)
+    return Finding(
+        "route-wrong-interface",
+        Severity.NODE,
+        f"{_mb(sent[most])} of {_mb(sum(sent.values()))} MB left through it, expected {names} as on the other nodes",
+        f"`ip route get ADDRESS` on the node, with another node's address on {names}: correct the route or rule that "
+        f"leads to {most} (`ip route`, `ip rule`); drain the node until then",
+        subject=most,
+        nodes=bad,
+    )
 
 
 def _sends_right(record: Record, fabric: Fabric) -> bool:
@@ -129,18 +134,28 @@ def _of_node(record: Record, fabric: Fabric) -> Finding | None:
     carried = _numbers(record, "carried")
     total = sum(carried.values())
     if total < SEEN * moved:
-        return make_finding("transport-unseen", host, carried_mb=_mb(total), moved_mb=_mb(moved))
+        return Finding(
+            "transport-not-shown",
+            Severity.DOUBT,
+            f"the interfaces carried {_mb(total)} of {_mb(moved)} MB: the rest went another way",
+            "look at what else connects the nodes; the counters of /proc/net/dev do not show it",
+            subject=host,
+        )
     if sum(carried.get(name, 0.0) for name in fabric.interfaces) >= CARRIED * total:
         return None
-    most = max(carried, key=lambda name: carried[name])
-    return make_finding(
-        "transport-wrong-network",
-        host,
-        interface=most,
-        carried_mb=_mb(carried[most]),
-        total_mb=_mb(total),
-        expected=tuple(fabric.interfaces),
-    )
+    return _wrong_network(host, carried, fabric)
+
+
+def _wrong_network(host: str, moved: Mapping[str, float], fabric: Fabric, nodes: tuple[str, ...] = ()) -> Finding:
+    """Return that the interface that moved most of a node's bytes is not a high-speed one."""
+    most = max(moved, key=lambda name: moved[name])
+    text = f"{most} carried {_mb(moved[most])} of {_mb(sum(moved.values()))} MB, expected {_names(fabric)}"
+    advice = f"the module sets the interface and the plugin: see `lumisite binds IMAGE` and `lumisite why {SETTING}`"
+    return Finding("transport-wrong-network", Severity.FAULT, text, advice, subject=host, nodes=nodes)
+
+
+def _names(fabric: Fabric) -> str:
+    return ", ".join(fabric.interfaces)
 
 
 def _mb(size: float) -> float:

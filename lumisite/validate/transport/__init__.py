@@ -1,1 +1,0 @@
-"""Logs of NCCL: which network carried the traffic."""
