@@ -11,7 +11,8 @@ CODES: Mapping[str, str] = {
     "plan-image-changed": "an image is not the one that its bind plan was made for",
     "plan-image-missing": "the image of a bind plan is not here",
     #
-    # Scripts of users (`lint`)
+    # Scripts of users: `lumisite/lint/rules.py` has the table of what `lint` finds
+    "no-script": "a file is no job script",
     #
     # Logs (`transport`)
     #
