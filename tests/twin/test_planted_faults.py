@@ -14,7 +14,7 @@ from lumisite.validate.run.folder import SAMPLES, lines_of
 from tests.support.logs import Run
 from tests.support.sites import site_text
 from tests.twin import faults
-from tests.twin.cluster import SITE_TREE, Cluster, ClusterPlan
+from tests.twin.cluster import EXCHANGE, SITE_TREE, Cluster, ClusterPlan
 from tests.twin.fence import SCRIPTS
 from tests.twin.fixtures import require_twin
 from tests.twin.login_node import LUMISITE, ready_cluster
@@ -148,6 +148,41 @@ def wrapper_that_limits(cluster: Cluster) -> Iterator[None]:
         wrapper.chmod(mode)
 
 
+#: Holds every port that the module gives to MASTER_PORT.
+HOLD_PORTS = """
+import resource, socket, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (9000, 9000))
+held = []
+for port in range(20000, 27993):
+    held.append(socket.socket(socket.AF_INET6))
+    held[-1].bind(("::", port))
+    held[-1].listen()
+open("/run/ports-held", "w").close()
+time.sleep(3600)
+"""
+
+
+@contextmanager
+def ports_held(cluster: Cluster) -> Iterator[None]:
+    (cluster.exchange / "hold_ports.py").write_text(HOLD_PORTS)
+    begin = f"setsid python3 {EXCHANGE}/hold_ports.py </dev/null >/dev/null 2>&1 & until [ -e /run/ports-held ]; do sleep 0.1; done"
+    undo = "kill -KILL $(pgrep -f '[h]old_ports.py'); rm /run/ports-held"
+    with faults.as_root(cluster, "nid000001", begin, undo):
+        yield
+
+
+def user_unknown(cluster: Cluster) -> AbstractContextManager[None]:
+    hide = "cp -p /etc/passwd /run/passwd; sed -i /lumiuser/d /etc/passwd"
+    return faults.as_root(cluster, "nid000002", hide, "cp -p /run/passwd /etc/passwd")
+
+
+def starter_without_setuid(cluster: Cluster) -> AbstractContextManager[None]:
+    """As an installation that was copied without its modes."""
+    folder = "/usr/lib/x86_64-linux-gnu/apptainer/bin"
+    copy = f"cp {folder}/starter {folder}/starter-suid; chmod 755 {folder}/starter-suid"
+    return faults.as_root(cluster, "nid000002", copy, f"rm {folder}/starter-suid")
+
+
 def rccl(log: str) -> Callable[[Cluster], AbstractContextManager[None]]:
     """Let the image's PyTorch have a RCCL that writes the log of `log`, and that of sockets where NCCL_NET says so.
 
@@ -239,6 +274,25 @@ PLANTED = [
         lambda _: nullcontext(),
         "--probe environment --image /appl/images/none.sif",
         {"environment": ("record-missing", {"subject": "container", "ranks": "0-1"})},
+    ),
+    Planted(
+        "ports-held",
+        ports_held,
+        "--probe communicators --probe ddp",
+        {
+            "node": ("port-in-use", {}),
+            "communicators": ("step-skipped", {"cause": "port-in-use", "of": ("nid000001",)}),
+            "ddp": ("step-skipped", {"cause": "port-in-use", "of": ("nid000001",)}),
+        },
+        code=5,
+    ),
+    Planted("user-unknown", user_unknown, "--probe environment", {"environment": ("start-failed", {})}, code=5),
+    Planted(
+        "starter-without-setuid",
+        starter_without_setuid,
+        "--probe environment",
+        {"environment": ("start-failed", {})},
+        code=5,
     ),
     Planted("sacct-away", faults.sacct_refuses, "--probe environment"),
     Planted("nothing", lambda _: nullcontext(), "--probe environment", {}, "/scratch/two-ranks.yaml"),

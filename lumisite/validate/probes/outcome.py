@@ -9,14 +9,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Value, with_values
+from lumisite.findings.finding import Finding, Severity, Value, with_values
 from lumisite.site.cpus import parse_number_list
+from lumisite.text import some
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.probe import Ended, Expected, Judge, Line, Record, describe_ranks
-from lumisite.validate.probes.records import finished, number, rank_of, text, whole
+from lumisite.validate.probes.records import finished, number, rank_of, table, text, texts, whole
+from lumisite.validate.probes.start_errors import start_failure
 
 #: A rank reports once a second where it is; one that is silent for longer than this is frozen, in seconds.
 NO_BEAT_S = 5.0
+#: The gate of what is wrong with a node, from which all else on it follows.
+NODE_GATE = "node"
 #: More tasks than a step can have.
 MOST_RANKS = 1 << 24
 #: What srun prints of tasks that did not end well.
@@ -65,8 +69,9 @@ def unfinished(steps: Sequence[Ended], expected: Expected) -> Gate | None:
     dead = [ended for ended in steps if ended.exit_code]
     if dead and not any(finished(ended.records) for ended in steps):
         first = dead[0]
+        why = start_failure(first.stderr, first.step.folder)
         return expected.gate(
-            make_finding("step-not-run", first.step.folder, words=first.words, exit_code=first.exit_code)
+            why or make_finding("step-not-run", first.step.folder, words=first.words, exit_code=first.exit_code)
         )
     return None
 
@@ -74,7 +79,9 @@ def unfinished(steps: Sequence[Ended], expected: Expected) -> Gate | None:
 def missing(ended: Ended, records: Iterable[Record]) -> list[Located]:
     """Return a finding for each rank or node of a step that should have left one of these records and has not."""
     step = ended.step
-    found = make_finding("record-missing", step.srun.name, words=ended.words)
+    records = list(records)
+    found = clean_environment(records) or start_failure(ended.stderr, step.srun.name)
+    found = found or make_finding("record-missing", step.srun.name, words=ended.words)
     if step.srun.each == "node":
         nodes = {text(record, "host") for record in records}
         return [Located(found, node) for node in step.nodes if node not in nodes]
@@ -98,6 +105,10 @@ def judge_together(judge: Callable[[Sequence[Record], Expected], Sequence[Line]]
 def trouble(ended: Ended, expected: Expected) -> Gate | None:
     """Return what kept ranks that work together from finishing: a wrong number, an error, a rank that hangs."""
     done = finished(ended.records)
+    if cleaned := clean_environment(done):
+        return expected.gate(cleaned)
+    if (gate := port_in_use(done, expected)) is not None:
+        return gate
     counts = {record.get("world_size", record.get("tasks")) for record in done} - {None, expected.ranks}
     if counts:
         per_node = Counter(str(record.get("host")) for record in done)
@@ -122,6 +133,34 @@ def trouble(ended: Ended, expected: Expected) -> Gate | None:
     return _lost(ended, done, expected)
 
 
+def clean_environment(records: Iterable[Record]) -> Finding | None:
+    """Return that ranks see none of Slurm's variables, and so do not know which rank they are."""
+    if all(rank_of(record) >= 0 for record in records):
+        return None
+    return Finding(
+        "environment-cleaned",
+        Severity.FAULT,
+        "ranks do not see Slurm's variables (SLURM_PROCID): the container starts with a clean environment",
+        "unset APPTAINER_CLEANENV and SINGULARITY_CLEANENV in the site's login files and prologs",
+    )
+
+
+def port_in_use(done: Sequence[Record], expected: Expected) -> Gate | None:
+    """Return that something else holds the port on which rank 0 listens for the others: a fault of its node."""
+    for record in done:
+        if not (held := table(record, "port_in_use")):
+            continue
+        host, port = str(record.get("host")), whole(held, "port")
+        holders = texts(held, "holders")
+        text_of = f"port {port} (MASTER_PORT) is in use by {some(holders, between=', ') or 'an unknown process'}"
+        todo = (
+            f"see `ss -ltnp 'sport = :{port}'` on {host} as root, and end what listens there (jobs use 20000 to 27992)"
+        )
+        finding = Finding("port-in-use", Severity.NODE, text_of, todo, nodes=(host,))
+        return replace(expected.gate(finding), gate=NODE_GATE)
+    return None
+
+
 def crashed(ended: Ended, expected: Expected) -> Gate | None:
     """Return the ranks that srun reports as ended and that left no record: what the others say followed from that.
 
@@ -133,6 +172,9 @@ def crashed(ended: Ended, expected: Expected) -> Gate | None:
     if not found:
         return None
     first = found[0]
+    if why := start_failure(ended.stderr):
+        nodes = tuple(dict.fromkeys(end.node for end in found))
+        return expected.gate(replace(why, nodes=nodes), [rank for end in found for rank in end.ranks])
     memory = any(map(_NO_MEMORY.search, ended.stderr)) and first.words.startswith((*_SIGNALS[:1], "Out Of Memory"))
     finding = make_finding("rank-out-of-memory" if memory else "rank-crashed", phase=first.phase, words=first.words)
     return expected.gate(replace(finding, nodes=(first.node,)), first.ranks)
@@ -182,7 +224,8 @@ def _lost(ended: Ended, done: Sequence[Record], expected: Expected) -> Gate | No
     if ended.late:
         return expected.gate(make_finding("step-late", ended.step.folder, limit_s=ended.step.limit_s))
     if ended.exit_code:
-        return expected.gate(make_finding("srun-failed", exit_code=ended.exit_code, words=ended.words))
+        why = start_failure(ended.stderr)
+        return expected.gate(why or make_finding("srun-failed", exit_code=ended.exit_code, words=ended.words))
     lost = [rank for rank in range(expected.ranks) if rank not in heard]
     if lost:
         found = make_finding("record-missing", ended.step.srun.name, words=ended.words)

@@ -50,12 +50,15 @@ class Collector:
                 continue
             job.skips.pop(group.folder, None)  # it had begun
             judged = self._judge(job, group, known, request)
+            bad_node = next((line for line in judged if isinstance(line, Gate) and line.gate == NODE), None)
+            if bad_node and group.steps[0].probe != NODE:
+                # A fault of a node that shows only here: the group itself follows from it.
+                judged = [*judged, skipped(expected_of(job.plan.run, group, known[-1].time, request), bad_node)]
             lines = with_setters(judged, self._setters(job), together=group.steps[0].together)
             job.collected.add(group.folder)
             job.samples += [line for line in lines if isinstance(line, Sample)]
             self.run.keep(lines)
-            if group.steps[0].probe == NODE:
-                self._skip(job, group, [line for line in lines if isinstance(line, Gate)])
+            self._skip(job, group, [line for line in lines if isinstance(line, Gate)])
             bad = next((line for line in lines if isinstance(line, Gate) and line.verdict != "pass"), None)
             seconds = known[-1].time - (began or known[-1].time)
             if bad:
@@ -64,7 +67,7 @@ class Collector:
                 self.report(job.progress(f"{group.folder} passed, {seconds:.1f} s"))
 
     def _skip(self, job: LiveJob, group: Group, found: Sequence[Gate]) -> None:
-        """Mark the steps with a bad node, and then that the nodes are judged: the job waits a little for that."""
+        """Mark the steps that cannot work, and then, behind the nodes, that they are judged: the job waits for that."""
         for later in job.plan.groups:
             cause = reason_to_skip(later.steps[0], found)
             begun = later.folder in job.collected or self.run.step_began(job.plan.run, later.steps[0]) is not None
@@ -72,7 +75,7 @@ class Collector:
                 job.skips[later.folder] = cause
                 for step in later.steps:
                     self.run.mark(job.plan.run, f"{step.folder}/{script.SKIP}")
-        if job.goes_on:
+        if job.goes_on and group.steps[0].probe == NODE:
             self.run.mark(job.plan.run, f"{group.folder}/{script.JUDGED}")
 
     def _judge(self, job: LiveJob, group: Group, ends: Sequence[End], request: RunRequest) -> Sequence[Line]:

@@ -53,7 +53,7 @@ SILENT = (
 UNKNOWN = "Invalid job id"
 #: What srun says where a node or a daemon does not answer (src/api/step_launch.c), for grep -E.
 AWAY = (
-    f"^(srun|slurmstepd[^:]*): error: .*({SILENT}|Unable to confirm allocation|Task launch for .* failed on node|"
+    f"^(srun|slurmstepd[^:]*): error: .*({SILENT}|Unable to confirm allocation|Job credential (revoked|expired)|"
     "[Nn]ode failure|NODE FAILURE|Required node not available|Slurmd could not connect IO|Job/step already completing)"
 )
 #: The same, and what it says of a step that Slurm kept waiting.

@@ -1,6 +1,7 @@
-"""What follows from a bad node: what does not pass on a node that the gate `node` names follows from that.
+"""What follows from what: what does not pass on a node that the gate `node` names follows from that.
 
-Such a node is not asked again: steps with it are not run.
+Such a node is not asked again: steps with it are not run. After ranks on all nodes hung, none that needs the network
+is run: it would hang as well, for as long as it may.
 """
 
 from __future__ import annotations
@@ -10,6 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.probe import ProbeStep
 
+#: Codes of ranks that hang together.
+HANGS = ("step-late", "rank-hung", "communicator-hung")
+#: The code of a step that was not run because of what was found before it.
+SKIPPED = "step-skipped"
 #: The gate that runs first and looks at each node.
 NODE = "node"
 
@@ -21,9 +26,12 @@ def following(after: Sequence[Gate]) -> dict[Gate, tuple[Gate, ...]]:
         if gate.gate == NODE and gate.verdict == "fail":
             for node in gate.nodes:
                 blamed.setdefault((gate.run, node), []).append(gate)
+    hung = {(gate.run, gate.gate): gate for gate in after if gate.code in HANGS}
     found: dict[Gate, tuple[Gate, ...]] = {}
     for gate in after:
         causes = dict.fromkeys(blame for node in gate.nodes for blame in blamed.get((gate.run, node), ()))
+        if gate.code == SKIPPED and (hang := hung.get((gate.run, str(gate.values.get("gate"))))):
+            causes[hang] = None
         if causes and gate.verdict != "pass" and gate.gate != NODE:
             found[gate] = tuple(causes)
     return found
@@ -35,6 +43,15 @@ def nodes_behind(gate: Gate, causes: Mapping[Gate, Sequence[Gate]]) -> tuple[str
 
 
 def reason_to_skip(step: ProbeStep, found: Iterable[Gate]) -> Gate | None:
-    """Return the answer of the gate `node` by which one node of a step, and not all, is bad; None where none is."""
-    bad = (gate for gate in found if gate.verdict == "fail" and gate.asked)
-    return next((gate for gate in bad if not {*gate.nodes}.isdisjoint(step.nodes)), None)
+    """Return the answer because of which a step cannot work; None where there is none.
+
+    That is one of the gate `node` by which one node of the step, and not all, is bad, or a hang of all of its nodes.
+    """
+    for gate in found:
+        if gate.verdict != "fail":
+            continue
+        if gate.gate == NODE and gate.asked and not {*gate.nodes}.isdisjoint(step.nodes):
+            return gate
+        if gate.code in HANGS and len(gate.nodes) > 1 and not gate.asked and step.together and len(step.nodes) > 1:
+            return gate
+    return None

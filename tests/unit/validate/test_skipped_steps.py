@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.validate.lines import Gate, gate_of
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line, ProbeStep, Srun
 from lumisite.validate.probes.suite import choose_probes, groups
 from lumisite.validate.run.folder import create_run, lines_of
 from lumisite.validate.run.plan import plan_jobs
+from lumisite.validate.samples import Recorded
 from lumisite.validate.verdict.causes import reason_to_skip
 from lumisite.validate.verdict.gates import judge_gates
+from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 from tests.support import played_slurm
 from tests.support.played_slurm import NODES, PlayedSlurm, play, runner
 from tests.support.records import target_of
@@ -131,3 +134,52 @@ def test_what_runs_behind_a_skipped_step_is_judged_at_once(tmp_path: Path) -> No
     (third / "began").write_text("100.0\n")
     driver.collector.collect(job, driver.request, whole=False)
     assert job.group == third.name
+
+
+# ---- what shows only in a later step
+
+
+def run_groups(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, first: Finding, gate: str
+) -> tuple[list[Gate], SystemVerdict]:
+    """Return the gates of a job whose first of three steps that work together finds this, for a gate."""
+
+    def find(_: Sequence[Ended], expected: Expected) -> list[Line]:
+        return [replace(expected.gate(first), gate=gate)]
+
+    def groups_of(nodes: tuple[str, ...]) -> list[Group]:
+        fine, *others = plan_groups(nodes, None)
+        return [fine, Group(played_slurm.a_group("communicators", nodes).steps, find), *others]
+
+    monkeypatch.setattr(
+        played_slurm, "plans", lambda place, jobs=1: plan_jobs("stamp", str(place), [NODES], 1, groups_of)
+    )
+    gates = [line for line in played_slurm.work(folder) if isinstance(line, Gate)]
+    return gates, judge_system(Recorded({}), Recorded({}, tuple(gates)), Terms(alone=True))
+
+
+def test_after_a_hang_of_all_nodes_nothing_more_that_needs_the_network_is_run(
+    played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hang = make_finding("rank-hung", "rank 0 on nid000001", phase="joining", limit_s=240)
+    gates, verdict = run_groups(tmp_path / "run", monkeypatch, hang, "communicators")
+    assert [(gate.gate, gate.code) for gate in gates] == [
+        ("node", "node-fine"),
+        ("communicators", "rank-hung"),
+        ("transport", "step-skipped"),
+        ("ddp", "step-skipped"),
+        ("job", "job-done"),
+    ]
+    assert verdict.exit_code == 1
+    follows = {gate.gate: gate.follows for gate in verdict.gates if gate.follows}
+    assert follows == {"transport": NODES, "ddp": NODES}
+
+
+def test_a_port_that_is_in_use_is_one_finding_of_its_node(
+    played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Finding("port-in-use", Severity.NODE, "port 20001 is in use", "end it", nodes=NODES[:1])
+    gates, verdict = run_groups(tmp_path / "run", monkeypatch, held, "node")
+    assert [gate.code for gate in gates] == ["node-fine", "port-in-use", *["step-skipped"] * 3, "job-done"]
+    assert (verdict.exit_code, verdict.bad_nodes) == (5, [NODES[0]])
+    assert {gate.gate for gate in verdict.gates if gate.follows} == {"communicators", "transport", "ddp"}

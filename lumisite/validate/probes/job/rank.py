@@ -54,7 +54,7 @@ class Rank:
         self.details: dict[str, Any] = {}
         self.out = Path(sys.argv[1])
         shared = lumisite_record.shares_node()
-        name = self.record["host"] if shared else self.rank
+        name = self.record["host"] if shared else lumisite_record.file_name(self.record)
         flags = os.O_WRONLY | os.O_CREAT | (0 if shared else os.O_TRUNC)
         self.at = os.open(str(self.out / f"{name}.at"), flags, 0o666)
         self.at_offset = self.local_rank * REPORT_BYTES if shared else 0
@@ -154,6 +154,9 @@ def run(measure: Callable[[Rank], None]) -> None:
         rank.leave()
     except BaseException as error:  # whatever it was, the record says so, and the others hear of it
         rank.record.update(error=lumisite_record.words(error), error_at=rank.phase, error_time=time.time())
+        if "EADDRINUSE" in str(error) or "address already in use" in str(error).lower():
+            port = lumisite_record.number("MASTER_PORT")
+            rank.record["port_in_use"] = {"port": port, "holders": lumisite_record.holders_of(port)}
     failed = "error" in rank.record
     lumisite_record.leave(rank.record)
     sys.stdout.flush()

@@ -29,6 +29,7 @@ from lumisite.validate.probes.node.resources import (
 from lumisite.validate.probes.outcome import Located, gates
 from lumisite.validate.probes.probe import TEXT, Ended, Expected, Line, Probe, Record, Srun, Target, quote
 from lumisite.validate.probes.records import count_in, more_than_half, number, table, text, texts, value_at, whole
+from lumisite.validate.probes.start_errors import start_failure
 from lumisite.vendors import all_fabrics, all_gpus
 from lumisite.vendors.model import GpuVendor
 
@@ -201,6 +202,7 @@ def _lost(ended: Ended, records: Mapping[str, Record], expected: Expected) -> It
             found = make_finding("node-lost", folder=folder, reason=reason, missing=tuple(paths), limit_s=limit_s)
         else:
             found = make_finding("node-lost", words=quote(of_slurm[name]) or ended.words, limit_s=limit_s)
+            found = start_failure(of_slurm[name] or ended.stderr) or found
         yield Located(found, name)
 
 
