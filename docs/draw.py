@@ -73,7 +73,7 @@ def terminal(text: str) -> str:
 
 
 #: The report of the page: its runs, and the windows that it is seen in, in pixels.
-REPORT = ("report", str(DOCS / "examples/after"), "--baseline", str(DOCS / "examples/before"))
+REPORT = ("report", str(DOCS / "examples/after"), "--before", str(DOCS / "examples/before"))
 WINDOWS = ((1200, 800), (390, 800))
 GAP = 24
 

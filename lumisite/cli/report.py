@@ -12,6 +12,7 @@ from lumisite.cli.facts import load_facts
 from lumisite.cli.input import file_blocks
 from lumisite.cli.output import print_note, print_result, write_text
 from lumisite.cli.site_choice import recorded_site
+from lumisite.errors import ResolveError
 from lumisite.site.json_file import parse_json
 from lumisite.site.load import LoadedSite, load_site, read_input
 from lumisite.validate import InputError
@@ -33,13 +34,13 @@ def add_verdict(parser: argparse.ArgumentParser) -> None:
         "nodes confirm. Exit code 0: not slower, 1: a gate failed, or slower and confirmed, 4: not decided, with what"
         " to run next, 5: the system is fine but some nodes are not."
     )
+    parser.add_argument("runs", nargs="*", help=argparse.SUPPRESS)
     for side in ("before", "after"):
         parser.add_argument(
             f"--{side}",
             metavar="FILE",
             action="append",
             default=[],
-            required=True,
             help=f"samples {side} the change, or the folder of a run; may be given several times; - is standard input",
         )
     parser.add_argument(
@@ -65,7 +66,7 @@ def add_report(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("run", metavar="RUN", help="the folder of a run after the change, or its file of samples")
     parser.add_argument(
-        "--baseline",
+        "--before",
         metavar="FILE",
         action="append",
         default=[],
@@ -98,7 +99,7 @@ def add_report(parser: argparse.ArgumentParser) -> None:
 def run_report(arguments: argparse.Namespace) -> int:
     """Write the report of a run."""
     form = "json" if arguments.json else arguments.format or _form(arguments.output)
-    before, after = read_side(arguments.baseline), read_side([arguments.run])
+    before, after = read_side(arguments.before), read_side([arguments.run])
     loaded = _site(arguments, after)
     terms = _terms(loaded, arguments)
     if loaded is None and after.facts is not None and (name := recorded_site(after.facts.site)):
@@ -114,6 +115,12 @@ def run_report(arguments: argparse.Namespace) -> int:
 
 def run_verdict(arguments: argparse.Namespace) -> int:
     """Judge samples and gates after a change against those before it."""
+    if arguments.runs or not arguments.before or not arguments.after:
+        run = arguments.runs[0] if arguments.runs else "RUN"
+        raise ResolveError(
+            f"verdict: two sides are compared (`lumisite verdict --before FILE --after {run}`; `lumisite report {run}` "
+            "shows one run alone)"
+        )
     terms = _terms(load_site(arguments.site) if arguments.site else None, arguments)
     verdict = judge_system(_recorded(arguments.before), _recorded(arguments.after), terms)
     lines = [] if arguments.json else [verdict_text(verdict).rstrip("\n")]
@@ -123,7 +130,7 @@ def run_verdict(arguments: argparse.Namespace) -> int:
 
 def _terms(loaded: LoadedSite | None, arguments: argparse.Namespace) -> Terms:
     rules = loaded.site.validation if loaded else None
-    alone = arguments.command == "report" and not arguments.baseline
+    alone = arguments.command == "report" and not arguments.before
     return Terms.of(rules, allow_image_change=arguments.allow_image_change, alone=alone)
 
 

@@ -15,7 +15,6 @@ from lumisite.cli.report import read_side
 from lumisite.errors import ToolError
 from lumisite.findings import writers
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.exit_code import verdict_exit_code
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import Site
 from lumisite.text import figure, percent, some
@@ -35,7 +34,7 @@ from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 def print_run(run: Run, request: RunRequest, site: Site, *, as_json: bool) -> int:
     """Print the metrics of a run, its gates, and the nodes that are slower than the others; return the exit code."""
     lines = lines_of(run.folder / SAMPLES)
-    verdict = judge_system(Recorded({}), read_side([str(run.folder)]).recorded, Terms.of(site.validation))
+    verdict = judge_system(Recorded({}), read_side([str(run.folder)]).recorded, Terms.of(site.validation, alone=True))
     gates = [line for line in lines if isinstance(line, Gate)]
     samples = [line for line in lines if isinstance(line, Sample)]
     causes = following(gates)
@@ -67,12 +66,9 @@ def print_run(run: Run, request: RunRequest, site: Site, *, as_json: bool) -> in
         )
     if not samples and any(gate.code == "sbatch-refused" for gate in gates):
         return 3
-    states = {gate.verdict for gate in verdict.gates if not gate.follows}
-    worst = next((state for state in ("fail", "inconclusive") if state in states), "bad-nodes" if verdict.drain else "")
-    code = verdict_exit_code(worst)
-    if request.purpose == "validate" and code in (0, 5):
+    if request.purpose == "validate" and verdict.exit_code in (0, 5):
         print_note(writers.sentence(make_finding("command-baseline", command=commands.baseline)))
-    return code
+    return verdict.exit_code
 
 
 def print_against_baseline(run: Run, request: RunRequest, loaded: LoadedSite, before: Side, *, as_json: bool) -> int:
@@ -115,15 +111,14 @@ def _text(folder: Path, gates: Sequence[Gate], verdict: SystemVerdict) -> Iterat
     for name, number in answers.items():
         causes = [cause for cause in judged[name].causes if not cause.follows]
         followed = [cause for cause in judged[name].causes if cause.follows]
-        state = {"pass": "passed", "bad-nodes": "fail"}.get(judged[name].verdict, judged[name].verdict)
         if followed and not causes:
-            state = "follows"
+            yield f"{name}: {judged[name].reason}"
+            continue
+        state = {"pass": "passed", "bad-nodes": "fail"}.get(judged[name].verdict, judged[name].verdict)
         yield f"{name}: {state} ({passed[name]} of {number})"
         for cause in causes:
             yield f"    {some(cause.runs)}: {cause.cause}"
             yield f"        {next_step(cause)}"
-        if followed and not causes:
-            yield f"    {judged[name].reason}"
     for slow in verdict.slow_nodes:
         yield f"{slow.node} is slow: {slow.metric} {percent(slow.below)} below the median of all nodes (z {slow.z:.1f})"
     if verdict.drain:

@@ -247,6 +247,7 @@ def new_run(arguments: argparse.Namespace) -> RunRequest:
     request, loaded = _make_request(arguments, purpose, str(folder), stamp)
     if not arguments.dry_run:
         require_shared(loaded.site, folder, "--out")
+        require_deployed(loaded.site)
     warn_before_jobs(request)
     if replaced := unlike_lock(loaded, request.image, request.image_digest):
         print_note(writers.sentence(replaced))
@@ -341,6 +342,15 @@ def require_shared(site: Site, folder: Path, what: str) -> None:
     places = [folder, *folder.parents]
     if not any(real_path(path) in places for path in shared):
         raise ResolveError(f"{what}: {folder} is not on a file system that all nodes see (have {', '.join(shared)})")
+
+
+def require_deployed(site: Site) -> None:
+    """Refuse to submit jobs that could not load the site's module."""
+    if not Path(f"{site.root}/current/modules").is_dir():
+        raise ToolError(
+            f"{site.root}: nothing is deployed here, or this node does not see it: jobs could not load the module "
+            f"(`lumisite render`, then `lumisite deploy OUT {site.root} --apply`)"
+        )
 
 
 def with_nodes(request: RunRequest, arguments: argparse.Namespace) -> RunRequest:

@@ -82,7 +82,7 @@ def browse(home: Path, *arguments: str) -> tuple[str, list[str]]:
 def report(top: Path, came: Maintenance) -> Path:
     before, after = write_runs(top / "runs", came)
     page = top / "report.html"
-    assert main(["report", str(after), "--baseline", str(before), "-o", str(page)]) in (0, 1, 5)
+    assert main(["report", str(after), "--before", str(before), "-o", str(page)]) in (0, 1, 5)
     return page
 
 
@@ -173,7 +173,7 @@ def test_the_finding_comes_first_and_nothing_is_beside_the_window(
     before, after = write_runs(tmp_path / "runs", came)
     file, page = after / "samples.jsonl", tmp_path / "report.html"
     file.write_text(file.read_text().replace("bind the host's", f"bind {'a_name_without_a_blank' * 8}, the host's"))
-    assert main(["report", str(after), "--baseline", str(before), "-o", str(page)]) == 1
+    assert main(["report", str(after), "--before", str(before), "-o", str(page)]) == 1
     layout = measured(page, width)
     assert layout.first.startswith("FAIL: transport failed (rank 3 used sockets")
     assert layout.first.endswith(
@@ -230,7 +230,7 @@ def test_long_names_and_causes_and_many_gates_and_none_are_not_cut(width: int, g
     rows = [row for row in rows if "gate" not in row] + [{**gate, "gate": f"gate_{n:03}"} for n in range(gates)]
     (after / "samples.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     page = tmp_path / "report.html"
-    assert main(["report", str(after), "--baseline", str(before), "-o", str(page)]) == 1
+    assert main(["report", str(after), "--before", str(before), "-o", str(page)]) == 1
     layout = measured(page, width)
     assert layout.first.startswith(
         "FAIL: gate_000, gate_001 and 198 more failed; 15 %" if gates else "FAIL: 15 % slower"
@@ -252,7 +252,7 @@ def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
             text.replace('"ddp/', f'"{quoted}/').replace("no <plugin>", f"no {json.dumps(hostile)[1:-1]}")
         )
     page = tmp_path / "report.html"
-    assert main(["report", str(after), "--baseline", str(before), "-o", str(page)]) == 1
+    assert main(["report", str(after), "--before", str(before), "-o", str(page)]) == 1
     out, complaints = browse(tmp_path, "--dump-dom", page.as_uri())
     assert complaints == []
     assert "<title>FAIL: binds failed (rank 3 used sockets: no &lt;script&gt;" in out

@@ -43,7 +43,7 @@ CALLS = (
     "changes facts.json later.json --site lumi",
     "validate --resume resumed",
     "verdict --before runs/before/samples.jsonl --after runs/after/samples.jsonl",
-    "report runs/after --baseline runs/before",
+    "report runs/after --before runs/before",
 )
 _BLANKS = (
     (r"[0-9a-f]{64}", "SHA256"),

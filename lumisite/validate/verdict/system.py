@@ -124,7 +124,7 @@ def judge_system(before: Recorded, after: Recorded, terms: Terms) -> SystemVerdi
         else metric
         for metric in _share_chance(judges, terms)
     ]
-    overall = _overall(gates, metrics, slow, spoiled=bool(bad) and spoiled)
+    overall = _overall(gates, metrics, slow, spoiled=bool(bad) and spoiled, alone=terms.alone)
     return SystemVerdict(
         overall,
         gates,
@@ -201,9 +201,17 @@ def _by_spec(verdict: MetricVerdict, rule: MetricRule) -> MetricVerdict:
 
 
 def _overall(
-    gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict], slow: Sequence[SlowNode], *, spoiled: bool
+    gates: Sequence[GateVerdict],
+    metrics: Sequence[MetricVerdict],
+    slow: Sequence[SlowNode],
+    *,
+    spoiled: bool,
+    alone: bool,
 ) -> State:
-    """Return the worst of what bad nodes do not explain; `spoiled`: no job ran without them."""
+    """Return the worst of what bad nodes do not explain; `spoiled`: no job ran without them.
+
+    Without a baseline by intent (`alone`), gates that passed are enough.
+    """
     deciding = [metric.verdict for metric in metrics if metric.decides and not metric.on_slow_nodes]
     counted = [gate for gate in gates if not gate.follows and (gate.runs or not spoiled)]
     states = {*deciding, *(gate.verdict for gate in counted)}
@@ -213,7 +221,7 @@ def _overall(
         return "inconclusive"
     if slow or "bad-nodes" in states:
         return "bad-nodes"
-    if not deciding and (not gates or not metrics):
+    if not deciding and (not gates or (not metrics and not alone)):
         return "inconclusive"
     return "warn" if "warn" in states else "pass"
 

@@ -90,7 +90,7 @@ def text(name: str, content: str) -> None:
     Path(name).write_text(content)
 
 
-REPORT = ("report", "run", "--baseline", str(EXAMPLES / "before"))
+REPORT = ("report", "run", "--before", str(EXAMPLES / "before"))
 CASES: Sequence[tuple[Callable[..., None], Sequence[str | int], Sequence[str]]] = (
     *((sample, (key,), REPORT) for key in ("key:metric", "metric", "cause", "key:gate", "run")),
     (sample, ("cause",), (*REPORT, "--json")),
@@ -175,7 +175,7 @@ def test_a_terminal_gets_the_words_that_tell_how_it_went_in_colour() -> None:
     assert next(line for line in shown if line.startswith("0 ")).split()[:3] == ["0", "nid005001:4100", "[31]fail[0]"]
     plain_text = on_a_terminal("transport", log, NO_COLOR="1")
     assert [re.sub(r"\[\d+\](pass|fail|FAIL)\[0\]", r"\1", line) for line in shown] == plain_text
-    report = on_a_terminal("report", str(EXAMPLES / "after"), "--baseline", str(EXAMPLES / "before"))
+    report = on_a_terminal("report", str(EXAMPLES / "after"), "--before", str(EXAMPLES / "before"))
     assert any(re.search(r"  \[32\]pass\[0\]  ", line) for line in report)
 
 

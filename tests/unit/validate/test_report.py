@@ -26,7 +26,7 @@ RENAMED = "/opt/cray/libfabric: release folder /opt/cray/libfabric/1.15.2.0 -> /
 def report(came: Maintenance, *options: str, code: int) -> None:
     if not Path("runs").exists():
         write_runs(Path("runs"), came)
-    assert main(["report", "runs/after", "--baseline", "runs/before", *options]) == code
+    assert main(["report", "runs/after", "--before", "runs/before", *options]) == code
 
 
 def said(code: str, **values: Any) -> str:
@@ -107,8 +107,8 @@ def test_files_of_samples_do_and_what_is_missing_is_left_out(capsys: Output) -> 
     write_runs(Path("runs"), Maintenance())
     for name in ("facts.json", "run.json"):
         Path("runs/after", name).unlink()
-    assert main(["report", "runs/after/samples.jsonl", "--baseline", "runs/before/samples.jsonl"]) == 0
-    assert main(["report", "runs/after", "--baseline", "runs/before"]) == 0
+    assert main(["report", "runs/after/samples.jsonl", "--before", "runs/before/samples.jsonl"]) == 0
+    assert main(["report", "runs/after", "--before", "runs/before"]) == 0
     assert "what changed" not in capsys.readouterr().out
 
 
@@ -186,7 +186,7 @@ def test_html_is_the_same_bytes_and_names_nothing_elsewhere() -> None:
     [
         (["gone"], "gone: cannot be read: No such file or directory"),
         (["runs"], "runs/samples.jsonl: cannot be read"),
-        (["runs/after", "--baseline", "gone"], "gone: cannot be read"),
+        (["runs/after", "--before", "gone"], "gone: cannot be read"),
         (["runs/after", "--format", "pdf"], "invalid choice: 'pdf'"),
         (["runs/after", "--site", "nowhere"], "nowhere"),
         (["a\0b"], "cannot be read"),
@@ -265,7 +265,7 @@ def test_runs_that_set_other_variables_are_compared_and_say_so(capsys: Output) -
     about.write_text(json.dumps(json.loads(about.read_text()) | {"env": {"NCCL_ALGO": "Ring", "NOTE": "a b"}}))
     assert main(["verdict", "--before", "runs/before", "--after", "runs/after"]) == 0
     assert re.search(r"^all_reduce_busbw|^collectives/", capsys.readouterr().out, re.MULTILINE)
-    assert main(["report", "runs/after", "--baseline", "runs/before"]) == 0
+    assert main(["report", "runs/after", "--before", "runs/before"]) == 0
     assert re.search(r"^set variables +- +NCCL_ALGO=Ring NOTE=a b$", capsys.readouterr().out, re.MULTILINE)
 
 
@@ -279,7 +279,7 @@ def test_a_run_is_judged_by_its_own_sites_expectations(capsys: Output) -> None:
     for site in ("lumi", f"{Path.cwd()}/strict.yaml", f"{Path.cwd()}/gone.yaml"):
         Path("strict.yaml").write_text(strict)
         about.write_text(json.dumps(json.loads(about.read_text()) | {"site_file": site}))
-        told[site.rpartition("/")[2]] = main(["report", "runs/after", "--baseline", "runs/before"])
+        told[site.rpartition("/")[2]] = main(["report", "runs/after", "--before", "runs/before"])
         said = f"the site of the run, '{site}', was not found: its expectations are left out\n"
         assert (said in capsys.readouterr().err) == site.endswith("gone.yaml")
     assert told == {"lumi": 0, "strict.yaml": 1, "gone.yaml": 0}

@@ -126,7 +126,7 @@ def test_the_sites_expectations_are_asked(capsys: Output) -> None:
     out = capsys.readouterr().out
     assert out.startswith(f"PASS: {said('metrics-as-expected', metrics='2 metrics')}; {said('every-gate-passed')}\n")
     assert "is within what the site expects, 125" in out
-    assert main(["report", "runs/after", "--site", "lumi", "--baseline", "runs/before"]) == 4  # one was not measured
+    assert main(["report", "runs/after", "--site", "lumi", "--before", "runs/before"]) == 4  # one was not measured
     assert "not measured before" in capsys.readouterr().out
     raw = [json.loads(line) for line in file.read_text().splitlines()]
     for one in raw:

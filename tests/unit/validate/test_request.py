@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from lumisite.cli import main
+from lumisite.cli.validate import require_deployed
 from lumisite.errors import ResolveError, ToolError
 from lumisite.findings.finding import Place
+from lumisite.site.scalars import RootPath
 from lumisite.validate.run.plan import (
     choose_node_sets,
     hunt_words,
@@ -92,6 +95,15 @@ def test_a_run_does_not_go_on_where_what_it_measures_has_changed() -> None:
             require_unchanged(begun, loaded, version, digest, "run")
         assert "(start a new run)" in str(refused.value)
         assert words in str(refused.value)
+
+
+def test_no_job_is_submitted_where_nothing_is_deployed(tmp_path: Path) -> None:
+    site = replace(LOADED.site, root=RootPath(str(tmp_path)))
+    with pytest.raises(ToolError, match=f"{tmp_path}: nothing is deployed here"):
+        require_deployed(site)
+    (tmp_path / "releases/a/modules").mkdir(parents=True)
+    (tmp_path / "current").symlink_to("releases/a")
+    require_deployed(site)
 
 
 # ---- where more jobs go

@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
+from lumisite.cli.run_result import print_run
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Severity
 from lumisite.findings.writers import advice, message
 from lumisite.validate.lines import Gate, GateOutcome, Sample, line_json
+from lumisite.validate.run.folder import Run
 from lumisite.validate.samples import Recorded
 from lumisite.validate.verdict.gates import GateVerdict, judge_gates
 from lumisite.validate.verdict.system import Terms, judge_system
+from tests.support.requests import LOADED, a_request
 from tests.support.series import codes
 
 Output = pytest.CaptureFixture[str]
@@ -198,7 +201,7 @@ def test_one_bad_node_of_four_is_exit_5_with_its_cause_first(baseline: bool, cap
         for line in low
     ]
     Path("before").write_text("\n".join([*fast, line_json(gate("pass", *FOUR, name="conda"))]))
-    words = ["--baseline", "before"] if baseline else []
+    words = ["--before", "before"] if baseline else []
     assert main(["report", "after", *words]) == 5
     out = capsys.readouterr().out
     assert "hsn0 is gone" in out
@@ -214,6 +217,33 @@ def test_one_bad_node_of_four_is_exit_5_with_its_cause_first(baseline: bool, cap
         ["n3"],
         ["n3"],
     )
+
+
+def test_without_a_baseline_gates_that_passed_are_enough_and_validate_and_report_agree(
+    tmp_path: Path, capsys: Output
+) -> None:
+    """However many numbers there are of which the site expects nothing."""
+    passed = [line_json(gate("pass", *FOUR, name=name, run="r1")) for name in ("node", "job")]
+    numbers = [line_json(Sample("ddp/samples_per_s/comm/4n", 30.0, "higher", "r1", FOUR, 1e6))]
+    for lines in (passed, [*passed, *numbers]):
+        (tmp_path / "samples.jsonl").write_text("\n".join([*lines, ""]))
+        assert main(["report", str(tmp_path)]) == 0
+        assert print_run(Run(tmp_path), a_request(), LOADED.site, as_json=False) == 0
+    capsys.readouterr()
+
+
+def test_what_follows_is_one_line_that_says_from_what(tmp_path: Path, capsys: Output) -> None:
+    lines = [*node("n3"), gate("fail", *FOUR, name="ddp", run="r1", cause="rank 2 hung")]
+    (tmp_path / "samples.jsonl").write_text("".join(f"{line_json(line)}\n" for line in lines))
+    assert print_run(Run(tmp_path), a_request(), LOADED.site, as_json=False) == 5
+    assert "\nddp: follows from n3 (nic-gone)\n" in capsys.readouterr().out
+
+
+def test_verdict_of_one_run_says_what_compares_and_what_shows_one(capsys: Output) -> None:
+    assert main(["verdict", "runs/today"]) == 2
+    error = capsys.readouterr().err
+    assert "`lumisite verdict --before FILE --after runs/today`" in error
+    assert "`lumisite report runs/today`" in error
 
 
 def test_the_drain_line_says_what_the_node_has(capsys: Output) -> None:
