@@ -1,4 +1,4 @@
-"""`check --host`: the deployed release, checked on a node; `status` uses the same."""
+"""`check --host`: a node, by the site description and the deployed release; `status` uses the same."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pathlib import Path
 from lumisite.cli.arguments import check_root
 from lumisite.cli.output import print_note, print_result
 from lumisite.cli.site_choice import default_site, recorded_site
-from lumisite.errors import DifferenceError, LumisiteError, ResolveError
-from lumisite.findings.catalogue import make_finding
+from lumisite.errors import LumisiteError, ResolveError
 from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import advice, line, message
-from lumisite.machine.host import DiskTree, mounts_of
+from lumisite.machine.host import DiskTree
 from lumisite.machine.tree import is_under
+from lumisite.release.node import HostFault, Node
 from lumisite.release.node_check import check_host
-from lumisite.release.node_state import name_of, shared_faults
-from lumisite.release.policy import policy_path, read_policy
+from lumisite.release.node_mounts import shared_faults
+from lumisite.release.policy import Policy, read_policy
 from lumisite.release.root import existing_root, inspect_release
 from lumisite.release.tree import RenderedTree
 from lumisite.release.trust import root_doubts
-from lumisite.render.manifest import sha256_of
+from lumisite.render.manifest import NO_MANIFEST, sha256_of
 from lumisite.site.json_file import parse_json
 from lumisite.site.load import LoadedSite, load_site, read_input
 from lumisite.text import counted, drain_command
@@ -31,17 +31,23 @@ from lumisite.text import counted, drain_command
 
 @dataclass(frozen=True)
 class Checked:
-    """What is wrong with a deployed release on a host, after how many checks, and what a new release would change.
+    """What is wrong with a node and the release that is deployed (empty: none), after how many checks.
 
-    `drain` is the command that drains the node, where something is wrong with it alone.
+    `pending` is what a new release would change; `drain` is the command that drains the node, where something is wrong
+    with it alone.
     """
 
     release: str
-    faults: Sequence[Finding]
+    faults: Sequence[HostFault]
     notes: Sequence[Finding] = ()
     pending: Sequence[Finding] = ()
     checks: int = 0
     drain: str | None = None
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The faults as findings."""
+        return [fault.finding for fault in self.faults]
 
 
 def check_deployed(
@@ -55,7 +61,7 @@ def check_deployed(
     known = [_printed_faults(file) for file in others]
     loaded, host = load_site(site_name or _site_of(Path(root_name or ""))), DiskTree(host_root)
     checked = check_release(loaded, root_name, host, known)
-    lines = [line(fault) for fault in checked.faults]
+    lines = list(map(line, checked.findings))
     if checked.drain:
         # One node cannot tell what all of its kind have.
         only = "" if others else ", if others of its kind pass"
@@ -63,22 +69,22 @@ def check_deployed(
     print_result([_entry(fault, checked.drain) for fault in checked.faults], lines, as_json=as_json)
     for note in (*checked.notes, *checked.pending):
         print_note(line(note))
-    where = host.name if host.name.strip("/") else "this node"
-    checks = counted(checked.checks, "check")
+    where, checks = host.name if host.name.strip("/") else "this node", counted(checked.checks, "check")
+    what = f"release {checked.release}" if checked.release else f"site description {loaded.file}"
     if checked.faults:
-        print_note(f"release {checked.release} on {where}: {counted(len(checked.faults), 'fault')} in {checks}")
+        print_note(f"{what} on {where}: {counted(len(checked.faults), 'fault')} in {checks}")
     else:
-        print_note(f"release {checked.release} matches {where}: {checks} passed")
-    return exit_code(checked.faults)
+        print_note(f"{what} matches {where}: {checks} passed")
+    return exit_code(checked.findings)
 
 
 def _site_of(path: Path) -> str:
-    """Return the site of the release that is deployed in a root; raise `LumisiteError` where it is not known."""
+    """Return the site of the release that is deployed in a root; raise `ResolveError` where it is not known."""
     root = existing_root(path)
     named = inspect_release(root, root.current).manifest.site if root.current else ""
     name = recorded_site(named) if named else default_site().name
     if not name:
-        raise ResolveError(make_finding("site-not-embedded", "--site", root=str(path), site=named))
+        raise ResolveError(f"{path}: has a release of site {named}, which is not embedded (name it with --site FILE)")
     return name
 
 
@@ -89,79 +95,91 @@ def check_release(
     others: Sequence[frozenset[tuple[str, str]]] = (),
     release: RenderedTree | None = None,
 ) -> Checked:
-    """Check the deployed `release` of a root (default: the site's) against a host; it is read where it is not given.
+    """Check a host by a site and the deployed `release` of a root (default: the site's), which is read if not given.
 
-    `others` have the path and the code of each fault on other nodes of the kind. Raises `LumisiteError` where no
-    release is deployed.
+    `others` have the path and the code of each fault on other nodes of the kind. Before anything is deployed, the
+    host is checked by the site alone.
     """
-    checked = _checked(loaded, root_name, host, release)
-    name = name_of(loaded.site, host)
+    node = Node(loaded.site, host)
+    checked = _checked(loaded, root_name, node, release)
     faults, shared = [], []
     for fault in checked.faults:
-        if others and all((fault.subject, fault.code) in other for other in others):
-            shared.append(fault.code)
-            fault = replace(fault, severity=Severity.FAULT)
-        elif name is None and fault.severity is Severity.NODE:
-            fault = replace(fault, severity=Severity.FAULT)
-        faults.append(fault)
-    paths = [fault.subject for fault in faults if fault.severity is Severity.NODE]
-    drain = drain_command([name], ", ".join(dict.fromkeys(paths))) if name and paths else None
+        finding = fault.finding
+        if others and all((finding.subject, finding.code) in other for other in others):
+            shared.append(finding.code)
+            finding = replace(finding, severity=Severity.FAULT)
+        elif node.name is None and finding.severity is Severity.NODE:
+            finding = replace(finding, severity=Severity.FAULT)
+        faults.append(replace(fault, finding=finding))
+    reasons = dict.fromkeys(fault.finding.subject for fault in faults if fault.finding.severity is Severity.NODE)
+    drain = drain_command([node.name], ", ".join(reasons)) if node.name and reasons else None
     notes = list(checked.notes)
     if shared:
-        notes.append(make_finding("same-on-all-nodes", codes=tuple(dict.fromkeys(shared))))
+        text = f"the other nodes have the same: {', '.join(dict.fromkeys(shared))}"
+        todo = "check what they share, and the site description"
+        notes.append(Finding("same-on-all-nodes", Severity.INFO, text, todo))
     return replace(checked, faults=faults, notes=notes, drain=drain)
 
 
-def _checked(loaded: LoadedSite, root_name: str | None, host: DiskTree, release: RenderedTree | None) -> Checked:
-    site = loaded.site
-    path = Path(root_name or site.root)
+def _checked(loaded: LoadedSite, root_name: str | None, node: Node, release: RenderedTree | None) -> Checked:
+    site, path = loaded.site, Path(root_name or loaded.site.root)
     if root_name is None and not os.path.lexists(path):
         # Where the file system that holds the release is not mounted, that is the cause.
         everything = frozenset(system.path for system in site.file_systems)
-        unmounted = list(shared_faults(site, everything, host, mounts_of(host)))
-        if any(is_under(site.root, fault.subject) for fault in unmounted):
+        unmounted = list(shared_faults(node, everything))
+        if any(is_under(site.root, fault.finding.subject) for fault in unmounted):
             return Checked("", unmounted)
-    faults = list(root_doubts(path))
+    faults = list(map(HostFault, root_doubts(path))) if path.exists() else []
     if faults and not os.access(path, os.R_OK | os.X_OK, effective_ids=True):
         return Checked("", faults)
-    if release is None:
-        root = existing_root(path)
-        if not root.current:
-            raise LumisiteError(make_finding("root-empty", str(root.path)))
+    root = existing_root(path) if root_name is not None or path.exists() else None
+    policy = read_policy(path) or Policy(())
+    faults += [HostFault(fault) for fault in policy.faults]
+    if release is None and root is not None and root.current:
         release = inspect_release(root, root.current)
+    if release is None:
+        found, checks = check_host(node, NO_MANIFEST, policy.lines)
+        text = "no release is deployed, so the node is checked by the site description alone"
+        todo = f"lumisite deploy OUT {path} --apply"
+        notes = [Finding("not-deployed", Severity.INFO, text, todo, subject=str(path))]
+        return _split(Checked("", [*faults, *found], notes, checks=checks))
     name, manifest = release.path.name, release.manifest
-    faults += [replace(fault, subject=str(release.path / fault.subject)) for fault in release.faults]
-    try:
-        read_policy(path)
-    except DifferenceError as error:
-        faults.append(replace(error.finding, subject=str(policy_path(path)), place=None))
+    for fault in release.faults:
+        faults.append(HostFault(replace(fault, subject=str(release.path / fault.subject))))
     if not manifest.release:
         return Checked(name, faults)
-    found, checks = check_host(site, manifest, host)
-    faults += [finding for finding in found if finding.severity is not Severity.INFO]
-    notes = [finding for finding in found if finding.severity is Severity.INFO]
+    found, checks = check_host(node, manifest, policy.lines)
     pending = []
     if manifest.inputs.get(loaded.file, "") != sha256_of(loaded.data):
-        pending.append(make_finding("site-changed", loaded.file, release=name))
-    return Checked(name, faults, notes, pending, checks)
+        text = f"changed since release {name} was rendered"
+        pending.append(Finding("not-deployed", Severity.INFO, text, subject=loaded.file))
+    return _split(Checked(name, [*faults, *found], pending=pending, checks=checks))
+
+
+def _split(checked: Checked) -> Checked:
+    """Return the same with what is no fault among the notes."""
+    notes = [fault.finding for fault in checked.faults if fault.finding.severity is Severity.INFO]
+    faults = [fault for fault in checked.faults if fault.finding.severity is not Severity.INFO]
+    return replace(checked, faults=faults, notes=[*checked.notes, *notes])
 
 
 def _printed_faults(file: Path) -> frozenset[tuple[str, str]]:
     """Read what `check --host --json` printed on another node: the path and the code of each fault."""
+    remedy = "write it there with `lumisite check --host --json > FILE`"
     entries = parse_json(read_input(file, remedy="expected: what `lumisite check --host --json` prints"), str(file))
     try:
         return frozenset((str(entry["path"]), str(entry["code"])) for entry in entries)
     except (KeyError, TypeError):
-        raise LumisiteError(make_finding("other-node-unreadable", str(file))) from None
+        raise LumisiteError(f"{file}: not what `lumisite check --host --json` prints ({remedy})") from None
 
 
-def _entry(fault: Finding, drain: str | None) -> dict[str, str]:
+def _entry(fault: HostFault, drain: str | None) -> dict[str, str]:
     """Return the JSON of a fault; the command that drains the node comes with what is wrong with it alone."""
     entry = {
-        "path": fault.subject,
-        "code": fault.code,
-        "expected": str(fault.values.get("needed_by", "")),
-        "found": message(fault),
-        "remedy": advice(fault),
+        "path": fault.finding.subject,
+        "code": fault.finding.code,
+        "expected": fault.needed_by,
+        "found": message(fault.finding),
+        "remedy": advice(fault.finding),
     }
-    return entry | ({"drain": drain} if drain and fault.severity is Severity.NODE else {})
+    return entry | ({"drain": drain} if drain and fault.finding.severity is Severity.NODE else {})

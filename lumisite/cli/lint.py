@@ -7,19 +7,20 @@ import argparse
 from lumisite.cli.arguments import add_json, add_lock, add_site_or_example
 from lumisite.cli.input import file_blocks
 from lumisite.cli.output import print_result
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import advice, message
 from lumisite.images.lock import load_lock
-from lumisite.lint.rules import SIZE_LIMIT_BYTES, lint_script
+from lumisite.lint.rules import SIZE_LIMIT_BYTES, describe_check, lint_job, read_script, source_of
 from lumisite.site.load import load_site
-from lumisite.text import printable
+from lumisite.site.model import Site
+from lumisite.text import counted, printable
 
 
 def add_lint(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `lint`."""
     parser.description = (
         "Find lines in job scripts that are known to fail, hang or run slowly on this site, each with the line that "
-        "would be right. Exit code 1 if there are any."
+        "would be right. Exit code 1 if there are any; a hint, which may be meant so, does not count."
     )
     parser.add_argument("scripts", metavar="SCRIPT", nargs="+", help="a job script; - is standard input")
     add_lock(parser)
@@ -28,20 +29,32 @@ def add_lint(parser: argparse.ArgumentParser) -> None:
 
 
 def run_lint(arguments: argparse.Namespace) -> int:
-    """Print every bad line."""
+    """Print every bad line, and what was checked."""
     loaded = load_site(arguments.site)
     lock = load_lock(loaded, arguments.lock)
     locked = {} if lock is None else lock.lock.images
     found: list[Finding] = []
+    checked: list[str] = []
     for name in arguments.scripts:
         data = bytearray()
         for block in file_blocks(name):
             data += block
             if len(data) > SIZE_LIMIT_BYTES:
                 break
-        found += lint_script(bytes(data), name, loaded.site, locked)
-    print_result([_as_json(finding) for finding in found], map(_line, found), as_json=arguments.json)
-    return 1 if found else 0
+        job = read_script(bytes(data), name, loaded.site, locked)
+        found += lint_job(job, name)
+        checked.append(describe_check(job))
+    faults = [finding for finding in found if finding.severity is Severity.FAULT]
+    lines = [*map(_line, found), _last_line(checked, len(faults), len(found) - len(faults))]
+    print_result([_as_json(loaded.site, finding) for finding in found], lines, as_json=arguments.json)
+    return 1 if faults else 0
+
+
+def _last_line(checked: list[str], faults: int, hints: int) -> str:
+    """Return what was checked, and how much was found."""
+    counts = [counted(number, name) for number, name in ((faults, "bad line"), (hints, "hint")) if number]
+    scripts = counted(len(checked), "script")
+    return f"{scripts}: {', '.join(counts) or 'nothing wrong'}; {'; '.join(dict.fromkeys(checked))}"
 
 
 def _reason(finding: Finding) -> str:
@@ -49,11 +62,13 @@ def _reason(finding: Finding) -> str:
 
 
 def _line(finding: Finding) -> str:
-    return f"{finding.place}: {finding.code} {_reason(finding)} ({advice(finding)})"
+    hint = "" if finding.severity is Severity.FAULT else "hint: "
+    return f"{finding.place}: {hint}{finding.code} {_reason(finding)} ({advice(finding)})"
 
 
-def _as_json(finding: Finding) -> dict[str, object]:
+def _as_json(site: Site, finding: Finding) -> dict[str, object]:
     location = finding.place
     assert location is not None
-    known = {"file": location.file, "line": location.line, "rule": finding.code}
-    return {**known, "reason": _reason(finding), "right": advice(finding), "source": finding.values["source"]}
+    known = {"file": location.file, "line": location.line, "code": finding.code}
+    known |= {"certain": finding.severity is Severity.FAULT, "reason": _reason(finding), "right": advice(finding)}
+    return {**known, "source": source_of(site, finding)}

@@ -7,7 +7,6 @@ import fnmatch
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,7 @@ from lumisite.cli.arguments import add_json, add_root
 from lumisite.cli.output import print_note, print_result
 from lumisite.cli.site_choice import recorded_site
 from lumisite.errors import DifferenceError, ResolveError, refused
-from lumisite.findings.catalogue import make_finding
-from lumisite.release.policy import NAME, WORDS, PolicyLine, change_policy, policy_path, read_policy
+from lumisite.release.policy import NAME, WORDS, Policy, PolicyLine, change_policy, policy_path, read_policy
 from lumisite.release.root import Root, existing_root, manifests
 from lumisite.release.tree import owner_of
 from lumisite.site.load import load_site
@@ -63,6 +61,8 @@ def run_policy(arguments: argparse.Namespace) -> int:
         if names:
             raise ResolveError("WORD: none is given for these names (on, observe or off)")
         policy = read_policy(root.path)
+        if policy and policy.faults:
+            raise DifferenceError(policy.faults[0])
     else:
         _check_names(names, root)
         lines = [PolicyLine(arguments.word, *name) for name in names] or [PolicyLine(arguments.word)]
@@ -70,7 +70,7 @@ def run_policy(arguments: argparse.Namespace) -> int:
             policy = change_policy(root.path, lines, f"{owner_of(os.getuid())}@{os.uname().nodename}")
         except OSError as error:
             raise refused("write", error) from error
-    result: dict[str, Any] = {"root": str(root.path), "policy": None if policy is None else list(map(asdict, policy))}
+    result: dict[str, Any] = {"root": str(root.path), "policy": policy and [asdict(line) for line in policy.lines]}
     print_result(result, _lines(root, policy), as_json=arguments.json)
     return 0
 
@@ -80,15 +80,17 @@ def _check_names(names: Iterable[tuple[str, str]], root: Root) -> None:
     site = _site_of(root)
     for scope, name in names:
         if not NAME.fullmatch(name):
-            raise ResolveError(make_finding("policy-name", name, option=scope))
+            remedy = "use letters, digits and . _ @ + -"
+            raise ResolveError(f"{name}: cannot be written into a policy as {scope} ({remedy})")
         if site is None:
             continue
         partitions = (*site.partitions, *site.other_partitions)
         if scope == "partition" and name not in partitions:
             near = nearest_name(name, partitions)
-            raise ResolveError(make_finding("policy-partition", name, site=site.name, near=near or None))
+            remedy = f"did you mean {near}?" if near else "or add it to `other_partitions` of the site description"
+            raise ResolveError(f"{name}: no partition of site {site.name} ({remedy})")
         if scope == "account" and site.accounts and not any(fnmatch.fnmatchcase(name, one) for one in site.accounts):
-            raise ResolveError(make_finding("policy-account", name, site=site.name))
+            raise ResolveError(f"{name}: no account of site {site.name} (`sacctmgr show account` lists the accounts)")
 
 
 def _site_of(root: Root) -> Site | None:
@@ -97,15 +99,15 @@ def _site_of(root: Root) -> Site | None:
     return load_site(name).site if name else None
 
 
-def _lines(root: Root, policy: Sequence[PolicyLine] | None) -> Iterator[str]:
+def _lines(root: Root, policy: Policy | None) -> Iterator[str]:
     """Yield the policy as people read it, and what it means."""
     if policy is None:
         yield f"{policy_path(root.path)}: none, so the helper is {OTHERWISE}"
         yield f"next: lumisite policy {shlex.quote(str(root.path))} observe"
         return
     yield f"{policy_path(root.path)}: the first line that fits a step counts"
-    rows = [(line.word, _jobs(line), _MEANINGS[line.word]) for line in policy]
-    rows += [] if any(line.scope == "default" for line in policy) else [("", "all other jobs", OTHERWISE)]
+    rows = [(line.word, _jobs(line), _MEANINGS[line.word]) for line in policy.lines]
+    rows += [] if any(line.scope == "default" for line in policy.lines) else [("", "all other jobs", OTHERWISE)]
     yield from columns(rows)
 
 
@@ -115,11 +117,10 @@ def _jobs(line: PolicyLine) -> str:
 
 def note_policy(root: Path) -> None:
     """Print a note where the helper is not on for all jobs: what it sets would be reported as missing in theirs."""
-    with suppress(DifferenceError):  # `status` reports a damaged one
-        policy = read_policy(root)
-        if policy is not None and any(line.word != "on" for line in policy):
-            described = f"{policy_path(root)}: {describe_policy(policy)}"
-            print_note(f"{described}: jobs for which it is not on fail the checks of what it sets")
+    policy = read_policy(root)
+    if policy is not None and any(line.word != "on" for line in policy.lines):
+        described = f"{policy_path(root)}: {describe_policy(policy.lines)}"
+        print_note(f"{described}: jobs for which it is not on fail the checks of what it sets")
 
 
 def describe_policy(policy: Sequence[PolicyLine]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,9 @@ from lumisite.cli.colours import print_lines, table
 from lumisite.cli.output import print_result
 from lumisite.cli.policy import OTHERWISE, describe_policy
 from lumisite.cli.site_choice import default_site, recorded_site
-from lumisite.errors import DifferenceError, LumisiteError
-from lumisite.findings.catalogue import make_finding
+from lumisite.errors import LumisiteError
 from lumisite.findings.exit_code import exit_code
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.host import DiskTree
 from lumisite.release.policy import read_policy
 from lumisite.release.root import Root, existing_root, inspect_release, list_releases, release_row
@@ -41,7 +40,8 @@ def add_status(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Print which release users load, of which site, whether it is whole and passes `check --host` on this node, "
         "what of the site description is not deployed yet, and the next command. The exit code is that of `check "
-        "--host`, and 4 where the site of the release is not known (--site names it)."
+        "--host`, 1 where rollback would go to a release that is not whole, and 4 where the site of the release is not "
+        "known (--site names it)."
     )
     add_usual_root(parser)
     parser.add_argument(
@@ -53,7 +53,7 @@ def add_status(parser: argparse.ArgumentParser) -> None:
 
 
 def run_status(arguments: argparse.Namespace) -> int:
-    """Print the status; the exit code is that of `check --host`, and 4 where the site is not known."""
+    """Print the status, and return its exit code."""
     check_root(arguments.host_root)
     given = usual_root(arguments)
     name = arguments.site or ("" if given else default_site().name)
@@ -119,69 +119,72 @@ def _status(
     name, loaded = site
     quoted = shlex.quote(str(root.path))
     row = release_row(root, release)
-    before = root.before if root.before and root.release(root.before).exists() else None
-    whole = row["state"] == "whole"
+    target = inspect_release(root, root.before) if root.before and root.release(root.before).exists() else None
     again = f"lumisite deploy OUT {quoted} --apply"
-    back = f"lumisite rollback {quoted}" if before else again
+    back = f"lumisite rollback {quoted}" if target and not target.faults else again
     keys = ("site", "platform", "stacks", "deployed", "by", "lumisite", "state")
     status: dict[str, Any] = {"root": str(root.path), "release": root.current}
-    status |= {**{key: row[key] for key in keys}, "before": before, "policy": _policy_line(root)}
+    status |= {
+        **{key: row[key] for key in keys},
+        "before": target and target.path.name,
+        "before_faults": _messages(target.faults if target else ()),
+        "policy": _policy_line(root),
+        "fits": None,
+        "faults": [],
+        "waiting": [],
+    }
     if loaded is None:
         if not row["site"]:
-            return 1, status | {
-                "fits": None,
-                "faults": _messages(release.faults),
-                "waiting": [],
-                "next": back,
-            }
-        finding = make_finding("site-not-embedded", "--site", root=str(root.path), site=row["site"])
-        next_command = f"lumisite status {quoted} --site FILE"
-        return 4, status | {"fits": None, "faults": _messages([finding]), "waiting": [], "next": next_command}
+            return 1, status | {"faults": _messages(release.faults), "next": back}
+        text = f"{root.path}: has a release of site {row['site']}, which is not embedded"
+        return 4, status | {"faults": [text], "next": f"lumisite status {quoted} --site FILE"}
     try:
         checked = check_release(loaded, str(root.path), host, release=release)
     except LumisiteError as error:  # such as a release for what the site description does not have
-        return 1, status | {"fits": False, "faults": _messages([error.finding]), "waiting": [], "next": back}
-    pending = list(checked.pending)
-    if loaded.site.platform != row["platform"]:
-        pending.append(
-            make_finding(
-                "platform-changed",
-                loaded.file,
-                platform=loaded.site.platform,
-                before=row["platform"],
-                release=root.current,
-            )
-        )
+        return 1, status | {"fits": False, "faults": [str(error)], "next": back}
+    pending = [*checked.pending, *_other_platform(loaded, release)]
+    code = exit_code(checked.findings)
     if checked.faults:
         check = f"lumisite check {shlex.quote(name)} --host --root {quoted}"
-        next_command = checked.drain or check if whole else back
+        next_command = checked.drain or check if row["state"] == "whole" else back
+    elif target and target.faults:
+        code, next_command = 1, f"undo the edits in {target.path}: rollback refuses to go there"
     elif pending:
         render = f"lumisite render --site {shlex.quote(name)} --out site-out"
         next_command = f"{render}, then lumisite deploy site-out {quoted}"
     else:
         next_command = "nothing"
-    status |= {
-        "fits": not checked.faults,
-        "faults": _messages(checked.faults),
-        "waiting": _messages(pending),
-    }
-    return exit_code(checked.faults), status | {"next": next_command}
+    status |= {"fits": not checked.faults, "faults": _messages(checked.findings), "waiting": _messages(pending)}
+    return code, status | {"next": next_command}
+
+
+def _other_platform(loaded: LoadedSite, release: RenderedTree) -> Iterator[Finding]:
+    """Yield the platform that the description has now, where the release is for another one."""
+    now, before = loaded.site.platform, release.manifest.platform
+    if now != before:
+        text = f"platform is {now} now, and release {release.path.name} is for {before}"
+        yield Finding("not-deployed", Severity.INFO, text, subject=loaded.file)
 
 
 def _policy_line(root: Root) -> str:
-    """Return for whom the helper is on."""
-    try:
-        policy = read_policy(root.path)
-    except DifferenceError as error:
-        return describe(error.finding)
+    """Return for whom the helper is on, and what is wrong with the file that says so."""
+    policy = read_policy(root.path)
     if policy is None:
         return f"none: {OTHERWISE}"
-    return describe_policy(policy)
+    faults = "".join(f" ({describe(fault)})" for fault in policy.faults[:1])
+    return f"{describe_policy(policy.lines)}{faults}"
 
 
 def _messages(findings: Iterable[Finding]) -> list[str]:
     """Return a line for each finding, for JSON."""
     return list(map(describe, findings))
+
+
+def _previous(status: dict[str, Any]) -> str:
+    """Return the release that rollback goes to, and what is wrong with it."""
+    if not status["before_faults"]:
+        return status["before"] or "none"
+    return f"{status['before']}, not as it was deployed: {'; '.join(status['before_faults'][:_MOST_FAULTS])}"
 
 
 def _lines(status: dict[str, Any]) -> list[str]:
@@ -196,7 +199,7 @@ def _lines(status: dict[str, Any]) -> list[str]:
         ("release", f"{status['release']}, {status['state']}"),
         ("for", f"platform {printable(status['platform'] or '-')}{f', {stacks}' if stacks else ''}"),
         ("deployed", f"{status['deployed']}{' by ' + status['by'] if status['by'] else ''}"),
-        ("previous", status["before"] or "none"),
+        ("previous", _previous(status)),
         ("policy", status["policy"]),
         ("host check", check),
         *(("", fault) for fault in faults[:_MOST_FAULTS]),

@@ -71,7 +71,7 @@ def capture(tree: Tree, site: Site) -> Captured:
         deployed=_deployed(tree, site),
     )
     texts = {kind.name: kind.read(tree, site) for kind in KINDS if kind.read is not None}
-    plain = {name: found for name, found in texts.items() if found is not None}
+    plain = {**facts.plain, **{name: found for name, found in texts.items() if found is not None}}
     # What was refused on the way, but for the kernel's own files.
     for part in CLOSED:
         refused: Mapping[str, str] = getattr(tree, part, {})

@@ -12,6 +12,7 @@ from lumisite.errors import LumisiteError
 from lumisite.facts.context import stated_libraries
 from lumisite.facts.facts import Facts, Library
 from lumisite.facts.installed import installed_releases
+from lumisite.facts.kinds.paths import folders_of, is_below
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Severity
 from lumisite.images.contents import glibc_of, providers_beside
@@ -64,6 +65,7 @@ def capture_libraries(facts: Facts, tree: Tree, site: Site, findings: list[Findi
     facts = replace(
         facts,
         libraries=_with_digests(tree, libraries, findings),
+        plain={**facts.plain, "library-rights": {real: _rights(tree, site, real) for real in libraries}},
         loads={soname: loaded.real for soname, loaded in loads.items() if loaded is not None},
         beside=tuple(sorted(beside)),
         searched=tuple(sorted(searched)),
@@ -193,6 +195,22 @@ def _library(tree: Tree, found: Found) -> Library:
     )
     is_libfabric = (info.soname or "").startswith(_ALWAYS)
     return replace(library, providers=_providers(tree, found.real)) if is_libfabric else library
+
+
+def _rights(tree: Tree, site: Site, path: str) -> str:
+    """Return by whom but root a library, or a folder above it, can be replaced; empty where by nobody."""
+    owners, modes = set[str](), list[str]()
+    top = getattr(tree, "owner", lambda _: None)("/")  # a user may have copied the whole tree
+    for place in [*folders_of(path)][:-1]:
+        owner, mode = (getattr(tree, name, lambda _: None)(place) for name in ("owner", "mode"))
+        if owner not in (None, 0, top):
+            owners.add(f"owned by uid {owner}")
+        if mode is not None and mode & 0o002 and not mode & 0o1000:
+            modes.append(f"{'library' if place == path else 'folder'} of mode {mode:04o}")
+    places = {str(system.path) for system in site.file_systems}
+    places |= {resolve(tree, place).path for place in places}
+    homes = ["on a file system of users"] if is_below(path, places - {"/"}) else []
+    return ", ".join([*modes, *sorted(owners), *homes])
 
 
 def _providers(tree: Tree, path: str) -> tuple[str, ...]:

@@ -187,6 +187,7 @@ def _nics(tree: Tree) -> dict[str, Adapter]:
             device, driver = (resolve(tree, f"{folder}/{name}/{end}") for end in ("device", "device/driver"))
             if name.isprintable() and device.entry is not None:
                 link, state = (first_line(tree, f"{folder}/{name}/ports/1/{file}") for file in ("link_layer", "state"))
+                bus = [first_line(tree, f"{device.path}/current_link_{end}") for end in ("speed", "width")]
                 found[name] = Adapter(
                     _bus(device.path),
                     _number(tree, f"{folder}/{name}/device/numa_node"),
@@ -195,5 +196,6 @@ def _nics(tree: Tree) -> dict[str, Adapter]:
                     driver=None if driver.entry is None else posixpath.basename(driver.path),
                     link=link,
                     port=state and state.rpartition(" ")[2],
+                    pcie=" x".join(filter(None, bus)) or None,
                 )
     return found

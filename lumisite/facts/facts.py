@@ -111,6 +111,8 @@ class Device:
 class Adapter(Device):
     """A network adapter: its class in sysfs as `kind`, the `link` layer and the state of its first `port`, if known.
 
+    `pcie` is the speed and the width of its link to the machine.
+
     Another `driver` is a change of the interface.
     """
 
@@ -118,6 +120,7 @@ class Adapter(Device):
     driver: str | None = field(default=None, compare=False)
     link: str | None = None
     port: str | None = None
+    pcie: str | None = None
 
 
 @dataclass(frozen=True)

@@ -142,6 +142,11 @@ def is_lost(was: str | None, now: str | None) -> bool:
     return was is not None
 
 
+def is_new(was: str | None, now: str | None) -> bool:
+    """Return whether something is there that was not, or is another one."""
+    return now is not None
+
+
 def is_gone(was: str | None, now: str | None) -> bool:
     """Return whether something is not there any more."""
     return now is None
@@ -158,7 +163,7 @@ def text_kind(
     name: str,
     affects: str,
     touches: Touches,
-    read: Read,
+    read: Read | None = None,
     follows: Follows = never_follows,
     same: Texts = operator.eq,
     is_fault: Texts = never,

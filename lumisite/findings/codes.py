@@ -8,8 +8,11 @@ CODES: Mapping[str, str] = {
     # The site description
     #
     # Images and binds
+    "plan-image-changed": "an image is not the one that its bind plan was made for",
+    "plan-image-missing": "the image of a bind plan is not here",
     #
-    # Scripts of users (`lint`)
+    # Scripts of users: `lumisite/lint/rules.py` has the table of what `lint` finds
+    "no-script": "a file is no job script",
     #
     # Logs (`transport`)
     #
@@ -28,8 +31,28 @@ CODES: Mapping[str, str] = {
     "transport-blind": "a step that was forced onto the wrong network passes too",
     "route-wrong-interface": "a node sends through another interface than the others, with the same settings",
     # This node (`check --host`)
+    "container-start": "the runtime of this node cannot start containers, or not as the modules need it",
+    "host-adapters": "this node lacks adapters of the high-speed network, or their driver",
+    "host-clock": "reading the time is slow on this node",
+    "host-device": "device files of GPUs or adapters are missing",
+    "host-gpus": "this node has fewer GPUs that can be used than nodes of its kind",
+    "host-interface": "a high-speed interface is missing, down, slow, or without address",
+    "host-kernel": "the kernel is not that of the platform",
+    "host-library": "a library is missing, or is another one than containers need",
+    "host-limit": "processes may lock too little memory for the adapters",
+    "host-memory": "this node has less memory than jobs can be given",
+    "host-mount": "a file system is not mounted as jobs need it, or does not answer",
+    "host-path": "a path that the release needs is missing, is a broken link, or is something else",
+    "host-runtime": "the container runtime is missing, empty, or lumisite's own wrapper",
+    "node-of-no-kind": "this node is of no kind that the site description has",
+    "same-on-all-nodes": "other nodes have the same fault, so this node is not the cause",
+    "slurm-prolog": "Slurm calls no task prolog here, or one that does not exist",
+    "task-path": "a path that only compute nodes have is not here",
+    "users-shut-out": "users may not read, enter or write what they need",
     #
     # Releases: render, deploy, rollback, status, policy
+    "not-deployed": "what the site description says is not deployed yet",
+    "policy-damaged": "the policy file is not as `lumisite policy` writes it",
     #
     # What a maintenance changed (`changes`)
     #

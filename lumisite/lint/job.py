@@ -1,16 +1,18 @@
-"""A job script as rules see it: its commands with variables put in, its steps, and the variables that it sets."""
+"""A job script as rules see it: its directives, its commands with variables put in, its steps, what it sets."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import NamedTuple
+from itertools import dropwhile
+from typing import Literal, NamedTuple
 
-from lumisite.findings.finding import Value
 from lumisite.images.lock import LockedImage
-from lumisite.lint.options import SrunStep, read_options
+from lumisite.lint.options import Option, read_options
 from lumisite.lint.script import ShellCommand, Word, is_shell, read_commands, read_directives
+from lumisite.lint.step import SrunStep
+from lumisite.render.runtimes import RUNTIMES
 from lumisite.site.model import Site
 from lumisite.vendors import gpu_of
 from lumisite.vendors.model import GpuVendor
@@ -20,19 +22,11 @@ _CONTAINER_PREFIX = re.compile(r"^(?:SINGULARITYENV|APPTAINERENV)_")
 _VALUE_LIMIT = 1 << 12
 _SEPARATORS = ("hetjob", "packjob")
 _VARIABLE = re.compile(r"(?<!\\)\$(?:\{(\w+)\}|(\w+))")
-
-
-class BadLine(NamedTuple):
-    """A bad line: what in it is bad, and the values for its sentence."""
-
-    line: int
-    subject: str
-    values: Mapping[str, Value]
-
-
-def bad_line(line: int, subject: str = "", **values: Value) -> BadLine:
-    """Return what a rule found."""
-    return BadLine(line, subject, values)
+_WITH_DEFAULT = re.compile(r"\$\{\w+:?[-=]([^{}]*)\}")
+_STARTERS = ("srun", "mpirun", "mpiexec", "torchrun", "accelerate", "deepspeed", *RUNTIMES)
+_UNLOADING = ("unload", "rm", "del")
+_EMPTYING = ("purge", "reset", "restore")
+_VERBS = ("load", "add", "swap", "use", *_UNLOADING, *_EMPTYING)
 
 
 class ScriptSetting(NamedTuple):
@@ -44,17 +38,32 @@ class ScriptSetting(NamedTuple):
     command: ShellCommand
 
 
+class ModuleCommand(NamedTuple):
+    """A command, and what it does with modules: those that it `loads`, and the folders that it `uses`.
+
+    `before` and `loaded` are the modules that are loaded before and after it, each with its line.
+    """
+
+    command: ShellCommand
+    loads: tuple[str, ...]
+    uses: tuple[str, ...]
+    before: Mapping[str, int]
+    loaded: Mapping[str, int]
+
+
 class Job:
     """A job script, read for rules; `locked` is what was read in images, by their paths."""
 
     def __init__(self, site: Site, text: str, locked: Mapping[str, LockedImage] | None = None) -> None:
         """Read the script."""
-        text = text.replace("\r\n", "\n")
+        self.dos = "\r\n" in text
+        self.text = text.replace("\r\n", "\n")
         self.site = site
         self.locked = locked or {}
-        self.text = text
-        self.directives = tuple(read_directives(text))
-        self._read = tuple(read_commands(text)) if is_shell(text) else ()
+        self.directives = tuple(read_directives(self.text))
+        self._read = tuple(read_commands(self.text)) if is_shell(self.text) else ()
+
+    # ---------------------------------------------------------------- commands and steps
 
     @cached_property
     def commands(self) -> tuple[ShellCommand, ...]:
@@ -65,7 +74,7 @@ class Job:
             for word in command.words:
                 text = self._texts.get(word.raw.strip("${}")) if _VARIABLE.fullmatch(word.raw) else None
                 words += text or (word,)
-            found.append(ShellCommand(command.assignments, tuple(words), command.documents, command.spot))
+            found.append(ShellCommand(command.assignments, tuple(words), command.documents, command.spot, command.end))
         return tuple(found)
 
     @cached_property
@@ -81,27 +90,27 @@ class Job:
             for piece, number in (
                 (piece, number) for number, text in lines for piece in re.findall(r"[^\s\\]\S*", text)
             ):
-                own = piece in (f"${name}", f"${{{name}}}")  # what is added to
-                words += found.get(name, ()) if own else (Word(piece, number),)
+                added_to = piece in (f"${name}", f"${{{name}}}")
+                words += found.get(name, ()) if added_to else (Word(piece, number),)
             found[name] = tuple(words)
         return {name: words for name, words in found.items() if len(words) > 1}
 
     @cached_property
-    def components(self) -> tuple[tuple[tuple[str, int], ...], ...]:
-        """The words of directives, of each component of a heterogeneous job."""
-        found: list[list[tuple[str, int]]] = [[]]
+    def requests(self) -> tuple[tuple[Option, ...], ...]:
+        """The options of `#SBATCH` lines, of each component of a heterogeneous job."""
+        parts: list[list[tuple[str, int]]] = [[]]
         for word, line in self.directives:
             if word in _SEPARATORS:
-                found.append([])
+                parts.append([])
             else:
-                found[-1].append((word, line))
-        return tuple(map(tuple, found))
+                parts[-1].append((word, line))
+        return tuple(tuple(read_options(words, "sbatch", stop=False)) for words in parts)
 
     @cached_property
     def allocation(self) -> SrunStep:
-        """What `#SBATCH` lines ask for, as a step that has all of it; of a heterogeneous job nothing is known."""
-        several = len(self.components) > 1
-        return SrunStep(None, {}, read_options(() if several else self.directives, stop=False))
+        """What `#SBATCH` lines ask for; of a heterogeneous job nothing is known."""
+        options = self.requests[0] if len(self.requests) == 1 else ()
+        return SrunStep(self.site, None, options, {option.name: option for option in options})
 
     @cached_property
     def steps(self) -> tuple[SrunStep, ...]:
@@ -109,66 +118,71 @@ class Job:
         steps = []
         for command in self.commands:
             if words := command.words_after("srun", first=4):
-                options = read_options(self.resolved_words(words), stop=True)
-                steps.append(SrunStep(command, options, {**self.allocation.merged, **options}))
+                own = read_options(self.resolved_words(words), "srun", stop=True)
+                options = {**self.allocation.options, **{option.name: option for option in own}}
+                steps.append(SrunStep(self.site, command, own, options))
         return tuple(steps) or (self.allocation,)
 
     @property
-    def requests(self) -> tuple[SrunStep, ...]:
-        """All that asks Slurm for something: the allocation, and each step."""
-        return (self.allocation, *self.steps)
-
-    @cached_property
-    def _steps_by_command(self) -> dict[int, SrunStep]:
-        return {id(step.command): step for step in self.steps if step.command}
+    def allocation_and_steps(self) -> tuple[SrunStep, ...]:
+        """All that asks Slurm for something."""
+        return (self.allocation, *(step for step in self.steps if step.command is not None))
 
     def step_of(self, command: ShellCommand) -> SrunStep | None:
         """Return the step that a command is, if it is one."""
-        return self._steps_by_command.get(id(command))
-
-    @cached_property
-    def node_counts(self) -> Mapping[int, frozenset[int | None]]:
-        """How many nodes the steps of each command have, by its `id`; those of all steps by 0."""
-        counts: dict[int, set[int | None]] = {0: set()}
-        for step in self.steps:
-            counts.setdefault(id(step.command), set()).add(step.nodes)
-            counts[0].add(step.nodes)
-        return {command: frozenset(found) for command, found in counts.items()}
+        return next((step for step in self.steps if step.command is command), None)
 
     @cached_property
     def partitions(self) -> frozenset[str]:
         """All partitions that the job and its steps name outright, or lead to."""
-        return frozenset(name for step in self.requests for name in step.partitions(self.site))
+        return frozenset(name for step in self.allocation_and_steps for name in step.partition_names)
 
-    @cached_property
-    def for_this_site(self) -> bool:
-        """Whether the script may be for this machine: not where it names partitions, and none of these."""
-        return not self.partitions or not self.partitions.isdisjoint(self.site.partitions)
+    @property
+    def first_command(self) -> int:
+        """The line of the first command, where sbatch stops to read directives; the last line where there is none."""
+        lines = self.text.split("\n")
+        return next((at for at, line in enumerate(lines, 1) if line.strip() and line.lstrip()[0] != "#"), len(lines))
 
-    @cached_property
+    @property
     def gpus(self) -> tuple[GpuVendor, ...]:
         """What is known of the GPUs of the site."""
         return (gpu_of(self.site.gpu_vendor),) if self.site.gpu_vendor else ()
 
-    @cached_property
-    def misspelt(self) -> Mapping[str, str]:
-        """Variables that nothing reads, with those that are meant."""
-        return {name: meant for gpu in self.gpus for name, meant in gpu.misspelt.items()}
-
-    @cached_property
-    def caches(self) -> frozenset[str]:
-        """Variables that name directories of caches and databases."""
-        of_site = {setting.name for setting in self.site.settings if setting.directory is not None}
-        return frozenset(of_site | {cache.variable for gpu in self.gpus for cache in gpu.caches})
+    # ---------------------------------------------------------------- variables
 
     @cached_property
     def settings(self) -> tuple[ScriptSetting, ...]:
         """All variables that are set, by assignment, `env` or `--env`, without a prefix for the container."""
         return tuple(setting for command in self.commands for setting in _settings(command))
 
-    def settings_of(self, *names: str) -> Iterator[ScriptSetting]:
-        """Yield the settings of some variables."""
-        return (setting for setting in self.settings if setting.name in names)
+    def in_force(self, names: Collection[str]) -> Iterator[tuple[ScriptSetting, str]]:
+        """Yield the settings of some variables that hold when something is started, with what they set.
+
+        Other variables are put in; of `${NAME:-value}` it is the value.
+        """
+        for setting in self.settings:
+            if setting.name in names and not self._replaced(setting):
+                yield setting, _WITH_DEFAULT.sub(lambda found: found[1], self.resolved(setting.value))
+
+    def _replaced(self, setting: ScriptSetting) -> bool:
+        """Return whether the variable is set again or unset before anything is started."""
+        later = dropwhile(lambda command: command is not setting.command, self.commands)
+        for command in later:
+            if command.names_any(*_STARTERS):
+                return False
+            again = any(name == setting.name for name, _ in command.assignments)
+            gone = command.values[:1] == ("unset",) and setting.name in command.values
+            if command is not setting.command and command.spot == setting.command.spot and (again or gone):
+                return True
+        return False
+
+    def nodes_reached(self, setting: ScriptSetting) -> Literal["one", "several"] | None:
+        """Return whether what a setting reaches has one node or several: its own step, or else any step of the job."""
+        inside = [step for step in self.steps if step.command is setting.command]
+        counts = {step.nodes for step in inside or self.steps}
+        if any(count is not None and count > 1 for count in counts):
+            return "several"
+        return "one" if counts == {1} else None
 
     @property
     def words(self) -> Iterator[Word]:
@@ -182,8 +196,7 @@ class Job:
         """What variables were set to, with other variables put in, but not those that have several values."""
         values: dict[str, set[str]] = {}
         known: dict[str, str] = {}
-        settings = [setting for command in self._read for setting in _settings(command)]
-        for setting in settings:
+        for setting in [setting for command in self._read for setting in _settings(command)]:
             values[setting.name] = _after(values.get(setting.name, set()), setting)
         for name, (value, *others) in values.items():
             if others or len(value) > _VALUE_LIMIT or "$(" in value or "`" in value:
@@ -208,6 +221,36 @@ class Job:
                 option, equals, value = word.value.partition("=")
                 if re.fullmatch(pattern, option):
                     yield (value if equals else following), word.line
+
+    # ---------------------------------------------------------------- modules
+
+    @cached_property
+    def modules(self) -> tuple[ModuleCommand, ...]:
+        """Every command, with what `module` and `ml` have loaded by then."""
+        found = []
+        loaded: dict[str, int] = {}
+        for command in self.commands:
+            verb, names = self._module_request(command)
+            if verb in _EMPTYING:
+                loaded = {}
+            names, gone = (names[1:], names[:1]) if verb == "swap" and len(names) > 1 else (names, ())
+            loads = [name for name in names if verb in ("load", "add", "swap") and not name.startswith("-")]
+            gone = (*gone, *(name.lstrip("-") for name in names if verb in _UNLOADING or name.startswith("-")))
+            loaded = {
+                name: line for name, line in loaded.items() if name not in [one.partition("/")[0] for one in gone]
+            }
+            before, loaded = loaded, {**loaded, **{name.partition("/")[0]: command.line for name in loads}}
+            found.append(ModuleCommand(command, tuple(loads), names if verb == "use" else (), before, loaded))
+        return tuple(found)
+
+    def _module_request(self, command: ShellCommand) -> tuple[str, tuple[str, ...]]:
+        """Return the verb and the names of `module` or `ml`, where `ml NAME` loads; nothing for other commands."""
+        if command.values[:1] not in (("module",), ("ml",)):
+            return "", ()
+        words = tuple(self.resolved(value) for value in command.values[1:] if not value.startswith("--"))
+        if command.values[0] == "ml" and words[:1] and words[0] not in _VERBS:
+            return "load", words
+        return (words[0], words[1:]) if words and words[0] in _VERBS else ("", ())
 
 
 def variables_in(value: str) -> list[str]:

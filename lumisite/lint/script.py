@@ -39,6 +39,8 @@ _PART = re.compile(
     rf"(?P<single>{_SINGLE})|(?P<double>{_DOUBLE})|(?P<expansion>{_EXPANSION})|(?P<bare>\\.|[^'\"\\])",
     re.DOTALL,
 )
+#: What follows the first parenthesis of a function's head.
+_FUNCTION = re.compile(r"\s*\)\s*\{")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=(.*)", re.DOTALL)
 #: A word of a directive or the comment after them, as `get_argument` in Slurm's src/sbatch/opt.c reads them.
 _DIRECTIVE_WORD = re.compile(r"(?P<comment>#)|(?:\\.|\"[^\"]*\"|'[^']*'|[^\s#\"'\\])+")
@@ -99,14 +101,15 @@ def with_lines(pattern: re.Pattern[str], text: str, line: int) -> Iterator[tuple
 class ShellCommand:
     """A simple command: the variables that it sets, its words, and its here-documents that the shell expands.
 
-    `spot` is where it runs: `batch` is the batch script itself, on the first node, `task` what a launcher starts,
-    `container` what a container runs.
+    `spot` is where it runs: `batch` is the batch script itself, on the first node, `function` the body of a function,
+    `task` what a launcher starts, `container` what a container runs. `end` is the operator or line end behind it.
     """
 
     assignments: tuple[tuple[str, Word], ...]
     words: tuple[Word, ...]
     documents: tuple[Word, ...]
     spot: str
+    end: str = ""
 
     @property
     def line(self) -> int:
@@ -161,7 +164,7 @@ def read_commands(text: str, line: int = 1, spot: str = "batch", depth: int = 0)
         yield command
         if depth == DEPTH_LIMIT:
             continue
-        inner = "task" if spot == "batch" and command.names_any(*_LAUNCHERS) else spot
+        inner = "task" if spot == "batch" and command.names_any(*_LAUNCHERS) else command.spot
         inner = "container" if command.names_any(*RUNTIMES) else inner
         for program, option, script in zip(command.programs, command.values[1:], command.words[2:], strict=False):
             if program in ("bash", "sh") and re.fullmatch("-[a-z]*c", option):
@@ -173,6 +176,7 @@ def _simple_commands(text: str, line: int, spot: str) -> Iterator[ShellCommand]:
     documents: list[Word] = []
     expected: list[re.Match[str]] = []
     in_array = False
+    depth = 0  # of braces, inside of a function
     position = 0
     while position < len(text):
         token = _TOKEN.match(text, position)
@@ -186,6 +190,10 @@ def _simple_commands(text: str, line: int, spot: str) -> Iterator[ShellCommand]:
         elif kind == "other":
             end = text.find("\n", position)
             position = len(text) if end < 0 else end
+        elif kind == "operator" and token[0] == "(" and (body := _FUNCTION.match(text, position)) and len(words) == 1:
+            line += text.count("\n", position, body.end())
+            position, depth, words = body.end(), depth + 1, []
+            continue
         elif kind in ("line", "operator", "arithmetic") and not (in_array and kind == "line"):
             in_array = token[0] == "(" and bool(words) and words[-1].raw.endswith("=")
             if kind == "line":
@@ -193,10 +201,12 @@ def _simple_commands(text: str, line: int, spot: str) -> Iterator[ShellCommand]:
                     first = line + text.count("\n", token.start(), position)
                     position = _read_document(text, position, start, first, documents)
                 expected.clear()
-            yield from _command(words, documents, spot)
+            yield from _command(words, documents, "function" if depth and spot == "batch" else spot, token[0])
+            if depth and words:
+                depth += (words[0].raw == "{") - (words[0].raw == "}")
             words, documents = [], []
         line += text.count("\n", token.start(), position)
-    yield from _command(words, documents, spot)
+    yield from _command(words, documents, spot, "")
 
 
 def _read_document(text: str, position: int, start: re.Match[str], line: int, documents: list[Word]) -> int:
@@ -211,7 +221,7 @@ def _read_document(text: str, position: int, start: re.Match[str], line: int, do
     return end.end()
 
 
-def _command(words: list[Word], documents: list[Word], spot: str) -> Iterator[ShellCommand]:
+def _command(words: list[Word], documents: list[Word], spot: str, end: str) -> Iterator[ShellCommand]:
     assignments: list[tuple[str, Word]] = []
     at = next((at for at, word in enumerate(words) if word.raw not in _RESERVED), len(words))
     while at < len(words) and (found := _assignment(words[at])):
@@ -222,7 +232,7 @@ def _command(words: list[Word], documents: list[Word], spot: str) -> Iterator[Sh
         declared = (Word(word.raw.strip("\"'") if word.raw[0] in "\"'" else word.raw, word.line) for word in rest[1:])
         assignments += filter(None, map(_assignment, declared))
     if assignments or rest:
-        yield ShellCommand(tuple(assignments), tuple(rest), tuple(documents), spot)
+        yield ShellCommand(tuple(assignments), tuple(rest), tuple(documents), spot, end)
 
 
 def _assignment(word: Word) -> tuple[str, Word] | None:

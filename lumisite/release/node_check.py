@@ -4,37 +4,35 @@ from __future__ import annotations
 
 import posixpath
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from lumisite.binds.host_libraries import folders_below, library_folders, loader_of_host
 from lumisite.errors import ResolveError
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Severity, with_values
+from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.elf import ElfError, read_elf
-from lumisite.machine.host import DiskTree, mounts_of
+from lumisite.machine.host import DiskTree
 from lumisite.machine.library_names import in_order, is_foundation, newest, stem
 from lumisite.machine.loader import Loaded, Loader, Need, Search, walk
 from lumisite.machine.tree import ResolvedPath, broken_link_on, is_under, names_of, resolve
-from lumisite.release.node_state import (
-    ENTER,
-    READ,
-    interface_faults,
-    kind_faults,
-    local_faults,
-    shared_faults,
-    silent_faults,
-    users_shut_out,
-)
-from lumisite.render.manifest import Manifest
+from lumisite.release.node import ENTER, READ, HostFault, Node, users_shut_out
+from lumisite.release.node_hardware import hardware_faults
+from lumisite.release.node_mounts import local_faults, shared_faults, silent_faults
+from lumisite.release.node_start import start_faults
+from lumisite.release.policy import PolicyLine
+from lumisite.render.manifest import NO_MANIFEST, Manifest
 from lumisite.render.plan_images import other_images
 from lumisite.site.model import Family, Site
 from lumisite.site.selection import Combination, combinations
 from lumisite.site.versions import Version, parse_version
-from lumisite.text import suggestion
+from lumisite.text import some, suggestion
 from lumisite.vendors import plugins
+
+#: What is checked of a node itself, beside paths and libraries: mounts, hardware, and what containers start with.
+_CHECKS_OF_NODE = 3
+_DESCRIBE_OR_RESTORE = "if the system was updated, describe its platform, render and deploy; otherwise restore the path"
 
 
 @dataclass(frozen=True)
@@ -76,82 +74,95 @@ class _Check:
                 needing.setdefault(soname, []).append(name)
         return {soname: ", ".join(names) for soname, names in needing.items()}
 
+    def provides(self, need: Need) -> bool:
+        """Return whether a library is itself one that families need."""
+        return need.loaded is not None and need.loaded.found.info.soname in self.needed_libraries
+
     def severity(self, path: str) -> Severity:
         """Return how bad something is at a path: on a shared file system it is wrong on all nodes."""
         return Severity.FAULT if any(is_under(path, folder) for folder in self.shared) else Severity.NODE
 
-    def closed(self, path: str, real: str, need: int, needed_by: str) -> Finding | None:
-        """Return the finding for a path that users may not use."""
-        finding = users_shut_out(self.host, path, real, need, needed_by)
-        if finding is None:
+    def closed(self, path: str, real: str, need: int, needed_by: str) -> HostFault | None:
+        """Return the fault of a path that users may not use."""
+        fault = users_shut_out(self.host, path, real, need, needed_by)
+        if fault is None:
             return None
-        at = str(finding.values["at"])
-        return replace(finding, severity=Severity.NODE if at in self.shared else self.severity(at))
+        severity = Severity.NODE if fault.at in self.shared else self.severity(fault.at)
+        return replace(fault, finding=replace(fault.finding, severity=severity))
 
 
-def check_host(site: Site, manifest: Manifest, host: DiskTree) -> tuple[list[Finding], int]:
-    """Check a host, or a copy of its tree; raises `ResolveError` when the release is not of this site.
+def check_host(
+    node: Node, manifest: Manifest, policy: tuple[PolicyLine, ...] | None = None
+) -> tuple[list[HostFault], int]:
+    """Check a node, or a copy of its tree; raises `ResolveError` when the release is not of this site.
 
-    Returns the findings, by path, and how many paths and libraries were checked. Of several findings at one path, the
-    first one counts: not also what is below it, or needs it.
+    Without a release (`NO_MANIFEST`) only what the site description says is checked. Returns the faults, by path, and
+    how many checks there were. Of several faults at one path, the first one counts: not also what is below it, or
+    needs it.
     """
-    _same_site(site, manifest)
-    if silent := list(silent_faults(site, host, mounts_of(host))):
+    site, host = node.site, node.host
+    if manifest is not NO_MANIFEST:
+        _same_site(site, manifest)
+    if silent := list(silent_faults(node)):
         return silent, len(site.file_systems)
-    mounts = mounts_of(host)  # once more, with what an automounter has mounted for that
+    node = Node(site, host)  # reads the mounts once more, with what an automounter has mounted for that
     bound = frozenset(spec.partition(":")[0] for module in manifest.modules.values() for spec in module.binds)
+    bound = bound or frozenset(system.path for system in site.file_systems if system.where)
     shared = tuple(resolve(host, system.path).path for system in site.file_systems if system.kind == "shared")
     check = _Check(site, manifest, host, shared, _parts(site, manifest))
-    found = [*local_faults(site, host, mounts), *interface_faults(site, host), *kind_faults(site, host)]
-    found += _runtime(check)
+    platform = manifest.platform or site.platform
+    found = [*local_faults(node), *hardware_faults(node, platform), *start_faults(node, policy)]
     for part in check.parts:
         if fault := next(_part(check, part), None):
             found.append(fault)
             check.broken.add(part)
-    for combination in _combinations(site, manifest):
+    for combination in _combinations(site, manifest) if manifest.platform else ():
         found += _libraries(check, combination.releases)
     found += _missing_for_tasks(site, host)
-    found += other_images(manifest.plans, host)
-    unmounted = list(shared_faults(site, bound, host, mounts))
-    lost = [str(fault.values["at"]) for fault in unmounted]
-    kept = [fault for fault in found if not any(is_under(str(fault.values.get("at", "")), path) for path in lost)]
-    return sorted(_causes(unmounted + kept), key=_order), len(check.parts) + len(check.needed_libraries) + 1
+    found += [HostFault(finding) for finding in other_images(manifest.plans, host)]
+    unmounted = list(shared_faults(node, bound))
+    lost = [fault.at for fault in unmounted]
+    kept = [fault for fault in found if not any(is_under(fault.at, path) for path in lost)]
+    count = len(check.parts) + len(check.needed_libraries) + _CHECKS_OF_NODE
+    return sorted(_causes(unmounted + kept), key=_order), count
 
 
-def _causes(findings: list[Finding]) -> list[Finding]:
-    """Return the first finding for each place that is at fault, or that of the folder that is missing."""
-    first: dict[object, Finding] = {}
-    for finding in findings:
-        key = finding.values.get("at") or (finding.code, finding.subject)
-        kept = first.setdefault(key, finding)
-        if kept.subject != finding.subject and is_under(kept.subject, finding.subject):
-            first[key] = finding
+def _causes(faults: list[HostFault]) -> list[HostFault]:
+    """Return the first fault for each place that is at fault, or that of the folder that is missing."""
+    first: dict[object, HostFault] = {}
+    for fault in faults:
+        finding = fault.finding
+        key = fault.at or (finding.code, finding.subject, finding.message)
+        kept = first.setdefault(key, fault)
+        if kept.finding.subject != finding.subject and is_under(kept.finding.subject, finding.subject):
+            first[key] = fault
     return list(first.values())
 
 
-def _order(finding: Finding) -> tuple[str, str]:
-    return finding.subject, finding.code
+def _order(fault: HostFault) -> tuple[str, str]:
+    return fault.finding.subject, fault.finding.code
 
 
-def _missing_for_tasks(site: Site, host: DiskTree) -> Iterator[Finding]:
+def _missing_for_tasks(site: Site, host: DiskTree) -> Iterator[HostFault]:
     """Yield what only compute nodes have, and this host has not."""
     for bind in site.binds:
         if bind.where == "task" and resolve(host, bind.path).entry is None:
-            yield make_finding("task-path-missing", bind.path, needed_by=bind.why)
+            text = f"missing; compute nodes need it, other nodes do not ({bind.why})"
+            yield HostFault(Finding("task-path", Severity.INFO, text, subject=bind.path))
 
 
 def _same_site(site: Site, manifest: Manifest) -> None:
     release = manifest.release
     if manifest.site != site.name:
-        raise ResolveError(make_finding("release-of-other-site", release, site=manifest.site, expected=site.name))
+        raise ResolveError(f"{release}: release of site {manifest.site}, not of {site.name} (name its site)")
     stated: list[tuple[str, str, Collection[str]]] = [("platform", manifest.platform, site.platforms)]
     stated += [("stack", name, site.stacks) for name in manifest.stacks]
     for name, stack in site.stacks.items():
         stated += [(f"{stack.title} release", version, stack.releases) for version in manifest.stacks.get(name, ())]
     for kind, name, known in stated:
         if name not in known:
-            near = suggestion(name, known)
-            raise ResolveError(make_finding("release-not-described", release, kind=kind, name=name, near=near))
+            text = f"{release}: for {kind} {name}, which the site description does not have ({suggestion(name, known)})"
+            raise ResolveError(f"{text}; render the description as it is now, and deploy it")
 
 
 def _combinations(site: Site, manifest: Manifest) -> Iterator[Combination]:
@@ -175,7 +186,8 @@ def _parts(site: Site, manifest: Manifest) -> tuple[_Part, ...]:
         for stack, releases in manifest.stacks.items()
         for release in releases
     ]
-    owners.append((f"platform {manifest.platform}", site.platforms[manifest.platform].libraries))
+    platform = manifest.platform or site.platform
+    owners.append((f"platform {platform}", site.platforms[platform].libraries))
     for owner, libraries in owners:
         parts += [_Part(str(path), f"{owner} ({name})", "directory") for name, path in libraries.items()]
     for module, summary in manifest.modules.items():
@@ -191,34 +203,16 @@ def _parts(site: Site, manifest: Manifest) -> tuple[_Part, ...]:
     return tuple({part.path: part for part in reversed(parts)}.values())
 
 
-def _runtime(check: _Check) -> Iterator[Finding]:
-    command, path = check.site.command, check.site.runtime.executable
-    if path is None:  # a module may bring it
-        return
-    program = resolve(check.host, path)
-    is_file = program.entry is not None and program.entry.kind == "file"
-    closed = check.closed(path, program.path, READ | ENTER if is_file else 0, command)
-    source = check.host.source(program.path) if is_file else None
-    if not is_file:
-        yield closed or make_finding("runtime-missing", path, at=program.path, needed_by=command)
-    elif is_under(program.path, check.site.root):
-        yield make_finding("runtime-is-wrapper", path, target=program.path, needed_by=command)
-    elif source is not None and source.size == 0:
-        severity = check.severity(program.path)
-        yield make_finding("runtime-empty", path, severity=severity, at=program.path, needed_by=command)
-    elif closed:
-        yield closed
-
-
-def _part(check: _Check, part: _Part) -> Iterator[Finding]:
+def _part(check: _Check, part: _Part) -> Iterator[HostFault]:
     found = resolve(check.host, part.path)
     if found.entry is None:
         yield check.closed(part.path, found.path, 0, part.needed_by) or _missing(check, part, found)
         return
     kind = found.entry.kind
     if part.kind and kind != part.kind:
-        values: dict[str, Any] = {"found": kind, "expected": part.kind, "needed_by": part.needed_by}
-        yield make_finding("host-path-kind", part.path, at=found.path, **values)
+        text = f"{kind}, expected {part.kind}; needed by {part.needed_by}"
+        finding = Finding("host-path", Severity.FAULT, text, _DESCRIBE_OR_RESTORE, subject=part.path)
+        yield HostFault(finding, found.path, part.needed_by)
         return
     need = READ if kind == "file" else READ | ENTER if part.kind else ENTER
     if closed := check.closed(part.path, found.path, need, part.needed_by):
@@ -227,8 +221,8 @@ def _part(check: _Check, part: _Part) -> Iterator[Finding]:
         yield from _library(check, part, found.path)
 
 
-def _missing(check: _Check, part: _Part, found: ResolvedPath) -> Finding:
-    """Return the finding for a missing path, or the broken link above it.
+def _missing(check: _Check, part: _Part, found: ResolvedPath) -> HostFault:
+    """Return the fault of a missing path, or of the broken link above it.
 
     Where another version is beside it, the system may have been updated.
     """
@@ -240,44 +234,45 @@ def _missing(check: _Check, part: _Part, found: ResolvedPath) -> Finding:
     is_versioned = above == part.path and (bool(part.soname) or part.kind == "directory")
     updated = is_versioned and beside not in ((), (name,))
     this_node = not updated and (check.severity(found.path) is Severity.NODE or found.path in check.shared)
-    return make_finding(
-        "host-link-broken" if is_link else "host-path-missing",
-        above if is_link else part.path,
-        severity=Severity.NODE if this_node else Severity.FAULT,
-        cause=None if found.code in ("path-missing", "link-broken") else found.code,
-        at=found.path,
-        needed_by=part.needed_by,
-        folder=folder,
-        beside=beside,
+    text = f"broken link to {found.path}" if is_link else "missing"
+    text += f"; needed by {part.needed_by}" + (f"; {folder} has {some(beside, 8, ', ')}" if beside else "")
+    finding = Finding(
+        "host-path",
+        Severity.NODE if this_node else Severity.FAULT,
+        text,
+        "repair the link, or describe the new path, render and deploy" if is_link else _DESCRIBE_OR_RESTORE,
+        subject=above if is_link else part.path,
     )
+    return HostFault(finding, found.path, part.needed_by)
 
 
-def _library(check: _Check, part: _Part, real: str) -> Iterator[Finding]:
+def _library(check: _Check, part: _Part, real: str) -> Iterator[HostFault]:
     """Compare what a library calls itself; unlike a module, a plan may bind one that has no SONAME."""
     source = check.host.source(real)
     try:
         info = None if source is None else read_elf(source)
     except ElfError as error:
         damaged = replace(error.finding, subject=part.path, severity=check.severity(real))
-        yield with_values(damaged, {"at": real, "needed_by": part.needed_by})
+        yield HostFault(damaged, real, part.needed_by)
         return
     soname = None if info is None else info.soname
     if soname is not None or part.kind != "file":
         yield from _soname(part.path, part.soname, soname, part.needed_by, real)
 
 
-def _soname(path: str, name: str, soname: str | None, needed_by: str, real: str) -> Iterator[Finding]:
+def _soname(path: str, name: str, soname: str | None, needed_by: str, real: str) -> Iterator[HostFault]:
     """Compare the SONAME of a library with the name by which containers ask for it; only one with a version counts."""
     if soname != name and ".so." in name:
-        found = soname or "none"
-        yield make_finding("library-soname", path, at=real, found=found, expected=name, needed_by=needed_by)
+        text = f"SONAME {soname or 'none'}, expected {name}; needed by {needed_by}"
+        advice = "describe the new library, render and deploy; images built for the old one must be rebuilt"
+        yield HostFault(Finding("host-library", Severity.FAULT, text, advice, subject=path), real, needed_by)
 
 
-def _libraries(check: _Check, releases: Mapping[str, Version]) -> Iterator[Finding]:
+def _libraries(check: _Check, releases: Mapping[str, Version]) -> Iterator[HostFault]:
     """Search the libraries that families need, and all that those need in turn, as the closure does.
 
-    Beside those, what modules and plans bind one by one must find the symbol versions that it needs; what an image
-    brings for a planned library is not known here.
+    Beside those, what modules and plans bind one by one, and the libraries beside them in the releases' folders, must
+    find the symbol versions that they need; what an image brings for a planned library is not known here.
     """
     platform = check.manifest.platform
     folders, _ = library_folders(check.site, platform, releases, check.host)
@@ -295,16 +290,23 @@ def _libraries(check: _Check, releases: Mapping[str, Version]) -> Iterator[Findi
         elif name not in reported:
             reported.add(name)
             yield from _closed(check, search, needed_by) or _not_found(check, name, needed_by, search)
-    bound: dict[_Part, Need] = {}
-    for part in (part for part in check.parts if part.soname and part not in check.broken):
-        search = loader.search(part.path)
-        if search.found is not None:
-            bound[part] = Need(part.path, None, Loaded(part.path, search.found), search)
-    linked = [need for part, need in bound.items() if part.kind != "file"]
+    bound = [part for part in check.parts if part.soname and part not in check.broken]
+    linked = _loaded(loader, [part.path for part in bound if part.kind != "file"])
     for need in walk(loader, [*roots, *linked]):
         yield from _needed(check, loader, need, reported)
-    for need in walk(loader, bound.values()):
+    for need in walk(loader, _loaded(loader, [part.path for part in bound])):
         yield from _lacking(need)
+    beside = [f"{folder}/{name}" for folder in folders for name in names_of(check.host, folder) if ".so" in name]
+    users = _loaded(loader, [path for path in beside if resolve(check.host, path).path == path])
+    for need in walk(loader, [user for user in users if not check.provides(user)]):
+        if need.name in check.needed_libraries:
+            yield from _lacking(need)
+
+
+def _loaded(loader: Loader, paths: Iterable[str]) -> list[Need]:
+    """Return those libraries that the loader takes."""
+    searches = {path: loader.search(path) for path in paths}
+    return [Need(path, None, Loaded(path, search.found), search) for path, search in searches.items() if search.found]
 
 
 def _roots(check: _Check, loader: Loader) -> dict[str, str]:
@@ -321,7 +323,7 @@ def _exists(search: Search) -> bool:
     return bool(search.found or search.trouble or tried)
 
 
-def _needed(check: _Check, loader: Loader, need: Need, reported: set[str]) -> Iterator[Finding]:
+def _needed(check: _Check, loader: Loader, need: Need, reported: set[str]) -> Iterator[HostFault]:
     """Yield what is wrong with a library that another one needs."""
     if need.requester is None:
         return
@@ -341,19 +343,18 @@ def _needed(check: _Check, loader: Loader, need: Need, reported: set[str]) -> It
         folders = ((folder, _beside(check.host, folder, need.name)) for folder in loader.rules.directories)
         folder, beside = next((pair for pair in folders if pair[1]), ("", ()))
         severity = Severity.FAULT if beside else check.severity(need.requester.found.real)
-        yield make_finding(
-            "library-not-found", need.name, severity=severity, needed_by=needed_by, folder=folder, beside=beside
-        )
+        text = f"not found; needed by {needed_by}" + (f"; {folder} has {some(beside, 8, ', ')}" if beside else "")
+        yield _lost_library(need.name, severity, text, needed_by)
 
 
-def _closed(check: _Check, search: Search, needed_by: str) -> list[Finding]:
+def _closed(check: _Check, search: Search, needed_by: str) -> list[HostFault]:
     """Return why what a search passed over may not be read, as this user or by others."""
     found = (check.closed(path, resolve(check.host, path).path, READ, needed_by) for path in search.closed)
-    return [finding for finding in found if finding]
+    return [fault for fault in found if fault]
 
 
-def _not_found(check: _Check, name: str, needed_by: str, search: Search) -> Iterator[Finding]:
-    """Yield the finding for a library of a family, unless it is in a directory that is broken as a whole."""
+def _not_found(check: _Check, name: str, needed_by: str, search: Search) -> Iterator[HostFault]:
+    """Yield the fault of a library of a family, unless it is in a directory that is broken as a whole."""
     for part in check.broken:
         others = folders_below(check.host, f"{posixpath.dirname(part.path)}/*")
         if part.kind == "directory" and (
@@ -364,28 +365,32 @@ def _not_found(check: _Check, name: str, needed_by: str, search: Search) -> Iter
     if passed := [search.trouble] if search.trouble else [*search.passed]:
         yield _passed_over(check, passed[0], needed_by)
     else:
-        yield make_finding("library-not-found", name, severity=Severity.NODE, needed_by=needed_by)
+        yield _lost_library(name, Severity.NODE, f"not found; needed by {needed_by}", needed_by)
 
 
-def _passed_over(check: _Check, passed: Finding, needed_by: str) -> Finding:
-    """Return the finding for a library that the loader does not take."""
-    return replace(passed, severity=check.severity(passed.subject), values={**passed.values, "needed_by": needed_by})
+def _lost_library(name: str, severity: Severity, text: str, needed_by: str) -> HostFault:
+    finding = Finding("host-library", severity, text, "install the package that has it", subject=name)
+    return HostFault(finding, needed_by=needed_by)
 
 
-def _lacking(need: Need) -> Iterator[Finding]:
+def _passed_over(check: _Check, passed: Finding, needed_by: str) -> HostFault:
+    """Return the fault of a library that the loader does not take."""
+    finding = replace(passed, severity=check.severity(passed.subject))
+    return HostFault(finding, resolve(check.host, passed.subject).path, needed_by)
+
+
+def _lacking(need: Need) -> Iterator[HostFault]:
     """Yield the symbol version that an object needs of a library, and that the one which the loader takes lacks."""
     if need.requester is None or need.loaded is None:
         return
     found, defined = need.loaded.found, need.loaded.found.info.verdef
     lacking = set(need.requester.found.info.verneed.get(need.name, ())).difference(defined)
     if defined and lacking:
-        yield make_finding(
-            "library-too-old",
-            found.path,
-            version=newest(lacking),
-            found=newest(defined),
-            needed_by=need.requester.found.path,
-        )
+        needed_by = need.requester.found.path
+        text = f"no symbol version {newest(lacking)}, which {needed_by} needs; newest is {newest(defined)}"
+        advice = "install releases that belong together"
+        finding = Finding("host-library", Severity.FAULT, text, advice, subject=found.path)
+        yield HostFault(finding, found.real, needed_by)
 
 
 def _beside(host: DiskTree, folder: str, name: str) -> tuple[str, ...]:

@@ -11,22 +11,26 @@ counts that fits the step.
 from __future__ import annotations
 
 import re
+import shlex
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lumisite.errors import DifferenceError
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Place
+from lumisite.errors import DifferenceError, LumisiteError
+from lumisite.findings.finding import Finding, Place, Severity
+from lumisite.machine.host import open_file
 from lumisite.release.files import replace_entry
 from lumisite.release.root import locked
-from lumisite.site.read import UnfitFileError, read_file
+from lumisite.site.read import kind_of
+from lumisite.text import printable
 
 WORDS = ("on", "observe", "off")
 #: What the name of a partition or account may be made of; Slurm itself takes more, which no script could read back.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")
 #: The scripts read no more than this, before each task.
 MOST_BYTES, MOST_LINES = 4096, 64
+_MODE = 0o644
 
 
 @dataclass(frozen=True)
@@ -43,39 +47,83 @@ class PolicyLine:
         return " ".join(filter(None, (self.word, self.scope, self.name)))
 
 
+@dataclass(frozen=True)
+class Policy:
+    """A policy as users' steps see it: the `lines` that the helper obeys, and the `faults` of the file."""
+
+    lines: tuple[PolicyLine, ...]
+    faults: tuple[Finding, ...] = ()
+
+
 def policy_path(root: Path) -> Path:
     """Return the file of a deployment root that has its policy."""
     return root / "policy"
 
 
-def read_policy(root: Path) -> tuple[PolicyLine, ...] | None:
-    """Read the policy of a root, `None` where it has none; raises `DifferenceError` for a damaged one."""
+def read_policy(root: Path) -> Policy | None:
+    """Read the policy of a root as the helper's scripts do, `None` where it has none.
+
+    They follow a link, pass over a damaged line and what comes behind the limits, and are off for all jobs where users
+    cannot read the file.
+    """
     path = policy_path(root)
     try:
-        data = read_file(path, MOST_BYTES, follow=False)
+        is_link = path.is_symlink()
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            return _closed(root, f"{kind_of(mode)}, expected a file")
+        if not mode & stat.S_IROTH:
+            return _closed(root, f"mode {stat.S_IMODE(mode):04o}, so that users cannot read it")
+        text = open_file(str(path)).read(0, MOST_BYTES + 1).decode(errors="replace")
     except FileNotFoundError:
-        return None
-    except (OSError, UnfitFileError):
-        raise DifferenceError(make_finding("policy-unreadable", str(path), most_bytes=MOST_BYTES)) from None
-    return parse_policy(data.decode(errors="replace"), str(path))
+        return _closed(root, "a link to nothing") if is_link else None
+    except (OSError, LumisiteError):
+        return _closed(root, "cannot be read")
+    found = parse_policy(text, root)
+    if is_link:
+        link = _fault(root, "a symbolic link: the helper follows it, and `lumisite policy` replaces it by a file")
+        return Policy(found.lines, (link, *found.faults))
+    return found
 
 
-def parse_policy(text: str, where: str) -> tuple[PolicyLine, ...]:
-    """Parse a policy; raises `DifferenceError` with the first line that is not as `lumisite policy` writes it."""
-    lines = []
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
+def parse_policy(text: str, root: Path) -> Policy:
+    """Parse a policy; a line that is not as `lumisite policy` writes it is a fault, which the helper passes over.
+
+    Of a line for a step, a word that is none of the three means off.
+    """
+    lines, faults = [], []
+    every = text[:MOST_BYTES].split("\n")
+    for number, line in enumerate(every[:-1][:MOST_LINES], start=1):
         word, scope, name = (*line.split(" "), "", "", "")[:3]
         found = PolicyLine(word, scope, name)
         named = scope in ("partition", "account") and NAME.fullmatch(name)
-        if found.text != line or word not in WORDS or not (named or (scope == "default" and not name)):
-            raise DifferenceError(make_finding("policy-damaged", place=Place(where, number), line=line))
-        lines.append(found)
-    if not text.endswith("\n") or len(lines) > MOST_LINES:
-        raise DifferenceError(make_finding("policy-damaged", place=Place(where, len(lines) + 1)))
-    return tuple(lines)
+        is_line = found.text == line and bool(named or (scope == "default" and not name))
+        if is_line:
+            lines.append(found if word in WORDS else PolicyLine("off", scope, name))
+        if not is_line or word not in WORDS:
+            effect = "which means off" if is_line else "which the helper passes over"
+            faults.append(_fault(root, f"{printable(line)!r} is not a policy line, {effect}", number))
+    if len(text) > MOST_BYTES or len(every) - 1 > MOST_LINES:
+        rest = f"the helper reads {MOST_LINES} lines and {MOST_BYTES} bytes, and passes over the rest"
+        faults.append(_fault(root, rest, MOST_LINES + 1))
+    elif every[-1] or not text:
+        faults.append(_fault(root, "the last line has no end, and the helper passes over it", len(every)))
+    return Policy(tuple(lines), tuple(faults))
 
 
-def change_policy(root: Path, lines: Sequence[PolicyLine], by: str) -> tuple[PolicyLine, ...]:
+def _closed(root: Path, reason: str) -> Policy:
+    """Return what the helper makes of a policy that users cannot read."""
+    return Policy((PolicyLine("off"),), (_fault(root, f"{reason}: the helper is off for all jobs"),))
+
+
+def _fault(root: Path, text: str, line: int = 0) -> Finding:
+    path, advice = str(policy_path(root)), f"write it anew: `lumisite policy {shlex.quote(str(root))} observe`"
+    if line:
+        return Finding("policy-damaged", Severity.FAULT, text, advice, place=Place(path, line))
+    return Finding("policy-damaged", Severity.FAULT, text, advice, subject=path)
+
+
+def change_policy(root: Path, lines: Sequence[PolicyLine], by: str) -> Policy:
     """Put lines in front of those of a root, in the place of older ones for the same, and write its policy in one step.
 
     A `default` replaces the whole policy, also a damaged one. Raises `ToolError` where somebody else writes,
@@ -83,10 +131,14 @@ def change_policy(root: Path, lines: Sequence[PolicyLine], by: str) -> tuple[Pol
     """
     changed = {(line.scope, line.name) for line in lines}
     with locked(root, by):
-        before = () if ("default", "") in changed else read_policy(root) or ()
-        policy = (*lines, *(line for line in before if (line.scope, line.name) not in changed))
+        before = None if ("default", "") in changed else read_policy(root)
+        if before and before.faults:
+            raise DifferenceError(before.faults[0])
+        kept = before.lines if before else ()
+        policy = (*lines, *(line for line in kept if (line.scope, line.name) not in changed))
         text = "".join(f"{line.text}\n" for line in policy)
         if len(text) > MOST_BYTES or len(policy) > MOST_LINES:
-            raise DifferenceError(make_finding("policy-too-large", str(policy_path(root)), most_lines=MOST_LINES))
-        replace_entry(policy_path(root), text.encode())
-    return policy
+            reason = f"would have more than {MOST_LINES} lines, and each task reads it"
+            raise DifferenceError(_fault(root, reason))
+        replace_entry(policy_path(root), text.encode(), _MODE)
+    return Policy(policy)

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from lumisite.errors import LumisiteError
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.images.digest import digest_of
 from lumisite.machine.host import DiskTree
 from lumisite.machine.tree import file_of, resolve
@@ -44,14 +43,18 @@ def other_images(plans: Mapping[str, PlanSummary], tree: DiskTree) -> Iterator[F
         for path in filter(None, map(literal_path, plan.images if plan.digest else ())):
             found = resolve(tree, path)
             if found.entry is None:
-                yield make_finding("plan-image-missing", path, cause=found.code, plan=file)
+                command = f"`lumisite binds {path} --write {file}` writes it again"
+                text = f"missing; {file} is its plan"
+                yield Finding("plan-image-missing", Severity.INFO, text, command, subject=path)
                 continue
             if found.path not in digests:
                 digests[found.path] = _digest(tree, found.path)
-            if not digests[found.path]:
-                yield make_finding("plan-image-unreadable", path, plan=file)
-            elif digests[found.path] != plan.digest:
-                yield make_finding("plan-image-changed", path, plan=file)
+            if digests[found.path] != plan.digest:
+                wrong = "not the file that the plan was made for" if digests[found.path] else "not a readable file"
+                advice = f"restore it, or `lumisite binds {path} --write {file}`, render and deploy"
+                yield Finding(
+                    "plan-image-changed", Severity.FAULT, f"{wrong}; {file} is its plan", advice, subject=path
+                )
 
 
 def _digest(tree: DiskTree, path: str) -> str:

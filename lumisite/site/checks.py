@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from lumisite.findings.catalogue import make_finding
 from lumisite.site.decode import Faults, Rule, unknown, wrong_type
 from lumisite.site.document import Document
@@ -182,6 +184,25 @@ def with_tables(document: Document) -> None:
         document.tables["sources"] = dict.fromkeys([*tables["sources"], HERE])
 
 
+#: What works only with a partner: `NAME=VALUE` of a variable, or an option of srun.
+_PAIRED = re.compile(r"[A-Za-z_]\w*=.+|--[a-z][\w-]*(=.+)?")
+
+
+def pairs_have_a_partner(site: Site) -> Faults:
+    """What works only with an option of srun, or without one, says which."""
+    for index, pair in enumerate(site.needs):
+        path = f"needs[{index}]"
+        if not _PAIRED.fullmatch(pair.this):
+            yield wrong_type(pair.this, "variable with a value, or srun option", "NCCL_NET=Socket").finding(
+                f"{path}.this"
+            )
+        if bool(pair.needs) == bool(pair.excludes):
+            yield make_finding("key-missing", f"{path}.needs")
+        for option in (pair.needs or pair.excludes or "--").split(" or "):
+            if not option.startswith("--"):
+                yield wrong_type(option, "srun option", "--network=no_vni").finding(path)
+
+
 RULES: tuple[Rule, ...] = (
     stacks_are_distinct,
     releases_of_platforms_are_described,
@@ -192,4 +213,5 @@ RULES: tuple[Rule, ...] = (
     *HOST_RULES,
     *LEDGER_RULES,
     validation_fits,
+    pairs_have_a_partner,
 )

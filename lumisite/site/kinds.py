@@ -6,10 +6,8 @@ All of it is the node's, whatever cgroup a task is in. The task prolog compares 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
 from lumisite.site.cpus import format_cpu_list
 from lumisite.site.model import Site
 from lumisite.site.scalars import full_pci_bus
@@ -50,33 +48,26 @@ class Fingerprint:
     gpus: str
     buses: tuple[tuple[str, ...], ...]
 
-    def differences(self, node: NodeFacts) -> Iterator[Finding]:
-        """Yield the differences of a node."""
+    def differences(self, node: NodeFacts) -> Iterator[str]:
+        """Yield what a node has otherwise."""
+        yield from self.cpu_differences(node)
+        buses = " ".join(node.buses)
+        if self.gpus and self.gpus != node.gpus:
+            yield " at ".join(filter(None, (f"GPUs {node.gpus}", buses))) + f", expected {self.gpus}"
+        elif self.buses and node.buses not in self.buses:
+            yield f"GPUs at {buses}, expected {' or '.join(map(' '.join, self.buses))}"
+
+    def cpu_differences(self, node: NodeFacts) -> Iterator[str]:
+        """Yield what a node has otherwise in CPUs and NUMA domains."""
         same_cpus = not self.cpus or self.cpus in (node.present, node.online)
         same_domains = not self.domains or self.domains == node.domains
         if not same_cpus:
-            yield make_finding("node-cpus", actual=node.present, expected=self.cpus)
+            yield f"CPUs {node.present or 'unknown'}, expected {self.cpus}"
         if not same_domains:
-            yield make_finding("node-domains", actual=node.domains, expected=self.domains)
+            yield f"NUMA domains {node.domains or 'unknown'}, expected {self.domains}"
         moved = [(cpu, numa) for cpu, numa in self.places if node.domain_of.get(cpu) != numa]
         if same_cpus and same_domains and moved:
-            yield make_finding("node-cpu-domain", cpu=moved[0][0], domain=moved[0][1])
-        buses = " ".join(node.buses)
-        if self.gpus and self.gpus != node.gpus:
-            yield make_finding("node-gpus", actual=node.gpus, buses=buses, expected=self.gpus)
-        elif self.buses and node.buses not in self.buses:
-            yield make_finding("node-gpu-buses", buses=buses, expected=" or ".join(map(" ".join, self.buses)))
-
-    def lost_gpus(self, node: NodeFacts) -> bool:
-        """Return whether a node is of the kind but lacks some of its GPUs."""
-        count, _, vendor = self.gpus.partition(" ")
-        known = {bus for buses in self.buses for bus in buses} or {*node.buses}
-        return (
-            node.gpus == f"{len(node.buses)} {vendor}"
-            and len(node.buses) < int(count)
-            and known.issuperset(node.buses)
-            and not any(replace(self, gpus="", buses=()).differences(node))
-        )
+            yield f"CPU {moved[0][0]} outside NUMA domain {moved[0][1]}"
 
 
 def fingerprint_of(site: Site, name: str) -> Fingerprint:

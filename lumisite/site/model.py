@@ -219,6 +219,38 @@ class Images:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Requirement(Known):
+    """A setting or an option of srun that works only together with another option, or without it."""
+
+    this: Line = key(
+        "What it is: `NAME=VALUE` of a variable, or an option of srun as `--NAME=VALUE`. VALUE is a shell pattern, or "
+        "several parted by `|`."
+    )
+    needs: Line | None = key(
+        "The option of srun that must be there, or one of several: `--network=a`, `--gpu-bind=none or --network=a`.",
+        default=None,
+    )
+    excludes: Line | None = key("The option of srun that must not be there: `--gpu-bind=closest`.", default=None)
+    several_tasks: bool = key("Whether that counts only where a node has several tasks.", default=False)
+    why: Line = key("What happens otherwise.")
+
+    @property
+    def variable(self) -> str:
+        """The variable that it is about; empty for an option."""
+        return "" if self.this.startswith("--") else self.this.partition("=")[0]
+
+    @property
+    def option(self) -> str:
+        """The option of srun that it is about, without dashes; empty for a variable."""
+        return "" if self.variable else self.this[2:].partition("=")[0]
+
+    @property
+    def partner(self) -> str:
+        """What srun must have, or must not have, as text."""
+        return f"srun {self.needs}" if self.needs else f"srun without {self.excludes}"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Site:
     """A site description."""
 
@@ -251,10 +283,11 @@ class Site:
     )
     binds: tuple[Bind, ...] = key("Host paths that containers need.", default=())
     settings: tuple[Setting, ...] = key("The settings ledger.", default=())
+    needs: tuple[Requirement, ...] = key("What works only together with an option of srun, or without one.", default=())
     modules: Mapping[str, Module] = key("The modulefiles, by name.")
     retired_modules: tuple[Line, ...] = key("Shell patterns of module folders that are not kept up.", default=())
     lint: Mapping[str, Known] = key(
-        "Where more is said of what `lumisite lint` finds, by the name of the rule: `host-venv`.", default_factory=dict
+        "Where more is said of what `lumisite lint` finds, by the code: `nodelist`.", default_factory=dict
     )
     plans: tuple[RelativePath, ...] = key("Reviewed plans of `lumisite binds --write`, beside this file.", default=())
     validation: Validation | None = key("What is validated after a change, and how.", default=None)

@@ -4,6 +4,7 @@ As in `model`, annotations are real types, and the classes go without `__eq__` a
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from lumisite.site.decode import key
 from lumisite.site.entries import Known
@@ -48,6 +49,9 @@ class NodeKind(Known):
 
     memory_mib: int = key("Memory that jobs can be given, in MiB.")
     reserved: CpuList | None = key("Kernel CPU numbers that jobs never get: `0,8,16`.", default=None)
+    cpu: Literal["core", "thread"] = key(
+        "What Slurm counts as a CPU of `--cpus-per-task`: a core, or each of its hardware threads.", default="core"
+    )
     l3: tuple[CacheGroup, ...] = key("The L3 groups, in the order of their index.")
     gpus: tuple[DescribedGpu, ...] = key("The GPUs, in the order in which programs count them.", default=())
     gpu_type: Name | None = key("What Slurm calls their type, as in `--gpus-per-node=TYPE:8`.", default=None)

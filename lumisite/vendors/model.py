@@ -189,11 +189,12 @@ class Vendor:
     `products` are folders with a folder for each product, in which each release has one; `linked` folders of links to
     libraries of default releases; `libraries` patterns of folders with libraries that a module would have found,
     `host_libraries` of more on a host, `image_libraries` of more in images; `module_folders` where its modulefiles
-    stand. `kernel_modules` is a regular expression for modules of the kernel whose version matters; `kernel_options`
-    are options of the kernel's configuration, with who reads them. `devices` are files that show that a module is there
-    whose libraries pass memory between processes; `providers` are libfabric's for these products, with how the names of
-    their functions begin, up to the first `_`. `bound` is the folder whose libraries containers
-    borrow, `log` the words of logs.
+    stand. `kernel_modules` is a regular expression for modules of the kernel whose version matters;
+    `kernel_options` are options of the kernel's configuration, with who reads them. `devices` are files that show
+    that a module is there whose libraries pass memory between processes; `services` how the names of services begin
+    that must run; `login_files` patterns of what its shells run at login; `providers` are libfabric's for these
+    products, with how the names of their functions begin, up to the first `_`. `bound` is the folder whose libraries
+    containers borrow, `log` the words of logs.
     """
 
     title: str
@@ -209,6 +210,8 @@ class Vendor:
     kernel_modules: str = ""
     kernel_options: Mapping[str, str] = field(default_factory=dict)
     devices: tuple[str, ...] = ()
+    services: tuple[str, ...] = ()
+    login_files: tuple[str, ...] = ()
     providers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     bound: str = ""
     log: LogWords = field(default_factory=LogWords)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from lumisite.findings.finding import Finding
 from lumisite.images.lock import LockedImage
-from lumisite.lint.rules import lint_script
+from lumisite.lint.rules import lint_job, read_script
 from lumisite.site.load import load_site
 from lumisite.site.model import Site
 
@@ -15,12 +14,11 @@ LUMI = load_site("lumi").site
 
 
 def findings(text: str, site: Site = LUMI, locked: Mapping[str, LockedImage] | None = None) -> list[Finding]:
-    """Return what is found, without where it is known from."""
-    bad = lint_script(text.encode(), "s", site, locked)
-    values = [{name: value for name, value in finding.values.items() if name != "source"} for finding in bad]
-    return [replace(finding, values=of_it) for finding, of_it in zip(bad, values, strict=True)]
+    """Return what is found, but the hint that no module is loaded, which most pieces of scripts would have."""
+    found = lint_job(read_script(text.encode(), "s", site, locked), "s")
+    return [finding for finding in found if finding.code != "module-not-loaded"]
 
 
 def found(text: str, site: Site = LUMI, locked: Mapping[str, LockedImage] | None = None) -> list[str]:
-    """Return line and code of each finding."""
+    """Return line and code of each finding, hints among them."""
     return [f"{one.place.line} {one.code}" for one in findings(text, site, locked) if one.place]

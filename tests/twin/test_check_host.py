@@ -73,7 +73,7 @@ def test_half_an_update_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert line.startswith("libjson-c.so.3: ")
     assert "/opt/cray/libfabric/1.15.2.0/lib64/libfabric.so.1" in line
     assert "libjson-c.so.5" in line
-    assert line.endswith("[library-not-found]")
+    assert line.endswith("[host-library]")
 
 
 def test_what_a_stored_plan_binds_is_looked_at_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,23 +122,23 @@ def test_what_a_stored_plan_binds_is_looked_at_too(tmp_path: Path, capsys: pytes
 
 #: What is planted on one node, what brings it back, and the path and the code of the line that names it.
 PLANTED = {
-    "umount -l /flash": ("true", "/flash host-mount-missing"),
+    "umount -l /flash": ("true", "/flash host-mount"),
     "umount -l /scratch && rmdir /scratch && ln -s /pfs/none /scratch": (
         "true",
-        "/scratch host-link-broken",
+        "/scratch host-path",
     ),
-    "ip link set hsn2 down": ("ip link set hsn2 up", "hsn2 host-interface-down"),
-    "ip address flush dev hsn1": ("true", "hsn1 host-interface-without-address"),
-    "ip link set hsn3 down && ip link set hsn3 name gone3": ("true", "hsn3 host-interface-missing"),
+    "ip link set hsn2 down": ("ip link set hsn2 up", "hsn2 host-interface"),
+    "ip address flush dev hsn1": ("true", "hsn1 host-interface"),
+    "ip link set hsn3 down && ip link set hsn3 name gone3": ("true", "hsn3 host-interface"),
     "chmod 755 /tmp": ("chmod 1777 /tmp", "/tmp users-shut-out"),
-    "mount -o remount,ro /tmp": ("mount -o remount,rw /tmp", "/tmp host-mount-read-only"),
+    "mount -o remount,ro /tmp": ("mount -o remount,rw /tmp", "/tmp host-mount"),
     "cp --preserve=mode /usr/bin/singularity /run/s; : >/run/s; mount --bind /run/s $(readlink -f /usr/bin/singularity)": (
         "umount $(readlink -f /usr/bin/singularity)",
-        "/usr/bin/singularity runtime-empty",
+        "/usr/bin/singularity host-runtime",
     ),
     "setsid python3 /var/lib/twin/hung_mount.py /flash </dev/null >/run/h 2>&1 & until grep h /run/h; do sleep 1; done": (
         "kill -KILL $(pgrep -f '[h]ung_mount.py'); umount -l /flash",
-        "/flash file-system-silent",
+        "/flash host-mount",
     ),
     "mount --bind /broken /usr/lib64": (
         "umount -l /usr/lib64",
@@ -151,10 +151,10 @@ PLANTED = {
 BEHIND_LINKS = {
     "mkdir -p /pfs/lustref1 && mount --move /flash /pfs/lustref1 && ln -s /pfs/lustref1/p1 /flash/project_1": "",
     "setsid python3 /var/lib/twin/hung_mount.py /pfs/lustref1 </dev/null >/run/h 2>&1 & until grep h /run/h; do sleep 1; done": (
-        "/pfs/lustref1 file-system-silent"
+        "/pfs/lustref1 host-mount"
     ),
     "kill -KILL $(pgrep -f '[h]ung_mount.py'); umount -l /pfs/lustref1; rm /run/h": "",
-    "mkdir /elsewhere && mount --move /pfs/lustref1 /elsewhere": ("/flash host-mount-missing"),
+    "mkdir /elsewhere && mount --move /pfs/lustref1 /elsewhere": ("/flash host-mount"),
     "rm /flash/project_1 && mount --move /elsewhere /flash && rmdir -p /elsewhere /pfs/lustref1 || [ ! -e /pfs ]": "",
 }
 

@@ -108,7 +108,7 @@ ON_ONE_NODE: dict[str, tuple[Callable[[Cluster], AbstractContextManager[None]], 
         replaced(f"{SITE_TREE}/current/spank/bin/apptainer", "sed '$s/$/ #/'"),
         f"path-differs {SITE_TREE}/current/spank/bin/apptainer",
     ),
-    "runtime-empty": (replaced("/usr/bin/singularity", "head -c 0"), "path-empty /usr/bin/singularity"),
+    "host-runtime": (replaced("/usr/bin/singularity", "head -c 0"), "path-empty /usr/bin/singularity"),
     "prolog-other": (
         replaced(f"{SITE_TREE}/current/spank/task_prolog", "sed s/hsn0/eth0/g"),
         f"path-differs {SITE_TREE}/current/spank/task_prolog",

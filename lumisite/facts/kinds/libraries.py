@@ -11,7 +11,7 @@ from lumisite.facts.facts import Facts, Library
 from lumisite.facts.kind import ChangeKind, Compare, Differences
 from lumisite.facts.kinds.paths import is_below
 from lumisite.facts.kinds.system import comes_with_update
-from lumisite.findings.finding import Value
+from lumisite.findings.finding import Severity, Value
 from lumisite.machine.ldcache import CACHE
 from lumisite.machine.library_names import is_foundation, numbers_in, stem
 from lumisite.vendors import all_software
@@ -128,7 +128,11 @@ def compare_files(before: Facts, after: Facts) -> Iterator[Change]:
 def _compare_file(name: str, before: Facts, after: Facts, old_path: str, new_path: str) -> Iterator[Change]:
     old, new = before.libraries.get(old_path, Library()), after.libraries.get(new_path, Library())
     if old_path != new_path:
-        yield Change("library-moved", name, old_path, new_path, paths=(old_path, new_path))
+        was, now = (facts.plain.get("library-rights", {}) for facts in (before, after))
+        rights = now.get(new_path, "") if now.get(new_path) != was.get(old_path) else ""
+        severity = Severity.FAULT if rights else None
+        paths = (old_path, new_path)
+        yield Change("library-moved", name, old_path, new_path, {"rights": rights}, paths, severity=severity)
     elif old.size_bytes != new.size_bytes:
         values: dict[str, Value] = {"path": new_path, "size_before": old.size_bytes, "size_after": new.size_bytes}
         yield Change("library-replaced", name, old_path, new_path, values, (new_path,))

@@ -12,6 +12,7 @@ from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts
 from lumisite.facts.kind import ChangeKind, Differences, compare_texts, parts_of, texts_of
 from lumisite.facts.kinds.paths import is_below
+from lumisite.facts.kinds.reading import printable_only
 from lumisite.machine.ldcache import glob
 from lumisite.machine.tree import Tree, names_of, resolve, small_text
 from lumisite.site.model import Site
@@ -31,8 +32,24 @@ _MARKED = re.compile(
     r"|set\s+ModulesVersion\s+[\"{]?([^\s\"}]+))",
     re.MULTILINE,
 )
+_HIDDEN = re.compile(
+    r"^\s*(?:hide[-_](?:version|modulefile)|module[-_]hide|hide)\b[^\n#]*?[\s({\"'=]([\w./+-]*\d[\w./+-]*)",
+    re.MULTILINE,
+)
 #: Lines of login files that put folders in front of users, and the folders in them.
 _USED = re.compile(r"^[^#\n]*(?:\bMODULEPATH=|\bmodule use\b)[^\n]*", re.MULTILINE)
+_LOGIN_FILES = (
+    "/etc/profile", "/etc/profile.local", "/etc/profile.d/*.sh", "/etc/bash.bashrc", "/etc/bash.bashrc.local",
+    "/etc/bashrc", "/etc/environment",
+)  # fmt: skip
+#: What every user has loaded: Lmod's variable, those of vendors' start-up files, and commands (Lmod's manual, "How to
+#: use a Default set of modules").
+_DEFAULTS = re.compile(
+    r"^[^#\n]*?(?:\b(LMOD_SYSTEM_DEFAULT_MODULES|LMOD_MODULERCFILE|MODULERCFILE|default_prgenv|init_module_list)="
+    r"(\"[^\"\n]*\"|'[^'\n]*'|[^\s;]*)|\bmodule (?:--\S+ )*(?:load|add|try-load|swap) +([\w./+ -]+))",
+    re.MULTILINE,
+)
+_MODULE = re.compile(r"[\w.][\w./+-]*")
 _FOLDER = re.compile(r"(?<![\w$})/])/[\w./+-]+")
 
 
@@ -56,7 +73,18 @@ def read_module_paths(tree: Tree, site: Site) -> dict[str, str]:
     folders = {folder.rstrip("/"): resolve(tree, folder) for folder in (*_known(), *_listed(tree), *used)}
     found = (folder for folder, at in folders.items() if at.entry is not None and at.entry.kind == "directory")
     kept = sorted(folder for folder in found if folder.isprintable() and not is_below(folder, (site.root,)))
-    return {"MODULEPATH": ", ".join(kept)} if kept else {}
+    return printable_only({"MODULEPATH": ", ".join(kept), **_loaded_at_login(tree)})
+
+
+def _loaded_at_login(tree: Tree) -> dict[str, str]:
+    """Return the modules that login files load, by the variable or the command that does it."""
+    found: dict[str, dict[str, None]] = {}
+    patterns = (*_LOGIN_FILES, *(pattern for vendor in all_vendors() for pattern in vendor.login_files))
+    for path in (path for pattern in patterns for path in glob(tree, pattern)):
+        for name, value, loaded in _DEFAULTS.findall(small_text(tree, path) or ""):
+            words = re.split(r"[\s:;\"']+", (loaded or value).strip().strip("\"'"))
+            found.setdefault(name or "module load", {}).update(dict.fromkeys(filter(_MODULE.fullmatch, words)))
+    return {name: ", ".join(modules) for name, modules in found.items()}
 
 
 def module_path_follows(change: Change, differences: Differences) -> bool:
@@ -89,8 +117,10 @@ def read_module_defaults(tree: Tree, site: Site) -> dict[str, str]:
             break
         folder, depth = waiting.pop(0)
         names = [name for name in names_of(tree, folder) if name.isprintable()]
-        if marked := _marked(tree, folder, names):
-            found[folder] = " ".join(mark.removesuffix(".lua") for mark in marked)
+        marked = [mark.removesuffix(".lua") for mark in _marked(tree, folder, names)]
+        hidden = [f"{name} is hidden" for name in _hidden(tree, folder, names)]
+        if marked or hidden:
+            found[folder] = ", ".join([*([" ".join(marked)] if marked else []), *hidden])
         below = [f"{folder}/{name}" for name in names if depth and not name.startswith(".")]
         folders = [path for path in below if (entry := tree.look(path)) is not None and entry.kind == "directory"]
         waiting += [(path, depth - 1) for path in folders]
@@ -106,6 +136,12 @@ def _marked(tree: Tree, folder: str, names: list[str]) -> list[str]:
         if marks := sorted({first or second for first, second in _MARKED.findall(text)}):
             return marks
     return []
+
+
+def _hidden(tree: Tree, folder: str, names: list[str]) -> list[str]:
+    """Return the versions that a folder hides, which are no defaults any more ("Hidden Modules" of Lmod's manual)."""
+    texts = [small_text(tree, f"{folder}/{name}") or "" for name in _MARKS if name in names]
+    return sorted({posixpath.basename(name) for text in texts for name in _HIDDEN.findall(text)})
 
 
 def _moved(before: Facts, after: Facts) -> dict[str, str]:

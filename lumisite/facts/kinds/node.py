@@ -210,10 +210,17 @@ def options_follow(change: Change, differences: Differences) -> bool:
 
 # Limits of each process of a job
 
+#: Domains of limits.conf(5) that are not one user: all, a group, a range of numbers.
+_SEVERAL = re.compile(r"\*|[@%].*|[0-9]*:[0-9]*")
 _ITEMS = ("as", "data", "memlock", "nofile", "nproc", "stack")
-_OF_UNITS = ("Delegate", "TasksMax", *(f"Limit{item.upper()}" for item in _ITEMS))
+#: Keys of a unit that bound or hide something from the processes of a service, which jobs inherit (systemd.exec(5),
+#: systemd.resource-control(5)).
+_OF_UNITS = re.compile(
+    "(Limit|Memory|Tasks|CPU|Allowed|NUMA|IO|OOM|Private|Protect|Restrict|Device|Delegate|NoNewPriv|Capability|Ambient|"
+    "Nice|Slice|SystemCall|LockPers|ReadOnlyP|Inaccessible|BindP|TemporaryF|RootD|UMask|Environment)[A-Za-z]*"
+)
 #: Where units are, what counts most first; drop-ins of all of them count, by their names.
-_UNITS = (
+UNIT_FOLDERS = (
     "/etc/systemd/system",
     "/run/systemd/system",
     "/usr/local/lib/systemd/system",
@@ -227,18 +234,19 @@ def read_limits(tree: Tree, _: Site) -> dict[str, str] | None:
     found: dict[str, dict[str, str]] = {}
     for line in lines_of(tree, ("/etc/security/limits.conf", *glob(tree, "/etc/security/limits.d/*.conf"))):
         words = line.split()
-        if len(words) == 4 and words[0] != "root" and words[2] in _ITEMS:
+        if len(words) == 4 and re.fullmatch(_SEVERAL, words[0]) and words[2] in _ITEMS:
             kinds = ("hard", "soft") if words[1] == "-" else (words[1],)
             found.setdefault(f"{words[0]} {words[2]}", {}).update(dict.fromkeys(kinds, words[3]))
     texts = {name: "; ".join(f"{kind} {kinds[kind]}" for kind in sorted(kinds)) for name, kinds in found.items()}
-    units = [path for top in _UNITS for path in glob(tree, f"{top}/slurmd.service")][:1]
-    drop_ins = _first_of_each_name(tree, (f"{top}/slurmd.service.d/*.conf" for top in _UNITS))
+    units = [path for top in UNIT_FOLDERS for path in glob(tree, f"{top}/slurmd.service")][:1]
+    folders = [f"{top}/{name}" for name in ("service.d", "slurmd.service.d") for top in UNIT_FOLDERS]
+    drop_ins = _first_of_each_name(tree, (f"{folder}/*.conf" for folder in folders))
     defaults = ("/etc/systemd/system.conf", *glob(tree, "/etc/systemd/system.conf.d/*.conf"))
     stated = settings_in(lines_of(tree, (*defaults, *units, *drop_ins))) if units else {}
     for key, value in ((key.removeprefix("Default"), value) for key, value in stated.items()):
-        if key in _OF_UNITS:
+        if _OF_UNITS.fullmatch(key):
             texts[f"slurmd.service {key}"] = value if key.startswith("Limit") else value.lower()
-    is_closed = any(is_below(path, {"/etc/security", *_UNITS}) for path in getattr(tree, "unreadable", {}))
+    is_closed = any(is_below(path, {"/etc/security", *UNIT_FOLDERS}) for path in getattr(tree, "unreadable", {}))
     return None if is_closed else printable_only(texts)
 
 

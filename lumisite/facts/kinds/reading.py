@@ -67,6 +67,31 @@ def text_mark(tree: Tree, path: str) -> str:
     return f"sha256 {hashlib.sha256(lines.encode()).hexdigest()[:12]}" if lines else ""
 
 
+def script_mark(tree: Tree, path: str, comment: str = "#") -> str:
+    """Return the begin of the SHA-256 of a script without its comments, or of a file that is none.
+
+    What may be in quotes counts as code: what runs must not be taken for a comment.
+    """
+    text = small_text(tree, path)
+    if text is None or "\0" in text:
+        return file_mark(tree, path)
+    if comment == "--":
+        text = re.sub(r"--\[\[.*?\]\]", "", text, flags=re.DOTALL)
+    lines = (_without_comment(line, comment).rstrip() for line in text.splitlines())
+    code = "\n".join(filter(None, lines))
+    return f"sha256 {hashlib.sha256(code.encode()).hexdigest()[:12]}"
+
+
+def _without_comment(line: str, comment: str) -> str:
+    """Return a line without its comment, if that is behind closed quotes and has none; `#!` is no comment."""
+    for found in re.finditer(rf"(^|(?<=\s)){comment}(?!!)", line):
+        before, after = line[: found.start()], line[found.end() :]
+        is_closed = before.count('"') % 2 == before.count("'") % 2 == 0
+        if not before.strip() or (is_closed and not re.search("[\"'`]", after)):
+            return before
+    return line
+
+
 def file_mark(tree: Tree, path: str) -> str:
     """Return the begin of the SHA-256 of a file, empty where there is none."""
     digest = digest_of(tree, path, _LARGEST_DIGEST_BYTES)

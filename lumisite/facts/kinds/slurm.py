@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from lumisite.facts.change import Change, Touched
 from lumisite.facts.context import Context
 from lumisite.facts.kind import Differences, Read, helper_touches, parts_of, platform_touches, value_kind
-from lumisite.facts.kinds.reading import file_mark, lines_of, pairs_of, printable_only
-from lumisite.machine.tree import Tree, first_line, resolve
+from lumisite.facts.kinds.reading import file_mark, lines_of, pairs_of, printable_only, script_mark
+from lumisite.machine.tree import Tree, first_line, resolve, small_text
 from lumisite.site.cpus import CpusetError, format_cpu_list, parse_number_list
 from lumisite.site.model import Site
 
@@ -36,6 +36,8 @@ _WORDS = (
     "PropagateResourceLimitsExcept", "SelectTypeParameters", "SlurmdParameters", "SwitchParameters", "TaskPlugin",
     "TaskPluginParam",
 )  # fmt: skip
+#: The file of cli_filter/lua beside slurm.conf, and what stands before a file that it runs.
+_FILTER, _CALLS = "cli_filter.lua", "runs "
 _SPOOL = "/var/spool/slurmd"
 _DEFAULTS = {
     "KillOnBadExit": "no", "MpiDefault": "none", "PropagateResourceLimits": "ALL", "SlurmdSpoolDir": _SPOOL,
@@ -137,8 +139,24 @@ def read_slurm_conf(tree: Tree, site: Site) -> dict[str, str] | None:
     found = {name: meaning(name, stated.get(name.lower())) for name in _KEYS}
     for key in _SCRIPTS:
         if found[key] and not found[key].startswith(f"{site.root}/"):  # what is deployed is known by its digest
-            found[key] += _mark(tree, [found[key]])
+            mark = script_mark(tree, found[key])
+            found[key] += f" ({mark})" if mark else ""
+    found[_FILTER] = _filter_text(tree, site, f"{folder}/{_FILTER}")
     return printable_only(found)
+
+
+def _filter_text(tree: Tree, site: Site, path: str) -> str:
+    """Return which files of the deployment root the site's own cli_filter runs, with its digest."""
+    mark = script_mark(tree, path, "--")
+    code = re.sub(r"--.*", "", small_text(tree, path) or "")
+    called = sorted(set(re.findall(rf"{re.escape(site.root)}/[\w./-]+", code)))
+    return ", ".join([*(f"{_CALLS}{name}" for name in called), mark]) if mark else ""
+
+
+def no_longer_calls(was: str | None, now: str | None) -> bool:
+    """Return whether the site's cli_filter ran a file of the deployment root, and does not any more."""
+    called = {part for part in parts_of(was) if part.startswith(_CALLS)}
+    return bool(called.difference(parts_of(now)))
 
 
 def _mark(tree: Tree, paths: Iterable[str]) -> str:
@@ -254,7 +272,7 @@ def _in_ranges(number: str, ranges: str) -> bool:
 
 def conf_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the task prolog, and what names the folder of slurmd."""
-    yield from helper_touches("spank/task_prolog")(change, context)
+    yield from helper_touches(f"spank/{_FILTER if change.subject == _FILTER else 'task_prolog'}")(change, context)
     if change.subject == "SlurmdSpoolDir":
         yield from context.all_naming(spool_folder(change.before))
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from lumisite.facts.change import Change, Touched, joined
 from lumisite.facts.context import Context
-from lumisite.facts.kind import Touches, helper_touches, is_gone, is_lost, platform_touches, text_kind
-from lumisite.facts.kinds import modules, node, runtime, slurm
+from lumisite.facts.kind import Touches, helper_touches, is_gone, is_lost, is_new, platform_touches, text_kind
+from lumisite.facts.kinds import host, modules, node, runtime, slurm
 from lumisite.facts.kinds.system import comes_with_update
 
 
@@ -24,6 +24,24 @@ def _settings_holding(between: str) -> Touches:
 def _settings_called(pattern: str) -> Touches:
     """Return a function that yields the settings whose names match a pattern."""
     return lambda change, context: context.settings_called(pattern, change.subject)
+
+
+def _settings_of_options(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the settings that name the part of the kernel, and what starts containers."""
+    yield from context.settings_holding(change.subject.removeprefix("CONFIG_").lower())
+    yield from helper_touches("spank/bin")(change, context)
+
+
+def _plans_below(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield what names a library or its folder, and the plans with it."""
+    yield from context.all_naming(change.subject)
+    yield from context.plans_with(context.sonames_under(change.subject))
+
+
+def _of_same_paths(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Return the rights of libraries that both captures have: what a library elsewhere has is told with its move."""
+    both = old.keys() & new.keys()
+    return {path: old[path] for path in both if old[path]}, {path: new[path] for path in both if new[path]}
 
 
 def _interfaces_touch(change: Change, context: Context) -> Iterator[Touched]:
@@ -68,6 +86,42 @@ KINDS = (
         node.read_devices,
         node.device_follows,
         is_fault=is_lost,
+    ),
+    text_kind(
+        "loader",
+        "which libraries every program of the node finds",
+        _plans_below,
+        host.read_loader,
+        same=host.is_same_search,
+        is_fault=host.is_not_searched,
+    ),
+    text_kind(
+        "kernel-option",
+        "containers, caches of registered memory and how jobs are confined",
+        _settings_of_options,
+        host.read_kernel_options,
+        is_fault=is_gone,
+    ),
+    text_kind(
+        "cgroup",
+        "which cores, devices and memory a job is confined to",
+        slurm.devices_touch,
+        host.read_cgroups,
+        is_fault=is_lost,
+    ),
+    text_kind(
+        "service",
+        "retries of the network and GPUs that stay ready",
+        _interfaces_touch,
+        host.read_services,
+        is_fault=host.loses_a_part,
+    ),
+    text_kind(
+        "library-rights",
+        "who can put another library in its place",
+        _plans_below,
+        is_fault=is_new,
+        known=_of_same_paths,
     ),
     text_kind(
         "driver-option",
@@ -134,6 +188,7 @@ KINDS = (
         "what a task of a job finds",
         slurm.conf_touches,
         slurm.read_slurm_conf,
+        is_fault=slurm.no_longer_calls,
     ),
     text_kind(
         "slurm-plugins",

@@ -36,13 +36,13 @@ def test_jobs_that_a_script_writes_or_submits_are_scripts_of_their_own(text: str
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (WHOLE + 'S="srun -N 2 \\\n  --gpus-per-task=1"\n$S x\n', ["4 gpu-binding"]),
-        (WHOLE + 'O="--gpus-per-task=1 -n 16"\nsrun $O x\n', ["3 gpu-binding"]),
+        (WHOLE + 'S="srun -N 2 \\\n  --gpus-per-task=1"\n$S x\n', ["4 missing-partner"]),
+        (WHOLE + 'O="--gpus-per-task=1 -n 16"\nsrun $O x\n', ["3 missing-partner"]),
         (WHOLE + "O='--mpi=pmi2 --gpus-per-task=1'\nsrun \"$O\" x\n", []),
         (WHOLE + "O=(-n 16 --gpus-per-task=1)\nsrun x\n", []),
         (PART + 'A=(--master_port=4000)\ntorchrun "${A[@]}" x\n', ["3 fixed-port"]),
         (PART + 'export "MASTER_PORT=4000"\n', ["3 fixed-port"]),
-        (WHOLE + "if true; then srun --gpus-per-task=1 x; fi\n", ["3 gpu-binding"]),
+        (WHOLE + "if true; then srun --gpus-per-task=1 x; fi\n", ["3 missing-partner"]),
         (WHOLE + "echo srun --gpus-per-task=1 x\ncommand -v srun\n", []),
         (PART + "if true; then export MASTER_PORT=4000; fi\n", ["3 fixed-port"]),
         (PART + "for i in 1 2; do MIOPEN_USER_DB=/tmp/x srun y; done\n", ["3 misnamed-variable"]),
@@ -58,7 +58,11 @@ def test_what_stands_in_variables_and_after_reserved_words(text: str, expected: 
     [
         ("#SBATCH -p small-g -N 1 -n 8 -c 7\n#SBATCH hetjob\n#SBATCH -p small -N 1 -n 8 -c 16\n", []),
         ("#SBATCH -p small -N 1 -n 8 -c 16\n#SBATCH hetjob\n#SBATCH -p dev-g\n", []),
-        ("#SBATCH -p small\n#SBATCH hetjob\n#SBATCH -p dev-g\nsrun -n 8 -N 1 --gpus-per-task=1 b\n", ["4 gpu-binding"]),
+        ("#SBATCH -p small\n#SBATCH hetjob\n#SBATCH -p dev-g\nsrun -n 8 -N 1 --gpus-per-task=1 b\n", []),
+        (
+            "#SBATCH -p small\n#SBATCH hetjob\n#SBATCH -p dev-g\nsrun -p dev-g -n 8 --gpus-per-task=1 b\n",
+            ["4 missing-partner"],
+        ),
         ("#SBATCH -p standard-g,small-g\nexport MASTER_PORT=4000\n", ["2 fixed-port"]),
         ("#SBATCH -p standard-g,small-g -N 1 -n 8 -c 8\n", ["1 too-many-cores"]),
         ("#SBATCH -p standard-g,unknown -N 1 -n 8 -c 8\n", []),
@@ -109,7 +113,7 @@ def test_the_machine_of_another_site_is_not_this_one(head: str) -> None:
 )
 def test_ports(line: str, expected: int) -> None:
     assert found(PART + line + "\n") == ["3 fixed-port"] * expected
-    assert found(WHOLE + line + "\n") == []
+    assert [one for one in found(WHOLE + line + "\n") if "port" in one] == []
 
 
 def test_a_job_with_all_cores_of_its_nodes_shares_no_port() -> None:
@@ -200,8 +204,8 @@ def test_builds_without_the_binds(lines: str, expected: list[str]) -> None:
 
 @pytest.mark.parametrize("module", ["singularity-userfilesystems", "singularity-bindings"])
 def test_modules_that_carry_binds(module: str) -> None:
-    assert found(f"ml {module}\nsingularity build x.sif x.def\n") == ["2 build-with-binds"]
-    assert found(f"ml {module}\nml -{module}\nsingularity build x.sif x.def\n") == []
+    assert "2 build-with-binds" in found(f"ml {module}\nsingularity build x.sif x.def\n")
+    assert "3 build-with-binds" not in found(f"ml {module}\nml -{module}\nsingularity build x.sif x.def\n")
     assert found(f"module show {module}\nsingularity build x.sif x.def\n") == []
 
 
@@ -213,7 +217,7 @@ def test_modules_that_carry_binds(module: str) -> None:
         ("ml singularity-userfilesystems\nsingularity build x.sif x.def", []),
         ("ml -singularity-AI-bindings\nsingularity build x.sif x.def", []),
         ("srun /usr/bin/singularity build x.sif x.def", ["2 build-with-binds"]),
-        ("ml singularity-bindings\nsingularity build x.sif x.def", ["3 build-with-binds"]),
+        ("ml singularity-bindings\nsingularity build x.sif x.def", ["2 conflicting-modules", "3 build-with-binds"]),
     ],
 )
 def test_the_wrapper_takes_the_binds_of_our_own_modules_away(lines: str, expected: list[str]) -> None:

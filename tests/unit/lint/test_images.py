@@ -8,8 +8,8 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.images.lock import Lock, LockedImage, format_lock
-from lumisite.lint.images import contents_of, starts_of
 from lumisite.lint.job import Job
+from lumisite.lint.programs import contents_of, starts_of
 from lumisite.site.load import load_site
 from tests.support.linted import LUMI, findings, found
 
@@ -81,10 +81,10 @@ def test_the_family_that_a_path_tells(path: str, family: str | None) -> None:
         ("srun bash -c 'singularity exec a.sif x'", [("exec", "a.sif")]),
         ("sbatch --wrap='true'\nsingularity build a.sif a.def; singularity pull a.sif b", []),
         ("echo singularity exec a.sif; module load singularity; which singularity", []),
-        ("singularity exec", []),
+        ("singularity exec", [("exec", None)]),
     ],
 )
-def test_the_containers_that_a_script_starts(text: str, expected: list[tuple[str, str]]) -> None:
+def test_the_containers_that_a_script_starts(text: str, expected: list[tuple[str, str | None]]) -> None:
     assert [(start.action, start.image) for start in starts_of(Job(LUMI, text))] == expected
 
 
@@ -159,8 +159,7 @@ def test_an_image_for_gpus_of_another_vendor(image: str, maker: str | None) -> N
     assert [one.code for one in bad] == ["image-for-other-gpus"] * (maker is not None)
     for one in bad:
         assert one.subject == image.rpartition("/")[2]
-        assert one.values["vendors"] == (maker,)
-        assert one.values["expected"] == ("AMD",)
+        assert one.message == f"built for GPUs of {maker}, but the job gets GPUs of AMD"
     assert found(f"#SBATCH -p small\nsingularity run {image} x\n") == [], "without GPUs it does not matter"
     assert found(f"singularity pull a.sif {image}\n") == []
 
@@ -170,7 +169,7 @@ def test_which_gpus_the_job_gets_is_the_sites() -> None:
     for image, maker in (("docker://rocm/pytorch:rocm6.3", "AMD"), ("docker://nvidia/cuda:12.4.1-base", None)):
         bad = findings(f"singularity run {image} x\n", university)
         assert [one.code for one in bad] == ["image-for-other-gpus"] * (maker is not None)
-        assert all((one.values["vendors"], one.values["expected"]) == (("AMD",), ("NVIDIA",)) for one in bad)
+        assert all(one.message == "built for GPUs of AMD, but the job gets GPUs of NVIDIA" for one in bad)
 
 
 # ---------------------------------------------------------------- what was read in the image

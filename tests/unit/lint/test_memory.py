@@ -33,7 +33,7 @@ TWIN = load_site("twin").site
         ("-p small-g -N 1 --gpus-per-node=$N --mem=100G", None),
         ("-p small-g -N 1 --gpus-per-node=1 --mem=$MEM", None),
         ("-p standard-g -N 1 --gpus-per-node=1 --mem=480G", None),
-        ("-p standard-g,small-g -N 1 --gpus-per-node=1 --mem=480G", None),
+        ("-p standard-g,small-g -N 1 --gpus-per-node=1 --mem=480G", "memory-of-others"),
         ("--gpus-per-node=1 --mem=100G", None),
         # more than a node has
         ("-p standard-g -N 1 --mem=512G", "memory-of-node"),
@@ -41,7 +41,7 @@ TWIN = load_site("twin").site
         ("-p small-g -N 1 --gpus-per-node=1 --mem=1T", "memory-of-node"),
         ("-p standard-g -N 2 --gpus-per-node=8 --mem-per-gpu=64G", "memory-of-node"),
         ("-p standard-g -N 1 --ntasks-per-node=8 -c 7 --mem-per-cpu=9G", "memory-of-node"),
-        ("--gpus-per-node=8 --mem=500g", "memory-of-node"),
+        ("-p standard-g --gpus-per-node=8 --mem=500g", "memory-of-node"),
         ("-p standard-g -N 1 --mem=480G", None),
         ("-p standard-g -N 2 --gpus=16 --mem-per-gpu=60G", None),
         ("-p standard-g --gpus=16 --mem-per-gpu=60G", None),
@@ -49,7 +49,7 @@ TWIN = load_site("twin").site
         ("-p standard-g -N 1 --ntasks-per-node=8 -c 7 --mem-per-cpu=8G", None),
         ("-p small --mem=512G", None),
         ("--mem=512G", None),
-        ("-C gpu --gpus-per-node=8 --mem=512G", "memory-of-node"),
+        ("-C gpu --gpus-per-node=8 --mem=512G", None),
     ],
 )
 def test_memory(options: str, rule: str | None) -> None:
@@ -66,9 +66,10 @@ def test_steps_share_what_their_job_has() -> None:
 
 def test_memory_is_reported_with_its_unit_and_as_an_option() -> None:
     (bad,) = findings("#SBATCH -p dev-g --gpus=2 --mem=200G\n")
-    assert bad.values == {"gpus": 2, "memory": "200 GiB", "share": "120 GiB", "option": "60G"}
+    assert bad.message == "200 GiB of memory for 2 GPUs, whose share is 120 GiB"
+    assert bad.advice.startswith("#SBATCH --mem-per-gpu=60G,")
     (bad,) = findings("#SBATCH -p standard-g --mem=4G\n", TWIN)
-    assert (bad.values["memory"], bad.values["most"]) == ("4 GiB", "2 GiB")
+    assert bad.message == "4 GiB of memory on a node of which jobs get 2 GiB: the job never starts"
 
 
 ASKED = "small-g: {node_kind: [lumi-g], whole_nodes: no, constraint: gpu, qos: [debug, shared]"

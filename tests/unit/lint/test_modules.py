@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.linted import findings, found
+from lumisite.findings.finding import Severity
+from lumisite.lint.rules import lint_job, read_script
+from tests.support.linted import LUMI, findings, found
 
 
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        ("module load singularity-AI-bindings/99.99", ["1 unknown-version"]),
-        ("ml singularity-AI-bindings/25.03-rocm9.9", ["1 unknown-version"]),
-        ("module load singularity-AI-bindings/25.03", ["1 unknown-version"]),
-        ("module --force load cray-python singularity-CPEbits/22.08", ["1 unknown-version"]),
-        ("V=99.99; module load singularity-AI-bindings/$V", ["1 unknown-version"]),
-        ("module use /appl/local/lumisite/current/modules\nml singularity-CPEbits/1", ["2 unknown-version"]),
-        ("module load singularity-userfilesystems/2024-08", ["1 unknown-version"]),
+        ("module load singularity-AI-bindings/99.99", ["1 unknown-module"]),
+        ("ml singularity-AI-bindings/25.03-rocm9.9", ["1 unknown-module"]),
+        ("module load singularity-AI-bindings/25.03", ["1 unknown-module"]),
+        ("module --force load cray-python singularity-CPEbits/22.08", ["1 unknown-module"]),
+        ("V=99.99; module load singularity-AI-bindings/$V", ["1 unknown-module"]),
+        ("module use /appl/local/lumisite/current/modules\nml singularity-CPEbits/1", ["2 unknown-module"]),
+        ("module load singularity-userfilesystems/2024-08", ["1 unknown-module"]),
         # what the site can have
         ("module load singularity-AI-bindings", []),
         ("module load singularity-AI-bindings/default singularity-CPEbits/", []),
@@ -44,8 +46,7 @@ def test_versions_of_modules(lines: str, expected: list[str]) -> None:
             "F=/appl/local/training/modules\nmodule use $F/AI-20240529\nmodule load cotainr singularity-CPEbits",
             ["2 retired-folder"],
         ),
-        ("module use /appl/local/training/modules/AI-20241126\nmodule load cotainr", []),
-        ("module load singularity-CPEbits\nmodule use /appl/local/training/modules/AI-20241126", []),
+        ("module load singularity-CPEbits\nmodule use /appl/local/training/modules/AI-20241126", ["2 retired-folder"]),
         ("#module use /appl/local/training/modules/AI-20241126\nmodule load singularity-CPEbits", []),
         ("module use /appl/local/laifs/modules\nmodule load lumi-aif-singularity-bindings", []),
         ("module use /appl/local/containers/ai-modules\nmodule load singularity-AI-bindings", []),
@@ -56,42 +57,48 @@ def test_folders_of_past_courses(lines: str, expected: list[str]) -> None:
 
 
 def test_what_to_load_instead_is_said() -> None:
-    text = "module use /appl/local/training/modules/AI-20241126\nmodule load cotainr singularity-CPEbits/default\n"
-    (finding,) = findings(text)
-    assert finding.values["modules"] == "singularity-CPEbits"
     (finding,) = findings("ml singularity-AI-bindings/99.99\n")
-    assert finding.values["example"] == "25.03-rocm6.3"
-
-
-MAKE = "module load cray-python/3.11.7\npython3 -m venv --system-site-packages /projappl/p/venv\n"
+    assert finding.message == "not available on this system, whose versions are like 25.03-rocm6.3"
 
 
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        (MAKE + "singularity exec x.sif bash -c 'source /projappl/p/venv/bin/activate; python x'", ["3 host-venv"]),
-        (MAKE + "V=/projappl/p/venv\nsrun singularity run x.sif $V/bin/python x", ["4 host-venv"]),
-        (
-            "ml python\nV=/p/venv\npython -m venv $V --system-site-packages\nsingularity run x bash -c '. $V/bin/activate'",
-            ["4 host-venv"],
-        ),
-        # used on the host, or another one used
-        (MAKE + "source /projappl/p/venv/bin/activate\nsingularity exec x.sif python y", []),
-        (MAKE + "singularity exec x.sif bash -c 'source /projappl/p/other/bin/activate; python x'", []),
-        (MAKE.replace("--system-site-packages ", "") + "singularity exec x.sif /projappl/p/venv/bin/python x", []),
-        # made in the container, or by a Python of which nothing is known
-        (
-            "ml cray-python\nsingularity exec x.sif python -m venv --system-site-packages /p/v\nsingularity exec x.sif /p/v/bin/python",
-            [],
-        ),
-        (
-            "ml cray-python\nsingularity exec x.sif bash -c 'python -m venv --system-site-packages /p/v; . /p/v/bin/activate'",
-            [],
-        ),
-        (MAKE.replace("load", "unload") + "singularity exec x.sif /projappl/p/venv/bin/python x", []),
-        (MAKE.replace("cray-python", "PyTorch") + "singularity exec x.sif /projappl/p/venv/bin/python x", []),
-        (MAKE.replace("\n", "\nmodule purge\n", 1) + "singularity exec x.sif /projappl/p/venv/bin/python x", []),
+        ("module load singularity-AI-bindingss", ["1 unknown-module"]),
+        ("ml singularity_CPEbits/25.03", ["1 unknown-module"]),
+        ("module load singularity-bindings", ["1 foreign-module"]),
+        ("module load singularity-bindings singularity-AI-bindings", ["1 conflicting-modules"]),
+        ("ml singularity-userfilesystems\nml lumi-aif-singularity-bindings", ["2 conflicting-modules"]),
+        # what is another one's, or gone before
+        ("module use /project/me/modules\nmodule load singularity-AI-bindingss", []),
+        ("module load lumi-aif-singularity-bindings", []),
+        ("module load singularity-CPEbits\nmodule swap singularity-CPEbits lumi-aif-singularity-bindings", []),
+        ("module load singularity-bindings\nmodule purge\nmodule load singularity-AI-bindings", ["1 foreign-module"]),
     ],
 )
-def test_a_venv_of_the_host_in_a_container(lines: str, expected: list[str]) -> None:
+def test_modules_that_are_misspelt_or_conflict(lines: str, expected: list[str]) -> None:
     assert found(f"{lines}\n") == expected
+
+
+JOB = "#!/bin/bash\n#SBATCH -p small-g --gpus=1\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "hint"),
+    [
+        ("srun singularity exec my.sif python x", True),
+        ("module load LUMI\nsingularity run my.sif python x", True),
+        ("module load singularity-AI-bindings\nsrun singularity exec my.sif python x", False),
+        ("module load lumi-aif-singularity-bindings\nsrun singularity exec my.sif python x", False),
+        ("module use /project/me/modules\nml mine\nsrun singularity exec my.sif python x", False),
+        ("singularity build my.sif my.def", False),
+        ("srun python x", False),
+    ],
+)
+def test_a_container_without_the_module_is_a_hint(lines: str, hint: bool) -> None:
+    bad = [
+        one for one in lint_job(read_script((JOB + lines).encode(), "s", LUMI), "s") if one.code == "module-not-loaded"
+    ]
+    assert [one.severity for one in bad] == [Severity.INFO] * hint
+    elsewhere = JOB.replace("small-g", "booster") + lines
+    assert "module-not-loaded" not in [one.code for one in lint_job(read_script(elsewhere.encode(), "s", LUMI), "s")]

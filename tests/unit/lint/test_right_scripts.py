@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lumisite.lint.options import LONG_OPTIONS
+from lumisite.lint.options import OPTIONS
 from lumisite.site.model import Site
 from tests.support.linted import LUMI, found
 from tests.unit.lint.test_lines import SIF, TASKS, lines
@@ -23,7 +23,7 @@ _MASKS = "0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,0xfe,0xfe00,0x
         "#SBATCH --job-name='bert -N 4 # of 8'\nsrun ./app",
         "#SBATCH --comment group=2\nsrun ./app",
         "#SBATCH --gres-flags=disable-binding\n#SBATCH --gres-flags=one-task-per-sharing\nsrun ./app",
-        "#SBATCH --het-group=0 --tres-bind=gres/gpu:none\nsrun ./app",
+        "#SBATCH --tres-bind=gres/gpu:none\nsrun --het-group=0 ./app",
         "srun singularity run $SIF python train.py --strategy deepspeed",
         "srun singularity run $SIF python -u -m lightning fit --strategy deepspeed",
         "srun singularity run $SIF python train.py --launcher torchrun --nnodes 1",
@@ -39,8 +39,8 @@ def test_a_correct_line_is_not_reported(text: str) -> None:
     ("text", "expected"),
     [
         ('#SBATCH --comment="a b" nodes=2\nsrun ./app', ["1 unknown-directive"]),
-        ("#SBATCH --gruop=0\nsrun ./app", []),
-        ("#SBATCH --het-gruop=0\nsrun ./app", ["1 unknown-directive"]),
+        ("#SBATCH --gruop=0\nsrun ./app", ["1 plugin-option"]),
+        ("#SBATCH --het-group=0\nsrun ./app", ["1 unknown-directive"]),
         ("srun singularity run --bind /x --rocm $SIF python bench.py", ["1 gpu-flag"]),
         ("srun singularity run --unknown-to-us --rocm $SIF python bench.py", ["1 gpu-flag"]),
         (
@@ -63,8 +63,10 @@ def test_tasks_may_share_masks_that_are_all_cores(tasks: int, masks: str, expect
 
 
 def test_options_are_those_of_slurm() -> None:
-    assert {"het-group", "tres-bind"} < LONG_OPTIONS
-    assert not {"het-", "tres-", "group", "bind"} & LONG_OPTIONS
+    assert {"het-group", "tres-bind", "cpu-bind", "mpi"} < OPTIONS["srun"].keys()
+    assert {"array", "gpu-bind"} < OPTIONS["sbatch"].keys()
+    assert not {"array"} & OPTIONS["srun"].keys()
+    assert not {"cpu-bind", "mpi", "het-group"} & OPTIONS["sbatch"].keys()
 
 
 @pytest.mark.parametrize("character", ["\x0b", "\x0c", "\x1c", "\u2028"])

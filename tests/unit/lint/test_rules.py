@@ -3,16 +3,20 @@ from __future__ import annotations
 import json
 import random
 import subprocess
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from lumisite.cli import main
 from lumisite.findings.writers import advice, message
-from lumisite.lint.rules import ANYWHERE, OF_SITE
+from lumisite.lint.rules import RULES, lint_job, read_script
 from lumisite.lint.script import read_commands
 from lumisite.site.load import load_site
-from tests.support.linted import findings, found
+from lumisite.site.versions import parse_version
+from tests.support.linted import LUMI, findings, found
+from tests.unit.lint.traps import TRAPS
 
 SCRIPTS = Path(__file__).parents[2] / "data" / "scripts"
 GOOD = sorted((SCRIPTS / "good").glob("*.sh"))
@@ -64,24 +68,31 @@ def test_a_bad_line_in_a_comment_is_none(path: Path) -> None:
     assert found("\n".join(lines)) == []
 
 
-def test_every_rule_is_tested_and_is_named_as_its_findings() -> None:
+def test_every_rule_is_tested_and_says_what_it_finds() -> None:
     tested = {line.split()[1] for path in BAD for line in path.with_suffix(".expected").read_text().splitlines()}
     tested |= {line.split()[1] for path in USERS for line in marked(path)}
-    assert tested == {*ANYWHERE, *OF_SITE}
+    tested |= {code for _, codes in TRAPS for code in codes}
+    codes = [rule.code for rule in RULES]
+    assert tested == {*codes} - {"srun-without-cpus"}, "which has a test of its own"
+    assert len(codes) == len(set(codes))
+    assert all(rule.find.__doc__ and rule.source for rule in RULES)
 
 
 def test_lines_of_windows_and_without_an_end_are_the_same() -> None:
     for path in BAD:
         text = path.read_text()
-        assert found(text.replace("\n", "\r\n")) == found(text) == found(text.rstrip("\n"))
+        assert found(text.replace("\n", "\r\n")) == sorted(["1 dos-line-ends", *found(text)], key=place_and_code)
+        assert found(text) == found(text.rstrip("\n"))
+
+
+def place_and_code(text: str) -> tuple[int, str]:
+    return int(text.split()[0]), text.split()[1]
 
 
 def test_the_machine_is_the_sites() -> None:
     script = (SCRIPTS / "bad" / "sixty-four-cores.sh").read_text()
     assert found(script) != []
-    assert found(script, load_site("twin").site) == []
-    (finding,) = findings("#SBATCH -p dev-g\nsrun -n 8 -N 1 --gpu-bind=closest x\n")
-    assert finding.values["order"] == "4,5,2,3,6,7,0,1"
+    assert found(script, load_site("university").site) == []
 
 
 # ---------------------------------------------------------------- reading scripts
@@ -160,17 +171,37 @@ def test_scripts_in_scripts_end() -> None:
 def test_the_command(tmp_path: Path, capsys: Output) -> None:
     good, bad = str(GOOD[0]), str(BAD[0])
     assert main(["lint", good]) == 0
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().out.splitlines()[-1].startswith("1 script: ")
     assert main(["lint", good, bad]) == 1
-    lines = capsys.readouterr().out.splitlines()
+    *lines, last = [line for line in capsys.readouterr().out.splitlines() if "module-not-loaded" not in line]
     assert len(lines) == len(BAD[0].with_suffix(".expected").read_text().splitlines())
     assert all(line.startswith(f"{bad}:") for line in lines)
+    assert last.startswith(f"2 scripts: {len(lines)} bad lines")
     assert main(["lint", bad, "--json"]) == 1
     answers = json.loads(capsys.readouterr().out)
-    assert list(answers[0]) == ["file", "line", "rule", "reason", "right", "source"]
+    assert list(answers[0]) == ["file", "line", "code", "certain", "reason", "right", "source"]
     assert answers[0]["file"] == bad
-    assert main(["lint", good, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        ("#SBATCH -p small-g\nsrun ./app\n", "1 script: nothing wrong; checked for LUMI, small-g"),
+        ("#SBATCH -p small-g\n# SBATCH -N 1\nsrun ./app\n", "1 script: 1 hint; checked for LUMI, small-g"),
+        (
+            "#SBATCH -p booster\nsrun ./app\n",
+            "1 script: nothing wrong; no partition of LUMI is named (booster): checked for what is wrong on every Slurm",
+        ),
+        (
+            "srun ./app\n",
+            "1 script: nothing wrong; no partition is named: checked for LUMI without what its partitions have",
+        ),
+    ],
+)
+def test_the_last_line_says_what_was_checked(text: str, last: str, capsys: Output) -> None:
+    Path("job.sh").write_text(text)
+    assert main(["lint", "job.sh", "--site", "lumi"]) == 0, "hints do not count"
+    assert capsys.readouterr().out.splitlines()[-1] == last
 
 
 @pytest.mark.parametrize(
@@ -188,3 +219,36 @@ def test_what_is_no_script_is_exit_2(data: bytes | None, message: str, capsys: O
     captured = capsys.readouterr()
     assert message in captured.err
     assert captured.out == ""
+
+
+# ---------------------------------------------------------------- traps
+
+
+@pytest.mark.parametrize(("text", "codes"), TRAPS)
+def test_a_trap_is_found_and_what_is_like_it_is_right(text: str, codes: tuple[str, ...]) -> None:
+    bad = [one.code for one in lint_job(read_script(text.encode(), "s", LUMI), "s")]
+    if "module-not-loaded" not in codes:
+        bad = [code for code in bad if code != "module-not-loaded"]
+    assert bad == list(codes)
+
+
+def cpus(options: str, cpu: Literal["core", "thread"]) -> list[str]:
+    kind = replace(LUMI.node_kinds["lumi-g"], reserved=None, cpu=cpu)
+    site = replace(LUMI, node_kinds={**LUMI.node_kinds, "lumi-g": kind})
+    return found(f"#SBATCH -p standard-g -N 1 --ntasks-per-node=4 {options}\n", site)
+
+
+def test_cores_are_counted_in_the_unit_of_the_sites_slurm() -> None:
+    assert cpus("-c 32", "thread") == cpus("-c 16", "core") == []
+    assert cpus("-c 32", "core") == cpus("-c 33", "thread") == ["1 too-many-cores"]
+    assert cpus("-c 32 --hint=multithread", "core") == []
+    assert cpus("-c 32 --threads-per-core=1", "thread") == ["1 too-many-cores"]
+
+
+def test_srun_takes_cpus_over_where_the_sites_slurm_lets_it() -> None:
+    text = "#SBATCH -p standard-g -N 1 -n 8 -c 7\nsrun ./app\nsrun -c 7 ./app\n"
+    platform = replace(LUMI.platforms[LUMI.platform], slurm=parse_version("22.05.8"))
+    old = replace(LUMI, platforms={**LUMI.platforms, LUMI.platform: platform})
+    assert found(text) == []
+    assert found(text, old) == ["2 srun-without-cpus"]
+    assert found(f"{text.splitlines()[0]}\nexport SRUN_CPUS_PER_TASK=7\nsrun ./app\n", old) == []

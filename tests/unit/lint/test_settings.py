@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from lumisite.findings.finding import Place, Value
-from lumisite.lint.rules import lint_script
+from lumisite.findings.finding import Place
+from lumisite.lint.rules import source_of
 from lumisite.site.entries import Harmful, Setting, When
 from lumisite.site.evidence import harms
 from lumisite.site.load import load_site
@@ -33,7 +33,8 @@ def run(image: str) -> str:
 @pytest.mark.parametrize("value", ["PHB", "phb", "SYS", "3", "4", "5", "'PHB'", "${NCCL_NET_GDR_LEVEL:-PHB}"])
 @pytest.mark.parametrize("image", [R70, "lumi-multitorch-latest.sif", "$SIF"])
 def test_gdr_levels_that_hang(value: str, image: str) -> None:
-    assert found(f"{SEVERAL}export NCCL_NET_GDR_LEVEL={value}\n{run(image)}") == ["3 harmful-value"]
+    code = "harmful-value" if image == R70 else "value-may-harm"
+    assert found(f"{SEVERAL}export NCCL_NET_GDR_LEVEL={value}\n{run(image)}") == [f"3 {code}"]
 
 
 @pytest.mark.parametrize("image", [R61, R64])
@@ -65,12 +66,12 @@ def test_other_gdr_levels(value: str) -> None:
 )
 def test_the_number_of_nodes_must_be_known(head: str, expected: int) -> None:
     line = head.count("\n") + 1
-    bad = [one for one in found(f"{head}export NCCL_NET_GDR_LEVEL=PHB\n./x\n") if "harmful-value" in one]
-    assert bad == [f"{line} harmful-value"] * expected
+    bad = [one for one in found(f"{head}export NCCL_NET_GDR_LEVEL=PHB\n./x\n") if "harm" in one]
+    assert bad == [f"{line} value-may-harm"] * expected
 
 
 def test_a_script_without_a_container_has_an_image_that_is_not_known() -> None:
-    assert found(f"{SEVERAL}export NCCL_NET_GDR_LEVEL=PHB\nsrun torchrun x.py\n") == ["3 harmful-value"]
+    assert found(f"{SEVERAL}export NCCL_NET_GDR_LEVEL=PHB\nsrun torchrun x.py\n") == ["3 value-may-harm"]
 
 
 @pytest.mark.parametrize(
@@ -130,14 +131,13 @@ def test_a_monitor_that_an_image_lacks(image: str, expected: int) -> None:
 
 
 def test_a_finding_gives_the_reason_the_right_line_and_the_source_of_its_entry() -> None:
-    (bad,) = lint_script(f"{ONE}export NCCL_PROTO=LL128\n".encode(), "s", LUMI)
+    (bad,) = findings(f"{ONE}export NCCL_PROTO=LL128\n")
     (harm,) = (one for one in harms(LUMI) if one.setting.name == "NCCL_PROTO")
-    assert (bad.subject, bad.values["effect"]) == ("NCCL_PROTO=LL128", harm.setting.why)
-    assert bad.values["expected"] is None
-    assert str(bad.values["source"]).startswith(f"{str(harm.setting.source).partition(';')[0]}: ")
-    assert "<http" in str(bad.values["source"])
+    assert (bad.subject, bad.message, bad.advice) == ("NCCL_PROTO=LL128", harm.setting.why, "unset NCCL_PROTO")
+    assert source_of(LUMI, bad).startswith(f"{str(harm.setting.source).partition(';')[0]}: ")
+    assert "<http" in source_of(LUMI, bad)
     (finding,) = findings(f"{SEVERAL}export FI_MR_CACHE_MONITOR=memhooks\n")
-    assert finding.values["expected"] == "userfaultfd"
+    assert finding.advice == "export FI_MR_CACHE_MONITOR=userfaultfd"
 
 
 def test_an_entry_is_data() -> None:
@@ -157,7 +157,7 @@ def test_an_entry_is_data() -> None:
     assert found(f"{ONE}export X=Abc\n{run('lumi-jax-rocm-6.1.3.sif')}", site) == []
     assert found(f"{ONE}export X=Abc\n{run('other.sif')}", site) == []
     unknown = with_entry(unknown_images=True)
-    assert found(f"{ONE}export X=Abc\n{run('other.sif')}", unknown) == ["3 harmful-value"]
+    assert found(f"{ONE}export X=Abc\n{run('other.sif')}", unknown) == ["3 value-may-harm"]
     assert found(f"{ONE}export X=Abc\n{run(R64)}", unknown) == []
 
 
@@ -165,14 +165,19 @@ def test_harm_is_claimed_only_of_images_that_are_known_to_have_the_release() -> 
     harm = Harmful(value=Line("*"), when=When(stacks={"rocm": parse_version_range(">=7.0")}))
     below_nine = parse_version_range("<9")
 
-    def reasons(image: str, *known: Harmful) -> list[Value]:
+    def reasons(image: str, *known: Harmful) -> list[str]:
         entries = [
             Setting(name=VariableName("X"), leave=True, why=Line("x"), harmful=(one,), source=Line("STUDY"))
             for one in known
         ]
         site = dataclasses.replace(LUMI, settings=tuple(entries))
-        bad = [one for one in findings(f"{ONE}export X=1\n{run(image)}", site) if one.code == "harmful-value"]
-        return [one.values["condition"] for one in bad]
+        bad = [
+            one
+            for one in findings(f"{ONE}export X=1\n{run(image)}", site)
+            if one.code in ("harmful-value", "value-may-harm")
+        ]
+        assert all((one.code == "harmful-value") == (one.message == "x") for one in bad)
+        return [one.message.removeprefix("x") for one in bad]
 
     r714 = "lumi-multitorch-full-u26r714f23.sif"
     assert reasons(R70, harm) == reasons(R70.replace("r70", "r100"), harm) == [""]
@@ -184,7 +189,7 @@ def test_harm_is_claimed_only_of_images_that_are_known_to_have_the_release() -> 
         r714,
         "docker://vllm/vllm-openai-rocm:nightly-rocm100",
     ):
-        assert reasons(image, harm) == ["where rocm is >=7.0"], image
+        assert reasons(image, harm) == [" (only where rocm is >=7.0, which the script does not say)"], image
         assert reasons(image, dataclasses.replace(harm, unknown_images=False)) == []
     always, milder = (dataclasses.replace(harm, when=when) for when in (When(), When(stacks={"rocm": below_nine})))
     assert reasons("$SIF", harm, always) == [""], "what is certain comes first"
@@ -197,25 +202,25 @@ def test_harm_is_claimed_only_of_images_that_are_known_to_have_the_release() -> 
 @pytest.mark.parametrize(
     ("setting", "fault"),
     [
-        ("NCCL_SOCKET_IFNAME=ib0", "prefix"),
-        ("NCCL_SOCKET_IFNAME=eth", "prefix"),
-        ("NCCL_SOCKET_IFNAME=hsn4", "prefix"),
-        ("NCCL_SOCKET_IFNAME==hsn", "name"),
-        ("NCCL_SOCKET_IFNAME=^hsn,lo", "excluded"),
-        ("NCCL_SOCKET_IFNAME=nmn0", "management"),
-        ("NCCL_SOCKET_IFNAME=hsn,nmn", "management"),
-        ("NCCL_SOCKET_IFNAME=lo", "prefix"),
-        ("GLOO_SOCKET_IFNAME=hsn", "name"),
-        ("GLOO_SOCKET_IFNAME=hsn0,eth0", "name"),
-        ("GLOO_SOCKET_IFNAME=nmn0", "management"),
-        ("TP_SOCKET_IFNAME=ib0", "name"),
+        ("NCCL_SOCKET_IFNAME=ib0", "begins with"),
+        ("NCCL_SOCKET_IFNAME=eth", "begins with"),
+        ("NCCL_SOCKET_IFNAME=hsn4", "begins with"),
+        ("NCCL_SOCKET_IFNAME==hsn", "is called"),
+        ("NCCL_SOCKET_IFNAME=^hsn,lo", "is excluded"),
+        ("NCCL_SOCKET_IFNAME=nmn0", "management network"),
+        ("NCCL_SOCKET_IFNAME=hsn,nmn", "management network"),
+        ("NCCL_SOCKET_IFNAME=lo", "begins with"),
+        ("GLOO_SOCKET_IFNAME=hsn", "is called"),
+        ("GLOO_SOCKET_IFNAME=hsn0,eth0", "is called"),
+        ("GLOO_SOCKET_IFNAME=nmn0", "management network"),
+        ("TP_SOCKET_IFNAME=ib0", "is called"),
     ],
 )
 def test_interfaces_that_the_site_does_not_have_for_traffic(setting: str, fault: str) -> None:
     (finding,) = findings(f"{SEVERAL}export {setting}\nsrun ./x\n")
     assert (finding.place, finding.code) == (Place("s", 3), "wrong-interface")
-    assert fault in finding.values
-    assert str(finding.values["expected"]).endswith("hsn0,hsn1,hsn2,hsn3" if setting.startswith("NCCL") else "=hsn0")
+    assert fault in finding.message
+    assert finding.advice.endswith("hsn0,hsn1,hsn2,hsn3" if setting.startswith("NCCL") else "=hsn0")
 
 
 @pytest.mark.parametrize(
@@ -252,7 +257,7 @@ def test_on_one_node_there_is_no_traffic_between_nodes() -> None:
 def test_another_site_has_other_interfaces() -> None:
     text = "#SBATCH -p standard-g -N 2\nexport NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=hsn1\n"
     (finding,) = findings(text, load_site("twin").site)
-    assert finding.values["management"] == "eth0"
+    assert finding.message.startswith("eth0 is the management network")
     assert found("#SBATCH -p batch -N 2\nexport NCCL_SOCKET_IFNAME=ib0\n") == []
 
 
@@ -293,13 +298,13 @@ def test_the_right_line_for_a_cache_that_ranks_must_not_share() -> None:
     site = dataclasses.replace(LUMI, settings=(mine, others))
     for value in ("$HOME/c", "$(mktemp -d)"):
         text = f"{ONE}export X_JIT_DIR={value}\nexport Y_DIR={value}\nsrun ./x\n"
-        assert [(one.values.get("of_rank"), one.values.get("directory")) for one in findings(text, site)] == [
-            ("/tmp/${USER}/x-jit/${SLURM_LOCALID}", None),
-            (None, "/tmp/${USER}/y"),
+        assert [one.advice for one in findings(text, site)] == [
+            "in each task: export X_JIT_DIR=/tmp/${USER}/x-jit/${SLURM_LOCALID}, and mkdir -p it",
+            "export Y_DIR=/tmp/${USER}/y, and mkdir -p it in the task",
         ]
     some = dataclasses.replace(mine, when=When(stacks={"rocm": parse_version_range("==6.2.4")}))
     (finding,) = findings(text, dataclasses.replace(LUMI, settings=(some,)))
-    assert not finding.values.keys() & {"of_rank", "directory"}, "other images may do worse with it"
+    assert finding.advice == "unset X_JIT_DIR", "other images may do worse with it"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import pytest
 
 from lumisite.findings.finding import Severity
 from lumisite.machine.host import DiskTree
-from lumisite.release.node_state import interface_faults, kind_faults
+from lumisite.release.node import Node
+from lumisite.release.node_hardware import hardware_faults
 from lumisite.site.load import EMBEDDED
 from lumisite.site.model import Site
 from tests.support.breaks import LUMI
@@ -42,60 +43,122 @@ def described(keys: str) -> Site:
     return load_text(text.replace("  carrier: cxi\n", f"  carrier: cxi\n{keys}", 1)).site
 
 
-def found(plant: Plant, site: Site = LUMI) -> list[tuple[str, str, Mapping[str, object]]]:
+def found(plant: Plant, site: Site = LUMI) -> list[tuple[str, str, str]]:
     host = cast("DiskTree", DictTree(lumi_node(AFTER, {**SPOOL, **plant})))  # of which only what both have is asked
-    faults = [*interface_faults(site, host), *kind_faults(site, host)]
-    assert all(fault.severity is Severity.NODE for fault in faults)
-    return [(fault.code, fault.subject, fault.values) for fault in faults]
+    findings = [fault.finding for fault in hardware_faults(Node(site, host), "2026-01")]
+    assert all(finding.severity is Severity.NODE for finding in findings)
+    return [(finding.code, finding.subject, finding.message) for finding in findings]
 
 
 FULL = {"speed": (200000,) * 4, "mtu": (9000,) * 4}
-FAULTS: Mapping[str, tuple[Plant, str, str, Mapping[str, object]]] = {
+DRIVEN = "/sys/bus/pci/drivers/amdgpu/"
+GPUS = ("c1", "c6", "c9", "ce", "d1", "d6", "d9", "de")
+NO_DRIVER = without(DRIVEN)
+#: Of a CPU node: no GPU, no driver of one, and one interface.
+CPU_NODE = {
+    **without(*map(GPU.format, GPUS), DRIVEN, "/sys/class/net/hsn1", "/sys/class/net/hsn2", "/sys/class/net/hsn3"),
+    **without("/sys/class/cxi/cxi1/", "/sys/class/cxi/cxi2/", "/sys/class/cxi/cxi3/"),
+}
+DEVICES: Plant = {
+    **{f"/dev/{name}": b"" for name in ("null", "kfd", *(f"dri/renderD{128 + number}" for number in range(8)))},
+    **{f"/dev/cxi{number}": b"" for number in range(4)},
+}
+
+
+def slurm(gres: str) -> Plant:
+    lines = f"NodeName=DEFAULT CPUs=128\nNodeName=nid[005000-005999] RealMemory=503000{gres}\n"
+    return {"/etc/slurm/slurm.conf": f"{lines}PartitionName=a Nodes=ALL\n".encode()}
+
+
+FAULTS: Mapping[str, tuple[Plant, str, str, str]] = {
     "slow": (
         set_on("speed", 200000, 200000, 100000, 200000),
-        "host-interface-slow",
-        "hsn2",
-        {"actual": 100000, "expected": 200000},
+        *("host-interface", "hsn2", "100000 Mbit/s, expected 200000 Mbit/s"),
     ),
-    "MTU": (set_on("mtu", 9000, 1500, 9000, 9000), "host-interface-mtu", "hsn1", {"actual": 1500, "expected": 9000}),
+    "MTU": (set_on("mtu", 9000, 1500, 9000, 9000), "host-interface", "hsn1", "MTU 1500, expected MTU 9000"),
     "an adapter": (
         without("/sys/class/cxi/cxi1/"),
-        "host-adapters-missing",
-        "adapters",
-        {"actual": 3, "expected": 4, "present": ("cxi0", "cxi2", "cxi3")},
+        *("host-adapters", "adapters", "3 adapters, expected 4 (this node has cxi0, cxi2, cxi3)"),
     ),
     "an interface with its adapter": (
         without("/sys/class/cxi/cxi3/", "/sys/class/net/hsn3"),
-        "host-interface-missing",
-        "hsn3",
-        {},
+        *("host-interface", "hsn3", "missing (this node has hsn0, hsn1, hsn2, lo)"),
     ),
-    "a GPU": (without(GPU.format("c9")), "node-lost-gpus", "node kind", {"kind": "lumi-g"}),
-    "three GPUs": (
-        without(*map(GPU.format, ("c1", "d6", "de"))),
-        "node-lost-gpus",
-        "node kind",
-        {"kind": "lumi-g"},
+    "all adapters, and so their interfaces": (
+        without("/sys/class/cxi/", "/sys/class/net/hsn"),
+        *("host-adapters", "adapters", "none of Slingshot in /sys/class/cxi, expected 4: no driver has them"),
+    ),
+    "a GPU": (
+        without(GPU.format("c9")),
+        *("host-gpus", "GPUs", "7 of 8 GPUs of kind lumi-g can be used; not on the PCI bus: 0000:c9:00.0"),
+    ),
+    "GPUs that fell off the bus or off their driver": (
+        {**without(GPU.format("c1"), GPU.format("de")), f"{DRIVEN}0000:d6:00.0": None},
+        "host-gpus",
+        "GPUs",
+        "5 of 8 GPUs of kind lumi-g can be used; not on the PCI bus: 0000:c1:00.0 0000:de:00.0; without a driver: 0000:d6:00.0",
+    ),
+    "the driver": (NO_DRIVER, "host-gpus", "GPUs", "0 of 8 GPUs of kind lumi-g can be used; amdgpu is not loaded"),
+    "all GPUs, whose driver is loaded": (
+        without(*map(GPU.format, GPUS)),
+        "host-gpus",
+        "GPUs",
+        f"0 of 8 GPUs of kind lumi-g can be used; not on the PCI bus: {' '.join(f'0000:{bus}:00.0' for bus in GPUS)}",
+    ),
+    "all GPUs and their driver, where Slurm counts them": (
+        {**NO_DRIVER, **without(*map(GPU.format, GPUS)), **slurm(" Gres=gpu:mi250:8(S:0-3),nic:4")},
+        "host-gpus",
+        "GPUs",
+        f"0 of 8 GPUs of kind lumi-g can be used; not on the PCI bus: {' '.join(f'0000:{bus}:00.0' for bus in GPUS)}",
+    ),
+    "the control device": (
+        {**DEVICES, "/dev/kfd": None},
+        *("host-device", "/dev/kfd", "missing; no program can use the GPUs"),
+    ),
+    "render nodes": (
+        {**DEVICES, "/dev/dri/renderD131": None, "/dev/dri/renderD130": None},
+        *("host-device", "/dev/dri/render*", "6 files for 8 GPUs"),
+    ),
+    "devices of adapters": (
+        {**DEVICES, "/dev/cxi0": None, "/dev/cxi1": None, "/dev/cxi2": None, "/dev/cxi3": None},
+        *("host-device", "/dev/cxi[0-9]*", "0 files for 4 adapters; libraries cannot open them"),
+    ),
+    "memory": (
+        {"/proc/meminfo": b"MemTotal:       461373440 kB\nMemFree: 1 kB\n"},
+        *("host-memory", "memory", "450560 MiB, and jobs can be given 491520 MiB on nodes of this kind"),
+    ),
+    "the counter of the processor": (
+        {"/sys/devices/system/clocksource/clocksource0/current_clocksource": b"hpet\n"},
+        *("host-clock", "current_clocksource", "hpet: reading the time takes a microsecond or more"),
     ),
 }
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_what_a_node_lacks_is_one_finding(name: str) -> None:
-    plant, code, subject, values = FAULTS[name]
-    ((found_code, found_subject, found_values),) = found(plant)
-    assert (found_code, found_subject) == (code, subject)
-    assert values.items() <= found_values.items()
+    plant, *expected = FAULTS[name]
+    assert found(plant) == [tuple(expected)]
 
 
 HEALTHY: Mapping[str, Plant] = {
     "as described": {},
+    "as described, with devices and memory": {
+        **DEVICES,
+        "/proc/meminfo": b"MemTotal:       527433728 kB\n",
+        "/sys/devices/system/clocksource/clocksource0/current_clocksource": b"tsc\n",
+    },
+    "as described, and in Slurm": slurm(" Gres=gpu:mi250:8"),
+    "another node in Slurm": {"/etc/slurm/slurm.conf": b"NodeName=nid[001000-001999] CPUs=256\n"},
     "all alike": {**set_on("speed", *FULL["speed"]), **set_on("mtu", *FULL["mtu"])},
     "unknown speed": set_on("speed", -1, 0, 200000, 200000),
     "half and half": set_on("mtu", 9000, 9000, 1500, 1500),
     "more of it": set_on("speed", 200000, 200000, 200000, 400000),
-    "no class of adapters": without("/sys/class/cxi/"),
-    "no GPU at all": without(*(GPU.format(bus) for bus in ("c1", "c6", "c9", "ce", "d1", "d6", "d9", "de"))),
+    "a CPU node": CPU_NODE,
+    "a CPU node in Slurm, with the memory of its smallest partition": {
+        **CPU_NODE,
+        **slurm(""),
+        "/proc/meminfo": b"MemTotal:       263716864 kB\n",
+    },
 }
 
 
@@ -106,7 +169,7 @@ def test_a_healthy_node_is_silent(name: str) -> None:
 
 def test_an_interface_that_is_down_is_not_slow_too() -> None:
     plant = {interface(0, "operstate"): b"down\n", interface(0, "speed"): b"10\n"}
-    assert [code for code, *_ in found(plant)] == ["host-interface-down"]
+    assert found(plant) == [("host-interface", "hsn0", "down, expected up")]
 
 
 def test_what_the_site_describes_is_expected_of_all_interfaces() -> None:
@@ -114,15 +177,27 @@ def test_what_the_site_describes_is_expected_of_all_interfaces() -> None:
     site = described("  speed_mbit: 200000\n  mtu: 9000\n")
     faults = found(plant, site)
     assert [(code, subject) for code, subject, _ in faults] == [
-        ("host-interface-mtu", f"hsn{number}") for number in range(4)
+        ("host-interface", f"hsn{number}") for number in range(4)
     ]
     assert found({**plant, **set_on("mtu", *FULL["mtu"])}, site) == []
 
 
 def test_adapters_are_known_by_their_names() -> None:
     site = described("  adapters: [cxi0, cxi1, cxi2, cxi3]\n")
-    faults = found(without("/sys/class/cxi/cxi0/"), site)
-    assert [(code, values["missing"]) for code, _, values in faults] == [("host-adapters-missing", ("cxi0",))]
+    ((code, _, message),) = found(without("/sys/class/cxi/cxi0/"), site)
+    assert (code, message) == ("host-adapters", "3 adapters, expected 4; cxi0 missing (this node has cxi1, cxi2, cxi3)")
+
+
+def test_the_kernel_is_the_platforms() -> None:
+    text = (
+        (EMBEDDED / "lumi.yaml")
+        .read_text()
+        .replace("    slurm: 24.05.8\n", "    slurm: 24.05.8\n    kernel: 6.4.0-x\n")
+    )
+    host = cast("DiskTree", DictTree(lumi_node(AFTER, SPOOL)))
+    (fault,) = hardware_faults(Node(load_text(text).site, host), "2026-01")
+    assert (fault.finding.code, fault.finding.severity) == ("host-kernel", Severity.FAULT)
+    assert fault.finding.message == f"{AFTER.kernel}, expected 6.4.0-x (platform 2026-01)"
 
 
 def test_a_login_node_has_fewer_of_all() -> None:

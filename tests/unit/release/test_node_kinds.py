@@ -10,7 +10,8 @@ import pytest
 from lumisite.cli import main
 from lumisite.findings.finding import Severity
 from lumisite.machine.host import DiskTree
-from lumisite.release.node_state import kind_faults
+from lumisite.release.node import Node
+from lumisite.release.node_hardware import hardware_faults
 from lumisite.site.load import load_site
 from tests.support.dict_trees import Files
 from tests.support.kernels import CPU, DRIVER, be_node, kernel_files
@@ -31,8 +32,8 @@ def without(files: Mapping[str, str], beginning: str) -> dict[str, str]:
 
 def found(tmp_path: Path, files: Mapping[str, str]) -> list[tuple[str, str, Severity]]:
     be_node(tmp_path, {**SPOOL, **files})
-    faults = kind_faults(LUMI, DiskTree(str(tmp_path)))
-    return [(str(fault.values["differences"]), fault.code, fault.severity) for fault in faults]
+    findings = [fault.finding for fault in hardware_faults(Node(LUMI, DiskTree(str(tmp_path))), "2026-01")]
+    return [(finding.message, finding.code, finding.severity) for finding in findings]
 
 
 @pytest.mark.parametrize("files", [G, C, {}, {**G, f"{CPU}/online": "1-7,9-127\n"}])
@@ -44,20 +45,21 @@ def test_a_node_of_a_kind_and_a_copy_without_the_kernels_files_are_silent(
 
 def test_a_login_node_is_of_no_kind(tmp_path: Path) -> None:
     be_node(tmp_path, {**G, f"{CPU}/present": "0-3\n", f"{CPU}/online": "0-3\n"})
-    assert list(kind_faults(LUMI, DiskTree(str(tmp_path)))) == []
+    assert not list(hardware_faults(Node(LUMI, DiskTree(str(tmp_path))), "2026-01"))
 
 
 def test_a_node_of_another_kind_says_what_each_kind_has_otherwise(tmp_path: Path) -> None:
     third = {path: "0-255\n" if path.startswith(CPU) else text for path, text in G.items()}
     ((what, code, severity),) = found(tmp_path, third)
-    assert what.startswith("('lumi-g (CPUs 0-255, expected 0-127)', 'lumi-c (GPUs 8 amd at 0000:c1:00.0 ")
+    begin = "this node differs from every described kind: "
+    assert what.startswith(f"{begin}lumi-g (CPUs 0-255, expected 0-127), lumi-c (GPUs 8 amd at 0000:c1:00.0 ")
     assert (code, severity) == ("node-of-no-kind", Severity.FAULT)
 
 
 def test_a_lost_gpu_is_this_nodes_alone(tmp_path: Path) -> None:
     ((what, code, severity),) = found(tmp_path, without(G, f"{DRIVER}/amdgpu/0000:d1"))
-    assert what.startswith("('lumi-g (GPUs 7 amd at 0000:c1:00.0 0000:c6:00.0 0000:c9:00.0 0000:ce:00.0 0000:d6:00.0 ")
-    assert (code, severity) == ("node-lost-gpus", Severity.NODE)
+    assert what == "7 of 8 GPUs of kind lumi-g can be used; not on the PCI bus: 0000:d1:00.0"
+    assert (code, severity) == ("host-gpus", Severity.NODE)
 
 
 def test_other_addresses_may_be_those_of_all_nodes(tmp_path: Path) -> None:
@@ -68,7 +70,7 @@ def test_other_addresses_may_be_those_of_all_nodes(tmp_path: Path) -> None:
 
 
 def test_in_a_job_the_kinds_of_its_partition_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node without any GPU is as LUMI-C is described, which has no cores to compare."""
+    """A node without any GPU or driver is as LUMI-C is described, which has no cores to compare."""
     dead = without(G, f"{DRIVER}/amdgpu/")
     assert found(tmp_path, dead) == []
     monkeypatch.setenv("SLURM_JOB_PARTITION", "standard-g")
@@ -78,11 +80,11 @@ def test_in_a_job_the_kinds_of_its_partition_count(tmp_path: Path, monkeypatch: 
         def on_disk(self, path: str) -> str:
             return f"{tmp_path}{path}"
 
-    ((fault),) = kind_faults(LUMI, Live("/"))
-    assert fault.values["differences"] == ("lumi-g (GPUs none, expected 8 amd)",)
-    assert fault.severity is Severity.FAULT
+    (fault,) = hardware_faults(Node(LUMI, Live("/")), "2026-01")
+    assert fault.finding.message.startswith("0 of 8 GPUs of kind lumi-g can be used; not on the PCI bus: ")
+    assert fault.finding.severity is Severity.NODE
     monkeypatch.setenv("SLURM_JOB_PARTITION", "elsewhere")
-    assert list(kind_faults(LUMI, Live("/"))) == []
+    assert not list(hardware_faults(Node(LUMI, Live("/")), "2026-01"))
 
 
 def test_the_command_says_it_in_one_line(node: Callable[[Files], Path], capsys: pytest.CaptureFixture[str]) -> None:

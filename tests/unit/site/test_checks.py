@@ -99,6 +99,15 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             "node_kinds.twin.gpus[0].numa: numa-mismatch",
         ),
         (("6.0.3: {found: image, ", "6.0.3: {"), "stacks.rocm.releases.6.0.3.found: key-missing"),
+        (("\nmodules:\n", "\nneeds: [{this: A=b, why: c, source: S}]\nmodules:\n"), "needs[0].needs: key-missing"),
+        (
+            ("\nmodules:\n", "\nneeds: [{this: A, needs: --x, why: c, source: S}]\nmodules:\n"),
+            "needs[0].this: wrong-type",
+        ),
+        (
+            ("\nmodules:\n", "\nneeds: [{this: --a, excludes: x, why: c, source: S}]\nmodules:\n"),
+            "needs[0]: wrong-type",
+        ),
         (
             ("    version: [cpe]\n", "    version: []\n"),
             f"{BITS}: list-empty",

@@ -1,4 +1,4 @@
 #!/bin/bash
-#SBATCH --gpus-per-node=8
+#SBATCH -p standard-g --gpus-per-node=8
 #SBATCH --ntasks-per-node=64
 srun ./a.out

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.errors import DifferenceError
 from lumisite.release import policy
 from lumisite.release.policy import parse_policy, read_policy
 from lumisite.release.root import locked
@@ -30,7 +29,8 @@ def lines(run: Run, *words: str) -> list[str]:
     assert json.loads(out)["policy"] is not None
     found = read_policy(Path("ROOT").resolve())
     assert found is not None
-    return [line.text for line in found]
+    assert not found.faults
+    return [line.text for line in found.lines]
 
 
 def test_a_word_for_all_jobs_replaces_the_policy(run: Run) -> None:
@@ -79,16 +79,16 @@ def test_the_json_has_a_word_scope_and_name_a_line(run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (["observe", "--partition", "dev_g"], "policy-partition"),
-        (["observe", "--partition", "a,b"], "policy-name"),
-        (["observe", "--account", "a b"], "policy-name"),
-        (["observe", "--account", "zz"], "policy-account"),
+        (["observe", "--partition", "dev_g"], "no partition of site lumi"),
+        (["observe", "--partition", "a,b"], "cannot be written into a policy as "),
+        (["observe", "--account", "a b"], "cannot be written into a policy as "),
+        (["observe", "--account", "zz"], "no account of site lumi"),
     ],
 )
 def test_a_name_that_there_is_not_is_refused(run: Run, words: Sequence[str], code: str) -> None:
     run("policy", "ROOT", "on")
     status, out, err = run("policy", "ROOT", *words)
-    assert (status, out, f"[{code}]" in err) == (2, "", True)
+    assert (status, out, code in err) == (2, "", True)
     assert lines(run) == ["on default"]
 
 
@@ -135,18 +135,40 @@ def test_a_damaged_policy_is_reported_with_its_line(run: Run, text: str) -> None
     assert lines(run, "off") == ["off default"]
 
 
-@pytest.mark.parametrize("kind", ["link", "folder", "large"])
-def test_a_policy_that_is_no_file_of_ours_is_reported(run: Run, kind: str) -> None:
+def plant(kind: str) -> None:
     path = Path("ROOT/policy")
-    if kind == "link":
-        Path("elsewhere").write_text("observe default\n")
-        path.symlink_to("../elsewhere")
-    elif kind == "folder":
+    if kind == "folder":
         path.mkdir()
-    else:
-        path.write_text("#" * (policy.MOST_BYTES + 1))
+        return
+    path.write_text("observe default\n" if kind != "long" else "on account a\n" * policy.MOST_LINES + "off default\n")
+    if kind in ("link", "lost link"):
+        path.rename("elsewhere")
+        path.symlink_to("../elsewhere" if kind == "link" else "../nowhere")
+    if kind == "closed":
+        path.chmod(0o640)
+
+
+#: For whom the helper is on by each policy, and what is said of it.
+UNFIT = {
+    "link": ("observe for all other jobs", "a symbolic link: the helper follows it"),
+    "lost link": ("off for all other jobs", "a link to nothing: the helper is off for all jobs"),
+    "folder": ("off for all other jobs", "a directory, expected a file: the helper is off for all jobs"),
+    "closed": ("off for all other jobs", "mode 0640, so that users cannot read it: the helper is off for all jobs"),
+    "long": ("on for account a; ", "the helper reads 64 lines and 4096 bytes, and passes over the rest"),
+}
+
+
+@pytest.mark.parametrize("kind", UNFIT)
+def test_what_the_helper_makes_of_a_policy_is_said_by_all(run: Run, kind: str) -> None:
+    plant(kind)
+    effect, fault = UNFIT[kind]
     status, _, err = run("policy", "ROOT")
-    assert (status, "[policy-unreadable]" in err) == (1, True)
+    assert (status, fault in err, "[policy-damaged]" in err) == (1, True, True)
+    found = json.loads(run("status", "ROOT", "--site", "lumi", "--json")[1])
+    assert found["policy"].startswith(effect)
+    assert fault in found["policy"]
+    if kind != "folder":
+        assert lines(run, "on") == ["on default"]
 
 
 def test_of_two_at_once_one_is_refused_by_name(run: Run) -> None:
@@ -172,7 +194,7 @@ def test_too_many_lines_are_refused(run: Run, monkeypatch: pytest.MonkeyPatch, l
     assert run("policy", "ROOT", "observe")[0] == 0
     monkeypatch.setattr(policy, limit, 40 if limit == "MOST_BYTES" else 2)
     status, _, err = run("policy", "ROOT", "on", "--partition", "dev-g", "--partition", "standard-g")
-    assert (status, "[policy-too-large]" in err) == (1, True)
+    assert (status, "[policy-damaged]" in err) == (1, True)
     assert lines(run) == ["observe default"]
 
 
@@ -185,8 +207,5 @@ def test_a_deployment_and_a_rollback_leave_it(run: Run) -> None:
 
 
 def test_the_place_of_a_damaged_line_is_told() -> None:
-    with pytest.raises(DifferenceError) as raised:
-        parse_policy("on default\noff  default\n", "policy")
-    place = raised.value.finding.place
-    assert place is not None
-    assert (raised.value.finding.code, place.line) == ("policy-damaged", 2)
+    (fault,) = parse_policy("on default\noff  default\n", Path("root")).faults
+    assert (fault.code, str(fault.place)) == ("policy-damaged", "root/policy:2")

@@ -1,0 +1,123 @@
+"""What else of a host reaches a job: where the loader looks, the kernel as it was built, cgroups, services.
+
+Sources: ld.so(8), ldconfig(8); cgroups(7); systemd.unit(5) for where units, masks and control groups of services are.
+"""
+
+from __future__ import annotations
+
+import gzip
+import posixpath
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+
+from lumisite.errors import LumisiteError
+from lumisite.facts.kinds.node import UNIT_FOLDERS
+from lumisite.facts.kinds.reading import lines_of, printable_only
+from lumisite.machine.ldcache import CACHE, conf_directories, glob, read_cache
+from lumisite.machine.tree import Tree, content_of, file_of, first_line, resolve
+from lumisite.site.model import Site
+from lumisite.text import counted
+from lumisite.vendors import all_vendors
+
+_PRELOAD = "/etc/ld.so.preload"
+_SEARCHED, _LEFT_OUT, _CACHED = "searched", "in a file that ld.so.conf does not include", "in the loader's cache alone"
+#: Folders that the loader searches without being told, with those of its levels of processors.
+_USUAL = re.compile(r"/(usr/)?lib(32|64|x32)?(/[\w-]+-linux-gnu)?(/glibc-hwcaps/.*)?")
+#: What containers, their caches of registered memory and Slurm need of the kernel.
+_OPTIONS = (
+    "BLK_DEV_LOOP", "CGROUPS", "CPUSETS", "FUSE_FS", "HUGETLBFS", "MEMCG", "NUMA", "OVERLAY_FS", "SECCOMP", "SQUASHFS",
+    "TRANSPARENT_HUGEPAGE", "USERFAULTFD", "USER_NS",
+)  # fmt: skip
+_OPTION = re.compile(rf"^CONFIG_({'|'.join(_OPTIONS)})=([ym])$", re.MULTILINE)
+_LARGEST_CONFIG_BYTES = 4 * 1024 * 1024
+_CGROUP = "/sys/fs/cgroup"
+#: Machines as ELF numbers them.
+_X86_64, _AARCH64 = 62, 183
+_PROGRAMS = ("/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin")
+
+
+def read_loader(tree: Tree, _: Site) -> dict[str, str]:
+    """Return the folders of ld.so.conf and of the files beside it, and what is loaded into every program."""
+    searched = conf_directories(tree)
+    beside = (line.partition("=")[0].strip() for line in lines_of(tree, glob(tree, "/etc/ld.so.conf.d/*.conf")))
+    # What only the cache has is lost with the next run of ldconfig.
+    folders = {folder: _CACHED for folder in _cached_folders(tree) if not _USUAL.fullmatch(folder)}
+    folders |= {posixpath.normpath(line): _LEFT_OUT for line in beside if line.startswith("/")}
+    folders |= dict.fromkeys(searched, _SEARCHED)
+    present = {folder: state for folder, state in folders.items() if resolve(tree, folder).entry is not None}
+    return printable_only({**present, _PRELOAD: ", ".join(lines_of(tree, [_PRELOAD]))})
+
+
+def _cached_folders(tree: Tree) -> set[str]:
+    """Return the folders of the loader's cache; none where it is damaged, which the search for libraries reports."""
+    with suppress(LumisiteError):
+        source = file_of(tree, CACHE)
+        caches = [read_cache(source, machine) for machine in (_X86_64, _AARCH64)] if source else []
+        return {posixpath.dirname(path).partition("/glibc-hwcaps/")[0] for cache in caches for path in cache.values()}
+    return set()
+
+
+def is_same_search(was: str | None, now: str | None) -> bool:
+    """Return whether the loader looks wherever it looked before; a folder that came or went is no change alone."""
+    return was == now or (None in (was, now) and {was, now} <= {None, _SEARCHED, _LEFT_OUT, _CACHED})
+
+
+def is_not_searched(was: str | None, now: str | None) -> bool:
+    """Return whether the loader does not look in a folder any more, or loads something into every program."""
+    return now not in (None, _SEARCHED)
+
+
+def read_kernel_options(tree: Tree, _: Site) -> dict[str, str] | None:
+    """Return the options that the running kernel was built with, of those that matter; `None` if unknown."""
+    release = first_line(tree, "/proc/sys/kernel/osrelease") or ""
+    for path in (f"/boot/config-{release}", f"/lib/modules/{release}/config", "/proc/config.gz"):
+        content = content_of(tree, path, _LARGEST_CONFIG_BYTES)
+        if content is not None:
+            if path.endswith(".gz"):
+                try:
+                    content = gzip.decompress(content)
+                except (OSError, EOFError, zlib.error):
+                    return None
+            # Whether a part is built in or a module is the same to who uses it.
+            return {f"CONFIG_{name}": "yes" for name, _ in _OPTION.findall(content.decode("utf-8", "replace"))}
+    return None
+
+
+def read_cgroups(tree: Tree, _: Site) -> dict[str, str] | None:
+    """Return which control groups are mounted, those of version 1 with their controllers; `None` if unknown."""
+    from lumisite.machine.host import mounts_of  # comparing needs nothing that looks at a node
+
+    mounts = mounts_of(tree)
+    found = {mount.kind: mount.point for mount in mounts if mount.kind == "cgroup2"}
+    first = sorted({posixpath.basename(mount.point) for mount in mounts if mount.kind == "cgroup"})
+    texts = ["version 2"] if found else []
+    texts += [f"version 1 of {name}" for name in first if not name.startswith("systemd")]
+    return printable_only({"cgroups": ", ".join(texts)}) if mounts else None
+
+
+def read_services(tree: Tree, _: Site) -> dict[str, str]:
+    """Return the services that vendors' adapters and GPUs need: their program and unit, what starts them, what runs."""
+    names = [name for vendor in all_vendors() for name in vendor.services]
+    return printable_only({name: ", ".join(_service(tree, name)) for name in names})
+
+
+def _service(tree: Tree, name: str) -> Iterator[str]:
+    if any(resolve(tree, f"{folder}/{name}").entry is not None for folder in _PROGRAMS):
+        yield "program"
+    units = [path for folder in UNIT_FOLDERS for path in glob(tree, f"{folder}/{name}*.service")]
+    if units:
+        masked = {path for path in units if resolve(tree, path).path == "/dev/null"}
+        yield "masked" if masked else "unit"
+    wanted = {path.split("/")[-2] for folder in UNIT_FOLDERS for path in glob(tree, f"{folder}/*.wants/{name}*")}
+    yield from (f"started by {folder.removesuffix('.wants')}" for folder in sorted(wanted))
+    slices = (f"{_CGROUP}/{top}system.slice/{inner}" for top in ("", "systemd/") for inner in ("", "*/"))
+    running = {posixpath.basename(path) for part in slices for path in glob(tree, f"{part}{name}*.service")}
+    if running:
+        yield f"{counted(len(running), 'instance')} running"
+
+
+def loses_a_part(was: str | None, now: str | None) -> bool:
+    """Return whether something of a service is not there any more, or only a mask of it."""
+    return bool({*(was or "").split(", ")} - {*(now or "").split(", "), ""})

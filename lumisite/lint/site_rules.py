@@ -1,0 +1,462 @@
+"""What the site description rules out: sizes, cores, memory, images, modules, values of variables, paths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from lumisite.lint.finding import BadLine
+from lumisite.lint.job import Job
+from lumisite.lint.programs import contents_of, locked_at, starts_of
+from lumisite.lint.step import SrunStep, read_count, usable_cores, usable_cpus
+from lumisite.render.runtimes import RUNTIMES
+from lumisite.site.cpus import format_cpu_list
+from lumisite.site.images import releases_by_name
+from lumisite.site.nodes import NodeKind
+from lumisite.site.versions import parse_version_range
+from lumisite.text import counted, minutes_of, nearest_name
+from lumisite.vendors import all_gpus, all_vendors
+from lumisite.vendors.model import GpuVendor
+
+# ---------------------------------------------------------------- what a partition has
+
+
+def unknown_partition(job: Job) -> Iterator[BadLine]:
+    """A partition whose name is almost one of this site."""
+    known = (*job.site.partitions, *job.site.other_partitions)
+    first = {name: step for step in reversed(job.allocation_and_steps) for name in step.partition_names}
+    for name, step in first.items():
+        near = nearest_name(name.lower().replace("_", "-"), known, 0.85)
+        if "partition" in step.options and name[0].isalpha() and name not in known and near:
+            yield BadLine(
+                step.options["partition"].line, name, "no partition of this site", f"#SBATCH --partition={near}"
+            )
+
+
+def too_many_nodes(job: Job) -> Iterator[BadLine]:
+    """More nodes than a job can have in any of its partitions."""
+    for step in job.allocation_and_steps:
+        limits = [partition.max_nodes for partition in step.partitions if partition.max_nodes is not None]
+        option = step.first("nodes", "ntasks")
+        if option and step.nodes and limits and len(limits) == len(step.partitions) and step.nodes > max(limits):
+            reason = f"{step.nodes} nodes in a partition where jobs have at most {max(limits)}: the job never starts"
+            yield BadLine(
+                option.line, f"--{option.name}", reason, f"#SBATCH --nodes={max(limits)}, or another partition"
+            )
+
+
+def too_long(job: Job) -> Iterator[BadLine]:
+    """More time than a job can have in any of its partitions."""
+    for step in job.allocation_and_steps:
+        limits = [partition.max_time for partition in step.partitions if partition.max_time is not None]
+        most = max(limits, key=minutes_of, default="")
+        option = step.options.get("time")
+        if option and limits and len(limits) == len(step.partitions) and minutes_of(option.value) > minutes_of(most):
+            reason = f"{option.value} in a partition where jobs have at most {most}"
+            yield BadLine(option.line, "--time", reason, f"#SBATCH --time={most}, or another partition")
+
+
+def too_many_gpus(job: Job) -> Iterator[BadLine]:
+    """More GPUs than a node has, or GPUs of a type that it does not have."""
+    described = any(kind.gpus for kind in job.site.node_kinds.values())
+    for step in job.allocation_and_steps if described else ():
+        if not step.kinds or step.gpus is None or (step.gpus[0].name == "gpus" and not step.number("nodes")):
+            continue
+        option, kind, count = step.gpus
+        most, types = max(len(kind.gpus) for kind in step.kinds), {kind.gpu_type for kind in step.kinds}
+        if count > most:
+            reason = f"{count} of each node, which has {most} GPUs: the job never starts"
+            right = f"at most {most} of each node" if most else "a partition whose nodes have GPUs"
+            yield BadLine(option.line, f"--{option.name}", reason, right)
+        elif kind and None not in types and kind not in types:
+            reason = f"no GPUs of type {kind} in this partition, but {', '.join(map(str, types))}: the job never starts"
+            yield BadLine(option.line, f"--{option.name}", reason, f"--{option.name} without the type")
+
+
+def too_many_cores(job: Job) -> Iterator[BadLine]:
+    """More CPUs, in Slurm's unit, than jobs get of a node."""
+    for step in job.allocation_and_steps:
+        option, cpus = step.cpus_per_node
+        counts = [usable_cpus(kind, step) for kind in step.kinds]
+        if not option or not counts or 0 in counts or cpus <= max(counts):
+            continue
+        unit = "hardware threads" if any(kind.cpu == "thread" for kind in step.kinds) else "cores"
+        reason = f"{cpus} {unit} of a node of which jobs get {max(counts)}: the job never starts"
+        each = min(usable_cpus(kind, step) // max(len(kind.gpus), 1) for kind in step.kinds)
+        right = f"#SBATCH --cpus-per-task={each}" + (" with one task for each GPU" if step.kinds[0].gpus else "")
+        yield BadLine(option.line, f"--{option.name}", reason, right)
+
+
+#: How Slurm reads sizes: in MiB, or with a unit (sbatch(1), --mem).
+_SIZE = re.compile(r"(\d{1,12})([KMGT]?)B?", re.IGNORECASE)
+_UNIT_KIB = {"K": 1, "": 1 << 10, "M": 1 << 10, "G": 1 << 20, "T": 1 << 30}
+_MEMORY = ("mem", "mem-per-gpu", "mem-per-cpu")
+
+
+def _memory(step: SrunStep) -> tuple[str, int, int] | None:
+    """Return the option that says how much memory of a node a step asks for, its line, and how much that is in MiB."""
+    own = [option for option in step.own if option.name in _MEMORY]
+    option = own[-1] if own else step.first(*_MEMORY)
+    size = _SIZE.fullmatch(option.value) if option else None
+    if not option or not size or not step.kinds:
+        return None
+    cpus = (step.tasks_per_node or 1) * (step.number("cpus-per-task") or 1)
+    gpus = min(step.gpus_per_node or 1, *(len(kind.gpus) for kind in step.kinds)) or 1
+    times = {"mem": 1, "mem-per-gpu": gpus, "mem-per-cpu": cpus}[option.name]
+    return f"--{option.name}", option.line, int(size[1]) * _UNIT_KIB[size[2].upper()] * times // 1024
+
+
+def memory_of_node(job: Job) -> Iterator[BadLine]:
+    """More memory than jobs can have of any node; what is asked for by GPU or CPU may spread over more nodes."""
+    for step in job.allocation_and_steps:
+        found = _memory(step) if step.command is None or any(step.has_own(name) for name in _MEMORY) else None
+        if found is None:
+            continue
+        name, line, memory = found
+        most = max(
+            min(partition.memory_mib or job.site.node_kinds[kind].memory_mib, job.site.node_kinds[kind].memory_mib)
+            for partition in step.partitions
+            for kind in partition.node_kind
+        )
+        on_one_node = name == "--mem" or step.first("nodes", "gpus-per-node", "gres", "ntasks-per-node")
+        if memory > most and on_one_node:
+            reason = f"{_size(memory)} of memory on a node of which jobs get {_size(most)}: the job never starts"
+            yield BadLine(line, name, reason, f"#SBATCH --mem={_option(most)}, or --mem=0 for all of a whole node")
+
+
+def memory_of_others(job: Job) -> Iterator[BadLine]:
+    """More memory than goes with the GPUs of a job, where others would have the rest of the node."""
+    step = job.allocation if job.directives or len(job.steps) != 1 else job.steps[0]
+    found = _memory(step) if step.shares_nodes and step.gpus_per_node else None
+    if found is None or not all(kind.gpus for kind in step.kinds):
+        return
+    name, line, memory = found
+    gpus = min(step.gpus_per_node or 1, *(len(kind.gpus) for kind in step.kinds))
+    share = max(kind.memory_mib // len(kind.gpus) for kind in step.kinds)
+    if gpus * share < memory <= max(kind.memory_mib for kind in step.kinds):
+        reason = f"{_size(memory)} of memory for {counted(gpus, 'GPU')}, whose share is {_size(gpus * share)}"
+        right = f"#SBATCH --mem-per-gpu={_option(share)}, so that others can have the other GPUs of the node"
+        yield BadLine(line, name, reason, right)
+
+
+def _size(mib: int) -> str:
+    return f"{mib // 1024} GiB" if mib % 1024 == 0 else f"{mib} MiB"
+
+
+def _option(mib: int) -> str:
+    return f"{mib // 1024}G" if mib % 1024 == 0 else f"{mib}M"
+
+
+#: Releases of Slurm whose srun reads SRUN_CPUS_PER_TASK alone (CHANGELOG/slurm-22.05.md, slurm-23.11.md).
+_NOT_PASSED_ON = parse_version_range(">=22.05,<23.11")
+
+
+def srun_without_cpus(job: Job) -> Iterator[BadLine]:
+    """`--cpus-per-task` on `#SBATCH` alone, where the site's Slurm does not pass it on to srun (22.05 to 23.02)."""
+    slurm = job.site.platforms[job.site.platform].slurm
+    option = job.allocation.options.get("cpus-per-task")
+    if slurm is None or slurm not in _NOT_PASSED_ON or not option or option.value == "1":
+        return
+    passed_on = any(setting.name == "SRUN_CPUS_PER_TASK" for setting in job.settings)
+    for step in job.steps if not passed_on else ():
+        if step.command and not step.has_own("cpus-per-task") and not step.has_own("cpu-bind"):
+            reason = f"this Slurm ({slurm}) does not pass --cpus-per-task on to srun: each task gets one core"
+            yield BadLine(step.command.line, "srun", reason, "srun --cpus-per-task=$SLURM_CPUS_PER_TASK …")
+
+
+# ---------------------------------------------------------------- binding of CPUs and GPUs
+
+_NUMBER, _MASK = r"(?:0[xX][0-9a-fA-F]{1,4}|\d{1,5})", r"(?:0[xX])?[0-9a-fA-F]{1,128}"
+_BIND = re.compile(rf"(?:.*,)?(?:(map)_cpu[:=]({_NUMBER}(?:,{_NUMBER})*)|(mask)_cpu[:=]({_MASK}(?:,{_MASK})*))")
+_GPU_MAP = re.compile(r"(?:.*,)?map(?:_gpu)?:(\d{1,3}(?:,\d{1,3})*)")
+
+
+def cpu_bind_and_count(job: Job) -> Iterator[BadLine]:
+    """A list of masks or CPUs, and a number of cores, on one srun."""
+    for step in job.steps:
+        bind = step.first("cpu-bind")
+        if bind and step.has_own("cpus-per-task") and re.search(r"\b(?:mask|map)_cpu", bind.value):
+            reason = "a list of masks or CPUs does not go together with --cpus-per-task on one srun"
+            yield BadLine(
+                bind.line,
+                "--cpu-bind",
+                reason,
+                "srun --cpu-bind=mask_cpu:… without -c; the number of cores belongs into #SBATCH",
+            )
+
+
+def _bindings(job: Job) -> Iterator[tuple[SrunStep, int, NodeKind, list[set[int]]]]:
+    """Yield steps on nodes of one kind with a list of CPUs: the line of it, and the CPUs of each task of a node."""
+    for step in job.steps:
+        found = _BIND.fullmatch(step.value("cpu-bind"))
+        kinds = [kind for kind in step.kinds if kind.l3]
+        # Together with a number of cores it is wrong in any case.
+        if found and len(kinds) == 1 and not step.has_own("cpus-per-task"):
+            form, words = (text for text in found.groups() if text)
+            yield step, step.options["cpu-bind"].line, kinds[0], [_cpus(form, word) for word in words.split(",")]
+
+
+def _cpus(form: str, word: str) -> set[int]:
+    """Return the CPUs of a word of the list: a number, which is decimal without `0x`, or a mask."""
+    if form == "map":
+        return {int(word, 16 if word[:2].lower() == "0x" else 10)}
+    mask = int(word, 16)
+    return {cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1}
+
+
+def _groups(kind: NodeKind) -> dict[int, int]:
+    """Return the L3 group that each CPU of a node is in."""
+    return {cpu: at for at, group in enumerate(kind.l3) for cpu in (*group.cores, *(group.siblings or ()))}
+
+
+def reserved_cores(job: Job) -> Iterator[BadLine]:
+    """CPUs that jobs never get, or that the node does not have."""
+    for _, line, kind, cpus in _bindings(job):
+        reserved = set(kind.reserved or ())
+        if wrong := set().union(*cpus) - (_groups(kind).keys() - reserved):
+            reason = (
+                f"CPUs {format_cpu_list(wrong)} are not for jobs: srun refuses the step, or leaves its tasks unbound"
+            )
+            right = f"a list without {format_cpu_list(reserved)}, or no --cpu-bind with the module, which sets it"
+            yield BadLine(line, "--cpu-bind", reason, right)
+
+
+def mask_order(job: Job) -> Iterator[BadLine]:
+    """CPUs of each task near another GPU than its own: that of its number, unless `--gpu-bind` has another list."""
+    for step, line, kind, cpus in _bindings(job):
+        found = _GPU_MAP.fullmatch(step.value("gpu-bind"))
+        gpus = [int(gpu) for gpu in found[1].split(",")] if found else list(range(len(kind.gpus)))
+        chosen = found or _takes_gpu_of_its_number(step)
+        if not chosen or len(gpus) != len(kind.gpus) or max(gpus) >= len(kind.gpus) or step.tasks_per_node != len(gpus):
+            continue
+        near = [kind.gpus[gpu].l3 for gpu in gpus]
+        of_tasks = [{_groups(kind).get(cpu) for cpu in task} for task in cpus]
+        if None in near or len(of_tasks) != len(near) or any(len(groups) != 1 for groups in of_tasks):
+            continue
+        free = [set(kind.l3[at or 0].cores).difference(kind.reserved or ()) for at in near]
+        if all(free) and len(set(near)) == len(near) and [{at} for at in near] != of_tasks:
+            right = "map_cpu:" + ",".join(map(str, map(min, free)))
+            reason = "the order of the cores is not that of the GPUs next to them"
+            yield BadLine(
+                line, "--cpu-bind", reason, f"srun --cpu-bind={right}, or no --cpu-bind with the module, which sets it"
+            )
+
+
+#: A program that may choose the GPU of a task, and a variable by which a step itself does.
+_CHOOSER = re.compile(r"gpu[\w.-]*$|\.sh$|select|VISIBLE_DEVICES=(?![\"'\\]*\$\{?SLURM_LOCALID\b)")
+
+
+def _takes_gpu_of_its_number(step: SrunStep) -> bool:
+    """Return whether tasks of a step use the GPU of their number, as far as its command says it."""
+    words = step.command.values if step.command else ()
+    return "gpu-bind" not in step.options and not any(map(_CHOOSER.search, words))
+
+
+def mask_outside(job: Job) -> Iterator[BadLine]:
+    """CPU numbers in a job that shares its node, which gets other cores each time; or fewer masks than tasks.
+
+    Tasks may share masks where the masks have all usable cores of the node, and no fewer cores than tasks.
+    """
+    for step, line, kind, cpus in _bindings(job):
+        cores, whole = (job.allocation if job.directives else step).cpus_per_node[1], usable_cores(kind)
+        tasks = step.tasks_per_node or 1
+        if step.shares_nodes and 0 < cores < whole:
+            reason = f"{cores} of {whole} cores: which ones the job gets is not known before"
+            yield BadLine(
+                line, "--cpu-bind", reason, "no --cpu-bind, or --cpu-bind=cores; or a whole node by --exclusive"
+            )
+        elif tasks > len(cpus) and (tasks > whole or len(set().union(*cpus)) < whole):
+            reason = f"{len(cpus)} masks for {tasks} tasks of a node: several tasks share cores"
+            yield BadLine(line, "--cpu-bind", reason, f"srun --cpu-bind with {tasks} masks")
+
+
+def visible_gpus(job: Job) -> Iterator[BadLine]:
+    """Some of a job's GPUs by number, exported for all that the script starts."""
+    gpus = job.allocation.gpus_per_node
+    names = {name for gpu in job.gpus for name in (*gpu.visible, f"{gpu.torch}_VISIBLE_DEVICES".upper())}
+    if gpus is None or not job.allocation.kinds:
+        return
+    for setting, value in job.in_force(names):
+        numbers = re.fullmatch(r"\d{1,3}(?:,\d{1,3})*", value) and set(map(int, value.split(",")))
+        exported = setting.command.spot == "batch" and setting.command.values[:1] == ("export",)
+        if numbers and exported and numbers != set(range(gpus)):
+            right = "without this line; each task picks its GPU by its local rank"
+            yield BadLine(setting.line, f"{setting.name}={value}", f"not the {gpus} GPUs that the job has", right)
+
+
+def fixed_port(job: Job) -> Iterator[BadLine]:
+    """A fixed port, which another job may have where nodes are shared."""
+    for line, port in (*_set_ports(job), *_ports_of_options(job)) if job.allocation.shares_nodes else ():
+        if port != "0":
+            yield BadLine(
+                line, port, "another job on the node may use this port", 'export MASTER_PORT="1${SLURM_JOB_ID:0-4}"'
+            )
+
+
+def _set_ports(job: Job) -> Iterator[tuple[int, str]]:
+    """MASTER_PORT as a number, or with one for where it is not set before."""
+    for setting, _ in job.in_force(("MASTER_PORT",)):
+        if found := re.fullmatch(r"(\d+)|\$\{\w+:?[-=](\d+)\}", job.resolved(setting.value)):
+            yield setting.line, found[1] or found[2]
+    for word in job.words:
+        if found := re.fullmatch(r"\$\{MASTER_PORT:?=(\d+)\}", word.value):
+            yield word.line, found[1]
+
+
+def _ports_of_options(job: Job) -> Iterator[tuple[int, str]]:
+    """The port in options of a launcher; where it is that of MASTER_PORT, the line that sets this is found."""
+    for value, line in job.option_values(r"--(?:master[-_]port|main[-_]process[-_]port|rdzv[-_]endpoint)"):
+        found = re.fullmatch(r"(?:.*[^:]:)?([1-9]\d*)", job.resolved(value))
+        if found and "MASTER_PORT" not in value:
+            yield line, found[1]
+
+
+# ---------------------------------------------------------------- images and how they are started
+
+
+def _may_have_gpus(job: Job) -> bool:
+    kinds = job.site.kinds_of(*job.partitions).values()
+    return not kinds or any(kind.gpus for kind in kinds)
+
+
+def _example(job: Job) -> str:
+    return f", such as {job.site.validation.image}" if job.site.validation else ""
+
+
+def image_outside_range(job: Job) -> Iterator[BadLine]:
+    """An image, or packages of Python, with a release that the GPU driver does not support."""
+    platform = job.site.platforms[job.site.platform]
+    found = [(start.line, start.name, contents_of(job, start.image).stacks) for start in starts_of(job)]
+    found += [(line, name, releases_by_name(job.site, name)) for name, line in _packages(job)]
+    for line, name, stacks in found if _may_have_gpus(job) else ():
+        for stack, version in stacks.items():
+            known = platform.stacks.get(stack)
+            if known is not None and not known.has(version):
+                title = job.site.stacks[stack].title
+                reason = f"has {title} {version}, but the GPU driver of this system supports {known.runs}"
+                yield BadLine(line, name, reason, f"an image with {title} {known.runs}{_example(job)}")
+
+
+def _packages(job: Job) -> Iterator[tuple[str, int]]:
+    """Yield the last part of addresses of indexes of packages for GPUs, as PyTorch has them."""
+    for word in job.words:
+        if found := re.search(r"://\S+/whl/(?:\w+/)?([a-z]+\d[\d.]*)", job.resolved(word.value)):
+            yield found[1], word.line
+
+
+def image_for_other_gpus(job: Job) -> Iterator[BadLine]:
+    """An image, packages or a module for GPUs of another vendor than the job gets."""
+    vendors = [vendor for vendor in all_vendors() if vendor.gpu in job.gpus]
+    others = [vendor for vendor in all_vendors() if vendor.gpu and vendor not in vendors]
+    if not vendors or not _may_have_gpus(job):
+        return
+    expected = " or ".join(vendor.title for vendor in vendors)
+    for start in starts_of(job):
+        if any(vendor.gpu and _is_for(job, start.image or "", vendor.gpu) for vendor in vendors):
+            continue
+        for vendor in others:
+            if vendor.gpu and _is_for(job, start.image or "", vendor.gpu):
+                reason = f"built for GPUs of {vendor.title}, but the job gets GPUs of {expected}"
+                yield BadLine(start.line, start.name, reason, f"an image for GPUs of {expected}{_example(job)}")
+    for vendor in others:
+        names = {software.name for software in vendor.software}
+        found = [(at.command.line, name) for at in job.modules for name in at.loads if name.partition("/")[0] in names]
+        words = vendor.gpu.image_words if vendor.gpu else ()
+        found += [(line, name) for name, line in _packages(job) if any(re.search(word, name) for word in words)]
+        for line, name in found:
+            reason = f"for GPUs of {vendor.title}, which the nodes do not have"
+            yield BadLine(line, name, reason, f"without this line, or what is for GPUs of {expected}")
+
+
+def _is_for(job: Job, image: str, gpu: GpuVendor) -> bool:
+    """Return whether an image's name or address, or what the lock has of it, shows that it is for some GPUs."""
+    locked = locked_at(job, image)
+    name = image.partition("://")[2].removeprefix("docker.io/") or image.rpartition("/")[2]
+    read = [] if locked is None else [f"{what} {version}" for what, version in locked.versions.items()]
+    return any(re.search(word, text.lower()) for word in gpu.image_words for text in (name, *read))
+
+
+def skipped_runscript(job: Job) -> Iterator[BadLine]:
+    """`exec` of an image that is prepared by its runscript, in a job with GPUs: to install packages it does as well."""
+    for start in starts_of(job) if any(step.gpus for step in job.allocation_and_steps) else ():
+        family = contents_of(job, start.image).family
+        if start.action == "exec" and family and job.site.families[family].activation == "runscript":
+            reason = "exec skips the runscript of the image, which sets the GPUs that a task sees"
+            yield BadLine(start.line, start.name, reason, f"{job.site.command} run … {start.name} …")
+
+
+def gpu_flag(job: Job) -> Iterator[BadLine]:
+    """The flag for GPUs of another vendor than the nodes have, or one that does harm on this site."""
+    site = job.site
+    kinds = sorted(name for name, kind in (site.kinds_of(*job.partitions) or site.node_kinds).items() if kind.gpus)
+    avoided = {f"--{flag}" for runtime in site.runtimes.values() for flag in runtime.avoid}
+    expected = {f"--{gpu.flag}" for gpu in job.gpus if gpu.flag} - avoided
+    others = {f"--{gpu.flag}" for gpu in all_gpus() if gpu.flag and gpu not in job.gpus}
+    for word, line in (option for start in starts_of(job) for option in start.options) if kinds else ():
+        if word in others:
+            right = f"{', '.join(sorted(expected))}, or no flag: the module sets it" if expected else "no flag"
+            yield BadLine(line, word, f"for other GPUs than those of {', '.join(kinds)} nodes", right)
+        elif word in avoided:
+            reason = "brings libraries of the host into the container, which do not fit those of the images"
+            yield BadLine(
+                line, word, reason, f"no flag, as the images have all but the devices, which {site.command} binds"
+            )
+
+
+def mpi_type(job: Job) -> Iterator[BadLine]:
+    """A type of MPI that the image of a step does not have."""
+    for start in starts_of(job):
+        step = job.step_of(start.command)
+        family = contents_of(job, start.image).family
+        needed = job.site.families[family].mpi if family else None
+        if step and step.value("mpi") and needed and step.value("mpi") not in (needed, "none"):
+            option = step.options["mpi"]
+            yield BadLine(
+                option.line, f"--mpi={option.value}", f"{start.name} needs {needed}", f"srun --mpi={needed} …"
+            )
+
+
+def mpirun_before_container(job: Job) -> Iterator[BadLine]:
+    """`mpirun` before a container: only srun runs the task prolog for each rank."""
+    for start in starts_of(job) if job.site.helper_module else ():
+        launcher = start.command.programs[0] if start.command.programs else ""
+        if launcher in ("mpirun", "mpiexec"):
+            reason = "ranks get no binds, settings and CPU masks of the module, which only srun gives to each task"
+            yield BadLine(start.command.line, launcher, reason, f"srun {job.site.command} {start.action} …")
+
+
+_CONDA = re.compile(r"(?<!\\)\$\{?WITH_CONDA\b")
+
+
+def with_conda(job: Job) -> Iterator[BadLine]:
+    """`$WITH_CONDA` in what a container gets, or in the batch script itself, expanded by the shell outside."""
+    if not any(family.activation == "with-conda" for family in job.site.families.values()):
+        return
+    scripted = [command for command in job.commands if command.names_any("srun", "bash", "sh", *RUNTIMES)]
+    known = set(map(id, scripted))
+    expanded = set(
+        re.findall(r"(?<!\\)\$\{?(\w+)", " ".join(value for command in scripted for value in command.values))
+    )
+    for command in (command for command in job.commands if command.spot == "batch"):
+        starts_job = job.directives and command.values[:1] and _CONDA.match(command.values[0])
+        words = [*command.documents, *(word for name, word in command.assignments if name in expanded)]
+        words += command.words if id(command) in known or starts_job else ()
+        for word in words:
+            for _, line in word.matches(_CONDA):
+                right = "bash -c '$WITH_CONDA; python …' in single quotes, or \\$WITH_CONDA in double quotes"
+                yield BadLine(line, "$WITH_CONDA", "expanded outside of the container, where it is empty", right)
+
+
+def tensor_parallel(job: Job) -> Iterator[BadLine]:
+    """A model split in more parts than a node of the job has GPUs, so that each layer waits for the network."""
+    most = job.allocation.gpus_per_node or max((len(kind.gpus) for kind in job.allocation.kinds), default=0)
+    for value, line in job.option_values(r"--tensor[-_](?:model[-_])?parallel(?:[-_]size)?|-tp"):
+        parts = read_count(job.resolved(value))
+        if most and parts and parts > most:
+            reason = f"{parts} parts of each layer, but a node of the job has {most} GPUs"
+            yield BadLine(
+                line,
+                "tensor-parallel-size",
+                reason,
+                f"tensor parallelism of {most}, and pipeline parallelism over the nodes",
+            )

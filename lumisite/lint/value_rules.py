@@ -1,0 +1,409 @@
+"""What the site description says of variables, modules and paths that a script has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+
+from lumisite.findings.writers import message
+from lumisite.lint.finding import BadLine
+from lumisite.lint.job import Job, ScriptSetting, variables_in
+from lumisite.lint.programs import Start, contents_of, starts_of
+from lumisite.lint.script import with_lines
+from lumisite.machine.tree import is_under
+from lumisite.render.runtimes import RUNTIMES
+from lumisite.site.evidence import Harm, harms
+from lumisite.site.images import Holds
+from lumisite.site.ledger import Situation, decided_by_image, judge_conditions
+from lumisite.site.model import Site
+from lumisite.site.pairs import missing_partners
+from lumisite.site.selection import combinations, module_version, usable
+from lumisite.text import nearest_name
+from lumisite.vendors import is_built_in
+
+# ---------------------------------------------------------------- values that do harm
+
+
+def harmful_value(job: Job) -> Iterator[BadLine]:
+    """A value that does harm where this script uses it."""
+    yield from _harmful(job, certain=True)
+
+
+def value_may_harm(job: Job) -> Iterator[BadLine]:
+    """A value that does harm with some images, where the script does not say which one it runs."""
+    yield from _harmful(job, certain=False)
+
+
+def _harmful(job: Job, *, certain: bool) -> Iterator[BadLine]:
+    known, starts = tuple(harms(job.site)), tuple(starts_of(job))
+    for setting, value in job.in_force({harm.setting.name for harm in known}):
+        conditions = [(harm, _condition(job, harm, setting, value, starts)) for harm in known]
+        # What does harm here comes before what may.
+        found = sorted(((harm, text) for harm, text in conditions if text is not None), key=lambda pair: bool(pair[1]))
+        for harm, condition in found[:1]:
+            if certain is (condition == ""):
+                reason = harm.setting.why + (f" (only {condition}, which the script does not say)" if condition else "")
+                yield BadLine(setting.line, f"{setting.name}={value}", reason, _instead(job.site, setting.name))
+
+
+def _condition(job: Job, harm: Harm, setting: ScriptSetting, value: str, starts: tuple[Start, ...]) -> str | None:
+    """Return the condition under which a value does harm, empty where it does so here; `None` where it does none.
+
+    Where the script does not say how many nodes it has it does none; where it does not say which image it runs, or the
+    image's name does not tell what is in it, the entry decides whether it may.
+    """
+    fits = harm.setting.name == setting.name and "$" not in value and harm.fits(value)
+    nodes = job.nodes_reached(setting) if fits else None
+    if not fits or (harm.harmful.when.nodes and not nodes):
+        return None
+    images = dict.fromkeys(start.image for start in starts if start.command is setting.command)
+    images = images or dict.fromkeys(start.image for start in starts)
+    site = job.site
+    defaults = site.platforms[site.platform].defaults
+    installed = {stack: defaults[stack] for stack in site.host_stacks if stack in defaults}
+    outcomes: dict[bool | None, str] = {}
+    for contents in [contents_of(job, image) for image in images] or [Holds()]:
+        stacks = {**installed, **contents.stacks}
+        situation = Situation(site.platform, stacks, contents.family, contents.plugin, nodes)
+        outcome, reason = judge_conditions(harm.harmful.when, situation)
+        outcomes.setdefault(outcome, message(reason))
+    if True in outcomes:
+        return ""
+    return outcomes[None] if False not in outcomes and harm.harmful.unknown_images else None
+
+
+def _instead(site: Site, name: str) -> str:
+    """Return the line that sets what the ledger does whatever the image, if anything."""
+    always = (entry.value for entry in site.settings if entry.name == name and not decided_by_image(site, entry))
+    value = next((value for value in always if value is not None), None)
+    return f"unset {name}" if value is None else f"export {name}={value}"
+
+
+def missing_partner(job: Job) -> Iterator[BadLine]:
+    """A setting or option of a step that works only together with an option that the step does not have."""
+    of_srun = {setting.name for setting in job.settings if setting.name.startswith("SLURM_")}
+    for step in job.steps:
+        found = job.in_force({*of_srun, *(need.variable for need in job.site.needs)})
+        reached = [(setting, value) for setting, value in found if job.step_of(setting.command) in (None, step)]
+        variables = {setting.name: value for setting, value in reached}
+        lines = {setting.name: setting.line for setting, _ in reached}
+        options = {option.name: option.value for option in step.options.values()}
+        alone = 1 in (step.tasks_per_node, step.number("ntasks"))
+        for need in missing_partners(job.site, variables, options, alone=alone):
+            if need.option and not step.partitions:
+                continue
+            line = lines[need.variable] if need.variable else step.options[need.option].line
+            subject = f"{need.variable}={variables[need.variable]}" if need.variable else f"--{need.option}"
+            yield BadLine(line, subject, need.why, need.partner)
+
+
+#: What users take over from other machines or from a search for an error, and what comes of it.
+_LEFTOVERS = (
+    ("NCCL_NET", r"socket", "network"),
+    ("NCCL_NET_PLUGIN", r"none", "plugin"),
+    ("NCCL_NET", r"ib", "plugin"),
+    ("NCCL_IB_DISABLE", r"1", "adapters"),
+    ("FI_PROVIDER", r"\^?(?:tcp|sockets|udp)(?:;.*)?", "network"),
+    ("FI_PROVIDER", r"verbs(?:;.*)?|efa|opx|psm[23]", "plugin"),
+    ("NCCL_P2P_DISABLE", r"1", "peers"),
+    ("NCCL_P2P_LEVEL", r"0|LOC", "peers"),
+)
+
+
+def leftover_setting(job: Job) -> Iterator[BadLine]:
+    """A setting of another machine or of a search for an error: TCP between nodes, no peers, another GPU."""
+    carrier = job.site.fabric.carrier
+    built_in = is_built_in(carrier)
+    reasons = {
+        **dict.fromkeys(
+            ("network", "plugin", "adapters"),
+            f"traffic between nodes does not go over {carrier}, but over TCP if at all",
+        ),
+        "peers": "GPUs of a node exchange data through the memory of the host",
+        "architecture": "programs load code for another type of GPU, whatever the node has",
+    }
+    overrides = tuple((name, r".+", "architecture") for gpu in job.gpus for name in gpu.overrides)
+    for name, pattern, kind in (*_LEFTOVERS, *overrides):
+        for setting, value in job.in_force((name,)):
+            # On one node there is no traffic for a network; where NCCL needs no plugin its own adapters count.
+            between = job.nodes_reached(setting) == "several"
+            needed = {"network": between, "plugin": between and not built_in, "adapters": between and built_in}
+            fits = re.fullmatch(pattern, value, re.IGNORECASE) and not value.lower().startswith(carrier.lower())
+            if fits and needed.get(kind, True):
+                yield BadLine(setting.line, f"{name}={value}", reasons[kind], f"unset {name}")
+
+
+# ---------------------------------------------------------------- interfaces
+
+#: NCCL takes the beginnings of names (src/misc/socket.cc), the others whole names.
+_BY_PREFIX = ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME")
+_BY_NAME = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+
+
+def wrong_interface(job: Job) -> Iterator[BadLine]:
+    """An interface that the site does not have for traffic."""
+    fast = job.site.fabric.interfaces
+    for setting, value in job.in_force((*_BY_PREFIX, *_BY_NAME)):
+        exact = setting.name in _BY_NAME
+        several = job.nodes_reached(setting) != "one"
+        reason = _wrong(value, job.site, exact=exact, several=several) if "$" not in value else None
+        if reason and not (value == "lo" and job.nodes_reached(setting) != "several"):
+            right = f"export {setting.name}={fast[0] if exact else ','.join(fast)}"
+            yield BadLine(setting.line, f"{setting.name}={value}", reason, right)
+
+
+def _wrong(value: str, site: Site, *, exact: bool, several: bool) -> str | None:
+    """Return what is wrong with a list of interfaces, if anything.
+
+    With `^` in front NCCL takes all but these, with `=` it takes whole names. It passes over names that nothing has,
+    as long as one is left; gloo fails on the first.
+    """
+    fast, slow = site.fabric.interfaces, site.fabric.management
+    sign = "" if exact else value[: len(value) - len(value.lstrip("^="))]
+    names = [name.partition(":")[0].strip() for name in value[len(sign) :].split(",") if name.strip()]
+    whole = exact or "=" in sign
+
+    def named(interface: str, among: Iterable[str]) -> bool:
+        return any(interface == name if whole else interface.startswith(name) for name in among)
+
+    if not names:
+        return None
+    if "^" in sign:
+        left = all(named(interface, names) for interface in fast)
+        return f"the high-speed network is excluded ({','.join(names)})" if left else None
+    if managed := [name for interface in slow for name in names if named(interface, [name])]:
+        return f"{managed[0]} is the management network, which must not carry traffic" if several else None
+    fits = [any(named(interface, [name]) for interface in fast) for name in names]
+    if all(fits) if exact else any(fits):
+        return None
+    return f"no high-speed interface of this system {'is called' if whole else 'begins with'} {','.join(names)}"
+
+
+# ---------------------------------------------------------------- caches
+
+_HOME = re.compile(r"(?:~|\$HOME|\$\{HOME\})(?:/|$)")
+_MKTEMP = r"(?<!\\)(?:\$\(|`)[^)`$]{0,200}\bmktemp\b"
+
+
+def _misspelt(job: Job) -> Mapping[str, str]:
+    return {name: meant for gpu in job.gpus for name, meant in gpu.misspelt.items()}
+
+
+def _caches(job: Job) -> set[str]:
+    """Return the variables that name directories of caches and databases."""
+    of_site = {setting.name for setting in job.site.settings if setting.directory is not None}
+    return of_site | {cache.variable for gpu in job.gpus for cache in gpu.caches}
+
+
+def misnamed_variable(job: Job) -> Iterator[BadLine]:
+    """A variable that nothing reads, in place of one that has another name."""
+    for setting in job.settings:
+        if name := _misspelt(job).get(setting.name):
+            reason = f"nothing reads this variable, and {name} keeps its default"
+            yield BadLine(setting.line, setting.name, reason, _directory(job, name) or f"export {name}=…")
+
+
+def cache_by_mktemp(job: Job) -> Iterator[BadLine]:
+    """`mktemp` in the batch script, for the directory of a cache or for a variable that such a one is made of."""
+    misspelt = _misspelt(job)
+    caches = _caches(job) | {name for name, meant in misspelt.items() if meant in _caches(job)}
+    made: dict[str, set[int]] = {}
+    for setting in job.settings:
+        lines = made.setdefault(setting.name, set())
+        if setting.command.spot == "batch" and re.search(_MKTEMP, setting.value):
+            made[setting.name] = {setting.line}
+        else:
+            for name in variables_in(setting.value):
+                lines.update(made.get(name, set()))
+    found = {line: name for name, lines in made.items() if name in caches for line in lines}
+    inside = re.compile(rf"\b(?:{'|'.join(sorted(caches))})=[\"'\\]*{_MKTEMP}") if caches else re.compile(r"(?!)")
+    for word in (word for command in job.commands if command.spot == "batch" for word in command.words):
+        found |= {line: text.partition("=")[0] for text, line in word.matches(inside)}
+    for line, name in found.items():
+        meant = misspelt.get(name, name)
+        reason = "mktemp in the batch script makes a directory on the first node only"
+        yield BadLine(line, meant, reason, _directory(job, meant) or f"unset {meant}")
+
+
+def shared_cache(job: Job) -> Iterator[BadLine]:
+    """A cache of kernels or of a compiler, which belongs on the node, on a file system that all nodes share."""
+    for setting, value in job.in_force(_caches(job)):
+        holding = [system for system in job.site.file_systems if is_under(value, system.path)]
+        nearest = max(holding, key=lambda system: len(system.path), default=None)
+        path = "$HOME" if _HOME.match(value) else nearest.path if nearest and nearest.kind == "shared" else None
+        if path:
+            reason = (
+                f"on {path}, which all nodes share: many tasks that write there at once are slow, and fail at times"
+            )
+            yield BadLine(setting.line, setting.name, reason, _directory(job, setting.name) or f"unset {setting.name}")
+
+
+def _directory(job: Job, name: str) -> str:
+    """Return the line that leads a cache to a directory of the node, of each rank where ranks must not share it.
+
+    Empty where only some images need it, which the helper knows.
+    """
+    settings = [setting for setting in job.site.settings if setting.name == name]
+    if name not in _caches(job) or any(decided_by_image(job.site, setting) for setting in settings):
+        return ""
+    private = next(iter(job.site.private_places), None)
+    local = "$TMPDIR/${USER}" if private is None else private.job_folder or f"{private.path}/${{USER}}"
+    folder = f"{local}/{re.sub(r'_(?:PATH|DIR)$', '', name).lower().replace('_', '-')}"
+    if any("{rank}" in (setting.directory or "") for setting in settings):
+        return f"in each task: export {name}={folder}/${{SLURM_LOCALID}}, and mkdir -p it"
+    return f"export {name}={folder}, and mkdir -p it in the task"
+
+
+# ---------------------------------------------------------------- accounts and paths
+
+#: What stands for an account in examples.
+_PLACEHOLDER = re.compile(r"x{3}|y{3}|your|my|name|<|\$|0{6}|12345|id\b", re.IGNORECASE)
+
+
+def other_account(job: Job) -> Iterator[BadLine]:
+    """An account with a number that is none of this site, in a partition of this site."""
+    for step in job.allocation_and_steps:
+        account = step.value("account")
+        like = re.fullmatch(r"[\w-]*\d{3}[\w-]*", account) and not _PLACEHOLDER.search(account)
+        ours = any(fnmatchcase(account.lower(), pattern.lower()) for pattern in job.site.accounts)
+        if step.partitions and like and job.site.accounts and not ours:
+            expected = job.site.accounts[0].replace("*", "…")
+            yield BadLine(
+                step.options["account"].line,
+                account,
+                f"accounts of this site are like {expected}",
+                f"#SBATCH --account={expected}",
+            )
+
+
+def old_library(job: Job) -> Iterator[BadLine]:
+    """The directory of a library in another version than the host has."""
+    for library in job.site.platforms[job.site.platform].libraries.values():
+        folder, _, version = library.rpartition("/")
+        pinned = re.compile(rf"{re.escape(folder)}/(\d[\w.]*)")
+        for word in job.words:
+            for found, line in with_lines(pinned, word.raw, word.line):
+                if found[1].rstrip(".") != version:
+                    module = job.site.helper_module
+                    right = f"module load {module}, which binds the libraries of this system" if module else library
+                    yield BadLine(
+                        line,
+                        found[0],
+                        f"this system has {library}, so that the network plugin falls back to TCP",
+                        right,
+                    )
+
+
+# ---------------------------------------------------------------- modules
+
+
+def _of_others(job: Job, line: int) -> bool:
+    """Return whether a folder of others was added before a line, whose modules may have any name."""
+    folders = [folder for at in job.modules if at.command.line <= line for folder in at.uses]
+    return any(not is_under(folder, job.site.root) and not _retired(job.site, folder) for folder in folders)
+
+
+def _retired(site: Site, path: str) -> bool:
+    return any(fnmatchcase(path.rstrip("/"), pattern) for pattern in site.retired_modules)
+
+
+def retired_folder(job: Job) -> Iterator[BadLine]:
+    """A folder of modules that is not kept up."""
+    for at in job.modules:
+        for folder in at.uses:
+            if _retired(job.site, folder):
+                modules = " ".join(job.site.modules)
+                yield BadLine(at.command.line, folder, "not maintained any more", f"module load of what is: {modules}")
+
+
+def unknown_module(job: Job) -> Iterator[BadLine]:
+    """A module of this site that is misspelt, or in a version that the site cannot have now."""
+    others = {name for module in job.site.modules.values() for name in module.conflicts}
+    for at in job.modules:
+        for name in at.loads if not _of_others(job, at.command.line) else ():
+            module, _, version = name.partition("/")
+            known = _versions(job.site, module)
+            near = nearest_name(module, job.site.modules, 0.88)
+            if module in others or "$" in module:
+                continue
+            if not known and near:
+                yield BadLine(at.command.line, name, "no module of this site", f"module load {near}")
+            elif known and "$" not in version and version.lstrip(".") not in ("", "default", *known):
+                reason = f"not available on this system, whose versions are like {known[0]}"
+                right = f"module load {module}, or a version that module spider {module} lists"
+                yield BadLine(at.command.line, name, reason, right)
+
+
+def _versions(site: Site, name: str) -> tuple[str, ...]:
+    """Return all versions that a render for the current platform can give a module."""
+    module = site.modules.get(name)
+    if module is None:
+        return ()
+    platform = site.platforms[site.platform]
+    releases = {
+        stack: dict.fromkeys((known.default, *usable(site, platform, stack)))
+        for stack, known in platform.stacks.items()
+    }
+    made = (module_version(site, module, versions) for versions in combinations(site, site.platform, releases))
+    return tuple(dict.fromkeys(made))
+
+
+def conflicting_modules(job: Job) -> Iterator[BadLine]:
+    """A module of this site together with one that it conflicts with."""
+    conflicts = {name: module.conflicts for name, module in job.site.modules.items()}
+    for at in job.modules:
+        names = [name.partition("/")[0] for name in at.loads]
+        for index, module in enumerate(names):
+            for other in (*at.before, *names[:index]):
+                if other in conflicts.get(module, ()) or module in conflicts.get(other, ()):
+                    reason = f"conflicts with {other} of line {at.loaded[other]}: the module is refused"
+                    yield BadLine(at.command.line, module, reason, f"module unload {other}, or without this line")
+
+
+def foreign_module(job: Job) -> Iterator[BadLine]:
+    """A module of almost the name of one of this site, which does the same by other binds."""
+    others = {name for module in job.site.modules.values() for name in module.conflicts}
+    for at in job.modules:
+        for name in at.loads:
+            module = name.partition("/")[0]
+            near = nearest_name(module, job.site.modules, 0.85)
+            alone = not any(other in job.site.modules for other in at.loaded)
+            if module in others and near and alone and not _of_others(job, at.command.line):
+                reason = f"not {near}, and conflicts with it: its binds are not those of this description"
+                yield BadLine(at.command.line, name, reason, f"module load {near}")
+
+
+def module_not_loaded(job: Job) -> Iterator[BadLine]:
+    """A container that is started, in a job of this site, where no line loads the module that prepares it."""
+    helper = job.site.helper_module
+    binding = {*job.site.modules, *(name for module in job.site.modules.values() for name in module.conflicts)}
+    starts = [start for start in starts_of(job) if start.action in ("exec", "run")]
+    loaded = any(name.partition("/")[0] in binding for at in job.modules for name in at.loads)
+    if helper and starts and job.allocation.partitions and not loaded and not _of_others(job, len(job.text)):
+        reason = f"no line loads {helper}: unless the submitting shell has, containers get no binds and settings"
+        yield BadLine(starts[0].line, starts[0].action, reason, f"module load {helper}")
+
+
+_BIND_LIST = re.compile(r"(?:SINGULARITY|APPTAINER)_BIND(?:PATH)?")
+#: Past the wrapper that the site's module has put on PATH.
+_RUNTIME_BY_PATH = re.compile(rf".*/(?:{'|'.join(RUNTIMES)})")
+
+
+def build_with_binds(job: Job) -> Iterator[BadLine]:
+    """The build of an image while a module has its binds in the environment, and no wrapper of ours takes them away."""
+    modules, helper = job.site.modules, job.site.helper_module
+    carrying = {*modules, *(name for module in modules.values() for name in module.conflicts)}
+    unbound = False
+    for at in job.modules:
+        command = at.command
+        build = "build" in [word.value for word in (command.words_after(*RUNTIMES, "cotainr") or ())[:2]]
+        replaced = any(_BIND_LIST.fullmatch(name) and name not in word.value for name, word in command.assignments)
+        unset = command.values[:1] == ("unset",) and any(map(_BIND_LIST.fullmatch, command.values))
+        unbound |= unset or (replaced and not build)
+        by_path = any(map(_RUNTIME_BY_PATH.fullmatch, command.values))
+        wrapped = helper in at.loaded and not _of_others(job, command.line) and not by_path
+        left = sorted(name for name in at.loaded if name in carrying and not (wrapped and name in modules))
+        if build and left and not unbound and not replaced:
+            reason = "binds paths that a new image does not have, and the build fails"
+            yield BadLine(command.line, " ".join(left), reason, f"module unload {' '.join(left)} before the build")

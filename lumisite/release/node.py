@@ -1,0 +1,160 @@
+"""A node that is checked: what is mounted there, which kinds it may be, and what users may reach.
+
+Whether others may read something is judged by its mode alone; what an access control list grants beyond that is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from lumisite.facts.kinds.reading import pairs_of
+from lumisite.facts.kinds.slurm import conf_folder, host_name, is_named
+from lumisite.findings.finding import Finding, Severity
+from lumisite.machine.host import (
+    PCI_DRIVERS,
+    DiskTree,
+    Mount,
+    PciGpu,
+    gpus_of_node,
+    mounts_of,
+    names_of_this_node,
+    partition_of_this_job,
+)
+from lumisite.machine.live import read_facts
+from lumisite.machine.tree import resolve, text_of
+from lumisite.site.kinds import Fingerprint, NodeFacts, fingerprint_of
+from lumisite.site.model import Site
+from lumisite.site.scalars import TASK
+from lumisite.vendors import drivers_of
+
+READ, WRITE, ENTER = 0o4, 0o2, 0o1
+_LINE_BYTES = 256
+
+
+@dataclass(frozen=True)
+class HostFault:
+    """A finding on a node. `at` is the real path that is at fault, by which one cause is reported once.
+
+    `needed_by` is what of the release or the site needs it.
+    """
+
+    finding: Finding
+    at: str = ""
+    needed_by: str = ""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node, or a copy of its files, with what the site says of it."""
+
+    site: Site
+    host: DiskTree
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is the node that lumisite runs on."""
+        return not self.host.name.strip("/")
+
+    @cached_property
+    def mounts(self) -> tuple[Mount, ...]:
+        """Its mounts, none where they are not known."""
+        return mounts_of(self.host)
+
+    @cached_property
+    def facts(self) -> NodeFacts:
+        """What its kernel says of CPUs and GPUs."""
+        return read_facts(self.host, drivers_of(self.site))
+
+    @cached_property
+    def gpus(self) -> tuple[PciGpu, ...]:
+        """Its GPUs that are on the bus or that a driver of the site's vendor has."""
+        drivers = drivers_of(self.site).get(self.site.gpu_vendor or "", ())
+        return tuple(gpu for gpu in gpus_of_node(self.host) if not gpu.driver or gpu.driver in drivers)
+
+    @cached_property
+    def slurm(self) -> Mapping[str, str] | None:
+        """Its line of slurm.conf over the defaults there, keys in lower case; `None` where none is for it."""
+        folder = conf_folder(self.host)
+        defaults: dict[str, str] = {}
+        for entry in pairs_of(self.host, f"{folder}/slurm.conf") if folder else ():
+            names = entry.get("nodename", "")
+            if names.lower() == "default":
+                defaults |= entry
+            elif names and is_named(host_name(self.host), names):
+                return defaults | entry
+        return None
+
+    @cached_property
+    def is_compute(self) -> bool:
+        """Whether it is a compute node: by slurm.conf, or by what the site says that compute nodes alone have."""
+        paths = [bind.path for bind in self.site.binds if bind.where == TASK]
+        return self.slurm is not None or any(resolve(self.host, path).entry is not None for path in paths)
+
+    @cached_property
+    def kinds(self) -> dict[str, Fingerprint]:
+        """The kinds that it may be, by the partition of this job or by its GPUs in Slurm; none of a login node.
+
+        Where neither is known, a GPU or its driver decides, on a node with the CPUs of a kind with GPUs.
+        """
+        every = {name: fingerprint_of(self.site, name) for name in self.site.node_kinds}
+        of_job = self.site.kinds_of(partition_of_this_job()) if self.is_live else {}
+        if of_job:
+            return {name: every[name] for name in of_job}
+        if not self.is_compute or not (self.is_live or self.facts.present):
+            return {}
+        with_gpus = {name: kind for name, kind in every.items() if self.site.node_kinds[name].gpus}
+        without = {name: kind for name, kind in every.items() if name not in with_gpus}
+        if self.slurm is not None:
+            return (with_gpus if has_gpus(self.slurm.get("gres", "")) else without) or every
+        drivers = drivers_of(self.site).get(self.site.gpu_vendor or "", ())
+        is_driven = any(resolve(self.host, f"{PCI_DRIVERS}/{name}").entry is not None for name in drivers)
+        fitting = any(not list(kind.cpu_differences(self.facts)) for kind in with_gpus.values())
+        return with_gpus if fitting and (self.gpus or is_driven) else every
+
+    @cached_property
+    def fitting(self) -> dict[str, Fingerprint]:
+        """The kinds that it may be and whose CPUs it has."""
+        return {name: kind for name, kind in self.kinds.items() if not list(kind.cpu_differences(self.facts))}
+
+    @cached_property
+    def name(self) -> str | None:
+        """What Slurm or the kernel calls a compute node, or what a copy of one has in /etc/hostname."""
+        slurm, kernel = names_of_this_node() if self.is_live else ("", "")
+        if not self.is_compute and not slurm:
+            return None
+        if self.is_live:
+            return slurm or kernel
+        words = (text_of(self.host, "/etc/hostname", _LINE_BYTES) or "").split()
+        return words[0].partition(".")[0] if words and words[0].isprintable() else None
+
+
+def has_gpus(gres: str) -> bool:
+    """Return whether the `Gres` of a node in slurm.conf has GPUs.
+
+    >>> has_gpus("gpu:mi250:8(S:0-3),nic:4"), has_gpus("gpu:0"), has_gpus("nic:4"), has_gpus("gpu")
+    (True, False, False, True)
+    """
+    items = [item.partition("(")[0].split(":") for item in gres.lower().split(",")]
+    return any(name == "gpu" and rest[-1:] != ["0"] for name, *rest in items)
+
+
+def users_shut_out(host: DiskTree, path: str, real: str, need: int, needed_by: str) -> HostFault | None:
+    """Return the fault of a path that others may not read or pass: the first folder on the way, or itself."""
+    folder = ""
+    for part in real.split("/")[1:-1]:
+        folder = f"{folder}/{part}"
+        mode = host.mode(folder)
+        if mode is not None and not mode & ENTER:
+            return _shut_out(path, folder, mode, f"chmod o+x {folder}", needed_by)
+    mode = host.mode(real)
+    if mode is None or mode & need == need:
+        return None
+    rights = "".join(letter for letter, bit in (("r", READ), ("w", WRITE), ("x", ENTER)) if need & bit)
+    return _shut_out(path, real, mode, f"chmod o+{rights} {real}", needed_by)
+
+
+def _shut_out(path: str, at: str, mode: int, command: str, needed_by: str) -> HostFault:
+    text = f"{at} has mode {mode:04o}, which shuts users out; needed by {needed_by}"
+    return HostFault(Finding("users-shut-out", Severity.FAULT, text, command, subject=path), at, needed_by)

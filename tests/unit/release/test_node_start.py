@@ -1,0 +1,176 @@
+"""`check --host` names what a container cannot start without, before a release is deployed too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.machine.host import DiskTree
+from lumisite.release.node import Node
+from lumisite.release.node_start import start_faults
+from lumisite.release.policy import PolicyLine
+from tests.support.breaks import LUMI
+from tests.support.dict_trees import Link, write_tree
+
+STARTER = "/usr/libexec/singularity/bin/starter-suid"
+CONF, SLURM_CONF = "/etc/singularity/singularity.conf", "/etc/slurm/slurm.conf"
+PROLOG = "/appl/local/lumisite/current/spank/task_prolog"
+SPACES = "/proc/sys/user/max_user_namespaces"
+UNIT = "/usr/lib/systemd/system/slurmd.service"
+LIMITS = "Limit                     Soft Limit           Hard Limit           Units\nMax locked memory         {0}            {0}            bytes\n"
+#: A node with SingularityCE that has a setuid starter, and with Slurm.
+GOOD: Mapping[str, str | None] = {
+    "/usr/bin/singularity": "\x7fELF",
+    "/usr/libexec/singularity/bin/starter": "",
+    STARTER: "",
+    CONF: "allow setuid = yes\nuser bind control = yes\nmount dev = yes\n",
+    "/dev/fuse": "",
+    "/usr/bin/squashfuse_ll": "",
+    SPACES: "2059000\n",
+    PROLOG: "#!/bin/sh\n",
+    SLURM_CONF: f"NodeName=nid[1-9] CPUs=4\nTaskProlog={PROLOG}\nPartitionName=a Nodes=ALL\n",
+    UNIT: "[Service]\nLimitMEMLOCK=infinity\n",
+    "/proc/self/limits": LIMITS.format("unlimited"),
+}
+ON = (PolicyLine("on", "partition", "dev-g"), PolicyLine("off"))
+
+
+def node(top: Path, changes: Mapping[str, str | None]) -> Node:
+    files = {path: text for path, text in {**GOOD, **changes}.items() if text is not None}
+    write_tree(top, {path: text.encode() for path, text in files.items()})
+    for path in ("usr/bin/singularity", STARTER[1:]):
+        if (top / path).exists():
+            (top / path).chmod(0o4755 if path in STARTER else 0o755)
+    return Node(LUMI, DiskTree(str(top)))
+
+
+def found(top: Path, changes: Mapping[str, str | None]) -> list[str]:
+    faults = start_faults(node(top, changes), ON)
+    return [f"{one.finding.code} {one.finding.subject}: {one.finding.message}" for one in faults]
+
+
+#: What is planted, and the only line that names it; without a setuid starter where `~` begins the name.
+FAULTS: Mapping[str, tuple[Mapping[str, str | None], str]] = {
+    "~no namespaces": (
+        {SPACES: "0\n"},
+        (
+            "container-start /usr/bin/singularity: no way to start a container: no usable setuid starter, and no user "
+            "namespaces (user.max_user_namespaces = 0)"
+        ),
+    ),
+    "setuid is not allowed, and no namespaces": (
+        {CONF: "allow setuid = no\n", SPACES: None, "/proc/sys/kernel/unprivileged_userns_clone": "0\n"},
+        (
+            "container-start /usr/bin/singularity: no way to start a container: no usable setuid starter, and no user "
+            "namespaces (kernel.unprivileged_userns_clone = 0)"
+        ),
+    ),
+    "~no FUSE": (
+        {"/dev/fuse": None, "/dev/null": ""},
+        "container-start /usr/bin/singularity: /dev/fuse missing, without which singularity mounts no image here",
+    ),
+    "~no FUSE and no squashfuse": (
+        {"/dev/fuse": None, "/dev/null": "", "/usr/bin/squashfuse_ll": None},
+        (
+            "container-start /usr/bin/singularity: /dev/fuse and squashfuse missing, without which singularity mounts no "
+            "image here"
+        ),
+    ),
+    "images by FUSE alone": (
+        {CONF: "allow kernel squashfs = no\n", "/usr/bin/squashfuse_ll": None},
+        "container-start /usr/bin/singularity: squashfuse missing, without which singularity mounts no image here",
+    ),
+    "no binds": (
+        {CONF: "user bind control = no\n"},
+        f"container-start {CONF}: `user bind control = no`: containers start without what modules bind, or not at all",
+    ),
+    "few devices": (
+        {CONF: "mount dev = minimal\n"},
+        f"container-start {CONF}: `mount dev = minimal`: containers start without what modules bind, or not at all",
+    ),
+    "an empty program": (
+        {"/usr/bin/singularity": ""},
+        "host-runtime /usr/bin/singularity: empty; needed by singularity",
+    ),
+    "no task prolog": (
+        {SLURM_CONF: "NodeName=nid[1-9] CPUs=4\nTaskEpilog=/x\n"},
+        (
+            f"slurm-prolog {SLURM_CONF}: no TaskProlog, though the policy has `on partition dev-g`: the helper is on only "
+            "for who loads the module"
+        ),
+    ),
+    "a task prolog that went": ({PROLOG: None}, f"slurm-prolog {SLURM_CONF}: TaskProlog={PROLOG}: no such file"),
+    "a limit of this job": (
+        {"/proc/self/limits": LIMITS.format("65536    ")},
+        (
+            "host-limit locked memory: limit 65536 in this job, expected unlimited: libraries cannot register memory with "
+            "adapters"
+        ),
+    ),
+    "a limit of slurmd": (
+        {"/etc/systemd/system/slurmd.service.d/limits.conf": "[Service]\nLimitMEMLOCK=64K\n"},
+        (
+            "host-limit locked memory: limit 64K in slurmd.service, expected unlimited: libraries cannot register memory "
+            "with adapters"
+        ),
+    ),
+    "a limit of users": (
+        {"/etc/security/limits.d/90.conf": "*  soft  memlock  32\n*  hard  memlock  64\n"},
+        (
+            "host-limit locked memory: limit 64K in limits.conf, expected unlimited: libraries cannot register memory with "
+            "adapters"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_keeps_containers_from_starting_is_one_finding(tmp_path: Path, name: str) -> None:
+    changes, line = FAULTS[name]
+    assert found(tmp_path, {**changes, **({STARTER: None} if name.startswith("~") else {})}) == [line]
+
+
+HEALTHY: Mapping[str, Mapping[str, str | None]] = {
+    "as it is": {},
+    "namespaces and FUSE alone": {STARTER: None},
+    "a setuid starter alone": {SPACES: "0\n", "/dev/fuse": None, "/usr/bin/squashfuse_ll": None, "/dev/null": ""},
+    "the cli_filter instead": {SLURM_CONF: "NodeName=nid1\nCliFilterPlugins=cli_filter/lua\n"},
+    "a copy with little in it": dict.fromkeys(path for path in GOOD if path != "/usr/bin/singularity"),
+    "limits for one user": {
+        "/etc/security/limits.conf": "@guests hard memlock 64\nroot hard memlock 64\n* - nofile 9\n"
+    },
+}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_node_that_can_start_containers_is_silent(tmp_path: Path, name: str) -> None:
+    assert found(tmp_path, HEALTHY[name]) == []
+
+
+def test_a_node_is_checked_before_anything_is_deployed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    node(tmp_path / "host", {CONF: "allow container sif = no\n", PROLOG: None, SLURM_CONF: "NodeName=nid1\n"})
+    write_tree(
+        tmp_path / "host",
+        {
+            "/opt/cray/libfabric/1.22.0/.keep": b"",
+            "/tmp/.keep": b"",
+            "/scratch": Link("/pfs/none"),
+            "/proc/self/mountinfo": b"20 1 0:20 / / ro - tmpfs rootfs ro\n21 20 0:21 / /flash ro - lustre x:/f ro\n",
+            "/flash/.keep": b"",
+        },
+    )
+    (tmp_path / "host/tmp").chmod(0o1777)
+    assert main(["check", "lumi", "--host", "--host-root", "host"]) == 1
+    out, err = capsys.readouterr()
+    assert [line.rpartition(" ")[2] for line in out.splitlines()] == [
+        "[container-start]",
+        "[host-mount]",
+        "[host-mount]",
+    ]
+    assert "no release is deployed, so the node is checked by the site description alone" in err
