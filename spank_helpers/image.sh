@@ -65,12 +65,13 @@ ls_know_file() {
 # A plan that names the file itself, not only a pattern that fits it, counts more than one of the name that leads there.
 ls_plan_of() {
 	if ls_site_plan "$1" && [ -n "$ls_planned" ]; then return 0; fi
-	ls_family='' ls_version='' ls_plugin='' ls_plan='' ls_planned=''
+	ls_family='' ls_version='' ls_plugin='' ls_plan='' ls_planned='' ls_left_alone='' ls_lacking=''
 	return 1
 }
 # ls_basis is from where that is known: content (read in this very file), site (its name in the site's folders), or name.
 ls_know_family() {
 	ls_family='' ls_version='' ls_plugin='' ls_plan='' ls_planned='' ls_read='' ls_basis=name
+	ls_left_alone='' ls_lacking=''
 	ls_needs='' ls_front='' ls_libraries='' ls_has='' ls_after=''
 	if ls_site_family "${LUMISITE_FAMILY-}"; then
 		ls_family=$LUMISITE_FAMILY
@@ -89,7 +90,7 @@ ls_know_family() {
 	if [ -n "$ls_planned" ] && [ -e "$ls_path" ] && ! [ "$ls_path" -ef "$ls_planned" ]; then ls_read=; fi
 	if [ "$ls_file" -nt "$0" ]; then ls_read=; fi
 	if [ -z "$ls_read" ]; then
-		ls_version='' ls_plugin=$ls_has
+		ls_version='' ls_plugin=$ls_has ls_left_alone='' ls_lacking=''
 		ls_read_version
 	elif [ -z "$ls_plan" ] || [ -n "$ls_planned" ]; then
 		# A plan whose pattern only fits the name was made for some other file.

@@ -146,8 +146,17 @@ ls_mine() {
 }
 ls_offer() {
 	if [ -n "$2" ] && ! ls_mine "$1" "${2#x}"; then return 0; fi
+	case " $ls_left_alone" in *" $1 "*) return 0 ;; esac
 	export "$1=$3"
 	ls_note setting "$1 $4" "$1=$3"
+}
+# What the image sets itself, and what an entry leaves alone for the libfabric in it: names of the site's, in blanks.
+ls_leave_to_image() {
+	ls_rest=$ls_left_alone
+	while [ -n "$ls_rest" ]; do
+		eval "ls_leave ${ls_rest%% *} \"\${${ls_rest%% *}+x\$${ls_rest%% *}}\""
+		ls_rest=${ls_rest#* }
+	done
 }
 ls_leave() { if [ -n "$2" ] && ls_mine "$1" "${2#x}"; then unset "$1"; fi; }
 ls_withdraw() {
@@ -223,7 +232,12 @@ ls_correct() {
 	if [ -n "$ls_in_step" ]; then
 		ls_local_id=0
 		case ${SLURM_LOCALID-} in '' | *[!0-9]*) ;; *) ls_local_id=$SLURM_LOCALID ;; esac
+		ls_leave_to_image
 		ls_site_settings
+		# Once on each node, and not where the folder has come back since somebody read the image.
+		case $ls_lacking,$ls_nodes,$ls_gpus,$ls_local_id in
+		/*,several,gpu,0) ls_there "$ls_lacking" || ls_say "$ls_path starts without the fast network: its plugin looks for $ls_lacking, which is not on ${SLURMD_NODENAME-this node}" ;;
+		esac
 	fi
 	if [ -n "${LUMISITE_VENV-}" ]; then ls_add_venv; fi
 	ls_extend PREPEND_PATH "$ls_front"

@@ -85,7 +85,7 @@ def make_plan(request: PlanRequest, image: OpenedImage, host: Tree) -> BindPlan:
         notes += [make_finding("plugin-uncertain", line.library, unused=unused) for line in none]
         notes.append(make_finding("speed-unknown"))
         none = ()
-    return BindPlan(name, (*lines, *none), tuple(notes), contents.holds(name))
+    return BindPlan(name, (*lines, *none), tuple(notes), contents.holds(name, request.platform))
 
 
 def _limits(sides: Sides, unknown: Sequence[str]) -> Iterator[Finding]:

@@ -54,7 +54,12 @@ def format_plan(
         "family": plan.family,
         "paths": paths,
         "image": None if image is None else vars(image),
-        "holds": {"stacks": dict(plan.holds.stacks), "plugin": plan.holds.plugin},
+        "holds": {
+            "stacks": dict(plan.holds.stacks),
+            "plugin": plan.holds.plugin,
+            "libfabric": plan.holds.libfabric,
+            "sets": dict(plan.holds.sets),
+        },
         "library_path": library_path(request.site, request.platform, plan.family),
         "notes": tuple(map(sentence, plan.notes)),
         "lines": tuple(_line(planned, accepted) for planned in plan.lines),

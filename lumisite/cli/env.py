@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -15,9 +15,13 @@ from lumisite.cli.own_variables import judge_own_variables
 from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.exit_code import exit_code
-from lumisite.findings.writers import line
-from lumisite.images.family import holds_of_image, remarks_of_image
+from lumisite.findings.finding import Finding, Severity
+from lumisite.findings.writers import as_json, line
+from lumisite.images.fit import for_other_gpus, outside_range
+from lumisite.images.known import KnownImage, know_image
 from lumisite.images.lock import LoadedLock, load_lock
+from lumisite.images.network import without_network
+from lumisite.images.remarks import remarks
 from lumisite.render.helper_settings import index_of
 from lumisite.render.made_up_step import (
     AssumedImage,
@@ -34,7 +38,7 @@ from lumisite.render.modules import ModulePlan, Rendering, plan_modules
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
 from lumisite.site.decode import unknown_name
-from lumisite.site.images import holds_by_name
+from lumisite.site.images import Holds, holds_by_name
 from lumisite.site.ledger import harmful_values
 from lumisite.site.load import load_plans, load_site
 from lumisite.site.model import Site
@@ -115,16 +119,19 @@ def run_env(arguments: argparse.Namespace) -> int:
     files = render_tree(loaded, selection, templates, plans, lock)
     described = plan_modules(Rendering(loaded, selection, release_of(files), templates))
     modules = _loaded(site, described, arguments.module)
-    found = environment_of(Question(site, files, modules, step, arguments.image))
-    if arguments.image is not None and not _was_read(arguments.image, lock, plans):
-        _compare_with_image(site, arguments.image)
-    for finding in () if arguments.image is None else remarks_of_image(site, arguments.image):
-        print_note(line(finding))
+    known = _known_image(site, arguments.image, selection.platform, lock)
+    was_read = arguments.image is not None and _was_read(arguments.image, lock, plans)
+    question = Question(site, files, modules, step, arguments.image, known.holds if was_read else Holds())
     of_user = _of_user()
+    found = _with_image(environment_of(question), known, of_user)
+    if arguments.image is not None and not was_read:
+        _compare_with_image(site, arguments.image, known)
     before = _set_before(found, of_user)
-    situation = situation_of(Question(site, files, modules, step, arguments.image), found.image)
-    own = judge_own_variables(site, step.partition, step.nodes, of_user)
-    harmful = [*harmful_values(site, situation, of_user), *own]
+    findings = [
+        *_judge_image(site, known, question, found),
+        *_harmful(site, known, question, found, of_user),
+        *judge_own_variables(site, step.partition, step.nodes, of_user),
+    ]
     variables = {
         name: {
             "value": variable.value,
@@ -138,10 +145,60 @@ def run_env(arguments: argparse.Namespace) -> int:
     reasons = {name: str(variable["why"]) for name, variable in variables.items()}
     lines = _lines(site, found, step, modules, arguments.image, before, reasons)
     document = asdict(found) | {"variables": variables, "cpus": cpus, "set_before": before}
-    document |= {"harmful": [{"code": one.code, "subject": one.subject, **one.values} for one in harmful]}
-    first = [line(one) for one in harmful]
+    document |= {"harmful": list(map(as_json, findings))}
+    first = [line(one) for one in findings]
     print_result(document, [*first, "", *lines] if first else lines, as_json=arguments.json)
-    return exit_code(harmful)
+    return exit_code(findings)
+
+
+def _known_image(site: Site, image: str | None, platform: str, lock: LoadedLock | None) -> KnownImage:
+    """Return what is known of the image, with a note of what its contents alone tell."""
+    if image is None:
+        return KnownImage()
+    known = know_image(site, image, platform, None if lock is None else lock.lock)
+    for finding in () if known.read is None else remarks(known.read, ()):
+        if finding.code != "image-built-for-others":  # which is a fault here
+            print_note(line(finding))
+    return known
+
+
+def _with_image(found: Environment, known: KnownImage, of_user: Mapping[str, str]) -> Environment:
+    """Return what a rank finds in the container, after what the image itself sets."""
+    given = {name: variable.value for name, variable in found.variables.items() if variable.value is not None}
+    before = {**given, **{name: value for name, value in of_user.items() if name in (*given, *known.holds.sets)}}
+    after = known.in_container(before)
+    by_image = {
+        name: Variable(after[name], "image", "")
+        for name in known.holds.sets
+        if name in after and after[name] != before.get(name)
+    }
+    return replace(found, variables=dict(sorted({**found.variables, **by_image}.items())))
+
+
+def _judge_image(site: Site, known: KnownImage, question: Question, found: Environment) -> Iterator[Finding]:
+    """Yield why the image does not fit the GPUs or the network of the step."""
+    situation = situation_of(question, found.image)
+    if question.image is None or not situation.gpus:
+        return
+    for_others = for_other_gpus(site, known.built_for)
+    for reason, right in (*for_others, *outside_range(site, known.releases, situation.platform)):
+        yield Finding("image-unfit", Severity.FAULT, reason, f"use {right}", question.image)
+    severity = Severity.FAULT if situation.nodes == "several" else Severity.INFO
+    yield from without_network(question.image, known.holds, severity)
+
+
+def _harmful(
+    site: Site, known: KnownImage, question: Question, found: Environment, of_user: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Yield the values of this shell, and of the image, that are known to do harm in the step."""
+    situation = situation_of(question, found.image)
+    if known.read is not None:
+        holds = known.holds
+        stacks = {**situation.stacks, **holds.stacks}
+        situation = replace(situation, stacks=stacks, plugin=holds.plugin, libfabric=holds.libfabric, guessed=False)
+    by_image = {name: str(one.value) for name, one in found.variables.items() if one.by == "image"}
+    yield from harmful_values(site, situation, {name: of_user[name] for name in of_user if name not in by_image})
+    yield from harmful_values(site, situation, by_image, of_image=True)
 
 
 def _why(site: Site, step: Step, name: str, variable: Variable) -> str:
@@ -149,6 +206,8 @@ def _why(site: Site, step: Step, name: str, variable: Variable) -> str:
     if variable.entry:
         entry = site.settings[int(index_of(variable.entry))]
         return f"the image decides: {entry.why}" if variable.open else str(entry.why)
+    if variable.by == "image":
+        return "the image itself sets it"
     if variable.value is None:
         return f"no site setting applies to this step ({counted(step.nodes, 'node')})"
     if name.startswith("LUMISITE_"):
@@ -224,21 +283,21 @@ def _was_read(name: str, lock: LoadedLock | None, plans: Sequence[LoadedPlan]) -
     return real in locked or any(fnmatchcase(typed, pattern) for loaded in plans for pattern in loaded.plan.paths)
 
 
-def _compare_with_image(site: Site, image: str) -> None:
+def _compare_with_image(site: Site, image: str, known: KnownImage) -> None:
     """Print where the content of the image differs from what the wrapper infers."""
     if not Path(image).exists():
         print_note(f"{printable(image)} not found; its releases and family are inferred from the file name")
         return
-    content, note = holds_of_image(site, image)
-    if note is not None:
-        print_note(line(note))
+    if known.note is not None:
+        print_note(line(known.note))
         return
-    inferred, stack = holds_by_name(site, os.path.realpath(image), os.path.abspath(image)), site.gpu_stack or ""  # noqa: PTH100
+    content, stack = known.holds, site.gpu_stack or ""
+    inferred = holds_by_name(site, os.path.realpath(image), os.path.abspath(image))  # noqa: PTH100
     differing = [
         f"{what} {_format_fact(actual)}, taken for {_format_fact(assumed)}"
         for what, actual, assumed in (
             (_release_name(site), content.stacks.get(stack), inferred.stacks.get(stack)),
-            ("plugin", content.plugin, inferred.plugin),
+            ("plugin with libfabric", content.plugin, inferred.plugin),
         )
         if actual is not None and actual != assumed and not str(actual).startswith(f"{assumed}.")
     ]
@@ -258,7 +317,7 @@ def _release_name(site: Site) -> str:
 
 def _facts(site: Site, image: AssumedImage) -> str:
     """Describe what the wrapper infers about the image, and the source of that."""
-    facts = {"family": image.family, _release_name(site): image.release, "plugin inside": image.plugin}
+    facts = {"family": image.family, _release_name(site): image.release, "plugin with libfabric": image.plugin}
     known = ", ".join(f"{name} {'not known' if fact is None else _format_fact(fact)}" for name, fact in facts.items())
     return f"image: {known} ({_KNOWN_FROM[image.known_from]})"
 

@@ -167,12 +167,13 @@ def _is_library(name: str) -> bool:
 
 def _image_content(arguments: argparse.Namespace, site: Site, names: Sequence[str]) -> Holds | None:
     """Return what is known of the image that `--image` or `--family` names; `None` without both."""
-    from lumisite.images.family import holds_of_image
+    from lumisite.images.known import know_image
     from lumisite.site.images import Holds
 
     content = None
     if arguments.image is not None and not all(map(_is_library, names)):
-        content, note = holds_of_image(site, arguments.image)
-        if note is not None:
-            print_note(line(note))
+        known = know_image(site, arguments.image)
+        content = known.holds
+        if known.note is not None:
+            print_note(line(known.note))
     return content if arguments.family is None else replace(content or Holds(), family=arguments.family)

@@ -11,6 +11,12 @@ CODES: Mapping[str, str] = {
     "plan-image-changed": "an image is not the one that its bind plan was made for",
     "plan-image-missing": "the image of a bind plan is not here",
     #
+    "image-unfit": "the image is for other GPUs, or has a release that the driver does not run: use another image",
+    "image-without-network": "the plugin of the image finds no libfabric, so that jobs of several nodes go over TCP",
+    "set-by-image": "the image itself sets the variable, so that lumisite leaves it alone",
+    "harmful-value-exported": "a variable of the shell or of the image is known to do harm here",
+    "value-may-harm": "a variable of the shell or of the image does harm to some images or steps",
+    #
     # Scripts of users: `lumisite/lint/rules.py` has the table of what `lint` finds
     "no-script": "a file is no job script",
     #

@@ -16,7 +16,8 @@ from lumisite.machine.tree import ByteSource, DirEntry, Tree, is_under, names_of
 
 _VARIABLE = "LD_LIBRARY_PATH"
 _ENVIRONMENT = "/.singularity.d/env"
-_RUNTIME_LIBRARIES = "/.singularity.d/libs"
+#: Where runtimes put host libraries, by a flag for GPUs.
+RUNTIME_LIBRARIES = "/.singularity.d/libs"
 _LARGEST_SCRIPT_BYTES = 256 * 1024
 #: Scripts that runtimes put into every image; what they do to LD_LIBRARY_PATH is to append their own directory.
 _OF_RUNTIMES = ("01-", "94-", "95-", "99-")
@@ -99,12 +100,12 @@ def library_path(image: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
     values = variables_of(image)
     parts = [part for part in re.split("[:;]", values[_VARIABLE]) if part]
     unknown = tuple(part.replace(UNKNOWN, "") for part in parts if not part.startswith("/") or UNKNOWN in part)
-    return (*(part for part in parts if part.startswith("/") and UNKNOWN not in part), _RUNTIME_LIBRARIES), unknown
+    return (*(part for part in parts if part.startswith("/") and UNKNOWN not in part), RUNTIME_LIBRARIES), unknown
 
 
-def variables_of(image: Tree) -> dict[str, str]:
-    """Return the variables that the scripts of an image set; what is not known begins with UNKNOWN."""
-    values = {_VARIABLE: ""}
+def variables_of(image: Tree, before: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the variables `before` after the scripts of an image; what is not known begins with UNKNOWN."""
+    values = {_VARIABLE: "", **(before or {})}
     for name in names_of(image, _ENVIRONMENT, None):
         if name.endswith(".sh") and not name.startswith(_OF_RUNTIMES):
             evaluate(text_of(image, f"{_ENVIRONMENT}/{name}", _LARGEST_SCRIPT_BYTES) or "", values)

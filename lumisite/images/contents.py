@@ -35,7 +35,7 @@ _LONGEST_BANNER_BYTES = 512
 
 LIBFABRIC = "libfabric.so.1"
 #: Directories of libraries behind those that the image's own loader searches.
-_LIBRARY_FOLDERS = (
+LIBRARY_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib/aarch64-linux-gnu",
     "/usr/lib64",
@@ -100,7 +100,7 @@ class Contents:
         """The folders of libraries, those that the image's own loader searches first."""
         of_vendors = (pattern for vendor in all_vendors() for pattern in (*vendor.image_libraries, *vendor.libraries))
         built = [folder for pattern in (*of_vendors, *_BUILT_FOLDERS) for folder in glob(self.tree, pattern)]
-        known = (*self.library_path[0], *conf_directories(self.tree), *_LIBRARY_FOLDERS, *built)
+        known = (*self.library_path[0], *conf_directories(self.tree), *LIBRARY_FOLDERS, *built)
         return tuple(dict.fromkeys(known))
 
     @cached_property

@@ -1,21 +1,17 @@
-"""The image family of an image, by path, labels or contents, and what the image holds that settings depend on."""
+"""The image family of an image, by path, labels or contents."""
 
 from __future__ import annotations
 
 import fnmatch
-import os.path
 from collections.abc import Mapping
 
-from lumisite.errors import LumisiteError, ResolveError
+from lumisite.errors import ResolveError
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.images.contents import Contents
-from lumisite.images.remarks import remarks
-from lumisite.images.sif import open_image
-from lumisite.images.versions import ReadImage
 from lumisite.machine.tree import resolve
 from lumisite.site.decode import unknown_name
-from lumisite.site.images import Holds, family_by_path, holds_by_name
+from lumisite.site.images import family_by_path
 from lumisite.site.ledger import default_family
 from lumisite.site.model import Site
 from lumisite.site.versions import Version
@@ -61,25 +57,3 @@ def recognise_family(site: Site, paths: tuple[str, ...], image: Contents) -> tup
             if resolve(image.tree, path).entry is not None:
                 return name, make_finding("image-family", family=name, content=path)
     return None
-
-
-def holds_of_image(site: Site, path: str) -> tuple[Holds, Finding | None]:
-    """Read an image; where it cannot be read, return what its name states, with a finding that has the reason."""
-    if "\0" in path:
-        return Holds(), make_finding("image-unread", path)
-    typed = os.path.abspath(path)  # noqa: PTH100 - a Path would drop what the user typed
-    real = os.path.realpath(typed)
-    try:
-        image = ReadImage(site, open_image(real).tree)
-        recognised = recognise_family(site, (typed, real), image)
-        return image.holds(None if recognised is None else recognised[0]), None
-    except LumisiteError as error:
-        return holds_by_name(site, real, typed), make_finding("image-unread", path, reason=str(error))
-
-
-def remarks_of_image(site: Site, path: str) -> tuple[Finding, ...]:
-    """Return what is known by the contents of an image alone; nothing of one that cannot be read."""
-    try:
-        return remarks(ReadImage(site, open_image(os.path.realpath(path)).tree), ())
-    except LumisiteError:
-        return ()

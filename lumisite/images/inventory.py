@@ -15,7 +15,7 @@ from lumisite.findings.finding import Finding
 from lumisite.images.contents import StatedVersion
 from lumisite.images.digest import Kind, digest_of
 from lumisite.images.family import choose_family
-from lumisite.images.remarks import compare_recipe, remarks
+from lumisite.images.remarks import compare_recipe, remarks, remarks_on_site
 from lumisite.images.sif import open_image
 from lumisite.images.versions import ReadImage
 from lumisite.machine.host import DiskTree, list_directory, open_file
@@ -38,7 +38,8 @@ class NamedImage:
     """One name of an image.
 
     `links` are the texts of the links on the way, `target` is the file at the end. `why` is what the image family
-    follows from. With a `fault`, the rest is what could be read all the same. `size` is in bytes.
+    follows from. `libfabric` and `libfabric_folders` are of `search_libfabric`, `sets` the variables of the ledger
+    that it sets itself. With a `fault`, the rest is what could be read all the same. `size` is in bytes.
     """
 
     path: str
@@ -50,6 +51,9 @@ class NamedImage:
     why: Finding | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, StatedVersion] = field(default_factory=dict)
+    libfabric: str | None = None
+    libfabric_folders: tuple[str, ...] | None = None
+    sets: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[Finding, ...] = ()
     fault: Finding | None = None
 
@@ -152,12 +156,15 @@ def _read(
             known = replace(known, digest=digest_of(source, reading.digest, progress))
         opened = open_image(path)
         image = ReadImage(reading.site, opened.tree)
-        known = replace(known, labels=image.labels, versions=image.versions)
+        libfabric, folders = image.network
+        known = replace(known, labels=image.labels, versions=image.versions, sets=image.sets)
+        known = replace(known, libfabric=libfabric, libfabric_folders=folders)
         for alias in aliases:
             family, why = choose_family(reading.site, (alias.path, real), image, reading.releases)
             is_recognised = why.code == "image-family"
             changed = compare_recipe(image, family) if is_recognised else ()
-            notes = (*opened.notes, *changed, *remarks(image, (real, alias.path)))
+            on_site = remarks_on_site(image, family if is_recognised else None)
+            notes = (*opened.notes, *changed, *remarks(image, (real, alias.path)), *on_site)
             yield replace(known, path=alias.path, links=alias.links, family=family, why=why, notes=notes)
     except LumisiteError as error:
         fault = error.finding

@@ -18,6 +18,7 @@ from lumisite.findings.finding import Finding
 from lumisite.images.contents import collectives_of
 from lumisite.images.digest import Kind
 from lumisite.images.inventory import NamedImage
+from lumisite.images.network import with_network
 from lumisite.machine.host import LARGEST_READ_BYTES, refused_with_command
 from lumisite.site.decode import wrong_type
 from lumisite.site.document import joined
@@ -30,7 +31,11 @@ from lumisite.site.read import read_file
 
 @dataclass(frozen=True)
 class LockedImage:
-    """What the lock knows of one name; `fault` is the code of what was wrong with it then."""
+    """What the lock knows of one name; `fault` is the code of what was wrong with it then.
+
+    `libfabric` is the image's own that its plugin finds, else `libfabric_folders` are those in which it looks, where
+    these are known. `sets` are the variables of the ledger that the image sets itself.
+    """
 
     target: str | None = None
     links: tuple[str, ...] = ()
@@ -38,6 +43,9 @@ class LockedImage:
     digest: str | None = None
     family: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
+    libfabric: str | None = None
+    libfabric_folders: tuple[str, ...] | None = None
+    sets: Mapping[str, str] = field(default_factory=dict)
     fault: str = ""
 
 
@@ -68,12 +76,22 @@ def lock_of(site: str, digest: Kind, paths: Iterable[str], images: Iterable[Name
 def locked(image: NamedImage) -> LockedImage:
     """Return what a lock keeps of an image; labels are left out, since the digest covers them."""
     versions = {name: version.value for name, version in image.versions.items()}
-    fault = "" if image.fault is None else image.fault.code
-    return LockedImage(image.target, image.links, image.size, image.digest, image.family, versions, fault)
+    return LockedImage(
+        image.target,
+        image.links,
+        image.size,
+        image.digest,
+        image.family,
+        versions,
+        image.libfabric,
+        image.libfabric_folders,
+        image.sets,
+        "" if image.fault is None else image.fault.code,
+    )
 
 
-def holds_by_lock(site: Site, path: str, image: LockedImage) -> Holds:
-    """Return what a lock says that an image holds.
+def holds_by_lock(site: Site, path: str, image: LockedImage, platform: str | None = None) -> Holds:
+    """Return what a lock says that an image holds, on a platform (default: the current one).
 
     A plugin that was not found is not there, where the library was found that would open it. A family counts if it
     recognised the image, and does not only stand for what none recognises.
@@ -87,7 +105,12 @@ def holds_by_lock(site: Site, path: str, image: LockedImage) -> Holds:
     stacks = {} if stack is None or release is None else {stack: release}
     plugin, openers = "ofi_plugin" in image.versions, {library.name for library in collectives_of(site)}
     looked_at = not openers.isdisjoint(image.versions)
-    return Holds(family, stacks, plugin if plugin or looked_at else None)
+    holds = Holds(family, stacks, plugin if plugin or looked_at else None, sets=image.sets)
+    if not plugin:
+        return holds
+    own = image.libfabric is not None
+    release = parse_release(image.versions.get("libfabric")) if own else None
+    return with_network(site, platform or site.platform, holds, release or own, image.libfabric_folders)
 
 
 def format_lock(lock: Lock) -> str:

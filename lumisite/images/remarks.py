@@ -9,12 +9,14 @@ import re
 from collections.abc import Iterator, Sequence
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.images.collectives import Collection
 from lumisite.images.container import variables_of
+from lumisite.images.network import without_network
 from lumisite.images.versions import ReadImage
 from lumisite.machine.tree import resolve, small_text
 from lumisite.site.images import has_plugin, releases_by_name
+from lumisite.site.ledger import Situation, harmful_values
 from lumisite.vendors import vendor
 
 _RUNSCRIPT = "/.singularity.d/runscript"
@@ -29,9 +31,17 @@ def remarks(image: ReadImage, paths: Sequence[str]) -> tuple[Finding, ...]:
     return (*_for_other_gpus(image), *_misnamed(image, paths), *copies)
 
 
+def remarks_on_site(image: ReadImage, family: str | None) -> Iterator[Finding]:
+    """Yield what is to know of an image of a family on this site: no libfabric, values of its own that do harm."""
+    holds, site = image.holds(family), image.site
+    yield from without_network("", holds, Severity.INFO)
+    situation = Situation(site.platform, holds.stacks, family, holds.plugin, libfabric=holds.libfabric)
+    yield from harmful_values(site, situation, holds.sets, of_image=True)
+
+
 def compare_recipe(image: ReadImage, family: str) -> Iterator[Finding]:
     """Yield each thing in which an image of a family differs from the site's description of the family."""
-    described, plugin = image.site.families[family], image.holds(family).plugin
+    described, plugin = image.site.families[family], image.has_plugin
     subject = f"families.{family}"
     if plugin is not None and described.plugin is not None and plugin != has_plugin(image.site, family):
         code = "family-with-plugin" if plugin else "family-without-plugin"

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from lumisite.images.collectives import NOT_KNOWN, Collection, read_collectives
+from lumisite.images.container import UNKNOWN, variables_of
 from lumisite.images.contents import (
     LARGEST_RECORD_BYTES,
     LARGEST_TEXT_BYTES,
+    LIBFABRIC,
     Contents,
     StatedVersion,
     banner,
@@ -18,9 +20,11 @@ from lumisite.images.contents import (
     glibc_of,
     labelled,
 )
+from lumisite.images.network import libfabric_release, search_libfabric, with_network
 from lumisite.machine.tree import Tree, text_of
 from lumisite.site.images import Holds, parse_release
 from lumisite.site.model import Site
+from lumisite.text import printable
 from lumisite.vendors import all_fabrics, fabrics_of, gpu_of, software_of
 
 _TORCH = re.compile(r"^__version__\s*(?::[^=]*)?=\s*['\"]([\w.+!-]{1,100})['\"]", re.M)
@@ -71,7 +75,7 @@ class ReadImage(Contents):
             library = gpu_of(str(self.site.stacks[name].gpu)).collectives
             found[library.name] = copies.version or self.stated(library.images)
         found |= dict.fromkeys(names)
-        if path := self.find("libfabric.so.1"):
+        if path := self.network[0] or self.find(LIBFABRIC):
             found["libfabric"] = _libfabric(self.tree, path) or _file(path)
         if path := self.find_plugin():
             found["ofi_plugin"] = banner(_PLUGIN, self.tree, path) or _file(path)
@@ -85,17 +89,39 @@ class ReadImage(Contents):
         }
         return {**self.releases, **{name: version for name, version in stated.items() if version is not None}}
 
-    def holds(self, family: str | None) -> Holds:
-        """Return what settings depend on, for an image of a family: releases of the site's stacks, and the OFI plugin.
+    @cached_property
+    def network(self) -> tuple[str | None, tuple[str, ...] | None]:
+        """The libfabric of its own that the plugin finds, else the folders in which it looks, where they are known."""
+        plugin = self.find_plugin()
+        return (None, None) if plugin is None else search_libfabric(self, plugin)
+
+    @property
+    def has_plugin(self) -> bool | None:
+        """Whether the OFI plugin is in it; that it is not is known only with the library that would open it."""
+        looked_at = any(collection.copies for collection in self.collections.values())
+        return True if self.find_plugin() is not None else False if looked_at else None
+
+    @cached_property
+    def sets(self) -> Mapping[str, str]:
+        """The variables of the site's ledger that the image sets itself."""
+        of_image, names = variables_of(self.tree), {setting.name for setting in self.site.settings}
+        return {
+            name: printable(value.replace(UNKNOWN, "")) for name, value in of_image.items() if value and name in names
+        }
+
+    def holds(self, family: str | None, platform: str | None = None) -> Holds:
+        """Return what settings depend on, for an image of a family on a platform (default: the current one).
 
         A release is that of the library for collectives which programs get, and is left out where they get several.
-        That there is no plugin is known only where the library is found that would open it.
         """
-        plugin = self.find_plugin() is not None
-        looked_at = any(collection.copies for collection in self.collections.values())
         known = {name: parse_release(version.value) for name, version in self.releases.items()}
         releases = {name: release for name, release in known.items() if release is not None}
-        return Holds(family, releases, plugin if plugin or looked_at else None)
+        holds = Holds(family, releases, self.has_plugin, sets=self.sets)
+        if not self.has_plugin:
+            return holds
+        own, folders = self.network
+        release = parse_release(self.versions["libfabric"].value) if own is not None else None
+        return with_network(self.site, platform or self.site.platform, holds, release or own is not None, folders)
 
     @property
     def other_gpus(self) -> tuple[str, ...]:
@@ -132,8 +158,8 @@ def _libfabric(tree: Tree, path: str) -> StatedVersion | None:
     settings = f"{posixpath.dirname(path)}/pkgconfig/libfabric.pc"
     if match := _PKG_CONFIG.search(text_of(tree, settings, LARGEST_RECORD_BYTES) or ""):
         return StatedVersion(match[1], settings)
-    release = re.search(r"/libfabric[/-](\d+\.\d+[\w.]*)/", path)
-    return None if release is None else StatedVersion(release[1], path)
+    release = libfabric_release(path)
+    return None if release is None else StatedVersion(release, path)
 
 
 def version_lines(site: Site, versions: Mapping[str, StatedVersion]) -> Iterator[str]:

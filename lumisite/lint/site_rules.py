@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from lumisite.images.fit import for_other_gpus, outside_range, vendors_by_words
 from lumisite.lint.finding import BadLine
 from lumisite.lint.job import Job
 from lumisite.lint.programs import contents_of, locked_at, starts_of
@@ -16,7 +17,6 @@ from lumisite.site.nodes import NodeKind
 from lumisite.site.versions import parse_version_range
 from lumisite.text import counted, minutes_of, nearest_name
 from lumisite.vendors import all_gpus, all_vendors
-from lumisite.vendors.model import GpuVendor
 
 # ---------------------------------------------------------------- what a partition has
 
@@ -319,22 +319,13 @@ def _may_have_gpus(job: Job) -> bool:
     return not kinds or any(kind.gpus for kind in kinds)
 
 
-def _example(job: Job) -> str:
-    return f", such as {job.site.validation.image}" if job.site.validation else ""
-
-
 def image_outside_range(job: Job) -> Iterator[BadLine]:
     """An image, or packages of Python, with a release that the GPU driver does not support."""
-    platform = job.site.platforms[job.site.platform]
     found = [(start.line, start.name, contents_of(job, start.image).stacks) for start in starts_of(job)]
     found += [(line, name, releases_by_name(job.site, name)) for name, line in _packages(job)]
     for line, name, stacks in found if _may_have_gpus(job) else ():
-        for stack, version in stacks.items():
-            known = platform.stacks.get(stack)
-            if known is not None and not known.has(version):
-                title = job.site.stacks[stack].title
-                reason = f"has {title} {version}, but the GPU driver of this system supports {known.runs}"
-                yield BadLine(line, name, reason, f"an image with {title} {known.runs}{_example(job)}")
+        for reason, right in outside_range(job.site, stacks):
+            yield BadLine(line, name, reason, right)
 
 
 def _packages(job: Job) -> Iterator[tuple[str, int]]:
@@ -352,12 +343,10 @@ def image_for_other_gpus(job: Job) -> Iterator[BadLine]:
         return
     expected = " or ".join(vendor.title for vendor in vendors)
     for start in starts_of(job):
-        if any(vendor.gpu and _is_for(job, start.image or "", vendor.gpu) for vendor in vendors):
-            continue
-        for vendor in others:
-            if vendor.gpu and _is_for(job, start.image or "", vendor.gpu):
-                reason = f"built for GPUs of {vendor.title}, but the job gets GPUs of {expected}"
-                yield BadLine(start.line, start.name, reason, f"an image for GPUs of {expected}{_example(job)}")
+        locked = locked_at(job, start.image or "")
+        built_for = vendors_by_words(start.image or "", {} if locked is None else locked.versions)
+        for reason, right in for_other_gpus(job.site, built_for):
+            yield BadLine(start.line, start.name, reason, right)
     for vendor in others:
         names = {software.name for software in vendor.software}
         found = [(at.command.line, name) for at in job.modules for name in at.loads if name.partition("/")[0] in names]
@@ -366,14 +355,6 @@ def image_for_other_gpus(job: Job) -> Iterator[BadLine]:
         for line, name in found:
             reason = f"for GPUs of {vendor.title}, which the nodes do not have"
             yield BadLine(line, name, reason, f"without this line, or what is for GPUs of {expected}")
-
-
-def _is_for(job: Job, image: str, gpu: GpuVendor) -> bool:
-    """Return whether an image's name or address, or what the lock has of it, shows that it is for some GPUs."""
-    locked = locked_at(job, image)
-    name = image.partition("://")[2].removeprefix("docker.io/") or image.rpartition("/")[2]
-    read = [] if locked is None else [f"{what} {version}" for what, version in locked.versions.items()]
-    return any(re.search(word, text.lower()) for word in gpu.image_words for text in (name, *read))
 
 
 def skipped_runscript(job: Job) -> Iterator[BadLine]:

@@ -105,7 +105,12 @@ def explain(
     kinds = [] if partition is None else [*site.kinds_of(partition)]
     situation = replace(
         defaults,
-        **{**vars(inside), "stacks": {**defaults.stacks, **inside.stacks}},
+        stacks={**defaults.stacks, **inside.stacks},
+        family=inside.family,
+        plugin=inside.plugin,
+        libfabric=inside.libfabric,
+        sets=inside.sets,
+        guessed=inside.guessed,
         nodes=nodes,
         gpus=None if partition is None else site.have_gpus(partition),
         partition=partition,
@@ -155,7 +160,7 @@ def _entry(site: Site, verdict: Verdict[Setting] | Verdict[HostPath]) -> EntryOu
     by_image = decided_by_image(site, entry) if isinstance(entry, Setting) else depends_on_image(site, entry.when)
     setter = "the wrapper, which sees the image" if by_image else "the task prolog"
     conditions = describe_conditions(entry.when)
-    is_unmet = verdict.reason.code in ("condition-unmet", "image-not-read")
+    is_unmet = verdict.reason.code in ("condition-unmet", "image-not-read", "set-by-image")
     lost = f"; {message(verdict.reason)}" if is_unmet else ""
     return EntryOutcome(
         key=verdict.key,

@@ -18,6 +18,7 @@ from lumisite.machine.masks import mask_tables, shared_cores
 from lumisite.machine.topology import topology_of
 from lumisite.render import shell_text as sh
 from lumisite.render.helper_settings import (
+    names_left_alone,
     number_of,
     plugin_word,
     prolog_chains,
@@ -39,14 +40,13 @@ from lumisite.render.runtimes import (
 )
 from lumisite.render.templates import comment, lua_pattern, quote_lua
 from lumisite.site.entries import FileSystem, HostPath
-from lumisite.site.images import has_plugin
+from lumisite.site.images import Holds, plugin_by_name
 from lumisite.site.kinds import fingerprint_of
-from lumisite.site.library_path import library_path
+from lumisite.site.library_path import host_path, library_path
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, LoadedPlan, literal_path
 from lumisite.site.scalars import TASK
 from lumisite.site.software import Runtime
-from lumisite.site.versions import Version
 from lumisite.vendors import drivers_of
 
 #: What stands in scripts for the title of the stack that images bring.
@@ -166,7 +166,7 @@ def _family(of: Rendering, name: str) -> str:
         ls_needs=f" {' '.join(map(bind_marker, family.modules))} ",
         ls_front=":".join(family.prepend_path),
         ls_libraries=":".join(library_path(of.site, of.selection.platform, name)),
-        ls_has=plugin_word(has_plugin(of.site, name)),
+        ls_has=plugin_word(plugin_by_name(of.site, name)),
         ls_after=next(iter(family.release_after.values()), ""),
     )
 
@@ -271,7 +271,7 @@ def wrapper_data(of: Rendering) -> Iterator[str]:
     # A plan that names an image counts more than one of which a pattern only fits it.
     planned = [planned for loaded_plan in followed for planned in _planned(site, loaded_plan)]
     yield from sh.lookup("ls_site_plan", sorted(planned, key=lambda row: row[1].endswith("ls_planned=''")))
-    yield from sh.lookup("ls_site_image", () if of.lock is None else _locked(site, of.lock.lock))
+    yield from sh.lookup("ls_site_image", () if of.lock is None else _locked(of, of.lock.lock))
     folders = site.images.folders if site.images is not None else ()
     below = [sh.case_pattern(f"{glob.escape(folder.path.rstrip('/'))}/*") for folder in folders]
     yield from sh.lookup("ls_site_folder", [(below, ":")] if below else ())
@@ -312,12 +312,6 @@ def _options() -> Iterator[str]:
     yield sh.assign(ls_site_letters=ACTION_LETTERS, ls_site_valued_letters=ACTION_VALUED_LETTERS)
 
 
-def _release(site: Site, known: Mapping[str, Version | None]) -> str:
-    """Return the release that was read in an image, as a number."""
-    version = None if site.gpu_stack is None else known.get(site.gpu_stack)
-    return "" if version is None else number_of(version)
-
-
 def _planned(site: Site, loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], str]]:
     """Yield the patterns by which a plan's image is known, with the file that it was made for, where that is known.
 
@@ -326,12 +320,15 @@ def _planned(site: Site, loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], st
     """
     plan, image = loaded.plan, loaded.plan.image
     links, file = ((), "") if image is None else (image.names, image.file or "")
-    values = sh.row(
-        ls_family=plan.family,
-        ls_version=_release(site, plan.holds.stacks),
-        ls_plugin=plugin_word(plan.holds.plugin),
-        ls_plan=loaded.file,
+    contents = plan.holds
+    holds = Holds(
+        plan.family,
+        contents.stacks,
+        contents.plugin,
+        contents.libfabric,
+        sets={str(name): str(value) for name, value in contents.sets.items()},
     )
+    values = sh.row(ls_family=plan.family, **_read_values(site, plan.platform, holds), ls_plan=loaded.file)
     names = [path for path in (*plan.paths, *([glob.escape(file)] if file else ())) if path not in links]
     for paths, led in (
         (links, shlex.quote(file)),
@@ -356,17 +353,27 @@ def _followed(site: Site, plan: ImagePlan) -> Iterator[str]:
     yield sh.assign(ls_libraries=":".join(plan.library_path))
 
 
-def _locked(site: Site, lock: Lock) -> Iterator[tuple[Sequence[str], str]]:
+def _read_values(site: Site, platform: str, holds: Holds) -> dict[str, str]:
+    """Return the wrapper's variables for what was read in an image."""
+    version = None if site.gpu_stack is None else holds.stacks.get(site.gpu_stack)
+    lacking = f"{host_path(site, holds.lacking)}/libfabric.so.1" if holds.lacking else ""
+    left_alone = names_left_alone(site, platform, holds)
+    return {
+        "ls_version": "" if version is None else number_of(version),
+        "ls_plugin": plugin_word(holds.plugin),
+        "ls_lacking": lacking,
+        "ls_left_alone": f"{' '.join(left_alone)} " if left_alone else "",
+    }
+
+
+def _locked(of: Rendering, lock: Lock) -> Iterator[tuple[Sequence[str], str]]:
     """Yield each file of a lock once with what was read in it."""
+    site, platform = of.site, of.selection.platform
     seen = set()
     for path, image in lock.images.items():
         target = image.target or path
         if not image.fault and image.versions and target not in seen:
             seen.add(target)
-            contents = holds_by_lock(site, path, image)
-            values = sh.row(
-                ls_family=contents.family or "",
-                ls_version=_release(site, contents.stacks),
-                ls_plugin=plugin_word(contents.plugin),
-            )
+            contents = holds_by_lock(site, path, image, platform)
+            values = sh.row(ls_family=contents.family or "", **_read_values(site, platform, contents))
             yield [sh.case_pattern(glob.escape(target))], values

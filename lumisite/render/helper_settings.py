@@ -14,10 +14,13 @@ from typing import TypeAlias
 
 from lumisite.render.shell_text import NOTHING, Chain, Where, variable
 from lumisite.site.entries import Setting, When
+from lumisite.site.images import Holds
 from lumisite.site.ledger import (
     Decision,
+    Situation,
     Verdict,
     decided_by_image,
+    judge_conditions,
     needs_reading,
 )
 from lumisite.site.model import Site
@@ -51,6 +54,22 @@ def wrapper_chains(site: Site, decisions: Mapping[str, Decision]) -> Iterable[Ch
     for name, chain in zip(names, _chains(site, decisions, names, _for_wrapper), strict=True):
         yield ((Where(), f"ls_variable {variable(name)}"),)
         yield from ((rule,) for rule in chain)
+
+
+def names_left_alone(site: Site, platform: str, holds: Holds) -> tuple[str, ...]:
+    """Return the variables that the wrapper leaves alone for an image that was read.
+
+    They are those that the image sets itself, and those that an entry leaves alone for the libfabric in it.
+    """
+    situation = Situation(platform, holds.stacks, holds.family, holds.plugin, libfabric=holds.libfabric)
+    unfit = {
+        setting.name
+        for setting in site.settings
+        if setting.when.libfabric is not None
+        and holds.libfabric is not None
+        and judge_conditions(setting.when, situation)[0] is not False
+    }
+    return tuple(name for name in _names(site, lambda _: True) if name in holds.sets or name in unfit)
 
 
 def rank_word(text: str) -> str:
@@ -174,6 +193,9 @@ def _links(site: Site, name: str, verdicts: Iterable[Verdict[Setting]], line_of:
         if setting.name == name and verdict.applies:
             if setting.leave and line_of is _for_prolog and decided_by_image(site, setting):
                 # An exception for some images: the wrapper, which sees them, takes back what the prolog sets for all.
+                continue
+            if setting.when.libfabric is not None:
+                # The wrapper has a list of such variables for each image that was read.
                 continue
             where = step_of(setting.when)
             yield where, line_of(site, name, verdict)

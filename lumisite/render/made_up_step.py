@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lumisite.errors import ToolError, refused
@@ -25,6 +25,7 @@ from lumisite.render.helper import START, assign_runtime
 from lumisite.render.manifest import MANIFEST, RenderedFile
 from lumisite.render.modules import ModulePlan
 from lumisite.site.cpus import parse_number_list
+from lumisite.site.images import Holds
 from lumisite.site.kinds import NO_GPUS, fingerprint_of
 from lumisite.site.ledger import Situation, decide, decided_by_image
 from lumisite.site.model import Site
@@ -144,7 +145,7 @@ class Environment:
 
 @dataclass(frozen=True)
 class Question:
-    """The rendered tree, the modules that are loaded, the step, and the image that is started.
+    """The rendered tree, the modules that are loaded, the step, the image that is started, and what the tree has of it.
 
     Without modules the helper is on all the same, as the site's cli_filter attaches it.
     """
@@ -154,6 +155,7 @@ class Question:
     modules: Sequence[ModulePlan]
     step: Step
     image: str | None
+    holds: Holds = field(default_factory=Holds)
 
     @property
     def kind(self) -> str:
@@ -373,6 +375,8 @@ def situation_of(question: Question, image: AssumedImage | None) -> Situation:
         bool(site.node_kinds[question.kind].gpus) if gpus is None else gpus,
         question.step.partition,
         question.kind,
+        libfabric=question.holds.libfabric,
+        sets=question.holds.sets,
         guessed=image is not None and image.known_from == "name",
     )
 

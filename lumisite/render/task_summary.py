@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from lumisite.images.lock import holds_by_lock
 from lumisite.machine.masks import mask_tables
 from lumisite.machine.topology import topology_of
+from lumisite.render.helper_settings import names_left_alone
 from lumisite.render.modules import Rendering
 from lumisite.site.entries import Setting, When
-from lumisite.site.images import has_plugin
+from lumisite.site.images import plugin_by_name
 from lumisite.site.kinds import fingerprint_of
 from lumisite.site.ledger import Decision, conditions_of, describe_action, describe_conditions
 from lumisite.site.library_path import library_path
@@ -118,7 +119,7 @@ def _families(of: Rendering) -> Entries:
 
 
 def _family(of: Rendering, name: str, family: Family) -> dict[str, str]:
-    plugin = has_plugin(of.site, name)
+    plugin = plugin_by_name(of.site, name)
     return {
         "paths": " ".join(family.paths),
         "modules": " ".join(family.modules),
@@ -134,10 +135,13 @@ def _images(of: Rendering) -> Entries:
     """Yield what a lock says of each image."""
     for path, image in of.lock.lock.images.items() if of.lock is not None else ():
         if not image.fault and image.versions:
-            contents = holds_by_lock(of.site, path, image)
+            contents = holds_by_lock(of.site, path, image, of.selection.platform)
             releases = (f"{stack} {release}" for stack, release in contents.stacks.items() if release is not None)
             plugin = {None: "unknown", True: "yes", False: "no"}[contents.plugin]
-            yield image.target or path, ", ".join([contents.family or "no family", *releases, f"plugin {plugin}"])
+            facts = [contents.family or "no family", *releases, f"plugin {plugin}"]
+            left_alone = names_left_alone(of.site, of.selection.platform, contents)
+            facts += [f"leaves {' '.join(left_alone)} alone"] if left_alone else []
+            yield image.target or path, ", ".join(facts)
 
 
 def _plans(of: Rendering) -> Entries:

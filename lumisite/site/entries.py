@@ -28,13 +28,22 @@ class Stated(Known):
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class When:
-    """Conditions; all that are given must hold. A stack with `gpu`, `family` and `plugin` are about the image."""
+    """Conditions; all that are given must hold. Those about a stack with `gpu` and the next three are of the image."""
 
     stacks: Mapping[str, VersionRange] = key(
         "Releases of stacks, by name: `{mystack: '>=6.2,<7'}`.", names="stacks", default_factory=dict
     )
     family: tuple[str, ...] | None = key("Image families by name.", names="families", default=None)
-    plugin: bool | None = key("Whether the image holds the OFI plugin for NCCL.", default=None)
+    plugin: bool | None = key(
+        "Whether the image holds the OFI plugin for NCCL, and the plugin finds a libfabric: known of images that were "
+        "read.",
+        default=None,
+    )
+    libfabric: VersionRange | None = key(
+        "The release of the libfabric that the plugin finds, for `leave` and `harmful` alone: `'>=2.5'`. Known of "
+        "images that were read.",
+        default=None,
+    )
     platform: tuple[str, ...] | None = key("Platforms by name.", names="platforms", default=None)
     nodes: Literal["one", "several"] | None = key("Whether the job step has one node or several.", default=None)
     gpus: bool | None = key("Whether the step's nodes have GPUs.", default=None)

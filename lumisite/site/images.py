@@ -16,12 +16,17 @@ from lumisite.site.versions import Version, parse_version
 class Holds:
     """What is known of the inside of an image; `None` means that it is not known.
 
-    `guessed` is whether it was only taken from a name, which is not one that the site itself gave.
+    `plugin` is whether it has an OFI plugin that finds a libfabric, `libfabric` the release that it finds, `lacking` a
+    folder of the container where it looks in vain. `sets` are the variables of the ledger that the image sets itself.
+    `guessed` is whether all this was only taken from a name, which is not one that the site itself gave.
     """
 
     family: str | None = None
     stacks: Mapping[str, Version] = field(default_factory=dict)
     plugin: bool | None = None
+    libfabric: Version | None = None
+    lacking: str = ""
+    sets: Mapping[str, str] = field(default_factory=dict)
     guessed: bool = False
 
 
@@ -46,7 +51,7 @@ def holds_by_name(site: Site, *paths: str) -> Holds:
     after = site.families[family].release_after
     known = {stack: version for stack in after if (version := release_by_name(after[stack], paths[0])) is not None}
     named_by_site = in_site_folder(site, paths[0]) and family_by_path(site, paths[0]) == family
-    return Holds(family, known, has_plugin(site, family), guessed=not named_by_site)
+    return Holds(family, known, plugin_by_name(site, family), guessed=not named_by_site)
 
 
 def in_site_folder(site: Site, path: str) -> bool:
@@ -59,6 +64,11 @@ def has_plugin(site: Site, family: str) -> bool | None:
     """Return whether images of a family hold the OFI plugin themselves; `None` where their recipe does not say."""
     where = site.families[family].plugin
     return None if where is None else where == "in-image"
+
+
+def plugin_by_name(site: Site, family: str) -> bool | None:
+    """Return whether an image that nobody read has a plugin that finds a libfabric: no, or not known."""
+    return False if has_plugin(site, family) is False else None
 
 
 def parse_release(text: str | None) -> Version | None:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Severity, Value
 from lumisite.site.entries import HostPath, Setting, When
 from lumisite.site.evidence import covers, harms, sets
@@ -17,6 +16,7 @@ from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
 from lumisite.site.selection import Combination, Selection
 from lumisite.site.versions import Version, VersionRange
+from lumisite.text import printable
 
 #: Conditions that are known in the job step only.
 STEP_CONDITIONS = ("nodes", "gpus", "partition", "kind", "variable")
@@ -32,8 +32,9 @@ _OUTCOMES: dict[bool | None, Literal["wins", "may win", "does not apply"]] = {
 class Situation:
     """What is known where a setting is decided; `None` means that it is known on the compute node only.
 
-    `family`, `plugin` and the releases of stacks with `gpu` are those of the image that runs. Other stacks have the
-    release in a module's version. `guessed` is whether what is known of the image was only taken from a name.
+    `family`, `plugin`, `libfabric` and the releases of stacks with `gpu` are those of the image that runs; other stacks
+    have the release in a module's version. `sets` are the variables that the image sets itself. `guessed` is whether
+    what is known of the image was only taken from a name.
     """
 
     platform: str
@@ -44,11 +45,14 @@ class Situation:
     gpus: bool | None = None
     partition: str | None = None
     kind: str | None = None
+    libfabric: Version | None = None
+    sets: Mapping[str, str] = field(default_factory=dict)
     guessed: bool = False
 
     def known(self) -> dict[str, Any]:
         """Return what is known, by the names that conditions have."""
-        known = {name: value for name, value in vars(self).items() if value is not None and name != "guessed"}
+        conditions = {name: value for name, value in vars(self).items() if name not in ("guessed", "sets")}
+        known = {name: value for name, value in conditions.items() if value is not None}
         return {"platform": known.pop("platform"), **known.pop("stacks"), **known}
 
 
@@ -98,6 +102,9 @@ def decide(site: Site, situation: Situation) -> Decision:
         applies, reason = judge_conditions(setting.when, situation)
         if applies is not False and situation.guessed and needs_reading(site, setting):
             applies, reason = False, _reason("image-not-read")
+        if applies is not False and setting.where == TASK and setting.name in situation.sets:
+            message = f"the image itself sets {setting.name}={situation.sets[setting.name]}"
+            applies, reason = False, Finding("set-by-image", Severity.INFO, message)
         if applies is not False and setting.name in decided:
             settings.append(Verdict(key, setting, "lost", _reason("earlier-entry-wins", first=decided[setting.name])))
             continue
@@ -167,7 +174,7 @@ def _reason(code: str, **values: Value) -> Finding:
 
 def image_conditions(site: Site) -> tuple[str, ...]:
     """Return the conditions about what is inside an image, which no module and no task prolog can know."""
-    return (*([site.gpu_stack] if site.gpu_stack is not None else []), "family", "plugin")
+    return (*([site.gpu_stack] if site.gpu_stack is not None else []), "family", "plugin", "libfabric")
 
 
 def depends_on_image(site: Site, when: When) -> bool:
@@ -186,8 +193,13 @@ def needs_reading(site: Site, setting: Setting) -> bool:
     )
 
 
-def harmful_values(site: Site, situation: Situation, variables: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield the variables whose values are known to do harm to tasks, or may where the situation leaves it open."""
+def harmful_values(
+    site: Site, situation: Situation, variables: Mapping[str, str], *, of_image: bool = False
+) -> Iterator[Finding]:
+    """Yield the variables whose values are known to do harm to tasks, or may where the situation leaves it open.
+
+    They are set in this shell, or `of_image`: by the image itself.
+    """
     taken = {one.entry.name for one in decide(site, situation).settings if one.outcome == "wins" and one.entry.unset}
     found: dict[str, Finding] = {}
     for harm in harms(site):
@@ -196,17 +208,19 @@ def harmful_values(site: Site, situation: Situation, variables: Mapping[str, str
         if value is None or name in taken or harm.setting.where != TASK or not harm.fits(value):
             continue
         applies, reason = judge_conditions(harmful.when, situation)
-        if applies or (applies is None and harmful.unknown_images and name not in found):
-            values: dict[str, Any] = {
-                "value": value,
-                "effect": harm.setting.why,
-                "source": str(harm.setting.source),
-            }
-            if applies:
-                found[name] = make_finding("harmful-value-exported", name, **values)
-            else:
-                conditions = reason.values["conditions"]
-                found[name] = make_finding("value-may-harm", name, **values, conditions=conditions)
+        where = "" if applies else f"; where {reason.values.get('conditions')}"
+        if of_image:
+            message = f"the image itself sets it to {printable(value)}{where}: {harm.setting.why}"
+            advice = "use an image that does not set it, or build this one again without it"
+        else:
+            message = (
+                f"set to {printable(value)} in this shell, and jobs that it submits get it{where}: {harm.setting.why}"
+            )
+            advice = f"unset {name}" if applies else f"unset {name}, or name the image that runs"
+        if applies:
+            found[name] = Finding("harmful-value-exported", Severity.FAULT, message, advice, name)
+        elif applies is None and harmful.unknown_images and name not in found:
+            found[name] = Finding("value-may-harm", Severity.DOUBT, message, advice, name)
     yield from sorted(found.values(), key=lambda one: one.severity is not Severity.FAULT)
 
 

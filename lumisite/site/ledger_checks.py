@@ -85,6 +85,8 @@ def settings_are_unambiguous(site: Site) -> Faults:
             yield make_finding("character-unfit", f"{path}.value", value=setting.value, character=";")
         if setting.computed and decided_by_image(site, setting):
             yield make_finding("condition-unknowable", f"{path}.computed", conditions=image_conditions(site))
+        if setting.when.libfabric is not None and not setting.leave:
+            yield make_finding("condition-unknowable", f"{path}.when.libfabric", conditions=("libfabric",))
         if setting.where != TASK and (setting.directory or setting.computed or setting.unset):
             yield make_finding("setting-unfit-for-module", path)
         if setting.name in RESERVED_VARIABLES or setting.name.startswith("LUMISITE") or "_BIND" in setting.name:

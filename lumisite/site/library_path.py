@@ -27,6 +27,15 @@ def library_path(site: Site, platform: str, family: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(inside))
 
 
+def host_libfabric(site: Site, platform: str, family: str | None) -> tuple[str, ...] | None:
+    """Return where a container of a family has the host's libfabric, `None` where the platform does not name it.
+
+    Without a family the container has what all modules bind.
+    """
+    folder = site.platforms[platform].libraries.get("libfabric")
+    return None if folder is None else tuple(folders_inside(site, platform, family, f"{folder}/lib64"))
+
+
 def host_path(site: Site, path: str) -> str:
     """Return the path on the host of what binds have in the container, the path itself where none does."""
     known = (bind for bind in site.host_paths.values() if bind.where is not None and bind.target is not None)
@@ -35,17 +44,17 @@ def host_path(site: Site, path: str) -> str:
     return path if bind is None else _moved(path, str(bind.target), bind.path)
 
 
-def folders_inside(site: Site, platform: str, family: str, folder: str) -> list[str]:
-    """Return where binds of a family's modules and of tasks have a directory of the host.
+def folders_inside(site: Site, platform: str, family: str | None, folder: str) -> list[str]:
+    """Return where binds of a family's modules (default: of all) and of tasks have a directory of the host.
 
     That is one path where some bind always applies (of several the most specific), else all that are possible.
     """
-    modules = {*site.loaded_with(site.families[family].modules), TASK}
+    modules = {*site.modules} if family is None else {*site.loaded_with(site.families[family].modules)}
     situation = Situation(platform, family=family)
     sure: list[HostPath] = []
     possible: list[HostPath] = []
     for bind in site.host_paths.values():
-        if bind.where in modules and _is_under(folder, bind.path):
+        if bind.where in (*modules, TASK) and _is_under(folder, bind.path):
             applies, _ = judge_conditions(bind.when, situation)
             possible += [] if applies is False else [bind]
             sure += [bind] if applies else []

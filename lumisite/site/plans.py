@@ -13,7 +13,7 @@ from lumisite.findings.catalogue import make_finding
 from lumisite.site.decode import Faults, Rule, key, unknown, wrong_type
 from lumisite.site.document import Document
 from lumisite.site.model import Site
-from lumisite.site.scalars import AbsolutePath, Chain, Line, Name
+from lumisite.site.scalars import AbsolutePath, Chain, Line, Name, VariableName
 from lumisite.site.versions import Version
 
 #: Decisions that leave a container without what its family needs.
@@ -74,7 +74,11 @@ class PlannedContents:
     """What was read in the image that settings depend on."""
 
     stacks: Mapping[str, Version] = key("Releases in it, by stack.", default_factory=dict)
-    plugin: bool | None = key("Whether the OFI plugin for NCCL is in it.", default=None)
+    plugin: bool | None = key("Whether the OFI plugin for NCCL is in it and finds a libfabric.", default=None)
+    libfabric: Version | None = key("The release of the libfabric that it finds.", default=None)
+    sets: Mapping[VariableName, Line] = key(
+        "Variables of the ledger that the image sets itself, which the wrapper leaves alone.", default_factory=dict
+    )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

@@ -25,29 +25,27 @@ LUMI = load_site("lumi")
 CENTRAL = "/appl/local/containers/sif-images"
 LAIF = "/appl/local/laifs/containers"
 
-#: Images whose plugin looks for the libfabric that the host had until January 2026.
-LIBFABRIC_GONE = ("lumi-pytorch-conda", "lumi-jax", "lumi-tensorflow", "lumi-rocm")
-#: Images with what is true of them: their ROCm release, and whether the plugin is in them. `None`: anything may be.
-IMAGES: dict[str, tuple[str | None, tuple[int, int] | None, bool | None]] = {
-    "laif-rocm": (f"{LAIF}/a/lumi-multitorch-rocm-u24r64f21m43t29-20260319_153422.sif", (6, 4), False),
-    "laif-libfabric": (f"{LAIF}/a/lumi-multitorch-libfabric-u24r64f21m43t29-20260319_153422.sif", (6, 4), False),
-    "laif-mpich": (f"{LAIF}/a/lumi-multitorch-mpich-u24r64f21m43t29-20260319_153422.sif", (6, 4), True),
-    "laif-r64": (f"{LAIF}/a/lumi-multitorch-full-u24r64f21m43t29-20260319_153422.sif", (6, 4), True),
-    "laif-r70": (f"{LAIF}/b/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif", (7, 0), True),
-    "laif-r72": (f"{LAIF}/c/lumi-multitorch-full-u24r72f21m50t211-20260929_104918.sif", (7, 2), True),
-    "laif-latest": (f"{LAIF}/lumi-multitorch-latest.sif", (7, 2), True),
-    "laif-copy": ("/scratch/project_1/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif", (7, 0), True),
-    "easybuild": ("/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-6.2.4-x.sif", (6, 2), True),
-    "lumi-pytorch": (f"{CENTRAL}/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif", (6, 2), True),
-    "lumi-pytorch-conda": (f"{CENTRAL}/lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.4.1.sif", (6, 1), True),
-    "lumi-jax": (f"{CENTRAL}/lumi-jax-rocm-6.2.0-python-3.12-jax-0.4.28.sif", (6, 2), True),
-    "lumi-tensorflow": (f"{CENTRAL}/lumi-tensorflow-rocm-6.2.0-python-3.10-tensorflow-2.16.1.sif", (6, 2), True),
-    "lumi-mpi4py": (f"{CENTRAL}/lumi-mpi4py-rocm-6.2.0-python-3.12-mpi4py-3.1.6.sif", (6, 2), False),
-    "lumi-rocm": (f"{CENTRAL}/lumi-rocm-rocm-6.0.3.sif", (6, 0), True),
-    "cotainr": ("/scratch/project_1/my-environment.sif", None, None),
-    "unknown": ("docker://rocm/pytorch:latest", None, None),
-    "tykky-through-the-wrapper": ("/projappl/project_1/env/container.sif", None, False),
-    "tykky-and-all-past-the-wrapper": (None, None, None),
+#: Images with what is true of them: their ROCm release. `None`: anything may be.
+IMAGES: dict[str, tuple[str | None, tuple[int, int] | None]] = {
+    "laif-rocm": (f"{LAIF}/a/lumi-multitorch-rocm-u24r64f21m43t29-20260319_153422.sif", (6, 4)),
+    "laif-libfabric": (f"{LAIF}/a/lumi-multitorch-libfabric-u24r64f21m43t29-20260319_153422.sif", (6, 4)),
+    "laif-mpich": (f"{LAIF}/a/lumi-multitorch-mpich-u24r64f21m43t29-20260319_153422.sif", (6, 4)),
+    "laif-r64": (f"{LAIF}/a/lumi-multitorch-full-u24r64f21m43t29-20260319_153422.sif", (6, 4)),
+    "laif-r70": (f"{LAIF}/b/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif", (7, 0)),
+    "laif-r72": (f"{LAIF}/c/lumi-multitorch-full-u24r72f21m50t211-20260929_104918.sif", (7, 2)),
+    "laif-latest": (f"{LAIF}/lumi-multitorch-latest.sif", (7, 2)),
+    "laif-copy": ("/scratch/project_1/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif", (7, 0)),
+    "easybuild": ("/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-6.2.4-x.sif", (6, 2)),
+    "lumi-pytorch": (f"{CENTRAL}/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif", (6, 2)),
+    "lumi-pytorch-conda": (f"{CENTRAL}/lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.4.1.sif", (6, 1)),
+    "lumi-jax": (f"{CENTRAL}/lumi-jax-rocm-6.2.0-python-3.12-jax-0.4.28.sif", (6, 2)),
+    "lumi-tensorflow": (f"{CENTRAL}/lumi-tensorflow-rocm-6.2.0-python-3.10-tensorflow-2.16.1.sif", (6, 2)),
+    "lumi-mpi4py": (f"{CENTRAL}/lumi-mpi4py-rocm-6.2.0-python-3.12-mpi4py-3.1.6.sif", (6, 2)),
+    "lumi-rocm": (f"{CENTRAL}/lumi-rocm-rocm-6.0.3.sif", (6, 0)),
+    "cotainr": ("/scratch/project_1/my-environment.sif", None),
+    "unknown": ("docker://rocm/pytorch:latest", None),
+    "tykky-through-the-wrapper": ("/projappl/project_1/env/container.sif", None),
+    "tykky-and-all-past-the-wrapper": (None, None),
 }
 STEPS = {
     "1 node, GPUs": Step("standard-g", 1, 8),
@@ -79,13 +77,11 @@ def found(image: str | None, step: Step, rocm: str = "", version: str = "") -> E
 
 def hazards(name: str, values: dict[str, str | None], nodes: int, *, gpus: bool) -> Iterator[str]:
     """Say what would hang or abort a job, by what is true of the image and by nothing that lumisite knows."""
-    _, rocm, plugin = IMAGES[name]
+    _, rocm = IMAGES[name]
     if values.get("NCCL_NET_GDR_LEVEL") in LEVELS and (rocm is None or rocm >= (6, 2)):
         yield "NCCL_NET_GDR_LEVEL hangs ROCm 7.0 and gains nothing from 6.2 on"
-    if values.get("NCCL_NET") and (not plugin or nodes == 1):
-        yield "NCCL_NET aborts without the plugin, and forces the network on one node"
-    if values.get("NCCL_NET") and name in LIBFABRIC_GONE:
-        yield "NCCL_NET aborts where the plugin finds no libfabric"
+    if values.get("NCCL_NET"):
+        yield "NCCL_NET aborts where the plugin is missing or finds no libfabric, which no name tells"
     known_by_name = name != "laif-latest"
     wanted = None if rocm is not None and rocm >= (7, 2) and known_by_name else "userfaultfd"
     if nodes > 1 and gpus and values.get("FI_MR_CACHE_MONITOR") != wanted:
@@ -116,10 +112,9 @@ def test_no_image_gets_what_would_hang_or_abort_it_whatever_module_is_loaded(nam
 
 
 def test_what_is_good_for_an_image_reaches_it() -> None:
-    names = ("lumi-rocm", "lumi-pytorch", "laif-r70")
-    old, later, new = (values_of(found(IMAGES[name][0], STEPS["2 nodes, GPUs"])) for name in names)
+    old, new = (values_of(found(IMAGES[name][0], STEPS["2 nodes, GPUs"])) for name in ("lumi-rocm", "laif-r70"))
     assert (old["NCCL_NET_GDR_LEVEL"], new["NCCL_NET_GDR_LEVEL"]) == ("PHB", None)
-    assert later["NCCL_NET"] == new["NCCL_NET"] == "AWS Libfabric"
+    assert (old["FI_MR_CACHE_MONITOR"], new["FI_MR_CACHE_MONITOR"]) == ("userfaultfd", "userfaultfd")
 
 
 def test_every_family_has_a_table() -> None:

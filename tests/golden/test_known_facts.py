@@ -25,7 +25,7 @@ from lumisite.site.images import family_by_path
 from lumisite.site.ledger import Situation, default_family, depends_on_image, judge_conditions
 from lumisite.site.load import load_site
 from lumisite.site.plans import ImagePlan, LoadedPlan, PlannedContents
-from lumisite.site.scalars import Name
+from lumisite.site.scalars import Line, Name, VariableName
 from lumisite.site.selection import resolve_selection
 from lumisite.site.versions import parse_version
 
@@ -37,43 +37,59 @@ SITES = {"lumi": load_site("lumi")}
 class Image:
     """An image by its name, with what is true of it; `folder` is where the site keeps it, if it does.
 
-    `libfabric` is whether its plugin finds one: that of the host, where the image has none, is gone since January 2026.
+    `libfabric` is the release of its own; without one its plugin looks for that which the host had until January 2026.
+    `level` is what the image itself sets NCCL_NET_GDR_LEVEL to.
     """
 
     name: str
     rocm: str | None
     plugin: bool | None
     folder: str | None = None
-    libfabric: bool = True
+    libfabric: str | None = None
+    level: str | None = None
 
 
 CENTRAL, LAIF = "/appl/local/containers/sif-images", "/appl/local/laifs/containers"
+GONE = "/opt/cray/libfabric/1.15.2.0/lib64"
 IMAGES = {
     "lumi": (
-        Image("lumi-multitorch-rocm-u24r70f21m50t210-20260807_115122.sif", "7.0.2", False, LAIF),
-        Image("lumi-multitorch-libfabric-u24r70f21m50t210-20260807_115122.sif", "7.0.2", False, LAIF),
-        Image("lumi-multitorch-mpich-u24r70f21m50t210-20260807_115122.sif", "7.0.2", True, LAIF),
-        Image("lumi-multitorch-full-u24r64f21m43t29-20260319_153422.sif", "6.4.4", True, LAIF),
-        Image("lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif", "7.0.2", True, LAIF),
-        Image("lumi-multitorch-full-u24r72f21m50t211-20260929_104918.sif", "7.2.0", True, LAIF),
-        Image("lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif", "6.2.4", True, CENTRAL),
-        Image("lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.6.0.sif", "6.2.4", True, CENTRAL),
-        # Built before 2025-03-21, but for one; their names do not tell.
-        Image("lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.4.1.sif", "6.1.3", True, CENTRAL, libfabric=False),
-        Image("lumi-jax-rocm-6.2.0-python-3.12-jax-0.4.28.sif", "6.2.0", True, CENTRAL, libfabric=False),
-        Image("lumi-jax-rocm-6.2.4-python-3.12-jax-0.4.35.sif", "6.2.4", True, CENTRAL),
-        Image("lumi-tensorflow-rocm-6.2.0-python-3.10-tensorflow-2.16.1.sif", "6.2.0", True, CENTRAL, libfabric=False),
+        # Built for the libfabric that the host had until January 2026: to 2025-03-21.
+        Image("lumi-rocm-rocm-5.4.6.sif", "5.4.6", True, CENTRAL),
+        Image("lumi-rocm-rocm-6.0.3.sif", "6.0.3", True, CENTRAL),
+        Image("lumi-pytorch-rocm-5.5.1-python-3.10-pytorch-v2.0.1.sif", "5.5.1", True, CENTRAL),
+        Image("lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif", "5.6.1", True, CENTRAL),
+        Image("lumi-pytorch-rocm-5.7.3-python-3.12-pytorch-v2.2.2.sif", "5.7.3", True, CENTRAL),
+        Image("lumi-pytorch-rocm-6.0.3-python-3.12-pytorch-v2.3.1.sif", "6.0.3", True, CENTRAL),
+        Image("lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.4.1.sif", "6.1.3", True, CENTRAL),
+        Image("lumi-pytorch-rocm-6.2.1-python-3.12-pytorch-20240918-vllm-4075b35.sif", "6.2.1", True, CENTRAL),
+        Image("lumi-pytorch-rocm-6.2.3-python-3.12-pytorch-v2.5.1.sif", "6.2.3", True, CENTRAL),
+        Image("lumi-jax-rocm-6.2.0-python-3.12-jax-0.4.28.sif", "6.2.0", True, CENTRAL),
+        Image("lumi-tensorflow-rocm-6.2.0-python-3.10-tensorflow-2.16.1.sif", "6.2.0", True, CENTRAL),
         Image("lumi-mpi4py-rocm-6.2.0-python-3.12-mpi4py-3.1.6.sif", "6.2.0", False, CENTRAL),
-        Image("lumi-rocm-rocm-6.0.3.sif", "6.0.3", True, CENTRAL, libfabric=False),
-        Image("lumi-pytorch-rocm-5.5.1-python-3.10-pytorch-v2.0.1.sif", "5.5.1", True, CENTRAL, libfabric=False),
-        Image("lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif", "5.6.1", True, CENTRAL, libfabric=False),
-        Image("lumi-pytorch-rocm-5.7.3-python-3.12-pytorch-v2.2.2.sif", "5.7.3", True, CENTRAL, libfabric=False),
-        Image("lumi-pytorch-rocm-6.2.3-python-3.12-pytorch-v2.5.1.sif", "6.2.3", True, CENTRAL, libfabric=False),
-        # No family knows its name, and it is built on an old lumi-rocm image.
-        Image("experiment-7.sif", "6.0.3", True, libfabric=False),
+        # With a libfabric of their own and what RCCL needs on Slingshot in their environment: from 2025-03-21 on.
+        Image("lumi-rocm-rocm-6.2.4.sif", "6.2.4", True, CENTRAL, "2.1.0", "PHB"),
+        Image("lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.6.0.sif", "6.2.4", True, CENTRAL, "2.1.0", "PHB"),
+        Image("lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.0.sif", "6.2.4", True, CENTRAL, "2.1.0", "PHB"),
+        Image("lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif", "6.2.4", True, CENTRAL, "2.1.0", "PHB"),
+        Image("lumi-jax-rocm-6.2.4-python-3.12-jax-0.4.35.sif", "6.2.4", True, CENTRAL, "2.1.0", "PHB"),
+        # LAIF's, of three releases of ROCm.
+        Image("lumi-multitorch-full-u24r64f21m43t29-20260124_092648.sif", "6.4.4", True, LAIF, "2.1.0"),
+        Image("lumi-multitorch-full-u24r64f21m43t29-20260319_153422.sif", "6.4.4", True, LAIF, "2.1.0"),
+        Image("lumi-multitorch-rocm-u24r70f21m50t210-20260807_115122.sif", "7.0.2", False, LAIF),
+        Image("lumi-multitorch-libfabric-u24r70f21m50t210-20260807_115122.sif", "7.0.2", False, LAIF, "2.1.0"),
+        Image("lumi-multitorch-mpich-u24r70f21m50t210-20260807_115122.sif", "7.0.2", True, LAIF, "2.1.0"),
+        Image("lumi-multitorch-full-u24r70f21m50t210-20260415_130625.sif", "7.0.2", True, LAIF, "2.1.0"),
+        Image("lumi-multitorch-full-u24r70f21m50t210-20260513_121430.sif", "7.0.2", True, LAIF, "2.1.0"),
+        Image("lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif", "7.0.2", True, LAIF, "2.1.0"),
+        Image("lumi-multitorch-full-u24r72f21m50t211-20260929_104918.sif", "7.2.0", True, LAIF, "2.1.0"),
+        # No family knows their names: built on an old lumi-rocm image, on a new one, and with what is to come.
+        Image("experiment-7.sif", "6.0.3", True),
+        Image("experiment-8.sif", "7.0.2", True, None, "2.1.0", "PHB"),
+        Image("experiment-9.sif", "7.0.2", True, None, "2.6.0"),
         # Their names tell something else than what is in them.
         Image("lumi-pytorch-rocm-6.0.3-python-3.12-pytorch-v2.9.0.sif", "7.0.2", False),
-        Image("lumi-rocm-rocm-6.0.3-mine.sif", "7.2.2", True),
+        Image("lumi-rocm-rocm-6.0.3-mine.sif", "7.2.2", True, None, "2.1.0"),
+        Image("lumi-multitorch-full-u24r70-old.sif", "6.1.3", True),
         Image("pytorch-cuda-12.8.sif", None, False),
     ),
 }
@@ -82,7 +98,11 @@ IMAGES = {
 KNOWN = ("plan", "lock", "site's name", "pattern", "other name", "nothing")
 #: How facts are known that are no more than a guess.
 GUESSES = ("pattern", "other name", "nothing")
-OLD, NEW = "lumi-rocm-rocm-6.0.3.sif", "lumi-multitorch-full-u24r70"
+OLD, NEW = "lumi-rocm-rocm-6.0.3.sif", "lumi-multitorch-full-u24r70f21m50t210-20260807"
+#: A libfabric of 2.5 or newer, or images that choose a monitor by themselves.
+UNTRIED_MONITORS = tuple(
+    image for image in IMAGES["lumi"] if (image.libfabric or "") >= "2.5" or (image.rocm or "") >= "7.2"
+)
 RUNS_PROLOG = [(site, known) for site in IMAGES for known in KNOWN]
 
 
@@ -127,13 +147,24 @@ def plans_and_lock(site: str, known: str) -> tuple[tuple[LoadedPlan, ...], Loade
             platform=described.platform,
             family=family or default_family(described, stacks),
             paths=(Name(f"*/{image.name}" if known == "pattern" else path),),
-            holds=PlannedContents(stacks=stacks, plugin=image.plugin),
+            holds=PlannedContents(
+                stacks=stacks,
+                plugin=image.plugin and image.libfabric is not None,
+                libfabric=None if image.libfabric is None else parse_version(image.libfabric),
+                sets={VariableName("NCCL_NET_GDR_LEVEL"): Line(image.level)} if image.level else {},
+            ),
         )
         plans.append(LoadedPlan(plan, f"plan-{number}.yaml", b""))
-        versions = {name: str(version) for name, version in stacks.items()} | (
-            {"ofi_plugin": "1"} if image.plugin else {}
+        versions = {"glibc": "2.39"} | {name: str(version) for name, version in stacks.items()}
+        versions |= {"ofi_plugin": "1"} if image.plugin else {}
+        versions |= {"libfabric": image.libfabric} if image.libfabric else {}
+        locked[path] = LockedImage(
+            family=family,
+            versions=versions,
+            libfabric="/opt/libfabric/lib/libfabric.so.1" if image.libfabric else None,
+            libfabric_folders=() if image.libfabric else (GONE,),
+            sets={"NCCL_NET_GDR_LEVEL": image.level} if image.level else {},
         )
-        locked[path] = LockedImage(family=family, versions=versions or {"glibc": "2.39"})
     if known in ("plan", "pattern"):
         return tuple(plans), None
     lock = Lock(described.name, "header", (), locked)
@@ -163,18 +194,21 @@ def values(site: str, image: Image, known: str, nodes: int) -> Mapping[str, str 
     return {name: one.value for name, one in found.items()}
 
 
-def harm_done(site: str, image: Image, given: Mapping[str, str | None], nodes: int) -> Iterator[str]:
+def harm_done(site: str, image: Image, known: str, given: Mapping[str, str | None], nodes: int) -> Iterator[str]:
     """Yield the variables whose value evidence calls harmful, by what is true of the image."""
     described = SITES[site].site
     stacks = {} if image.rocm is None else {"rocm": parse_version(image.rocm)}
-    truth = Situation(described.platform, stacks, None, image.plugin, nodes="one" if nodes == 1 else "several")
+    plugin = image.plugin and image.libfabric is not None
+    truth = Situation(described.platform, stacks, None, plugin, nodes="one" if nodes == 1 else "several")
     for harm in harms(described):
         value = given.get(harm.setting.name)
         harmful = value is not None and any(fits(pattern, value) for pattern in harm.patterns)
         if harmful and judge_conditions(harm.harmful.when, truth)[0] is True:
             yield f"{harm.setting.name}={value}"
-    if not image.libfabric and given.get("NCCL_NET"):
+    if image.libfabric is None and given.get("NCCL_NET"):
         yield "NCCL_NET aborts an image whose libfabric is gone"
+    if known not in GUESSES and given.get("FI_MR_CACHE_MONITOR") and image in UNTRIED_MONITORS:
+        yield "FI_MR_CACHE_MONITOR was not tried with its libfabric, which ends where it cannot start"
 
 
 @pytest.mark.parametrize(("site", "known"), RUNS_PROLOG)
@@ -184,14 +218,14 @@ def test_no_image_gets_what_some_image_dies_of_unless_that_was_read(site: str, k
         given = values(site, image, known, nodes)
         if given is None:
             continue
-        assert not list(harm_done(site, image, given, nodes)), image.name
+        assert not list(harm_done(site, image, known, given, nodes)), image.name
         if known in GUESSES:
             assert not {name: given[name] for name in harmful_to_some(site) if given.get(name)}, image.name
 
 
 def test_what_was_read_is_given() -> None:
     old, new = (next(one for one in IMAGES["lumi"] if one.name.startswith(name)) for name in (OLD, NEW))
-    for known in ("plan", "lock", "site's name"):
+    for known in ("plan", "lock"):
         found_old, found_new = values("lumi", old, known, 2), values("lumi", new, known, 2)
         assert found_old is not None
         assert found_new is not None
@@ -200,11 +234,12 @@ def test_what_was_read_is_given() -> None:
 
 
 def table(site: str) -> str:
-    names = harmful_to_some(site)
+    names = ["FI_MR_CACHE_MONITOR", *harmful_to_some(site)]
     lines = []
     for image in IMAGES[site]:
         truth = f"ROCm {image.rocm or 'none'}, plugin {'yes' if image.plugin else 'no'}"
-        truth += "" if image.libfabric else ", libfabric gone"
+        truth += f", libfabric {image.libfabric or 'gone'}" if image.plugin else ""
+        truth += f", sets {image.level}" if image.level else ""
         lines.append(f"{image.name} ({truth})")
         for known in KNOWN:
             for nodes in (1, 2):

@@ -12,14 +12,22 @@ from tests.twin.helper_site import GENERATIONS, IMAGE, LOAD, deploy_site
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
-#: Values that abort or hang some images: an entry for images with the plugin inside, of a value that harms others.
+#: Values that abort or hang some images: an entry for images of one family, of a value that harms those of another.
 SOME_IMAGES = {
-    "    plugin: from-host\n": "    plugin: in-image\n    release_after: {rocm: '*-rocm-'}\n",
-    "  - name: PYTHONNOUSERSITE\n": """  - {name: NCCL_NET, value: AWS Libfabric, when: {nodes: several, plugin: yes}, why: x, source: here}
+    "families:\n": """families:
+  bare:
+    title: images without the plugin
+    paths: ['*/bare-*.sif']
+    modules: [singularity-userfilesystems]
+    plugin: none
+    why: for the test
+    source: here
+""",
+    "  - name: PYTHONNOUSERSITE\n": """  - {name: NCCL_NET, value: AWS Libfabric, when: {nodes: several, family: [twin-torch]}, why: x, source: here}
   - name: NCCL_NET
     leave: yes
     why: an image without the plugin would abort
-    harmful: [{value: '*Libfabric', when: {plugin: no}}]
+    harmful: [{value: '*Libfabric', when: {family: [bare]}}]
     source: here
   - name: PYTHONNOUSERSITE
 """,

@@ -46,7 +46,7 @@ EDGES = {
     "release/trust.py",
     "render/made_up_step.py",
     "render/templates.py",
-    "images/family.py",
+    "images/known.py",
     "images/sif.py",
     "machine/host.py",
     "machine/program.py",

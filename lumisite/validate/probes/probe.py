@@ -25,7 +25,7 @@ from typing import Literal, TypeAlias
 
 from lumisite.findings.finding import Finding
 from lumisite.site.cpus import format_cpu_list
-from lumisite.site.images import family_by_path, has_plugin, holds_by_name
+from lumisite.site.images import family_by_path, holds_by_name, plugin_by_name
 from lumisite.site.ledger import Situation, default_family, of_modules
 from lumisite.site.model import Family, Site, Validation
 from lumisite.site.selection import Selection
@@ -143,7 +143,7 @@ class Target:
             modules,
             stacks={**modules.stacks, **image.stacks},
             family=self.family_name,
-            plugin=has_plugin(self.site, self.family_name),
+            plugin=plugin_by_name(self.site, self.family_name),
             guessed=image.guessed,
             gpus=self.has_gpus,
             partition=self.plan.partition,

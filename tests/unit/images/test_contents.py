@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.images.contents import Contents
-from lumisite.images.family import holds_of_image
+from lumisite.images.known import know_image
 from lumisite.images.versions import ReadImage, version_lines
 from lumisite.machine.tree import resolve
 from lumisite.site.images import Holds
@@ -231,11 +231,11 @@ def test_adapters_of_the_sites_fabric_have_their_library() -> None:
 
 
 def test_the_plugin_is_there_where_its_file_is() -> None:
-    assert ReadImage(LUMI, DictTree(laif())).holds(None).plugin
-    assert ReadImage(LUMI, DictTree({"/opt/aws-ofi-rccl/librccl-net.so": b""})).holds(None).plugin
+    assert ReadImage(LUMI, DictTree(laif())).has_plugin
+    assert ReadImage(LUMI, DictTree({"/opt/aws-ofi-rccl/librccl-net.so": b""})).has_plugin
     conda = "/opt/miniconda3/envs/x/lib"
     files = {f"{conda}/python3.11/site-packages/pip.py": b"", f"{conda}/librccl-net.so": b""}
-    assert ReadImage(LUMI, DictTree(files)).holds(None).plugin
+    assert ReadImage(LUMI, DictTree(files)).has_plugin
 
 
 def test_that_there_is_no_plugin_is_known_only_beside_the_library_that_opens_it() -> None:
@@ -247,17 +247,19 @@ def test_that_there_is_no_plugin_is_known_only_beside_the_library_that_opens_it(
 def test_what_was_read_counts_and_a_name_where_nothing_can_be(tmp_path: Path) -> None:
     site = load_site("lumi").site
     mine = write_tree(tmp_path / "mine.sif", laif())
-    assert holds_of_image(site, str(mine)) == (Holds(None, {"rocm": parse_version("6.4.4")}, True), None)
+    known = know_image(site, str(mine))
+    assert known.holds == Holds(None, {"rocm": parse_version("6.4.4")}, True, parse_version("2.1.0"))
+    assert known.note is None
     own = write_tree(tmp_path / "own.sif", {**laif(), "/opt/cotainr/conda/bin/python": b""})
-    assert holds_of_image(site, str(own))[0].family == "cotainr"
+    assert know_image(site, str(own)).holds.family == "cotainr"
     broken = tmp_path / "lumi-rocm-rocm-6.1.3.sif"
     broken.write_text("text")
-    holds, note = holds_of_image(site, str(broken))
-    assert holds == Holds("lumi-rocm", {"rocm": parse_version("6.1.3")}, True, guessed=True)
-    assert note is not None
+    known = know_image(site, str(broken))
+    assert known.holds == Holds("lumi-rocm", {"rocm": parse_version("6.1.3")}, guessed=True)
+    assert (note := known.note) is not None
     assert (note.code, note.subject) == ("image-unread", str(broken))
     assert "image-unknown-format" in str(note.values["reason"])
-    assert holds_of_image(site, "a\0b")[0] == Holds()
+    assert know_image(site, "a\0b").holds == Holds()
 
 
 # ---- whose GPUs

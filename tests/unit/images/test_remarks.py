@@ -70,8 +70,6 @@ def test_images_and_binds_say_it(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert code in capsys.readouterr().out
         main(["binds", image, "--site", "lumi", "--host-root", "host"])
         assert words[image] in capsys.readouterr().err
-    assert main(["env", "cuda", "--site", "lumi"]) == 0
-    assert expected["cuda"] in capsys.readouterr().err
 
 
 def test_env_names_both_copies_and_gives_nothing_that_depends_on_the_release(

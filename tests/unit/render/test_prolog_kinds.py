@@ -111,7 +111,7 @@ def test_the_wrapper_goes_by_the_nodes_kind_too(tmp_path: Path) -> None:
     loaded = lumi_like(
         ("\nnode_kinds:", f"\nnode_kinds:{WIDE.rstrip()}"),
         ("\npartitions:\n", f"\npartitions:\n{MIXED}"),
-        ("\nsettings:\n", f"\nsettings:{SETTINGS.replace('when: {', 'when: {plugin: yes, ')}"),
+        ("\nsettings:\n", f"\nsettings:{SETTINGS.replace('when: {', 'when: {family: [lumi-pytorch], ')}"),
         ("executable: /usr/bin/singularity", f"executable: {ROOT}/runtime/singularity"),
     )
     lay_out(tmp_path, render_files(loaded, rocm=("6.2",)))

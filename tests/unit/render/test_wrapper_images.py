@@ -38,40 +38,40 @@ def given(wrapper: Wrapper, image: str, **changes: str | None) -> tuple[str | No
 
 
 @pytest.mark.parametrize(
-    ("image", "settings"),
+    ("image", "level"),
     [
-        (OLD, ("PHB", None)),
-        (f"{SIF}/lumi-pytorch-rocm-6.2.0-python-3.12-pytorch-v2.6.1.sif", (None, None)),
-        (f"{SIF}/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.6.1.sif", (None, "AWS Libfabric")),
-        (f"{SIF}/lumi-rocm-rocm-6.1.3.sif", ("PHB", None)),
-        (f"{SIF}/lumi-rocm-rocm-5.6.1-dockerhash-f72ddd8ef883.sif", ("PHB", None)),
-        (f"{SIF}/lumi-rocm-rocm-6.10.1.sif", (None, None)),
-        (R70, (None, "AWS Libfabric")),
-        ("/appl/local/laifs/containers/lumi-multitorch-latest.sif", (None, "AWS Libfabric")),
-        (f"{SIF}/lumi-rocm-rocm-.sif", (None, None)),
-        (f"{SIF}/lumi-rocm-rocm-6.sif", (None, None)),
-        (f"{SIF}/lumi-rocm-rocm-06.1.sif", (None, None)),
-        (f"{SIF}/lumi-rocm-rocm-6.1.2.3.sif", (None, None)),
-        (f"{SIF}/lumi-rocm-rocm-6.1000.sif", (None, None)),
-        (f"{SIF}/lumi-rocm-rocm-6..1.sif", (None, None)),
-        (f"{SIF}/lumi-multitorch-u24r5f1.sif", (None, "AWS Libfabric")),
-        ("/x/env/container.sif", (None, None)),
-        ("/x/mine-rocm-6.1.3.sif", (None, None)),
+        (OLD, "PHB"),
+        (f"{SIF}/lumi-pytorch-rocm-6.2.0-python-3.12-pytorch-v2.6.1.sif", None),
+        (f"{SIF}/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.6.1.sif", None),
+        (f"{SIF}/lumi-rocm-rocm-6.1.3.sif", "PHB"),
+        (f"{SIF}/lumi-rocm-rocm-5.6.1-dockerhash-f72ddd8ef883.sif", "PHB"),
+        (f"{SIF}/lumi-rocm-rocm-6.10.1.sif", None),
+        (R70, None),
+        ("/appl/local/laifs/containers/lumi-multitorch-latest.sif", None),
+        (f"{SIF}/lumi-rocm-rocm-.sif", None),
+        (f"{SIF}/lumi-rocm-rocm-6.sif", None),
+        (f"{SIF}/lumi-rocm-rocm-06.1.sif", None),
+        (f"{SIF}/lumi-rocm-rocm-6.1.2.3.sif", None),
+        (f"{SIF}/lumi-rocm-rocm-6.1000.sif", None),
+        (f"{SIF}/lumi-rocm-rocm-6..1.sif", None),
+        (f"{SIF}/lumi-multitorch-u24r5f1.sif", None),
+        ("/x/env/container.sif", None),
+        ("/x/mine-rocm-6.1.3.sif", None),
         # outside of the site's own folders a name is a guess
-        ("/x/lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.6.1.sif", (None, None)),
-        (f"{SIF}/../lumi-rocm-rocm-6.1.3.sif", (None, None)),
-        ("/x/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif", (None, None)),
+        ("/x/lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.6.1.sif", None),
+        (f"{SIF}/../lumi-rocm-rocm-6.1.3.sif", None),
+        ("/x/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif", None),
         # of the layers of an image, only the last ones have the plugin
-        (f"{SIF}/lumi-multitorch-rocm-u24r70f21m50t210-20260807_115122.sif", (None, None)),
-        (f"{SIF}/lumi-multitorch-libfabric-u24r70f21m50t210-20260807_115122.sif", (None, None)),
-        (f"{SIF}/lumi-multitorch-mpich-u24r70f21m50t210-20260807_115122.sif", (None, "AWS Libfabric")),
-        (f"{SIF}/lumi-mpi4py-rocm-6.2.0-python-3.12-mpi4py-3.1.6.sif", (None, None)),
-        ("docker://rocm/pytorch:rocm6.1.3", (None, None)),
-        ("/x/a b\n$(reboot)-rocm-6.1.3.sif", (None, None)),
+        (f"{SIF}/lumi-multitorch-rocm-u24r70f21m50t210-20260807_115122.sif", None),
+        (f"{SIF}/lumi-multitorch-libfabric-u24r70f21m50t210-20260807_115122.sif", None),
+        (f"{SIF}/lumi-multitorch-mpich-u24r70f21m50t210-20260807_115122.sif", None),
+        (f"{SIF}/lumi-mpi4py-rocm-6.2.0-python-3.12-mpi4py-3.1.6.sif", None),
+        ("docker://rocm/pytorch:rocm6.1.3", None),
+        ("/x/a b\n$(reboot)-rocm-6.1.3.sif", None),
     ],
 )
-def test_the_image_decides_by_its_name(wrapper: Wrapper, image: str, settings: tuple[str | None, str | None]) -> None:
-    assert given(wrapper, image) == settings
+def test_the_image_decides_by_its_name(wrapper: Wrapper, image: str, level: str | None) -> None:
+    assert given(wrapper, image) == (level, None), "no name tells which libfabric the plugin looks for"
 
 
 def test_an_exception_holds_only_for_images_that_are_known_to_be_one(wrapper: Wrapper) -> None:
@@ -96,7 +96,7 @@ def test_nothing_of_it_on_one_node_or_without_gpus(wrapper: Wrapper) -> None:
 
 def test_the_stack_of_the_module_decides_nothing(wrapper: Wrapper) -> None:
     for stack in ("25.03-rocm6.2", "25.03-rocm7.0", "99"):
-        assert given(wrapper, R70, LUMISITE_STACK=stack) == (None, "AWS Libfabric")
+        assert given(wrapper, R70, LUMISITE_STACK=stack) == (None, None)
         assert given(wrapper, OLD, LUMISITE_STACK=stack) == ("PHB", None)
 
 
@@ -123,9 +123,9 @@ def link(wrapper: Wrapper, name: str, target: str) -> str:
 
 
 def test_a_link_is_what_it_leads_to(wrapper: Wrapper) -> None:
-    assert given(wrapper, link(wrapper, "lumi-multitorch-latest.sif", R70)) == (None, "AWS Libfabric")
+    assert given(wrapper, link(wrapper, "lumi-multitorch-latest.sif", R70)) == (None, None)
     assert given(wrapper, link(wrapper, "mine.sif", OLD)) == ("PHB", None)
-    assert given(wrapper, link(wrapper, Path(OLD).name, R70)) == (None, "AWS Libfabric")
+    assert given(wrapper, link(wrapper, Path(OLD).name, R70)) == (None, None)
     said = wrapper.call("exec", link(wrapper, "lumi-rocm-rocm-6.1.3.sif", R70), "x", LUMISITE_VERBOSE="all").stderr
     assert "family laif-multitorch, ROCm 7.0\n" in said
     # the family is known by the user's own name alone
@@ -200,13 +200,17 @@ def test_what_the_lock_knows_counts_more_than_the_name(shell: str, tmp_path: Pat
         shell,
         {
             old: LockedImage(old.replace(str(tmp_path), ROOT), family="lumi-rocm", versions=versions),
-            new: LockedImage(family="lumi-pytorch", versions={"rocm": "7.0.2", "ofi_plugin": "1.4.0"}),
+            new: LockedImage(
+                family="lumi-pytorch",
+                versions={"rocm": "7.0.2", "ofi_plugin": "1.4.0"},
+                libfabric="/opt/libfabric/lib/libfabric.so.1",
+            ),
             bare: LockedImage(family="lumi-pytorch", versions={"rocm": "6.1.3"}),
             stranger: LockedImage(family="laif-multitorch", versions=versions),
             cotainr: LockedImage(family="cotainr", versions=versions),
         },
     )
-    assert given(wrapper, old) == ("PHB", None)  # nothing says whether its libfabric is there
+    assert given(wrapper, old) == ("PHB", None)  # a lock of an earlier lumisite, without where its libfabric is
     assert given(wrapper, new) == (None, "AWS Libfabric")
     assert given(wrapper, bare) == ("PHB", None)  # it was read, and has no plugin
     assert given(wrapper, cotainr) == ("PHB", None)
@@ -217,6 +221,66 @@ def test_what_the_lock_knows_counts_more_than_the_name(shell: str, tmp_path: Pat
     assert given(wrapper, str(alias)) == ("PHB", None)
     os.utime(old, (time.time() + 1000,) * 2)  # written anew since the release
     assert given(wrapper, old) == (None, None)
+
+
+PLUGIN = {"rocm": "6.1.3", "ofi_plugin": "1.4.0"}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_an_image_whose_libfabric_is_gone_is_told_once_on_a_node(shell: str, tmp_path: Path) -> None:
+    """The platform of the description has another libfabric; the node itself has the last word."""
+    folder = f"{tmp_path}/opt/cray/libfabric/9.9/lib64"
+    gone, fine = f"{tmp_path}/gone.sif", f"{tmp_path}/fine.sif"
+    wrapper = with_lock(
+        tmp_path,
+        shell,
+        {
+            gone: LockedImage(versions=PLUGIN, libfabric_folders=("/opt/x", folder)),
+            fine: LockedImage(versions=PLUGIN, libfabric="/opt/libfabric/lib/libfabric.so.1"),
+        },
+    )
+
+    def said(image: str = gone, **changes: str) -> str:
+        return wrapper.call("exec", image, "x", **{"SLURM_LOCALID": "0", "SLURMD_NODENAME": "n7", **changes}).stderr
+
+    assert given(wrapper, gone, SLURM_LOCALID="1") == ("PHB", None)
+    assert said() == (
+        f"lumisite: {gone} starts without the fast network: its plugin looks for {folder}/libfabric.so.1, "
+        "which is not on n7\n"
+    )
+    step = "25.03-rocm6.2/{}/{}/p/lumi-g"
+    silent = [said(fine), said(SLURM_LOCALID="3"), said("/x/other.sif")]
+    silent += [said(LUMISITE_STEP=step.format(*one)) for one in (("one", "gpu"), ("several", "cpu"))]
+    silent += [wrapper.call("exec", gone, "x", SLURM_LOCALID="0", LUMISITE_DONE=None).stderr]
+    Path(folder).mkdir(parents=True)
+    Path(folder, "libfabric.so.1").touch()
+    assert [*silent, said()] == [""] * 7
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_what_an_image_sets_itself_is_left_to_it(shell: str, tmp_path: Path) -> None:
+    names = ("NCCL_CROSS_NIC", "FI_MR_CACHE_MONITOR", "NCCL_NET_GDR_LEVEL")
+    images = {
+        "own": LockedImage(versions={"rocm": "6.1.3"}, sets={"NCCL_CROSS_NIC": "0", "NCCL_NET_GDR_LEVEL": "LOC"}),
+        "new": LockedImage(versions={**PLUGIN, "libfabric": "2.10.0"}, libfabric="/usr/lib64/libfabric.so.1"),
+        "last": LockedImage(versions={**PLUGIN, "libfabric": "2.4.9"}, libfabric="/usr/lib64/libfabric.so.1"),
+        "moved": LockedImage(versions={"rocm": "6.1.3"}, sets={"NCCL_CROSS_NIC": "0"}),
+    }
+    wrapper = with_lock(tmp_path, shell, {f"{tmp_path}/{name}.sif": image for name, image in images.items()})
+    ours = {"NCCL_CROSS_NIC": "1", "FI_MR_CACHE_MONITOR": "userfaultfd"}
+    exports = {**ours, "LUMISITE_EXPORTS": ";NCCL_CROSS_NIC=1;FI_MR_CACHE_MONITOR=userfaultfd;"}
+
+    def values(name: str, **changes: str) -> list[str | None]:
+        found = wrapper.call("exec", f"{tmp_path}/{name}.sif", "x", **{**exports, **changes}).environment
+        return [found.get(variable) for variable in names]
+
+    assert values("own") == [None, "userfaultfd", None]
+    assert values("new") == ["1", None, "PHB"], "no monitor is named for a libfabric of 2.5 or newer"
+    assert values("last") == ["1", "userfaultfd", "PHB"]
+    assert values("own", NCCL_CROSS_NIC="2", NCCL_NET_GDR_LEVEL="SYS") == ["2", "userfaultfd", "SYS"], "the user's"
+    (tmp_path / "moved.sif").touch()
+    os.utime(tmp_path / "moved.sif", (time.time() + 1000,) * 2)
+    assert values("moved")[0] == "1", "written anew since it was read"
 
 
 def test_a_lock_says_that_there_is_no_plugin_only_where_something_would_open_one(tmp_path: Path) -> None:
@@ -307,6 +371,7 @@ def test_render_takes_the_lock_of_the_site_or_the_one_that_is_asked_for(
         "/x/lumi-pytorch-rocm-a-pytorch-v2.7.sif",
         family="lumi-pytorch",
         versions={"rocm": "6.1.3", "ofi_plugin": "1.4.0"},
+        libfabric="/opt/libfabric/lib/libfabric.so.1",
     )
     Path("images.lock").write_text(format_lock(Lock("lumi", "header", (), {"/x/alias.sif": locked})))
     site = load_site("lumi").data.decode()

@@ -51,7 +51,15 @@ def test_exactly_one_entry_wins_once_all_is_known() -> None:
     for rocm in LUMI.stacks["rocm"].releases:
         for nodes in ("one", "several"):
             for family in LUMI.families:
-                known = situation(rocm, nodes=nodes, family=family, partition="standard-g", gpus=True, plugin=True)
+                known = situation(
+                    rocm,
+                    nodes=nodes,
+                    family=family,
+                    partition="standard-g",
+                    gpus=True,
+                    plugin=True,
+                    libfabric=parse_version("2.1"),
+                )
                 found = [(one.entry.name, one.outcome) for one in decide(LUMI, known).settings]
                 won = [name for name, outcome in found if outcome == "wins"]
                 assert len(won) == len({*won})

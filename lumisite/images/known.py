@@ -1,0 +1,67 @@
+"""What is known of an image that a command names: read in its file, else as a lock has it, else by its name."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lumisite.errors import LumisiteError
+from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding
+from lumisite.images.container import UNKNOWN, variables_of
+from lumisite.images.family import recognise_family
+from lumisite.images.fit import vendors_by_words
+from lumisite.images.lock import Lock, holds_by_lock
+from lumisite.images.sif import open_image
+from lumisite.images.versions import ReadImage
+from lumisite.site.images import Holds, holds_by_name, releases_by_name
+from lumisite.site.model import Site
+from lumisite.site.versions import Version
+from lumisite.vendors import vendor
+from lumisite.vendors.model import Vendor
+
+
+@dataclass(frozen=True)
+class KnownImage:
+    """What is known of an image.
+
+    `releases` are those of stacks in it, by forms of names too that no setting goes by, `built_for` the vendors for
+    whose GPUs it is. `read` is the image where its file could be read, `note` says why it could not.
+    """
+
+    holds: Holds = field(default_factory=Holds)
+    releases: Mapping[str, Version] = field(default_factory=dict)
+    built_for: tuple[Vendor, ...] = ()
+    read: ReadImage | None = None
+    note: Finding | None = None
+
+    def in_container(self, before: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables of the ledger in a container that is started with the variables `before`."""
+        if self.read is None:
+            return {**self.holds.sets, **before}
+        after = variables_of(self.read.tree, before)
+        return {name: after[name].replace(UNKNOWN, "") for name in {**before, **self.holds.sets} if name in after}
+
+
+def know_image(site: Site, path: str, platform: str | None = None, lock: Lock | None = None) -> KnownImage:
+    """Return what is known of an image on a platform (default: the current one)."""
+    if "\0" in path:
+        return KnownImage(note=make_finding("image-unread", path))
+    typed = os.path.abspath(path)  # noqa: PTH100 - a Path would drop what the user typed
+    real = os.path.realpath(typed)
+    try:
+        image = ReadImage(site, open_image(real).tree)
+        recognised = recognise_family(site, (typed, real), image)
+        holds = image.holds(None if recognised is None else recognised[0], platform)
+        built_for = map(vendor, image.other_gpus) if image.gpu_vendors else vendors_by_words(path, {})
+        return KnownImage(holds, holds.stacks, tuple(built_for), image)
+    except LumisiteError as error:
+        note = make_finding("image-unread", path, reason=str(error))
+    locked = {} if lock is None else lock.images
+    for name, known in locked.items():
+        if not known.fault and (name == typed or known.target == real):
+            holds = holds_by_lock(site, name, known, platform)
+            return KnownImage(holds, holds.stacks, vendors_by_words(path, known.versions))
+    by_name = holds_by_name(site, real, typed)
+    return KnownImage(by_name, releases_by_name(site, real, typed), vendors_by_words(path, {}), note=note)

@@ -1,0 +1,75 @@
+"""Whether the plugin of an image finds a libfabric: where its loader looks, and what the host has there."""
+
+from __future__ import annotations
+
+import pytest
+
+from lumisite.images.inventory import NamedImage
+from lumisite.images.lock import holds_by_lock, locked
+from lumisite.images.network import libfabric_release
+from lumisite.images.versions import ReadImage
+from lumisite.site.load import load_site
+from lumisite.site.versions import parse_version
+from tests.support.dict_trees import DictTree, Files
+from tests.support.elves import elf
+
+LUMI = load_site("lumi").site
+PLUGIN = "/opt/aws-ofi-rccl/librccl-net.so"
+HOST, GONE = "/opt/cray/libfabric/1.22.0/lib64", "/opt/cray/libfabric/1.15.2.0/lib64"
+DEF, DOCKER = "/.singularity.d/env/90-environment.sh", "/.singularity.d/env/10-docker2singularity.sh"
+
+
+def image(script: str = "", *, of: str = DEF, plugin: bytes | None = None, **files: str) -> ReadImage:
+    """Return an image with a plugin, a script of its environment, and other files, by their names with their paths."""
+    content: Files = {PLUGIN: plugin or elf("librccl-net.so"), of: script.encode()}
+    return ReadImage(LUMI, DictTree({**content, **{path: elf("libfabric.so.1") for path in files.values()}}))
+
+
+@pytest.mark.parametrize(
+    ("known", "plugin", "release", "lacking"),
+    [
+        (image("TOP=/opt/cray/libfabric\nexport LD_LIBRARY_PATH=$TOP/1.22.0/lib64:/opt/x"), True, "1.22.0", ""),
+        (image(f'export LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:-"{GONE}:/opt/cray/pe/lib64"}}"', of=DOCKER), False, None, GONE),
+        (image(plugin=elf("librccl-net.so", runpath=f"/opt/lib:{GONE}")), False, None, GONE),
+        (image(plugin=elf("librccl-net.so", rpath=HOST)), True, "1.22.0", ""),
+        (image(plugin=elf("librccl-net.so", runpath="$ORIGIN/../net"), own="/opt/net/libfabric.so.1"), True, None, ""),
+        (image(f"export LD_LIBRARY_PATH={GONE}", own="/usr/lib64/libfabric.so.1"), True, None, ""),
+        (image("export LD_LIBRARY_PATH=/opt/libfabric-2.4.0/lib", own="/opt/libfabric-2.4.0/lib/libfabric.so.1"), True, "2.4.0", ""),
+        # No folder is named, and none has it.
+        (image(), False, None, "/usr/lib64"),
+        # What a program's start-up scripts add is not known.
+        (image(f"export LD_LIBRARY_PATH=$(find_it):{GONE}"), None, None, ""),
+        (image(f"export LD_LIBRARY_PATH={GONE}", own="/opt/libfabric/lib/libfabric.so.1"), None, None, ""),
+    ],
+)  # fmt: skip
+def test_a_plugin_finds_its_libfabric_where_its_loader_looks(
+    known: ReadImage, plugin: bool | None, release: str | None, lacking: str
+) -> None:
+    found = known.holds("lumi-rocm")
+    assert (found.plugin, found.lacking) == (plugin, lacking)
+    assert found.libfabric == (None if release is None else parse_version(release))
+    # A lock knows the same.
+    libfabric, folders = known.network
+    named = NamedImage("/x.sif", versions=known.versions, libfabric=libfabric, libfabric_folders=folders)
+    assert holds_by_lock(LUMI, "/lumi-rocm-rocm-x.sif", locked(named)).plugin == plugin
+
+
+def test_the_platform_and_the_binds_of_the_family_decide_what_the_host_has() -> None:
+    old, new = (image(f"export LD_LIBRARY_PATH={folder}") for folder in (GONE, HOST))
+    assert [old.holds("lumi-rocm", platform).plugin for platform in ("2024-08", "2026-01")] == [True, False]
+    assert new.holds("laif-multitorch").plugin is False, "no module of the family binds the host's"
+    assert new.holds(None).plugin is True
+    university = load_site("university").site
+    assert ReadImage(university, new.tree).holds(None).plugin is None, "its description names no libfabric"
+
+
+@pytest.mark.parametrize(
+    ("path", "release"), [("/opt/libfabric-2.4.0/lib/x", "2.4.0"), ("/opt/libfabric/lib/x", None), ("/opt/2.1/x", None)]
+)
+def test_a_path_names_the_release(path: str, release: str | None) -> None:
+    assert libfabric_release(path) == release
+
+
+def test_what_the_image_sets_of_the_ledger_is_known() -> None:
+    script = "export FI_CXI_DEFAULT_CQ_SIZE=262144 OTHER=1\nNCCL_NET_GDR_LEVEL=$(level)\nexport NCCL_PROTO=\n"
+    assert image(script).sets == {"FI_CXI_DEFAULT_CQ_SIZE": "262144", "NCCL_NET_GDR_LEVEL": "$(level)"}
