@@ -64,6 +64,17 @@ CODES: Mapping[str, str] = {
     #
     # Nodes and settings of a run (`validate`)
     #
+    "node-fine": "nothing to do: a node has what it should have, and is as the others",
+    "node-lost": "a node left no record: look at slurmd on it and at the stderr of the step",
+    "node-interface": "an interface of a node is down, misconfigured, or counts errors: look at cable and driver",
+    "node-link": "TCP between nodes fails or loses packets: look at link, switch port, MTU and firewall",
+    "node-path": "a path is missing, silent, or shut to users: mount it, restore it, or correct its mode",
+    "node-file": "a file is missing, empty, or not as on the other nodes: restore it",
+    "node-mount": "a mount is missing or not as on the other nodes: mount what they have",
+    "node-full": "a folder has no room, or cannot be written: make room, or mount it again",
+    "node-differs": "a setting of a node is not as on the other nodes: set it as there",
+    "nodes-disagree": "nodes differ, and nothing says which is right: compare with the original",
+    "step-failed": "a step did not run: start it by hand",
     # Slurm and the jobs of a run (`validate`)
     "job-progress": "what a job does while it is well",
     "job-done": "all steps of a job have run",

@@ -22,7 +22,7 @@ def run() -> list[Row]:
     few, whole = _validated(FEW), _validated(NODES)
     nodes = f"{NODES:,} nodes in {whole['jobs']} jobs"
     slow, link, lost = whole["bad"]
-    named = {("interface-down", (link,)), ("job-node-lost", (lost,))}
+    named = {("node-interface", (link,)), ("job-node-lost", (lost,))}
     found = {(code, tuple(nodes)) for code, nodes in whole["codes"] if code != "step-skipped"}
     wrong = len(found ^ named) + len({*whole["slow"]} ^ {slow}) + (not whole["same"])
     memory = f"peak of the process, with what is played; {few['peak_mib']:.0f} MiB for a quarter of the nodes"

@@ -198,6 +198,20 @@ def cpu_limited(cluster: Cluster, node: str, percent: int) -> Iterator[None]:
 
 
 @contextmanager
+def one_cpu(cluster: Cluster, node: str) -> Iterator[None]:
+    """Let all that slurmd starts on a node run on CPU 0 alone (cgroup v1), whatever Slurm believes."""
+    cpuset = "/sys/fs/cgroup/cpuset"
+    begin = f"set -e; g=$(mktemp -d {cpuset}/twin.XXXXXX); chmod 755 $g; echo $g >/run/one-cpu"
+    fill = f"cat {cpuset}/cpuset.mems >$g/cpuset.mems; echo 0 >$g/cpuset.cpus; cat /run/slurmd.pid >$g/cgroup.procs"
+    _as_root(cluster, node, f"{begin}; {fill}")
+    try:
+        yield
+    finally:
+        free = f"for pid in $(cat /run/slurmd.pid $g/cgroup.procs); do echo $pid >{cpuset}/cgroup.procs || :; done"
+        _as_root(cluster, node, f"g=$(cat /run/one-cpu); until {free}; rmdir $g; do sleep 0.2; done 2>/dev/null")
+
+
+@contextmanager
 def clock_ahead(cluster: Cluster, node: str) -> Iterator[None]:
     """Let the clock of a node be two minutes ahead, for every program that starts there and calls the C library."""
     library = cluster.exchange / "clock.so"

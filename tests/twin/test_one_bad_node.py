@@ -50,84 +50,139 @@ def covered(path: str, mode: str) -> Callable[[Cluster], AbstractContextManager[
     return on_the_node(cover, f"for file in {path}; do umount $file; done; rm /run/cover")
 
 
+#: Two interfaces get each other's names, and the same undoes it.
+SWAP = "; ".join(
+    f"ip link set {words}"
+    for words in ("hsn2 down", "hsn3 down", "hsn2 name away", "hsn3 name hsn2", "away name hsn3", "hsn2 up", "hsn3 up")
+)
 #: A fault, and the codes and subjects that must be found on the node first; others may follow.
 ON_ONE_NODE: dict[str, tuple[Callable[[Cluster], AbstractContextManager[None]], str]] = {
-    "down": (on_the_node("ip link set hsn0 down", "ip link set hsn0 up"), "interface-down hsn0"),
+    "down": (on_the_node("ip link set hsn0 down", "ip link set hsn0 up"), "node-interface hsn0"),
     "two-down": (
         on_the_node("ip link set hsn0 down; ip link set hsn2 down", "ip link set hsn0 up; ip link set hsn2 up"),
-        "interface-down hsn0, interface-down hsn2",
+        "node-interface hsn0, hsn2",
     ),
     "gone": (
         on_the_node("ip link set hsn0 down; ip link set hsn0 name away", "ip link set away name hsn0 up"),
-        "interface-down hsn0",
+        "node-interface hsn0",
     ),
     "without-address": (
         on_the_node(
             "ip -4 -o address show dev hsn1 | sed 's/.*inet //; s/ .*//' >/run/address; ip -4 address flush dev hsn1",
             "ip address add $(cat /run/address) dev hsn1",
         ),
-        "interface-no-address hsn1",
+        "node-interface hsn1",
     ),
-    "mtu": (on_the_node("ip link set hsn1 mtu 1300", "ip link set hsn1 mtu 1500"), "interface-differs hsn1"),
-    "mount-gone": (gone("/flash"), "node-path-missing /flash"),
-    "hung": (lambda cluster: faults.mount_hung(cluster, BAD, "/flash"), "path-silent /flash"),
+    "mtu": (
+        on_the_node(
+            "for i in 0 1 2 3; do ip link set hsn$i mtu 1300; done",
+            "for i in 0 1 2 3; do ip link set hsn$i mtu 1500; done",
+        ),
+        "node-interface hsn0, hsn1, hsn2, hsn3",
+    ),
+    # What it sends over two interfaces never begins.
+    "syn-dropped": (
+        on_the_node(
+            "for i in hsn1 hsn2; do iptables -A OUTPUT -o $i -p tcp --syn -j DROP; done", "iptables -F OUTPUT"
+        ),
+        "node-link hsn1, hsn2",
+    ),
+    "full-packets-lost": (
+        on_the_node("iptables -A INPUT -i hsn3 -p tcp -m length --length 1300: -j DROP", "iptables -F INPUT"),
+        "node-link hsn3",
+    ),
+    "some-packets-lost": (
+        on_the_node(
+            "iptables -A INPUT -i hsn0 -p tcp -m statistic --mode random --probability 0.02 -j DROP",
+            "iptables -F INPUT",
+        ),
+        "node-link hsn0",
+    ),
+    "names-swapped": (
+        on_the_node(SWAP, SWAP),
+        "node-interface hsn2, node-interface hsn3",
+    ),
+    "mount-gone": (gone("/flash"), "node-path /flash"),
+    "hung": (lambda cluster: faults.mount_hung(cluster, BAD, "/flash"), "node-path /flash"),
     "not-mounted": (
         on_the_node("mkdir -p /run/h; mount --move /flash /run/h", "mount --move /run/h /flash"),
-        "mount-missing /flash",
+        "node-mount /flash",
     ),
     "other-file-system": (
         on_the_node("mount --bind /project /flash", "umount /flash"),
-        "mount-other /flash",
+        "node-mount /flash",
     ),
     "shut": (
         on_the_node("mkdir -m 700 /run/s; mount --bind /run/s /flash", "umount /flash; rmdir /run/s"),
-        "path-shut /flash",
+        "node-path /flash",
     ),
-    "dangling": (lambda cluster: faults.dangling_link(cluster, BAD, "/project"), "node-path-missing /project"),
+    "dangling": (lambda cluster: faults.dangling_link(cluster, BAD, "/project"), "node-path /project"),
     "run-away": (gone("/scratch"), "node-lost"),
-    "software-away": (gone("/appl"), "node-path-missing /appl"),
-    "library-gone": (gone(LIBRARY), "files-missing /opt/cray/libfabric/1.22.0/lib64"),
-    "library-empty": (covered("/usr/lib64/libcxi.so.1", "644"), "path-empty /usr/lib64/libcxi.so.1"),
-    "prolog-unreadable": (covered(PROLOG, "600"), f"path-shut {SITE_TREE}/current/spank/task_prolog"),
+    "software-away": (gone("/appl"), "node-path /appl"),
+    "library-gone": (gone(LIBRARY), "node-file /opt/cray/libfabric/1.22.0/lib64"),
+    "library-empty": (covered("/usr/lib64/libcxi.so.1", "644"), "node-path /usr/lib64/libcxi.so.1"),
+    "prolog-unreadable": (covered(PROLOG, "600"), f"node-path {SITE_TREE}/current/spank/task_prolog"),
     "throttled": (
         lambda cluster: faults.cpu_limited(cluster, BAD, 50),
-        "fact-differs CPU quota",
+        "node-differs CPU quota",
     ),
-    "clock-ahead": (lambda cluster: faults.clock_ahead(cluster, BAD), "clock-wrong"),
+    "clock-ahead": (lambda cluster: faults.clock_ahead(cluster, BAD), "node-differs clock"),
     "read-only": (
         on_the_node("mount -o remount,bind,ro /flash", "mount -o remount,bind,rw /flash"),
-        "mount-read-only /flash",
+        "node-mount /flash",
     ),
-    "image-cut": (replaced(IMAGE, "head -c 5M"), f"path-differs {IMAGE}"),
-    "image-late": (replaced(IMAGE, "sed '$s/.$/x/'"), f"path-differs {IMAGE}"),
+    "image-cut": (replaced(IMAGE, "head -c 5M"), f"node-file {IMAGE}"),
+    "image-late": (replaced(IMAGE, "sed '$s/.$/x/'"), f"node-file {IMAGE}"),
     "image-middle": (
         replaced(IMAGE, "python3 -c 'import sys; b = bytearray(sys.stdin.buffer.read()); b[len(b) // 3] ^= 1; "
-        "sys.stdout.buffer.write(b)'"), f"path-differs {IMAGE}",
+        "sys.stdout.buffer.write(b)'"), f"node-file {IMAGE}",
     ),
     "apptainer-other": (
         replaced(f"{SITE_TREE}/current/spank/bin/apptainer", "sed '$s/$/ #/'"),
-        f"path-differs {SITE_TREE}/current/spank/bin/apptainer",
+        f"node-file {SITE_TREE}/current/spank/bin/apptainer",
     ),
-    "host-runtime": (replaced("/usr/bin/singularity", "head -c 0"), "path-empty /usr/bin/singularity"),
+    "host-runtime": (replaced("/usr/bin/singularity", "head -c 0"), "node-path /usr/bin/singularity"),
     "prolog-other": (
         replaced(f"{SITE_TREE}/current/spank/task_prolog", "sed s/hsn0/eth0/g"),
-        f"path-differs {SITE_TREE}/current/spank/task_prolog",
+        f"node-file {SITE_TREE}/current/spank/task_prolog",
     ),
     "gpu-gone": (
         on_the_node("mv /dev/dri/renderD131 /run", "mv /run/renderD131 /dev/dri"),
-        "files-missing /dev/dri",
+        "node-file /dev/dri",
+    ),
+    "gpu-unreadable": (
+        on_the_node("chmod 222 /dev/dri/renderD132", "chmod 666 /dev/dri/renderD132"),
+        "node-file /dev/dri",
+    ),
+    "library-of-another-release": (
+        replaced(LIBRARY, "sed 's/GLIBC_2.38/GLIBC_2.99/g'"),
+        "node-file /opt/cray/libfabric/1.22.0/lib64",
+    ),
+    "one-cpu": (
+        lambda cluster: faults.one_cpu(cluster, BAD),
+        "node-differs CPUs that the step may run on",
+    ),
+    "tmp-without-programs": (
+        on_the_node("mount -o remount,noexec /tmp", "mount -o remount,exec /tmp"),
+        "node-differs mount options of /tmp",
+    ),
+    "tmp-without-inodes": (
+        on_the_node(
+            "mount -o remount,nr_inodes=$(($(df --output=iused /tmp | tail -n 1))) /tmp", "mount -o remount,nr_inodes=0 /tmp"
+        ),
+        "node-full /tmp",
     ),
     "shared-memory": (
         on_the_node("mount -o remount,size=4m /dev/shm", "mount -o remount,size=50% /dev/shm"),
-        "resource-lower /dev/shm",
+        "node-full /dev/shm",
     ),
     "limits": (
         on_the_node(f"{END_SLURMD}; ulimit -l 64; ulimit -n 1200; slurmd", f"{END_SLURMD}; slurmd"),
-        "limit-lower locked memory",
+        "node-differs locked memory",
     ),
-    "tmp-shut": (on_the_node("chmod 755 /tmp", "chmod 1777 /tmp"), "folder-not-writable /tmp"),
-    "tmp-read-only": (lambda cluster: faults.tmp_read_only(cluster, BAD), "folder-not-writable /tmp"),
-    "tmp-full": (lambda cluster: faults.tmp_full(cluster, BAD), "folder-not-writable /tmp"),
+    "tmp-shut": (on_the_node("chmod 755 /tmp", "chmod 1777 /tmp"), "node-full /tmp"),
+    "tmp-read-only": (lambda cluster: faults.tmp_read_only(cluster, BAD), "node-full /tmp"),
+    "tmp-full": (lambda cluster: faults.tmp_full(cluster, BAD), "node-full /tmp"),
 }  # fmt: skip
 
 
@@ -197,7 +252,7 @@ def test_the_next_command_works_as_it_is_printed_and_what_cannot_work_is_not_run
     assert again.code == 0, again.stdout + again.stderr
     gates = [line for line in lines_of(four.shared / "scratch/next" / SAMPLES) if isinstance(line, Gate)]
     assert [(gate.gate, gate.code) for gate in gates if gate.verdict != "pass"] == [
-        ("node", "interface-no-address"),
+        ("node", "node-interface"),
         ("collectives", "step-skipped"),
     ]
     # Far less than the limit of a step.
@@ -226,13 +281,17 @@ SHOWN_BY_STEPS: dict[str, tuple[Callable[[Cluster], AbstractContextManager[None]
             "umount /opt/cray/libfabric/1.22.0; rm -r /run/s",
         ),
         "node",
-        "node path-shut /opt/cray/libfabric/1.22.0",
+        "node node-path /opt/cray/libfabric/1.22.0",
     ),
-    # The last one: what the kernel has counted stays.
-    "link-that-flapped": (
-        on_the_node("for turn in $(seq 20); do ip link set hsn3 down; ip link set hsn3 up; done; sleep 1", "true"),
+    # While the step runs: what the kernel has counted before is no fault of today.
+    "link-that-flaps": (
+        on_the_node(
+            "touch /run/flaps; (while [ -e /run/flaps ]; do ip link set hsn3 down; ip link set hsn3 up; sleep 0.7; done)"
+            " </dev/null >/dev/null 2>&1 &",
+            "rm /run/flaps; sleep 1",
+        ),
         "node",
-        "node interface-errors hsn3",
+        "node node-interface hsn3",
     ),
 }
 

@@ -226,8 +226,8 @@ PLANTED = [
         lambda cluster: faults.interface_down(cluster, "nid000002", "hsn1"),
         "--probe transport",
         {
-            "node": ("interface-down", {"subject": "hsn1"}),
-            "transport": ("step-skipped", {"cause": "interface-down", "of": ("nid000002",)}),
+            "node": ("node-interface", {"subject": "hsn1"}),
+            "transport": ("step-skipped", {"cause": "node-interface", "of": ("nid000002",)}),
         },
         code=5,
     ),

@@ -47,7 +47,7 @@ class Located:
 def gates(located: Iterable[Located], expected: Expected) -> list[Line]:
     """Return one gate line for each distinct finding, in the order of the first rank that has it.
 
-    A finding about all nodes of several has their number among its values.
+    What all nodes of several have drains none of them: its advice says where to look instead.
     """
     alike: dict[Finding, list[Located]] = {}
     for entry in located:
@@ -57,7 +57,11 @@ def gates(located: Iterable[Located], expected: Expected) -> list[Line]:
         nodes = tuple(dict.fromkeys(entry.node for entry in group))
         every = len(nodes) if len(nodes) == len(expected.nodes) > 1 else None
         ranks = [entry.rank for entry in group if entry.rank is not None]
-        lines.append(expected.gate(with_values(replace(finding, nodes=nodes), {"all_nodes": every}), ranks))
+        finding = with_values(replace(finding, nodes=nodes), {"all_nodes": every})
+        if finding.message and finding.severity is Severity.NODE and every:
+            advice = f"all {every} nodes have it: look at what they share, and at the site description"
+            finding = replace(finding, advice=advice)
+        lines.append(expected.gate(finding, ranks))
     return lines
 
 

@@ -17,6 +17,8 @@ HANGS = ("step-late", "rank-hung", "communicator-hung")
 SKIPPED = "step-skipped"
 #: The gate that runs first and looks at each node.
 NODE = "node"
+#: The code for TCP between nodes that fails.
+LINK = "node-link"
 
 
 def following(after: Sequence[Gate]) -> dict[Gate, tuple[Gate, ...]]:
@@ -45,9 +47,12 @@ def nodes_behind(gate: Gate, causes: Mapping[Gate, Sequence[Gate]]) -> tuple[str
 def reason_to_skip(step: ProbeStep, found: Iterable[Gate]) -> Gate | None:
     """Return the answer because of which a step cannot work; None where there is none.
 
-    That is one of the gate `node` by which one node of the step, and not all, is bad, or a hang of all of its nodes.
+    That is one of the gate `node` by which one node of the step, and not all, is bad, a link that fails between nodes
+    of the step, whichever end it is, or a hang of all of its nodes.
     """
     for gate in found:
+        if gate.code == LINK and step.together and gate.verdict != "pass" and {*gate.nodes} <= {*step.nodes}:
+            return gate
         if gate.verdict != "fail":
             continue
         if gate.gate == NODE and gate.asked and not {*gate.nodes}.isdisjoint(step.nodes):

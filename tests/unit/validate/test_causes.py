@@ -12,7 +12,9 @@ from lumisite.validate.verdict.causes import following
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
 FOUR = ("n1", "n2", "n3", "n4")
-NO_IMAGE = make_finding("node-path-missing", "/appl/images/torch.sif", why="the image")
+NO_IMAGE = Finding("node-path", Severity.NODE, "missing (the image)", subject="/appl/images/torch.sif")
+
+DOWN = Finding("node-interface", Severity.NODE, "interface is down", subject="hsn0")
 
 
 def line(gate: str, finding: Finding, time: float, *nodes: str, run: str = "r1") -> Gate:
@@ -45,14 +47,14 @@ def test_what_all_nodes_have_is_one_finding_and_the_rest_follows() -> None:
     assert {gate.gate: (gate.verdict, gate.follows) for gate in found.gates if gate.gate != "node"} == dict.fromkeys(
         ("environment", "transport", "ddp"), ("inconclusive", FOUR)
     )
-    assert {finding.cause for gate in found.gates for finding in gate.findings} == {None, "node-path-missing"}
+    assert {finding.cause for gate in found.gates for finding in gate.findings} == {None, "node-path"}
     # All nodes have it: no others are left to run it on.
     assert [run.code for run in found.missing_runs] == ["next-after-repair"]
-    assert found.missing_runs[0].values["causes"] == ("node-path-missing",)
+    assert found.missing_runs[0].values["causes"] == ("node-path",)
 
 
 def test_what_follows_is_of_the_same_job_and_has_the_bad_node() -> None:
-    bad = line("node", make_finding("interface-down", "hsn0"), 1.0, "n3")
+    bad = line("node", DOWN, 1.0, "n3")
     behind = line("ddp", failed("boom"), 2.0)
     assert plain(bad, behind) == ["node"]
     assert plain(bad, replace(behind, run="r2")) == ["node", "ddp"]
@@ -62,9 +64,9 @@ def test_what_follows_is_of_the_same_job_and_has_the_bad_node() -> None:
 
 
 def test_a_step_that_was_not_run_follows_from_what_it_was_not_run_for() -> None:
-    bad = line("node", make_finding("interface-down", "hsn0"), 1.0, "n3")
-    fine = line("node", make_finding("node-fine", interfaces=("hsn0",), paths=3), 1.0, "n1", "n2", "n4")
-    skipped = Finding("step-skipped", Severity.DOUBT, "not run", "repair", "ddp-4n", cause="interface-down")
+    bad = line("node", DOWN, 1.0, "n3")
+    fine = line("node", Finding("node-fine", Severity.INFO, "as it should be"), 1.0, "n1", "n2", "n4")
+    skipped = Finding("step-skipped", Severity.DOUBT, "not run", "repair", "ddp-4n", cause="node-interface")
     lines = [bad, fine, *(line(name, with_cause(skipped), 1.5) for name in ("transport", "ddp"))]
     found = verdict(*lines)
     assert found.exit_code == 5

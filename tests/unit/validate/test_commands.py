@@ -34,18 +34,20 @@ def request(*sets: tuple[str, ...], **more: Any) -> RunRequest:
 
 def line(gate: str, code: str, *nodes: str, asked: tuple[str, ...] = FOUR, run: str = "r1") -> Gate:
     others = asked if nodes != asked else ()
-    return gate_of(make_finding(code, "x", cause="interface-down"), gate, run, nodes, 1.0, asked=others)
+    down = Finding("node-interface", Severity.NODE, "interface is down", subject="x")
+    finding = down if code == down.code else make_finding(code, "x", cause=down.code)
+    return gate_of(finding, gate, run, nodes, 1.0, asked=others)
 
 
 def skipped(gate: str, *nodes: str) -> Gate:
-    values: dict[str, Value] = {"cause": "interface-down", "gate": "node"}
+    values: dict[str, Value] = {"cause": "node-interface", "gate": "node"}
     finding = Finding("step-skipped", Severity.DOUBT, "not run", "repair that first", gate, values=values)
     return gate_of(finding, gate, "r1", nodes, 1.0)
 
 
 def bad(*nodes: str, of: tuple[str, ...] = FOUR) -> SystemVerdict:
     """Return the verdict where these nodes lack an interface, and ranks that work together were skipped."""
-    lines = [*(line("node", "interface-down", node, asked=of) for node in nodes)]
+    lines = [*(line("node", "node-interface", node, asked=of) for node in nodes)]
     return judge_system(Recorded({}), Recorded({}, (*lines, skipped("transport", *of), skipped("ddp", *of))), Terms())
 
 
@@ -141,7 +143,7 @@ def test_without_a_request_there_is_no_command() -> None:
 def test_a_report_has_the_commands_of_its_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = request(FOUR, folder=str(tmp_path))
     (tmp_path / "run.json").write_text(json.dumps(one.about()))
-    lines = [line("node", "interface-down", "n3"), skipped("ddp", *FOUR)]
+    lines = [line("node", "node-interface", "n3"), skipped("ddp", *FOUR)]
     (tmp_path / "samples.jsonl").write_text("".join(f"{line_json(each)}\n" for each in lines))
     assert main(["report", str(tmp_path), "--json"]) == 5
     found = json.loads(capsys.readouterr().out)

@@ -69,24 +69,25 @@ def test_nodes_with_the_same_files_are_not_named(names: tuple[str, ...]) -> None
 def test_a_node_is_named_whose_image_differs_in_one_block() -> None:
     records = changed(nodes(), IMAGE, blocks=other(2))
     (entry,) = compare_files(records, RELEASE, {IMAGE: "the image"}, (), NOWHERE)
-    assert (entry.node, entry.finding.code, entry.finding.subject) == (BAD, "path-differs", IMAGE)
-    assert entry.finding.values["offset"] == str(2 * BLOCK_BYTES)
-    assert (entry.finding.values["compared_mb"], entry.finding.values["size_mb"]) == (12.6, 21.0)
+    assert (entry.node, entry.finding.code, entry.finding.subject) == (BAD, "node-file", IMAGE)
+    assert entry.finding.message == (
+        f"other content than on the other nodes from about byte {2 * BLOCK_BYTES} on; 12.6 of 21 MB compared (the image)"
+    )
 
 
 def test_a_block_that_cannot_be_read_is_told_apart() -> None:
     (entry,) = compare_files(changed(nodes(), IMAGE, blocks=other(4, NOTHING)), RELEASE, {}, (), NOWHERE)
-    assert entry.finding.values["unreadable_at"] == str(4 * BLOCK_BYTES)
+    assert f"cannot be read at byte {4 * BLOCK_BYTES}, on the other nodes it can" in entry.finding.message
 
 
 @pytest.mark.parametrize(
     ("path", "values", "code"),
     [
-        (APPTAINER, {"blocks": "0:123 "}, "path-differs"),
-        (APPTAINER, {"size": 2}, "path-differs"),
-        (APPTAINER, {"may": "r"}, "path-shut"),
-        (APPTAINER, {"may": "", "blocks": ""}, "path-shut"),
-        (RUNTIME, {"blocks": "0:123 "}, "path-differs"),
+        (APPTAINER, {"blocks": "0:123 "}, "node-file"),
+        (APPTAINER, {"size": 2}, "node-file"),
+        (APPTAINER, {"may": "r"}, "node-path"),
+        (APPTAINER, {"may": "", "blocks": ""}, "node-path"),
+        (RUNTIME, {"blocks": "0:123 "}, "node-file"),
     ],
 )
 def test_one_file_of_one_node_is_named(path: str, values: dict[str, Any], code: str) -> None:
@@ -96,14 +97,14 @@ def test_one_file_of_one_node_is_named(path: str, values: dict[str, Any], code: 
 def test_several_files_of_a_release_are_one_finding() -> None:
     records = changed(nodes(), APPTAINER, size=2)
     (entry,) = compare_files(changed(records, OTHER, size=2), RELEASE, {}, (), NOWHERE)
-    assert (entry.node, entry.finding.code, entry.finding.subject) == (BAD, "files-differ", RELEASE)
-    assert entry.finding.values["names"] == ("spank/bin/singularity", "spank/bin/apptainer")
+    assert (entry.node, entry.finding.code, entry.finding.subject) == (BAD, "node-file", RELEASE)
+    assert entry.finding.message.startswith("spank/bin/singularity, spank/bin/apptainer: has 2 bytes")
 
 
 def test_a_file_that_only_one_node_lacks_is_missing_there() -> None:
     records = nodes()
     del records[BAD]["files"][APPTAINER]
-    assert found(records) == [(BAD, "node-path-missing", APPTAINER)]
+    assert found(records) == [(BAD, "node-file", APPTAINER)]
     records = nodes()
     records[BAD]["files"]["/appl/ai/current/more"] = healthy()["files"][APPTAINER]
     assert found(records) == [], "what only one node has harms nobody"
@@ -122,11 +123,11 @@ def test_of_two_nodes_the_one_is_wrong_that_differs_from_here() -> None:
     right = Here(lambda path: healthy()["files"][path]["size"], lambda _path, number, _bytes: sum_at(number))
     for change in ({"blocks": other(2)}, {"size": 9}):
         records = changed(nodes(NODES[:2]), IMAGE, **change)
-        assert found(records, right) == [(BAD, "path-differs", IMAGE)]
-        assert found(records) == [(name, "files-disagree", IMAGE) for name in NODES[:2]]
+        assert found(records, right) == [(BAD, "node-file", IMAGE)]
+        assert found(records) == [(name, "nodes-disagree", IMAGE) for name in NODES[:2]]
     records = nodes(NODES[:2])
     del records[BAD]["files"][APPTAINER]
-    assert found(records, right) == [(BAD, "node-path-missing", APPTAINER)]
+    assert found(records, right) == [(BAD, "node-file", APPTAINER)]
     assert found(records) == []
 
 
@@ -136,15 +137,15 @@ def test_only_some_blocks_are_read_here() -> None:
     records = nodes(NODES[:2])
     for name in NODES[:2]:
         records[name]["files"][IMAGE].update(size=99 * BLOCK_BYTES, blocks=" ".join(f"{n}:{name}" for n in range(99)))
-    assert found(records, here) == [(name, "files-disagree", IMAGE) for name in NODES[:2]]
+    assert found(records, here) == [(name, "nodes-disagree", IMAGE) for name in NODES[:2]]
     assert len(asked) == judge_files.MOST_READ
 
 
 def test_nodes_that_looked_at_different_parts_are_compared_in_what_they_share() -> None:
     records = changed(nodes(), IMAGE, blocks="4:" + sum_at(4))
     assert found(records) == []
-    assert looked_at(records, NODES) == {"files": 5, "compared_mb": 4.2, "size_mb": 21.0}
-    assert looked_at(nodes(NODES[:1]), NODES) == {}
+    assert looked_at(records, NODES) == "; 5 files compared with the other nodes (4.2 of 21 MB)"
+    assert looked_at(nodes(NODES[:1]), NODES) == ""
 
 
 def test_whatever_a_record_holds_nothing_breaks() -> None:

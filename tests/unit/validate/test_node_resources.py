@@ -67,28 +67,29 @@ def test_nodes_that_differ_as_healthy_ones_do_pass(job: Expected, changed: dict[
 @pytest.mark.parametrize("job", [FOUR, TWO], ids=["four", "two"])
 def test_lower_limits_of_one_node_are_one_finding(job: Expected) -> None:
     (gate,) = faults(nodes_of(job, memlock="65536 65536", nofile="1024 524288"), job)
-    assert (gate.code, gate.values["subject"], gate.nodes) == ("limit-lower", "locked memory", ("n2",))
-    assert (gate.values["kind"], gate.values["found"], gate.values["expected"]) == ("hard", "65536 B", "unlimited")
-    assert gate.values["more"] == ("open files",)
+    assert (gate.code, gate.nodes) == ("node-differs", ("n2",))
+    words = "locked memory: hard limit is 65536 B, on the other nodes unlimited; lower too: open files"
+    assert gate.cause == f"n2: {words}"
     (gate,) = faults(nodes_of(job, nproc="4096 2062000"), job)
-    assert (gate.values["subject"], gate.values["kind"], gate.values["found"]) == ("processes", "soft", "4096")
+    assert gate.cause == "n2: processes: soft limit is 4096, on the other nodes 2062000"
 
 
 @pytest.mark.parametrize(
-    ("changed", "subject", "quantity"),
+    ("changed", "subject", "text"),
     [
-        ({"/dev/shm": "65536 65536"}, "/dev/shm", "size"),
-        ({"/dev/shm": "264000000 66000000"}, "/dev/shm", "free"),
-        ({"/tmp": "52000000 51000000"}, "/tmp", "size"),
-        ({"hugepages-2048kB": "0"}, "hugepages-2048kB", None),
+        ({"/dev/shm": "65536 65536"}, "/dev/shm", "size 64 MiB, on the other nodes 257813 MiB"),
+        ({"/dev/shm": "264000000 66000000"}, "/dev/shm", "free 64453 MiB, on the other nodes "),
+        ({"/tmp": "52000000 51000000"}, "/tmp", "size 50781 MiB, on the other nodes 878906 MiB"),
+        ({"hugepages-2048kB": "0"}, "hugepages-2048kB", "0, on the other nodes 1024"),
     ],
 )
 def test_what_one_node_has_less_of_is_named_where_more_than_half_agree(
-    changed: dict[str, str], subject: str, quantity: str | None
+    changed: dict[str, str], subject: str, text: str
 ) -> None:
     (gate,) = faults(nodes_of(FOUR, **changed))
-    assert (gate.code, gate.values["subject"], gate.nodes) == ("resource-lower", subject, ("n2",))
-    assert gate.values.get("quantity") == quantity
+    code = "node-full" if subject.startswith("/") else "node-differs"
+    assert (gate.code, gate.values["subject"], gate.nodes) == (code, subject, ("n2",))
+    assert text in gate.cause
     assert faults(nodes_of(TWO, **changed), TWO) == [], "of two nodes neither is known to be wrong"
 
 
@@ -97,7 +98,7 @@ def test_files_in_a_tmp_of_memory_count_sooner_than_on_a_disk() -> None:
     for record, free in zip(records, (890, 300, 891, 892), strict=True):
         record["resources"] = [*record["resources"][:2], f"/tmp 900000000 {free}000000"]
     on_disk = site_text(("writable: yes, in_memory: yes,", "writable: yes,"))
-    for text, expected in ((site_text(), [("resource-lower", "/tmp", ("n2",))]), (on_disk, [])):
+    for text, expected in ((site_text(), [("node-full", "/tmp", ("n2",))]), (on_disk, [])):
         probe = node(target_of(load_text(text).site))
         step = ProbeStep("node", probe.sruns[0], "several", FOUR.nodes, 1, 60)
         gates = [line for line in probe.judge([Ended(step, tuple(records))], FOUR) if isinstance(line, Gate)]
@@ -110,8 +111,8 @@ def test_shared_memory_too_small_for_any_job_needs_no_other_node(job: Expected) 
     for record in records:
         record["resources"] = [*record["resources"], "/dev/shm 131072 60000"]
     (gate,) = faults(records, job)
-    assert (gate.code, gate.nodes) == ("shared-memory-small", job.nodes)
-    assert (gate.values["size"], gate.values["free"]) == ("128 MiB", "59 MiB")
+    assert (gate.code, gate.nodes) == ("node-full", job.nodes)
+    assert gate.cause.endswith("/dev/shm: 59 MiB free of 128 MiB")
 
 
 def test_a_number_that_one_node_could_not_read_is_compared_among_the_others() -> None:
@@ -120,13 +121,15 @@ def test_a_number_that_one_node_could_not_read_is_compared_among_the_others() ->
     for record in (records[0], records[2]):
         record["resources"].append("tasks unlimited unlimited")
     (gate,) = faults(records)
-    assert (gate.code, gate.nodes, gate.values["more"]) == ("limit-lower", ("n2",), ("cgroup tasks",))
+    assert (gate.code, gate.nodes) == ("node-differs", ("n2",))
+    assert gate.cause.endswith("lower too: cgroup tasks")
 
 
-def test_shared_memory_that_cannot_be_written_is_named_once() -> None:
-    records = nodes_of(FOUR, **{"/dev/shm": "65536 0"})
-    records[1]["shm"] = "No space left on device"
-    assert summary(faults(records)) == [("folder-not-writable", "/dev/shm", ("n2",))]
+@pytest.mark.parametrize(("folder", "key"), [("/dev/shm", "shm"), ("/tmp", "private")])
+def test_a_full_folder_that_cannot_be_written_is_named_once(folder: str, key: str) -> None:
+    records = nodes_of(FOUR, **{folder: "65536 0"})
+    records[1][key] = "No space left on device"
+    assert summary(faults(records)) == [("node-full", folder, ("n2",))]
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])

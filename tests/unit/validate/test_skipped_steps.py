@@ -24,10 +24,13 @@ from tests.support.played_slurm import NODES, PlayedSlurm, play, runner
 from tests.support.records import target_of
 
 FOUR = ("n1", "n2", "n3", "n4")
+FINE = Finding("node-fine", Severity.INFO, "as it should be")
+DOWN = Finding("node-interface", Severity.NODE, "interface is down", subject="hsn0", nodes=NODES[1:])
 
 
-def found(code: str, *nodes: str) -> Gate:
-    return gate_of(make_finding(code, "x"), "node", "r1", nodes, 1.0, asked=FOUR if nodes != FOUR else ())
+def found(severity: Severity, *nodes: str, code: str = "node-interface") -> Gate:
+    asked = FOUR if nodes != FOUR else ()
+    return gate_of(Finding(code, severity, "it is", subject="x"), "node", "r1", nodes, 1.0, asked=asked)
 
 
 #: Without those of the first node alone.
@@ -37,10 +40,12 @@ TOGETHER = ["transport-4n", "communicators-4n", "collectives-4n", "ddp-4n", "pai
 @pytest.mark.parametrize(
     ("gate", "skipped"),
     [
-        (found("interface-down", "n3"), ["environment-4n-node", *TOGETHER]),
-        (found("clock-wrong", "n3"), ["environment-4n-node", *TOGETHER]),
-        (found("node-path-missing", *FOUR), []),
-        (found("node-fine", "n1", "n2", "n4"), []),
+        (found(Severity.NODE, "n3"), ["environment-4n-node", *TOGETHER]),
+        (found(Severity.NODE, *FOUR), []),
+        (found(Severity.INFO, "n1", "n2", "n4"), []),
+        (found(Severity.DOUBT, *FOUR, code="nodes-disagree"), []),
+        # Whichever of the two it is, ranks on both would wait for each other.
+        (found(Severity.DOUBT, "n2", "n3", code="node-link"), TOGETHER),
     ],
 )
 def test_steps_with_a_bad_node_are_skipped(gate: Gate, skipped: list[str]) -> None:
@@ -55,7 +60,7 @@ def plan_groups(nodes: tuple[str, ...], finding: Finding | None) -> list[Group]:
     """A step that looks at nodes alone and finds this, then two in which ranks work together."""
 
     def judge_node(_: Sequence[Ended], expected: Expected) -> list[Line]:
-        return [expected.gate(finding or make_finding("node-fine", interfaces=("hsn0",), paths=1))]
+        return [expected.gate(finding or FINE)]
 
     alone = ProbeStep("node", Srun("", ("true",), bare=False), "several", nodes, 1, 10, together=False)
     together = [played_slurm.a_group(name, nodes) for name in ("transport", "ddp")]
@@ -84,17 +89,17 @@ def played(monkeypatch: pytest.MonkeyPatch) -> PlayedSlurm:
 def test_a_run_skips_the_steps_and_records_why(
     played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gates = run(tmp_path / "run", monkeypatch, make_finding("interface-no-address", "hsn0", nodes=NODES[1:]))
+    gates = run(tmp_path / "run", monkeypatch, DOWN)
     (job,) = (tmp_path / "run/jobs").iterdir()
     assert [(gate.gate, gate.code) for gate in gates] == [
-        ("node", "interface-no-address"),
+        ("node", "node-interface"),
         ("transport", "step-skipped"),
         ("ddp", "step-skipped"),
         ("job", "job-done"),
     ]
     assert gates[1].values == {
         "subject": "transport-2n",
-        "cause": "interface-no-address",
+        "cause": "node-interface",
         "gate": "node",
         "of": NODES[1:],
     }

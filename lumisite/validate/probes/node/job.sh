@@ -32,7 +32,7 @@ interfaces() { # NAME...
       # A link that is down has no speed, and says so with an error.
       first_word "$place/speed" && speed=$word
       first_word "$place/mtu" && mtu=$word
-      for counter in statistics/rx_errors statistics/tx_errors statistics/rx_packets statistics/tx_packets carrier_changes; do
+      for counter in statistics/rx_errors statistics/tx_errors carrier_changes; do
         first_word "$place/$counter" && counters="$counters${counters:+, }\"${counter#*/}\": $(number "$word")"
       done
       # A link-local address comes by itself and leads nowhere.
@@ -50,7 +50,7 @@ interfaces() { # NAME...
   done
 }
 
-# A letter for each that holds: link, exists, directory, file, readable, x may be entered or run, not of size zero.
+# A letter for each that holds: link, exists, directory, file, readable, writable, x may be entered or run, not of size zero.
 looked_at() {
   is=
   [ ! -L "$1" ] || is=l
@@ -60,6 +60,7 @@ looked_at() {
   [ ! -d "$1" ] || is=${is}d
   [ ! -f "$1" ] || is=${is}f
   [ ! -r "$1" ] || is=${is}r
+  [ ! -w "$1" ] || is=${is}w
   [ ! -x "$1" ] || is=${is}x
   [ ! -s "$1" ] || is=${is}s
 }
@@ -107,7 +108,6 @@ linked() {
 }
 paths() { # PATTERN...
   comma=
-  quiet=$(silent "$@")
   IFS=
   for pattern; do
     case $quiet in
@@ -149,6 +149,22 @@ paths() { # PATTERN...
   unset IFS
 }
 
+# Checksum and size of each library that a pattern finds: one of another release may have the same name and header.
+checksums() { # PATTERN...
+  IFS=
+  for pattern; do
+    case $pattern,$quiet in
+    *,*":$pattern "*) ;;
+    *.so*,*)
+      set +f
+      for path in $pattern; do [ ! -f "$path" ] || echo "$path"; done
+      set -f
+      ;;
+    esac
+  done | tr '\n' '\0' | timeout 10 xargs -0r cksum
+  unset IFS
+}
+
 written() { # why nothing can be written into a folder, or nothing
   [ "$1" ] || return
   if file=$(mktemp "$1/.lumisite.XXXXXX"); then
@@ -187,6 +203,9 @@ facts() {
   cpu=/sys/devices/system/cpu
   field kernel "$(uname -r)" ''
   field cpus "$(cat $cpu/online)"
+  # What Slurm gives, and where this may run.
+  field cpus_given "${SLURM_CPUS_ON_NODE-}"
+  field cpus_allowed "$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)"
   field cpu_limit_khz "$(least $cpu/cpu[0-9]*/cpufreq/scaling_max_freq $cpu/cpu[0-9]*/cpufreq/bios_limit)"
   field cpu_allowed "$(allowed)"
   field governor "$(every $cpu/cpu[0-9]*/cpufreq/scaling_governor)"
@@ -233,9 +252,11 @@ record() {
   names=
   while [ "$#" != 0 ] && [ "$1" != -- ]; do names="$names $1" && shift; done
   shift
+  quiet=$(silent "$@")
   # shellcheck disable=SC2086  # names of interfaces have no blanks
   printf '"interfaces": {%s}, "paths": {%s}, ' "$(interfaces $names)" "$(paths "$@")"
   printf '"mounts": [%s], ' "$(strings </proc/self/mountinfo)"
+  printf '"checksums": [%s], ' "$(checksums "$@" | strings)"
   field private "$(written "$private")" ''
   printf ', "facts": {%s}' "$(facts)"
   field shm "$(written /dev/shm)"

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias, TypeVar
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Value, with_values
+from lumisite.findings.finding import Finding, Severity
 from lumisite.images.digest import block_checksum, file_size
 from lumisite.machine.tree import is_under
+from lumisite.text import some
 from lumisite.validate.probes.outcome import Located
 from lumisite.validate.probes.probe import Ended, Record
 from lumisite.validate.probes.records import count_in, table, text, usual, value_at, whole
@@ -30,8 +30,8 @@ MOST_READ = 4
 NOTHING = "4294967295"
 #: Why files are needed that no other part of the site description names.
 RELEASE, IMAGE = "deployed release", "another image"
-#: The code for several files of one folder, by that for one.
-SEVERAL = {"path-differs": "files-differ", "node-path-missing": "files-missing", "path-shut": "files-unreadable"}
+#: Files that a finding names.
+NAMED_FILES = 8
 
 #: The size of a file, or the checksum of one of its blocks, as it is here; None where there is none.
 SizeOf: TypeAlias = Callable[[str], "int | None"]
@@ -53,17 +53,21 @@ def files_of(steps: Sequence[Ended], nodes: Sequence[str]) -> dict[str, Record]:
     return {name: record for record in every if (name := text(record, "host")) in nodes}
 
 
-def looked_at(files: Mapping[str, Record], nodes: Sequence[str]) -> dict[str, Value]:
-    """Return how many files of some nodes were compared, and how much of them, in MB: of the node that did least."""
+def looked_at(files: Mapping[str, Record], nodes: Sequence[str]) -> str:
+    """Return how many files of some nodes were compared, and how much of them: of the node that did least."""
     if len(files) < 2 or not any(name in files for name in nodes):
-        return {}
+        return ""
     done = []
     for record in (files[name] for name in nodes if name in files):
         entries = table(record, "files").values()
         seen = sum(min(whole(entry, "size"), len(_blocks(entry)) * BLOCK_BYTES) for entry in entries)
         done.append((seen, len(entries), sum(whole(entry, "size") for entry in entries)))
     seen, count, size = min(done)
-    return {"files": count, "compared_mb": round(seen / 1e6, 1), "size_mb": round(size / 1e6, 1)}
+    return f"; {count} files compared with the other nodes ({_part(seen, size)})"
+
+
+def _part(seen: int, size: int) -> str:
+    return f"{round(seen / 1e6, 1):g} of {round(size / 1e6, 1):g} MB"
 
 
 def compare_files(
@@ -82,28 +86,45 @@ def compare_files(
             if is_under(path, release):
                 of_release.setdefault((name, found.code), []).append(found)
             else:
-                yield Located(with_values(found, {"why": why.get(path, IMAGE)}), name)
-    for (name, code), group in of_release.items():
-        names = tuple(posixpath.relpath(found.subject, release) for found in group)
+                yield Located(_with_why(found, why.get(path, IMAGE)), name)
+    for (name, _code), group in of_release.items():
+        names = [posixpath.relpath(found.subject, release) for found in group]
         if len(group) == 1:
-            yield Located(with_values(group[0], {"why": RELEASE}), name)
+            yield Located(_with_why(group[0], RELEASE), name)
         else:
-            yield Located(make_finding(SEVERAL.get(code, code), release, names=names), name)
+            messages = {found.message for found in group}
+            what = messages.pop() if len(messages) == 1 else "not as on the other nodes"
+            message = f"{some(names, NAMED_FILES, ', ')}: {what}"
+            yield Located(replace(group[0], subject=release, message=message), name)
+
+
+def _with_why(finding: Finding, why: str) -> Finding:
+    return replace(finding, message=f"{finding.message} ({why})")
+
+
+def _wrong(path: str, message: str) -> Finding:
+    advice = f"restore the file (`cksum {path}` on this node and on another one shows it); drain the node until then"
+    return Finding("node-file", Severity.NODE, message, advice, subject=path)
+
+
+def _disagree(path: str) -> Finding:
+    advice = f"compare the file with its original (`cksum {path}` on each node), and restore it"
+    return Finding("nodes-disagree", Severity.DOUBT, "differs between these nodes", advice, subject=path)
 
 
 def _of_path(path: str, files: Mapping[str, Record], here: Here) -> Iterator[tuple[str, Finding]]:
     having = {name: entry for name, record in files.items() if (entry := value_at(record, "files", path)) is not None}
     lacking = [name for name, record in files.items() if name not in having and table(record, "files")]
     if 2 * len(having) > len(files) or (having and here.size(path) is not None):
-        yield from ((name, make_finding("node-path-missing", path)) for name in lacking)
+        yield from ((name, _wrong(path, "missing, on the other nodes it is there")) for name in lacking)
     sizes = {name: whole(entry, "size") for name, entry in having.items()}
     wrong = _odd(sizes, partial(here.size, path))
     if wrong is None:
-        yield from ((name, make_finding("files-disagree", path)) for name in having)
+        yield from ((name, _disagree(path)) for name in having)
         return
     for name in wrong:
         expected = next(size for other, size in sizes.items() if other not in wrong)
-        yield name, make_finding("path-differs", path, size=sizes[name], expected_size=expected)
+        yield name, _wrong(path, f"has {sizes[name]} bytes, on the other nodes {expected}")
     same = {name: entry for name, entry in having.items() if name not in wrong}
     yield from _of_rights(path, same)
     yield from _of_blocks(path, same, here)
@@ -115,7 +136,9 @@ def _of_rights(path: str, having: Mapping[str, object]) -> Iterator[tuple[str, F
     most = usual(rights.values()) or max(rights.values(), key=len, default="")
     for name, may in rights.items():
         if lacking := [letter for letter in most if letter not in may]:
-            yield name, make_finding("path-shut", path, access="read" if "r" in lacking else "execute")
+            access = "read" if "r" in lacking else "execute"
+            advice = "correct the permissions; drain the node until then"
+            yield name, Finding("node-path", Severity.NODE, f"users may not {access} it", advice, subject=path)
 
 
 def _of_blocks(path: str, having: Mapping[str, object], here: Here) -> Iterator[tuple[str, Finding]]:
@@ -133,12 +156,13 @@ def _of_blocks(path: str, having: Mapping[str, object], here: Here) -> Iterator[
             first.setdefault(name, number)
     for name, number in first.items():
         offset, size = number * BLOCK_BYTES, whole(having[name], "size")
-        seen = round(min(size, len(blocks[name]) * BLOCK_BYTES) / 1e6, 1)
-        values: dict[str, Value] = {"compared_mb": seen, "size_mb": round(size / 1e6, 1)}
-        key = "unreadable_at" if blocks[name][number] == NOTHING else "offset"
-        yield name, with_values(make_finding("path-differs", path), {key: str(offset), **values})
+        seen = f"{_part(min(size, len(blocks[name]) * BLOCK_BYTES), size)} compared"
+        if blocks[name][number] == NOTHING:
+            yield name, _wrong(path, f"cannot be read at byte {offset}, on the other nodes it can; {seen}")
+        else:
+            yield name, _wrong(path, f"other content than on the other nodes from about byte {offset} on; {seen}")
     if undecided and not first:
-        yield from ((name, make_finding("files-disagree", path)) for name in having)
+        yield from ((name, _disagree(path)) for name in having)
 
 
 def _blocks(entry: object) -> dict[int, str]:

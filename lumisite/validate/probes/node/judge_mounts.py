@@ -6,16 +6,18 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.host import Mount, mount_of, parse_mounts
 from lumisite.machine.reach import NO_FILES, OWN
 from lumisite.machine.tree import is_under
+from lumisite.text import some
 from lumisite.validate.probes.probe import Record
 from lumisite.validate.probes.records import text, texts, usual
 
 #: How that begins which comes and goes below a path with a user; what an automounter mounts is counted as that.
 COMES_AND_GOES = "fuse"
+#: Mount points that a finding names.
+NAMED_MOUNTS = 4
 
 
 class _Mounted(NamedTuple):
@@ -43,14 +45,15 @@ def compare_mounts(records: Mapping[str, Record], path: str) -> dict[str, Findin
     found = {}
     for name, each in mounted.items():
         if each.on.read_only and read_only.count(True) == 1:
-            found[name] = make_finding("mount-read-only", path)
+            found[name] = _finding(path, "mounted read-only, on the other nodes writable")
             continue
         other = elsewhere if most is None and roots == [each.on] else most
         finding = _other_mount(path, each.on, other)
         if finding is None and (lacking := sorted(expected - each.stay)):
-            finding = make_finding("mount-missing", lacking[0], more=tuple(lacking[1:]))
+            more = f", and neither are {some(lacking[1:], NAMED_MOUNTS, ', ')}" if lacking[1:] else ""
+            finding = _finding(lacking[0], f"not mounted{more}")
         if finding is None and each.on.point == "/" and each.on.kind in OWN and not each.points:
-            finding = make_finding("mount-missing", path, on="/", kind=each.on.kind)
+            finding = _finding(path, f"not mounted: it is a folder on / ({each.on.kind})")
         if finding is not None:
             found[name] = finding
     return found
@@ -61,11 +64,16 @@ def _other_mount(path: str, on: Mount, expected: Mount | None) -> Finding | None
         return None
     if on.point != expected.point and is_under(expected.point, on.point):
         place = f"{expected.kind} {expected.point}".strip()
-        return make_finding("mount-missing", path, on=on.point, kind=on.kind, expected=place)
+        return _finding(path, f"not mounted: it is a folder on {on.point} ({on.kind}), on the other nodes {place}")
     if is_under(on.point, expected.point):
         place = f"{expected.source} ({expected.kind})"
-        return make_finding("mount-other", path, source=on.source, kind=on.kind, expected=place)
+        return _finding(path, f"{on.source} ({on.kind}) is mounted, on the other nodes {place}")
     return None
+
+
+def _finding(path: str, message: str) -> Finding:
+    advice = "mount what the other nodes have (`findmnt`); drain the node until then"
+    return Finding("node-mount", Severity.NODE, message, advice, subject=path)
 
 
 def _mounted(record: Record, path: str) -> _Mounted:

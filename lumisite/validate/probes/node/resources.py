@@ -9,8 +9,7 @@ import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.validate.probes.records import count_in
 
 #: Limits by the names that scripts write, and by those that people know, with the unit.
@@ -61,28 +60,44 @@ def lower_limits(numbers: Numbers, usual: Usual) -> Finding | None:
     title, unit = LIMITS[name]
     expected = _expected(name, kind, LEAST_OF_LIMITS, numbers, usual) or 0.0
     values = [f"{each:.0f}{unit}" if each < math.inf else "unlimited" for each in (numbers[name][kind], expected)]
-    more = tuple(LIMITS[other][0] for other, _ in lower[1:])
-    which = "hard" if kind else "soft"
-    return make_finding("limit-lower", title, kind=which, found=values[0], expected=values[1], more=more or None)
+    more = ", ".join(LIMITS[other][0] for other, _ in lower[1:])
+    message = f"{'hard' if kind else 'soft'} limit is {values[0]}, on the other nodes {values[1]}"
+    message += f"; lower too: {more}" if more else ""
+    advice = (
+        "compare `systemctl show slurmd | grep Limit`, PropagateResourceLimits of slurm.conf and "
+        "/etc/security/limits.conf; restart slurmd; drain the node until then"
+    )
+    return Finding("node-differs", Severity.NODE, message, advice, subject=title)
 
 
 def lower_amounts(numbers: Numbers, usual: Usual, in_memory: Set[str]) -> Iterator[Finding]:
     """Yield what a node has less of than the others: of a folder its size, or what is free there."""
     for name in sorted(numbers.keys() - LIMITS.keys() - {"memory"}):
-        pool = not name.startswith("/")
-        least = LEAST_OF_POOL if pool else LEAST_IN_MEMORY if name in in_memory else LEAST_ON_DISK
-        for kind in range(len(least)):
-            expected = _expected(name, kind, least, numbers, usual)
-            if expected is not None:
-                quantity, unit = (None, "") if pool else (("size", "free")[kind], " MiB")
-                pair = (numbers[name][kind], expected)
-                values = [f"{each if pool else each / 1024:.0f}{unit}" for each in pair]
-                yield make_finding("resource-lower", name, quantity=quantity, found=values[0], expected=values[1])
-                break
-        else:
-            if name == SHARED_MEMORY and len(numbers[name]) > 1 and numbers[name][1] < LEAST_SHARED_KIB:
-                size, free = (f"{each / 1024:.0f} MiB" for each in numbers[name][:2])
-                yield make_finding("shared-memory-small", name, size=size, free=free)
+        is_folder = name.startswith("/")
+        least = LEAST_IN_MEMORY if name in in_memory else LEAST_ON_DISK if is_folder else LEAST_OF_POOL
+        lower = [kind for kind in range(len(least)) if _expected(name, kind, least, numbers, usual) is not None]
+        if lower:
+            yield _lower_amount(name, lower[0], numbers[name], _expected(name, lower[0], least, numbers, usual) or 0.0)
+        elif name == SHARED_MEMORY and len(numbers[name]) > 1 and numbers[name][1] < LEAST_SHARED_KIB:
+            size, free = (f"{each / 1024:.0f} MiB" for each in numbers[name][:2])
+            advice = (
+                "remove what earlier jobs left in it (`ls -l /dev/shm`), or mount it larger "
+                "(`mount -o remount,size=50% /dev/shm`, /etc/fstab); drain the node until then"
+            )
+            yield Finding("node-full", Severity.NODE, f"{free} free of {size}", advice, subject=name)
+
+
+def _lower_amount(name: str, kind: int, found: Sequence[float], expected: float) -> Finding:
+    if name.startswith("/"):
+        have, others = (f"{each / 1024:.0f} MiB" for each in (found[kind], expected))
+        message = f"{('size', 'free')[kind]} {have}, on the other nodes {others}"
+        advice = (
+            f"look at `df {name}` there: its mount options, or files that earlier jobs left; drain the node until then"
+        )
+        return Finding("node-full", Severity.NODE, message, advice, subject=name)
+    message = f"{found[kind]:.0f}, on the other nodes {expected:.0f}"
+    advice = "compare /proc/meminfo and the kernel's command line; drain the node until then"
+    return Finding("node-differs", Severity.NODE, message, advice, subject=name)
 
 
 def usual_numbers(every: Sequence[Numbers]) -> Usual:
