@@ -14,13 +14,15 @@ from lumisite.cli.colours import DIFFERENCE, print_lines
 from lumisite.cli.difference import file_lines, meaning_lines, summary_lines
 from lumisite.cli.output import print_result
 from lumisite.errors import ResolveError, refused
-from lumisite.findings.catalogue import make_finding
 from lumisite.release.deploy import (
+    KEPT,
     DeployPreview,
     apply_plan,
     load_out,
+    old_releases,
     plan_deploy,
     plan_rollback,
+    remove_old,
     roll_back,
 )
 from lumisite.release.diff import Difference, compare, to_json
@@ -36,6 +38,13 @@ def add_deploy(parser: argparse.ArgumentParser) -> None:
     add_root(parser)
     parser.add_argument("--apply", action="store_true", help="deploy; without it, only show what would change")
     parser.add_argument("--change-site", action="store_true", help="allow a root that belongs to another site")
+    parser.add_argument(
+        "--keep",
+        metavar="N",
+        type=int,
+        default=KEPT,
+        help=f"remove releases but for the newest N ({KEPT}), and those that jobs may use",
+    )
     add_details(parser)
     add_json(parser)
 
@@ -51,7 +60,9 @@ def add_rollback(parser: argparse.ArgumentParser) -> None:
 def run_deploy(arguments: argparse.Namespace) -> int:
     """Print what would change, or with `--apply` do it."""
     if arguments.apply and arguments.json:
-        raise ResolveError(make_finding("option-excluded", "--json", other="--apply"))
+        raise ResolveError("--json: not with --apply")
+    if arguments.keep < 1:
+        raise ResolveError("--keep: at least 1")
     out = load_out(arguments.out, os.geteuid())
     plan = plan_deploy(out, arguments.root, os.geteuid(), any_site=arguments.change_site)
     if not arguments.apply:
@@ -63,8 +74,11 @@ def run_deploy(arguments: argparse.Namespace) -> int:
     with locked(read_root(arguments.root).path, by := _user()):
         plan = plan_deploy(out, arguments.root, os.geteuid(), any_site=arguments.change_site)
         changed = apply_plan(plan, by)
+        removed = remove_old(plan.root, plan.out.manifest.release, arguments.keep) if changed else []
     _print_difference(plan, arguments)  # by now a reader that has left stops nothing half-way
     print(_deployed_line(plan, changed=changed))
+    for name in removed:
+        print(f"removed {name}")
     if changed:
         _print_edits(plan)
         _print_aside(f"check that it fits: {_command('status', arguments.root)}")
@@ -77,12 +91,15 @@ def _preview(plan: DeployPreview, arguments: argparse.Namespace) -> int:
     """Print what deploying a tree would change, and return 1 where it would change anything; nothing is written."""
     if arguments.json:
         edited = {str(release.path): [describe(fault) for fault in release.faults] for release in plan.edited}
-        print_result({**to_json(plan.difference), "edited": edited}, (), as_json=True)
+        removed = old_releases(plan.root, plan.out.manifest.release, arguments.keep)
+        print_result({**to_json(plan.difference), "edited": edited, "removed": removed}, (), as_json=True)
     else:
         _print_difference(plan, arguments)
     _print_edits(plan)
     plan.refuse_damage()
     if plan.difference and not arguments.json:
+        for name in old_releases(plan.root, plan.out.manifest.release, arguments.keep):
+            _print_aside(f"would be removed: {plan.root.release(name)}")
         _print_aside(f"nothing was written; {_how_to_deploy(plan, arguments)}")
     return 1 if plan.difference or plan.edited else 0
 

@@ -57,6 +57,20 @@ CODES: Mapping[str, str] = {
     "users-shut-out": "users may not read, enter or write what they need",
     #
     # Releases: render, deploy, rollback, status, policy
+    "out-changed": "a rendered tree was changed since; render it again",
+    "out-unfit": "a folder is no rendered tree, or may not be replaced by one",
+    "out-untrusted": "others could have changed the tree that is to be deployed",
+    "release-damaged": "a release that is to be used is missing, or is not as it was deployed",
+    "release-edited": "a file of a release is not as lumisite wrote it",
+    "release-file-missing": "a file of a release is missing",
+    "release-id-taken": "another release of the same id is deployed",
+    "release-missing": "a release is missing as a whole",
+    "release-mode": "owner or mode of a file of a release is another one",
+    "root-damaged": "the history of a deployment root or its link is not as lumisite wrote it",
+    "root-locked": "another deploy or rollback is running",
+    "root-of-other-site": "the deployment root belongs to another site",
+    "root-open": "others can change what users load",
+    "root-unfit": "a path is no deployment root",
     "not-deployed": "what the site description says is not deployed yet",
     "policy-damaged": "the policy file is not as `lumisite policy` writes it",
     #

@@ -1,22 +1,24 @@
 """Deploying a rendered tree into a root, and going one release back.
 
 The order of the writes is what keeps users safe: first the whole release, on the disk and under its final
-name; then the line of the history; then the link, in one step. Killed anywhere, the link names the old or the
-new release, whole, and the next run starts from there.
+name; then the line of the history; then the link, in one step; at last, old releases that no job can use any more
+are removed. Killed anywhere, the link names the old or the new release, whole, and the next run starts from there.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused
-from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.release.diff import Difference, compare
-from lumisite.release.files import make_directories, make_temporary, make_tree, remove, sync_directory
+from lumisite.release.files import TEMPORARY, make_directories, make_temporary, make_tree, remove, sync_directory
 from lumisite.release.root import (
     Root,
     append_step,
@@ -27,9 +29,15 @@ from lumisite.release.root import (
     read_root,
     shared_mode,
 )
-from lumisite.release.tree import FaultsError, RenderedTree, load_tree
+from lumisite.release.tree import FaultsError, RenderedTree, load_tree, utc
 from lumisite.release.trust import refuse_out
 from lumisite.render.manifest import MANIFEST, is_release_id, sha256_of
+from lumisite.text import printable
+
+#: How many releases stay, the newest ones.
+KEPT = 5
+#: For so many days after it was current a release stays for jobs: none waits and runs for longer than that.
+DAYS_FOR_JOBS = 30
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,10 @@ class DeployPreview:
     def refuse_damage(self) -> None:
         """Raise `FaultsError` where the release to deploy is there already and is not as it should be."""
         if self.existing is not None and self.existing.faults:
-            raise FaultsError(make_finding("deploy-edited", str(self.existing.path)), self.existing.faults)
+            text = "not as it was deployed; `deploy` writes nothing into a release that is there"
+            advice = "undo what is named here, or move this folder away and deploy again"
+            finding = Finding("release-damaged", Severity.FAULT, text, advice, str(self.existing.path))
+            raise FaultsError(finding, self.existing.faults)
 
 
 class Rollback(NamedTuple):
@@ -82,12 +93,15 @@ def load_out(path: Path, admin: int) -> RenderedTree:
     Raises `ToolError` where others than the user id `admin` and root could have changed it.
     """
     if not path.is_dir() or not os.path.lexists(path / MANIFEST):
-        raise LumisiteError(make_finding("out-no-tree", str(path)))
+        text, advice = "not a directory with a MANIFEST.json", "name a directory that `lumisite render` wrote"
+        raise LumisiteError(Finding("out-unfit", Severity.FAULT, text, advice, str(path)))
     refuse_out(path, admin)
     tree = load_tree(path)
     refuse_out(path, admin, tree.status)
     if tree.content_faults:
-        raise FaultsError(make_finding("out-changed", str(path)), tree.content_faults)
+        advice = "render it again; edits belong into the site description or the templates"
+        finding = Finding("out-changed", Severity.FAULT, "changed since it was rendered", advice, str(path))
+        raise FaultsError(finding, tree.content_faults)
     return tree
 
 
@@ -102,12 +116,12 @@ def plan_deploy(out: RenderedTree, path: Path, admin: int, *, any_site: bool) ->
     site = newest.site if newest else out.manifest.site
     if site != out.manifest.site and not any_site:
         new = out.manifest.site
-        raise LumisiteError(
-            make_finding("root-of-other-site", str(root.path), out=str(out.path), site=new, root_site=site)
-        )
+        text = f"holds releases of site {site}, and {out.path} is of site {new}; nothing was written"
+        advice = f"name the root of site {new}, or add --change-site to replace {site} by {new} for its users"
+        raise LumisiteError(Finding("root-of-other-site", Severity.FAULT, text, advice, str(root.path)))
     real = Path(os.path.realpath(out.path))
     if real in (root.path, *root.path.parents):
-        raise LumisiteError(make_finding("root-inside-out", str(path), out=str(out.path)))
+        raise LumisiteError(f"{path}: is inside {out.path}, the tree to deploy (name another root)")
     current = existing = _existing(root, out)
     if root.current != out.manifest.release:
         exists = bool(root.current) and os.path.lexists(root.release(root.current))
@@ -121,15 +135,18 @@ def _existing(root: Root, out: RenderedTree) -> RenderedTree | None:
     if not os.path.lexists(path):
         return None
     if path.is_symlink() or not path.is_dir():
-        raise DifferenceError(make_finding("release-no-directory", str(path)))
+        text, advice = "not a directory, so lumisite did not write it", "move the directory itself to this path"
+        raise DifferenceError(Finding("release-id-taken", Severity.FAULT, text, advice, str(path)))
     expected = inspect_release(root, path.name, out)
     if step := root.deployed(path.name):
         is_other = step.manifest != sha256_of(out.manifest_bytes)
     else:
         is_other = bool(expected.faults) and not inspect_release(root, path.name).faults
     if is_other:
-        folder = None if root.current == path.name else str(path)
-        raise DifferenceError(make_finding("release-id-taken", str(path), folder=folder))
+        text = "deployed before with the same id and other content; a release never changes"
+        more = "" if root.current == path.name else f", or remove {path} once no job uses it"
+        advice = f"render with another id{more}"
+        raise DifferenceError(Finding("release-id-taken", Severity.FAULT, text, advice, str(path)))
     return expected
 
 
@@ -162,27 +179,62 @@ def apply_plan(plan: DeployPreview, by: str) -> bool:
     return True
 
 
+def old_releases(root: Root, new: str, keep: int) -> list[str]:
+    """Return the releases that go when `new` is deployed into a root, the newest first.
+
+    The newest `keep` stay, the current one, to which rollback will go, what was current in the last `DAYS_FOR_JOBS`
+    days, which jobs may use, and what the history does not know.
+    """
+    deployed = dict.fromkeys(step.release for step in reversed(root.steps) if step.action == "deploy")
+    newest = [new, *(name for name in deployed if name != new)][:keep]
+    since = utc(time.time() - DAYS_FOR_JOBS * 24 * 3600)
+    used = {step.before for step in root.steps if step.time >= since}
+    kept = {*newest, *used, root.current}
+    return [name for name in deployed if name not in kept and root.release(name).is_dir()]
+
+
+def remove_old(root: Root, new: str, keep: int) -> list[str]:
+    """Remove the `old_releases` that are as they were deployed, and return their names; the caller holds the lock."""
+    removed = []
+    for name in old_releases(root, new, keep):
+        if inspect_release(root, name).edits:  # somebody's work
+            continue
+        path = root.release(name)
+        with suppress(OSError):  # another admin's
+            path.rename(gone := path.with_name(f"{TEMPORARY}{name}"))
+            remove(gone)
+            removed.append(name)
+    return removed
+
+
 def plan_rollback(root: Root, to: str = "") -> Rollback:
     """Find the release before the current one, or the release `to`, and look whether it is whole.
 
     Raises `ToolError` when there is no release before, `DifferenceError` when that release is not whole.
     """
     quoted = shlex.quote(str(root.path))
+    others = (
+        f"`lumisite status {quoted} --all` lists what exists, and `lumisite rollback {quoted} ID` goes to any of it"
+    )
     if not root.current and not to:
-        raise ToolError(make_finding("root-without-release", str(root.path), quoted=quoted))
+        raise ToolError(f"{root.path}: no current release (deploy one; {others})")
     if to and not is_release_id(to):
-        raise LumisiteError(make_finding("release-id-unfit", to, quoted=quoted))
+        raise LumisiteError(f"{printable(to)}: not the id of a release ({others})")
     if to and to == root.current:
-        raise LumisiteError(make_finding("release-is-current", to, quoted=quoted))
+        raise LumisiteError(f"{to}: already the current release ({others})")
     to = to or root.before
     if not to:
-        raise ToolError(make_finding("rollback-end", str(root.path), release=root.current))
+        raise ToolError(f"{root.path}: no release before {root.current}; nothing was changed ({others})")
     target = inspect_release(root, to)
     if target.state == "missing":
-        raise DifferenceError(make_finding("rollback-missing", str(target.path), quoted=quoted))
+        text = "missing; nothing was changed"
+        raise DifferenceError(Finding("release-damaged", Severity.FAULT, text, others, str(target.path)))
     if target.faults:
-        link = link_command(root.path, target.path.name) if target.state == "edited" else None
-        finding = make_finding("rollback-edited", str(target.path), link=link)
+        advice = "undo what is named here, or move this folder away, render it again and deploy it"
+        if target.state == "edited":
+            advice = f"undo what is named here; to use it as it is: {link_command(root.path, target.path.name)}"
+        text = "not as it was deployed; nothing was changed"
+        finding = Finding("release-damaged", Severity.FAULT, text, advice, str(target.path))
         raise FaultsError(finding, target.faults)
     return Rollback(inspect_release(root, root.current), target)
 

@@ -89,13 +89,12 @@ class Difference:
     new: str
     versions: Mapping[str, Pair] = field(default_factory=dict)
     modules: tuple[ModuleChange, ...] = ()
-    settings: Mapping[str, ListChange] = field(default_factory=dict)
     names: Mapping[str, Pair] = field(default_factory=dict)
     tasks: Mapping[str, Mapping[str, Pair]] = field(default_factory=dict)
     files: tuple[FileChange, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.versions or self.modules or self.settings or self.names or self.files)
+        return bool(self.versions or self.modules or self.names or self.files)
 
 
 def compare(old: RenderedTree | None, new: RenderedTree) -> Difference:
@@ -107,7 +106,6 @@ def compare(old: RenderedTree | None, new: RenderedTree) -> Difference:
         new=after.release,
         versions=_versions(before, after),
         modules=modules,
-        settings=_list_changes(before.settings, after.settings),
         names=_pairs(before.leads, after.leads, sorted(before.leads)),
         tasks=_task_changes(before.tasks, after.tasks),
         files=tuple(_file_changes(_files(old) if old else {}, _files(new), modules)),
@@ -140,12 +138,11 @@ def _task_changes(
     return {group: pairs for group, pairs in changes.items() if pairs}
 
 
-def _list_changes(
-    old: Mapping[str, tuple[str, ...]], new: Mapping[str, tuple[str, ...]], names: Iterable[str] = ()
-) -> dict[str, ListChange]:
+def _list_changes(old: ModuleSummary, new: ModuleSummary) -> dict[str, ListChange]:
+    """Compare the lists of two versions of a module; order and repetition do not count."""
     changes = {}
-    for name in names or sorted({*old, *new}):
-        before, after = dict.fromkeys(old.get(name, ())), dict.fromkeys(new.get(name, ()))
+    for name in _LISTS:
+        before, after = dict.fromkeys(getattr(old, name)), dict.fromkeys(getattr(new, name))
         if before.keys() != after.keys():
             added = tuple(item for item in after if item not in before)
             changes[name] = ListChange(added, tuple(item for item in before if item not in after))
@@ -162,7 +159,7 @@ def _module_changes(old: Mapping[str, ModuleSummary], new: Mapping[str, ModuleSu
             pairs = [(v if v in olds else "", v if v in news else "") for v in sorted({*olds, *news})]
         for old_version, new_version in pairs:
             before_it, after_it = olds.get(old_version, ModuleSummary()), news.get(new_version, ModuleSummary())
-            lists = _list_changes(vars(before_it), vars(after_it), _LISTS)
+            lists = _list_changes(before_it, after_it)
             environment = _pairs(before_it.environment, after_it.environment)
             yield ModuleChange(name, old_version, new_version, lists, environment)
 
@@ -241,7 +238,6 @@ def to_json(difference: Difference) -> dict[str, Any]:
             }
             for module in difference.modules
         ],
-        "settings": {name: change._asdict() for name, change in difference.settings.items()},
         "names": {name: pair._asdict() for name, pair in difference.names.items()},
         "tasks": {
             group: {name: pair._asdict() for name, pair in pairs.items()} for group, pairs in difference.tasks.items()

@@ -14,10 +14,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 
 from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused
-from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.release.tree import FaultsError, load_tree
 from lumisite.render.manifest import MANIFEST, RenderedFile, path_fault
 from lumisite.site.read import read_file, regular_size
+from lumisite.text import printable
 
 #: What is on the way to a final name starts so, and the next deploy into its folder, or the next render, removes it.
 TEMPORARY = ".lumisite-new-"
@@ -158,7 +159,8 @@ def write_tree(files: Mapping[str, RenderedFile], out: Path) -> bool:
     rendered = {path: (file.text.encode(), file.mode) for path, file in files.items()}
     for path in rendered:
         if path_fault(path):
-            raise LumisiteError(make_finding("tree-path", path))
+            remedy = "use a relative path of printable characters, without `.` and `..`"
+            raise LumisiteError(f"{printable(path)}: not a path of a rendered tree ({remedy})")
     try:
         make_directories(out.parent)
         with _alone_in(out.parent):
@@ -192,20 +194,24 @@ def _is_rendered_already(out: Path, manifest: bytes) -> bool:
     if not os.path.lexists(out):
         return False
     if not out.is_dir():
-        raise ToolError(make_finding("out-no-directory", str(out)))
+        raise ToolError(f"{out}: not a directory (name one, which may be new)")
     if any(out.iterdir()):
         if not os.path.lexists(out / MANIFEST):
-            raise DifferenceError(make_finding("out-foreign", str(out)))
+            text = "not empty, and not written by lumisite (no MANIFEST.json)"
+            raise DifferenceError(Finding("out-unfit", Severity.FAULT, text, "name a new directory", str(out)))
         tree = load_tree(out)
         if tree.manifest_bytes == manifest and not tree.faults:
             return True
         # Nothing is lost with a file that somebody has removed, or with a mode.
         if tree.edits:
-            raise FaultsError(make_finding("out-edited", str(out)), tree.edits)
+            text = "has files that lumisite did not write, which would be lost"
+            advice = "move them away, or name a new directory"
+            raise FaultsError(Finding("out-unfit", Severity.FAULT, text, advice, str(out)), tree.edits)
     with suppress(FileNotFoundError):  # the folder that we are in was removed
         working = Path(os.path.realpath(Path.cwd()))
         if out in (working, *working.parents):
-            raise LumisiteError(make_finding("out-in-use", str(out), parent=str(out.parent)))
+            text = "would be replaced as a whole, and is the working directory"
+            raise LumisiteError(Finding("out-unfit", Severity.FAULT, text, f"run again in {out.parent}", str(out)))
     return False
 
 

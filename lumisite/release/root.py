@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from lumisite.errors import DifferenceError, LumisiteError, SiteError, ToolError, refused
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Place
+from lumisite.findings.finding import Finding, Place, Severity
 from lumisite.release.files import TEMPORARY, remove, replace_entry, sync_directory, umask
 from lumisite.release.tree import FaultsError, RenderedTree, judge, load_manifest, load_tree, owner_of, utc
 from lumisite.release.trust import root_doubts
@@ -33,6 +32,7 @@ from lumisite.site.decode import UnfitError
 from lumisite.site.json_file import decode_values, parse_json
 from lumisite.site.read import UnfitFileError, read_file
 from lumisite.site.scalars import read_root_path
+from lumisite.text import printable
 
 #: A line of the history has some 200.
 LARGEST_HISTORY_BYTES = 16 * 1024 * 1024
@@ -87,11 +87,13 @@ def read_root(path: Path, admin: int | None = None) -> Root:
         try:
             read_root_path(name)
         except UnfitError:
-            raise LumisiteError(make_finding("root-name", name)) from None
+            remedy = "use an absolute path of letters, digits and ._+@=-"
+            raise LumisiteError(_unfit(name, "not possible as deployment root", remedy)) from None
     if os.path.lexists(path) and not path.is_dir():
-        raise LumisiteError(make_finding("root-no-directory", str(path)))
+        raise LumisiteError(_unfit(path, "not a directory", "name the directory of the releases; it may be new"))
     if os.path.lexists(path / MANIFEST):
-        raise LumisiteError(make_finding("root-is-tree", str(named)))
+        text = "written by `lumisite render` (it has a MANIFEST.json)"
+        raise LumisiteError(_unfit(named, text, "name a deployment root"))
     if admin is not None and (doubts := tuple(root_doubts(named, admin))):
         raise FaultsError(doubts[0], doubts[1:])
     try:
@@ -99,15 +101,30 @@ def read_root(path: Path, admin: int | None = None) -> Root:
     except FileNotFoundError:
         history = b""
     except UnfitFileError:
-        raise ToolError(make_finding("history-damaged", str(path / "history"))) from None
+        raise ToolError(_damaged_history(Place(str(path / "history")))) from None
     return Root(path, _read_current(path), parse_history(history, str(path / "history")))
+
+
+def _unfit(path: Path | str, text: str, remedy: str) -> Finding:
+    return Finding("root-unfit", Severity.FAULT, text, remedy, str(path))
+
+
+def _damaged_history(place: Place) -> Finding:
+    advice = "move the file away; the next deploy starts a new one, and rollback then knows no earlier release"
+    return Finding("root-damaged", Severity.FAULT, "not a history that lumisite wrote", advice, place=place)
+
+
+def _missing_release(path: Path) -> Finding:
+    advice = "`lumisite status ROOT --all` lists those that exist"
+    return Finding("release-missing", Severity.FAULT, "missing, or not a directory", advice, str(path))
 
 
 def existing_root(path: Path, admin: int | None = None) -> Root:
     """Read a deployment root that must be there."""
     root = read_root(path, admin)
     if not root.path.is_dir():
-        raise LumisiteError(make_finding("root-missing", str(path), quoted=shlex.quote(str(path))))
+        remedy = f"name the deployment root, or create it with `lumisite deploy OUT {shlex.quote(str(path))} --apply`"
+        raise LumisiteError(_unfit(path, "does not exist", remedy))
     return root
 
 
@@ -122,7 +139,7 @@ def parse_history(content: bytes, where: str) -> tuple[LinkMove, ...]:
         except SiteError:
             step = None
         if step is None or not _is_sound(step):
-            raise DifferenceError(make_finding("history-damaged", place=Place(where, number))) from None
+            raise DifferenceError(_damaged_history(Place(where, number))) from None
         steps.append(step)
     return tuple(steps)
 
@@ -171,7 +188,7 @@ def inspect_release(root: Root, release: str, expected: RenderedTree | None = No
     """Judge a release by `expected`, else by its own manifest if that is the one that was deployed."""
     path = root.release(release)
     if not release or path.is_symlink() or not path.is_dir():
-        return RenderedTree(path, NO_MANIFEST, faults=(make_finding("release-missing", str(path)),))
+        return RenderedTree(path, NO_MANIFEST, faults=(_missing_release(path),))
     if expected:
         return judge(path, expected.manifest, expected.manifest_bytes)
     step = root.deployed(release)
@@ -236,12 +253,15 @@ def locked(root: Path, by: str) -> Iterator[None]:
     try:
         descriptor = _open_lock(path, root)
     except PermissionError:
-        raise ToolError(make_finding("root-not-yours", str(root), owner=owner_of(root.stat().st_uid))) from None
+        owner = owner_of(root.stat().st_uid)
+        text = f"belongs to {owner}, and you cannot write there; nothing was changed"
+        raise ToolError(f"{root}: {text} (run the command as {owner})") from None
     except OSError as error:
         raise refused("lock", error) from error
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ToolError(make_finding("lock-no-file", str(path)))
+            remedy = "remove it; the next deploy creates it"
+            raise ToolError(f"{path}: not a regular file, so it cannot be locked ({remedy})")
         _lock(descriptor, path, root)
         with suppress(OSError):  # for the message of the one who must wait; a full disk is no reason to stop
             line = f"pid {os.getpid()}, {by}, since {utc(time.time())}\n".encode()
@@ -272,9 +292,12 @@ def _lock(descriptor: int, path: Path, root: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = os.pread(descriptor, 1000, 0).decode(errors="replace").partition("\n")[0]
-        raise ToolError(make_finding("root-locked", str(root), holder=holder)) from None
+        text = f"another deploy or rollback is running ({printable(holder) or 'just started'}); nothing was written"
+        finding = Finding("root-locked", Severity.FAULT, text, "run again when it has ended", str(root))
+        raise ToolError(finding) from None
     except OSError as error:
-        raise ToolError(make_finding("lock-refused", str(path), reason=error.strerror)) from error
+        remedy = "use a file system with flock; on Lustre, mount option `flock`"
+        raise ToolError(f"{path}: cannot be locked: {error.strerror} ({remedy})") from error
 
 
 def shared_mode(root: Path) -> int:
@@ -305,13 +328,15 @@ def _read_current(root: Path) -> str:
     if not os.path.lexists(link):
         return ""
     if not link.is_symlink():
-        raise DifferenceError(make_finding("current-no-link", str(link)))
+        text = "not a symbolic link, so lumisite did not write it"
+        raise DifferenceError(Finding("root-damaged", Severity.FAULT, text, "move it away", str(link)))
     target = link.readlink()
     if target.parent != Path("releases") or not is_release_id(target.name):
         there = [path.parent for path in root.glob(f"releases/*/{MANIFEST}") if is_release_id(path.parent.name)]
         newest = max(there, key=lambda path: path.stat().st_mtime, default=None)
-        command = link_command(root, newest.name) if newest else None
-        raise DifferenceError(make_finding("current-elsewhere", str(link), target=str(target), command=command))
+        advice = f"to use the newest release: {link_command(root, newest.name)}" if newest else "remove it"
+        text = f"points to {printable(str(target))}, expected releases/<id>"
+        raise DifferenceError(Finding("root-damaged", Severity.FAULT, text, advice, str(link)))
     return target.name
 
 

@@ -16,8 +16,7 @@ from datetime import datetime, timezone
 from pathlib import Path, PurePath
 
 from lumisite.errors import DifferenceError
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, with_values
+from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import line, message
 from lumisite.render.manifest import (
     LARGEST_MANIFEST_BYTES,
@@ -35,9 +34,8 @@ from lumisite.text import printable
 LARGEST_FILE_BYTES = 16 * 1024 * 1024
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-#: Findings about something that is gone, and about owner or mode alone.
+#: Findings about something that is gone.
 _GONE = ("release-file-missing", "release-missing")
-_STATUS_ONLY = ("release-mode", "release-owner")
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class RenderedTree:
     @property
     def content_faults(self) -> tuple[Finding, ...]:
         """The faults that are more than an owner or a mode."""
-        return tuple(fault for fault in self.faults if fault.code not in _STATUS_ONLY)
+        return tuple(fault for fault in self.faults if fault.code != "release-mode")
 
     @property
     def edits(self) -> tuple[Finding, ...]:
@@ -109,9 +107,10 @@ def load_manifest(directory: Path) -> tuple[Manifest, bytes]:
     try:
         content = read_file(path, LARGEST_MANIFEST_BYTES, follow=False)
     except FileNotFoundError:
-        raise DifferenceError(make_finding("release-file-missing", str(path))) from None
+        raise DifferenceError(_missing(str(path))) from None
     except UnfitFileError as error:
-        raise DifferenceError(make_finding("file-unfit", str(path), reason=error.strerror)) from None
+        finding = Finding("release-edited", Severity.FAULT, str(error.strerror), "look at it with `ls -l`", str(path))
+        raise DifferenceError(finding) from None
     return parse_manifest(content, str(path)), content
 
 
@@ -124,16 +123,16 @@ def judge(
     parents = {str(parent) for path in known for parent in PurePath(path).parents}
     found, contents = _read_all(directory, known)
     owners = (0, found["."].st_uid)
-    faults = [make_finding("release-file-missing", path) for path in known if path not in found]
+    faults = [_missing(path) for path in known if path not in found]
     for path, status in found.items():
         if path in known:
             fault = _judge_file(path, status, known[path], contents.get(path))
         elif path in parents and stat.S_ISDIR(status.st_mode):
             fault = _judge_mode(path, status, 0o755)
         else:
-            fault = _fault("release-file-unknown", path, status)
+            fault = _edited(path, "not written by lumisite", "move it out of the tree", status)
         if not fault and status.st_uid not in owners:
-            fault = _fault("release-owner", path, status, expected=owner_of(owners[-1]))
+            fault = _of_another(path, status, owner_of(owners[-1]))
         faults += [fault] if fault else []
     faults.sort(key=lambda fault: fault.subject)
     return RenderedTree(directory, manifest, manifest_bytes, contents, tuple(faults), found)
@@ -207,9 +206,9 @@ def utc(seconds: float) -> str:
 
 def _judge_file(path: str, status: os.stat_result, entry: FileEntry, content: bytes | None) -> Finding | None:
     if not stat.S_ISREG(status.st_mode):
-        return _fault("release-file-replaced", path, status, kind=kind_of(status.st_mode))
+        return _edited(path, f"replaced by {kind_of(status.st_mode)}", "render or deploy the tree again", status)
     if content is None or sha256_of(content) != entry.sha256:
-        return _fault("release-file-edited", path, status)
+        return _edited(path, "edited", "make the change in the site description or in a template", status)
     return _judge_mode(path, status, int(entry.mode, 8))
 
 
@@ -218,12 +217,25 @@ def _judge_mode(path: str, status: os.stat_result, expected: int) -> Finding | N
     mode = stat.S_IMODE(status.st_mode) & ~stat.S_ISGID
     if mode == expected:
         return None
-    return _fault("release-mode", path, status, mode=f"{mode:04o}", expected=f"{expected:04o}")
+    text = f"mode {mode:04o}, expected {expected:04o} ({_by(status)})"
+    return Finding("release-mode", Severity.FAULT, text, f"set it with `chmod {expected:04o}`", path)
 
 
-def _fault(code: str, path: str, status: os.stat_result, **values: str) -> Finding:
-    known = {"owner": owner_of(status.st_uid), "changed": utc(status.st_mtime)}
-    return with_values(make_finding(code, path), {**known, **values})
+def _of_another(path: str, status: os.stat_result, expected: str) -> Finding:
+    text = f"belongs to {owner_of(status.st_uid)}, expected {expected} or root (changed {utc(status.st_mtime)})"
+    return Finding("release-mode", Severity.FAULT, text, f"set it with `chown {expected}`", path)
+
+
+def _edited(path: str, text: str, advice: str, status: os.stat_result) -> Finding:
+    return Finding("release-edited", Severity.FAULT, f"{text} ({_by(status)})", advice, path)
+
+
+def _missing(path: str) -> Finding:
+    return Finding("release-file-missing", Severity.FAULT, "missing", "render or deploy the tree again", path)
+
+
+def _by(status: os.stat_result) -> str:
+    return f"{owner_of(status.st_uid)}, {utc(status.st_mtime)}"
 
 
 def owner_of(uid: int) -> str:

@@ -211,9 +211,9 @@ def test_what_turned_into_a_link_or_a_pipe_is_neither_followed_nor_waited_for(tm
     ("plant", "code"),
     [
         (lambda path: None, "release-file-missing"),
-        (lambda path: path.symlink_to("/dev/zero"), "file-unfit"),
-        (lambda path: path.mkdir(), "file-unfit"),
-        (lambda path: path.write_bytes(b" " * (LARGEST_MANIFEST_BYTES + 1)), "file-unfit"),
+        (lambda path: path.symlink_to("/dev/zero"), "release-edited"),
+        (lambda path: path.mkdir(), "release-edited"),
+        (lambda path: path.write_bytes(b" " * (LARGEST_MANIFEST_BYTES + 1)), "release-edited"),
     ],
 )
 def test_a_manifest_that_is_missing_a_link_a_folder_or_huge_is_named(

@@ -85,12 +85,14 @@ def test_an_edited_release_sends_back_to_the_one_before_while_that_is_there(
     assert (found["before"], found["next"]) == (None, f"lumisite deploy OUT {root} --apply")
 
 
-def test_status_reads_only_the_release_that_users_load(
+def test_status_reads_the_release_that_users_load_and_the_one_before_alone(
     node: Callable[..., Path], capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node(host())
     current = Path("root/current").resolve()
     shutil.copytree(current, current.with_name("2026-01-0123456789ab"))
+    assert main(["render", "--site", "twin", "--platform", "2024-08", "--out", "out"]) == 0
+    assert main(["deploy", "out", "root", "--apply"]) == 0
     read: list[Path] = []
 
     def watched(name: str, folder: int, most: int) -> tuple[os.stat_result, bytes | None]:
@@ -98,8 +100,31 @@ def test_status_reads_only_the_release_that_users_load(
         return read_entry(name, folder, most)
 
     monkeypatch.setattr(tree, "read_entry", watched)
+    status(capsys)
+    names = {path.parts[-3] for path in read if path.name == "task_prolog"}
+    assert names == {current.name, Path("root/current").resolve().name}
+
+
+def test_an_edited_way_back_is_found_before_it_is_needed(node: Callable[..., Path], capsys: Output) -> None:
+    top = node(host())
+    first = Path("root/current").resolve()
+    assert main(["render", "--site", "twin", "--platform", "2024-08", "--out", "out"]) == 0
+    assert main(["deploy", "out", "root", "--apply"]) == 0
+    shutil.copytree(top / "opt/cray/pe/mpich/8.1.32", top / "opt/cray/pe/mpich/8.1.29")
+    (top / "opt/cray/libfabric/1.22.0").rename(top / "opt/cray/libfabric/1.15.2.0")
     assert status(capsys)[0] == 0
-    assert [path.parts[-4:-2] for path in read if path.name == "task_prolog"] == [("releases", current.name)]
+    (first / "spank/bin/singularity").chmod(0o644)
+    (first / "modules/singularity-CPEbits/25.03.lua").write_text("-- gone")
+    code, found = status(capsys)
+    assert (code, found["before"], len(found["before_faults"])) == (1, first.name, 2)
+    assert "modules/singularity-CPEbits/25.03.lua: edited" in found["before_faults"][0]
+    assert found["next"].startswith(f"undo the edits in {first}")
+    main(["status", "root", "--host-root", "host"])
+    assert f"previous    {first.name}, not as it was deployed: modules/" in capsys.readouterr().out
+    assert main(["rollback", "root"]) == 1
+    err = capsys.readouterr().err
+    assert "[release-damaged]" in err
+    assert "[release-edited]" in err
 
 
 def test_what_the_site_has_and_the_release_lacks_is_waiting(node: Callable[..., Path], capsys: Output) -> None:

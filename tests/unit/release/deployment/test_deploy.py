@@ -27,7 +27,7 @@ NEXT = "check that it fits: lumisite status ROOT\ngo back: lumisite rollback ROO
 def test_without_apply_nothing_is_written(run: Run) -> None:
     code, out, err = run("deploy", "new", "ROOT")
     assert code == 1
-    assert "singularity-CPEbits/25.03: new module, + /opt/cray" in out
+    assert "+ module singularity-CPEbits/25.03\n+ module singularity-CPEbits/25.03: /opt/cray\n" in out
     assert err == "nothing was written; deploy it: lumisite deploy new ROOT --apply\n"
     assert not Path("ROOT").exists()
 
@@ -36,7 +36,7 @@ def test_apply_shows_the_difference_and_moves_a_relative_link(run: Run) -> None:
     deploy("old")
     code, out, err = run("deploy", "new", "ROOT", "--apply")
     assert (code, err) == (0, NEXT)
-    assert "- /opt/cray/libfabric/1.15.2.0" in out
+    assert "- module singularity-CPEbits/25.03: /opt/cray/libfabric/1.15.2.0\n" in out
     assert out.endswith(f"deployed {NEW} (before: {OLD})\n")
     assert str(Path("ROOT/current").readlink()) == f"releases/{NEW}"
     assert current() == NEW
@@ -115,8 +115,8 @@ def test_another_id_with_the_same_content_is_nothing_to_do(run: Run, tmp_path: P
         (lambda out: (out / "spank/task_prolog").unlink(), 1, "out-changed"),
         (lambda out: (out / "more").write_text("x"), 1, "out-changed"),
         (lambda out: (out / MANIFEST).write_text("{}"), 1, "file-of-another-kind"),
-        (lambda out: (out / MANIFEST).unlink(), 2, "out-no-tree"),
-        (lambda out: out.rename("gone"), 2, "out-no-tree"),
+        (lambda out: (out / MANIFEST).unlink(), 2, "out-unfit"),
+        (lambda out: out.rename("gone"), 2, "out-unfit"),
     ],
 )
 def test_a_tree_that_is_not_as_it_was_rendered_is_refused(
@@ -140,36 +140,36 @@ def test_modes_of_the_rendered_tree_do_not_matter_since_the_copy_gets_its_own() 
 @pytest.mark.parametrize(
     ("prepare", "code", "message"),
     [
-        (lambda root: root.write_text(""), 2, "[root-no-directory]"),
-        (lambda root: (root / "current").mkdir(parents=True), 1, "[current-no-link]"),
+        (lambda root: root.write_text(""), 2, "[root-unfit]"),
+        (lambda root: (root / "current").mkdir(parents=True), 1, "[root-damaged]"),
         (
             lambda root: (root.mkdir(), (root / "current").symlink_to("/etc")),
             1,
-            "[current-elsewhere]",
+            "[root-damaged]",
         ),
         (
             lambda root: (root.mkdir(), (root / "current").symlink_to("releases/..")),
             1,
-            "[current-elsewhere]",
+            "[root-damaged]",
         ),
         (
             lambda root: (root.mkdir(), (root / "current").symlink_to("../releases/a")),
             1,
-            "[current-elsewhere]",
+            "[root-damaged]",
         ),
         (lambda root: (root.mkdir(), (root / "history").write_text("x\n")), 1, "history:1: "),
-        (lambda root: (root / "history").mkdir(parents=True), 3, "[history-damaged]"),
+        (lambda root: (root / "history").mkdir(parents=True), 3, "[root-damaged]"),
         (lambda root: (root.mkdir(), (root / "releases").write_text("")), 3, "cannot deploy"),
         (lambda root: (root / ".lock").mkdir(parents=True), 3, "cannot lock"),
         (
             lambda root: subprocess.run(["mkfifo", "-m600", root.mkdir() or root / ".lock"], check=True),
             3,
-            "[lock-no-file]",
+            "not a regular file, so it cannot be locked",
         ),
         (
             lambda root: ((root / "releases").mkdir(parents=True), (root / "releases" / NEW).write_text("")),
             1,
-            "[release-no-directory]",
+            "[release-id-taken]",
         ),
     ],
 )
@@ -194,13 +194,13 @@ def test_a_history_without_an_end_is_refused_without_reading_it_all(run: Run) ->
         stream.truncate(1 << 40)
     code, _, err = run("deploy", "new", "ROOT", "--apply")
     assert code == 3
-    assert "[history-damaged]" in err
+    assert "[root-damaged]" in err
 
 
 def test_a_root_inside_the_tree_is_refused(run: Run) -> None:
     code, _, err = run("deploy", "new", "new/ROOT", "--apply")
     assert code == 2
-    assert "[root-inside-out]" in err
+    assert "is inside new, the tree to deploy" in err
     assert not load_tree(Path("new")).faults
 
 
@@ -279,7 +279,7 @@ def test_a_root_of_somebody_else_says_whose_it_is(
     monkeypatch.setattr(os, "open", not_mine)
     code, out, err = run(*words)
     owner = Path("ROOT").owner()
-    said = f"lumisite: {Path('ROOT').absolute()}: belongs to {owner}, and you cannot write there; nothing was changed (run the command as {owner}) [root-not-yours]\n"
+    said = f"lumisite: {Path('ROOT').absolute()}: belongs to {owner}, and you cannot write there; nothing was changed (run the command as {owner})\n"
     assert (code, out, err) == (3, "", said)
 
 
@@ -335,7 +335,7 @@ def test_who_means_it_changes_the_site_and_the_way_back_stays_open(run: Run) -> 
     deploy("old")
     code, out, err = run("deploy", "foreign", "ROOT", "--apply", "--change-site")
     assert (code, err) == (0, NEXT)
-    assert "site: lumi -> university" in out
+    assert "- site: lumi\n+ site: university\n" in out
     assert current() == THIRD
     assert run("deploy", "new", "ROOT", "--apply")[0] == 2, "it is of the other site now"
     assert run("rollback", "ROOT")[0] == 0

@@ -20,8 +20,8 @@ def test_edits_in_the_current_release_are_named_and_stay_in_it(run: Run) -> None
     for options in ([], ["--apply"]):
         code, _, err = run("deploy", "new", "ROOT", *options)
         assert code == (0 if options else 1)
-        assert re.search(r"\n  modules/mine.lua: .*\[release-file-unknown\]", err)
-        assert re.search(r"\n  spank/task_prolog: .*\(\S+, 20\d\d-\d\d-\d\dT.*\[release-file-edited\]", err)
+        assert re.search(r"\n  modules/mine.lua: .*\[release-edited\]", err)
+        assert re.search(r"\n  spank/task_prolog: .*\(\S+, 20\d\d-\d\d-\d\dT.*\[release-edited\]", err)
     assert everything(Path("ROOT/releases", OLD)) == before
     assert current() == NEW
 
@@ -47,7 +47,7 @@ def test_every_kind_of_damage_is_noticed(run: Run, edit: Callable[[Path], object
     for words in (["deploy", "old", "ROOT", "--apply"], ["deploy", "old", "ROOT"]):
         code, _, err = run(*words)
         assert code == 1
-        assert "[deploy-edited]" in err
+        assert "[release-damaged]" in err
     assert everything(Path("ROOT/releases")) == before
     assert run("deploy", "new", "ROOT", "--apply")[0] == 0
     assert current() == NEW

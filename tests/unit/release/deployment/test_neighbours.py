@@ -82,7 +82,7 @@ def test_what_belongs_to_somebody_else_is_refused(run: Run, deep: Path, name: st
     give(place)
     command = f"chown {'-h ' if name == 'current' else ''}root {place}"
     refused_everywhere(run, f"{place}: belongs to uid {NEIGHBOUR}", command)
-    assert "[root-owner]" in run("rollback", "ROOT")[2]
+    assert "[root-open]" in run("rollback", "ROOT")[2]
 
 
 @needs_root
@@ -98,7 +98,7 @@ def test_a_file_of_somebody_else_in_a_release_is_found_though_nothing_in_it_is_c
     code, _, err = run("rollback", "ROOT")
     assert code == 1
     assert "spank/task_prolog: " in err
-    assert "[release-owner]" in err
+    assert "[release-mode]" in err
 
 
 FOREIGN: list[tuple[str, Callable[[Path], object], str]] = [
@@ -260,7 +260,7 @@ def test_a_root_whose_name_modules_cannot_have_is_refused(run: Run, sign: str) -
     for name in (f"a{sign}b", f"link{sign}"):
         code, out, err = run("deploy", "new", name, "--apply")
         assert (code, out) == (2, "")
-        assert "[root-name]" in err
+        assert "[root-unfit]" in err
         assert err.count("\n") == 1
     assert not Path(f"a{sign}b").exists()
 
@@ -270,7 +270,7 @@ def test_no_advice_leaves_the_link_dangling(run: Run) -> None:
     Path("ROOT/releases", OLD).rename("gone")
     code, _, err = run("rollback", "ROOT")
     assert code == 1
-    assert "[rollback-missing]" in err
+    assert "[release-damaged]" in err
     assert "ln -s" not in err
     # A release with nothing in it is no better than none.
     Path("gone").rename(Path("ROOT/releases", OLD))

@@ -44,7 +44,7 @@ def test_all_as_json_says_what_is_edited_broken_and_missing(run: Run) -> None:
     assert found[NEW]["faults"][0].startswith("MANIFEST.json: ")
     root = existing_root(Path("ROOT"))
     codes = {name: [fault.code for fault in inspect_release(root, name).faults] for name in (THIRD, NEW, OLD)}
-    assert codes == {THIRD: ["release-missing"], NEW: ["release-file-missing"], OLD: ["release-file-unknown"]}
+    assert codes == {THIRD: ["release-missing"], NEW: ["release-file-missing"], OLD: ["release-edited"]}
 
 
 def test_a_preview_tells_by_its_exit_code_and_as_json(run: Run) -> None:

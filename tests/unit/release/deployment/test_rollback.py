@@ -22,8 +22,12 @@ def test_rollback_goes_one_release_back_at_once_and_tells_what_changes(run: Run)
     assert (code, err) == (0, "check that it fits: lumisite status ROOT\n")
     assert out == (
         f"release {NEW} -> {OLD}\n"
-        "platform: 2026-01 -> 2025-06\n"
-        "singularity-CPEbits/25.03: + /opt/cray/libfabric/1.15.2.0, - /opt/cray/libfabric/1.22.0, FI_VERSIO …\n"
+        "- platform: 2026-01\n"
+        "+ platform: 2025-06\n"
+        "- module singularity-CPEbits/25.03: /opt/cray/libfabric/1.22.0\n"
+        "+ module singularity-CPEbits/25.03: /opt/cray/libfabric/1.15.2.0\n"
+        "- module singularity-CPEbits/25.03: FI_VERSION: 1.22.0\n"
+        "+ module singularity-CPEbits/25.03: FI_VERSION: 1.15.2.0\n"
         "1 file: 1 changed\n"
         f"rolled back {NEW} -> {OLD}\n"
     )
@@ -40,7 +44,7 @@ def test_what_changes_is_shown_before_it_does(run: Run, monkeypatch: pytest.Monk
         patched.setattr(deployment, "point_current", killed)
         code, out, _ = run("rollback", "ROOT")
     assert code != 0
-    assert out.splitlines()[:2] == [f"release {NEW} -> {OLD}", "platform: 2026-01 -> 2025-06"]
+    assert out.splitlines()[:2] == [f"release {NEW} -> {OLD}", "- platform: 2026-01"]
     assert current() == NEW
 
 
@@ -64,7 +68,7 @@ def test_each_rollback_goes_one_further_until_there_is_none(run: Run) -> None:
     assert current() == OLD
     code, _, err = run("rollback", "ROOT")
     assert code == 3
-    assert "[rollback-end]" in err
+    assert "no release before 2025-06-0123456789ab; nothing was changed" in err
 
 
 def test_rollback_goes_to_any_release_that_is_named(run: Run) -> None:
@@ -75,13 +79,13 @@ def test_rollback_goes_to_any_release_that_is_named(run: Run) -> None:
     assert run("rollback", "ROOT", NEW)[0] == 0, "forward too"
     assert current() == NEW
     for name, code, message in (
-        (NEW, 2, "release-is-current"),
-        ("../x", 2, "release-id-unfit"),
-        ("2020-01-x", 1, "rollback-missing"),
+        (NEW, 2, "already the current release"),
+        ("../x", 2, "not the id of a release"),
+        ("2020-01-x", 1, "release-damaged"),
     ):
         found, out, err = run("rollback", "ROOT", name)
         assert (found, out, current()) == (code, "", NEW)
-        assert f"[{message}]" in err
+        assert message in err
     (Path("ROOT/releases") / THIRD / "spank/task_prolog").write_text("x")
     assert run("rollback", "ROOT", THIRD)[0] == 1
     assert current() == NEW
@@ -115,8 +119,8 @@ def test_a_link_that_was_moved_by_hand_is_followed(run: Run) -> None:
     ("damage", "message"),
     [
         (lambda release: (release / "spank/task_prolog").unlink(), "[release-file-missing]"),
-        (lambda release: (release / "spank/task_prolog").write_text("x"), "[release-file-edited]"),
-        (lambda release: release.rename("gone"), "[rollback-missing]"),
+        (lambda release: (release / "spank/task_prolog").write_text("x"), "[release-edited]"),
+        (lambda release: release.rename("gone"), "missing; nothing was changed"),
     ],
 )
 def test_rollback_refuses_a_release_that_is_not_whole(run: Run, damage: Callable[[Path], object], message: str) -> None:
@@ -126,7 +130,7 @@ def test_rollback_refuses_a_release_that_is_not_whole(run: Run, damage: Callable
     code, _, err = run("rollback", "ROOT")
     assert code == 1
     assert message in err
-    assert ("[rollback-edited]" in err) == (message != "[rollback-missing]")
+    assert "[release-damaged]" in err
     assert current() == NEW
     assert Path("ROOT/history").read_bytes() == history
 
@@ -163,7 +167,7 @@ def test_rollback_goes_even_when_its_line_cannot_be_written(run: Run, monkeypatc
 def test_a_root_that_does_not_exist_is_a_usage_error(run: Run, command: str) -> None:
     code, _, err = run(command, "ROOT")
     assert code == 2
-    assert "[root-missing]" in err
+    assert "[root-unfit]" in err
     assert not Path("ROOT").exists()
 
 
@@ -171,7 +175,7 @@ def test_a_root_that_does_not_exist_is_a_usage_error(run: Run, command: str) -> 
 def test_a_rendered_tree_is_no_deployment_root(run: Run, words: tuple[str, ...]) -> None:
     code, _, err = run(*words)
     assert code == 2
-    assert "[root-is-tree]" in err
+    assert "[root-unfit]" in err
     assert not Path("old/releases").exists()
 
 
@@ -179,7 +183,7 @@ def test_rollback_of_a_root_without_a_release_is_refused(run: Run) -> None:
     Path("ROOT").mkdir()
     code, _, err = run("rollback", "ROOT")
     assert code == 3
-    assert "[root-without-release]" in err
+    assert "no current release (deploy one; " in err
 
 
 def test_a_root_that_has_lost_its_link_goes_to_a_release_that_is_named(run: Run) -> None:
