@@ -13,7 +13,7 @@ from lumisite.facts.capture import capture, capture_undescribed
 from lumisite.facts.change import Change
 from lumisite.facts.facts import LARGEST_FACTS_BYTES, Facts, format_facts, parse_facts
 from lumisite.facts.report import ChangeReport, make_report, report_json
-from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import line
 from lumisite.machine.host import DiskTree
 from lumisite.site.load import LoadedSite, load_plans, load_site, read_input
@@ -64,7 +64,9 @@ def run_facts(arguments: argparse.Namespace) -> int:
     if arguments.site:
         captured = capture(DiskTree(root), load_site(arguments.site).site)
     else:
-        print_note(line(make_finding("facts-without-site")))
+        message = "only hardware, drivers and releases are captured, which `init` takes"
+        advice = "name a site with --site for the rest"
+        print_note(line(Finding("facts-without-site", Severity.INFO, message, advice)))
         captured = capture_undescribed(DiskTree(root))
     for finding in captured.findings:
         print_note(line(finding))
@@ -78,8 +80,9 @@ def run_changes(arguments: argparse.Namespace) -> int:
     loaded = _site(arguments, before, after)
     report = make_report(before, after, loaded.site, load_plans(loaded))
     if before.host != after.host:
-        hosts = {"host": before.host or "unknown", "other": arguments.after, "other_host": after.host or "unknown"}
-        print_note(line(make_finding("facts-of-two-hosts", arguments.before, **hosts)))
+        hosts = [printable(facts.host or "unknown") for facts in (before, after)]
+        message = f"is of host {hosts[0]}, {printable(arguments.after)} of {hosts[1]}"
+        print_note(line(Finding("facts-of-two-hosts", Severity.INFO, message, subject=arguments.before)))
     lines = report.users if arguments.users else _report_lines(report)
     print_result(report_json(report), lines or [""], as_json=arguments.json)
     return 1 if report.changes else 0
@@ -92,7 +95,8 @@ def _report_lines(report: ChangeReport) -> list[str]:
     now = f"fits platform {report.now}" if report.now else "fits no platform that is described"
     lines = [f"{counted(len(report.changes), 'change')}; the node was platform {report.was}, and now {now}", ""]
     for change in report.changes:
-        lines += [line(change.finding), *_touched_lines(change)]
+        advice = f" ({printable(change.advice)})" if change.advice else ""
+        lines += [f"{change.sentence}{advice} [{change.kind}]", *_touched_lines(change)]
     return [*lines, "", "-- text for users", *report.users]
 
 
@@ -107,11 +111,17 @@ def _touched_lines(change: Change) -> list[str]:
 def _site(arguments: argparse.Namespace, before: Facts, after: Facts) -> LoadedSite:
     """Load the site of `--site`, or the embedded one that both files name: a name in a file opens nothing else."""
     if before.site != after.site:
-        values = {"site": before.site, "other": arguments.after, "other_site": after.site}
-        raise ResolveError(make_finding("facts-of-two-sites", arguments.before, **values))
+        sites = [printable(facts.site) for facts in (before, after)]
+        message = f"is of site {sites[0]}, {printable(arguments.after)} is of {sites[1]}"
+        advice = "compare two captures of one site"
+        raise ResolveError(Finding("facts-mismatch", Severity.FAULT, message, advice, arguments.before))
     name = arguments.site or recorded_site(before.site)
     if not name:
-        raise ResolveError(make_finding("facts-site-unknown", arguments.before, site=before.site))
+        site = (
+            f"is of site {printable(before.site)}, which is not embedded" if before.site else "was read without a site"
+        )
+        advice = "name the site description with --site"
+        raise ResolveError(Finding("facts-mismatch", Severity.FAULT, site, advice, arguments.before))
     return load_site(name)
 
 

@@ -21,8 +21,7 @@ from lumisite.facts.facts import Deployed, Facts, ImageFile, Named, Program, Rel
 from lumisite.facts.installed import VERSION, installed_releases, package_version, versions_below
 from lumisite.facts.kinds import KINDS
 from lumisite.facts.kinds.paths import CLOSED
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.images.sif import MAGIC, MAGIC_OFFSET
 from lumisite.machine.library_names import in_order
 from lumisite.machine.tree import Tree, broken_link_on, content_of, digest_of, head_of, names_of, resolve, size_of
@@ -92,12 +91,15 @@ def capture_undescribed(tree: Tree) -> Captured:
 def _closed_findings(plain: Mapping[str, Mapping[str, str]]) -> list[Finding]:
     """Return a finding for each path that somebody may not read, and for many one with the number of the others."""
     found = [
-        make_finding("facts-unreadable", path, users=users, command=command)
+        Finding("facts-incomplete", Severity.DOUBT, f"cannot be read by {users}", command, path)
         for part, users in zip(CLOSED, ("you", "other users"), strict=True)
         for path, command in sorted(plain[part].items())
     ]
     more = len(found) - _MOST_CLOSED
-    return found[:_MOST_CLOSED] + ([make_finding("facts-unreadable", count=more)] if more > 0 else [])
+    rest = Finding(
+        "facts-incomplete", Severity.DOUBT, f"{more} more cannot be read", "the facts file lists all of them"
+    )
+    return found[:_MOST_CLOSED] + ([rest] if more > 0 else [])
 
 
 # Releases

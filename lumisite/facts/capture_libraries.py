@@ -13,7 +13,6 @@ from lumisite.facts.context import stated_libraries
 from lumisite.facts.facts import Facts, Library
 from lumisite.facts.installed import installed_releases
 from lumisite.facts.kinds.paths import folders_of, is_below
-from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Severity
 from lumisite.images.contents import glibc_of, providers_beside
 from lumisite.machine.ldcache import conf_directories, glob
@@ -21,6 +20,7 @@ from lumisite.machine.library_names import is_foundation, newest, numbers_in, pu
 from lumisite.machine.loader import Found, Loaded, Loader, Rules, Search, cpu_levels, read_rules, walk
 from lumisite.machine.tree import Tree, content_of, digest_of, names_of, resolve, size_of
 from lumisite.site.model import Site
+from lumisite.text import counted
 from lumisite.vendors import all_fabrics, all_software, all_vendors, fabrics_of, plugins, software_of
 
 #: A library that is looked for whatever the site names, with what carries its fabric and with plugins, which are
@@ -54,7 +54,8 @@ def capture_libraries(facts: Facts, tree: Tree, site: Site, findings: list[Findi
     searched = _searched_stems(site)
     scan = _scan(loader, folders, searched)
     for path, reason in scan.damaged.items():
-        findings.append(make_finding("library-unloadable", path, severity=Severity.DOUBT, after=reason))
+        message = f"library cannot be loaded ({reason})"
+        findings.append(Finding("facts-incomplete", Severity.DOUBT, message, "install its package again", path))
     found, missing = _with_needs(loader, scan.found)
     sonames = {_soname(library) for library in found.values()}
     loads = {soname: loader.search(soname).found for soname in sorted(sonames)}
@@ -92,7 +93,8 @@ def _loader(tree: Tree, site: Site, findings: list[Finding]) -> Loader:
         rules = read_rules(tree, cpu_levels(tree), library_path, captured=True)
     except LumisiteError as error:
         rules = Rules(library_path=library_path)
-        findings.append(make_finding("facts-no-loader-rules", error=str(error)))
+        message = f"libraries are searched by usual rules: {error}"
+        findings.append(Finding("facts-incomplete", Severity.DOUBT, message, "run ldconfig on the node"))
     software = [product for _, product in all_software()]
     defaults = {product.name: [resolve(tree, path).path for path in product.defaults] for product in software}
     everywhere = dict.fromkeys((*rules.directories, *more_folders(site, tree, defaults)))
@@ -238,5 +240,6 @@ def _with_digests(tree: Tree, libraries: dict[str, Library], findings: list[Find
         else:
             without.append(path)
     if without:
-        findings.append(make_finding("facts-no-digests", without[0], count=len(without)))
+        message = f"{counted(len(without), 'large library')} known by size alone, this is the first"
+        findings.append(Finding("facts-incomplete", Severity.INFO, message, subject=without[0]))
     return found

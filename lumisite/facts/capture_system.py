@@ -17,8 +17,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from lumisite.facts.facts import Adapter, CpuGroup, Device, Driver, Facts, Interface, Kernel, KernelConfig, System
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
+from lumisite.findings.writers import message as reason
 from lumisite.machine.live import read_topology
 from lumisite.machine.topology import TopologyError
 from lumisite.machine.tree import Tree, content_of, first_line, names_of, resolve, small_text
@@ -47,7 +47,11 @@ def capture_system(tree: Tree, site: str, named: Collection[str], findings: list
     try:
         topology = read_topology(tree)
     except TopologyError as error:
-        findings.append(make_finding("facts-no-topology", error=str(error)))
+        message, advice = (
+            f"no topology: {reason(error.finding)}",
+            "capture a running Linux node, or a copy with its /sys",
+        )
+        findings.append(Finding("facts-incomplete", Severity.DOUBT, message, advice, error.finding.subject))
         return facts
     groups: defaultdict[tuple[int | None, int | None], list[int]] = defaultdict(list)
     by_l3: defaultdict[int | None, list[int]] = defaultdict(list)

@@ -1,28 +1,17 @@
-"""A difference of two captures and the parts of a site that it touches: values, from which findings are made."""
+"""A difference of two captures, and the parts of a site that it touches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Severity, Value
-from lumisite.findings.writers import MOST_NAMES
-from lumisite.text import some
+from lumisite.findings.finding import Severity
+from lumisite.text import printable, some
 
+#: A list in a sentence ends after so many names, and counts the rest.
+MOST_NAMES = 8
 What = Literal["site", "setting", "module", "family", "plan", "mask", "image", "helper"]
-#: Correct the description, measure a setting, render again, rebuild or plan an image, run a step and read what it says.
-_CODES: Mapping[What, str] = {
-    "site": "affected-site",
-    "mask": "affected-site",
-    "setting": "affected-setting",
-    "module": "affected-module",
-    "family": "affected-module",
-    "image": "affected-image",
-    "plan": "affected-plan",
-    "helper": "affected-helper",
-}
 
 
 @dataclass(frozen=True)
@@ -37,36 +26,34 @@ class Touched:
     name: str
     why: str
 
-    @property
-    def code(self) -> str:
-        """The code: one for each thing that a reader does about it."""
-        return _CODES[self.what]
-
 
 @dataclass(frozen=True)
 class Change:
     """One difference of two captures.
 
     `subject` is what changed: a path, a SONAME, an interface. `before` and `after` are `None` where there was, or is,
-    nothing. `paths` are the files and folders that it is about, where the subject is not one. `kind` is the name of the
-    row of `KINDS` that found it.
+    nothing. `message` and `advice` are for people, `users` what users read of it, by section of their text: what is
+    empty, and the severity, the kind has for all of its changes. `paths` are the files and folders that it is about,
+    where the subject is not one; `values` are what others decide by. `kind` is the name of the row of `KINDS` that
+    found it.
     """
 
-    code: str
     subject: str
     before: str | None = None
     after: str | None = None
-    values: Mapping[str, Value] = field(default_factory=dict)
+    message: str = ""
+    values: Mapping[str, object] = field(default_factory=dict)
     paths: tuple[str, ...] = ()
+    severity: Severity | None = None
+    advice: str = ""
+    users: tuple[tuple[str, str], ...] = ()
     kind: str = ""
     touches: tuple[Touched, ...] = ()
-    severity: Severity | None = None
 
     @property
-    def finding(self) -> Finding:
-        """The finding, with the severity of its code if it has none of its own."""
-        values = {"before": self.before, "after": self.after, **self.values}
-        return replace(make_finding(self.code, self.subject, severity=self.severity), values=values)
+    def sentence(self) -> str:
+        """What changed, in one line."""
+        return printable(f"{self.subject}: {self.message}")
 
     def names(self, value: str) -> tuple[str, ...]:
         """Return one of the values that is a list of names."""
@@ -80,6 +67,28 @@ class Change:
                 if isinstance(text, str):
                     yield text
                     yield from text.replace(",", " ").split()
+
+
+def difference(what: str, before: str | None, after: str | None) -> str:
+    """Return what is another one, new or gone, as text.
+
+    >>> [difference("driver", *pair) for pair in (("1", "2"), (None, "2"), ("1", None))]
+    ['driver 1 -> 2', 'new driver 2', 'driver 1 is gone']
+    >>> [difference("", *pair) for pair in (("1", "2"), (None, "2"), ("1", None))]
+    ['1 -> 2', 'new: 2', 'gone: 1']
+    """
+    if before is None:
+        return f"new {what} {after}" if what else f"new: {after}"
+    if after is None:
+        return f"{what} {before} is gone" if what else f"gone: {before}"
+    return f"{what} {before} -> {after}".lstrip()
+
+
+def known_difference(before: str | None, after: str | None) -> str:
+    """Return how a value differs that a node always has, known or not."""
+    if before is None or after is None:
+        return f"{after}, unknown before" if before is None else f"unknown, before {before}"
+    return f"{before} -> {after}"
 
 
 def only_in(old: Iterable[str] | None, new: Iterable[str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:

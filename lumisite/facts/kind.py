@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
-from lumisite.facts.change import Change, Touched, joined
+from lumisite.facts.change import Change, Touched, difference, joined, known_difference
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts
 from lumisite.findings.finding import Severity
@@ -55,9 +55,9 @@ class Differences:
             self._names[key] = frozenset(name for change in self.by_kind.get(kind, ()) for name in change.names(value))
         return self._names[key]
 
-    def codes(self, kind: str) -> set[str]:
-        """Return the codes of the changes of a kind."""
-        return {change.code for change in self.by_kind.get(kind, ())}
+    def came_or_went(self, kind: str) -> bool:
+        """Return whether something of a kind is new or gone."""
+        return any(None in (change.before, change.after) for change in self.by_kind.get(kind, ()))
 
     @cached_property
     def folders(self) -> tuple[str, ...]:
@@ -110,6 +110,9 @@ Follows: TypeAlias = Callable[[Change, Differences], bool]
 Read: TypeAlias = Callable[[Tree, Site], Mapping[str, str] | None]
 Known: TypeAlias = Callable[[Mapping[str, str], Mapping[str, str]], tuple[Mapping[str, str], Mapping[str, str]]]
 Texts: TypeAlias = Callable[[str | None, str | None], bool]
+#: How bad it is that something is another one, that it is gone, and that it is new.
+Severities: TypeAlias = tuple[Severity, Severity, Severity]
+INFO, DOUBT, FAULT = Severity.INFO, Severity.DOUBT, Severity.FAULT
 
 
 def never_follows(change: Change, differences: Differences) -> bool:
@@ -119,17 +122,30 @@ def never_follows(change: Change, differences: Differences) -> bool:
 
 @dataclass(frozen=True)
 class ChangeKind:
-    """A kind of change.
+    """A kind of change: how two captures are compared, how bad a change is, what it touches and what to do about it.
 
-    `follows` tells whether a change only follows from another one, which is reported. `read` captures what is
-    compared as text by name (`Facts.plain`), `None` where this user may not read it; other facts are read in `capture`.
+    `what` is what changes, for a sentence that a change has none of. `follows` tells whether a change only follows
+    from another one, which is reported. `read` captures what is compared as text by name (`Facts.plain`), `None` where
+    this user may not read it; other facts are read in `capture`.
     """
 
     name: str
     compare: Compare
     touches: Touches
+    advice: str
+    severities: Severities = (DOUBT, DOUBT, DOUBT)
+    what: str = ""
     follows: Follows = never_follows
     read: Read | None = None
+
+    def changes(self, before: Facts, after: Facts) -> Iterator[Change]:
+        """Yield the changes with what they have in common."""
+        for change in self.compare(before, after):
+            at = 2 if change.before is None else 1 if change.after is None else 0
+            severity = change.severity or self.severities[at]
+            message = change.message or difference(self.what, change.before, change.after)
+            advice = change.advice or ("" if severity is INFO else self.advice)
+            yield replace(change, kind=self.name, severity=severity, message=message, advice=advice)
 
 
 def never(was: str | None, now: str | None) -> bool:
@@ -176,14 +192,21 @@ def text_kind(
     """
 
     def compare(before: Facts, after: Facts) -> Iterator[Change]:
-        for change in compare_texts("setting-changed", *known(*texts_of(name, before, after)), same):
-            old, new = parts_of(change.before), parts_of(change.after)
-            gone, come = (joined(part for part in one if part not in other) for one, other in ((old, new), (new, old)))
-            shown = (gone, come) if gone or come else (change.before, change.after)  # else only their order differs
-            severity = Severity.FAULT if is_fault(change.before, change.after) else None
-            yield replace(change, before=shown[0], after=shown[1], values={"affects": affects}, severity=severity)
+        for change in compare_texts(*known(*texts_of(name, before, after)), same):
+            gone, come = (joined(parts) for parts in only_in_order(change.before, change.after))
+            old, new = (gone, come) if gone or come else (change.before, change.after)  # else only their order differs
+            severity = FAULT if is_fault(change.before, change.after) else DOUBT
+            message = f"{difference('', old, new)}; touches {affects}"
+            yield replace(change, before=old, after=new, message=message, severity=severity)
 
-    return ChangeKind(name, compare, touches, follows, read)
+    advice = "compare with the other nodes, and set it as before or run lumisite validate"
+    return ChangeKind(name, compare, touches, advice, follows=follows, read=read)
+
+
+def only_in_order(old: str | None, new: str | None) -> tuple[list[str], list[str]]:
+    """Return which entries of two lists, that were joined to texts, only one of them has."""
+    first, second = parts_of(old), parts_of(new)
+    return [part for part in first if part not in second], [part for part in second if part not in first]
 
 
 def parts_of(text: str | None) -> list[str]:
@@ -192,14 +215,24 @@ def parts_of(text: str | None) -> list[str]:
 
 
 def value_kind(
-    name: str, subject: str, value: Callable[[Facts], str | None], touches: Touches, follows: Follows = never_follows
+    name: str,
+    subject: str,
+    value: Callable[[Facts], str | None],
+    touches: Touches,
+    advice: str,
+    severity: Severity = DOUBT,
+    follows: Follows = never_follows,
 ) -> ChangeKind:
-    """Return a kind for one text of the facts; its code is the name with `-changed`."""
+    """Return a kind for one text of the facts."""
 
     def compare(before: Facts, after: Facts) -> Iterator[Change]:
-        yield from compare_texts(f"{name}-changed", {subject: value(before)}, {subject: value(after)})
+        old, new = value(before), value(after)
+        if old != new:
+            message = known_difference(old, new)
+            users = (("changed", f"{subject[0].upper()}{subject[1:]}: {message}."),) if subject != "glibc" else ()
+            yield Change(subject, old, new, message, users=users)
 
-    return ChangeKind(name, compare, touches, follows)
+    return ChangeKind(name, compare, touches, advice, (severity,) * 3, follows=follows)
 
 
 def helper_touches(*files: str) -> Touches:
@@ -223,12 +256,9 @@ def platform_touches(key: str) -> Touches:
 
 
 def compare_texts(
-    code: str,
-    before: Mapping[str, str | None],
-    after: Mapping[str, str | None],
-    same: Texts = operator.eq,
+    before: Mapping[str, str | None], after: Mapping[str, str | None], same: Texts = operator.eq
 ) -> Iterator[Change]:
     """Yield a change for each name whose text differs."""
     for name in sorted(before.keys() | after.keys()):
         if not same(before.get(name), after.get(name)):
-            yield Change(code, name, before.get(name), after.get(name))
+            yield Change(name, before.get(name), after.get(name))

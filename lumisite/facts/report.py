@@ -15,8 +15,7 @@ from lumisite.facts.kind import Differences
 from lumisite.facts.kinds import KINDS
 from lumisite.facts.kinds.paths import CLOSED_KIND, folders_of, is_below
 from lumisite.facts.users import user_lines
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.writers import message
+from lumisite.findings.finding import Finding, Severity
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
 from lumisite.text import printable
@@ -45,7 +44,8 @@ def make_report(before: Facts, after: Facts, site: Site, plans: Iterable[LoadedP
     """Compare two captures; `plans` are the site's stored ones. Raises `ResolveError` for captures of another site."""
     for facts in (before, after):
         if facts.site != site.name:
-            raise ResolveError(make_finding("facts-of-other-site", "--site", found=facts.site, site=site.name))
+            message = f"the facts are of site {printable(facts.site)}, this is {site.name}"
+            raise ResolveError(Finding("facts-mismatch", Severity.FAULT, message, "name the same site", "--site"))
     context = make_context(site, before, after, plans)
     changes = tuple(replace(change, touches=touches(change, context)) for change in compare(before, after))
     return ChangeReport(site.name, context.was, context.now, changes, user_lines(changes, context))
@@ -56,7 +56,7 @@ def compare(before: Facts, after: Facts) -> tuple[Change, ...]:
 
     Left out is what only follows from another difference, and what one of the captures could not read.
     """
-    changes = [replace(change, kind=kind.name) for kind in KINDS for change in kind.compare(before, after)]
+    changes = [change for kind in KINDS for change in kind.changes(before, after)]
     closed = {change.subject for change in changes if change.kind == CLOSED_KIND.name}
     closed |= {*before.plain.get("unreadable", {}), *after.plain.get("unreadable", {})}
     if closed:
@@ -149,14 +149,15 @@ def report_json(report: ChangeReport) -> dict[str, Any]:
 def change_json(change: Change) -> dict[str, Any]:
     """Return a change as JSON values."""
     return {
-        "code": change.code,
-        "kind": change.kind,
+        "code": change.kind,
         "subject": change.subject,
         "before": change.before,
         "after": change.after,
-        "what": printable(f"{change.subject}: {message(change.finding)}"),
+        "severity": change.severity.value if change.severity else None,
+        "what": change.sentence,
+        "advice": change.advice,
     }
 
 
 def _touched_json(touched: Touched) -> dict[str, Any]:
-    return {"what": touched.what, "name": touched.name, "code": touched.code, "why": printable(touched.why)}
+    return {"what": touched.what, "name": touched.name, "why": printable(touched.why)}

@@ -74,7 +74,11 @@ CODES: Mapping[str, str] = {
     "not-deployed": "what the site description says is not deployed yet",
     "policy-damaged": "the policy file is not as `lumisite policy` writes it",
     #
-    # What a maintenance changed (`changes`)
+    # What a maintenance changed (`facts`, `changes`): a change has the name of its kind (`lumisite.facts.kinds`)
+    "facts-incomplete": "a capture lacks something: open or repair what it names, and capture again",
+    "facts-mismatch": "facts files of different sites, or of one that is not known: name the right one",
+    "facts-of-two-hosts": "the two facts files are of different nodes: fine where these are alike",
+    "facts-without-site": "only what `init` takes was captured: name a site for the rest",
     #
     # Nodes and settings of a run (`validate`)
     #

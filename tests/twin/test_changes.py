@@ -57,11 +57,11 @@ def replace_files(top: Path, planted: NodeFiles) -> None:
 
 
 def found(report: ChangeReport) -> list[tuple[str, str]]:
-    return [(one.code, one.subject) for one in report.changes]
+    return [(one.kind, one.subject) for one in report.changes]
 
 
 def touched(report: ChangeReport, *change: str) -> set[tuple[str, str]]:
-    changes = [one for one in report.changes if (one.code, one.subject) == change]
+    changes = [one for one in report.changes if (one.kind, one.subject) == change]
     return {(touch.what, touch.name) for one in changes for touch in one.touches}
 
 
@@ -80,24 +80,24 @@ def test_january_is_told_break_by_break(tmp_path: Path) -> None:
         (buses[1] / name).write_bytes(one)
     report = make_report(facts_of(before), facts_of(after), LUMI)
     expected = {
-        ("product-renamed", "/opt/cray/libfabric"): ("site", "platforms.2024-08.libraries.libfabric"),
-        ("soname-changed", "libjson-c.so.3"): ("plan", "lumi-pytorch"),
-        ("symbol-version-needed", "libfabric.so.1"): ("plan", "lumi-pytorch"),
-        ("symbol-version-needed", "libcxi.so.1"): ("plan", "lumi-pytorch"),
-        ("library-gone-needed", "libjansson.so.4"): ("module", "singularity-CPEbits"),
+        ("product", "/opt/cray/libfabric"): ("site", "platforms.2024-08.libraries.libfabric"),
+        ("soname", "libjson-c.so.3"): ("plan", "lumi-pytorch"),
+        ("wants", "libfabric.so.1"): ("plan", "lumi-pytorch"),
+        ("wants", "libcxi.so.1"): ("plan", "lumi-pytorch"),
+        ("library-gone", "libjansson.so.4"): ("module", "singularity-CPEbits"),
         # a link that lost its file, and one that ldconfig would make again
-        ("library-gone-needed", "libnl-3.so.200"): ("plan", "lumi-pytorch"),
-        ("library-cache-stale", "/etc/ld.so.cache"): ("plan", "lumi-pytorch"),
-        ("os-changed", "operating system"): ("setting", "NCCL_DMABUF_ENABLE"),
-        ("gpu-bus-changed", "GPU bus ids"): ("mask", "lumi-g"),
-        ("gpu-moved", "GPU 0"): ("mask", "lumi-g"),
-        ("image-moved", LATEST): ("site", "validation.image"),
+        ("library-gone", "libnl-3.so.200"): ("plan", "lumi-pytorch"),
+        ("cache", "/etc/ld.so.cache"): ("plan", "lumi-pytorch"),
+        ("os", "operating system"): ("setting", "NCCL_DMABUF_ENABLE"),
+        ("gpu-bus", "GPU bus ids"): ("mask", "lumi-g"),
+        ("gpu-place", "GPU 0"): ("mask", "lumi-g"),
+        ("image", LATEST): ("site", "validation.image"),
     }
     for change, touch in expected.items():
         assert change in found(report), (change, found(report))
         assert touch in touched(report, *change), change
     # What needs a library by its new SONAME is no break of its own.
-    needs = [one for one in report.changes if one.code == "needs-changed"]
+    needs = [one for one in report.changes if one.kind == "needs"]
     assert not any("libjson-c" in str(one.after) for one in needs)
 
 
@@ -109,8 +109,8 @@ def test_json_c_that_does_not_match_and_a_dangling_link_are_told(tmp_path: Path)
     shutil.copy(host_tree("2024-08") / "usr/lib64/libjson-c.so.3.1.0", libraries / "libjson-c.so.3")
     (libraries / "libcxi.so.1.6.0").rename(libraries / "libcxi.so.1.6.0.rpmsave")
     report = make_report(before, facts_of(tmp_path / "node"), LUMI)
-    assert ("library-gone-needed", "libjson-c.so.5") in found(report)
-    broken = ("link-dangling", "/usr/lib64/libcxi.so.1")
+    assert ("library-gone", "libjson-c.so.5") in found(report)
+    broken = ("dangling", "/usr/lib64/libcxi.so.1")
     assert {("site", "binds[1].path"), ("module", "singularity-CPEbits")} <= touched(report, *broken)
 
 
@@ -180,8 +180,8 @@ def test_what_happens_to_a_running_node_is_told(twin: Cluster) -> None:
     before, _ = captured(twin, first)
     with faults.library_tree_replaced(twin, first, host_tree("2024-08")), faults.interface_down(twin, first, "hsn3"):
         report = make_report(before, captured(twin, first)[0], TWIN)
-    assert ("product-renamed", "/opt/cray/libfabric") in found(report)
+    assert ("product", "/opt/cray/libfabric") in found(report)
     (down,) = (one for one in report.changes if one.subject == "hsn3")
     assert "state up -> down" in down.values["fields"]  # type: ignore[operator]
-    assert ("setting", "NCCL_SOCKET_IFNAME") in touched(report, "interface-changed", "hsn3")
+    assert ("setting", "NCCL_SOCKET_IFNAME") in touched(report, "interface", "hsn3")
     assert found(make_report(before, captured(twin, first)[0], TWIN)) == []

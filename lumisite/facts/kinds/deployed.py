@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from lumisite.facts.change import Change, Touched
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts
-from lumisite.facts.kind import ChangeKind
-from lumisite.findings.finding import Severity
+from lumisite.facts.kind import DOUBT, FAULT, INFO, ChangeKind, compare_texts
 
 _EDITED = "differs from what was rendered"
 
@@ -17,13 +16,13 @@ def compare_release(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change where another release is deployed, with the versions of modules that went with the old one."""
     old, new = before.deployed, after.deployed
     if old.release != new.release:
-        gone = tuple(name for name, module in sorted(old.names.items()) if module == name != new.names.get(name))
-        # The module's default version, which users get in its place, in the same order.
-        instead = tuple(new.names.get(name.rpartition("/")[0], "") for name in gone)
-        values = {"gone": gone, "instead": instead}
+        gone = (name for name, module in sorted(old.names.items()) if module == name != new.names.get(name))
+        # The module's default version, which users get in its place.
+        instead = {name: new.names.get(name.rpartition("/")[0], "") or "nothing" for name in gone}
+        users = tuple(("scripts", f"{name} is gone: {other} has its place.") for name, other in instead.items())
         root = old.root or new.root
         paths = (f"{root}/current",) if root else ()
-        yield Change("release-changed", "deployed release", old.release, new.release, values, paths)
+        yield Change("deployed release", old.release, new.release, paths=paths, users=users)
 
 
 def release_touches(change: Change, context: Context) -> Iterator[Touched]:
@@ -35,15 +34,10 @@ def release_touches(change: Change, context: Context) -> Iterator[Touched]:
 def compare_files(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each file of the release that is not as before."""
     old, new = before.deployed, after.deployed
-    if old.release == new.release:
-        for path in sorted(old.files.keys() | new.files.keys()):
-            was, now = old.files.get(path), new.files.get(path)
-            if was != now:
-                how = "added to" if was is None else "removed from" if now is None else "edited in"
-                severity = Severity.FAULT if now is None else None
-                yield Change(
-                    "deployed-file-changed", path, was, now, {"how": how, "release": new.release}, severity=severity
-                )
+    for change in compare_texts(old.files, new.files) if old.release == new.release else ():
+        how = "added to" if change.before is None else "removed from" if change.after is None else "edited in"
+        message = f"{how} the deployed release {new.release}"
+        yield Change(change.subject, change.before, change.after, message)
 
 
 def file_touches(change: Change, context: Context) -> Iterator[Touched]:
@@ -56,6 +50,12 @@ def file_touches(change: Change, context: Context) -> Iterator[Touched]:
 
 
 KINDS = (
-    ChangeKind("release", compare_release, release_touches),
-    ChangeKind("edited", compare_files, file_touches),
+    ChangeKind("release", compare_release, release_touches, "", (INFO, INFO, INFO)),
+    ChangeKind(
+        "edited",
+        compare_files,
+        file_touches,
+        "restore the release: lumisite deploy OUT ROOT, then with --apply",
+        (DOUBT, FAULT, DOUBT),
+    ),
 )

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TypeVar
 
-from lumisite.facts.change import Change, Touched, joined, only_in
+from lumisite.facts.change import Change, Touched, joined, known_difference, listed, only_in
 from lumisite.facts.context import Context
-from lumisite.facts.facts import Adapter, Device, Driver, Facts, Interface, driver_text
-from lumisite.facts.kind import ChangeKind, Differences
+from lumisite.facts.facts import Adapter, Device, Facts, Interface, driver_text
+from lumisite.facts.kind import DOUBT, FAULT, INFO, ChangeKind, Differences
 from lumisite.facts.kinds.system import comes_with_update
-from lumisite.findings.finding import Value
 from lumisite.site.cpus import CpusetError, parse_number_list
 from lumisite.site.images import parse_release, releases_by_name
 from lumisite.vendors import gpu_of
@@ -26,18 +25,14 @@ D = TypeVar("D", Interface, Adapter)
 def compare_drivers(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each driver that is another one."""
     for name in sorted(before.drivers.keys() | after.drivers.keys()):
-        if before.drivers.get(name) != after.drivers.get(name):
-            was, now = (_driver_text(name, facts.drivers.get(name)) for facts in (before, after))
-            yield Change("driver-rebuilt" if was == now else "driver-changed", name, was, now)
-
-
-def _driver_text(name: str, driver: Driver | None) -> str | None:
-    return None if driver is None else driver_text(name, driver)
-
-
-def driver_follows(change: Change, differences: Differences) -> bool:
-    """Follow from another release of the operating system or of the kernel, for which the driver was built again."""
-    return change.code == "driver-rebuilt" and comes_with_update(change, differences)
+        old, new = before.drivers.get(name), after.drivers.get(name)
+        if old != new:
+            was, now = (None if one is None else driver_text(name, one) for one in (old, new))
+            if was == now:
+                message = f"GPU driver {now}, built again"
+                yield Change(name, was, now, message, severity=INFO, advice="run lumisite validate")
+            else:
+                yield Change(name, was, now, f"GPU driver {was} is not loaded any more" if now is None else "")
 
 
 def driver_touches(change: Change, context: Context) -> Iterator[Touched]:
@@ -46,7 +41,7 @@ def driver_touches(change: Change, context: Context) -> Iterator[Touched]:
     if stack is None or change.subject not in gpu_of(str(context.site.gpu_vendor)).drivers:
         return
     key, stated = f"platforms.{context.now or context.was}.stacks.{stack}", context.stated.stacks[stack]
-    if change.code != "driver-rebuilt":
+    if change.before != change.after:
         yield Touched("site", f"{key}.driver", f"states {stated.driver}")
     yield Touched("site", f"{key}.runs", f"states {stated.runs}")
     yield from _dropped(stack, context)
@@ -80,7 +75,7 @@ def outside_range(title: str, release: str, supported: str) -> str:
 def compare_gpu_count(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change where the number of GPUs differs; without CPUs a capture has no GPUs either, and says why."""
     if before.cpus and after.cpus and len(before.gpus) != len(after.gpus):
-        yield Change("gpu-count", "GPUs", str(len(before.gpus)), str(len(after.gpus)))
+        yield Change("GPUs", str(len(before.gpus)), str(len(after.gpus)))
 
 
 def compare_gpu_buses(before: Facts, after: Facts) -> Iterator[Change]:
@@ -88,7 +83,11 @@ def compare_gpu_buses(before: Facts, after: Facts) -> Iterator[Change]:
     old, new = ([gpu.bus or "-" for gpu in facts.gpus] for facts in (before, after))
     if before.cpus and after.cpus and len(old) == len(new) and old != new:
         moved = [f"GPU {at} {was} -> {now}" for at, (was, now) in enumerate(zip(old, new, strict=True)) if was != now]
-        yield Change("gpu-bus-changed", "GPU bus ids", joined(old), joined(new), {"moved": tuple(moved)})
+        users = (
+            ("changed", f"The PCI bus ids of GPUs: {', '.join(moved)}."),
+            ("scripts", "PCI bus ids of GPUs that are written into scripts are wrong."),
+        )
+        yield Change("GPU bus ids", joined(old), joined(new), listed(moved), {"moved": tuple(moved)}, users=users)
 
 
 def compare_gpu_places(before: Facts, after: Facts) -> Iterator[Change]:
@@ -98,7 +97,8 @@ def compare_gpu_places(before: Facts, after: Facts) -> Iterator[Change]:
             if (old.numa, old.cpus) != (new.numa, new.cpus):
                 same_cpus = old.cpus == new.cpus or None in (old.cpus, new.cpus)
                 values = {"same_numa": old.numa == new.numa, "same_cpus": same_cpus}
-                yield Change("gpu-moved", f"GPU {index}", _place(old), _place(new), values)
+                masks = "GPUs are nearer to other cores than before: CPU masks that are written into scripts are wrong."
+                yield Change(f"GPU {index}", _place(old), _place(new), values=values, users=(("scripts", masks),))
 
 
 def _place(gpu: Device) -> str:
@@ -108,8 +108,9 @@ def _place(gpu: Device) -> str:
 
 def place_follows(change: Change, differences: Differences) -> bool:
     """Follow from CPUs that are grouped in another way: those near a GPU are a group."""
-    codes = differences.codes("cpus")
-    return bool(codes) and bool(change.values["same_numa"] or ("numa-changed" in codes and change.values["same_cpus"]))
+    cpus = differences.by_kind.get("cpus", [])
+    is_numa = any("domains" in one.values for one in cpus)
+    return bool(cpus) and bool(change.values["same_numa"] or (is_numa and change.values["same_cpus"]))
 
 
 def compare_cpus(before: Facts, after: Facts) -> Iterator[Change]:
@@ -117,15 +118,43 @@ def compare_cpus(before: Facts, after: Facts) -> Iterator[Change]:
     old, new = _cpu_sets(before), _cpu_sets(after)
     domains = [len({group.numa for group in facts.cpus}) for facts in (before, after)]
     threads = [facts.threads_per_core for facts in (before, after)]
-    values: dict[str, Value] = {"groups": _groups(after), "same_groups": old == new}
+    was, now = _groups(before), _groups(after)
+    values: dict[str, object] = {"same_groups": old == new}
     if before.cpus == after.cpus:
         return
+    masks = "CPU masks that are written into scripts may be wrong."
     if None not in threads and threads[0] != threads[1]:
-        yield Change("threads-changed", "CPUs", str(threads[0]), str(threads[1]), values)
+        yield Change(
+            "CPUs",
+            str(threads[0]),
+            str(threads[1]),
+            f"hardware threads of a core {threads[0]} -> {threads[1]}: {now}",
+            {**values, "threads": True},
+            severity=FAULT,
+            advice=(
+                "set SMT as before: nosmt on the kernel's command line, /sys/devices/system/cpu/smt/control, "
+                "or the firmware"
+            ),
+            users=(("scripts", f"Cores have {threads[1]} hardware threads, before {threads[0]}: {masks}"),),
+        )
     elif old and (old == new or (domains[0] != domains[1] and _is_joined(old, new))):
-        yield Change("numa-changed", "CPUs", str(domains[0]), str(domains[1]), values)
+        yield Change(
+            "CPUs",
+            str(domains[0]),
+            str(domains[1]),
+            f"NUMA domains {domains[0]} -> {domains[1]}: {now}",
+            {**values, "domains": True},
+            advice="set NPS or SNC in the firmware as before, or correct the NUMA domains of the node kind",
+            users=(
+                (
+                    "scripts",
+                    f"NUMA domains of a node: {domains[0]} -> {domains[1]}. Do not bind memory by their numbers.",
+                ),
+            ),
+        )
     else:
-        yield Change("cpu-groups-changed", "CPUs", _groups(before), _groups(after))
+        users = (("scripts", f"CPUs are grouped in another way: {masks}"),)
+        yield Change("CPUs", was, now, f"L3 groups {known_difference(was, now)}", severity=FAULT, users=users)
 
 
 def _cpu_sets(facts: Facts) -> list[set[int]]:
@@ -150,9 +179,8 @@ def _groups(facts: Facts) -> str | None:
 
 def nearness_follows(change: Change, differences: Differences) -> bool:
     """Follow from CPUs that are grouped in another way, where only the nearest of an adapter differ."""
-    codes = differences.codes("cpus")
-    known = ("numa ", "cpus ") if "numa-changed" in codes else ("cpus ",) if codes else ()
-    fields = change.names("fields")
+    cpus, fields = differences.by_kind.get("cpus", []), change.names("fields")
+    known = ("numa ", "cpus ") if any("domains" in one.values for one in cpus) else ("cpus ",) if cpus else ()
     return bool(fields) and all(text.startswith(known) for text in fields)
 
 
@@ -184,29 +212,34 @@ def cpu_touches(change: Change, context: Context) -> Iterator[Touched]:
 
 def compare_interfaces(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each network interface."""
-    codes = ("interface-renamed", "interface-gone", "interface-new", "interface-changed")
-    yield from _compare_devices(codes, before.interfaces, after.interfaces)
+    named = "do not name it (NCCL_SOCKET_IFNAME)."
+    for change in _compare_devices("interface", before.interfaces, after.interfaces):
+        users = ""
+        if change.after is None:
+            users = f"The network interface {change.subject} is gone: {named}"
+        elif change.after != change.before is not None:
+            users = f"The network interface {change.subject} is called {change.after} now: {named}"
+        yield replace(change, users=(("scripts", users),) if users else ())
 
 
 def compare_adapters(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each network adapter."""
-    codes = ("adapter-renamed", "adapter-gone", "adapter-new", "adapter-changed")
-    yield from _compare_devices(codes, before.nics, after.nics)
+    yield from _compare_devices("network adapter", before.nics, after.nics)
 
 
-def _compare_devices(codes: tuple[str, str, str, str], old: Mapping[str, D], new: Mapping[str, D]) -> Iterator[Change]:
+def _compare_devices(what: str, old: Mapping[str, D], new: Mapping[str, D]) -> Iterator[Change]:
     """Yield what differs by name; a device with another name at the same PCI address is one change."""
-    other_name, gone, added, changed_code = codes
     renamed = dict(_renamed(old, new))
     for name, now in renamed.items():
-        yield Change(other_name, name, name, now)
+        advice = "correct the name in the site description and render again"
+        yield Change(name, name, now, f"{what} has the name {now} now", severity=FAULT, advice=advice)
     for name in sorted((old.keys() | new.keys()) - renamed.keys() - set(renamed.values())):
         if name not in new:
-            yield Change(gone, name, name, None)
+            yield Change(name, name, None, f"{what} is gone")
         elif name not in old:
-            yield Change(added, name, None, name)
+            yield Change(name, None, name, f"new {what}")
         elif changed := tuple(_changed_fields(old[name], new[name])):
-            yield Change(changed_code, name, name, name, {"fields": changed})
+            yield Change(name, name, name, ", ".join(changed), {"fields": changed})
 
 
 def _renamed(old: Mapping[str, D], new: Mapping[str, D]) -> Iterator[tuple[str, str]]:
@@ -247,7 +280,7 @@ def adapter_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the keys that name the adapter, and the places of node kinds where it has another one."""
     site, name = context.site, change.subject
     is_elsewhere = any(field.startswith(("numa ", "cpus ")) for field in change.names("fields"))
-    has_place = change.code in ("adapter-new", "adapter-gone") or is_elsewhere
+    has_place = None in (change.before, change.after) or is_elsewhere
     naming: dict[str, tuple[str | None, ...]] = {"fabric.adapters": site.fabric.adapters}
     for kind, node in site.node_kinds.items():
         key = f"node_kinds.{kind}"
@@ -259,12 +292,37 @@ def adapter_touches(change: Change, context: Context) -> Iterator[Touched]:
             yield Touched("site", key, f"names {name}")
 
 
+_KIND = "correct the node kind and render again"
+_FAULT = (FAULT, FAULT, FAULT)
 KINDS = (
-    ChangeKind("driver", compare_drivers, driver_touches, driver_follows),
-    ChangeKind("gpu-count", compare_gpu_count, gpu_touches),
-    ChangeKind("gpu-bus", compare_gpu_buses, gpu_bus_touches),
-    ChangeKind("gpu-place", compare_gpu_places, gpu_touches, place_follows),
-    ChangeKind("cpus", compare_cpus, cpu_touches),
-    ChangeKind("interface", compare_interfaces, interface_touches, nearness_follows),
-    ChangeKind("nic", compare_adapters, adapter_touches, nearness_follows),
+    ChangeKind(
+        "driver",
+        compare_drivers,
+        driver_touches,
+        "write driver and supported releases into the platform, and tell users of images that lose support",
+        what="GPU driver",
+        follows=comes_with_update,
+    ),
+    ChangeKind(
+        "gpu-count", compare_gpu_count, gpu_touches, "look for a GPU that failed, else correct the node kind", _FAULT
+    ),
+    ChangeKind("gpu-bus", compare_gpu_buses, gpu_bus_touches, "write the new addresses into the platform", _FAULT),
+    ChangeKind("gpu-place", compare_gpu_places, gpu_touches, _KIND, _FAULT, follows=place_follows),
+    ChangeKind("cpus", compare_cpus, cpu_touches, _KIND),
+    ChangeKind(
+        "interface",
+        compare_interfaces,
+        interface_touches,
+        "compare with the other nodes: all need the same interfaces, speed and MTU",
+        (DOUBT, FAULT, INFO),
+        follows=nearness_follows,
+    ),
+    ChangeKind(
+        "nic",
+        compare_adapters,
+        adapter_touches,
+        "look at its port and its slot, or correct its place in the node kind",
+        (DOUBT, FAULT, INFO),
+        follows=nearness_follows,
+    ),
 )

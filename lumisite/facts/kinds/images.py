@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import fnmatch
 import posixpath
-from collections.abc import Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple, TypeAlias
 
-from lumisite.facts.change import Change, Touched, borrows
+from lumisite.facts.change import Change, Touched, borrows, listed
 from lumisite.facts.context import Context, stored_plan
 from lumisite.facts.facts import Facts, ImageFile
-from lumisite.facts.kind import ChangeKind, Differences
-from lumisite.findings.finding import Value
+from lumisite.facts.kind import DOUBT, FAULT, INFO, ChangeKind, Differences
 from lumisite.site.images import family_by_path
 
 _Content: TypeAlias = tuple[str, int | None]
@@ -28,19 +27,63 @@ def compare_images(before: Facts, after: Facts) -> Iterator[Change]:
     differing = (path for path in sorted(old.keys() | new.keys()) if old.get(path) != new.get(path))
     found = [change for path in differing if (change := _changed(path, old.get(path), new.get(path), places))]
     for group in _grouped(found, {*map(_folder, old)}, {*map(_folder, new)}):
-        paths, files = [change.subject for change in group], {*(change.before or change.after for change in group)}
-        first = next((change for change in group if change.subject in (change.before, change.after)), group[0])
-        # Of several files their folder counts.
-        was, now = (path if len(files) == 1 else _folder(path) for path in (first.before, first.after))
-        image = old.get(first.subject)
-        still = None if image is None else places.get(_content(first.subject, image))
-        others = tuple(path for path in paths if path != first.subject)
-        values: dict[str, Value] = {"aliases": others, "files": tuple(sorted(filter(None, files)))}
-        if first.code == "image-moved":
-            values["kept"] = still or (None if first.before in old else first.before)
-        elif first.code == "image-link-broken":
-            values["now_at"], now = still, first.after
-        yield Change(first.code, first.subject, was, now, values, tuple(paths))
+        first = next((one for one in group if one.path in (one.before, one.after)), group[0])
+        image = old.get(first.path)
+        still = None if image is None else places.get(_content(first.path, image))
+        yield _change(first, group, still, still or (None if first.before in old else first.before))
+
+
+class _Difference(NamedTuple):
+    """What is another one at a path: new, gone, relocated, moved, replaced or broken, with the real files."""
+
+    how: Literal["new", "gone", "relocated", "moved", "replaced", "broken"]
+    path: str
+    before: str | None
+    after: str | None
+
+
+def _change(first: _Difference, group: list[_Difference], still: str | None, kept: str | None) -> Change:
+    """Return the change of files of one folder with the links to them; `still` is where the image before is now."""
+    paths = tuple(one.path for one in group)
+    others = [path for path in paths if path != first.path]
+    files = {one.before or one.after for one in group}
+    # Of several files their folder counts.
+    was, now = (path if len(files) == 1 else _folder(path) for path in (first.before, first.after))
+    now = first.after if first.how == "broken" else now
+    too = f", as for {listed(others)}" if others else ""
+    severity, advice, subject = DOUBT, "plan the image again if it has a bind plan", first.path
+    users: list[tuple[str, str]] = []
+    if first.how == "new":
+        message, severity, advice = f"new image{too or f' {now}'}", INFO, ""
+    elif first.how == "gone":
+        message, advice = f"image is gone{too or f', it was {was}'}", "restore it, or name another one to users"
+        users = [("changed", f"{subject} is gone{_and_all(others)}.")]
+    elif first.how == "relocated":
+        message = f"the same image is at {now} now{too or f', it was {was}'}"
+        advice = f"leave a link at {was}, and plan the image again if it has a bind plan"
+        users = [("changed", f"{subject}: the same image is at {now} now.")]
+    elif first.how == "moved":
+        message = f"{was} -> {now}{too}"
+        advice = "the old image is gone: restore it if users need it"
+        users = [("changed", f"{subject} now leads to {now}{_and_all(others, 'do')}.")]
+        if kept:
+            advice = f"tell users who need the old image its path: {kept}"
+            users.append(
+                ("scripts", f"To stay with the image that {subject} was: name {kept}, as long as it is there.")
+            )
+    elif first.how == "replaced":
+        message = f"another image under the same name{too}"
+        users = [("changed", f"{subject} was replaced by another image{_and_all(others, 'were')}.")]
+    else:
+        message = f"broken link to {now}" + (f"; the same image is at {still} now" if still else too)
+        severity, advice = FAULT, f"lead the link to {still}" if still else "restore the image or correct the link"
+        users = [("changed", f"{subject} leads to nothing.")]
+    known = {"files": tuple(sorted(filter(None, files)))}
+    return Change(subject, was, now, message, known, paths, severity, advice, tuple(users))
+
+
+def _and_all(others: Sequence[str], verb: str = "are") -> str:
+    return f", as {verb} {', '.join(others)}" if others else ""
 
 
 def _folder(path: str | None) -> str | None:
@@ -52,39 +95,42 @@ def _content(path: str, image: ImageFile) -> _Content:
     return image.id or posixpath.basename(image.target or path), image.size_bytes
 
 
-def _changed(path: str, old: ImageFile | None, new: ImageFile | None, places: Mapping[_Content, str]) -> Change | None:
+def _changed(
+    path: str, old: ImageFile | None, new: ImageFile | None, places: Mapping[_Content, str]
+) -> _Difference | None:
     """Return the change at one path, with the real files before and after."""
     old = None if old is not None and old.size_bytes is None and new is not None else old
     was, now = (None if image is None else image.target or path for image in (old, new))
     if new is not None and new.size_bytes is None:
-        return Change("image-link-broken", path, was, now)
+        return _Difference("broken", path, was, now)
     mark = None if old is None else _content(path, old)
     there = None if mark is None else places.get(mark)
     if new is None and there not in (None, was):
-        return Change("image-relocated", path, was, there)
+        return _Difference("relocated", path, was, there)
     if new is not None and mark == _content(path, new):
-        return None if was == now else Change("image-relocated", path, was, now)
-    code = "image-new" if was is None else "image-gone" if now is None else "image-moved"
-    return Change("image-replaced" if was == now else code, path, was, now)
+        return None if was == now else _Difference("relocated", path, was, now)
+    if was == now:
+        return _Difference("replaced", path, was, now)
+    return _Difference("new" if was is None else "gone" if now is None else "moved", path, was, now)
 
 
-def _grouped(found: list[Change], old: set[str | None], new: set[str | None]) -> Iterator[list[Change]]:
+def _grouped(found: list[_Difference], old: set[str | None], new: set[str | None]) -> Iterator[list[_Difference]]:
     """Yield the changes that are one: those of the files of one folder, with the links to them.
 
     `old` and `new` are the folders that had, and have, images. Left out is what a link that leads elsewhere reports:
     the file that it leads to, the one that it led to, and the others of a folder that came or went with them.
     """
-    moved = [change for change in found if change.code in ("image-moved", "image-relocated")]
-    left = {change.before for change in found if change.code in ("image-moved", "image-link-broken")}
+    moved = [change for change in found if change.how in ("moved", "relocated")]
+    left = {change.before for change in found if change.how in ("moved", "broken")}
     led = {change.after for change in moved} | ({_folder(change.after) for change in moved} - old)
     emptied = {_folder(change.before) for change in moved} - new
-    groups: dict[tuple[str, str | None, str | None], list[Change]] = {}
+    groups: dict[tuple[str, str | None, str | None], list[_Difference]] = {}
     for change in found:
         folders = _folder(change.before), _folder(change.after)
-        is_left = change.code in ("image-gone", "image-relocated") and change.before in left
-        is_left |= change.code == "image-gone" and folders[0] in emptied
-        if not is_left and not (change.code == "image-new" and not led.isdisjoint((change.after, folders[1]))):
-            groups.setdefault((change.code, *folders), []).append(change)
+        is_left = change.how in ("gone", "relocated") and change.before in left
+        is_left |= change.how == "gone" and folders[0] in emptied
+        if not is_left and not (change.how == "new" and not led.isdisjoint((change.after, folders[1]))):
+            groups.setdefault((change.how, *folders), []).append(change)
     yield from groups.values()
 
 
@@ -117,4 +163,4 @@ def image_touches(change: Change, context: Context) -> Iterator[Touched]:
         yield Touched("site", "validation.image", f"names {site.validation.image}")
 
 
-KINDS = (ChangeKind("image", compare_images, image_touches, image_follows),)
+KINDS = (ChangeKind("image", compare_images, image_touches, "", follows=image_follows),)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
-from lumisite.facts.change import Change, Touched, joined, only_in
+from lumisite.facts.change import Change, Touched, joined, listed, only_in
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts, Library
-from lumisite.facts.kind import ChangeKind, Compare, Differences
+from lumisite.facts.kind import DOUBT, FAULT, INFO, ChangeKind, Compare, Differences
 from lumisite.facts.kinds.paths import is_below
 from lumisite.facts.kinds.system import comes_with_update
-from lumisite.findings.finding import Severity, Value
 from lumisite.machine.ldcache import CACHE
 from lumisite.machine.library_names import is_foundation, numbers_in, stem
 from lumisite.vendors import all_software
@@ -41,7 +41,10 @@ def compare_sonames(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each library that has another SONAME."""
     for gone, come in _paired(before, after):
         if gone and come:
-            yield Change("soname-changed", gone[0], joined(gone), joined(come), {"gone": gone, "come": come})
+            was, now = ", ".join(gone), ", ".join(come)
+            users = (("rebuild", f"Images that take {was} from the host: the host has {now} instead."),)
+            advice = f"plan the images that need {was} again: lumisite binds IMAGE --write FILE"
+            yield Change(gone[0], was, now, values={"gone": gone, "come": come}, users=users, advice=advice)
 
 
 def soname_touches(change: Change, context: Context) -> Iterator[Touched]:
@@ -55,14 +58,16 @@ def soname_touches(change: Change, context: Context) -> Iterator[Touched]:
 
 
 def compare_gone(before: Facts, after: Facts) -> Iterator[Change]:
-    """Yield a change for each library that is not there any more."""
+    """Yield a change for each library that is not there any more, or cannot be loaded any more."""
     for gone, come in _paired(before, after):
         for name in gone if not come else ():
-            path = before.loads[name]
-            if path not in after.damaged:
-                needed_by = after.missing.get(name, ())
-                code = "library-gone-needed" if needed_by else "library-gone"
-                yield Change(code, name, name, None, {"path": path, "needed_by": needed_by}, (path,))
+            path, needed_by = before.loads[name], after.missing.get(name, ())
+            if path in after.damaged:
+                continue
+            needing = f"; {listed(needed_by)} cannot be loaded without it" if needed_by else ""
+            users = (("rebuild", f"Images that take {name} from the host: the host has it no more."),)
+            message = f"library is gone, it was {path}{needing}"
+            yield Change(name, name, None, message, {"needed_by": needed_by}, (path,), users=users)
 
 
 def compare_new(before: Facts, after: Facts) -> Iterator[Change]:
@@ -71,7 +76,7 @@ def compare_new(before: Facts, after: Facts) -> Iterator[Change]:
         for name in come if not gone else ():
             path = after.loads[name]
             if path not in before.damaged:
-                yield Change("library-new", name, None, name, {"path": path}, (path,))
+                yield Change(name, None, name, f"new library {path}", paths=(path,))
 
 
 def gone_follows(change: Change, differences: Differences) -> bool:
@@ -106,11 +111,12 @@ def compare_damaged(before: Facts, after: Facts) -> Iterator[Change]:
         for name in gone if not come else ():
             path = before.loads[name]
             if damage := after.damaged.get(path):
-                yield Change("library-unloadable", name, None, damage, {"path": path}, (path,))
+                yield Change(name, None, damage, f"library cannot be loaded ({damage})", paths=(path,))
         for name in come if not gone else ():
             path = after.loads[name]
             if damage := before.damaged.get(path):
-                yield Change("library-loadable", name, damage, None, {"path": path}, (path,))
+                message = f"library can be loaded again (before: {damage})"
+                yield Change(name, damage, None, message, paths=(path,))
 
 
 # Other files under the same name
@@ -127,18 +133,21 @@ def compare_files(before: Facts, after: Facts) -> Iterator[Change]:
 
 def _compare_file(name: str, before: Facts, after: Facts, old_path: str, new_path: str) -> Iterator[Change]:
     old, new = before.libraries.get(old_path, Library()), after.libraries.get(new_path, Library())
+    paths = (old_path, new_path) if old_path != new_path else (new_path,)
     if old_path != new_path:
         was, now = (facts.plain.get("library-rights", {}) for facts in (before, after))
         rights = now.get(new_path, "") if now.get(new_path) != was.get(old_path) else ""
-        severity = Severity.FAULT if rights else None
-        paths = (old_path, new_path)
-        yield Change("library-moved", name, old_path, new_path, {"rights": rights}, paths, severity=severity)
-    elif old.size_bytes != new.size_bytes:
-        values: dict[str, Value] = {"path": new_path, "size_before": old.size_bytes, "size_after": new.size_bytes}
-        yield Change("library-replaced", name, old_path, new_path, values, (new_path,))
+        message = f"loaded from {old_path} -> {new_path}" + (f", {rights}" if rights else "")
+        yield Change(name, old_path, new_path, message, paths=paths, severity=FAULT if rights else DOUBT)
+        return
+    how = ""
+    if old.size_bytes != new.size_bytes:
+        how = f"{old.size_bytes} -> {new.size_bytes} bytes"
     elif old.sha256 and new.sha256 and old.sha256 != new.sha256:  # large ones have no digest
-        digests = {"path": new_path, "sha256_before": old.sha256[:12], "sha256_after": new.sha256[:12]}
-        yield Change("library-replaced", name, old_path, new_path, digests, (new_path,))
+        how = f"same size, sha256 {old.sha256[:12]} -> {new.sha256[:12]}"
+    if how:
+        message = f"another file under the same name, {new_path} ({how})"
+        yield Change(name, old_path, new_path, message, paths=paths, advice="validate an image that borrows it")
 
 
 def file_follows(change: Change, differences: Differences) -> bool:
@@ -167,18 +176,34 @@ def _moving_with_defaults(differences: Differences) -> Iterator[str]:
 # What libraries need, and what they have for others
 
 
-def _compare_names(gone_code: str, new_code: str, names: Callable[[Library], Iterable[str] | None]) -> Compare:
-    """Return a function that yields a change for each library with other names of some sort, where both are known."""
+def _compare_names(names: Callable[[Library], Iterable[str] | None], has: str) -> Compare:
+    """Return a function that yields a change for each library with other names of some sort, where both are known.
+
+    `has` is what a library does with them: `needs` or `has`.
+    """
 
     def compare(before: Facts, after: Facts) -> Iterator[Change]:
         for name, old, new in _loaded(before, after):
             was, now = names(old), names(new)
             gone, come = only_in(was, now)
             if (gone or come) and None not in (was, now):
-                code = gone_code if gone else new_code
-                yield Change(code, name, joined(gone), joined(come), {"gone": gone, "come": come})
+                parts = [f"{listed(come)} now"] if come else []
+                parts += [f"{listed(gone)} no more"] if gone else []
+                message = f"{has} {' and '.join(parts)}"
+                yield Change(name, joined(gone), joined(come), message, {"gone": gone, "come": come})
 
     return compare
+
+
+def compare_symbol_versions(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each library that has other symbol versions for those who need it."""
+    for change in _compare_names(lambda library: library.gives, "has symbol versions")(before, after):
+        lost = change.names("gone")
+        needing = (
+            f"Images and libraries that need {', '.join(lost)} of the host's {change.subject}: it has that no more."
+        )
+        users = (("rebuild", needing),) if lost else ()
+        yield replace(change, users=users, severity=FAULT if lost else INFO)
 
 
 def _needs(library: Library) -> list[str]:
@@ -191,9 +216,15 @@ def compare_needed_versions(before: Facts, after: Facts) -> Iterator[Change]:
     for name, old, new in _loaded(before, after):
         for group in sorted(old.wants.keys() | new.wants.keys()):
             was, now = (f"{group}_{side.wants[group]}" if group in side.wants else None for side in (old, new))
-            if was != now:
-                fell = now is None or (was is not None and numbers_in(now) < numbers_in(was))
-                yield Change("symbol-version-dropped" if fell else "symbol-version-needed", name, was, now)
+            if was == now:
+                continue
+            if now is None or (was is not None and numbers_in(now) < numbers_in(was)):
+                message = f"needs {now}, less than {was}" if now else f"needs {was} no more"
+                yield Change(name, was, now, message, severity=INFO, advice="validate an image that borrows it")
+            else:
+                message = f"needs {now}, before {was}" if was else f"needs {now} now"
+                lacking = f"Images without {now} that take libraries from the host: these cannot be loaded."
+                yield Change(name, was, now, message, severity=FAULT, users=(("rebuild", lacking),))
 
 
 def _loaded(before: Facts, after: Facts) -> Iterator[tuple[str, Library, Library]]:
@@ -212,8 +243,9 @@ def compare_runpaths(before: Facts, after: Facts) -> Iterator[Change]:
         _, come = only_in(old.runpath, new.runpath)
         folders = tuple(path for path in come if not (path.startswith("$") or is_below(path, {*_INSTALLED})))
         if folders and old.runpath is not None:
-            shown = tuple(path or "the working directory" for path in folders)
-            yield Change("library-runpath", name, joined(old.runpath), joined(new.runpath or ()), {"folders": shown})
+            shown = listed(path or "the working directory" for path in folders)
+            was, now = joined(old.runpath), joined(new.runpath or ())
+            yield Change(name, was, now, f"RUNPATH has {shown} now" + (f", before {was}" if was else ""))
 
 
 def needs_follow(change: Change, differences: Differences) -> bool:
@@ -245,9 +277,14 @@ def compare_missing(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each library that is needed and not there, or was."""
     gone, come = only_in(before.missing, after.missing)
     for name in come:
-        yield Change("library-missing", name, None, joined(after.missing[name]), {"needed_by": after.missing[name]})
+        needed_by = after.missing[name]
+        users = (("rebuild", f"Nothing yet: {name} is missing on the host, and we are at it."),)
+        message = f"not found, needed by {listed(needed_by)}"
+        yield Change(name, None, joined(needed_by), message, {"needed_by": needed_by}, users=users)
     for name in gone:
-        yield Change("library-found", name, joined(before.missing[name]), None, {"needed_by": before.missing[name]})
+        needed_by = before.missing[name]
+        message = f"nothing lacks it any more; it was needed by {listed(needed_by)}"
+        yield Change(name, joined(needed_by), None, message, {"needed_by": needed_by})
 
 
 def missing_follows(change: Change, differences: Differences) -> bool:
@@ -260,9 +297,9 @@ def compare_cache(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield one change for all libraries that are there, and that the loader's cache hides now."""
     known = {*before.uncached, *before.missing}
     if hidden := tuple(name for name in sorted(after.uncached) if name not in known):
-        folders = tuple(sorted({posixpath.dirname(after.uncached[name]) for name in hidden}))
-        values: dict[str, Value] = {"libraries": hidden, "folders": folders}
-        yield Change("library-cache-stale", CACHE, None, joined(hidden), values)
+        folders = sorted({posixpath.dirname(after.uncached[name]) for name in hidden})
+        message = f"does not have {listed(hidden)} of {listed(folders)}"
+        yield Change(CACHE, None, joined(hidden), message, {"libraries": hidden})
 
 
 def cache_touches(change: Change, context: Context) -> Iterator[Touched]:
@@ -281,25 +318,32 @@ def _sonames_of(facts: Facts, paths: Iterable[str]) -> list[str]:
     return [facts.libraries.get(path, Library()).soname or posixpath.basename(path) for path in paths]
 
 
+_PLAN = "plan the images that borrow it again: lumisite binds IMAGE --write FILE"
+_ALWAYS_FAULT, _NEW_IS_FAULT = (FAULT, FAULT, FAULT), (INFO, INFO, FAULT)
 KINDS = (
-    ChangeKind("cache", compare_cache, cache_touches),
-    ChangeKind("soname", compare_sonames, soname_touches),
-    ChangeKind("library-gone", compare_gone, gone_touches, gone_follows),
-    ChangeKind("library-new", compare_new, soname_touches, new_follows),
-    ChangeKind("damaged", compare_damaged, soname_touches),
-    ChangeKind("library", compare_files, versions_touch, file_follows),
-    ChangeKind("needs", _compare_names("needs-changed", "needs-changed", _needs), needs_touches, needs_follow),
-    ChangeKind("wants", compare_needed_versions, versions_touch),
+    ChangeKind("cache", compare_cache, cache_touches, "run ldconfig on the node", _ALWAYS_FAULT),
+    ChangeKind("soname", compare_sonames, soname_touches, _PLAN, _ALWAYS_FAULT, "SONAME"),
     ChangeKind(
-        "gives",
-        _compare_names("symbol-versions-lost", "symbol-versions-new", lambda library: library.gives),
-        versions_touch,
+        "library-gone",
+        compare_gone,
+        gone_touches,
+        "install it again, or plan the images that borrow it again",
+        _ALWAYS_FAULT,
+        follows=gone_follows,
     ),
-    ChangeKind("runpath", compare_runpaths, versions_touch),
+    ChangeKind("library-new", compare_new, soname_touches, "", (INFO, INFO, INFO), follows=new_follows),
+    ChangeKind("damaged", compare_damaged, soname_touches, "install its package again", _NEW_IS_FAULT),
+    ChangeKind("library", compare_files, versions_touch, _PLAN, follows=file_follows),
+    ChangeKind("needs", _compare_names(_needs, "needs"), needs_touches, _PLAN, follows=needs_follow),
+    ChangeKind("wants", compare_needed_versions, versions_touch, f"{_PLAN}; an older image cannot load it"),
+    ChangeKind("gives", compare_symbol_versions, versions_touch, "build what needs them again"),
+    ChangeKind("runpath", compare_runpaths, versions_touch, "install the library's package again", _ALWAYS_FAULT),
     ChangeKind(
         "provider",
-        _compare_names("libfabric-provider-gone", "libfabric-provider-new", lambda library: library.providers),
+        _compare_names(lambda library: library.providers, "has provider"),
         versions_touch,
+        "install the libfabric that was built for the network, and run lumisite validate",
+        (FAULT, FAULT, INFO),
     ),
-    ChangeKind("missing", compare_missing, missing_touches, missing_follows),
+    ChangeKind("missing", compare_missing, missing_touches, "install it", _NEW_IS_FAULT, follows=missing_follows),
 )

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from lumisite.facts.change import Change, Touched, only_in
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts
-from lumisite.facts.kind import ChangeKind, Differences, compare_texts, parts_of, texts_of
+from lumisite.facts.kind import DOUBT, INFO, ChangeKind, Differences, compare_texts, parts_of, texts_of
 from lumisite.facts.kinds.paths import is_below
 from lumisite.facts.kinds.reading import printable_only
 from lumisite.machine.ldcache import glob
@@ -164,16 +164,17 @@ def compare_module_defaults(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each module with another default, and one for each folder that moved with its modules."""
     moved = _moved(before, after)
     old, new = texts_of("module-default", before, after)
-    yield from compare_texts("module-default-changed", {moved.get(at, at): marks for at, marks in old.items()}, new)
+    yield from compare_texts({moved.get(at, at): marks for at, marks in old.items()}, new)
     for was, now in sorted({_roots(was, now) for was, now in moved.items()}):
-        yield Change("module-folder-moved", was, was, now, paths=(was, now))
+        advice = "compare `module avail` on a login node, and correct the site's login files or Lmod's modulespath"
+        yield Change(was, was, now, paths=(was, now), severity=DOUBT, advice=advice)
 
 
 def module_default_follows(change: Change, differences: Differences) -> bool:
     """Follow from a folder that is not searched any more, or is new."""
     for path in differences.by_kind.get("module-path", ()):
         gone, come = parts_of(path.before), parts_of(path.after)
-        if change.code == "module-folder-moved":
+        if change.paths:
             return is_below(change.subject, gone) or is_below(str(change.after), come)
         if is_below(change.subject, come if change.before is None else gone if change.after is None else ()):
             return True
@@ -190,6 +191,12 @@ def module_default_touches(change: Change, context: Context) -> Iterator[Touched
 
 KINDS = (
     ChangeKind(
-        "module-default", compare_module_defaults, module_default_touches, module_default_follows, read_module_defaults
+        "module-default",
+        compare_module_defaults,
+        module_default_touches,
+        "check what job scripts load without a version",
+        (INFO, INFO, INFO),
+        follows=module_default_follows,
+        read=read_module_defaults,
     ),
 )

@@ -92,7 +92,9 @@ def read_cpu_settings(tree: Tree, _: Site) -> dict[str, str]:
 
 def smt_follows(change: Change, differences: Differences) -> bool:
     """Follow, as a switch of SMT, from the hardware threads that are there."""
-    return change.subject in ("smt", "nosmt") and "threads-changed" in differences.codes("cpus")
+    return change.subject in ("smt", "nosmt") and any(
+        "threads" in one.values for one in differences.by_kind.get("cpus", ())
+    )
 
 
 # Devices, and the modules that drive them

@@ -5,10 +5,10 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Collection, Iterator
 
-from lumisite.facts.change import Change, Touched
+from lumisite.facts.change import Change, Touched, difference
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts, Named
-from lumisite.facts.kind import ChangeKind, Differences
+from lumisite.facts.kind import DOUBT, FAULT, INFO, ChangeKind, Differences
 from lumisite.facts.kinds.slurm import spool_folder
 from lumisite.machine.tree import LONGEST_PATH, is_under
 from lumisite.vendors import all_software
@@ -24,10 +24,13 @@ def compare_paths(before: Facts, after: Facts) -> Iterator[Change]:
         # Where a library's link leads is reported with the library; whether a folder is a release, with the product.
         is_library = ".so" in posixpath.basename(path) and old.kind == new.kind == "file"
         if old != new and not is_library and posixpath.dirname(path) not in {**before.products, **after.products}:
-            code = "path-new" if old.kind == "none" else "path-gone" if new.kind == "none" else "path-changed"
-            kinds = {"kind_before": old.kind, "kind_after": new.kind}
-            places = {"real_before": old.real or path, "real_after": new.real or path}
-            yield Change(code, path, _text(old), _text(new), kinds | places)
+            was, now = (
+                None if named.kind == "none" else " ".join(filter(None, (named.kind, named.real)))
+                for named in (old, new)
+            )
+            message = difference("", was, now)
+            values = {"real_before": old.real or path, "real_after": new.real or path}
+            yield Change(path, _text(old), _text(new), message, values)
 
 
 def _text(named: Named) -> str | None:
@@ -58,7 +61,8 @@ def compare_links(before: Facts, after: Facts) -> Iterator[Change]:
         # Captures of before had broken links to folders only as the kind of a path.
         kinds = [facts.paths[path].kind for facts in (before, after) if path in facts.paths]
         if old != new and kinds != ["dangling", "dangling"]:
-            yield Change("link-mended" if new is None else "link-dangling", path, old, new)
+            message = f"broken link to {new}" if new else f"link is not broken any more; before it led to {old}"
+            yield Change(path, old, new, message)
 
 
 def link_follows(change: Change, differences: Differences) -> bool:
@@ -77,7 +81,8 @@ def compare_closed(before: Facts, after: Facts) -> Iterator[Change]:
         {path: how for part in CLOSED for path, how in facts.plain.get(part, {}).items()} for facts in (before, after)
     )
     for path in sorted(old.keys() ^ new.keys()):
-        yield Change("readable-again" if path in old else "unreadable", path, old.get(path), new.get(path))
+        message = "users can read it again" if path in old else "users cannot read it any more"
+        yield Change(path, old.get(path), new.get(path), message, advice=new.get(path, ""))
 
 
 def is_below(path: str, folders: Collection[str]) -> bool:
@@ -96,8 +101,24 @@ def folders_of(path: str) -> Iterator[str]:
         yield "/"
 
 
-CLOSED_KIND = ChangeKind("unreadable", compare_closed, path_touches)
+#: A fault is what is there now; where it is not any more, nothing is left to do.
+_FAULT_NOW = (FAULT, INFO, FAULT)
+CLOSED_KIND = ChangeKind("unreadable", compare_closed, path_touches, "", _FAULT_NOW)
 KINDS = (
-    ChangeKind("dangling", compare_links, path_touches, link_follows),
-    ChangeKind("path", compare_paths, path_touches, path_follows),
+    ChangeKind(
+        "dangling",
+        compare_links,
+        path_touches,
+        "restore its target or correct the link",
+        _FAULT_NOW,
+        follows=link_follows,
+    ),
+    ChangeKind(
+        "path",
+        compare_paths,
+        path_touches,
+        "mount or restore it, or correct the site description",
+        (DOUBT, FAULT, INFO),
+        follows=path_follows,
+    ),
 )

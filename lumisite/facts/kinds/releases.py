@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from lumisite.facts.change import Change, Touched, joined, listed, only_in
 from lumisite.facts.context import Context, stated_paths
 from lumisite.facts.facts import Facts, Releases
-from lumisite.facts.kind import ChangeKind, Differences, compare_texts, texts_of
-from lumisite.findings.finding import Value
+from lumisite.facts.kind import FAULT, INFO, ChangeKind, Differences, compare_texts, texts_of
 from lumisite.machine.tree import Tree, is_under, names_of, resolve
 from lumisite.site.model import Site
 from lumisite.vendors import all_software, all_vendors
@@ -27,10 +26,17 @@ def compare_products(before: Facts, after: Facts) -> Iterator[Change]:
     for path, old, new in _products(before, after):
         gone, come = ([f"{path}/{name}" for name in names] for names in _ordered(old.versions, new.versions))
         if len(gone) == len(come) == 1:
-            yield Change("product-renamed", path, gone[0], come[0], paths=(gone[0], come[0]))
+            was, now = gone[0], come[0]
+            users: tuple[tuple[str, str], ...] = (
+                ("changed", f"{posixpath.basename(path)}: {posixpath.basename(was)} -> {posixpath.basename(now)}."),
+                ("rebuild", f"Images and job scripts that name {was} (now {now}): the directory is gone."),
+            )
+            yield Change(path, was, now, paths=(was, now), users=users)
         else:
-            yield from (Change("product-gone", path, folder, None, paths=(folder,)) for folder in gone)
-            yield from (Change("product-new", path, None, folder, paths=(folder,)) for folder in come)
+            for folder in gone:
+                users = (("rebuild", f"Images and job scripts that name {folder}: the directory is gone."),)
+                yield Change(path, folder, None, paths=(folder,), users=users)
+            yield from (Change(path, None, folder, paths=(folder,)) for folder in come)
 
 
 def _products(before: Facts, after: Facts) -> Iterator[tuple[str, Releases, Releases]]:
@@ -76,8 +82,10 @@ def compare_stacks(before: Facts, after: Facts) -> Iterator[Change]:
         if old != new:
             gone, come = only_in(old, new)
             folders = tuple(folder for name in (*gone, *come) for folder in software.tops(name))
-            values: dict[str, Value] = {"gone": gone, "come": come, "host_title": software.on_host}
-            yield Change("releases-changed", software.title, joined(old), joined(new), values, folders)
+            was, now = joined(old) or "none", joined(new) or "none"
+            users = (("changed", f"{software.on_host}: {was} -> {now}." if old else f"{software.on_host}: {now}."),)
+            message, values = f"installed releases {was} -> {now}", {"gone": gone, "come": come}
+            yield Change(software.title, joined(old), joined(new), message, values, folders, users=users)
 
 
 def stack_touches(change: Change, context: Context) -> Iterator[Touched]:
@@ -128,10 +136,10 @@ def compare_defaults(before: Facts, after: Facts) -> Iterator[Change]:
         old, new = (facts.stacks.get(software.name, Releases()).default for facts in (before, after))
         if old != new:
             folders = tuple(folder for name in (old, new) if name for folder in software.tops(name))
-            yield Change("default-changed", software.title, old, new, paths=folders)
+            yield Change(software.title, old, new, paths=folders)
     for path, was, now in _products(before, after):
         if was.default is not None and was.default != now.default:
-            yield Change("default-changed", path, was.default, now.default)
+            yield Change(path, was.default, now.default)
 
 
 def default_follows(change: Change, differences: Differences) -> bool:
@@ -180,7 +188,7 @@ def read_links(tree: Tree, _: Site) -> dict[str, str]:
 
 def compare_links(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each folder whose links lead elsewhere."""
-    yield from compare_texts("links-changed", *texts_of("links", before, after))
+    yield from compare_texts(*texts_of("links", before, after))
 
 
 def links_touch(change: Change, context: Context) -> Iterator[Touched]:
@@ -188,9 +196,26 @@ def links_touch(change: Change, context: Context) -> Iterator[Touched]:
     yield from context.all_naming(change.subject)
 
 
+_RENDER = "and render again"
 KINDS = (
-    ChangeKind("product", compare_products, product_touches),
-    ChangeKind("stack", compare_stacks, stack_touches),
-    ChangeKind("default", compare_defaults, default_touches, default_follows),
-    ChangeKind("links", compare_links, links_touch, read=read_links),
+    ChangeKind(
+        "product",
+        compare_products,
+        product_touches,
+        f"correct the folder in the site description {_RENDER}",
+        (FAULT, FAULT, INFO),
+        "release folder",
+    ),
+    ChangeKind("stack", compare_stacks, stack_touches, "correct the releases in the site description"),
+    ChangeKind(
+        "default",
+        compare_defaults,
+        default_touches,
+        f"correct the default in the site description {_RENDER}",
+        what="default",
+        follows=default_follows,
+    ),
+    ChangeKind(
+        "links", compare_links, links_touch, "test an image that has the folder on its LD_LIBRARY_PATH", read=read_links
+    ),
 )

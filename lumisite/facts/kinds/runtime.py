@@ -15,7 +15,7 @@ from typing import NamedTuple
 from lumisite.facts.change import Change, Touched, joined, only_in
 from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts, Program
-from lumisite.facts.kind import ChangeKind, Differences, helper_touches, texts_of
+from lumisite.facts.kind import DOUBT, FAULT, INFO, ChangeKind, Differences, helper_touches, texts_of
 from lumisite.facts.kinds.node import sysctls
 from lumisite.facts.kinds.reading import file_mark, mode_of, printable_only, text_mark, values_of
 from lumisite.machine.ldcache import glob
@@ -31,12 +31,12 @@ def compare_runtime(before: Facts, after: Facts) -> Iterator[Change]:
     old, new = before.runtime, after.runtime
     if old.real is None or new.real is None:
         if old.real != new.real:
-            code = "runtime-new" if old.real is None else "runtime-gone"
-            yield Change(code, new.real or old.real or "", _text(old), _text(new))
+            yield Change(new.real or old.real or "", _text(old), _text(new))
         return
     same_digest = old.sha256 == new.sha256 or None in (old.sha256, new.sha256)
     if (old.real, old.size_bytes, old.package) != (new.real, new.size_bytes, new.package) or not same_digest:
-        yield Change("runtime-changed", new.real, _text(old), _text(new))
+        users = (("changed", f"Container runtime: {_text(old)} -> {_text(new)}."),)
+        yield Change(new.real, _text(old), _text(new), users=users)
 
 
 def _text(program: Program) -> str | None:
@@ -156,9 +156,8 @@ def start_follows(change: Change, differences: Differences) -> bool:
     """Follow from the runtime, which came or went with all that it has, or from its configuration, which went."""
     if change.subject == _CONFIG and None in (change.before, change.after):
         return True
-    codes = differences.codes("runtime")
     is_own = change.kind == "runtime-directive" or change.subject in _OWN
-    return is_own and not codes.isdisjoint(("runtime-gone", "runtime-new"))
+    return is_own and differences.came_or_went("runtime")
 
 
 def read_files(tree: Tree, site: Site) -> dict[str, str]:
@@ -175,8 +174,11 @@ def file_follows(change: Change, differences: Differences) -> bool:
     """Follow, as a starter, from the program, which it comes with, or from its rights; lists and profiles are apart."""
     name = posixpath.basename(change.subject)
     is_reported = name == "starter-suid" and _STARTER in differences.subjects("container-start")
-    came_or_went = not differences.codes("runtime").isdisjoint(("runtime-gone", "runtime-new"))
-    return is_reported or came_or_went or (name.startswith("starter") and bool(differences.by_kind.get("runtime")))
+    return (
+        is_reported
+        or differences.came_or_went("runtime")
+        or (name.startswith("starter") and bool(differences.by_kind.get("runtime")))
+    )
 
 
 # What the configuration allows
@@ -231,7 +233,8 @@ def compare_directives(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each directive of another meaning, or for the whole file where it went."""
     old, new = map(dict, texts_of("runtime-directive", before, after))
     if _FILE in old and _FILE not in new:
-        yield Change("runtime-config-gone", old[_FILE], old[_FILE], None)
+        advice = "install the runtime's package again"
+        yield Change(old[_FILE], old[_FILE], None, "configuration is gone", severity=FAULT, advice=advice)
         return
     for side, other in ((old, new), (new, old)):
         if _FILE not in side and other.get("bind path") == _BOUND:
@@ -239,8 +242,10 @@ def compare_directives(before: Facts, after: Facts) -> Iterator[Change]:
     for name in sorted((old.keys() | new.keys()) - {_FILE}):
         was, now = (side.get(name, _default(name)) for side in (old, new))
         if was != now and was is not None and now is not None:
-            code = "runtime-directive-forbids" if _forbids(name, was, now) else "runtime-directive-changed"
-            yield Change(code, name, was or "none", now or "none", {"file": new.get(_FILE, "")})
+            was, now, is_fault = was or "none", now or "none", _forbids(name, was, now)
+            message = f"{was} -> {now}" + (f" in {new[_FILE]}" if _FILE in new else "")
+            advice = f"set it to {was}, or try one image of each family" if is_fault else ""
+            yield Change(name, was, now, message, severity=FAULT if is_fault else DOUBT, advice=advice)
 
 
 def _forbids(name: str, was: str, now: str) -> bool:
@@ -253,7 +258,15 @@ def _forbids(name: str, was: str, now: str) -> bool:
     return now in ("no", "minimal") and _NEEDED.fullmatch(name) is not None
 
 
+_TRY = "try one image of each family"
 KINDS = (
-    ChangeKind("runtime", compare_runtime, runtime_touches),
-    ChangeKind("runtime-directive", compare_directives, helper_touches("spank/bin"), start_follows, read_directives),
+    ChangeKind("runtime", compare_runtime, runtime_touches, _TRY, (DOUBT, FAULT, INFO), "container runtime"),
+    ChangeKind(
+        "runtime-directive",
+        compare_directives,
+        helper_touches("spank/bin"),
+        _TRY,
+        follows=start_follows,
+        read=read_directives,
+    ),
 )

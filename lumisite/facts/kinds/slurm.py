@@ -307,4 +307,12 @@ def spool_folder(value: str | None) -> str:
     return (common.rpartition("/")[0] if percent else common).rstrip("/") or _SPOOL
 
 
-KINDS = (value_kind("slurm", "Slurm", lambda facts: facts.slurm, slurm_touches),)
+KINDS = (
+    value_kind(
+        "slurm",
+        "Slurm",
+        lambda facts: facts.slurm,
+        slurm_touches,
+        "run one job step with LUMISITE_VERBOSE=1, and render again",
+    ),
+)

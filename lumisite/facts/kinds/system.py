@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from lumisite.facts.change import Change, Touched, borrows, joined, listed
+from lumisite.facts.change import Change, Touched, borrows, joined, known_difference, listed
 from lumisite.facts.context import Context, stored_plan
 from lumisite.facts.facts import Facts
-from lumisite.facts.kind import ChangeKind, Differences, platform_touches, value_kind
+from lumisite.facts.kind import FAULT, INFO, ChangeKind, Differences, platform_touches, value_kind
 from lumisite.vendors import all_fabrics, all_vendors
 
 _OF_SYSTEM = re.compile(r"/(usr/)?lib(32|64|/[\w-]+-linux-gnu)?/[^/]+")
@@ -22,10 +22,13 @@ _OF_SYSTEM = re.compile(r"/(usr/)?lib(32|64|/[\w-]+-linux-gnu)?/[^/]+")
 
 def compare_os(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change where the operating system is another one, with the kernel and glibc that came with it."""
-    if before.os.name != after.os.name:
+    old, new = before.os.name, after.os.name
+    if old != new:
         pairs = {"kernel": (before.kernel.release, after.kernel.release), "glibc": (before.glibc, after.glibc)}
-        parts = tuple(f"{name} {old} -> {new}" for name, (old, new) in pairs.items() if old and new and old != new)
-        yield Change("os-changed", "operating system", before.os.name, after.os.name, {"parts": parts} if parts else {})
+        parts = tuple(f"{name} {was} -> {now}" for name, (was, now) in pairs.items() if was and now and was != now)
+        message = known_difference(old, new) + (f", with {', '.join(parts)}" if parts else "")
+        users = (("changed", f"Operating system: {message}."),) if old and new else ()
+        yield Change("operating system", old, new, message, {"parts": parts}, users=users)
 
 
 def os_touches(change: Change, context: Context) -> Iterator[Touched]:
@@ -41,18 +44,19 @@ def os_touches(change: Change, context: Context) -> Iterator[Touched]:
 
 def comes_with_update(change: Change, differences: Differences) -> bool:
     """Follow from another release of the operating system, or of the kernel: what is built again for it."""
+    if change.before is None or change.after is None:
+        return False
     updated = {
         kind for kind in ("os", "kernel") for one in differences.by_kind.get(kind, ()) if one.before and one.after
     }
-    if change.code == "driver-rebuilt" or change.kind == "kernel-module":
+    if change.kind in ("driver", "kernel-module"):
         # A module with another version is not only built again.
-        versions = {(text or "").partition("(build")[0] for text in (change.before, change.after)}
-        return bool(updated) and change.before is not None and change.after is not None and len(versions) == 1
-    if change.code in ("library-replaced", "library-moved"):
+        return bool(updated) and len({text.partition("(build")[0] for text in (change.before, change.after)}) == 1
+    if change.kind == "library":
         carriers = {name for fabric in all_fabrics() for name in fabric.libraries}
         paths = map(_OF_SYSTEM.fullmatch, change.paths)
         return "os" in updated and change.subject not in carriers and all(paths)
-    return "os" in updated and None not in (change.before, change.after)
+    return "os" in updated
 
 
 def glibc_touches(change: Change, context: Context) -> Iterator[Touched]:
@@ -71,25 +75,25 @@ def glibc_touches(change: Change, context: Context) -> Iterator[Touched]:
 def compare_kernel_config(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for a file that is missing or has moved, and one for options that differ."""
     readers = {name for vendor in all_vendors() if vendor.gpu and vendor.kernel_options for name in vendor.gpu.drivers}
-    if not readers & before.drivers.keys() & after.drivers.keys():
-        return
     (old_path, old), (new_path, new) = _boot_config(before), _boot_config(after)
-    if old is None:
+    if old is None or not readers & before.drivers.keys() & after.drivers.keys():
         return
     if new is None:
         others = tuple(path for path in after.kernel.configs if path.startswith("/boot/"))
-        yield Change("kernel-config-missing", old_path, old_path, None, {"expected": new_path, "others": others})
+        message = f"{new_path} does not exist" + (f"; there are {listed(others)}" if others else "")
+        advice = "restore the file of the running kernel in /boot"
+        yield Change(old_path, old_path, None, message, {"expected": new_path}, advice=advice)
         return
     if old_path != new_path:
-        yield Change("kernel-config-moved", old_path, old_path, new_path)
+        yield Change(old_path, old_path, new_path, severity=INFO, advice="correct binds of the file")
     if old != new:
-        values = {"options_before": _options(old), "options_after": _options(new)}
-        yield Change("kernel-options-changed", new_path, old_path, new_path, values)
+        was, now = (joined(map("=".join, sorted(options.items()))) or "none" for options in (old, new))
+        yield Change(new_path, old_path, new_path, f"options {was} -> {now}")
 
 
 def config_follows(change: Change, differences: Differences) -> bool:
     """Follow from another release of the operating system, where only the name of the file is another one."""
-    return change.code == "kernel-config-moved" and comes_with_update(change, differences)
+    return change.severity is INFO and comes_with_update(change, differences)
 
 
 def _boot_config(facts: Facts) -> tuple[str, Mapping[str, str] | None]:
@@ -97,10 +101,6 @@ def _boot_config(facts: Facts) -> tuple[str, Mapping[str, str] | None]:
     path = f"/boot/config-{facts.kernel.release or ''}"
     config = facts.kernel.configs.get(path)
     return path, None if config is None else config.options
-
-
-def _options(options: Mapping[str, str]) -> str | None:
-    return joined(map("=".join, sorted(options.items())))
 
 
 def kernel_config_touches(change: Change, context: Context) -> Iterator[Touched]:
@@ -111,9 +111,25 @@ def kernel_config_touches(change: Change, context: Context) -> Iterator[Touched]
             yield Touched("site", f"{key}.path", f"names {bind.path}")
 
 
+_PLAN = "plan the images with a bind plan again"
 KINDS = (
-    ChangeKind("kernel-config", compare_kernel_config, kernel_config_touches, config_follows),
-    ChangeKind("os", compare_os, os_touches),
-    value_kind("kernel", "kernel", lambda facts: facts.kernel.release, platform_touches("kernel"), comes_with_update),
-    value_kind("glibc", "glibc", lambda facts: facts.glibc, glibc_touches, comes_with_update),
+    ChangeKind(
+        "kernel-config",
+        compare_kernel_config,
+        kernel_config_touches,
+        "check that jobs still use DMA-BUF: lumisite transport LOG",
+        (FAULT, FAULT, FAULT),
+        follows=config_follows,
+    ),
+    ChangeKind("os", compare_os, os_touches, f"correct the platform, and {_PLAN}"),
+    value_kind(
+        "kernel",
+        "kernel",
+        lambda facts: facts.kernel.release,
+        platform_touches("kernel"),
+        "correct the platform",
+        INFO,
+        comes_with_update,
+    ),
+    value_kind("glibc", "glibc", lambda facts: facts.glibc, glibc_touches, _PLAN, follows=comes_with_update),
 )

@@ -132,4 +132,4 @@ def _is_shown_fine(metric: MetricVerdict) -> bool:
 
 
 def _facts(part: str, changed: Sequence[ChangeRow]) -> str:
-    return some([change["what"] for change in changed if change["kind"] in SUSPECTS[part]], FACTS_NAMED, "; ")
+    return some([change["what"] for change in changed if change["code"] in SUSPECTS[part]], FACTS_NAMED, "; ")

@@ -89,7 +89,7 @@ def _suspects(slower: Sequence[MetricVerdict], changed: Sequence[ChangeRow], *, 
     shapes = {parse_name(metric.metric).shape for metric in slower}
     parts = ("network", "node") if gates or "" in shapes else ("node",) if shapes & {*ALONE} else ("network",)
     kinds = {kind for part in parts for kind in SUSPECTS[part]}
-    subjects = [change["subject"] for change in changed if change["kind"] in kinds]
+    subjects = [change["subject"] for change in changed if change["code"] in kinds]
     names = dict.fromkeys(subject.rpartition("/")[2] or subject for subject in subjects)
     if names:
         yield make_finding("suspects-changed", names=some(list(names), NAMED, ", "))

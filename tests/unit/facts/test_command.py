@@ -50,9 +50,9 @@ def test_the_command_says_by_its_exit_code_whether_something_changed(
         ("node", ".", [], ".: cannot be read: it is not a file but a directory"),
         ("node", "a\0b", [], "cannot be read"),
         ("node", "broken", [], "[not-json]"),
-        ("node", "twin", [], "[facts-of-two-sites]"),
-        ("node", "node", ["--site", "twin"], "[facts-of-other-site]"),
-        ("skerry", "skerry", [], "[facts-site-unknown]"),
+        ("node", "twin", [], "[facts-mismatch]"),
+        ("node", "node", ["--site", "twin"], "[facts-mismatch]"),
+        ("skerry", "skerry", [], "[facts-mismatch]"),
     ],
 )
 def test_bad_input_is_named(
@@ -83,7 +83,7 @@ def test_a_machine_that_nobody_has_described_is_read_and_given_no_site(
     assert len(facts.gpus) == 8
     assert "rocm" in facts.stacks
     assert main(["changes", "mine.json", "mine.json"]) == 2
-    assert "[facts-site-unknown]" in capsys.readouterr().err
+    assert "[facts-mismatch]" in capsys.readouterr().err
     assert main(["init", "mine.json", "-o", "mine.yaml"]) == 0
     assert "gpus:" in Path("mine.yaml").read_text()
     assert "lumi" not in Path("mine.yaml").read_text().replace("lumisite", "")

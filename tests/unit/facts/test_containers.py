@@ -58,7 +58,7 @@ def facts_of(*plants: Plant) -> Facts:
 
 
 def found(before: Facts, after: Facts) -> list[tuple[str, str, str | None, str | None]]:
-    return [(one.code, one.subject, one.before, one.after) for one in compare(before, after)]
+    return [(one.kind, one.subject, one.before, one.after) for one in compare(before, after)]
 
 
 def stated(old: bytes, new: bytes) -> Plant:
@@ -69,25 +69,25 @@ def stated(old: bytes, new: bytes) -> Plant:
 @pytest.mark.parametrize(
     ("plant", "change"),
     [
-        (stated(b"control = yes", b"control = no"), ("runtime-directive-forbids", "user bind control", "yes", "no")),
-        (stated(b"= /appl, /pfs", b"=/appl"), ("runtime-directive-forbids", "limit container paths", "/appl, /pfs", "/appl")),
-        (stated(b"/pfs\n", b"/pfs,/x\n"), ("runtime-directive-changed", "limit container paths", "/appl, /pfs", "/appl, /pfs, /x")),
-        (stated(b"limit container paths = /appl, /pfs\n", b""), ("runtime-directive-changed", "limit container paths", "/appl, /pfs", "none")),
-        (stated(b"\nallow setuid = yes", b"\nallow setuid=no"), ("runtime-directive-forbids", "allow setuid", "yes", "no")),
-        (stated(b"\nallow setuid = yes", b"\nallow setuid = yes # so"), ("runtime-directive-forbids", "allow setuid", "yes", "yes # so")),
-        (stated(b"bind path = /opt\n", b""), ("runtime-directive-changed", "bind path", "/etc/hosts, /opt", "/etc/hosts")),
-        ({CONF: STATED + b"mount hostfs = yes\n"}, ("runtime-directive-changed", "mount hostfs", "no", "yes")),
-        ({CONF: STATED + b"enable overlay = no\n"}, ("runtime-directive-changed", "enable overlay", "try", "no")),
-        ({CONF: STATED + b"mount dev = minimal\n"}, ("runtime-directive-forbids", "mount dev", "yes", "minimal")),
-        ({CONF: None}, ("runtime-config-gone", CONF, CONF, None)),
-        ({SUID: None}, ("setting-changed", "setuid starter", "present", None)),
-        ({"/usr/bin/squashfuse_ll": None}, ("setting-changed", "squashfuse", "present", None)),
-        ({"/usr/libexec/singularity/bin/fuse-overlayfs": None}, ("setting-changed", "fuse-overlayfs", "present", None)),
-        ({"/dev/fuse": None}, ("setting-changed", "/dev/fuse", "1 file", None)),
-        ({SPACES: b"0\n"}, ("setting-changed", "user.max_user_namespaces", "some", "0")),
-        ({CLONE: b"0\n"}, ("setting-changed", "kernel.unprivileged_userns_clone", "1", "0")),
-        ({RESTRICT: b"1\n"}, ("setting-changed", "kernel.apparmor_restrict_unprivileged_userns", "0", "1")),
-        ({"/sys/fs/selinux/enforce": b"1"}, ("setting-changed", "SELinux", "0", "1")),
+        (stated(b"control = yes", b"control = no"), ("runtime-directive", "user bind control", "yes", "no")),
+        (stated(b"= /appl, /pfs", b"=/appl"), ("runtime-directive", "limit container paths", "/appl, /pfs", "/appl")),
+        (stated(b"/pfs\n", b"/pfs,/x\n"), ("runtime-directive", "limit container paths", "/appl, /pfs", "/appl, /pfs, /x")),
+        (stated(b"limit container paths = /appl, /pfs\n", b""), ("runtime-directive", "limit container paths", "/appl, /pfs", "none")),
+        (stated(b"\nallow setuid = yes", b"\nallow setuid=no"), ("runtime-directive", "allow setuid", "yes", "no")),
+        (stated(b"\nallow setuid = yes", b"\nallow setuid = yes # so"), ("runtime-directive", "allow setuid", "yes", "yes # so")),
+        (stated(b"bind path = /opt\n", b""), ("runtime-directive", "bind path", "/etc/hosts, /opt", "/etc/hosts")),
+        ({CONF: STATED + b"mount hostfs = yes\n"}, ("runtime-directive", "mount hostfs", "no", "yes")),
+        ({CONF: STATED + b"enable overlay = no\n"}, ("runtime-directive", "enable overlay", "try", "no")),
+        ({CONF: STATED + b"mount dev = minimal\n"}, ("runtime-directive", "mount dev", "yes", "minimal")),
+        ({CONF: None}, ("runtime-directive", CONF, CONF, None)),
+        ({SUID: None}, ("container-start", "setuid starter", "present", None)),
+        ({"/usr/bin/squashfuse_ll": None}, ("container-start", "squashfuse", "present", None)),
+        ({"/usr/libexec/singularity/bin/fuse-overlayfs": None}, ("container-start", "fuse-overlayfs", "present", None)),
+        ({"/dev/fuse": None}, ("device", "/dev/fuse", "1 file", None)),
+        ({SPACES: b"0\n"}, ("container-start", "user.max_user_namespaces", "some", "0")),
+        ({CLONE: b"0\n"}, ("container-start", "kernel.unprivileged_userns_clone", "1", "0")),
+        ({RESTRICT: b"1\n"}, ("container-start", "kernel.apparmor_restrict_unprivileged_userns", "0", "1")),
+        ({"/sys/fs/selinux/enforce": b"1"}, ("container-start", "SELinux", "0", "1")),
     ],
 )  # fmt: skip
 def test_a_planted_change_is_one_finding_and_is_undone_as_one(plant: Plant, change: tuple[str, ...]) -> None:
@@ -99,8 +99,7 @@ def test_a_planted_change_is_one_finding_and_is_undone_as_one(plant: Plant, chan
     if change[1] == CONF:
         return  # without a file the runtime does what it does without directives
     (back,) = found(after, node)
-    assert back[0] in ("setting-changed", "runtime-directive-changed", "runtime-directive-forbids")
-    assert back[1:] == (change[1], change[3], change[2])
+    assert back == (change[0], change[1], change[3], change[2])
 
 
 @pytest.mark.parametrize(
@@ -122,7 +121,7 @@ def test_what_means_the_same_is_silent(plant: Plant) -> None:
 @pytest.mark.parametrize("name", BEHIND)
 def test_the_configuration_of_the_runtime_that_really_runs_counts(name: str) -> None:
     both: Plant = {**BEHIND[name], "/usr/bin/apptainer": b"\x7fELF", OTHER_CONF: b"mount tmp = yes\n"}
-    change = ("runtime-directive-forbids", "user bind control", "yes", "no")
+    change = ("runtime-directive", "user bind control", "yes", "no")
     assert found(facts_of(both), facts_of(both, {OTHER_CONF: b"user bind control = no\n"})) == [change]
     assert found(facts_of(both), facts_of(both, {CONF: b"user bind control = no\n"})) == []
 
@@ -130,7 +129,7 @@ def test_the_configuration_of_the_runtime_that_really_runs_counts(name: str) -> 
 def test_a_copy_without_proc_is_read_as_it_would_boot() -> None:
     copied = {SPACES: None, CLONE: None, RESTRICT: None}
     closed = {"/etc/sysctl.d/9.conf": b"# none\n-user/max_user_namespaces=0\n"}
-    change = ("setting-changed", "user.max_user_namespaces", None, "0")
+    change = ("container-start", "user.max_user_namespaces", None, "0")
     assert found(facts_of(copied), facts_of(copied, closed)) == [change]
     assert found(facts_of(), facts_of(closed)) == [], "it is not in force"
 
@@ -138,10 +137,10 @@ def test_a_copy_without_proc_is_read_as_it_would_boot() -> None:
 def test_a_profile_of_apparmor_opens_what_it_restricts() -> None:
     restricted, allowed = {RESTRICT: b"1\n"}, {"/etc/apparmor.d/singularity": PROFILE}
     one, other = facts_of(restricted), facts_of(restricted, allowed)
-    assert found(one, other)[0][:2] == ("setting-changed", "/etc/apparmor.d/singularity")
+    assert found(one, other)[0][:2] == ("runtime-file", "/etc/apparmor.d/singularity")
     disabled = {"/etc/apparmor.d/disable/singularity": Link("../singularity")}
     assert found(other, facts_of(restricted, allowed, disabled))[0][:2] == (
-        "setting-changed",
+        "runtime-file",
         "/etc/apparmor.d/disable/singularity",
     )
 
@@ -150,9 +149,7 @@ def test_a_runtime_that_has_gone_takes_all_that_is_its_own_along() -> None:
     gone = facts_of(
         {"/usr/bin/singularity": None, SUID: None, "/usr/libexec/singularity/bin/fuse-overlayfs": None, CONF: None}
     )
-    assert [(code, subject) for code, subject, *_ in found(facts_of(), gone)] == [
-        ("runtime-gone", "/usr/bin/singularity")
-    ]
+    assert [(code, subject) for code, subject, *_ in found(facts_of(), gone)] == [("runtime", "/usr/bin/singularity")]
 
 
 def test_what_one_capture_lacks_of_it_is_not_compared() -> None:
@@ -163,19 +160,19 @@ def test_what_one_capture_lacks_of_it_is_not_compared() -> None:
         library.pop("runpath", None), library.pop("providers", None)
     document["plain"]["runtime-file"] = {SUID: "sha256 0123456789ab"}
     old, now = parse_facts(json.dumps(document).encode(), "old"), facts_of({"/dev/fuse": None, SPACES: b"0\n"})
-    assert [change[:2] for change in found(old, now)] == [("setting-changed", SUID)]
+    assert [change[:2] for change in found(old, now)] == [("runtime-file", SUID)]
 
 
 MODES = {
-    "no setuid": (SUID, 0o755, ("setting-changed", "setuid starter", "mode 4755", "mode 0755")),
-    "for some users": (SUID, 0o4750, ("setting-changed", "setuid starter", "mode 4755", "mode 4750")),
-    "/dev/fuse": ("/dev/fuse", 0o600, ("setting-changed", "/dev/fuse", "1 file of mode 0666", "1 file of mode 0600")),
+    "no setuid": (SUID, 0o755, ("container-start", "setuid starter", "mode 4755", "mode 0755")),
+    "for some users": (SUID, 0o4750, ("container-start", "setuid starter", "mode 4755", "mode 4750")),
+    "/dev/fuse": ("/dev/fuse", 0o600, ("device", "/dev/fuse", "1 file of mode 0666", "1 file of mode 0600")),
     "squashfuse": (
         "/usr/bin/squashfuse_ll",
         0o644,
-        ("setting-changed", "squashfuse", "mode 0755", "mode 0644"),
+        ("container-start", "squashfuse", "mode 0755", "mode 0644"),
     ),
-    "configuration": (CONF, 0o666, ("setting-changed", "configuration", "mode 0644", "mode 0666")),
+    "configuration": (CONF, 0o666, ("container-start", "configuration", "mode 0644", "mode 0666")),
 }
 
 

@@ -158,7 +158,7 @@ def test_a_planted_change_is_one_finding_in_both_directions(name: str) -> None:
     assert [(change.kind, change.subject) for change in report.changes] == [expected]
     (change,) = report.changes
     assert touched is None or touched in {(touch.what, touch.name) for touch in change.touches}
-    assert (change.finding.severity is Severity.FAULT) == (name in FAULTS)
+    assert (change.severity is Severity.FAULT) == (name in FAULTS)
     assert [(back.kind, back.subject) for back in compare(node(plant), node({}))] == [expected]
 
 
@@ -174,6 +174,6 @@ def test_a_library_that_everybody_may_replace_is_a_fault(place: str, tmp_path: P
     before, after = (capture(DiskTree(str(top)), LUMI).facts for top in tops)
     changes = {change.subject: change for change in compare(before, after) if change.kind == "library-rights"}
     assert changes[CXI].after == f"{'library' if place.endswith('0') else 'folder'} of mode 0777"
-    assert changes[CXI].finding.severity is Severity.FAULT
+    assert changes[CXI].severity is Severity.FAULT
     assert {change.kind for change in compare(before, after)} == {"library-rights"}
     assert compare(after, after) == ()

@@ -55,78 +55,78 @@ def mounted(old: str, new: str) -> Plant:
 CHANGES: Mapping[str, tuple[Plant, tuple[str, str], str | None]] = {
     "less memory to lock": (
         {LIMITS: BASE[LIMITS].replace(b"hard memlock unlimited", b"hard memlock 64")},
-        ("setting-changed", "* memlock"),
+        ("limits", "* memlock"),
         "hard 64; soft unlimited",
     ),
     "a later file": (
         {"/etc/security/limits.d/99-x.conf": b"* - memlock 8192\n"},
-        ("setting-changed", "* memlock"),
+        ("limits", "* memlock"),
         "hard 8192; soft 8192",
     ),
-    "no file of the site": ({MORE: None}, ("setting-changed", "@users nofile"), None),
+    "no file of the site": ({MORE: None}, ("limits", "@users nofile"), None),
     "the unit": (
         {UNIT: BASE[UNIT].replace(b"LimitMEMLOCK=infinity", b"LimitMEMLOCK=64M")},
-        ("setting-changed", "slurmd.service LimitMEMLOCK"),
+        ("limits", "slurmd.service LimitMEMLOCK"),
         "64M",
     ),
     "no drop-in": (
         {DROP_IN: None},
-        ("setting-changed", "slurmd.service LimitNOFILE"),
+        ("limits", "slurmd.service LimitNOFILE"),
         "131072",
     ),
     "a drop-in that counts later": (
         {"/run/systemd/system/slurmd.service.d/60-x.conf": b"[Service]\nLimitSTACK=8M:infinity\n"},
-        ("setting-changed", "slurmd.service LimitSTACK"),
+        ("limits", "slurmd.service LimitSTACK"),
         "8M:infinity",
     ),
     "a limit that is taken back": (
         {DROP_IN: BASE[DROP_IN] + b"LimitMEMLOCK=\n"},
-        ("setting-changed", "slurmd.service LimitMEMLOCK"),
+        ("limits", "slurmd.service LimitMEMLOCK"),
         None,
     ),
     "default of systemd": (
         {SYSTEMD: b"DefaultLimitNPROC=100\n"},
-        ("setting-changed", "slurmd.service LimitNPROC"),
+        ("limits", "slurmd.service LimitNPROC"),
         "100",
     ),
     "no cgroups of its own": (
         {UNIT: BASE[UNIT].replace(b"Delegate=yes", b"Delegate=no")},
-        ("setting-changed", "slurmd.service Delegate"),
+        ("limits", "slurmd.service Delegate"),
         "no",
     ),
     "small /dev/shm": (
         mounted("size=263907320k", "size=65536k"),
-        ("setting-changed", "/dev/shm"),
+        ("mounts", "/dev/shm"),
         "tmpfs nodev nosuid rw size=65536k",
     ),
     "/tmp without programs": (
         mounted("/tmp rw,", "/tmp rw,noexec,"),
-        ("setting-changed", "/tmp"),
+        ("mounts", "/tmp"),
         "tmpfs nodev noexec nosuid nr_inodes=1048576 rw size=131953660k",
     ),
     "/tmp on a disk": (
         mounted("tmpfs tmpfs rw,size=131953660k,nr_inodes=1048576", "xfs /dev/nvme0n1 rw"),
-        ("setting-changed", "/tmp"),
+        ("mounts", "/tmp"),
         "xfs nodev nosuid rw",
     ),
     "read-only after an error": (
         mounted("/pfs/lustrep2 rw", "/pfs/lustrep2 ro"),
-        ("setting-changed", "/pfs/lustrep2"),
+        ("mounts", "/pfs/lustrep2"),
         "lustre flock ro",
     ),
     "no locks": (
         mounted("lustrep1 rw,checksum,flock,", "lustrep1 rw,checksum,"),
-        ("setting-changed", "/pfs/lustrep1"),
+        ("mounts", "/pfs/lustrep1"),
         "lustre rw",
     ),
     "no locks of the node": (
         mounted("rw,localflock", "rw,noflock"),
-        ("setting-changed", "/flash"),
+        ("mounts", "/flash"),
         "lustre noflock rw",
     ),
     "not mounted": (
         mounted(TABLE.splitlines(keepends=True)[3], ""),
-        ("setting-changed", "/pfs/lustrep1"),
+        ("mounts", "/pfs/lustrep1"),
         None,
     ),
 }
@@ -151,7 +151,7 @@ HARMLESS: Mapping[str, Plant] = {
 def test_a_change_of_limits_or_mounts_is_one_finding(name: str) -> None:
     plant, change, after = CHANGES[name]
     (found,) = make_report(node(), node(plant), LUMI).changes
-    assert (found.code, found.subject, found.after) == (*change, after)
+    assert (found.kind, found.subject, found.after) == (*change, after)
     assert ("site", "partitions") in {(touch.what, touch.name) for touch in found.touches}
 
 
@@ -170,7 +170,7 @@ def test_what_a_limit_and_a_mount_touch() -> None:
     assert ("module", "singularity-userfilesystems") in touched("read-only after an error")
     for name in ("read-only after an error", "not mounted", "no locks", "no locks of the node"):
         (change,) = compare(node(), node(CHANGES[name][0]))
-        assert change.finding.severity is Severity.FAULT
+        assert change.severity is Severity.FAULT
 
 
 def test_an_automounter_mounts_and_unmounts_by_itself() -> None:
@@ -195,8 +195,8 @@ def test_a_copy_without_a_table_has_what_is_to_be_mounted() -> None:
     other = node(
         {MOUNTS: None, "/etc/fstab": fstab.replace("defaults,flock", "flock,ro").replace("100g", "1g").encode()}
     )
-    found = [(change.code, change.subject) for change in compare(one, other)]
-    assert found == [("setting-changed", "/dev/shm"), ("setting-changed", "/pfs/lustrep1")]
+    found = [(change.kind, change.subject) for change in compare(one, other)]
+    assert found == [("mounts", "/dev/shm"), ("mounts", "/pfs/lustrep1")]
 
 
 def test_what_one_capture_does_not_have_is_unknown() -> None:
@@ -205,7 +205,7 @@ def test_what_one_capture_does_not_have_is_unknown() -> None:
         del document["plain"][part]
     old, new = parse_facts(json.dumps(document).encode(), "old.json"), node({**CHANGES["the unit"][0], MOUNTS: b"\n"})
     assert compare(old, node()) == compare(node(), old) == compare(old, new) == ()
-    assert [change.code for change in compare(node(), new)] == ["setting-changed"]
+    assert [change.kind for change in compare(node(), new)] == ["limits"]
 
 
 def test_a_mount_has_its_options(tmp_path: Path) -> None:

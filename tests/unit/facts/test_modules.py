@@ -41,31 +41,31 @@ def moved(old: str, new: str, **more: bytes) -> Plant:
 CHANGES: Mapping[str, tuple[Plant, set[tuple[str, str]]]] = {
     "a folder that moved with its list": (
         {**moved(SITE, "/usr/local/modules2"), LIST: b"/usr/local/modules2\n/usr/local/more*/all\n"},
-        {("setting-changed", "MODULEPATH")},
+        {("module-path", "MODULEPATH")},
     ),
     "a folder that moved, and the list did not": (
         moved(SITE, "/usr/local/elsewhere"),
-        {("setting-changed", "MODULEPATH")},
+        {("module-path", "MODULEPATH")},
     ),
     "a folder inside of one that is searched": (
         moved(CORE, f"{CORE}.new"),
-        {("module-folder-moved", CORE)},
+        {("module-default", CORE)},
     ),
     "moved, with another default": (
         moved(CORE, f"{CORE}.new", **{f"{CORE}.new/papi/.modulerc.lua": b'module_version("papi/7.2", "default")\n'}),
-        {("module-folder-moved", CORE), ("module-default-changed", f"{CORE}.new/papi")},
+        {("module-default", CORE), ("module-default", f"{CORE}.new/papi")},
     ),
     "another pattern": (
         {LIST: b"/usr/local/modules\n"},
-        {("setting-changed", "MODULEPATH")},
+        {("module-path", "MODULEPATH")},
     ),
     "another login file": (
         {LOGIN: b"export MODULEPATH=$HOME/modules\nmodule use /srv/old\n"},
-        {("setting-changed", "MODULEPATH")},
+        {("module-path", "MODULEPATH")},
     ),
     "no default any more": (
         {f"{CORE}/papi/.modulerc.lua": None, f"{CORE}/papi/7.1.lua": b""},
-        {("module-default-changed", f"{CORE}/papi")},
+        {("module-default", f"{CORE}/papi")},
     ),
 }
 
@@ -74,7 +74,7 @@ CHANGES: Mapping[str, tuple[Plant, set[tuple[str, str]]]] = {
 def test_a_change_of_folders_is_one_finding(name: str) -> None:
     plant, expected = CHANGES[name]
     found = make_report(node({}), node(plant), LUMI).changes
-    assert {(one.code, one.subject) for one in found} == expected
+    assert {(one.kind, one.subject) for one in found} == expected
     assert len(found) == len(expected)
 
 
@@ -101,4 +101,4 @@ def test_modules_below_a_link_that_is_broken_are_not_reported_beside_it() -> Non
     roots = {"/opt/cray/pe/modulefiles/x/1.lua": b"", f"{CORE}/x/1.lua": b""}
     gone = dict.fromkeys(path for path in lumi_node(AFTER, {**BASE, **roots}) if path.startswith("/opt/cray/"))
     found = compare(node(roots), node({**gone, "/opt/cray": Link("/opt/hpe/cray")}))
-    assert [(one.code, one.subject, one.after) for one in found] == [("link-dangling", "/opt/cray", "/opt/hpe/cray")]
+    assert [(one.kind, one.subject, one.after) for one in found] == [("dangling", "/opt/cray", "/opt/hpe/cray")]

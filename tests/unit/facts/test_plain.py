@@ -83,108 +83,108 @@ def rebuilt(path: str) -> Plant:
 CHANGES: Mapping[str, tuple[Plant, tuple[str, str], set[tuple[str, str]]]] = {
     "MTU": (
         {f"{HSN0}/mtu": b"1500\n"},
-        ("interface-changed", "hsn0"),
+        ("interface", "hsn0"),
         {("site", "fabric.interfaces"), ("setting", "NCCL_SOCKET_IFNAME")},
     ),
-    "MTU beyond": ({f"{HSN0}/mtu": b"9216\n"}, ("interface-changed", "hsn0"), {("site", "fabric.interfaces")}),
+    "MTU beyond": ({f"{HSN0}/mtu": b"9216\n"}, ("interface", "hsn0"), {("site", "fabric.interfaces")}),
     "no IOMMU": (
         {"/proc/cmdline": b"root=/dev/sda1 nosmt isolcpus=0,8 crashkernel=1G"},
-        ("setting-changed", "iommu"),
+        ("kernel-parameter", "iommu"),
         {("site", "platforms.2026-01.kernel")},
     ),
     "isolated CPUs": (
         {"/proc/cmdline": b"iommu=pt nosmt isolcpus=0 crashkernel=1G"},
-        ("setting-changed", "isolcpus"),
+        ("kernel-parameter", "isolcpus"),
         set(),
     ),
     "a parameter more": (
         {"/proc/cmdline": b"iommu=pt nosmt isolcpus=0,8 crashkernel=1G amdgpu.noretry=0"},
-        ("setting-changed", "amdgpu.noretry"),
+        ("kernel-parameter", "amdgpu.noretry"),
         set(),
     ),
     "userfaultfd": (
         {"/proc/sys/vm/unprivileged_userfaultfd": b"0\n"},
-        ("setting-changed", "vm.unprivileged_userfaultfd"),
+        ("sysctl", "vm.unprivileged_userfaultfd"),
         {("setting", "FI_MR_CACHE_MONITOR")},
     ),
     "NUMA balancing": (
         {"/proc/sys/kernel/numa_balancing": b"1\n"},
-        ("setting-changed", "kernel.numa_balancing"),
+        ("sysctl", "kernel.numa_balancing"),
         set(),
     ),
     "fewer huge pages": (
         {f"{HUGE}/nr_hugepages": b"0\n"},
-        ("setting-changed", "2048kB"),
+        ("hugepages", "2048kB"),
         {("setting", "FI_CXI_DISABLE_CQ_HUGETLB"), ("setting", "CXI_FORK_SAFE_HP")},
     ),
     "transparent huge pages": (
         {"/sys/kernel/mm/transparent_hugepage/enabled": b"[always] madvise never\n"},
-        ("setting-changed", "transparent"),
+        ("hugepages", "transparent"),
         {("setting", "CXI_FORK_SAFE_HP")},
     ),
     "driver of the network": (
         {"/sys/module/cxi_ss1/version": b"1.1.0\n"},
-        ("setting-changed", "cxi_ss1"),
+        ("kernel-module", "cxi_ss1"),
         {("site", "fabric.interfaces")},
     ),
     "kdreg2 built anew": (
         {"/sys/module/kdreg2/srcversion": b"DDDD\n"},
-        ("setting-changed", "kdreg2"),
+        ("kernel-module", "kdreg2"),
         {("site", "fabric.interfaces")},
     ),
     "default by .version": (
         {f"{CORE}/cray-mpich/.version": b"#%Module1.0\nset  ModulesVersion 9.0.1\n"},
-        ("module-default-changed", "/opt/cray/pe/lmod/modulefiles/core/cray-mpich"),
+        ("module-default", "/opt/cray/pe/lmod/modulefiles/core/cray-mpich"),
         {("site", "platforms.2026-01.stacks.cpe.default")},
     ),
     "default by .modulerc.lua": (
         {f"{CORE}/gcc/.modulerc.lua": b"module_version('gcc/14.1','default')\n"},
-        ("module-default-changed", "/opt/cray/pe/lmod/modulefiles/core/gcc"),
+        ("module-default", "/opt/cray/pe/lmod/modulefiles/core/gcc"),
         {("site", "platforms.2026-01.stacks.cpe.default")},
     ),
     "default by .modulerc": (
         {f"{CORE}/rocm/.modulerc": b"module-version rocm/7.0 default\n"},
-        ("module-default-changed", "/opt/cray/pe/lmod/modulefiles/core/rocm"),
+        ("module-default", "/opt/cray/pe/lmod/modulefiles/core/rocm"),
         set(),
     ),
     "default by link": (
         {f"{CORE}/papi/default": Link("7.2.lua"), f"{CORE}/papi/7.2.lua": b""},
-        ("module-default-changed", "/opt/cray/pe/lmod/modulefiles/core/papi"),
+        ("module-default", "/opt/cray/pe/lmod/modulefiles/core/papi"),
         set(),
     ),
     "no default": (
         {f"{CORE}/papi/default": None},
-        ("module-default-changed", "/opt/cray/pe/lmod/modulefiles/core/papi"),
+        ("module-default", "/opt/cray/pe/lmod/modulefiles/core/papi"),
         set(),
     ),
     "TaskProlog": (
         {"/etc/slurm/slurm.conf": CONF.replace(b"prolog.sh", b"other.sh"), "/etc/slurm/other.sh": b""},
-        ("setting-changed", "TaskProlog"),
+        ("slurm-conf", "TaskProlog"),
         {("helper", "spank/task_prolog")},
     ),
     "TaskProlog edited": (
         {"/etc/slurm/prolog.sh": b"#!/bin/sh\necho export X=1\n"},
-        ("setting-changed", "TaskProlog"),
+        ("slurm-conf", "TaskProlog"),
         {("helper", "spank/task_prolog")},
     ),
     "plugin more": (
         {"/etc/slurm/plugstack.conf.d/pyxis.conf": b"required /opt/pyxis.so\n"},
-        ("setting-changed", "plugstack.conf"),
+        ("slurm-plugins", "plugstack.conf"),
         {("helper", "spank/task_prolog")},
     ),
     "plugin replaced": (
         {"/usr/lib64/slurm/spank_lua.so": b"two"},
-        ("setting-changed", "plugstack.conf"),
+        ("slurm-plugins", "plugstack.conf"),
         set(),
     ),
     "included": (
         {"/etc/slurm/more.conf": b"SwitchType=switch/none\n"},
-        ("setting-changed", "SwitchType"),
+        ("slurm-conf", "SwitchType"),
         set(),
     ),
     "lib64 led elsewhere": (
         {f"{LIB64}/libmpi_gnu_123.so.12": Link(f"{MPICH}/9.0.1/ofi/gnu/12.3/lib/libmpi_gnu_123.so.12")},
-        ("links-changed", "/opt/cray/pe/lib64"),
+        ("links", "/opt/cray/pe/lib64"),
         {("module", "singularity-CPEbits")},
     ),
     "lib64 that is a link": (
@@ -193,27 +193,27 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], set[tuple[str, str]]]] = {
             f"{LIB64}/libmpi_gtl_hsa.so.0": None,
             LIB64: Link(f"{MPICH}/8.1.32/gtl/lib"),
         },
-        ("links-changed", "/opt/cray/pe/lib64"),
+        ("links", "/opt/cray/pe/lib64"),
         {("module", "singularity-CPEbits")},
     ),
     "starter": (
         {"/usr/libexec/singularity/bin/starter-suid": b"changed"},
-        ("setting-changed", "/usr/libexec/singularity/bin/starter-suid"),
+        ("runtime-file", "/usr/libexec/singularity/bin/starter-suid"),
         {("helper", "spank/bin")},
     ),
     "library rebuilt to the same size": (
         rebuilt(CXI),
-        ("library-replaced", "libcxi.so.1"),
+        ("library", "libcxi.so.1"),
         {("plan", "lumi-pytorch")},
     ),
     "need rebuilt to the same size": (
         rebuilt(JSON),
-        ("library-replaced", "libjson-c.so.5"),
+        ("library", "libjson-c.so.5"),
         {("plan", "lumi-pytorch")},
     ),
     "runtime rebuilt to the same size": (
         rebuilt("/usr/bin/singularity"),
-        ("runtime-changed", "/usr/bin/singularity"),
+        ("runtime", "/usr/bin/singularity"),
         {("site", "runtimes.singularity.variant"), ("helper", "spank/bin")},
     ),
 }
@@ -262,7 +262,7 @@ def _node() -> Facts:
 
 
 def told(report: ChangeReport) -> list[tuple[str, str]]:
-    return [(one.code, one.subject) for one in report.changes]
+    return [(one.kind, one.subject) for one in report.changes]
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -309,7 +309,7 @@ def test_digests_are_bounded_and_the_largest_go_without(node: Facts, monkeypatch
     monkeypatch.setattr(capture_libraries, "_MOST_DIGEST_BYTES", smallest)
     captured = capture(DictTree(node_files()), LUMI)
     assert [one.size_bytes for one in captured.facts.libraries.values() if one.sha256] == [smallest]
-    assert "facts-no-digests" in {finding.code for finding in captured.findings}
+    assert "facts-incomplete" in {finding.code for finding in captured.findings}
     assert told(make_report(node, captured.facts, LUMI)) == []
 
 
@@ -376,15 +376,14 @@ def test_what_users_cannot_read_is_told_alone_with_the_command(path: str, root: 
     with closed(root / path[1:]) as command:
         after = [captured(root, user) for user in (0, NOBODY)]
     for one, users in zip(after, ("other users", "you"), strict=True):
-        found = [finding for finding in one.findings if finding.values.get("command") == command]
-        values = {"users": users, "command": command}
-        assert [(finding.code, finding.subject, finding.values) for finding in found] == [
-            ("facts-unreadable", path, values)
+        found = [finding for finding in one.findings if finding.advice == command]
+        assert [(finding.code, finding.subject, finding.message) for finding in found] == [
+            ("facts-incomplete", path, f"cannot be read by {users}")
         ]
         for old in readable:
             (change,) = make_report(old, one.facts, LUMI).changes
-            assert (change.code, change.subject, change.after) == ("unreadable", path, command)
-            assert told(make_report(one.facts, old, LUMI)) == [("readable-again", path)]
+            assert (change.kind, change.subject, change.after) == ("unreadable", path, command)
+            assert told(make_report(one.facts, old, LUMI)) == [("unreadable", path)]
     assert told(make_report(after[0].facts, after[1].facts, LUMI)) == []
 
 
@@ -392,8 +391,10 @@ def test_many_closed_paths_are_counted(root: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(capture_module, "_MOST_CLOSED", 1)
     with closed(root / CXI[1:]), closed(root / "etc/slurm"), closed(root / "pfs"):
         findings = captured(root, NOBODY).findings
-    found = [finding for finding in findings if finding.code == "facts-unreadable"]
-    assert [finding.values.get("count") for finding in found] == [None, 2]
+    found = [
+        finding.message for finding in findings if finding.code == "facts-incomplete" and "read" in finding.message
+    ]
+    assert found == ["cannot be read by you", "2 more cannot be read"]
 
 
 def test_what_else_changes_beside_a_closed_file_is_told(root: Path) -> None:
@@ -402,7 +403,7 @@ def test_what_else_changes_beside_a_closed_file_is_told(root: Path) -> None:
         after = captured(root, NOBODY).facts
     gone = {path: one for path, one in after.interfaces.items() if path != "hsn3"}
     said = told(make_report(before, replace(after, interfaces=gone), LUMI))
-    assert said == [("unreadable", CXI), ("interface-gone", "hsn3")]
+    assert said == [("unreadable", CXI), ("interface", "hsn3")]
     report = make_report(before, after, LUMI)
     assert any(CXI in line for line in report.users)
     assert ("plan", "lumi-pytorch") in {(touch.what, touch.name) for touch in report.changes[0].touches}

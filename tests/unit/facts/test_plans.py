@@ -48,7 +48,7 @@ def _node() -> Facts:
 @pytest.mark.parametrize("name", BREAKS)
 def test_a_break_names_the_plans_that_it_touches_and_no_others(name: str) -> None:
     row = BREAKS[name]
-    broken = next(one for one in report_of(row, plans()).changes if (one.code, one.subject) == row.change)
+    broken = next(one for one in report_of(row, plans()).changes if (one.kind, one.subject) == row.change)
     found = [(touch.name, touch.why) for touch in broken.touches if touch.what == "plan" and ".yaml" in touch.name]
     assert [name for name, _ in found] == (["plans/a.yaml"] if row.plan else [])
     assert all(row.plan in why for _, why in found)
@@ -95,7 +95,7 @@ def test_the_command_reads_the_plans_of_the_site(
     assert main([*command, "--json"]) == 1
     touches = [touch for one in json.loads(capsys.readouterr().out)["changes"] for touch in one["touches"]]
     (found,) = (touch for touch in touches if touch["name"] == "plans/a.yaml")
-    assert (found["what"], found["code"]) == ("plan", "affected-plan")
+    assert found["what"] == "plan"
     assert LATEST in found["why"]
     Path("plans/a.yaml").write_text(PLAN.replace("25.03", "27.03"))
     assert main(command) == 2

@@ -13,7 +13,7 @@ from tests.support.rocm10 import HSA, dpkg_files, rocm_files
 
 
 def changes(before: Facts, after: Facts) -> list[tuple[str, str | None, str | None]]:
-    return [(one.code, one.before, one.after) for one in compare(before, after)]
+    return [(one.kind, one.before, one.after) for one in compare(before, after)]
 
 
 def without_rocm() -> NodeFiles:
@@ -86,9 +86,9 @@ OLD: NodeFiles = {
 
 def test_the_step_to_the_new_layout_is_told_once() -> None:
     report = make_report(node(OLD), node(rocm_files(), dpkg_files()), LUMI)
-    assert [(one.code, one.subject, one.after) for one in report.changes] == [
-        ("releases-changed", "ROCm", "10.0.0"),
-        ("default-changed", "ROCm", "10.0.0"),
+    assert [(one.kind, one.subject, one.after) for one in report.changes] == [
+        ("stack", "ROCm", "10.0.0"),
+        ("default", "ROCm", "10.0.0"),
     ]
     touched = {(touch.what, touch.name) for one in report.changes for touch in one.touches}
     assert ("site", "stacks.rocm.releases") in touched
@@ -96,16 +96,16 @@ def test_the_step_to_the_new_layout_is_told_once() -> None:
 
 def test_without_links_the_default_has_gone() -> None:
     found = changes(node(OLD), node(rocm_files(links=False)))
-    assert [code for code, _, _ in found] == ["releases-changed", "default-changed"]
-    assert found[1] == ("default-changed", "7.2.1", None)
+    assert [code for code, _, _ in found] == ["stack", "default"]
+    assert found[1] == ("default", "7.2.1", None)
 
 
 def test_an_update_in_its_folder_is_told_once() -> None:
     """10.0.0 and 10.0.1 share a folder: each library in it changes under its name."""
     found = changes(node(rocm_files("10.0.0")), node(rocm_files("10.0.1")))
-    assert found == [("releases-changed", "10.0.0", "10.0.1"), ("default-changed", "10.0.0", "10.0.1")]
+    assert found == [("stack", "10.0.0", "10.0.1"), ("default", "10.0.0", "10.0.1")]
 
 
 def test_links_that_come_are_told_as_a_default() -> None:
     found = changes(node(rocm_files(links=False)), node(rocm_files()))
-    assert found == [("default-changed", None, "10.0.0")]
+    assert found == [("default", None, "10.0.0")]

@@ -51,55 +51,55 @@ Touches = set[tuple[str, str]]
 CHANGES: Mapping[str, tuple[dict[str, str | None], tuple[str, str], Touches]] = {
     "no flags of the prolog": (
         {"slurm": CONF.replace("PrologFlags=Contain,X11\n", "")},
-        ("setting-changed", "PrologFlags"),
+        ("slurm-conf", "PrologFlags"),
         {PROLOG},
     ),
     "a flag more": (
         {"slurm": CONF.replace("Contain,X11", "Contain,X11,RunInJob")},
-        ("setting-changed", "PrologFlags"),
+        ("slurm-conf", "PrologFlags"),
         {PROLOG},
     ),
     "no binding": (
         {"slurm": CONF.replace("task/affinity,", "")},
-        ("setting-changed", "TaskPlugin"),
+        ("slurm-conf", "TaskPlugin"),
         {PROLOG},
     ),
     "folder of slurmd": (
         {"slurm": f"{CONF}SlurmdSpoolDir=/local/spool/%n\n"},
-        ("setting-changed", "SlurmdSpoolDir"),
+        ("slurm-conf", "SlurmdSpoolDir"),
         {("site", "binds[3].path")},
     ),
     "reserved CPUs": (
         {"slurm": CONF.replace("0,8,16", "0-1,8,16")},
-        ("setting-changed", "NodeName"),
+        ("slurm-node", "NodeName"),
         {MASK, ("site", "node_kinds.lumi-g.reserved")},
     ),
     "defaults of nodes": (
         {"slurm": CONF.replace("500000", "250000")},
-        ("setting-changed", "NodeName"),
+        ("slurm-node", "NodeName"),
         {("site", "node_kinds.lumi-g.memory_mib")},
     ),
-    "no cgroup.conf": ({"cgroup": None}, ("setting-changed", "cgroup.conf"), {PROLOG, MASK, GPUS}),
+    "no cgroup.conf": ({"cgroup": None}, ("slurm-cgroup", "cgroup.conf"), {PROLOG, MASK, GPUS}),
     "devices are free": (
         {"cgroup": CGROUP.replace("Devices=yes", "Devices=no")},
-        ("setting-changed", "cgroup.conf"),
+        ("slurm-cgroup", "cgroup.conf"),
         {PROLOG, GPUS},
     ),
     "GPUs in another order": (
         {"gres": "\n".join([*GRES[4:], *GRES[:4]])},
-        ("setting-changed", "gres.conf"),
+        ("slurm-gres", "gres.conf"),
         {PROLOG, MASK, GPUS, ("setting", "ROCR_VISIBLE_DEVICES")},
     ),
     "cores of two GPUs swapped": (
         {"gres": "\n".join(GRES).replace("48-55", "x").replace("0-7", "48-55").replace("x", "0-7")},
-        ("setting-changed", "gres.conf"),
+        ("slurm-gres", "gres.conf"),
         {MASK, GPUS},
     ),
-    "found by itself": ({"gres": "AutoDetect=rsmi\n"}, ("setting-changed", "gres.conf"), {GPUS}),
-    "a GPU less": ({"gres": "\n".join(GRES[1:])}, ("setting-changed", "gres.conf"), {MASK, GPUS}),
+    "found by itself": ({"gres": "AutoDetect=rsmi\n"}, ("slurm-gres", "gres.conf"), {GPUS}),
+    "a GPU less": ({"gres": "\n".join(GRES[1:])}, ("slurm-gres", "gres.conf"), {MASK, GPUS}),
     "plugins in another order": (
         {"plugstack": "\n".join(PLUGINS.splitlines()[::-1])},
-        ("setting-changed", "plugstack.conf"),
+        ("slurm-plugins", "plugstack.conf"),
         {PROLOG},
     ),
 }
@@ -129,7 +129,7 @@ HARMLESS: Mapping[str, dict[str, str | None]] = {
 def test_a_change_of_slurms_files_is_one_finding(name: str) -> None:
     files, change, touched = CHANGES[name]
     found = report(node(), node(**files)).changes
-    assert [(one.code, one.subject) for one in found] == [change]
+    assert [(one.kind, one.subject) for one in found] == [change]
     assert touched <= {(touch.what, touch.name) for touch in found[0].touches}
 
 

@@ -78,7 +78,7 @@ def test_a_change_touches_the_families_that_a_name_led_and_leads_to() -> None:
     """Its own name, which is that of a third family, counts for neither."""
     site = load_site("lumi").site
     before, after = f"{LAIF}/old.sif", "/data/lumi-jax-rocm-6.2.4.sif"
-    change = Change("image-moved", PYTORCH, before, after, kind="image")
+    change = Change(PYTORCH, before, after, kind="image")
     node = Facts(site="lumi")
     found = touches(change, Context(site, node, node, site.platform, None))
     assert {one.name for one in found if one.what == "family"} == {"laif-multitorch", "lumi-jax"}

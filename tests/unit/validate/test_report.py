@@ -133,7 +133,7 @@ def test_json_has_the_verdict_and_the_numbers_of_the_plots(capsys: Output) -> No
     ]
     assert [point["size"] for point in found["curves"][1]["after"]][:2] == [1 << 20, 1 << 23]
     (change,) = found["changes"]
-    assert (change["kind"], change["subject"], change["what"]) == ("product", "/opt/cray/libfabric", RENAMED)
+    assert (change["code"], change["subject"], change["what"]) == ("product", "/opt/cray/libfabric", RENAMED)
     assert change["before"] == "/opt/cray/libfabric/1.15.2.0"
     assert "family tykky" in change["touches"]
     two = found["scalings"][0]["bars"][2]
