@@ -121,5 +121,6 @@ CODES: Mapping[str, str] = {
     "variable-set": "a variable was set before lumisite ran, or is left out of jobs",
     #
     # Numbers (`verdict`, `report`)
+    "nodes-bad": "single nodes failed a gate, or are slower than the others",
     #
 }

@@ -26,6 +26,10 @@ if [ -e /scratch/site-prolog ]; then
   echo export GLOO_SOCKET_IFNAME=eth0
 fi
 """
+#: The site's Prolog, which takes longer than Slurm allows while a file says so.
+PROLOG = """#!/bin/sh
+if [ -e "/scratch/prolog-hangs-on-$(uname -n)" ]; then sleep 60; fi
+"""
 IMAGE = "/scratch/torch.sif"
 #: Two steps in which ranks work together, none of which costs more than to import PyTorch.
 PROBES = "--probe communicators --probe collectives"
@@ -35,7 +39,9 @@ PROBES = "--probe communicators --probe collectives"
 def site() -> Iterator[Cluster]:
     """A cluster with two releases deployed, and an image that may be replaced."""
     require_twin()
-    with running(ClusterPlan(images=("torch",), task_prolog=TASK_PROLOG)) as cluster:
+    lines, etc = ("Prolog=/etc/slurm/prolog", "PrologEpilogTimeout=3"), (("slurm/prolog", PROLOG),)
+    plan = ClusterPlan(images=("torch",), task_prolog=TASK_PROLOG, slurm_lines=lines, etc=etc)
+    with running(plan) as cluster:
         deploy_site(cluster, {"project scratch space": "scratch space of a project"})
         deploy_site(cluster)
         install_lumisite(cluster)
@@ -78,6 +84,24 @@ def test_a_node_whose_slurmd_is_killed_fails_no_gate_and_its_job_is_run_again(si
     done = site.run(f"{LUMISITE} validate --resume /scratch/{name}")
     assert done.code == 0, done.stdout + done.stderr
     assert not not_passed(site, name)
+
+
+@pytest.mark.parametrize("node", ["nid000001", "nid000002"])
+def test_a_prolog_that_takes_too_long_is_said_in_slurms_words(site: Cluster, node: str) -> None:
+    """On the node of the batch script, and on another."""
+    mark = site.shared / f"scratch/prolog-hangs-on-{node}"
+    mark.touch()
+    try:
+        done = validate(site, f"prolog-{node}", "--probe environment")
+    finally:
+        mark.unlink()
+        site.run(f"scontrol update nodename={node} state=resume", user="root")
+        wait_idle(site)
+    assert done.code == 4, done.stdout + done.stderr
+    (gate,) = not_passed(site, f"prolog-{node}")
+    assert (gate.code, gate.nodes) == ("job-node-lost", (node,)), done.stderr
+    assert f"{node} drained (Prolog error)" in gate.cause
+    assert f"`lumisite validate --resume /scratch/prolog-{node}`" in gate.advice
 
 
 # ---- what changes in mid-run

@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from typing import TypeAlias
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import message
 from lumisite.site.load import LoadedSite
 from lumisite.text import counted, figure, percent, some
@@ -96,8 +96,12 @@ def _suspects(slower: Sequence[MetricVerdict], changed: Sequence[ChangeRow], *, 
 
 
 def _nodes(verdict: SystemVerdict) -> Iterator[Finding]:
-    if bad := verdict.bad_nodes:
-        yield make_finding("nodes-bad", name=bad[0] if len(bad) == 1 else None, names=some(bad, NAMED, ", "), nodes=bad)
+    failed = sorted({node for gate in verdict.gates for node in gate.nodes})
+    slow = [node for node in verdict.bad_nodes if node not in failed]
+    for nodes, what in ((failed, "failed a gate"), (slow, "slower than the others, to be measured again")):
+        if nodes:
+            verb = "" if nodes is failed else "is " if len(nodes) == 1 else "are "
+            yield Finding("nodes-bad", Severity.NODE, f"{some(nodes, NAMED, ', ')} {verb}{what}", nodes=tuple(nodes))
 
 
 def _quiet(verdict: SystemVerdict, *, with_baseline: bool) -> Iterator[Finding]:

@@ -21,7 +21,7 @@ from lumisite.validate.verdict.gates import GateVerdict
 from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.system import SystemVerdict
 from tests.support.example_runs import Maintenance, write_runs
-from tests.unit.validate.test_report import Output, do, report, said, text
+from tests.unit.validate.test_report import SLOW_NODE, Output, do, report, said, text
 
 
 def test_the_headline_is_the_finding_with_its_day_and_its_suspect(capsys: Output) -> None:
@@ -29,7 +29,7 @@ def test_the_headline_is_the_finding_with_its_day_and_its_suspect(capsys: Output
     found = [
         said("slower-between-nodes", drop="15 %", since="21 January 2026"),
         said("suspects-changed", names="libfabric"),
-        said("nodes-bad", name="nid005017"),
+        SLOW_NODE,
     ]
     assert out[0] == f"FAIL: {'; '.join(found)}"
     amount = {"jobs": "13 jobs", "count": "40 nodes"}
@@ -81,7 +81,7 @@ def test_without_a_baseline_nothing_is_said_of_what_nobody_judged(capsys: Output
     write_runs(Path("runs"), Maintenance(slow_node="nid005017"))
     assert main(["report", "runs/after"]) == 5
     out = capsys.readouterr().out
-    assert out.startswith(f"BAD-NODES: {said('nodes-bad', name='nid005017')}; {said('others-pass')}\n")
+    assert out.startswith(f"BAD-NODES: {SLOW_NODE}; {said('others-pass')}\n")
     assert out.index("slow nodes") < out.index("\ngate  ") < out.index("\nmetric  ")
     assert re.search(r"\nmetric +unit +after +verdict +why\n", out)
     Path("runs/after/samples.jsonl").write_text("")
