@@ -108,6 +108,19 @@ local function choose_mpi(options)
   end
 end
 
+-- Returns whether an option or a variable is set, to a word between commas that fits a pattern if
+-- there are any.
+local function has(options, term)
+  local value = term.variable and os.getenv(term.variable)
+  if term.option then value = get(options, term.option) end
+  for word in (value or ""):gmatch("[^,]+") do
+    for _, pattern in ipairs(term.patterns) do
+      if word:lower():match(pattern) then return true end
+    end
+  end
+  return value ~= nil and #term.patterns == 0
+end
+
 -- 5.
 local function warn(options)
   local named, ours = get(options, "task-prolog"), module_prolog or our_prolog()
@@ -116,15 +129,13 @@ local function warn(options)
     say("info", "--task-prolog=" .. named .. " comes in the place of " .. ours .. ": call that at "
       .. "its end, or the task gets none of its binds, settings and CPU mask")
   end
-  local gpu_bind = get(options, "gpu-bind")
-  local hides = gpu_bind and not gpu_bind:find("none", 1, true) and "--gpu-bind=" .. gpu_bind
-  for _, name in ipairs(gpu_bind and {} or { "gpus-per-task", "ntasks-per-gpu" }) do
-    hides = hides or get(options, name) and "--" .. name
-  end
-  if hides and not (get(options, "gres-flags") or ""):find("allow-task-sharing", 1, true) then
-    say("info", hides .. " hides the other GPUs of the node from each task, which breaks or slows "
-      .. "GPU-to-GPU traffic: add --gres-flags=allow-task-sharing, or leave it out and choose the "
-      .. "GPU by the local rank")
+  local alone = get(options, "ntasks") == "1" or get(options, "ntasks-per-node") == "1"
+  for _, pair in ipairs(site.needs) do
+    local partner = false
+    for _, term in ipairs(pair.partners) do partner = partner or has(options, term) end
+    if has(options, pair.this) and partner == pair.excluded and not (pair.several_tasks and alone) then
+      say("info", pair.text)
+    end
   end
   local cpus = get(options, "cpu-bind") or ""
   if (cpus:find("mask_cpu") or cpus:find("map_cpu")) and get(options, "cpus-per-task") then

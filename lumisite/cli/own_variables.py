@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.site.model import Site
+from lumisite.site.pairs import missing_partners
 from lumisite.site.software import PREFIXES
 
 #: What every program, or every one of a language, reads when it starts: ld.so(8), python(1), perlrun(1). bash passes
@@ -27,6 +28,10 @@ _MOST_VALUE = 1000
 def judge_own_variables(site: Site, partition: str, nodes: int, variables: Mapping[str, str]) -> Iterator[Finding]:
     """Yield what of these variables breaks jobs, or may break programs in containers."""
     yield from _as_in_a_script(site, partition, nodes, variables)
+    for need in missing_partners(site, variables, {}):
+        if need.variable:
+            subject = f"{need.variable}={variables[need.variable]}"
+            yield Finding("missing-partner", Severity.DOUBT, need.why, need.partner, subject=subject)
     known = _bound_by_modules(site, variables)
     for prefix in PREFIXES:
         for name in (f"{prefix}_BIND", f"{prefix}_BINDPATH"):

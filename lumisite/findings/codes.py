@@ -19,6 +19,7 @@ CODES: Mapping[str, str] = {
     #
     # Scripts of users: `lumisite/lint/rules.py` has the table of what `lint` finds
     "no-script": "a file is no job script",
+    "missing-partner": "a setting works only together with an option of srun",
     #
     # Logs (`transport`)
     #

@@ -56,6 +56,7 @@ class EntryOutcome:
     why: str
     source: str
     evidence: str = ""
+    needs: tuple[str, ...] = ()
     sources: tuple[Reference, ...] = ()
 
     def __str__(self) -> str:
@@ -63,6 +64,7 @@ class EntryOutcome:
         lines += [f"    set by  {self.where}"] if self.where else []
         lines += [f"    why     {self.why}"]
         lines += [f"    evidence {self.evidence}"] if self.evidence else []
+        lines += [f"    needs   {need}" for need in self.needs]
         for number, text in enumerate([str(source) for source in self.sources] or [self.source]):
             lines.append(f"    {'' if number else 'source':8}{text}")
         return "\n".join(lines)
@@ -162,6 +164,8 @@ def _entry(site: Site, verdict: Verdict[Setting] | Verdict[HostPath]) -> EntryOu
     conditions = describe_conditions(entry.when)
     is_unmet = verdict.reason.code in ("condition-unmet", "image-not-read", "set-by-image")
     lost = f"; {message(verdict.reason)}" if is_unmet else ""
+    name = entry.name if isinstance(entry, Setting) else None
+    needs = tuple(f"{need.this}: {need.partner}" for need in site.needs if need.variable == name)
     return EntryOutcome(
         key=verdict.key,
         outcome=verdict.outcome,
@@ -171,6 +175,7 @@ def _entry(site: Site, verdict: Verdict[Setting] | Verdict[HostPath]) -> EntryOu
         why=entry.why,
         source=str(entry.source) + ("" if entry.confirmed else " (not confirmed for this site)"),
         evidence=str(entry.evidence or "") if isinstance(entry, Setting) else "",
+        needs=needs,
         sources=tuple(references(site, str(entry.source))),
     )
 

@@ -155,9 +155,27 @@ def _filter_data(of: Rendering) -> Iterator[str]:
         for path in family.paths:
             yield f"    {{ pattern = {quote_lua(lua_pattern(sh.case_pattern(path)))}{mpi} }},"
     yield "  },"
+    yield "  needs = {"
+    for need in of.site.needs:
+        partners = (need.needs or need.excludes or "").split(" or ")
+        flags = f"excluded = {str(need.needs is None).lower()}, several_tasks = {str(need.several_tasks).lower()}"
+        text = (
+            f"{need.title} {'needs' if need.needs else 'does not go together with'} {' or '.join(partners)}: {need.why}"
+        )
+        yield f"    {{ this = {_term(need.this)}, partners = {{ {', '.join(map(_term, partners))} }},"
+        yield f"      {flags}, text = {quote_lua(text)} }},"
+    yield "  },"
     yield "}"
     yield "lumisite.release = site.release"
     yield "return lumisite"
+
+
+def _term(text: str) -> str:
+    """Return a variable or an option of srun, with the patterns of its values, for the cli_filter."""
+    name, _, values = text.removeprefix("--").partition("=")
+    patterns = [quote_lua(lua_pattern(sh.case_pattern(value.lower()))) for value in values.split("|") if value]
+    kind = "option" if text.startswith("--") else "variable"
+    return f"{{ {kind} = {quote_lua(name)}, patterns = {{ {', '.join(patterns)} }} }}"
 
 
 def _family(of: Rendering, name: str) -> str:

@@ -245,6 +245,11 @@ class Requirement(Known):
         return "" if self.variable else self.this[2:].partition("=")[0]
 
     @property
+    def title(self) -> str:
+        """What it is, without a list of patterns."""
+        return self.this.partition("=")[0] if set("|*?[") & set(self.this) else self.this
+
+    @property
     def partner(self) -> str:
         """What srun must have, or must not have, as text."""
         return f"srun {self.needs}" if self.needs else f"srun without {self.excludes}"

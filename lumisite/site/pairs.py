@@ -18,25 +18,20 @@ def missing_partners(
     read = {name[6:].lower().replace("_", "-"): value for name, value in variables.items() if name[:6] == "SLURM_"}
     options = {**read, **options}
     for need in site.needs:
-        pattern = need.this.partition("=")[2]
-        has = _fits(pattern, variables.get(need.variable)) if need.variable else _has(need.this, options)
-        if not has or (need.several_tasks and alone):
+        if not _has(need.this, variables if need.variable else options) or (need.several_tasks and alone):
             continue
         lacks = need.needs and not any(_has(option, options) for option in need.needs.split(" or "))
         if lacks or (need.excludes and _has(need.excludes, options)):
             yield need
 
 
-def _has(option: str, options: Mapping[str, str]) -> bool:
-    """Return whether options have one, written as `--NAME=PATTERN`: a list with commas has it if one of its words does.
+def _has(term: str, values: Mapping[str, str]) -> bool:
+    """Return whether an option or variable is set, to a word between commas that fits one of some shell patterns.
 
-    >>> _has("--network=no_*", {"network": "single_node_vni,no_vni"}), _has("--gpus-per-task", {"gpus-per-task": "1"})
-    (True, True)
+    >>> _has("--network=no_*|other", {"network": "single_node_vni,NO_VNI"}), _has("--gpus-per-task", {"gpus": "1"})
+    (True, False)
     """
-    name, _, pattern = option.removeprefix("--").partition("=")
-    return name in options and (not pattern or any(_fits(pattern, word) for word in options[name].split(",")))
-
-
-def _fits(pattern: str, value: str | None) -> bool:
-    """Return whether a value is one of some shell patterns that `|` parts, whatever its case."""
-    return value is not None and any(fnmatch.fnmatchcase(value.lower(), one.lower()) for one in pattern.split("|"))
+    name, _, patterns = term.removeprefix("--").partition("=")
+    words = values.get(name, "").lower().split(",")
+    fits = (fnmatch.fnmatchcase(word, pattern.lower()) for word in words for pattern in patterns.split("|"))
+    return name in values and (not patterns or any(fits))

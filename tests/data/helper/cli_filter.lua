@@ -7,6 +7,10 @@ site = {
   images = {
     { pattern = "^.*/torch%-.*$", mpi = "pmi2" },
   },
+  needs = {
+    { this = { option = "exact", patterns = {} }, partners = { { option = "cpu-bind", patterns = { "^none$" } } },
+      excluded = true, several_tasks = false, text = "--exact does not go together with --cpu-bind=none" },
+  },
 }
 lumisite.release = site.release
 return lumisite

@@ -9,6 +9,7 @@ import pytest
 from lumisite.cli import main
 from lumisite.cli.own_variables import judge_own_variables
 from lumisite.findings.exit_code import exit_code
+from lumisite.findings.finding import Severity
 from lumisite.site.load import load_site
 
 
@@ -41,6 +42,18 @@ def codes(variables: dict[str, str], nodes: int = 2) -> list[tuple[str, str]]:
 )
 def test_what_of_a_shell_breaks_jobs_or_may(variables: dict[str, str], found: list[tuple[str, str]]) -> None:
     assert codes(variables) == found
+
+
+def test_what_needs_an_option_of_srun_is_named() -> None:
+    site = load_site("lumi").site
+    (bad,) = judge_own_variables(site, "small-g", 2, {"FI_CXI_RDZV_PROTO": "alt_read"})
+    assert (bad.code, bad.severity, bad.advice) == (
+        "missing-partner",
+        Severity.DOUBT,
+        "srun --network=disable_rdzv_get",
+    )
+    with_partner = {"FI_CXI_RDZV_PROTO": "alt_read", "SLURM_NETWORK": "disable_rdzv_get"}
+    assert list(judge_own_variables(site, "small-g", 2, with_partner)) == []
 
 
 def test_on_one_node_each_rank_finds_the_others_at_its_own_address() -> None:

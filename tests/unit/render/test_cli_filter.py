@@ -166,7 +166,7 @@ def test_a_binding_that_came_from_the_step_around_it_is_not_the_users(lua: str, 
     "options",
     [
         {"gpus-per-task": "1"},
-        {"gpu-bind": "closest"},
+        {"gpu-bind": "verbose,Per_Task:1"},
         {"gpu-bind": "map:4,5,2,3,6,7,0,1"},
         {"ntasks-per-gpu": "1"},
         {"gpu-bind": "single:1", "gres-flags": "enforce-binding"},
@@ -184,6 +184,27 @@ def test_it_warns_of_gpus_that_hide_from_each_other(lua: str, module: Path, opti
 def test_it_does_not_warn_of_gpus_that_all_tasks_see(lua: str, module: Path) -> None:
     for options in ({"gpu-bind": "none", "gpus-per-task": "1"}, {"gpus-per-node": "8"}, {"gpus-per-task": "-2"}):
         assert not any(line.startswith("info") for line in filtered(lua, module, options))
+
+
+@pytest.mark.parametrize(
+    ("options", "variables", "said"),
+    [
+        ({}, {"FI_CXI_RDZV_PROTO": "alt_read"}, "FI_CXI_RDZV_PROTO=alt_read needs --network=disable_rdzv_get: "),
+        ({"network": "no_vni,disable_rdzv_get"}, {"FI_CXI_RDZV_PROTO": "alt_read"}, None),
+        ({}, {"FI_CXI_RDZV_PROTO": "default"}, None),
+        (
+            {"gpu-bind": "closest", "gres-flags": "allow-task-sharing"},
+            {},
+            "--gres-flags=allow-task-sharing does not go together with --gpu-bind=closest: ",
+        ),
+        ({"gpus-per-task": "8", "ntasks-per-node": "1"}, {}, None),
+    ],
+)
+def test_it_warns_of_what_lacks_its_partner(
+    lua: str, module: Path, options: dict[str, str], variables: dict[str, str], said: str | None
+) -> None:
+    lines = [line for line in filtered(lua, module, options, environment=variables) if line.startswith("info")]
+    assert [line.startswith(f"info: lumisite: {said}") for line in lines] == [True] * (said is not None)
 
 
 def test_it_tells_of_an_own_prolog_in_the_place_of_ours(lua: str, module: Path) -> None:
@@ -216,7 +237,7 @@ def test_it_warns_of_two_ways_to_bind_at_once(lua: str, module: Path) -> None:
 
 
 def test_a_percent_sign_in_an_option_is_no_format(lua: str, module: Path) -> None:
-    assert any("closest%s%n" in line for line in filtered(lua, module, {"gpu-bind": "closest%s%n"}))
+    assert any("/x%s%n" in line for line in filtered(lua, module, {"task-prolog": "/x%s%n"}))
 
 
 @pytest.mark.parametrize("broken", ["reading", "writing", "slurm"])

@@ -101,6 +101,11 @@ def test_an_unknown_family_or_partition_is_refused() -> None:
         assert (caught.value.finding.code, caught.value.finding.subject) == ("unknown-name", option)
 
 
+def test_a_setting_that_works_only_with_a_partner_says_so() -> None:
+    assert "needs   FI_CXI_RDZV_PROTO=alt_read: srun --network=disable_rdzv_get\n" in str(why("FI_CXI_RDZV_PROTO"))
+    assert "needs" not in str(why("FI_CXI_RDZV_GET_MIN"))
+
+
 def test_text_shows_every_part() -> None:
     text = str(why("NCCL_CROSS_NIC", nodes="several", partition="standard-g"))
     for part in (

@@ -7,6 +7,8 @@ site = {
   images = {
     { pattern = "^.*/torch.*%.sif$" },
   },
+  needs = {
+  },
 }
 lumisite.release = site.release
 return lumisite

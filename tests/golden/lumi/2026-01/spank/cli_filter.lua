@@ -21,6 +21,18 @@ site = {
     { pattern = "^.*/lumi%-rocm%-rocm%-.*$" },
     { pattern = "^.*/container%.sif$" },
   },
+  needs = {
+    { this = { variable = "FI_CXI_RDZV_PROTO", patterns = { "^alt_read$" } }, partners = { { option = "network", patterns = { "^disable_rdzv_get$" } } },
+      excluded = false, several_tasks = false, text = "FI_CXI_RDZV_PROTO=alt_read needs --network=disable_rdzv_get: alt_read needs a driver that leaves rendezvous to the provider (rdzv_get_en=0), and falls back to the default without a word" },
+    { this = { option = "gres-flags", patterns = { "^allow%-task%-sharing$" } }, partners = { { option = "gpu-bind", patterns = { "^closest$" } } },
+      excluded = true, several_tasks = false, text = "--gres-flags=allow-task-sharing does not go together with --gpu-bind=closest: closest does not choose GPUs reliably together with allow-task-sharing" },
+    { this = { option = "gpu-bind", patterns = { "^closest$", "^map%:.*$", "^map_gpu%:.*$", "^mask%:.*$", "^mask_gpu%:.*$", "^single%:.*$", "^per_task%:.*$" } }, partners = { { option = "gres-flags", patterns = { "^allow%-task%-sharing$" } } },
+      excluded = false, several_tasks = true, text = "--gpu-bind needs --gres-flags=allow-task-sharing: each task cannot see the GPUs of the others on its node: RCCL and MPI fail or slow down" },
+    { this = { option = "gpus-per-task", patterns = {  } }, partners = { { option = "gres-flags", patterns = { "^allow%-task%-sharing$" } }, { option = "gpu-bind", patterns = { "^none$" } } },
+      excluded = false, several_tasks = true, text = "--gpus-per-task needs --gres-flags=allow-task-sharing or --gpu-bind=none: each task cannot see the GPUs of the others on its node: RCCL and MPI fail or slow down" },
+    { this = { option = "ntasks-per-gpu", patterns = {  } }, partners = { { option = "gres-flags", patterns = { "^allow%-task%-sharing$" } }, { option = "gpu-bind", patterns = { "^none$" } } },
+      excluded = false, several_tasks = true, text = "--ntasks-per-gpu needs --gres-flags=allow-task-sharing or --gpu-bind=none: each task cannot see the GPUs of the others on its node: RCCL and MPI fail or slow down" },
+  },
 }
 lumisite.release = site.release
 return lumisite

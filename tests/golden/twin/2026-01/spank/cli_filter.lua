@@ -7,6 +7,8 @@ site = {
   images = {
     { pattern = "^/appl/images/.*$" },
   },
+  needs = {
+  },
 }
 lumisite.release = site.release
 return lumisite
