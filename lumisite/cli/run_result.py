@@ -60,7 +60,7 @@ def print_run(run: Run, request: RunRequest, site: Site, *, as_json: bool) -> in
         sys.stdout.flush()
     commands = commands_of(verdict, request, _nodes_of(request))
     _print_commands(commands)
-    if verdict.drain and commands.again:
+    if verdict.bad_nodes and commands.again:
         print_note(
             writers.sentence(make_finding("remeasure-nodes", names=some(verdict.bad_nodes), command=commands.again))
         )
@@ -120,8 +120,9 @@ def _text(folder: Path, gates: Sequence[Gate], verdict: SystemVerdict) -> Iterat
             yield f"    {some(cause.runs)}: {cause.cause}"
             yield f"        {next_step(cause)}"
     for slow in verdict.slow_nodes:
-        yield f"{slow.node} is slow: {slow.metric} {percent(slow.below)} below the median of all nodes (z {slow.z:.1f})"
-    if verdict.drain:
-        yield f"drain the bad nodes (the command is not executed): {verdict.drain}"
+        worse = f"{percent(slow.below)} worse than the median of all nodes (z {slow.z:.1f})"
+        yield f"{slow.node} is slow: {slow.metric} {worse}"
+    for command in verdict.drain:
+        yield f"drain the bad nodes (the command is not executed): {command}"
     yield from verdict.next_runs
     yield f"{folder}"

@@ -79,7 +79,7 @@ def advice(
         for cause in causes if gate.gate == NODE else causes[:1]:
             yield f"{gate.gate}: {cause.cause}: {next_step(cause)}"
     yield from map(step, _on_numbers(verdict, changed))
-    if verdict.drain:
+    if verdict.bad_nodes:
         names = verdict.bad_nodes
         yield step(make_finding("remeasure-nodes", names=some(names, between=", "), command=commands.again))
     yield from verdict.next_runs

@@ -65,6 +65,12 @@ def next_step(source: Cause | Gate) -> str:
     return source.advice or advice(make_finding("gate-cause"))
 
 
+def cause_alone(source: Cause | Gate) -> str:
+    """Return a cause without the ranks and nodes that it begins with."""
+    location, _, rest = source.cause.partition(": ")
+    return rest if any(node in location for node in source.nodes) else source.cause
+
+
 def judge_gates(before: Sequence[Gate], after: Sequence[Gate]) -> tuple[GateVerdict, ...]:
     """Judge every gate that answered after the change or passed before it, by name; what nodes are comes first."""
     after = _with_all_nodes(after)

@@ -409,7 +409,7 @@ def _confirm(
 
 def _worth_a_look(first: _Comparison, pooled: _Comparison, rule: MetricRule, alpha: float) -> bool:
     limit = max(rule.threshold, limit_in_noise(alpha * WARN_ALPHA / ALPHA) * pooled.noise)
-    return first.below_floor or pooled.change < -limit
+    return pooled.change < 0 and (first.below_floor or pooled.change < -limit)
 
 
 def _confirming(units: Sequence[_Unit]) -> list[_Unit]:

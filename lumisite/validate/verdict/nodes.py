@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 from lumisite.validate.lines import Better
@@ -28,16 +29,22 @@ BELOW_IN_ONE_RUN = 0.20
 APART = 3
 #: Nodes that are needed to call one of them slow.
 LEAST_NODES = 3
+#: Values of a node that are needed to drain it, and of pairs to call one of their nodes slow: one may be noise.
+LEAST_VALUES = 2
 
 
 @dataclass(frozen=True)
 class SlowNode:
-    """A node that is slow by one metric: `below` is the part that it is below the median of all nodes."""
+    """A node that is slow by one metric: `below` is the part that it is below the median of all nodes.
+
+    `values` is how many of its own it is slow by.
+    """
 
     node: str
     metric: str
     below: float
     z: float
+    values: int = LEAST_VALUES
 
 
 def is_per_node(series: Series) -> bool:
@@ -46,13 +53,17 @@ def is_per_node(series: Series) -> bool:
 
 
 def slow_nodes(
-    every: Iterable[Series], least: Callable[[str], float] = lambda _metric: BELOW_LIMIT
+    every: Iterable[Series],
+    least: Callable[[str], float] = lambda _metric: BELOW_LIMIT,
+    bad: Collection[str] = (),
 ) -> tuple[SlowNode, ...]:
     """Return the slow nodes, by node and metric: those below the median by more than `least` for the metric.
 
-    Nothing here depends on the order of samples.
+    What was measured with a node that is `bad` for another reason says nothing of its partner. Nothing here depends on
+    the order of samples.
     """
-    scored = [(series, node_scores(series)) for series in every if is_per_node(series)]
+    good = [_without(series, bad) for series in every]
+    scored = [(series, node_scores(series)) for series in good if is_per_node(series)]
     tested = sum(len(scores) for _, scores in scored)
     found = [
         slow
@@ -60,6 +71,17 @@ def slow_nodes(
         for slow in _slow(series, scores, z_limit(len(scores), tested), max(BELOW_LIMIT, least(series.metric)))
     ]
     return tuple(sorted(found, key=lambda slow: (slow.node, slow.metric)))
+
+
+def _without(series: Series, bad: Collection[str]) -> Series:
+    """Return a series without the values of some nodes and of pairs with them."""
+    if not bad:
+        return series
+    jobs = []
+    for job in series.jobs:
+        values = {nodes: value for nodes, value in job.values.items() if not {*nodes}.intersection(bad)}
+        jobs += [replace(job, values=values)] if values else []
+    return replace(series, jobs=tuple(jobs))
 
 
 def z_limit(nodes: int, tested: int) -> float:
@@ -101,10 +123,18 @@ def _slow(series: Series, scores: Mapping[str, float], limit: float, least: floa
         return
     middle = statistics.median(scores.values())
     noise = spread([*scores.values()])
+    values = Counter(node for job in series.jobs for nodes in job.values for node in nodes)
+    of_pairs = any(len(nodes) > 1 for job in series.jobs for nodes in job.values)
     for node, score in scores.items():
         z, below = (score - middle) / noise, 1 - math.exp(score - middle)
-        if z < limit and below > least and (len(scores) > FEW_NODES or _is_apart(node, series, scores)):
-            yield SlowNode(node, series.metric, below, z)
+        is_told_apart = not of_pairs or values[node] >= LEAST_VALUES
+        if (
+            z < limit
+            and below > least
+            and is_told_apart
+            and (len(scores) > FEW_NODES or _is_apart(node, series, scores))
+        ):
+            yield SlowNode(node, series.metric, below, z, values[node])
 
 
 def _is_apart(node: str, series: Series, middles: Mapping[str, float]) -> bool:

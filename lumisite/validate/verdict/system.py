@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
+from textwrap import shorten
 
 from lumisite.findings import writers
 from lumisite.findings.catalogue import make_finding
@@ -25,14 +26,14 @@ from lumisite.validate.samples import Recorded
 from lumisite.validate.verdict.baseline import comparable
 from lumisite.validate.verdict.causes import NODE
 from lumisite.validate.verdict.deciding import decides
-from lumisite.validate.verdict.gates import GateVerdict, judge_gates, nodes_of_runs
+from lumisite.validate.verdict.gates import GateVerdict, cause_alone, judge_gates, nodes_of_runs
 from lumisite.validate.verdict.metric import MetricVerdict, judge_metric
-from lumisite.validate.verdict.nodes import SlowNode, slow_nodes
+from lumisite.validate.verdict.nodes import LEAST_VALUES, SlowNode, slow_nodes
 from lumisite.validate.verdict.stats import ALPHA
 
 #: Metrics that a finding names before it only counts them.
 MOST_NAMES = 16
-#: Letters of a cause in the reason of a drain.
+#: Letters of the reason of a drain, which ends with a word.
 CAUSE_LENGTH = 120
 
 
@@ -72,14 +73,14 @@ class Terms:
 class SystemVerdict:
     """All gates and metrics, the nodes that are not as the others, what stands on little, and what to run next.
 
-    `drain` is a command to read, never to run by itself.
+    `drain` are commands to read, never to run by themselves: one for nodes with the same reasons.
     """
 
     verdict: State
     gates: tuple[GateVerdict, ...]
     metrics: tuple[MetricVerdict, ...]
     slow_nodes: tuple[SlowNode, ...]
-    drain: str | None
+    drain: tuple[str, ...]
     missing_runs: tuple[Finding, ...]
     doubts: tuple[Finding, ...] = ()
 
@@ -108,7 +109,7 @@ def judge_system(before: Recorded, after: Recorded, terms: Terms) -> SystemVerdi
     """Judge every gate and every metric that either side has. The order of lines does not matter."""
     gates = judge_gates(before.gates, after.gates)
     slow_before = frozenset(slow.node for slow in slow_nodes(before.series.values(), terms.least_below))
-    slow = slow_nodes(after.series.values(), terms.least_below)
+    slow = slow_nodes(after.series.values(), terms.least_below, _bad_nodes(gates, ()))
     bad = frozenset(_bad_nodes(gates, slow))
     runs = nodes_of_runs(chain(after.gates, *(series.jobs for series in after.series.values())))
     spoiled = all(not nodes.isdisjoint(bad) for nodes in runs.values())
@@ -230,19 +231,23 @@ def _bad_nodes(gates: Sequence[GateVerdict], slow_nodes: Sequence[SlowNode]) -> 
     return sorted({slow.node for slow in slow_nodes} | {node for gate in gates for node in gate.nodes})
 
 
-def _drain(gates: Sequence[GateVerdict], slow_nodes: Sequence[SlowNode]) -> str | None:
-    nodes = _bad_nodes(gates, slow_nodes)
-    if not nodes:
-        return None
-    reasons = []
-    if slow_nodes:
-        metrics = tuple(sorted({slow.metric for slow in slow_nodes}))
-        reasons.append(writers.message(make_finding("drain-slow", metrics=metrics)))
-    if failed := [gate for gate in gates if gate.nodes]:
-        causes = tuple(cause.cause for gate in failed if gate.gate == NODE for cause in gate.causes)
-        names = tuple(gate.gate for gate in failed)
-        reasons.append(writers.message(make_finding("drain-failed", gates=names, causes=causes))[:CAUSE_LENGTH])
-    return drain_command(nodes, "; ".join(reasons))
+def _drain(gates: Sequence[GateVerdict], slow_nodes: Sequence[SlowNode]) -> tuple[str, ...]:
+    """Return the commands that drain bad nodes; a node that only one value calls slow is to be measured again first."""
+    reasons: dict[str, dict[str, None]] = {}
+    for gate in gates:
+        for cause in gate.causes:
+            words = cause_alone(cause) if gate.gate == NODE else f"{gate.gate}: {cause_alone(cause)}"
+            for node in cause.nodes if not cause.follows else ():
+                if node in gate.nodes:
+                    reasons.setdefault(node, {})[words] = None
+    for slow in slow_nodes:
+        if slow.values >= LEAST_VALUES:
+            reasons.setdefault(slow.node, {})[f"slow by {slow.metric}"] = None
+    alike: dict[str, list[str]] = {}
+    for node, words_of_node in sorted(reasons.items()):
+        reason = shorten("; ".join(words_of_node), CAUSE_LENGTH, placeholder=" ...")
+        alike.setdefault(reason, []).append(node)
+    return tuple(drain_command(nodes, reason) for reason, nodes in alike.items())
 
 
 def _next_runs(

@@ -102,7 +102,7 @@ def test_where_none_or_one_is_left_it_goes_on_once_they_are_repaired(
 
 def test_jobs_that_confirm_need_sets_of_the_same_size() -> None:
     metric = MetricVerdict("ddp/a/4n", "higher", "unconfirmed", (), more_jobs=5)
-    waits = SystemVerdict("inconclusive", bad("n3").gates, (metric,), (), None, ())
+    waits = SystemVerdict("inconclusive", bad("n3").gates, (metric,), (), (), ())
     assert commands_of(waits, request(FOUR), idle(*FOUR)).repair == ("n3",)
 
 
@@ -159,7 +159,7 @@ def test_a_report_has_the_commands_of_its_run(tmp_path: Path, capsys: pytest.Cap
 def test_the_command_that_finds_a_slow_node_is_one_to_type() -> None:
     metric = MetricVerdict("ddp/a/2n", "higher", "inconclusive", (), hunt=FOUR)
     pairs = request(("n1", "n2"), ("n3", "n4"))
-    hunts = SystemVerdict("inconclusive", (), (metric,), (), None, ())
+    hunts = SystemVerdict("inconclusive", (), (metric,), (), (), ())
     commands = commands_of(hunts, pairs, idle(*FOUR))
     assert works(commands.hunt, pairs, idle(*FOUR)) == [FOUR]
     assert step(make_finding("command-hunt", command=commands.hunt)) in list(advice(hunts, (), commands))

@@ -145,7 +145,7 @@ def metric(name: str, state: State = "fail", **values: Any) -> MetricVerdict:
 
 
 def verdict(state: State, *metrics: MetricVerdict, gates: tuple[GateVerdict, ...] = ()) -> SystemVerdict:
-    return SystemVerdict(state, gates, metrics, (), None, ())
+    return SystemVerdict(state, gates, metrics, (), (), ())
 
 
 SLOWER: dict[str, Any] = {"change": -0.2, "limit": 0.05}

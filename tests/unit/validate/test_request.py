@@ -138,7 +138,7 @@ def test_a_set_that_is_broken_up_is_not_taken() -> None:
 
 def a_verdict(*metrics: MetricVerdict, gates: tuple[GateVerdict, ...] = (), slow: str = "") -> SystemVerdict:
     nodes = (SlowNode(slow, "pairs/gemm/1n", 0.1, -9.0),) if slow else ()
-    return SystemVerdict("inconclusive", gates, metrics, nodes, None, ())
+    return SystemVerdict("inconclusive", gates, metrics, nodes, (), ())
 
 
 def open_metric(name: str, jobs: int, *, decides: bool = True) -> MetricVerdict:

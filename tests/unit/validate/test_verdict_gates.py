@@ -12,7 +12,7 @@ from lumisite.cli import main
 from lumisite.cli.run_result import print_run
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Severity
-from lumisite.findings.writers import advice, message
+from lumisite.findings.writers import advice
 from lumisite.validate.lines import Gate, GateOutcome, Sample, line_json
 from lumisite.validate.run.folder import Run
 from lumisite.validate.samples import Recorded
@@ -22,6 +22,7 @@ from tests.support.requests import LOADED, a_request
 from tests.support.series import codes
 
 Output = pytest.CaptureFixture[str]
+EIGHT = tuple(f"n{number}" for number in range(1, 9))
 
 
 def gate(
@@ -249,7 +250,7 @@ def test_verdict_of_one_run_says_what_compares_and_what_shows_one(capsys: Output
 def test_the_drain_line_says_what_the_node_has(capsys: Output) -> None:
     code, out = verdict([*node("n3"), gate("pass", *FOUR, run="r1")], capsys)
     assert code == 5
-    assert "  scontrol update nodename=n3 state=drain reason='lumisite: failed node: n3: hsn0 is gone'\n" in out
+    assert "  scontrol update nodename=n3 state=drain reason='lumisite: hsn0 is gone'\n" in out
 
 
 def test_a_failure_always_says_what_to_do(capsys: Output) -> None:
@@ -296,8 +297,26 @@ def test_an_inconclusive_gate_is_exit_4_unless_something_failed(capsys: Output) 
 def test_a_gate_that_fails_on_few_nodes_is_exit_5_and_drains_them(capsys: Output) -> None:
     code, out = verdict([gate("fail", "n8"), *(gate("pass", f"n{n}") for n in range(4))], capsys)
     assert (code, out.split("\n")[0]) == (5, "BAD-NODES")
-    reason = message(make_finding("drain-failed", gates=("binds",)))
-    assert f"  scontrol update nodename=n8 state=drain reason='lumisite: {reason}'\n" in out
+    assert "  scontrol update nodename=n8 state=drain reason='lumisite: binds: libcxi is missing'\n" in out
+
+
+def test_nodes_with_different_faults_have_a_drain_line_each_that_ends_with_a_word() -> None:
+    # As long as a quoted line of Slurm may be.
+    long = "left no record: " + "srun: error: Task launch failed: Communication connection failure | " * 4
+    gates = [
+        Gate("node", "fail", f"{name}: {cause}", "repair it", f"r{at}", (name,), 100.0, asked=EIGHT)
+        for at, (name, cause) in enumerate(
+            (("n2", "hsn0: interface is down"), ("n5", long), ("n7", "hsn0: interface is down"))
+        )
+    ]
+    verdict = judge_system(Recorded({}), Recorded({}, tuple(gates)), Terms())
+    assert verdict.bad_nodes == ["n2", "n5", "n7"]
+    down, lost = verdict.drain
+    assert down == "scontrol update nodename=n2,n7 state=drain reason='lumisite: hsn0: interface is down'"
+    assert lost.startswith("scontrol update nodename=n5 state=drain reason='lumisite: left no record: srun: error: ")
+    words = lost.partition("lumisite: ")[2].removesuffix(" ...'")
+    assert long.startswith(f"{words} "), "it ends with a whole word"
+    assert len(words) > 90
 
 
 def test_jobs_on_a_bad_node_do_not_judge_the_system(capsys: Output) -> None:

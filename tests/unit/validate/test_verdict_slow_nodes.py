@@ -9,8 +9,11 @@ import pytest
 
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.writers import message
+from lumisite.validate.lines import Gate
 from lumisite.validate.report.headline import headline
-from lumisite.validate.samples import JobValues, Series
+from lumisite.validate.samples import JobValues, Recorded, Series
+from lumisite.validate.verdict.nodes import slow_nodes
+from lumisite.validate.verdict.system import Terms, judge_system
 from tests.support.series import SETS, STEADY, after, codes, per_node, scaled, series, system
 
 Output = pytest.CaptureFixture[str]
@@ -22,8 +25,29 @@ def test_a_slow_node_is_told_from_a_slow_system() -> None:
     assert (verdict.verdict, verdict.exit_code) == ("bad-nodes", 5)
     assert [slow.node for slow in verdict.slow_nodes] == ["n31"]
     assert verdict.slow_nodes[0].below == pytest.approx(0.12, abs=0.02)
-    reason = message(make_finding("drain-slow", metrics=("gemm",)))
-    assert verdict.drain == f"scontrol update nodename=n31 state=drain reason='lumisite: {reason}'"
+    assert verdict.drain == ("scontrol update nodename=n31 state=drain reason='lumisite: slow by gemm'",)
+
+
+def test_a_node_that_one_value_calls_slow_is_measured_again_and_not_drained() -> None:
+    verdict = system([series(STEADY)], [after(scaled(1.0, 5)), per_node([100.0] * 31 + [70.0], runs=1)])
+    assert ([slow.node for slow in verdict.slow_nodes], verdict.drain) == (["n31"], ())
+    twice = system([series(STEADY)], [after(scaled(1.0, 5)), per_node([100.0] * 31 + [70.0], runs=2)])
+    assert len(twice.drain) == 1
+
+
+def test_a_pair_with_a_node_that_has_a_finding_says_nothing_of_its_partner() -> None:
+    """n2's quota is halved, and the one other pair of n3 was disturbed for a moment: it is n3 in both of its pairs."""
+    pairs: dict[tuple[str, ...], float] = {("n1", "n2"): 5.0, ("n2", "n3"): 5.0, ("n3", "n4"): 6.0, ("n1", "n4"): 10.0}
+    pairs |= {("n4", "n5"): 10.1, ("n1", "n5"): 9.9}
+    measured = Series("pairs/send_recv_bw/2MiB/2n", "higher", (JobValues("r1", 1.0, pairs),))
+    assert [slow.node for slow in slow_nodes([measured])] == ["n2", "n3"]
+    assert slow_nodes([measured], bad=["n2"]) == ()
+    every = ("n1", "n2", "n3", "n4", "n5")
+    quota = Gate("node", "fail", "n2: CPU quota: 50 %", "raise it", "r1", ("n2",), 1.0, asked=every)
+    verdict = judge_system(Recorded({}), Recorded({measured.metric: measured}, (quota,)), Terms())
+    assert (verdict.bad_nodes, verdict.slow_nodes) == (["n2"], ())
+    (line,) = verdict.drain
+    assert line == "scontrol update nodename=n2 state=drain reason='lumisite: CPU quota: 50 %'"
 
 
 def test_few_runs_on_nodes_that_are_as_fast_as_before_tell_nothing_of_the_system_and_keep_nothing_open() -> None:

@@ -113,7 +113,7 @@ def test_a_node_is_slow_beyond_the_threshold_of_its_metric() -> None:
     # What decides nothing of the system tells nodes all the same.
     assert [slow.node for slow in judge_system(old, now, Terms(deciding=("m",))).slow_nodes] == ["n3"]
     shown = judge_system(old, now, Terms((rule("gemm", threshold=0.6),), ("m",)))
-    assert (shown.slow_nodes, shown.drain, shown.exit_code) == ((), None, 0)
+    assert (shown.slow_nodes, shown.drain, shown.exit_code) == ((), (), 0)
 
 
 def test_below_the_floor_of_spec_fails_whatever_the_baseline_says() -> None:
@@ -127,6 +127,12 @@ def test_below_the_floor_of_spec_fails_whatever_the_baseline_says() -> None:
     assert one(series(STEADY), after(scaled(1.0, 10)), rule(spec=200.0, floor=0.4)).verdict == "pass"
     refuted = one(series(scaled(1.3, 10)), after([*scaled(1.15, 5), *scaled(1.3, 5)]), low)
     assert (refuted.verdict, codes(refuted)[-1]) == ("warn", "metric-refuted")
+
+
+def test_what_is_better_in_all_is_no_warning_whatever_the_first_jobs_were() -> None:
+    better = one(series(STEADY), after([*scaled(0.79, 5), *scaled(1.4, 5)]), rule())
+    assert better.verdict == "pass"
+    assert better.change == pytest.approx(0.052, abs=0.001)
 
 
 def test_spec_of_a_metric_that_is_better_lower_is_a_ceiling() -> None:
