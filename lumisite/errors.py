@@ -6,9 +6,7 @@ Anything that is not a `LumisiteError` is a bug and shows its traceback.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Place, Severity
 from lumisite.text import printable as shown
 
@@ -60,11 +58,28 @@ class SiteError(LumisiteError):
         return "\n".join([*(_cut(line(finding)) for finding in self.findings[:MOST_PRINTED]), *more])
 
 
-def file_error(code: str, file: str, line: int = 0, column: int = 0, **values: Any) -> SiteError:
+def unreadable(file: str, message: str, advice: str, line: int = 0, column: int = 0) -> SiteError:
     """Return the error of a file that cannot be read at all, or not past a place."""
-    from lumisite.findings.catalogue import make_finding
+    place = Place(file, line, column)
+    return SiteError([Finding("file-unreadable", Severity.FAULT, message, advice, place=place)])
 
-    return SiteError([make_finding(code, place=Place(file, line, column), **values)])
+
+class UnfitError(ValueError):
+    """A value that a type cannot take: what is wrong with it, and what would be right."""
+
+    def __init__(self, message: str, advice: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.advice = advice
+
+    def finding(self, subject: str) -> Finding:
+        """Return what is wrong as a finding about the value of a key, or of an option."""
+        return Finding("value-wrong", Severity.FAULT, self.message, self.advice, subject)
+
+
+def wrong_type(value: str, kind: str, example: str) -> UnfitError:
+    """Return the error of a text that is not what a key or an option takes."""
+    return UnfitError(f"{value!r} is not a {kind}", f"example: {example}")
 
 
 class ResolveError(LumisiteError):
@@ -86,6 +101,6 @@ class ToolError(LumisiteError):
 def refused(action: str, error: OSError, remedy: str = "") -> ToolError:
     """Return the error for what the system refused: the action, such as `read`, the path and the system's reason."""
     path = str(error.filename or "")
-    return ToolError(
-        make_finding("system-refused", path, action=action, reason=error.strerror or str(error), remedy=remedy)
-    )
+    message = f"cannot {action}: {error.strerror or error}"
+    advice = remedy or "check the path, its permissions and its file system"
+    return ToolError(Finding("system-refused", Severity.FAULT, message, advice, path))

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from docs.markdown import plain, table
-from lumisite.site.checks import RULES
 from lumisite.site.decode import Rule
 from lumisite.site.load import load_site
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, plan_rules
+from lumisite.site.rules import RULES
 from lumisite.site.scalars import (
     AbsolutePath,
     Chain,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lumisite.site.decode import decode, key
-from lumisite.site.document import MAX_BYTES
 from lumisite.site.read import read_file
-from lumisite.site.scalars import SCALARS, Name, RootPath
+from lumisite.site.scalars import Name, RootPath
+from lumisite.site.yaml import MAX_BYTES
 
 #: The file of all users of a machine. A user's own file comes before it, key by key.
 OF_THE_MACHINE = Path("/etc/lumisite.yaml")
@@ -48,7 +48,5 @@ def configured_root() -> Path | None:
 
 def _configs() -> list[tuple[Path, Config]]:
     return [
-        (path, decode(read_file(path, MAX_BYTES), Config, file=str(path), scalars=SCALARS))
-        for path in config_paths()
-        if path.is_file()
+        (path, decode(read_file(path, MAX_BYTES), Config, file=str(path))) for path in config_paths() if path.is_file()
     ]

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from lumisite.cli.colours import print_lines
 from lumisite.cli.terminal import plain
-from lumisite.errors import ToolError, refused
-from lumisite.findings.catalogue import make_finding
+from lumisite.errors import refused
 
 if TYPE_CHECKING:
     from lumisite.site.model import Site
@@ -72,4 +71,4 @@ def write_text(text: str, output: str | None) -> None:
             write_whole(path, content, 0o666 & ~mask)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise ToolError(make_finding("system-refused", output, action="write", reason=reason)) from None
+        raise refused("write", OSError(0, reason, output)) from None

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 CODES: Mapping[str, str] = {
-    # The site description
+    # Files and the site description
+    "file-unreadable": "a file cannot be read, or not as what it should be: repair it, or name another",
+    "key-unknown": "a key that no such file has: correct its name",
+    "key-repeated": "a key is given twice: remove one",
+    "key-missing": "a key that must be there is not: add it",
+    "value-wrong": "a value, or an argument, that cannot be meant: write another",
+    "name-unknown": "a name that nothing describes: correct it, or describe what it names",
+    "keys-contradict": "values that are sound by themselves do not go together: change one of them",
+    "name-taken": "two files have one name: rename one",
+    "library-unmet": "an image cannot have a library that it needs: accept it in words, or use another image",
+    "release-unavailable": "a release that the platform does not have: ask for another",
+    "program-not-found": "a program is not on PATH: load its module, or go to a node that has it",
+    "system-refused": "the system refused to read, write or run something: look at the path",
     #
     # Images and binds
     "plan-image-changed": "an image is not the one that its bind plan was made for",

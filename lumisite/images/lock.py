@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lumisite.errors import LumisiteError, ToolError
+from lumisite.errors import LumisiteError, ToolError, wrong_type
 from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.images.contents import collectives_of
@@ -20,13 +20,12 @@ from lumisite.images.digest import Kind
 from lumisite.images.inventory import NamedImage
 from lumisite.images.network import with_network
 from lumisite.machine.host import LARGEST_READ_BYTES, refused_with_command
-from lumisite.site.decode import wrong_type
-from lumisite.site.document import joined
 from lumisite.site.images import Holds, family_by_path, parse_release
 from lumisite.site.json_file import JsonFile
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import Site
 from lumisite.site.read import read_file
+from lumisite.site.yaml import joined
 
 
 @dataclass(frozen=True)

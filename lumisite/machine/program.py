@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import IO
 
 from lumisite.errors import ToolError
-from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Severity
 
 #: More than Slurm says of 20,000 nodes.
 MOST_BYTES = 32 * 1024 * 1024
@@ -28,9 +28,12 @@ def run_program(
     try:
         ended, out, err = _ended(argv, limit_s, env, new_session)
     except FileNotFoundError:
-        raise ToolError(make_finding("program-not-found", argv[0])) from None
+        advice = "load its module, or go to a node that has it"
+        raise ToolError(Finding("program-not-found", Severity.FAULT, "not found on PATH", advice, argv[0])) from None
     if max(len(out), len(err)) > MOST_BYTES:
-        raise ToolError(make_finding("program-output-too-large", " ".join(argv), most_bytes=MOST_BYTES))
+        message = f"prints more than {MOST_BYTES} bytes"
+        advice = "run the command by hand, and see what it prints"
+        raise ToolError(Finding("system-refused", Severity.FAULT, message, advice, " ".join(argv)))
     return subprocess.CompletedProcess(list(argv), ended, bytes(out), bytes(err))
 
 

@@ -27,7 +27,7 @@ from lumisite.render.plan_images import other_images
 from lumisite.site.model import Family, Site
 from lumisite.site.selection import Combination, combinations
 from lumisite.site.versions import Version, parse_version
-from lumisite.text import some, suggestion
+from lumisite.text import printable, some, suggestion
 from lumisite.vendors import plugins
 
 #: What is checked of a node itself, beside paths and libraries: mounts, hardware, and what containers start with.
@@ -161,8 +161,9 @@ def _same_site(site: Site, manifest: Manifest) -> None:
         stated += [(f"{stack.title} release", version, stack.releases) for version in manifest.stacks.get(name, ())]
     for kind, name, known in stated:
         if name not in known:
-            text = f"{release}: for {kind} {name}, which the site description does not have ({suggestion(name, known)})"
-            raise ResolveError(f"{text}; render the description as it is now, and deploy it")
+            text = f"{release}: for {kind} {printable(name)}, which the site description does not have"
+            advice = "render the description as it is now, and deploy it"
+            raise ResolveError(f"{text} ({suggestion(name, known)}); {advice}")
 
 
 def _combinations(site: Site, manifest: Manifest) -> Iterator[Combination]:

@@ -22,13 +22,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from lumisite.errors import DifferenceError, LumisiteError, SiteError, ToolError, refused
+from lumisite.errors import DifferenceError, LumisiteError, SiteError, ToolError, UnfitError, refused
 from lumisite.findings.finding import Finding, Place, Severity
 from lumisite.release.files import TEMPORARY, remove, replace_entry, sync_directory, umask
 from lumisite.release.tree import FaultsError, RenderedTree, judge, load_manifest, load_tree, owner_of, utc
 from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import MANIFEST, NO_MANIFEST, Manifest, is_release_id, sha256_of
-from lumisite.site.decode import UnfitError
 from lumisite.site.json_file import decode_values, parse_json
 from lumisite.site.read import UnfitFileError, read_file
 from lumisite.site.scalars import read_root_path

@@ -11,11 +11,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from lumisite.errors import DifferenceError
+from lumisite.errors import DifferenceError, wrong_type
 from lumisite.findings.finding import Finding
-from lumisite.site.decode import wrong_type
-from lumisite.site.document import joined
 from lumisite.site.json_file import JsonFile
+from lumisite.site.yaml import joined
 
 MANIFEST = "MANIFEST.json"
 #: Where a tree has all about a module that `module help` has no room for.

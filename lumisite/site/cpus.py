@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lumisite.errors import LumisiteError
-from lumisite.findings.catalogue import make_finding
+from lumisite.errors import LumisiteError, UnfitError, wrong_type
 
 CPU_NUMBER_LIMIT = 8192
 """The kernel's own limit, `CONFIG_NR_CPUS` for x86_64: a larger number is damage and would only cost memory."""
@@ -29,15 +28,15 @@ def parse_number_list(text: str, *, limit: int = CPU_NUMBER_LIMIT) -> tuple[int,
         first, dash, last = part.strip().partition("-")
         bounds = (first, last if dash else first)
         if not all(bound.isascii() and bound.isdecimal() and len(bound) < 9 for bound in bounds):
-            raise CpusetError(make_finding("wrong-type", value=part[:60], type="list of numbers", example="0-3,8"))
+            raise CpusetError(wrong_type(part[:60], "list of numbers", "0-3,8").finding(""))
         low, high = map(int, bounds)
         if low > high:
-            raise CpusetError(make_finding("wrong-type", value=part, type="range", example=f"{high}-{low}"))
+            raise CpusetError(wrong_type(part, "range", f"{high}-{low}").finding(""))
         if high >= limit:
-            raise CpusetError(make_finding("value-out-of-range", value=part, most=limit - 1))
+            raise CpusetError(UnfitError(f"{part} is more than {limit - 1}", "use another value").finding(""))
         for number in range(low, high + 1):
             if number in numbers:  # here, or ranges over and over would be a list without end
-                raise CpusetError(make_finding("named-twice", name=number))
+                raise CpusetError(UnfitError(f"{number} is listed twice", "remove one of the two").finding(""))
             numbers[number] = None
     return tuple(numbers)
 

@@ -1,25 +1,29 @@
 """Plain values to dataclasses: the field's type says what a value means, and every fault of a file is found in one run.
 
-What people write (YAML) has texts only, names that any tool takes, and no key that is not known.
+`cattrs` structures the values. What people write (YAML) has texts only, names that any tool takes, and no key that is
+not known; which names a key may refer to, and which numbers it takes, its `key` says.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
-from lumisite.errors import SiteError
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
-from lumisite.site.document import Document, Position, joined, parse_yaml
-from lumisite.text import alternatives
+import cattrs
+from cattrs.gen import make_dict_structure_fn
+
+from lumisite.errors import SiteError, UnfitError
+from lumisite.findings.finding import Finding, Severity
+from lumisite.site.scalars import LONGEST_NAME, SCALARS, is_no
+from lumisite.site.yaml import Document, joined, parse_yaml
+from lumisite.text import nearest_name, suggestion
 
 T = TypeVar("T")
 
@@ -29,24 +33,33 @@ Faults = Iterator[Finding]
 Rule = Callable[[Any], Iterable[Finding]]
 #: How the text or number of each leaf type is read; raises `UnfitError`.
 Scalars = Mapping[Any, Callable[[Any], Any]]
+#: The names that keys may refer to, by the name of their table.
+Tables = Mapping[str, Collection[str]]
 
 
-class UnfitError(ValueError):
-    """A value that a scalar type cannot take: the code of what is wrong, and its values."""
-
-    def __init__(self, code: str, **values: Any) -> None:
-        super().__init__(code, values)
-        self.code = code
-        self.values = values
-
-    def finding(self, subject: str) -> Finding:
-        """Return what is wrong as a finding about the value of a key, or of an option."""
-        return make_finding(self.code, subject, **self.values)
+def unknown_name(subject: str, name: str, kind: str, site: str, known: Iterable[str]) -> Finding:
+    """Return a finding about a name of some kind, with the known name that is most like it."""
+    message = f"{site} has no {kind} {name}"
+    return Finding("name-unknown", Severity.FAULT, message, suggestion(name, known), subject)
 
 
-def wrong_type(value: str, kind: str, example: str) -> UnfitError:
-    """Return the error of a text that is not what a key holds."""
-    return UnfitError("wrong-type", value=value, type=kind, example=example)
+def unknown(path: str, names: Iterable[str], known: Iterable[str]) -> Faults:
+    """Yield a fault for each name that is not described."""
+    known = known if isinstance(known, Collection) else list(known)  # a table is not copied for each of its users
+    for name in names:
+        if name not in known:
+            message = f"{name} is not known here" if name else "the name is empty"
+            yield Finding("name-unknown", Severity.FAULT, message, suggestion(name, known), path)
+
+
+def contradiction(path: str, message: str, advice: str) -> Finding:
+    """Return a finding about keys whose values, each sound by itself, do not go together."""
+    return Finding("keys-contradict", Severity.FAULT, message, advice, path)
+
+
+def missing_key(path: str, advice: str = "add it") -> Finding:
+    """Return a finding about a key that must be there."""
+    return Finding("key-missing", Severity.FAULT, "is missing", advice, path)
 
 
 def key(
@@ -62,19 +75,12 @@ def key(
 ) -> Any:
     """Declare a site key: a dataclass field whose `doc` goes into the generated reference.
 
-    `names` is the table of the document that must have what the key names; a text with several names is `split`. A
-    number is from `least` to `most`; a list or mapping with an `example` is not empty. A key that `needs` another one
-    has no effect without it, or without one of the values behind its name.
+    `names` is the table that must have what the key names; a text with several names is `split`. A number is from
+    `least` to `most`; a list or mapping with an `example` is not empty. A key that `needs` another one has no effect
+    without it, or without one of the values behind its name.
     """
     limits = {"least": least, "most": most, "example": example, "needs": needs}
     return field(metadata={"doc": doc, "names": names, "split": split, **limits}, **options)
-
-
-#: Stands for a value that could not be decoded; its fault is already recorded.
-MISSING: Any = object()
-
-#: Linux takes names of files of 255 bytes, and some are made of a key, versions and a suffix.
-LONGEST_NAME = 100
 
 
 def decode(
@@ -82,202 +88,214 @@ def decode(
     kind: type[T],
     *,
     file: str,
-    scalars: Scalars,
     rules: Iterable[Rule] = (),
-    prepare: Callable[[Document], None] = lambda document: None,
+    prepare: Callable[[Document], Tables] = lambda document: {},
 ) -> T:
     """Decode YAML `data` into the dataclass `kind`; raise one `SiteError` with every fault found.
 
-    `prepare` may fill in what follows from other values, and the tables of names. Rules run only on a file whose keys
-    and values are all sound.
+    `prepare` may fill in what follows from other values, and returns the tables of names. Rules run only on a file
+    whose keys and values are all sound.
     """
     document = parse_yaml(data, file)
-    prepare(document)
-    return Decoder(document, scalars, by_hand=True).decode(kind, rules)
+    tables = prepare(document)
+    value, faults = structure(document.value, kind, _texts())
+    for finding in (*_name_faults(document.value, ""), *faults, *_limit_faults(document.value, kind, tables, "")):
+        # One place has one fault, the first: an empty value is not one of the wrong type too.
+        if not any(finding.subject == fault.subject for fault in document.faults):
+            document.add(finding, document.keys.get(finding.subject) if finding.code == "key-unknown" else None)
+    for rule in () if document.faults else tuple(rules):
+        for finding in rule(value):
+            document.add(finding)
+    if document.faults:
+        raise SiteError(document.faults)
+    return typing.cast(T, value)
 
 
-def unknown_name(subject: str, name: str, kind: str, site: str, known: Iterable[str]) -> Finding:
-    """Return a finding about a name of some kind, with the known name that is most like it."""
-    return make_finding("unknown-name", subject, name=name, kind=kind, site=site, **alternatives(name, known))
+def structure(value: Any, kind: type[T], converter: cattrs.Converter) -> tuple[T | None, list[Finding]]:
+    """Return a value as the dataclass `kind`, or all that is wrong with it."""
+    try:
+        return converter.structure(value, kind), []
+    except (cattrs.BaseValidationError, UnfitError) as error:
+        return None, list(_faults_of(error, ""))
 
 
-def unknown(path: str, names: Iterable[str], known: Iterable[str]) -> Faults:
-    """Yield a fault for each name that is not described."""
-    known = known if isinstance(known, Collection) else list(known)  # a table is not copied for each of its users
-    for name in names:
-        if name not in known:
-            yield make_finding("unknown-name", path, name=name, **alternatives(name, known))
+def new_converter(scalars: Scalars, *, by_hand: bool) -> cattrs.Converter:
+    """Return what structures values, with leaf types as `scalars` has them; files `by_hand` have no unknown keys."""
+    converter = cattrs.Converter(forbid_extra_keys=by_hand)
+    for leaf, read in scalars.items():
+        converter.register_structure_hook(leaf, _hook(read))
+
+    def record(kind: Any) -> Any:
+        structured = make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=by_hand)
+        return lambda value, _: structured(_shaped(value, dict), kind)
+
+    def by_name(kind: Any) -> Any:
+        mutable: Any = types.GenericAlias(dict, typing.get_args(kind))
+        fixed: Callable[[Any], Any] = MappingProxyType if by_hand else dict
+        return lambda value, _: fixed(converter.structure(_shaped(value, dict), mutable))
+
+    def several(kind: Any) -> Any:
+        mutable: Any = types.GenericAlias(list, typing.get_args(kind)[0])
+        return lambda value, _: tuple(converter.structure(_shaped(value, list), mutable))
+
+    def one_of(kind: Any) -> Any:
+        return lambda value, _: _chosen(_shaped(value, str), typing.get_args(kind))
+
+    converter.register_structure_hook_factory(dataclasses.is_dataclass, record)
+    converter.register_structure_hook_factory(_comes_from(Mapping), by_name)
+    converter.register_structure_hook_factory(_comes_from(tuple), several)
+    converter.register_structure_hook_factory(_comes_from(Literal), one_of)
+    return converter
 
 
-@dataclass
-class Decoder:
-    """One walk over the values of a document; methods return `MISSING` where a fault was noted."""
+def _hook(read: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda value, _: read(value)
 
-    document: Document
-    scalars: Scalars
-    by_hand: bool
-    may_lack: Collection[str] | None = None
 
-    def decode(self, kind: type[T], rules: Iterable[Rule]) -> T:
-        """Decode the document into the dataclass `kind`, and follow the rules; raises `SiteError`."""
-        document = self.document
-        value = self.value(document.value, kind, "")
-        for rule in () if document.faults else tuple(rules):
-            for finding in rule(value):
-                document.add(finding)
-        if document.faults:
-            raise SiteError(document.faults)
-        return typing.cast(T, value)
+def _comes_from(origin: Any) -> Callable[[Any], bool]:
+    return lambda kind: typing.get_origin(kind) is origin
 
-    def value(self, value: Any, kind: Any, path: str) -> Any:
-        """Decode the value at `path`."""
-        kind, origin, inner, may_be_none, is_record = _form(kind)
-        if value is None:
-            if may_be_none and not self.by_hand:
-                return None
-            return self._fault("value-missing", path)
-        if kind in self.scalars or origin is Literal:
-            return self._scalar(value, kind, path)
-        if is_record:
-            return self._dataclass(value, kind, path)
-        if origin is tuple:
-            return self._tuple(value, inner[0], path)
-        if origin is Mapping:
-            return self._mapping(value, inner, path)
-        raise TypeError(f"unsupported type: {kind}")
 
-    def _fault(self, code: str, path: str, position: Position | None = None, **values: Any) -> Any:
-        self.document.add(make_finding(code, path, **values), position)
-        return MISSING
+@cache
+def _texts() -> cattrs.Converter:
+    """Return the converter of files that people write, whose values are texts."""
 
-    def _shape_fault(self, path: str, value: object, expected: str) -> Any:
-        actual = "list" if isinstance(value, list) else "mapping" if isinstance(value, dict) else "single value"
-        return self._fault("wrong-shape", path, actual=actual, expected=expected)
+    def of_text(read: Callable[[str], Any]) -> Callable[[Any], Any]:
+        return lambda value: read(_shaped(value, str))
 
-    def _scalar(self, value: Any, kind: Any, path: str) -> Any:
-        if isinstance(value, dict | list):
-            return self._shape_fault(path, value, "single value")
-        if kind not in self.scalars:
-            choices = typing.get_args(kind)
-            if value not in choices:
-                return self._fault("unknown-name", path, name=str(value), **alternatives(str(value), choices))
-            return value
-        try:
-            return self.scalars[kind](value)
-        except UnfitError as error:
-            return self._fault(error.code, path, **error.values)
+    return new_converter({leaf: of_text(read) for leaf, read in SCALARS.items()}, by_hand=True)
 
-    def _tuple(self, value: Any, kind: Any, path: str) -> Any:
-        if not isinstance(value, list):
-            return self._shape_fault(path, value, "list")
-        values = [self.value(child, kind, f"{path}[{index}]") for index, child in enumerate(value)]
-        return MISSING if MISSING in values else tuple(values)
 
-    def _mapping(self, value: Any, kinds: Sequence[Any], path: str) -> Any:
-        if not isinstance(value, dict):
-            return self._shape_fault(path, value, "mapping")
-        values = {}
+_SHAPES: Mapping[type, str] = {dict: "mapping", list: "list", str: "single value"}
+
+
+def _shaped(value: Any, shape: type) -> Any:
+    """Return a value that is a mapping, a list, or a text as it should be; raises `UnfitError`."""
+    if value is None:
+        raise UnfitError("has no value", "write one, or remove the key")
+    if not isinstance(value, shape):
+        advice = "example for a list: [a, b]; for a mapping: `a: b` on a line of its own"
+        found = next((name for kind, name in _SHAPES.items() if isinstance(value, kind)), "single value")
+        raise UnfitError(f"is a {found}, expected a {_SHAPES[shape]}", advice)
+    return value
+
+
+def _chosen(value: str, choices: Sequence[str]) -> str:
+    if value not in choices:
+        raise UnfitError(f"{value} is not known here" if value else "the name is empty", suggestion(value, choices))
+    return value
+
+
+def _faults_of(error: Exception, path: str) -> Faults:
+    """Yield what is wrong with the value at a path, by the notes of cattrs about the place of each error in a group."""
+    if isinstance(error, cattrs.BaseValidationError):
+        others = [
+            inner for inner in error.exceptions if not isinstance(inner, cattrs.ForbiddenExtraKeysError | KeyError)
+        ]
+        for inner in others:
+            yield from _faults_of(inner, _place_of(inner, path))
+        if isinstance(error, cattrs.ClassValidationError):
+            yield from _record_faults(error, path)
+    elif isinstance(error, UnfitError):
+        yield error.finding(path)
+    else:
+        raise error
+
+
+def _record_faults(error: cattrs.ClassValidationError, path: str) -> Faults:
+    """Yield the keys that a record does not have, and those that it lacks; one that is mistyped is not missing too."""
+    docs = {item.name: str(item.metadata.get("doc", "")) for item in dataclasses.fields(typing.cast(Any, error.cl))}
+    extra = [inner for inner in error.exceptions if isinstance(inner, cattrs.ForbiddenExtraKeysError)]
+    meant: set[str | None] = set()
+    for name in sorted(name for inner in extra for name in inner.extra_fields):
+        meant.add(nearest_name(name, docs))
+        advice = suggestion(name, docs)
+        yield Finding("key-unknown", Severity.FAULT, "is not a key here", advice, joined(path, name))
+    for inner in error.exceptions:
+        if isinstance(inner, KeyError) and inner.args[0] not in meant:
+            what = docs[inner.args[0]].split(". ")[0].rstrip(".")
+            yield missing_key(joined(path, inner.args[0]), f"add it: {what}" if what else "add it")
+
+
+def _place_of(error: BaseException, path: str) -> str:
+    """Return the key path that a note of cattrs gives to an error in the value at `path`."""
+    for note in getattr(error, "__notes__", ()):
+        if isinstance(note, cattrs.AttributeValidationNote):
+            return joined(path, note.name)
+        if isinstance(note, cattrs.IterableValidationNote):
+            return f"{path}[{note.index}]" if isinstance(note.index, int) else joined(path, note.index)
+    return path
+
+
+def _name_faults(value: Any, path: str) -> Faults:
+    """Yield the keys that no tool would take as a name, and those without a value."""
+    if isinstance(value, dict):
         for name, child in value.items():
-            key_path = joined(path, name)
-            fits = not self.by_hand or self._name(name, path, key_path) is not MISSING
-            if fits and self._scalar(name, kinds[0], key_path) is not MISSING:
-                values[name] = self.value(child, kinds[1], key_path)
-        if MISSING in values.values():
-            return MISSING
-        return MappingProxyType(values) if self.by_hand else values
+            key_path, size = joined(path, name), len(name.encode())
+            if size > LONGEST_NAME:
+                message = f"a key has {size} bytes, at most {LONGEST_NAME} fit"
+                yield Finding("key-unknown", Severity.FAULT, message, "shorten it", key_path)
+            elif not re.fullmatch(r"[\w.+-]+", name):
+                message = f"{name!r} is not a name"
+                yield Finding("key-unknown", Severity.FAULT, message, "use letters, digits, and . _ + -", key_path)
+            else:
+                yield from _name_faults(child, key_path)
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _name_faults(child, f"{path}[{index}]")
+    elif value is None:
+        yield UnfitError("has no value", "write one, or remove the key").finding(path)
 
-    def _name(self, name: str, path: str, key_path: str) -> Any:
-        """Return a name as people write it in keys."""
-        error = _key_error(name)
-        if error is None:
-            return name
-        return self._fault(error.code, path, self.document.key_position(key_path), **error.values)
 
-    def _dataclass(self, value: Any, kind: Any, path: str) -> Any:
-        if not isinstance(value, dict):
-            return self._shape_fault(path, value, "mapping")
-        fields = _fields(kind)
-        values: dict[str, Any] = {}
+def _limit_faults(value: Any, kind: Any, tables: Tables, path: str) -> Faults:
+    """Yield the values that their `key` does not take, as far as they have the right type."""
+    kind = _without_none(kind)
+    inner = typing.get_args(kind)
+    if typing.get_origin(kind) is tuple and isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _limit_faults(child, inner[0], tables, f"{path}[{index}]")
+    elif typing.get_origin(kind) is Mapping and isinstance(value, dict):
         for name, child in value.items():
-            key_path = joined(path, name)
-            if self.by_hand and self._name(name, path, key_path) is MISSING:
-                continue
-            if name in fields:
-                item, inner = fields[name]
-                values[item.name] = self.value(child, inner, key_path)
-                if self.by_hand and values[item.name] is not MISSING:
-                    self._check_value(item, values[item.name], key_path)
-            elif self.by_hand:
-                known = alternatives(name, fields)
-                self._fault("key-unknown", key_path, self.document.key_position(key_path), **known)
-        missing = [name for name, (item, _) in fields.items() if name not in value and self._needed(name, item)]
-        for name in missing:
-            first, *_ = fields[name][0].metadata.get("doc", "").split(". ")
-            self._fault("key-missing", joined(path, name), what=first.rstrip("."))
-        if missing or MISSING in values.values():
-            return MISSING
-        record = kind(**values)
-        for item, _ in fields.values() if self.by_hand else ():
-            self._check_needs(record, item, path)
-        return record
+            yield from _limit_faults(child, inner[1], tables, joined(path, name))
+    elif dataclasses.is_dataclass(kind) and isinstance(value, dict):
+        for item, hint in _fields(typing.cast(type, kind)):
+            if item.name in value and item.metadata:
+                yield from _key_faults(value, item, tables, joined(path, item.name))
+                yield from _limit_faults(value[item.name], hint, tables, joined(path, item.name))
 
-    def _check_value(self, item: dataclasses.Field[Any], value: Any, path: str) -> None:
-        """Add the faults of a sound value: a number out of range, an empty list, names that are not described."""
-        limits = item.metadata
-        if not limits:
-            return
-        if limits["example"] and not value:
-            self._fault("list-empty", path, example=limits["example"])
-        if limits["least"] is not None and value < limits["least"]:
-            self._fault("value-out-of-range", path, value=value, least=limits["least"])
-        if limits["most"] is not None and value > limits["most"]:
-            self._fault("value-out-of-range", path, value=value, most=limits["most"])
-        if (table := self.document.tables.get(limits["names"])) is not None:
-            one_or_more = limits["split"](value) if limits["split"] else value
-            names = (one_or_more,) if isinstance(one_or_more, str) else one_or_more
-            for finding in unknown(path, names, table):
-                self.document.add(finding)
 
-    def _check_needs(self, record: Any, item: dataclasses.Field[Any], path: str) -> None:
-        """Add the fault of a key that has no effect without another one."""
-        if not item.metadata or not item.metadata["needs"] or not getattr(record, item.name):
-            return
-        other, *allowed = item.metadata["needs"]
-        value = getattr(record, other)
-        if value not in allowed if allowed else not value:
+def _key_faults(record: Mapping[str, Any], item: dataclasses.Field[Any], tables: Tables, path: str) -> Faults:
+    """Yield what is wrong with the value of a key: a number out of range, an empty list, names that nothing has."""
+    limits, value = item.metadata, record[item.name]
+    if limits["example"] and value in ([], {}):
+        yield UnfitError("names nothing", f"example: {limits['example']}").finding(path)
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,9})?", value):
+        for limit, words in (("least", "less"), ("most", "more")):
+            bound = limits[limit]
+            if bound is not None and (float(value) < bound if limit == "least" else float(value) > bound):
+                yield UnfitError(f"{value} is {words} than {bound}", "use another value").finding(path)
+    if (table := tables.get(limits["names"])) is not None:
+        texts = [value] if isinstance(value, str) else value if isinstance(value, list | dict) else ()
+        names = [name for text in texts for name in (limits["split"](text) if limits["split"] else (text,))]
+        yield from unknown(path, [name for name in names if isinstance(name, str)], table)
+    if limits["needs"] and value not in ([], {}) and not is_no(value):
+        other, *allowed = limits["needs"]
+        if record.get(other) not in allowed if allowed else not record.get(other):
             words = " or ".join(f"`{other}: {choice}`" for choice in allowed) or f"`{other}`"
-            self._fault("key-without-effect", joined(path, item.name), needs=words)
-
-    def _needed(self, name: str, item: dataclasses.Field[Any]) -> bool:
-        if self.may_lack is not None:
-            return name not in self.may_lack
-        return default_of(item) is dataclasses.MISSING
+            yield contradiction(path, f"has no effect without {words}", "remove the key")
 
 
-@functools.cache
-def _form(kind: Any) -> tuple[Any, Any, tuple[Any, ...], bool, bool]:
-    """Return a type without None, its origin and arguments, and whether it may be None, and is a dataclass."""
-    may_be_none = typing.get_origin(kind) in (types.UnionType, typing.Union)
-    if may_be_none:
-        kind = next(arg for arg in typing.get_args(kind) if arg is not type(None))
-    is_record = dataclasses.is_dataclass(kind) and isinstance(kind, type)
-    return kind, typing.get_origin(kind), typing.get_args(kind), may_be_none, is_record
+def _without_none(kind: Any) -> Any:
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
+        return next(arg for arg in typing.get_args(kind) if arg is not type(None))
+    return kind
 
 
-@functools.lru_cache(maxsize=4096)  # most keys stand in a file many times
-def _key_error(name: str) -> UnfitError | None:
-    """Return why people may not write a name in keys."""
-    if (size := len(name.encode())) > LONGEST_NAME:
-        return UnfitError("value-too-long", bytes=size, most_bytes=LONGEST_NAME)
-    fits = re.fullmatch(r"[\w.+-]+", name)
-    return None if fits else wrong_type(name, "name", "letters, digits, and . _ + -")
-
-
-@functools.cache
-def _fields(kind: type) -> dict[str, tuple[dataclasses.Field[Any], Any]]:
-    """Return the field and type of each key."""
+@cache
+def _fields(kind: type) -> list[tuple[dataclasses.Field[Any], Any]]:
+    """Return the fields of a dataclass with their types."""
     hints = typing.get_type_hints(kind)
-    return {item.name: (item, hints[item.name]) for item in dataclasses.fields(kind)}
+    return [(item, hints[item.name]) for item in dataclasses.fields(kind)]
 
 
 def default_of(item: dataclasses.Field[Any]) -> Any:

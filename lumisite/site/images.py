@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lumisite.site.decode import UnfitError
+from lumisite.errors import UnfitError
 from lumisite.site.model import Site
 from lumisite.site.versions import Version, parse_version
 

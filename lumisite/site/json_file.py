@@ -11,13 +11,15 @@ import json
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
-from lumisite.errors import LumisiteError, SiteError, file_error, shown
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Place, with_values
-from lumisite.site.decode import Decoder, Rule, Scalars, UnfitError, default_of, wrong_type
-from lumisite.site.document import MAX_DEPTH, Document, parse_yaml, text_of
+import cattrs
+
+from lumisite.errors import LumisiteError, SiteError, UnfitError, shown, unreadable, wrong_type
+from lumisite.findings.finding import Finding, Place, Severity
+from lumisite.site.decode import Rule, Scalars, default_of, missing_key, new_converter, structure
+from lumisite.site.yaml import MAX_DEPTH, parse_yaml, text_of
 from lumisite.text import first_repeated
 
 T = TypeVar("T")
@@ -31,7 +33,7 @@ def _json_text(value: object) -> str:
     if not isinstance(value, str):
         raise wrong_type(short(value), "text", '"text"')
     if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
-        raise UnfitError("control-character", character=short(value))
+        raise _control(value)
     return value
 
 
@@ -49,8 +51,18 @@ def _json_float(value: object) -> float:
 
 def _json_line(value: object) -> str:
     if not _json_text(value).isprintable():
-        raise UnfitError("control-character", character=short(value))
+        raise _control(value)
     return _json_text(value)
+
+
+def _json_bool(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise wrong_type(short(value), "truth value", "true")
+    return value
+
+
+def _control(value: object) -> UnfitError:
+    return UnfitError(f"contains {short(value)}", "write one line of visible text")
 
 
 @dataclass(frozen=True)
@@ -90,14 +102,15 @@ class JsonFile:
 
     def decode(self, data: bytes, kind: type[T], file: str, rules: Iterable[Rule] = ()) -> T:
         """Decode `data` into the dataclass `kind`; raise `error` with one fault and its position."""
+        advice = f"restore it, or write one with `{self.written_by}`"
         try:
-            values = parse_json(data, file)
+            values = parse_json(data, file, advice)
             if not isinstance(values, dict) or self.key not in values:
-                raise file_error("file-of-another-kind", file, kind=self.name, key=self.key)
+                raise unreadable(file, f"not a {self.name}: it has no key {self.key}", advice)
             found = values.pop(self.key)
             if type(found) is not int or found != self.format:
-                known: dict[str, Any] = {"found": short(found), "known": self.format, "written_by": self.written_by}
-                raise SiteError([make_finding("another-format", self.key, place=Place(file), **known)])
+                message = f"format {short(found)} is not known, only {self.format}"
+                raise SiteError([Finding("value-wrong", Severity.FAULT, message, advice, self.key, place=Place(file))])
             return decode_values(self.older(values), kind, file, rules, may_lack=self.may_lack, prints=self.prints)
         except SiteError as error:
             finding = error.finding
@@ -105,8 +118,6 @@ class JsonFile:
         if finding.subject:
             with contextlib.suppress(SiteError):  # JSON is read as YAML, which knows the position of everything
                 location = Place(file, *parse_yaml(data, "").position(finding.subject))
-        else:
-            finding = with_values(finding, {"written_by": self.written_by})
         raise self.error(dataclasses.replace(finding, place=location))
 
 
@@ -120,8 +131,21 @@ def decode_values(
     prints: bool = False,
 ) -> T:
     """Decode values of JSON into the dataclass `kind`; `JsonFile` says what the options mean. Raises `SiteError`."""
-    scalars: Scalars = {str: _json_line if prints else _json_text, int: _json_int, float: _json_float}
-    return Decoder(Document(file, values), scalars, by_hand=False, may_lack=may_lack).decode(kind, rules)
+    value, faults = structure(values, kind, _json_values(prints=prints))
+    if may_lack is not None:
+        lacking = (item.name for item in dataclasses.fields(kind) if item.name not in {*values, *may_lack})  # type: ignore[arg-type]
+        faults += map(missing_key, lacking)
+    if value is not None and not faults:
+        faults = [finding for rule in rules for finding in rule(value)]
+    if faults:
+        raise SiteError([dataclasses.replace(finding, place=Place(file)) for finding in faults])
+    return typing.cast(T, value)
+
+
+@cache
+def _json_values(*, prints: bool) -> cattrs.Converter:
+    scalars: Scalars = {str: _json_line if prints else _json_text, int: _json_int, float: _json_float, bool: _json_bool}
+    return new_converter(scalars, by_hand=False)
 
 
 def short(value: object) -> str:
@@ -130,7 +154,7 @@ def short(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def parse_json(data: bytes, file: str) -> Any:
+def parse_json(data: bytes, file: str, advice: str = "restore it from a copy") -> Any:
     """Read one JSON value from `data`; raises `SiteError` when it is not UTF-8 or JSON, or has a key twice."""
     try:
         value = json.loads(text_of(data, file), object_pairs_hook=_once)
@@ -138,13 +162,14 @@ def parse_json(data: bytes, file: str) -> Any:
             _require_shallow(value)
         return value
     except json.JSONDecodeError as error:
-        raise file_error("not-json", file, error.lineno, error.colno, reason=error.msg) from None
+        raise unreadable(file, f"not JSON: {error.msg}", advice, error.lineno, error.colno) from None
     except RecursionError:
-        raise file_error("not-json", file, levels=MAX_DEPTH) from None
+        message = f"not JSON that can be read: nested deeper than {MAX_DEPTH} levels"
+        raise unreadable(file, message, advice) from None
     except _RepeatedKeyError as error:
-        raise file_error("key-repeated", file, key=shown(str(error))) from None
+        raise unreadable(file, f"{shown(str(error))} is given twice", "remove one of the two") from None
     except ValueError as error:  # numbers of too many digits
-        raise file_error("not-json", file, reason=str(error)) from None
+        raise unreadable(file, f"not JSON: {error}", advice) from None
 
 
 def _require_shallow(value: object) -> None:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
 
-from lumisite.errors import ResolveError, SiteError, file_error, shown
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Place
-from lumisite.site.checks import RULES, with_tables
-from lumisite.site.decode import decode
-from lumisite.site.document import MAX_BYTES, Document
+from lumisite.errors import ResolveError, SiteError, shown, unreadable
+from lumisite.findings.finding import Finding, Place, Severity
+from lumisite.site.decode import Tables, decode
 from lumisite.site.model import Site
-from lumisite.site.plans import ImagePlan, LoadedPlan, plan_rules, with_names_of
+from lumisite.site.plans import ImagePlan, LoadedPlan, names_of, plan_rules
 from lumisite.site.read import UnfitFileError, read_file
 from lumisite.site.references import with_references
-from lumisite.site.scalars import SCALARS
-from lumisite.text import alternatives
+from lumisite.site.rules import RULES, tables_of
+from lumisite.site.yaml import MAX_BYTES, Document
+from lumisite.text import suggestion
 
 EMBEDDED = Path(__file__).parent.parent / "sites"
 
@@ -52,7 +50,9 @@ def is_file(name: str) -> bool:
 def require_site(name: str, option: str) -> None:
     """Raise `ResolveError` for an unknown name of an embedded site; `option` is the one that has the name."""
     if not is_file(name) and name not in embedded_sites():
-        raise ResolveError(make_finding("unknown-site", option, name=name, **alternatives(name, embedded_sites())))
+        message = f"there is no embedded site {name!r}"
+        advice = f"{suggestion(name, embedded_sites())}; a file has / or .yaml in its name"
+        raise ResolveError(Finding("name-unknown", Severity.FAULT, message, advice, option))
 
 
 def embedded_sites() -> list[str]:
@@ -69,12 +69,12 @@ def site_of(data: bytes, path: Path) -> LoadedSite:
 
 def parse_site(data: bytes, path: Path) -> Site:
     """Parse the text of a site description; `path` is for messages. Raises `SiteError` with every fault."""
-    return decode(data, Site, file=str(path), scalars=SCALARS, rules=RULES, prepare=_fill_in)
+    return decode(data, Site, file=str(path), rules=RULES, prepare=_fill_in)
 
 
-def _fill_in(document: Document) -> None:
-    with_tables(document)
-    with_references(document)
+def _fill_in(document: Document) -> Tables:
+    with_references(document, [item.name for item in fields(Site)])
+    return tables_of(document.value)
 
 
 def load_plans(loaded: LoadedSite, more: Sequence[Path] = ()) -> tuple[LoadedPlan, ...]:
@@ -86,7 +86,8 @@ def load_plans(loaded: LoadedSite, more: Sequence[Path] = ()) -> tuple[LoadedPla
     listed = [(str(name), loaded.directory / name) for name in loaded.site.plans]
     for name, path in (*listed, *((shown(path.name), path) for path in more)):
         if name in names:
-            findings.append(make_finding("input-name-taken", place=Place(str(path))))
+            message, advice = "another input has this name", "rename one of them"
+            findings.append(Finding("name-taken", Severity.FAULT, message, advice, place=Place(str(path))))
             continue
         names.add(name)
         try:
@@ -110,9 +111,9 @@ def parse_plan(
     A plan of a `site` keeps to its rules, and is for none of the images that are `planned` by platform and path.
     """
     if site is None:
-        return decode(data, ImagePlan, file=str(path), scalars=SCALARS)
-    rules, names = plan_rules(site, planned), partial(with_names_of, site)
-    return decode(data, ImagePlan, file=str(path), scalars=SCALARS, rules=rules, prepare=names)
+        return decode(data, ImagePlan, file=str(path))
+    rules, names = plan_rules(site, planned), partial(names_of, site)
+    return decode(data, ImagePlan, file=str(path), rules=rules, prepare=names)
 
 
 def read_input(path: Path, most_bytes: int = MAX_BYTES, remedy: str = "expected: a YAML file") -> bytes:
@@ -120,5 +121,5 @@ def read_input(path: Path, most_bytes: int = MAX_BYTES, remedy: str = "expected:
     try:
         return read_file(path, most_bytes)
     except OSError as error:
-        advice = remedy if isinstance(error, UnfitFileError) else ""
-        raise file_error("file-unreadable", str(error.filename), reason=error.strerror, remedy=advice) from None
+        advice = remedy if isinstance(error, UnfitFileError) else "check the path and its permissions"
+        raise unreadable(str(error.filename), f"cannot be read: {error.strerror}", advice) from None

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.site.decode import Faults, Rule, key, unknown, wrong_type
-from lumisite.site.document import Document
+from lumisite.errors import UnfitError, wrong_type
+from lumisite.findings.finding import Finding, Severity
+from lumisite.site.decode import Faults, Rule, Tables, contradiction, key, missing_key, unknown
 from lumisite.site.model import Site
 from lumisite.site.scalars import AbsolutePath, Chain, Line, Name, VariableName
 from lumisite.site.versions import Version
+from lumisite.site.yaml import Document
 
 #: Decisions that leave a container without what its family needs.
 UNMET = ("refuse", "missing")
@@ -134,12 +135,13 @@ def plan_rules(site: Site, planned: Mapping[tuple[str, str], str]) -> tuple[Rule
     )
 
 
-def with_names_of(site: Site, document: Document) -> None:
-    """Add the tables of names that a plan may refer to, and a fault where it is of another site."""
-    document.tables = {name: getattr(site, name) for name in ("platforms", "families", "modules", "stacks")}
+def names_of(site: Site, document: Document) -> Tables:
+    """Return the tables of names that a plan may refer to; add a fault where it is of another site."""
     name = document.value.get("site")
     if isinstance(name, str) and name != site.name:  # what is no name is the decoder's to report
-        document.add(make_finding("plan-of-another-site", "site", actual=name, expected=site.name))
+        advice = "plan the image for this site: `lumisite binds IMAGE --write FILE`"
+        document.add(contradiction("site", f"is of site {name}, expected {site.name}", advice))
+    return {name: getattr(site, name) for name in ("platforms", "families", "modules", "stacks")}
 
 
 def _has_described_releases(site: Site, plan: ImagePlan) -> Faults:
@@ -157,10 +159,11 @@ def _knows_its_links(plan: ImagePlan) -> Faults:
         example = "header: and 64 hexadecimal digits"
         yield wrong_type(plan.image.digest, "digest", example).finding("image.digest")
     if (plan.image.file is None) != (not plan.image.names):
-        yield make_finding("key-missing", "image", what="both `file` and `names`")
+        yield missing_key("image", "add it: both `file` and `names`")
     for index, name in enumerate(plan.image.names):
         if name not in plan.paths or literal_path(name) is None:
-            yield make_finding("image-name-unfit", f"image.names[{index}]", name=name)
+            message = f"{name!r} is not in `paths` as one file"
+            yield contradiction(f"image.names[{index}]", message, "remove it, or add it to `paths`")
 
 
 def _recognises_its_image(planned: Mapping[tuple[str, str], str], plan: ImagePlan) -> Faults:
@@ -171,11 +174,12 @@ def _recognises_its_image(planned: Mapping[tuple[str, str], str], plan: ImagePla
         if not pattern.startswith(("/", "*")):
             yield wrong_type(pattern, "absolute path pattern", "/images/*.sif").finding(key)
         if not pattern.strip("*/"):
-            yield make_finding("pattern-too-wide", key, pattern=pattern)
+            yield UnfitError(f"{pattern} fits everything", "use a pattern that fits one thing").finding(key)
         if (plan.platform, pattern) in planned:
-            yield make_finding("named-twice", key, name=pattern, first=planned[plan.platform, pattern])
+            message = f"{pattern} is listed twice (first: {planned[plan.platform, pattern]})"
+            yield contradiction(key, message, "remove one of the two")
         if first_of.setdefault(pattern, index) != index:
-            yield make_finding("named-twice", key, name=pattern)
+            yield contradiction(key, f"{pattern} is listed twice", "remove one of the two")
 
 
 def _lines_can_be_done(site: Site, plan: ImagePlan) -> Faults:
@@ -192,10 +196,12 @@ def _lines_can_be_done(site: Site, plan: ImagePlan) -> Faults:
         if line.decision == "bind":
             for name in ("source", "target"):
                 if getattr(line, name) is None:
-                    yield make_finding("key-missing", f"{key}.{name}")
+                    yield missing_key(f"{key}.{name}")
             if line.target is not None and targets.setdefault(line.target, index) != index:
-                first = f"lines[{targets[line.target]}]"
-                yield make_finding("named-twice", f"{key}.target", name=line.target, first=first)
+                message = f"{line.target} is listed twice (first: lines[{targets[line.target]}])"
+                yield contradiction(f"{key}.target", message, "remove one of the two")
         if line.decision in UNMET and line.accepted is None:
-            reason = line.reason if line.decision == "refuse" else ""
-            yield make_finding("library-unmet", f"{key}.decision", library=line.library, reason=reason)
+            refused = f"is refused: {line.reason}" if line.decision == "refuse" else "is missing"
+            advice = "use another image, or say in `accepted` why jobs may run without it"
+            message = f"{line.library} {refused}"
+            yield Finding("library-unmet", Severity.FAULT, message, advice, f"{key}.decision")

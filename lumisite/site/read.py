@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 
 _KINDS = {
     stat.S_IFDIR: "a directory",
@@ -31,9 +30,7 @@ class UnfitFileError(OSError):
     """What is there is no regular file, or is larger than such a file can be; `finding` says which."""
 
     def __init__(self, number: int, finding: Finding) -> None:
-        from lumisite.findings.writers import message  # loads libraries that reading does not need
-
-        super().__init__(number, message(finding), finding.subject)
+        super().__init__(number, finding.message, finding.subject)
         self.finding = finding
 
 
@@ -77,7 +74,8 @@ def read_file(path: str | os.PathLike[str], most_bytes: int, *, follow: bool = T
     with opened(path, follow=follow) as stream:
         content = stream.read(most_bytes + 1)
     if len(content) > most_bytes:
-        raise UnfitFileError(errno.EFBIG, make_finding("file-too-large", os.fspath(path), most_bytes=most_bytes))
+        message = f"it has more than {most_bytes} bytes"
+        raise UnfitFileError(errno.EFBIG, _finding(message, "check that it is the right file", path))
     return content
 
 
@@ -98,6 +96,10 @@ def kind_of(mode: int) -> str:
 
 def _size_if_regular(found: os.stat_result, path: str | os.PathLike[str]) -> int:
     if not stat.S_ISREG(found.st_mode):
-        kind = kind_of(found.st_mode)
-        raise UnfitFileError(errno.EINVAL, make_finding("file-irregular", os.fspath(path), kind=kind))
+        message = f"it is not a file but {kind_of(found.st_mode)}"
+        raise UnfitFileError(errno.EINVAL, _finding(message, "name a file", path))
     return found.st_size
+
+
+def _finding(message: str, advice: str, path: str | os.PathLike[str]) -> Finding:
+    return Finding("file-unreadable", Severity.FAULT, message, advice, os.fspath(path))

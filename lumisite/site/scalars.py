@@ -9,8 +9,8 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any, NewType, TypeVar
 
+from lumisite.errors import UnfitError, wrong_type
 from lumisite.site.cpus import CpusetError, parse_number_list
-from lumisite.site.decode import LONGEST_NAME, UnfitError, wrong_type
 from lumisite.site.versions import Version, VersionRange, parse_version, parse_version_range
 
 T = TypeVar("T")
@@ -50,6 +50,8 @@ Place = NewType("Place", str)
 TASK = Place("task")
 
 
+#: Linux takes names of files of 255 bytes, and some are made of a key, versions and a suffix.
+LONGEST_NAME = 100
 #: Categories of Unicode: control and format characters, separators of lines, and surrogates, which UTF-8 cannot write.
 _CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")
 #: Slurm drops a variable of a task prolog whose name and value reach 131072 bytes (measured on 22.05.8).
@@ -71,7 +73,7 @@ def read_line(text: str) -> Line:
     line = text.removesuffix("\n")
     _require_visible(line)
     if not line.strip():
-        raise UnfitError("value-empty")
+        raise UnfitError("has no text", "write one, or remove the key")
     return Line(line)
 
 
@@ -84,7 +86,7 @@ def read_value(text: str) -> Value:
     """Parse the value of a variable, byte for byte: one line, since a task prolog cannot set more than one."""
     _require_visible(text)
     if len(text.encode()) > MAX_VALUE_BYTES:
-        raise UnfitError("value-too-long", bytes=len(text.encode()), most_bytes=MAX_VALUE_BYTES)
+        raise UnfitError(f"has {len(text.encode())} bytes, at most {MAX_VALUE_BYTES} fit", "shorten it")
     return Value(text)
 
 
@@ -98,17 +100,17 @@ def read_absolute_path(text: str) -> AbsolutePath:
     if not text.startswith("/"):
         raise wrong_type(text, "full path", "/opt")
     if normal.removeprefix("/") != text.removeprefix("/") or text.startswith("//"):
-        raise UnfitError("path-not-normal", value=text, right="/" + normal.lstrip("/"))
+        raise UnfitError(f"{text!r} is not in its shortest form", f"write /{normal.lstrip('/')}")
     for character in ',:"^':
         if character in text:
-            raise UnfitError("character-unfit", value=text, character=character)
+            raise UnfitError(f"{text!r} contains {character!r}", "use a text without it")
     return AbsolutePath(text)
 
 
 def read_root_path(text: str) -> RootPath:
     """Parse where releases are deployed: MODULEPATH splits at `:`, and shells at spaces and quotes."""
     if odd := re.search(r"[^A-Za-z0-9._+@=/-]", text):
-        raise UnfitError("character-unfit", value=text, character=odd[0], allowed="letters, digits and ._+@=-")
+        raise UnfitError(f"{text!r} contains {odd[0]!r}", "allowed: letters, digits and ._+@=-")
     return RootPath(read_absolute_path(text))
 
 
@@ -146,9 +148,9 @@ def read_cpu_list(text: str) -> CpuList:
     try:
         numbers = parse_number_list(text)
     except CpusetError as error:
-        raise UnfitError(error.finding.code, **error.finding.values) from None
+        raise UnfitError(error.finding.message, error.finding.advice) from None
     if not numbers:
-        raise UnfitError("list-empty", example="0-7,64-71")
+        raise UnfitError("names nothing", "example: 0-7,64-71")
     return CpuList(numbers)
 
 
@@ -173,10 +175,15 @@ def _require_visible(text: str) -> None:
         return
     for character in text:
         if unicodedata.category(character) in _CONTROLS and character != "\t":
-            raise UnfitError("control-character", character=f"U+{ord(character):04X}")
+            advice = "write one line of visible text; `>-` folds lines"
+            raise UnfitError(f"contains U+{ord(character):04X}", advice)
 
 
-_TRUE = ("yes", "true", "on")
+def is_no(value: object) -> bool:
+    """Return whether a value is the text of a truth value that does not hold."""
+    return isinstance(value, str) and value.lower() in ("no", "false", "off")
+
+
 SCALARS: MappingProxyType[Any, Callable[[str], Any]] = MappingProxyType(
     {
         str: read_name,
@@ -212,7 +219,7 @@ SCALARS: MappingProxyType[Any, Callable[[str], Any]] = MappingProxyType(
             "(?i:yes|true|on|no|false|off)",
             "truth value",
             "yes or no",
-            lambda text: text.lower() in _TRUE,
+            lambda text: not is_no(text),
         ),
         Version: parse_version,
         VersionRange: parse_version_range,

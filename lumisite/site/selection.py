@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
 
-from lumisite.errors import ResolveError
-from lumisite.findings.catalogue import make_finding
+from lumisite.errors import ResolveError, UnfitError
 from lumisite.findings.finding import Finding, Severity, Value
-from lumisite.site.decode import UnfitError
+from lumisite.site.decode import unknown
 from lumisite.site.model import Module, Platform, Site
 from lumisite.site.software import PlatformStack
 from lumisite.site.versions import Version, nearest, parse_version
-from lumisite.text import alternatives
 
 #: What an admin types for every supported release.
 ALL = "all"
@@ -74,12 +71,11 @@ def resolve_selection(site: Site, *, platform: str | None = None, **requests: Se
     """
     name = site.platform if platform is None else platform
     if name not in site.platforms:
-        raise ResolveError(make_finding("unknown-name", "--platform", name=name, **alternatives(name, site.platforms)))
+        raise ResolveError(next(unknown("--platform", [name], site.platforms)))
     described = site.platforms[name]
     for stack in (stack for stack, versions in requests.items() if versions):
         if stack not in described.stacks and (stack not in site.stacks or ALL not in requests[stack]):
-            known = alternatives(stack, described.stacks)
-            raise ResolveError(make_finding("unknown-name", option_of(stack), name=stack, **known))
+            raise ResolveError(next(unknown(option_of(stack), [stack], described.stacks)))
     chosen: dict[str, tuple[Version, ...]] = {}
     for stack in filter(described.stacks.__contains__, site.stacks):
         texts = requests.get(stack, ())
@@ -158,24 +154,20 @@ def _resolve(site: Site, name: str, stack: str, text: str) -> Version:
     available = platform.stacks[stack]
     if allowed := [version for version in series if available.has(version)]:
         return allowed[-1]
-    nearest_release = nearest(requested, available.supported or usable(site, platform, stack))
-    values: dict[str, Any] = {
-        "release": f"{described.title} {text}",
-        "platform": name,
-        "nearest": str(nearest_release or ""),
-    }
+    better = nearest(requested, available.supported or usable(site, platform, stack))
+    release, elsewhere = f"{described.title} {text}", ""
     if available.supported:
-        values["installed"] = tuple(map(str, sorted(available.installed)))
+        has = ", ".join(map(str, sorted(available.installed)))
+        message = f"{release} is not installed on platform {name} (installed: {has})"
     elif not series:
-        values |= {"site": site.name, "known": tuple(map(str, described.versions))}
+        message = f"{site.name} has no {release} (has {', '.join(map(str, described.versions))})"
     else:
-        elsewhere = tuple(
-            other
-            for other, described_platform in site.platforms.items()
-            if not set(usable(site, described_platform, stack)).isdisjoint(series)
-        )
-        values |= {"range": str(available.runs), "driver": str(available.driver), "elsewhere": elsewhere}
-    raise ResolveError(make_finding("release-unavailable", option, **values))
+        driver = f"driver {available.driver} of platform {name}"
+        message = f"{release} is outside the range {available.runs} that {driver} supports"
+        others = (other for other in site.platforms if {*usable(site, site.platforms[other], stack)} & {*series})
+        elsewhere = "".join(f", or platform {other}" for other in others)
+    advice = f"use {better}{elsewhere}" if better else "no release of the site will do"
+    raise ResolveError(Finding("release-unavailable", Severity.FAULT, message, advice, option))
 
 
 def _platforms(site: Site, chosen: str, *, requested: bool) -> Iterable[Candidate]:

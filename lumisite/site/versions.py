@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from packaging.version import InvalidVersion
 from packaging.version import Version as Ordered
 
-from lumisite.site.decode import UnfitError, wrong_type
+from lumisite.errors import UnfitError, wrong_type
 
 #: No version is longer, in characters: names of files hold several, and Python refuses numbers of thousands of digits.
 _LONGEST = 40

@@ -14,11 +14,10 @@ from itertools import zip_longest
 from pathlib import Path
 
 from lumisite.site.decode import decode
-from lumisite.site.document import MAX_BYTES
 from lumisite.site.model import Site
 from lumisite.site.read import read_file
-from lumisite.site.scalars import SCALARS
 from lumisite.site.software import GPU_FOLDER, GPU_VENDORS
+from lumisite.site.yaml import MAX_BYTES
 from lumisite.vendors.model import AdapterKind, GpuVendor, LogWords, Software, Vendor
 
 _FOLDER = Path(__file__).parent
@@ -33,7 +32,7 @@ def gpu_names() -> tuple[str, ...]:
 def vendor(name: str) -> Vendor:
     """Return the vendor whose file has a name; raises `OSError` where there is none."""
     path = (GPU_FOLDER if name in GPU_VENDORS else _FOLDER) / f"{name}.yaml"
-    return decode(read_file(path, MAX_BYTES), Vendor, file=str(path), scalars=SCALARS)
+    return decode(read_file(path, MAX_BYTES), Vendor, file=str(path))
 
 
 @cache

@@ -25,10 +25,10 @@ def load_text(text: str, file: str = "site.yaml") -> LoadedSite:
 
 
 def site_faults(*changes: tuple[str, str]) -> list[str]:
-    """Return the key and the code of each fault of a changed twin."""
+    """Return the key and the message of each fault of a changed twin."""
     with pytest.raises(SiteError) as caught:
         load_text(site_text(*changes))
-    return [f"{finding.subject}: {finding.code}" for finding in caught.value.findings]
+    return [f"{finding.subject}: {finding.message}" for finding in caught.value.findings]
 
 
 def printed_codes(text: str) -> str:

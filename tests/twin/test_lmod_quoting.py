@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lumisite.site.decode import UnfitError
+from lumisite.errors import UnfitError
 from lumisite.site.load import LoadedSite
 from lumisite.site.scalars import read_value
 from tests.support.sites import load_text, site_text

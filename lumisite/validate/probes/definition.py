@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from lumisite.site.document import MAX_BYTES
 from lumisite.site.read import read_file
+from lumisite.site.yaml import MAX_BYTES
 from lumisite.validate.probes.probe import Backend, Judge, Probe, Shape, Srun
 
 

@@ -247,7 +247,7 @@ def test_an_image_is_recognised_by_its_name_its_labels_and_its_content() -> None
     assert choose_family(site, ("mine.sif",), plain, rocm, "lumi-jax")[0] == "lumi-jax"
     with pytest.raises(ResolveError) as refusal:
         choose_family(site, ("mine.sif",), plain, rocm, "lumi-jaxx")
-    assert (refusal.value.finding.code, refusal.value.finding.values["near"]) == ("unknown-name", "lumi-jax")
+    assert (refusal.value.finding.code, refusal.value.finding.advice) == ("name-unknown", "did you mean lumi-jax?")
     for labels in (b"{", b"[1]", b"[" * 100_000):
         assert (
             choose_family(site, ("x",), Contents(DictTree({"/.singularity.d/labels.json": labels})), rocm)[0]

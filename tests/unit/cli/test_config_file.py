@@ -56,7 +56,7 @@ def test_the_variable_comes_before_the_file(machine: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize(
     ("text", "code"),
-    [("sites: lumi\n", "key-unknown"), ("root: here\n", "wrong-type"), ("site: [lumi]\n", "wrong-shape")],
+    [("sites: lumi\n", "key-unknown"), ("root: here\n", "value-wrong"), ("site: [lumi]\n", "value-wrong")],
 )
 def test_a_file_with_a_fault_is_named(machine: Path, text: str, code: str, capsys: Output) -> None:
     machine.write_text(text)

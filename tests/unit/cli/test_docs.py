@@ -20,7 +20,7 @@ from docs.reference.cli import commands_of, exit_codes, help_text, shown_argumen
 from docs.reference.site import fields_of, rule_text, site_sections
 from lumisite.cli.commands import build_parser
 from lumisite.errors import LumisiteError
-from lumisite.site.checks import RULES
+from lumisite.site.rules import RULES
 from tests.support.consoles import EXAMPLES, find_blocks, find_commands, matches, refusal, rewritten, work_through
 from tests.support.example_runs import SHOWN, write_runs
 

@@ -56,7 +56,7 @@ def test_env_is_for_the_kind_that_is_named(capsys: Output) -> None:
 
 @pytest.mark.parametrize(
     ("partition", "kind", "right"),
-    [("standard-g", "wide", "known: lumi-g"), ("mixed", "wid", "did you mean wide?")],
+    [("standard-g", "wide", "have lumi-g"), ("mixed", "wid", "did you mean wide?")],
 )
 def test_a_kind_that_the_partition_does_not_have_is_refused(
     capsys: Output, partition: str, kind: str, right: str
@@ -64,7 +64,7 @@ def test_a_kind_that_the_partition_does_not_have_is_refused(
     assert main(["env", "--partition", partition, "--node", kind]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("lumisite: --node: ")
-    assert f"({right}) [unknown-name]" in error
+    assert f"({right}) [name-unknown]" in error
 
 
 def test_why_leaves_open_what_the_kind_decides(capsys: Output) -> None:

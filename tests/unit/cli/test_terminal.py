@@ -200,13 +200,16 @@ def test_a_command_to_copy_stays_on_its_line(tmp_path: Path) -> None:
     assert sum(line.startswith("next  ") for line in narrow) == 1
 
 
-VALIDATE = ("validate", "--site", "lumi", "--image", "x.sif", "--out", "/scratch/run")
+VALIDATE = ("validate", "--site", "./site.yaml", "--image", "x.sif", "--out", "/scratch/run")
 
 
 def test_verbose_prints_files_and_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sinfo").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "sinfo").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    Path("site.yaml").write_text(site_text(("root: /appl/lumisite", f"root: {tmp_path}")))
+    Path("current/modules").mkdir(parents=True)
     for words, expected in (
         (("--verbose", *VALIDATE), r"lumisite: runs sinfo .*"),
         (("masks", "-v", "--site", "lumi"), r"lumisite: reads .*/sites/lumi\.yaml"),

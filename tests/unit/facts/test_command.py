@@ -49,7 +49,7 @@ def test_the_command_says_by_its_exit_code_whether_something_changed(
         ("node", "nowhere", [], "nowhere: cannot be read: No such file or directory"),
         ("node", ".", [], ".: cannot be read: it is not a file but a directory"),
         ("node", "a\0b", [], "cannot be read"),
-        ("node", "broken", [], "[not-json]"),
+        ("node", "broken", [], "[file-unreadable]"),
         ("node", "twin", [], "[facts-mismatch]"),
         ("node", "node", ["--site", "twin"], "[facts-mismatch]"),
         ("skerry", "skerry", [], "[facts-mismatch]"),

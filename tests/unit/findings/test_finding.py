@@ -25,8 +25,8 @@ def test_the_worst_finding_decides_the_exit_code() -> None:
 
 
 def test_the_catalogue_gives_the_severity_unless_it_is_known_better() -> None:
-    assert make_finding("system-refused", "/x").severity is Severity.FAULT
-    assert make_finding("system-refused", "/x", severity=Severity.NODE).severity is Severity.NODE
+    assert make_finding("list-empty", "/x").severity is Severity.FAULT
+    assert make_finding("list-empty", "/x", severity=Severity.NODE).severity is Severity.NODE
 
 
 def test_a_code_that_the_catalogue_lacks_is_a_bug() -> None:
@@ -36,7 +36,7 @@ def test_a_code_that_the_catalogue_lacks_is_a_bug() -> None:
 
 def test_only_the_file_that_has_a_code_is_parsed() -> None:
     load_group.cache_clear()
-    assert make_finding("system-refused").severity is Severity.FAULT
+    assert make_finding("list-empty").severity is Severity.FAULT
     assert load_group.cache_info().misses == 1
 
 

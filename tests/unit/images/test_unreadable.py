@@ -106,7 +106,7 @@ def test_a_lock_that_is_closed_comes_with_the_command_that_opens_it(monkeypatch:
     monkeypatch.setattr(lock, "read_file", refuse)
     with pytest.raises(ToolError) as caught:
         lock.read_optional(Path("/images.lock"))
-    assert caught.value.finding.values["remedy"] == "chmod o+r /images.lock"
+    assert caught.value.finding.advice == "chmod o+r /images.lock"
 
 
 def test_a_directory_whose_name_cannot_be_is_refused_with_a_code() -> None:

@@ -100,46 +100,45 @@ def test_entries_describe_every_file() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("format", 2, "format: another-format"),
-        ("format", True, "format: another-format"),
-        ("release", "../../etc", "release: wrong-type"),
-        ("release", ".hidden", "wrong-type"),
-        ("release", "x" * 101, "wrong-type"),
-        ("release", 7, "release: wrong-type"),
-        ("site", None, "site: value-missing"),
-        ("stacks", {"cpe": "25.03"}, "stacks.cpe: wrong-shape"),
-        ("stacks", {"rocm": [6.2]}, "stacks.rocm[0]: wrong-type"),
-        ("inputs", [], "inputs: wrong-shape"),
-        ("inputs", {"lumi.yaml": 1}, "inputs.lumi.yaml: wrong-type"),
-        ("modules", {"a/1": []}, "modules.a/1: wrong-shape"),
-        ("modules", {"a/1": {}}, "modules.a/1.binds: key-missing"),
-        ("settings", {"X": {"y": 1}}, "settings.X: wrong-shape"),
-        ("files", {"/etc/passwd": ENTRY}, "files./etc/passwd: wrong-type"),
-        ("files", {"": ENTRY}, "wrong-type"),
-        ("files", {"a/../../b": ENTRY}, "wrong-type"),
-        ("files", {"a//b": ENTRY}, "wrong-type"),
-        ("files", {"a\nb": ENTRY}, "files.'a\\nb': wrong-type"),
-        ("files", {"a\0b": ENTRY}, "wrong-type"),
-        ("files", {MANIFEST: ENTRY}, "wrong-type"),
-        ("files", {"a": 3}, "files.a: wrong-shape"),
+        ("format", 2, "format: value-wrong"),
+        ("format", True, "format: value-wrong"),
+        ("release", "../../etc", "release: value-wrong"),
+        ("release", ".hidden", "value-wrong"),
+        ("release", "x" * 101, "value-wrong"),
+        ("release", 7, "release: value-wrong"),
+        ("site", None, "site: value-wrong"),
+        ("stacks", {"cpe": "25.03"}, "stacks.cpe: value-wrong"),
+        ("stacks", {"rocm": [6.2]}, "stacks.rocm[0]: value-wrong"),
+        ("inputs", [], "inputs: value-wrong"),
+        ("inputs", {"lumi.yaml": 1}, "inputs.lumi.yaml: value-wrong"),
+        ("modules", {"a/1": []}, "modules.a/1: value-wrong"),
+        ("settings", {"X": {"y": 1}}, "settings.X: value-wrong"),
+        ("files", {"/etc/passwd": ENTRY}, "files./etc/passwd: value-wrong"),
+        ("files", {"": ENTRY}, "value-wrong"),
+        ("files", {"a/../../b": ENTRY}, "value-wrong"),
+        ("files", {"a//b": ENTRY}, "value-wrong"),
+        ("files", {"a\nb": ENTRY}, "files.'a\\nb': value-wrong"),
+        ("files", {"a\0b": ENTRY}, "value-wrong"),
+        ("files", {MANIFEST: ENTRY}, "value-wrong"),
+        ("files", {"a": 3}, "files.a: value-wrong"),
         (
             "files",
             {"a": {"sha256": "0", "mode": "0644"}},
-            "sha256: wrong-type",
+            "sha256: value-wrong",
         ),
-        ("files", {"a": {"sha256": "0" * 64, "mode": "4755"}}, "mode: wrong-type"),
-        ("plans", [], "plans: wrong-shape"),
+        ("files", {"a": {"sha256": "0" * 64, "mode": "4755"}}, "mode: value-wrong"),
+        ("plans", [], "plans: value-wrong"),
         (
             "plans",
             {"a.yaml": {**PLAN, "libraries": [1]}},
-            "plans.a.yaml.libraries[0]: wrong-shape",
+            "plans.a.yaml.libraries[0]: value-wrong",
         ),
         (
             "plans",
             {"a.yaml": {**PLAN, "libraries": [{"source": "/a"}]}},
             "plans.a.yaml.libraries[0].soname: key-missing",
         ),
-        ("plans", {"a.yaml": {**PLAN, "digest": 7}}, "plans.a.yaml.digest: wrong-type"),
+        ("plans", {"a.yaml": {**PLAN, "digest": 7}}, "plans.a.yaml.digest: value-wrong"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_key(key: str, value: object, message: str) -> None:
@@ -189,12 +188,12 @@ def test_any_value_at_any_key_gives_a_manifest_or_one_line(key: str, value: Any)
 
 @given(st.integers(0, len(tree()[MANIFEST].text.encode()) - 2))
 def test_a_manifest_that_was_cut_short_is_refused(length: int) -> None:
-    with pytest.raises(DifferenceError, match="not-json"):
+    with pytest.raises(DifferenceError, match="file-unreadable"):
         parse_manifest(tree()[MANIFEST].text.encode()[:length], "M")
 
 
 def test_half_a_surrogate_pair_in_a_manifest_is_refused() -> None:
-    with pytest.raises(DifferenceError, match=r"^M: site: contains .* \[control-character\]$"):
+    with pytest.raises(DifferenceError, match=r"^M: site: contains .* \[value-wrong\]$"):
         parse_manifest(json.dumps({**GOOD, "site": "\ud800"}).encode(), "M")
 
 

@@ -172,9 +172,9 @@ def test_a_version_of_the_module_changes_nothing_that_the_image_decides(capsys: 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--partition", "standart-g"], "did you mean standard-g?) [unknown-name]"),
-        (["--module", "singularity-AI"], "[unknown-name]"),
-        (["--module", "singularity-AI-bindings/1"], "[unknown-name]"),
+        (["--partition", "standart-g"], "did you mean standard-g?) [name-unknown]"),
+        (["--module", "singularity-AI"], "[name-unknown]"),
+        (["--module", "singularity-AI-bindings/1"], "[name-unknown]"),
         (["--lock", "gone.json"], "gone.json"),
         (["--nodes", "0"], "argument --nodes"),
         (["--nodes", "²"], "argument --nodes"),

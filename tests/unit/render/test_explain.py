@@ -80,25 +80,25 @@ def test_what_no_source_confirms_is_marked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "code", "near"),
+    ("name", "code", "advice"),
     [
-        ("NCCL_NETT", "unknown-name", "NCCL_NET"),
-        ("/opt/crya", "unknown-name", "/opt/cray"),
-        ("singularity-CPEbits/24.03", "version-not-rendered", None),
+        ("NCCL_NETT", "name-unknown", "did you mean NCCL_NET?"),
+        ("/opt/crya", "name-unknown", "did you mean /opt/cray?"),
+        ("singularity-CPEbits/24.03", "version-not-rendered", ""),
     ],
 )
-def test_an_unknown_name_is_one_error_that_comes_close(name: str, code: str, near: str | None) -> None:
+def test_an_unknown_name_is_one_error_that_comes_close(name: str, code: str, advice: str) -> None:
     with pytest.raises(ResolveError) as caught:
         why(name)
     finding = caught.value.finding
-    assert (finding.code, finding.subject, finding.values.get("near")) == (code, name, near)
+    assert (finding.code, finding.subject, finding.advice) == (code, name, advice)
 
 
 def test_an_unknown_family_or_partition_is_refused() -> None:
     for asked, option in (({"holds": Holds("laif")}, "--family"), ({"partition": "dev"}, "--partition")):
         with pytest.raises(ResolveError) as caught:
             why("NCCL_NET", **asked)
-        assert (caught.value.finding.code, caught.value.finding.subject) == ("unknown-name", option)
+        assert (caught.value.finding.code, caught.value.finding.subject) == ("name-unknown", option)
 
 
 def test_a_setting_that_works_only_with_a_partner_says_so() -> None:

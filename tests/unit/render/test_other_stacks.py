@@ -110,12 +110,12 @@ def test_a_second_stack_for_gpus_is_a_fault() -> None:
         ("\nnode_kinds:\n", f"{CUDA_STACK}\nnode_kinds:\n"),
         ("default_for: {rocm: '>=5'}", "default_for: {rocm: '>=5', cuda: '>1'}"),
     )
-    assert site_faults(*changes) == ["stacks.cuda.gpu: several-gpu-stacks"]
+    assert site_faults(*changes) == ["stacks.cuda.gpu: has `gpu` as rocm has it"]
 
 
 def test_a_stack_of_gpus_has_a_driver() -> None:
     bare = DRIVER.replace('driver: "none, stands for amdgpu of ROCm 6.3", ', "")
-    assert site_faults((DRIVER, bare), GPUS) == ["platforms.2026-01.stacks.rocm.driver: key-missing"]
+    assert site_faults((DRIVER, bare), GPUS) == ["platforms.2026-01.stacks.rocm.driver: is missing"]
     assert load_text(site_text((DRIVER, bare)))
 
 

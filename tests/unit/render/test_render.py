@@ -188,7 +188,7 @@ def test_a_deprecated_module_says_so_and_names_its_successor() -> None:
 )
 def test_a_bind_that_lmod_would_change_is_refused_for_a_module_and_not_for_the_task(bind: str) -> None:
     text = site_text(("binds:\n", f"binds:\n  - {bind}, where: WHERE, why: test, source: here}}\n"))
-    with pytest.raises(SiteError, match=r"^site.yaml:\d+:\d+: binds\[0\]: .* \[bind-unfit-for-lmod\]"):
+    with pytest.raises(SiteError, match=r"^site.yaml:\d+:\d+: binds\[0\]: .* \[keys-contradict\]"):
         load_text(text.replace("WHERE", "singularity-CPEbits"))
     assert render(load_text(text.replace("WHERE", "task")), rocm=["6.2"])
 
@@ -198,7 +198,7 @@ def test_an_unknown_template_is_one_error_with_its_key() -> None:
     with pytest.raises(ResolveError) as caught:
         render(loaded, rocm=["6.2"])
     finding = caught.value.finding
-    assert (finding.code, finding.values["near"]) == ("unknown-name", "singularity-CPEbits")
+    assert (finding.code, finding.advice) == ("name-unknown", "did you mean singularity-CPEbits?")
     assert finding.subject == "site.yaml: modules.singularity-CPEbits.template"
 
 

@@ -27,33 +27,39 @@ def faults(entry: str, sources: str = SOURCES) -> list[str]:
     try:
         load_text(text.replace("\nruntimes:\n", f"\n{sources}\nruntimes:\n"))
     except SiteError as error:
-        return [f"{finding.subject}: {finding.code}" for finding in error.findings]
+        return [f"{finding.subject}: {finding.message}" for finding in error.findings]
     return []
 
 
 @pytest.mark.parametrize(
     ("entry", "fault"),
     [
-        ("value: '1', harmful: [{value: '1'}], source: S", "settings[0]: harmful-value-set"),
-        ("value: '1', harmful: [{value: '[12]'}], source: S", "settings[0]: harmful-value-set"),
-        ("leave: yes, source: T issue 3", "settings[0].source: unknown-name"),
-        ("leave: yes, source: s issue 3", "settings[0].source: unknown-name"),
-        ("leave: yes", "settings[0].source: key-missing"),
+        ("value: '1', harmful: [{value: '1'}], source: S", "settings[0]: A is harmful where always"),
+        ("value: '1', harmful: [{value: '[12]'}], source: S", "settings[0]: A is harmful where always"),
+        ("leave: yes, source: T issue 3", "settings[0].source: T is not known here"),
+        ("leave: yes, source: s issue 3", "settings[0].source: s is not known here"),
+        ("leave: yes", "settings[0].source: is missing"),
         (
             "leave: yes, harmful: [{value: x, when: {family: [twin-tarch]}}], source: S",
-            "settings[0].harmful[0].when.family: unknown-name",
+            "settings[0].harmful[0].when.family: twin-tarch is not known here",
         ),
-        ("leave: yes, harmful: [{when: {nodes: one}}], source: S", "settings[0].harmful[0].value: key-missing"),
-        ("computed: master-port, when: {plugin: yes}, source: S", "settings[0].computed: condition-unknowable"),
+        ("leave: yes, harmful: [{when: {nodes: one}}], source: S", "settings[0].harmful[0].value: is missing"),
+        (
+            "computed: master-port, when: {plugin: yes}, source: S",
+            "settings[0].computed: is computed before any image is known",
+        ),
         (
             "value: x, where: singularity-AI-bindings, when: {plugin: yes}, source: S",
-            "settings[0].when.plugin: condition-unknowable",
+            "settings[0].when.plugin: singularity-AI-bindings is loaded before plugin is known",
         ),
         (
             "value: x, where: singularity-AI-bindings, when: {gpus: yes}, source: S",
-            "settings[0].when.gpus: condition-unknowable",
+            "settings[0].when.gpus: singularity-AI-bindings is loaded before gpus is known",
         ),
-        ("value: x, with_directories: [a], source: S", "settings[0].with_directories: key-without-effect"),
+        (
+            "value: x, with_directories: [a], source: S",
+            "settings[0].with_directories: has no effect without `directory`",
+        ),
     ],
 )
 def test_what_evidence_forbids_is_a_fault_at_its_place(entry: str, fault: str) -> None:
@@ -77,11 +83,11 @@ def test_what_evidence_allows_is_none(entry: str) -> None:
 def test_a_bind_that_depends_on_the_image_is_a_fault() -> None:
     bind = "binds:\n  - {path: /x, where: WHERE, when: {family: [twin-torch]}, why: w, source: here}\n"
     assert any(
-        one.startswith("binds[0].when: condition-unknowable")
+        one.startswith("binds[0].when: the task prolog binds before any image is known")
         for one in site_faults(("binds:\n", bind.replace("WHERE", "task")))
     )
     assert any(
-        one.startswith("binds[0].when.family: condition-unknowable")
+        one.startswith("binds[0].when.family: singularity-CPEbits is loaded before family is known")
         for one in site_faults(("binds:\n", bind.replace("WHERE", "singularity-CPEbits")))
     )
 
@@ -164,5 +170,5 @@ LEFT = "{name: A, leave: yes, why: w, harmful: [{value: 'x*', WHEN}], source: S}
 def test_no_entry_sets_what_another_knows_to_do_harm(entry: str, harm: str, is_fault: bool) -> None:
     kind = next(iter(load_site("twin").site.node_kinds))
     entries = f"{entry}, source: S}}\n  - {LEFT.replace('WHEN', harm).removesuffix('}')}".replace("twin-gpu", kind)
-    harmful = [fault for fault in faults(entries) if "harmful-value-set" in fault]
-    assert harmful == (["settings[0]: harmful-value-set"] if is_fault else [])
+    harmful = [fault for fault in faults(entries) if "is harmful where" in fault]
+    assert [one.partition(":")[0] for one in harmful] == (["settings[0]"] if is_fault else [])

@@ -44,7 +44,9 @@ def test_kinds_that_differ_may_share_a_partition(what: str) -> None:
 
 @pytest.mark.parametrize("other", [SMALL, SMALL.replace("2-3", "2-4")])
 def test_kinds_with_as_many_gpus_are_a_fault(other: str) -> None:
-    assert site_faults(*changes(f"{SMALL}, {GPUS}", f"{other}, {GPUS}")) == [f"{HERE}[1]: kinds-not-distinct"]
+    assert site_faults(*changes(f"{SMALL}, {GPUS}", f"{other}, {GPUS}")) == [
+        f"{HERE}[1]: both other and one have 2 amd GPUs, so the task prolog cannot tell them apart"
+    ]
 
 
 def test_the_fault_has_its_place() -> None:
@@ -60,10 +62,10 @@ def test_the_fault_has_its_place() -> None:
 @pytest.mark.parametrize(
     ("kinds", "fault"),
     [
-        ("[]", f"{HERE}: list-empty"),
-        ("[twin, twin]", f"{HERE}[1]: named-twice"),
-        ("[twin, twim]", f"{HERE}: unknown-name"),
-        ("{twin: x}", f"{HERE}: wrong-shape"),
+        ("[]", f"{HERE}: names nothing"),
+        ("[twin, twin]", f"{HERE}[1]: twin is listed twice"),
+        ("[twin, twim]", f"{HERE}: twim is not known here"),
+        ("{twin: x}", f"{HERE}: is a mapping, expected a list"),
     ],
 )
 def test_a_list_of_kinds_is_checked(kinds: str, fault: str) -> None:
@@ -73,7 +75,7 @@ def test_a_list_of_kinds_is_checked(kinds: str, fault: str) -> None:
 
 def test_what_is_validated_has_nodes_of_one_kind() -> None:
     given = [change for change in changes(SMALL, APART["GPUs"]) if "partition" not in change[0]]
-    assert site_faults(*given) == ["validation.partition: validation-of-several-kinds"]
+    assert site_faults(*given) == ["validation.partition: standard-g has nodes of several kinds: one, other"]
 
 
 def test_what_differs_by_kind_is_not_known_of_a_partition() -> None:

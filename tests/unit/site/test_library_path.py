@@ -65,24 +65,25 @@ def test_the_path_on_the_host_leads_back() -> None:
 
 
 def unbound(platform: str, release: str) -> str:
-    return f"families.twin-torch.library_path[0]: library-unbound {platform} /opt/cray/libfabric/{release}/lib64"
+    path = f"/opt/cray/libfabric/{release}/lib64"
+    return f"families.twin-torch.library_path[0]: {path} of platform {platform} is not "
 
 
 def test_a_library_below_no_bind_is_a_fault_of_each_platform() -> None:
     binds = (f"path: /opt/cray/pe, {CPE}", "path: /opt, where: singularity-AI-bindings")
     with pytest.raises(SiteError) as caught:
         site(*binds)
-    told = [f"{one.subject}: {one.code} {one.values['platform']} {one.values['path']}" for one in caught.value.findings]
-    assert told == [unbound("2024-08", "1.15.2.0"), unbound("2026-01", "1.22.0")]
+    found = [f"{one.subject}: {one.message}" for one in caught.value.findings]
+    assert found[0].startswith(unbound("2024-08", "1.15.2.0"))
+    assert found[1].startswith(unbound("2026-01", "1.22.0"))
     assert all(one.place and one.place.line > 0 and one.place.column > 0 for one in caught.value.findings)
 
 
 def test_a_bind_for_one_platform_is_none_for_the_other() -> None:
     with pytest.raises(SiteError) as caught:
         site(f"path: /opt/cray, when: {{platform: [2026-01]}}, {CPE}")
-    assert [
-        f"{one.subject}: {one.code} {one.values['platform']} {one.values['path']}" for one in caught.value.findings
-    ] == [unbound("2024-08", "1.15.2.0")]
+    (one,) = caught.value.findings
+    assert f"{one.subject}: {one.message}".startswith(unbound("2024-08", "1.15.2.0"))
 
 
 def test_the_container_wrapper_binds_the_host_by_itself() -> None:
@@ -91,5 +92,5 @@ def test_the_container_wrapper_binds_the_host_by_itself() -> None:
 
 
 def test_a_name_that_a_platform_lacks_is_said_once() -> None:
-    fault = "families.twin-torch.library_path: unknown-name"
+    fault = "families.twin-torch.library_path: libfabrik is not known here"
     assert site_faults((FAMILY, f"{FAMILY}    library_path: [libfabrik]\n")) == [fault, fault]

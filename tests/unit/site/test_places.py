@@ -8,7 +8,7 @@ from lumisite.errors import SiteError
 from tests.support.sites import load_text, site_faults, site_text
 
 TMP = "{path: /tmp, kind: node-local, writable: yes, in_memory: yes,"
-MIOPEN = "no-private-directory"
+PRIVATE = "needs a private directory, and users can make one in no file system"
 
 
 @pytest.mark.parametrize(
@@ -16,23 +16,23 @@ MIOPEN = "no-private-directory"
     [
         (
             "{path: /tmp, kind: shared, writable: yes,",
-            ["file_systems[6].writable: key-without-effect"],
+            ["file_systems[6].writable: has no effect without `kind: node-local`"],
         ),
         (
             "{path: /tmp, kind: node-local,",
             [
-                f"settings[{index}].directory: no-private-directory"
-                for index in (4, 5)
+                f"settings[4].directory: MIOPEN_USER_DB_PATH {PRIVATE}",
+                f"settings[5].directory: MIOPEN_CUSTOM_CACHE_DIR {PRIVATE}",
             ],
         ),
         (
             "{path: /tmp, kind: node-local, job_folder: /tmpx/$SLURM_JOB_ID,",
-            ["file_systems[6].job_folder: folder-outside"],
+            ["file_systems[6].job_folder: /tmpx/$SLURM_JOB_ID is not below /tmp"],
         ),
         *(
             (
                 f"{{path: /tmp, kind: node-local, job_folder: '{text}',",
-                ["file_systems[6].job_folder: wrong-type"],
+                [f"file_systems[6].job_folder: '{text}' is not a job folder"],
             )
             for text in ("/tmp/x", "tmp/$USER", "/tmp//$USER", "/tmp/$USER/", "/tmp/../$USER", "$user", "/tmp/$(id)",
                          "${TMPDIR:-/tmp}", "/tmp/a b$USER", "$", "/tmp/$1")

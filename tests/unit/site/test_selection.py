@@ -51,35 +51,31 @@ def test_what_is_asked_for_gives_exact_releases_the_default_first(
 def test_a_release_outside_the_drivers_range_is_refused_with_the_nearest_that_would_do() -> None:
     finding = refusal(rocm=["6.0"])
     assert (finding.code, finding.subject) == ("release-unavailable", "--rocm")
-    assert finding.values == {
-        "release": "ROCm 6.0",
-        "platform": "2026-01",
-        "range": ">=6.1,<7.1",
-        "driver": "amdgpu 6.3.60300-2084815",
-        "nearest": "6.1.3",
-        "elsewhere": ("2024-08",),
-    }
+    driver = "driver amdgpu 6.3.60300-2084815 of platform 2026-01"
+    assert finding.message == f"ROCm 6.0 is outside the range >=6.1,<7.1 that {driver} supports"
+    assert finding.advice == "use 6.1.3, or platform 2024-08"
 
 
 def test_a_release_that_the_site_lacks_is_refused_with_what_there_is() -> None:
     finding = refusal(rocm=["6.5"])
-    assert (finding.code, finding.values["site"], finding.values["nearest"]) == ("release-unavailable", "lumi", "6.4.4")
+    assert (finding.code, finding.advice) == ("release-unavailable", "use 6.4.4")
+    assert finding.message.startswith("lumi has no ROCm 6.5 (has 5.")
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "subject", "nearest"),
+    ("options", "code", "subject", "advice"),
     [
-        ({"rocm": ["six"]}, "wrong-type", "--rocm", None),
-        ({"rocm": [""]}, "wrong-type", "--rocm", None),
-        ({"cpe": ["x"]}, "wrong-type", "--cpe", None),
-        ({"platform": "2026-1"}, "unknown-name", "--platform", None),
-        ({"cpe": ["25.06"]}, "release-unavailable", "--cpe", "25.09"),
-        ({"cpe": ["25.03"], "platform": "2024-08"}, "release-unavailable", "--cpe", "24.03"),
+        ({"rocm": ["six"]}, "value-wrong", "--rocm", "example: 6.2.4 or 25.03"),
+        ({"rocm": [""]}, "value-wrong", "--rocm", "example: 6.2.4 or 25.03"),
+        ({"cpe": ["x"]}, "value-wrong", "--cpe", "example: 6.2.4 or 25.03"),
+        ({"platform": "2026-1"}, "name-unknown", "--platform", "did you mean 2026-01?"),
+        ({"cpe": ["25.06"]}, "release-unavailable", "--cpe", "use 25.09"),
+        ({"cpe": ["25.03"], "platform": "2024-08"}, "release-unavailable", "--cpe", "use 24.03"),
     ],
 )
-def test_other_refusals_are_one_line(options: dict[str, object], code: str, subject: str, nearest: str | None) -> None:
+def test_other_refusals_are_one_line(options: dict[str, object], code: str, subject: str, advice: str) -> None:
     finding = refusal(**options)
-    assert (finding.code, finding.subject, finding.values.get("nearest")) == (code, subject, nearest)
+    assert (finding.code, finding.subject, finding.advice) == (code, subject, advice)
 
 
 def test_every_release_of_the_site_says_why_it_was_chosen_or_lost() -> None:

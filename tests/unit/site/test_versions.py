@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
 import lumisite.site.versions
-from lumisite.site.decode import UnfitError
+from lumisite.errors import UnfitError
 from lumisite.site.versions import Version, nearest, parse_version, parse_version_range
 
 releases = st.lists(st.integers(0, 99), min_size=1, max_size=4).map(lambda parts: ".".join(map(str, parts)))

@@ -56,9 +56,9 @@ def test_what_sets_no_variable_is_one_line(text: str, capsys: pytest.CaptureFixt
     [
         ({"batches": []}, "batches", "list-empty"),
         ({"batches": [{"stamp": "s"}]}, "batches[0].jobs", "key-missing"),
-        ({"batches": "x"}, "batches", "wrong-shape"),
-        ({"sbatch": 3}, "sbatch", "wrong-shape"),
-        (None, "", "wrong-shape"),
+        ({"batches": "x"}, "batches", "value-wrong"),
+        ({"sbatch": 3}, "sbatch", "value-wrong"),
+        (None, "", "value-wrong"),
     ],
 )
 def test_a_damaged_run_json_is_refused(change: dict[str, object] | None, key: str, code: str) -> None:

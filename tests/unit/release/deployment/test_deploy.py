@@ -114,7 +114,7 @@ def test_another_id_with_the_same_content_is_nothing_to_do(run: Run, tmp_path: P
         (lambda out: (out / "spank/task_prolog").write_text("x"), 1, "out-changed"),
         (lambda out: (out / "spank/task_prolog").unlink(), 1, "out-changed"),
         (lambda out: (out / "more").write_text("x"), 1, "out-changed"),
-        (lambda out: (out / MANIFEST).write_text("{}"), 1, "file-of-another-kind"),
+        (lambda out: (out / MANIFEST).write_text("{}"), 1, "file-unreadable"),
         (lambda out: (out / MANIFEST).unlink(), 2, "out-unfit"),
         (lambda out: out.rename("gone"), 2, "out-unfit"),
     ],
