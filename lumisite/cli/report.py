@@ -19,7 +19,7 @@ from lumisite.validate import InputError
 from lumisite.validate.report.gather import Side, make_report
 from lumisite.validate.report.write import WRITERS, verdict_text
 from lumisite.validate.run.folder import RUN, SAMPLES
-from lumisite.validate.run.script import FACTS
+from lumisite.validate.run.jobscript import FACTS
 from lumisite.validate.samples import Recorded, read_lines
 from lumisite.validate.verdict.system import Terms, judge_system
 from lumisite.validate.verdict.system import as_json as verdict_json

@@ -43,9 +43,13 @@ from lumisite.text import counted, some
 from lumisite.validate.run import slurm
 from lumisite.validate.run.commands import baseline_command
 from lumisite.validate.run.folder import Run, create_run, gather, image_mark, lines_of, open_run, samples_of
-from lumisite.validate.run.machine import MOST_NODES, STEP_NODES, cost_of, machine_sets
+from lumisite.validate.run.jobscript import JobPlan, job_script, slurm_words, validation_of
 from lumisite.validate.run.plan import (
+    MOST_NODES,
+    STEP_NODES,
     choose_node_sets,
+    cost_of,
+    machine_sets,
     plans_of,
     require_unchanged,
     site_digest,
@@ -53,7 +57,6 @@ from lumisite.validate.run.plan import (
 )
 from lumisite.validate.run.request import Batch, RunRequest
 from lumisite.validate.run.runner import Runner
-from lumisite.validate.run.script import JobPlan, job_script, slurm_words, validation_of
 from lumisite.validate.samples import read_lines
 from lumisite.validate.verdict.baseline import baseline_size, mixed_images
 

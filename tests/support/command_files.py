@@ -20,9 +20,9 @@ from lumisite.cli import main
 from lumisite.machine.host import DiskTree
 from lumisite.site.load import load_site
 from lumisite.validate.run.folder import create_run
+from lumisite.validate.run.jobscript import JobPlan
 from lumisite.validate.run.plan import plans_of, with_specs
 from lumisite.validate.run.request import Batch
-from lumisite.validate.run.script import JobPlan
 from tests.support.dict_trees import Link, write_tree
 from tests.support.example_runs import Maintenance, write_runs
 from tests.support.images import PARTITION, PRIMARY, SQUASHFS, sif, squash

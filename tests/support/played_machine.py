@@ -25,11 +25,10 @@ from lumisite.findings.finding import Finding
 from lumisite.validate.probes.communicators.judge import GROUPS
 from lumisite.validate.run import slurm
 from lumisite.validate.run.folder import Run, create_run
-from lumisite.validate.run.machine import cost_of, machine_sets
-from lumisite.validate.run.plan import plans_of, with_specs
+from lumisite.validate.run.jobscript import DONE, EXIT, RECORDS, SKIP, SKIPPED
+from lumisite.validate.run.plan import cost_of, machine_sets, plans_of, with_specs
 from lumisite.validate.run.request import Batch, RunRequest
 from lumisite.validate.run.runner import Runner
-from lumisite.validate.run.script import DONE, EXIT, RECORDS, SKIP, SKIPPED
 from tests.support.requests import a_request
 from tests.support.sites import load_text, site_text
 from tests.unit.validate.test_node_judge import healthy

@@ -15,9 +15,9 @@ from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line, ProbeStep, Srun
 from lumisite.validate.run import slurm
 from lumisite.validate.run.folder import SAMPLES, Run, create_run, lines_of
+from lumisite.validate.run.jobscript import DONE, EXIT, RECORDS, SKIP, SKIPPED, JobPlan
 from lumisite.validate.run.plan import plan_jobs
 from lumisite.validate.run.runner import Runner
-from lumisite.validate.run.script import DONE, EXIT, RECORDS, SKIP, SKIPPED, JobPlan
 from tests.support.requests import LOADED, a_request
 
 NODES = ("nid000001", "nid000002")

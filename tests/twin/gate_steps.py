@@ -13,7 +13,7 @@ from lumisite.validate.lines import Gate
 from lumisite.validate.probes.probe import OUT, PROBES, Line, Probe, Record, Srun, scripts
 from lumisite.validate.probes.records import finished
 from lumisite.validate.probes.suite import choose_probes
-from lumisite.validate.run.record_files import read_records
+from lumisite.validate.run.folder import read_records
 from tests.support.records import a_job, codes, judged, only, target_of
 from tests.twin.cluster import Cluster
 from tests.twin.helper_site import LOAD

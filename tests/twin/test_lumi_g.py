@@ -26,7 +26,7 @@ from lumisite.site.load import load_site
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.probe import scripts
 from lumisite.validate.probes.suite import choose_probes
-from lumisite.validate.run.record_files import read_records
+from lumisite.validate.run.folder import read_records
 from tests.support.kernels import kernel_files, seen_in
 from tests.support.prologs import render_files
 from tests.support.records import a_job, judged, target_of

@@ -294,6 +294,12 @@ PLANTED = [
         {"environment": ("start-failed", {})},
         code=5,
     ),
+    Planted(
+        "clean-environment",
+        lambda cluster: set_by_site(cluster, "export APPTAINER_CLEANENV=1"),
+        "--probe environment --probe ddp",
+        {"environment": ("environment-cleaned", {}), "ddp": ("environment-cleaned", {})},
+    ),
     Planted("sacct-away", faults.sacct_refuses, "--probe environment"),
     Planted("nothing", lambda _: nullcontext(), "--probe environment", {}, "/scratch/two-ranks.yaml"),
 ]
@@ -312,6 +318,18 @@ def test_a_planted_fault_is_named_by_the_right_probe(site: Cluster, planted: Pla
         assert values.items() <= failed[gate].values.items()
         assert f"{gate}: {'follows' if code == 'step-skipped' else 'fail'}" in done.stdout
     assert done.code == (planted.code if planted.named else 0)
+
+
+def test_a_binding_of_the_site_is_named_where_masks_are_wrong(site: Cluster) -> None:
+    run = "/scratch/bound"
+    with set_by_site(site, "export SLURM_CPU_BIND=quiet,mask_cpu:0x1,0x1"):
+        words = f"--site /scratch/two-ranks.yaml --probe environment --jobs 1 --out {run}"
+        done = site.run(f"{LUMISITE} validate {words}")
+    (gate,) = [
+        line for line in lines_of(site.shared / run[1:] / SAMPLES) if isinstance(line, Gate) and line.verdict == "fail"
+    ]
+    assert gate.gate == "affinity", done.stdout
+    assert "SLURM_CPU_BIND=quiet,mask_cpu:0x1,0x1 was set before lumisite ran, by the login files" in gate.advice
 
 
 def test_the_logs_of_that_job_say_the_same_by_themselves(site: Cluster) -> None:

@@ -16,8 +16,7 @@ import pytest
 from lumisite.facts.facts import parse_facts
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probes.records import finished, text
-from lumisite.validate.run.folder import SAMPLES, lines_of
-from lumisite.validate.run.record_files import read_records
+from lumisite.validate.run.folder import SAMPLES, lines_of, read_records
 from tests.twin import faults
 from tests.twin.cluster import Cluster, ClusterPlan
 from tests.twin.fixtures import require_twin
@@ -195,6 +194,25 @@ def test_a_rank_that_hangs_is_named_when_its_time_is_over(site: Cluster) -> None
     assert code == 5
     gate = gates(site, "hung", "ddp")[-1]
     assert (gate.code, gate.rank, gate.nodes) == ("rank-silent", 1, ("nid000002",))
+
+
+def test_after_a_hang_of_all_nodes_no_step_follows_that_would_hang_too(site: Cluster) -> None:
+    """As where a file system does not answer on any node."""
+    words = "--probe collectives --probe ddp --probe pairs --limit 20"
+    with at_work(site, "all-hung", words, "collectives-2n …") as process:
+        at = site.shared / "scratch/all-hung/jobs"
+        faults.wait_until(lambda: len([*at.glob("*/collectives-2n/records/?.at")]) == 2, "both ranks have begun")
+        for node in ("nid000001", "nid000002"):
+            site.run(
+                "for pid in $(pgrep -u $(id -u) -f [p]robes/collectives.py); do kill -STOP $pid; done", node=node
+            ).check()
+        code, out, err = ended(process)
+    assert code == 1, out + err
+    (hung,) = gates(site, "all-hung", "collectives")
+    assert hung.nodes == ("nid000001", "nid000002")
+    assert gates(site, "all-hung", "ddp")[-1].code == "step-skipped"
+    assert {gate.code for gate in gates(site, "all-hung", "pairs")} == {"step-skipped"}
+    assert f"\npairs: follows from nid000001, nid000002 ({hung.code})\n" in out
 
 
 def test_a_refused_submission_is_told_in_slurms_words(site: Cluster) -> None:

@@ -13,7 +13,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,16 +21,17 @@ from typing import TypeVar
 
 from lumisite.errors import LumisiteError, ResolveError, ToolError
 from lumisite.facts.facts import LARGEST_FACTS_BYTES
+from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Place
 from lumisite.images.digest import digest_of
 from lumisite.machine.host import open_file
 from lumisite.release.files import replace_entry
+from lumisite.site.json_file import short
 from lumisite.site.read import opened, read_file
-from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line
+from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line, parse_value
 from lumisite.validate.probes.probe import Line, ProbeStep, Record, scripts
-from lumisite.validate.run.record_files import parse_object, read_records
+from lumisite.validate.run.jobscript import DONE, FACTS, RECORDS, SEEN, SET_BEFORE, SKIPPED
 from lumisite.validate.run.request import RunRequest, parse_request
-from lumisite.validate.run.script import DONE, FACTS, RECORDS, SEEN, SET_BEFORE, SKIPPED
 
 SAMPLES, RUN = "samples.jsonl", "run.json"
 #: The script of a job, in its folder.
@@ -360,3 +361,38 @@ def parsed(path: Path, data: bytes, parse: Callable[[bytes], T], *, torn: bool) 
         except LineError as error:
             raise ToolError(replace(error.finding, place=Place(str(path), count))) from None
     return found
+
+
+#: No node leaves more in a file: the logs of its ranks, most of all.
+MOST_BYTES = 64 << 20
+
+
+def read_records(folder: Path) -> list[Record]:
+    """Read what the ranks of a step left (probes/job/): records, then reports of where those were that left none.
+
+    A rank that is alone on its node leaves RANK.json, and reports in RANK.at. Ranks that share a node share two files:
+    HOST.jsonl has a line for each record, of which the last of a rank counts, and HOST.at a place for each rank, with
+    zeros behind each report.
+    """
+    found = [record for path in sorted(folder.glob("*.json")) for record in _parts(path, b"")]
+    for path in sorted(folder.glob("*.jsonl")):
+        found += {str(record.get("rank")): record for record in _parts(path, b"\n")}.values()
+    return found + [report for path in sorted(folder.glob("*.at")) for report in _parts(path, b"\0")]
+
+
+def parse_object(line: bytes) -> dict[str, object]:
+    """Parse an object of JSON; raises `LineError`."""
+    raw = parse_value(line)
+    if not isinstance(raw, dict):
+        raise LineError(make_finding("line-not-object", found=short(raw)))
+    return raw
+
+
+def _parts(path: Path, end: bytes) -> Iterator[Record]:
+    """Yield the objects in a file; what is none was torn as its writer was killed."""
+    data = b""
+    with suppress(OSError):
+        data = read_file(path, MOST_BYTES)
+    for part in data.split(end) if end else (data,):
+        with suppress(LineError):
+            yield parse_object(part)

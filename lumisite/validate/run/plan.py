@@ -1,21 +1,25 @@
-"""Plan a run: which nodes, how many jobs, which steps; whether it may go on; and which jobs its verdict waits for."""
+"""Plan a run: which nodes, how many jobs, which steps, what they cost; whether it may go on; which jobs it waits for.
+
+A large machine is divided into jobs of few nodes, with a tree of jobs for what is between them.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle
 
 from lumisite.errors import ResolveError, ToolError
 from lumisite.site.load import LoadedSite
+from lumisite.site.model import Site
 from lumisite.site.selection import resolve_selection
-from lumisite.text import some
-from lumisite.validate.probes.probe import Group, Target, spec_hash
+from lumisite.text import minutes_of, some
+from lumisite.validate.probes.probe import RANK, Group, ProbeStep, Target, spec_hash
 from lumisite.validate.probes.suite import choose_probes, groups, probes_of
+from lumisite.validate.run.jobscript import JobPlan, validation_of
 from lumisite.validate.run.request import RunRequest
-from lumisite.validate.run.script import JobPlan, validation_of
 from lumisite.validate.run.slurm import BUSY, FREE, RESERVED, describe_nodes
 from lumisite.validate.verdict.system import SystemVerdict
 
@@ -151,3 +155,67 @@ def hunt_words(verdict: SystemVerdict) -> tuple[str, ...]:
         return ()
     words = f"--probe pairs --jobs 1 --node-sets 1 --nodes {len(nodes)} --nodelist"
     return (*words.split(), ",".join(nodes))
+
+
+#: More nodes than these are divided, into jobs of so many.
+MOST_NODES, STEP_NODES = 64, 16
+#: Files and folders that a job leaves at most beside its steps (jobscript.sh), and each step beside its records.
+JOB_FILES, STEP_FILES = 12, 8
+
+
+def machine_sets(nodes: Sequence[str], size: int) -> list[tuple[str, ...]]:
+    """Return sets of `size` nodes, or a few less: all nodes, then the first of each set, and so on up to one set.
+
+    So each two nodes are joined by a chain of sets, however many there are.
+
+    >>> machine_sets("abcd", 2)
+    [('a', 'b'), ('c', 'd'), ('a', 'c')]
+    """
+    found: list[tuple[str, ...]] = []
+    level: Sequence[str] = nodes
+    while True:
+        sets = _divide(level, size)
+        found += sets
+        if len(sets) == 1:
+            return found
+        level = [names[0] for names in sets]
+
+
+def _divide(nodes: Sequence[str], size: int) -> list[tuple[str, ...]]:
+    """Return disjoint sets, none of one node alone, on which nothing between nodes can be measured."""
+    starts = [*range(0, len(nodes), size)]
+    if len(nodes) - starts[-1] == 1 and len(starts) > 1:
+        starts[-1:] = [len(nodes) - 2] if size > 2 else []
+    ends = [*starts[1:], len(nodes)]
+    return [tuple(nodes[start:end]) for start, end in zip(starts, ends, strict=True)]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What jobs cost at most: `ranks` are those of the largest step, `files` what they leave on the shared disk."""
+
+    jobs: int
+    nodes: int
+    steps: int
+    ranks: int
+    files: int
+    node_hours: float
+
+
+def cost_of(site: Site, plans: Sequence[JobPlan]) -> Cost:
+    """Return what jobs cost, if each takes all of its time."""
+    steps = [step for plan in plans for step in plan.steps]
+    job_nodes = sum(len(plan.nodes) for plan in plans)
+    return Cost(
+        jobs=len(plans),
+        nodes=len({node for plan in plans for node in plan.nodes}),
+        steps=len(steps),
+        ranks=max(step.ranks for step in steps),
+        files=len(plans) * JOB_FILES + sum(map(_files, steps)),
+        node_hours=job_nodes * minutes_of(validation_of(site).time_limit) / 60,
+    )
+
+
+def _files(step: ProbeStep) -> int:
+    """Return the files of a step; a node leaves a file of records, and one of reports where ranks work together."""
+    return STEP_FILES + len(step.nodes) * (2 if RANK in step.srun.beside else 1)

@@ -16,7 +16,7 @@ from lumisite.findings.finding import Finding, Severity
 from lumisite.site.model import Site
 from lumisite.text import some
 from lumisite.validate.run import slurm
-from lumisite.validate.run.script import validation_of
+from lumisite.validate.run.jobscript import validation_of
 
 #: A job with one of these never starts as it is, whatever ends before it.
 NEVER = (

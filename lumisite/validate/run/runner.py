@@ -19,12 +19,11 @@ from lumisite.validate.lines import gate_of, parse_time
 from lumisite.validate.probes.ddp.judge import scaling
 from lumisite.validate.probes.probe import quote
 from lumisite.validate.run import slurm
-from lumisite.validate.run.collect import Collector
 from lumisite.validate.run.folder import END, End, Run
-from lumisite.validate.run.job import LiveJob, changed, state_of
+from lumisite.validate.run.job import Collector, LiveJob, changed, state_of
+from lumisite.validate.run.jobscript import DONE, EXIT, STEP_ERR, JobPlan, job_name, job_script
 from lumisite.validate.run.reasons import NODES_EVERY, check_settings, nodes_away, why_ended, why_lost, why_waits
 from lumisite.validate.run.request import RunRequest
-from lumisite.validate.run.script import DONE, EXIT, STEP_ERR, JobPlan, job_name, job_script
 
 #: How often a job is submitted that Slurm lost, while all its nodes are in service.
 TRIES = 3
@@ -83,7 +82,7 @@ class Runner:
             elif marks := self.run.marker(run, DONE):
                 job.state, job.id = "submitted", marks[0]
             elif self.run.has_script(run):
-                self._look_for(job)
+                self._find_in_slurm(job)
             if job.goes_on:
                 self.collector.collect(job, self.request)
 
@@ -98,7 +97,7 @@ class Runner:
             self._states.clear()
             running = self._in_slurm()
             for job in running:
-                self._look(job)
+                self._read_marks(job)
             self._poll()
             if any(job.goes_on for job in self.jobs):
                 time.sleep(max(self.marks_s, LOOK_S * len(running)))
@@ -107,7 +106,7 @@ class Runner:
         """Cancel what this run has in Slurm, and keep what is measured."""
         for job in self.jobs:
             if job.state == "submitting":
-                self._look_for(job)
+                self._find_in_slurm(job)
         mine = self._in_slurm()
         slurm.cancel([job.id for job in mine])
         for job in mine:
@@ -126,10 +125,10 @@ class Runner:
             if job.state not in ("new", "submitting") or in_flight >= MOST_JOBS:
                 continue
             try:
-                if job.state == "new" or not self._look_for(job):
+                if job.state == "new" or not self._find_in_slurm(job):
                     self._submit(job)
             except slurm.SilentError as error:
-                self._waits(job, replace(error.finding, subject=job.plan.run))
+                self._report_wait(job, replace(error.finding, subject=job.plan.run))
                 return  # each question takes its time
             in_flight += job.goes_on
 
@@ -146,14 +145,14 @@ class Runner:
         job.state = "submitted"
         self._report(job, f"job {job.id} on {some(job.plan.nodes)}")
 
-    def _look_for(self, job: LiveJob) -> bool:
+    def _find_in_slurm(self, job: LiveJob) -> bool:
         """Return whether a job that may have been submitted is in Slurm, by its name."""
         identity = slurm.find(job_name(job.plan))
         if identity:
             job.state, job.id = "submitted", identity
         return identity is not None
 
-    def _look(self, job: LiveJob, *, whole: bool = False) -> None:
+    def _read_marks(self, job: LiveJob, *, whole: bool = False) -> None:
         """Read a job's marks: the `whole` of it once it has ended."""
         done = self.run.end(job.plan.run, DONE)
         self.collector.collect(job, self.request, whole=whole or done is not None)
@@ -209,7 +208,7 @@ class Runner:
             active = self._in_slurm()
             states = slurm.poll([job.id for job in active])
             for job in active:
-                self._heed(job, states[job.id], now)
+                self._apply_state(job, states[job.id], now)
             self._give_up()
 
     def _give_up(self) -> None:
@@ -221,14 +220,14 @@ class Runner:
                 assert job.waits is not None
                 self._end(job, job.waits)
 
-    def _heed(self, job: LiveJob, state: slurm.JobState, now: float) -> None:
+    def _apply_state(self, job: LiveJob, state: slurm.JobState, now: float) -> None:
         """Apply the state that Slurm has for a job that has not reported its own end."""
         if not state.ended:
             job.lost = False
             if state.silence is not None:
-                self._waits(job, replace(state.silence, subject=job.plan.run))
+                self._report_wait(job, replace(state.silence, subject=job.plan.run))
             elif state.state != "RUNNING":
-                self._look_at_nodes(job, state)
+                self._check_nodes(job, state)
             else:
                 job.waits = None
             return
@@ -237,7 +236,7 @@ class Runner:
             self._polled = now - self.slurm_s + self.grace_s
             return
         # Its marks have had time to arrive.
-        self._look(job, whole=True)
+        self._read_marks(job, whole=True)
         if job.goes_on:
             self._end(job, self._why(job, state))
             if state.state != "CANCELLED":
@@ -271,7 +270,7 @@ class Runner:
     def _report(self, job: LiveJob, text: str) -> None:
         self.report(job.progress(text))
 
-    def _look_at_nodes(self, job: LiveJob, state: slurm.JobState) -> None:
+    def _check_nodes(self, job: LiveJob, state: slurm.JobState) -> None:
         """Report what keeps a job from starting, with its nodes that take no jobs: looked at now and then."""
         job.looks += 1
         if job.looks > 2 and job.looks % NODES_EVERY and state.reason == job.reason:
@@ -280,9 +279,9 @@ class Runner:
         states = self._nodes(job)
         away = nodes_away(states, job.completing)
         job.completing = tuple(name for name in states if states[name] == "completing")
-        self._waits(job, why_waits(job.plan.run, job.id, state, away))
+        self._report_wait(job, why_waits(job.plan.run, job.id, state, away))
 
-    def _waits(self, job: LiveJob, finding: Finding) -> None:
+    def _report_wait(self, job: LiveJob, finding: Finding) -> None:
         """Report what holds a job up, once; of many jobs most wait their turn, which is reported once a reason."""
         if finding == job.waits:
             return

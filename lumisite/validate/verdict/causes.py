@@ -12,7 +12,7 @@ from lumisite.validate.lines import Gate
 from lumisite.validate.probes.probe import ProbeStep
 
 #: Codes of ranks that hang together.
-HANGS = ("step-late", "rank-hung", "communicator-hung")
+HANGS = ("step-late", "rank-hung", "rank-silent", "communicator-hung", "communicator-silent")
 #: The code of a step that was not run because of what was found before it.
 SKIPPED = "step-skipped"
 #: The gate that runs first and looks at each node.

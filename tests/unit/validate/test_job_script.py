@@ -17,8 +17,8 @@ from lumisite.validate.probes.probe import Srun
 from lumisite.validate.probes.suite import choose_probes, groups
 from lumisite.validate.run.folder import Run, SetBefore
 from lumisite.validate.run.job import changed
+from lumisite.validate.run.jobscript import SKIPPED, JobPlan, job_script, validation_of
 from lumisite.validate.run.plan import plan_jobs
-from lumisite.validate.run.script import SKIPPED, JobPlan, job_script, validation_of
 from tests.support.records import target_of
 from tests.support.requests import a_request
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from lumisite.validate.probes.probe import scripts
-from lumisite.validate.run.record_files import read_records
+from lumisite.validate.run.folder import read_records
 from tests.support.job_scripts import put_scripts
 
 PYTHON = ("environment.py", "environment_jax.py", "lumisite_record.py")

@@ -13,8 +13,7 @@ import pytest
 from lumisite.cli import main
 from lumisite.findings.finding import Finding
 from lumisite.validate.run.folder import SAMPLES, Run, create_run, lines_of
-from lumisite.validate.run.machine import MOST_NODES, cost_of, machine_sets
-from lumisite.validate.run.plan import plans_of
+from lumisite.validate.run.plan import MOST_NODES, cost_of, machine_sets, plans_of
 from lumisite.validate.run.runner import MOST_JOBS
 from tests.support.played_machine import (
     MACHINE,

@@ -13,7 +13,7 @@ from lumisite.validate.probes.environment.checks import CHECKS, USERS_BIND, Chec
 from lumisite.validate.probes.environment.expected import FRAMEWORK, Setup
 from lumisite.validate.probes.outcome import Located, gates, missing, unfinished
 from lumisite.validate.probes.probe import Ended, Expected, Line, Probe, Record, Srun, Target, each
-from lumisite.validate.probes.records import finished, rows, text, texts, whole
+from lumisite.validate.probes.records import finished, rank_of, rows, text, texts, whole
 
 ENVIRONMENT = "environment"
 CONTAINER = "container"
@@ -63,7 +63,8 @@ def _with_jax(setup: Setup, image: str) -> Srun:
 
 def _judge(setup: Setup, steps: Sequence[Ended], expected: Expected) -> list[Line]:
     """Return the lines of each gate that has records, and those of the probe itself for steps and records that lack."""
-    records = finished(record for ended in steps for record in ended.records)
+    # Those that do not know their rank have nothing of what the module sets: that is one finding, below.
+    records = [one for one in finished(one for ended in steps for one in ended.records) if rank_of(one) >= 0]
     tasks = next((ended.step for ended in steps if ended.step.srun.each == "gpu"), expected).tasks
     nodes = [_records_of(name, records, tasks, expected, setup) for name in sorted(expected.nodes)]
     lines: list[Line] = []

@@ -15,7 +15,7 @@ from lumisite.validate.probes.suite import NODE
 from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.slurm import AWAY, LOST_STEP
 
-#: Names of what a job (job.sh) writes below its folder, and below each step's.
+#: Names of what a job (jobscript.sh) writes below its folder, and below each step's.
 DONE, EXIT, STEP_ERR, RECORDS = "done", "exit", "stderr", "records"
 FACTS, SEEN, SET_BEFORE = "facts.json", "seen", "set-before"
 #: The exit code of a step that did not run.
@@ -59,7 +59,7 @@ def job_script(site: Site, request: RunRequest, plan: JobPlan, facts: Sequence[s
     values |= {"lost": LOST_STEP, "away": AWAY}
     lines += ["", *(f"{name}={shlex.quote(value)}" for name, value in values.items())]
     lines += [f"images=({shlex.join(filter(None, [request.image, request.jax_image]))})"]
-    lines.append(read_file(Path(__file__).with_name("job.sh"), HEAD_BYTES).decode().rstrip("\n"))
+    lines.append(read_file(Path(__file__).with_name("jobscript.sh"), HEAD_BYTES).decode().rstrip("\n"))
     module = _module(site)
     lines += [f"capture {shlex.join(facts)}"] if facts else []
     lines += ["seen"]
