@@ -13,8 +13,6 @@ from lumisite.cli.colours import print_lines
 from lumisite.cli.output import print_note
 from lumisite.cli.report import read_side
 from lumisite.errors import ToolError
-from lumisite.findings import writers
-from lumisite.findings.catalogue import make_finding
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import Site
 from lumisite.text import figure, percent, some
@@ -61,13 +59,11 @@ def print_run(run: Run, request: RunRequest, site: Site, *, as_json: bool) -> in
     commands = commands_of(verdict, request, _nodes_of(request))
     _print_commands(commands)
     if verdict.bad_nodes and commands.again:
-        print_note(
-            writers.sentence(make_finding("remeasure-nodes", names=some(verdict.bad_nodes), command=commands.again))
-        )
+        print_note(commands.remeasure(verdict.bad_nodes))
     if not samples and any(gate.code == "sbatch-refused" for gate in gates):
         return 3
     if request.purpose == "validate" and verdict.exit_code in (0, 5):
-        print_note(writers.sentence(make_finding("command-baseline", command=commands.baseline)))
+        print_note(commands.make_baseline())
     return verdict.exit_code
 
 
@@ -95,10 +91,9 @@ def _nodes_of(request: RunRequest) -> dict[str, str] | None:
 
 def _print_commands(commands: Commands) -> None:
     """Print the commands that a verdict waits for."""
-    for code, command in (("command-more", commands.more), ("command-hunt", commands.hunt)):
-        if command:
-            print_note(f"{writers.message(make_finding(code, repair=commands.repair))}, run:")
-            print_note(f"  {command}")
+    for purpose, command in commands.next_ones():
+        print_note(f"{purpose}, run:")
+        print_note(f"  {command}")
 
 
 def _text(folder: Path, gates: Sequence[Gate], verdict: SystemVerdict) -> Iterator[str]:

@@ -81,14 +81,13 @@ def advice(
     yield from map(step, _on_numbers(verdict, changed))
     if verdict.bad_nodes:
         names = verdict.bad_nodes
-        yield step(make_finding("remeasure-nodes", names=some(names, between=", "), command=commands.again))
+        yield commands.remeasure(names)
     yield from verdict.next_runs
-    for code, command in (("command-more", commands.more), ("command-hunt", commands.hunt)):
-        if command:
-            yield step(make_finding(code, command=command, repair=commands.repair))
+    for purpose, command in commands.next_ones():
+        yield f"{purpose}: `{command}`"
     short = alone or any(run.code == "next-baseline" for run in verdict.missing_runs)
     if short and commands.baseline:
-        yield step(make_finding("command-baseline", command=commands.baseline))
+        yield commands.make_baseline()
     if faster := tuple(metric.metric for metric in verdict.metrics if metric.improved):
         yield step(make_finding("metrics-faster", metrics=faster))
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lumisite.errors import ResolveError, ToolError
+from lumisite.text import some
 from lumisite.validate.probes.suite import probes_of
 from lumisite.validate.run.plan import choose_node_sets, hunt_words, more_words
 from lumisite.validate.run.request import RunRequest, parse_request
@@ -30,6 +31,21 @@ class Commands:
     hunt: str = ""
     again: str = ""
     baseline: str = ""
+
+    def next_ones(self) -> list[tuple[str, str]]:
+        """Return what a verdict waits for, each as what the command is for and the command."""
+        go_on = f"when {some(self.repair, between=', ')} are repaired, go on" if self.repair else "to go on"
+        commands = [(go_on, self.more), ("to find the node", self.hunt)]
+        return [(purpose, command) for purpose, command in commands if command]
+
+    def remeasure(self, nodes: Sequence[str]) -> str:
+        """Return that nodes are to be measured again, before they are drained."""
+        how = f"`{self.again}`" if self.again else "measure them once more among other nodes"
+        return f"Re-measure {some(nodes, between=', ')}: {how}. If the result is the same, drain the node."
+
+    def make_baseline(self) -> str:
+        """Return why a baseline is made, and how."""
+        return f"to have numbers to compare with, make a baseline before the next change: `{self.baseline}`"
 
 
 def commands_of(verdict: SystemVerdict, request: RunRequest | None, nodes: Mapping[str, str] | None = None) -> Commands:
