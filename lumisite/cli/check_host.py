@@ -26,7 +26,7 @@ from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import NO_MANIFEST, sha256_of
 from lumisite.site.json_file import parse_json
 from lumisite.site.load import LoadedSite, load_site, read_input
-from lumisite.text import counted, drain_command
+from lumisite.text import counted, drain_command, printable
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,9 @@ def _site_of(path: Path) -> str:
     named = inspect_release(root, root.current).manifest.site if root.current else ""
     name = recorded_site(named) if named else default_site().name
     if not name:
-        raise ResolveError(f"{path}: has a release of site {named}, which is not embedded (name it with --site FILE)")
+        raise ResolveError(
+            f"{path}: has a release of site {printable(named)}, which is not embedded (name it with --site FILE)"
+        )
     return name
 
 

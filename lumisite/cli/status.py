@@ -136,7 +136,7 @@ def _status(
     if loaded is None:
         if not row["site"]:
             return 1, status | {"faults": _messages(release.faults), "next": back}
-        text = f"{root.path}: has a release of site {row['site']}, which is not embedded"
+        text = f"{root.path}: has a release of site {printable(row['site'])}, which is not embedded"
         return 4, status | {"faults": [text], "next": f"lumisite status {quoted} --site FILE"}
     try:
         checked = check_release(loaded, str(root.path), host, release=release)

@@ -13,6 +13,7 @@ from lumisite.facts.kinds.reading import pairs_of
 from lumisite.facts.kinds.slurm import conf_folder, host_name, is_named
 from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.host import (
+    PCI_DEVICES,
     PCI_DRIVERS,
     DiskTree,
     Mount,
@@ -23,7 +24,7 @@ from lumisite.machine.host import (
     partition_of_this_job,
 )
 from lumisite.machine.live import read_facts
-from lumisite.machine.tree import resolve, text_of
+from lumisite.machine.tree import names_of, resolve, text_of
 from lumisite.site.kinds import Fingerprint, NodeFacts, fingerprint_of
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
@@ -74,23 +75,36 @@ class Node:
         return tuple(gpu for gpu in gpus_of_node(self.host) if not gpu.driver or gpu.driver in drivers)
 
     @cached_property
-    def slurm(self) -> Mapping[str, str] | None:
-        """Its line of slurm.conf over the defaults there, keys in lower case; `None` where none is for it."""
+    def slurm_conf(self) -> tuple[Mapping[str, str], ...]:
+        """The lines of slurm.conf, keys in lower case; none where there is none."""
         folder = conf_folder(self.host)
-        defaults: dict[str, str] = {}
-        for entry in pairs_of(self.host, f"{folder}/slurm.conf") if folder else ():
+        return tuple(pairs_of(self.host, f"{folder}/slurm.conf")) if folder else ()
+
+    @cached_property
+    def gres(self) -> str | None:
+        """What slurm.conf has of GPUs and the like on it; `None` where no line is for it."""
+        gres = ""
+        for entry in self.slurm_conf:
             names = entry.get("nodename", "")
             if names.lower() == "default":
-                defaults |= entry
+                gres = entry.get("gres", gres)
             elif names and is_named(host_name(self.host), names):
-                return defaults | entry
+                return entry.get("gres", gres)
         return None
 
     @cached_property
     def is_compute(self) -> bool:
-        """Whether it is a compute node: by slurm.conf, or by what the site says that compute nodes alone have."""
+        """Whether it is a compute node: by a partition of slurm.conf, or by what the site says that they alone have."""
+        nodes = [entry.get("nodes", "") for entry in self.slurm_conf if "partitionname" in entry]
+        in_partition = any(names.upper() == "ALL" or is_named(host_name(self.host), names) for names in nodes)
         paths = [bind.path for bind in self.site.binds if bind.where == TASK]
-        return self.slurm is not None or any(resolve(self.host, path).entry is not None for path in paths)
+        is_known = in_partition and self.gres is not None
+        return is_known or any(resolve(self.host, path).entry is not None for path in paths)
+
+    @property
+    def has_pci(self) -> bool:
+        """Whether anything is known of GPUs: a copy may lack the kernel's files of the PCI bus."""
+        return self.is_live or any(names_of(self.host, folder) for folder in (PCI_DEVICES, PCI_DRIVERS))
 
     @cached_property
     def kinds(self) -> dict[str, Fingerprint]:
@@ -106,8 +120,8 @@ class Node:
             return {}
         with_gpus = {name: kind for name, kind in every.items() if self.site.node_kinds[name].gpus}
         without = {name: kind for name, kind in every.items() if name not in with_gpus}
-        if self.slurm is not None:
-            return (with_gpus if has_gpus(self.slurm.get("gres", "")) else without) or every
+        if self.gres is not None:
+            return (with_gpus if has_gpus(self.gres) else without) or every
         drivers = drivers_of(self.site).get(self.site.gpu_vendor or "", ())
         is_driven = any(resolve(self.host, f"{PCI_DRIVERS}/{name}").entry is not None for name in drivers)
         fitting = any(not list(kind.cpu_differences(self.facts)) for kind in with_gpus.values())

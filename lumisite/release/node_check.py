@@ -154,7 +154,8 @@ def _missing_for_tasks(site: Site, host: DiskTree) -> Iterator[HostFault]:
 def _same_site(site: Site, manifest: Manifest) -> None:
     release = manifest.release
     if manifest.site != site.name:
-        raise ResolveError(f"{release}: release of site {manifest.site}, not of {site.name} (name its site)")
+        text = f"{release}: release of site {printable(manifest.site)}, not of {site.name}"
+        raise ResolveError(f"{text} (name its site with --site)")
     stated: list[tuple[str, str, Collection[str]]] = [("platform", manifest.platform, site.platforms)]
     stated += [("stack", name, site.stacks) for name in manifest.stacks]
     for name, stack in site.stacks.items():
@@ -162,8 +163,8 @@ def _same_site(site: Site, manifest: Manifest) -> None:
     for kind, name, known in stated:
         if name not in known:
             text = f"{release}: for {kind} {printable(name)}, which the site description does not have"
-            advice = "render the description as it is now, and deploy it"
-            raise ResolveError(f"{text} ({suggestion(name, known)}); {advice}")
+            advice = f"{suggestion(name, known)}; render the description as it is now, and deploy it"
+            raise ResolveError(f"{text} ({advice})")
 
 
 def _combinations(site: Site, manifest: Manifest) -> Iterator[Combination]:

@@ -24,13 +24,15 @@ _NET = "/sys/class/net"
 _CLOCK = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 #: What Linux calls an interface that can be used; some drivers never say more than `unknown`.
 _UP = ("up", "unknown", "")
+#: A part of the memory that jobs can be given: the kernel's own share is a little more after an update.
+_LEAST_MEMORY = 0.98
 #: Sources of the time that take a microsecond or more to read, where the processor's own counter takes some 20 ns.
 _SLOW_CLOCKS = ("hpet", "acpi_pm")
 
 
 def hardware_faults(node: Node, platform: str) -> Iterator[HostFault]:
     """Yield all that is wrong with a node itself; `platform` is the one that it should have been updated to."""
-    gpus = list(_gpu_faults(node))
+    gpus = list(_gpu_faults(node)) if node.has_pci else []
     yield from gpus
     if not gpus:
         yield from _kind_faults(node)
@@ -48,7 +50,10 @@ def hardware_faults(node: Node, platform: str) -> Iterator[HostFault]:
 
 def _kind_faults(node: Node) -> Iterator[HostFault]:
     """Yield how a node differs from each kind that it may be; its tasks get no CPU masks then."""
-    differing = {name: [*kind.differences(node.facts)] for name, kind in node.kinds.items()}
+    differing = {
+        name: [*(kind.differences(node.facts) if node.has_pci else kind.cpu_differences(node.facts))]
+        for name, kind in node.kinds.items()
+    }
     if differing and all(differing.values()):
         texts = [f"{name} ({'; '.join(differences)})" for name, differences in differing.items()]
         text = f"this node differs from every described kind: {', '.join(texts)}; its tasks get no CPU masks"
@@ -222,7 +227,7 @@ def _memory_faults(node: Node) -> Iterator[HostFault]:
         if memory
     ]
     total = re.search(r"^MemTotal:\s+([0-9]{1,15}) kB", small_text(node.host, "/proc/meminfo") or "", re.MULTILINE)
-    if least and total and int(total[1]) // 1024 < min(least):
+    if least and total and int(total[1]) // 1024 < _LEAST_MEMORY * min(least):
         text = f"{int(total[1]) // 1024} MiB, and jobs can be given {min(least)} MiB on nodes of this kind"
         advice = "`dmidecode -t memory` and `dmesg` show which module is missing"
         yield HostFault(Finding("host-memory", Severity.NODE, text, advice, "memory"))

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Mapping
 
 from lumisite.facts.kinds.node import read_limits, sysctls
-from lumisite.facts.kinds.reading import pairs_of
 from lumisite.facts.kinds.runtime import find_runtime, read_directives, starters
 from lumisite.facts.kinds.slurm import conf_folder
 from lumisite.findings.finding import Finding, Severity
@@ -127,13 +126,12 @@ def _slurm_faults(node: Node, policy: tuple[PolicyLine, ...] | None) -> Iterator
 
     The cli_filter would do the same for containers.
     """
-    folder = conf_folder(node.host)
-    if folder is None:
+    if not node.slurm_conf:
         return
     stated: dict[str, str] = {}
-    for entry in pairs_of(node.host, f"{folder}/slurm.conf"):
+    for entry in node.slurm_conf:
         stated |= {} if entry.keys() & {"nodename", "partitionname"} else entry
-    conf, prolog = f"{folder}/slurm.conf", stated.get("taskprolog", "")
+    conf, prolog = f"{conf_folder(node.host)}/slurm.conf", stated.get("taskprolog", "")
     if prolog.startswith("/") and resolve(node.host, prolog).entry is None:
         advice = "restore the file, or take the line away: every task on the node fails"
         yield HostFault(Finding("slurm-prolog", Severity.NODE, f"TaskProlog={prolog}: no such file", advice, conf))

@@ -131,6 +131,20 @@ PLANTED = {
     "ip address flush dev hsn1": ("true", "hsn1 host-interface"),
     "ip link set hsn3 down && ip link set hsn3 name gone3": ("true", "hsn3 host-interface"),
     "chmod 755 /tmp": ("chmod 1777 /tmp", "/tmp users-shut-out"),
+    "mount -o remount,noexec /tmp": ("mount -o remount,exec /tmp", "/tmp host-mount"),
+    "mount -o remount,bind,ro /scratch": ("mount -o remount,bind,rw /scratch", "/scratch host-mount"),
+    "sed 's/^user bind control = yes/user bind control = no/' /etc/apptainer/apptainer.conf >/run/c; mount --bind /run/c /etc/apptainer/apptainer.conf": (
+        "umount /etc/apptainer/apptainer.conf",
+        "/etc/apptainer/apptainer.conf container-start",
+    ),
+    "(cat /etc/slurm/slurm.conf; echo TaskProlog=/no/task_prolog) >/run/p; mount --bind /run/p /etc/slurm/slurm.conf": (
+        "umount /etc/slurm/slurm.conf",
+        "/etc/slurm/slurm.conf slurm-prolog",
+    ),
+    "mount -t tmpfs none /sys/devices/system/clocksource/clocksource0 && echo hpet >/sys/devices/system/clocksource/clocksource0/current_clocksource": (
+        "umount /sys/devices/system/clocksource/clocksource0",
+        "current_clocksource host-clock",
+    ),
     "mount -o remount,ro /tmp": ("mount -o remount,rw /tmp", "/tmp host-mount"),
     "cp --preserve=mode /usr/bin/singularity /run/s; : >/run/s; mount --bind /run/s $(readlink -f /usr/bin/singularity)": (
         "umount $(readlink -f /usr/bin/singularity)",

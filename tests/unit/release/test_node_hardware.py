@@ -201,5 +201,9 @@ def test_the_kernel_is_the_platforms() -> None:
 
 
 def test_a_login_node_has_fewer_of_all() -> None:
+    """Also one that Slurm knows, which is in no partition."""
     gone = without("/sys/class/cxi/cxi1/", "/sys/class/cxi/cxi2/", "/sys/class/cxi/cxi3/", GPU.format("c1"))
-    assert found({**gone, "/var/spool/slurmd/x": None, **without("/sys/class/net/hsn")}) == []
+    gone = {**gone, "/var/spool/slurmd/x": None, **without("/sys/class/net/hsn")}
+    assert found(gone) == []
+    alone = "NodeName=nid005001 Gres=gpu:8\nPartitionName=a Nodes=nid[005002-005009]\n"
+    assert found({**gone, "/etc/slurm/slurm.conf": alone.encode()}) == []

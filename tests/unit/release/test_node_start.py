@@ -35,6 +35,7 @@ GOOD: Mapping[str, str | None] = {
     UNIT: "[Service]\nLimitMEMLOCK=infinity\n",
     "/proc/self/limits": LIMITS.format("unlimited"),
 }
+NO_BIT = "as a package manager leaves it that drops rights"
 ON = (PolicyLine("on", "partition", "dev-g"), PolicyLine("off"))
 
 
@@ -43,7 +44,7 @@ def node(top: Path, changes: Mapping[str, str | None]) -> Node:
     write_tree(top, {path: text.encode() for path, text in files.items()})
     for path in ("usr/bin/singularity", STARTER[1:]):
         if (top / path).exists():
-            (top / path).chmod(0o4755 if path in STARTER else 0o755)
+            (top / path).chmod(0o4755 if path in STARTER and files[STARTER] != NO_BIT else 0o755)
     return Node(LUMI, DiskTree(str(top)))
 
 
@@ -66,6 +67,13 @@ FAULTS: Mapping[str, tuple[Mapping[str, str | None], str]] = {
         (
             "container-start /usr/bin/singularity: no way to start a container: no usable setuid starter, and no user "
             "namespaces (kernel.unprivileged_userns_clone = 0)"
+        ),
+    ),
+    "a starter that is not setuid, and no namespaces": (
+        {STARTER: NO_BIT, SPACES: "0\n"},
+        (
+            "container-start /usr/bin/singularity: no way to start a container: no usable setuid starter, and no user "
+            "namespaces (user.max_user_namespaces = 0)"
         ),
     ),
     "~no FUSE": (

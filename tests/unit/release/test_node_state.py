@@ -259,6 +259,17 @@ def test_a_local_folder_that_was_never_for_users_is_not_to_be_opened_to_all(tmp_
     assert [one.finding.code for one in local_faults(Node(site, node.host))] == ["host-mount"]
 
 
+def test_software_may_be_mounted_read_only_and_the_data_of_projects_may_not(
+    nid: Callable[..., Path], capsys: Output
+) -> None:
+    mounts = table(*(f"/{name}" for name in SHARED)).replace(b"/appl rw - lustre", b"/appl ro - lustre")
+    nid({"/proc/self/mountinfo": mounts})
+    assert checked(capsys) == (0, [])
+    Path("host/proc/self/mountinfo").write_bytes(mounts.replace(b"/project rw", b"/project ro"))
+    code, (fault,) = checked(capsys)
+    assert (code, fault["path"], fault["remedy"]) == (5, "/project", "mount -o remount,rw /project")
+
+
 def test_a_read_only_tmp_is_the_nodes(nid: Callable[..., Path], capsys: Output) -> None:
     nid({"/proc/self/mountinfo": table(*(f"/{name}" for name in SHARED)) + b"90 21 0:9 / /tmp ro - tmpfs tmp rw\n"})
     code, (fault,) = checked(capsys)
