@@ -38,7 +38,7 @@ def run() -> list[Row]:
                 "--host-root",
                 str(host),
                 "--family",
-                "lumi-pytorch",
+                "lumi-rocm",
                 "--json",
             ]
             for path in (large, small)

@@ -81,13 +81,13 @@ def test_january_is_told_break_by_break(tmp_path: Path) -> None:
     report = make_report(facts_of(before), facts_of(after), LUMI)
     expected = {
         ("product", "/opt/cray/libfabric"): ("site", "platforms.2024-08.libraries.libfabric"),
-        ("soname", "libjson-c.so.3"): ("plan", "lumi-pytorch"),
-        ("wants", "libfabric.so.1"): ("plan", "lumi-pytorch"),
-        ("wants", "libcxi.so.1"): ("plan", "lumi-pytorch"),
+        ("soname", "libjson-c.so.3"): ("plan", "lumi-rocm"),
+        ("wants", "libfabric.so.1"): ("plan", "lumi-rocm"),
+        ("wants", "libcxi.so.1"): ("plan", "lumi-rocm"),
         ("library-gone", "libjansson.so.4"): ("module", "singularity-CPEbits"),
         # a link that lost its file, and one that ldconfig would make again
-        ("library-gone", "libnl-3.so.200"): ("plan", "lumi-pytorch"),
-        ("cache", "/etc/ld.so.cache"): ("plan", "lumi-pytorch"),
+        ("library-gone", "libnl-3.so.200"): ("plan", "lumi-rocm"),
+        ("cache", "/etc/ld.so.cache"): ("plan", "lumi-rocm"),
         ("os", "operating system"): ("setting", "NCCL_DMABUF_ENABLE"),
         ("gpu-bus", "GPU bus ids"): ("mask", "lumi-g"),
         ("gpu-place", "GPU 0"): ("mask", "lumi-g"),

@@ -32,7 +32,7 @@ SOFTWARE = {
     "renamed libfabric directory": Break(
         renamed_libfabric(),
         ("product", "/opt/cray/libfabric"),
-        [("site", "platforms.2026-01.libraries.libfabric"), ("site", "platforms"), ("family", "tykky"), ("plan", "lumi-pytorch"), ("module", "singularity-CPEbits"), ("module", "singularity-AI-bindings")],
+        [("site", "platforms.2026-01.libraries.libfabric"), ("site", "platforms"), ("family", "tykky"), ("plan", "lumi-rocm"), ("module", "singularity-CPEbits"), ("module", "singularity-AI-bindings")],
         TOLD,
         plan="names",
     ),
@@ -58,7 +58,7 @@ SOFTWARE = {
     "all of /opt/cray has gone": Break(
         {path: None for path in lumi_node() if path.startswith("/opt/cray/")},
         ("path", "/opt/cray"),
-        [("site", "binds[0].path"), ("site", "platforms.2026-01.libraries.libfabric"), ("module", "singularity-CPEbits"), ("plan", "lumi-pytorch")],
+        [("site", "binds[0].path"), ("site", "platforms.2026-01.libraries.libfabric"), ("module", "singularity-CPEbits"), ("plan", "lumi-rocm")],
         TOLD,
         plan="names",
     ),
@@ -269,7 +269,7 @@ SOFTWARE = {
     "glibc of the node": Break(
         {"/lib64/libc.so.6": elf("libc.so.6") + b"\0GNU C Library (GNU libc) stable release version 2.40.\n\0"},
         ("glibc", "glibc"),
-        [("plan", "lumi-pytorch")],
+        [("plan", "lumi-rocm")],
         TOLD,
         plan="decides about",
     ),

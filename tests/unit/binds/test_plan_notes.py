@@ -39,7 +39,7 @@ def subjects(found: BindPlan) -> dict[str, str]:
 
 def test_what_of_an_image_could_not_be_read_or_is_not_known_is_noted() -> None:
     script = b"export LD_LIBRARY_PATH=$CONDA_PREFIX/lib:/b"
-    found = plan({"/lib64/x": b"", "/.singularity.d/env/10-x.sh": script}, "lumi-pytorch", closed=True)
+    found = plan({"/lib64/x": b"", "/.singularity.d/env/10-x.sh": script}, "lumi-rocm", closed=True)
     assert subjects(found).keys() >= {"image-family", "library-path-unknown", "image-without-loader"}
     assert [note.subject for note in found.notes if note.code == "image-path-closed"] == ["/data"]
     (unknown,) = (note for note in found.notes if note.code == "library-path-unknown")
@@ -48,7 +48,7 @@ def test_what_of_an_image_could_not_be_read_or_is_not_known_is_noted() -> None:
 
 def test_a_directory_of_the_site_that_the_host_lacks_is_noted_with_what_is_beside_it() -> None:
     files: Files = {"/usr/lib64/x": b"", "/opt/cray/libfabric/9.9/lib64/libfabric.so.1": elf("libfabric.so.1")}
-    found = plan({"/lib64/x": b""}, "lumi-pytorch", host_files=files)
+    found = plan({"/lib64/x": b""}, "lumi-rocm", host_files=files)
     lacking = {note.values["library"]: note for note in found.notes if note.code == "site-library-missing"}
     assert lacking["libfabric"].subject == FABRIC.removesuffix("/lib64")
     assert lacking["libfabric"].values["beside"] == ("9.9",)

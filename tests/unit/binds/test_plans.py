@@ -326,7 +326,7 @@ def test_a_plan_for_another_platform_is_left_out_and_said_so(trees: Path, capsys
 
 def test_the_wrapper_adds_only_what_no_module_binds() -> None:
     text = (
-        b"{plan: 2, site: lumi, platform: 2026-01, stacks: {cpe: 25.03, rocm: 6.2.4}, family: lumi-pytorch, paths: ['/a.sif'], lines: ["
+        b"{plan: 2, site: lumi, platform: 2026-01, stacks: {cpe: 25.03, rocm: 6.2.4}, family: lumi-rocm, paths: ['/a.sif'], lines: ["
         b"{library: liba.so, decision: bind, source: /a/liba.so, target: /a/liba.so, by: M, reason: r, chain: c},"
         b"{library: libb.so, decision: bind, source: /a/libb.so, target: /lib64/libb.so, reason: r, chain: libb.so <- root},"
         b"{library: libc.so, decision: skip, target: /a/libc.so, reason: r, chain: c}]}"

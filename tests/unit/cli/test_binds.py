@@ -64,7 +64,7 @@ def decisions(entries: list[dict[str, str | None]]) -> dict[str, str | None]:
     return {str(entry["chain"]).partition(" ")[0]: entry["decision"] for entry in entries}
 
 
-LEGACY = ("--family", "lumi-pytorch")
+LEGACY = ("--family", "lumi-rocm")
 
 
 def test_the_answer_for_machines_is_the_one_of_the_contract(hosts: Path, capsys: Output) -> None:
@@ -201,7 +201,7 @@ def test_an_image_that_no_family_recognises_gets_the_sites_default(hosts: Path, 
     assert "image family laif-multitorch (the default of the site for ROCm 6.3.4;" in output.err
     assert "[image-family-default]" in output.err
     entries = answer(capsys, image, "--host-root", str(hosts / "after"), "--rocm", "6.2")
-    assert len(entries) == 4, "the default for ROCm 6.2 is lumi-pytorch"
+    assert len(entries) == 4, "the default for ROCm 6.2 is lumi-rocm"
 
 
 def test_libraries_of_the_admin_come_beside_those_of_the_family(hosts: Path, capsys: Output) -> None:

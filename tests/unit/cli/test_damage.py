@@ -52,7 +52,7 @@ def test_a_link_to_a_name_that_does_not_print_is_spelled_out(
 ) -> None:
     write_tree(Path("host"), {"/usr/lib64/libcxi.so.1": Link(f"/{name}"), "/lib64/x": b""})
     write_tree(Path("image"), {"/lib64/x": b""})
-    assert main(["binds", "image", "--host-root", "host", "--family", "lumi-pytorch", *format_]) == 1
+    assert main(["binds", "image", "--host-root", "host", "--family", "lumi-rocm", *format_]) == 1
     output = capsys.readouterr().out
     output.encode()
     assert "leads to '/" in output.replace("\\\\", "\\")
@@ -91,7 +91,7 @@ def test_what_may_not_be_read_is_one_line_or_a_reason(open_folder: Path, capfd: 
     closed.write_bytes(b"x")
     write_tree(open_folder / "host", {"/usr/lib64/libcxi.so.1": elf("libcxi.so.1"), "/lib64/x": b""})
     write_tree(open_folder / "image", {"/lib64/x": b""})
-    arguments = ["--host-root", str(open_folder / "host"), "--family", "lumi-pytorch"]
+    arguments = ["--host-root", str(open_folder / "host"), "--family", "lumi-rocm"]
     assert main(["binds", str(open_folder / "image"), *arguments]) == 1
     assert "bind      libcxi.so.1" in capfd.readouterr().out
     closed.chmod(0)

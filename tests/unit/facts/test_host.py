@@ -77,7 +77,7 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], tuple[str, str] | None]] = {
     "a library of a user": (
         {"/usr/lib64/libcxi.so.1": Link("/users/eve/libcxi.so.1"), CXI: None},
         ("library", "libcxi.so.1"),
-        ("plan", "lumi-pytorch"),
+        ("plan", "lumi-rocm"),
     ),
     "cgroups of version 1": (
         {"/proc/self/mountinfo": (MOUNTS.format("tmpfs tmpfs ro") + "22 21 0:22 / /sys/fs/cgroup/cpuset rw - cgroup c rw\n").encode()},

@@ -53,7 +53,7 @@ def test_an_update_is_one_finding_with_what_came_with_it() -> None:
     assert {
         ("site", "platforms.2026-01.kernel"),
         ("setting", "NCCL_DMABUF_ENABLE"),
-        ("plan", "lumi-pytorch"),
+        ("plan", "lumi-rocm"),
     } <= touched
 
 

@@ -204,12 +204,12 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], set[tuple[str, str]]]] = {
     "library rebuilt to the same size": (
         rebuilt(CXI),
         ("library", "libcxi.so.1"),
-        {("plan", "lumi-pytorch")},
+        {("plan", "lumi-rocm")},
     ),
     "need rebuilt to the same size": (
         rebuilt(JSON),
         ("library", "libjson-c.so.5"),
-        {("plan", "lumi-pytorch")},
+        {("plan", "lumi-rocm")},
     ),
     "runtime rebuilt to the same size": (
         rebuilt("/usr/bin/singularity"),
@@ -406,4 +406,4 @@ def test_what_else_changes_beside_a_closed_file_is_told(root: Path) -> None:
     assert said == [("unreadable", CXI), ("interface", "hsn3")]
     report = make_report(before, after, LUMI)
     assert any(CXI in line for line in report.users)
-    assert ("plan", "lumi-pytorch") in {(touch.what, touch.name) for touch in report.changes[0].touches}
+    assert ("plan", "lumi-rocm") in {(touch.what, touch.name) for touch in report.changes[0].touches}

@@ -23,7 +23,7 @@ plan: 2
 site: lumi
 platform: 2026-01
 stacks: {{cpe: 25.03, rocm: 6.3.4}}
-family: lumi-pytorch
+family: lumi-rocm
 paths: [{LATEST}]
 library_path: [/opt/cray/libfabric/1.22.0/lib64]
 lines:

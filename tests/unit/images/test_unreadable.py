@@ -67,7 +67,7 @@ def as_user(place: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -
 def test_binds_says_what_of_the_host_cannot_be_read(
     path: str, library: str, top: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["binds", str(top / "image"), "--host-root", str(top / "node"), "--family", "lumi-pytorch"]
+    words = ["binds", str(top / "image"), "--host-root", str(top / "node"), "--family", "lumi-rocm"]
     status, said = as_user(top / path, words, capsys)
     told = said.partition(f"missing   {library}")[2].partition("\n")[2].partition("\n")[0]
     assert status == 1
@@ -80,7 +80,7 @@ def test_binds_says_what_of_the_host_cannot_be_read(
 def test_binds_says_what_of_an_unpacked_image_cannot_be_read(
     path: str, top: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["binds", str(top / "image"), "--host-root", str(top / "node"), "--family", "lumi-pytorch"]
+    words = ["binds", str(top / "image"), "--host-root", str(top / "node"), "--family", "lumi-rocm"]
     _, said = as_user(top / path, words, capsys)
     assert [line.count(f"chmod o+rx {top / path}") for line in said.splitlines() if "chmod" in line] == [1]
 

@@ -97,7 +97,7 @@ def test_reasons_name_what_was_wanted_and_what_was_met() -> None:
 
 @pytest.mark.parametrize(
     ("rocm", "family"),
-    [("5.4.5", "lumi-pytorch"), ("6.2.4", "lumi-pytorch"), ("6.3.4", "laif-multitorch"), ("7.2", "laif-multitorch")],
+    [("5.4.5", "lumi-rocm"), ("6.2.4", "lumi-rocm"), ("6.3.4", "laif-multitorch"), ("7.2", "laif-multitorch")],
 )
 def test_the_default_family_follows_the_rocm_release(rocm: str, family: str) -> None:
     assert default_family(LUMI, {"rocm": parse_version(rocm)}) == family

@@ -234,7 +234,7 @@ HOSTS_FABRIC = {
     "type": "overlay",
 }
 HOSTS_CXI = {"path": "/usr/lib64/libcxi.so.1", "point": "/usr/lib64/libcxi.so.1", "type": "overlay"}
-OLDER = "/appl/local/containers/sif-images/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif"
+OLDER = "/appl/local/containers/sif-images/lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.4.1.sif"
 LAIF = "/appl/local/laifs/containers/lumi-multitorch-latest.sif"
 OPENED = {"librccl-net.so": "", "libnccl-net.so": "no such file"}
 
