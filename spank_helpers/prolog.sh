@@ -1,239 +1,296 @@
 #!/bin/sh
-# Runs once for each task of a job step. Slurm obeys what it prints, and the task must start whatever happens here:
-# docs/explanation/what-the-helper-does.md says how. `lumisite render` joins this file, policy.sh, masks.sh, caches.sh and
-# the site's data (all ls_site_*) to one, which calls ls_start at its end.
-# Nothing of the user's shell may act here, not even on this line: an exported SHELLOPTS could trace into stdout.
+# The task prolog of lumisite. Slurm runs it on the node, as the user, in front of each task of
+# srun, and obeys its lines (export, unset, print). The task starts whatever happens here: the
+# status is always 0, and nothing goes to stderr.
+#   what it does:      LUMISITE_VERBOSE=1 srun ...
+#   off for one user:  export LUMISITE=off
+#   off for all:       lumisite policy ROOT off, or by hand: echo 'off default' >ROOT/policy
+#   one release back:  lumisite rollback ROOT
+# The data at the end has the release, the site, its ROOT, and whom to ask.
+#
+# 1 Be safe: nothing of the user's shell acts here.
+# 2 Stop where there is nothing to do: no step, or the user or the policy (policy.sh) says off.
+# 3 Know the step and the node.
+# 4 Binds, and the wrapper on PATH.
+# 5 Settings; a value of the user's stays.
+# 6 Directories for caches: where they may be (caches.sh).
+# 7 CPUs: which the task should have (masks.sh).
+# 8 Touch and print; where it only observes, tell the system log instead.
+#
+# A value of more than 8 KiB is left as it is, without a look inside.
+
+# ---- 1 Be safe, from the first command on: an exported SHELLOPTS could trace into stdout.
 {
-	out='' ls_mode=''
-	# Where it only observes, all that is printed is kept for the system log.
-	flush() {
-		case $ls_mode in observe) return ;; esac
-		printf '%s' "$out"
-		out=
+	lines='' mode=''
+	send() {
+		case $mode in observe) return ;; esac
+		printf '%s' "$lines"
+		lines=''
 	}
-	trap 'flush; exit 0' EXIT HUP INT QUIT TERM USR1 USR2
-	trap '' PIPE
-	set +e +u +x +v +a -f
+	trap 'send; exit 0' EXIT HUP INT QUIT TERM USR1 USR2
+	trap '' PIPE XFSZ
+	set +e +u +x +v +a +C -f
 	unset -f '[' printf read umask mkdir taskset
-	unset GLOBIGNORE
+	unset GLOBIGNORE FUNCNEST
 	:
 } >/dev/null 2>&1 || exit 0
 exec 2>/dev/null || exit 0
 users_path=${PATH-} PATH=/usr/bin:/bin:/usr/sbin:/sbin LC_ALL=C
 unset IFS
-nl='
+line_end='
 '
 
-case ${LUMISITE-} in off | OFF | no | 0) exit 0 ;; esac
-# The batch step has no step id, or -5 since Slurm 26.05; those from 4294967290 on are Slurm's own as well, an interactive
-# salloc among them.
-case ${SLURM_STEP_ID-} in '' | 0?* | *[!0-9]* | 429496729? | ???????????*) exit 0 ;; esac
-# Name, value, another one: sets the name to the first that is a number; arithmetic on anything else would end the shell.
-number() { case $2 in '' | 0?* | *[!0-9]* | ???????????*) eval "$1=\$3" ;; *) eval "$1=\$2" ;; esac }
-number job "${SLURM_JOB_ID-}" 0
-number rank "${SLURM_PROCID-}" 0
-number ls_local_id "${SLURM_LOCALID-}" 0
-number user "${SLURM_JOB_UID-}" "job$job"
-# The site's TaskProlog and the user's --task-prolog may both be this file.
-task=$job.$SLURM_STEP_ID.$rank
-case ${LUMISITE_DONE-} in "$task") exit 0 ;; esac
+start() {
+	# ---- 2 Stop where there is nothing to do
+	case ${LUMISITE-} in off | OFF | no | 0) exit 0 ;; esac
+	# The batch step has no step id, or -5 since Slurm 26.05; those from 4294967290 on are Slurm's own
+	# as well, an interactive salloc among them.
+	case ${SLURM_STEP_ID-} in '' | 0?* | *[!0-9]* | 429496729? | ???????????*) exit 0 ;; esac
+	know_task
+	# The site's TaskProlog and the user's --task-prolog may both be this file.
+	case ${LUMISITE_DONE-} in "$task") exit 0 ;; esac
+	# The mark of the cli_filter is for this prolog alone, whatever the policy.
+	users_binding=''
+	case ${LUMISITE_CPU_BIND-} in user) users_binding=1 && drop LUMISITE_CPU_BIND && send ;; esac
+	case $site_assumes in
+	'') ls_read_policy && mode=$ls_mode ;;
+	*) mode=show ;;
+	esac
+	case $mode in off) exit 0 ;; esac
+	# ---- 3 to 7
+	know_step
+	binds_and_path
+	settings
+	find_places
+	decide_cpus
+	# ---- 8 Touch and print. What needs no program is said first: programs may fail, or take long.
+	case $mode in
+	on)
+		send
+		make_private
+		offer_caches
+		send
+		bind_task
+		tell_cpus
+		send
+		;;
+	observe)
+		assume_private
+		offer_caches
+		tell_cpus
+		tell_log
+		;;
+	show)
+		assume_private
+		offer_caches
+		tell_cpus
+		send
+		;;
+	esac
+	exit 0
+}
 
-# ---- output
-case ${LUMISITE_VERBOSE-} in 0 | no | off) verbose= ;; *) verbose=${LUMISITE_VERBOSE-} ;; esac
-say() { emit "print lumisite: $1"; }
-# A key, its value, and both in words. LUMISITE_VERBOSE=1 is for people: one task of a node says what all tasks have in
-# common, the others what is their own; with `all`, each says all. `report` is for `lumisite env` and `validate`.
+# ---- lines for Slurm, in $lines
+emit() { lines="$lines$1$line_end"; }
+# A value of the user's may have control characters: the line ends before the first.
+say() { emit "print lumisite: ${1%%[!\ -~]*}"; }
+drop() { emit "unset $1"; }
+# One line, or none where the value would make two or is more than Slurm takes.
+put() {
+	case $2 in *"$line_end"*) return 1 ;; esac
+	[ "${#2}" -lt 130000 ] && emit "export $1=$2"
+}
+# A key, its value, both in words, and `own` for what each task has for itself. Under
+# LUMISITE_VERBOSE=1 one task of a node says what all have in common, under =all each says all;
+# =report is for `lumisite env` and `validate`.
 note() {
-	case $verbose,$ls_local_id,$own in
+	case $verbose,$local_id,${4-} in
 	,*) ;;
 	report,*) emit "print report $1 $2" ;;
 	all,* | *,0, | *,own) say "$node rank $rank: $3" ;;
 	esac
 }
-emit() { out="$out$1$nl"; }
-# One protocol line, or none where the value would make two or is more than Slurm takes.
-put() {
-	case $2 in *"$nl"*) return 1 ;; esac
-	[ "${#2}" -lt 130000 ] || return 1
-	emit "export $1=$2"
+# The first task of a node tells the system log. One that does not answer delays the task by half a
+# second, and loses the lines.
+tell_log() {
+	[ "$local_id" = 0 ] || return
+	printf '%.8000s' "$lines" | run timeout 0.5 logger -t "lumisite[$task]"
 }
-drop() { emit "unset $1"; }
-printable() {
-	answer=$1=$2
-	case $2 in *[!\ -~]*) answer=$1 ;; esac
-	[ "${#2}" -lt 200 ] || answer=$1
-}
+# Runs a program of the system's, without the user's libraries.
+run() { LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' "$@" >/dev/null; }
+is_long() { [ "${#1}" -gt 8192 ]; }
 
-# ---- the step and the node, for the site's rules
+# ---- 3 The step and the node
+# Sets $number to $1 if that is one, else to $2: arithmetic on anything else would end the shell.
+to_number() { case $1 in '' | 0?* | *[!0-9]* | ???????????*) number=$2 ;; *) number=$1 ;; esac }
+know_task() {
+	to_number "${SLURM_JOB_ID-}" 0 && job=$number
+	to_number "${SLURM_PROCID-}" 0 && rank=$number
+	to_number "${SLURM_LOCALID-}" 0 && local_id=$number
+	to_number "${SLURM_JOB_UID-}" "job$job" && user=$number
+	task=$job.$SLURM_STEP_ID.$rank
+	node=${SLURMD_NODENAME-}
+	case $node in '' | *[!A-Za-z0-9._-]*) node='this node' ;; esac
+	verbose=${LUMISITE_VERBOSE-}
+	case $verbose in 0 | no | off) verbose='' ;; esac
+}
+# Sets $step, by which the site's data is chosen: combination/nodes/gpus/partition/kind of node.
 know_step() {
-	ls_stack=${ls_site_stacks%% *}
-	case " $ls_site_stacks " in *" ${LUMISITE_STACK:-none} "*) ls_stack=$LUMISITE_STACK ;; esac
+	stack=$site_stack
+	if site_has_stack "${LUMISITE_STACK-}"; then stack=$LUMISITE_STACK; fi
 	case ${SLURM_STEP_NUM_NODES:-${SLURM_NNODES-}} in
-	1) ls_nodes=one ;;
-	'' | 0* | *[!0-9]*) ls_nodes=unknown ;;
-	*) ls_nodes=several ;;
+	1) nodes=one ;;
+	'' | 0* | *[!0-9]*) nodes=unknown ;;
+	*) nodes=several ;;
 	esac
-	ls_partition=other ls_kind='' ls_gpus='' kinds='' kind_gpus=0 whole_nodes='' misfit=''
-	if ls_site_partition "${SLURM_JOB_PARTITION-}"; then
-		ls_partition=$SLURM_JOB_PARTITION
+	partition=other kinds='' gpus='' kind='' kind_gpus=0 whole_nodes='' misfit=''
+	if site_partition "${SLURM_JOB_PARTITION-}"; then
+		partition=$SLURM_JOB_PARTITION
 		find_kind
 	fi
-	# As all kinds of the partition have GPUs or not, else as the node's own kind, else as Slurm has granted some.
-	case $ls_gpus,$ls_kind in
-	,) case ${SLURM_STEP_GPUS-}${SLURM_JOB_GPUS-} in '') ls_gpus=cpu ;; *) ls_gpus=gpu ;; esac ;;
-	,*) case $kind_gpus in 0) ls_gpus=cpu ;; *) ls_gpus=gpu ;; esac ;;
+	# As all kinds of the partition have GPUs or not, else as the node's, else as Slurm has granted.
+	case $gpus,$kind in
+	,) case ${SLURM_STEP_GPUS-}${SLURM_JOB_GPUS-} in '') gpus=cpu ;; *) gpus=gpu ;; esac ;;
+	,*) case $kind_gpus in 0) gpus=cpu ;; *) gpus=gpu ;; esac ;;
 	esac
+	step=$stack/$nodes/$gpus/$partition/$kind
+	note step "$step" "release $site_release, step $step"
 }
-# The node kind of the partition that has as many GPUs as this node; `lumisite check --host` compares the rest.
+# Sets $kind to the kind of the partition that has as many GPUs as this node, and $kind_gpus to how
+# many tasks have there; else $misfit says why. `lumisite check --host` compares the rest.
 find_kind() {
-	node_gpus='' fitting=''
-	ls_site_drivers
-	ls_site_kinds
+	node_gpus=${site_assumes%none} fitting=''
+	case $site_assumes in '') site_drivers ;; esac
+	site_kinds
 	case $fitting in
-	'') misfit="this node is of no node kind of partition $ls_partition (lumisite check --host shows what differs)" ;;
+	'')
+		misfit="this node is of no node kind of partition $partition"
+		misfit="$misfit (lumisite check --host shows what differs)"
+		;;
 	' '*' '*) misfit="this node may be of any of these node kinds:$fitting" ;;
-	*) ls_kind=${fitting# } ;;
+	*) kind=${fitting# } ;;
 	esac
-	[ "$ls_kind" ] || kind_gpus=0
+	case $kind in '') kind_gpus=0 ;; esac
 }
-read_line() {
-	eval "$1="
-	[ ! -r "$2" ] || read -r "${1?}" <"$2"
-}
-# A node kind, how many GPUs tasks have there, and its GPUs by vendor, which are not compared where they are not described.
-kind() {
-	case " $kinds " in *" $1 "*) ;; *) return ;; esac
-	case $3 in '' | "${node_gpus:-none}") fitting="$fitting $1" kind_gpus=$2 ;; esac
-}
-
-# ---- what touches the node: `lumisite env` defines these anew, and own_folder, make_private, granted_cpus
-# What is right below `/` may be a shared file system: the list of `/` has its name, without asking its servers.
-exists() {
-	case $1,$roots in
-	/,* | /*/*,*) [ -e "$1" ] ;;
-	*,*/"${1#/}"/*) ;;
-	*) return 1 ;;
-	esac
-}
-# A vendor, and its drivers. A driver's folder has more than devices, so that the pattern always fits something.
+# A vendor, and its drivers. A driver's folder has more than devices, so the pattern fits something.
 count_gpus() {
 	vendor=$1 count=0
 	shift
 	set +f
 	for driver; do
 		[ -d "/sys/bus/pci/drivers/$driver" ] || continue
-		for name in "/sys/bus/pci/drivers/$driver"/*; do
-			case ${name##*/} in *:*:*.*) count=$((count + 1)) ;; esac
+		for device in "/sys/bus/pci/drivers/$driver"/*; do
+			case ${device##*/} in *:*:*.*) count=$((count + 1)) ;; esac
 		done
 	done
 	set -f
 	[ "$count" = 0 ] || node_gpus="${node_gpus:+$node_gpus and }$count $vendor"
 }
-run_taskset() { LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' taskset "$@" >/dev/null; }
-
-# ---- settings: a name, its value behind an `x` or nothing where it is not set, the site's value, and its entry's number
-# What the helper of an outer step has set, and is still as it was, is taken back. Its values never contain `;`.
-forget() {
-	for name in ${LUMISITE_EXPORTS:+$ls_site_names}; do
-		eval "answer=\${$name-}"
-		case $answer in *';'*) continue ;; esac
-		case $LUMISITE_EXPORTS in *";$name=$answer;"*) unset "$name" && drop "$name" ;; esac
-	done
-}
-offer() {
-	if [ "$2" ]; then
-		printable "$1" "${2#x}"
-		note kept "$answer" "$answer not changed: it was set before lumisite ran"
-		return 1
-	fi
-	after="$after$1=$3;"
-	put "$1" "$3"
-	note setting "$1 $4" "$1=$3"
-}
-withdraw() {
-	case " ${LUMISITE_KEEP-} " in *" $1 "*) return ;; esac
-	[ -z "$2" ] || drop "$1"
-	note setting "$1 $4" "$1 unset"
-}
-# The first host of Slurm's list, such as x-[001-004,007]-y,z.
-first_host() {
-	host=${SLURM_STEP_NODELIST:-${SLURM_JOB_NODELIST-}}
-	while :; do
-		begin=${host%%[[,]*}
-		rest=${host#"$begin"}
-		case $rest in '['*']'*) ;; *) break ;; esac
-		[ "${#begin}" -lt 256 ] || return 1
-		first=${rest#?}
-		host=$begin${first%%[],-]*}${rest#*]}
-	done
-	host=${host%%,*}
-	case $host in '' | *[!A-Za-z0-9._-]*) return 1 ;; esac
-}
-master_address() {
-	# With an arbitrary distribution rank 0 may be on any node.
-	case ${SLURM_DISTRIBUTION-} in *arbitrary*) return ;; esac
-	first_host && offer "$1" "$2" "$host$ls_site_host_suffix" "$4"
-}
-# torchrun's c10d waits for ever where no node knows MASTER_ADDR as its own, as with a suffix. PET_* are the defaults of
-# torchrun's options. Other nodes get no is_host=0, which would break --standalone.
-name_node() {
-	[ "$node" != 'this node' ] || return
-	offer PET_LOCAL_ADDR "${PET_LOCAL_ADDR+x$PET_LOCAL_ADDR}" "$node$ls_site_host_suffix" ''
-	[ "$rank" != 0 ] || offer PET_RDZV_CONF "${PET_RDZV_CONF+x$PET_RDZV_CONF}" is_host=1 ''
-}
-master_port() {
-	# Above the ports that Ray gives its workers (10002 to 19999), below the ephemeral ones, never 29500; the modulus is a
-	# prime, so jobs with near numbers stay apart.
-	[ "$job" = 0 ] || offer "$1" "$2" $(((job % 7993 * 101 + SLURM_STEP_ID % 7993) % 7993 + 20000)) "$4"
+# A node kind, how many GPUs tasks have there, and its GPUs by vendor where they are described.
+kind() {
+	case " $kinds " in *" $1 "*) ;; *) return ;; esac
+	case $3 in '' | "${node_gpus:-none}") fitting="$fitting $1" kind_gpus=$2 ;; esac
 }
 
-# ---- binds
-use_list_of_singularity() {
-	list=${SINGULARITY_BINDPATH-} list_name=SINGULARITY_BINDPATH beside=${SINGULARITY_BIND-}
+# ---- 4 Binds, in $list
+binds_and_path() {
+	# Without a prefix, modules of another kind bind, and there is no wrapper.
+	case $site_prefix in '') return ;; esac
+	know_list
+	is_long "$list$other_binds" || add_binds
+	# Slurm looks the command up on the PATH that this prolog gives.
+	case $0 in
+	*/current/spank/*) folder=${0%/current/*}/releases/$site_release/spank/bin ;;
+	*) folder=${0%/*}/bin ;;
+	esac
+	case :$users_path: in
+	*":$folder:"*) ;;
+	*) put PATH "$folder${users_path:+:$users_path}" ;;
+	esac
 }
-# Apptainer drops SINGULARITY_BINDPATH where APPTAINER_BINDPATH differs from it: what a user has there stays in use.
-use_list_of_apptainer() {
-	use_list_of_singularity
-	beside=${APPTAINER_BIND-}
-	if [ "${APPTAINER_BINDPATH-}" ] || [ -z "$list" ]; then
-		list=${APPTAINER_BINDPATH-} list_name=APPTAINER_BINDPATH
-	fi
+# Apptainer drops SINGULARITY_BINDPATH where APPTAINER_BINDPATH differs from it: what a user has
+# there stays in use. $other_binds are binds that stay as they are.
+know_list() {
+	list_name=SINGULARITY_BINDPATH list=${SINGULARITY_BINDPATH-} other_binds=${SINGULARITY_BIND-}
+	case $site_prefix in SINGULARITY) return ;; esac
+	other_binds=${APPTAINER_BIND-}
+	case ${APPTAINER_BINDPATH-},$list in
+	,?*) ;;
+	*) list_name=APPTAINER_BINDPATH list=${APPTAINER_BINDPATH-} ;;
+	esac
 }
 add_binds() {
-	"$ls_site_list"
 	roots=/
 	set +f
-	for name in /*; do roots=$roots${name#/}/; done
+	for folder in /*; do roots=$roots${folder#/}/; done
 	set -f
-	users_list=$list output=$out marker='' brought=''
-	ls_site_binds
+	users_list=$list lines_before=$lines marker='' brought=''
+	site_binds
 	remember_binds
 	case $list in "$users_list") return ;; esac
 	# A list that Slurm would not take stays as it is.
-	if put "$list_name" "$list"; then note binds "$list" "$list_name=$list"; else out=$output; fi
+	if put "$list_name" "$list"; then
+		note binds "$list" "$list_name=$list"
+	else
+		lines=$lines_before
+	fi
 }
-# The variable that remembers whose binds the next ones are. What the node lacks goes, such as the folder of an earlier
-# job: no container would start with it.
+# What is right below `/` may be a shared file system: the list of `/` has its name, without asking
+# its servers. On the node that `lumisite env` makes up, all is there.
+exists() {
+	case $site_assumes,$1,$roots in
+	?*,*,*) ;;
+	,/,* | ,/*/*,*) [ -e "$1" ] ;;
+	,*,*/"${1#/}"/*) ;;
+	*) return 1 ;;
+	esac
+}
+# The variable that remembers which binds are those of the module whose binds follow. What the node
+# lacks goes, such as the folder of an earlier job: no container would start with it.
 brought_by() {
 	remember_binds
-	marker=$1 remembered=${2#x} brought='' loaded=1
-	# A module whose variable is gone has been unloaded.
-	case ${LUMISITE_STACK+stack}$2,$1 in stack,LUMISITE_BINDS_TASK) ;; stack,*) loaded= ;; esac
+	marker=$1 brought=''
+	look_up "$1"
+	remembered=$old_value
+	if is_long "$remembered"; then remembered=''; fi
+	# A module whose variable is gone has been unloaded, where the user has loaded some.
+	loaded=1
+	case ${LUMISITE_STACK+stack}$is_set,$1 in
+	stack,LUMISITE_BINDS_TASK) ;;
+	stack,*) loaded='' ;;
+	esac
 	IFS=,
 	for name in $remembered; do
 		if exists "${name%%:*}"; then brought=${brought:+$brought,}$name; else take_out "$name"; fi
 	done
 	unset IFS
 }
-remember_binds() { case $marker,$brought in , | "$marker,$remembered") ;; *) put "$marker" "$brought" ;; esac }
-# Path, target, bind, required or nothing.
+remember_binds() {
+	case $marker,$brought in
+	,* | "$marker,$remembered") ;;
+	*) put "$marker" "$brought" ;;
+	esac
+}
+# `required` or `optional`, the bind, and its path and target where they are not the bind itself; or
+# `job-folder`, the folder as its variable names it, and the path of its file system.
 bind() {
-	if ! exists "$1"; then
-		[ -z "$4" ] || [ "$ls_local_id" != 0 ] || say "$1 not found on $node: containers start without it"
+	case $1 in
+	job-folder)
+		know_job_folder "$3" "$2" || return
+		set -- optional "$job_folder"
+		;;
+	esac
+	path=${3:-$2} target=${4:-$2}
+	if ! exists "$path"; then
+		case $1,$local_id in
+		required,0) say "$path not found on $node: containers start without it" ;;
+		esac
 		return
 	fi
-	case $loaded,$list,$beside, in ,* | *",$2,"* | *":$2,"* | *":$2:"*) return ;; esac
-	list=${list:+$list,}$3 brought=${brought:+$brought,}$3
+	case $loaded,$list,$other_binds, in
+	,* | *",$target,"* | *":$target,"* | *":$target:"*) ;;
+	*) list=${list:+$list,}$2 brought=${brought:+$brought,}$2 ;;
+	esac
 }
 take_out() {
 	case ,$list, in *",$1,"*) ;; *) return ;; esac
@@ -242,51 +299,96 @@ take_out() {
 	list=${list#,} list=${list%,}
 }
 
-# ---- the wrapper, first on PATH: Slurm looks the command up after this
-put_wrapper_first() {
-	case $0 in
-	*/current/spank/*) folder=${0%/current/*}/releases/$ls_site_release/spank/bin ;;
-	*) folder=${0%/*}/bin ;;
-	esac
-	case :$users_path: in
-	*":$folder:"*) ;;
-	*) put PATH "$folder${users_path:+:$users_path}" ;;
-	esac
-}
-# The first task of a step on a node says what it would have printed. A log that does not answer delays it by half a
-# second, and loses the lines.
-tell_log() {
-	[ "$ls_local_id" = 0 ] || return
-	printf '%.8000s' "$out" | LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' timeout 0.5 logger -t "lumisite[$task]" >/dev/null
-}
-ls_start() {
-	node=${SLURMD_NODENAME-} after=';' private='' own='' users_binding=''
-	case $node in '' | *[!A-Za-z0-9._-]*) node='this node' ;; esac
-	# What the cli_filter has marked for this prolog alone goes from the task's environment, whatever the policy.
-	case ${LUMISITE_CPU_BIND-} in user) users_binding=1 && drop LUMISITE_CPU_BIND && flush ;; esac
-	ls_read_policy
-	[ "$ls_mode" != off ] || exit 0
-	know_step
-	step=$ls_stack/$ls_nodes/$ls_gpus/$ls_partition/$ls_kind
-	note step "$step" "release $ls_site_release, step $step"
-	# Without a prefix, modules of another kind bind, and there is no wrapper.
-	if [ "$ls_site_prefix" ]; then
-		add_binds
-		put_wrapper_first
-	fi
-	forget
-	ls_site_settings
+# ---- 5 Settings
+settings() {
+	ours=${LUMISITE_EXPORTS-} exported=';'
+	if is_long "$ours"; then ours=''; fi
+	case $ours in ?*) forget ;; esac
+	site_settings
 	put LUMISITE_DONE "$task"
 	put LUMISITE_STEP "$step"
-	# These start programs, which may fail or take long.
-	flush
-	ls_site_caches
-	put LUMISITE_EXPORTS "$after"
-	flush
-	bind_task || note no-cpus "$why" "no CPU binding: $why"
-	case $ls_mode in
-	observe) tell_log ;;
-	*) flush ;;
+}
+# What the helper of an outer step has set, and is still as it was, is taken back: this step may
+# need another value, or none. The helper's values never contain `;`.
+forget() {
+	for name in $site_names; do
+		look_up "$name"
+		case $old_value in *';'*) continue ;; esac
+		case $ours in *";$name=$old_value;"*) unset "$name" && drop "$name" ;; esac
+	done
+}
+# Sets $is_set to x where the task has a variable, and $old_value to its value.
+look_up() { is_set='' old_value='' && eval "is_set=\${$1+x} old_value=\${$1-}"; }
+# A variable and its value, which it gets unless it has one: whoever has set that.
+setting() {
+	look_up "$1"
+	case $is_set in
+	x)
+		shown=$1=$old_value
+		case $old_value in *[!\ -~]*) shown=$1 ;; esac
+		[ "${#old_value}" -lt 200 ] || shown=$1
+		note kept "$shown" "$shown not changed: it was set before lumisite ran"
+		return 1
+		;;
 	esac
-	exit 0
+	exported="$exported$1=$2;"
+	put "$1" "$2"
+	note setting "$1" "$1=$2" "${3-}"
+}
+# A variable, and what it gets.
+special_setting() {
+	case $2 in
+	unset)
+		case " ${LUMISITE_KEEP-} " in *" $1 "*) return ;; esac
+		look_up "$1"
+		case $is_set in x) drop "$1" ;; esac
+		note setting "$1" "$1 unset"
+		;;
+	master-address)
+		# With an arbitrary distribution rank 0 may be on any node.
+		case ${SLURM_DISTRIBUTION-} in *arbitrary*) return ;; esac
+		first_host && setting "$1" "$host$site_host_suffix" && name_this_node
+		;;
+	master-port)
+		# Above the ports that Ray gives its workers (10002 to 19999), below the ephemeral ones, never
+		# 29500; the modulus is a prime, so jobs with near numbers stay apart.
+		port=$(((job % 7993 * 101 + SLURM_STEP_ID % 7993) % 7993 + 20000))
+		[ "$job" = 0 ] || setting "$1" "$port"
+		;;
+	one-gpu) one_gpu "$1" ;;
+	esac
+}
+# Sets $host to the first host of Slurm's list, such as x-[001-004,007]-y,z.
+first_host() {
+	host=${SLURM_STEP_NODELIST:-${SLURM_JOB_NODELIST-}}
+	! is_long "$host" || return
+	while :; do
+		begin=${host%%[[,]*}
+		rest=${host#"$begin"}
+		case $rest in '['*']'*) ;; *) break ;; esac
+		[ "${#begin}" -lt 256 ] || return
+		first=${rest#?}
+		host=$begin${first%%[],-]*}${rest#*]}
+	done
+	host=${host%%,*}
+	case $host in '' | *[!A-Za-z0-9._-]*) return 1 ;; esac
+}
+# torchrun's c10d waits for ever where no node knows MASTER_ADDR as its own, as with a suffix. PET_*
+# are defaults of torchrun's options. Other nodes get no is_host=0: that would break --standalone.
+name_this_node() {
+	case $site_host_suffix,$node in ,* | *,'this node') return ;; esac
+	setting PET_LOCAL_ADDR "$node$site_host_suffix"
+	[ "$rank" != 0 ] || setting PET_RDZV_CONF is_host=1
+}
+# On request, one GPU for each task. A list of one, or of something else than numbers, stays.
+one_gpu() {
+	case ${LUMISITE_GPUS-},$misfit in one,) ;; *) return ;; esac
+	look_up "$1"
+	case $is_set$old_value in
+	'') [ "$kind_gpus" -le "$local_id" ] || setting "$1" "$local_id" own ;;
+	*-*) ;;
+	x*,*)
+		expand "$old_value" && pick "$local_id" "$numbers" && unset "$1" && setting "$1" "$picked" own
+		;;
+	esac
 }

@@ -22,7 +22,6 @@ from lumisite.images.known import KnownImage, know_image
 from lumisite.images.lock import LoadedLock, load_lock
 from lumisite.images.network import without_network
 from lumisite.images.remarks import remarks
-from lumisite.render.helper_settings import index_of
 from lumisite.render.made_up_step import (
     AssumedImage,
     Cpus,
@@ -204,7 +203,7 @@ def _harmful(
 def _why(site: Site, step: Step, name: str, variable: Variable) -> str:
     """Return why a variable is as it is: the reason of its entry, or what the helper needs it for."""
     if variable.entry:
-        entry = site.settings[int(index_of(variable.entry))]
+        entry = site.settings[int(variable.entry.removeprefix("settings[").removesuffix("]"))]
         return f"the image decides: {entry.why}" if variable.open else str(entry.why)
     if variable.by == "image":
         return "the image itself sets it"

@@ -23,7 +23,6 @@ from lumisite.render.helper_settings import (
     plugin_word,
     prolog_chains,
     prolog_names,
-    rank_word,
     step_of,
     wrapper_chains,
 )
@@ -44,26 +43,20 @@ from lumisite.site.images import Holds, plugin_by_name
 from lumisite.site.kinds import fingerprint_of
 from lumisite.site.library_path import host_path, library_path
 from lumisite.site.model import Site
-from lumisite.site.plans import ImagePlan, LoadedPlan, literal_path
+from lumisite.site.plans import ImagePlan, LoadedPlan, PlanLine, literal_path
 from lumisite.site.scalars import TASK
-from lumisite.site.software import Runtime
 from lumisite.vendors import drivers_of
 
 #: What stands in scripts for the title of the stack that images bring.
 STACK_MARK = "@STACK@"
-#: The last line of a script, when all is defined.
-START = 'ls_start "$@"\n'
+#: The line of a script's data by which `lumisite env` has it assume a node that has all that the site describes.
+ASSUMES = {"spank/task_prolog": "site_assumes=''", "spank/bin/singularity": "ls_site_assumes=''"}
 
 
 def join_script(of: Rendering, names: Sequence[str], data: Iterable[str]) -> str:
-    """Write one sh script of several files of `spank_helpers`, the first of which begins it, and the site's data."""
-    text = "\n".join([_origin("#", of), *data, START])
-    parts = [_script(of, name).partition("\n") for name in names]
-    # What shellcheck reads of a whole part must be in front of all commands.
-    checks = [first for first, _, _ in parts if first.startswith("# shellcheck ")]
-    scripts = [rest if first in checks else f"{first}\n{rest}" for first, _, rest in parts]
-    begin, _, rest = "\n".join(scripts).partition("\n")
-    return "\n".join([begin, *checks, rest, text])
+    """Write one sh script: several files of `spank_helpers` as they are, then the site's data."""
+    scripts = (_script(of, name) for name in names)
+    return "\n".join([*scripts, _origin("#", of), *data, ""])
 
 
 def join_filter(of: Rendering) -> str:
@@ -83,25 +76,43 @@ def _origin(mark: str, of: Rendering) -> str:
     return f"{mark} ---- the site's data, from {comment(of.loaded.file)}: change that and render again"
 
 
-def step_data(site: Site, runtime: Runtime) -> Iterator[str]:
-    """Yield the data by which the prolog knows the step; the variables are those of one runtime."""
+def prolog_data(of: Rendering) -> Iterator[str]:
+    """Yield the data of the task prolog; the variables are those of the site's default runtime."""
+    site = of.site
+    yield from _head("site_", of)
+    yield sh.assign(site_release=of.release)
+    yield sh.assign(site_prefix=site.runtime.prefix, site_host_suffix=site.fabric.host_suffix or "")
     partitions = []
     for name, partition in site.partitions.items():
         gpus = {None: "", True: "gpu", False: "cpu"}[site.have_gpus(name)]
         whole = "1" if partition.whole_nodes else ""
-        values = sh.row(kinds=" ".join(partition.node_kind), ls_gpus=gpus, whole_nodes=whole)
+        values = sh.row(kinds=" ".join(partition.node_kind), gpus=gpus, whole_nodes=whole)
         partitions.append(([shlex.quote(name)], values))
-    yield sh.assign(ls_site_prefix=runtime.prefix, ls_site_list=_list_of(runtime))
-    yield sh.assign(ls_site_root=site.root)
-    yield from sh.lookup("ls_site_partition", partitions)
-    yield from sh.function("ls_site_kinds", (_kind(site, name) for name in site.node_kinds))
+    yield from sh.lookup("site_partition", partitions)
+    yield from sh.function("site_kinds", (_kind(site, name) for name in site.node_kinds))
     drivers = drivers_of(site).items()
-    yield from sh.function("ls_site_drivers", (" ".join(["count_gpus", gpu, *names]) for gpu, names in drivers))
+    yield from sh.function("site_drivers", (" ".join(["count_gpus", gpu, *names]) for gpu, names in drivers))
+    yield from sh.function("site_binds", _prolog_binds(of))
+    yield sh.numbers("site_names", [*prolog_names(site), "PET_LOCAL_ADDR", "PET_RDZV_CONF"])
+    settings, caches = (prolog_chains(site, of.decisions, directories=these) for these in (False, True))
+    yield from sh.function("site_settings", sh.decide(settings, "step"))
+    yield from sh.function("site_caches", sh.decide(caches, "step"))
+    yield from sh.function("site_directories", _directories(site))
+    yield from sh.function("site_places", _places(site))
+    yield from sh.lookup("site_cpus", _cpus(site))
+    yield "start"
 
 
-def _list_of(runtime: Runtime) -> str:
-    """Return the function that finds the list of binds which a runtime reads."""
-    return f"use_list_of_{runtime.prefix.lower()}" if runtime.prefix else ""
+def _head(prefix: str, of: Rendering) -> Iterator[str]:
+    """Yield what every script says of itself first, the names of its variables behind a prefix."""
+    site = of.site
+    yield f"# Release {of.release} of {site.name}. Ask {comment(site.support.name)}:"
+    yield f"# {comment(site.support.contact)}"
+    yield "# First is ROOT; then what is empty but where `lumisite env` makes up a node."
+    yield sh.assign(ls_site_root=site.root)
+    yield f"{prefix}assumes=''"
+    yield sh.assign(**{f"{prefix}stack": next(iter(of.decisions))})
+    yield from sh.lookup(f"{prefix}has_stack", [([*map(shlex.quote, of.decisions)], sh.NOTHING)])
 
 
 def _kind(site: Site, name: str) -> str:
@@ -109,37 +120,17 @@ def _kind(site: Site, name: str) -> str:
     return sh.call("kind", name, str(len(site.node_kinds[name].gpus)), fingerprint_of(site, name).gpus)
 
 
-def prolog_data(of: Rendering) -> Iterator[str]:
-    """Yield the data that only the prolog looks up."""
+def _wrapper_binds(of: Rendering) -> Iterator[str]:
+    """Yield what remembers the binds in the list, and a function for those that an image of some family lacks."""
     site = of.site
-    yield sh.assign(ls_site_release=of.release, ls_site_stacks=" ".join(of.decisions))
-    yield sh.assign(ls_site_host_suffix=site.fabric.host_suffix or "")
-    yield from sh.function("ls_site_binds", _prolog_binds(of))
-    yield sh.numbers("ls_site_names", [*prolog_names(site), "PET_LOCAL_ADDR", "PET_RDZV_CONF"])
-    settings, caches = (prolog_chains(site, of.decisions, directories=these) for these in (False, True))
-    yield from sh.function("ls_site_settings", sh.decide(settings))
-    yield from sh.function("ls_site_caches", sh.decide(caches))
-    yield from sh.function("ls_site_directories", _directories(site))
-    yield from sh.function("ls_site_places", _places(site))
-    yield from sh.lookup("ls_site_cpus", _cpus(site))
-
-
-def wrapper_binds(of: Rendering) -> Iterator[str]:
-    """Yield functions for the binds that depend on the image's family: whose are in the list, and those to be added."""
-    site = of.site
-    brought = [bind_marker(module) for module in _binding(site)]
-    yield from sh.function("ls_site_brought", (f'"$1" {sh.variable(name)}' for name in brought))
+    yield sh.numbers("ls_site_markers", [bind_marker(module) for module in _binding(site)])
     everywhere = set.intersection(*map(set, of.modules.values()))
     all_modules = dict.fromkeys(of.decisions, tuple(site.modules))
-    body = []
-    for module, binds in groupby(_binds(of, all_modules), key=lambda bind: bind[0].where):
-        if module != TASK and module not in everywhere:
-            marker = bind_marker(str(module))
-            lines = sh.decide(
-                ((where, sh.call("ls_add", item.path, item.target or item.path, item.spec)),) for item, where in binds
-            )
-            body += [f"if ls_needed {sh.variable(marker)}; then", *map(sh.indented, lines), "fi"]
-    yield from sh.function("ls_site_binds", body)
+    chains: list[sh.Chain] = []
+    for item, where in _binds(of, all_modules):
+        if item.where != TASK and item.where not in everywhere:
+            chains.append(((where, sh.call("ls_module_bind", bind_marker(str(item.where)), *_bind_words(item))),))
+    yield from sh.function("ls_site_binds", sh.decide(chains, "ls_step"))
 
 
 def _filter_data(of: Rendering) -> Iterator[str]:
@@ -178,32 +169,39 @@ def _term(text: str) -> str:
     return f"{{ {kind} = {quote_lua(name)}, patterns = {{ {', '.join(patterns)} }} }}"
 
 
-def _family(of: Rendering, name: str) -> str:
+def _family(of: Rendering, name: str) -> Sequence[str]:
     family = of.site.families[name]
-    return sh.row(
+    after = next(iter(family.release_after.values()), "")
+    values = sh.rows(
         ls_needs=f" {' '.join(map(bind_marker, family.modules))} ",
         ls_front=":".join(family.prepend_path),
         ls_libraries=":".join(library_path(of.site, of.selection.platform, name)),
         ls_has=plugin_word(plugin_by_name(of.site, name)),
-        ls_after=next(iter(family.release_after.values()), ""),
     )
+    return (*values, f"ls_behind=${{ls_file##{sh.case_pattern(after)}}}") if after else values
 
 
 def _prolog_binds(of: Rendering) -> Iterator[str]:
     chains: list[sh.Chain] = []
     module = None
     for module, binds in groupby(_binds(of, of.modules), key=lambda bind: bind[0].where):
-        chains.append(((sh.Where(), f"brought_by {sh.variable(bind_marker(str(module)))}"),))
+        chains.append(((sh.Where(), f"brought_by {bind_marker(str(module))}"),))
         for item, where in binds:
-            required = "x" if item.required else ""
-            line = sh.call("bind", item.path, item.target or item.path, item.spec, required)
-            chains.append(((where, line),))
-    yield from sh.decide(chains)
+            required = "required" if item.required else "optional"
+            chains.append(((where, sh.call("bind", required, *_bind_words(item))),))
+    yield from sh.decide(chains, "step")
     if of_jobs := _bound_job_folders(of.site):
         if module != TASK:
-            yield f"brought_by {sh.variable(bind_marker(TASK))}"
+            yield f"brought_by {bind_marker(TASK)}"
         for file_system in of_jobs:
-            yield f"bind_job_folder {shlex.quote(file_system.path)} {sh.filled_in(str(file_system.job_folder))}"
+            yield f"bind job-folder {sh.filled_in(str(file_system.job_folder))} {shlex.quote(file_system.path)}"
+
+
+def _bind_words(item: HostPath | PlanLine) -> Sequence[str]:
+    """Return a bind, with its path and target where they are not the bind itself."""
+    path, target = (item.path, item.target or item.path) if isinstance(item, HostPath) else (item.source, item.target)
+    spec = str(item.spec)
+    return (spec,) if (path, target) == (spec, spec) else (spec, str(path), str(target))
 
 
 def _binds(of: Rendering, modules: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[HostPath, sh.Where]]:
@@ -236,33 +234,26 @@ def _bound_job_folders(site: Site) -> list[FileSystem]:
 
 
 def _places(site: Site) -> Iterator[str]:
-    """Yield what takes the first place for private directories that a node has."""
+    """Yield the places where a node may have room for private directories."""
     for private_place in site.private_places:
-        path = shlex.quote(private_place.path)
-        if private_place.job_folder is not None:
-            words = [
-                "take_job_folder",
-                path,
-                sh.filled_in(private_place.job_folder),
-                shlex.quote(private_place.job_folder),
-            ]
-            yield f"{' '.join(words)} && return"
+        path, folder = shlex.quote(private_place.path), private_place.job_folder
+        if folder is not None:
+            yield f"place {path} {sh.filled_in(folder)} {shlex.quote(folder)}"
         if private_place.writable:
-            yield f"take_place {path} && return"
-    yield "return 1"
+            yield f"place {path}"
 
 
 def _directories(site: Site) -> Iterator[str]:
-    """Yield a call of what is asked for with all private directories."""
+    """Yield the private directories, in one variable; their names have no blanks."""
     words: dict[str, None] = {}
     for setting in site.settings:
         if setting.where == TASK and setting.directory:
             below = [f"{setting.directory}/{name}" for name in setting.with_directories]
-            words.update(dict.fromkeys(map(rank_word, below or [setting.directory])))
-    yield " ".join(['"$@"', *words])
+            words.update(dict.fromkeys(name.replace("{rank}", "$local_id") for name in below or [setting.directory]))
+    yield f'directories="{" ".join(words)}"'
 
 
-def _cpus(site: Site) -> Iterator[tuple[list[str], str]]:
+def _cpus(site: Site) -> Iterator[tuple[list[str], Sequence[str]]]:
     """Yield the CPUs of each task of a whole node, by kind, tasks and threads.
 
     Where each GPU has cores of its own, those near it are known on part of a node too.
@@ -274,21 +265,20 @@ def _cpus(site: Site) -> Iterator[tuple[list[str], str]]:
             if tasks == len(kind.gpus) and not shared_cores(topology, threads):
                 keys.append(shlex.quote(f"{name}/near/{threads}"))
             least = min(len(answer.pu_os) for answer in answers)
-            yield keys, f"count={least} {sh.numbers('lists', (answer.cpus for answer in answers))}"
+            yield keys, (f"count={least}", sh.numbers("lists", (answer.cpus for answer in answers)))
 
 
 def wrapper_data(of: Rendering) -> Iterator[str]:
     """Yield the data of the wrapper."""
     site = of.site
     followed = [loaded_plan for loaded_plan in of.plans if loaded_plan.plan.platform == of.selection.platform]
-    yield sh.assign(ls_site_release=of.release, ls_site_stacks=" ".join(of.decisions))
-    yield sh.assign(ls_site_root=site.root)
+    yield from _head("ls_site_", of)
     runtimes = [([command if command != RUNTIMES[0] else "*"], [_runtime(site, command)]) for command in RUNTIMES[::-1]]
     yield from sh.function("ls_site_runtime_of", sh.case('"$1"', runtimes))
     yield from _options()
-    # A plan that names an image counts more than one of which a pattern only fits it.
     planned = [planned for loaded_plan in followed for planned in _planned(site, loaded_plan)]
-    yield from sh.lookup("ls_site_plan", sorted(planned, key=lambda row: row[1].endswith("ls_planned=''")))
+    yield from sh.lookup("ls_site_plan", [(patterns, values) for patterns, values, exact in planned if exact])
+    yield from sh.lookup("ls_site_plan_like", [(patterns, values) for patterns, values, exact in planned if not exact])
     yield from sh.lookup("ls_site_image", () if of.lock is None else _locked(of, of.lock.lock))
     folders = site.images.folders if site.images is not None else ()
     below = [sh.case_pattern(f"{glob.escape(folder.path.rstrip('/'))}/*") for folder in folders]
@@ -299,14 +289,14 @@ def wrapper_data(of: Rendering) -> Iterator[str]:
     ]
     yield from sh.lookup("ls_site_name", patterns)
     yield from sh.lookup("ls_site_family", (([shlex.quote(name)], _family(of, name)) for name in site.families))
-    yield from wrapper_binds(of)
+    yield from _wrapper_binds(of)
     rows = [
         ([shlex.quote(plan.file)], ["if ls_plan_fits; then", *map(sh.indented, _followed(site, plan.plan)), "fi"])
         for plan in followed
     ]
     yield from sh.function("ls_site_follow", sh.case('"$1"', rows) if rows else ())
-    settings = sh.decide(wrapper_chains(site, of.decisions))
-    yield from sh.function("ls_site_settings", settings)
+    yield from sh.function("ls_site_settings", sh.decide(wrapper_chains(site, of.decisions), "ls_step"))
+    yield 'ls_start "$@"'
 
 
 def _runtime(site: Site, command: str) -> str:
@@ -314,24 +304,22 @@ def _runtime(site: Site, command: str) -> str:
     runtime = site.runtimes.get(command, site.runtime)
     # Without a path of the site, one that no system has: the wrapper goes on to PATH.
     folder = posixpath.dirname(runtime.executable or "/")
-    return assign_runtime(runtime, posixpath.join(folder, command))
-
-
-def assign_runtime(runtime: Runtime, path: str) -> str:
-    """Write what the wrapper knows of a runtime, whose program is at a path."""
-    return sh.assign(ls_site_prefix=runtime.prefix, ls_site_list=f"ls_{_list_of(runtime)}", ls_site_runtime=path)
+    return sh.assign(ls_site_prefix=runtime.prefix, ls_site_runtime=posixpath.join(folder, command))
 
 
 def _options() -> Iterator[str]:
     """Yield lookups of the runtimes' options; those that take the next word set ls_takes."""
     yield from sh.lookup("ls_site_action", [(ACTIONS, sh.NOTHING)])
-    yield from sh.lookup("ls_site_global_option", [(GLOBAL_VALUED, "ls_takes=1"), (GLOBAL_FLAGS, "ls_takes=''")])
-    yield from sh.lookup("ls_site_option", [(ACTION_VALUED, "ls_takes=1"), (ACTION_FLAGS, "ls_takes=''")])
-    yield sh.assign(ls_site_letters=ACTION_LETTERS, ls_site_valued_letters=ACTION_VALUED_LETTERS)
+    for name, valued, flags in (
+        ("ls_site_global_option", GLOBAL_VALUED, GLOBAL_FLAGS),
+        ("ls_site_option", ACTION_VALUED, ACTION_FLAGS),
+        ("ls_site_letter", tuple(ACTION_VALUED_LETTERS), tuple(ACTION_LETTERS)),
+    ):
+        yield from sh.lookup(name, [(valued, "ls_takes=1"), (flags, "ls_takes=''")])
 
 
-def _planned(site: Site, loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], str]]:
-    """Yield the patterns by which a plan's image is known, with the file that it was made for, where that is known.
+def _planned(site: Site, loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], str, bool]]:
+    """Yield the patterns by which a plan's image is known, what is known of it, and whether they name the file itself.
 
     Where a link leads elsewhere now than when the plan was made, the plan is not followed. Other paths that fit one
     file are that file, as it is itself; patterns may fit copies, whose age says nothing.
@@ -354,7 +342,7 @@ def _planned(site: Site, loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], st
         ([path for path in names if not literal_path(path)], "''"),
     ):
         if paths:
-            yield list(map(sh.case_pattern, paths)), f"{values} ls_planned={led}"
+            yield list(map(sh.case_pattern, paths)), f"{values} ls_planned={led}", led != "''"
 
 
 def _followed(site: Site, plan: ImagePlan) -> Iterator[str]:
@@ -362,10 +350,10 @@ def _followed(site: Site, plan: ImagePlan) -> Iterator[str]:
     for line in plan.lines:
         for bind in site.binds:
             if bind.path == line.without and bind.where in site.modules:
-                yield f'ls_take_out_planned "${{{bind_marker(bind.where)}-}}" {shlex.quote(bind.spec)}'
+                yield sh.call("ls_plan_without", bind_marker(bind.where), bind.spec)
     for line in plan.lines:
         if line.spec is not None and line.by is None:
-            yield sh.call("ls_add_planned", str(line.source), str(line.target), line.spec)
+            yield sh.call("ls_plan_bind", *_bind_words(line))
     for line in (line for line in plan.lines if line.accepted is not None):
         yield sh.call("ls_warn", f"runs without the host's {line.library} here: {line.accepted}")
     yield sh.assign(ls_libraries=":".join(plan.library_path))

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from lumisite.render.shell_text import NOTHING, Chain, Where, variable
+from lumisite.render.shell_text import NOTHING, Chain, Where
 from lumisite.site.entries import Setting, When
 from lumisite.site.images import Holds
 from lumisite.site.ledger import (
@@ -52,7 +52,7 @@ def wrapper_chains(site: Site, decisions: Mapping[str, Decision]) -> Iterable[Ch
     """
     names = _names(site, partial(decided_by_image, site))
     for name, chain in zip(names, _chains(site, decisions, names, _for_wrapper), strict=True):
-        yield ((Where(), f"ls_variable {variable(name)}"),)
+        yield ((Where(), f"ls_variable {name}"),)
         yield from ((rule,) for rule in chain)
 
 
@@ -72,13 +72,13 @@ def names_left_alone(site: Site, platform: str, holds: Holds) -> tuple[str, ...]
     return tuple(name for name in _names(site, lambda _: True) if name in holds.sets or name in unfit)
 
 
-def rank_word(text: str) -> str:
-    """Write a path as one word of sh, with the task's number on its node for `{rank}`.
+def rank_word(text: str, local_id: str) -> str:
+    """Write a path as one word of sh, with a script's variable for the task's number on its node for `{rank}`.
 
-    >>> rank_word("aiter/{rank}")
-    'aiter/"$ls_local_id"'
+    >>> rank_word("aiter/{rank}", "local_id")
+    'aiter/"$local_id"'
     """
-    return '"$ls_local_id"'.join(shlex.quote(part) if part else "" for part in text.split("{rank}"))
+    return f'"${local_id}"'.join(shlex.quote(part) if part else "" for part in text.split("{rank}"))
 
 
 def number_of(release: Version) -> str:
@@ -116,20 +116,12 @@ def _acts(site: Site, setting: Setting) -> bool:
 
 
 def _for_prolog(site: Site, name: str, verdict: Verdict[Setting] | None) -> str:
-    action, word = _action(verdict)
+    action, word = _action(verdict, "local_id")
     if verdict is None or action == "leave" or decided_by_image(site, verdict.entry):
         return NOTHING
-    line = " ".join([action, variable(name), word, index_of(verdict.key)])
-    return f"{line} && name_node" if action == "master_address" and site.fabric.host_suffix else line
-
-
-def index_of(key: str) -> str:
-    """Return the number in a key of the ledger.
-
-    >>> index_of("settings[12]")
-    '12'
-    """
-    return key.removeprefix("settings[").removesuffix("]")
+    if action == "value":
+        return f"setting {name} {word}"
+    return f"cache {name} {word}" if action == "directory" else f"special_setting {name} {action}"
 
 
 def _tests(site: Site, when: When) -> Iterator[str]:
@@ -140,31 +132,31 @@ def _tests(site: Site, when: When) -> Iterator[str]:
 
 
 def _for_wrapper(site: Site, name: str, verdict: Verdict[Setting] | None) -> str:
-    when, reading, index = When(), "", ""
+    when, reading = When(), ""
     if verdict is not None:
-        when, index = verdict.entry.when, index_of(verdict.key)
+        when = verdict.entry.when
         reading = "read" if needs_reading(site, verdict.entry) else ""
     image = (
         " && ".join(_tests(site, when)),
         "" if when.family is None else f" {' '.join(when.family)} ",
         plugin_word(when.plugin),
     )
-    action, word = _action(verdict)
-    return " ".join(["ls_rule", *map(shlex.quote, (*image, reading)), action, word, index or "''"])
+    action, word = _action(verdict, "ls_local_id")
+    return " ".join(["ls_rule", *map(shlex.quote, (*image, reading)), action, word]).rstrip()
 
 
-def _action(verdict: Verdict[Setting] | None) -> tuple[str, str]:
-    """Return the function of the scripts that does what an entry says, and its value as one word of sh."""
+def _action(verdict: Verdict[Setting] | None, local_id: str) -> tuple[str, str]:
+    """Return what an entry says is to be done, and its value as one word of sh."""
     if verdict is None or verdict.entry.where != TASK:
-        return "leave", "''"
+        return "leave", ""
     setting = verdict.entry
     if setting.value is not None:
-        return "offer", shlex.quote(setting.value)
+        return "value", shlex.quote(setting.value)
     if setting.directory is not None:
-        return "cache_directory", rank_word(setting.directory)
+        return "directory", rank_word(setting.directory, local_id)
     if setting.computed is not None:
-        return setting.computed.replace("-", "_"), "''"
-    return "withdraw" if setting.unset else "leave", "''"
+        return setting.computed, ""
+    return "unset" if setting.unset else "leave", ""
 
 
 #: What is written for a variable, and an entry about it or none.

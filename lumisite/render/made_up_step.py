@@ -1,15 +1,14 @@
 """What a rank finds in its environment: the rendered scripts are run, in a step and on a node that are made up.
 
-The scripts are the very texts that `render` writes. Only the functions that touch a node are defined anew at their end:
-the made-up node has every path, and all of its CPUs are granted. What the scripts decide they report as lines of a key
-and a value (`LUMISITE_VERBOSE=report`).
+The scripts are the very texts that `render` writes, but for one line of their data: it says which GPUs the node has.
+With it they take every path for there and all CPUs for granted, and touch nothing. What they decide they report as
+lines of a key and a value (`LUMISITE_VERBOSE=report`).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -21,7 +20,7 @@ from pathlib import Path
 from lumisite.errors import ToolError, refused
 from lumisite.findings.catalogue import make_finding
 from lumisite.machine.masks import mask_of
-from lumisite.render.helper import START, assign_runtime
+from lumisite.render.helper import ASSUMES
 from lumisite.render.manifest import MANIFEST, RenderedFile
 from lumisite.render.modules import ModulePlan
 from lumisite.site.cpus import parse_number_list
@@ -36,24 +35,6 @@ from lumisite.site.versions import parse_version
 #: How long a script may take; it takes milliseconds.
 LIMIT_S = 30
 _MOST_BYTES = 1 << 23  # the kernel gives a program no larger environment, execve(2)
-#: The node is of the kind that is meant, whatever this machine is.
-PROLOG = """
-exists() {{ :; }}
-count_gpus() {{ node_gpus={gpus}; }}
-run_taskset() {{ :; }}
-own_folder() {{ :; }}
-make_private() {{
-    case $1 in *[!A-Za-z0-9/._+@=-]*) return 1 ;; esac
-    private=$1-$user
-}}
-granted_cpus() {{ granted=; }}
-ls_read_policy() {{ ls_mode=on; }}
-"""
-WRAPPER = """
-ls_there() {{ :; }}
-ls_read_policy() {{ ls_mode=on; }}
-ls_site_runtime_of() {{ {runtime}; }}
-"""
 #: What the folder of the made-up job is called, where the site's variable says more than the job's number.
 MADE_UP_FOLDER = "job1"
 #: Stands for the real runtime: writes down the environment that it is given.
@@ -180,7 +161,7 @@ def environment_of(question: Question) -> Environment:
             if question.image is not None:
                 stages.append(_run_wrapper(question, Path(folder), tasks[0].after))
     image = _image(stages[-1])
-    variables = {**(_not_set(question, image) if tasks else {}), **_variables(question, stages)}
+    variables = {**(_not_set(question, image) if tasks else {}), **_variables(question, stages, image)}
     return Environment(
         variables=dict(sorted(variables.items())),
         binds=tuple(_binds(question, stages)),
@@ -251,8 +232,8 @@ def _job_folders(site: Site) -> dict[str, str]:
 
 def _run_prologs(question: Question, folder: Path, loaded: Mapping[str, str]) -> Iterator[_Stage]:
     """Run the prolog for each task of the first node; its lines make the environment, as Slurm reads them."""
-    gpus = fingerprint_of(question.site, question.kind).gpus.replace(NO_GPUS, "")
-    script = _with_functions(question, folder, "spank/task_prolog", PROLOG.format(gpus=shlex.quote(gpus)))
+    gpus = fingerprint_of(question.site, question.kind).gpus or NO_GPUS
+    script = _on_assumed_node(question, folder, "spank/task_prolog", gpus)
     # Sourced under its deployed name, since it puts its own folder on PATH.
     name = f"{question.site.root}/releases/{release_of(question.files)}/spank/task_prolog"
     for task in range(question.step.tasks_per_node):
@@ -274,8 +255,7 @@ def _run_wrapper(question: Question, folder: Path, before: Mapping[str, str]) ->
     out, runtime = folder / "environment", folder / "runtime"
     runtime.write_text(_RUNTIME.format(out=out))
     runtime.chmod(0o700)
-    functions = WRAPPER.format(runtime=assign_runtime(question.site.runtime, str(runtime)))
-    script = _with_functions(question, folder, f"spank/bin/{question.site.command}", functions)
+    script = _on_assumed_node(question, folder, "spank/bin/singularity", str(runtime))
     image = str(question.image)
     path = image if "://" in image else os.path.abspath(image)  # noqa: PTH100 - as a shell's PWD has it
     output = _run([str(script), "exec", path, "true"], {**before, "PWD": str(folder)})
@@ -291,14 +271,15 @@ def _reports(lines: Iterable[str]) -> list[tuple[str, str]]:
     return [(key, value) for _, key, value in words]
 
 
-def _with_functions(question: Question, folder: Path, path: str, functions: str) -> Path:
-    """Write a script with functions of our own behind those that they stand for, before its last line starts it."""
-    text = question.files[path].text
-    for name in (START, *re.findall(r"^\w+\(\) \{", functions, re.MULTILINE)):
-        if f"\n{text}".count(f"\n{name}") != 1:
-            raise ToolError(make_finding("script-of-another-release", path, line=name.strip()))
-    script = folder / Path(path).name
-    script.write_text(text.removesuffix(START) + functions + START, encoding="utf-8", errors="surrogateescape")
+def _on_assumed_node(question: Question, folder: Path, path: str, assumed: str) -> Path:
+    """Write a script that assumes a node: with these GPUs, or with this program in the place of the real runtime."""
+    text, line = question.files[path].text, ASSUMES[path]
+    if f"\n{text}".count(f"\n{line}\n") != 1:
+        raise ToolError(make_finding("script-of-another-release", path, line=line))
+    # The wrapper goes by the name under which it is called.
+    script = folder / (question.site.command if path.startswith("spank/bin/") else Path(path).name)
+    text = text.replace(f"\n{line}\n", f"\n{line.partition('=')[0]}={shlex.quote(assumed)}\n")
+    script.write_text(text, encoding="utf-8", errors="surrogateescape")
     return script
 
 
@@ -325,20 +306,29 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> str:
     return text
 
 
-def _variables(question: Question, stages: Sequence[_Stage]) -> dict[str, Variable]:
+def _variables(question: Question, stages: Sequence[_Stage], image: AssumedImage | None) -> dict[str, Variable]:
     """Return each variable that some stage changed, or reports to take away."""
     found: dict[str, Variable] = {}
     numbered = reversed([*enumerate(question.site.settings)])
     of_module = {str(setting.name): f"settings[{index}]" for index, setting in numbered}
     for stage in stages:
-        pairs = (value.partition(" ") for key, value in stage.reports if key == "setting")
-        entries = {name: f"settings[{index}]" for name, _, index in pairs if index}
+        names = (value for key, value in stage.reports if key == "setting")
+        entries = {name: _entry_of(question, name, image if stage.by == "wrapper" else None) for name in names}
         changed = {name for name in {*stage.before, *stage.after} if stage.before.get(name) != stage.after.get(name)}
         for name in changed | entries.keys():
             if not name.startswith("SLURM") or name == "SLURM_TASK_PROLOG":
                 entry = (of_module if stage.by == "module" else entries).get(name, "")
                 found[name] = Variable(stage.after.get(name), stage.by, entry)
     return found
+
+
+def _entry_of(question: Question, name: str, image: AssumedImage | None) -> str:
+    """Return the entry by which a script sets or unsets a variable: the first that applies and does something."""
+    verdicts = decide(question.site, situation_of(question, image)).settings
+    applying = (verdict for verdict in verdicts if verdict.entry.name == name and verdict.applies)
+    if image is None:
+        applying = (verdict for verdict in applying if not decided_by_image(question.site, verdict.entry))
+    return next((verdict.key for verdict in applying if not verdict.entry.leave), "")
 
 
 def _not_set(question: Question, image: AssumedImage | None) -> dict[str, Variable]:

@@ -9,7 +9,7 @@ from lumisite import __version__
 from lumisite.errors import shown
 from lumisite.findings.writers import message
 from lumisite.images.lock import LoadedLock
-from lumisite.render.helper import join_filter, join_script, prolog_data, step_data, wrapper_data
+from lumisite.render.helper import join_filter, join_script, prolog_data, wrapper_data
 from lumisite.render.manifest import MANIFEST, PAGE, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
 from lumisite.render.modules import ModulePlan, Rendering, plan_modules
 from lumisite.render.plan_images import plan_summaries
@@ -27,8 +27,8 @@ from lumisite.site.selection import Selection
 RELEASE_TOKEN = "@lumisite-release-id@"  # noqa: S105  # no secret
 
 #: The files of `spank_helpers/` that make up what a task runs.
-PROLOG = ("prolog.sh", "policy.sh", "masks.sh", "caches.sh")
-WRAPPER = ("wrapper.sh", "policy.sh", "image.sh")
+PROLOG = ("prolog.sh", "policy.sh", "caches.sh", "masks.sh")
+WRAPPER = ("wrapper.sh", "policy.sh")
 
 
 def render_tree(
@@ -89,7 +89,7 @@ def _module_files(of: Rendering, plans: Sequence[ModulePlan]) -> dict[str, Rende
 
 
 def _helper_files(of: Rendering) -> dict[str, RenderedFile]:
-    prolog = join_script(of, PROLOG, (*step_data(of.site, of.site.runtime), *prolog_data(of)))
+    prolog = join_script(of, PROLOG, prolog_data(of))
     wrapper = RenderedFile(join_script(of, WRAPPER, wrapper_data(of)), executable=True)
     return {
         "spank/task_prolog": RenderedFile(prolog, executable=True),

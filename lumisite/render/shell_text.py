@@ -12,7 +12,7 @@ from typing import TypeAlias
 from lumisite.site.scalars import JOB_VARIABLE
 
 #: Where a line of data is broken, if it can be.
-WIDTH = 110
+WIDTH = 96
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Where:
 Chain: TypeAlias = tuple[tuple[Where, str], ...]
 #: What a line is where a script does nothing.
 NOTHING = ":"
-#: What the scripts call the sides of a step.
+#: What a step is, in the order of the scripts' words for it.
 _SIDES = ("stack", "nodes", "gpus", "partition", "kind")
 
 
@@ -45,24 +45,25 @@ def assign(**values: str) -> str:
 
 def row(**values: str) -> str:
     """Write a row of a table: what is empty is left out, since the scripts begin with empty variables."""
-    return assign(**{name: value for name, value in values.items() if value}) or NOTHING
+    return " ".join(rows(**values)) or NOTHING
+
+
+def rows(**values: str) -> Sequence[str]:
+    """Write a long row of a table, a line for each value."""
+    return tuple(assign(**{name: value}) for name, value in values.items() if value)
 
 
 def numbers(name: str, words: Iterable[object]) -> str:
     """Write a long list of numbers, which the shell splits at any white space."""
-    text = "\n\t".join(textwrap.wrap(" ".join(map(str, words)), WIDTH - 10, break_long_words=False))
-    return f"{name}='{text}'"
+    begin = f"{name}='"
+    text = textwrap.wrap(begin + " ".join(map(str, words)), WIDTH - 10, break_long_words=False)
+    return "\n\t".join(text) + "'"
 
 
 def call(function: str, *words: str) -> str:
     """Write a call of words that are quoted here; the last goes to a line of its own where it is long."""
     line, quoted = " ".join([function, *map(shlex.quote, words[:-1])]), shlex.quote(words[-1])
     return f"{line} {quoted}" if len(line) + len(quoted) < WIDTH else f"{line} \\\n\t{quoted}"
-
-
-def variable(name: str) -> str:
-    """Write a variable's name, and its value behind an `x` or nothing where it is not set."""
-    return f'{name} "${{{name}+x${name}}}"'
 
 
 def indented(text: str) -> str:
@@ -107,29 +108,29 @@ def case_pattern(text: str) -> str:
     return literal.replace("[!\\^", "[!^")
 
 
-def lookup(name: str, rows: Iterable[tuple[Sequence[str], str]]) -> list[str]:
+def lookup(name: str, rows: Iterable[tuple[Sequence[str], str | Sequence[str]]]) -> list[str]:
     """Write a function that looks its first argument up, and fails where there is nothing."""
-    table = [(patterns, (line,)) for patterns, line in rows]
+    table = [(patterns, (lines,) if isinstance(lines, str) else lines) for patterns, lines in rows]
     return function(name, case('"$1"', table, "return 1") if table else ["return 1"])
 
 
-def decide(chains: Iterable[Chain]) -> Iterator[str]:
-    """Write chains; neighbours that ask for the same share a case, and a case asks only what some line asks."""
+def decide(chains: Iterable[Chain], step: str) -> Iterator[str]:
+    """Write chains by a script's variable for the step; neighbours that ask for the same share a case."""
     shortened = map(_without_idle_end, chains)
     for wheres, group in groupby(shortened, key=lambda chain: tuple(where for where, _ in chain)):
         bodies = [
             list(dict.fromkeys(lines)) for lines in zip(*([line for _, line in chain] for chain in group), strict=True)
         ]
-        relevant = [side for side in _SIDES if any(getattr(where, side) for where in wheres)]
+        asks = any(getattr(where, side) for where in wheres for side in _SIDES)
         tests = list(dict.fromkeys(where.variable for where in wheres if where.variable))
         for number, test in enumerate(tests):
-            yield from _fits(f"ls_holds_{number}", test)
+            yield from _fits(f"{step}_holds_{number}", test)
         if not wheres:
             continue
-        if relevant or tests:
-            rows = [(_patterns(where, relevant, tests), body) for where, body in zip(wheres, bodies, strict=True)]
-            sides = [*relevant, *(f"holds_{number}" for number in range(len(tests)))]
-            yield from case("/".join(f"$ls_{side}" for side in sides), rows)
+        if asks or tests:
+            rows = [(_patterns(where, tests), body) for where, body in zip(wheres, bodies, strict=True)]
+            subject = [f"${step}", *(f"${step}_holds_{number}" for number in range(len(tests)))]
+            yield from case("/".join(subject), rows)
         else:
             yield from bodies[0]
 
@@ -149,10 +150,10 @@ def _fits(name: str, test: Sequence[tuple[str, str]]) -> Iterator[str]:
     yield from [f"{name}=''", *inner]
 
 
-def _patterns(where: Where, relevant: Sequence[str], tests: Sequence[tuple[tuple[str, str], ...]] = ()) -> list[str]:
+def _patterns(where: Where, tests: Sequence[tuple[tuple[str, str], ...]] = ()) -> list[str]:
     if where == Where():
         return ["*"]
-    sides: list[Iterable[str]] = [list(map(shlex.quote, getattr(where, side))) or ["*"] for side in relevant]
+    sides: list[Iterable[str]] = [list(map(shlex.quote, getattr(where, side))) or ["*"] for side in _SIDES]
     sides += [["yes" if where.variable == test else "*"] for test in tests]
     return ["/".join(words) for words in product(*sides)]
 

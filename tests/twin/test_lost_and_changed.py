@@ -118,7 +118,7 @@ def roll_back(cluster: Cluster) -> None:
 def edit_prolog(cluster: Cluster) -> None:
     script = cluster.shared / SITE_TREE[1:] / "current/spank/task_prolog"
     script.chmod(0o755)
-    script.write_text(script.read_text().replace("ls_start", ": edited\nls_start"))
+    script.write_text(script.read_text().replace("\nstart() {", "\nstart() {\n\t: edited"))
 
 
 @pytest.mark.parametrize(

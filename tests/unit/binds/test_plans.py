@@ -335,6 +335,6 @@ def test_the_wrapper_adds_only_what_no_module_binds() -> None:
     lumi = load_site("lumi")
     files = render_tree(lumi, resolve_selection(lumi.site), load_templates(), [LoadedPlan(plan, "plan.yaml", text)])
     lines = [line.strip() for line in files["spank/bin/singularity"].text.splitlines()]
-    added = [line for line in lines if line.startswith("ls_add_planned /")]
-    assert added == ["ls_add_planned /a/libb.so /lib64/libb.so /a/libb.so:/lib64/libb.so"]
+    added = [line for line in lines if line.startswith("ls_plan_bind /")]
+    assert added == ["ls_plan_bind /a/libb.so:/lib64/libb.so /a/libb.so /lib64/libb.so"]
     assert plan.lines[1].chain == ("libb.so", "root")

@@ -44,7 +44,7 @@ def test_two_runtimes_share_the_binds_of_the_first(university: str) -> None:
     assert "APPTAINER_BINDPATH" not in modules
     prefixes = {"task_prolog": "SINGULARITY", "bin/singularity": "SINGULARITY", "bin/apptainer": "APPTAINER"}
     for name, prefix in prefixes.items():
-        assert f"ls_site_prefix={prefix}" in (out / "spank" / name).read_text()
+        assert f"site_prefix={prefix}" in (out / "spank" / name).read_text()
 
 
 def test_a_runtime_of_another_name_is_accepted_and_gets_no_wrapper(university: str) -> None:

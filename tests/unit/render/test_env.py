@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,11 +19,12 @@ from lumisite.render import made_up_step
 from lumisite.render.made_up_step import Question, Step, environment_of
 from lumisite.render.manifest import RenderedFile
 from lumisite.render.modules import Rendering, plan_modules
-from lumisite.render.render import PROLOG, WRAPPER, render_tree
+from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
 from lumisite.site.load import load_site
 from lumisite.site.selection import resolve_selection
 from tests.support.prologs import Script, lay_out, lumi_like, render_files, shell_command
+from tests.support.tools import traced
 
 R70 = "/appl/local/laifs/containers/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif"
 Output = pytest.CaptureFixture[str]
@@ -233,14 +236,20 @@ def test_an_image_that_a_lock_knows_is_not_compared_with_its_name(
 # ---- it cannot differ from the scripts
 
 
-def test_every_function_that_asks_the_node_is_defined_anew() -> None:
-    """Between their two marks the scripts have what `env` must not run."""
-    for scripts, own in ((PROLOG, made_up_step.PROLOG), (WRAPPER, made_up_step.WRAPPER)):
-        text = "".join(load_templates()[f"spank_helpers/{script}"] for script in scripts)
-        marked = "".join(part.partition("\n\n")[0] for part in text.split("# ---- what touches the node")[1:])
-        functions = re.findall(r"^(\w+)\(\) \{", marked, re.MULTILINE)
-        assert functions
-        assert {*functions} == {*re.findall(r"^(\w+)\(\) \{", own, re.MULTILINE)} - {"ls_site_runtime_of"}
+def test_the_prolog_touches_nothing_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks at no file but itself and the list of `/`, and starts no program."""
+    calls: list[str] = []
+
+    def trace(command: list[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
+        calls.extend(traced("%process,%file", command, options["env"], tmp_path / "strace.log"))
+        return subprocess.run(command, **options)
+
+    asked = question()
+    monkeypatch.setattr(made_up_step, "subprocess", SimpleNamespace(**{**vars(subprocess), "run": trace}))
+    environment_of(Question(asked.site, asked.files, asked.modules, Step("standard-g", 2, 1), None))
+    begun = next(number for number, call in enumerate(calls) if "task_prolog" in call and "open" in call)
+    assert sum("execve(" in call for call in calls) == 1
+    assert {name for call in calls[begun + 1 :] for name in re.findall(r'"([^"]*)"', call)} <= {"", "/", "/dev/null"}
 
 
 def test_another_template_is_refused_rather_than_half_replaced() -> None:
@@ -255,7 +264,7 @@ def test_another_template_is_refused_rather_than_half_replaced() -> None:
 def test_a_script_that_fails_is_named(change: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(made_up_step, "LIMIT_S", 1)
     asked = question()
-    prolog = asked.files["spank/task_prolog"].text.replace("ls_start() {", f"ls_start() {{\n\ttrap - EXIT\n\t{change}")
+    prolog = asked.files["spank/task_prolog"].text.replace("\nstart() {", f"\nstart() {{\n\ttrap - EXIT\n\t{change}")
     files = {**asked.files, "spank/task_prolog": RenderedFile(prolog)}
     with pytest.raises(ToolError) as error:
         environment_of(Question(asked.site, files, asked.modules, asked.step, None))

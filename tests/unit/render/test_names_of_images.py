@@ -17,7 +17,7 @@ from lumisite.site.selection import resolve_selection
 from tests.support.prologs import ROOT, SHELLS, lay_out, lumi_like, shell_command, write_script
 from tests.support.wrappers import RUNTIME, Wrapper
 
-IMAGE_SH = Path(__file__).parents[3] / "spank_helpers/image.sh"
+WRAPPER_SH = Path(__file__).parents[3] / "spank_helpers/wrapper.sh"
 PARTS = ("0", "1", "6", "06", "10", "14", "100", "999", "1000", "")
 ENDS = ("", ".sif", "f21m50t210.sif", "-7.2", "_x", "..")
 #: What stands behind the family's pattern: digits alone, dotted numbers of one to four parts, and what is no release.
@@ -30,10 +30,10 @@ SAID = (
 )
 READ = """
 . "$1"
-ls_after=$2
+after=$2
 shift 2
 for ls_file; do
-	ls_version=''
+	ls_version='' ls_behind=${ls_file##$after}
 	ls_read_version
 	printf '%s\\n' "$ls_version"
 done
@@ -45,7 +45,7 @@ done
 def test_both_read_the_same_release(shell: str, after: str, tmp_path: Path) -> None:
     begin = "/x/a-rocm-b-u24r" if after.endswith("r") else "/x/a-u24r70-rocm-"
     names = [f"{begin}{said}" for said in SAID]
-    command = [*shell_command(shell, tmp_path), "-c", READ, "sh", str(IMAGE_SH), after, *names]
+    command = [*shell_command(shell, tmp_path), "-c", READ, "sh", str(WRAPPER_SH), after, *names]
     said = subprocess.run(command, capture_output=True, text=True, check=True)
     known = (release_by_name(after, name) for name in names)
     expected = ["" if release is None else number_of(release) for release in known]

@@ -29,8 +29,8 @@ def forks(calls: list[str]) -> int:
     return sum(bool(re.match(r"\d+ +(v?fork|clone3?)\(", call)) for call in calls)
 
 
-def test_it_forks_once_for_directories_on_a_node_and_once_for_the_mask(prolog: Script, tmp_path: Path) -> None:
-    assert forks(system_calls(prolog, tmp_path)) == 2
+def test_it_forks_twice_for_directories_on_a_node_and_once_for_the_mask(prolog: Script, tmp_path: Path) -> None:
+    assert forks(system_calls(prolog, tmp_path)) == 3
     assert forks(system_calls(prolog, tmp_path)) == 1
 
 

@@ -38,7 +38,7 @@ TEXT = lumi_like_files()["spank/task_prolog"]
 #: Every variable that the prolog reads or uses; a user may have any of them in the environment.
 NAMES = sorted(set(re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", TEXT)) | set(re.findall(r"\b([a-z_0-9]+)=", TEXT)))
 #: What it may set.
-LEDGER = set(re.findall(r"^\s*(?:.*\) )?(?:offer|cache_directory|master_\w+|one_gpu) ([A-Z_]+) ", TEXT, re.MULTILINE))
+LEDGER = set(re.findall(r"^\s*(?:.*\) )?(?:setting|special_setting|cache) ([A-Z_]+) ", TEXT, re.MULTILINE))
 ALLOWED = LEDGER | {
     "LD_LIBRARY_PATH",
     "LUMISITE_CPU_BIND",
@@ -80,14 +80,14 @@ def without_warnings(ran: Ran) -> Ran:
 
 
 def test_the_names_are_found() -> None:
-    assert {"SLURM_JOB_ID", "NCCL_CROSS_NIC", "out", "private", "verbose"} <= set(NAMES)
+    assert {"SLURM_JOB_ID", "lines", "private", "verbose"} <= set(NAMES)
     assert {"NCCL_CROSS_NIC", "MIOPEN_USER_DB_PATH", "MASTER_PORT", "ROCR_VISIBLE_DEVICES"} <= LEDGER
 
 
 FUNCTIONS = (
     *("[", "test", "printf", "read", "echo", "mkdir", "taskset", "command", "cd", "umask", "true"),
     *("exec", "exit", "trap", "unset", "set", "export", "eval", "shift", "return", ":", "."),
-    *("flush", "say", "note", "put", "offer", "exists", "number", "bind", "private", "made"),
+    *("send", "say", "note", "put", "setting", "exists", "to_number", "bind", "cache", "run"),
 )
 
 ENVIRONMENTS: dict[str, dict[str, str]] = {
@@ -237,9 +237,73 @@ def test_few_descriptors(prolog: Script, files: int) -> None:
     assert done.returncode == 0
 
 
-def test_no_space_for_files(prolog: Script) -> None:
-    done = start(prolog, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)), stdout=subprocess.PIPE)
+def no_file_grows() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+def test_no_space_for_files(prolog: Script, tmp_path: Path) -> None:
+    """Whoever writes past the limit gets a signal, which would end the prolog, and the task with it."""
+    with (tmp_path / "out").open("w") as out:
+        assert start(prolog, preexec_fn=no_file_grows, stdout=out).returncode == 0
+    done = start(prolog, preexec_fn=no_file_grows, stdout=subprocess.PIPE)
     assert done.returncode == 0
+    assert b"export PYTHONNOUSERSITE=1\n" in done.stdout
+    assert b"MIOPEN_USER_DB_PATH" not in done.stdout, "no cache could be written"
+
+
+FULL = """
+mount -t tmpfs -o size=16k,mode=1777 none {tmp} || exit 77
+cat /dev/zero >{tmp}/full
+exec "$@"
+"""
+
+
+@pytest.mark.skipif(not is_root(), reason="only root can mount")
+def test_a_full_disk_with_room_for_directories_takes_no_caches(prolog: Script, tmp_path: Path) -> None:
+    mount = ["unshare", "-m", "sh", "-c", FULL.format(tmp=tmp_path / "tmp"), "sh"]
+    step = {**STEP, "SLURM_LOCALID": "0"}
+    done = subprocess.run([*mount, *prolog.command, prolog.path], env=step, capture_output=True, text=True)
+    if done.returncode == 77:
+        pytest.skip("this machine does not let root mount")
+    ran = harmless(Ran(done.returncode, done.stdout, ""))
+    assert "MIOPEN_USER_DB_PATH" not in ran.exports
+    assert any("no place for private directories" in line for line in ran.prints)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link", "directory"])
+def test_a_file_of_ours_that_is_none_is_not_opened(prolog: Script, tmp_path: Path, kind: str) -> None:
+    place = Path(prolog.step().exports["LUMISITE_PRIVATE"])
+    space = place / ".space"
+    space.unlink()
+    (tmp_path / "mine").write_text("mine")
+    {"fifo": os.mkfifo, "link": lambda path: path.symlink_to(tmp_path / "mine"), "directory": Path.mkdir}[kind](space)
+    ran = harmless(prolog.run(STEP, timeout_s=10))
+    assert "MIOPEN_USER_DB_PATH" not in ran.exports
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+#: Values of 10 to 120 KB, with a sign that each of them must not leave.
+LONG = {
+    "SINGULARITY_BINDPATH": ",".join(["/a"] * 30_000),
+    "SINGULARITY_BIND": ",".join(["/a"] * 30_000),
+    "LUMISITE_BINDS_TASK": ",".join(["/a:/b"] * 15_000),
+    "LUMISITE_EXPORTS": ";A=b" * 30_000,
+    "SLURM_STEP_NODELIST": f"nid[{','.join(f'{2 * number:06}' for number in range(2978))}]",
+    "SLURM_STEP_GPUS": ",".join(["0"] * 60_000),
+    "SLURM_GTIDS": ",".join(["0"] * 60_000),
+    "SLURM_CPU_BIND": "mask_cpu" * 15_000,
+    "SLURM_GPU_BIND": "map:" * 30_000,
+    "ROCR_VISIBLE_DEVICES": ",".join(["0"] * 60_000),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_list_is_left_as_it_is(prolog: Script, name: str) -> None:
+    ran = harmless(prolog.run({**STEP, "LUMISITE_GPUS": "one", name: LONG[name]}, timeout_s=5))
+    assert ran.exports["PYTHONNOUSERSITE"] == "1"
+    assert name not in {*ran.exports, *ran.unsets} - {"LUMISITE_EXPORTS", "LUMISITE_BINDS_TASK"}
+    assert ("MASTER_ADDR" in ran.exports) == (name != "SLURM_STEP_NODELIST")
+    assert ("SINGULARITY_BINDPATH" in ran.exports) == (name not in ("SINGULARITY_BINDPATH", "SINGULARITY_BIND"))
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o007, 0o777])
@@ -279,7 +343,7 @@ def test_a_signal_while_it_runs(prolog: Script, tmp_path: Path, number: signal.S
         [("/proc/self/cpuset", "/dev/null")],
         [("/proc/self/cpuset", "/usr")],
         [("/dev/null", "/nowhere/null")],
-        [("for name in /*", "for name in /nowhere/*")],
+        [("for folder in /*", "for folder in /nowhere/*")],
     ],
     ids=["no tools", "no proc", "an empty proc", "a proc of directories", "no /dev/null", "an empty root"],
 )

@@ -45,6 +45,44 @@ def test_an_exported_function_reaches_the_container_where_the_shell_can_carry_it
     assert call.environment["BASH_FUNC_module%%"] == "() {  echo hi\n}"
 
 
+def test_the_users_functions_reach_the_container_and_do_nothing_on_the_way(tmp_path: Path) -> None:
+    functions = {f"BASH_FUNC_{name}%%": "() {  exit 9\n}" for name in ("printf", "test", "read", "readlink", "cd")}
+    link = tmp_path / "link.sif"
+    link.symlink_to("lumi-multitorch-mine.sif")
+    call = make(tmp_path, "bash").call("exec", str(link), "x", LUMISITE_VERBOSE="all", **functions)
+    assert {name: call.environment.get(name) for name in functions} == functions
+    assert "family laif-multitorch" in call.stderr
+
+
+@pytest.mark.parametrize("more", [{}, {"BASH_FUNC_test%%": "() { exit 9; }"}])
+def test_bash_cannot_be_told_to_stop_at_a_depth_of_calls(tmp_path: Path, more: dict[str, str]) -> None:
+    call = make(tmp_path, "bash").call("exec", LAIF, "x", FUNCNEST="1", **more)
+    assert f"{tmp_path}/opt/cray" not in call.binds
+    assert call.environment["FUNCNEST"] == "1"
+
+
+def test_control_characters_of_the_users_are_not_printed(wrapper: Wrapper) -> None:
+    venv = wrapper.folder / "venv.sqsh"
+    venv.touch()
+    odd = {"LUMISITE_VENV": f"{venv}:/x\x1b[2J", "SINGULARITYENV_PREPEND_PATH": "/y\r\x07"}
+    for verbose in ("all", "report"):
+        call = wrapper.call("exec", LAIF, "x", LUMISITE_VERBOSE=verbose, **odd)
+        assert call.environment["SINGULARITYENV_PREPEND_PATH"] == "/y\r\x07:/x\x1b[2J/bin"
+        assert call.stderr.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize(
+    "words", [["exec", "/" + "a/" * 3000, "x"], ["exec", f"-{'e' * 60_000}Z", LAIF]], ids=["image", "letters"]
+)
+def test_words_that_are_too_long_for_what_they_stand_for_change_nothing(wrapper: Wrapper, words: list[str]) -> None:
+    assert wrapper.call(*words).environment["SINGULARITY_BINDPATH"] == wrapper.binds
+
+
+def test_a_long_list_of_binds_is_left_as_it_is(wrapper: Wrapper) -> None:
+    mine = ",".join(["/a"] * 30_000)
+    assert wrapper.call("exec", LAIF, "x", SINGULARITY_BINDPATH=mine).environment["SINGULARITY_BINDPATH"] == mine
+
+
 def test_it_starts_no_process(wrapper: Wrapper) -> None:
     write_script(wrapper.runtime, "#!/bin/sh\n")
     environment = {**TASK, "LUMISITE_VENV": "auto", "LUMISITE_VERBOSE": "all"}
