@@ -84,15 +84,16 @@ def _module_lines(module: ModuleChange) -> Iterator[str]:
     if not module.new:
         return
     # A path that is bound and provided at once is one path to the reader.
-    lines = dict.fromkeys(
-        f"{sign} {new}: {'' if key in ('binds', 'provides') else f'{key} '}{printable(item)}"
+    yield from dict.fromkeys(
+        f"{begin}: {'' if key in ('binds', 'provides') else f'{key} '}{printable(item)}"
         for key, change in module.lists.items()
-        for sign, items in (("-", change.removed), ("+", change.added))
+        for begin, items in ((f"- {old}", change.removed), (f"+ {new}", change.added))
         for item in items
     )
-    yield from lines
     for name, pair in module.environment.items():
-        yield from _both(f"{new}: {name}", pair)
+        for begin, value in ((f"- {old}", pair.old), (f"+ {new}", pair.new)):
+            if value is not None:
+                yield f"{begin}: {name}: {printable(value)}"
 
 
 def file_lines(difference: Difference, *, full: bool = False) -> list[str]:

@@ -176,8 +176,13 @@ def _combinations(site: Site, manifest: Manifest) -> Iterator[Combination]:
 
 
 def _parts(site: Site, manifest: Manifest) -> tuple[_Part, ...]:
-    """Return what modules bind, directories of libraries, and what stored plans bind beside those: each path once."""
+    """Return what modules bind, directories of libraries, and what stored plans bind beside those: each path once.
+
+    Without a release, modules would bind the file systems.
+    """
     parts: list[_Part] = []
+    if manifest is NO_MANIFEST:
+        parts += [_Part(system.path, str(system.where)) for system in site.file_systems if system.where]
     for module, summary in manifest.modules.items():
         for spec in summary.binds:
             source, _, target = spec.partition(":")

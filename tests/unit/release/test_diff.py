@@ -57,7 +57,7 @@ def test_the_only_version_of_a_module_before_and_after_reads_as_one_change() -> 
     versions = ["- module CPEbits/24.03", "+ module CPEbits/25.03"]
     assert modules(old, {"CPEbits/25.03": ModuleSummary(binds=("/b", "/c"))}) == [
         *versions,
-        "- module CPEbits/25.03: /a",
+        "- module CPEbits/24.03: /a",
         "+ module CPEbits/25.03: /c",
     ]
     assert modules(old, {"CPEbits/25.03": ModuleSummary(binds=("/a", "/b"))}) == versions

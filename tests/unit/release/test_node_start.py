@@ -163,14 +163,17 @@ def test_a_node_is_checked_before_anything_is_deployed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     node(tmp_path / "host", {CONF: "allow container sif = no\n", PROLOG: None, SLURM_CONF: "NodeName=nid1\n"})
+    names = ("pfs", "project", "projappl", "appl", "flash")
+    mounts = [
+        f"2{at} 20 0:2{at} / /{name} {'ro' if name == 'flash' else 'rw'} - lustre x:/{name} rw"
+        for at, name in enumerate(names)
+    ]
     write_tree(
         tmp_path / "host",
         {
-            "/opt/cray/libfabric/1.22.0/.keep": b"",
-            "/tmp/.keep": b"",
+            **{f"/{name}/.keep": b"" for name in (*names, "tmp", "opt/cray/libfabric/1.22.0")},
             "/scratch": Link("/pfs/none"),
-            "/proc/self/mountinfo": b"20 1 0:20 / / ro - tmpfs rootfs ro\n21 20 0:21 / /flash ro - lustre x:/f ro\n",
-            "/flash/.keep": b"",
+            "/proc/self/mountinfo": "\n".join(["20 1 0:20 / / rw - tmpfs rootfs rw", *mounts, ""]).encode(),
         },
     )
     (tmp_path / "host/tmp").chmod(0o1777)
