@@ -30,6 +30,8 @@ NETWORK = ("NCCL_", "FI_", "GLOO_", "MASTER_")
 #: A job that ran to its end is `over`, or `aside` if it measured two things; one that has ended before its time is
 #: `ended`, or `lost` if that was Slurm's doing.
 State: TypeAlias = Literal["new", "submitting", "submitted", "ended", "lost", "aside", "over"]
+#: What judges call a file whose path they do not know.
+THE_STDERR = "the step's stderr, in the folder of the run"
 #: The code of a job that measured two things.
 CHANGED = "job-changed"
 
@@ -173,12 +175,13 @@ class Collector:
 
     def collect(self, job: LiveJob, request: RunRequest, *, whole: bool = True) -> None:
         """Judge every group whose steps have all ended since; without `whole`, none behind one that has not begun."""
-        self.run.keep_facts(job.plan.run)
+        run = job.plan.run
+        self.run.keep_facts(run)
         for group in job.plan.groups:
             if group.folder in job.collected:
                 continue
-            began = self.run.step_began(job.plan.run, group.steps[0])
-            ends = [self.run.end(job.plan.run, f"{step.folder}/{EXIT}") for step in group.steps]
+            began = self.run.step_began(run, group.steps[0])
+            ends = [self.run.end(run, f"{step.folder}/{EXIT}") for step in group.steps]
             known = [end for end in ends if end is not None]
             if began is None and not known and not whole:
                 return
@@ -187,30 +190,36 @@ class Collector:
                     job.group = group.folder
                     self.report(job.progress(f"{group.folder} …"))
                 continue
-            if any(end.code == SKIPPED for end in known):
-                job.collected.add(group.folder)
-                if cause := job.skips.get(group.folder):
-                    gate = skipped(expected_of(job.plan.run, group, known[-1].time, request), cause)
-                    self.run.keep([gate])
-                    self.report(_judged(job, group, gate, 0))
-                continue
-            job.skips.pop(group.folder, None)  # it had begun
-            judged = self._judge(job, group, known, request)
-            bad_node = next((line for line in judged if isinstance(line, Gate) and line.gate == NODE), None)
-            if bad_node and group.steps[0].probe != NODE:
-                # A fault of a node that shows only here: the group itself follows from it.
-                judged = [*judged, skipped(expected_of(job.plan.run, group, known[-1].time, request), bad_node)]
-            lines = with_setters(judged, self._setters(job), together=group.steps[0].together)
             job.collected.add(group.folder)
-            job.samples += [line for line in lines if isinstance(line, Sample)]
-            self.run.keep(lines)
-            self._skip(job, group, [line for line in lines if isinstance(line, Gate)])
-            bad = next((line for line in lines if isinstance(line, Gate) and line.verdict != "pass"), None)
-            seconds = known[-1].time - (began or known[-1].time)
-            if bad:
-                self.report(_judged(job, group, bad, seconds))
+            if any(end.code == SKIPPED for end in known):
+                self._collect_skipped(job, group, expected_of(run, group, known[-1].time, request))
             else:
-                self.report(job.progress(f"{group.folder} passed, {seconds:.1f} s"))
+                self._collect_judged(job, group, known, expected_of(run, group, known[-1].time, request))
+
+    def _collect_skipped(self, job: LiveJob, group: Group, expected: Expected) -> None:
+        """Keep why a group was not run."""
+        if cause := job.skips.get(group.folder):
+            gate = skipped(expected, cause)
+            self.run.keep([gate])
+            self.report(job.progress(f"{group.folder} {gate.verdict}: {gate.cause}"))
+
+    def _collect_judged(self, job: LiveJob, group: Group, ends: Sequence[End], expected: Expected) -> None:
+        """Judge a group that was run, keep what came of it, and mark what cannot work because of that."""
+        job.skips.pop(group.folder, None)  # it had begun
+        judged = self._judge(job, group, ends, expected)
+        bad_node = next((line for line in judged if isinstance(line, Gate) and line.gate == NODE), None)
+        if bad_node and group.steps[0].probe != NODE:
+            # A fault of a node that shows only here: the group itself follows from it.
+            judged = [*judged, skipped(expected, bad_node)]
+        lines = with_setters(judged, self._setters(job), together=expected.together)
+        gates = [line for line in lines if isinstance(line, Gate)]
+        job.samples += [line for line in lines if isinstance(line, Sample)]
+        self.run.keep(lines)
+        self._skip(job, group, gates)
+        bad = next((gate for gate in gates if gate.verdict != "pass"), None)
+        came = f"{bad.verdict}: {bad.cause}" if bad else "passed"
+        seconds = ends[-1].time - (self.run.step_began(job.plan.run, group.steps[0]) or ends[-1].time)
+        self.report(job.progress(f"{group.folder} {came}, {seconds:.1f} s"))
 
     def _skip(self, job: LiveJob, group: Group, found: Sequence[Gate]) -> None:
         """Mark the steps that cannot work, and then, behind the nodes, that they are judged: the job waits for that."""
@@ -224,16 +233,21 @@ class Collector:
         if job.goes_on and group.steps[0].probe == NODE:
             self.run.mark(job.plan.run, f"{group.folder}/{JUDGED}")
 
-    def _judge(self, job: LiveJob, group: Group, ends: Sequence[End], request: RunRequest) -> Sequence[Line]:
-        run, first = job.plan.run, group.steps[0]
-        expected = expected_of(run, group, ends[-1].time, request)
+    def _judge(self, job: LiveJob, group: Group, ends: Sequence[End], expected: Expected) -> Sequence[Line]:
+        run = job.plan.run
+        folder = f"{self.run.job_folder(run)}/{group.steps[0].probe}-{expected.label}*"
         try:
-            return group.judge(ended_of(self.run, run, group, ends), expected)
+            lines = group.judge(ended_of(self.run, run, group, ends), expected)
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # what ranks wrote may hold anything
-            path = f"{self.run.job_folder(run) / first.folder}/{RECORDS}"
             text = f"the records cannot be judged ({type(error).__name__}: {error})"
-            todo = f"look into {path}, then run again"
-            return [expected.gate(Finding("records-unreadable", Severity.DOUBT, text, todo, subject=group.folder))]
+            todo = f"look into {folder}/{RECORDS}, then run again"
+            lines = [expected.gate(Finding("records-unreadable", Severity.DOUBT, text, todo, subject=group.folder))]
+        return [
+            replace(line, advice=line.advice.replace(THE_STDERR, f"{folder}/{STEP_ERR}"))
+            if isinstance(line, Gate)
+            else line
+            for line in lines
+        ]
 
     def _setters(self, job: LiveJob) -> list[SetBefore]:
         """Return what was set before lumisite ran, and report it once."""
@@ -243,8 +257,3 @@ class Collector:
                 self._set_before.add(setting)
                 self.report(Finding("variable-set", Severity.INFO, setting.text, subject=job.plan.run))
         return found
-
-
-def _judged(job: LiveJob, group: Group, gate: Gate, seconds: float) -> Finding:
-    """Return the report of a group that did not pass."""
-    return job.progress(f"{group.folder} {gate.verdict}: {gate.cause}, {seconds:.1f} s")
