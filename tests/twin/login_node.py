@@ -19,7 +19,7 @@ from tests.twin.helper_site import deploy_site
 from tests.twin.roots import USER, USER_ID
 
 #: What lumisite imports to run jobs; all of it works without compiled parts, so it serves any Python.
-NEEDED = ("jinja2", "markupsafe", "packaging", "yaml")
+NEEDED = ("jinja2", "markupsafe", "packaging", "yaml", "cattrs", "attr", "attrs", "typing_extensions")
 PLACE = "/appl/admin/python"
 LUMISITE = f"PYTHONPATH={PLACE} python3 -m lumisite"
 START = "from lumisite.__main__ import run\n\nrun()\n"
@@ -41,7 +41,12 @@ def install_lumisite(cluster: Cluster) -> None:
         found = importlib.util.find_spec(name)
         assert found is not None
         assert found.origin is not None
-        _copy(Path(found.origin).parent, place.joinpath(*name.split(".")))
+        source = Path(found.origin)
+        if source.name == "__init__.py":
+            _copy(source.parent, place / name)
+        else:
+            place.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, place)
     package = Path(lumisite.__file__).parent
     _copy(package, place / "lumisite")
     for folder in FOLDERS:  # in the package, as a wheel has them
