@@ -182,6 +182,6 @@ def test_a_node_is_checked_before_anything_is_deployed(
     assert [line.rpartition(" ")[2] for line in out.splitlines()] == [
         "[container-start]",
         "[host-mount]",
-        "[host-mount]",
+        "[host-path]",
     ]
     assert "no release is deployed, so the node is checked by the site description alone" in err
