@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 
 from lumisite.text import natural, whole_lines
 from lumisite.validate import InputError
@@ -36,8 +37,9 @@ _CHANNEL = re.compile(
     rb"(send|eive|\d)\] via NET/(.{1,200}?)/(\d{1,6})(?:\(\d+\))?(/GDRDMA(?:\(PCI\))?)?(?:/Shared)?(?:/flush=\w+)?"
     rb"(?=[\s\\]|$)"
 )
+_TORN = re.compile(rb"NCCL (?:INFO|WARN) ")
 _COMMUNICATOR = re.compile(
-    rb"comm (0x[0-9a-fA-F]+) rank (\d{1,9}) n[Rr]anks (\d{1,9}) (.*?)"
+    rb"comm (0x[0-9a-fA-F]+) rank (\d{1,9}) n[Rr]anks (\d{1,9}) .*"
     rb"- ?(?:Init (START|COMPLETE)|(Destroy|Abort|Revoke) COMPLETE)"
 )
 _NODES = re.compile(rb"comm 0x[0-9a-fA-F]+ rank \d+ nRanks (\d{1,9}) nNodes (\d{1,9}) ")
@@ -51,8 +53,8 @@ _TROUBLE = re.compile(
 #: What NCCL prints once in a process.
 _ONCE = (b"Bootstrap", *(text.encode() for text in words_of_logs().once))
 
-#: What a record shows, in groups of a field of `Process`: each match of each pattern adds a name to that set. A name
-#: without a group is that of the kind of message, and its record is kept to be quoted.
+#: What a record shows, by field of `Process`: the group of a pattern that matches is a name to add there, or for
+#: `connected` a number to count up.
 _FACTS: dict[str, tuple[re.Pattern[bytes], ...]] = {
     "used": (re.compile(rb"(?:Using +network|Assigned NET plugin) +([A-Za-z][\w./+-]*(?: [A-Z][\w./+-]*)*)"),),
     # What names a network that was opened, where no line says which one communicators use.
@@ -63,6 +65,7 @@ _FACTS: dict[str, tuple[re.Pattern[bytes], ...]] = {
         re.compile(rb"NET/(IB) *: *Using *\[\d"),
     ),
     "providers": (re.compile(rb"NET/.*?Selected +[Pp]rovider +is +([\w;:+.-]+)"),),
+    "connected": (re.compile(rb"Connected all (rings|trees)"),),
     "counted": (re.compile(rb"NET/.*?Selected +[Pp]rovider +is .*?\( *found +(\d{1,6}) +nics?"),),
 }
 _SOCKETS, _SOCKET = re.compile(rb"NET/Socket *: *Using *\["), re.compile(rb"\[\d+\]([\w.@-]+):")
@@ -106,6 +109,10 @@ _OF_COMMUNICATORS = (b"comm", b"nccl", b"[Ran")
 HEADS = frozenset(
     {b"NET/", b"GPU ", b"GDRD", b"Conn", b"Tree", b"Erro", b"Fail", b"Inva", b"Usin", b"Assi", b"Init"}
     | {*_OF_COMMUNICATORS, *(text[:4] for text in _ONCE)}
+)
+_RECORD = re.compile(
+    rb"NCCL (?!INFO Chan)(?:INFO +(?=((?:%b)[^\n]{0,%d}))|WARN (?=([^\n]{0,%d})))"
+    % (b"|".join(map(re.escape, sorted(HEADS))), RECORD_BYTES, RECORD_BYTES)
 )
 
 
@@ -225,9 +232,9 @@ class _Scanner:
     def __init__(self) -> None:
         self.log = Log()
         self._source = 0
-        self._processes: dict[tuple[bytes, bytes], Process] = {}
+        self._processes: dict[tuple[bytes, ...], Process] = {}
         self._by_prefix: dict[bytes, Process] = {}
-        self._channels: set[tuple[bytes, bytes]] = set()
+        self._channels: set[tuple[bytes, ...]] = set()
 
     def start(self) -> None:
         """Go on to another file."""
@@ -240,59 +247,60 @@ class _Scanner:
         log = self.log
         log.within_nodes = log.within_nodes or any(way in block for way in WITHIN_NODES)
         log.dropped = log.dropped or b"x across cluster]" in block
-        if b"NCCL " not in block:
-            return
-        log.lines = True
-        for line in block.split(b"\n"):
-            if b" via P2P/" in line:  # nothing else is as frequent
-                continue
-            if (at := line.find(b"] via NET/")) > 0:
-                self._read_channel(line, at)
-                continue
-            before, _, text = line.rpartition(b"NCCL INFO ")
-            if before:
-                text = text.lstrip()
-                if text[:4] in HEADS:
-                    self._read_record(before, text[:RECORD_BYTES], warns=False)
-            elif b"NCCL WARN " in line:
-                before, _, text = line.rpartition(b"NCCL WARN ")
-                self._read_record(before, text[:RECORD_BYTES], warns=True)
+        log.lines = log.lines or b"NCCL " in block
+        self._read_records(block)
+        self._read_channels(block)
 
-    def _read_channel(self, line: bytes, at: int) -> None:
-        """Read a channel between nodes. Nearly all of a process are equal but for the numbers of channel and peers."""
-        record = line.find(b"NCCL INFO ")
-        key = (line[line.rfind(b" ", 0, max(0, record - 6)) + 1 : record], line[at - 4 :])
-        if key in self._channels:
-            return
-        if len(self._channels) > MOST_SEEN:
-            self._channels.clear()
-        self._channels.add(key)
-        found = _CHANNEL.search(line, at - 4)
-        whole = record > 0 and line.count(b"NCCL ") == 1
-        if found and whole and (process := self._process(line[:record])):
+    def _read_channels(self, block: bytes) -> None:
+        """Read channels between nodes, which are much of a log.
+
+        Nearly all channels of a process are equal but for the numbers of channel and peers, which do not matter.
+        """
+        seen = self._channels
+        for head, tail in pairwise(block.split(b"] via NET/")):
+            start = head.rfind(b"\n") + 1
+            # What stands before the record, the end of the direction, and the way.
+            key = (head[start : head.find(b"NCCL INFO ", start)], head[-4:], tail[: tail.find(b"\n")])
+            if key not in seen:
+                self._read_channel(b"%b] via NET/%b" % key[1:], key[0])
+                if len(seen) > MOST_SEEN:
+                    seen.clear()
+                seen.add(key)
+
+    def _read_channel(self, text: bytes, before: bytes) -> None:
+        found = _CHANNEL.search(text)
+        if found and b"NCCL " not in before + text and (process := self._process(before)):
             sends = {b"send": True, b"eive": False}.get(found[1])
             process.channels.add(Channel(_text(found[2]), int(found[3]), sends, found[4] is not None))
 
-    def _read_record(self, before: bytes, text: bytes, *, warns: bool) -> None:
-        """Read a record that is no channel; `before` is what stands before its `NCCL`."""
-        trouble = warns and _TROUBLE.match(text)
-        if warns and not trouble and text[:4] not in HEADS:
-            return
-        process = self._process(before, known_only=b"NCCL " in before)
-        if process is None:
-            return
-        if trouble:
-            process.messages.setdefault("warned", _quote(text))
+    def _read_records(self, block: bytes) -> None:
+        """Read the records that are no channels."""
+        for found in _RECORD.finditer(block):
+            text, at = found[1] or found[2], found.start()
+            if b"NCCL " in text and _TORN.search(text):  # another process wrote into it
+                continue
+            trouble = found[1] is None and _TROUBLE.match(text)
+            if found[1] is None and not trouble and text[:4] not in HEADS:
+                continue
+            # Mostly a few processes speak, and what stands directly before their records was seen before.
+            prefix = block[block.rfind(b" ", 0, max(0, at - 6)) + 1 : at]
+            process = self._by_prefix.get(prefix) or self._process(block[block.rfind(b"\n", 0, at) + 1 : at])
+            if process and trouble:
+                process.messages.setdefault("warned", _quote(text))
+            if process:
+                self._read_record(process, text)
+
+    def _read_record(self, process: Process, text: bytes) -> None:
         if text[:4] in _OF_COMMUNICATORS:
             self._read_communicator(process, text)
             return
         if text.startswith(_ONCE):
             self._begin(process, text)
             return
-        process.rings += text.startswith(b"Connected all rings")
-        process.trees += text.startswith(b"Connected all trees")
         for kind, name in _facts(text):
-            if kind == "message":
+            if kind == "connected":
+                setattr(process, name, getattr(process, name) + 1)
+            elif kind == "message":
                 process.messages.setdefault(name, _quote(text))
             elif kind == "sockets":
                 process.sockets[name] = None
@@ -317,7 +325,7 @@ class _Scanner:
             return
         if not (found := _COMMUNICATOR.search(text)) or int(found[2]) >= int(found[3]):
             return
-        rank, world, event = int(found[2]), int(found[3]), found[5] or found[6]
+        rank, world, event = int(found[2]), int(found[3]), found[4] or found[5]
         if world > process.world:
             process.world, process.ranks = world, set()
         if world == process.world:
@@ -337,26 +345,22 @@ class _Scanner:
                 process.completed += event == b"Destroy"
                 process.aborted += event != b"Destroy" and complete is False
 
-    def _process(self, before: bytes, *, known_only: bool = False) -> Process | None:
-        """Return the process whose record comes after `before`, if that names one."""
-        # Mostly a few processes speak, and what stands directly before their records was seen before.
-        prefix = before[before.rfind(b" ", 0, max(0, len(before) - 6)) + 1 :]
-        if process := self._by_prefix.get(prefix):
-            return process
+    def _process(self, before: bytes) -> Process | None:
+        """Return the process whose record comes after `before`, the beginning of a line, if that names one."""
         found = _PREFIX.search(before[-BEFORE_BYTES:])
         if found is None:
             return None
-        name = (found[1], found[2])
-        process = self._processes.get(name)
+        process = self._processes.get(found.group(1, 2))
         if process is None:
-            if known_only:
+            if b"NCCL " in before:  # the host's name may have the end of another process's record before it
                 return None
-            process = self._add(name)
+            process = self._add(found.group(1, 2))
+        prefix = before[before.rfind(b" ", 0, max(0, len(before) - 6)) + 1 :]
         if prefix.endswith(found[0]):
             self._by_prefix[prefix] = process
         return process
 
-    def _add(self, name: tuple[bytes, bytes]) -> Process:
+    def _add(self, name: tuple[bytes, ...]) -> Process:
         process = self._processes[name] = Process(_text(name[0]), _text(name[1]), self._source)
         self.log.processes.append(process)
         return process

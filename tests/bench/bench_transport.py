@@ -78,7 +78,8 @@ def _seconds(command: list[str]) -> float:
 
 
 def _written(path: Path, text: bytes, megabytes: int) -> Path:
-    """Write `text` again and again until the file is as long as asked for."""
+    """Write `text` again and again until the file is as long as asked for, without what a process prints once."""
+    text = b"".join(line for line in text.splitlines(keepends=True) if b"Bootstrap" not in line)
     with path.open("wb") as stream:
         for _ in range(max(1, megabytes * MEGABYTE // len(text))):
             stream.write(text)
