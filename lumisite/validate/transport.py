@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Answer: TypeAlias = Literal["yes", "no", "unknown"]
 
 #: libfabric providers that run over the kernel's TCP or UDP: the plugin is in use and the fabric is not.
-OVER_SOCKETS = frozenset({"tcp", "sockets", "udp", "net"})
+OVER_SOCKETS = frozenset({"tcp", "udp", "net"})
 #: NCCL's own networks: where one of these is used no plugin carries traffic.
 INTERNAL = frozenset({"Socket", "IB"})
 #: How the networks of plugins for libfabric are called; others have no provider.
@@ -39,6 +39,7 @@ MOST_PROCESSES, MOST_RANKS = 4, 1000
 _ADDRESS = re.compile("0x[0-9a-f]+")
 
 LOG_MORE = "run with `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV`"
+CHECK_CONTAINER = "compare the libraries in the container with `lumisite binds IMAGE`, and its /dev with the node's"
 FIRST_ERROR = 'find the first error of the run with `grep -n "NCCL WARN" LOG`'
 
 #: The code of data that was not delivered: from libfabric (fi_errno(3)), and the status of InfiniBand (ibv_poll_cq(3)).
@@ -204,7 +205,7 @@ class _Run:
         """Return what the plugin or NCCL counted, else how many devices were named or used on the node."""
         if process.counted:
             return max(map(int, process.counted))
-        if "Socket" in networks:
+        if over_sockets(networks):
             return None
         named = process.devices if process.providers else process.adapters
         return max(len(named), len(self.devices[process.host])) or None
@@ -214,7 +215,7 @@ class _Run:
 
         `Disabled for GPU … / HCA …` is one pair of many: it counts only where no pair is near enough.
         """
-        if "Socket" in networks or any(map(over_sockets, process.providers)):
+        if over_sockets(networks) or over_sockets(process.providers):
             return "no"
         if process.channels:
             return "yes" if all(channel.gdr for channel in process.channels) else "no"
@@ -257,7 +258,7 @@ class _Run:
         if len(networks) > 1 and INTERNAL & {*networks}:
             advice = "compare what both were started with, by `lumisite env IMAGE` and `lumisite lint SCRIPT`"
             yield _wrong_network(f"communicators use different networks: {', '.join(networks)}", advice)
-        elif "Socket" in networks or (not networks and _gave_up(process)):
+        elif over_sockets(networks) or (not networks and _gave_up(process)):
             yield _without_plugin(process, networks)
         elif not networks:
             yield _unknown_network(process, result)
@@ -273,19 +274,18 @@ class _Run:
         if any(map(_OF_LIBFABRIC.search, networks)):
             yield from self._wrong_providers(process)
             if not process.providers and (expected is None or expected.casefold() not in names):
-                text = f"network {', '.join(networks)} is in use, but no line names its provider"
-                yield _not_shown(text)
-        elif expected is not None and expected.casefold() not in names:
-            of_adapters = "IB" in networks or process.adapters
-            if not (of_adapters and is_built_in(expected)):
-                yield _without_plugin(process, networks, expected)
+                yield _not_shown(f"network {', '.join(networks)} is in use, but no line names its provider")
+            return
+        of_adapters = expected and is_built_in(expected) and ("IB" in networks or process.adapters)
+        if expected and expected.casefold() not in names and not of_adapters:
+            yield _without_plugin(process, networks, expected)
 
     def _wrong_providers(self, process: Process) -> Iterator[Finding]:
         expected = self.expectation.provider
         advice = "see with `lumisite binds IMAGE` whether the host's libfabric and its libraries are bound"
         for name in sorted(process.providers):
             text = ""
-            if expected is None and over_sockets(name):
+            if expected is None and over_sockets([name]):
                 text = f"the plugin runs over sockets (provider {name})"
             elif expected is not None and expected not in (name, name.partition(";")[0]):
                 text = f"provider is {name}, expected {expected}"
@@ -314,7 +314,7 @@ class _Run:
         elif result.init == "unfinished":
             advice = "see with `squeue --me` whether the job still runs, and with `tail LOG` what these did last"
             yield _unfinished("a communicator began and did not complete", advice)
-        elif result.init == "unknown" and (self.completed or (result.plugin_in_use == "yes" and not self.crossed)):
+        elif result.init == "unknown" and (self.completed or (process.networks and not self.crossed | self.one_node)):
             others = f", those of {self.completed} other processes did" if self.completed else " in the log"
             yield _not_shown(f"no communicator completed{others}")
 
@@ -341,7 +341,7 @@ class _Run:
         """Yield what does not change the verdict."""
         for process, result in zip(self.processes, results, strict=True):
             if line := process.messages.get("refused"):
-                text, advice = f"a device could not be opened ({line})", "compare /dev on the node and in the container"
+                text, advice = f"a device could not be opened ({line})", "compare /dev in the container with the node's"
                 yield Finding("transport-refused", Severity.INFO, text, advice, str(result))
             if "Socket" in process.networks and process.sockets and not self.one_node:
                 yield _note(f"sockets use {', '.join(process.sockets)}", str(result))
@@ -407,7 +407,7 @@ def _without_plugin(process: Process, networks: Sequence[str], expected: str = "
         text += f", expected {expected}"
     line = next((process.messages[kind] for kind in ("refused", "failed", "fell back") if kind in process.messages), "")
     text += f" ({line})" if line else ""
-    return _wrong_network(text, "compare the libraries in the container with `lumisite binds IMAGE`")
+    return _wrong_network(text, CHECK_CONTAINER)
 
 
 def _unknown_network(process: Process, result: ProcessResult) -> Finding:
@@ -451,7 +451,7 @@ def _interfaces(pairs: Iterable[tuple[Process, ProcessResult]]) -> tuple[str, ..
             names.update(dict.fromkeys(sorted(process.devices, key=natural)))
         if networks - {"Socket"} and not any(map(_OF_LIBFABRIC.search, networks)):
             names.update(dict.fromkeys(sorted(process.adapters, key=natural)))
-        if "Socket" in networks or any(map(over_sockets, process.providers)):
+        if over_sockets(networks) or over_sockets(process.providers):
             names.update(process.sockets)
     return tuple(names)
 
@@ -489,9 +489,10 @@ def _join_answers(answers: Iterable[Answer]) -> Answer:
     return "no" if "no" in found else "yes" if "yes" in found else "unknown"
 
 
-def over_sockets(provider: str) -> bool:
-    """Return whether a provider runs over sockets: `tcp` and `tcp;ofi_rxm` alike."""
-    return not OVER_SOCKETS.isdisjoint(provider.split(";"))
+def over_sockets(names: Iterable[str]) -> bool:
+    """Return whether networks or providers are over sockets: `Socket`, `FastSocket`, `tcp` and `tcp;ofi_rxm` alike."""
+    parts = {part for name in names for part in name.casefold().split(";")}
+    return not OVER_SOCKETS.isdisjoint(parts) or any("socket" in part for part in parts)
 
 
 def joined(names: Iterable[str]) -> str:

@@ -88,6 +88,14 @@ FRAGMENTS = {
         "n1:7:8 [1] get_provider:99 NCCL WARN NET/OFI Could not find any optimal provider",
         ("no", "none", "unknown", "unknown", []),
     ),
+    "a network of adapters alone": (
+        f"{RANK}NET/IB : Using [0]x_3:1/RoCE ; OOB eth1:10.0.0.74<0>\n{RANK}Using network IB",
+        ("no", "none", "IB", "unknown", ["x_3"]),
+    ),
+    "a plugin over sockets": (
+        f"{RANK}Using network FastSocket\n{RANK}Channel 00/0 : 0[40] -> 4[40] [send] via NET/FastSocket/0",
+        ("yes", "none", "FastSocket", "no", []),
+    ),
     "prose": (f"{RANK}NET/Socket : Using network Socket", ("no", "none", "Socket", "no", [])),
 }
 
@@ -100,6 +108,12 @@ def test_a_fragment_shows_what_it_says_and_proves_nothing(name: str) -> None:
     assert found == answers
     asked = (Expectation(), Expectation("cxi"), Expectation("efa", 4, require_gdr=True), Expectation("IB"))
     assert all(shown(text, one).verdict != "pass" for one in asked)
+
+
+def test_a_plugin_over_sockets_is_no_fast_network() -> None:
+    text, _ = FRAGMENTS["a plugin over sockets"]
+    found = [finding for finding in shown(text).findings if finding.code == "transport-wrong-network"]
+    assert [finding.message for finding in found] == ["traffic goes through the network FastSocket"]
 
 
 def test_what_is_shown_is_not_what_is_asked_of_every_rank() -> None:
