@@ -283,8 +283,9 @@ class _Scanner:
             if found[1] is None and not trouble and text[:4] not in HEADS:
                 continue
             # Mostly a few processes speak, and what stands directly before their records was seen before.
-            prefix = block[block.rfind(b" ", 0, max(0, at - 6)) + 1 : at]
-            process = self._by_prefix.get(prefix) or self._process(block[block.rfind(b"\n", 0, at) + 1 : at])
+            start = block.rfind(b"\n", 0, at) + 1
+            prefix = block[max(start, block.rfind(b" ", start, max(start, at - 6)) + 1) : at]
+            process = self._by_prefix.get(prefix) or self._process(block[start:at])
             if process and trouble:
                 process.messages.setdefault("warned", _quote(text))
             if process:

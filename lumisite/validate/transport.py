@@ -39,7 +39,6 @@ MOST_PROCESSES, MOST_RANKS = 4, 1000
 _ADDRESS = re.compile("0x[0-9a-f]+")
 
 LOG_MORE = "run with `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV`"
-CHECK_CONTAINER = "compare the libraries in the container with `lumisite binds IMAGE`, and its /dev with the node's"
 FIRST_ERROR = 'find the first error of the run with `grep -n "NCCL WARN" LOG`'
 
 #: The code of data that was not delivered: from libfabric (fi_errno(3)), and the status of InfiniBand (ibv_poll_cq(3)).
@@ -140,7 +139,6 @@ def judge(log: Log, expectation: Expectation) -> Result:
         faults += run.findings_of_gdr(results, gdr)
     faults = [*run.findings(faults), *faults]
     verdict = _outcome(faults)
-    plugin = _join_answers(result.plugin_in_use for result in results)
     provider = joined(result.provider for result in results)
     network = joined(result.network for result in results)
     notes = list(run.notes(results))
@@ -148,7 +146,7 @@ def judge(log: Log, expectation: Expectation) -> Result:
         notes.insert(0, _summary(results, provider, network, gdr))
     return Result(
         verdict=verdict,
-        plugin_in_use=plugin,
+        plugin_in_use=_join_answers(result.plugin_in_use for result in results),
         provider=provider,
         network=network,
         gdr=gdr,
@@ -306,6 +304,7 @@ class _Run:
 
     def _setup(self, process: Process, result: ProcessResult) -> Iterator[Finding]:
         """Yield what is wrong with the communicators of a process."""
+        fast = process.networks and not over_sockets(process.networks)
         if result.init == "stuck":
             advice = "`unset NCCL_NET_GDR_LEVEL` in the job script, or try `export NCCL_MAX_NCHANNELS=4`"
             yield Finding("transport-stuck", Severity.FAULT, "rings are connected, trees never were", advice)
@@ -314,7 +313,7 @@ class _Run:
         elif result.init == "unfinished":
             advice = "see with `squeue --me` whether the job still runs, and with `tail LOG` what these did last"
             yield _unfinished("a communicator began and did not complete", advice)
-        elif result.init == "unknown" and (self.completed or (process.networks and not self.crossed | self.one_node)):
+        elif result.init == "unknown" and (self.completed or (fast and not self.crossed | self.one_node)):
             others = f", those of {self.completed} other processes did" if self.completed else " in the log"
             yield _not_shown(f"no communicator completed{others}")
 
@@ -407,7 +406,8 @@ def _without_plugin(process: Process, networks: Sequence[str], expected: str = "
         text += f", expected {expected}"
     line = next((process.messages[kind] for kind in ("refused", "failed", "fell back") if kind in process.messages), "")
     text += f" ({line})" if line else ""
-    return _wrong_network(text, CHECK_CONTAINER)
+    advice = "compare the libraries in the container with `lumisite binds IMAGE`, and its /dev with the node's"
+    return _wrong_network(text, advice)
 
 
 def _unknown_network(process: Process, result: ProcessResult) -> Finding:

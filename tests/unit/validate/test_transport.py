@@ -113,6 +113,8 @@ def test_a_torn_channel_line_is_no_proof_against_gdr() -> None:
     cut = b"nid005000:7000:97000 [0] NCCL INFO Channel 01/0 : 15[0] -> 0[0] [receive] via NET/AWS Libfabric/1"
     glued = good + cut + b"nid005001:7009:97009 [1] NCCL INFO Setting affinity\n/GDRDMA comm 0x1 nRanks 16\n"
     assert judged(glued).verdict == "pass"
+    ended = cut + b"nid005001:7009:97009 [1] NCCL INFO Connected all trees\n"
+    assert len(judged(good + ended).processes) == 16  # none is called 1nid005001
     assert judged(good + cut + b" comm 0x1 nRanks 16\n").gdr == "no"
 
 
@@ -315,6 +317,7 @@ def test_addresses_do_not_make_one_error_many() -> None:
     found = [finding for finding in judged(log).findings if finding.code == "transport-errors"]
     assert len(found) == 1
     assert found[0].subject.endswith("and 12 more")
+    assert found[0].nodes == ()  # it is no fault of some
 
 
 def test_a_line_that_has_lost_its_host_makes_no_process() -> None:
