@@ -69,11 +69,12 @@ def add_env(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Run the rendered task prolog and wrapper in a made-up step, on a made-up node that has all that the site "
         "describes and grants all of its CPUs, and print what the first rank finds: each variable, bind and mask, "
-        "with who sets it (module, prolog, wrapper), by which entry of the site description, and why. A variable that"
-        " this shell has set before is named with its value; one that is known to do harm comes first, with exit code "
-        "1, or 4 where the image or the node decides, and so does one that programs in containers read when they "
-        "start, such as PYTHONPATH. Without IMAGE it is what every container gets that no "
-        "wrapper sees. Slurm is not asked, and no container is started."
+        "with who sets it (module, prolog, wrapper, image), by which entry of the site description, and why. A "
+        "variable that this shell has set before is named with its value. What does harm comes first: a value that is "
+        "known to, of this shell or of the image itself, or an image that the GPUs or the network cannot take (exit "
+        "code 1, or 4 where the image or the node decides), and a variable that programs in containers read when they "
+        "start, such as PYTHONPATH. Without IMAGE it is what every container gets that no wrapper sees. Slurm is not "
+        "asked, and no container is started."
     )
     parser.add_argument("image", metavar="IMAGE", nargs="?", help="the image, as a job names it; it need not be here")
     parser.add_argument(
@@ -156,7 +157,7 @@ def _known_image(site: Site, image: str | None, platform: str, lock: LoadedLock 
         return KnownImage()
     known = know_image(site, image, platform, None if lock is None else lock.lock)
     for finding in () if known.read is None else remarks(known.read, ()):
-        if finding.code != "image-built-for-others":  # which is a fault here
+        if finding.code != "image-unfit":  # which is a fault here
             print_note(line(finding))
     return known
 

@@ -24,6 +24,10 @@ CODES: Mapping[str, str] = {
     "plan-image-missing": "the image of a bind plan is not here",
     #
     "image-unfit": "the image is for other GPUs, or has a release that the driver does not run: use another image",
+    "image-misnamed": "the name of an image states another release than is in it",
+    "image-unread": "an image cannot be read: its releases and family follow from its name",
+    "family-unlike": "an image differs from the site's description of its family",
+    "collectives-copies": "an image has several copies of its library for collectives: use one with one copy",
     "image-without-network": "the plugin of the image finds no libfabric, so that jobs of several nodes go over TCP",
     "set-by-image": "the image itself sets the variable, so that lumisite leaves it alone",
     "harmful-value-exported": "a variable of the shell or of the image is known to do harm here",

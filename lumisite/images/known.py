@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lumisite.errors import LumisiteError
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.images.container import UNKNOWN, variables_of
 from lumisite.images.family import recognise_family
 from lumisite.images.fit import vendors_by_words
@@ -47,7 +46,7 @@ class KnownImage:
 def know_image(site: Site, path: str, platform: str | None = None, lock: Lock | None = None) -> KnownImage:
     """Return what is known of an image on a platform (default: the current one)."""
     if "\0" in path:
-        return KnownImage(note=make_finding("image-unread", path))
+        return KnownImage(note=_unread(path, "no file has this name"))
     typed = os.path.abspath(path)  # noqa: PTH100 - a Path would drop what the user typed
     real = os.path.realpath(typed)
     try:
@@ -57,7 +56,7 @@ def know_image(site: Site, path: str, platform: str | None = None, lock: Lock | 
         built_for = map(vendor, image.other_gpus) if image.gpu_vendors else vendors_by_words(path, {})
         return KnownImage(holds, holds.stacks, tuple(built_for), image)
     except LumisiteError as error:
-        note = make_finding("image-unread", path, reason=str(error))
+        note = _unread(path, f"its releases and family are inferred from the file name, as it cannot be read: {error}")
     locked = {} if lock is None else lock.images
     for name, known in locked.items():
         if not known.fault and (name == typed or known.target == real):
@@ -65,3 +64,7 @@ def know_image(site: Site, path: str, platform: str | None = None, lock: Lock | 
             return KnownImage(holds, holds.stacks, vendors_by_words(path, known.versions))
     by_name = holds_by_name(site, real, typed)
     return KnownImage(by_name, releases_by_name(site, real, typed), vendors_by_words(path, {}), note=note)
+
+
+def _unread(path: str, message: str) -> Finding:
+    return Finding("image-unread", Severity.INFO, message, "correct the path of the image", path)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Severity
 from lumisite.images.collectives import Collection
 from lumisite.images.container import variables_of
+from lumisite.images.fit import for_other_gpus
 from lumisite.images.network import without_network
 from lumisite.images.versions import ReadImage
 from lumisite.machine.tree import resolve, small_text
@@ -44,23 +44,27 @@ def compare_recipe(image: ReadImage, family: str) -> Iterator[Finding]:
     described, plugin = image.site.families[family], image.has_plugin
     subject = f"families.{family}"
     if plugin is not None and described.plugin is not None and plugin != has_plugin(image.site, family):
-        code = "family-with-plugin" if plugin else "family-without-plugin"
-        yield make_finding(code, f"{subject}.plugin", stated=described.plugin)
+        actual = f"the image has {'a' if plugin else 'no'} network plugin"
+        yield _unlike(f"{subject}.plugin", actual, described.plugin)
     no_runscript = _NO_RUNSCRIPT in (small_text(image.tree, _RUNSCRIPT) or _NO_RUNSCRIPT)
     if described.activation == "runscript" and no_runscript:
-        yield make_finding("family-without-runscript", f"{subject}.activation", stated=described.activation)
+        yield _unlike(f"{subject}.activation", "the image has no runscript", described.activation)
     if described.activation == "with-conda" and _CONDA not in variables_of(image.tree):
-        yield make_finding("family-without-conda", f"{subject}.activation", stated=described.activation)
+        yield _unlike(f"{subject}.activation", "the image does not set $WITH_CONDA", described.activation)
     for folder in described.prepend_path:
         if resolve(image.tree, folder).entry is None:
-            yield make_finding("family-without-folder", f"{subject}.prepend_path", stated=folder)
+            yield _unlike(f"{subject}.prepend_path", "the image has no such directory", folder)
+
+
+def _unlike(key: str, actual: str, described: str) -> Finding:
+    """Return what an image is, where the description of its family has something else."""
+    advice = "correct the description, or describe images like this as another family"
+    return Finding("family-unlike", Severity.INFO, f"{actual} (described as: {described})", advice, key)
 
 
 def _for_other_gpus(image: ReadImage) -> Iterator[Finding]:
-    if others := image.other_gpus:
-        used = dict.fromkeys(vendor(stack.gpu).title for stack in image.site.stacks.values() if stack.gpu)
-        built = tuple(vendor(name).title for name in others)
-        yield make_finding("image-built-for-others", vendors=built, site=image.site.name, expected=tuple(used))
+    for reason, right in for_other_gpus(image.site, tuple(map(vendor, image.other_gpus))):
+        yield Finding("image-unfit", Severity.INFO, reason, f"use {right}")
 
 
 def _misnamed(image: ReadImage, paths: Sequence[str]) -> Iterator[Finding]:
@@ -70,8 +74,9 @@ def _misnamed(image: ReadImage, paths: Sequence[str]) -> Iterator[Finding]:
         series = [] if actual is None else re.findall(r"(?:^|, )(\d+\.\d+)", actual.value)
         if actual is not None and series and not any(f"{named}.".startswith(f"{release}.") for release in series):
             title = image.site.stacks[stack].title
-            stated = str(named)
-            yield make_finding("image-misnamed", component=title, named=stated, actual=actual.value, file=actual.of)
+            message = f"the name states {title} {named}, the image has {title} {actual.value} ({actual.of})"
+            advice = "rename the image; its contents count after `lumisite images --lock` and `lumisite render --lock`"
+            yield Finding("image-misnamed", Severity.INFO, message, advice)
 
 
 def _copies(image: ReadImage, collection: Collection) -> Iterator[Finding]:
@@ -81,7 +86,9 @@ def _copies(image: ReadImage, collection: Collection) -> Iterator[Finding]:
     component = image.site.stacks[collection.stack].title
     for copy in collection.copies:
         library = f"{collection.title} {copy.version.value}" if copy.version else collection.title
-        release = copy.release.value if copy.release else None
-        yield make_finding("collectives-copy", copy.path, library=library, component=component, release=release)
+        release = f"{component} {copy.release.value}" if copy.release else f"an unknown release of {component}"
+        yield Finding("collectives-copies", Severity.INFO, f"{library} of {release}", subject=copy.path)
     if not collection.settled:
-        yield make_finding("collectives-releases-differ", collection.title, component=component)
+        message = f"copies are of more than one release of {component}, or of an unknown release"
+        advice = "settings that depend on the release are left out; use an image with one copy to get them"
+        yield Finding("collectives-copies", Severity.INFO, message, advice, collection.title)

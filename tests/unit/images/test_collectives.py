@@ -71,11 +71,11 @@ def test_both_releases_are_named_and_no_setting_follows() -> None:
     assert versions["rocm"].value == "7.0, 6.1.3"
     found = remarks(ReadImage(LUMI, tree), ())
     assert [(one.code, one.subject) for one in found] == [
-        ("collectives-copy", OWN),
-        ("collectives-copy", "/opt/rocm-6.1.3/lib/librccl.so.1.0.60103"),
-        ("collectives-releases-differ", "RCCL"),
+        ("collectives-copies", OWN),
+        ("collectives-copies", "/opt/rocm-6.1.3/lib/librccl.so.1.0.60103"),
+        ("collectives-copies", "RCCL"),
     ]
-    assert [one.values["release"] for one in found[:2]] == ["7.0", "6.1.3"]
+    assert [one.message for one in found[:2]] == ["RCCL of ROCm 7.0", "RCCL of ROCm 6.1.3"]
 
 
 def test_one_inside_pytorch_counts() -> None:

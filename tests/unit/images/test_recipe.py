@@ -34,8 +34,9 @@ def found(family: str, *parts: Tree) -> list[tuple[str, str]]:
     files: Tree = {"/etc/os-release": b""}
     for part in parts:
         files |= part
-    findings = compare_recipe(ReadImage(LUMI, DictTree(files)), family)
-    return [(one.code, str(one.values["stated"])) for one in findings]
+    findings = tuple(compare_recipe(ReadImage(LUMI, DictTree(files)), family))
+    assert all(one.code == "family-unlike" for one in findings)
+    return [(one.subject.rpartition(".")[2], one.message) for one in findings]
 
 
 def test_an_image_as_its_family_is_described_has_no_line() -> None:
@@ -46,23 +47,27 @@ def test_an_image_as_its_family_is_described_has_no_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "parts", "code"),
+    ("family", "parts", "message"),
     [
-        ("laif-multitorch", (RUNSCRIPT, RCCL), "family-without-plugin"),
-        ("laif-multitorch", (PLUGIN,), "family-without-runscript"),
-        ("laif-multitorch", (PLUGIN, {"/.singularity.d/runscript": EMPTY}), "family-without-runscript"),
-        ("tykky", (PLUGIN,), "family-with-plugin"),
+        ("laif-multitorch", (RUNSCRIPT, RCCL), "the image has no network plugin (described as: in-image)"),
+        ("laif-multitorch", (PLUGIN,), "the image has no runscript (described as: runscript)"),
+        (
+            "laif-multitorch",
+            (PLUGIN, {"/.singularity.d/runscript": EMPTY}),
+            "the image has no runscript (described as: runscript)",
+        ),
+        ("tykky", (PLUGIN,), "the image has a network plugin (described as: from-host)"),
     ],
 )
-def test_what_differs_is_named(family: str, parts: tuple[Tree, ...], code: str) -> None:
-    assert [name for name, _ in found(family, *parts)] == [code]
+def test_what_differs_is_named(family: str, parts: tuple[Tree, ...], message: str) -> None:
+    assert [text for _, text in found(family, *parts)] == [message]
 
 
 def test_an_environment_that_has_gone_is_named() -> None:
     lacking = found("lumi-pytorch-conda", PLUGIN)
     assert lacking == [
-        ("family-without-conda", "with-conda"),
-        ("family-without-folder", "/opt/miniconda3/envs/pytorch/bin"),
+        ("activation", "the image does not set $WITH_CONDA (described as: with-conda)"),
+        ("prepend_path", "the image has no such directory (described as: /opt/miniconda3/envs/pytorch/bin)"),
     ]
 
 
@@ -71,7 +76,7 @@ def test_images_prints_it_for_images_that_a_family_recognises(tmp_path: Path, ca
         write_tree(tmp_path / name, {"/.singularity.d/labels.json": b"{}", "/etc/os-release": b""})
     assert main(["images", "--site", "lumi", "--json", str(tmp_path)]) == 0
     notes = {Path(one["path"]).name: one["notes"] for one in json.loads(capsys.readouterr().out)}
-    assert ["[family-without-runscript]" in line for line in notes["lumi-multitorch-a.sif"]] == [True]
+    assert ["[family-unlike]" in line for line in notes["lumi-multitorch-a.sif"]] == [True]
     assert notes["mine.sif"] == [], "the default family is no recipe of it"
 
 
