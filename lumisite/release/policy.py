@@ -63,8 +63,8 @@ def policy_path(root: Path) -> Path:
 def read_policy(root: Path) -> Policy | None:
     """Read the policy of a root as the helper's scripts do, `None` where it has none.
 
-    They follow a link, pass over a damaged line and what comes behind the limits, and are off for all jobs where users
-    cannot read the file.
+    They follow a link, obey a line with more blanks too, pass over any other and what comes behind the limits, and are
+    off for all jobs where users cannot read the file.
     """
     path = policy_path(root)
     try:
@@ -76,7 +76,8 @@ def read_policy(root: Path) -> Policy | None:
             return _closed(root, f"mode {stat.S_IMODE(mode):04o}, so that users cannot read it")
         text = open_file(str(path)).read(0, MOST_BYTES + 1).decode(errors="replace")
     except FileNotFoundError:
-        return _closed(root, "a link to nothing") if is_link else None
+        lost = _fault(root, "a link to nothing: the helper acts as without a policy")
+        return Policy((), (lost,)) if is_link else None
     except (OSError, LumisiteError):
         return _closed(root, "cannot be read")
     found = parse_policy(text, root)
@@ -94,14 +95,15 @@ def parse_policy(text: str, root: Path) -> Policy:
     lines, faults = [], []
     every = text[:MOST_BYTES].split("\n")
     for number, line in enumerate(every[:-1][:MOST_LINES], start=1):
-        word, scope, name = (*line.split(" "), "", "", "")[:3]
-        found = PolicyLine(word, scope, name)
-        named = scope in ("partition", "account") and NAME.fullmatch(name)
-        is_line = found.text == line and bool(named or (scope == "default" and not name))
-        if is_line:
-            lines.append(found if word in WORDS else PolicyLine("off", scope, name))
-        if not is_line or word not in WORDS:
-            effect = "which means off" if is_line else "which the helper passes over"
+        word, whom = (*re.split("[ \t]+", line.strip(" \t"), maxsplit=1), "")[:2]  # as `read` of the shell does
+        scope, _, name = whom.partition(" ")
+        is_known = whom == "default" or (scope in ("partition", "account") and bool(NAME.fullmatch(name)))
+        found = PolicyLine(word if word in WORDS else "off", scope, name)
+        if is_known:
+            lines.append(found)
+        if not is_known or found.text != line:
+            effect = "though tasks obey it" if word in WORDS else "which means off"
+            effect = effect if is_known else "which the helper passes over"
             faults.append(_fault(root, f"{printable(line)!r} is not a policy line, {effect}", number))
     if len(text) > MOST_BYTES or len(every) - 1 > MOST_LINES:
         rest = f"the helper reads {MOST_LINES} lines and {MOST_BYTES} bytes, and passes over the rest"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.release.policy import PolicyLine
+from lumisite.release.policy import PolicyLine, read_policy
 from tests.support.prologs import SHELLS, STEP, Ran, Script, lay_out, lumi_like_files, shell_command, write_script
 from tests.support.tools import tool
 from tests.support.wrappers import LAIF, make
@@ -97,6 +97,31 @@ def test_a_policy_that_is_no_file_is_off(shell: str, tmp_path: Path) -> None:
     (tmp_path / "root/policy").mkdir(parents=True)
     script = tmp_path / "root/releases/r/spank/task_prolog"
     assert read(shell, tmp_path, script, LUMISITE_STACK="25.03") == "off"
+
+
+EVERY = [*(f"{text}\n" for text in (*LINES, *OTHER_WORDS, "on  default", "\toff\tdefault", "x y")), *NO_LINES.values()]
+
+
+@pytest.mark.parametrize("text", EVERY, ids=range(len(EVERY)))
+def test_status_says_what_tasks_obey(tmp_path: Path, text: str) -> None:
+    """The reader of the command line, on the same file."""
+    obeyed = mode("dash", tmp_path, text, LUMISITE_STACK="25.03")
+    policy = read_policy(tmp_path / "root")
+    assert policy is not None
+    steps = [("default", ""), ("partition", "dev-g"), ("account", "project_1")]
+    words = [line.word for line in policy.lines if (line.scope, line.name) in steps]
+    assert [*words, "on"][0] == obeyed
+    assert bool(policy.faults) == (text not in {f"{lines}\n" for lines in LINES})
+
+
+def test_a_link_is_followed_and_one_to_nothing_is_no_policy(shell: str, tmp_path: Path) -> None:
+    mode(shell, tmp_path, "observe default\n")
+    script, policy = tmp_path / "root/releases/r/spank/task_prolog", tmp_path / "root/policy"
+    policy.rename(tmp_path / "elsewhere")
+    policy.symlink_to("../elsewhere")
+    assert read(shell, tmp_path, script) == "observe"
+    (tmp_path / "elsewhere").unlink()
+    assert (read(shell, tmp_path, script), read(shell, tmp_path, script, LUMISITE_STACK="x")) == ("off", "on")
 
 
 def test_a_copy_follows_the_policy_of_the_sites_root(shell: str, tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def plant(kind: str) -> None:
 #: For whom the helper is on by each policy, and what is said of it.
 UNFIT = {
     "link": ("observe for all other jobs", "a symbolic link: the helper follows it"),
-    "lost link": ("off for all other jobs", "a link to nothing: the helper is off for all jobs"),
+    "lost link": ("on for who has loaded", "a link to nothing: the helper acts as without a policy"),
     "folder": ("off for all other jobs", "a directory, expected a file: the helper is off for all jobs"),
     "closed": ("off for all other jobs", "mode 0640, so that users cannot read it: the helper is off for all jobs"),
     "long": ("on for account a; ", "the helper reads 64 lines and 4096 bytes, and passes over the rest"),
