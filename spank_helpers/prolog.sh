@@ -214,8 +214,8 @@ know_list() {
 	list_name=SINGULARITY_BINDPATH list=${SINGULARITY_BINDPATH-} other_binds=${SINGULARITY_BIND-}
 	case $site_prefix in SINGULARITY) return ;; esac
 	other_binds=${APPTAINER_BIND-}
-	case ${APPTAINER_BINDPATH-},$list in
-	,?*) ;;
+	case ${APPTAINER_BINDPATH:+theirs}${list:+list} in
+	list) ;;
 	*) list_name=APPTAINER_BINDPATH list=${APPTAINER_BINDPATH-} ;;
 	esac
 }
@@ -238,10 +238,10 @@ add_binds() {
 # What is right below `/` may be a shared file system: the list of `/` has its name, without asking
 # its servers. On the node that `lumisite env` makes up, all is there.
 exists() {
-	case $site_assumes,$1,$roots in
-	?*,*,*) ;;
-	,/,* | ,/*/*,*) [ -e "$1" ] ;;
-	,*,*/"${1#/}"/*) ;;
+	case $site_assumes in ?*) return ;; esac
+	case $1,$roots in
+	/,* | /*/*,*) [ -e "$1" ] ;;
+	*,*/"${1#/}"/*) ;;
 	*) return 1 ;;
 	esac
 }

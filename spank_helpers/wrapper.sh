@@ -278,8 +278,8 @@ ls_know_list() {
 	ls_list_name=SINGULARITY_BINDPATH ls_list=${SINGULARITY_BINDPATH-} ls_beside=${SINGULARITY_BIND-}
 	case $ls_site_prefix in SINGULARITY) return 0 ;; esac
 	ls_beside=${APPTAINER_BIND-}
-	case ${APPTAINER_BINDPATH-},$ls_list in
-	,?*) ;;
+	case ${APPTAINER_BINDPATH:+theirs}${ls_list:+list} in
+	list) ;;
 	*) ls_list_name=APPTAINER_BINDPATH ls_list=${APPTAINER_BINDPATH-} ;;
 	esac
 }

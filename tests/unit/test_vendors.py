@@ -29,7 +29,7 @@ EXCEPTIONS = (
     (r"lumisite/(cli/arguments|site/selection)\.py", "rocm cpe", "the short forms --rocm and --cpe of --use"),
     (r"lumisite/cli/(site_choice|arguments)\.py", "lumi", "the site where nothing says another"),
     (r"lumisite/validate/probes/environment/checks\.py", "miopen", "the name of a gate, as runs and reports have it"),
-    (r"lumisite/render/runtimes\.py|spank_helpers/image\.sh", "rocm nv intel hpu",
+    (r"lumisite/render/runtimes\.py|spank_helpers/wrapper\.sh", "rocm nv intel hpu",
      "options of the container runtimes, as users type them"),
 )  # fmt: skip
 
