@@ -7,7 +7,6 @@ options of the kernel count is the vendors'.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import ipaddress
 import posixpath
 import re
@@ -16,16 +15,15 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from lumisite.facts.facts import Adapter, CpuGroup, Device, Driver, Facts, Interface, Kernel, KernelConfig, System
+from lumisite.facts.facts import Adapter, CpuGroup, Device, Driver, Facts, Interface, Kernel, System
 from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import message as reason
 from lumisite.machine.live import read_topology
 from lumisite.machine.topology import TopologyError
-from lumisite.machine.tree import Tree, content_of, first_line, names_of, resolve, small_text
+from lumisite.machine.tree import Tree, first_line, names_of, resolve, small_text
 from lumisite.site.cpus import format_cpu_list
-from lumisite.vendors import all_fabrics, all_gpus, all_vendors
+from lumisite.vendors import all_fabrics, all_gpus
 
-_LARGEST_CONFIG_BYTES = 4 * 1024 * 1024
 _NET = "/sys/class/net"
 
 
@@ -86,19 +84,10 @@ def _system(tree: Tree) -> System:
 
 
 def _kernel(tree: Tree) -> Kernel:
-    """Read the kernel's release and every configuration that stands where programs look for one."""
+    """Return the release of the running kernel."""
     release = first_line(tree, "/proc/sys/kernel/osrelease")
-    if release is None:
-        found = re.match(r"Linux version (\S+)", first_line(tree, "/proc/version") or "")
-        release = found[1] if found else None
-    configs, names = {}, [option for vendor in all_vendors() for option in vendor.kernel_options]
-    for path in (f"/boot/{name}" for name in names_of(tree, "/boot") if name.startswith("config-")):
-        content = content_of(tree, path, _LARGEST_CONFIG_BYTES)
-        if content is not None:
-            options = re.findall(rf"^({'|'.join(names)})=([a-z0-9]+)$".encode(), content, re.MULTILINE)
-            values = {name.decode(): value.decode() for name, value in options}
-            configs[path] = KernelConfig(hashlib.sha256(content).hexdigest(), values)
-    return Kernel(release, configs)
+    found = re.match(r"Linux version (\S+)", first_line(tree, "/proc/version") or "")
+    return Kernel(release or (found[1] if found else None))
 
 
 def _drivers(tree: Tree) -> dict[str, Driver]:

@@ -19,19 +19,10 @@ class System:
 
 
 @dataclass(frozen=True)
-class KernelConfig:
-    """A file with a kernel's configuration; `options` are those that a vendor's libraries ask for."""
-
-    sha256: str
-    options: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Kernel:
-    """The running kernel, and the configuration files that are there, by path."""
+    """The running kernel."""
 
     release: str | None = None
-    configs: Mapping[str, KernelConfig] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

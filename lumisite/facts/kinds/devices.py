@@ -71,6 +71,9 @@ def outside_range(title: str, release: str, supported: str) -> str:
 
 # GPUs and CPUs
 
+_SET_SMT = "set SMT as before: nosmt on the kernel's command line, /sys/devices/system/cpu/smt/control, or the firmware"
+_SET_NUMA = "set NPS or SNC in the firmware as before, or correct the NUMA domains of the node kind"
+
 
 def compare_gpu_count(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change where the number of GPUs differs; without CPUs a capture has no GPUs either, and says why."""
@@ -115,46 +118,28 @@ def place_follows(change: Change, differences: Differences) -> bool:
 
 def compare_cpus(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change where CPUs are grouped in another way: by hardware threads, by NUMA domain alone, or by L3."""
-    old, new = _cpu_sets(before), _cpu_sets(after)
-    domains = [len({group.numa for group in facts.cpus}) for facts in (before, after)]
-    threads = [facts.threads_per_core for facts in (before, after)]
-    was, now = _groups(before), _groups(after)
-    values: dict[str, object] = {"same_groups": old == new}
     if before.cpus == after.cpus:
         return
+    old, new = _cpu_sets(before), _cpu_sets(after)
+    threads = [facts.threads_per_core for facts in (before, after)]
+    domains = [len({group.numa for group in facts.cpus}) for facts in (before, after)]
+    groups = [_groups(facts) for facts in (before, after)]
+    values: dict[str, object] = {"same_groups": old == new}
     masks = "CPU masks that are written into scripts may be wrong."
     if None not in threads and threads[0] != threads[1]:
-        yield Change(
-            "CPUs",
-            str(threads[0]),
-            str(threads[1]),
-            f"hardware threads of a core {threads[0]} -> {threads[1]}: {now}",
-            {**values, "threads": True},
-            severity=FAULT,
-            advice=(
-                "set SMT as before: nosmt on the kernel's command line, /sys/devices/system/cpu/smt/control, "
-                "or the firmware"
-            ),
-            users=(("scripts", f"Cores have {threads[1]} hardware threads, before {threads[0]}: {masks}"),),
-        )
+        count = f"{threads[0]} -> {threads[1]}"
+        users = (("scripts", f"Hardware threads of a core: {count}. {masks}"),)
+        message, values = f"hardware threads of a core {count}: {groups[1]}", {**values, "threads": True}
+        yield Change("CPUs", str(threads[0]), str(threads[1]), message, values, (), FAULT, _SET_SMT, users)
     elif old and (old == new or (domains[0] != domains[1] and _is_joined(old, new))):
-        yield Change(
-            "CPUs",
-            str(domains[0]),
-            str(domains[1]),
-            f"NUMA domains {domains[0]} -> {domains[1]}: {now}",
-            {**values, "domains": True},
-            advice="set NPS or SNC in the firmware as before, or correct the NUMA domains of the node kind",
-            users=(
-                (
-                    "scripts",
-                    f"NUMA domains of a node: {domains[0]} -> {domains[1]}. Do not bind memory by their numbers.",
-                ),
-            ),
-        )
+        count = f"{domains[0]} -> {domains[1]}"
+        users = (("scripts", f"NUMA domains of a node: {count}. Do not bind memory by their numbers."),)
+        message, values = f"NUMA domains {count}: {groups[1]}", {**values, "domains": True}
+        yield Change("CPUs", str(domains[0]), str(domains[1]), message, values, (), DOUBT, _SET_NUMA, users)
     else:
         users = (("scripts", f"CPUs are grouped in another way: {masks}"),)
-        yield Change("CPUs", was, now, f"L3 groups {known_difference(was, now)}", severity=FAULT, users=users)
+        message = f"L3 groups {known_difference(*groups)}"
+        yield Change("CPUs", groups[0], groups[1], message, severity=FAULT, users=users)
 
 
 def _cpu_sets(facts: Facts) -> list[set[int]]:

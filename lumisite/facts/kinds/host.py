@@ -27,10 +27,10 @@ _SEARCHED, _LEFT_OUT, _CACHED = "searched", "in a file that ld.so.conf does not 
 _USUAL = re.compile(r"/(usr/)?lib(32|64|x32)?(/[\w-]+-linux-gnu)?(/glibc-hwcaps/.*)?")
 #: What containers, their caches of registered memory and Slurm need of the kernel.
 _OPTIONS = (
-    "BLK_DEV_LOOP", "CGROUPS", "CPUSETS", "FUSE_FS", "HUGETLBFS", "MEMCG", "NUMA", "OVERLAY_FS", "SECCOMP", "SQUASHFS",
-    "TRANSPARENT_HUGEPAGE", "USERFAULTFD", "USER_NS",
+    "CONFIG_BLK_DEV_LOOP", "CONFIG_CGROUPS", "CONFIG_CPUSETS", "CONFIG_FUSE_FS", "CONFIG_HUGETLBFS", "CONFIG_MEMCG",
+    "CONFIG_NUMA", "CONFIG_OVERLAY_FS", "CONFIG_SECCOMP", "CONFIG_SQUASHFS", "CONFIG_TRANSPARENT_HUGEPAGE",
+    "CONFIG_USERFAULTFD", "CONFIG_USER_NS",
 )  # fmt: skip
-_OPTION = re.compile(rf"^CONFIG_({'|'.join(_OPTIONS)})=([ym])$", re.MULTILINE)
 _LARGEST_CONFIG_BYTES = 4 * 1024 * 1024
 _CGROUP = "/sys/fs/cgroup"
 #: Machines as ELF numbers them.
@@ -69,20 +69,26 @@ def is_not_searched(was: str | None, now: str | None) -> bool:
     return now not in (None, _SEARCHED)
 
 
-def read_kernel_options(tree: Tree, _: Site) -> dict[str, str] | None:
-    """Return the options that the running kernel was built with, of those that matter; `None` if unknown."""
+def read_kernel_config(tree: Tree, _: Site) -> dict[str, str]:
+    """Return the options that the running kernel was built with, of those that matter, and whether /boot has them."""
     release = first_line(tree, "/proc/sys/kernel/osrelease") or ""
-    for path in (f"/boot/config-{release}", f"/lib/modules/{release}/config", "/proc/config.gz"):
-        content = content_of(tree, path, _LARGEST_CONFIG_BYTES)
-        if content is not None:
-            if path.endswith(".gz"):
-                try:
-                    content = gzip.decompress(content)
-                except (OSError, EOFError, zlib.error):
-                    return None
-            # Whether a part is built in or a module is the same to who uses it.
-            return {f"CONFIG_{name}": "yes" for name, _ in _OPTION.findall(content.decode("utf-8", "replace"))}
-    return None
+    names = "|".join((*_OPTIONS, *(option for vendor in all_vendors() for option in vendor.kernel_options)))
+    sources = (f"/boot/config-{release}", f"/lib/modules/{release}/config", "/proc/config.gz")
+    texts = [_config_text(tree, path) for path in sources]
+    # Whether a part is built in or a module is the same to who uses it.
+    options = re.findall(rf"^({names})=[ym]$", next(filter(None, texts), ""), re.MULTILINE)
+    parts = [*(["in /boot"] if texts[0] else []), *sorted(options)]
+    return {"kernel configuration": ", ".join(parts)} if parts else {}
+
+
+def _config_text(tree: Tree, path: str) -> str:
+    content = content_of(tree, path, _LARGEST_CONFIG_BYTES) or b""
+    if path.endswith(".gz") and content:
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error):
+            return ""
+    return content.decode("utf-8", "replace")
 
 
 def read_cgroups(tree: Tree, _: Site) -> dict[str, str] | None:

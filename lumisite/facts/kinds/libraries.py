@@ -48,8 +48,8 @@ def compare_sonames(before: Facts, after: Facts) -> Iterator[Change]:
 
 
 def soname_touches(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield what borrows or binds the library by its old name."""
-    names = change.names("gone") or (change.subject,)
+    """Yield what borrows or binds the library, by its old names, or those that only the cache hides."""
+    names = change.names("gone") or change.names("libraries") or (change.subject,)
     yield from context.plans_with(names)
     yield from context.binds_of(names)
 
@@ -302,12 +302,6 @@ def compare_cache(before: Facts, after: Facts) -> Iterator[Change]:
         yield Change(CACHE, None, joined(hidden), message, {"libraries": hidden})
 
 
-def cache_touches(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield what borrows or binds the libraries."""
-    yield from context.plans_with(change.names("libraries"))
-    yield from context.binds_of(change.names("libraries"))
-
-
 def missing_touches(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the plans with the library, or with what needs it."""
     facts = context.before if change.after is None else context.after
@@ -321,7 +315,7 @@ def _sonames_of(facts: Facts, paths: Iterable[str]) -> list[str]:
 _PLAN = "plan the images that borrow it again: lumisite binds IMAGE --write FILE"
 _ALWAYS_FAULT, _NEW_IS_FAULT = (FAULT, FAULT, FAULT), (INFO, INFO, FAULT)
 KINDS = (
-    ChangeKind("cache", compare_cache, cache_touches, "run ldconfig on the node", _ALWAYS_FAULT),
+    ChangeKind("cache", compare_cache, soname_touches, "run ldconfig on the node", _ALWAYS_FAULT),
     ChangeKind("soname", compare_sonames, soname_touches, _PLAN, _ALWAYS_FAULT, "SONAME"),
     ChangeKind(
         "library-gone",

@@ -11,6 +11,7 @@ from lumisite.facts.change import Change, Touched, joined, listed, only_in
 from lumisite.facts.context import Context, stated_paths
 from lumisite.facts.facts import Facts, Releases
 from lumisite.facts.kind import FAULT, INFO, ChangeKind, Differences, compare_texts, texts_of
+from lumisite.facts.kinds.paths import path_touches
 from lumisite.machine.tree import Tree, is_under, names_of, resolve
 from lumisite.site.model import Site
 from lumisite.vendors import all_software, all_vendors
@@ -191,11 +192,6 @@ def compare_links(before: Facts, after: Facts) -> Iterator[Change]:
     yield from compare_texts(*texts_of("links", before, after))
 
 
-def links_touch(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield what names the folder."""
-    yield from context.all_naming(change.subject)
-
-
 _RENDER = "and render again"
 KINDS = (
     ChangeKind(
@@ -216,6 +212,10 @@ KINDS = (
         follows=default_follows,
     ),
     ChangeKind(
-        "links", compare_links, links_touch, "test an image that has the folder on its LD_LIBRARY_PATH", read=read_links
+        "links",
+        compare_links,
+        path_touches,
+        "test an image that has the folder on its LD_LIBRARY_PATH",
+        read=read_links,
     ),
 )

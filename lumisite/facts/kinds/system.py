@@ -6,13 +6,13 @@ Sources: Documentation/admin-guide/{kernel-parameters,sysctl/*,mm/hugetlbpage,mm
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from lumisite.facts.change import Change, Touched, borrows, joined, known_difference, listed
+from lumisite.facts.change import Change, Touched, borrows, known_difference, listed
 from lumisite.facts.context import Context, stored_plan
 from lumisite.facts.facts import Facts
-from lumisite.facts.kind import FAULT, INFO, ChangeKind, Differences, platform_touches, value_kind
-from lumisite.vendors import all_fabrics, all_vendors
+from lumisite.facts.kind import INFO, ChangeKind, Differences, helper_touches, platform_touches, value_kind
+from lumisite.vendors import all_fabrics
 
 _OF_SYSTEM = re.compile(r"/(usr/)?lib(32|64|/[\w-]+-linux-gnu)?/[^/]+")
 
@@ -69,58 +69,20 @@ def glibc_touches(change: Change, context: Context) -> Iterator[Touched]:
             yield stored_plan(stored, f"decides about {listed(bound)}")
 
 
-# The kernel's configuration, which a vendor's libraries read
-
-
-def compare_kernel_config(before: Facts, after: Facts) -> Iterator[Change]:
-    """Yield a change for a file that is missing or has moved, and one for options that differ."""
-    readers = {name for vendor in all_vendors() if vendor.gpu and vendor.kernel_options for name in vendor.gpu.drivers}
-    (old_path, old), (new_path, new) = _boot_config(before), _boot_config(after)
-    if old is None or not readers & before.drivers.keys() & after.drivers.keys():
-        return
-    if new is None:
-        others = tuple(path for path in after.kernel.configs if path.startswith("/boot/"))
-        message = f"{new_path} does not exist" + (f"; there are {listed(others)}" if others else "")
-        advice = "restore the file of the running kernel in /boot"
-        yield Change(old_path, old_path, None, message, {"expected": new_path}, advice=advice)
-        return
-    if old_path != new_path:
-        yield Change(old_path, old_path, new_path, severity=INFO, advice="correct binds of the file")
-    if old != new:
-        was, now = (joined(map("=".join, sorted(options.items()))) or "none" for options in (old, new))
-        yield Change(new_path, old_path, new_path, f"options {was} -> {now}")
-
-
-def config_follows(change: Change, differences: Differences) -> bool:
-    """Follow from another release of the operating system, where only the name of the file is another one."""
-    return change.severity is INFO and comes_with_update(change, differences)
-
-
-def _boot_config(facts: Facts) -> tuple[str, Mapping[str, str] | None]:
-    """Return the file that libraries read, and its options."""
-    path = f"/boot/config-{facts.kernel.release or ''}"
-    config = facts.kernel.configs.get(path)
-    return path, None if config is None else config.options
-
-
 def kernel_config_touches(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the settings for DMA-BUF, and binds of the file."""
+    """Yield the settings that name a part of the kernel, binds of the file, and what starts containers."""
+    for part in filter(None, re.split(r"\W+", f"{change.before}, {change.after}")):
+        if part.startswith("CONFIG_"):
+            yield from context.settings_holding(part.removeprefix("CONFIG_").lower())
     yield from context.settings_called("DMABUF", change.subject)
     for key, bind in context.site.host_paths.items():
         if bind.path.startswith("/boot"):
             yield Touched("site", f"{key}.path", f"names {bind.path}")
+    yield from helper_touches("spank/bin")(change, context)
 
 
 _PLAN = "plan the images with a bind plan again"
 KINDS = (
-    ChangeKind(
-        "kernel-config",
-        compare_kernel_config,
-        kernel_config_touches,
-        "check that jobs still use DMA-BUF: lumisite transport LOG",
-        (FAULT, FAULT, FAULT),
-        follows=config_follows,
-    ),
     ChangeKind("os", compare_os, os_touches, f"correct the platform, and {_PLAN}"),
     value_kind(
         "kernel",

@@ -8,7 +8,8 @@ from lumisite.facts.change import Change, Touched, joined
 from lumisite.facts.context import Context
 from lumisite.facts.kind import Touches, helper_touches, is_gone, is_lost, is_new, platform_touches, text_kind
 from lumisite.facts.kinds import host, modules, node, runtime, slurm
-from lumisite.facts.kinds.system import comes_with_update
+from lumisite.facts.kinds.paths import path_touches
+from lumisite.facts.kinds.system import comes_with_update, kernel_config_touches
 
 
 def _no_touches(change: Change, context: Context) -> Iterator[Touched]:
@@ -24,18 +25,6 @@ def _settings_holding(between: str) -> Touches:
 def _settings_called(pattern: str) -> Touches:
     """Return a function that yields the settings whose names match a pattern."""
     return lambda change, context: context.settings_called(pattern, change.subject)
-
-
-def _settings_of_options(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the settings that name the part of the kernel, and what starts containers."""
-    yield from context.settings_holding(change.subject.removeprefix("CONFIG_").lower())
-    yield from helper_touches("spank/bin")(change, context)
-
-
-def _plans_below(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield what names a library or its folder, and the plans with it."""
-    yield from context.all_naming(change.subject)
-    yield from context.plans_with(context.sonames_under(change.subject))
 
 
 def _of_same_paths(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
@@ -90,17 +79,17 @@ KINDS = (
     text_kind(
         "loader",
         "which libraries every program of the node finds",
-        _plans_below,
+        path_touches,
         host.read_loader,
         same=host.is_same_search,
         is_fault=host.is_not_searched,
     ),
     text_kind(
-        "kernel-option",
-        "containers, caches of registered memory and how jobs are confined",
-        _settings_of_options,
-        host.read_kernel_options,
-        is_fault=is_gone,
+        "kernel-config",
+        "containers, GPU memory in the network, caches of registered memory and how jobs are confined",
+        kernel_config_touches,
+        host.read_kernel_config,
+        is_fault=host.loses_a_part,
     ),
     text_kind(
         "cgroup",
@@ -119,7 +108,7 @@ KINDS = (
     text_kind(
         "library-rights",
         "who can put another library in its place",
-        _plans_below,
+        path_touches,
         is_fault=is_new,
         known=_of_same_paths,
     ),
@@ -131,11 +120,7 @@ KINDS = (
         node.options_follow,
     ),
     text_kind(
-        "cpu-setting",
-        "how fast the ranks of this node are",
-        _no_touches,
-        node.read_cpu_settings,
-        node.smt_follows,
+        "cpu-setting", "how fast the ranks of this node are", _no_touches, node.read_cpu_settings, node.smt_follows
     ),
     text_kind(
         "runtime-file",
@@ -164,11 +149,7 @@ KINDS = (
         node.read_hugepages,
     ),
     text_kind(
-        "kernel-module",
-        "the traffic of the interfaces",
-        _interfaces_touch,
-        node.read_modules,
-        comes_with_update,
+        "kernel-module", "the traffic of the interfaces", _interfaces_touch, node.read_modules, comes_with_update
     ),
     text_kind(
         "limits", "how much memory and how many files and processes ranks may have", _limits_touch, node.read_limits
@@ -204,15 +185,9 @@ KINDS = (
         slurm.node_follows,
     ),
     text_kind(
-        "slurm-cgroup",
-        "which cores, devices and memory a job is confined to",
-        slurm.devices_touch,
-        slurm.read_cgroup,
+        "slurm-cgroup", "which cores, devices and memory a job is confined to", slurm.devices_touch, slurm.read_cgroup
     ),
     text_kind(
-        "slurm-gres",
-        "which devices jobs are given, and the number of each",
-        slurm.devices_touch,
-        slurm.read_gres,
+        "slurm-gres", "which devices jobs are given, and the number of each", slurm.devices_touch, slurm.read_gres
     ),
 )

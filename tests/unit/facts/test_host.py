@@ -111,7 +111,7 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], tuple[str, str] | None]] = {
     ),
     "no userfaultfd": (
         {CONFIG: OPTIONS.replace(b"CONFIG_USERFAULTFD=y", b"# CONFIG_USERFAULTFD is not set")},
-        ("kernel-option", "CONFIG_USERFAULTFD"),
+        ("kernel-config", "kernel configuration"),
         ("setting", "FI_MR_CACHE_MONITOR"),
     ),
     "a narrow link": ({f"{NIC}/current_link_width": b"8\n"}, ("nic", "cxi1"), None),

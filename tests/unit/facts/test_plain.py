@@ -289,7 +289,7 @@ def test_each_part_has_a_planted_change_and_a_capture_holds_no_secret(node: Fact
         "mounts",
         "module-path",
     }  # in tables beside this file
-    seen |= {"loader", "kernel-option", "cgroup", "service"}
+    seen |= {"loader", "kernel-config", "cgroup", "service"}
     seen |= {"device", "driver-option", "cpu-setting", "container-start", "runtime-directive"}  # likewise
     assert seen >= {kind.name for kind in KINDS if kind.read is not None}
     assert "s3cr3t" not in format_facts(node)
