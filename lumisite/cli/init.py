@@ -12,7 +12,7 @@ from lumisite.cli.output import print_note, write_text
 from lumisite.errors import ResolveError
 from lumisite.facts.capture import capture_undescribed
 from lumisite.facts.init import describe_site
-from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import line
 from lumisite.machine.host import DiskTree
 
@@ -35,7 +35,8 @@ def add_init(parser: argparse.ArgumentParser) -> None:
 def run_init(arguments: argparse.Namespace) -> int:
     """Write the site description."""
     if arguments.output is not None and os.path.isfile(arguments.output):  # noqa: PTH113 - as `open` takes it
-        raise ResolveError(make_finding("description-exists", arguments.output))
+        message, advice = "exists already and is not changed", "give another FILE"
+        raise ResolveError(Finding("file-exists", Severity.FAULT, message, advice, arguments.output))
     if arguments.facts:
         nodes = [load_facts(file) for file in arguments.facts]
     else:

@@ -61,12 +61,9 @@ class Change:
         return tuple(map(str, found)) if isinstance(found, tuple) else ()
 
     def words(self) -> Iterator[str]:
-        """Yield every word of the change: names and paths."""
+        """Yield every text of the change that may have names and paths."""
         for value in (self.subject, self.before, self.after, self.paths, *self.values.values()):
-            for text in value if isinstance(value, tuple) else (value,):
-                if isinstance(text, str):
-                    yield text
-                    yield from text.replace(",", " ").split()
+            yield from (text for text in (value if isinstance(value, tuple) else (value,)) if isinstance(text, str))
 
 
 def difference(what: str, before: str | None, after: str | None) -> str:

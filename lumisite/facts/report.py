@@ -11,7 +11,7 @@ from lumisite.errors import ResolveError
 from lumisite.facts.change import Change, Touched
 from lumisite.facts.context import Context, make_context
 from lumisite.facts.facts import Facts
-from lumisite.facts.kind import Differences
+from lumisite.facts.kind import Differences, parts_of
 from lumisite.facts.kinds import KINDS
 from lumisite.facts.kinds.paths import CLOSED_KIND, folders_of, is_below
 from lumisite.facts.users import user_lines
@@ -102,11 +102,21 @@ def _led_to(facts: Facts, folders: set[str]) -> set[str]:
 
 
 def _is_hidden(change: Change, closed: set[str], unknown: set[str]) -> bool:
+    """Return whether what a capture could not read is all that a change is about."""
+
+    def is_closed(text: str) -> bool:
+        words = (text, *text.replace(",", " ").split())
+        return any(word in unknown or is_below(word, closed) for word in words)
+
     if change.kind == CLOSED_KIND.name:
         return False
     if change.kind in _READ_IN and None in (change.before, change.after):
         return any(is_below(path, closed) for path in _READ_IN[change.kind])
-    if any(word in unknown or is_below(word, closed) for word in change.words()):
+    parts = [*parts_of(change.before), *parts_of(change.after)]
+    if len(parts) > 2:  # of a list, what is known of the others counts
+        if all(map(is_closed, parts)) or any(map(is_closed, (change.subject, *change.paths))):
+            return True
+    elif any(map(is_closed, change.words())):
         return True
     # A folder of releases or of links is known by what is in it, and a deployed file by its path in the release.
     return any(path.startswith(f"{change.subject}/") or path.endswith(f"/{change.subject}") for path in closed)

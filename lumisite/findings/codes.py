@@ -92,6 +92,7 @@ CODES: Mapping[str, str] = {
     "policy-damaged": "the policy file is not as `lumisite policy` writes it",
     #
     # What a maintenance changed (`facts`, `changes`): a change has the name of its kind (`lumisite.facts.kinds`)
+    "file-exists": "a file is there already and is not written over: name another one",
     "facts-incomplete": "a capture lacks something: open or repair what it names, and capture again",
     "facts-mismatch": "facts files of different sites, or of one that is not known: name the right one",
     "facts-of-two-hosts": "the two facts files are of different nodes: fine where these are alike",

@@ -6,8 +6,12 @@ import re
 import shutil
 from pathlib import Path
 
+import attr
+import attrs
+import cattrs
 import packaging
 import pytest
+import typing_extensions
 import yaml
 
 import lumisite
@@ -140,9 +144,10 @@ def bring_lumisite(twin: Cluster) -> str:
     """Put lumisite and what it needs where nodes see it; give the command that runs it there."""
     folder = twin.exchange / "py"
     if not folder.exists():
-        for module in (lumisite, yaml, packaging):
+        for module in (lumisite, attr, attrs, cattrs, packaging, yaml):
             source = Path(module.__file__ or "").parent
             shutil.copytree(source, folder / source.name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+        shutil.copy(typing_extensions.__file__, folder)
     return f"cd /tmp && PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={EXCHANGE}/py python3 -m lumisite"
 
 

@@ -84,5 +84,5 @@ def test_this_node_is_described_without_facts_and_a_file_that_is_there_stays(mac
     text = machine.run(f"{LUMISITE} init").check().stdout
     assert "from the facts of uan01, " in text
     done = machine.run(f"cd /scratch && echo mine >mine.yaml && {LUMISITE} init -o mine.yaml; cat mine.yaml")
-    assert "[description-exists]" in done.stderr
+    assert "[file-exists]" in done.stderr
     assert done.stdout == "mine\n"

@@ -152,7 +152,7 @@ def test_init_takes_facts_files_or_this_node(tmp_path: Path, capsys: Output, mon
     assert "site.yaml:3:1: name: is missing" in capsys.readouterr().out
     before = Path("site.yaml").read_bytes()
     assert main(["init", "cpu.json", "-o", "site.yaml"]) == 2
-    assert "[description-exists]" in capsys.readouterr().err
+    assert "[file-exists]" in capsys.readouterr().err
     assert Path("site.yaml").read_bytes() == before
     assert main(["init", "nothing.json"]) == 2
     capsys.readouterr()

@@ -119,6 +119,17 @@ def test_a_folder_that_users_may_not_read_hides_only_what_is_read_there() -> Non
     assert {kind for kind, _ in found(healthy, shut)} == {"unreadable"}
 
 
+def test_a_closed_folder_in_a_list_does_not_hide_the_others() -> None:
+    tops = ("/appl/modules", "/srv/modules", "/opt/modules")
+    folders: Plant = {f"{top}/x/1.lua": b"" for top in tops}
+    login: Plant = {"/etc/profile.d/site.sh": f"export MODULEPATH={':'.join(tops)}\n".encode()}
+    healthy, after = node(folders, login), node(login)
+    closed = [{"/srv": "x"}, dict.fromkeys(("/srv", "/appl/modules", "/opt/modules"), "x")]
+    seen = [found(healthy, replace(after, plain={**after.plain, "unreadable": one})) for one in closed]
+    assert ("module-path", "MODULEPATH") in seen[0]
+    assert {kind for kind, _ in seen[1]} == {"unreadable"}
+
+
 def test_a_folder_of_modules_that_is_gone_does_not_hide_another_one() -> None:
     folders: Plant = {f"{top}/x/1.lua": b"" for top in ("/appl/modules", "/srv/modules")}
     login: Plant = {"/etc/profile.d/site.sh": b"export MODULEPATH=/appl/modules:/srv/modules\n"}
