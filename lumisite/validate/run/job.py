@@ -222,7 +222,7 @@ class Collector:
         self.report(job.progress(f"{group.folder} {came}, {seconds:.1f} s"))
 
     def _skip(self, job: LiveJob, group: Group, found: Sequence[Gate]) -> None:
-        """Mark the steps that cannot work, and then, behind the nodes, that they are judged: the job waits for that."""
+        """Mark the steps that cannot work, and then that this is done, for which a job waits a little."""
         for later in job.plan.groups:
             cause = reason_to_skip(later.steps[0], found)
             begun = later.folder in job.collected or self.run.step_began(job.plan.run, later.steps[0]) is not None
@@ -230,7 +230,7 @@ class Collector:
                 job.skips[later.folder] = cause
                 for step in later.steps:
                     self.run.mark(job.plan.run, f"{step.folder}/{SKIP}")
-        if job.goes_on and group.steps[0].probe == NODE:
+        if job.goes_on and (group.steps[0].probe == NODE or any(gate.verdict != "pass" for gate in found)):
             self.run.mark(job.plan.run, f"{group.folder}/{JUDGED}")
 
     def _judge(self, job: LiveJob, group: Group, ends: Sequence[End], expected: Expected) -> Sequence[Line]:

@@ -75,12 +75,12 @@ def job_script(site: Site, request: RunRequest, plan: JobPlan, facts: Sequence[s
 
 
 def _steps(plan: JobPlan, lines: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of the steps that are not bare, and a wait for the findings about nodes."""
+    """Yield the lines of the steps that are not bare, and waits for findings because of which others cannot work."""
     named = dict(zip(plan.steps, lines, strict=True))
     for group in plan.groups:
         yield from (named[step] for step in group.steps if not step.srun.bare)
-        if group.steps[0].probe == NODE and group is not plan.groups[-1]:
-            yield f"{JUDGED} {group.folder}"
+        if group is not plan.groups[-1]:
+            yield f"{JUDGED if group.steps[0].probe == NODE else 'judged_if_failed'} {group.folder}"
 
 
 def validation_of(site: Site) -> Validation:

@@ -102,6 +102,13 @@ step() {
     [ "$left" != no ] || finish "lost:$name"
     sleep "$left"
   done
+  [ "$code" = 0 ] || failed=yes
   mark "$folder/exit" "$code $(date +%s.%N)"
   seen
 }
+# judged_if_failed FOLDER: wait for the judge only where one of these steps has failed.
+judged_if_failed() {
+  [ ! "$failed" ] || judged "$1"
+  failed=
+}
+failed=

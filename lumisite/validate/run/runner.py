@@ -245,9 +245,9 @@ class Runner:
     def _lose_step(self, job: LiveJob, step: str) -> None:
         """Record that a step was lost however often the job tried it."""
         lines = self.run.errors(job.plan.run, f"{step}/{STEP_ERR}")
-        started_not = slurm.failed_nodes(lines)
-        self._end(job, why_lost(step, started_not, nodes_away(self._nodes(job), ()), quote(lines), self._resume()))
-        if not started_not:
+        refused_by = slurm.failed_nodes(lines)
+        self._end(job, why_lost(step, refused_by, nodes_away(self._nodes(job), ()), quote(lines), self._resume()))
+        if not refused_by:
             self._try_again(job)
 
     def _resume(self) -> str:

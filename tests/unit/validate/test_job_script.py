@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -198,7 +199,8 @@ def run(
     # The site's login files would set another PATH.
     path.write_text(text.replace("/etc/profile", f"{tmp_path}/profile"))
     # It would wait for Slurm.
-    (tools / "sleep").write_text("#!/bin/sh\n")
+    if not (tools / "sleep").exists():
+        (tools / "sleep").write_text("#!/bin/sh\n")
     (tools / "sleep").chmod(0o755)
     environment = {"PATH": f"{tools}:/usr/bin:/bin", "SLURM_JOB_ID": job, "HOME": str(tmp_path), "USER": "me"}
     command = f"module() {{ {module}; }}; . {path}"
@@ -239,6 +241,17 @@ def test_the_job_waits_for_what_nodes_are() -> None:
     steps = {line.split()[1]: number for number, line in enumerate(lines) if line.startswith("step ")}
     assert [lines[number].split()[1] for number in waits] == ["node-2n"]
     assert steps["node-2n"] < waits[0] < steps["environment-2n-node"]
+
+
+def test_the_job_waits_for_the_judge_of_what_failed_and_of_nothing_else(tmp_path: Path) -> None:
+    """So that a step which would hang like it is marked before it begins."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "sleep").write_text(f"#!/bin/sh\nls {tmp_path}/run/jobs/s-01 >>{tmp_path}/waited\n")
+    folder = run(tmp_path, {"good": "good", "bad": "fails", "last": "good"})
+    waited = {line for line in (tmp_path / "waited").read_text().splitlines() if re.search("-[12]n", line)}
+    assert waited == {"good-2n", "bad-1n"}
+    assert next(folder.glob("last-*/exit")).read_text().split()[0] == "0"
 
 
 def test_a_job_that_slurm_starts_again_goes_on_where_it_was(tmp_path: Path) -> None:
