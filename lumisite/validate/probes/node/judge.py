@@ -110,7 +110,9 @@ def _paths(target: Target) -> dict[str, Needed]:
     found = {str(bind.path): Needed(bind.why, "e" if bind.where == TASK else "er") for bind in binds}
     shared = [system for system in site.file_systems if system.kind == "shared"]
     found |= {system.path: Needed(system.why, "ex", shared=True) for system in shared}
-    found |= {f"{spank}/{name}": Needed("the srun helper", "erxs") for name in ("task_prolog", f"bin/{site.command}")}
+    found[f"{spank}/task_prolog"] = Needed("the srun helper", "erxs")
+    runtime = str(site.runtime.executable or "")
+    found[f"{spank}/bin/{site.command}"] = Needed("the srun helper", "erxs", unlike=runtime)
     if site.runtime.executable is not None:
         found[site.runtime.executable] = Needed("the container runtime", "erxs")
     return found | {target.image: Needed("the image", "er")}

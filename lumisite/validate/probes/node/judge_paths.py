@@ -21,11 +21,15 @@ RESTORE = f"restore the file, from another node or its package{DRAIN}"
 
 @dataclass(frozen=True)
 class Needed:
-    """A path that the node must have: why, the letters of the script's that must hold, and whether nodes share it."""
+    """A path that the node must have: why, the letters of the script's that must hold, and whether nodes share it.
+
+    It must not lead to the same file as `unlike`.
+    """
 
     why: str
     letters: str
     shared: bool = False
+    unlike: str = ""
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,8 @@ def _of_path(record: Record, path: str, needed: Needed) -> Finding | None:
         access = "read"
     if access:
         return bad(f"users may not {access} it", "correct the permissions")
+    if needed.unlike and leads and leads == text(record, "paths", needed.unlike, "leads"):
+        return bad(f"a link to {needed.unlike}, and so no part of the helper", "deploy the release again")
     return bad("empty", "restore the file") if "f" in letters and "s" not in letters else None
 
 
