@@ -239,10 +239,9 @@ add_binds() {
 # its servers. On the node that `lumisite env` makes up, all is there.
 exists() {
 	case $site_assumes in ?*) return ;; esac
-	case $1,$roots in
-	/,* | /*/*,*) [ -e "$1" ] ;;
-	*,*/"${1#/}"/*) ;;
-	*) return 1 ;;
+	case $1 in
+	/ | /*/*) [ -e "$1" ] ;;
+	*) case $roots in */"${1#/}"/*) ;; *) return 1 ;; esac ;;
 	esac
 }
 # The variable that remembers which binds are those of the module whose binds follow. What the node

@@ -355,6 +355,12 @@ def test_a_node_that_lacks_something(prolog: Script, changes: list[tuple[str, st
         assert harmless(ran).exports["PYTHONNOUSERSITE"] == "1"
 
 
+def test_a_folder_in_the_root_with_a_comma_makes_no_other_be_there(prolog: Script, tmp_path: Path) -> None:
+    (tmp_path / "root/a,b").mkdir(parents=True)
+    changed(prolog, ("for folder in /*", f"for folder in {tmp_path}/root/*"))
+    assert "/usr" not in harmless(prolog.step()).exports["SINGULARITY_BINDPATH"].split(",")
+
+
 @pytest.mark.parametrize("kind", ["absent", "file", "dangling", "loop"])
 def test_a_tmp_that_is_none(prolog: Script, tmp_path: Path, kind: str) -> None:
     tmp = tmp_path / "tmp"
