@@ -25,7 +25,7 @@ from lumisite.release.tree import RenderedTree
 from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import NO_MANIFEST, sha256_of
 from lumisite.site.json_file import parse_json
-from lumisite.site.load import LoadedSite, load_site, read_input
+from lumisite.site.load import LoadedSite, description_name, load_site, read_input
 from lumisite.text import counted, drain_command, printable
 
 
@@ -82,7 +82,7 @@ def _site_of(path: Path) -> str:
     """Return the site of the release that is deployed in a root; raise `ResolveError` where it is not known."""
     root = existing_root(path)
     named = inspect_release(root, root.current).manifest.site if root.current else ""
-    name = recorded_site(named) if named else default_site().name
+    name = recorded_site(named, root.release(root.current)) if named else default_site().name
     if not name:
         raise ResolveError(
             f"{path}: has a release of site {printable(named)}, which is not embedded (name it with --site FILE)"
@@ -152,7 +152,7 @@ def _checked(loaded: LoadedSite, root_name: str | None, node: Node, release: Ren
         return Checked(name, faults)
     found, checks = check_host(node, manifest, policy.lines)
     pending = []
-    if manifest.inputs.get(loaded.file, "") != sha256_of(loaded.data):
+    if manifest.inputs.get(description_name(loaded.site), "") != sha256_of(loaded.data):
         text = f"changed since release {name} was rendered"
         pending.append(Finding("not-deployed", Severity.INFO, text, subject=loaded.file))
     return _split(Checked(name, [*faults, *found], pending=pending, checks=checks))

@@ -95,7 +95,8 @@ def _check_names(names: Iterable[tuple[str, str]], root: Root) -> None:
 
 def _site_of(root: Root) -> Site | None:
     """Return the site of the releases in a root; `None` where it is not known here."""
-    name = next((recorded_site(manifest.site) for manifest in manifests(root)), "")
+    release = root.release(root.current) if root.current else None
+    name = next((recorded_site(manifest.site, release) for manifest in manifests(root)), "")
     return load_site(name).site if name else None
 
 

@@ -62,7 +62,7 @@ def run_status(arguments: argparse.Namespace) -> int:
     if arguments.all:
         return _print_releases(root, as_json=arguments.json)
     release = inspect_release(root, root.current) if root.current else None
-    if release and not name and (name := recorded_site(release.manifest.site)):
+    if release and not name and (name := recorded_site(release.manifest.site, root.release(root.current))):
         loaded = load_site(name)
     if release:
         code, status = _status(root, release, (name, loaded), DiskTree(arguments.host_root))
@@ -145,7 +145,8 @@ def _status(
     pending = [*checked.pending, *_other_platform(loaded, release)]
     code = exit_code(checked.findings)
     if checked.faults:
-        check = f"lumisite check {shlex.quote(name)} --host --root {quoted}"
+        described = "" if Path(name).is_relative_to(root.path) else f" {shlex.quote(name)}"  # else the root knows it
+        check = f"lumisite check{described} --host --root {quoted}"
         next_command = checked.drain or check if row["state"] == "whole" else back
     elif target and target.faults:
         code, next_command = 1, f"undo the edits in {target.path}: rollback refuses to go there"

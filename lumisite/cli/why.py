@@ -18,7 +18,7 @@ from lumisite.cli.arguments import (
 from lumisite.cli.output import print_note, print_result
 from lumisite.errors import ResolveError
 from lumisite.findings.writers import line, message
-from lumisite.site.load import load_site
+from lumisite.site.load import description_name, load_site
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,13 +128,14 @@ def _deployed(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection]:
         raise ResolveError(
             f"--root: {root.path} has no release that can be read (`lumisite status {root.path} --all` lists them)"
         )
-    arguments.site, arguments.platform = arguments.site or recorded_site(manifest.site), manifest.platform
+    arguments.site = arguments.site or recorded_site(manifest.site, root.release(root.current))
+    arguments.platform = manifest.platform
     if not arguments.site:
         raise ResolveError(f"--site: {manifest.release} is of site {manifest.site}, not embedded; name its description")
     loaded = load_site(arguments.site)
     if loaded.site.name != manifest.site:
         raise ResolveError(f"--site: release {manifest.release} is of site {manifest.site}, this is {loaded.site.name}")
-    if manifest.inputs.get(loaded.file, "") != sha256_of(loaded.data):
+    if manifest.inputs.get(description_name(loaded.site), "") != sha256_of(loaded.data):
         print_note(
             f"{loaded.file} is not as it was when {manifest.release} was rendered: its present text is explained"
         )

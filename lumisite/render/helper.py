@@ -73,7 +73,7 @@ def _script(of: Rendering, name: str) -> str:
 
 
 def _origin(mark: str, of: Rendering) -> str:
-    return f"{mark} ---- the site's data, from {comment(of.loaded.file)}: change that and render again"
+    return f"{mark} ---- the site's data, from {comment(of.description)}: change that and render again"
 
 
 def prolog_data(of: Rendering) -> Iterator[str]:

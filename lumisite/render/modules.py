@@ -14,7 +14,7 @@ from lumisite.render.manifest import PAGE, ModuleSummary
 from lumisite.render.module_help import help_texts
 from lumisite.site.decode import unknown_name
 from lumisite.site.ledger import Decision, decide_combinations, default_family
-from lumisite.site.load import LoadedSite
+from lumisite.site.load import LoadedSite, description_name
 from lumisite.site.model import Module, Site
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import PLATFORM, Combination, Selection, combinations, module_version, with_release
@@ -39,6 +39,11 @@ class Rendering:
     def site(self) -> Site:
         """The site."""
         return self.loaded.site
+
+    @property
+    def description(self) -> str:
+        """What files call the description, whatever its own name is."""
+        return description_name(self.site)
 
     @cached_property
     def decisions(self) -> dict[str, Decision]:

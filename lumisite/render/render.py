@@ -10,14 +10,23 @@ from lumisite.errors import shown
 from lumisite.findings.writers import message
 from lumisite.images.lock import LoadedLock
 from lumisite.render.helper import join_filter, join_script, prolog_data, wrapper_data
-from lumisite.render.manifest import MANIFEST, PAGE, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
+from lumisite.render.manifest import (
+    MANIFEST,
+    PAGE,
+    SITE_FOLDER,
+    Manifest,
+    RenderedFile,
+    file_entries,
+    format_manifest,
+    sha256_of,
+)
 from lumisite.render.modules import ModulePlan, Rendering, plan_modules
 from lumisite.render.plan_images import plan_summaries
 from lumisite.render.runtimes import RUNTIMES
 from lumisite.render.task_summary import task_summary
 from lumisite.render.templates import make_environment
 from lumisite.site.ledger import Decision, describe_action
-from lumisite.site.load import LoadedSite
+from lumisite.site.load import CARRIED, LoadedSite
 from lumisite.site.model import MODULEFILE
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.scalars import TASK
@@ -46,7 +55,7 @@ def render_tree(
     """
     of = Rendering(loaded, selection, RELEASE_TOKEN, templates, plans, lock)
     modules = plan_modules(of)
-    files = {**_module_files(of, modules), **_helper_files(of)}
+    files = {**_module_files(of, modules), **_helper_files(of), **_description(of)}
     draft = Manifest(
         release=RELEASE_TOKEN,
         lumisite=__version__,
@@ -75,7 +84,7 @@ def _module_files(of: Rendering, plans: Sequence[ModulePlan]) -> dict[str, Rende
     environment, files = make_environment(of.templates), {}
 
     def write_module(path: str, template: str, **values: object) -> None:
-        origin = f"modulefiles_src/{template}.lua.j2 and {of.loaded.file}"
+        origin = f"modulefiles_src/{template}.lua.j2 and {of.description}"
         text = environment.get_template(f"{template}.lua.j2").render(origin=origin, **values)
         files[MODULEFILE.format(path)] = RenderedFile(text)
 
@@ -98,11 +107,20 @@ def _helper_files(of: Rendering) -> dict[str, RenderedFile]:
     }
 
 
+def _description(of: Rendering) -> dict[str, RenderedFile]:
+    """Return the description with the plans and the lock that it names: what explains the release later, and where."""
+    site, carried = of.site, {CARRIED: of.loaded.data}
+    carried |= {plan.file: plan.data for plan in of.plans if plan.file in site.plans}
+    if of.lock is not None and site.images is not None and site.images.lock is not None:
+        carried[site.images.lock] = of.lock.data
+    return {f"{SITE_FOLDER}/{name}": RenderedFile(data.decode()) for name, data in carried.items()}
+
+
 def _inputs(of: Rendering) -> dict[str, str]:
     loaded, lock = of.loaded, of.lock
     return {
         **({} if lock is None else {shown(lock.file): sha256_of(lock.data)}),
-        loaded.file: sha256_of(loaded.data),
+        of.description: sha256_of(loaded.data),
         **{loaded_plan.file: sha256_of(loaded_plan.data) for loaded_plan in of.plans},
         **{name: sha256_of(text.encode()) for name, text in of.templates.items()},
     }

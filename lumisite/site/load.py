@@ -20,6 +20,8 @@ from lumisite.site.yaml import MAX_BYTES, Document
 from lumisite.text import suggestion
 
 EMBEDDED = Path(__file__).parent.parent / "sites"
+#: What a release calls the description that it was rendered from.
+CARRIED = "site.yaml"
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,11 @@ def load_site(name: str) -> LoadedSite:
     require_site(name, "--site")
     path = Path(name) if is_file(name) else EMBEDDED / f"{name}.yaml"
     return site_of(read_input(path), path)
+
+
+def description_name(site: Site) -> str:
+    """Return what rendered files call the description of a site: renaming its file changes nothing of them."""
+    return f"{site.name}.yaml"
 
 
 def is_file(name: str) -> bool:
@@ -82,7 +89,7 @@ def load_plans(loaded: LoadedSite, more: Sequence[Path] = ()) -> tuple[LoadedPla
     plans: list[LoadedPlan] = []
     findings: list[Finding] = []
     planned: dict[tuple[str, str], str] = {}
-    names = {loaded.file}
+    names = {loaded.file, CARRIED}
     listed = [(str(name), loaded.directory / name) for name in loaded.site.plans]
     for name, path in (*listed, *((shown(path.name), path) for path in more)):
         if name in names:

@@ -40,7 +40,7 @@ TREES: dict[str, tuple[list[str], str | None]] = {
 def rendered(name: str, out: Path) -> dict[str, str]:
     """Render a tree: path to text, with the release id blanked, which follows from everything else.
 
-    The manifest's hashes of inputs change with every input, so not it.
+    The manifest's hashes of inputs change with every input, so not it; nor the description, which is an input itself.
     """
     assert main(["render", *TREES[name][0], "--out", str(out)]) == 0
     release = json.loads((out / MANIFEST).read_text())["release"]
@@ -48,7 +48,8 @@ def rendered(name: str, out: Path) -> dict[str, str]:
     found = {str(path.relative_to(out)): path.read_text().replace(release, "RELEASE") for path in paths}
     found = {path: without_script(text) for path, text in found.items()}
     executable = {str(path.relative_to(out)) for path in paths if path.stat().st_mode & stat.S_IXUSR}
-    return {**found, NAMES: "".join(f"{path}{'*' if path in executable else ''}\n" for path in found)}
+    names = "".join(f"{path}{'*' if path in executable else ''}\n" for path in found)
+    return {**{path: text for path, text in found.items() if not path.startswith("site/")}, NAMES: names}
 
 
 def without_script(text: str) -> str:

@@ -54,6 +54,42 @@ def test_the_variable_comes_before_the_file(machine: Path, monkeypatch: pytest.M
     assert why(capsys) == (0, "lumisite: site lumi, by LUMISITE_SITE\n")
 
 
+def test_the_release_that_is_loaded_comes_before_the_file(
+    machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    """Its description is in it, with the plans that it names: a command explains what tasks really get."""
+    machine.write_text("site: lumi\n")
+    plan = Path(__file__).parents[2] / "golden/plans/small.yaml"
+    (tmp_path / "ours/plans").mkdir(parents=True)
+    (tmp_path / "ours/plans/small.yaml").write_bytes(plan.read_bytes())
+    ours = site_text(
+        ("value: hsn0,hsn1,hsn2,hsn3", "value: hsn7"), ("\nmodules:\n", "\nplans: [plans/small.yaml]\nmodules:\n")
+    )
+    (tmp_path / "ours/twin.yaml").write_text(ours)
+    release = tmp_path / "2026-01-0"
+    assert main(["render", "--site", str(tmp_path / "ours/twin.yaml"), "--out", str(release)]) == 0
+    monkeypatch.setenv("LUMISITE_RELEASE", str(release))
+    capsys.readouterr()
+    assert main(["why", "NCCL_SOCKET_IFNAME"]) == 0
+    out, err = capsys.readouterr()
+    assert "NCCL_SOCKET_IFNAME = hsn7" in out
+    assert err == f"lumisite: site {release}/site/site.yaml, by the module that is loaded, of release 2026-01-0\n"
+    assert main(["check", f"{release}/site/site.yaml"]) == 0
+    (release / "site/site.yaml").unlink()
+    assert why(capsys) == (0, f"lumisite: site lumi, by {machine}\n")
+
+
+def test_a_description_by_another_name_renders_the_same(tmp_path: Path) -> None:
+    trees = []
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.yaml").write_text(site_text())
+        assert main(["render", "--site", str(tmp_path / f"{name}.yaml"), "--out", str(tmp_path / name)]) == 0
+        files = sorted(path for path in (tmp_path / name).rglob("*") if path.is_file())
+        trees.append({str(path.relative_to(tmp_path / name)): path.read_bytes() for path in files})
+    assert trees[0] == trees[1]
+    assert len(trees[0]) > 8
+
+
 @pytest.mark.parametrize(
     ("text", "code"),
     [("sites: lumi\n", "key-unknown"), ("root: here\n", "value-wrong"), ("site: [lumi]\n", "value-wrong")],

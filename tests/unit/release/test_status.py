@@ -44,7 +44,7 @@ def test_what_does_not_fit_is_told_with_the_check_that_says_more(node: Callable[
     root = Path("root").resolve()
     assert (code, found["fits"]) == (1, False)
     assert found["faults"][0].startswith("/usr/bin/singularity: ")
-    assert found["next"] == f"lumisite check twin --host --root {root}"
+    assert found["next"] == f"lumisite check --host --root {root}"
     assert main(["status", "root", "--host-root", "host"]) == 1
     assert "            /usr/bin/singularity: " in capsys.readouterr().out
 
@@ -58,6 +58,7 @@ def test_a_root_knows_its_site(node: Callable[..., Path], capsys: Output, monkey
     manifest.chmod(0o644)
     manifest.write_text(manifest.read_text().replace('"site": "twin"', '"site": "other"'))
     capsys.readouterr()
+    Path("root/current/site/site.yaml").unlink()
     assert main(["check", "--host", "--root", "root", "--host-root", "host"]) == 2
     assert "has a release of site other, which is not embedded" in capsys.readouterr().err
 
@@ -144,6 +145,7 @@ def test_another_site_and_no_site_are_told(node: Callable[..., Path], capsys: Ou
     assert len(found["faults"]) == 1
     manifest = Path("root/current/MANIFEST.json")
     manifest.write_text(manifest.read_text().replace('"site": "twin"', '"site": "elsewhere"'))
+    Path("root/current/site/site.yaml").unlink()
     code, found = status(capsys)
     assert (code, found["fits"]) == (4, None)
     assert found["next"].endswith("--site FILE")
