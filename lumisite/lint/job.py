@@ -114,11 +114,13 @@ class Job:
 
     @cached_property
     def steps(self) -> tuple[SrunStep, ...]:
-        """All sruns; a script without one runs as a step of one task."""
+        """All sruns, each component of one (`srun … : …`) as a step; a script without any is one step of one task."""
         steps = []
         for command in self.commands:
-            if words := command.words_after("srun", first=4):
-                own = read_options(self.resolved_words(words), "srun", stop=True)
+            words = self.resolved_words(command.words_after("srun", first=4) or ())
+            ends = [at for at, (word, _) in enumerate(words) if word == ":"]
+            for begin, end in zip([0, *(at + 1 for at in ends)], [*ends, len(words)], strict=True) if words else ():
+                own = read_options(words[begin:end], "srun", stop=True)
                 options = {**self.allocation.options, **{option.name: option for option in own}}
                 steps.append(SrunStep(self.site, command, own, options))
         return tuple(steps) or (self.allocation,)

@@ -96,7 +96,7 @@ OF_SITE = (
     Rule("visible-gpus", CERTAIN, "site: GPUs of the node kind", site_rules.visible_gpus),
     Rule("image-outside-range", CERTAIN, "site: `runs` of the platform", site_rules.image_outside_range),
     Rule("image-for-other-gpus", CERTAIN, "site: GPUs of the partition", site_rules.image_for_other_gpus),
-    Rule("skipped-runscript", CERTAIN, "site: activation of the image's family", site_rules.skipped_runscript),
+    Rule("skipped-runscript", HINT, "site: activation of the image's family", site_rules.skipped_runscript),
     Rule("gpu-flag", CERTAIN, "site: `gpus`, and `avoid` of runtimes", site_rules.gpu_flag),
     Rule("mpi-type", CERTAIN, "site: mpi of the image's family", site_rules.mpi_type),
     Rule("mpirun-before-container", HINT, "srun(1), --task-prolog", site_rules.mpirun_before_container),

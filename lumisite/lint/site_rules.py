@@ -26,7 +26,7 @@ def unknown_partition(job: Job) -> Iterator[BadLine]:
     known = (*job.site.partitions, *job.site.other_partitions)
     first = {name: step for step in reversed(job.allocation_and_steps) for name in step.partition_names}
     for name, step in first.items():
-        near = nearest_name(name.lower().replace("_", "-"), known, 0.85)
+        near = nearest_name(name.lower().replace("_", "-"), known, 0.89)
         if "partition" in step.options and name[0].isalpha() and name not in known and near:
             yield BadLine(
                 step.options["partition"].line, name, "no partition of this site", f"#SBATCH --partition={near}"
@@ -362,7 +362,7 @@ def skipped_runscript(job: Job) -> Iterator[BadLine]:
     for start in starts_of(job) if any(step.gpus for step in job.allocation_and_steps) else ():
         family = contents_of(job, start.image).family
         if start.action == "exec" and family and job.site.families[family].activation == "runscript":
-            reason = "exec skips the runscript of the image, which sets the GPUs that a task sees"
+            reason = "exec skips the runscript, by which the image prepares itself where it has one"
             yield BadLine(start.line, start.name, reason, f"{job.site.command} run … {start.name} …")
 
 

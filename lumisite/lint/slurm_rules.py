@@ -210,11 +210,8 @@ def text_after_continuation(job: Job) -> Iterator[BadLine]:
     for command in job.commands:
         for word in command.words[1:]:
             if word.raw in ("\\ ", "\\\t") or re.match(r"\\[ \t]#", word.raw):
-                line, reason = (
-                    word.line,
-                    "text follows the backslash, so the command ends here and the next line is another one",
-                )
-                yield BadLine(line, "\\", reason, "nothing behind the backslash, no space and no comment")
+                reason = "escapes the space behind it, and does not continue the line"
+                yield BadLine(word.line, "\\", reason, "nothing behind the backslash, no space and no comment")
 
 
 def background_without_wait(job: Job) -> Iterator[BadLine]:

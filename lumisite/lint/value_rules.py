@@ -375,10 +375,14 @@ def foreign_module(job: Job) -> Iterator[BadLine]:
 
 
 def module_not_loaded(job: Job) -> Iterator[BadLine]:
-    """A container that is started, in a job of this site, where no line loads the module that prepares it."""
+    """A container that is started, in a job of this site, where no line loads the module that prepares it.
+
+    An image that the script only has as a variable (`$SIF`) is of a module that may bind for itself.
+    """
     helper = job.site.helper_module
     binding = {*job.site.modules, *(name for module in job.site.modules.values() for name in module.conflicts)}
-    starts = [start for start in starts_of(job) if start.action in ("exec", "run")]
+    starts = [start for start in starts_of(job) if start.action in ("exec", "run") and start.image]
+    starts = [start for start in starts if not re.fullmatch(r"\$\{?\w+\}?", start.image or "")]
     loaded = any(name.partition("/")[0] in binding for at in job.modules for name in at.loads)
     if helper and starts and job.allocation.partitions and not loaded and not _of_others(job, len(job.text)):
         reason = f"no line loads {helper}: unless the submitting shell has, containers get no binds and settings"

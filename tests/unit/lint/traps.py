@@ -46,6 +46,11 @@ TRAPS: tuple[tuple[str, tuple[str, ...]], ...] = (
         _HEAD + "srun singularity exec $SIF python train.py\nsingularity exec sandbox/ bash\nsingularity run --help\n",
         (),
     ),
+    (_HEAD + "export OMP_NUM_THREADS=7\nsrun -n 8 -c 2 ./a : -n 2 -c 7 ./b\n", ()),
+    (
+        _HEAD + "export OMP_NUM_THREADS=8\nsrun -n 8 -c 2 ./a : -n 2 -c 7 --gpus-per-tasks=1 ./b\n",
+        ("too-many-threads", "unknown-option"),
+    ),
     # ---- launchers
     (_ONE_TASK + "torchrun --nnodes=2 --nproc_per_node=8 --rdzv_endpoint=$A:1 t.py\n", ("launcher-without-srun",)),
     (_ONE_TASK + "torchrun --standalone --nproc_per_node=8 t.py\n", ()),
