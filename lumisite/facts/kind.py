@@ -33,27 +33,13 @@ class Differences:
             found.setdefault(change.kind, []).append(change)
         return found
 
-    @cached_property
-    def _subjects(self) -> dict[tuple[str, ...], frozenset[str]]:
-        return {}  # filled by `subjects`, which is called for each change
-
-    @cached_property
-    def _names(self) -> dict[tuple[str, str], frozenset[str]]:
-        return {}  # filled by `named`, likewise
-
-    def subjects(self, *kinds: str) -> frozenset[str]:
+    def subjects(self, *kinds: str) -> set[str]:
         """Return the subjects of the changes of some kinds."""
-        if kinds not in self._subjects:
-            changes = (change for kind in kinds for change in self.by_kind.get(kind, ()))
-            self._subjects[kinds] = frozenset(change.subject for change in changes)
-        return self._subjects[kinds]
+        return {change.subject for kind in kinds for change in self.by_kind.get(kind, ())}
 
-    def named(self, kind: str, value: str) -> frozenset[str]:
+    def named(self, kind: str, value: str) -> set[str]:
         """Return all names in one of the values of the changes of a kind."""
-        key = kind, value
-        if key not in self._names:
-            self._names[key] = frozenset(name for change in self.by_kind.get(kind, ()) for name in change.names(value))
-        return self._names[key]
+        return {name for change in self.by_kind.get(kind, ()) for name in change.names(value)}
 
     def came_or_went(self, kind: str) -> bool:
         """Return whether something of a kind is new or gone."""
@@ -90,7 +76,7 @@ class Differences:
         return found
 
     @cached_property
-    def hidden_libraries(self) -> frozenset[str]:
+    def hidden_libraries(self) -> set[str]:
         """The names of libraries whose own links are broken, or that only a stale cache of the loader hides."""
         broken = {link for link in self.subjects("dangling") if self._was_loaded(link)}
         return self.named("cache", "libraries").union(map(posixpath.basename, broken))

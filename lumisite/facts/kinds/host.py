@@ -13,15 +13,16 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from lumisite.errors import LumisiteError
-from lumisite.facts.kinds.node import UNIT_FOLDERS
+from lumisite.facts.kinds.node import UNIT_FOLDERS, mounts_in
 from lumisite.facts.kinds.reading import lines_of, printable_only
-from lumisite.machine.ldcache import CACHE, conf_directories, glob, read_cache
+from lumisite.machine.ldcache import CACHE, CONF, conf_directories, glob, read_cache
 from lumisite.machine.tree import Tree, content_of, file_of, first_line, resolve
 from lumisite.site.model import Site
 from lumisite.text import counted
 from lumisite.vendors import all_vendors
 
 _PRELOAD = "/etc/ld.so.preload"
+_PRESENT = "present"
 _SEARCHED, _LEFT_OUT, _CACHED = "searched", "in a file that ld.so.conf does not include", "in the loader's cache alone"
 #: Folders that the loader searches without being told, with those of its levels of processors.
 _USUAL = re.compile(r"/(usr/)?lib(32|64|x32)?(/[\w-]+-linux-gnu)?(/glibc-hwcaps/.*)?")
@@ -47,6 +48,8 @@ def read_loader(tree: Tree, _: Site) -> dict[str, str]:
     folders |= {posixpath.normpath(line): _LEFT_OUT for line in beside if line.startswith("/")}
     folders |= dict.fromkeys(searched, _SEARCHED)
     present = {folder: state for folder, state in folders.items() if resolve(tree, folder).entry is not None}
+    if resolve(tree, CONF).entry is not None:
+        present[CONF] = _PRESENT
     return printable_only({**present, _PRELOAD: ", ".join(lines_of(tree, [_PRELOAD]))})
 
 
@@ -61,7 +64,8 @@ def _cached_folders(tree: Tree) -> set[str]:
 
 def is_same_search(was: str | None, now: str | None) -> bool:
     """Return whether the loader looks wherever it looked before; a folder that came or went is no change alone."""
-    return was == now or (None in (was, now) and {was, now} <= {None, _SEARCHED, _LEFT_OUT, _CACHED})
+    came_or_went = None in (was, now) and {was, now} <= {None, _SEARCHED, _LEFT_OUT, _CACHED}
+    return was == now or came_or_went or (was, now) == (None, _PRESENT)
 
 
 def is_not_searched(was: str | None, now: str | None) -> bool:
@@ -93,9 +97,7 @@ def _config_text(tree: Tree, path: str) -> str:
 
 def read_cgroups(tree: Tree, _: Site) -> dict[str, str] | None:
     """Return which control groups are mounted, those of version 1 with their controllers; `None` if unknown."""
-    from lumisite.machine.host import mounts_of  # comparing needs nothing that looks at a node
-
-    mounts = mounts_of(tree)
+    mounts = mounts_in(tree)
     found = {mount.kind: mount.point for mount in mounts if mount.kind == "cgroup2"}
     first = sorted({posixpath.basename(mount.point) for mount in mounts if mount.kind == "cgroup"})
     texts = ["version 2"] if found else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lumisite.facts.change import Change, Touched, only_in
 from lumisite.facts.context import Context
@@ -32,6 +32,9 @@ _MARKED = re.compile(
     r"|set\s+ModulesVersion\s+[\"{]?([^\s\"}]+))",
     re.MULTILINE,
 )
+#: What Lmod and Modules read for all folders, and the variables that name one more.
+_RC_FILES = ("/etc/lmod/*modulerc*", "/usr/share/lmod/etc/*modulerc*", "/etc/environment-modules/*modulerc*")
+_RC_VARIABLES = ("LMOD_MODULERCFILE", "MODULERCFILE")
 _HIDDEN = re.compile(
     r"^\s*(?:hide[-_](?:version|modulefile)|module[-_]hide|hide)\b[^\n#]*?[\s({\"'=]([\w./+-]*\d[\w./+-]*)",
     re.MULTILINE,
@@ -49,7 +52,7 @@ _DEFAULTS = re.compile(
     r"(\"[^\"\n]*\"|'[^'\n]*'|[^\s;]*)|\bmodule (?:--\S+ )*(?:load|add|try-load|swap) +([\w./+ -]+))",
     re.MULTILINE,
 )
-_MODULE = re.compile(r"[\w.][\w./+-]*")
+_MODULE = re.compile(r"[\w./][\w./+-]*")
 _FOLDER = re.compile(r"(?<![\w$})/])/[\w./+-]+")
 
 
@@ -112,19 +115,22 @@ def read_module_defaults(tree: Tree, site: Site) -> dict[str, str]:
         (root, _DEEPEST) for root in dict.fromkeys((*_known(), *_listed(tree))) if not root.startswith(f"{site.root}/")
     ]
     found: dict[str, str] = {}
+    named = (path for name in _RC_VARIABLES for path in _loaded_at_login(tree).get(name, "").split(", "))
+    for path in (*(path for pattern in _RC_FILES for path in glob(tree, pattern)), *filter(None, named)):
+        found[path] = ", ".join(_hidden(tree, [path]))
     for _ in range(_MOST_MODULE_FOLDERS):
         if not waiting:
             break
         folder, depth = waiting.pop(0)
         names = [name for name in names_of(tree, folder) if name.isprintable()]
         marked = [mark.removesuffix(".lua") for mark in _marked(tree, folder, names)]
-        hidden = [f"{name} is hidden" for name in _hidden(tree, folder, names)]
+        hidden = _hidden(tree, (f"{folder}/{name}" for name in names if "modulerc" in name))
         if marked or hidden:
             found[folder] = ", ".join([*([" ".join(marked)] if marked else []), *hidden])
         below = [f"{folder}/{name}" for name in names if depth and not name.startswith(".")]
         folders = [path for path in below if (entry := tree.look(path)) is not None and entry.kind == "directory"]
         waiting += [(path, depth - 1) for path in folders]
-    return found
+    return printable_only(found)
 
 
 def _marked(tree: Tree, folder: str, names: list[str]) -> list[str]:
@@ -138,10 +144,10 @@ def _marked(tree: Tree, folder: str, names: list[str]) -> list[str]:
     return []
 
 
-def _hidden(tree: Tree, folder: str, names: list[str]) -> list[str]:
-    """Return the versions that a folder hides, which are no defaults any more ("Hidden Modules" of Lmod's manual)."""
-    texts = [small_text(tree, f"{folder}/{name}") or "" for name in _MARKS if name in names]
-    return sorted({posixpath.basename(name) for text in texts for name in _HIDDEN.findall(text)})
+def _hidden(tree: Tree, paths: Iterable[str]) -> list[str]:
+    """Return which versions some files hide, which are no defaults any more ("Hidden Modules" of Lmod's manual)."""
+    texts = [small_text(tree, path) or "" for path in paths]
+    return sorted({f"{posixpath.basename(name)} is hidden" for text in texts for name in _HIDDEN.findall(text)})
 
 
 def _moved(before: Facts, after: Facts) -> dict[str, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from lumisite.facts.change import Change
 from lumisite.facts.kind import Differences
@@ -19,6 +20,9 @@ from lumisite.machine.ldcache import glob
 from lumisite.machine.tree import Tree, first_line, is_under, names_of, resolve, small_text
 from lumisite.site.model import Site
 from lumisite.vendors import all_fabrics, all_gpus, all_vendors
+
+if TYPE_CHECKING:
+    from lumisite.machine.host import Mount
 
 # Values of the kernel
 
@@ -269,9 +273,7 @@ def read_mounts(tree: Tree, site: Site) -> dict[str, str] | None:
     All that is above counts, so that a file system that is not mounted any more is the only difference. What an
     automounter mounts comes and goes by itself and is left out, as is what a user mounts.
     """
-    from lumisite.machine.host import mounts_of, parse_mounts  # comparing needs nothing that looks at a node
-
-    mounts = mounts_of(tree) or tuple(parse_mounts(_older_table(tree)))
+    mounts = mounts_in(tree)
     places = {path: resolve(tree, path) for path in (*_LOCAL, *(system.path for system in site.file_systems))}
     paths = {place.path for place in places.values() if place.entry is not None}
     above = {folder for path in paths for folder in folders_of(path)}
@@ -284,6 +286,13 @@ def read_mounts(tree: Tree, site: Site) -> dict[str, str] | None:
         if is_near and not is_of_user and not is_below(mount.point, automatic):
             texts[mount.point] = " ".join((mount.kind, *sorted(options - {"rw"} if "ro" in options else options)))
     return printable_only(texts) if mounts else None
+
+
+def mounts_in(tree: Tree) -> tuple[Mount, ...]:
+    """Return the mounts of a node, or those that a copy says of itself."""
+    from lumisite.machine.host import mounts_of, parse_mounts  # comparing needs nothing that looks at a node
+
+    return mounts_of(tree) or tuple(parse_mounts(_older_table(tree)))
 
 
 def _older_table(tree: Tree) -> Iterator[str]:

@@ -46,6 +46,8 @@ BASE: Plant = {
     "/etc/slurm/prolog.sh": PROLOG.encode(),
     "/proc/self/mountinfo": MOUNTS.format("cgroup2 cgroup2 rw").encode(),
     "/etc/profile.d/lmod.sh": b'export LMOD_SYSTEM_DEFAULT_MODULES="init-lumi:PrgEnv-cray"\nmodule load --silent perf\n',
+    "/etc/profile.d/rc.sh": b"export LMOD_MODULERCFILE=/appl/rc.lua\n",
+    "/appl/rc.lua": b"-- nothing yet\n",
     f"{CORE}/gcc/.modulerc.lua": b'module_version("gcc/13.2", "default")\n',
     "/etc/security/limits.conf": LIMITS,
     "/usr/bin/cxi_rh": b"x",
@@ -104,6 +106,17 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], tuple[str, str] | None]] = {
         ("module-default", f"{CORE}/papi"),
         None,
     ),
+    "a default that the site hides": (
+        {"/etc/lmod/modulerc.lua": b'-- ours\nhide_version("papi/7.1")\n'},
+        ("module-default", "/etc/lmod/modulerc.lua"),
+        None,
+    ),
+    "a version that a file of Lmod's variable hides": (
+        {"/appl/rc.lua": b'hide_version("papi/7.1")\n'},
+        ("module-default", "/appl/rc.lua"),
+        None,
+    ),
+    "no cli_filter": ({"/etc/slurm/cli_filter.lua": None}, ("slurm-conf", "cli_filter.lua"), ("helper", "spank/cli_filter.lua")),
     "a cli_filter without ours": (
         {"/etc/slurm/cli_filter.lua": FILTER.replace("local done", "-- local done").encode()},
         ("slurm-conf", "cli_filter.lua"),
@@ -133,7 +146,14 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], tuple[str, str] | None]] = {
 FAULTS = (
     "a folder that only the cache has",
     *("the loader's folder left out", "a library in every program", "a library of a user", "cgroups of version 1"),
-    *("a cli_filter without ours", "no userfaultfd", "no retries", "a masked service", "a service that died"),
+    *(
+        "no cli_filter",
+        "a cli_filter without ours",
+        "no userfaultfd",
+        "no retries",
+        "a masked service",
+        "a service that died",
+    ),
 )
 HARMLESS: Mapping[str, Plant] = {
     "comments in the TaskProlog": {"/etc/slurm/prolog.sh": PROLOG.replace("one", "two, three").replace("# why", "# so").encode()},
@@ -177,3 +197,10 @@ def test_a_library_that_everybody_may_replace_is_a_fault(place: str, tmp_path: P
     assert changes[CXI].severity is Severity.FAULT
     assert {change.kind for change in compare(before, after)} == {"library-rights"}
     assert compare(after, after) == ()
+
+
+def test_a_lost_list_of_folders_is_a_change_and_a_new_one_is_none() -> None:
+    include: Plant = {"/etc/ld.so.conf": b"include /etc/ld.so.conf.d/*.conf\n", "/etc/ld.so.cache": None}
+    before, after = node(include), node({**include, "/etc/ld.so.conf": None})
+    assert [(change.kind, change.subject) for change in compare(before, after)] == [("loader", "/etc/ld.so.conf")]
+    assert compare(after, before) == ()
