@@ -176,12 +176,6 @@ def user_unknown(cluster: Cluster) -> AbstractContextManager[None]:
     return faults.as_root(cluster, "nid000002", hide, "cp -p /run/passwd /etc/passwd")
 
 
-def stale_slurm_conf(cluster: Cluster) -> AbstractContextManager[None]:
-    """The node of the batch script has the configuration from before the other node was added."""
-    change = "cp /etc/slurm/slurm.conf /run/slurm.conf; sed -i 's/nid000001,nid000002/nid000001/' /etc/slurm/slurm.conf"
-    return faults.as_root(cluster, "nid000001", change, "cp /run/slurm.conf /etc/slurm/slurm.conf")
-
-
 def starter_without_setuid(cluster: Cluster) -> AbstractContextManager[None]:
     """As an installation that was copied without its modes."""
     folder = "/usr/lib/x86_64-linux-gnu/apptainer/bin"
@@ -305,12 +299,6 @@ PLANTED = [
         lambda cluster: set_by_site(cluster, "export APPTAINER_CLEANENV=1"),
         "--probe environment --probe ddp",
         {"environment": ("environment-cleaned", {}), "ddp": ("environment-cleaned", {})},
-    ),
-    Planted(
-        "stale-slurm-conf",
-        stale_slurm_conf,
-        "--probe ddp",
-        {"node": ("start-failed", {}), "ddp": ("step-skipped", {"cause": "start-failed"})},
     ),
     Planted("sacct-away", faults.sacct_refuses, "--probe environment"),
     Planted("nothing", lambda _: nullcontext(), "--probe environment", {}, "/scratch/two-ranks.yaml"),

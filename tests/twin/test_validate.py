@@ -204,7 +204,8 @@ def test_after_a_hang_of_all_nodes_no_step_follows_that_would_hang_too(site: Clu
         faults.wait_until(lambda: len([*at.glob("*/collectives-2n/records/?.at")]) == 2, "both ranks have begun")
         for node in ("nid000001", "nid000002"):
             site.run(
-                "for pid in $(pgrep -u $(id -u) -f [p]robes/collectives.py); do kill -STOP $pid; done", node=node
+                "for pid in $(pgrep -u $(id -u) -f '^/usr/bin/python3.*robes/collectives.py'); do kill -STOP $pid; done",
+                node=node,
             ).check()
         code, out, err = ended(process)
     assert code == 1, out + err
