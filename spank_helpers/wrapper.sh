@@ -19,8 +19,10 @@
 # All names begin with ls_: a shell variable that the user happens to export would reach the
 # container with a new value. A value of more than 8 KiB is left as it is, without a look inside.
 
-# ---- 1 Be safe. bash takes a function that the user has exported for a command, unless -p makes it
-# only hand that on; and it can be told to end at some depth of calls.
+# ---- 1 Be safe. bash can be told to export all variables and functions, or to end at some depth of
+# calls; and it takes a function that the user has exported for a command, unless -p makes it only
+# hand that on.
+case $- in *a*) set +a && ls_export=-a ;; *) ls_export=+a ;; esac
 case ${BASH_VERSION-} in
 ?*)
 	for ls_word in '[' test printf read; do
@@ -454,7 +456,7 @@ ls_extend() {
 # ---- 8 The real program
 ls_become() {
 	case $- in *p*) set +p ;; esac
-	set "$ls_glob"
+	set "$ls_glob" "$ls_export"
 	case $ls_nesting in ?*) export FUNCNEST="$ls_nesting" ;; esac
 	exec "$ls_real" "$@"
 }

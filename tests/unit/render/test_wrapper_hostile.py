@@ -37,6 +37,7 @@ def test_a_hostile_environment(wrapper: Wrapper, fault: str, words: list[str]) -
     ours = {"SINGULARITY_BINDPATH", "IFS", "PWD", *(name for name in changed if name.startswith(("ls_", "BASH_FUNC_")))}
     assert changed <= ours
     assert "LD_PRELOAD" not in call.environment
+    assert not [name for name in call.environment if "ls_" in name and name not in HOSTILE[fault]]
 
 
 def test_an_exported_function_reaches_the_container_where_the_shell_can_carry_it(tmp_path: Path) -> None:
