@@ -133,8 +133,10 @@ def _slurm_faults(node: Node, policy: tuple[PolicyLine, ...] | None) -> Iterator
         stated |= {} if entry.keys() & {"nodename", "partitionname"} else entry
     conf, prolog = f"{conf_folder(node.host)}/slurm.conf", stated.get("taskprolog", "")
     if prolog.startswith("/") and resolve(node.host, prolog).entry is None:
-        advice = "restore the file, or take the line away: every task on the node fails"
-        yield HostFault(Finding("slurm-prolog", Severity.NODE, f"TaskProlog={prolog}: no such file", advice, conf))
+        advice = "restore the file, or take the line away: every task fails"
+        shared = [system.path for system in node.site.file_systems if system.kind == "shared"]
+        severity = Severity.FAULT if any(is_under(prolog, path) for path in shared) else Severity.NODE
+        yield HostFault(Finding("slurm-prolog", severity, f"TaskProlog={prolog}: no such file", advice, conf))
     on = [line for line in policy or () if line.word == "on"]
     if on and not prolog and "lua" not in stated.get("clifilterplugins", ""):
         text = f"no TaskProlog, though the policy has `{on[0].text}`: the helper is on only for who loads the module"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
+from lumisite.findings.finding import Severity
 from lumisite.machine.host import DiskTree
 from lumisite.release.node import Node
 from lumisite.release.node_start import start_faults
@@ -22,7 +23,7 @@ SPACES = "/proc/sys/user/max_user_namespaces"
 UNIT = "/usr/lib/systemd/system/slurmd.service"
 LIMITS = "Limit                     Soft Limit           Hard Limit           Units\nMax locked memory         {0}            {0}            bytes\n"
 #: A node with SingularityCE that has a setuid starter, and with Slurm.
-GOOD: Mapping[str, str | None] = {
+GOOD: Mapping[str, str] = {
     "/usr/bin/singularity": "\x7fELF",
     "/usr/libexec/singularity/bin/starter": "",
     STARTER: "",
@@ -156,6 +157,13 @@ HEALTHY: Mapping[str, Mapping[str, str | None]] = {
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_node_that_can_start_containers_is_silent(tmp_path: Path, name: str) -> None:
     assert found(tmp_path, HEALTHY[name]) == []
+
+
+def test_a_task_prolog_that_all_nodes_lack_drains_none(tmp_path: Path) -> None:
+    local = GOOD[SLURM_CONF].replace(PROLOG, "/opt/site/prolog")
+    for number, (conf, severity) in enumerate(((GOOD[SLURM_CONF], Severity.FAULT), (local, Severity.NODE))):
+        (fault,) = start_faults(node(tmp_path / str(number), {PROLOG: None, SLURM_CONF: conf}), None)
+        assert (fault.finding.code, fault.finding.severity) == ("slurm-prolog", severity)
 
 
 def test_a_node_is_checked_before_anything_is_deployed(
