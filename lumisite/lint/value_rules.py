@@ -383,7 +383,8 @@ def module_not_loaded(job: Job) -> Iterator[BadLine]:
     binding = {*job.site.modules, *(name for module in job.site.modules.values() for name in module.conflicts)}
     starts = [start for start in starts_of(job) if start.action in ("exec", "run") and start.image]
     starts = [start for start in starts if not re.fullmatch(r"\$\{?\w+\}?", start.image or "")]
-    loaded = any(name.partition("/")[0] in binding for at in job.modules for name in at.loads)
+    names = {name.partition("/")[0] for at in job.modules for name in at.loads}
+    loaded = any(name in binding or nearest_name(name, job.site.modules, 0.88) for name in names)
     if helper and starts and job.allocation.partitions and not loaded and not _of_others(job, len(job.text)):
         reason = f"no line loads {helper}: unless the submitting shell has, containers get no binds and settings"
         yield BadLine(starts[0].line, starts[0].action, reason, f"module load {helper}")

@@ -69,5 +69,6 @@ TRAPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (_ONE_TASK + "srun --gpus-per-task=8 ./app\n", ()),
     (_SHARED + "module load singularity-bindings\nsrun ./app\n", ("foreign-module",)),
     (_SHARED + "ml singularity-bindings singularity-CPEbits\nsrun ./app\n", ("conflicting-modules",)),
+    (_SHARED + "module load singularity-AI-bindingss\nsrun singularity exec my.sif ./app\n", ("unknown-module",)),
     (_SHARED + "module load LUMI\nsrun singularity exec my.sif ./app\n", ("module-not-loaded",)),
 )
