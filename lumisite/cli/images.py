@@ -14,10 +14,9 @@ from lumisite.cli.arguments import add_host_root, add_json, add_site, check_root
 from lumisite.cli.output import print_note, print_result, write_whole
 from lumisite.cli.progress import Progress
 from lumisite.errors import LumisiteError, ResolveError
-from lumisite.findings.catalogue import make_finding
 from lumisite.findings.writers import line, message
 from lumisite.images.inventory import NamedImage, Reading, read_inventory, usual_folders
-from lumisite.images.lock import format_lock, lock_of, parse_lock, read_optional
+from lumisite.images.lock import format_lock, lock_of, missing_lock, parse_lock, read_optional
 from lumisite.images.lock_changes import LockChange, compare_images
 from lumisite.images.versions import version_lines
 from lumisite.site.load import LoadedSite, load_plans, load_site
@@ -86,7 +85,7 @@ def _check(arguments: argparse.Namespace, loaded: LoadedSite, reading: Reading) 
     patterns = {loaded_plan.file: loaded_plan.plan.paths for loaded_plan in load_plans(loaded)}
     content = read_optional(Path(file))
     if content is None:
-        raise ResolveError(make_finding("lock-missing", file))
+        raise ResolveError(missing_lock(file))
     lock = parse_lock(content, file, loaded.site.name)
     if kind not in (None, lock.digest):
         raise ResolveError(f"--digest: {file} has digests of kind {lock.digest}, which {kind} cannot be compared with")

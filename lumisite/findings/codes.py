@@ -23,6 +23,16 @@ CODES: Mapping[str, str] = {
     "plan-image-changed": "an image is not the one that its bind plan was made for",
     "plan-image-missing": "the image of a bind plan is not here",
     #
+    "no-image": "a path is no image: name one",
+    "image-damaged": "an image file is damaged, or its end is missing: copy or build it again",
+    "image-unsupported": "an image of a kind that is not read: build it in another way, or give it unpacked",
+    "image-overlay": "an image has an overlay, which is not read",
+    "image-family": "the image family of an image, and what it follows from",
+    "image-family-default": "no family recognises an image: describe images like it",
+    "image-not-locked": "an image is right by itself but not in the lock: lock the images again",
+    "locked-image-lost": "a locked image is gone or cannot be read: restore it",
+    "locked-image-changed": "a locked image is another one now: restore it or tell users, and lock the images again",
+    #
     "image-unfit": "the image is for other GPUs, or has a release that the driver does not run: use another image",
     "image-misnamed": "the name of an image states another release than is in it",
     "image-unread": "an image cannot be read: its releases and family follow from its name",

@@ -6,8 +6,7 @@ import fnmatch
 from collections.abc import Mapping
 
 from lumisite.errors import ResolveError
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.images.contents import Contents
 from lumisite.machine.tree import resolve
 from lumisite.site.decode import unknown_name
@@ -27,14 +26,16 @@ def choose_family(
     if request is not None:
         if request not in site.families:
             raise ResolveError(unknown_name("--family", request, "image family", site.name, site.families))
-        return request, make_finding("image-family", family=request)
+        return request, _recognised(request, "as requested")
     recognised = recognise_family(site, paths, image)
     if recognised is not None:
         return recognised
     name = default_family(site, releases)
     stack = site.gpu_stack
-    release = f"{site.stacks[stack].title} {releases[stack]}" if stack is not None and stack in releases else None
-    return name, make_finding("image-family-default", family=name, release=release)
+    release = f" for {site.stacks[stack].title} {releases[stack]}" if stack is not None and stack in releases else ""
+    message = f"image family {name} (the default of the site{release}; no family recognises the image)"
+    advice = "describe images like this in `families`"
+    return name, Finding("image-family-default", Severity.INFO, message, advice)
 
 
 def recognise_family(site: Site, paths: tuple[str, ...], image: Contents) -> tuple[str, Finding] | None:
@@ -47,13 +48,17 @@ def recognise_family(site: Site, paths: tuple[str, ...], image: Contents) -> tup
         name = family_by_path(site, path)
         if name is not None:
             pattern = next(pattern for pattern in site.families[name].paths if fnmatch.fnmatchcase(path, pattern))
-            return name, make_finding("image-family", family=name, path=pattern)
+            return name, _recognised(name, f"by its path, {pattern}")
     for name, family in site.families.items():
         matches = (fnmatch.fnmatchcase(image.labels.get(key, ""), value) for key, value in family.labels.items())
         if family.labels and all(matches):
-            return name, make_finding("image-family", family=name, labels=tuple(family.labels))
+            return name, _recognised(name, f"by its labels, {', '.join(family.labels)}")
     for name, family in site.families.items():
         for path in family.contains:
             if resolve(image.tree, path).entry is not None:
-                return name, make_finding("image-family", family=name, content=path)
+                return name, _recognised(name, f"by {path} in it")
     return None
+
+
+def _recognised(family: str, by: str) -> Finding:
+    return Finding("image-family", Severity.INFO, f"image family {family} ({by})")

@@ -10,13 +10,12 @@ from functools import partial
 from typing import TypeAlias
 
 from lumisite.errors import LumisiteError
-from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.images.contents import StatedVersion
 from lumisite.images.digest import Kind, digest_of
 from lumisite.images.family import choose_family
 from lumisite.images.remarks import compare_recipe, remarks, remarks_on_site
-from lumisite.images.sif import open_image
+from lumisite.images.sif import no_image, open_image
 from lumisite.images.versions import ReadImage
 from lumisite.machine.host import DiskTree, list_directory, open_file
 from lumisite.machine.tree import ResolvedPath, resolve
@@ -138,8 +137,8 @@ def _fault(tree: DiskTree, resolved: ResolvedPath) -> Finding | None:
     if resolved.entry is None:
         return resolved.finding("")
     if _is_folder(tree, resolved):
-        return make_finding("image-unknown-folder", names=(UNPACKED,))
-    return None if resolved.entry.kind in ("file", "directory") else make_finding("image-special-file")
+        return no_image(f"a directory without {UNPACKED}")
+    return None if resolved.entry.kind in ("file", "directory") else no_image("neither a file nor a directory")
 
 
 def _read(

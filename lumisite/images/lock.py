@@ -13,19 +13,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lumisite.errors import LumisiteError, ToolError, wrong_type
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.images.contents import collectives_of
 from lumisite.images.digest import Kind
 from lumisite.images.inventory import NamedImage
 from lumisite.images.network import with_network
 from lumisite.machine.host import LARGEST_READ_BYTES, refused_with_command
+from lumisite.site.decode import contradiction
 from lumisite.site.images import Holds, family_by_path, parse_release
 from lumisite.site.json_file import JsonFile
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import Site
 from lumisite.site.read import read_file
 from lumisite.site.yaml import joined
+from lumisite.text import printable
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,8 @@ def parse_lock(content: bytes, where: str, site: str | None = None) -> Lock:
 
     def faults(lock: Lock) -> Iterator[Finding]:
         if site is not None and lock.site != site:
-            yield make_finding("lock-of-another-site", "site", actual=lock.site, expected=site)
+            message = f"is of site {printable(lock.site)}, expected {site}"
+            yield contradiction("site", message, "give `--site`, or another `--lock`")
         for path, image in lock.images.items():
             key = joined("images", path)
             if not path.startswith("/"):
@@ -145,8 +147,14 @@ def load_lock(loaded: LoadedSite, file: Path | None) -> LoadedLock | None:
         return None
     content = read_optional(path)
     if content is None:
-        raise ToolError(make_finding("lock-missing", str(path)))
+        raise ToolError(missing_lock(str(path)))
     return LoadedLock(parse_lock(content, str(path), loaded.site.name), path.name, content)
+
+
+def missing_lock(file: str) -> Finding:
+    """Return that there is no lock in a file."""
+    advice = f"`lumisite images --lock {file}` writes it"
+    return Finding("file-unreadable", Severity.FAULT, "no such file", advice, file)
 
 
 def unlike_lock(loaded: LoadedSite, path: str, digits: str) -> Finding | None:
@@ -156,8 +164,14 @@ def unlike_lock(loaded: LoadedSite, path: str, digits: str) -> Finding | None:
         image = lock.lock.images.get(path) if lock else None
         kind, _, digest = (image.digest or "").partition(":") if image else ("", "", "")
         if digits and kind == "header" and not digest.startswith(digits):
-            return make_finding("locked-image-replaced", path)
+            return replaced_image(path)
     return None
+
+
+def replaced_image(path: str, sizes: str = "") -> Finding:
+    """Return that an image is another one than its lock knows; `sizes` are those before and after."""
+    message = f"other content under the same name{sizes}"
+    return Finding("locked-image-changed", Severity.DOUBT, message, "restore it, or lock the images again", path)
 
 
 def read_optional(path: Path) -> bytes | None:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, with_values
+from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import message
 from lumisite.images.inventory import NamedImage
-from lumisite.images.lock import Lock, LockedImage, locked
+from lumisite.images.lock import Lock, LockedImage, locked, replaced_image
 from lumisite.images.versions import title_of
 from lumisite.machine.tree import is_under
 from lumisite.site.model import Site
+from lumisite.text import printable, some
 
 Kind = Literal["moved", "changed", "broken", "vanished", "new"]
 _ORDER: tuple[Kind, ...] = ("vanished", "broken", "moved", "changed", "new")
@@ -57,7 +57,7 @@ def compare_images(
     for path in paths | set(now):
         before, after = lock.images.get(path), locked(now[path]) if path in now else None
         fault = now[path].fault if path in now else None
-        unreadable = [] if fault is None else [make_finding("locked-image-unreadable", path, reason=message(fault))]
+        unreadable = [] if fault is None else [_lost(path, message(fault), "restore it")]
         kind, findings = _judge(site, path, before, after, unreadable)
         if not findings:
             continue
@@ -79,9 +79,10 @@ def _judge(
 ) -> tuple[Kind, list[Finding]]:
     """Return how two states differ, with findings; none where they do not."""
     if after is None:
-        return "vanished", [make_finding("locked-image-gone", path)]
+        return "vanished", [_lost(path, "not among the images any more", "restore it, or lock the images again")]
     if before is None:
-        unlocked = make_finding("image-not-locked", path, target=after.target)
+        target = "" if after.target is None else f", leads to {printable(after.target)}"
+        unlocked = _unlocked(path, f"not in the lock{target}", "lock the images again when it is right")
         return ("broken", [*unreadable, unlocked]) if after.fault else ("new", [unlocked])
     if after.fault and after.fault != before.fault:
         gone = after.target is None and before.target is not None
@@ -90,14 +91,16 @@ def _judge(
         return "changed", []
     findings = _versions(site, path, before, after)
     if before.fault and not after.fault:
-        return "changed", [make_finding("locked-image-readable", path, reason=before.fault), *findings]
+        advice = "if it is the right file, lock the images again: lumisite images --lock FILE"
+        return "changed", [_unlocked(path, f"can be read again (before: {before.fault})", advice), *findings]
     if before.target != after.target:
         known = before.digest is not None and after.digest is not None
-        content = None if not known else "same" if before.digest == after.digest else "other"
-        values = {"before": before.target, "after": after.target, "content": content}
-        return "moved", [with_values(make_finding("locked-image-moved", path), values), *findings]
-    sizes = {"size_before": before.size, "size_after": after.size} if before.size != after.size else {}
-    return "changed", [with_values(make_finding("locked-image-replaced", path), sizes), *findings]
+        content = "" if not known else " (same content)" if before.digest == after.digest else " (other content)"
+        was, now = ("no file" if state.target is None else printable(state.target) for state in (before, after))
+        moved = f"leads to {now}, before to {was}{content}"
+        advice = "tell users who need the old image its path, or lock the images again"
+        return "moved", [_changed(path, moved, advice), *findings]
+    return "changed", [replaced_image(path, _sizes(before, after)), *findings]
 
 
 def _versions(site: Site, path: str, before: LockedImage, after: LockedImage) -> list[Finding]:
@@ -106,7 +109,24 @@ def _versions(site: Site, path: str, before: LockedImage, after: LockedImage) ->
         for name in (*before.versions, *after.versions)
     }
     changed = tuple(f"{title_of(site, name)} {was} -> {now}" for name, (was, now) in versions.items() if was != now)
-    return [make_finding("locked-image-versions", path, changed=changed)] if changed else []
+    return [_changed(path, some(changed, between=", "), "tell users which versions changed")] if changed else []
+
+
+def _sizes(before: LockedImage, after: LockedImage) -> str:
+    known = before.size is not None and after.size is not None
+    return f" ({before.size} -> {after.size} bytes)" if known and before.size != after.size else ""
+
+
+def _lost(path: str, message: str, advice: str) -> Finding:
+    return Finding("locked-image-lost", Severity.FAULT, message, advice, path)
+
+
+def _unlocked(path: str, message: str, advice: str) -> Finding:
+    return Finding("image-not-locked", Severity.DOUBT, message, advice, path)
+
+
+def _changed(path: str, message: str, advice: str) -> Finding:
+    return Finding("locked-image-changed", Severity.DOUBT, message, advice, path)
 
 
 def _kept(image: LockedImage) -> tuple[object, ...]:

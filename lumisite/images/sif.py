@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.images.squashfs import MAGIC as SQUASHFS_MAGIC
-from lumisite.images.squashfs import ImageError, image_error, read_squashfs
+from lumisite.images.squashfs import ImageError, cut, damaged, read_squashfs, unknown_version, unsupported
 from lumisite.machine.host import DiskTree, open_file
 from lumisite.machine.tree import ByteSource, Tree
 
@@ -58,7 +57,7 @@ def open_image(path: str) -> OpenedImage:
     """Open an image; raises `ImageError`, or `ToolError` where the system refuses."""
     if "\0" not in path and Path(path).is_dir():
         if os.access(path, os.X_OK, effective_ids=True) and not any(os.path.lexists(f"{path}/{name}") for name in _TOP):
-            raise ImageError(make_finding("image-unknown-folder", path, names=_TOP))
+            raise ImageError(no_image(f"a directory without any of {', '.join(_TOP)}", path))
         return OpenedImage(DiskTree(path))
     source = open_file(path)
     head = source.read(0, MAGIC_OFFSET + len(MAGIC))
@@ -67,7 +66,13 @@ def open_image(path: str) -> OpenedImage:
         return OpenedImage(read_squashfs(source, part.start, part.size), notes)
     if head.startswith(SQUASHFS_MAGIC):
         return OpenedImage(read_squashfs(source))
-    raise ImageError(make_finding("image-unknown-format", path, start=repr(head[:12]) if head else ""))
+    begin = f"byte 0: neither a SIF nor a squashfs file, it begins with {head[:12]!r}"
+    raise ImageError(no_image(begin if head else "an empty file", path))
+
+
+def no_image(message: str, path: str = "") -> Finding:
+    """Return that a path is no image."""
+    return Finding("no-image", Severity.FAULT, message, "give a SIF, or the directory of an unpacked image", path)
 
 
 def find_root(source: ByteSource) -> tuple[SifObject, tuple[Finding, ...]]:
@@ -78,29 +83,35 @@ def find_root(source: ByteSource) -> tuple[SifObject, tuple[Finding, ...]]:
         if root.part == _PRIMARY:
             _check(source, root)
             has_overlay = any(part.part == _OVERLAY for part in partitions)
-            return root, (make_finding("image-overlay"),) if has_overlay else ()
+            return root, (_overlay(),) if has_overlay else ()
     if any(part.kind in (_OCI_INDEX, _OCI_BLOB) for part in objects):
-        raise ImageError(make_finding("image-oci", source.name))
-    raise ImageError(make_finding("image-without-root", source.name, parts=len(objects)))
+        raise unsupported(source, "an OCI-SIF, whose layers are not read", "pull the image again without --oci")
+    message = f"none of the {len(objects)} parts of the file is a primary system partition"
+    raise unsupported(source, message, "build or pull the image again")
+
+
+def _overlay() -> Finding:
+    message = "the image has an overlay, which is not read"
+    advice = "what the overlay changes may differ from what is reported"
+    return Finding("image-overlay", Severity.INFO, message, advice)
 
 
 def list_objects(source: ByteSource) -> Iterator[SifObject]:
     """Return the parts of a SIF that are in use, in their order; raises `ImageError`."""
     content = source.read(0, struct.calcsize(HEADER))
     if content[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] != MAGIC:
-        raise image_error("image-damaged", source, MAGIC_OFFSET, part="SIF header", size=source.size)
+        raise damaged(source, MAGIC_OFFSET, f"SIF header ({source.size} bytes)")
     if len(content) < struct.calcsize(HEADER):
-        raise image_error("image-cut", source, 0, actual=source.size, size=struct.calcsize(HEADER))
+        raise cut(source, 0, struct.calcsize(HEADER), source.size)
     _, version, _, _, _, _, total, offset, _, _, _ = struct.unpack(HEADER, content)
     if version != _VERSION:
-        expected = repr(_VERSION)
-        raise image_error("image-unknown-version", source, 42, format="SIF", version=repr(version), expected=expected)
+        raise unknown_version(source, 42, f"SIF of version {version!r}, not {_VERSION!r}")
     if not 0 <= total <= _MOST_DESCRIPTORS or offset < 0:
-        raise image_error("image-damaged", source, 88, part="SIF header", size=total)
+        raise damaged(source, 88, f"SIF header ({total} bytes)")
     step = struct.calcsize(DESCRIPTOR)
     table = source.read(offset, total * step)
     if len(table) < total * step:
-        raise image_error("image-cut", source, offset, actual=len(table), size=total * step)
+        raise cut(source, offset, total * step, len(table))
     for index, values in enumerate(struct.iter_unpack(DESCRIPTOR, table)):
         kind, used, _, _, _, start, size, *_, extra = values
         file_system, part = struct.unpack_from("<ii", extra)
@@ -110,11 +121,13 @@ def list_objects(source: ByteSource) -> Iterator[SifObject]:
 
 def _check(source: ByteSource, root: SifObject) -> None:
     if root.file_system == _ENCRYPTED:
-        raise image_error("image-encrypted", source, root.at)
+        message = f"byte {root.at}: the root file system is encrypted"
+        raise unsupported(source, message, "give the unpacked image")
     if root.file_system != _SQUASHFS:
         kind = _FILE_SYSTEMS.get(root.file_system, str(root.file_system))
-        raise image_error("image-file-system", source, root.at, kind=kind)
+        message = f"byte {root.at}: the root file system is {kind}, not squashfs"
+        raise unsupported(source, message, "build the image again, or give the unpacked image")
     if root.start < 0 or root.size < 0:
-        raise image_error("image-damaged", source, root.at, part="root file system", size=root.size)
+        raise damaged(source, root.at, f"root file system ({root.size} bytes)")
     if root.start + root.size > source.size:
-        raise image_error("image-cut", source, root.at, actual=max(0, source.size - root.start), size=root.size)
+        raise cut(source, root.at, root.size, max(0, source.size - root.start))

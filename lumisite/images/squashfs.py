@@ -16,8 +16,7 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 
 from lumisite.errors import LumisiteError
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Value, with_values
+from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.compression import COMPRESSIONS, BadBlockError, Unpack, unpacker
 from lumisite.machine.tree import ByteSource, DirEntry
 
@@ -48,9 +47,28 @@ class ImageError(LumisiteError):
     """An image that cannot be read: cut, damaged, encrypted, or of a kind that lumisite does not know."""
 
 
-def image_error(code: str, source: ByteSource, byte: int, **values: Value) -> ImageError:
-    """Return the error for what is wrong at a byte of an image file."""
-    return ImageError(with_values(make_finding(code, source.name, byte=byte), values))
+def damaged(source: ByteSource, byte: int, what: str) -> ImageError:
+    """Return the error for what is damaged at a byte of an image file."""
+    message = f"byte {byte}: a damaged {what}"
+    return ImageError(Finding("image-damaged", Severity.FAULT, message, "copy or build the image again", source.name))
+
+
+def cut(source: ByteSource, byte: int, size: int, actual: int) -> ImageError:
+    """Return the error for a file that ends too early: of `size` bytes from a byte on, it has `actual`."""
+    message = f"byte {byte}: of {size} bytes from there on, {actual} are in the file"
+    advice = "copy the image again; its end is missing"
+    return ImageError(Finding("image-damaged", Severity.FAULT, message, advice, source.name))
+
+
+def unsupported(source: ByteSource, message: str, advice: str) -> ImageError:
+    """Return the error for an image of a kind that lumisite does not read."""
+    return ImageError(Finding("image-unsupported", Severity.FAULT, message, advice, source.name))
+
+
+def unknown_version(source: ByteSource, byte: int, message: str) -> ImageError:
+    """Return the error for a format of a version that lumisite does not read."""
+    advice = "build the image again with SingularityCE 3 or Apptainer 1, or later"
+    return unsupported(source, f"byte {byte}: {message}", advice)
 
 
 @dataclass(frozen=True)
@@ -138,8 +156,8 @@ class Squashfs:
 
     def damaged(self, at: int, part: str, size: int, *, kind: int | None = None, reason: str = "") -> ImageError:
         """Return an error that names the byte of the image file, and the part that is damaged."""
-        byte = self.start + at
-        return image_error("image-damaged", self.file, byte, part=part, size=size, kind=kind, reason=reason)
+        detail = f"{size} bytes" if kind is None else f"kind {kind}, {size} bytes"
+        return damaged(self.file, self.start + at, f"{part} ({reason or detail})")
 
     def _bytes(self, at: int, length: int) -> bytes:
         if at + length > self.size:
@@ -311,22 +329,21 @@ def read_squashfs(source: ByteSource, start: int = 0, size: int | None = None) -
     size = source.size - start if size is None else size
     content = source.read(start, SUPERBLOCK_BYTES)
     if content[:4] != MAGIC:
-        raise image_error("image-damaged", source, start, part="file system", size=size)
+        raise damaged(source, start, f"file system ({size} bytes)")
     if len(content) < SUPERBLOCK_BYTES:
-        raise image_error("image-cut", source, start, actual=len(content), size=SUPERBLOCK_BYTES)
+        raise cut(source, start, SUPERBLOCK_BYTES, len(content))
     values = struct.unpack(_SUPERBLOCK, content)
     _, _, _, block_bytes, _, compression, block_log, _, _, major, minor, root, used, _, _, *tables, _ = values
     inodes, names, fragments = tables
     if (major, minor) != (4, 0):
-        raise image_error(
-            "image-unknown-version", source, start, format="squashfs", version=f"{major}.{minor}", expected="4.0"
-        )
+        raise unknown_version(source, start, f"squashfs of version {major}.{minor}, not 4.0")
     if not 12 <= block_log <= 20 or block_bytes != 1 << block_log:
-        raise image_error("image-damaged", source, start, part="superblock", size=block_bytes)
+        raise damaged(source, start, f"superblock ({block_bytes} bytes)")
     if used > size:
-        raise image_error("image-cut", source, start, actual=size, size=used)
+        raise cut(source, start, used, size)
     unpack = unpacker(compression)
     if unpack is None:
         name = COMPRESSIONS.get(compression, str(compression))
-        raise image_error("image-compression", source, start, compression=name)
+        advice = "pack the file system with gzip, xz or zstd, or give the unpacked image"
+        raise unsupported(source, f"byte {start}: packed with {name}", advice)
     return Squashfs(source, start, block_bytes, root, used, (inodes, names, fragments), unpack)

@@ -55,7 +55,7 @@ def test_an_unpacked_image_is_one_image(tmp_path: Path, capsys: Output) -> None:
     entry = listing(capsys, str(tmp_path / "sandbox"))["sandbox"]
     assert (entry["digest"], entry["size"], entry["fault"], entry["labels"]) == (None, None, "", {"a": "1"})
     entry = listing(capsys, str(tmp_path), code=1)["folder.sif"]
-    assert "[image-unknown-folder]" in entry["fault"]
+    assert "[no-image]" in entry["fault"]
 
 
 ODD = "a\nb:c,d'e\"f .sif"
@@ -64,8 +64,8 @@ ODD = "a\nb:c,d'e\"f .sif"
 @pytest.mark.parametrize(
     ("name", "make", "fault"),
     [
-        ("empty.sif", b"", "[image-unknown-format]"),
-        (ODD, b"text", "[image-unknown-format]"),
+        ("empty.sif", b"", "[no-image]"),
+        (ODD, b"text", "[no-image]"),
         ("gone.sif", Link("no.sif"), "leads to {folder}/no.sif, which is not there"),
         ("loop.sif", Link("loop.sif"), "is a loop of links"),
         (
@@ -73,7 +73,7 @@ ODD = "a\nb:c,d'e\"f .sif"
             30_000,
             "byte 128: of {size} bytes",
         ),
-        ("head.sif", 100, "[image-cut]"),
+        ("head.sif", 100, "[image-damaged]"),
     ],
 )
 def test_a_bad_image_is_one_line_and_not_the_end(
@@ -101,7 +101,7 @@ def test_a_pipe_and_a_huge_file_take_no_time(folder: Path, capsys: Output) -> No
         stream.write(content)
         stream.truncate(20 * 1024**3)
     entries = listing(capsys, str(folder), code=1)
-    assert "[image-special-file]" in entries["pipe.sif"]["fault"]
+    assert "[no-image]" in entries["pipe.sif"]["fault"]
     assert (entries["sparse.sif"]["size"], entries["sparse.sif"]["fault"]) == (20 * 1024**3, "")
 
 
@@ -146,7 +146,7 @@ def test_a_copy_of_a_host_is_read_below_its_root(folder: Path, capsys: Output, t
     assert entries[LATEST]["target"] == f"/pfs/images/{OLD}"
     (top / "pfs/images/bad.sif").write_bytes(b"")
     entries = listing(capsys, "--host-root", str(top), "/appl/images", "--site", "twin", code=1)
-    assert "[image-unknown-format]" in entries["bad.sif"]["fault"]
+    assert "[no-image]" in entries["bad.sif"]["fault"]
     assert (entries[LATEST]["family"], entries[LATEST]["why"]) == (
         "twin-torch",
         "image family twin-torch (by its path, /appl/images/*)",

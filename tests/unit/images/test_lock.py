@@ -62,7 +62,7 @@ def test_a_moved_alias_names_what_it_touches(folder: Path, capsys: Output) -> No
     retarget(folder)
     (change,) = changes(capsys)
     assert (change["path"], change["kind"]) == (str(folder / LATEST), "moved")
-    assert change["codes"] == ["locked-image-moved", "locked-image-versions"]
+    assert change["codes"] == ["locked-image-changed", "locked-image-changed"]
     assert "torch 2.9.1 -> 2.10.0" in change["what"][1]
     assert change["families"] == ["laif-multitorch"]
     assert change["modules"] == ["singularity-userfilesystems", "singularity-AI-bindings"]
@@ -89,7 +89,7 @@ def test_every_difference_has_its_kind(folder: Path, capsys: Output) -> None:
     shutil.copy2(folder / NEW, folder / "copy.sif")
     (folder / "copy.sif").rename(folder / NEW)  # the same content is no change
     found = changes(capsys)
-    assert (found[0]["codes"], found[-1]["codes"]) == (["locked-image-gone"], ["image-not-locked"])
+    assert (found[0]["codes"], found[-1]["codes"]) == (["locked-image-lost"], ["image-not-locked"])
     assert [(Path(one["path"]).name, one["kind"]) for one in found] == [
         ("goes.sif", "vanished"),
         ("breaks.sif", "broken"),
@@ -103,7 +103,7 @@ def test_an_alias_that_comes_to_dangle_has_vanished(folder: Path, capsys: Output
     lock(folder)
     retarget(folder, "no.sif")
     (change,) = changes(capsys)
-    assert (change["kind"], change["codes"]) == ("vanished", ["locked-image-unreadable"])
+    assert (change["kind"], change["codes"]) == ("vanished", ["locked-image-lost"])
     assert change["families"] == ["laif-multitorch"]
 
 
@@ -113,7 +113,7 @@ def test_what_was_broken_and_stays_so_is_no_difference(folder: Path, capsys: Out
     assert changes(capsys, code=0) == []
     make_sif(folder / "bad.sif", {"/etc/a": b"1"})
     (change,) = changes(capsys)
-    assert change["codes"][0] == "locked-image-readable"
+    assert change["what"][0] == "can be read again (before: no-image)"
 
 
 def test_given_paths_are_remembered_and_can_be_fewer(folder: Path, capsys: Output) -> None:
@@ -172,7 +172,7 @@ def test_an_image_that_is_not_as_the_sites_lock_has_it_is_found_by_its_header(fo
     assert [unlike_lock(loaded, *other) for other in ((path, ""), ("/other.sif", "0" * 16))] == [None, None]
     found = unlike_lock(loaded, path, "0" * 16)
     assert found is not None
-    assert (found.code, found.subject) == ("locked-image-replaced", path)
+    assert (found.code, found.subject) == ("locked-image-changed", path)
     lock(folder, "--site", "site.yaml", "--digest", "whole")
     assert unlike_lock(loaded, path, "0" * 16) is None, "a digest of the whole file is another one"
 
@@ -188,8 +188,9 @@ def test_an_unpacked_image_is_compared_by_what_it_states(tmp_path: Path, capsys:
     (tmp_path / "latest.sif").unlink()
     (tmp_path / "latest.sif").symlink_to("b.sif")
     moved, changed = changes(capsys)
-    assert changed["codes"] == ["locked-image-replaced", "locked-image-versions"]
-    assert moved["codes"][0] == "locked-image-moved"
+    assert changed["codes"] == ["locked-image-changed", "locked-image-changed"]
+    assert changed["what"][0] == "other content under the same name"
+    assert moved["what"][0].startswith(f"leads to {tmp_path}/b.sif, before to {tmp_path}/a.sif")
 
 
 # Digests
@@ -252,7 +253,7 @@ def test_no_other_file_is_replaced_by_a_lock(folder: Path, capsys: Output) -> No
         assert (folder / name).read_bytes() == before
     lock(folder)
     assert main(["images", str(folder), "--lock", "images.lock", "--site", "twin"]) == 2
-    assert "[lock-of-another-site]" in capsys.readouterr().err
+    assert "[keys-contradict]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -261,7 +262,7 @@ def test_no_other_file_is_replaced_by_a_lock(folder: Path, capsys: Output) -> No
         (
             '"site": "lumi"',
             '"site": "twin"',
-            ":{n}:11: site: lock-of-another-site",
+            ":{n}:11: site: keys-contradict",
         ),
         ('"site": "lumi"', '"site": 5', ":{n}:11: site: value-wrong"),
         (
@@ -327,7 +328,7 @@ def test_what_is_no_lock_is_said_in_one_line(folder: Path, capsys: Output, conte
 def test_usage_that_makes_no_sense_is_refused(folder: Path, capsys: Output) -> None:
     for words, said in (
         (["--check"], "--check: needs --lock FILE"),
-        (["--check", "--lock", "no.lock"], "[lock-missing]"),
+        (["--check", "--lock", "no.lock"], "(`lumisite images --lock no.lock` writes it)"),
         (["--lock", str(folder)], "it is not a file but a directory"),
         (["--lock", "a\0b"], "cannot read"),
     ):

@@ -383,8 +383,8 @@ def test_render_takes_the_lock_of_the_site_or_the_one_that_is_asked_for(
         assert "images.lock" in json.loads(Path("out/MANIFEST.json").read_text())["inputs"]
     capsys.readouterr()
     assert main(["render", "--lock", "gone", "--out", "no"]) == 3
-    assert "gone: no such file (`lumisite images --lock gone` writes it) [lock-missing]" in capsys.readouterr().err
+    assert "gone: no such file (`lumisite images --lock gone` writes it) [file-unreadable]" in capsys.readouterr().err
     Path("images.lock").write_text(format_lock(Lock("twin", "header", (), {})))
     assert main(["render", "--lock", "images.lock", "--out", "no"]) == 2
-    assert "[lock-of-another-site]" in capsys.readouterr().err
+    assert "is of site twin, expected lumi" in capsys.readouterr().err
     assert not Path("no").exists()
