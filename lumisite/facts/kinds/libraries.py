@@ -47,11 +47,17 @@ def compare_sonames(before: Facts, after: Facts) -> Iterator[Change]:
             yield Change(gone[0], was, now, values={"gone": gone, "come": come}, users=users, advice=advice)
 
 
-def soname_touches(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield what borrows or binds the library, by its old names, or those that only the cache hides."""
-    names = change.names("gone") or change.names("libraries") or (change.subject,)
-    yield from context.plans_with(names)
-    yield from context.binds_of(names)
+def library_touches(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield what borrows the libraries of a change or what needs them, and what binds those that came or went."""
+    names = change.names("gone") or change.names("libraries")
+    facts = context.before if change.after is None else context.after
+    needing = [
+        facts.libraries.get(path, Library()).soname or posixpath.basename(path) for path in change.names("needed_by")
+    ]
+    about = names if change.kind in ("soname", "cache") else (change.subject,)
+    yield from context.plans_with((*about, *needing))
+    both = context.before.loads.keys() & context.after.loads.keys()
+    yield from context.binds_of([name for name in (*about, *names) if name not in both])
 
 
 # Libraries that came or went
@@ -94,12 +100,6 @@ def new_follows(change: Change, differences: Differences) -> bool:
     if needing and needing.isdisjoint(differences.before.libraries):
         return True
     return gone_follows(change, differences)
-
-
-def gone_touches(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield what borrows or binds the library, and what needs it."""
-    yield from context.plans_with((change.subject, *_sonames_of(context.after, change.names("needed_by"))))
-    yield from context.binds_of([change.subject])
 
 
 # Files that cannot be loaded
@@ -259,17 +259,6 @@ def needs_follow(change: Change, differences: Differences) -> bool:
     return not old and not new
 
 
-def needs_touches(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the plans with the library, and the binds of what it needs no more."""
-    yield from context.plans_with([change.subject])
-    yield from context.binds_of(change.names("gone"))
-
-
-def versions_touch(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the plans with the library."""
-    yield from context.plans_with([change.subject])
-
-
 # Needs that nothing meets
 
 
@@ -302,42 +291,32 @@ def compare_cache(before: Facts, after: Facts) -> Iterator[Change]:
         yield Change(CACHE, None, joined(hidden), message, {"libraries": hidden})
 
 
-def missing_touches(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the plans with the library, or with what needs it."""
-    facts = context.before if change.after is None else context.after
-    yield from context.plans_with((change.subject, *_sonames_of(facts, change.names("needed_by"))))
-
-
-def _sonames_of(facts: Facts, paths: Iterable[str]) -> list[str]:
-    return [facts.libraries.get(path, Library()).soname or posixpath.basename(path) for path in paths]
-
-
 _PLAN = "plan the images that borrow it again: lumisite binds IMAGE --write FILE"
 _ALWAYS_FAULT, _NEW_IS_FAULT = (FAULT, FAULT, FAULT), (INFO, INFO, FAULT)
 KINDS = (
-    ChangeKind("cache", compare_cache, soname_touches, "run ldconfig on the node", _ALWAYS_FAULT),
-    ChangeKind("soname", compare_sonames, soname_touches, _PLAN, _ALWAYS_FAULT, "SONAME"),
+    ChangeKind("cache", compare_cache, library_touches, "run ldconfig on the node", _ALWAYS_FAULT),
+    ChangeKind("soname", compare_sonames, library_touches, _PLAN, _ALWAYS_FAULT, "SONAME"),
     ChangeKind(
         "library-gone",
         compare_gone,
-        gone_touches,
+        library_touches,
         "install it again, or plan the images that borrow it again",
         _ALWAYS_FAULT,
         follows=gone_follows,
     ),
-    ChangeKind("library-new", compare_new, soname_touches, "", (INFO, INFO, INFO), follows=new_follows),
-    ChangeKind("damaged", compare_damaged, soname_touches, "install its package again", _NEW_IS_FAULT),
-    ChangeKind("library", compare_files, versions_touch, _PLAN, follows=file_follows),
-    ChangeKind("needs", _compare_names(_needs, "needs"), needs_touches, _PLAN, follows=needs_follow),
-    ChangeKind("wants", compare_needed_versions, versions_touch, f"{_PLAN}; an older image cannot load it"),
-    ChangeKind("gives", compare_symbol_versions, versions_touch, "build what needs them again"),
-    ChangeKind("runpath", compare_runpaths, versions_touch, "install the library's package again", _ALWAYS_FAULT),
+    ChangeKind("library-new", compare_new, library_touches, "", (INFO, INFO, INFO), follows=new_follows),
+    ChangeKind("damaged", compare_damaged, library_touches, "install its package again", _NEW_IS_FAULT),
+    ChangeKind("library", compare_files, library_touches, _PLAN, follows=file_follows),
+    ChangeKind("needs", _compare_names(_needs, "needs"), library_touches, _PLAN, follows=needs_follow),
+    ChangeKind("wants", compare_needed_versions, library_touches, f"{_PLAN}; an older image cannot load it"),
+    ChangeKind("gives", compare_symbol_versions, library_touches, "build what needs them again"),
+    ChangeKind("runpath", compare_runpaths, library_touches, "install the library's package again", _ALWAYS_FAULT),
     ChangeKind(
         "provider",
         _compare_names(lambda library: library.providers, "has provider"),
-        versions_touch,
+        library_touches,
         "install the libfabric that was built for the network, and run lumisite validate",
         (FAULT, FAULT, INFO),
     ),
-    ChangeKind("missing", compare_missing, missing_touches, "install it", _NEW_IS_FAULT, follows=missing_follows),
+    ChangeKind("missing", compare_missing, library_touches, "install it", _NEW_IS_FAULT, follows=missing_follows),
 )
