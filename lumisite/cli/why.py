@@ -67,6 +67,10 @@ def run_why(arguments: argparse.Namespace) -> int:
     from lumisite.render.explain import explain
 
     names = arguments.names
+    for name in names:
+        if Path(name).is_file() and not name.startswith("/"):
+            reader = "lint" if name.endswith((".sh", ".sbatch", ".slurm")) else "transport"
+            raise ResolveError(f"{name}: is a file, and `why` takes names (`lumisite {reader} {name}` reads it)")
     loaded, selection = _deployed(arguments) if arguments.root else load_selection(arguments)
     libraries = _explain_libraries(arguments, names)
     content = _image_content(arguments, loaded.site, names)
@@ -159,11 +163,13 @@ def _explain_libraries(arguments: argparse.Namespace, names: Sequence[str]) -> d
     from lumisite.cli.binds import plan_image
 
     request, plan = plan_image(arguments)
-    return {name: explain_library(request, plan, arguments.image, name) for name in libraries}
+    planned = [one.library for one in plan.lines]
+    full = {name: next((one for one in planned if one.startswith(f"{name}.so")), name) for name in libraries}
+    return {name: explain_library(request, plan, arguments.image, full[name]) for name in libraries}
 
 
 def _is_library(name: str) -> bool:
-    return ".so" in name and "/" not in name
+    return (".so" in name or name.startswith("lib")) and "/" not in name
 
 
 def _image_content(arguments: argparse.Namespace, site: Site, names: Sequence[str]) -> Holds | None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from lumisite.errors import ResolveError
 from lumisite.images.lock import LoadedLock
 from lumisite.machine.tree import is_under
 from lumisite.render.manifest import PAGE, ModuleSummary
 from lumisite.render.module_help import help_texts
-from lumisite.site.decode import unknown_name
 from lumisite.site.ledger import Decision, decide_combinations, default_family
 from lumisite.site.load import LoadedSite, description_name
 from lumisite.site.model import Module, Site
@@ -88,16 +85,9 @@ class ModulePlan:
 
 
 def plan_modules(of: Rendering) -> list[ModulePlan]:
-    """Plan every modulefile, each module's default version first.
-
-    Raises `ResolveError` when the site names a template that is not there.
-    """
-    known = [text[1] for name in of.templates if (text := re.fullmatch(r"modulefiles_src/([^_.].*)\.lua\.j2", name))]
+    """Plan every modulefile, each module's default version first."""
     site, plans = of.site, []
     for name, module in site.modules.items():
-        if module.template not in known:
-            subject = f"{of.loaded.file}: modules.{name}.template"
-            raise ResolveError(unknown_name(subject, module.template, "template", "modulefiles_src/", known))
         several = _combinations(site, of.selection, module)
         versions = [
             (module_version(site, module, combination), _releases(site, module, combination)) for combination in several

@@ -5,15 +5,14 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 
 import jinja2
 
 from lumisite.errors import ToolError, refused
-from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Severity
+from lumisite.paths import PACKAGE, package_folder
 from lumisite.site.read import read_file
 
-PACKAGE = Path(__file__).parent.parent
 FOLDERS = ("modulefiles_src", "spank_helpers")
 
 #: No template has more.
@@ -28,9 +27,12 @@ def load_templates() -> dict[str, str]:
     """
     texts = {}
     for folder in FOLDERS:
-        directory = next((top / folder for top in (PACKAGE, PACKAGE.parent) if (top / folder).is_dir()), None)
+        directory = package_folder(folder)
         if directory is None:
-            raise ToolError(make_finding("templates-not-installed", f"{folder}/", folder=str(PACKAGE)))
+            message = f"is neither in {PACKAGE} nor beside it"
+            raise ToolError(
+                Finding("program-not-found", Severity.FAULT, message, "install lumisite again", f"{folder}/")
+            )
         try:
             for path in sorted(path for path in directory.iterdir() if path.suffix in (".j2", ".sh", ".lua")):
                 texts[f"{folder}/{path.name}"] = read_file(path, _MOST_BYTES).decode()

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from lumisite.errors import ResolveError, SiteError, shown, unreadable
 from lumisite.findings.finding import Finding, Place, Severity
+from lumisite.paths import package_folder
 from lumisite.site.decode import Tables, decode
+from lumisite.site.evidence import HERE
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, LoadedPlan, names_of, plan_rules
 from lumisite.site.read import UnfitFileError, read_file
 from lumisite.site.references import with_references
-from lumisite.site.rules import RULES, tables_of
+from lumisite.site.rules import RULES
+from lumisite.site.scalars import TASK
+from lumisite.site.selection import PLATFORM
 from lumisite.site.yaml import MAX_BYTES, Document
 from lumisite.text import suggestion
 
@@ -59,6 +64,8 @@ def require_site(name: str, option: str) -> None:
     if not is_file(name) and name not in embedded_sites():
         message = f"there is no embedded site {name!r}"
         advice = f"{suggestion(name, embedded_sites())}; a file has / or .yaml in its name"
+        if Path(f"{name}.yaml").is_file():
+            advice = f"the file {name}.yaml is ./{name}.yaml"
         raise ResolveError(Finding("name-unknown", Severity.FAULT, message, advice, option))
 
 
@@ -82,6 +89,27 @@ def parse_site(data: bytes, path: Path) -> Site:
 def _fill_in(document: Document) -> Tables:
     with_references(document, [item.name for item in fields(Site)])
     return tables_of(document.value)
+
+
+def tables_of(values: dict[str, Any]) -> Tables:
+    """Return the names that keys of a site description may refer to, from its raw values.
+
+    A table that is missing, or is none, is not there: what refers to it is no fault of its own.
+    """
+    tables: dict[str, Collection[str]] = {name: value for name, value in values.items() if isinstance(value, dict)}
+    stacks = values.get("stacks")
+    if (folder := package_folder("modulefiles_src")) is not None:  # without it, rendering says to install it again
+        names = (path.name.removesuffix(".lua.j2") for path in sorted(folder.glob("*.lua.j2")))
+        tables["templates"] = [name for name in names if not name.startswith((".", "_"))]
+    if isinstance(values.get("modules"), dict):
+        tables["places"] = [TASK, *tables["modules"]]
+    if isinstance(stacks, dict):
+        tables["version_parts"] = [PLATFORM, *stacks]
+    if tables.get("sources"):  # an empty table is one that nobody wrote: sources may have any name
+        tables["sources"] = [*tables["sources"], HERE]
+    else:
+        tables.pop("sources", None)
+    return tables
 
 
 def load_plans(loaded: LoadedSite, more: Sequence[Path] = ()) -> tuple[LoadedPlan, ...]:

@@ -11,7 +11,7 @@ from typing import Literal, cast
 from lumisite.site.decode import key
 from lumisite.site.entries import Bind, FileSystem, HostPath, Known, Setting, Stated
 from lumisite.site.nodes import NodeKind
-from lumisite.site.scalars import AbsolutePath, Line, Name, PciBus, RelativePath, RootPath, source_ids
+from lumisite.site.scalars import AbsolutePath, Date, Line, Name, PciBus, RelativePath, RootPath, source_ids
 from lumisite.site.software import Fabric, PlatformStack, Release, Runtime, Stack
 from lumisite.site.versions import Version, VersionRange
 
@@ -40,7 +40,7 @@ class Support:
 class Platform(Stated):
     """The machine as a maintenance left it."""
 
-    since: Line = key("The day from which it is in force: `2026-01-21`.")
+    since: Date = key("The day from which it is in force: `2026-01-21`.")
     os: Line = key("Operating system of the compute nodes.")
     slurm: Version | None = key("Slurm release.", default=None)
     kernel: Line | None = key("Kernel release string, if known.", default=None)
@@ -143,7 +143,7 @@ MODULEFILE = "modules/{}.lua"
 class Module:
     """A modulefile to render."""
 
-    template: Line = key("The template in `modulefiles_src/`, without `.lua.j2`.")
+    template: str = key("The template in `modulefiles_src/`, without `.lua.j2`.", names="templates")
     version: tuple[str, ...] = key(
         "What its version is made of: `[platform]` for `2026-01`, the name of a stack for its release, or of several.",
         names="version_parts",

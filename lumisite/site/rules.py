@@ -6,13 +6,12 @@ import posixpath
 import re
 from collections.abc import Collection
 from itertools import combinations
-from typing import Any
 
 from lumisite.errors import UnfitError, wrong_type
 from lumisite.findings.finding import Finding
-from lumisite.site.decode import Faults, Rule, Tables, contradiction, missing_key, unknown
+from lumisite.site.decode import Faults, Rule, contradiction, missing_key, unknown
 from lumisite.site.entries import Bind, Setting
-from lumisite.site.evidence import HERE, covers, harms, sets
+from lumisite.site.evidence import covers, harms, sets
 from lumisite.site.kinds import fingerprint_of
 from lumisite.site.ledger import (
     STEP_CONDITIONS,
@@ -478,21 +477,3 @@ RULES: tuple[Rule, ...] = (
     validation_fits,
     pairs_have_a_partner,
 )
-
-
-def tables_of(values: dict[str, Any]) -> Tables:
-    """Return the names that keys of a site description may refer to, from its raw values.
-
-    A table that is missing, or is none, is not there: what refers to it is no fault of its own.
-    """
-    tables: dict[str, Collection[str]] = {name: value for name, value in values.items() if isinstance(value, dict)}
-    stacks = values.get("stacks")
-    if isinstance(values.get("modules"), dict):
-        tables["places"] = [TASK, *tables["modules"]]
-    if isinstance(stacks, dict):
-        tables["version_parts"] = [PLATFORM, *stacks]
-    if tables.get("sources"):  # an empty table is one that nobody wrote: sources may have any name
-        tables["sources"] = [*tables["sources"], HERE]
-    else:
-        tables.pop("sources", None)
-    return tables

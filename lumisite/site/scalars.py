@@ -6,6 +6,7 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Callable
+from datetime import date
 from types import MappingProxyType
 from typing import Any, NewType, TypeVar
 
@@ -17,6 +18,8 @@ T = TypeVar("T")
 
 #: Text without line breaks or control characters.
 Line = NewType("Line", str)
+#: A day or a month: `2026-01-21`, `2024-08`.
+Date = NewType("Date", str)
 #: The name of something on the machine, or a pattern of names, which is what it looks like.
 Name = NewType("Name", str)
 #: The value of a variable, kept byte for byte.
@@ -80,6 +83,17 @@ def read_line(text: str) -> Line:
 def read_name(text: str) -> Name:
     """Parse a name, a path or a pattern of either, as the machine has it."""
     return Name(read_line(text))
+
+
+def read_date(text: str) -> Date:
+    """Parse a day or a month, as ISO 8601 writes it."""
+    try:
+        if not re.fullmatch(r"[0-9]{4}-[0-9]{2}(-[0-9]{2})?", text, re.ASCII):
+            raise ValueError
+        date.fromisoformat(text if len(text) == 10 else f"{text}-01")
+    except ValueError:
+        raise wrong_type(text, "date", "2026-01-21") from None
+    return Date(text)
 
 
 def read_value(text: str) -> Value:
@@ -189,6 +203,7 @@ SCALARS: MappingProxyType[Any, Callable[[str], Any]] = MappingProxyType(
         str: read_name,
         Line: read_line,
         Name: read_name,
+        Date: read_date,
         Chain: lambda text: Chain(tuple(read_line(text).split(" <- "))),
         Value: read_value,
         Place: read_line,

@@ -26,6 +26,7 @@ ROOMS = (
     "vendors",
     "site",
     "errors",
+    "paths",
     "findings",
     "text",
 )

@@ -246,6 +246,8 @@ def test_the_environment_chooses_the_site(capsys: pytest.CaptureFixture[str], mo
     monkeypatch.setenv("LUMISITE_SITE", "twn")
     right = "there is no embedded site 'twn' (did you mean twin?; a file has / or .yaml in its name) [name-unknown]"
     assert run(capsys, "why", "MASTER_ADDR") == (2, "", f"lumisite: LUMISITE_SITE: {right}\n")
+    Path("twn.yaml").touch()
+    assert "(the file twn.yaml is ./twn.yaml)" in run(capsys, "why", "MASTER_ADDR")[2]
 
 
 def test_a_record_is_of_the_site_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

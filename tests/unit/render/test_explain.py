@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from lumisite.cli import main
 from lumisite.errors import ResolveError
 from lumisite.render.explain import Explanation, explain, references
 from lumisite.site.images import Holds
@@ -117,3 +120,11 @@ def test_text_shows_every_part() -> None:
         "evidence No effect on speed on 4 nodes in 2026-09, 40 runs each",
     ):
         assert part in text
+
+
+def test_a_file_is_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, reader in (("slurm-12.out", "transport"), ("train.sbatch", "lint")):
+        Path(name).touch()
+        assert main(["why", name]) == 2
+        assert f"(`lumisite {reader} {name}` reads it)" in capsys.readouterr().err

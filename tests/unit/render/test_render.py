@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.errors import ResolveError, SiteError
+from lumisite.errors import SiteError
 from lumisite.render.manifest import MANIFEST, RenderedFile, parse_manifest, sha256_of
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
@@ -176,15 +176,6 @@ def test_a_bind_that_lmod_would_change_is_refused_for_a_module_and_not_for_the_t
     with pytest.raises(SiteError, match=r"^site.yaml:\d+:\d+: binds\[0\]: .* \[keys-contradict\]"):
         load_text(text.replace("WHERE", "singularity-CPEbits"))
     assert render(load_text(text.replace("WHERE", "task")), rocm=["6.2"])
-
-
-def test_an_unknown_template_is_one_error_with_its_key() -> None:
-    loaded = load_text(site_text(("template: singularity-CPEbits", "template: singularity-CPEbit")))
-    with pytest.raises(ResolveError) as caught:
-        render(loaded, rocm=["6.2"])
-    finding = caught.value.finding
-    assert (finding.code, finding.advice) == ("name-unknown", "did you mean singularity-CPEbits?")
-    assert finding.subject == "site.yaml: modules.singularity-CPEbits.template"
 
 
 @pytest.mark.parametrize("site", ["lumi", "twin"])

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lumisite.errors import ToolError
-from lumisite.render import templates
 from lumisite.render.templates import (
     comment,
     load_templates,
@@ -148,7 +147,7 @@ def test_every_value_in_a_template_of_a_modulefile_is_quoted() -> None:
 def test_without_its_folder_of_templates_lumisite_says_to_install_it_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(templates, "PACKAGE", tmp_path / "lumisite")
+    monkeypatch.setattr("lumisite.paths.PACKAGE", tmp_path / "lumisite")
     with pytest.raises(ToolError) as caught:
         load_templates()
-    assert caught.value.finding.code == "templates-not-installed"
+    assert caught.value.finding.code == "program-not-found"

@@ -112,6 +112,12 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             ("    version: [cpe]\n", "    version: []\n"),
             f"{BITS}: names nothing",
         ),
+        (
+            ("template: singularity-CPEbits", "template: ai"),
+            "modules.singularity-CPEbits.template: ai is not known here",
+        ),
+        (("    since: 2024-08\n", "    since: yesterday\n"), "platforms.2024-08.since: 'yesterday' is not a date"),
+        (("    since: 2024-08\n", "    since: 2024-13\n"), "platforms.2024-08.since: '2024-13' is not a date"),
         (("    version: [cpe]\n", "    version: [cep]\n"), f"{BITS}: cep is not known here"),
         (("    version: [cpe]\n", "    version: [cpe, cpe]\n"), f"{BITS}: cpe is listed twice"),
         (
@@ -176,7 +182,7 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             "modules.singularity-userfilesystems.conflicts: singularity-CPEbits is a module of this site, whose versions replace each other",
         ),
         (
-            ("modules:\n", "modules:\n  .hidden: {template: t, version: [platform], summary: s}\n"),
+            ("modules:\n", "modules:\n  .hidden: {template: singularity-CPEbits, version: [platform], summary: s}\n"),
             "modules..hidden: '.hidden' is not a module name",
         ),
         (

@@ -1,0 +1,12 @@
+"""Where things of the package are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent
+
+
+def package_folder(name: str) -> Path | None:
+    """Return a folder that belongs to lumisite: in a wheel it is inside the package, in a checkout beside it."""
+    return next((top / name for top in (PACKAGE, PACKAGE.parent) if (top / name).is_dir()), None)
