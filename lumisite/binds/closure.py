@@ -19,17 +19,18 @@ from lumisite.binds.copies import (
     compare,
     lacks_version,
     objects_of,
+    reason,
     suffices,
     summary,
     users_of,
 )
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Value, with_values
+from lumisite.findings.finding import Finding, Severity
 from lumisite.images.container import ContainerTree
 from lumisite.machine.elf import ElfInfo
 from lumisite.machine.library_names import in_order, is_foundation, newest, stem
 from lumisite.machine.loader import Found, Loaded, Loader, Need, Search, walk
 from lumisite.machine.tree import is_under, resolve
+from lumisite.text import printable, some
 
 Decision: TypeAlias = Literal["bind", "skip", "refuse", "missing"]
 
@@ -97,9 +98,9 @@ class _Case:
         """Whether it is needed by itself."""
         return self.needs[0].requester is None
 
-    def finding(self, code: str, **values: Value) -> Finding:
-        """Return a finding about this library."""
-        return with_values(make_finding(code, self.name), values)
+    def reason(self, text: str) -> Finding:
+        """Return what the decision follows from, where nobody has to do something."""
+        return reason(self.name, text)
 
     def decided(self, decision: Decision, *why: Finding) -> _Case:
         """Return the case with a decision and what it follows from."""
@@ -156,34 +157,57 @@ def _first(case: _Case, roots: Sequence[str], sides: Sides) -> _Case:
     host, image = case.host.found, case.image.found
     if is_foundation(case.name):
         if image is None:
-            return case.decided("refuse", case.finding("run-time-missing"))
-        return case.decided("skip", case.finding("run-time-library", image=summary(image) or "-"))
+            return case.decided("refuse", _run_time_missing(case))
+        text = f"part of the C or GCC run time, never bound by itself; the image has {summary(image) or '-'}"
+        return case.decided("skip", case.reason(text))
     if case.host.trouble:
         return case.decided("refuse", case.host.trouble)
     if host is None:
         return _absent(case)
     if case.image.trouble:
-        return case.decided("refuse", case.finding("image-copy-damaged"), case.image.trouble)
+        return case.decided("refuse", _damaged_in_image(case), case.image.trouble)
     if image is None:
-        return case.decided("bind", case.finding("image-has-none"))
-    relation = compare(case.name, image, host)
-    if relation.code == "image-copy-older":
-        return case.decided("bind", relation)
+        return case.decided("bind", case.reason("the image has none"))
+    relation, why = compare(case.name, image, host)
+    if relation == "older":
+        return case.decided("bind", why)
     if case.is_root and (lacking := built_without(case.name, host, image, roots, sides.image)):
-        without = case.finding("image-copy-without-network", lacking=lacking)
-        serves = check_host_copy(case.name, host, image, sides.users(case.name))
-        return case.decided("bind" if serves.code == "host-copy-suffices" else "refuse", without, serves)
-    return case.decided("skip", relation)
+        names = some(lacking, between=", ")
+        without = case.reason(f"the image's copy was built without {names}, so its traffic would go over TCP")
+        serves, of_host = check_host_copy(case.name, host, image, sides.users(case.name))
+        return case.decided("bind" if serves else "refuse", without, of_host)
+    return case.decided("skip", why)
+
+
+def _run_time_missing(case: _Case) -> Finding:
+    message = f"the image has no {case.name}, which is never bound by itself"
+    return Finding("library-not-found", Severity.FAULT, message, "install it in the image", case.name)
+
+
+def _damaged_in_image(case: _Case) -> Finding:
+    message, advice = "the image's own copy is broken", "build the image again"
+    return Finding("image-damaged", Severity.FAULT, message, advice, case.name)
 
 
 def _absent(case: _Case) -> _Case:
     """Decide where the host has no copy that its loader would take."""
-    none = case.finding("host-has-none", closed=case.host.closed, others=case.relatives)
+    none = _host_has_none(case)
     image = case.image.found
     if image is None:
         return case.decided("missing", none, *case.host.passed)
-    copy = case.finding("image-has-copy", path=image.path)
+    copy = case.reason(f"the image has its own, {printable(image.path)}")
     return case.decided("missing" if case.is_root else "skip", none, copy, *case.host.passed)
+
+
+def _host_has_none(case: _Case) -> Finding:
+    message, advice = "the host has none", "install it on the host, or use an image that has it"
+    if case.host.closed:
+        closed = some(case.host.closed, between=", ")
+        message = f"the host has none that can be read: {closed}"
+        advice = f"find what is closed with `namei -l PATH`, and open it with `chmod a+rX PATH`: {closed}"
+    elif case.relatives:
+        message = f"the host has none; it has {some(case.relatives, between=', ')}"
+    return Finding("library-not-found", Severity.FAULT, message, advice, case.name)
 
 
 def _needed_versions(case: _Case, cases: _Cases) -> set[str]:
@@ -204,7 +228,9 @@ def _revise(cases: dict[str, _Case], sides: Sides) -> bool:
         if not troubles:
             continue
         if image is not None and not case.is_root and suffices(image.info, _needed_versions(case, cases)):
-            cases[name] = case.decided("skip", case.finding("image-copy-suffices"), *troubles)
+            cases[name] = case.decided(
+                "skip", case.reason("the image's copy is older but has all that is needed"), *troubles
+            )
         else:
             cases[name] = case.decided("refuse", *troubles)
         return True
@@ -230,11 +256,15 @@ def _troubles(case: _Case, info: ElfInfo, cases: _Cases) -> Iterator[Finding]:
         found = (needed.host if side == "host" else needed.image).found
         if found is not None and not suffices(found.info, set(versions)):
             lacking, has = newest(set(versions) - set(found.info.verdef)), newest(found.info.verdef)
-            yield case.finding("needs-symbol-version", version=lacking, library=name, side=side, newest=has)
+            message = f"needs {lacking} of {name}, where the {side} has up to {has}"
+            advice = "use an image with newer libraries"
+            yield Finding("library-too-old", Severity.FAULT, message, advice, case.name)
     for name in info.needed:
         needed = cases[name]
         if needed.decision == "refuse" or (needed.decision == "missing" and needed.image.found is None):
-            yield case.finding("needs-unmet", library=name, decision=needed.decision)
+            message = f"needs {name}, whose decision is {needed.decision}"
+            advice = f"the plan has the reason on the line of {name}"
+            yield Finding("library-unmet", Severity.FAULT, message, advice, case.name)
 
 
 def _reached(cases: _Cases) -> dict[str, tuple[str, ...]]:
@@ -296,37 +326,50 @@ def _placed(planned: PlannedLibrary, case: _Case, host: Found, sides: Sides) -> 
     found, source = case.container.found, str(planned.source)
     bound = None if found is None else sides.view.bound_at(found.real)
     if found is not None and bound is not None and sides.view.host_path(found.real) == host.real:
-        why = case.finding("bound-by-module", module=bound.by, path=bound.source, how=found.how)
+        why = case.reason(f"{bound.by} binds {bound.source} already, and the loader finds it {found.how}")
         return replace(planned, source=found.path, target=found.path, by=bound.by, why=(*planned.why, why))
     target, placed = _target(case, source, sides)
     module = next((bound for bound in sides.view.bound if is_under(source, bound.target)), None)
-    unused = () if module is None else (case.finding("module-bind-unused", module=module.by, path=module.source),)
-    return replace(planned, target=target, why=(*planned.why, placed, *unused))
+    reasons = (*planned.why, placed)
+    if module is not None:
+        text = f"{module.by} binds {module.source}, but this image's loader does not look there"
+        reasons = (*reasons, case.reason(text))
+    return replace(planned, target=target, why=reasons)
 
 
 def _target(case: _Case, source: str, sides: Sides) -> tuple[str, Finding]:
     """Return where to bind a host library, so that the image's loader finds it."""
     if case.container.found is not None:
-        return case.container.found.real, case.finding("put-over-copy", how=case.container.found.how)
+        over = case.container.found
+        return over.real, case.reason(f"put over the copy that the loader finds {over.how}")
     if "/" in case.name:
-        return case.name, case.finding("needed-by-path")
+        return case.name, case.reason("it is needed by this path")
     rules, tree, folder = sides.container.rules, sides.image.tree, posixpath.dirname(source)
     if folder in (*rules.library_path, *rules.directories) and tree.look(resolve(tree, source).path) is None:
-        return source, case.finding("put-in-directory", folder=folder)
+        return source, _put_into(case, folder)
     folders = [resolve(tree, path) for path in rules.directories]
     targets = [posixpath.join(resolved.path, case.name) for resolved in folders if resolved.entry is not None]
     # A dangling link cannot be bound over.
     target = next((path for path in targets if tree.look(path) is None), f"{rules.directories[0]}/{case.name}")
-    return target, case.finding("put-in-directory", folder=posixpath.dirname(target))
+    return target, _put_into(case, posixpath.dirname(target))
+
+
+def _put_into(case: _Case, folder: str) -> Finding:
+    return case.reason(f"put into {printable(folder)}, where the loader looks")
 
 
 def _other_versions(case: _Case, sides: Sides) -> Iterator[Finding]:
     """Warn where a process may get two versions of one library, or another one than the plan has."""
     for need in case.needs:
         if need.other is not None and need.requester is not None:
-            yield case.finding("two-versions", requester=need.requester.name, other=need.other)
+            yield _two_versions(case, f"{need.requester.name} alone would load {printable(need.other)}")
     for other in (*sides.image.copies(case.name)[1:], *case.relatives):
-        yield case.finding("two-versions", other=other)
+        yield _two_versions(case, f"the image also has {printable(other)}")
+
+
+def _two_versions(case: _Case, text: str) -> Finding:
+    advice = "see with `ldd FILE` which one each program loads"
+    return Finding("two-versions", Severity.DOUBT, f"two versions: {text}", advice, case.name)
 
 
 def _without_module(planned: PlannedLibrary, case: _Case, sides: Sides) -> PlannedLibrary:
@@ -335,8 +378,11 @@ def _without_module(planned: PlannedLibrary, case: _Case, sides: Sides) -> Plann
     bound = None if found is None else sides.view.bound_at(found.real)
     if found is None or bound is None:
         return planned
-    copy = None if case.image.found is None else case.image.found.path
-    warning = case.finding("module-bind-unwanted", module=bound.by, path=bound.source, copy=copy)
+    message = f"{bound.by} binds {bound.source}, which the image cannot load"
+    if case.image.found is not None:
+        message = f"{bound.by} binds {bound.source} over the image's own, {printable(case.image.found.path)}"
+    advice = "store a bind plan for the image: `lumisite binds IMAGE --write FILE`"
+    warning = Finding("module-bind-unwanted", Severity.DOUBT, message, advice, case.name)
     # What is but a part of what a module binds cannot be taken away.
     without = bound.source if bound.target == found.real else None
     return replace(planned, without=without, warnings=(warning,))

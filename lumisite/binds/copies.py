@@ -9,19 +9,27 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.images.contents import Contents
 from lumisite.machine.elf import ElfInfo, read_needed
 from lumisite.machine.library_names import newest, numbers_in, public_versions, stem
 from lumisite.machine.loader import Found, Loaded, Loader, walk
 from lumisite.machine.tree import names_of, resolve
+from lumisite.text import some
+
+#: What one copy of a library is beside another.
+Relation: TypeAlias = Literal["same", "newer", "older", "different", "unknown"]
 
 
-def compare(name: str, image: Found, host: Found) -> Finding:
-    """Return what the image's copy of a library is beside the host's: the same, newer, older, different, or unknown.
+def reason(library: str, text: str) -> Finding:
+    """Return what a decision about a library follows from, where nobody has to do something."""
+    return Finding("bind-reason", Severity.INFO, text, subject=library)
+
+
+def compare(name: str, image: Found, host: Found) -> tuple[Relation, Finding]:
+    """Return what the image's copy of a library is beside the host's, and that as a reason.
 
     Symbol versions decide where the host's copy defines some: a linker adds them and never takes one away, so the newer
     library has all of the older one. Versions named PRIVATE are for a project's own parts and do not count. Where the
@@ -30,20 +38,26 @@ def compare(name: str, image: Found, host: Found) -> Finding:
     in_image, in_host = public_versions(image.info.verdef), public_versions(host.info.verdef)
     if in_host:
         if in_image == in_host:
-            return make_finding("image-copy-same", name, image=newest(in_image))
+            return "same", reason(name, f"the image has the same: {newest(in_image)}")
         if in_image > in_host or in_image < in_host:
-            code = "image-copy-newer" if in_image > in_host else "image-copy-older"
-            return make_finding(code, name, image=newest(in_image), host=newest(in_host))
+            return _by_age(name, newest(in_image), newest(in_host), in_image > in_host)
         only, others = newest(in_image - in_host), newest(in_host - in_image)
-        return make_finding("image-copy-different", name, image=only, host=others)
+        text = f"the image has another build: only it has {only}, and only the host's {others}"
+        return "different", reason(name, text)
     file, host_file = posixpath.basename(image.real), posixpath.basename(host.real)
     numbers, host_numbers = _file_version(file), _file_version(host_file)
     if len(numbers) < 2 or len(host_numbers) < 2:
-        return make_finding("image-copy-unknown", name)
+        text = "the image has a copy: the SONAME is the same, and neither symbol versions nor file names decide"
+        return "unknown", reason(name, text)
     if numbers == host_numbers:
-        return make_finding("image-copy-same", name, image=file)
-    code = "image-copy-newer" if numbers > host_numbers else "image-copy-older"
-    return make_finding(code, name, image=file, host=host_file)
+        return "same", reason(name, f"the image has the same: {file}")
+    return _by_age(name, file, host_file, numbers > host_numbers)
+
+
+def _by_age(name: str, image: str, host: str, is_newer: bool) -> tuple[Relation, Finding]:
+    if is_newer:
+        return "newer", reason(name, f"the image has the newer: {image}, the host's {host}")
+    return "older", reason(name, f"the image's copy is older: {image}, the host's {host}")
 
 
 def summary(found: Found) -> str | None:
@@ -79,22 +93,25 @@ def built_without(name: str, host: Found, image: Found, roots: Collection[str], 
     return tuple(root for root in lacking if root not in reached)
 
 
-def check_host_copy(name: str, host: Found, image: Found, users: Iterable[User]) -> Finding:
-    """Return whether the host's copy serves what the image's serves: `host-copy-suffices` or `host-copy-lacks-version`.
+def check_host_copy(name: str, host: Found, image: Found, users: Iterable[User]) -> tuple[bool, Finding]:
+    """Return whether the host's copy serves what the image's serves, and why.
 
     It does where it has all of its versions, or at least those that the libraries on the image's search path need.
     """
     in_host = public_versions(host.info.verdef)
     only = public_versions(image.info.verdef) - in_host
     if not only:
-        return make_finding("host-copy-suffices", name)
+        return True, reason(name, "the host's has all of its versions")
     needed: dict[str, set[str]] = {}
     for user, versions in users:
         needed[user] = set(versions)
         if not needed[user] <= in_host:
-            return lacks_version(name, host.info, needed[user] - in_host, user)
-    most = newest(set().union(*needed.values())) if any(needed.values()) else None
-    return make_finding("host-copy-suffices", name, version=newest(only), users=tuple(sorted(needed)), most=most)
+            return False, lacks_version(name, host.info, needed[user] - in_host, user)
+    text = f"the host's lacks {newest(only)} of it"
+    if not any(needed.values()):
+        return True, reason(name, f"{text}, which nothing on the image's search path needs")
+    most = newest(set().union(*needed.values()))
+    return True, reason(name, f"{text}, and {some(sorted(needed), between=', ')} need {most} at most")
 
 
 def suffices(info: ElfInfo, versions: set[str]) -> bool:
@@ -104,7 +121,11 @@ def suffices(info: ElfInfo, versions: set[str]) -> bool:
 
 def lacks_version(name: str, info: ElfInfo, lacking: set[str], user: str) -> Finding:
     """Return the finding for a copy of the host that lacks versions which a user needs."""
-    return make_finding("host-copy-lacks-version", name, version=newest(lacking), user=user, newest=newest(info.verdef))
+    message = (
+        f"the host's copy lacks {newest(lacking)}, which {user} of the image needs; it has up to {newest(info.verdef)}"
+    )
+    advice = "use an image that was built for an older release, or that has no copy of its own"
+    return Finding("library-too-old", Severity.FAULT, message, advice, name)
 
 
 def users_of(name: str, loader: Loader, objects: Mapping[str, tuple[str, ...]]) -> Iterator[User]:

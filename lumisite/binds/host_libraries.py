@@ -6,14 +6,14 @@ import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.ldcache import glob
 from lumisite.machine.library_names import in_order, numbers_in
 from lumisite.machine.loader import Loader, cpu_levels, read_rules
 from lumisite.machine.tree import Tree, names_of, opened_by, resolve
 from lumisite.site.model import Site
 from lumisite.site.versions import Version
+from lumisite.text import some
 from lumisite.vendors import all_software, all_vendors, software_of
 
 #: What every x86-64 server of the last ten years has, where a captured tree has no /proc/cpuinfo.
@@ -40,7 +40,11 @@ def library_folders(
         resolved = resolve(host, path)
         if resolved.entry is None and not opened_by(host, posixpath.dirname(resolved.path)):
             beside = tuple(in_order(names_of(host, path.rpartition("/")[0] or "/")))
-            lacking.append(make_finding("site-library-missing", path, library=name, beside=beside))
+            message = f"{name} by the site description, which the host lacks"
+            if beside:
+                message += f" (it has {some(beside, between=', ')} there)"
+            advice = "if the system was updated, describe its platform"
+            lacking.append(Finding("plan-note", Severity.INFO, message, advice, path))
             continue
         # One that is closed to this user stays, so that the search reports it.
         found.update(dict.fromkeys((*folders_below(host, path), path)))

@@ -9,9 +9,8 @@ from lumisite.binds.closure import PlannedLibrary, Sides, closure
 from lumisite.binds.host_libraries import ASSUMED_LEVELS, library_folders, loader_of_host
 from lumisite.binds.plugin import plugin_lines, unopened
 from lumisite.errors import ResolveError
-from lumisite.findings.catalogue import make_finding
 from lumisite.findings.exit_code import exit_code
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.images.container import container_of
 from lumisite.images.container import library_path as library_path_of_image
 from lumisite.images.family import choose_family
@@ -27,6 +26,7 @@ from lumisite.site.library_path import library_path
 from lumisite.site.model import Site
 from lumisite.site.plans import UNMET
 from lumisite.site.versions import Version
+from lumisite.text import some
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def make_plan(request: PlanRequest, image: OpenedImage, host: Tree) -> BindPlan:
         folders, lacking = library_folders(site, request.platform, request.releases, host)
         notes += lacking
     else:
-        notes.append(make_finding("family-needs-nothing", name, why=family.why))
+        notes.append(_note(f"needs no library of the host: {family.why}", name))
     sides, unknown = _sides(request, name, image.tree, host, folders)
     decided = closure(roots, sides)
     lines = (*decided, *plugin_lines(site, sides, decided))
@@ -81,24 +81,34 @@ def make_plan(request: PlanRequest, image: OpenedImage, host: Tree) -> BindPlan:
     none = unopened(site, sides, lines) if known and family.plugin != "none" else ()
     # What start-up scripts put on the library path is not read.
     if none and (family.activation != "none" or unknown) and contents.plugins:
-        unused = contents.plugins
-        notes += [make_finding("plugin-uncertain", line.library, unused=unused) for line in none]
-        notes.append(make_finding("speed-unknown"))
+        text = (
+            "no network plugin is found, unless start-up scripts name its folder; "
+            f"{some(contents.plugins, between=', ')} is where no search looks"
+        )
+        notes += [_note(text, line.library) for line in none]
+        message = "how fast the image runs between nodes is unknown"
+        advice = "check the log of a run with `lumisite transport`"
+        notes.append(Finding("speed-unknown", Severity.DOUBT, message, advice))
         none = ()
     return BindPlan(name, (*lines, *none), tuple(notes), contents.holds(name, request.platform))
+
+
+def _note(message: str, subject: str = "") -> Finding:
+    return Finding("plan-note", Severity.INFO, message, subject=subject)
 
 
 def _limits(sides: Sides, unknown: Sequence[str]) -> Iterator[Finding]:
     """Yield what limits the answer: what of the image could not be read, or is not known."""
     if unknown:
-        yield make_finding("library-path-unknown", unknown=tuple(unknown))
+        left_out = some(unknown, between=", ")
+        yield _note(f"LD_LIBRARY_PATH of the image is known only in part; left out: {left_out}")
     if sides.image.rules.interpreter is None:
-        yield make_finding("image-without-loader")
+        yield _note("the image has no dynamic loader for this machine; the usual directories are taken for it")
     closed: Mapping[str, str] = getattr(sides.image.tree, "unreadable", {})
     for path, command in closed.items():
         # What is below a closed folder is not closed itself.
         if not any(path != top and is_under(path, top) for top in closed):
-            yield make_finding("image-path-closed", path, command=command)
+            yield _note(f"in the image, may not be read ({command})", path)
 
 
 def _sides(
@@ -110,7 +120,8 @@ def _sides(
     rules = read_rules(image, cpu_levels(host, ASSUMED_LEVELS), directories)
     if rules.machine != host_loader.rules.machine:
         machine, host_machine = MACHINES[rules.machine], MACHINES[host_loader.rules.machine]
-        raise ResolveError(make_finding("image-of-other-machine", image.name, machine=machine, host=host_machine))
+        message = f"is an image for {machine}, the host is {host_machine}"
+        raise ResolveError(Finding("image-unfit", Severity.FAULT, message, "use an image for this machine", image.name))
     view = container_of(image, host, tuple(_binds(request, family)))
     first = library_path(request.site, request.platform, family)
     inside = replace(rules, library_path=(*first, *rules.library_path))

@@ -11,13 +11,12 @@ import yaml
 from lumisite.binds.closure import PlannedLibrary
 from lumisite.binds.plan import BindPlan, PlanRequest
 from lumisite.errors import ResolveError
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import message, sentence
 from lumisite.site.library_path import library_path
 from lumisite.site.plans import UNMET, ImagePlan, PlannedImage
 from lumisite.site.versions import Version
-from lumisite.text import alternatives
+from lumisite.text import nearest_name, printable, some
 
 #: What a plan file begins with.
 _HEADER = """\
@@ -42,10 +41,10 @@ def format_plan(
     """Return the text of a plan file: the same plan always has the same bytes.
 
     `paths` recognise the image, and `image` is the file that was read. What `old`, the plan that the file held before,
-    accepts stays accepted where the decision and what it follows from are as before.
+    accepts stays accepted where the decision and its reason are as before.
     """
     earlier = () if old is None else old.lines
-    accepted = {(line.library, line.decision, line.because): line.accepted for line in earlier}
+    accepted = {(line.library, line.decision, line.reason): line.accepted for line in earlier}
     document = {
         "plan": "2",
         "site": request.site.name,
@@ -68,7 +67,7 @@ def format_plan(
 
 
 def _line(planned: PlannedLibrary, accepted: Mapping[Any, str | None]) -> dict[str, object]:
-    because = tuple(map(as_values, planned.why))
+    reason = reason_of(planned)
     return {
         "library": planned.library,
         "decision": planned.decision,
@@ -79,21 +78,11 @@ def _line(planned: PlannedLibrary, accepted: Mapping[Any, str | None]) -> dict[s
         "without": planned.without,
         "wanted": planned.wanted,
         "found": planned.found,
-        "reason": reason_of(planned),
-        "because": because,
+        "reason": reason,
         "chain": " <- ".join(planned.chain),
         "warnings": tuple(map(message, planned.warnings)),
-        "accepted": accepted.get((planned.library, planned.decision, because)),
+        "accepted": accepted.get((planned.library, planned.decision, reason)),
     }
-
-
-def as_values(finding: Finding) -> str:
-    """Return the code of a finding and its values, by which two reasons are compared."""
-    texts = [finding.code]
-    for name, value in finding.values.items():
-        if value not in (None, "", ()):
-            texts.append(f"{name}={','.join(map(str, value)) if isinstance(value, tuple) else value}")
-    return " ".join(texts)
 
 
 def _plain(value: Any) -> Any:
@@ -131,12 +120,20 @@ class LibraryExplanation:
         return "\n".join([*head, *(f"    {name:7} {value}" for name, value in rows if value)])
 
 
+def _not_planned(plan: BindPlan, image: str, name: str) -> Finding:
+    known = [line.library for line in plan.lines]
+    advice = f"planned: {some(known, between=', ')}" if known else "add it with `--library`"
+    if near := nearest_name(name, known):
+        advice = f"did you mean {near}?"
+    message = f"is in no chain from a root of the image family {plan.family}, so {printable(image)} needs none"
+    return Finding("name-unknown", Severity.FAULT, message, advice, name)
+
+
 def explain_library(request: PlanRequest, plan: BindPlan, image: str, name: str) -> LibraryExplanation:
     """Explain one library; raises `ResolveError` for one that is not in the plan."""
     lines = [line for line in plan.lines if line.library == name]
     if not lines:
-        near = alternatives(name, [line.library for line in plan.lines])
-        raise ResolveError(make_finding("library-not-planned", name, family=plan.family, image=image, **near))
+        raise ResolveError(_not_planned(plan, image, name))
     # Of several copies, what a container cannot have matters most.
     line = next((line for line in lines if line.decision in UNMET), lines[0])
     versions = "".join(f", {stack} {version}" for stack, version in request.releases.items())

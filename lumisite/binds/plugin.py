@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lumisite.binds.closure import Decision, PlannedLibrary, Sides
-from lumisite.binds.copies import lacks_version, suffices, summary
+from lumisite.binds.copies import lacks_version, reason, suffices, summary
 from lumisite.binds.programs import Use, uses_of
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, with_values
+from lumisite.findings.finding import Finding, Severity
 from lumisite.images.container import ContainerTree, container_of
 from lumisite.images.contents import LIBFABRIC, Contents, collectives_of, providers_beside
 from lumisite.machine.library_names import newest
@@ -24,6 +23,7 @@ from lumisite.machine.loader import Found, Loaded, Loader, Need, ProcessObjects
 from lumisite.machine.tree import resolve
 from lumisite.site.model import Site
 from lumisite.site.plans import UNMET
+from lumisite.text import printable, some
 from lumisite.vendors import fabrics_of, is_built_in
 
 if TYPE_CHECKING:
@@ -164,12 +164,19 @@ def unopened(site: Site, sides: Sides, plan: Sequence[PlannedLibrary]) -> tuple[
     for library, use in container.uses():
         name = library.plugins[0]
         if use.open_plugin(library) is None and name not in lacking:
-            unused = container.plugins()
-            why = make_finding("plugin-not-found", name, library=library.title, names=library.plugins, unused=unused)
+            why = _plugin_not_found(library, container.plugins())
             opener = [] if use.copy is None else [_name_of(use.copy)]
             chain = (name, *opener, use.program)
             found.setdefault(name, PlannedLibrary(name, "missing", (why, _over_tcp(name)), chain))
     return tuple(found.values())
+
+
+def _plugin_not_found(library: Collectives, unused: Sequence[str]) -> Finding:
+    message = f"{library.title} looks for {some(library.plugins, between=', ')}, and its search finds none"
+    if unused:
+        message += f"; {some(unused, between=', ')} is where no search looks"
+    advice = "put the plugin where the search of the program finds it"
+    return Finding("plugin-not-found", Severity.FAULT, message, advice, library.plugins[0])
 
 
 def carry_out(site: Site, sides: Sides, plan: Sequence[PlannedLibrary]) -> _Container:
@@ -199,7 +206,8 @@ def _bound_over(opened: Opened, container: _Container) -> Iterator[PlannedLibrar
         if host is None or (need.name, loaded.found.real) in done:
             continue
         versions = opened.versions(need)
-        loads = make_finding("loads-own-copy", name, requester=_requester(need), how=loaded.found.how)
+        text = f"{_requester(need)} loads the image's own {loaded.found.how}, past the one that is bound"
+        loads = reason(name, text)
         if suffices(host.info, versions):
             yield opened.planned(need, "bind", loads, source=bind.source)
         else:
@@ -219,52 +227,62 @@ def _judged(opened: Opened, container: _Container) -> Iterator[PlannedLibrary]:
 
 def _plugin_of_image(opened: Opened, fabric: Need | None, needed: Sequence[Need]) -> PlannedLibrary:
     name, found = _name_of(opened.plugin), opened.plugin.found
-    unneeded = LIBFABRIC if fabric is None else None
-    warnings = [
-        make_finding("plugin-needs-missing", name, library=need.name, requester=_requester(need))
-        for need in needed
-        if need.loaded is None and need is not fabric
-    ]
+    text = f"the image's own, found {found.how}"
+    if fabric is None:
+        text += f"; it does not need {LIBFABRIC}"
+    missing = (need for need in needed if need.loaded is None and need is not fabric)
     return PlannedLibrary(
         name,
         "skip",
-        (make_finding("plugin-of-image", name, how=found.how, unneeded=unneeded),),
+        (reason(name, text),),
         opened.chain(name, None),
         target=found.real,
         found=summary(found),
-        warnings=tuple(warnings),
+        warnings=tuple(_nothing_has(need, name) for need in missing),
     )
+
+
+def _nothing_has(need: Need, plugin: str) -> Finding:
+    message = f"nothing has {need.name}, which {_requester(need)} needs, unless the runtime injects it"
+    advice = f"add {need.name} to the image, or check the log of a run with `lumisite transport`"
+    return Finding("library-not-found", Severity.DOUBT, message, advice, plugin)
 
 
 def _judged_fabric(opened: Opened, fabric: Need, container: _Container) -> Iterator[PlannedLibrary]:
     """Yield whether the libfabric of a plugin exists, can be loaded, and has a provider for the site's network."""
-    name, requester, loaded = _library(fabric), _requester(fabric), fabric.loaded
+    name, loaded = _library(fabric), fabric.loaded
     if loaded is None:
         trouble = fabric.search.trouble
-        why = trouble or make_finding("search-finds-none", name, requester=requester)
+        why = trouble or _finds_none(fabric)
         yield opened.planned(fabric, "refuse" if trouble else "missing", why, *fabric.search.passed, _over_tcp(name))
         return
     found, versions = loaded.found, opened.versions(fabric)
     if not suffices(found.info, versions):
         lacking, has = newest(versions - set(found.info.verdef)), newest(found.info.verdef)
-        needs = make_finding("plugin-needs-version", name, requester=requester, version=lacking)
-        short = with_values(needs, {"path": found.path, "how": found.how, "newest": has})
-        yield opened.planned(fabric, "refuse", short, _over_tcp(name))
+        message = (
+            f"{_requester(fabric)} needs {lacking}, and {printable(found.path)}, which it loads {found.how}, "
+            f"has up to {has}: the plugin cannot be loaded"
+        )
+        advice = "build the plugin with the libfabric that it loads"
+        too_old = Finding("library-too-old", Severity.FAULT, message, advice, name)
+        yield opened.planned(fabric, "refuse", too_old, _over_tcp(name))
         return
     carrier = container.site.fabric.carrier
     adapters = tuple(library for known in fabrics_of(carrier) for library in known.libraries)
     provider = _provider(opened, loaded, adapters)
     if container.is_from_image(found) and adapters and provider is None:
         is_planned = any(line.library == LIBFABRIC for line in container.plan)
-        library = None if is_planned else LIBFABRIC
-        why = make_finding("no-provider", name, how=found.how, provider=carrier, libraries=adapters, library=library)
+        message = f"it is loaded {found.how} and has no provider {carrier}, as nothing in or beside it is linked with "
+        message += some(adapters, between=", ")
+        if not is_planned:
+            message += f"; `--library {LIBFABRIC}` plans the host's in its place"
+        advice = f"plan the host's: `lumisite binds IMAGE --library {name}`"
+        why = Finding("traffic-over-tcp", Severity.FAULT, message, advice, name)
         yield opened.planned(fabric, "refuse", why, _over_tcp(name))
     elif container.is_from_image(found):
         yield opened.planned(fabric, "skip", _loaded_by(fabric, carrier if adapters else None))
     if provider is not None and provider.loaded is None:
-        library = _library(provider)
-        why = make_finding("search-finds-none", library, requester=_requester(provider))
-        yield opened.planned(provider, "missing", why, _over_tcp(library))
+        yield opened.planned(provider, "missing", _finds_none(provider), _over_tcp(_library(provider)))
     elif provider is not None and provider.loaded is not None and container.is_from_image(provider.loaded.found):
         yield opened.planned(provider, "skip", _loaded_by(provider))
 
@@ -282,12 +300,21 @@ def _provider(opened: Opened, fabric: Loaded, libraries: Sequence[str]) -> Need 
 
 
 def _over_tcp(name: str) -> Finding:
-    return make_finding("traffic-over-tcp", name)
+    advice = "follow the reason before this one, then check the log of a run with `lumisite transport`"
+    return Finding("traffic-over-tcp", Severity.FAULT, "traffic between nodes goes over TCP", advice, name)
+
+
+def _finds_none(need: Need) -> Finding:
+    name = _library(need)
+    message = f"{_requester(need)} needs it, and its search finds none"
+    advice = f"install it in the image, or plan the host's: `lumisite binds IMAGE --library {name}`"
+    return Finding("library-not-found", Severity.FAULT, message, advice, name)
 
 
 def _loaded_by(need: Need, provider: str | None = None) -> Finding:
     how = need.loaded.found.how if need.loaded else ""
-    return make_finding("loaded-by", _library(need), requester=_requester(need), how=how, provider=provider)
+    having = f", and it has a provider {provider}" if provider else ""
+    return reason(_library(need), f"{_requester(need)} loads it {how}{having}")
 
 
 def _name_of(loaded: Loaded) -> str:

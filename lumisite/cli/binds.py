@@ -16,7 +16,7 @@ from lumisite.cli.colours import print_lines
 from lumisite.cli.output import format_json_rows, print_note, write_whole
 from lumisite.errors import ResolveError, SiteError
 from lumisite.findings import writers
-from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.images.digest import digest_of
 from lumisite.images.sif import open_image
 from lumisite.machine.host import DiskTree, open_file
@@ -70,7 +70,8 @@ def run_binds(arguments: argparse.Namespace) -> int:
     """Print the plan of one image, and store it."""
     for library in arguments.library:
         if not library.isprintable() or not library or "/" in library:
-            raise ResolveError(make_finding("not-a-soname", "--library", name=library))
+            message = f"{printable(library)} is no SONAME"
+            raise ResolveError(Finding("value-wrong", Severity.FAULT, message, "such as libmpi.so.12", "--library"))
     request, plan = plan_image(arguments, tuple(arguments.library), tuple(arguments.path))
     for note in plan.notes:
         print_note(writers.line(note))

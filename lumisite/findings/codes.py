@@ -33,6 +33,16 @@ CODES: Mapping[str, str] = {
     "locked-image-lost": "a locked image is gone or cannot be read: restore it",
     "locked-image-changed": "a locked image is another one now: restore it or tell users, and lock the images again",
     #
+    "bind-reason": "what a decision about a library follows from: nothing to do",
+    "plan-note": "what limits a bind plan as a whole, or what it follows from",
+    "library-not-found": "a library that is needed is nowhere: install it where the message says",
+    "library-too-old": "a copy of a library lacks a version that is needed: use an image that fits",
+    "two-versions": "a process may get two versions of one library: see which one it loads",
+    "module-bind-unwanted": "a module binds over an image what that image must not have: store a bind plan for it",
+    "plugin-not-found": "a program does not find its network plugin: put it where the program looks",
+    "traffic-over-tcp": "traffic between nodes goes over TCP: follow the reason beside it",
+    "speed-unknown": "how fast an image runs between nodes is unknown: check the log of a run",
+    #
     "image-unfit": "the image is for other GPUs, or has a release that the driver does not run: use another image",
     "image-misnamed": "the name of an image states another release than is in it",
     "image-unread": "an image cannot be read: its releases and family follow from its name",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lumisite.binds.closure import PlannedLibrary, Sides, closure
-from lumisite.binds.plan_file import as_values
+from lumisite.findings.writers import message
 from lumisite.images.container import container_of, library_path
 from lumisite.machine.loader import Loader, read_rules
 from tests.support.dict_trees import DictTree, Files, Link
@@ -41,16 +41,11 @@ def host(name: str, fabric: str = FABRIC) -> dict[str, bytes | Link]:
 ROOTS = ["libcxi.so.1", "libfabric.so.1"]
 
 
-def codes(line: PlannedLibrary) -> list[str]:
-    """The codes that a decision follows from."""
-    return [finding.code for finding in line.why]
-
-
 def because(line: PlannedLibrary) -> tuple[str, ...]:
-    """The codes that a decision follows from, with their values."""
-    return tuple(map(as_values, line.why))
+    """What a decision follows from."""
+    return tuple(map(message, line.why))
 
 
 def warnings(line: PlannedLibrary) -> tuple[str, ...]:
-    """The codes of the warnings on a decision, with their values."""
-    return tuple(map(as_values, line.warnings))
+    """The warnings on a decision."""
+    return tuple(map(message, line.warnings))

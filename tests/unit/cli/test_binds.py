@@ -295,7 +295,7 @@ def test_why_explains_a_library_beside_a_setting_and_as_json(hosts: Path, capsys
 def test_why_says_what_it_cannot_explain(hosts: Path, capsys: Output) -> None:
     options = ("--image", str(hosts / "images/suse155"), "--host-root", str(hosts / "after"), *LEGACY)
     said = explained(capsys, "libcxy.so.1", *options, code=2)
-    assert printed_codes(said) == "libcxy.so.1: library-not-planned"
+    assert printed_codes(said) == "libcxy.so.1: name-unknown"
     assert "(did you mean libcxi.so.1?)" in said
     assert "is a library, which is explained for one image (--image IMAGE)" in explained(capsys, "libcxi.so.1", code=2)
     assert "settings[" in explained(capsys, "NCCL_NET", *options)
@@ -311,7 +311,7 @@ BROKEN: dict[str, tuple[list[str], int, str]] = {
     "no SONAME": (
         ["tree", "--library", "/lib/x.so"],
         2,
-        "lumisite: --library: /lib/x.so is no SONAME (such as libmpi.so.12) [not-a-soname]",
+        "lumisite: --library: /lib/x.so is no SONAME (such as libmpi.so.12) [value-wrong]",
     ),
     "no platform": (["tree", "--platform", "2031"], 2, "lumisite: --platform: 2031 is not known here"),
     "no site": (["tree", "--site", "mars"], 2, "mars"),
@@ -319,7 +319,7 @@ BROKEN: dict[str, tuple[list[str], int, str]] = {
     "another machine": (
         ["arm", *LEGACY, "--host-root", "host"],
         2,
-        "lumisite: arm: is an image for AArch64, the host is x86-64 (use an image for this machine) [image-of-other-machine]",
+        "lumisite: arm: is an image for AArch64, the host is x86-64 (use an image for this machine) [image-unfit]",
     ),
     "a broken cache": (["cache", *LEGACY], 2, "ld.so.cache: header at byte 0 is damaged"),
 }
