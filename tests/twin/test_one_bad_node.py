@@ -239,6 +239,18 @@ def test_a_fault_of_one_node_is_told_of_that_node(four: Cluster, name: str) -> N
         assert f"--out /scratch/{name}-rest" in more
 
 
+def test_the_node_that_runs_the_job_script_is_told_as_any_other(four: Cluster) -> None:
+    first = four.nodes[0]
+    with faults.mount_hung(four, first, "/users"):
+        words = "--out /scratch/first --nodes 4 --jobs 1 --limit 25 --probe transport"
+        done = four.run(f"cd /scratch; {LUMISITE} validate --site twin {words}")
+    assert done.code == 5, done.stdout + done.stderr
+    gates = [line for line in lines_of(four.shared / "scratch/first" / SAMPLES) if isinstance(line, Gate)]
+    assert [(gate.gate, gate.code, gate.nodes) for gate in gates if gate.verdict == "fail"] == [
+        ("node", "node-path", (first,))
+    ]
+
+
 def test_the_next_command_works_as_it_is_printed_and_what_cannot_work_is_not_run(four: Cluster) -> None:
     fault, _ = ON_ONE_NODE["without-address"]
     with fault(four):

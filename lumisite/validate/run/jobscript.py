@@ -61,10 +61,14 @@ def job_script(site: Site, request: RunRequest, plan: JobPlan, facts: Sequence[s
     lines += [f"images=({shlex.join(filter(None, [request.image, request.jax_image]))})"]
     lines.append(read_file(Path(__file__).with_name("jobscript.sh"), HEAD_BYTES).decode().rstrip("\n"))
     module = _module(site)
+    steps = [(step.srun.bare, _step_line(site, request, plan, step)) for step in plan.steps]
+    # What this node itself is comes before anything that may hang on it.
+    lines += [line for bare, line in steps if bare]
+    lines += [f"{JUDGED} {group.folder}" for group in plan.groups[:-1] if group.steps[0].probe == NODE]
+    if left := [step.folder for step in plan.steps if not step.srun.bare]:
+        lines += [f"end_if_skipped {' '.join(left)}"]
     lines += [f"capture {shlex.join(facts)}"] if facts else []
     lines += ["seen"]
-    steps = [(step.srun.bare, _step_line(site, request, plan, step)) for step in plan.steps]
-    lines += [line for bare, line in steps if bare]
     lines += [f"module use {shlex.quote(f'{site.root}/current/modules')}"]
     lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', "who_set", ""]
     gpu = gpu_of_plan(site, validation)
@@ -79,8 +83,8 @@ def _steps(plan: JobPlan, lines: Sequence[str]) -> Iterator[str]:
     named = dict(zip(plan.steps, lines, strict=True))
     for group in plan.groups:
         yield from (named[step] for step in group.steps if not step.srun.bare)
-        if group is not plan.groups[-1]:
-            yield f"{JUDGED if group.steps[0].probe == NODE else 'judged_if_failed'} {group.folder}"
+        if group is not plan.groups[-1] and group.steps[0].probe != NODE:
+            yield f"judged_if_failed {group.folder}"
 
 
 def validation_of(site: Site) -> Validation:
@@ -102,6 +106,8 @@ def slurm_words(site: Site, request: RunRequest, plan: JobPlan) -> Sequence[str]
         f"--ntasks-per-node={validation.tasks_per_node}",
         f"--time={validation.time_limit}",
         f"--output={plan.folder}/slurm-%j.out",
+        # A node whose home directories do not answer starts the job, and is found by it.
+        f"--chdir={plan.folder}",
         "--no-requeue",
     ]
     if partition is None or not partition.whole_nodes:

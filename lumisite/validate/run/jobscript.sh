@@ -35,6 +35,8 @@ capture() {
   for python in "$python" python3; do
     PYTHONPATH=$path timeout 60 "$python" "$@" >"$job/facts.json.partial" 2>>"$job/facts.stderr" </dev/null &&
       mv "$job/facts.json.partial" "$job/facts.json" && break
+    # 124: its time was over, as where a file system does not answer.
+    [ "$?" != 124 ] || break
   done
 }
 # Ask the GPUs of each node for their state once before measuring, by the first of these tools that is there.
@@ -79,6 +81,16 @@ judged() {
     sleep 0.25
   done
 }
+# end_if_skipped FOLDER...: where none of these steps can run, as this very node is bad, nothing that they need is loaded.
+end_if_skipped() {
+  for name; do
+    [ -e "$job/$name/skip" ] || return 0
+  done
+  for name; do
+    mark "$job/$name/exit" "skipped $(date +%s.%N)"
+  done
+  finish 0
+}
 # step FOLDER LIMIT_S COMMAND...: what Slurm lost says nothing of the system. It is run again, and at last ends the job.
 step() {
   name=$1 limit=$2 folder=$job/$1
@@ -104,7 +116,8 @@ step() {
   done
   [ "$code" = 0 ] || failed=yes
   mark "$folder/exit" "$code $(date +%s.%N)"
-  seen
+  # Not before the nodes are known: on one that hangs, this would.
+  [ ! -e "$job/seen" ] || seen
 }
 # judged_if_failed FOLDER: wait for the judge only where one of these steps has failed.
 judged_if_failed() {

@@ -254,6 +254,17 @@ def test_the_job_waits_for_the_judge_of_what_failed_and_of_nothing_else(tmp_path
     assert next(folder.glob("last-*/exit")).read_text().split()[0] == "0"
 
 
+def test_where_all_steps_are_marked_so_nothing_is_loaded_for_them(tmp_path: Path) -> None:
+    for name in ("first-2n", "second-1n"):
+        (tmp_path / "run/jobs/s-01" / name).mkdir(parents=True)
+        (tmp_path / "run/jobs/s-01" / name / "skip").touch()
+    folder = run(tmp_path, {"first": "good", "second": "good"}, module="touch $job/loaded", facts=("echo", "", "x"))
+    assert [path.read_text().split()[0] for path in folder.glob("*/exit")] == [SKIPPED, SKIPPED]
+    assert (folder / "done").read_text().split()[1] == "0"
+    assert not (folder / "loaded").exists()
+    assert not (folder / "facts.json").exists()
+
+
 def test_a_job_that_slurm_starts_again_goes_on_where_it_was(tmp_path: Path) -> None:
     folder = run(tmp_path, {"first": "good", "second": "good"})
     first, second = (next(folder.glob(f"{name}-*/exit")) for name in ("first", "second"))
