@@ -19,6 +19,17 @@ CODES: Mapping[str, str] = {
     "program-not-found": "a program is not on PATH: load its module, or go to a node that has it",
     "system-refused": "the system refused to read, write or run something: look at the path",
     #
+    # Paths, libraries and cores of a machine
+    "path-missing": "a path is not there, or cannot be: create it, or correct it",
+    "path-through-file": "a path leads through what is no directory: correct it",
+    "path-closed": "this user may not read or enter a path: open it",
+    "link-broken": "a link leads to nothing: repair it",
+    "library-damaged": "a library cannot be loaded: restore its file",
+    "wrong-machine": "a library is for another machine: install the package for this one",
+    "cores-given": "where the cores of a task are",
+    "cores-not-granted": "no cores near a GPU may be used: ask Slurm for others, or start fewer tasks",
+    "gpu-place-unknown": "which cores are near a GPU is not known: describe its place",
+    #
     # Images and binds
     "plan-image-changed": "an image is not the one that its bind plan was made for",
     "plan-image-missing": "the image of a bind plan is not here",

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Literal
 
 from lumisite.errors import LumisiteError
-from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.tree import ByteSource, Tree
 
 #: Limits that no linker's output comes near; beyond them the file is damaged, or made to tire its reader.
@@ -106,7 +106,9 @@ class _ElfReader:
 
     def damaged(self, offset: int, part: str) -> ElfError:
         """Return the error that names the byte and the part of the file, as elf(5) calls it."""
-        return ElfError(make_finding("library-damaged", self.source.name, byte=offset, part=part))
+        message = f"cannot be loaded: {part} at byte {offset} is damaged, or this is no ELF file"
+        advice = "restore the file, or install its package again"
+        return ElfError(Finding("library-damaged", Severity.FAULT, message, advice, self.source.name))
 
     def unpack(self, layout: str, offset: int, part: str) -> tuple[int, ...]:
         length = struct.calcsize(layout)

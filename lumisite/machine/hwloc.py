@@ -13,10 +13,10 @@ from typing import NoReturn, TypeVar
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Place
+from lumisite.findings.finding import Finding, Place, Severity
 from lumisite.machine.topology import Core, CoreGroup, Topology, TopologyError, cores_of, gpus_of, is_gpu, place_of
 from lumisite.site.cpus import CPU_NUMBER_LIMIT
+from lumisite.text import printable
 
 SIZE_LIMIT_BYTES = 8 << 20
 """A node of 8192 PUs needs about a third of it."""
@@ -79,11 +79,11 @@ class _HwlocFile:
             raise self.unfit(element, attribute, text) from None
 
     def unfit(self, element: Element, attribute: str, text: str) -> TopologyError:
-        name = element.get("type", element.tag)[:60]
+        name = printable(element.get("type", element.tag)[:60])
         location = Place(self.name, self.lines[element])
-        return TopologyError(
-            make_finding("hwloc-unfit", place=location, element=name, attribute=attribute, value=text[:60])
-        )
+        if not text:
+            return _unfit(f"{name} has no {attribute}", location)
+        return _unfit(f"{name} has {attribute} {printable(text[:60])}, which hwloc 2 does not write", location)
 
 
 def parse_hwloc(data: bytes, file: str) -> Topology:
@@ -98,7 +98,7 @@ def parse_hwloc(data: bytes, file: str) -> Topology:
     read.value(top, "version", _matched(_VERSION))
     pus = read.of_kind("PU")
     if not pus:
-        raise TopologyError(make_finding("hwloc-unfit", file, element="PU"))
+        raise _unfit("no PU", Place(file))
     cores = cores_of(_cores(read, pus))
     present = frozenset(pu for core in cores for pu in core.pu_os)
     allowed = _cpuset(read, read.objects[0], "allowed_cpuset")
@@ -121,7 +121,7 @@ def _parse_xml(data: bytes, file: str) -> tuple[Element, Mapping[Element, int]]:
     def refuse(name: str, *_: object) -> NoReturn:
         # hwloc declares none, and what they grow to is limited only by new versions of expat.
         location = Place(file, parser.CurrentLineNumber)
-        raise TopologyError(make_finding("hwloc-entity", place=location, name=name[:60]))
+        raise _no_hwloc(f"declares the entity {printable(name[:60])}, as hwloc never does", location)
 
     parser.StartElementHandler, parser.EntityDeclHandler = start, refuse
     parser.EndElementHandler = builder.end
@@ -129,10 +129,20 @@ def _parse_xml(data: bytes, file: str) -> tuple[Element, Mapping[Element, int]]:
         parser.Parse(data, True)
     except expat.ExpatError as error:
         location, reason = Place(file, error.lineno, error.offset + 1), expat.ErrorString(error.code)
-        raise TopologyError(make_finding("hwloc-not-xml", place=location, reason=reason)) from None
+        raise _no_hwloc(f"not XML: {reason}", location) from None
     except (ValueError, LookupError) as error:  # an encoding that is not known
-        raise TopologyError(make_finding("hwloc-not-xml", place=Place(file), reason=str(error))) from None
+        raise _no_hwloc(f"not XML: {error}", Place(file)) from None
     return builder.close(), lines
+
+
+def _no_hwloc(message: str, place: Place) -> TopologyError:
+    advice = "write the file again: lstopo FILE.xml"
+    return TopologyError(Finding("file-unreadable", Severity.FAULT, message, advice, place=place))
+
+
+def _unfit(message: str, place: Place) -> TopologyError:
+    advice = "write the file again with hwloc 2: lstopo FILE.xml"
+    return TopologyError(Finding("file-unreadable", Severity.FAULT, message, advice, place=place))
 
 
 def _matched(pattern: re.Pattern[str]) -> Callable[[str], re.Match[str]]:

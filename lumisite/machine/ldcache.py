@@ -15,7 +15,7 @@ from functools import partial
 from typing import TypeAlias
 
 from lumisite.errors import LumisiteError
-from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.tree import ByteSource, Tree, names_of, resolve, text_of
 
 CACHE = "/etc/ld.so.cache"
@@ -108,7 +108,9 @@ def _string(name: str, content: bytes, offset: int) -> str:
 
 
 def _damaged(name: str, offset: int, part: str) -> LumisiteError:
-    return LumisiteError(make_finding("cache-damaged", name, byte=offset, part=part))
+    message = f"{part} at byte {offset} is damaged, or this is no cache of glibc's loader"
+    advice = "run ldconfig as root, or copy the file again"
+    return LumisiteError(Finding("file-unreadable", Severity.FAULT, message, advice, name))
 
 
 def conf_directories(tree: Tree) -> tuple[str, ...]:

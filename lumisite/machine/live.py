@@ -9,8 +9,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import with_values
+from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.host import PCI_DEVICES, gpus_of_node
 from lumisite.machine.topology import Core, CoreGroup, Topology, TopologyError, cores_of, gpus_of, place_of
 from lumisite.machine.tree import Tree, names_of, small_text
@@ -26,7 +25,7 @@ def read_topology(tree: Tree) -> Topology:
     """Read cores, L3s, NUMA domains and the GPUs that can be used; raises `TopologyError`."""
     cores = cores_of(_cores(tree))
     if not cores:
-        raise _fault(tree, f"{_CPU}/online", "kernel-file-incomplete", entry="CPU number")
+        raise _fault(tree, f"{_CPU}/online", "no CPU number in it", "copy the file again from the node")
     buses = (gpu.bus for gpu in gpus_of_node(tree) if gpu.usable)
     return Topology("this node", cores, gpus_of({bus: _place(tree, bus, cores) for bus in buses}))
 
@@ -60,7 +59,7 @@ def read_allowed(tree: Tree) -> frozenset[int]:
         name, _, value = line.partition(":")
         if name == "Cpus_allowed_list":
             return _parsed(tree, _STATUS, value)
-    raise _fault(tree, _STATUS, "kernel-file-incomplete", entry="Cpus_allowed_list")
+    raise _fault(tree, _STATUS, "no Cpus_allowed_list in it", "copy the file again from the node")
 
 
 def _cores(tree: Tree) -> Iterator[CoreGroup]:
@@ -87,7 +86,8 @@ def _siblings(tree: Tree, cpu: int) -> frozenset[int]:
         if (text := small_text(tree, path)) is not None:
             siblings = _parsed(tree, path, text)
             if cpu not in siblings:
-                raise _fault(tree, path, "kernel-file-inconsistent", cpu=cpu)
+                message = f"CPU {cpu} is not among its own siblings"
+                raise _fault(tree, path, message, "copy the files again from one node")
             return siblings
     return frozenset({cpu})
 
@@ -120,7 +120,8 @@ def _place(tree: Tree, bus: str, cores: Sequence[Core]) -> tuple[int | None, int
 def _numbers(tree: Tree, path: str) -> frozenset[int]:
     text = small_text(tree, path)
     if text is None:
-        raise _fault(tree, path, "kernel-file-missing")
+        advice = "run this on a Linux node, or give a copy that has the file"
+        raise _fault(tree, path, "cannot be read", advice)
     return _parsed(tree, path, text)
 
 
@@ -131,5 +132,6 @@ def _parsed(tree: Tree, path: str, text: str) -> frozenset[int]:
         raise TopologyError(replace(error.finding, subject=f"{tree.name.rstrip('/')}{path}")) from None
 
 
-def _fault(tree: Tree, path: str, code: str, **values: str | int) -> TopologyError:
-    return TopologyError(with_values(make_finding(code, f"{tree.name.rstrip('/')}{path}"), values))
+def _fault(tree: Tree, path: str, message: str, advice: str) -> TopologyError:
+    file = f"{tree.name.rstrip('/')}{path}"
+    return TopologyError(Finding("file-unreadable", Severity.FAULT, message, advice, file))

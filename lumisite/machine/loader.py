@@ -17,8 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Value, with_values
+from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.elf import ElfError, ElfInfo, read_elf
 from lumisite.machine.ldcache import CACHE, conf_directories, read_cache
 from lumisite.machine.tree import ResolvedPath, Tree, file_of, names_of, opened_by, resolve, text_of
@@ -78,7 +77,7 @@ class Search:
     @property
     def closed(self) -> tuple[str, ...]:
         """The files and folders among those passed over which this user may not read or enter."""
-        return tuple(finding.subject for finding in self.passed if finding.code in ("folder-closed", "file-closed"))
+        return tuple(finding.subject for finding in self.passed if finding.code == "path-closed")
 
 
 @dataclass(frozen=True)
@@ -197,21 +196,24 @@ class Loader:
         if resolved.entry is None:
             folder = posixpath.dirname(resolved.path)
             if command := opened_by(self.tree, folder):
-                return _passed(make_finding("folder-closed", folder, command=command))
+                return _closed(folder, f"may not be entered ({command})")
             return Search(None, None, () if resolved.code == "path-missing" else (resolved.finding(path),))
         if resolved.entry.kind != "file":
-            return _passed(make_finding("not-a-file", path))
+            advice = "restore the file, or install its package again"
+            return _passed(Finding("library-damaged", Severity.FAULT, "is no file", advice, path))
         source = self.tree.source(resolved.path)
         if source is None:
-            return _passed(make_finding("file-closed", path, command=opened_by(self.tree, resolved.path)))
+            command = opened_by(self.tree, resolved.path)
+            return _closed(path, f"may not be read ({command})" if command else "may not be read")
         try:
             info = read_elf(source)
         except ElfError as error:
             return Search(None, replace(error.finding, subject=path))
         if (info.machine, info.bits, info.endianness) != (self.rules.machine, 64, "little"):
             name = MACHINES.get(info.machine, info.machine)
-            values: dict[str, Value] = {"machine": name, "bits": info.bits, "endianness": info.endianness}
-            return _passed(with_values(make_finding("wrong-machine", path), values))
+            message = f"is for another machine ({name}, {info.bits} bits, {info.endianness}-endian)"
+            advice = "install the package for this machine"
+            return _passed(Finding("wrong-machine", Severity.FAULT, message, advice, path))
         return Search(Found(path, resolved.path, info))
 
     def _resolve(self, path: str) -> ResolvedPath:
@@ -227,6 +229,11 @@ class Loader:
         if resolved.entry.kind == "directory":
             return resolve(self.tree, name, resolved.path)
         return resolve(self.tree, path)
+
+
+def _closed(path: str, message: str) -> Search:
+    advice = "open it as its owner or root"
+    return _passed(Finding("path-closed", Severity.FAULT, message, advice, path))
 
 
 def _passed(finding: Finding) -> Search:

@@ -12,8 +12,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from lumisite.errors import LumisiteError
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Value, with_values
+from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.topology import Core, Gpu, Topology
 from lumisite.site.cpus import format_cpu_list
 
@@ -96,9 +95,9 @@ def cpu_masks(topology: Topology, request: MaskRequest) -> tuple[TaskMask, ...]:
     _check(topology, request, gpus)
     if request.tasks == 1 and len(gpus) == len(topology.gpus):  # every core, near a GPU or not (torchrun, OpenMP)
         pus = tuple(sorted(pu for picked in usable.values() for pu in picked))
-        finding = make_finding("cores-of-only-task", cores=len(usable))
+        finding = _given(f"the only task, {len(usable)} cores that tasks may use")
         if not pus:
-            finding = make_finding("cores-not-granted", where=topology.name, granted=_granted(request))
+            finding = _not_granted(f"no core of {topology.name} is among {_granted(request)} that tasks may use")
         return (TaskMask(0, tuple(gpu.index for gpu in gpus), pus, (finding,)),)
     owned = _gpus_of_tasks(request.tasks, gpus)
     pools = {gpu: _pool(topology, gpu) for gpu in topology.gpus}
@@ -167,9 +166,12 @@ def _granted_gpus(topology: Topology, request: MaskRequest) -> tuple[Gpu, ...]:
     unknown = [index for index in request.gpus if index not in by_index]
     if unknown:
         have, subject = format_cpu_list(by_index), f"GPU {format_cpu_list(unknown)}"
-        raise MaskError(make_finding("gpu-not-on-node", subject, node=topology.name, known=have))
+        message = f"not on {topology.name}, " + (f"whose GPUs are {have}" if have else "which has no GPU")
+        raise _refused(message, "name GPUs of the node, or leave the list out for all of them", subject)
     if not request.gpus or len(set(request.gpus)) != len(request.gpus):
-        raise MaskError(make_finding("gpus-not-once", format_cpu_list(set(request.gpus)), node=topology.name))
+        message = f"the granted GPUs of {topology.name} are not named once each"
+        advice = "name each GPU once and at least one, or leave the list out for all of them"
+        raise _refused(message, advice, format_cpu_list(set(request.gpus)))
     return tuple(by_index[index] for index in request.gpus)
 
 
@@ -189,25 +191,35 @@ def _check(topology: Topology, request: MaskRequest, gpus: Sequence[Gpu]) -> Non
     """Refuse what no choice of cores can answer, whatever was granted."""
     node, tasks = topology.name, request.tasks
     if tasks < 1:
-        raise MaskError(make_finding("no-tasks", node, tasks=tasks))
+        raise _refused(f"{tasks} tasks on a node", "give 1 task or more", node)
     foreign = (request.cpus or frozenset()) - topology.pu_os
     if foreign:
         have, subject = format_cpu_list(topology.pu_os), f"CPU {format_cpu_list(foreign)}"
-        raise MaskError(make_finding("cpu-not-on-node", subject, node=node, known=have))
+        advice = "name CPUs of the node, or leave the list out for all of them"
+        raise _refused(f"not on {node}, whose CPUs are {have}", advice, subject)
     if request.cpus is not None and not request.cpus:
-        raise MaskError(make_finding("no-cpu-granted", node))
+        raise _refused("the list of granted CPUs is empty", "leave the list out for all of the node", node)
     cores = len(_usable(topology, MaskRequest(tasks, request.threads)))
     if not cores:
-        raise MaskError(make_finding("no-usable-core", node, threads=request.threads))
+        message = f"no core has {request.threads} threads that tasks may use"
+        raise _refused(message, "use one thread of each core", node)
     if tasks > cores:
-        raise MaskError(make_finding("more-tasks-than-cores", node, tasks=tasks, cores=cores))
+        message = f"{tasks} tasks for the {cores} cores that tasks may use"
+        raise _refused(message, "start fewer tasks on a node", node)
     if tasks > 1 and not gpus:
-        raise MaskError(make_finding("node-without-gpus", node, tasks=tasks))
+        message = "the node has no GPU, so no core is nearer to a task than another"
+        raise _refused(message, "leave the binding to Slurm (--cpu-bind=cores)", node)
     if tasks > 1 and tasks % len(gpus) and len(gpus) % tasks:
-        even = tuple(count for count in range(1, len(gpus) + 1) if len(gpus) % count == 0)
-        named = ",".join(str(gpu.index) for gpu in gpus[:tasks]) if tasks < len(gpus) else None
-        values: dict[str, Value] = {"tasks": tasks, "gpus": len(gpus), "even": even, "named": named}
-        raise MaskError(with_values(make_finding("tasks-share-unevenly", node), values))
+        even = ", ".join(str(count) for count in range(1, len(gpus) + 1) if len(gpus) % count == 0)
+        advice = f"start {even} tasks or a multiple of {len(gpus)}"
+        if tasks < len(gpus):
+            named = ",".join(str(gpu.index) for gpu in gpus[:tasks])
+            advice += f", or name one GPU for each task, such as --gpus {named}"
+        raise _refused(f"{tasks} tasks cannot share {len(gpus)} GPUs evenly", advice, node)
+
+
+def _refused(message: str, advice: str, subject: str) -> MaskError:
+    return MaskError(Finding("value-wrong", Severity.FAULT, message, advice, subject))
 
 
 def _gpus_of_tasks(tasks: int, gpus: tuple[Gpu, ...]) -> tuple[tuple[Gpu, ...], ...]:
@@ -244,16 +256,17 @@ def _divide(
     if not near:
         return dict.fromkeys(weights, _Share(_why_none(pool, request)))
     if len(weights) == 1:
-        finding = make_finding("cores-near", cores=len(near), where=pool.name)
+        finding = _given(f"{len(near)} cores of {pool.name}")
         return dict.fromkeys(weights, _Share(finding, tuple(near)))
     each = len(near) // sum(weights.values())
     if not each:
-        finding = make_finding("cores-too-few", tasks=len(weights), cores=len(near), where=pool.name)
-        return dict.fromkeys(weights, _Share(finding))
+        message = f"{len(weights)} tasks share the {len(near)} cores of {pool.name} that may be used"
+        advice = "start fewer tasks on a node, or ask Slurm for more cores"
+        return dict.fromkeys(weights, _Share(_not_granted(message, advice)))
     shares, start = {}, 0
     for task, weight in weights.items():
         cores = tuple(near[start : start + each * weight])
-        finding = make_finding("cores-near", cores=len(cores), of=len(near), where=pool.name)
+        finding = _given(f"{len(cores)} of the {len(near)} cores of {pool.name}")
         shares[task] = _Share(finding, cores)
         start += each * weight
     return shares
@@ -302,16 +315,31 @@ def _nearest(
 
 def _why_none(pool: _Pool, request: MaskRequest) -> Finding:
     if not pool.name:
-        return make_finding("gpu-place-unknown")
+        message = "where the GPU is attached is not known"
+        advice = "describe the place of the GPU in the site description (node_kinds)"
+        return Finding("gpu-place-unknown", Severity.FAULT, message, advice)
     if not pool.cores:
-        return make_finding("no-core-near-gpu", where=pool.name)
+        message = f"{pool.name} has no core that is not near another GPU"
+        advice = "describe the L3 of each GPU in the site description (node_kinds)"
+        return Finding("gpu-place-unknown", Severity.FAULT, message, advice)
     pus = format_cpu_list(pu for core in pool.cores for pu in core.pu_os)
-    threads = request.threads if request.threads == 2 else None
-    return make_finding("cores-not-granted", where=pool.name, granted=_granted(request), threads=threads, cpus=pus)
+    core = f"no core of {pool.name}"
+    if request.cpus is not None and request.threads == 2:
+        core += " with 2 threads"
+    its_cpus = "" if request.cpus is None else f" (its CPUs are {pus})"
+    return _not_granted(f"{core} is among {_granted(request)} that tasks may use{its_cpus}")
 
 
-def _granted(request: MaskRequest) -> str | None:
-    return None if request.cpus is None else format_cpu_list(request.cpus)
+def _granted(request: MaskRequest) -> str:
+    return "the node's CPUs" if request.cpus is None else f"the granted CPUs {format_cpu_list(request.cpus)}"
+
+
+def _given(message: str) -> Finding:
+    return Finding("cores-given", Severity.INFO, message)
+
+
+def _not_granted(message: str, advice: str = "ask Slurm for cores near the GPUs, or for whole nodes") -> Finding:
+    return Finding("cores-not-granted", Severity.FAULT, message, advice)
 
 
 def _task_mask(
@@ -330,6 +358,7 @@ def _task_mask(
     findings = [share.finding for share in shares]
     for numa in dict.fromkeys(core.numa for core in far):
         count = sum(core.numa == numa for core in far)
-        findings.append(make_finding("cores-far", cores=count, numa=numa))
+        where = "" if numa is None else f" of NUMA domain {numa}"
+        findings.append(_given(f"{count} cores{where} near no GPU"))
     pus = tuple(sorted(pu for core in cores for pu in usable[core]))
     return TaskMask(task, gpus, pus, tuple(findings))

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple, Protocol
 
 from lumisite.errors import LumisiteError
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
+from lumisite.text import printable
 
 #: As many links as Linux follows in one path (path_resolution(7)).
 MOST_LINKS = 40
@@ -79,7 +79,27 @@ class ResolvedPath(NamedTuple):
 
     def finding(self, subject: str) -> Finding:
         """Return what is wrong with a path that leads to nothing."""
-        return make_finding(self.code, subject, at=self.path, links=self.links, command=self.command)
+        at = printable(self.path)
+        if self.code in ("link-broken", "link-loop"):
+            message = "is a loop of links" if self.code == "link-loop" else f"leads to {at}, which is not there"
+            return Finding("link-broken", Severity.FAULT, message, "repair the link", subject)
+        if self.code == "path-in-closed-folder":
+            message = f"is in a folder that may not be entered ({self.command})"
+            return Finding("path-closed", Severity.FAULT, message, "open the folder as its owner or root", subject)
+        if self.code == "link-into-closed-folder":
+            message = f"leads to {at}, which is in a folder that may not be entered ({self.command})"
+            advice = "open the folder as its owner or root, or correct the link"
+            return Finding("path-closed", Severity.FAULT, message, advice, subject)
+        if self.code == "path-through-file":
+            message, advice = (
+                f"leads through {at}, which is no directory",
+                f"correct the path, or make {at} a directory",
+            )
+            return Finding("path-through-file", Severity.FAULT, message, advice, subject)
+        message, advice = "is not there", "create it, or correct the path"
+        if self.code == "path-too-long":
+            message, advice = f"is longer than {LONGEST_PATH} bytes", "use a shorter path"
+        return Finding("path-missing", Severity.FAULT, message, advice, subject)
 
 
 def resolve(tree: Tree, path: str, folder: str = "/") -> ResolvedPath:

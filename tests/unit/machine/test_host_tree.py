@@ -91,7 +91,7 @@ def test_what_is_no_file_is_never_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "libpipe.so")
     tree = DiskTree(str(tmp_path))
     rules = Rules(62, ("/",))
-    assert [one.code for one in Loader(tree, rules).search("libpipe.so").passed] == ["not-a-file"]
+    assert [one.code for one in Loader(tree, rules).search("libpipe.so").passed] == ["library-damaged"]
     with pytest.raises(ToolError, match=r"libpipe\.so: cannot read: it is not a file but a pipe"):
         open_file(str(tmp_path / "libpipe.so"))
     with pytest.raises(ToolError, match="No such file or directory"):
@@ -174,7 +174,7 @@ def test_a_damaged_cache_is_one_clear_error(tmp_path: Path) -> None:
         with pytest.raises(LumisiteError) as caught:
             read_cache(Memory("cache", damaged), 62, ("x86-64-v2",))
         finding = caught.value.finding
-        assert (finding.code, finding.values) == ("cache-damaged", {"byte": byte, "part": part})
+        assert (finding.code, finding.message.partition(" is ")[0]) == ("file-unreadable", f"{part} at byte {byte}")
     choose = random.Random(1)
     for _ in range(500):
         with contextlib.suppress(LumisiteError):
@@ -234,4 +234,10 @@ def test_what_this_user_may_not_enter_has_a_code_of_its_own() -> None:
     assert resolve(tree, "/closed/x").code == "path-in-closed-folder"
     assert resolve(tree, "/opt/link").code == "link-into-closed-folder"
     answer = Loader(tree, Rules(62, ("/closed", "/a", "/b"))).search("libx.so")
-    assert [one.code for one in answer.passed] == ["folder-closed", "file-closed"]
+    assert [(one.code, one.message) for one in answer.passed] == [
+        ("path-closed", "may not be entered (chmod o+rx /closed)"),
+        ("path-closed", "may not be read (chmod o+r /a/libx.so)"),
+    ]
+    assert (
+        resolve(tree, "/opt/link").finding("").message.startswith("leads to /closed/x, which is in a folder that may")
+    )

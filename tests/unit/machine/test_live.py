@@ -193,15 +193,15 @@ def test_a_virtual_machine_without_caches_domains_and_gpus_is_read() -> None:
 @pytest.mark.parametrize(
     ("changed", "path", "code"),
     [
-        ({"cpu__online": None}, "/sys/devices/system/cpu/online", "kernel-file-missing"),
-        ({"cpu__online": "\n"}, "/sys/devices/system/cpu/online", "kernel-file-incomplete"),
+        ({"cpu__online": None}, "/sys/devices/system/cpu/online", "file-unreadable"),
+        ({"cpu__online": "\n"}, "/sys/devices/system/cpu/online", "file-unreadable"),
         ({"cpu__online": "all\n"}, "/sys/devices/system/cpu/online", "value-wrong"),
-        ({"cpu3__topology__core_cpus_list": "5\n"}, "core_cpus_list", "kernel-file-inconsistent"),
+        ({"cpu3__topology__core_cpus_list": "5\n"}, "core_cpus_list", "file-unreadable"),
         ({"cpu0__cache__index1__shared_cpu_list": "x\n"}, "cpu0/cache/index1/shared_cpu_list", "value-wrong"),
         ({"node2__cpulist": "9-1\n"}, "/sys/devices/system/node/node2/cpulist", "value-wrong"),
         ({"0000:c1:00.0__local_cpulist": "?\n"}, "0000:c1:00.0/local_cpulist", "value-wrong"),
-        ({"status": None}, "/proc/self/status", "kernel-file-incomplete"),
-        ({"status": "Name: x\n"}, "/proc/self/status", "kernel-file-incomplete"),
+        ({"status": None}, "/proc/self/status", "file-unreadable"),
+        ({"status": "Name: x\n"}, "/proc/self/status", "file-unreadable"),
     ],
 )
 def test_a_file_that_is_damaged_or_missing_is_named(changed: Mapping[str, str | None], path: str, code: str) -> None:

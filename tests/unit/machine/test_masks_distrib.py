@@ -176,9 +176,9 @@ def test_part_of_a_node_uses_every_granted_core_nearest_first(granted: range, gp
     for at, answer in enumerate(answers):
         runs = [part[at * (each := len(part) // len(gpus)) : (at + 1) * each] for part in (near, far)]
         assert set(answer.pu_os) == {cpu for run in runs for cpu in run}
-        codes = {one.code: one.values for one in answer.findings}
-        assert codes.get("cores-far") == ({"cores": len(runs[1]), "numa": 1} if runs[1] else None)
-        assert ("cores-not-granted" in codes) == (not near)
+        far_cores = [one.message for one in answer.findings if one.message.endswith("near no GPU")]
+        assert far_cores == ([f"{len(runs[1])} cores of NUMA domain 1 near no GPU"] if runs[1] else [])
+        assert any(one.code == "cores-not-granted" for one in answer.findings) == (not near)
     assert set().union(*(answer.pu_os for answer in answers)) == set(granted)
 
 

@@ -36,9 +36,9 @@ def test_cores_on_the_l3_of_a_gpu_are_nearer_than_those_of_its_package() -> None
     cores = tuple(Core(core, (core,), domain // 2, domain, 0) for core, domain in enumerate(domain_of))
     answers = cpu_masks(Topology("node", cores, on(2, 2, 0, 0)), MaskRequest(4))
     assert lists(answers) == ["16-19,24-27", "20-23,28-31", "0-3,8-11", "4-7,12-15"]
-    assert [(one.code, one.values) for one in answers[0].findings] == [
-        ("cores-near", {"cores": 4, "of": 8, "where": "NUMA domain 2"}),
-        ("cores-far", {"cores": 4, "numa": 3}),
+    assert [one.message for one in answers[0].findings] == [
+        "4 of the 8 cores of NUMA domain 2",
+        "4 cores of NUMA domain 3 near no GPU",
     ]
 
 
