@@ -8,11 +8,11 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Severity
 from lumisite.site.model import Site
 from lumisite.site.pairs import missing_partners
 from lumisite.site.software import PREFIXES
+from lumisite.text import printable
 
 #: What every program, or every one of a language, reads when it starts: ld.so(8), python(1), perlrun(1). bash passes
 #: over a BASH_ENV that is not there, and module systems set it for everybody.
@@ -42,7 +42,15 @@ def judge_own_variables(site: Site, partition: str, nodes: int, variables: Mappi
     ]
     for name in in_containers:
         if value := variables.get(name):
-            yield make_finding("variable-in-containers", name, value=value)
+            # ld.so(8), Environment; NumPy's documentation, Troubleshooting ImportError; seen with Apptainer 1.4.
+            yield Finding(
+                "value-may-harm",
+                Severity.INFO,
+                f"set to {printable(value)} in this shell, and every program in the container reads it when it starts",
+                f"unset {name}, and start the job again; where the error is gone, correct what sets it "
+                "(~/.bashrc, a module, the job script)",
+                name,
+            )
 
 
 def _as_in_a_script(site: Site, partition: str, nodes: int, variables: Mapping[str, str]) -> Iterator[Finding]:
@@ -74,4 +82,8 @@ def _missing_binds(name: str, value: str, known: Collection[str]) -> Iterator[Fi
     for bind in value.split(","):
         source = bind.partition(":")[0]
         if source.startswith("/") and source not in known and not os.path.lexists(source):
-            yield make_finding("bind-of-user-missing", name, path=source)
+            # Apptainer's documentation, Bind Paths and Mounts
+            path = printable(source)
+            message = f"binds {path}, which does not exist on this node: no container starts here"
+            advice = f"remove {path} from {name}, or make it; a path that only compute nodes have is fine"
+            yield Finding("task-path", Severity.DOUBT, message, advice, name)

@@ -17,7 +17,7 @@ from lumisite.cli.arguments import (
 )
 from lumisite.cli.output import print_note, print_result
 from lumisite.errors import ResolveError
-from lumisite.findings.writers import line, message
+from lumisite.findings.writers import line
 from lumisite.site.load import description_name, load_site
 
 if TYPE_CHECKING:
@@ -104,8 +104,7 @@ def _explain_component(selection: Selection, name: str) -> tuple[dict[str, objec
     """Return which releases of a component would be chosen and why the others lost, for JSON and as text."""
     candidates = [candidate for candidate in selection.candidates if candidate.kind == name]
     rows = [
-        {"name": candidate.name, "chosen": candidate.chosen, "reason": message(candidate.reason)}
-        for candidate in candidates
+        {"name": candidate.name, "chosen": candidate.chosen, "reason": candidate.reason} for candidate in candidates
     ]
     width = max(len(candidate.name) for candidate in candidates)
     lines = [f"{'*' if row['chosen'] else ' '} {row['name']:{width}}  {row['reason']}" for row in rows]

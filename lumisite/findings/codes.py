@@ -60,7 +60,6 @@ CODES: Mapping[str, str] = {
     "family-unlike": "an image differs from the site's description of its family",
     "collectives-copies": "an image has several copies of its library for collectives: use one with one copy",
     "image-without-network": "the plugin of the image finds no libfabric, so that jobs of several nodes go over TCP",
-    "set-by-image": "the image itself sets the variable, so that lumisite leaves it alone",
     "harmful-value-exported": "a variable of the shell or of the image is known to do harm here",
     "value-may-harm": "a variable of the shell or of the image does harm to some images or steps",
     #

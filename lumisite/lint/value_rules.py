@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
-from lumisite.findings.writers import message
 from lumisite.lint.finding import BadLine
 from lumisite.lint.job import Job, ScriptSetting, variables_in
 from lumisite.lint.programs import Start, contents_of, starts_of
@@ -67,7 +66,7 @@ def _condition(job: Job, harm: Harm, setting: ScriptSetting, value: str, starts:
         stacks = {**installed, **contents.stacks}
         situation = Situation(site.platform, stacks, contents.family, contents.plugin, nodes)
         outcome, reason = judge_conditions(harm.harmful.when, situation)
-        outcomes.setdefault(outcome, message(reason))
+        outcomes.setdefault(outcome, reason)
     if True in outcomes:
         return ""
     return outcomes[None] if False not in outcomes and harm.harmful.unknown_images else None

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lumisite.errors import ResolveError
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.writers import message
+from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.tree import is_under
 from lumisite.site.decode import unknown_name
 from lumisite.site.entries import FileSystem, HostPath, Setting
@@ -162,8 +161,7 @@ def _entry(site: Site, verdict: Verdict[Setting] | Verdict[HostPath]) -> EntryOu
     by_image = decided_by_image(site, entry) if isinstance(entry, Setting) else depends_on_image(site, entry.when)
     setter = "the wrapper, which sees the image" if by_image else "the task prolog"
     conditions = describe_conditions(entry.when)
-    is_unmet = verdict.reason.code in ("condition-unmet", "image-not-read", "set-by-image")
-    lost = f"; {message(verdict.reason)}" if is_unmet else ""
+    lost = f"; {verdict.reason}" if verdict.holds is False else ""
     name = entry.name if isinstance(entry, Setting) else None
     needs = tuple(f"{need.this}: {need.partner}" for need in site.needs if need.variable == name)
     return EntryOutcome(
@@ -196,7 +194,8 @@ def _explain_module(site: Site, releases: Combination, name: str) -> Explanation
     if version and version != chosen:
         made = () if module.version == (PLATFORM,) else module.version
         options = ", ".join(["--platform", *map(option_of, made)])
-        raise ResolveError(make_finding("version-not-rendered", name, chosen=f"{base}/{chosen}", options=options))
+        message, advice = f"the chosen releases give {base}/{chosen}", f"choose other releases with {options}"
+        raise ResolveError(Finding("release-unavailable", Severity.FAULT, message, advice, name))
     decision = decide(site, of_modules(site, releases))
     binds = ", ".join(bind.spec for bind in decision.bound_by(base)) or "nothing"
     entry = EntryOutcome(

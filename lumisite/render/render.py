@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from lumisite import __version__
 from lumisite.errors import shown
-from lumisite.findings.writers import message
 from lumisite.images.lock import LoadedLock
 from lumisite.render.helper import join_filter, join_script, prolog_data, wrapper_data
 from lumisite.render.manifest import (
@@ -131,6 +130,6 @@ def _settings(decision: Decision) -> dict[str, tuple[str, ...]]:
     lines: dict[str, tuple[str, ...]] = {}
     for verdict in decision.settings:
         if verdict.entry.where == TASK and verdict.applies:
-            line = f"{describe_action(verdict.entry)} [{message(verdict.reason)}]"
+            line = f"{describe_action(verdict.entry)} [{verdict.reason}]"
             lines[verdict.entry.name] = (*lines.get(verdict.entry.name, ()), line)
     return lines

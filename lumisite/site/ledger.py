@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-from lumisite.findings.finding import Finding, Severity, Value
+from lumisite.findings.finding import Finding, Severity
 from lumisite.site.entries import HostPath, Setting, When
 from lumisite.site.evidence import covers, harms, sets
 from lumisite.site.model import Site
@@ -61,12 +61,16 @@ E_co = TypeVar("E_co", Setting, HostPath, covariant=True)
 
 @dataclass(frozen=True)
 class Verdict(Generic[E_co]):
-    """What became of one entry of the site description, and why; `key` is its key path."""
+    """What became of one entry of the site description, and why; `key` is its key path.
+
+    `holds` is whether its conditions hold, `None` where the situation leaves it open.
+    """
 
     key: str
     entry: E_co
     outcome: Literal["wins", "may win", "lost", "does not apply", "not bound"]
-    reason: Finding
+    reason: str
+    holds: bool | None
 
     @property
     def applies(self) -> bool:
@@ -101,20 +105,21 @@ def decide(site: Site, situation: Situation) -> Decision:
         key = f"settings[{index}]"
         applies, reason = judge_conditions(setting.when, situation)
         if applies is not False and situation.guessed and needs_reading(site, setting):
-            applies, reason = False, _reason("image-not-read")
+            applies, reason = False, "needs an image that was read, here only its name is known"
         if applies is not False and setting.where == TASK and setting.name in situation.sets:
-            message = f"the image itself sets {setting.name}={situation.sets[setting.name]}"
-            applies, reason = False, Finding("set-by-image", Severity.INFO, message)
+            applies, reason = False, f"the image itself sets {setting.name}={printable(situation.sets[setting.name])}"
         if applies is not False and setting.name in decided:
-            settings.append(Verdict(key, setting, "lost", _reason("earlier-entry-wins", first=decided[setting.name])))
+            reason = f"{decided[setting.name]} comes first"
+            settings.append(Verdict(key, setting, "lost", reason, applies))
             continue
         if applies:
             decided[setting.name] = key
-        settings.append(Verdict(key, setting, _OUTCOMES[applies], reason))
+        settings.append(Verdict(key, setting, _OUTCOMES[applies], reason, applies))
     binds = []
     for key, bind in site.host_paths.items():
         applies, reason = judge_conditions(bind.when, situation)
-        binds.append(Verdict(key, bind, "not bound" if bind.where is None else _OUTCOMES[applies], reason))
+        outcome = "not bound" if bind.where is None else _OUTCOMES[applies]
+        binds.append(Verdict(key, bind, outcome, reason, applies))
     return Decision(tuple(settings), tuple(binds))
 
 
@@ -152,7 +157,7 @@ def default_family(site: Site, releases: Mapping[str, Version]) -> str:
     )
 
 
-def judge_conditions(when: When, situation: Situation) -> tuple[bool | None, Finding]:
+def judge_conditions(when: When, situation: Situation) -> tuple[bool | None, str]:
     """Return whether conditions hold, `None` when the situation leaves it open; and why."""
     left_open, known = [], situation.known()
     for name, expected in conditions_of(when).items():
@@ -160,16 +165,10 @@ def judge_conditions(when: When, situation: Situation) -> tuple[bool | None, Fin
         if actual is None or isinstance(expected, Mapping):
             left_open.append(f"{name} is {describe_condition(expected)}")
         elif actual not in expected if isinstance(expected, VersionRange | tuple) else actual != expected:
-            values = {"expected": describe_condition(expected), "actual": describe_condition(actual)}
-            return False, _reason("condition-unmet", condition=name, **values)
+            return False, f"needs {name} {describe_condition(expected)}, here it is {describe_condition(actual)}"
     if left_open:
-        return None, _reason("conditions-open", conditions=" and ".join(left_open))
-    return True, _reason("conditions-hold", conditions=describe_conditions(when))
-
-
-def _reason(code: str, **values: Value) -> Finding:
-    """Return a finding without a look at the catalogue, which few of many are printed from."""
-    return Finding(code, Severity.INFO, values=values)
+        return None, f"where {' and '.join(left_open)}"
+    return True, describe_conditions(when)
 
 
 def image_conditions(site: Site) -> tuple[str, ...]:
@@ -208,7 +207,7 @@ def harmful_values(
         if value is None or name in taken or harm.setting.where != TASK or not harm.fits(value):
             continue
         applies, reason = judge_conditions(harmful.when, situation)
-        where = "" if applies else f"; where {reason.values.get('conditions')}"
+        where = "" if applies else f"; {reason}"
         if of_image:
             message = f"the image itself sets it to {printable(value)}{where}: {harm.setting.why}"
             advice = "use an image that does not set it, or build this one again without it"

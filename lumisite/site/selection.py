@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from lumisite.errors import ResolveError, UnfitError
-from lumisite.findings.finding import Finding, Severity, Value
+from lumisite.findings.finding import Finding, Severity
 from lumisite.site.decode import unknown
 from lumisite.site.model import Module, Platform, Site
 from lumisite.site.software import PlatformStack
 from lumisite.site.versions import Version, nearest, parse_version
+from lumisite.text import some
 
 #: What an admin types for every supported release.
 ALL = "all"
@@ -41,7 +42,7 @@ class Candidate:
     kind: str
     name: str
     chosen: bool
-    reason: Finding
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -172,43 +173,49 @@ def _resolve(site: Site, name: str, stack: str, text: str) -> Version:
 
 def _platforms(site: Site, chosen: str, *, requested: bool) -> Iterable[Candidate]:
     for name, platform in site.platforms.items():
-        values: dict[str, Value] = {"since": str(platform.since), "requested": chosen if requested else None}
-        code = "platform-chosen" if name == chosen else "platform-not-chosen"
-        yield Candidate(PLATFORM, name, name == chosen, Finding(code, Severity.INFO, values=values))
+        if name == chosen:
+            reason = f"in force since {platform.since}, the current one"
+            if requested:
+                reason = f"requested with --platform {name}; in force from {platform.since}"
+        else:
+            reason = f"in force from {platform.since}" + (f"; {chosen} was requested" if requested else "")
+        yield Candidate(PLATFORM, name, name == chosen, reason)
 
 
 def _candidates(site: Site, platform: str, stack: str, chosen: Sequence[Version]) -> Iterable[Candidate]:
     available = site.platforms[platform].stacks[stack]
     for version in site.stacks[stack].versions:
-        code = _availability(available, version)
-        supported_range = available.compat if code == "release-forward-compatible" else available.runs
-        values: dict[str, Value] = {
-            "platform": platform,
-            "range": str(supported_range),
-            "default": str(available.default),
-        }
+        reason = _availability(platform, available, version)
         newest = next((other for other in chosen if other.minor == version.minor), None)
         if version in chosen:
-            values["found"] = site.releases(stack)[str(version)].found
+            if not available.supported:
+                reason += f", found in: {site.releases(stack)[str(version)].found}"
+            elif version in available.leftover:
+                reason += f" (the default is {available.default})"
         elif available.has(version):
-            values["chosen"] = tuple(map(str, chosen))
             if newest is not None and not available.supported:
-                code, values = "release-superseded", {"newer": str(newest), "series": version.minor}
-        yield Candidate(stack, str(version), version in chosen, Finding(code, Severity.INFO, values=values))
+                reason = f"{newest} is chosen in the same series {version.minor}"
+            else:
+                reason += f"; {some([str(other) for other in chosen], between=', ')} chosen"
+        yield Candidate(stack, str(version), version in chosen, reason)
 
 
-def _availability(available: PlatformStack, version: Version) -> str:
-    """Return the code of what a platform has of a release."""
+def _availability(platform: str, available: PlatformStack, version: Version) -> str:
+    """Return what a platform has of a release, in words."""
     if available.supported:
         if version == available.default:
-            return "release-default"
+            return f"the default of platform {platform}"
         if version in available.supported:
-            return "release-supported"
-        return "release-leftover" if version in available.leftover else "release-not-installed"
+            return f"supported on platform {platform}"
+        if version in available.leftover:
+            return f"still installed on platform {platform}, no longer supported"
+        return f"not installed on platform {platform}"
     if available.runs is None:
-        return "release-without-driver"
+        return "no driver decides"
     if version in available.runs:
-        return "release-in-range"
+        return f"in range {available.runs} of the driver"
     if version in available.in_use:
-        return "release-in-use"
-    return "release-forward-compatible" if available.has(version) else "release-out-of-range"
+        return f"outside the range {available.runs} that is supported with the driver, and in use here"
+    if available.has(version):
+        return f"in range {available.compat} of the packages for forward compatibility, which the image must bring"
+    return f"outside the range {available.runs} that the driver of platform {platform} supports"

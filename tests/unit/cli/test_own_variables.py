@@ -25,15 +25,15 @@ def codes(variables: dict[str, str], nodes: int = 2) -> list[tuple[str, str]]:
         ({"NCCL_SOCKET_IFNAME": "hsn"}, []),
         ({"MASTER_ADDR": "localhost"}, [("local-master", "MASTER_ADDR=localhost")]),
         ({"MASTER_ADDR": "nid000001"}, []),
-        ({"SINGULARITY_BIND": "/nowhere:/opt,/:/mnt:ro"}, [("bind-of-user-missing", "SINGULARITY_BIND")]),
-        ({"APPTAINER_BINDPATH": "relative,/nowhere"}, [("bind-of-user-missing", "APPTAINER_BINDPATH")]),
+        ({"SINGULARITY_BIND": "/nowhere:/opt,/:/mnt:ro"}, [("task-path", "SINGULARITY_BIND")]),
+        ({"APPTAINER_BINDPATH": "relative,/nowhere"}, [("task-path", "APPTAINER_BINDPATH")]),
         # What the site and its modules bind is no choice of the user's.
         ({"SINGULARITY_BINDPATH": "/scratch,/later", "LUMISITE_BINDS_X": "/later"}, []),
-        ({"PYTHONPATH": "/scratch/packages"}, [("variable-in-containers", "PYTHONPATH")]),
+        ({"PYTHONPATH": "/scratch/packages"}, [("value-may-harm", "PYTHONPATH")]),
         ({"LD_PRELOAD": ""}, []),
         # The runtime gives containers its own, unless they are told another way.
         ({"LD_LIBRARY_PATH": "/x", "PATH": "/x"}, []),
-        ({"SINGULARITYENV_LD_LIBRARY_PATH": "/x"}, [("variable-in-containers", "SINGULARITYENV_LD_LIBRARY_PATH")]),
+        ({"SINGULARITYENV_LD_LIBRARY_PATH": "/x"}, [("value-may-harm", "SINGULARITYENV_LD_LIBRARY_PATH")]),
         # Of other faults of job scripts, `env` prints what the ledger knows.
         ({"MASTER_PORT": "29500", "MIOPEN_USER_DB_PATH": "/scratch/x"}, []),
         ({"GLOO_SOCKET_IFNAME": "ib0\n", "MASTER_ADDR": "x" * 100_000}, []),

@@ -87,7 +87,11 @@ def test_what_no_source_confirms_is_marked() -> None:
     [
         ("NCCL_NETT", "name-unknown", "did you mean NCCL_NET?"),
         ("/opt/crya", "name-unknown", "did you mean /opt/cray?"),
-        ("singularity-CPEbits/24.03", "version-not-rendered", ""),
+        (
+            "singularity-CPEbits/24.03",
+            "release-unavailable",
+            "choose other releases with --platform, --cpe",
+        ),
     ],
 )
 def test_an_unknown_name_is_one_error_that_comes_close(name: str, code: str, advice: str) -> None:
