@@ -233,7 +233,7 @@ def _does_nothing(command: ShellCommand) -> bool:
 def no_image(job: Job) -> Iterator[BadLine]:
     """A container without an image: the program stands in its place."""
     program = re.compile(
-        r"(?:.*/)?(?:python[\d.]*|bash|sh|torchrun|accelerate|deepspeed|vllm|pip3?|hostname|nvidia-smi|rocm-smi)"
+        r"(?:.*/)?(?:python[\d.]*|bash|sh|torchrun|accelerate|deepspeed|vllm|pip3?|hostname|[\w-]+-smi)"
     )
     for start in starts_of(job):
         if start.image is None and not any(word.startswith("-h") or word == "--help" for word, _ in start.options):

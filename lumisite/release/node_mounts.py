@@ -70,7 +70,7 @@ def local_faults(node: Node) -> Iterator[HostFault]:
             yield _read_only(system, mount.point)
             continue  # what no mode decides
         if mount is not None and "noexec" in mount.options:
-            text = f"mounted noexec: what is compiled there (Triton, Inductor, MIOpen) does not load; {system.why}"
+            text = f"mounted noexec: what frameworks compile there does not load; {system.why}"
             yield _fault(system.path, text, f"mount -o remount,exec {mount.point}", mount.point, system.why)
         fault = users_shut_out(node.host, system.path, folder.path, WRITE | ENTER, system.why)
         if fault and fault.at == folder.path:

@@ -14,6 +14,7 @@ from lumisite.validate.probes.probe import OUT, PROBES, TEXT, Group, ProbeStep, 
 from lumisite.validate.probes.suite import NODE
 from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.slurm import AWAY, LOST_STEP
+from lumisite.vendors import all_gpus
 
 #: Names of what a job (jobscript.sh) writes below its folder, and below each step's.
 DONE, EXIT, STEP_ERR, RECORDS = "done", "exit", "stderr", "records"
@@ -48,6 +49,15 @@ def job_name(plan: JobPlan) -> str:
     return f"lumisite-{plan.run}"
 
 
+def gpu_prefixes() -> list[str]:
+    """Return how the names of variables begin that libraries of GPUs read, of all vendors."""
+    found: dict[str, None] = {}
+    for gpu in all_gpus():
+        named = (f"{name.partition('_')[0]}_" for name in gpu.visible)
+        found |= dict.fromkeys((gpu.collectives.prefix, *gpu.prefixes, *named))
+    return list(found)
+
+
 def job_script(site: Site, request: RunRequest, plan: JobPlan, facts: Sequence[str] = ()) -> str:
     """Return the text of the script.
 
@@ -56,7 +66,7 @@ def job_script(site: Site, request: RunRequest, plan: JobPlan, facts: Sequence[s
     validation = validation_of(site)
     lines = ["#!/bin/bash", *(f"#SBATCH {word}" for word in slurm_words(site, request, plan))]
     values = {"job": plan.folder, "current": f"{site.root}/current"}
-    values |= {"lost": LOST_STEP, "away": AWAY}
+    values |= {"lost": LOST_STEP, "away": AWAY, "gpu_prefixes": "|".join(gpu_prefixes())}
     lines += ["", *(f"{name}={shlex.quote(value)}" for name, value in values.items())]
     lines += [f"images=({shlex.join(filter(None, [request.image, request.jax_image]))})"]
     lines.append(read_file(Path(__file__).with_name("jobscript.sh"), HEAD_BYTES).decode().rstrip("\n"))

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2154,SC2016 # what the lines before it assign, and what another shell expands
 # What the script of every job begins with, behind the lines that say `job` (its folder), `current` (the link to the
-# release in force), `images`, `lost` (how srun tells of a step that Slurm lost), and `away` (how it tells of a node or a
-# daemon that does not answer).
+# release in force), `images`, `gpu_prefixes` (how names of variables of the GPUs' libraries begin), `lost` (how srun
+# tells of a step that Slurm lost), and `away` (how it tells of a node or a daemon that does not answer).
 # Every step leaves its exit code and the time in FOLDER/exit.
 # The site's login files alone: what a user's own set does not reach what is measured.
 # shellcheck source=/dev/null
@@ -46,8 +46,8 @@ warm_up() {
 # What a login shell with this home has, a line for each variable.
 login_environment() { env -i HOME="$1" USER="$USER" PATH="$PATH" timeout 30 bash -lc env </dev/null 2>/dev/null | LC_ALL=C sort; }
 # A user's settings of these would change what is measured.
-measured='^(SLURM|SBATCH|SRUN|NCCL|RCCL|FI|GLOO|MASTER|SINGULARITY|APPTAINER|SINGULARITYENV|APPTAINERENV)_|^(ROCR|HIP|HSA|CUDA)_'
-measured="$measured|^(MIOPEN|MPICH|PMI|OMP|LD)_|^(PYTHON|LUMISITE)"
+measured='^(SLURM|SBATCH|SRUN|NCCL|FI|GLOO|MASTER|SINGULARITY|APPTAINER|SINGULARITYENV|APPTAINERENV|MPICH|PMI|OMP|LD)_'
+measured="$measured|^(PYTHON|LUMISITE)|^($gpu_prefixes)"
 # Lines NAME=VALUE<tab>WHO<tab>FILE: of each variable that the helper finds set and leaves so, of a CPU binding for all of
 # the site's jobs, of what this job leaves out of the user's login files, and of files that libraries read in each rank.
 who_set() {
@@ -65,7 +65,7 @@ who_set() {
     printf '%s\n' "$site" | sed -n 's|^SLURM_CPU_BIND.*|&\tsite-login\t/etc/profile|p'
     login_environment "$HOME" | LC_ALL=C comm -13 <(printf '%s\n' "$site") - | grep -E "$measured" |
       sed "s|\$|\tleft-out\t$HOME|"
-    for file in "$HOME/.nccl.conf" "$HOME/.rccl.conf"; do
+    for file in "$HOME"/.[a-z]ccl.conf; do
       [ ! -r "$file" ] || sed -n "/^[^#]*=/s|\$|\thome-file\t$file|p" "$file"
     done
   } >"$job/set-before.partial" && mv "$job/set-before.partial" "$job/set-before"

@@ -292,7 +292,7 @@ def test_the_manifest_records_each_plan(trees: Path) -> None:
     (trees / "site.yaml").write_text(site_text(("modules:\n", "plans: [plans/a.yaml]\nmodules:\n")))
     assert render("--plan", "more.yaml") == 0
     first = json.loads((trees / "out/MANIFEST.json").read_text())
-    assert {"plans/a.yaml", "more.yaml", "site.yaml"} <= set(first["inputs"])
+    assert {"plans/a.yaml", "more.yaml", "twin.yaml"} <= set(first["inputs"])
     (trees / "more.yaml").write_text((trees / "more.yaml").read_text() + "# reviewed\n")
     assert render("--plan", "more.yaml") == 0
     second = json.loads((trees / "out/MANIFEST.json").read_text())
