@@ -8,8 +8,7 @@ from pathlib import Path
 from lumisite.cli.arguments import add_json
 from lumisite.cli.output import print_note, print_result, warn_untried
 from lumisite.errors import ResolveError, SiteError
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Place
+from lumisite.findings.finding import Finding, Place, Severity
 from lumisite.findings.writers import advice, message
 from lumisite.site.load import load_plans, load_site
 from lumisite.text import counted
@@ -62,7 +61,8 @@ def run_check(arguments: argparse.Namespace) -> int:
     of_host = (("--root", arguments.root), ("--host-root", arguments.host_root), ("--other-node", arguments.other_node))
     for option, value in of_host:
         if value:
-            raise ResolveError(make_finding("option-needed", option, other="--host"))
+            advice = "give --host too, or leave it out"
+            raise ResolveError(Finding("keys-contradict", Severity.FAULT, "goes with --host only", advice, option))
     try:
         loaded = load_site(arguments.file)
         plans = load_plans(loaded)

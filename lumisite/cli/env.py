@@ -13,7 +13,6 @@ from lumisite.cli.arguments import add_json, add_plan_and_lock, add_platform, ad
 from lumisite.cli.output import print_note, print_result
 from lumisite.cli.own_variables import judge_own_variables
 from lumisite.errors import ResolveError
-from lumisite.findings.catalogue import make_finding
 from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import as_json, line
@@ -107,7 +106,10 @@ def add_env(parser: argparse.ArgumentParser) -> None:
 def run_env(arguments: argparse.Namespace) -> int:
     """Print the environment of the first rank."""
     if "\0" in (arguments.image or ""):
-        raise ResolveError(make_finding("image-name-invalid", repr(arguments.image)))
+        advice = "give the path or the address of an image"
+        raise ResolveError(
+            Finding("value-wrong", Severity.FAULT, "is no name of an image", advice, repr(arguments.image))
+        )
     loaded = load_site(arguments.site)
     site = loaded.site
     step = _step(site, arguments)

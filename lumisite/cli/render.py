@@ -9,7 +9,7 @@ from pathlib import Path
 from lumisite.cli.arguments import add_plan_and_lock, add_selection, add_site_or_example, load_selection, real_path
 from lumisite.cli.output import print_note, warn_untried
 from lumisite.errors import LumisiteError
-from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import line
 from lumisite.images.lock import load_lock
 from lumisite.machine.host import DiskTree
@@ -18,6 +18,7 @@ from lumisite.render.plan_images import other_images, plan_summaries
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
 from lumisite.site.load import load_plans
+from lumisite.text import printable
 
 
 def add_render(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +39,8 @@ def run_render(arguments: argparse.Namespace) -> int:
     """Render and write; print each path, then how to try the modules."""
     if real_path(arguments.out).name == "current":
         # The modulefiles take a folder of this name for the link of a deployment root, and look beside it.
-        raise LumisiteError(make_finding("folder-named-current", "--out", folder=str(arguments.out)))
+        message = f"{printable(str(arguments.out))} has the name of a deployment's link"
+        raise LumisiteError(Finding("out-unfit", Severity.FAULT, message, "name another folder", "--out"))
     loaded, selection = load_selection(arguments)
     plans = load_plans(loaded, arguments.plan)
     lock = load_lock(loaded, arguments.lock)
@@ -47,10 +49,9 @@ def run_render(arguments: argparse.Namespace) -> int:
     write_tree(files, arguments.out)
     for loaded_plan in plans:
         if loaded_plan.plan.platform != selection.platform:  # its image is then treated by its family alone
-            platform, current = str(loaded_plan.plan.platform), str(selection.platform)
-            print_note(
-                line(make_finding("plan-of-another-platform", loaded_plan.file, platform=platform, current=current))
-            )
+            message = f"is for platform {loaded_plan.plan.platform}, so it is left out"
+            advice = f"`lumisite binds IMAGE --write` makes one for {selection.platform}"
+            print_note(line(Finding("plan-note", Severity.INFO, message, advice, loaded_plan.file)))
     for finding in other_images(plan_summaries(loaded.site, plans), DiskTree("/")):
         if finding.code != "plan-image-missing":  # images need not be where a render is made
             print_note(line(finding))

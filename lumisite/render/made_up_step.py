@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lumisite.errors import ToolError, refused
-from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.masks import mask_of
 from lumisite.render.helper import ASSUMES
 from lumisite.render.manifest import MANIFEST, RenderedFile
@@ -31,6 +31,7 @@ from lumisite.site.model import Site
 from lumisite.site.read import read_file
 from lumisite.site.scalars import JOB_VARIABLE, TASK
 from lumisite.site.versions import parse_version
+from lumisite.text import printable
 
 #: How long a script may take; it takes milliseconds.
 LIMIT_S = 30
@@ -275,7 +276,8 @@ def _on_assumed_node(question: Question, folder: Path, path: str, assumed: str) 
     """Write a script that assumes a node: with these GPUs, or with this program in the place of the real runtime."""
     text, line = question.files[path].text, ASSUMES[path]
     if f"\n{text}".count(f"\n{line}\n") != 1:
-        raise ToolError(make_finding("script-of-another-release", path, line=line))
+        message = f"does not have `{line}` exactly once"
+        raise ToolError(Finding("out-changed", Severity.FAULT, message, "render again with this lumisite", path))
     # The wrapper goes by the name under which it is called.
     script = folder / (question.site.command if path.startswith("spank/bin/") else Path(path).name)
     text = text.replace(f"\n{line}\n", f"\n{line.partition('=')[0]}={shlex.quote(assumed)}\n")
@@ -297,13 +299,18 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise ToolError(make_finding("script-failed", script, seconds=LIMIT_S)) from None
+        raise _failed(script, f"did not end within {LIMIT_S} s") from None
     except OSError as error:
         raise refused(f"run {shell}", error) from None
     text = os.fsdecode(done.stdout)
     if done.returncode:
-        raise ToolError(make_finding("script-failed", script, status=done.returncode, output=text[-500:]))
+        raise _failed(script, f"ended with status {done.returncode}: {printable(text[-500:])}")
     return text
+
+
+def _failed(script: str, message: str) -> ToolError:
+    advice = "render again, and report it if it stays"
+    return ToolError(Finding("script-failed", Severity.FAULT, message, advice, script))
 
 
 def _variables(question: Question, stages: Sequence[_Stage], image: AssumedImage | None) -> dict[str, Variable]:

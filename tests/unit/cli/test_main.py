@@ -65,7 +65,7 @@ def test_help_and_version_exit_0(argv: list[str], capsys: pytest.CaptureFixture[
         ),
         (["render", "--rocm", "6.2", "--site", "."], "there is no embedded site '.'"),
         (["render", "--rocm", "6.2", "--site", "./"], "it is not a file but a directory (expected: a YAML file)"),
-        (["render", "--rocm", "6.2", "--out", "x/current"], "[folder-named-current]"),
+        (["render", "--rocm", "6.2", "--out", "x/current"], "--out: x/current has the name of a deployment's link"),
         (["why", "rocm", "--rocm", "9"], "lumi has no ROCm 9"),
         (["why", "NOBODY"], "[name-unknown]"),
     ],

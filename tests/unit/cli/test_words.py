@@ -46,7 +46,7 @@ def test_what_is_mistyped_comes_back_with_what_was_meant(words: str, said: str, 
         ("check --site nowhere", "--site: there is no embedded site 'nowhere'"),
         ("render --site nowhere", "--site: there is no embedded site 'nowhere'"),
         ("check a.yaml --site b.yaml", "--site: FILE is a.yaml already (leave one out)"),
-        ("check --root x", "--root: goes with --host only (give --host too, or leave it out) [option-needed]"),
+        ("check --root x", "--root: goes with --host only (give --host too, or leave it out) [keys-contradict]"),
     ],
 )
 def test_errors_name_the_option(words: str, first: str, capsys: Output) -> None:
