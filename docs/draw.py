@@ -30,7 +30,7 @@ PAGE = Path(lumisite.validate.report.__file__).with_name("report.html.j2")
 IMAGE = "/appl/local/laifs/containers/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif"
 ENV = f"lumisite env {IMAGE} --site lumi --nodes 2"
 #: What of a long output a picture shows.
-LINES = 34
+LINES = 48
 WIDTH = 110
 
 

@@ -27,6 +27,7 @@ from lumisite.render.made_up_step import (
     Environment,
     Question,
     Step,
+    StepBind,
     Variable,
     environment_of,
     release_of,
@@ -35,6 +36,7 @@ from lumisite.render.made_up_step import (
 from lumisite.render.modules import ModulePlan, Rendering, plan_modules
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
+from lumisite.site.cpus import format_cpu_list
 from lumisite.site.decode import unknown_name
 from lumisite.site.images import Holds, holds_by_name
 from lumisite.site.ledger import harmful_values
@@ -68,12 +70,12 @@ def add_env(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Run the rendered task prolog and wrapper in a made-up step, on a made-up node that has all that the site "
         "describes and grants all of its CPUs, and print what the first rank finds: each variable, bind and mask, "
-        "with who sets it (module, prolog, wrapper, image), by which entry of the site description, and why. A "
-        "variable that this shell has set before is named with its value. What does harm comes first: a value that is "
-        "known to, of this shell or of the image itself, or an image that the GPUs or the network cannot take (exit "
-        "code 1, or 4 where the image or the node decides), and a variable that programs in containers read when they "
-        "start, such as PYTHONPATH. Without IMAGE it is what every container gets that no wrapper sees. Slurm is not "
-        "asked, and no container is started."
+        "with who sets it (module, prolog, wrapper, image). With --all also by which entry of the site description, "
+        "and why. A variable that this shell has set before is named with its value. What does harm comes first: a "
+        "value that is known to, of this shell or of the image itself, or an image that the GPUs or the network "
+        "cannot take (exit code 1, or 4 where the image or the node decides), and a variable that programs in "
+        "containers read when they start, such as PYTHONPATH. Without IMAGE it is what every container gets that no "
+        "wrapper sees. Slurm is not asked, and no container is started."
     )
     parser.add_argument("image", metavar="IMAGE", nargs="?", help="the image, as a job names it; it need not be here")
     parser.add_argument(
@@ -96,6 +98,9 @@ def add_env(parser: argparse.ArgumentParser) -> None:
             "the module that is loaded, with or without its version, or `none`, where the site's cli_filter attaches "
             "the helper (default: the module with the helper)"
         ),
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="print also why each is set, and what the site knows and leaves alone"
     )
     add_platform(parser)
     add_plan_and_lock(parser)
@@ -145,7 +150,9 @@ def run_env(arguments: argparse.Namespace) -> int:
     }
     cpus = [{"task": task.task, "mask": task.mask, "cpus": None, "why": _why_cpus(step, task)} for task in found.cpus]
     reasons = {name: str(variable["why"]) for name, variable in variables.items()}
-    lines = _lines(site, found, step, modules, arguments.image, before, reasons)
+    lines = [*_head(site, found, step, modules, arguments.image), *_of_shell(before)]
+    lines += _everything(found, reasons) if arguments.all else _screen(found)
+    lines += ["", "CPUs, by task of a node", *(_cpus_line(step, task) for task in found.cpus)]
     document = asdict(found) | {"variables": variables, "cpus": cpus, "set_before": before}
     document |= {"harmful": list(map(as_json, findings))}
     first = [line(one) for one in findings]
@@ -324,21 +331,42 @@ def _facts(site: Site, image: AssumedImage) -> str:
     return f"image: {known} ({_KNOWN_FROM[image.known_from]})"
 
 
-def _lines(
-    site: Site,
-    found: Environment,
-    step: Step,
-    modules: Sequence[ModulePlan],
-    image: str | None,
-    before: Mapping[str, str],
-    reasons: Mapping[str, str],
+def _head(
+    site: Site, found: Environment, step: Step, modules: Sequence[ModulePlan], image: str | None
 ) -> Iterator[str]:
+    """Yield what was asked."""
     names = " ".join(plan.full_name for plan in modules) or "no module"
     subject = printable(image) if image is not None else "any image that no wrapper sees"
     nodes = f"{counted(step.nodes, 'node')} of {step.partition}"
     yield f"{subject} on {nodes}, {step.tasks_per_node} on each, with {names}"
     if found.image is not None:
         yield _facts(site, found.image)
+
+
+def _of_shell(before: Mapping[str, str]) -> Iterator[str]:
+    """Yield what the shell has set before, which stays."""
+    if before:
+        yield "\nSet in this shell already, which counts more than what follows:"
+    yield from (f"  {name}={printable(value)}" for name, value in before.items())
+
+
+def _screen(found: Environment) -> Iterator[str]:
+    """Yield what is set and bound, on one screen."""
+    listed = {name: variable for name, variable in found.variables.items() if not name.startswith("LUMISITE_")}
+    yield "\nVariables, by whom (`lumisite why NAME` says why)"
+    for name, variable in listed.items():
+        if variable.value is not None:
+            yield f"  {variable.by:7}  {name}={printable(variable.value)}"
+    left = sum(variable.value is None for variable in listed.values())
+    yield f"  known to the site and not set: {left} (--all says why)"
+    yield "\nBinds, by whom"
+    for by in dict.fromkeys(bind.by for bind in found.binds):
+        specs = (_spec(bind) for bind in found.binds if bind.by == by)
+        yield f"  {by:7}  {' '.join(specs)}"
+
+
+def _everything(found: Environment, reasons: Mapping[str, str]) -> Iterator[str]:
+    """Yield each variable and bind with its entry and the reason, also those that are left alone."""
     listed = {name: variable for name, variable in found.variables.items() if not name.startswith("LUMISITE_")}
     for title, is_set in (("Variables", True), ("Not set", False)):
         yield f"\n{title}"
@@ -348,14 +376,20 @@ def _lines(
                 yield _reason(variable.by, variable.entry, reasons[name])
     yield "\nBinds"
     for bind in found.binds:
-        yield f"  {bind.source}" + (f":{bind.target}" if bind.target != bind.source else "")
+        yield f"  {_spec(bind)}"
         yield _reason(bind.by, bind.entry, bind.why)
-    yield "\nCPUs, by task of a node"
-    for cpus in found.cpus:
-        yield f"  {cpus.task}  {cpus.mask or 'as Slurm binds'}  ({_why_cpus(step, cpus)})"
-    if before:
-        yield "\nAlready set in this shell; these values override the table above:"
-    yield from (f"  {name}={printable(value)}" for name, value in before.items())
+
+
+def _spec(bind: StepBind) -> str:
+    return bind.source + (f":{bind.target}" if bind.target != bind.source else "")
+
+
+def _cpus_line(step: Step, cpus: Cpus) -> str:
+    if not cpus.mask:
+        return f"  {cpus.task}  as Slurm binds  ({_why_cpus(step, cpus)})"
+    mask = int(cpus.mask, 16)
+    numbers = format_cpu_list(number for number in range(mask.bit_length()) if mask >> number & 1)
+    return f"  {cpus.task}  {numbers:17}  {cpus.mask}"
 
 
 def _reason(by: str, entry: str, why: str) -> str:

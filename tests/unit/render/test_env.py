@@ -68,10 +68,10 @@ def test_what_this_shell_has_set_before_is_named_with_its_value(
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     assert env(capsys, R70, "--nodes", "2")["set_before"] == {"NCCL_SOCKET_IFNAME": "eth0\x1b[2J"}
     assert main(["env", R70, "--nodes", "2"]) == 0
-    *_, title, line = capsys.readouterr().out.splitlines()
-    assert title.startswith("Already set in this shell")
-    assert line == "  NCCL_SOCKET_IFNAME='eth0\\x1b[2J'"
-    assert "\x1b" not in line
+    out = capsys.readouterr().out
+    assert "\nSet in this shell already, which counts more than what follows:\n" in out
+    assert "\n  NCCL_SOCKET_IFNAME='eth0\\x1b[2J'\n" in out
+    assert "\x1b" not in out
     # What the helper of an outer step has set is no user's.
     monkeypatch.setenv("LUMISITE_EXPORTS", ";NCCL_SOCKET_IFNAME=eth0\x1b[2J;")
     assert env(capsys, R70, "--nodes", "2")["set_before"] == {}
@@ -198,7 +198,7 @@ def test_a_wrong_question_is_one_clear_error(
 
 
 def test_the_text_names_the_step_and_says_what_is_not_here(capsys: Output) -> None:
-    assert main(["env", "gone.sif", "--partition", "standard"]) == 0
+    assert main(["env", "gone.sif", "--partition", "standard", "--all"]) == 0
     said = capsys.readouterr()
     assert said.out.startswith("gone.sif on 1 node of standard, 1 on each, with singularity-userfilesystems/2026-01 ")
     assert "\n  PYTHONNOUSERSITE=1\n      prolog, settings[" in said.out
@@ -332,3 +332,17 @@ def test_an_image_whose_links_go_round_is_asked_by_its_name(
     Path("b.sif").symlink_to("a.sif")
     assert main(["env", "a.sif"]) == 0
     assert "are inferred from the file name" in capsys.readouterr().err
+
+
+def test_one_screen_has_what_is_set_and_all_has_the_reasons(capsys: Output) -> None:
+    assert main(["env", R70, "--nodes", "2"]) == 0
+    screen = capsys.readouterr().out.splitlines()
+    assert len(screen) <= 50
+    assert "  wrapper  FI_MR_CACHE_MONITOR=userfaultfd" in screen
+    assert "  0  49-55              0xfe000000000000" in screen
+    assert main(["env", R70, "--nodes", "2", "--all"]) == 0
+    everything = capsys.readouterr().out.splitlines()
+    assert "  FI_MR_CACHE_MONITOR=userfaultfd" in everything
+    (left,) = [line for line in screen if line.startswith("  known to the site and not set: ")]
+    begin, end = everything.index("Not set"), everything.index("Binds")
+    assert left.split()[7] == str((end - begin - 2) // 2)
