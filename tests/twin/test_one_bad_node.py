@@ -276,8 +276,8 @@ PRIVATE = f"/tmp/lumisite-{USER_ID}"
 SHOWN_BY_STEPS: dict[str, tuple[Callable[[Cluster], AbstractContextManager[None]], str, str]] = {
     "route-through-management": (
         on_the_node("ip route add 10.77.1.0/25 dev eth0", "ip route del 10.77.1.0/25 dev eth0"),
-        "transport",
-        "transport route-wrong-interface eth0",
+        "node",
+        "node node-link hsn0",
     ),
     "private-folder-of-root": (
         on_the_node(

@@ -38,7 +38,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 def test_caches_of_a_job_are_in_its_own_folder_and_containers_see_them(cluster: Cluster) -> None:
     deploy_site(cluster, JOB_FOLDER)
-    done = cluster.run(f"{LOAD}; srun -N2 --ntasks-per-node=2 {CONTAINER}")
+    done = cluster.run(f"{LOAD}; srun -Q -N2 --ntasks-per-node=2 {CONTAINER}")
     told = told_by(done)
     assert [each.node for each in told] == [cluster.nodes[0]] * 2 + [cluster.nodes[1]] * 2
     for each in told:

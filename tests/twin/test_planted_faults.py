@@ -124,10 +124,10 @@ def module_of_another_network(cluster: Cluster) -> Iterator[None]:
     """As a module would that was rendered for another network."""
     script = cluster.shared / SITE_TREE[1:] / "current/spank/task_prolog"
     was = script.read_text()
-    offer = 'offer GLOO_SOCKET_IFNAME "${GLOO_SOCKET_IFNAME+x$GLOO_SOCKET_IFNAME}"'
-    assert f"{offer} hsn0" in was
+    setting = "setting GLOO_SOCKET_IFNAME"
+    assert f"{setting} hsn0" in was
     script.chmod(0o755)
-    script.write_text(was.replace(f"{offer} hsn0", f"{offer} eth0"))
+    script.write_text(was.replace(f"{setting} hsn0", f"{setting} eth0"))
     try:
         yield
     finally:
@@ -148,15 +148,19 @@ def wrapper_that_limits(cluster: Cluster) -> Iterator[None]:
         wrapper.chmod(mode)
 
 
-#: Holds every port that the module gives to MASTER_PORT.
+#: Holds every port that the module gives to MASTER_PORT; some are held for a while already by what ran before.
 HOLD_PORTS = """
 import resource, socket, time
 resource.setrlimit(resource.RLIMIT_NOFILE, (9000, 9000))
 held = []
 for port in range(20000, 27993):
     held.append(socket.socket(socket.AF_INET6))
-    held[-1].bind(("::", port))
-    held[-1].listen()
+    held[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        held[-1].bind(("::", port))
+        held[-1].listen()
+    except OSError:
+        pass
 open("/run/ports-held", "w").close()
 time.sleep(3600)
 """

@@ -176,8 +176,8 @@ def test_tykky_on_two_nodes_keeps_its_own_setting_which_lint_names(
     assert "lumisite" not in ran.text
     script = tmp_path / "start.sh"
     script.write_text((JOBS / "tykky-two-nodes.sh").read_text())
-    assert main(["lint", "--site", "lumi", str(script)]) == 1
-    assert "harmful-value NCCL_NET_GDR_LEVEL=PHB" in capsys.readouterr().out
+    assert main(["lint", "--site", "lumi", str(script)]) == 0  # the script does not say which ROCm its environment has
+    assert "hint: value-may-harm NCCL_NET_GDR_LEVEL=PHB" in capsys.readouterr().out
 
 
 # ---- JAX's texts

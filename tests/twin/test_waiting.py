@@ -37,7 +37,7 @@ def test_a_limit_and_a_drained_node_are_named_while_the_job_waits(site: Cluster)
     scontrol(site, "partitionname=standard-g maxnodes=1")
     try:
         with at_work(
-            site, "waits", "--probe node --nodes 2", "PENDING (PartitionNodeLimit): it does not start"
+            site, "waits", "--probe node --nodes 2", "PENDING (PartitionNodeLimit): it never starts as it is"
         ) as process:
             with faults.node_drained(site, "nid000002", "bad DIMM"):
                 scontrol(site, "partitionname=standard-g maxnodes=unlimited")
