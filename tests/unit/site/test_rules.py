@@ -99,13 +99,13 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             "node_kinds.twin.gpus[0].numa: 5 is not known here",
         ),
         (("6.0.3: {found: image, ", "6.0.3: {"), "stacks.rocm.releases.6.0.3.found: is missing"),
-        (("\nmodules:\n", "\nneeds: [{this: A=b, why: c, source: S}]\nmodules:\n"), "needs[0].needs: is missing"),
+        (("\nneeds:\n", "\nneeds:\n  - {this: A=b, why: c, source: S}\n"), "needs[0].needs: is missing"),
         (
-            ("\nmodules:\n", "\nneeds: [{this: A, needs: --x, why: c, source: S}]\nmodules:\n"),
+            ("\nneeds:\n", "\nneeds:\n  - {this: A, needs: --x, why: c, source: S}\n"),
             "needs[0].this: 'A' is not a variable with a value, or srun option",
         ),
         (
-            ("\nmodules:\n", "\nneeds: [{this: --a, excludes: x, why: c, source: S}]\nmodules:\n"),
+            ("\nneeds:\n", "\nneeds:\n  - {this: --a, excludes: x, why: c, source: S}\n"),
             "needs[0]: 'x' is not a srun option",
         ),
         (
