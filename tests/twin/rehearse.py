@@ -68,7 +68,7 @@ def rehearse(rehearsal: Rehearsal, maintenance: ExitStack) -> None:
     rehearsal.user(CHANGES, "libfabric/1.15.2.0 -> /opt/cray/libfabric/1.22.0", code=1)
     print(f"-- after: a release for platform {AFTER}")
     rehearsal.admin(f"render --site twin --platform {AFTER} --rocm 6.2 --out {AFTER}", "modules/")
-    rehearsal.admin(f"deploy {AFTER} {rehearsal.root}", r"\+ /opt/cray/libfabric/1.22.0", code=1)
+    rehearsal.admin(f"deploy {AFTER} {rehearsal.root}", r"\+ platform: 2026-01", code=1)
     rehearsal.admin(f"deploy {AFTER} {rehearsal.root} --apply", "deployed")
     rehearsal.user(VALIDATE, "^(PASS|WARN)")
     print("-- and back")
