@@ -352,7 +352,7 @@ def _of_shell(before: Mapping[str, str]) -> Iterator[str]:
 
 def _screen(found: Environment) -> Iterator[str]:
     """Yield what is set and bound, on one screen."""
-    listed = {name: variable for name, variable in found.variables.items() if not name.startswith("LUMISITE_")}
+    listed = _without_bookkeeping(found)
     yield "\nVariables, by whom (`lumisite why NAME` says why)"
     for name, variable in listed.items():
         if variable.value is not None:
@@ -367,7 +367,7 @@ def _screen(found: Environment) -> Iterator[str]:
 
 def _everything(found: Environment, reasons: Mapping[str, str]) -> Iterator[str]:
     """Yield each variable and bind with its entry and the reason, also those that are left alone."""
-    listed = {name: variable for name, variable in found.variables.items() if not name.startswith("LUMISITE_")}
+    listed = _without_bookkeeping(found)
     for title, is_set in (("Variables", True), ("Not set", False)):
         yield f"\n{title}"
         for name, variable in listed.items():
@@ -378,6 +378,10 @@ def _everything(found: Environment, reasons: Mapping[str, str]) -> Iterator[str]
     for bind in found.binds:
         yield f"  {_spec(bind)}"
         yield _reason(bind.by, bind.entry, bind.why)
+
+
+def _without_bookkeeping(found: Environment) -> dict[str, Variable]:
+    return {name: variable for name, variable in found.variables.items() if not name.startswith("LUMISITE_")}
 
 
 def _spec(bind: StepBind) -> str:
