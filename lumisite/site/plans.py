@@ -39,7 +39,6 @@ class PlanLine:
     wanted: Line | None = key("How new a copy is wanted.", default=None)
     found: Line | None = key("How new the image's copy is.", default=None)
     reason: Line = key("Why this was decided; what is accepted stays so while it is the same.")
-    because: tuple[Line, ...] = key("Only in plans of before: nothing reads it.", default=())
     chain: Chain = key("What leads from the library to a root.")
     warnings: tuple[Line, ...] = key("What a reviewer should know.", default=())
     accepted: Line | None = key(
