@@ -1,10 +1,12 @@
-"""Where things of the package are."""
+"""Where things of the package, and of a release, are."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent
+#: Where a release has the description that it was rendered from, beside the plans and the lock that this names.
+SITE_FOLDER, SITE_FILE = "site", "site.yaml"
 
 
 def package_folder(name: str) -> Path | None:

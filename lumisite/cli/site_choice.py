@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from lumisite.cli.config_file import configured_site
 from lumisite.errors import ResolveError
-from lumisite.render.manifest import SITE_FOLDER
+from lumisite.paths import SITE_FILE, SITE_FOLDER
 from lumisite.site import load
 
 #: The example of commands that only explain, or write into a folder, where no site is named.
@@ -58,7 +58,7 @@ def site_or_example() -> Chosen:
 
 def carried_site(release: Path) -> str:
     """Return the description that the folder of a release carries; empty where it has none."""
-    path = release / SITE_FOLDER / load.CARRIED
+    path = release / SITE_FOLDER / SITE_FILE
     return str(path) if path.is_file() else ""
 
 

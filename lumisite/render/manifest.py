@@ -19,8 +19,6 @@ from lumisite.site.yaml import joined
 MANIFEST = "MANIFEST.json"
 #: Where a tree has all about a module that `module help` has no room for.
 PAGE = "help/{}.txt"
-#: Where a tree has the description that it was rendered from, beside the plans and the lock that it names.
-SITE_FOLDER = "site"
 LARGEST_MANIFEST_BYTES = 8 * 1024 * 1024
 
 _RELEASE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
@@ -148,7 +146,7 @@ _FILE = JsonFile(
     key="format",
     written_by="lumisite render",
     error=DifferenceError,
-    may_lack=(),
+    complete=True,
     ascii=False,
 )
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from lumisite import __version__
 from lumisite.errors import shown
 from lumisite.images.lock import LoadedLock
+from lumisite.paths import SITE_FILE, SITE_FOLDER
 from lumisite.render.helper import join_filter, join_script, prolog_data, wrapper_data
 from lumisite.render.manifest import (
     MANIFEST,
     PAGE,
-    SITE_FOLDER,
     Manifest,
     RenderedFile,
     file_entries,
@@ -25,7 +25,7 @@ from lumisite.render.runtimes import RUNTIMES
 from lumisite.render.task_summary import task_summary
 from lumisite.render.templates import make_environment
 from lumisite.site.ledger import Decision, describe_action
-from lumisite.site.load import CARRIED, LoadedSite
+from lumisite.site.load import LoadedSite
 from lumisite.site.model import MODULEFILE
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.scalars import TASK
@@ -108,7 +108,7 @@ def _helper_files(of: Rendering) -> dict[str, RenderedFile]:
 
 def _description(of: Rendering) -> dict[str, RenderedFile]:
     """Return the description with the plans and the lock that it names: what explains the release later, and where."""
-    site, carried = of.site, {CARRIED: of.loaded.data}
+    site, carried = of.site, {SITE_FILE: of.loaded.data}
     carried |= {plan.file: plan.data for plan in of.plans if plan.file in site.plans}
     if of.lock is not None and site.images is not None and site.images.lock is not None:
         carried[site.images.lock] = of.lock.data

@@ -48,8 +48,11 @@ def unknown(path: str, names: Iterable[str], known: Iterable[str]) -> Faults:
     known = known if isinstance(known, Collection) else list(known)  # a table is not copied for each of its users
     for name in names:
         if name not in known:
-            message = f"{name} is not known here" if name else "the name is empty"
-            yield Finding("name-unknown", Severity.FAULT, message, suggestion(name, known), path)
+            yield Finding("name-unknown", Severity.FAULT, _unknown(name), suggestion(name, known), path)
+
+
+def _unknown(name: str) -> str:
+    return f"{name} is not known here" if name else "the name is empty"
 
 
 def contradiction(path: str, message: str, advice: str) -> Finding:
@@ -172,7 +175,7 @@ _SHAPES: Mapping[type, str] = {dict: "mapping", list: "list", str: "single value
 def _shaped(value: Any, shape: type) -> Any:
     """Return a value that is a mapping, a list, or a text as it should be; raises `UnfitError`."""
     if value is None:
-        raise UnfitError("has no value", "write one, or remove the key")
+        raise _no_value()
     if not isinstance(value, shape):
         advice = "example for a list: [a, b]; for a mapping: `a: b` on a line of its own"
         found = next((name for kind, name in _SHAPES.items() if isinstance(value, kind)), "single value")
@@ -180,9 +183,13 @@ def _shaped(value: Any, shape: type) -> Any:
     return value
 
 
+def _no_value() -> UnfitError:
+    return UnfitError("has no value", "write one, or remove the key")
+
+
 def _chosen(value: str, choices: Sequence[str]) -> str:
     if value not in choices:
-        raise UnfitError(f"{value} is not known here" if value else "the name is empty", suggestion(value, choices))
+        raise UnfitError(_unknown(value), suggestion(value, choices))
     return value
 
 
@@ -244,7 +251,7 @@ def _name_faults(value: Any, path: str) -> Faults:
         for index, child in enumerate(value):
             yield from _name_faults(child, f"{path}[{index}]")
     elif value is None:
-        yield UnfitError("has no value", "write one, or remove the key").finding(path)
+        yield _no_value().finding(path)
 
 
 def _limit_faults(value: Any, kind: Any, tables: Tables, path: str) -> Faults:

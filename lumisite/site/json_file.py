@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import json
 import typing
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
@@ -69,7 +69,7 @@ def _control(value: object) -> UnfitError:
 class JsonFile:
     """A kind of file that lumisite writes: `key` has its format, `written_by` is the command that writes one.
 
-    A file may lack the keys with a default, or those in `may_lack` alone. Where all that is in a file `prints`, odd
+    A file may lack the keys with a default, unless it is `complete`. Where all that is in a file `prints`, odd
     characters are spelled out when it is written, and refused when it is read.
     """
 
@@ -78,10 +78,9 @@ class JsonFile:
     written_by: str
     error: type[LumisiteError] = LumisiteError
     format: int = 1
-    may_lack: Collection[str] | None = None
+    complete: bool = False
     prints: bool = False
     ascii: bool = True
-    older: Callable[[dict[str, Any]], dict[str, Any]] = lambda values: values
 
     def encode(self, value: object) -> str:
         """Return the text of a file: the same value always gives the same bytes."""
@@ -93,9 +92,8 @@ class JsonFile:
         if isinstance(value, str):  # most values are
             return ascii(value) if self.prints and not value.isprintable() else value
         if dataclasses.is_dataclass(value):
-            sparse = self.may_lack is None
             pairs = [(item, getattr(value, item.name)) for item in dataclasses.fields(value)]
-            return {item.name: self._plain(part) for item, part in pairs if not (sparse and part == default_of(item))}
+            return {item.name: self._plain(part) for item, part in pairs if self.complete or part != default_of(item)}
         if isinstance(value, Mapping):
             return {self._plain(name): self._plain(part) for name, part in value.items()}
         return [self._plain(part) for part in value] if isinstance(value, tuple) else value
@@ -111,7 +109,7 @@ class JsonFile:
             if type(found) is not int or found != self.format:
                 message = f"format {short(found)} is not known, only {self.format}"
                 raise SiteError([Finding("value-wrong", Severity.FAULT, message, advice, self.key, place=Place(file))])
-            return decode_values(self.older(values), kind, file, rules, may_lack=self.may_lack, prints=self.prints)
+            return decode_values(values, kind, file, rules, complete=self.complete, prints=self.prints)
         except SiteError as error:
             finding = error.finding
         location = finding.place
@@ -127,14 +125,14 @@ def decode_values(
     file: str,
     rules: Iterable[Rule] = (),
     *,
-    may_lack: Collection[str] | None = None,
+    complete: bool = False,
     prints: bool = False,
 ) -> T:
     """Decode values of JSON into the dataclass `kind`; `JsonFile` says what the options mean. Raises `SiteError`."""
     value, faults = structure(values, kind, _json_values(prints=prints))
-    if may_lack is not None:
-        lacking = (item.name for item in dataclasses.fields(kind) if item.name not in {*values, *may_lack})  # type: ignore[arg-type]
-        faults += map(missing_key, lacking)
+    if complete:
+        names = (item.name for item in dataclasses.fields(kind))  # type: ignore[arg-type]
+        faults += (missing_key(name) for name in names if name not in values)
     if value is not None and not faults:
         faults = [finding for rule in rules for finding in rule(value)]
     if faults:

@@ -11,7 +11,7 @@ from typing import Any
 
 from lumisite.errors import ResolveError, SiteError, shown, unreadable
 from lumisite.findings.finding import Finding, Place, Severity
-from lumisite.paths import package_folder
+from lumisite.paths import SITE_FILE, package_folder
 from lumisite.site.decode import Tables, decode
 from lumisite.site.evidence import HERE
 from lumisite.site.model import Site
@@ -25,8 +25,6 @@ from lumisite.site.yaml import MAX_BYTES, Document
 from lumisite.text import suggestion
 
 EMBEDDED = Path(__file__).parent.parent / "sites"
-#: What a release calls the description that it was rendered from.
-CARRIED = "site.yaml"
 
 
 @dataclass(frozen=True)
@@ -117,7 +115,7 @@ def load_plans(loaded: LoadedSite, more: Sequence[Path] = ()) -> tuple[LoadedPla
     plans: list[LoadedPlan] = []
     findings: list[Finding] = []
     planned: dict[tuple[str, str], str] = {}
-    names = {loaded.file, CARRIED}
+    names = {loaded.file, SITE_FILE}
     listed = [(str(name), loaded.directory / name) for name in loaded.site.plans]
     for name, path in (*listed, *((shown(path.name), path) for path in more)):
         if name in names:
