@@ -67,8 +67,8 @@ def next_step(source: Cause | Gate) -> str:
 
 def cause_alone(source: Cause | Gate) -> str:
     """Return a cause without the ranks and nodes that it begins with."""
-    location, _, rest = source.cause.partition(": ")
-    return rest if any(node in location for node in source.nodes) else source.cause
+    location, colon, rest = source.cause.partition(": ")
+    return rest if colon and any(node in location for node in source.nodes) else source.cause
 
 
 def judge_gates(before: Sequence[Gate], after: Sequence[Gate]) -> tuple[GateVerdict, ...]:

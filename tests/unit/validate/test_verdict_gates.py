@@ -16,7 +16,7 @@ from lumisite.findings.writers import advice
 from lumisite.validate.lines import Gate, GateOutcome, Sample, line_json
 from lumisite.validate.run.folder import Run
 from lumisite.validate.samples import Recorded
-from lumisite.validate.verdict.gates import GateVerdict, judge_gates
+from lumisite.validate.verdict.gates import GateVerdict, cause_alone, judge_gates
 from lumisite.validate.verdict.system import Terms, judge_system
 from tests.support.requests import LOADED, a_request
 from tests.support.series import codes
@@ -84,6 +84,14 @@ def test_nodes_that_explain_every_failure_are_blamed(after: list[Gate], nodes: t
 )
 def test_what_no_few_nodes_explain_is_the_system(after: list[Gate]) -> None:
     assert judged(*after).verdict == "fail"
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [("n3: fan broken", "fan broken"), ("fan of n3 broken", "fan of n3 broken"), ("hsn0: no link", "hsn0: no link")],
+)
+def test_a_reason_to_drain_leaves_out_the_nodes_that_a_cause_begins_with(cause: str, words: str) -> None:
+    assert cause_alone(gate("fail", "n3", cause=cause)) == words
 
 
 def test_inconclusive_is_no_pass_and_a_failure_wins_over_it() -> None:
