@@ -21,6 +21,8 @@ from lumisite.validate.probes.start_errors import start_failure
 NO_BEAT_S = 5.0
 #: The gate of what is wrong with a node, from which all else on it follows.
 NODE_GATE = "node"
+#: The end of what to do about a node that jobs should not get until it is mended.
+DRAIN = "; drain the node until then"
 #: More tasks than a step can have.
 MOST_RANKS = 1 << 24
 #: What srun prints of tasks that did not end well.

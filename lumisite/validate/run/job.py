@@ -191,10 +191,11 @@ class Collector:
                     self.report(job.progress(f"{group.folder} …"))
                 continue
             job.collected.add(group.folder)
+            expected = expected_of(run, group, known[-1].time, request)
             if any(end.code == SKIPPED for end in known):
-                self._collect_skipped(job, group, expected_of(run, group, known[-1].time, request))
+                self._collect_skipped(job, group, expected)
             else:
-                self._collect_judged(job, group, known, expected_of(run, group, known[-1].time, request))
+                self._collect_judged(job, group, known, expected)
 
     def _collect_skipped(self, job: LiveJob, group: Group, expected: Expected) -> None:
         """Keep why a group was not run."""
@@ -224,9 +225,8 @@ class Collector:
     def _skip(self, job: LiveJob, group: Group, found: Sequence[Gate]) -> None:
         """Mark the steps that cannot work, and then that this is done, for which a job waits a little."""
         for later in job.plan.groups:
-            cause = reason_to_skip(later.steps[0], found)
-            begun = later.folder in job.collected or self.run.step_began(job.plan.run, later.steps[0]) is not None
-            if cause and not begun:
+            cause = None if later.folder in job.collected else reason_to_skip(later.steps[0], found)
+            if cause and self.run.step_began(job.plan.run, later.steps[0]) is None:
                 job.skips[later.folder] = cause
                 for step in later.steps:
                     self.run.mark(job.plan.run, f"{step.folder}/{SKIP}")

@@ -245,7 +245,7 @@ def _judge_units(
     if missing and not missed:
         findings = (missing,)
     elif missed or (found and found.large):
-        state, findings, pooled = _confirm(before, after, found, missed, rule, alpha)
+        state, findings, pooled = _confirm(before, deciding, confirming, found, missed, rule, alpha)
         if state != "unconfirmed":
             compared = [*deciding, *confirming]
         found = pooled or found
@@ -375,7 +375,8 @@ def _judge_quiet(found: _Comparison, before: Sequence[_Unit], after: Sequence[_U
 
 def _confirm(
     before: Sequence[_Unit],
-    after: Sequence[_Unit],
+    deciding: Sequence[_Unit],
+    confirming: Sequence[_Unit],
     first: _Comparison | None,
     missed: Finding | None,
     rule: MetricRule,
@@ -391,11 +392,10 @@ def _confirm(
         findings.append(make_finding("metric-spec-missed-before"))
     elif first and first.large:
         findings.append(make_finding("metric-slower", drop=first.drop, p=first.p))
-    confirming = _confirming(after)
     if len(confirming) < DECIDING:
         findings.append(make_finding("metric-unconfirmed", jobs=len(confirming), needed=DECIDING))
         return "unconfirmed", tuple(findings), None
-    all_jobs = [*after[:DECIDING], *confirming]
+    all_jobs = [*deciding, *confirming]
     pooled = _compare(before, all_jobs, rule, limit_in_noise(alpha)) if first else None
     missed_again = bool(missed and _missed_spec(all_jobs, rule))
     failed = missed_again or bool(pooled and pooled.regressed(alpha))

@@ -17,7 +17,7 @@ from lumisite.text import some
 from lumisite.validate.probes.definition import make_probe
 from lumisite.validate.probes.node.judge_exchange import EXCHANGE, compare_links
 from lumisite.validate.probes.node.judge_facts import compare_clocks, compare_facts, facts_of
-from lumisite.validate.probes.node.judge_files import FILES, Here, compare_files, files_of, looked_at
+from lumisite.validate.probes.node.judge_files import FILES, Here, compare_files, looked_at
 from lumisite.validate.probes.node.judge_interfaces import judge_interfaces
 from lumisite.validate.probes.node.judge_mounts import compare_mounts
 from lumisite.validate.probes.node.judge_paths import Needed, judge_paths
@@ -28,7 +28,7 @@ from lumisite.validate.probes.node.resources import (
     numbers_of,
     usual_numbers,
 )
-from lumisite.validate.probes.outcome import Located, gates
+from lumisite.validate.probes.outcome import DRAIN, Located, gates
 from lumisite.validate.probes.probe import (
     NAMED_NODES,
     OUT,
@@ -153,7 +153,7 @@ def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list
     located += compare_facts(records, facts_of(setup.places))
     located += compare_clocks(records)
     located += _resources(records, setup)
-    files, why = files_of(steps, expected.nodes), {path: needed.why for path, needed in setup.paths.items()}
+    files, why = _of_step(FILES, steps, expected), {path: needed.why for path, needed in setup.paths.items()}
     located += [*compare_files(files, setup.release, why, located, setup.here)]
     # Of a node that something is wrong with, links tell nothing more; what is wrong with all of them is another matter.
     bad = {entry.node for entry in located}
@@ -199,7 +199,7 @@ def _lost(ended: Ended, records: Mapping[str, Record], expected: Expected) -> It
             words = f"left no record in {ended.step.limit_s} s"
         else:
             words = "left no record: the step did not start, or was ended"
-        advice = "look at slurmd on the node and at the step's stderr; drain the node until then"
+        advice = f"look at slurmd on the node and at the step's stderr{DRAIN}"
         found = Finding("node-lost", Severity.NODE, words, advice)
         if name not in reports:
             found = start_failure(of_slurm[name] or ended.stderr) or found
@@ -229,6 +229,6 @@ def _not_writable(folder: str, reason: str) -> Finding:
         "node-full",
         Severity.NODE,
         f"cannot be written: {reason}",
-        f"{advice}; drain the node until then",
+        f"{advice}{DRAIN}",
         subject=folder,
     )

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from lumisite.findings.finding import Finding, Severity
 from lumisite.text import some
-from lumisite.validate.probes.outcome import Located
+from lumisite.validate.probes.outcome import DRAIN, Located
 from lumisite.validate.probes.probe import NAMED_NODES, Record
 from lumisite.validate.probes.records import rows, text, whole
 
@@ -51,7 +51,7 @@ def compare_links(records: Iterable[Record], nodes: Iterable[str], spared: Itera
         for fault in _faults(links):
             alike.setdefault(fault, []).append(interface)
     for (severity, symptom, named, message), interfaces in alike.items():
-        advice = SYMPTOMS[symptom][1] + ("; drain the node until then" if severity is Severity.NODE else "")
+        advice = SYMPTOMS[symptom][1] + (DRAIN if severity is Severity.NODE else "")
         finding = Finding("node-link", severity, message, advice, subject=", ".join(interfaces))
         yield from (Located(finding, name) for name in named)
 

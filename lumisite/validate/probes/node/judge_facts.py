@@ -14,7 +14,7 @@ from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.host import mount_of, parse_mounts
 from lumisite.site.cpus import CpusetError, parse_number_list
 from lumisite.validate.probes.node.resources import SHARED_MEMORY, limit_in
-from lumisite.validate.probes.outcome import Located
+from lumisite.validate.probes.outcome import DRAIN, Located
 from lumisite.validate.probes.probe import Record
 from lumisite.validate.probes.records import count_in, number, text, texts, usual, whole
 
@@ -30,13 +30,15 @@ NONE_OF_THEM = "none of noexec, nosuid, nodev"
 class Fact:
     """A fact by the name that people know, how a record says it (empty: not at all), and its unit.
 
-    Of two nodes the one is wrong whose `worth` is lower, where one can be better than the other.
+    Of two nodes the one is wrong whose `worth` is lower, where one can be better than the other. A node
+    with fewer CPUs shows it in each fact `of_cpus`.
     """
 
     name: str
     read: Callable[[Record], str]
     unit: str = ""
     worth: Callable[[str], float] | None = None
+    of_cpus: bool = False
     advice: str = "set it as on the other nodes"
 
 
@@ -57,15 +59,15 @@ def _mount_options(place: str, record: Record) -> str:
 
 
 def _few_options(options: str) -> float:
-    return 0.0 if options == NONE_OF_THEM else -float(options.count(",") + 1)
+    return -float(sum(word in options.split(", ") for word in FORBIDDING))
 
 
 FACTS = (
     Fact("kernel", _of_facts("kernel")),
-    Fact("online CPUs", _of_facts("cpus")),
-    Fact("CPUs that Slurm gives the step", _of_facts("cpus_given"), worth=limit_in,
+    Fact("online CPUs", _of_facts("cpus"), of_cpus=True),
+    Fact("CPUs that Slurm gives the step", _of_facts("cpus_given"), worth=limit_in, of_cpus=True,
          advice="compare CPUs, CoreSpecCount and CpuSpecList of the node in slurm.conf, and `slurmd -C`"),
-    Fact("CPUs that the step may run on", _allowed_cpus, worth=limit_in,
+    Fact("CPUs that the step may run on", _allowed_cpus, worth=limit_in, of_cpus=True,
          advice="compare the node in slurm.conf, and the CPUs of slurmd (`taskset -cp $(pidof slurmd)`)"),
     Fact("CPU frequency limit", _of_facts("cpu_limit_khz"), " kHz", limit_in),
     Fact("CPU quota", _of_facts("cpu_allowed"), " % of one CPU", limit_in),
@@ -93,12 +95,12 @@ def compare_facts(records: Mapping[str, Record], facts: Sequence[Fact]) -> Itera
         if expected is None and fact.worth is not None and len(values) == 2 and "" not in values.values():
             expected = max(values.values(), key=fact.worth)
         for name, found in values.items():
-            if not found or not expected or found == expected or ("CPUs" in fact.name and name in fewer_cpus):
+            if not found or not expected or found == expected or (fact.of_cpus and name in fewer_cpus):
                 continue
-            if "CPUs" in fact.name:
+            if fact.of_cpus:
                 fewer_cpus.add(name)
             have, others = (f"{each}{'' if count_in(each) is None else fact.unit}" for each in (found, expected))
-            message, advice = f"{have}, on the other nodes {others}", f"{fact.advice}; drain the node until then"
+            message, advice = f"{have}, on the other nodes {others}", f"{fact.advice}{DRAIN}"
             yield Located(Finding("node-differs", Severity.NODE, message, advice, subject=fact.name), name)
 
 
@@ -114,5 +116,5 @@ def compare_clocks(records: Mapping[str, Record]) -> Iterator[Located]:
     for name, each in now.items():
         if abs(each - middle) > CLOCK_S:
             message = f"{round(each - middle):+d} s off"
-            advice = "set the clock (`chronyc makestep`); drain the node until then"
+            advice = f"set the clock (`chronyc makestep`){DRAIN}"
             yield Located(Finding("node-differs", Severity.NODE, message, advice, subject="clock"), name)

@@ -16,8 +16,8 @@ from lumisite.findings.finding import Finding, Severity
 from lumisite.images.digest import block_checksum, file_size
 from lumisite.machine.tree import is_under
 from lumisite.text import some
-from lumisite.validate.probes.outcome import Located
-from lumisite.validate.probes.probe import Ended, Record
+from lumisite.validate.probes.outcome import DRAIN, Located
+from lumisite.validate.probes.probe import Record
 from lumisite.validate.probes.records import count_in, table, text, usual, value_at, whole
 
 #: What the step is called.
@@ -45,12 +45,6 @@ class Here:
 
     size: SizeOf = file_size
     checksum: ChecksumOf = block_checksum
-
-
-def files_of(steps: Sequence[Ended], nodes: Sequence[str]) -> dict[str, Record]:
-    """Return the record of each node about its files."""
-    every = [record for ended in steps if ended.step.srun.name == FILES for record in ended.records]
-    return {name: record for record in every if (name := text(record, "host")) in nodes}
 
 
 def looked_at(files: Mapping[str, Record], nodes: Sequence[str]) -> str:
@@ -103,7 +97,7 @@ def _with_why(finding: Finding, why: str) -> Finding:
 
 
 def _wrong(path: str, message: str) -> Finding:
-    advice = f"restore the file (`cksum {path}` on this node and on another one shows it); drain the node until then"
+    advice = f"restore the file (`cksum {path}` on this node and on another one shows it){DRAIN}"
     return Finding("node-file", Severity.NODE, message, advice, subject=path)
 
 
@@ -137,7 +131,7 @@ def _of_rights(path: str, having: Mapping[str, object]) -> Iterator[tuple[str, F
     for name, may in rights.items():
         if lacking := [letter for letter in most if letter not in may]:
             access = "read" if "r" in lacking else "execute"
-            advice = "correct the permissions; drain the node until then"
+            advice = f"correct the permissions{DRAIN}"
             yield name, Finding("node-path", Severity.NODE, f"users may not {access} it", advice, subject=path)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lumisite.findings.finding import Finding, Severity
-from lumisite.validate.probes.outcome import Located
+from lumisite.validate.probes.outcome import DRAIN, Located
 from lumisite.validate.probes.probe import Record
 from lumisite.validate.probes.records import count_in, more_than_half, table, text, value_at, whole
 
@@ -67,7 +67,7 @@ def judge_interfaces(
             if (fault := fault or errors.get((node, name))) is not None:
                 alike.setdefault(fault, []).append(name)
         for (message, advice), bad in alike.items():
-            advice = f"{advice}; drain the node until then"
+            advice = f"{advice}{DRAIN}"
             found = Finding("node-interface", Severity.NODE, message, advice, subject=", ".join(bad))
             yield Located(found, node)
 

@@ -11,6 +11,7 @@ from lumisite.machine.host import Mount, mount_of, parse_mounts
 from lumisite.machine.reach import NO_FILES, OWN
 from lumisite.machine.tree import is_under
 from lumisite.text import some
+from lumisite.validate.probes.outcome import DRAIN
 from lumisite.validate.probes.probe import Record
 from lumisite.validate.probes.records import text, texts, usual
 
@@ -72,7 +73,7 @@ def _other_mount(path: str, on: Mount, expected: Mount | None) -> Finding | None
 
 
 def _finding(path: str, message: str) -> Finding:
-    advice = "mount what the other nodes have (`findmnt`); drain the node until then"
+    advice = f"mount what the other nodes have (`findmnt`){DRAIN}"
     return Finding("node-mount", Severity.NODE, message, advice, subject=path)
 
 

@@ -9,13 +9,12 @@ from functools import cached_property
 
 from lumisite.findings.finding import Finding, Severity
 from lumisite.text import some
-from lumisite.validate.probes.outcome import Located
+from lumisite.validate.probes.outcome import DRAIN, Located
 from lumisite.validate.probes.probe import Record
 from lumisite.validate.probes.records import more_than_half, table, text, texts
 
 #: Files of one folder that a finding names.
 NAMED_FILES = 8
-DRAIN = "; drain the node until then"
 RESTORE = f"restore the file, from another node or its package{DRAIN}"
 
 

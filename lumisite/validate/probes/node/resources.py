@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from lumisite.findings.finding import Finding, Severity
+from lumisite.validate.probes.outcome import DRAIN
 from lumisite.validate.probes.records import count_in
 
 #: Limits by the names that scripts write, and by those that people know, with the unit.
@@ -65,7 +66,7 @@ def lower_limits(numbers: Numbers, usual: Usual) -> Finding | None:
     message += f"; lower too: {more}" if more else ""
     advice = (
         "compare `systemctl show slurmd | grep Limit`, PropagateResourceLimits of slurm.conf and "
-        "/etc/security/limits.conf; restart slurmd; drain the node until then"
+        f"/etc/security/limits.conf; restart slurmd{DRAIN}"
     )
     return Finding("node-differs", Severity.NODE, message, advice, subject=title)
 
@@ -82,7 +83,7 @@ def lower_amounts(numbers: Numbers, usual: Usual, in_memory: Set[str]) -> Iterat
             size, free = (f"{each / 1024:.0f} MiB" for each in numbers[name][:2])
             advice = (
                 "remove what earlier jobs left in it (`ls -l /dev/shm`), or mount it larger "
-                "(`mount -o remount,size=50% /dev/shm`, /etc/fstab); drain the node until then"
+                f"(`mount -o remount,size=50% /dev/shm`, /etc/fstab){DRAIN}"
             )
             yield Finding("node-full", Severity.NODE, f"{free} free of {size}", advice, subject=name)
 
@@ -91,12 +92,10 @@ def _lower_amount(name: str, kind: int, found: Sequence[float], expected: float)
     if name.startswith("/"):
         have, others = (f"{each / 1024:.0f} MiB" for each in (found[kind], expected))
         message = f"{('size', 'free')[kind]} {have}, on the other nodes {others}"
-        advice = (
-            f"look at `df {name}` there: its mount options, or files that earlier jobs left; drain the node until then"
-        )
+        advice = f"look at `df {name}` there: its mount options, or files that earlier jobs left{DRAIN}"
         return Finding("node-full", Severity.NODE, message, advice, subject=name)
     message = f"{found[kind]:.0f}, on the other nodes {expected:.0f}"
-    advice = "compare /proc/meminfo and the kernel's command line; drain the node until then"
+    advice = f"compare /proc/meminfo and the kernel's command line{DRAIN}"
     return Finding("node-differs", Severity.NODE, message, advice, subject=name)
 
 

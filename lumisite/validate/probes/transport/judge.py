@@ -16,7 +16,7 @@ from lumisite.site.software import Fabric
 from lumisite.validate.lines import VERDICTS
 from lumisite.validate.nccl_log import scan
 from lumisite.validate.probes.definition import make_probe, options_of
-from lumisite.validate.probes.outcome import trouble
+from lumisite.validate.probes.outcome import DRAIN, trouble
 from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Record, Target
 from lumisite.validate.probes.records import finished, number, table, text
 from lumisite.validate.transport import Expectation
@@ -110,7 +110,7 @@ def _of_some_nodes(records: Sequence[Record], fabric: Fabric) -> Finding | None:
         Severity.NODE,
         f"{_mb(sent[most])} of {_mb(sum(sent.values()))} MB left through it, expected {names} as on the other nodes",
         f"`ip route get ADDRESS` on the node, with another node's address on {names}: correct the route or rule that "
-        f"leads to {most} (`ip route`, `ip rule`); drain the node until then",
+        f"leads to {most} (`ip route`, `ip rule`){DRAIN}",
         subject=most,
         nodes=bad,
     )
