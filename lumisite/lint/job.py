@@ -131,8 +131,12 @@ class Job:
         return (self.allocation, *(step for step in self.steps if step.command is not None))
 
     def step_of(self, command: ShellCommand) -> SrunStep | None:
-        """Return the step that a command is, if it is one."""
-        return next((step for step in self.steps if step.command is command), None)
+        """Return the step that a command is, if it is one: of several components the first."""
+        return self._steps_by_command.get(id(command))
+
+    @cached_property
+    def _steps_by_command(self) -> dict[int, SrunStep]:
+        return {id(step.command): step for step in reversed(self.steps) if step.command is not None}
 
     @cached_property
     def partitions(self) -> frozenset[str]:

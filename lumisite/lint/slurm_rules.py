@@ -10,7 +10,7 @@ from lumisite.lint.job import Job, variables_in
 from lumisite.lint.options import ADDING, EXCLUSIVE, OPTIONS, Option, is_option
 from lumisite.lint.programs import launches_of, starts_of
 from lumisite.lint.script import ShellCommand, read_commands, with_lines
-from lumisite.lint.step import SrunStep, read_count
+from lumisite.lint.step import read_count
 from lumisite.text import counted, nearest_name
 from lumisite.vendors import all_gpus
 
@@ -339,9 +339,13 @@ def local_master(job: Job) -> Iterator[BadLine]:
 
 def too_many_threads(job: Job) -> Iterator[BadLine]:
     """More threads of OpenMP for a process than any step has cores for it."""
-    shares = [(step.number("cpus-per-task") or 0, launch) for step in job.steps for launch in [_launch(job, step)]]
-    cores = max((cpus // launch if launch else 0 for cpus, launch in shares), default=0)
-    if not cores or any(cpus == 0 or not launch for cpus, launch in shares):
+    processes: dict[int, int | None] = {}  # those of a task, where its step has a launcher
+    for launch in launches_of(job):
+        if launch.step is not None:
+            processes.setdefault(id(launch.step), launch.processes(launch.step.gpus_per_node))
+    shares = [(step.number("cpus-per-task") or 0, processes.get(id(step), 1)) for step in job.steps]
+    cores = max((cpus // each if each else 0 for cpus, each in shares), default=0)
+    if not cores or any(cpus == 0 or not each for cpus, each in shares):
         return
     for setting, value in job.in_force(("OMP_NUM_THREADS",)):
         each = str(job.allocation.number("cpus-per-task") or "")
@@ -349,12 +353,6 @@ def too_many_threads(job: Job) -> Iterator[BadLine]:
         if threads and threads > cores:
             reason = f"{threads} threads for a process with {counted(cores, 'core')}"
             yield BadLine(setting.line, f"OMP_NUM_THREADS={value}", reason, f"export OMP_NUM_THREADS={cores}")
-
-
-def _launch(job: Job, step: SrunStep) -> int | None:
-    """Return how many processes a task of a step starts; `None` where the script does not say it in digits."""
-    found = [launch.processes(step.gpus_per_node) for launch in launches_of(job) if launch.step is step]
-    return found[0] if found else 1
 
 
 # ---------------------------------------------------------------- launchers

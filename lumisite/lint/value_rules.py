@@ -318,7 +318,7 @@ def retired_folder(job: Job) -> Iterator[BadLine]:
 
 def unknown_module(job: Job) -> Iterator[BadLine]:
     """A module of this site that is misspelt, or in a version that the site cannot have now."""
-    others = {name for module in job.site.modules.values() for name in module.conflicts}
+    others = _foreign(job.site)
     for at in job.modules:
         for name in at.loads if not _of_others(job, at.command.line) else ():
             module, _, version = name.partition("/")
@@ -332,6 +332,11 @@ def unknown_module(job: Job) -> Iterator[BadLine]:
                 reason = f"not available on this system, whose versions are like {known[0]}"
                 right = f"module load {module}, or a version that module spider {module} lists"
                 yield BadLine(at.command.line, name, reason, right)
+
+
+def _foreign(site: Site) -> set[str]:
+    """Return the modules of others that those of a site conflict with."""
+    return {name for module in site.modules.values() for name in module.conflicts}
 
 
 def _versions(site: Site, name: str) -> tuple[str, ...]:
@@ -362,7 +367,7 @@ def conflicting_modules(job: Job) -> Iterator[BadLine]:
 
 def foreign_module(job: Job) -> Iterator[BadLine]:
     """A module of almost the name of one of this site, which does the same by other binds."""
-    others = {name for module in job.site.modules.values() for name in module.conflicts}
+    others = _foreign(job.site)
     for at in job.modules:
         for name in at.loads:
             module = name.partition("/")[0]
@@ -379,7 +384,7 @@ def module_not_loaded(job: Job) -> Iterator[BadLine]:
     An image that the script only has as a variable (`$SIF`) is of a module that may bind for itself.
     """
     helper = job.site.helper_module
-    binding = {*job.site.modules, *(name for module in job.site.modules.values() for name in module.conflicts)}
+    binding = {*job.site.modules, *_foreign(job.site)}
     starts = [start for start in starts_of(job) if start.action in ("exec", "run") and start.image]
     starts = [start for start in starts if not re.fullmatch(r"\$\{?\w+\}?", start.image or "")]
     names = {name.partition("/")[0] for at in job.modules for name in at.loads}
@@ -397,7 +402,7 @@ _RUNTIME_BY_PATH = re.compile(rf".*/(?:{'|'.join(RUNTIMES)})")
 def build_with_binds(job: Job) -> Iterator[BadLine]:
     """The build of an image while a module has its binds in the environment, and no wrapper of ours takes them away."""
     modules, helper = job.site.modules, job.site.helper_module
-    carrying = {*modules, *(name for module in modules.values() for name in module.conflicts)}
+    carrying = {*modules, *_foreign(job.site)}
     unbound = False
     for at in job.modules:
         command = at.command
