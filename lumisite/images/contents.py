@@ -96,11 +96,16 @@ class Contents:
         return library_path(self.tree)
 
     @cached_property
+    def loader_folders(self) -> tuple[str, ...]:
+        """The folders that the image's ld.so.conf names."""
+        return conf_directories(self.tree)
+
+    @cached_property
     def libraries(self) -> tuple[str, ...]:
         """The folders of libraries, those that the image's own loader searches first."""
         of_vendors = (pattern for vendor in all_vendors() for pattern in (*vendor.image_libraries, *vendor.libraries))
         built = [folder for pattern in (*of_vendors, *_BUILT_FOLDERS) for folder in glob(self.tree, pattern)]
-        known = (*self.library_path[0], *conf_directories(self.tree), *LIBRARY_FOLDERS, *built)
+        known = (*self.library_path[0], *self.loader_folders, *LIBRARY_FOLDERS, *built)
         return tuple(dict.fromkeys(known))
 
     @cached_property
@@ -128,8 +133,9 @@ class Contents:
         """Return the real path of the first of some names that is a file in a folder of libraries."""
         return find_file(self.tree, self.libraries, names)
 
-    def find_plugin(self) -> str | None:
-        """Return the real path of the network plugin."""
+    @cached_property
+    def plugin(self) -> str | None:
+        """The real path of the network plugin."""
         return find_file(self.tree, (*self.libraries, *self.environments), plugins())
 
     def copies_of(self, library: Collectives) -> tuple[str, ...]:
@@ -147,7 +153,7 @@ class Contents:
             return True
         return maker.gpu is not None and bool(self.copies_of(maker.gpu.collectives))
 
-    @property
+    @cached_property
     def gpu_vendors(self) -> tuple[str, ...]:
         """The vendors for whose GPUs the image holds libraries, by the words of `stacks.*.gpu`."""
         return tuple(filter(self.is_for_gpus_of, gpu_names()))

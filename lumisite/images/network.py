@@ -14,7 +14,6 @@ from lumisite.findings.finding import Finding, Severity
 from lumisite.images.container import RUNTIME_LIBRARIES
 from lumisite.images.contents import LIBFABRIC, LIBRARY_FOLDERS, Contents, find_file
 from lumisite.machine.elf import ElfError, read_elf
-from lumisite.machine.ldcache import conf_directories
 from lumisite.site.images import Holds, parse_release
 from lumisite.site.library_path import host_libfabric, library_path
 from lumisite.site.model import Site
@@ -31,7 +30,7 @@ def search_libfabric(image: Contents, plugin: str) -> tuple[str | None, tuple[st
     """
     of_plugin = _own_search_path(image, plugin)
     of_image, unknown = image.library_path
-    in_image = (*of_plugin, *of_image, *conf_directories(image.tree))
+    in_image = (*of_plugin, *of_image, *image.loader_folders)
     named = tuple(dict.fromkeys(folder for folder in in_image if folder != RUNTIME_LIBRARIES))
     if own := find_file(image.tree, (*named, *LIBRARY_FOLDERS), [LIBFABRIC]):
         return own, ()

@@ -77,7 +77,7 @@ class ReadImage(Contents):
         found |= dict.fromkeys(names)
         if path := self.network[0] or self.find(LIBFABRIC):
             found["libfabric"] = _libfabric(self.tree, path) or _file(path)
-        if path := self.find_plugin():
+        if path := self.plugin:
             found["ofi_plugin"] = banner(_PLUGIN, self.tree, path) or _file(path)
         for name in fabric:
             if path := self.find(name):
@@ -92,14 +92,13 @@ class ReadImage(Contents):
     @cached_property
     def network(self) -> tuple[str | None, tuple[str, ...] | None]:
         """The libfabric of its own that the plugin finds, else the folders in which it looks, where they are known."""
-        plugin = self.find_plugin()
-        return (None, None) if plugin is None else search_libfabric(self, plugin)
+        return (None, None) if self.plugin is None else search_libfabric(self, self.plugin)
 
-    @property
+    @cached_property
     def has_plugin(self) -> bool | None:
         """Whether the OFI plugin is in it; that it is not is known only with the library that would open it."""
         looked_at = any(collection.copies for collection in self.collections.values())
-        return True if self.find_plugin() is not None else False if looked_at else None
+        return True if self.plugin is not None else False if looked_at else None
 
     @cached_property
     def sets(self) -> Mapping[str, str]:
