@@ -92,7 +92,8 @@ make_directories() {
 	[ -e "$private" ] || run mkdir -m 1700 "$private"
 	is_private "$private" || return
 	site_directories
-	are_there || make_them
+	are_there && return
+	make_them
 	are_there
 }
 are_there() {

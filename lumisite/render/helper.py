@@ -50,7 +50,8 @@ from lumisite.vendors import drivers_of
 #: What stands in scripts for the title of the stack that images bring.
 STACK_MARK = "@STACK@"
 #: The line of a script's data by which `lumisite env` has it assume a node that has all that the site describes.
-ASSUMES = {"spank/task_prolog": "site_assumes=''", "spank/bin/singularity": "ls_site_assumes=''"}
+_ASSUMES = "{}assumes=''"
+ASSUMES = {"spank/task_prolog": _ASSUMES.format("site_"), "spank/bin/singularity": _ASSUMES.format("ls_site_")}
 
 
 def join_script(of: Rendering, names: Sequence[str], data: Iterable[str]) -> str:
@@ -110,7 +111,7 @@ def _head(prefix: str, of: Rendering) -> Iterator[str]:
     yield f"# {comment(site.support.contact)}"
     yield "# First is ROOT; then what is empty but where `lumisite env` makes up a node."
     yield sh.assign(ls_site_root=site.root)
-    yield f"{prefix}assumes=''"
+    yield _ASSUMES.format(prefix)
     yield sh.assign(**{f"{prefix}stack": next(iter(of.decisions))})
     yield from sh.lookup(f"{prefix}has_stack", [([*map(shlex.quote, of.decisions)], sh.NOTHING)])
 
@@ -148,12 +149,10 @@ def _filter_data(of: Rendering) -> Iterator[str]:
     yield "  },"
     yield "  needs = {"
     for need in of.site.needs:
-        partners = (need.needs or need.excludes or "").split(" or ")
         flags = f"excluded = {str(need.needs is None).lower()}, several_tasks = {str(need.several_tasks).lower()}"
-        text = (
-            f"{need.title} {'needs' if need.needs else 'does not go together with'} {' or '.join(partners)}: {need.why}"
-        )
-        yield f"    {{ this = {_term(need.this)}, partners = {{ {', '.join(map(_term, partners))} }},"
+        relation = "needs" if need.needs else "does not go together with"
+        text = f"{need.title} {relation} {' or '.join(need.partners)}: {need.why}"
+        yield f"    {{ this = {_term(need.this)}, partners = {{ {', '.join(map(_term, need.partners))} }},"
         yield f"      {flags}, text = {quote_lua(text)} }},"
     yield "  },"
     yield "}"
@@ -315,7 +314,7 @@ def _options() -> Iterator[str]:
         ("ls_site_option", ACTION_VALUED, ACTION_FLAGS),
         ("ls_site_letter", tuple(ACTION_VALUED_LETTERS), tuple(ACTION_LETTERS)),
     ):
-        yield from sh.lookup(name, [(valued, "ls_takes=1"), (flags, "ls_takes=''")])
+        yield from sh.lookup(name, [(valued, "ls_takes=1"), (flags, sh.NOTHING)])
 
 
 def _planned(site: Site, loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], str, bool]]:

@@ -319,8 +319,8 @@ def _variables(question: Question, stages: Sequence[_Stage], image: AssumedImage
     numbered = reversed([*enumerate(question.site.settings)])
     of_module = {str(setting.name): f"settings[{index}]" for index, setting in numbered}
     for stage in stages:
-        names = (value for key, value in stage.reports if key == "setting")
-        entries = {name: _entry_of(question, name, image if stage.by == "wrapper" else None) for name in names}
+        deciding = _entries_of(question, image if stage.by == "wrapper" else None)
+        entries = {value: deciding.get(value, "") for key, value in stage.reports if key == "setting"}
         changed = {name for name in {*stage.before, *stage.after} if stage.before.get(name) != stage.after.get(name)}
         for name in changed | entries.keys():
             if not name.startswith("SLURM") or name == "SLURM_TASK_PROLOG":
@@ -329,13 +329,14 @@ def _variables(question: Question, stages: Sequence[_Stage], image: AssumedImage
     return found
 
 
-def _entry_of(question: Question, name: str, image: AssumedImage | None) -> str:
-    """Return the entry by which a script sets or unsets a variable: the first that applies and does something."""
-    verdicts = decide(question.site, situation_of(question, image)).settings
-    applying = (verdict for verdict in verdicts if verdict.entry.name == name and verdict.applies)
-    if image is None:
-        applying = (verdict for verdict in applying if not decided_by_image(question.site, verdict.entry))
-    return next((verdict.key for verdict in applying if not verdict.entry.leave), "")
+def _entries_of(question: Question, image: AssumedImage | None) -> dict[str, str]:
+    """Return by variable the entry by which a script sets or unsets it: the first that applies and does something."""
+    site, found = question.site, dict[str, str]()
+    for verdict in decide(site, situation_of(question, image)).settings:
+        of_image = image is None and decided_by_image(site, verdict.entry)
+        if verdict.applies and not of_image and not verdict.entry.leave:
+            found.setdefault(str(verdict.entry.name), verdict.key)
+    return found
 
 
 def _not_set(question: Question, image: AssumedImage | None) -> dict[str, Variable]:

@@ -90,9 +90,8 @@ class Manifest:
 
     `stacks` maps the name of each stack to its releases, `inputs` maps the name of each input to its SHA-256,
     `modules` maps `name/version` to its meaning, `defaults` maps a name without a version to the module that it loads,
-    `plans` maps the name of each stored plan that was compiled in to what it needs, `settings` maps a variable that is
-    set in the task to one readable line for each of its entries, `tasks` maps a group of what the helper does to names
-    and values, and `files` lists every file of the tree but the manifest itself.
+    `plans` maps the name of each stored plan that was compiled in to what it needs, `tasks` maps a group of what the
+    helper does to names and values, and `files` lists every file of the tree but the manifest itself.
     """
 
     release: str
@@ -102,7 +101,6 @@ class Manifest:
     stacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     inputs: Mapping[str, str] = field(default_factory=dict)
     modules: Mapping[str, ModuleSummary] = field(default_factory=dict)
-    settings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     tasks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     plans: Mapping[str, PlanSummary] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)

@@ -24,11 +24,9 @@ from lumisite.render.plan_images import plan_summaries
 from lumisite.render.runtimes import RUNTIMES
 from lumisite.render.task_summary import task_summary
 from lumisite.render.templates import make_environment
-from lumisite.site.ledger import Decision, describe_action
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import MODULEFILE
 from lumisite.site.plans import LoadedPlan
-from lumisite.site.scalars import TASK
 from lumisite.site.selection import Selection
 
 #: Stands for the release id until the tree's own hash is known, since the id is part of the texts.
@@ -63,7 +61,6 @@ def render_tree(
         stacks={stack: tuple(map(str, versions)) for stack, versions in selection.stacks.items()},
         inputs=_inputs(of),
         modules={plan.full_name: plan.summary for plan in modules},
-        settings=_settings(of.decisions[selection.default.name]),
         tasks=task_summary(of),
         plans=plan_summaries(
             loaded.site, (loaded_plan for loaded_plan in plans if loaded_plan.plan.platform == selection.platform)
@@ -123,13 +120,3 @@ def _inputs(of: Rendering) -> dict[str, str]:
         **{loaded_plan.file: sha256_of(loaded_plan.data) for loaded_plan in of.plans},
         **{name: sha256_of(text.encode()) for name, text in of.templates.items()},
     }
-
-
-def _settings(decision: Decision) -> dict[str, tuple[str, ...]]:
-    """The task's part of the ledger for the default combination, one readable line for each entry that can win."""
-    lines: dict[str, tuple[str, ...]] = {}
-    for verdict in decision.settings:
-        if verdict.entry.where == TASK and verdict.applies:
-            line = f"{describe_action(verdict.entry)} [{verdict.reason}]"
-            lines[verdict.entry.name] = (*lines.get(verdict.entry.name, ()), line)
-    return lines

@@ -250,6 +250,11 @@ class Requirement(Known):
         return self.this.partition("=")[0] if set("|*?[") & set(self.this) else self.this
 
     @property
+    def partners(self) -> tuple[str, ...]:
+        """The options of srun of which one must be there, or none may be."""
+        return tuple((self.needs or self.excludes or "").split(" or "))
+
+    @property
     def partner(self) -> str:
         """What srun must have, or must not have, as text."""
         return f"srun {self.needs}" if self.needs else f"srun without {self.excludes}"

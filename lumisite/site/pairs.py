@@ -20,8 +20,7 @@ def missing_partners(
     for need in site.needs:
         if not _has(need.this, variables if need.variable else options) or (need.several_tasks and alone):
             continue
-        lacks = need.needs and not any(_has(option, options) for option in need.needs.split(" or "))
-        if lacks or (need.excludes and _has(need.excludes, options)):
+        if any(_has(option, options) for option in need.partners) == (need.needs is None):
             yield need
 
 

@@ -427,8 +427,8 @@ def pairs_have_a_partner(site: Site) -> Faults:
             yield wrong_type(pair.this, kind, "NCCL_NET=Socket").finding(f"{path}.this")
         if bool(pair.needs) == bool(pair.excludes):
             yield missing_key(f"{path}.needs", "add it, or `excludes`, and not both")
-        for option in (pair.needs or pair.excludes or "--").split(" or "):
-            if not option.startswith("--"):
+        for option in pair.partners:
+            if option and not option.startswith("--"):
                 yield wrong_type(option, "srun option", "--network=no_vni").finding(path)
 
 

@@ -42,7 +42,6 @@ def manifest(release: str = NEW, *, libfabric: str = "1.22.0", cpe: str = "25.03
                 environment={"FI_VERSION": libfabric},
             )
         },
-        settings={"NCCL_SOCKET_IFNAME": ("hsn0,hsn1,hsn2,hsn3 [when several nodes]",)},
     )
 
 

@@ -106,7 +106,7 @@ def test_what_the_helper_does_is_compared_entry_by_entry() -> None:
         "settings": {"A (gpus yes)": "2", "B": "same", "A (gpus no)": "3"},
         "cpus": {"g: tasks 1": "0-3"},
     }
-    old, new = replace(manifest(), tasks=before), replace(manifest(), tasks=after, settings={})
+    old, new = replace(manifest(), tasks=before), replace(manifest(), tasks=after)
     found = described(old, new)
     assert meaning_lines(found) == [
         "- bind /a: task, always",

@@ -65,7 +65,6 @@ manifests = st.builds(
     stacks=st.dictionaries(texts, lists, max_size=2),
     inputs=st.dictionaries(texts, texts, max_size=3),
     modules=st.dictionaries(texts, modules, max_size=3),
-    settings=st.dictionaries(texts, lists, max_size=3),
     plans=st.dictionaries(texts, plans, max_size=2),
     files=st.dictionaries(paths, entries, max_size=3),
 )
@@ -112,7 +111,7 @@ def test_entries_describe_every_file() -> None:
         ("inputs", [], "inputs: value-wrong"),
         ("inputs", {"lumi.yaml": 1}, "inputs.lumi.yaml: value-wrong"),
         ("modules", {"a/1": []}, "modules.a/1: value-wrong"),
-        ("settings", {"X": {"y": 1}}, "settings.X: value-wrong"),
+        ("stacks", {"X": {"y": 1}}, "stacks.X: value-wrong"),
         ("files", {"/etc/passwd": ENTRY}, "files./etc/passwd: value-wrong"),
         ("files", {"": ENTRY}, "value-wrong"),
         ("files", {"a/../../b": ENTRY}, "value-wrong"),
