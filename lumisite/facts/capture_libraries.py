@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from lumisite.binds.host_libraries import folders_below, more_folders
 from lumisite.errors import LumisiteError
@@ -66,7 +67,7 @@ def capture_libraries(facts: Facts, tree: Tree, site: Site, findings: list[Findi
     facts = replace(
         facts,
         libraries=_with_digests(tree, libraries, findings),
-        plain={**facts.plain, "library-rights": {real: _rights(tree, site, real) for real in libraries}},
+        plain={**facts.plain, "library-rights": _rights(tree, site, libraries)},
         loads={soname: loaded.real for soname, loaded in loads.items() if loaded is not None},
         beside=tuple(sorted(beside)),
         searched=tuple(sorted(searched)),
@@ -199,20 +200,29 @@ def _library(tree: Tree, found: Found) -> Library:
     return replace(library, providers=_providers(tree, found.real)) if is_libfabric else library
 
 
-def _rights(tree: Tree, site: Site, path: str) -> str:
-    """Return by whom but root a library, or a folder above it, can be replaced; empty where by nobody."""
-    owners, modes = set[str](), list[str]()
-    top = getattr(tree, "owner", lambda _: None)("/")  # a user may have copied the whole tree
-    for place in [*folders_of(path)][:-1]:
+def _rights(tree: Tree, site: Site, libraries: Iterable[str]) -> dict[str, str]:
+    """Return by whom but root each library, or a folder above it, can be replaced; empty where by nobody."""
+
+    @cache  # most libraries have the same folders above them
+    def owner_and_mode(place: str) -> tuple[int | None, int | None]:
         owner, mode = (getattr(tree, name, lambda _: None)(place) for name in ("owner", "mode"))
-        if owner not in (None, 0, top):
-            owners.add(f"owned by uid {owner}")
-        if mode is not None and mode & 0o002 and not mode & 0o1000:
-            modes.append(f"{'library' if place == path else 'folder'} of mode {mode:04o}")
+        return owner, mode
+
+    top, _ = owner_and_mode("/")  # a user may have copied the whole tree
     places = {str(system.path) for system in site.file_systems}
     places |= {resolve(tree, place).path for place in places}
-    homes = ["on a file system of users"] if is_below(path, places - {"/"}) else []
-    return ", ".join([*modes, *sorted(owners), *homes])
+    found = {}
+    for path in libraries:
+        owners, modes = set[str](), list[str]()
+        for place in [*folders_of(path)][:-1]:
+            owner, mode = owner_and_mode(place)
+            if owner not in (None, 0, top):
+                owners.add(f"owned by uid {owner}")
+            if mode is not None and mode & 0o002 and not mode & 0o1000:
+                modes.append(f"{'library' if place == path else 'folder'} of mode {mode:04o}")
+        homes = ["on a file system of users"] if is_below(path, places - {"/"}) else []
+        found[path] = ", ".join([*modes, *sorted(owners), *homes])
+    return found
 
 
 def _providers(tree: Tree, path: str) -> tuple[str, ...]:

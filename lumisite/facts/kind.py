@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import posixpath
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -179,7 +179,7 @@ def text_kind(
 
     def compare(before: Facts, after: Facts) -> Iterator[Change]:
         for change in compare_texts(*known(*texts_of(name, before, after)), same):
-            gone, come = (joined(parts) for parts in only_in_order(change.before, change.after))
+            gone, come = (joined(parts) for parts in only_in_order(parts_of(change.before), parts_of(change.after)))
             old, new = (gone, come) if gone or come else (change.before, change.after)  # else only their order differs
             severity = FAULT if is_fault(change.before, change.after) else DOUBT
             message = f"{difference('', old, new)}; touches {affects}"
@@ -189,10 +189,9 @@ def text_kind(
     return ChangeKind(name, compare, touches, advice, follows=follows, read=read)
 
 
-def only_in_order(old: str | None, new: str | None) -> tuple[list[str], list[str]]:
-    """Return which entries of two lists, that were joined to texts, only one of them has."""
-    first, second = parts_of(old), parts_of(new)
-    return [part for part in first if part not in second], [part for part in second if part not in first]
+def only_in_order(old: Sequence[str], new: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return which entries of two lists only one of them has."""
+    return [part for part in old if part not in new], [part for part in new if part not in old]
 
 
 def parts_of(text: str | None) -> list[str]:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from lumisite.errors import LumisiteError
+from lumisite.facts.kind import parts_of
 from lumisite.facts.kinds.node import UNIT_FOLDERS, mounts_in
 from lumisite.facts.kinds.reading import lines_of, printable_only
 from lumisite.machine.ldcache import CACHE, CONF, conf_directories, glob, read_cache
@@ -128,4 +129,4 @@ def _service(tree: Tree, name: str) -> Iterator[str]:
 
 def loses_a_part(was: str | None, now: str | None) -> bool:
     """Return whether something of a service is not there any more, or only a mask of it."""
-    return bool({*(was or "").split(", ")} - {*(now or "").split(", "), ""})
+    return not {*parts_of(was)} <= {*parts_of(now)}

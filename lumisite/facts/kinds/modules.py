@@ -115,7 +115,8 @@ def read_module_defaults(tree: Tree, site: Site) -> dict[str, str]:
         (root, _DEEPEST) for root in dict.fromkeys((*_known(), *_listed(tree))) if not root.startswith(f"{site.root}/")
     ]
     found: dict[str, str] = {}
-    named = (path for name in _RC_VARIABLES for path in _loaded_at_login(tree).get(name, "").split(", "))
+    at_login = _loaded_at_login(tree)
+    named = (path for name in _RC_VARIABLES for path in at_login.get(name, "").split(", "))
     for path in (*(path for pattern in _RC_FILES for path in glob(tree, pattern)), *filter(None, named)):
         found[path] = ", ".join(_hidden(tree, [path]))
     for _ in range(_MOST_MODULE_FOLDERS):

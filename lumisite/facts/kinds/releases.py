@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from lumisite.facts.change import Change, Touched, joined, listed, only_in
 from lumisite.facts.context import Context, stated_paths
 from lumisite.facts.facts import Facts, Releases
-from lumisite.facts.kind import FAULT, INFO, ChangeKind, Differences, compare_texts, texts_of
+from lumisite.facts.kind import FAULT, INFO, ChangeKind, Differences, compare_texts, only_in_order, texts_of
 from lumisite.facts.kinds.paths import path_touches
 from lumisite.machine.tree import Tree, is_under, names_of, resolve
 from lumisite.site.model import Site
@@ -25,7 +25,7 @@ _RELEASE_FOLDER = re.compile(r"(/\S*?/[0-9]+(?:\.[0-9]+)+[^/]*)(?:/|$)")
 def compare_products(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each folder of a release; one that went and one that came are one change."""
     for path, old, new in _products(before, after):
-        gone, come = ([f"{path}/{name}" for name in names] for names in _ordered(old.versions, new.versions))
+        gone, come = ([f"{path}/{name}" for name in names] for names in only_in_order(old.versions, new.versions))
         if len(gone) == len(come) == 1:
             was, now = gone[0], come[0]
             users: tuple[tuple[str, str], ...] = (
@@ -45,10 +45,6 @@ def _products(before: Facts, after: Facts) -> Iterator[tuple[str, Releases, Rele
     stacks = {software.folders[0].rstrip("/") for _, software in all_software()}
     for path in sorted((before.products.keys() | after.products.keys()) - stacks):
         yield path, before.products.get(path, Releases()), after.products.get(path, Releases())
-
-
-def _ordered(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    return [name for name in old if name not in new], [name for name in new if name not in old]
 
 
 def product_touches(change: Change, context: Context) -> Iterator[Touched]:
