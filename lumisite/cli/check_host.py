@@ -23,9 +23,9 @@ from lumisite.release.policy import Policy, read_policy
 from lumisite.release.root import existing_root, inspect_release
 from lumisite.release.tree import RenderedTree
 from lumisite.release.trust import root_doubts
-from lumisite.render.manifest import NO_MANIFEST, sha256_of
+from lumisite.render.manifest import NO_MANIFEST, is_rendered_from
 from lumisite.site.json_file import parse_json
-from lumisite.site.load import LoadedSite, description_name, load_site, read_input
+from lumisite.site.load import LoadedSite, load_site, read_input
 from lumisite.text import counted, drain_command, printable
 
 
@@ -152,7 +152,7 @@ def _checked(loaded: LoadedSite, root_name: str | None, node: Node, release: Ren
         return Checked(name, faults)
     found, checks = check_host(node, manifest, policy.lines)
     pending = []
-    if manifest.inputs.get(description_name(loaded.site), "") != sha256_of(loaded.data):
+    if not is_rendered_from(manifest, loaded):
         text = f"changed since release {name} was rendered"
         pending.append(Finding("not-deployed", Severity.INFO, text, subject=loaded.file))
     return _split(Checked(name, [*faults, *found], pending=pending, checks=checks))

@@ -39,7 +39,7 @@ from lumisite.render.templates import load_templates
 from lumisite.site.cpus import format_cpu_list
 from lumisite.site.decode import unknown_name
 from lumisite.site.images import Holds, holds_by_name
-from lumisite.site.ledger import harmful_values
+from lumisite.site.ledger import Situation, harmful_values
 from lumisite.site.load import load_plans, load_site
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
@@ -134,9 +134,10 @@ def run_env(arguments: argparse.Namespace) -> int:
     if arguments.image is not None and not was_read:
         _compare_with_image(site, arguments.image, known)
     before = _set_before(found, of_user)
+    situation = situation_of(question, found.image)
     findings = [
-        *_judge_image(site, known, question, found),
-        *_harmful(site, known, question, found, of_user),
+        *_judge_image(site, known, question.image, situation),
+        *_harmful(site, known, situation, found, of_user),
         *judge_own_variables(site, step.partition, step.nodes, of_user),
     ]
     variables = {
@@ -184,23 +185,21 @@ def _with_image(found: Environment, known: KnownImage, of_user: Mapping[str, str
     return replace(found, variables=dict(sorted({**found.variables, **by_image}.items())))
 
 
-def _judge_image(site: Site, known: KnownImage, question: Question, found: Environment) -> Iterator[Finding]:
+def _judge_image(site: Site, known: KnownImage, image: str | None, situation: Situation) -> Iterator[Finding]:
     """Yield why the image does not fit the GPUs or the network of the step."""
-    situation = situation_of(question, found.image)
-    if question.image is None or not situation.gpus:
+    if image is None or not situation.gpus:
         return
     for_others = for_other_gpus(site, known.built_for)
     for reason, right in (*for_others, *outside_range(site, known.releases, situation.platform)):
-        yield Finding("image-unfit", Severity.FAULT, reason, f"use {right}", question.image)
+        yield Finding("image-unfit", Severity.FAULT, reason, f"use {right}", image)
     severity = Severity.FAULT if situation.nodes == "several" else Severity.INFO
-    yield from without_network(question.image, known.holds, severity)
+    yield from without_network(image, known.holds, severity)
 
 
 def _harmful(
-    site: Site, known: KnownImage, question: Question, found: Environment, of_user: Mapping[str, str]
+    site: Site, known: KnownImage, situation: Situation, found: Environment, of_user: Mapping[str, str]
 ) -> Iterator[Finding]:
     """Yield the values of this shell, and of the image, that are known to do harm in the step."""
-    situation = situation_of(question, found.image)
     if known.read is not None:
         holds = known.holds
         stacks = {**situation.stacks, **holds.stacks}

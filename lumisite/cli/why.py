@@ -18,7 +18,7 @@ from lumisite.cli.arguments import (
 from lumisite.cli.output import print_note, print_result
 from lumisite.errors import ResolveError
 from lumisite.findings.writers import line
-from lumisite.site.load import description_name, load_site
+from lumisite.site.load import load_site
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,7 +118,7 @@ def _deployed(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection]:
     """
     from lumisite.cli.site_choice import recorded_site
     from lumisite.release.root import existing_root, inspect_release
-    from lumisite.render.manifest import sha256_of
+    from lumisite.render.manifest import is_rendered_from
     from lumisite.site.selection import resolve_selection
 
     if arguments.platform or requested_releases(arguments):
@@ -138,7 +138,7 @@ def _deployed(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection]:
     loaded = load_site(arguments.site)
     if loaded.site.name != manifest.site:
         raise ResolveError(f"--site: release {manifest.release} is of site {manifest.site}, this is {loaded.site.name}")
-    if manifest.inputs.get(description_name(loaded.site), "") != sha256_of(loaded.data):
+    if not is_rendered_from(manifest, loaded):
         print_note(
             f"{loaded.file} is not as it was when {manifest.release} was rendered: its present text is explained"
         )

@@ -91,9 +91,7 @@ class _Check:
         return replace(fault, finding=replace(fault.finding, severity=severity))
 
 
-def check_host(
-    node: Node, manifest: Manifest, policy: tuple[PolicyLine, ...] | None = None
-) -> tuple[list[HostFault], int]:
+def check_host(node: Node, manifest: Manifest, policy: tuple[PolicyLine, ...]) -> tuple[list[HostFault], int]:
     """Check a node, or a copy of its tree; raises `ResolveError` when the release is not of this site.
 
     Without a release (`NO_MANIFEST`) only what the site description says is checked. Returns the faults, by path, and

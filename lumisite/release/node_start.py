@@ -31,7 +31,7 @@ _LEAST_LOCKED_BYTES = 1024**3
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 
 
-def start_faults(node: Node, policy: tuple[PolicyLine, ...] | None) -> Iterator[HostFault]:
+def start_faults(node: Node, policy: tuple[PolicyLine, ...]) -> Iterator[HostFault]:
     """Yield what keeps containers from starting, or the helper from being called, as `policy` has it."""
     runtime = list(_runtime_faults(node))
     yield from runtime
@@ -121,7 +121,7 @@ def _kernel_mounts(runtime: str, directives: Mapping[str, str]) -> bool:
 # Slurm
 
 
-def _slurm_faults(node: Node, policy: tuple[PolicyLine, ...] | None) -> Iterator[HostFault]:
+def _slurm_faults(node: Node, policy: tuple[PolicyLine, ...]) -> Iterator[HostFault]:
     """Yield a task prolog that Slurm cannot run, or that it lacks though the policy has the helper on without a module.
 
     The cli_filter would do the same for containers.
@@ -137,7 +137,7 @@ def _slurm_faults(node: Node, policy: tuple[PolicyLine, ...] | None) -> Iterator
         shared = [system.path for system in node.site.file_systems if system.kind == "shared"]
         severity = Severity.FAULT if any(is_under(prolog, path) for path in shared) else Severity.NODE
         yield HostFault(Finding("slurm-prolog", severity, f"TaskProlog={prolog}: no such file", advice, conf))
-    on = [line for line in policy or () if line.word == "on"]
+    on = [line for line in policy if line.word == "on"]
     if on and not prolog and "lua" not in stated.get("clifilterplugins", ""):
         text = f"no TaskProlog, though the policy has `{on[0].text}`: the helper is on only for who loads the module"
         advice = f"add TaskProlog={node.site.root}/current/spank/task_prolog, and `scontrol reconfigure`"

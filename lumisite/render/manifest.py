@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from lumisite.errors import DifferenceError, wrong_type
 from lumisite.findings.finding import Finding
 from lumisite.site.json_file import JsonFile
+from lumisite.site.load import LoadedSite, description_name
 from lumisite.site.yaml import joined
 
 MANIFEST = "MANIFEST.json"
@@ -161,6 +162,11 @@ def _faults(manifest: Manifest) -> Iterator[Finding]:
             yield wrong_type(entry.sha256, "digest", "64 lower-case hexadecimal digits").finding(f"{subject}.sha256")
         if entry.mode not in ("0644", "0755"):
             yield wrong_type(entry.mode, "mode of a file", "0644 or 0755").finding(f"{subject}.mode")
+
+
+def is_rendered_from(manifest: Manifest, loaded: LoadedSite) -> bool:
+    """Return whether a release is of the present text of a description."""
+    return manifest.inputs.get(description_name(loaded.site), "") == sha256_of(loaded.data)
 
 
 def path_fault(path: str) -> str:

@@ -162,7 +162,7 @@ def test_a_node_that_can_start_containers_is_silent(tmp_path: Path, name: str) -
 def test_a_task_prolog_that_all_nodes_lack_drains_none(tmp_path: Path) -> None:
     local = GOOD[SLURM_CONF].replace(PROLOG, "/opt/site/prolog")
     for number, (conf, severity) in enumerate(((GOOD[SLURM_CONF], Severity.FAULT), (local, Severity.NODE))):
-        (fault,) = start_faults(node(tmp_path / str(number), {PROLOG: None, SLURM_CONF: conf}), None)
+        (fault,) = start_faults(node(tmp_path / str(number), {PROLOG: None, SLURM_CONF: conf}), ())
         assert (fault.finding.code, fault.finding.severity) == ("slurm-prolog", severity)
 
 
