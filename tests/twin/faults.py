@@ -11,7 +11,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from lumisite.errors import ToolError
@@ -179,36 +179,29 @@ def mount_hung(cluster: Cluster, node: str, path: str) -> Iterator[None]:
         _as_root(cluster, node, f"kill -KILL $(pgrep -f '[h]ung_mount.py'); umount --lazy {path}")
 
 
-@contextmanager
-def cpu_limited(cluster: Cluster, node: str, percent: int) -> Iterator[None]:
+def cpu_limited(cluster: Cluster, node: str, percent: int) -> AbstractContextManager[None]:
     """Let all that slurmd starts on a node have `percent` of one CPU (cgroup v1), in slices too short to hide between.
 
     A limit on the service of slurmd's, as of systemd's CPUQuota=, does the same.
     """
-    cpu, period_us = "/sys/fs/cgroup/cpu", 10_000
+    period_us = 10_000
     limit = f"echo {period_us} >$g/cpu.cfs_period_us; echo {period_us * percent // 100} >$g/cpu.cfs_quota_us"
-    begin = f"set -e; g=$(mktemp -d {cpu}/twin.XXXXXX); chmod 755 $g; echo $g >/run/limited; {limit}"
-    _as_root(cluster, node, f"{begin}; cat /run/slurmd.pid >$g/cgroup.procs")
-    try:
-        yield
-    finally:
-        # Steps may be at their end yet: they go where slurmd goes.
-        free = f"for pid in $(cat /run/slurmd.pid $g/cgroup.procs); do echo $pid >{cpu}/cgroup.procs || :; done"
-        _as_root(cluster, node, f"g=$(cat /run/limited); until {free}; rmdir $g; do sleep 0.2; done 2>/dev/null")
+    return _in_group(cluster, node, "cpu", limit)
 
 
-@contextmanager
-def one_cpu(cluster: Cluster, node: str) -> Iterator[None]:
+def one_cpu(cluster: Cluster, node: str) -> AbstractContextManager[None]:
     """Let all that slurmd starts on a node run on CPU 0 alone (cgroup v1), whatever Slurm believes."""
-    cpuset = "/sys/fs/cgroup/cpuset"
-    begin = f"set -e; g=$(mktemp -d {cpuset}/twin.XXXXXX); chmod 755 $g; echo $g >/run/one-cpu"
-    fill = f"cat {cpuset}/cpuset.mems >$g/cpuset.mems; echo 0 >$g/cpuset.cpus; cat /run/slurmd.pid >$g/cgroup.procs"
-    _as_root(cluster, node, f"{begin}; {fill}")
-    try:
-        yield
-    finally:
-        free = f"for pid in $(cat /run/slurmd.pid $g/cgroup.procs); do echo $pid >{cpuset}/cgroup.procs || :; done"
-        _as_root(cluster, node, f"g=$(cat /run/one-cpu); until {free}; rmdir $g; do sleep 0.2; done 2>/dev/null")
+    return _in_group(cluster, node, "cpuset", "cat $g/../cpuset.mems >$g/cpuset.mems; echo 0 >$g/cpuset.cpus")
+
+
+def _in_group(cluster: Cluster, node: str, controller: str, limit: str) -> AbstractContextManager[None]:
+    """Move slurmd of a node into a group `$g` of a controller, for which a command sets a limit."""
+    top, mark = f"/sys/fs/cgroup/{controller}", f"/run/in-group-{controller}"
+    begin = f"set -e; g=$(mktemp -d {top}/twin.XXXXXX); chmod 755 $g; echo $g >{mark}; {limit}"
+    # Steps may be at their end yet: they go where slurmd goes.
+    free = f"for pid in $(cat /run/slurmd.pid $g/cgroup.procs); do echo $pid >{top}/cgroup.procs || :; done"
+    undo = f"g=$(cat {mark}); until {free}; rmdir $g; do sleep 0.2; done 2>/dev/null"
+    return as_root(cluster, node, f"{begin}; cat /run/slurmd.pid >$g/cgroup.procs", undo)
 
 
 @contextmanager

@@ -36,7 +36,12 @@ def ready_cluster(plan: ClusterPlan) -> Iterator[Cluster]:
 
 def install_lumisite(cluster: Cluster) -> None:
     """Put lumisite where all nodes find it (`LUMISITE` runs it there)."""
-    place = cluster.shared / PLACE.removeprefix("/")
+    copy_lumisite(cluster.shared / PLACE.removeprefix("/"))
+    let_python_compile(cluster, PLACE)
+
+
+def copy_lumisite(place: Path) -> None:
+    """Copy lumisite, with what it imports, into a folder that a PYTHONPATH may name."""
     for name in NEEDED:
         found = importlib.util.find_spec(name)
         assert found is not None
@@ -51,7 +56,6 @@ def install_lumisite(cluster: Cluster) -> None:
     _copy(package, place / "lumisite")
     for folder in FOLDERS:  # in the package, as a wheel has them
         _copy(package.parent / folder, place / "lumisite" / folder)
-    let_python_compile(cluster, PLACE)
 
 
 def let_python_compile(cluster: Cluster, place: str) -> None:

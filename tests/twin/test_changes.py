@@ -6,15 +6,8 @@ import re
 import shutil
 from pathlib import Path
 
-import attr
-import attrs
-import cattrs
-import packaging
 import pytest
-import typing_extensions
-import yaml
 
-import lumisite
 from lumisite.facts.capture import capture
 from lumisite.facts.facts import Facts, parse_facts
 from lumisite.facts.report import ChangeReport, make_report
@@ -27,6 +20,7 @@ from tests.twin.cluster import EXCHANGE, Cluster
 from tests.twin.fixtures import require_twin
 from tests.twin.helper_site import GENERATIONS
 from tests.twin.host_tree import host_tree
+from tests.twin.login_node import copy_lumisite
 from tests.twin.roots import node_root
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm]
@@ -144,10 +138,7 @@ def bring_lumisite(twin: Cluster) -> str:
     """Put lumisite and what it needs where nodes see it; give the command that runs it there."""
     folder = twin.exchange / "py"
     if not folder.exists():
-        for module in (lumisite, attr, attrs, cattrs, packaging, yaml):
-            source = Path(module.__file__ or "").parent
-            shutil.copytree(source, folder / source.name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-        shutil.copy(typing_extensions.__file__, folder)
+        copy_lumisite(folder)
     return f"cd /tmp && PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={EXCHANGE}/py python3 -m lumisite"
 
 
