@@ -159,10 +159,12 @@ def _not_yaml(error: yaml.MarkedYAMLError, text: str, file: str) -> SiteError:
         return unreadable(file, "not YAML: a tab", "indent by spaces", *position)
     reason = ", ".join(part for part in (error.problem, error.context) if part)
     advice = "correct the line, or the one before it"
-    value = re.match(r"\s*(?:- +)*(?:[\w.+-]+: +)?([^\s'\"{}].*?)\s*$", line)
+    found = re.match(r"\s*(?:- +)*(?:[\w.+-]+: +)?([^\s'\"{}].*?)\s*$", line)
+    value = found[1] if found else ""
+    texts = re.split(r",\s*", value.strip("[] ")) if value.startswith("[") else [value]
     # What begins with one of these signs, or has a colon in it, is text only in quotes.
-    if value and (re.match(r"\[?\s*[*&!|>%@`]", value[1]) or ": " in value[1]):
-        advice = f"put the text in quotes, as in: '{value[1].strip('[]')}'"
+    if odd := next((text for text in texts if re.match(r"[*&!|>%@`]", text) or ": " in text), None):
+        advice = f"put the text in quotes, as in: '{odd}'"
     return unreadable(file, f"not YAML: {reason}", advice, mark.line + 1, mark.column + 1)
 
 

@@ -80,6 +80,7 @@ def test_one_error_with_its_position(text: str, message: str) -> None:
         ("a: 1\n\tb: 2\n", "2:1", "a tab", "indent by spaces"),
         ("a:\n  b: 1\n  \tc: 2\n", "3:3", "a tab", "indent by spaces"),
         ("a: [*.sif]\n", "1:6", "scanning an alias", "put the text in quotes, as in: '*.sif'"),
+        ("a: [b, *c, d]\n", "1:8", "found undefined alias", "put the text in quotes, as in: '*c'"),
         ("a: >=12\n", "1:5", "scanning a block scalar", "put the text in quotes, as in: '>=12'"),
         ("why: note: x\n", "1:10", "mapping values are not allowed", "put the text in quotes, as in: 'note: x'"),
         ("- a: @x\n", "1:6", "cannot start any token", "put the text in quotes, as in: '@x'"),
