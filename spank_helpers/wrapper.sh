@@ -370,12 +370,15 @@ ls_correct_settings() {
 		case $ls_free in 1) unset "$ls_left" ;; esac
 	done
 	ls_site_settings
-	# Once on each node, and not where the folder has come back since somebody read the image.
+	# Once on each node: why the plugin cannot be loaded, or the path of the libfabric that it looks for, which may
+	# have come back since somebody read the image.
+	ls_text="$ls_path starts without the fast network:"
 	case $ls_lacking,$ls_step,$ls_local_id in
 	/*,*/several/gpu/*,0)
-		ls_text="starts without the fast network: its plugin looks for $ls_lacking, which is not on"
-		ls_is_there "$ls_lacking" || ls_say "$ls_path $ls_text ${SLURMD_NODENAME-this node}"
+		ls_is_there "$ls_lacking" ||
+			ls_say "$ls_text its plugin looks for $ls_lacking, which is not on ${SLURMD_NODENAME-this node}"
 		;;
+	?*,*/several/gpu/*,0) ls_say "$ls_text $ls_lacking" ;;
 	esac
 }
 # A variable, whose rules follow. $ls_free is 1 where it is not set, or where the prolog has set it.

@@ -37,8 +37,8 @@ class NamedImage:
     """One name of an image.
 
     `links` are the texts of the links on the way, `target` is the file at the end. `why` is what the image family
-    follows from. `libfabric` and `libfabric_folders` are of `search_libfabric`, `sets` the variables of the ledger
-    that it sets itself. With a `fault`, the rest is what could be read all the same. `size` is in bytes.
+    follows from. What begins with `libfabric` is of `PluginSearch`, `sets` are the variables of the ledger that it
+    sets itself. With a `fault`, the rest is what could be read all the same. `size` is in bytes.
     """
 
     path: str
@@ -52,6 +52,7 @@ class NamedImage:
     versions: Mapping[str, StatedVersion] = field(default_factory=dict)
     libfabric: str | None = None
     libfabric_folders: tuple[str, ...] | None = None
+    libfabric_versions: Mapping[str, str] = field(default_factory=dict)
     sets: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[Finding, ...] = ()
     fault: Finding | None = None
@@ -155,9 +156,16 @@ def _read(
             known = replace(known, digest=digest_of(source, reading.digest, progress))
         opened = open_image(path)
         image = ReadImage(reading.site, opened.tree)
-        libfabric, folders = image.network
-        known = replace(known, labels=image.labels, versions=image.versions, sets=image.sets)
-        known = replace(known, libfabric=libfabric, libfabric_folders=folders)
+        network = image.network
+        known = replace(
+            known,
+            labels=image.labels,
+            versions=image.versions,
+            libfabric=network.libfabric,
+            libfabric_folders=network.folders,
+            libfabric_versions=network.versions,
+            sets=image.sets,
+        )
         for alias in aliases:
             family, why = choose_family(reading.site, (alias.path, real), image, reading.releases)
             is_recognised = why.code == "image-family"

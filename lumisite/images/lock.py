@@ -17,7 +17,7 @@ from lumisite.findings.finding import Finding, Severity
 from lumisite.images.contents import collectives_of
 from lumisite.images.digest import Kind
 from lumisite.images.inventory import NamedImage
-from lumisite.images.network import with_network
+from lumisite.images.network import PluginSearch, with_network
 from lumisite.machine.host import LARGEST_READ_BYTES, refused_with_command
 from lumisite.site.decode import contradiction
 from lumisite.site.images import Holds, family_by_path, parse_release
@@ -33,8 +33,8 @@ from lumisite.text import printable
 class LockedImage:
     """What the lock knows of one name; `fault` is the code of what was wrong with it then.
 
-    `libfabric` is the image's own that its plugin finds, else `libfabric_folders` are those in which it looks, where
-    these are known. `sets` are the variables of the ledger that the image sets itself.
+    What begins with `libfabric` is what its plugin finds, as in `PluginSearch`. `sets` are the variables of the ledger
+    that the image sets itself.
     """
 
     target: str | None = None
@@ -45,6 +45,7 @@ class LockedImage:
     versions: Mapping[str, str] = field(default_factory=dict)
     libfabric: str | None = None
     libfabric_folders: tuple[str, ...] | None = None
+    libfabric_versions: Mapping[str, str] = field(default_factory=dict)
     sets: Mapping[str, str] = field(default_factory=dict)
     fault: str = ""
 
@@ -85,6 +86,7 @@ def locked(image: NamedImage) -> LockedImage:
         versions,
         image.libfabric,
         image.libfabric_folders,
+        image.libfabric_versions,
         image.sets,
         "" if image.fault is None else image.fault.code,
     )
@@ -108,9 +110,9 @@ def holds_by_lock(site: Site, path: str, image: LockedImage, platform: str | Non
     holds = Holds(family, stacks, plugin if plugin or looked_at else None, sets=image.sets)
     if not plugin:
         return holds
-    own = image.libfabric is not None
-    release = parse_release(image.versions.get("libfabric")) if own else None
-    return with_network(site, platform or site.platform, holds, release or own, image.libfabric_folders)
+    search = PluginSearch(image.libfabric, image.libfabric_folders, image.libfabric_versions)
+    release = None if image.libfabric is None else parse_release(image.versions.get("libfabric"))
+    return with_network(site, platform or site.platform, holds, search, release)
 
 
 def format_lock(lock: Lock) -> str:

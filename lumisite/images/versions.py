@@ -20,7 +20,7 @@ from lumisite.images.contents import (
     glibc_of,
     labelled,
 )
-from lumisite.images.network import libfabric_release, search_libfabric, with_network
+from lumisite.images.network import PluginSearch, libfabric_release, search_libfabric, with_network
 from lumisite.machine.tree import Tree, text_of
 from lumisite.site.images import Holds, parse_release
 from lumisite.site.model import Site
@@ -75,7 +75,7 @@ class ReadImage(Contents):
             library = gpu_of(str(self.site.stacks[name].gpu)).collectives
             found[library.name] = copies.version or self.stated(library.images)
         found |= dict.fromkeys(names)
-        if path := self.network[0] or self.find(LIBFABRIC):
+        if path := self.network.libfabric or self.find(LIBFABRIC):
             found["libfabric"] = _libfabric(self.tree, path) or _file(path)
         if path := self.plugin:
             found["ofi_plugin"] = banner(_PLUGIN, self.tree, path) or _file(path)
@@ -90,9 +90,9 @@ class ReadImage(Contents):
         return {**self.releases, **{name: version for name, version in stated.items() if version is not None}}
 
     @cached_property
-    def network(self) -> tuple[str | None, tuple[str, ...] | None]:
-        """The libfabric of its own that the plugin finds, else the folders in which it looks, where they are known."""
-        return (None, None) if self.plugin is None else search_libfabric(self, self.plugin)
+    def network(self) -> PluginSearch:
+        """What the plugin finds of libfabric; nothing without a plugin."""
+        return PluginSearch() if self.plugin is None else search_libfabric(self, self.plugin)
 
     @cached_property
     def has_plugin(self) -> bool | None:
@@ -118,9 +118,8 @@ class ReadImage(Contents):
         holds = Holds(family, releases, self.has_plugin, sets=self.sets)
         if not self.has_plugin:
             return holds
-        own, folders = self.network
-        release = parse_release(self.versions["libfabric"].value) if own is not None else None
-        return with_network(self.site, platform or self.site.platform, holds, release or own is not None, folders)
+        release = None if self.network.libfabric is None else parse_release(self.versions["libfabric"].value)
+        return with_network(self.site, platform or self.site.platform, holds, self.network, release)
 
     @property
     def other_gpus(self) -> tuple[str, ...]:

@@ -361,7 +361,7 @@ def _followed(site: Site, plan: ImagePlan) -> Iterator[str]:
 def _read_values(site: Site, platform: str, holds: Holds) -> dict[str, str]:
     """Return the wrapper's variables for what was read in an image."""
     version = None if site.gpu_stack is None else holds.stacks.get(site.gpu_stack)
-    lacking = f"{host_path(site, holds.lacking)}/libfabric.so.1" if holds.lacking else ""
+    lacking = f"{host_path(site, holds.lacking)}/libfabric.so.1" if holds.lacking else holds.too_old
     left_alone = names_left_alone(site, platform, holds)
     return {
         "ls_version": "" if version is None else number_of(version),

@@ -16,9 +16,10 @@ from lumisite.site.versions import Version, parse_version
 class Holds:
     """What is known of the inside of an image; `None` means that it is not known.
 
-    `plugin` is whether it has an OFI plugin that finds a libfabric, `libfabric` the release that it finds, `lacking` a
-    folder of the container where it looks in vain. `sets` are the variables of the ledger that the image sets itself.
-    `guessed` is whether all this was only taken from a name, which is not one that the site itself gave.
+    `plugin` is whether it has an OFI plugin that finds a libfabric which it can load, `libfabric` the release of that.
+    Else `lacking` is a folder of the container where it looks in vain, or `too_old` a sentence about what it finds.
+    `sets` are the variables of the ledger that the image sets itself. `guessed` is whether all this was only taken from
+    a name, which is not one that the site itself gave.
     """
 
     family: str | None = None
@@ -26,6 +27,7 @@ class Holds:
     plugin: bool | None = None
     libfabric: Version | None = None
     lacking: str = ""
+    too_old: str = ""
     sets: Mapping[str, str] = field(default_factory=dict)
     guessed: bool = False
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from lumisite.findings.finding import Severity
 from lumisite.images.inventory import NamedImage
 from lumisite.images.lock import holds_by_lock, locked
-from lumisite.images.network import libfabric_release
+from lumisite.images.network import libfabric_release, without_network
 from lumisite.images.versions import ReadImage
+from lumisite.site.images import Holds
 from lumisite.site.load import load_site
 from lumisite.site.versions import parse_version
 from tests.support.dict_trees import DictTree, Files
@@ -15,6 +17,7 @@ from tests.support.elves import elf
 
 LUMI = load_site("lumi").site
 PLUGIN = "/opt/aws-ofi-rccl/librccl-net.so"
+FABRIC = "libfabric.so.1"
 HOST, GONE = "/opt/cray/libfabric/1.22.0/lib64", "/opt/cray/libfabric/1.15.2.0/lib64"
 DEF, DOCKER = "/.singularity.d/env/90-environment.sh", "/.singularity.d/env/10-docker2singularity.sh"
 
@@ -49,9 +52,58 @@ def test_a_plugin_finds_its_libfabric_where_its_loader_looks(
     assert (found.plugin, found.lacking) == (plugin, lacking)
     assert found.libfabric == (None if release is None else parse_version(release))
     # A lock knows the same.
-    libfabric, folders = known.network
-    named = NamedImage("/x.sif", versions=known.versions, libfabric=libfabric, libfabric_folders=folders)
-    assert holds_by_lock(LUMI, "/lumi-rocm-rocm-x.sif", locked(named)).plugin == plugin
+    assert by_lock(known).plugin == plugin
+
+
+def by_lock(known: ReadImage, platform: str | None = None) -> Holds:
+    """Return what a lock of an image knows of it."""
+    search = known.network
+    named = NamedImage(
+        "/x.sif",
+        versions=known.versions,
+        libfabric=search.libfabric,
+        libfabric_folders=search.folders,
+        libfabric_versions=search.versions,
+    )
+    return holds_by_lock(LUMI, "/lumi-rocm-rocm-x.sif", locked(named), platform)
+
+
+def built_for(*versions: str, paths: str) -> bytes:
+    """Return a plugin that was linked to a libfabric with some symbol versions, and looks for it in `paths`."""
+    return elf("librccl-net.so", [FABRIC], runpath=paths, verneed={FABRIC: versions})
+
+
+@pytest.mark.parametrize(
+    ("needed", "too_old"),
+    [
+        (["FABRIC_1.0", "FABRIC_1.6"], ""),
+        (["FABRIC_1.7", "FABRIC_1.1"], f"FABRIC_1.7 of libfabric, and {GONE}/{FABRIC} has up to FABRIC_1.6"),
+        # The second number is no decimal fraction.
+        (["FABRIC_1.10"], f"FABRIC_1.10 of libfabric, and {GONE}/{FABRIC} has up to FABRIC_1.6"),
+    ],
+)
+def test_a_plugin_cannot_load_an_older_libfabric_of_the_host(needed: list[str], too_old: str) -> None:
+    known = image(plugin=built_for(*needed, paths=GONE))
+    for found in (known.holds("lumi-rocm", "2024-08"), by_lock(known, "2024-08")):
+        assert found.plugin is not bool(too_old)
+        assert found.too_old == (too_old and f"its plugin needs {too_old}")
+        assert found.libfabric == (None if too_old else parse_version("1.15.2.0"))
+
+
+@pytest.mark.parametrize(
+    ("defined", "plugin"), [(["FABRIC_1.6", "FABRIC_1.7"], True), (["FABRIC_1.5", "FABRIC_1.6"], False), ([], True)]
+)
+def test_a_plugin_cannot_load_an_older_libfabric_of_the_image(defined: list[str], plugin: bool) -> None:
+    own = f"/opt/net/{FABRIC}"
+    files: Files = {PLUGIN: built_for("FABRIC_1.7", paths="/opt/net"), own: elf(FABRIC, verdef=defined)}
+    known = ReadImage(LUMI, DictTree(files))
+    too_old = (
+        f"jobs of several nodes go over TCP: its plugin needs FABRIC_1.7 of libfabric, and {own} has up to FABRIC_1.6"
+    )
+    for found in (known.holds("lumi-rocm"), by_lock(known)):
+        assert found.plugin is plugin
+        messages = [finding.message for finding in without_network("x.sif", found, Severity.INFO)]
+        assert messages == ([] if plugin else [too_old])
 
 
 def test_the_platform_and_the_binds_of_the_family_decide_what_the_host_has() -> None:

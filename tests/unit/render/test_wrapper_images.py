@@ -227,16 +227,20 @@ PLUGIN = {"rocm": "6.1.3", "ofi_plugin": "1.4.0"}
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_an_image_whose_libfabric_is_gone_is_told_once_on_a_node(shell: str, tmp_path: Path) -> None:
+def test_an_image_whose_libfabric_is_gone_or_too_old_is_named_once_on_a_node(shell: str, tmp_path: Path) -> None:
     """The platform of the description has another libfabric; the node itself has the last word."""
     folder = f"{tmp_path}/opt/cray/libfabric/9.9/lib64"
-    gone, fine = f"{tmp_path}/gone.sif", f"{tmp_path}/fine.sif"
+    gone, fine, old = (f"{tmp_path}/{name}.sif" for name in ("gone", "fine", "old"))
+    own = "/opt/libfabric/lib/libfabric.so.1"
     wrapper = with_lock(
         tmp_path,
         shell,
         {
             gone: LockedImage(versions=PLUGIN, libfabric_folders=("/opt/x", folder)),
-            fine: LockedImage(versions=PLUGIN, libfabric="/opt/libfabric/lib/libfabric.so.1"),
+            fine: LockedImage(versions=PLUGIN, libfabric=own),
+            old: LockedImage(
+                versions=PLUGIN, libfabric=own, libfabric_versions={"needs": "FABRIC_1.7", "has": "FABRIC_1.6"}
+            ),
         },
     )
 
@@ -247,6 +251,10 @@ def test_an_image_whose_libfabric_is_gone_is_told_once_on_a_node(shell: str, tmp
     assert said() == (
         f"lumisite: {gone} starts without the fast network: its plugin looks for {folder}/libfabric.so.1, "
         "which is not on n7\n"
+    )
+    assert said(old) == (
+        f"lumisite: {old} starts without the fast network: its plugin needs FABRIC_1.7 of libfabric, "
+        f"and {own} has up to FABRIC_1.6\n"
     )
     step = "25.03-rocm6.2/{}/{}/p/lumi-g"
     silent = [said(fine), said(SLURM_LOCALID="3"), said("/x/other.sif")]
