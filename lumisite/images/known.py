@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lumisite.errors import LumisiteError
 from lumisite.findings.finding import Finding, Severity
 from lumisite.images.container import UNKNOWN, variables_of
 from lumisite.images.family import recognise_family
 from lumisite.images.fit import vendors_by_words
-from lumisite.images.lock import Lock, holds_by_lock
+from lumisite.images.lock import Lock, LockedImage, holds_by_lock
 from lumisite.images.sif import open_image
 from lumisite.images.versions import ReadImage
 from lumisite.site.images import Holds, holds_by_name, releases_by_name
@@ -26,13 +26,15 @@ class KnownImage:
     """What is known of an image.
 
     `releases` are those of stacks in it, by forms of names too that no setting goes by, `built_for` the vendors for
-    whose GPUs it is. `read` is the image where its file could be read, `note` says why it could not.
+    whose GPUs it is. `read` is the image where its file was read, `is_locked` whether a lock has it, `note` says why it
+    could not be read.
     """
 
     holds: Holds = field(default_factory=Holds)
     releases: Mapping[str, Version] = field(default_factory=dict)
     built_for: tuple[Vendor, ...] = ()
     read: ReadImage | None = None
+    is_locked: bool = False
     note: Finding | None = None
 
     def in_container(self, before: Mapping[str, str]) -> dict[str, str]:
@@ -46,7 +48,7 @@ class KnownImage:
 def know_image(site: Site, path: str, platform: str | None = None, lock: Lock | None = None) -> KnownImage:
     """Return what is known of an image on a platform (default: the current one)."""
     if "\0" in path:
-        return KnownImage(note=_unread(path, "no file has this name"))
+        return KnownImage(note=_unread(path, "no file has this name", "correct the path of the image"))
     typed = os.path.abspath(path)  # noqa: PTH100 - a Path would drop what the user typed
     real = os.path.realpath(typed)
     try:
@@ -56,15 +58,28 @@ def know_image(site: Site, path: str, platform: str | None = None, lock: Lock | 
         built_for = map(vendor, image.other_gpus) if image.gpu_vendors else vendors_by_words(path, {})
         return KnownImage(holds, holds.stacks, tuple(built_for), image)
     except LumisiteError as error:
-        note = _unread(path, f"its releases and family are inferred from the file name, as it cannot be read: {error}")
-    locked = {} if lock is None else lock.images
-    for name, known in locked.items():
-        if not known.fault and (name == typed or known.target == real):
-            holds = holds_by_lock(site, name, known, platform)
-            return KnownImage(holds, holds.stacks, vendors_by_words(path, known.versions))
-    by_name = holds_by_name(site, real, typed)
-    return KnownImage(by_name, releases_by_name(site, real, typed), vendors_by_words(path, {}), note=note)
+        known = know_unread(site, (typed, real), {} if lock is None else lock.images, platform)
+        if known.is_locked:
+            return known
+        message = f"{error.finding.message}; its releases and family are inferred from the file name"
+        return replace(known, note=_unread(path, message, error.finding.advice))
 
 
-def _unread(path: str, message: str) -> Finding:
-    return Finding("image-unread", Severity.INFO, message, "correct the path of the image", path)
+def know_unread(
+    site: Site, names: tuple[str, str], locked: Mapping[str, LockedImage], platform: str | None = None
+) -> KnownImage:
+    """Return what is known of an image whose file is not read: what a lock has of it, else what its names tell.
+
+    `names` are the path that was typed, and where that leads.
+    """
+    typed, real = names
+    for name, image in locked.items():
+        if not image.fault and (name == typed or image.target == real):
+            holds = holds_by_lock(site, name, image, platform)
+            return KnownImage(holds, holds.stacks, vendors_by_words(typed, image.versions), is_locked=True)
+    releases = releases_by_name(site, real, typed)
+    return KnownImage(holds_by_name(site, real, typed), releases, vendors_by_words(typed, {}))
+
+
+def _unread(path: str, message: str, advice: str) -> Finding:
+    return Finding("image-unread", Severity.INFO, message, advice, path)

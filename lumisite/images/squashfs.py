@@ -345,5 +345,10 @@ def read_squashfs(source: ByteSource, start: int = 0, size: int | None = None) -
     if unpack is None:
         name = COMPRESSIONS.get(compression, str(compression))
         advice = "pack the file system with gzip, xz or zstd, or give the unpacked image"
+        if name == "zstd":
+            name = "zstd, which this Python cannot unpack"
+            advice = (
+                "install the module `backports.zstd` for it (`pip install backports.zstd`), or use Python 3.14 or newer"
+            )
         raise unsupported(source, f"byte {start}: packed with {name}", advice)
     return Squashfs(source, start, block_bytes, root, used, (inodes, names, fragments), unpack)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
-from lumisite.images.lock import LockedImage, holds_by_lock
+from lumisite.images.known import KnownImage, know_unread
 from lumisite.lint.job import Job
 from lumisite.lint.script import ShellCommand
 from lumisite.lint.step import SrunStep, read_count
@@ -19,7 +18,6 @@ from lumisite.render.runtimes import (
     GLOBAL_VALUED,
     RUNTIMES,
 )
-from lumisite.site.images import Holds, holds_by_name, releases_by_name
 
 _LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "torch.distributed.run", "torch.distributed.launch")
 #: What has the words after it as arguments of its own: a program or module of Python, or a list of packages.
@@ -79,23 +77,12 @@ def _position_of_image(words: list[str]) -> int | None:
     return None
 
 
-def contents_of(job: Job, image: str | None) -> Holds:
-    """Return what an image holds, as the lock has it, else by its name; a name alone is a file beside the script."""
+def known_image(job: Job, image: str | None) -> KnownImage:
+    """Return what is known of an image by the lock, else by its name; a name alone is a file beside the script."""
     if not image:
-        return Holds()
-    locked = locked_at(job, image)
-    if locked is not None:
-        return holds_by_lock(job.site, image, locked)
+        return KnownImage()
     path = image if "/" in image else f"./{image}"
-    return replace(holds_by_name(job.site, path), stacks=releases_by_name(job.site, path))
-
-
-def locked_at(job: Job, path: str) -> LockedImage | None:
-    """Return what the lock has of an image, by one of its names or by its file."""
-    found = job.locked.get(path) or next(
-        (image for image in job.locked.values() if path and image.target == path), None
-    )
-    return None if found is None or found.fault else found
+    return know_unread(job.site, (path, path), job.locked)
 
 
 class Launch(NamedTuple):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lumisite.images.fit import for_other_gpus, outside_range, vendors_by_words
+from lumisite.images.fit import for_other_gpus, outside_range
 from lumisite.lint.finding import BadLine
 from lumisite.lint.job import Job
-from lumisite.lint.programs import contents_of, locked_at, starts_of
+from lumisite.lint.programs import known_image, starts_of
 from lumisite.lint.step import SrunStep, read_count, usable_cores, usable_cpus
 from lumisite.render.runtimes import RUNTIMES
 from lumisite.site.cpus import format_cpu_list
@@ -321,7 +321,7 @@ def _may_have_gpus(job: Job) -> bool:
 
 def image_outside_range(job: Job) -> Iterator[BadLine]:
     """An image, or packages of Python, with a release that the GPU driver does not support."""
-    found = [(start.line, start.name, contents_of(job, start.image).stacks) for start in starts_of(job)]
+    found = [(start.line, start.name, known_image(job, start.image).releases) for start in starts_of(job)]
     found += [(line, name, releases_by_name(job.site, name)) for name, line in _packages(job)]
     for line, name, stacks in found if _may_have_gpus(job) else ():
         for reason, right in outside_range(job.site, stacks):
@@ -343,9 +343,7 @@ def image_for_other_gpus(job: Job) -> Iterator[BadLine]:
         return
     expected = " or ".join(vendor.title for vendor in vendors)
     for start in starts_of(job):
-        locked = locked_at(job, start.image or "")
-        built_for = vendors_by_words(start.image or "", {} if locked is None else locked.versions)
-        for reason, right in for_other_gpus(job.site, built_for):
+        for reason, right in for_other_gpus(job.site, known_image(job, start.image).built_for):
             yield BadLine(start.line, start.name, reason, right)
     for vendor in others:
         names = {software.name for software in vendor.software}
@@ -360,7 +358,7 @@ def image_for_other_gpus(job: Job) -> Iterator[BadLine]:
 def skipped_runscript(job: Job) -> Iterator[BadLine]:
     """`exec` of an image that is prepared by its runscript, in a job with GPUs: to install packages it does as well."""
     for start in starts_of(job) if any(step.gpus for step in job.allocation_and_steps) else ():
-        family = contents_of(job, start.image).family
+        family = known_image(job, start.image).holds.family
         if start.action == "exec" and family and job.site.families[family].activation == "runscript":
             reason = "exec skips the runscript, by which the image prepares itself where it has one"
             yield BadLine(start.line, start.name, reason, f"{job.site.command} run … {start.name} …")
@@ -388,7 +386,7 @@ def mpi_type(job: Job) -> Iterator[BadLine]:
     """A type of MPI that the image of a step does not have."""
     for start in starts_of(job):
         step = job.step_of(start.command)
-        family = contents_of(job, start.image).family
+        family = known_image(job, start.image).holds.family
         needed = job.site.families[family].mpi if family else None
         if step and step.value("mpi") and needed and step.value("mpi") not in (needed, "none"):
             option = step.options["mpi"]

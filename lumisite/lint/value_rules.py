@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
+from lumisite.images.known import KnownImage
 from lumisite.lint.finding import BadLine
 from lumisite.lint.job import Job, ScriptSetting, variables_in
-from lumisite.lint.programs import Start, contents_of, starts_of
+from lumisite.lint.programs import Start, known_image, starts_of
 from lumisite.lint.script import with_lines
 from lumisite.machine.tree import is_under
 from lumisite.render.runtimes import RUNTIMES
 from lumisite.site.evidence import Harm, harms
-from lumisite.site.images import Holds
 from lumisite.site.ledger import Situation, decided_by_image, judge_conditions
 from lumisite.site.model import Site
 from lumisite.site.pairs import missing_partners
@@ -62,9 +62,9 @@ def _condition(job: Job, harm: Harm, setting: ScriptSetting, value: str, starts:
     defaults = site.platforms[site.platform].defaults
     installed = {stack: defaults[stack] for stack in site.host_stacks if stack in defaults}
     outcomes: dict[bool | None, str] = {}
-    for contents in [contents_of(job, image) for image in images] or [Holds()]:
-        stacks = {**installed, **contents.stacks}
-        situation = Situation(site.platform, stacks, contents.family, contents.plugin, nodes)
+    for known in [known_image(job, image) for image in images] or [KnownImage()]:
+        stacks = {**installed, **known.releases}
+        situation = Situation(site.platform, stacks, known.holds.family, known.holds.plugin, nodes)
         outcome, reason = judge_conditions(harm.harmful.when, situation)
         outcomes.setdefault(outcome, reason)
     if True in outcomes:

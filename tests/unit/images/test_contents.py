@@ -258,7 +258,8 @@ def test_what_was_read_counts_and_a_name_where_nothing_can_be(tmp_path: Path) ->
     assert known.holds == Holds("lumi-rocm", {"rocm": parse_version("6.1.3")}, guessed=True)
     assert (note := known.note) is not None
     assert (note.code, note.subject) == ("image-unread", str(broken))
-    assert "no-image" in note.message
+    assert note.message.startswith("byte 0: neither a SIF nor a squashfs file")
+    assert note.advice == "give a SIF, or the directory of an unpacked image"
     assert know_image(site, "a\0b").holds == Holds()
 
 

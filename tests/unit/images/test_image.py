@@ -185,6 +185,16 @@ def test_a_bad_image_is_one_error_that_names_the_file_and_the_byte(tmp_path: Pat
     assert finding.message.startswith("" if byte is None else f"byte {byte}: ")
 
 
+def test_without_the_module_for_zstd_the_advice_is_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "compression" if sys.version_info >= (3, 14) else "backports", None)
+    with pytest.raises(ImageError) as caught:
+        opened(tmp_path, superblock(compression=6))
+    assert caught.value.finding.message == "byte 0: packed with zstd, which this Python cannot unpack"
+    assert "pip install backports.zstd" in caught.value.finding.advice
+
+
 def test_a_folder_of_something_else_is_no_image(tmp_path: Path) -> None:
     write_tree(tmp_path, {"/releases/a/MANIFEST.json": b"{}", "/current": Link("releases/a")})
     with pytest.raises(ImageError) as caught:

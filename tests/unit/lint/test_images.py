@@ -9,7 +9,7 @@ import pytest
 from lumisite.cli import main
 from lumisite.images.lock import Lock, LockedImage, format_lock
 from lumisite.lint.job import Job
-from lumisite.lint.programs import contents_of, starts_of
+from lumisite.lint.programs import known_image, starts_of
 from lumisite.site.load import load_site
 from tests.support.linted import LUMI, findings, found
 
@@ -44,7 +44,7 @@ LAIF = "/appl/local/laifs/containers"
     ],
 )
 def test_the_rocm_that_a_name_tells(path: str, rocm: str | None) -> None:
-    told = contents_of(JOB, path).stacks.get("rocm")
+    told = known_image(JOB, path).releases.get("rocm")
     assert (None if told is None else str(told)) == rocm
 
 
@@ -60,7 +60,7 @@ def test_the_rocm_that_a_name_tells(path: str, rocm: str | None) -> None:
     ],
 )
 def test_the_family_that_a_path_tells(path: str, family: str | None) -> None:
-    assert contents_of(JOB, path).family == family
+    assert known_image(JOB, path).holds.family == family
 
 
 @pytest.mark.parametrize(
@@ -192,12 +192,15 @@ def test_what_the_lock_has_counts_more_than_the_name() -> None:
     assert rules("/x/lumi-rocm-rocm-6.0.3.sif") == rules("/x/cuda12.sif") == []
     assert rules("/x/lumi-multitorch-u24r64f2.sif") == rules("/x/lumi-rocm-rocm-5.6.1.sif") == ["image-outside-range"]
     job = Job(LUMI, "", locked)
-    assert (contents_of(job, "/x/lumi-rocm-rocm-6.0.3.sif").family, contents_of(job, "/x/mine.sif").plugin) == (
+    assert (
+        known_image(job, "/x/lumi-rocm-rocm-6.0.3.sif").holds.family,
+        known_image(job, "/x/mine.sif").holds.plugin,
+    ) == (
         "lumi-rocm",
         None,
     )
-    assert contents_of(job, "/x/lumi-multitorch-u24r64f2.sif").family is None
-    assert contents_of(job, "/x/stranger.sif").family is None, "it only stands for what no family recognises"
+    assert known_image(job, "/x/lumi-multitorch-u24r64f2.sif").holds.family is None
+    assert known_image(job, "/x/stranger.sif").holds.family is None, "it only stands for what no family recognises"
 
 
 def test_the_command_takes_a_lock(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
