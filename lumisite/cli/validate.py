@@ -35,7 +35,7 @@ from lumisite.cli.report import read_side
 from lumisite.cli.run_result import print_against_baseline, print_run
 from lumisite.errors import ResolveError, ToolError
 from lumisite.findings import writers
-from lumisite.findings.finding import Finding, with_values
+from lumisite.findings.finding import Finding
 from lumisite.images.lock import unlike_lock
 from lumisite.site.load import LoadedSite, is_file, load_site
 from lumisite.site.model import Site
@@ -235,9 +235,8 @@ def _gather(run: Run, request: RunRequest, into: Path, site: Site) -> None:
     gather(run.folder, into)
     path = samples_of(into)
     recorded = read_lines([(str(path), file_blocks(str(path)))])
-    found = [baseline_size(recorded, validation_of(site).baseline_days), mixed_images(recorded)]
-    for finding in filter(None, found):
-        finding = with_values(finding, {"command": baseline_command(request)})
+    size = baseline_size(recorded, validation_of(site).baseline_days, baseline_command(request))
+    for finding in filter(None, (size, mixed_images(recorded))):
         print_note(writers.sentence(replace(finding, subject=f"baseline {into}")))
 
 

@@ -169,7 +169,29 @@ CODES: Mapping[str, str] = {
     "slurm-silent": "Slurm does not answer",
     "variable-set": "a variable was set before lumisite ran, or is left out of jobs",
     #
-    # Numbers (`verdict`, `report`)
+    # Gates, numbers and baselines (`verdict`, `report`)
+    "gate-passed": "a gate passed in all jobs",
+    "gate-failed": "a gate failed: see its causes",
+    "gate-unclear": "a gate was not answered: see its causes",
+    "gate-follows": "a gate follows from what was found on its nodes: repair that first",
+    "gate-not-run": "a gate passed before the change and did not run after it: run it",
+    "metric-fine": "a metric has not dropped, or not enough to count",
+    "metric-faster": "a metric is better than before: make sure that the benchmark still does its work",
+    "metric-slower": "a metric is slower than before, or than the site expects: see what changed",
+    "metric-unconfirmed": "a drop is not confirmed yet: run more jobs on other nodes",
+    "metric-few-jobs": "too few jobs to judge a metric: run more",
+    "metric-noisy": "jobs differ too much to judge a metric: run more, or take a longer baseline",
+    "metric-bad-nodes": "what is slower may be single nodes and not the system: run more jobs on other nodes",
+    "metric-unmeasured": "a metric was measured on one side only: measure it on both",
+    "metric-unlike": "jobs before and after cannot be compared: give the right files, or take a new baseline",
+    "metric-shown": "a metric that nothing is expected of, and is shown only",
+    "baseline-poor": "what a baseline lacks, or what of it is left out",
+    "baseline-size": "a baseline is as large as it should be",
+    "baseline-incomplete": "a baseline is too small: add to it on another day",
+    "next-jobs": "jobs are missing for a decision: run them",
+    "next-nodes": "run something again on other nodes, or on these nodes together",
+    "next-repair": "repair what failed, then run the rest again",
+    "next-baseline": "no more jobs settle a metric: take another baseline, or give what the site expects",
     "nodes-bad": "single nodes failed a gate, or are slower than the others",
     #
 }

@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.site.model import LEAST_DAYS
+from lumisite.text import some
 from lumisite.validate.samples import JobValues, Recorded, Series
 from lumisite.validate.verdict.metric import GOOD_BEFORE
 from lumisite.validate.verdict.nodes import is_per_node
 
 DAY_S = 86400
-#: A baseline of older jobs, of fewer days, or without so many disjoint sets of nodes stands on little.
+#: A baseline of older jobs, of fewer days, or without so many disjoint sets of nodes is a poor one.
 OLDEST_DAYS = 30
 LEAST_SETS = 2
-#: By field of a job, the codes for jobs after that differ in it, for no job before like them, and for some unlike them.
+#: By field of a job, what jobs did that differ in it, and what to do where no job before is like those after.
 _UNLIKE = {
-    "spec": ("metric-mixed-specs", "metric-other-spec", "baseline-other-spec"),
-    "image": ("metric-mixed-images", "metric-other-image", "baseline-other-image"),
+    "spec": ("measured another thing", "take a new baseline"),
+    "image": ("used another image", "give `--allow-image-change` to compare all the same"),
 }
 
 
@@ -33,70 +33,83 @@ def comparable(
 ) -> tuple[Series | Finding, tuple[Finding, ...]]:
     """Return the jobs before that measured the same as those after, or why there are none; and doubts about them."""
     if before is None:
-        return make_finding("metric-not-before"), ()
+        advice = "measure it before the next change (`lumisite validate --baseline`)"
+        return Finding("metric-unmeasured", Severity.DOUBT, "not measured before", advice), ()
     if before.better != after.better:
-        return make_finding("metric-direction-changed", before=before.better, after=after.better), ()
+        message = f"{before.better} is better before and {after.better} after"
+        return _unlike(message, "see which of the files is right"), ()
     if before.unit and after.unit and before.unit != after.unit:
-        return make_finding("metric-unit-changed", before=before.unit, after=after.unit), ()
+        return _unlike(f"in {before.unit} before and in {after.unit} after", "see which of the files is right"), ()
     jobs = [{(job.run, job.time, repr(sorted(job.values.items()))) for job in side.jobs} for side in (before, after)]
     if twice := set.intersection(*jobs):
-        return make_finding("metric-run-twice", run=min(twice)[0]), ()
+        message = f"run {min(twice)[0]} is before and after the change: one of the files is wrong"
+        return _unlike(message, "give the files of the right runs"), ()
     doubts = []
     # A job that says nothing of it may be of any kind.
     for what in ("spec",) if allow_image_change else ("spec", "image"):
-        mixed, other, left_over = _UNLIKE[what]
+        did, advice = _UNLIKE[what]
         old, new = (sorted({getattr(job, what) for job in series.jobs} - {""}) for series in (before, after))
         if len(new) > 1:
-            return make_finding(mixed, names=tuple(new)), ()
+            message = f"the jobs after the change are of several {what}s ({some(new, between=', ')})"
+            return _unlike(message, f"give the files of one {what} only"), ()
         kept = tuple(job for job in before.jobs if not new or getattr(job, what) in ("", *new))
         if not kept:
-            return make_finding(other, before=tuple(old), after=tuple(new)), ()
+            message = f"{did}: {what} {some(old, between=', ')} before, {some(new, between=', ')} after"
+            return _unlike(message, advice), ()
         if left_out := len(before.jobs) - len(kept):
-            doubts.append(make_finding(left_over, count=left_out, jobs=len(before.jobs)))
+            doubts.append(_poor(f"{left_out} of {len(before.jobs)} jobs before the change {did} and are left out"))
         before = replace(before, jobs=kept)
-    return before, (*doubts, *_doubts(before, after, least_days))
+    return before, (*doubts, *map(_poor, _doubts(before, after, least_days)))
 
 
-def _doubts(before: Series, after: Series, least_days: int) -> Iterator[Finding]:
-    change = min(job.time for job in after.jobs)
+def _unlike(message: str, advice: str) -> Finding:
+    return Finding("metric-unlike", Severity.DOUBT, message, advice)
+
+
+def _poor(message: str) -> Finding:
+    return Finding("baseline-poor", Severity.INFO, message)
+
+
+def _doubts(before: Series, after: Series, least_days: int) -> Iterator[str]:
+    count, change = len(before.jobs), min(job.time for job in after.jobs)
     old = sum(job.time < change - OLDEST_DAYS * DAY_S for job in before.jobs)
     late = sum(job.time > change for job in before.jobs)
     days = len({job.time // DAY_S for job in before.jobs})
     if old:
-        yield make_finding("baseline-old", count=old, jobs=len(before.jobs), days=OLDEST_DAYS)
+        yield f"{old} of {count} jobs before the change are more than {OLDEST_DAYS} days older than the first after it"
     if late:
-        yield make_finding("baseline-late", count=late, jobs=len(before.jobs))
+        yield f"{late} of {count} jobs before the change are later than the first after it"
     if days < least_days:
-        yield make_finding("baseline-few-days", days=days, recommended=least_days)
+        yield f"days with jobs before the change: {days} ({least_days} are recommended)"
     if not is_per_node(before) and _disjoint(before.jobs) < LEAST_SETS:
-        yield make_finding("baseline-one-node-set", recommended=LEAST_SETS)
+        recommended = f"{LEAST_SETS} disjoint sets are recommended"
+        yield f"no two jobs before the change ran on wholly different nodes ({recommended})"
 
 
-def baseline_size(recorded: Recorded, days_needed: int = LEAST_DAYS) -> Finding:
-    """Return how many jobs, days and node sets a baseline has, and whether they are enough.
+def baseline_size(recorded: Recorded, days_needed: int, command: str) -> Finding:
+    """Return how many jobs, days and node sets a baseline has, and whether they are enough; `command` adds to it.
 
     A job counts where it has a value of the metric that fewest jobs have: only that many can be compared.
     """
     every = recorded.series.values()
     jobs = min((series.jobs for series in every), key=len, default=())
-    count, days, node_sets = len(jobs), len({job.time // DAY_S for job in jobs}), _disjoint(jobs)
     sets_needed = 1 if all(map(is_per_node, every)) else LEAST_SETS
-    enough = count >= GOOD_BEFORE and days >= days_needed and node_sets >= sets_needed
-    return make_finding(
-        "baseline-size" if enough else "baseline-incomplete",
-        jobs=count,
-        jobs_needed=GOOD_BEFORE,
-        days=days,
-        days_needed=days_needed,
-        node_sets=node_sets,
-        node_sets_needed=sets_needed,
+    parts = (
+        (len(jobs), GOOD_BEFORE, "jobs"),
+        (len({job.time // DAY_S for job in jobs}), days_needed, "days"),
+        (_disjoint(jobs), sets_needed, "disjoint node sets"),
     )
+    size = ", ".join(f"{count} of {needed} {name}" for count, needed, name in parts)
+    if all(count >= needed for count, needed, _ in parts):
+        return Finding("baseline-size", Severity.INFO, size)
+    advice = f"run it again, on another day: `{command}`"
+    return Finding("baseline-incomplete", Severity.INFO, f"incomplete: {size}", advice)
 
 
 def mixed_images(recorded: Recorded) -> Finding | None:
     """Return that the jobs of a baseline used several images."""
     images = {job.image for series in recorded.series.values() for job in series.jobs if job.image}
-    return make_finding("baseline-mixed-images", images=len(images)) if len(images) > 1 else None
+    return _poor(f"jobs with {len(images)} different images") if len(images) > 1 else None
 
 
 def _disjoint(jobs: Sequence[JobValues]) -> int:

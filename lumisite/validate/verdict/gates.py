@@ -9,13 +9,12 @@ What follows from a bad node (`causes`) counts as that node's.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lumisite.findings.catalogue import find_entry, make_finding
-from lumisite.findings.finding import Finding, Severity, place_severity, with_values
-from lumisite.findings.writers import advice, sentences
+from lumisite.findings.finding import Finding, Severity, place_severity
+from lumisite.findings.writers import sentences
+from lumisite.text import some
 from lumisite.validate.lines import Gate, State
 from lumisite.validate.samples import JobValues
 from lumisite.validate.verdict.causes import NODE, following, nodes_behind
@@ -62,7 +61,7 @@ class GateVerdict:
 
 def next_step(source: Cause | Gate) -> str:
     """Return what to do about a gate, by what it says itself if it does."""
-    return source.advice or advice(make_finding("gate-cause"))
+    return source.advice or "look at its step, in the folder jobs of the run"
 
 
 def cause_alone(source: Cause | Gate) -> str:
@@ -111,33 +110,50 @@ def _judge(
     name: str, before: Sequence[Gate], after: Sequence[Gate], caused_by: Mapping[Gate, tuple[Gate, ...]]
 ) -> GateVerdict:
     if not after:
-        return GateVerdict(name, "inconclusive", (make_finding("gate-not-run", name),), 0, 0)
+        advice = "run `lumisite validate` with this probe"
+        not_run = Finding(
+            "gate-not-run", Severity.DOUBT, "passed before the change, and did not run after it", advice, name
+        )
+        return GateVerdict(name, "inconclusive", (not_run,), 0, 0)
     plain, followed = ([gate for gate in after if (gate in caused_by) == follows] for follows in (False, True))
     failed = [gate for gate in plain if gate.verdict == "fail"]
     wrong = failed or [gate for gate in plain if gate.verdict == "inconclusive"]
     runs, bad = (len({gate.run for gate in gates}) for gates in (after, wrong or followed))
     nodes = _suspects(plain, failed)
-    behind = dict.fromkeys(cause for gate in followed for cause in caused_by[gate])
     follows = tuple(sorted({node for gate in followed for node in nodes_behind(gate, caused_by)}))
-    passed = len({gate.run for gate in plain} - {gate.run for gate in followed})
+    see = "see the causes that the gate names, and its step in the folder jobs of the run"
     state: State = "pass"
-    finding = make_finding("gate-passed", name, passed=runs, jobs=runs)
     if failed:
         state = "bad-nodes" if nodes else "fail"
+        where = f", only on {some(nodes, between=', ')}" if nodes else ""
         severity = Severity.NODE if nodes else Severity.FAULT
-        finding = make_finding("gate-failed", name, nodes=nodes, severity=severity, bad=bad, jobs=runs)
+        message = f"failed in {bad} of {runs} jobs{where}"
+        finding = Finding("gate-failed", severity, message, see, name, nodes=nodes)
     elif wrong:
-        state, finding = "inconclusive", make_finding("gate-unclear", name, bad=bad, jobs=runs)
+        state = "inconclusive"
+        finding = Finding("gate-unclear", Severity.DOUBT, f"not answered in {bad} of {runs} jobs", see, name)
     elif followed:
+        passed = len({gate.run for gate in plain} - {gate.run for gate in followed})
         state = "pass" if passed else "inconclusive"
-        codes = tuple(dict.fromkeys(cause.code or cause.gate for cause in behind))
-        finding = make_finding("gate-follows", name, nodes=follows, cause=codes[0], jobs=runs)
-        finding = with_values(finding, {"passed": passed or None, "causes": codes})
+        finding = _follows(name, follows, [cause for gate in followed for cause in caused_by[gate]], passed, runs)
+    else:
+        finding = Finding("gate-passed", Severity.INFO, f"passed in {runs} of {runs} jobs", subject=name)
     failed_before = any(gate.verdict == "fail" for gate in before)
-    findings = (finding, make_finding("gate-failed-before", name)) if failed_before else (finding,)
+    if failed_before:
+        finding = replace(finding, message=f"{finding.message}; it failed before the change")
     causes = (*_causes(wrong), *(replace(cause, follows=follows) for cause in _causes(followed)))
     pure = follows if state == "inconclusive" and not wrong else ()
-    return GateVerdict(name, state, findings, runs, bad, causes, nodes, failed_before, pure)
+    return GateVerdict(name, state, (finding,), runs, bad, causes, nodes, failed_before, pure)
+
+
+def _follows(name: str, nodes: tuple[str, ...], causes: Iterable[Gate], passed: int, jobs: int) -> Finding:
+    """Return that a gate follows from what was found on these nodes."""
+    codes = list(dict.fromkeys(cause.code or cause.gate for cause in causes))
+    message = f"follows from {some(nodes, between=', ')} ({some(codes, between=', ')})"
+    if passed:
+        message = f"passed in {passed} of {jobs} jobs, the rest {message}"
+    advice = "repair that first, or run it on other nodes"
+    return Finding("gate-follows", Severity.DOUBT, message, advice, name, nodes=nodes, cause=codes[0])
 
 
 def _suspects(after: Sequence[Gate], failed: Sequence[Gate]) -> tuple[str, ...]:
@@ -167,16 +183,13 @@ def _causes(gates: Iterable[Gate]) -> Iterable[Cause]:
     """Yield each cause once, the most frequent first."""
     alike: dict[tuple[str, str, str], list[Gate]] = {}
     for gate in gates:
-        key = ("", gate.cause, gate.advice)
-        if find_entry(gate.code) is not None:
-            key = (gate.code, json.dumps(gate.values, sort_keys=True), "")
-        alike.setdefault(key, []).append(gate)
-    for _, same in sorted(alike.items(), key=lambda item: (-len(item[1]), item[0])):
+        alike.setdefault((gate.code, cause_alone(gate), gate.advice), []).append(gate)
+    for (code, words, advice), same in sorted(alike.items(), key=lambda item: (-len(item[1]), item[0])):
         yield Cause(
-            same[0].cause,
-            same[0].advice,
+            same[0].cause if len({gate.cause for gate in same}) == 1 else words,
+            advice,
             tuple(sorted({node for gate in same for node in gate.nodes})),
             tuple(sorted({gate.run for gate in same})),
             tuple(sorted({gate.rank for gate in same if gate.rank is not None})),
-            code=same[0].code,
+            code=code,
         )

@@ -1,10 +1,26 @@
 """Judge one metric: its jobs after a change against its jobs before it.
 
-The unit is one job: jobs repeat what a user meets, steps of one job do not. The size of a change is the median ratio of
-a job after to a job before, signed so that negative is worse; the noise is that of jobs of one side. There are two
-looks. The first five jobs after the change can only raise a suspicion; five later ones on other nodes must confirm it,
-pooled with the first. All of the metric's chance of error is spent on that second look, and later jobs change nothing.
-docs/explanation/verdict.md says why, and how much this finds.
+**The unit is one job.** Jobs repeat what a user meets; the steps of one job share its nodes, its hour and its
+container. Each job is one number (`nodes.job_value`), and everything below is about logarithms of these numbers,
+signed so that higher is better.
+
+**What is compared.** The change is the median ratio of a job after to a job before (Hodges and Lehmann), the noise that
+of one job, from the distances between jobs of one side. A drop counts beyond the site's threshold and beyond a multiple
+of the noise. Four jobs before and three after are the least; fewer have no spread, however far apart they are.
+
+**Two looks.** The first five jobs after the change can only raise a suspicion (a drop of 1.7 times the noise). Five
+later jobs must confirm it, each without some node of the first, so that no one node can have slowed all of them. They
+are pooled with the first, and then a drop fails if it exceeds `limit_in_noise(alpha)` times the noise and the exact
+rank test gives less than `alpha`; or if it is more than a fifth, where noise is small. All of the chance of error is
+spent on this second look: jobs after these ten change nothing.
+
+**Noise.** In more than 5 % of noise a median moves by chance, so that no drop seen is no proof: to pass, the jobs have
+to exclude that speed was halved (`stats.judge_noisy`).
+
+**Nodes.** What changed for the system changed for all of it. Jobs on nodes that are known to be bad are left out where
+enough others are there. A drop on some node sets, while the others are as fast as before, is a node to be found.
+
+docs/explanation/verdict.md has the reasons, and how often this is wrong.
 """
 
 from __future__ import annotations
@@ -15,17 +31,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import sentences
 from lumisite.site.model import MetricRule
+from lumisite.text import counted, figure, percent, some
 from lumisite.validate.lines import Better, State
-from lumisite.validate.probes.probe import rounded
 from lumisite.validate.samples import Series
 from lumisite.validate.verdict.nodes import is_per_node, job_value
 from lumisite.validate.verdict.stats import (
     ALPHA,
     FLOOR_DROP,
+    NOISE_LIMIT,
     WARN_ALPHA,
     judge_noisy,
     limit_in_noise,
@@ -34,17 +50,17 @@ from lumisite.validate.verdict.stats import (
     shift,
 )
 
-#: A metric with more noise decides nothing but large drops.
-NOISE_LIMIT = 0.05
 #: Jobs after the change that decide, and as many later ones that confirm.
 DECIDING = 5
-#: Fewer jobs than these decide nothing, however far apart they are: the spread of fewer is none.
+#: Fewer jobs than these decide nothing.
 LEAST_AFTER = 3
 LEAST_BEFORE = 4
 #: At the first look a drop of so many times the noise is suspected.
 SUSPECTED = 1.7
-#: Jobs before the change below which a verdict says that it stands on little.
+#: Jobs before the change that are recommended.
 GOOD_BEFORE = 10
+SEE_CHANGES = "see what changed with `lumisite changes`"
+MORE_JOBS = "run more jobs (`lumisite validate --more RUN`)"
 
 
 @dataclass(frozen=True)
@@ -54,7 +70,8 @@ class MetricVerdict:
     `before` and `after` are medians over jobs; `change` is negative for worse, whatever `better` is (-0.1: a tenth less
     speed); `limit` is the drop that counts, `noise` that of one job, both as parts; `p` is that of all jobs that were
     compared. Without enough jobs there are neither. What does not decide is `shown`, and never judged.
-    `more_jobs` on other nodes than `avoid` are missing for a decision.
+    `jobs_compared` are the jobs after of the first look, or of both. `more_jobs` on other nodes than `avoid` are
+    missing for a decision. `hunt` are the nodes among which a slow one is.
     """
 
     metric: str
@@ -66,13 +83,11 @@ class MetricVerdict:
     jobs_before: int = 0
     jobs_after: int = 0
     jobs_compared: int = 0
-    """Jobs after that were compared: those of the first look, or of both."""
     change: float | None = None
     noise: float | None = None
     limit: float | None = None
     p: float | None = None
     improved: bool = False
-    confirmed: bool = False
     on_slow_nodes: bool = False
     decides: bool = True
     spec: float | None = None
@@ -81,7 +96,6 @@ class MetricVerdict:
     more_jobs: int = 0
     avoid: tuple[str, ...] = ()
     hunt: tuple[str, ...] = ()
-    """Nodes among which a slow one is, where jobs on some of their sets are far slower than on the others."""
 
     @property
     def reason(self) -> str:
@@ -90,25 +104,17 @@ class MetricVerdict:
 
 
 @dataclass(frozen=True)
-class _Unit:
-    """One job's number; `sign` is -1 where lower is better."""
+class _Job:
+    """One job's number; `score` is its logarithm, higher for better."""
 
     value: float
-    sign: int
+    score: float
     nodes: frozenset[str]
-
-    @cached_property
-    def score(self) -> float:
-        """Its logarithm, higher for better."""
-        return self.sign * math.log(self.value)
 
 
 @dataclass(frozen=True)
 class _Comparison:
-    """Jobs after against jobs before: change, noise and limit are logarithms.
-
-    In noise (`noisy`) a median moves by chance, however far. A drop is `large` beyond the limit.
-    """
+    """Jobs after against jobs before: change, noise and limit are logarithms."""
 
     change: float
     noise: float
@@ -126,18 +132,64 @@ class _Comparison:
         return self.noise > NOISE_LIMIT
 
     @property
-    def large(self) -> bool:
-        """Whether the drop counts."""
+    def counts(self) -> bool:
+        """Whether the drop is beyond the limit."""
         return self.change < -self.limit
 
     @property
     def below_floor(self) -> bool:
-        """Whether the drop is so large that no test is asked, but in noise."""
+        """Whether the drop is so large that no test is asked; in noise none is."""
         return self.change < math.log(1 - FLOOR_DROP) and not self.noisy
 
-    def regressed(self, alpha: float) -> bool:
-        """Return whether the drop counts and is no chance."""
-        return self.large and (self.below_floor or self.p < alpha)
+
+@dataclass(frozen=True)
+class _Jobs:
+    """The jobs of both sides by time, and how they are judged."""
+
+    before: Sequence[_Job]
+    after: Sequence[_Job]
+    rule: MetricRule
+    alpha: float
+
+    @property
+    def first(self) -> Sequence[_Job]:
+        """The jobs of the first look."""
+        return self.after[:DECIDING]
+
+    @cached_property
+    def later(self) -> Sequence[_Job]:
+        """The jobs that can confirm: later ones that share no node with some job of the first look."""
+        fit = [job for job in self.after[DECIDING:] if any(job.nodes.isdisjoint(one.nodes) for one in self.first)]
+        return fit[:DECIDING]
+
+    @property
+    def pooled(self) -> Sequence[_Job]:
+        """The jobs of the second look."""
+        return [*self.first, *self.later]
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are so many that they can be compared."""
+        return len(self.before) >= LEAST_BEFORE and len(self.first) >= LEAST_AFTER
+
+    def compare(self, after: Sequence[_Job], times_noise: float) -> _Comparison:
+        """Compare these jobs with those before."""
+        old, new = _scores(self.before), _scores(after)
+        noise = noise_of_jobs(old, new)
+        limit = max(self.rule.threshold, times_noise * noise)
+        return _Comparison(shift(old, new), noise, limit, float(lower_tail(new, old)))
+
+    def missed_spec(self, jobs: Sequence[_Job], better: Better) -> str:
+        """Return that the median of jobs misses what the site expects; nothing where it does not."""
+        if self.rule.spec is None or len(jobs) < LEAST_AFTER:
+            return ""
+        value = statistics.median(job.value for job in jobs)
+        bound = self.rule.spec * self.rule.floor if better == "higher" else self.rule.spec / self.rule.floor
+        if value == bound or (value < bound) != (better == "higher"):
+            return ""
+        where = "below" if better == "higher" else "above"
+        limit = f"{figure(bound)}, the limit for the {figure(self.rule.spec)} that the site expects"
+        return f"{figure(value)} is {where} {limit}"
 
 
 def judge_metric(
@@ -153,266 +205,219 @@ def judge_metric(
 
     `before` may be why there are no jobs to compare with: only the site's own expectation can fail it then.
     """
-    missing, old = (before, []) if isinstance(before, Finding) else (None, _units(before))
+    missing = before if isinstance(before, Finding) else None
+    old, new = _jobs_of(before) if isinstance(before, Series) else [], _jobs_of(after)
     if is_per_node(after) or (isinstance(before, Series) and is_per_node(before)):
-        return _judge_units(after, old, _units(after), rule, missing, alpha, per_node=True)
-    units = _without(_units(after), slow_after)
-    verdict = _judge_units(after, _without(old, slow_before), units, rule, missing, alpha)
+        jobs = _Jobs(old, new, rule, alpha)
+        verdict = _judge(jobs, after, missing)
+        return verdict if jobs.enough or not old else _judge_nodes_together(jobs, verdict)
+    jobs = _Jobs(_without(old, slow_before), _without(new, slow_after), rule, alpha)
+    verdict = _judge(jobs, after, missing)
     if missing and not verdict.below_spec:
         return verdict
-    if (left_out := _on_slow(verdict, units, slow_after)).on_slow_nodes:
-        return left_out
-    noisy = verdict.noise is not None and verdict.noise > NOISE_LIMIT
-    if (verdict.verdict != "inconclusive" or noisy) and verdict.limit is not None:
-        counted = [*units[:DECIDING], *(_confirming(units) if verdict.confirmed else ())]
-        slow, fine = _sides(old, counted, math.log1p(-verdict.limit))
+    on_slow = sum(not job.nodes.isdisjoint(slow_after) for job in jobs.first)
+    if on_slow and verdict.verdict != "pass":
+        message = f"{on_slow} of the deciding jobs ran on bad nodes"
+        verdict = _leave_open(verdict, message, "run more jobs on other nodes")
+        return replace(verdict, on_slow_nodes=True, more_jobs=DECIDING, avoid=tuple(sorted(slow_after)))
+    if verdict.limit is not None and (verdict.verdict != "inconclusive" or (verdict.noise or 0) > NOISE_LIMIT):
+        slow, fine = _sides(
+            jobs.before, jobs.pooled if verdict.verdict == "fail" else jobs.first, math.log1p(-verdict.limit)
+        )
         if slow and fine:
-            only_slow = make_finding("metric-slow-nodes-only", slow=tuple(sorted(slow)), fine=tuple(sorted(fine)))
-            return replace(_open(verdict, only_slow), hunt=tuple(sorted({*slow, *fine})))
+            message = f"only on {_names(slow)}, not on {_names(fine)}: a node, not the system"
+            advice = "run the probe pairs on these nodes together to find the slow one"
+            return replace(_leave_open(verdict, message, advice), hunt=tuple(sorted(slow | fine)))
     return replace(verdict, avoid=tuple(sorted({*verdict.avoid, *slow_after}))) if verdict.more_jobs else verdict
 
 
-def _open(verdict: MetricVerdict, why: Finding) -> MetricVerdict:
-    """Return the verdict without a decision."""
-    findings = (*verdict.findings, why)
-    return replace(verdict, verdict="inconclusive", findings=findings, confirmed=False, more_jobs=0, avoid=())
+# ---- the two looks
 
 
-def _on_slow(verdict: MetricVerdict, units: Sequence[_Unit], slow: frozenset[str]) -> MetricVerdict:
-    """Return the verdict without a decision where jobs ran on bad nodes and did not pass."""
-    count = sum(not unit.nodes.isdisjoint(slow) for unit in units[:DECIDING])
-    if not count or verdict.verdict == "pass":
+def _judge(jobs: _Jobs, series: Series, missing: Finding | None) -> MetricVerdict:
+    """Judge what these jobs show, whatever is known of their nodes."""
+    found = jobs.compare(jobs.first, SUSPECTED) if jobs.enough else None
+    missed = jobs.missed_spec(jobs.first, series.better)
+    verdict = _numbers(jobs, series, jobs.first, found)
+    if missed or (found and found.counts):
+        return _second_look(jobs, series, replace(verdict, below_spec=bool(missed)), found, missed)
+    if missing:
+        return replace(verdict, findings=(missing,))
+    if found:
+        return _judge_quiet(jobs, verdict, found)
+    few = _too_few(len(jobs.before), len(jobs.first))
+    return replace(verdict, findings=(few,), more_jobs=_missing_jobs(jobs))
+
+
+def _second_look(
+    jobs: _Jobs, series: Series, verdict: MetricVerdict, first: _Comparison | None, missed: str
+) -> MetricVerdict:
+    """Judge what is suspected, with the jobs that confirm it where they are there."""
+    suspicion = [missed] if missed else []
+    if missed and jobs.missed_spec(jobs.before, series.better):
+        suspicion.append("it missed that before the change too")
+    elif first and first.counts:
+        suspicion.append(f"slower by {percent(first.drop)}, p = {first.p:.2g}")
+    slower = Finding("metric-slower", Severity.FAULT, "; ".join(suspicion), SEE_CHANGES)
+    if len(jobs.later) < DECIDING:
+        message = f"{len(jobs.later)} of {DECIDING} jobs on other nodes are there to confirm it"
+        advice = "run as many more jobs on other nodes (`lumisite validate --more RUN`)"
+        waits = Finding("metric-unconfirmed", Severity.DOUBT, message, advice)
+        avoid = tuple(sorted(frozenset[str]().union(*(job.nodes for job in jobs.first))))
+        more = DECIDING - len(jobs.later)
+        return replace(verdict, verdict="unconfirmed", findings=(slower, waits), more_jobs=more, avoid=avoid)
+    found = jobs.compare(jobs.pooled, limit_in_noise(jobs.alpha)) if first else None
+    verdict = replace(_numbers(jobs, series, jobs.pooled, found or first), below_spec=verdict.below_spec)
+    missed_again = bool(jobs.missed_spec(jobs.pooled, series.better)) if missed else False
+    confirmed = found is not None and found.counts and (found.below_floor or found.p < jobs.alpha)
+    numbers = f": {percent(found.drop)}, p = {found.p:.2g}" if found and not missed_again else ""
+    if missed_again or confirmed:
+        again = Finding("metric-slower", Severity.FAULT, f"confirmed by {DECIDING} more jobs{numbers}", SEE_CHANGES)
+        return replace(verdict, verdict="fail", findings=(slower, again))
+    refuted = Finding("metric-fine", Severity.INFO, f"not confirmed by {DECIDING} more jobs{numbers}")
+    look = bool(missed) or (first is not None and found is not None and _worth_a_look(jobs, first, found))
+    verdict = replace(verdict, verdict="warn" if look else "pass", findings=(slower, refuted))
+    if found and found.noisy:
+        # What is not confirmed is not excluded either, in noise.
+        quiet = _judge_quiet(jobs, verdict, found)
+        if quiet.verdict == "inconclusive":
+            return replace(quiet, findings=(*verdict.findings, *quiet.findings))
+    return verdict
+
+
+def _worth_a_look(jobs: _Jobs, first: _Comparison, found: _Comparison) -> bool:
+    """Whether a drop that is not confirmed would be at the larger chance of a warning, or was very large at first.
+
+    What is better over all jobs is none.
+    """
+    limit = max(jobs.rule.threshold, limit_in_noise(jobs.alpha * WARN_ALPHA / ALPHA) * found.noise)
+    return found.change < 0 and (first.below_floor or found.change < -limit)
+
+
+def _judge_quiet(jobs: _Jobs, verdict: MetricVerdict, found: _Comparison) -> MetricVerdict:
+    """Judge what is under no suspicion; in noise, how many more jobs would settle it."""
+    undecided = judge_noisy(found.noise, _scores(jobs.before), _scores(jobs.after)) if found.noisy else None
+    if undecided:
+        state, finding, more = undecided
+        more = more or (_missing_jobs(jobs) if state == "inconclusive" else 0)
+        return replace(verdict, verdict=state, findings=(finding,), more_jobs=more)
+    if found.change > found.limit:
+        message = f"faster by {percent(math.expm1(found.change))}"
+        faster = Finding("metric-faster", Severity.INFO, message, "make sure that the benchmark still does its work")
+        return replace(verdict, verdict="pass", findings=(faster,))
+    steady = f"no drop of {percent(FLOOR_DROP if found.noisy else -math.expm1(-found.limit))} or more"
+    if found.noisy:
+        steady += f", though jobs differ by {percent(found.noise)}"
+    if len(jobs.before) < GOOD_BEFORE:
+        steady += f"; the baseline has {counted(len(jobs.before), 'job')} ({GOOD_BEFORE} are recommended)"
+    return replace(verdict, verdict="pass", findings=(Finding("metric-fine", Severity.INFO, steady),))
+
+
+def _judge_nodes_together(jobs: _Jobs, verdict: MetricVerdict) -> MetricVerdict:
+    """Judge a metric of nodes with few jobs: one run shows slow nodes; only a drop of all leaves the system open."""
+    drop = -(verdict.change or 0.0)
+    if verdict.below_spec or drop <= jobs.rule.threshold:
+        return verdict if verdict.below_spec else replace(verdict, decides=False)
+    message = f"all nodes together are slower by {percent(drop)}: the system, not a node"
+    return replace(verdict, findings=(Finding("metric-few-jobs", Severity.DOUBT, message), *verdict.findings))
+
+
+# ---- parts
+
+
+def _numbers(jobs: _Jobs, series: Series, compared: Sequence[_Job], found: _Comparison | None) -> MetricVerdict:
+    """Return the verdict without a decision: what was compared, in six digits, so that outputs can be compared."""
+    verdict = MetricVerdict(
+        metric=series.metric,
+        better=series.better,
+        verdict="inconclusive",
+        findings=(),
+        after=statistics.median(job.value for job in compared),
+        jobs_before=len(jobs.before),
+        jobs_after=len(jobs.after),
+        jobs_compared=len(compared),
+        spec=jobs.rule.spec,
+        unit=series.unit,
+    )
+    if not jobs.before:
         return verdict
-    undecided = _open(verdict, make_finding("metric-on-bad-nodes", jobs=count))
-    return replace(undecided, on_slow_nodes=True, more_jobs=DECIDING, avoid=tuple(sorted(slow)))
+    change = found.change if found else shift(_scores(jobs.before), _scores(jobs.first))
+    before = statistics.median(job.value for job in jobs.before)
+    verdict = replace(verdict, before=before, change=_six_digits(math.expm1(change)))
+    if found is None:
+        return verdict
+    return replace(
+        verdict,
+        noise=_six_digits(found.noise),
+        limit=_six_digits(-math.expm1(-found.limit)),
+        p=_six_digits(found.p),
+        improved=found.change > found.limit,
+    )
 
 
-def _sides(before: Sequence[_Unit], after: Sequence[_Unit], least: float) -> tuple[frozenset[str], frozenset[str]]:
+def _too_few(before: int, after: int) -> Finding:
+    missing = [(LEAST_BEFORE - before, "before"), (LEAST_AFTER - after, "after")]
+    lacks = " and ".join(f"{count} {side}" for count, side in missing if count > 0)
+    message = (
+        f"too few jobs: {before} before and {after} after; {lacks} are missing (best {GOOD_BEFORE} and {DECIDING})"
+    )
+    return Finding("metric-few-jobs", Severity.DOUBT, message, MORE_JOBS)
+
+
+def _missing_jobs(jobs: _Jobs) -> int:
+    """Return how many jobs after are missing for the first look; more of them help only where there is a baseline."""
+    return DECIDING - len(jobs.first) if len(jobs.before) >= LEAST_BEFORE else 0
+
+
+def _leave_open(verdict: MetricVerdict, message: str, advice: str) -> MetricVerdict:
+    """Return the verdict without a decision, because of its nodes."""
+    findings = (*verdict.findings, Finding("metric-bad-nodes", Severity.DOUBT, message, advice))
+    return replace(verdict, verdict="inconclusive", findings=findings, more_jobs=0, avoid=())
+
+
+def _sides(before: Sequence[_Job], after: Sequence[_Job], least: float) -> tuple[frozenset[str], frozenset[str]]:
     """Return the nodes of sets that are slower by the floor, and those that have not lost half of what counts.
 
-    What changed for the system changed for all of it. Both are empty where a set is neither. In a slow set all jobs
-    are slow, and there is more than one: some run is always a stray.
+    Both are empty where a set is neither. In a slow set all jobs are slow, and there is more than one: some run is
+    always a stray.
     """
-    groups: list[tuple[frozenset[str], list[_Unit]]] = []
-    for unit in after:
-        joined = [group for group in groups if not group[0].isdisjoint(unit.nodes)]
-        nodes = unit.nodes.union(*(group[0] for group in joined))
+    groups: list[tuple[frozenset[str], list[_Job]]] = []
+    for job in after:
+        joined = [group for group in groups if not group[0].isdisjoint(job.nodes)]
+        nodes = job.nodes.union(*(group[0] for group in joined))
         groups = [group for group in groups if group not in joined]
-        groups.append((nodes, [unit, *(other for group in joined for other in group[1])]))
-    middle = statistics.median(unit.score for unit in before)
-    slow, fine = set[str](), set[str]()
-    for nodes, units in groups:
-        changes = [unit.score - middle for unit in units]
-        if max(changes) < min(math.log(1 - FLOOR_DROP), least) and len(units) > 1:
+        groups.append((nodes, [job, *(other for group in joined for other in group[1])]))
+    middle = statistics.median(_scores(before))
+    slow, fine = frozenset[str](), frozenset[str]()
+    for nodes, members in groups:
+        changes = [job.score - middle for job in members]
+        if max(changes) < min(math.log(1 - FLOOR_DROP), least) and len(members) > 1:
             slow |= nodes
         elif statistics.median(changes) > least / 2:
             fine |= nodes
         else:
             return frozenset(), frozenset()
-    return frozenset(slow), frozenset(fine)
+    return slow, fine
 
 
-def _units(series: Series) -> list[_Unit]:
+def _jobs_of(series: Series) -> list[_Job]:
     sign = 1 if series.better == "higher" else -1
-    return [_Unit(job_value(job, series.better), sign, job.nodes) for job in series.jobs]
+    values = [(job_value(job, series.better), job.nodes) for job in series.jobs]
+    return [_Job(value, sign * math.log(value), nodes) for value, nodes in values]
 
 
-def _without(units: list[_Unit], slow: frozenset[str]) -> list[_Unit]:
-    kept = [unit for unit in units if unit.nodes.isdisjoint(slow)]
-    return kept if len(kept) >= min(DECIDING, len(units)) else units
+def _without(jobs: list[_Job], slow: frozenset[str]) -> list[_Job]:
+    kept = [job for job in jobs if job.nodes.isdisjoint(slow)]
+    return kept if len(kept) >= min(DECIDING, len(jobs)) else jobs
 
 
-def _judge_units(
-    series: Series,
-    before: Sequence[_Unit],
-    after: Sequence[_Unit],
-    rule: MetricRule,
-    missing: Finding | None,
-    alpha: float,
-    *,
-    per_node: bool = False,
-) -> MetricVerdict:
-    """Judge, with how many jobs are missing and which nodes they should not run on."""
-    deciding, confirming = after[:DECIDING], _confirming(after)
-    missed = _missed_spec(deciding, rule)
-    compared = deciding
-    found: _Comparison | None = None
-    state: State = "inconclusive"
-    findings: tuple[Finding, ...]
-    decides, more, avoid = True, 0, set[str]()
-    if _enough(before, deciding):
-        found = _compare(before, deciding, rule, SUSPECTED)
-    if missing and not missed:
-        findings = (missing,)
-    elif missed or (found and found.large):
-        state, findings, pooled = _confirm(before, deciding, confirming, found, missed, rule, alpha)
-        if state != "unconfirmed":
-            compared = [*deciding, *confirming]
-        found = pooled or found
-        if pooled and pooled.noisy and state in ("pass", "warn"):
-            # What is not confirmed is not excluded either, in noise.
-            left_open, quiet, more = _judge_quiet(pooled, before, after)
-            if left_open == "inconclusive":
-                state, findings = left_open, (*findings, quiet)
-    elif found is None:
-        decides, findings = _judge_few_jobs(before, deciding, rule, per_node=per_node)
-    else:
-        state, quiet, more = _judge_quiet(found, before, after)
-        findings = (quiet,)
-    if state == "unconfirmed":
-        more, avoid = DECIDING - len(confirming), avoid.union(*(unit.nodes for unit in deciding))
-    elif state == "inconclusive" and len(before) >= LEAST_BEFORE:
-        more = more or DECIDING - len(deciding)
-    verdict = MetricVerdict(
-        metric=series.metric,
-        better=series.better,
-        verdict=state,
-        findings=findings,
-        after=statistics.median(unit.value for unit in compared),
-        jobs_before=len(before),
-        jobs_after=len(after),
-        jobs_compared=len(compared),
-        confirmed=state == "fail",
-        decides=decides,
-        spec=rule.spec,
-        below_spec=missed is not None,
-        unit=series.unit,
-        more_jobs=more,
-        avoid=tuple(sorted(avoid)),
-    )
-    return _with_numbers(verdict, before, deciding, found) if before else verdict
+def _scores(jobs: Sequence[_Job]) -> list[float]:
+    return [job.score for job in jobs]
 
 
-def _judge_few_jobs(
-    before: Sequence[_Unit], after: Sequence[_Unit], rule: MetricRule, *, per_node: bool
-) -> tuple[bool, tuple[Finding, ...]]:
-    """Return whether a metric with too few jobs leaves the system open, and why.
-
-    A metric of nodes tells slow nodes in one run: only a drop of all of them leaves the system open.
-    """
-    few = _too_few(len(before), len(after))
-    if not (per_node and before):
-        return True, (few,)
-    drop = -math.expm1(_change(before, after))
-    if drop > rule.threshold:
-        return True, (make_finding("metric-nodes-slower", drop=drop), few)
-    return False, (few,)
+def _names(nodes: frozenset[str]) -> str:
+    return some(sorted(nodes), between=", ")
 
 
-def _with_numbers(
-    verdict: MetricVerdict, before: Sequence[_Unit], after: Sequence[_Unit], found: _Comparison | None
-) -> MetricVerdict:
-    """Return the verdict with what was compared, in six digits, so that a comparison of outputs compares results."""
-    change = rounded(math.expm1(found.change if found else _change(before, after)), 6)
-    verdict = replace(verdict, before=statistics.median(unit.value for unit in before), change=change)
-    if found is None:
-        return verdict
-    return replace(
-        verdict,
-        noise=rounded(found.noise, 6),
-        limit=rounded(-math.expm1(-found.limit), 6),
-        p=rounded(found.p, 6),
-        improved=found.change > found.limit,
-    )
-
-
-def _change(before: Sequence[_Unit], after: Sequence[_Unit]) -> float:
-    return shift([unit.score for unit in before], [unit.score for unit in after])
-
-
-def _compare(before: Sequence[_Unit], after: Sequence[_Unit], rule: MetricRule, k: float) -> _Comparison:
-    """Compare jobs of both sides; a drop counts beyond `k` times the noise, and beyond the site's threshold."""
-    old, new = ([unit.score for unit in units] for units in (before, after))
-    noise = noise_of_jobs(old, new)
-    return _Comparison(shift(old, new), noise, max(rule.threshold, k * noise), float(lower_tail(new, old)))
-
-
-def _missed_spec(units: Sequence[_Unit], rule: MetricRule) -> Finding | None:
-    """Return that the median misses the site's expectation, if it does."""
-    if rule.spec is None or len(units) < LEAST_AFTER:
-        return None
-    value, higher = statistics.median(unit.value for unit in units), units[0].sign > 0
-    bound = rule.spec * rule.floor if higher else rule.spec / rule.floor
-    if higher == (value < bound) and value != bound:
-        code = "metric-below-spec" if higher else "metric-above-spec"
-        return make_finding(code, after=value, bound=bound, spec=rule.spec)
-    return None
-
-
-def _enough(before: Sequence[_Unit], after: Sequence[_Unit]) -> bool:
-    return len(after) >= LEAST_AFTER and len(before) >= LEAST_BEFORE
-
-
-def _too_few(before: int, after: int) -> Finding:
-    return make_finding(
-        "metric-few-jobs",
-        jobs_before=before,
-        jobs_after=after,
-        more_before=max(0, LEAST_BEFORE - before) or None,
-        more_after=max(0, LEAST_AFTER - after) or None,
-        best_before=GOOD_BEFORE,
-        best_after=DECIDING,
-    )
-
-
-def _judge_quiet(found: _Comparison, before: Sequence[_Unit], after: Sequence[_Unit]) -> tuple[State, Finding, int]:
-    """Judge what is under no suspicion, with how many more jobs would settle it."""
-    if found.noisy:
-        undecided = judge_noisy(found.noise, [unit.score for unit in before], [unit.score for unit in after])
-        if undecided is not None:
-            return undecided
-    if found.change > found.limit:
-        return "pass", make_finding("metric-faster", gain=math.expm1(found.change)), 0
-    steady = make_finding(
-        "metric-steady",
-        detectable=FLOOR_DROP if found.noisy else -math.expm1(-found.limit),
-        noise=found.noise if found.noisy else None,
-        few=len(before) if len(before) < GOOD_BEFORE else None,
-        recommended=GOOD_BEFORE,
-    )
-    return "pass", steady, 0
-
-
-def _confirm(
-    before: Sequence[_Unit],
-    deciding: Sequence[_Unit],
-    confirming: Sequence[_Unit],
-    first: _Comparison | None,
-    missed: Finding | None,
-    rule: MetricRule,
-    alpha: float,
-) -> tuple[State, tuple[Finding, ...], _Comparison | None]:
-    """Take the second look, where its jobs are there: what it finds, and what it compared.
-
-    What is suspected is a failure if it counts at `alpha`, and a warning if at five times that; or if five jobs were
-    slower by more than the floor, though the later ones are not.
-    """
-    findings = [missed] if missed else []
-    if missed and _missed_spec(before, rule):
-        findings.append(make_finding("metric-spec-missed-before"))
-    elif first and first.large:
-        findings.append(make_finding("metric-slower", drop=first.drop, p=first.p))
-    if len(confirming) < DECIDING:
-        findings.append(make_finding("metric-unconfirmed", jobs=len(confirming), needed=DECIDING))
-        return "unconfirmed", tuple(findings), None
-    all_jobs = [*deciding, *confirming]
-    pooled = _compare(before, all_jobs, rule, limit_in_noise(alpha)) if first else None
-    missed_again = bool(missed and _missed_spec(all_jobs, rule))
-    failed = missed_again or bool(pooled and pooled.regressed(alpha))
-    drop, p = (pooled.drop, pooled.p) if pooled and not missed_again else (None, None)
-    findings.append(make_finding("metric-confirmed" if failed else "metric-refuted", jobs=DECIDING, drop=drop, p=p))
-    state: State = "fail" if failed else "pass"
-    if not failed and (missed or (first and pooled and _worth_a_look(first, pooled, rule, alpha))):
-        state = "warn"
-    return state, tuple(findings), pooled
-
-
-def _worth_a_look(first: _Comparison, pooled: _Comparison, rule: MetricRule, alpha: float) -> bool:
-    limit = max(rule.threshold, limit_in_noise(alpha * WARN_ALPHA / ALPHA) * pooled.noise)
-    return pooled.change < 0 and (first.below_floor or pooled.change < -limit)
-
-
-def _confirming(units: Sequence[_Unit]) -> list[_Unit]:
-    """Pick the later jobs that share no node with some job that decided, so that no one node can have slowed both."""
-    deciding, later = units[:DECIDING], units[DECIDING:]
-    return [job for job in later if any(job.nodes.isdisjoint(first.nodes) for first in deciding)][:DECIDING]
+def _six_digits(value: float) -> float:
+    return float(f"{value:.6g}")

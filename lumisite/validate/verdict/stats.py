@@ -14,8 +14,8 @@ from fractions import Fraction
 from itertools import combinations
 from statistics import NormalDist
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
+from lumisite.text import counted, percent
 from lumisite.validate.lines import State
 
 #: Chances that an unchanged system fails, or warns, in a whole maintenance: all deciding metrics share them.
@@ -24,6 +24,8 @@ ALPHA, WARN_ALPHA = 0.01, 0.05
 #: half of the variance is common to the jobs of a day or of a set of nodes, and no number of jobs takes that away.
 #: From simulation (docs/explanation/verdict.md).
 SHIFT_ERROR = 0.78
+#: A metric with more noise decides nothing but large drops.
+NOISE_LIMIT = 0.05
 #: Noise is taken to be at least this large.
 NOISE_FLOOR = 0.005
 #: Makes the median absolute deviation of normal noise its standard deviation, and the median distance of two values.
@@ -105,18 +107,22 @@ def judge_noisy(noise: float, before: Sequence[float], after: Sequence[float]) -
         lowered = [value - drop for value in before]
         return any(float(lower_tail(lowered, after[:look])) < LOOK_ALPHA for look in LOOKS if look <= len(after))
 
-    floor, half = (-math.log(1 - drop) for drop in (FLOOR_DROP, HALF_DROP))
+    floor, half = -math.log(1 - FLOOR_DROP), -math.log(1 - HALF_DROP)
     if excluded(floor):
         return None
-    settles = {drop: jobs_to_exclude(drop, noise, len(before)) for drop in (floor, half)}
+    noisy = f"too noisy (jobs differ by {percent(noise)}) to exclude a drop"
+    settled_at = {drop: jobs_to_exclude(drop, noise, len(before)) for drop in (floor, half)}
     if excluded(half):
-        more = settles[floor] - len(after)
-        found = make_finding("metric-noisy-not-halved", noise=noise, drop=FLOOR_DROP, more=more if more > 0 else None)
-        return "pass", found, 0
+        more = settled_at[floor] - len(after)
+        message = f"{noisy} of {percent(FLOOR_DROP)}, but it has not dropped by half"
+        if more > 0:
+            message += f"; {counted(more, 'more job')} would tell"
+        return "pass", Finding("metric-fine", Severity.INFO, message), 0
     later = [look for look in LOOKS if look > len(after)]
-    more = max(settles[half], later[0]) - len(after) if settles[half] and later else 0
-    found = make_finding("metric-noisy", noise=noise, more=more or None, jobs_before=len(before))
-    return "inconclusive", found, more
+    more = max(settled_at[half], later[0]) - len(after) if settled_at[half] and later else 0
+    outlook = f": {counted(more, 'more job')} would" if more else f", and more jobs cannot with {len(before)} before"
+    advice = "run more jobs (`lumisite validate --more RUN`), or take a longer baseline"
+    return "inconclusive", Finding("metric-noisy", Severity.DOUBT, f"{noisy} by half{outlook}", advice), more
 
 
 def _count_up_to(ranks: Sequence[int], size: int, limit: int) -> int:

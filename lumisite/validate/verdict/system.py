@@ -14,12 +14,11 @@ from itertools import chain
 from textwrap import shorten
 
 from lumisite.findings import writers
-from lumisite.findings.catalogue import make_finding
 from lumisite.findings.exit_code import verdict_exit_code
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.site.model import LEAST_DAYS, MetricRule, Validation
 from lumisite.site.scalars import Line
-from lumisite.text import drain_command, some
+from lumisite.text import drain_command, figure, some
 from lumisite.validate.lines import State
 from lumisite.validate.metric_names import metric_order
 from lumisite.validate.samples import Recorded
@@ -112,7 +111,7 @@ def judge_system(before: Recorded, after: Recorded, terms: Terms) -> SystemVerdi
     slow = slow_nodes(after.series.values(), terms.least_below, _bad_nodes(gates, ()))
     bad = frozenset(_bad_nodes(gates, slow))
     runs = nodes_of_runs(chain(after.gates, *(series.jobs for series in after.series.values())))
-    spoiled = all(not nodes.isdisjoint(bad) for nodes in runs.values())
+    spoiled = bool(bad) and all(not nodes.isdisjoint(bad) for nodes in runs.values())
     doubts: dict[Finding, list[str]] = {}
     judges: dict[str, Callable[[float], MetricVerdict]] = {}
     for name in sorted({*before.series, *after.series}, key=metric_order):
@@ -120,25 +119,28 @@ def judge_system(before: Recorded, after: Recorded, terms: Terms) -> SystemVerdi
         for doubt in found:
             doubts.setdefault(doubt, []).append(name)
     metrics = [
+        # What no job without a bad node has measured says nothing of the system.
         replace(metric, on_slow_nodes=True)
         if bad and (not before.series or (spoiled and metric.metric not in after.series))
         else metric
         for metric in _share_chance(judges, terms)
     ]
-    overall = _overall(gates, metrics, slow, spoiled=bool(bad) and spoiled, alone=terms.alone)
     return SystemVerdict(
-        overall,
+        _overall(gates, metrics, slow, spoiled=spoiled, alone=terms.alone),
         gates,
         tuple(metrics),
         slow,
         _drain(gates, slow),
         tuple(_next_runs(gates, metrics, list(runs.values()))),
-        tuple(_merged(doubts, metrics)),
+        tuple(
+            doubt if len(names) == len(metrics) else replace(doubt, subject=some(names, MOST_NAMES))
+            for doubt, names in doubts.items()
+        ),
     )
 
 
 def as_json(verdict: SystemVerdict) -> dict[str, object]:
-    """Return a verdict for JSON, with its findings in words and as codes and values."""
+    """Return a verdict for JSON, with its findings in words."""
     first = {"verdict": verdict.verdict, "exit_code": verdict.exit_code}
     found = first | asdict(verdict) | {"next_runs": verdict.next_runs, "notes": verdict.notes}
     del found["missing_runs"], found["doubts"]
@@ -156,8 +158,10 @@ def _judge_of(
     old, new, rule = before.series.get(name), after.series.get(name), terms.rule(name)
     if new is None:
         assert old is not None
-        gone = MetricVerdict(name, old.better, "inconclusive", (make_finding("metric-not-after"),))
-        return (lambda _alpha: gone), ()
+        advice = "run its probe (`lumisite validate --more RUN --probe NAME`)"
+        gone = Finding("metric-unmeasured", Severity.DOUBT, "not measured after", advice)
+        verdict = MetricVerdict(name, old.better, "inconclusive", (gone,))
+        return (lambda _alpha: verdict), ()
     baseline, notes = comparable(old, new, allow_image_change=terms.allow_image_change, least_days=terms.baseline_days)
 
     def judge(alpha: float) -> MetricVerdict:
@@ -176,8 +180,7 @@ def _share_chance(judges: Mapping[str, Callable[[float], MetricVerdict]], terms:
     left = [name for name in judges if name not in found]
     failed = True
     while left and failed:
-        alpha = ALPHA / len(left)
-        found |= {name: judges[name](alpha) for name in left}
+        found |= {name: judges[name](ALPHA / len(left)) for name in left}
         failed = any(found[name].verdict == "fail" for name in left)
         left = [name for name in left if found[name].verdict != "fail"]
     return [found[name] for name in judges]
@@ -185,10 +188,8 @@ def _share_chance(judges: Mapping[str, Callable[[float], MetricVerdict]], terms:
 
 def _shown(verdict: MetricVerdict) -> MetricVerdict:
     """Return the numbers of a metric that does not decide."""
-    findings = tuple(finding for finding in verdict.findings if finding.code == "metric-without-spec")
-    return replace(
-        verdict, verdict="shown", decides=False, findings=findings, confirmed=False, more_jobs=0, avoid=(), hunt=()
-    )
+    findings = tuple(finding for finding in verdict.findings if finding.code == "metric-shown")
+    return replace(verdict, verdict="shown", decides=False, findings=findings, more_jobs=0, avoid=(), hunt=())
 
 
 def _by_spec(verdict: MetricVerdict, rule: MetricRule) -> MetricVerdict:
@@ -196,9 +197,10 @@ def _by_spec(verdict: MetricVerdict, rule: MetricRule) -> MetricVerdict:
     if verdict.below_spec:
         return verdict
     if rule.spec is None:
-        return replace(verdict, findings=(make_finding("metric-without-spec"),))
-    within = make_finding("metric-within-spec", after=verdict.after, spec=rule.spec)
-    return replace(verdict, verdict="pass", findings=(within,))
+        shown = Finding("metric-shown", Severity.INFO, "no baseline, and the site expects no number")
+        return replace(verdict, findings=(shown,))
+    message = f"{figure(verdict.after)} is within what the site expects, {figure(rule.spec)}"
+    return replace(verdict, verdict="pass", findings=(Finding("metric-fine", Severity.INFO, message),))
 
 
 def _overall(
@@ -211,7 +213,7 @@ def _overall(
 ) -> State:
     """Return the worst of what bad nodes do not explain; `spoiled`: no job ran without them.
 
-    Without a baseline by intent (`alone`), gates that passed are enough.
+    Without a baseline by intent (`alone`), gates and what the site expects decide: gates that passed are enough.
     """
     deciding = [metric.verdict for metric in metrics if metric.decides and not metric.on_slow_nodes]
     counted = [gate for gate in gates if not gate.follows and (gate.runs or not spoiled)]
@@ -255,18 +257,11 @@ def _next_runs(
 ) -> Iterator[Finding]:
     """Yield which jobs are missing, metrics with the same need together; `sets` are the nodes of each job."""
     every = set[str]().union(*sets)
-    not_run = tuple(gate.gate for gate in gates if not gate.runs)
-    if not_run:
-        yield make_finding("next-gates", gates=not_run)
-    followed = [gate for gate in gates if gate.follows]
-    if followed:
-        bad = sorted({node for gate in followed for node in gate.follows})
-        behind = tuple(gate.gate for gate in followed)
-        causes = tuple(dict.fromkeys(finding.cause for gate in followed for finding in gate.findings if finding.cause))
-        if len(bad) < len(every):
-            yield make_finding("next-other-nodes", gates=behind, nodes=bad)
-        else:
-            yield make_finding("next-after-repair", gates=behind, causes=causes)
+    if not_run := [gate.gate for gate in gates if not gate.runs]:
+        advice = "`lumisite validate --more RUN --probe NAME`"
+        yield Finding("next-jobs", Severity.DOUBT, f"run {_some(not_run)}, which passed before the change", advice)
+    if followed := [gate for gate in gates if gate.follows]:
+        yield _after_cause(followed, every)
     needs: dict[tuple[int, tuple[str, ...]], list[str]] = {}
     for metric in metrics:
         if metric.more_jobs and metric.decides:
@@ -274,20 +269,39 @@ def _next_runs(
     for (count, avoid), names in sorted(needs.items()):
         # Of two sets that share no node, each confirms what was seen on the other: no other nodes are needed.
         others = not every.issubset(avoid) or not any(sets[0].isdisjoint(nodes) for nodes in sets)
-        yield make_finding("next-jobs", jobs=count, metrics=tuple(names), avoid=avoid if others else ())
-    stuck = tuple(
+        where = f", on nodes other than {_some(avoid)}" if avoid and others else ""
+        advice = "`lumisite validate --more RUN --jobs N --avoid NODES`"
+        yield Finding("next-jobs", Severity.DOUBT, f"more jobs to run: {count} of {_some(names)}{where}", advice)
+    stuck = [
         metric.metric
         for metric in metrics
         if metric.decides and metric.verdict == "inconclusive" and metric.jobs_before and not metric.more_jobs
-    )
-    hunt = sorted({node for metric in metrics if metric.decides for node in metric.hunt})
-    if hunt:
-        yield make_finding("next-find-node", nodes=hunt)
+    ]
+    if hunt := sorted({node for metric in metrics if metric.decides for node in metric.hunt}):
+        advice = "`lumisite validate --probe pairs --jobs 1 --nodelist NODES`"
+        message = f"run one job of pairs on {_some(hunt)} together: it finds the slow node"
+        yield Finding("next-nodes", Severity.DOUBT, message, advice, nodes=tuple(hunt))
     elif stuck:
-        yield make_finding("next-baseline", metrics=stuck)
+        advice = (
+            "take a longer or newer baseline before the next change (`lumisite validate --baseline --into`), or give "
+            "what the site expects (`spec`, `deciding`)"
+        )
+        yield Finding("next-baseline", Severity.DOUBT, f"no more jobs settle {_some(stuck)}", advice)
 
 
-def _merged(doubts: Mapping[Finding, Sequence[str]], metrics: Sequence[MetricVerdict]) -> Iterator[Finding]:
-    """Yield each doubt once, with the metrics that it is about where these are not all."""
-    for doubt, names in doubts.items():
-        yield doubt if len(names) == len(metrics) else replace(doubt, subject=some(names, MOST_NAMES))
+def _after_cause(followed: Sequence[GateVerdict], every: set[str]) -> Finding:
+    """Return where gates can be run again that follow from bad nodes: on others, or after a repair."""
+    bad = sorted({node for gate in followed for node in gate.follows})
+    names = _some([gate.gate for gate in followed])
+    if len(bad) < len(every):
+        message = f"run {names} on nodes other than {_some(bad)}: what failed there follows from them"
+        return Finding(
+            "next-nodes", Severity.DOUBT, message, "`lumisite validate --more RUN --avoid NODES`", nodes=tuple(bad)
+        )
+    causes = dict.fromkeys(finding.cause for gate in followed for finding in gate.findings if finding.cause)
+    message = f"repair what failed first, then run {names} again: they follow from {_some(list(causes))}"
+    return Finding("next-repair", Severity.DOUBT, message, "`lumisite validate --more RUN --probe NAME`")
+
+
+def _some(names: Sequence[str]) -> str:
+    return some(names, between=", ")

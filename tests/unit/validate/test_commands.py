@@ -97,7 +97,7 @@ def test_where_none_or_one_is_left_it_goes_on_once_they_are_repaired(
     assert found.more == "lumisite validate --more /scratch/run --jobs 1 --probe ddp --probe transport"
     assert works(found.more, one, idle(*of)) == [of]
     assert found.repair == tuple(verdict.bad_nodes)
-    assert all(run.code != "next-other-nodes" or len(nodes) < len(of) for run in verdict.missing_runs)
+    assert all(run.code != "next-nodes" or len(nodes) < len(of) for run in verdict.missing_runs)
 
 
 def test_jobs_that_confirm_need_sets_of_the_same_size() -> None:

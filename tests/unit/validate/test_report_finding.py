@@ -11,7 +11,7 @@ import pytest
 
 import lumisite
 from lumisite.cli import main
-from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.text import figure
 from lumisite.validate.lines import State
 from lumisite.validate.metric_names import size_text
@@ -140,8 +140,11 @@ def test_the_sites_expectations_are_asked(capsys: Output) -> None:
 # ---------------------------------------------------------------- each finding of a headline
 
 
+UNMEASURED = Finding("metric-unmeasured", Severity.DOUBT, "not measured before")
+
+
 def metric(name: str, state: State = "fail", **values: Any) -> MetricVerdict:
-    return MetricVerdict(name, "higher", state, (make_finding("metric-not-before"),), **values)
+    return MetricVerdict(name, "higher", state, (UNMEASURED,), **values)
 
 
 def verdict(state: State, *metrics: MetricVerdict, gates: tuple[GateVerdict, ...] = ()) -> SystemVerdict:
@@ -165,7 +168,7 @@ SLOWER: dict[str, Any] = {"change": -0.2, "limit": 0.05}
         ),
         (verdict("warn", metric("m", "warn")), True, "worth-a-look", {}),
         (verdict("fail"), True, "system-fails", {}),
-        (verdict("inconclusive", metric("m", "inconclusive")), True, "system-undecided", {"name": "m", "reason": said("metric-not-before")}),
+        (verdict("inconclusive", metric("m", "inconclusive")), True, "system-undecided", {"name": "m", "reason": UNMEASURED.message}),
         (verdict("inconclusive"), True, "system-undecided", {}),
     ],
 )  # fmt: skip

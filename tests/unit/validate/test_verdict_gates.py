@@ -10,9 +10,7 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.cli.run_result import print_run
-from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Severity
-from lumisite.findings.writers import advice
 from lumisite.validate.lines import Gate, GateOutcome, Sample, line_json
 from lumisite.validate.run.folder import Run
 from lumisite.validate.samples import Recorded
@@ -46,7 +44,7 @@ def test_a_failure_everywhere_is_the_system_and_causes_are_gathered() -> None:
         gate("fail", "n1", "n2"), gate("fail", "n3", "n4"), gate("fail", "n3", "n4", cause="a rank hung", run="r9")
     )
     assert (one.verdict, one.nodes, codes(one)) == ("fail", (), ["gate-failed"])
-    assert one.findings[0].values == {"bad": 3, "jobs": 3}
+    assert one.reason == "failed in 3 of 3 jobs"
     assert [(cause.cause, cause.nodes) for cause in one.causes] == [
         ("libcxi is missing", ("n1", "n2", "n3", "n4")),
         ("a rank hung", ("n3", "n4")),
@@ -98,7 +96,7 @@ def test_inconclusive_is_no_pass_and_a_failure_wins_over_it() -> None:
     unclear = gate("inconclusive", "n1", cause="no line names the provider")
     one = judged(unclear, gate("pass", "n2"))
     assert (one.verdict, codes(one)) == ("inconclusive", ["gate-unclear"])
-    assert one.findings[0].values == {"bad": 1, "jobs": 2}
+    assert one.reason == "not answered in 1 of 2 jobs"
     assert one.causes[0].cause == "no line names the provider"
     assert judged(unclear, gate("fail", "n2")).verdict == "fail"
 
@@ -106,8 +104,9 @@ def test_inconclusive_is_no_pass_and_a_failure_wins_over_it() -> None:
 def test_what_failed_before_is_said() -> None:
     both = judged(gate("fail", "n1"), before=[gate("fail", "n1")])
     assert (both.verdict, both.failed_before) == ("fail", True)
-    assert codes(both) == ["gate-failed", "gate-failed-before"]
-    assert codes(judged(gate("pass", "n1"), before=[gate("fail", "n1")])) == ["gate-passed", "gate-failed-before"]
+    assert both.reason == "failed in 1 of 1 jobs; it failed before the change"
+    mended = judged(gate("pass", "n1"), before=[gate("fail", "n1")])
+    assert mended.reason == "passed in 1 of 1 jobs; it failed before the change"
 
 
 def test_a_gate_that_passed_before_must_be_asked_after() -> None:
@@ -191,8 +190,8 @@ def test_what_follows_has_to_run_on_other_nodes() -> None:
         "node": ["gate-failed"], "ddp": ["gate-follows"], "pairs": ["gate-not-run"],
     }  # fmt: skip
     assert [(run.code, run.nodes) for run in verdict.missing_runs] == [
-        ("next-gates", ()),
-        ("next-other-nodes", ("n3",)),
+        ("next-jobs", ()),
+        ("next-nodes", ("n3",)),
     ]
 
 
@@ -263,7 +262,7 @@ def test_the_drain_line_says_what_the_node_has(capsys: Output) -> None:
 
 def test_a_failure_always_says_what_to_do(capsys: Output) -> None:
     bare = replace(gate("fail", "n1"), advice="")
-    assert advice(make_finding("gate-cause")) in verdict([bare], capsys)[1]
+    assert "look at its step, in the folder jobs of the run" in verdict([bare], capsys)[1]
     code, out = verdict([gate("pass", "n1")], capsys, factor=0.5)
     assert (code, "what to do\n  1. slower: m: " in out) == (1, True)
 

@@ -62,7 +62,8 @@ def test_all_nodes_slower_is_the_system() -> None:
     verdict = system([per_node([100.0] * 32)], [per_node([90.0] * 32, seed=2)])
     assert verdict.slow_nodes == ()
     assert (verdict.verdict, verdict.exit_code) == ("inconclusive", 4)
-    assert codes(verdict.metrics[0]) == ["metric-nodes-slower", "metric-few-jobs"]
+    assert codes(verdict.metrics[0]) == ["metric-few-jobs", "metric-few-jobs"]
+    assert verdict.metrics[0].reason.startswith("all nodes together are slower by ")
     runs = system([per_node([100.0] * 32, runs=10)], [per_node([90.0] * 32, seed=2, runs=5)])
     assert runs.metrics[0].verdict == "unconfirmed"
 
@@ -80,8 +81,8 @@ def test_jobs_on_a_slow_node_are_left_out() -> None:
     assert (few.verdict, few.exit_code, few.metrics[1].verdict) == ("bad-nodes", 5, "inconclusive")
     behind = message(make_finding("system-behind-nodes"))
     assert headline(few) == f"BAD-NODES: n9 is slower than the others, to be measured again; {behind}"
-    assert (codes(few.metrics[1])[-1], few.metrics[1].findings[-1].values) == ("metric-on-bad-nodes", {"jobs": 3})
-    assert [run.values for run in few.missing_runs] == [{"jobs": 5, "metrics": ("m",), "avoid": ("n9",)}]
+    assert few.metrics[1].findings[-1].message == "3 of the deciding jobs ran on bad nodes"
+    assert few.next_runs == ("more jobs to run: 5 of m, on nodes other than n9",)
 
 
 def test_a_set_that_is_far_slower_than_the_other_is_a_node_and_not_the_system() -> None:
@@ -89,9 +90,9 @@ def test_a_set_that_is_far_slower_than_the_other_is_a_node_and_not_the_system() 
     first = system([series(STEADY)], [series(mixed, at=100)])
     assert (first.metrics[0].verdict, first.exit_code) == ("inconclusive", 4)
     only = first.metrics[0].findings[-1]
-    assert (only.code, only.values) == ("metric-slow-nodes-only", {"slow": ("n1", "n2"), "fine": ("n3", "n4")})
+    assert (only.code, only.message) == ("metric-bad-nodes", "only on n1, n2, not on n3, n4: a node, not the system")
     (run,) = first.missing_runs
-    assert (run.code, run.nodes) == ("next-find-node", ("n1", "n2", "n3", "n4"))
+    assert (run.code, run.nodes) == ("next-nodes", ("n1", "n2", "n3", "n4"))
     # Nor is it fine where fewer than half of the jobs ran there.
     few = [STEADY[n] * (0.25 if n % 2 else 1.0) for n in range(5)]
     assert system([series(STEADY)], [series(few, at=100)]).exit_code == 4
@@ -101,7 +102,7 @@ def test_a_set_that_is_far_slower_than_the_other_is_a_node_and_not_the_system() 
     # More of the same does not make it the system.
     again = [STEADY[n] * (0.25 if n % 2 == 0 else 1.0) for n in range(10)]
     more = system([series(STEADY)], [series(again, at=100)])
-    assert (more.exit_code, more.metrics[0].confirmed) == (4, False)
+    assert (more.exit_code, more.metrics[0].verdict) == (4, "inconclusive")
 
 
 def test_a_set_is_told_apart_in_noise_too() -> None:
