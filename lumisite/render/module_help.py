@@ -116,6 +116,9 @@ def _short(site: Site, decision: Decision, modules: Sequence[str], helper: bool)
         "has_masks": any(mask_tables(topology_of(name, kind)) for name, kind in site.node_kinds.items()),
         "has_gpus": any(kind.gpus for kind in site.node_kinds.values()),
         "mpi_types": [(mpi, some(names, 2, "; ")) for mpi, names in titles.items()],
+        "started_by_run": some(
+            [family.title for family in site.families.values() if family.activation == "runscript"], 2, "; "
+        ),
     }
 
 

@@ -111,6 +111,9 @@ def test_one_screen_says_what_to_type_what_it_does_how_to_stop_it_and_where_the_
     order = ("Type:", "What it does, in each task", "Versions", "To switch it off:", "To read on:", "Support:")
     places = [screen.index(f"\n{part}") for part in order]
     assert places == sorted(places)
+    types = words(screen[places[0] : places[1]])
+    assert "srun singularity exec IMAGE COMMAND" in types
+    assert "`run` in place of `exec` for LUMI AI Factory images with PyTorch" in types
     does = screen[places[1] : places[2]]
     assert does.count("\n") <= 12
     for word in ("/scratch", "21 environment variables", "CPUs", "wrappers named singularity and apptainer"):

@@ -9,6 +9,8 @@ caches.
 Type:
   module load singularity-AI-bindings
   srun singularity exec IMAGE COMMAND
+      `run` in place of `exec` for LUMI AI Factory images with PyTorch (the
+      layers torch and full): their runscript prepares them
 
 What it does, in each task that srun starts:
   - binds /pfs, /scratch, /projappl, /project, /flash, /appl and 4 more into
