@@ -51,7 +51,7 @@ class ModuleChange:
 
 
 class DiffFile(NamedTuple):
-    """A file of a tree, with the release's id blanked in its `content`; `mode` is `0644` or `0755`."""
+    """A file of a tree, with the release's id blanked in its `content`; `mode` is `0644`, `0755` or `link`."""
 
     content: bytes
     path: str

@@ -16,7 +16,7 @@ from pathlib import Path, PurePath
 from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused
 from lumisite.findings.finding import Finding, Severity
 from lumisite.release.tree import FaultsError, load_tree
-from lumisite.render.manifest import MANIFEST, RenderedFile, path_fault
+from lumisite.render.manifest import LINK, MANIFEST, RenderedFile, path_fault
 from lumisite.site.read import read_file, regular_size
 from lumisite.text import printable
 
@@ -25,9 +25,10 @@ TEMPORARY = ".lumisite-new-"
 _NEW_TREE = ".lumisite-tree-"
 
 
-def make_tree(top: Path, files: Mapping[str, tuple[bytes, int]], *, sync: bool) -> None:
+def make_tree(top: Path, files: Mapping[str, tuple[bytes, str]], *, sync: bool) -> None:
     """Fill the existing folder `top` with files, by path their content and mode; `sync`: all of it reaches the disk.
 
+    A mode is octal digits, or `link`: then the content is where the link leads.
     Modes do not depend on the umask: folders get 0755. Raises `OSError`, and then leaves what it has written
     so far.
     """
@@ -37,7 +38,10 @@ def make_tree(top: Path, files: Mapping[str, tuple[bytes, int]], *, sync: bool) 
             directory.mkdir()
         open_to_all(directory)
     for path, (content, mode) in files.items():
-        write_file(top / path, content, mode, sync=sync)
+        if mode == LINK:
+            (top / path).symlink_to(os.fsdecode(content))
+        else:
+            write_file(top / path, content, int(mode, 8), sync=sync)
     if sync:
         for directory in directories:
             sync_directory(directory)
@@ -215,7 +219,7 @@ def _is_rendered_already(out: Path, manifest: bytes) -> bool:
     return False
 
 
-def _write(out: Path, rendered: Mapping[str, tuple[bytes, int]]) -> None:
+def _write(out: Path, rendered: Mapping[str, tuple[bytes, str]]) -> None:
     """Write the tree beside `out`, and move it there."""
     new, old = (make_temporary(out.parent, _NEW_TREE) for _ in range(2))
     try:

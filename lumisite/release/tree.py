@@ -20,6 +20,7 @@ from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import line, message
 from lumisite.render.manifest import (
     LARGEST_MANIFEST_BYTES,
+    LINK,
     MANIFEST,
     NO_MANIFEST,
     FileEntry,
@@ -40,7 +41,7 @@ _GONE = ("release-file-missing", "release-missing")
 
 @dataclass(frozen=True)
 class RenderedTree:
-    """A tree and what is wrong with it; `contents` holds the regular files that the manifest knows.
+    """A tree and what is wrong with it; `contents` holds the regular files and the links that the manifest knows.
 
     Where no manifest can be read, `manifest` is `NO_MANIFEST`, and the faults say why. `status` has everything that is
     on disk, by its path, `.` for the folder itself.
@@ -73,10 +74,10 @@ class RenderedTree:
         """The faults by which somebody's work could be lost."""
         return tuple(fault for fault in self.content_faults if fault.code not in _GONE)
 
-    def files(self) -> dict[str, tuple[bytes, int]]:
+    def files(self) -> dict[str, tuple[bytes, str]]:
         """Return the content and the mode of each file of a tree that is whole, the manifest last."""
-        known = {path: (self.contents[path], int(entry.mode, 8)) for path, entry in self.manifest.files.items()}
-        return {**dict(sorted(known.items())), MANIFEST: (self.manifest_bytes, 0o644)}
+        known = {path: (self.contents[path], entry.mode) for path, entry in self.manifest.files.items()}
+        return {**dict(sorted(known.items())), MANIFEST: (self.manifest_bytes, "0644")}
 
 
 class FaultsError(DifferenceError):
@@ -127,6 +128,8 @@ def judge(
     for path, status in found.items():
         if path in known:
             fault = _judge_file(path, status, known[path], contents.get(path))
+            if not fault and stat.S_ISLNK(status.st_mode) and not _is_of_the_tree(path, contents[path], known):
+                fault = _edited(path, "leads out of the tree", "render it again", status)
         elif path in parents and stat.S_ISDIR(status.st_mode):
             fault = _judge_mode(path, status, 0o755)
         else:
@@ -141,7 +144,7 @@ def judge(
 def _read_all(directory: Path, known: Container[str]) -> tuple[dict[str, os.stat_result], dict[str, bytes]]:
     """Return the status of a directory and of all below it, and the content of the `known` files, by relative path.
 
-    No link is followed. Raises `OSError` with the path that the system refuses.
+    That of a link is where it leads. No link is followed. Raises `OSError` with the path that the system refuses.
     """
     found: dict[str, os.stat_result] = {}
     contents: dict[str, bytes] = {}
@@ -161,6 +164,8 @@ def _read_all(directory: Path, known: Container[str]) -> tuple[dict[str, os.stat
                         elif stat.S_ISREG(found[path].st_mode) and path in known:
                             found[path], content = read_entry(name, folder, LARGEST_FILE_BYTES)
                             contents |= {} if content is None else {path: content}
+                        elif stat.S_ISLNK(found[path].st_mode) and path in known:
+                            contents[path] = os.fsencode(os.readlink(name, dir_fd=folder))
             except OSError as error:
                 error.filename = str(directory / path)  # what is opened in a folder is known by its last name alone
                 raise
@@ -205,11 +210,18 @@ def utc(seconds: float) -> str:
 
 
 def _judge_file(path: str, status: os.stat_result, entry: FileEntry, content: bytes | None) -> Finding | None:
-    if not stat.S_ISREG(status.st_mode):
+    is_link = stat.S_ISLNK(status.st_mode)
+    if is_link != (entry.mode == LINK) or not (is_link or stat.S_ISREG(status.st_mode)):
         return _edited(path, f"replaced by {kind_of(status.st_mode)}", "render or deploy the tree again", status)
     if content is None or sha256_of(content) != entry.sha256:
         return _edited(path, "edited", "make the change in the site description or in a template", status)
-    return _judge_mode(path, status, int(entry.mode, 8))
+    return None if is_link else _judge_mode(path, status, int(entry.mode, 8))
+
+
+def _is_of_the_tree(path: str, content: bytes, known: Container[str]) -> bool:
+    """Return whether a link leads to another file of its own folder that the manifest knows."""
+    name = os.fsdecode(content)
+    return "/" not in name and str(PurePath(path).parent / name) in known
 
 
 def _judge_mode(path: str, status: os.stat_result, expected: int) -> Finding | None:

@@ -22,26 +22,31 @@ MANIFEST = "MANIFEST.json"
 PAGE = "help/{}.txt"
 LARGEST_MANIFEST_BYTES = 8 * 1024 * 1024
 
+#: What a file may be: a mode, or a link to another file of its folder.
+LINK = "link"
+_MODES = ("0644", "0755", LINK)
+
 _RELEASE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
 class RenderedFile:
-    """One file of a rendered tree."""
+    """One file of a rendered tree, or a link: then `text` is the name of another file in its folder."""
 
     text: str
     executable: bool = False
+    is_link: bool = False
 
     @property
-    def mode(self) -> int:
-        """The permission bits on disk, whatever the umask is."""
-        return 0o755 if self.executable else 0o644
+    def mode(self) -> str:
+        """The permission bits on disk, whatever the umask is, or `link`."""
+        return LINK if self.is_link else "0755" if self.executable else "0644"
 
 
 @dataclass(frozen=True)
 class FileEntry:
-    """What the manifest knows of one file: `mode` is `0644` or `0755`."""
+    """What the manifest knows of one file: `mode` is `0644`, `0755` or `link`; a link has the hash of its target."""
 
     sha256: str
     mode: str
@@ -119,7 +124,7 @@ NO_MANIFEST = Manifest(release="", lumisite="", site="", platform="")
 
 def file_entries(files: Mapping[str, RenderedFile]) -> dict[str, FileEntry]:
     """Describe the files of a tree for its manifest."""
-    return {path: FileEntry(sha256_of(file.text.encode()), f"{file.mode:04o}") for path, file in files.items()}
+    return {path: FileEntry(sha256_of(file.text.encode()), file.mode) for path, file in files.items()}
 
 
 def sha256_of(content: bytes) -> str:
@@ -160,8 +165,8 @@ def _faults(manifest: Manifest) -> Iterator[Finding]:
             yield wrong_type(path, "path of a file of a rendered tree", "spank/task_prolog").finding(subject)
         if not _SHA256.fullmatch(entry.sha256):
             yield wrong_type(entry.sha256, "digest", "64 lower-case hexadecimal digits").finding(f"{subject}.sha256")
-        if entry.mode not in ("0644", "0755"):
-            yield wrong_type(entry.mode, "mode of a file", "0644 or 0755").finding(f"{subject}.mode")
+        if entry.mode not in _MODES:
+            yield wrong_type(entry.mode, "mode of a file", "0644, 0755 or link").finding(f"{subject}.mode")
 
 
 def is_rendered_from(manifest: Manifest, loaded: LoadedSite) -> bool:

@@ -95,11 +95,13 @@ def _module_files(of: Rendering, plans: Sequence[ModulePlan]) -> dict[str, Rende
 
 def _helper_files(of: Rendering) -> dict[str, RenderedFile]:
     prolog = join_script(of, PROLOG, prolog_data(of))
-    wrapper = RenderedFile(join_script(of, WRAPPER, wrapper_data(of)), executable=True)
+    command, *others = RUNTIMES
+    wrapper = join_script(of, WRAPPER, wrapper_data(of))
     return {
         "spank/task_prolog": RenderedFile(prolog, executable=True),
         "spank/cli_filter.lua": RenderedFile(join_filter(of)),
-        **{f"spank/bin/{command}": wrapper for command in RUNTIMES},
+        f"spank/bin/{command}": RenderedFile(wrapper, executable=True),
+        **{f"spank/bin/{other}": RenderedFile(command, is_link=True) for other in others},
     }
 
 

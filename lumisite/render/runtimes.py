@@ -7,7 +7,7 @@ longer knows which argument is the image, and corrects nothing.
 
 from __future__ import annotations
 
-#: What the wrapper stands for.
+#: What the wrapper stands for: the first is the file, and the others are links to it.
 RUNTIMES = ("singularity", "apptainer")
 
 #: Before the command: options with a value.

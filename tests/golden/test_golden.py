@@ -45,10 +45,13 @@ def rendered(name: str, out: Path) -> dict[str, str]:
     assert main(["render", *TREES[name][0], "--out", str(out)]) == 0
     release = json.loads((out / MANIFEST).read_text())["release"]
     paths = [path for path in sorted(out.rglob("*")) if path.is_file() and path.name != MANIFEST]
+    links = {str(path.relative_to(out)): str(path.readlink()) for path in paths if path.is_symlink()}
+    paths = [path for path in paths if not path.is_symlink()]
     found = {str(path.relative_to(out)): path.read_text().replace(release, "RELEASE") for path in paths}
     found = {path: without_script(text) for path, text in found.items()}
     executable = {str(path.relative_to(out)) for path in paths if path.stat().st_mode & stat.S_IXUSR}
     names = "".join(f"{path}{'*' if path in executable else ''}\n" for path in found)
+    names += "".join(f"{path} -> {target}\n" for path, target in links.items())
     return {**{path: text for path, text in found.items() if not path.startswith("site/")}, NAMES: names}
 
 

@@ -6,6 +6,7 @@ import functools
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -174,6 +175,11 @@ def lay_out(folder: Path, files: Mapping[str, str], node: tuple[str, str] = ("lu
     """
     for path, text in files.items():
         if path.startswith("spank/"):
+            if path.endswith("/apptainer"):
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                with suppress(FileExistsError):
+                    (folder / path).symlink_to(text)
+                continue
             script = text if path.endswith(".lua") else seen_in(folder, text)
             write_script(folder / path, script.replace(ROOT, str(folder)))
     be_node(folder, _files_of(*node))

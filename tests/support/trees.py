@@ -13,7 +13,7 @@ OLD, NEW = "2025-06-0123456789ab", "2026-01-ba9876543210"
 
 
 def tree(release: str = NEW, *, libfabric: str = "1.22.0", cpe: str = "25.03") -> dict[str, RenderedFile]:
-    """A tree of one module, one prolog and one wrapper, which all name their release."""
+    """A tree of one module, one prolog and one wrapper with a link to it, which name their release."""
     files = {
         f"modules/singularity-CPEbits/{cpe}.lua": RenderedFile(
             f'-- release {release}\nhelp("é")\nappend_path("SINGULARITY_BINDPATH", "/opt/cray")\n'
@@ -22,6 +22,7 @@ def tree(release: str = NEW, *, libfabric: str = "1.22.0", cpe: str = "25.03") -
         "modules/singularity-CPEbits/.modulerc.lua": RenderedFile(f'module_version("{cpe}", "default")\n'),
         "spank/task_prolog": RenderedFile(f"#!/bin/sh\n# {release}\nexit 0\n", executable=True),
         "spank/bin/singularity": RenderedFile("#!/bin/sh\nexit 0\n", executable=True),
+        "spank/bin/apptainer": RenderedFile("singularity", is_link=True),
     }
     return with_manifest(files, manifest(release, libfabric=libfabric, cpe=cpe))
 

@@ -19,7 +19,7 @@ from lumisite.release.tree import FaultsError, load_tree
 from lumisite.render.manifest import MANIFEST, RenderedFile
 from lumisite.text import printable
 from tests.support.killing import kills
-from tests.support.trees import NEW, OLD, everything, tree, with_manifest, written
+from tests.support.trees import NEW, OLD, everything, manifest, tree, with_manifest, written
 
 
 @contextmanager
@@ -38,9 +38,32 @@ def names(directory: Path) -> list[str]:
 def test_a_tree_is_written_with_every_file_of_its_manifest(tmp_path: Path) -> None:
     assert write_tree(tree(), tmp_path / "out")
     for path, file in tree().items():
-        assert (tmp_path / "out" / path).read_text() == file.text
+        on_disk = tmp_path / "out" / path
+        assert (str(on_disk.readlink()) if file.is_link else on_disk.read_text()) == file.text
     assert load_tree(tmp_path / "out").faults == ()
     assert names(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("target", ["../task_prolog", "/bin/sh", "gone", ".", "", "../bin/singularity"])
+def test_a_link_of_a_tree_leads_to_a_file_of_its_own_folder(tmp_path: Path, target: str) -> None:
+    """Also where the manifest is made to fit it: whoever deploys the tree is root."""
+    made = {path: file for path, file in tree().items() if path != MANIFEST}
+    made["spank/bin/apptainer"] = RenderedFile(target or "singularity", is_link=True)
+    out = written(tmp_path / "out", with_manifest(made, manifest()))
+    if not target:
+        (out / "spank/bin/apptainer").unlink()
+        (out / "spank/bin/apptainer").write_text("singularity")
+    (fault,) = load_tree(out).faults
+    assert (fault.code, fault.subject) == ("release-edited", "spank/bin/apptainer")
+
+
+def test_a_link_that_was_changed_is_an_edit(tmp_path: Path) -> None:
+    out = written(tmp_path / "out")
+    (out / "spank/bin/apptainer").unlink()
+    (out / "spank/bin/apptainer").symlink_to("apptainer")
+    assert [(fault.code, fault.subject) for fault in load_tree(out).faults] == [
+        ("release-edited", "spank/bin/apptainer")
+    ]
 
 
 @pytest.mark.parametrize("bits", [0o000, 0o007, 0o077, 0o777])
@@ -297,7 +320,7 @@ def test_what_comes_to_the_place_while_the_tree_is_written_is_not_lost(
 ) -> None:
     out = tmp_path / "out"
 
-    def somebody_is_quicker(top: Path, files: Mapping[str, tuple[bytes, int]], *, sync: bool) -> None:
+    def somebody_is_quicker(top: Path, files: Mapping[str, tuple[bytes, str]], *, sync: bool) -> None:
         make_tree(top, files, sync=sync)
         out.mkdir()
         (out / "mine").write_text("mine")

@@ -148,7 +148,7 @@ def test_a_tree_forged_to_fit_its_manifest_is_not_deployed(run: Run) -> None:
         Path(place, "out/MANIFEST.json").write_text("{")  # what others wrote is not even parsed
         every = run("deploy", f"{place}/out", "ROOT", "--apply")
     assert (some[:2], every[:2], Path("ROOT").exists()) == ((3, ""), (3, ""), False)
-    assert f"{place}/out/MANIFEST.json (owner uid {NEIGHBOUR}, mode 0644) and 8 more " in some[2]
+    assert f"{place}/out/MANIFEST.json (owner uid {NEIGHBOUR}, mode 0644) and 9 more " in some[2]
     assert f"{place}/out (owner uid {NEIGHBOUR}, mode 0755) " in every[2]
 
 
