@@ -79,10 +79,10 @@ class Software:
 class Collectives:
     """A vendor's library for collectives between GPUs.
 
-    `library` is what its files are called (up to `.so`), `prefix` how its variables
-    begin, `plugins` under which names it looks for a network plugin, `images` where images state its version; `tests`
-    are folders of images with its tests, if not on PATH. `packages` are folders below those of Python packages that
-    have a copy of it, and `preloads` the file there that opens one before PyTorch, where it says so by `name`.
+    `library` is what its files are called (up to `.so`), `prefix` how its variables begin, `plugins` under which names
+    it looks for a network plugin, `images` where images state its version. `packages` are folders below those of
+    Python packages that have a copy of it, and `preloads` the file there that opens one before PyTorch, where it says
+    so by `name`.
     Of one copy, `copies` state its version and `releases` the release of the stack; `torch` is what `torch/version.py`
     says of the release that PyTorch was built for, with its copy in the same packages or inside itself.
     """
@@ -93,7 +93,6 @@ class Collectives:
     prefix: str
     plugins: tuple[str, ...] = ()
     images: tuple[Sign, ...] = ()
-    tests: tuple[str, ...] = ()
     packages: tuple[str, ...] = ("torch/lib",)
     preloads: str = ""
     copies: tuple[Sign, ...] = ()

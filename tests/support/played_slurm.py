@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding
 from lumisite.validate.lines import Gate, Sample
+from lumisite.validate.probes.outcome import passed
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line, ProbeStep, Srun
 from lumisite.validate.run import slurm
 from lumisite.validate.run.folder import SAMPLES, Run, create_run, lines_of
@@ -105,7 +105,7 @@ def judge(steps: Sequence[Ended], expected: Expected) -> list[Line]:
     value = steps[0].records[0]["value"]
     assert isinstance(value, int)
     return [
-        expected.gate(make_finding("checks-passed", records=1)),
+        expected.gate(passed("1 records passed")),
         expected.sample("speed", float(value), "higher", "1/s"),
     ]
 

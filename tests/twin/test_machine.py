@@ -99,4 +99,4 @@ def test_of_two_ranks_of_a_node_the_one_that_hangs_is_named(site: Cluster) -> No
         code, _, _ = ended(process)
     assert code == 5
     gate = gates(site, "hung", "ddp")[-1]
-    assert (gate.code, gate.rank, gate.nodes) == ("rank-silent", 3, ("nid000002",))
+    assert (gate.code, gate.rank, gate.nodes) == ("step-hung", 3, ("nid000002",))

@@ -285,7 +285,7 @@ SHOWN_BY_STEPS: dict[str, tuple[Callable[[Cluster], AbstractContextManager[None]
             f"rm -r {PRIVATE}",
         ),
         "environment",
-        f"miopen private-folder-taken {PRIVATE}/miopen",
+        f"miopen directory-unfit {PRIVATE}/miopen",
     ),
     "library-shut-in": (
         on_the_node(

@@ -254,9 +254,9 @@ PLANTED = [
         environment_of_a_user,
         "--probe environment",
         {
-            "affinity": ("mask-shared", {}),
-            "miopen": ("directory-shared", {"subject": "MIOPEN_USER_DB_PATH", "ranks": "0-3"}),
-            "usersite": ("user-site-active", {"hidden": ("numpy",), "ranks": "0-3"}),
+            "affinity": ("mask-wrong", {}),
+            "miopen": ("directory-unfit", {"subject": "MIOPEN_USER_DB_PATH", "ranks": "0-3"}),
+            "usersite": ("packages-hidden", {"ranks": "0-3"}),
         },
         "/scratch/two-ranks.yaml",
     ),
@@ -264,13 +264,13 @@ PLANTED = [
         "wrapper-that-limits",
         wrapper_that_limits,
         "--probe environment",
-        {"limits": ("rank-limit-lower", {"subject": "open files", "kind": "hard", "found": "512"})},
+        {"limits": ("limit-lower", {"subject": "open files"})},
     ),
     Planted(
         "one-rank-per-node",
         one_rank_per_node,
         "--probe ddp",
-        {"ddp": ("ranks-count", {"found": ("2",), "expected": 4, "tasks": 2})},
+        {"ddp": ("ranks-count", {})},
         "/scratch/two-ranks.yaml",
     ),
     Planted(

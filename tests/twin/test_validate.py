@@ -193,7 +193,7 @@ def test_a_rank_that_hangs_is_named_when_its_time_is_over(site: Cluster) -> None
         code, _, _ = ended(process)
     assert code == 5
     gate = gates(site, "hung", "ddp")[-1]
-    assert (gate.code, gate.rank, gate.nodes) == ("rank-silent", 1, ("nid000002",))
+    assert (gate.code, gate.rank, gate.nodes) == ("step-hung", 1, ("nid000002",))
 
 
 def test_after_a_hang_of_all_nodes_no_step_follows_that_would_hang_too(site: Cluster) -> None:

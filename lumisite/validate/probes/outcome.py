@@ -8,19 +8,22 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Severity, Value, with_values
+from lumisite.findings.finding import Finding, Severity
 from lumisite.site.cpus import parse_number_list
 from lumisite.text import some
 from lumisite.validate.lines import Gate
-from lumisite.validate.probes.probe import Ended, Expected, Judge, Line, Record, describe_ranks
+from lumisite.validate.probes.probe import NODE, Ended, Expected, Judge, Line, ProbeStep, Record, describe_ranks
 from lumisite.validate.probes.records import finished, number, rank_of, table, text, texts, whole
 from lumisite.validate.probes.start_errors import start_failure
 
 #: A rank reports once a second where it is; one that is silent for longer than this is frozen, in seconds.
 NO_BEAT_S = 5.0
-#: The gate of what is wrong with a node, from which all else on it follows.
-NODE_GATE = "node"
+READ_STDERR = "read the step's stderr, in the folder of the run"
+WRONG_RESULTS = (
+    "wrong results make training wrong without an error: run the probe again, then drain the node that differs"
+)
+LOOK_AT_NODE = "look at the node of that rank"
+LOOK_AT_SILENT = "look at the node of that rank; a rank that is silent is frozen or lost"
 #: The end of what to do about a node that jobs should not get until it is mended.
 DRAIN = "; drain the node until then"
 #: More tasks than a step can have.
@@ -57,42 +60,63 @@ def gates(located: Iterable[Located], expected: Expected) -> list[Line]:
     lines: list[Line] = []
     for finding, group in alike.items():
         nodes = tuple(dict.fromkeys(entry.node for entry in group))
-        every = len(nodes) if len(nodes) == len(expected.nodes) > 1 else None
         ranks = [entry.rank for entry in group if entry.rank is not None]
-        finding = with_values(replace(finding, nodes=nodes), {"all_nodes": every})
-        if finding.message and finding.severity is Severity.NODE and every:
-            advice = f"all {every} nodes have it: look at what they share, and at the site description"
-            finding = replace(finding, advice=advice)
-        lines.append(expected.gate(finding, ranks))
+        advice = finding.advice
+        if finding.severity is Severity.NODE and len(nodes) == len(expected.nodes) > 1:
+            advice = f"all {len(nodes)} nodes have it: look at what they share, and at the site description"
+        lines.append(expected.gate(replace(finding, nodes=nodes, advice=advice), ranks))
     return lines
+
+
+def passed(message: str) -> Finding:
+    """Return the finding of a check that holds."""
+    return Finding("checks-passed", Severity.INFO, message)
+
+
+def nothing_measured() -> Finding:
+    """Return the finding of ranks that all ended well and measured nothing."""
+    advice = "run the probe again; see whether the PyTorch of the image has this back-end"
+    return Finding("records-unreadable", Severity.DOUBT, "nothing was measured", advice)
 
 
 def unfinished(steps: Sequence[Ended], expected: Expected) -> Gate | None:
     """Return the finding about steps of which nothing can be judged: the time was over, or none has a record."""
     late = next((ended.step for ended in steps if ended.late), None)
     if late is not None:
-        return expected.gate(make_finding("step-late", late.folder, limit_s=late.limit_s))
+        return expected.gate(_too_late(late))
     dead = [ended for ended in steps if ended.exit_code]
     if dead and not any(finished(ended.records) for ended in steps):
-        first = dead[0]
-        why = start_failure(first.stderr, first.step.folder)
-        return expected.gate(
-            why or make_finding("step-not-run", first.step.folder, words=first.words, exit_code=first.exit_code)
-        )
+        return expected.gate(start_failure(dead[0].stderr, dead[0].step.folder) or not_run(dead[0]))
     return None
+
+
+def _too_late(step: ProbeStep) -> Finding:
+    advice = "look at the nodes and at the step's stderr, in the folder of the run"
+    return Finding("step-hung", Severity.FAULT, f"not done after {step.limit_s} s", advice, subject=step.folder)
+
+
+def not_run(ended: Ended) -> Finding:
+    """Return that a step ran on no node, with the words of its stderr."""
+    words = ended.words or f"srun ended with exit code {ended.exit_code}"
+    advice = "start it by hand in a job, with the line from the job's script"
+    return Finding("step-failed", Severity.FAULT, f"ran on no node: {words}", advice, subject=ended.step.folder)
 
 
 def missing(ended: Ended, records: Iterable[Record]) -> list[Located]:
     """Return a finding for each rank or node of a step that should have left one of these records and has not."""
     step = ended.step
     records = list(records)
-    found = clean_environment(records) or start_failure(ended.stderr, step.srun.name)
-    found = found or make_finding("record-missing", step.srun.name, words=ended.words)
+    found = clean_environment(records) or start_failure(ended.stderr, step.srun.name) or _no_record(ended)
     if step.srun.each == "node":
         nodes = {text(record, "host") for record in records}
         return [Located(found, node) for node in step.nodes if node not in nodes]
     ranks = {whole(record, "rank") for record in records}
     return [Located(found, step.node_of(rank), rank) for rank in range(step.ranks) if rank not in ranks]
+
+
+def _no_record(ended: Ended) -> Finding:
+    message = f"no record is left: {ended.words or 'it did not start, or was ended'}"
+    return Finding("record-missing", Severity.FAULT, message, READ_STDERR, subject=ended.step.srun.name)
 
 
 # ---- ranks that work together
@@ -113,30 +137,13 @@ def trouble(ended: Ended, expected: Expected) -> Gate | None:
     done = finished(ended.records)
     if cleaned := clean_environment(done):
         return expected.gate(cleaned)
-    if (gate := port_in_use(done, expected)) is not None:
-        return gate
-    counts = {record.get("world_size", record.get("tasks")) for record in done} - {None, expected.ranks}
-    if counts:
-        per_node = Counter(str(record.get("host")) for record in done)
-        return expected.gate(
-            make_finding(
-                "ranks-count",
-                found=tuple(sorted(map(str, counts))),
-                expected=expected.ranks,
-                tasks=expected.tasks,
-                reported=tuple(f"{host}: {count}" for host, count in sorted(per_node.items())),
-            )
-        )
-    if (gate := crashed(ended, expected)) is not None:
-        return gate
-    errors = [record for record in done if record.get("error")]
-    if errors:
-        own = [record for record in errors if not _OF_OTHERS.search(str(record["error"]))]
-        first = min(own or errors, key=lambda record: (number(record, "error_time") or 0.0, rank_of(record)))
-        phase, error = str(first.get("error_at")), str(first["error"])
-        part = ended.step.srun.name
-        return rank_gate("rank-failed", first, expected, own, len(errors), phase=phase, error=error, part=part)
-    return _lost(ended, done, expected)
+    return (
+        _port_in_use(done, expected)
+        or _other_count(done, expected)
+        or _crashed(ended, expected)
+        or _failed(ended, done, expected)
+        or _lost(ended, done, expected)
+    )
 
 
 def clean_environment(records: Iterable[Record]) -> Finding | None:
@@ -151,23 +158,39 @@ def clean_environment(records: Iterable[Record]) -> Finding | None:
     )
 
 
-def port_in_use(done: Sequence[Record], expected: Expected) -> Gate | None:
+def _port_in_use(done: Sequence[Record], expected: Expected) -> Gate | None:
     """Return that something else holds the port on which rank 0 listens for the others: a fault of its node."""
     for record in done:
         if not (held := table(record, "port_in_use")):
             continue
         host, port = str(record.get("host")), whole(held, "port")
-        holders = texts(held, "holders")
-        text_of = f"port {port} (MASTER_PORT) is in use by {some(holders, between=', ') or 'an unknown process'}"
-        todo = (
+        holders = some(texts(held, "holders"), between=", ") or "an unknown process"
+        message = f"port {port} (MASTER_PORT) is in use by {holders}"
+        advice = (
             f"see `ss -ltnp 'sport = :{port}'` on {host} as root, and end what listens there (jobs use 20000 to 27992)"
         )
-        finding = Finding("port-in-use", Severity.NODE, text_of, todo, nodes=(host,))
-        return replace(expected.gate(finding), gate=NODE_GATE)
+        finding = Finding("port-in-use", Severity.NODE, message, advice, nodes=(host,))
+        return replace(expected.gate(finding), gate=NODE)
     return None
 
 
-def crashed(ended: Ended, expected: Expected) -> Gate | None:
+def _other_count(done: Sequence[Record], expected: Expected) -> Gate | None:
+    """Return that another number of ranks worked together than was started."""
+    counts = {record.get("world_size", record.get("tasks")) for record in done} - {None, expected.ranks}
+    if not counts:
+        return None
+    per_node = Counter(str(record.get("host")) for record in done)
+    reported = ", ".join(f"{host}: {count}" for host, count in sorted(per_node.items()))
+    found = ", ".join(sorted(map(str, counts)))
+    message = f"{found} ranks worked together where {expected.ranks} should "
+    message += f"({expected.tasks} on each node; reported: {reported})"
+    advice = (
+        "look for what changes the number of tasks on a node: the site's cli_filter, SLURM_NTASKS_PER_NODE, a prolog"
+    )
+    return expected.gate(Finding("ranks-count", Severity.FAULT, message, advice))
+
+
+def _crashed(ended: Ended, expected: Expected) -> Gate | None:
     """Return the ranks that srun reports as ended and that left no record: what the others say followed from that.
 
     A rank that ended by itself comes before one that was killed: where one ends, Slurm kills the rest of the step.
@@ -181,9 +204,13 @@ def crashed(ended: Ended, expected: Expected) -> Gate | None:
     if why := start_failure(ended.stderr):
         nodes = tuple(dict.fromkeys(end.node for end in found))
         return expected.gate(replace(why, nodes=nodes), [rank for end in found for rank in end.ranks])
-    memory = any(map(_NO_MEMORY.search, ended.stderr)) and first.words.startswith((*_SIGNALS[:1], "Out Of Memory"))
-    finding = make_finding("rank-out-of-memory" if memory else "rank-crashed", phase=first.phase, words=first.words)
-    return expected.gate(replace(finding, nodes=(first.node,)), first.ranks)
+    during = f" while {first.phase}" if first.phase else ""
+    message, advice = f"ended without a record{during}: {first.words}", READ_STDERR
+    if any(map(_NO_MEMORY.search, ended.stderr)) and first.words.startswith((*_SIGNALS[:1], "Out Of Memory")):
+        message = f"killed{during}: out of memory ({first.words})"
+        advice = "see what else uses the memory of the node, and how much memory a step gets there"
+    finding = Finding("rank-crashed", Severity.FAULT, message, advice, nodes=(first.node,))
+    return expected.gate(finding, first.ranks)
 
 
 @dataclass(frozen=True)
@@ -193,7 +220,7 @@ class _TaskEnd:
     node: str
     ranks: tuple[int, ...]
     words: str
-    phase: str | None
+    phase: str
 
 
 def _ends(ended: Ended, expected: Expected) -> Iterator[_TaskEnd]:
@@ -213,7 +240,20 @@ def _ends(ended: Ended, expected: Expected) -> Iterator[_TaskEnd]:
             if rank < expected.ranks and rank not in heard and not lived:
                 ranks.append(rank)
         if ranks:
-            yield _TaskEnd(node, tuple(ranks), words, text(last.get(ranks[0], {}), "phase") or None)
+            yield _TaskEnd(node, tuple(ranks), words, text(last.get(ranks[0], {}), "phase"))
+
+
+def _failed(ended: Ended, done: Sequence[Record], expected: Expected) -> Gate | None:
+    """Return the first error of a rank, before what others report of their connections to it."""
+    errors = [record for record in done if record.get("error")]
+    if not errors:
+        return None
+    own = [record for record in errors if not _OF_OTHERS.search(str(record["error"]))]
+    first = min(own or errors, key=lambda record: (number(record, "error_time") or 0.0, rank_of(record)))
+    part = f" ({ended.step.srun.name})" if ended.step.srun.name else ""
+    message = f"failed{part} while {first.get('error_at')}: {first['error']}"
+    message += f"; so did {len(errors) - 1} other ranks" if len(errors) > 1 else ""
+    return _rank_gate(Finding("rank-failed", Severity.FAULT, message, READ_STDERR), first, expected, own)
 
 
 def _lost(ended: Ended, done: Sequence[Record], expected: Expected) -> Gate | None:
@@ -221,22 +261,31 @@ def _lost(ended: Ended, done: Sequence[Record], expected: Expected) -> Gate | No
     heard = {rank_of(record) for record in done}
     left = [record for record in ended.records if "phase" in record and rank_of(record) not in heard]
     if ended.late and left:
-        last = max(number(record, "time") or 0.0 for record in left)
-        silent = [record for record in left if is_silent(record, last)]
-        stuck = sorted(silent or left, key=rank_of)
-        phase, limit_s = str(stuck[0].get("phase")), ended.step.limit_s
-        code = "rank-silent" if silent else "rank-hung"
-        return rank_gate(code, stuck[0], expected, silent, len(stuck), phase=phase, limit_s=limit_s)
+        return _hung(left, ended.step.limit_s, expected)
     if ended.late:
-        return expected.gate(make_finding("step-late", ended.step.folder, limit_s=ended.step.limit_s))
+        return expected.gate(_too_late(ended.step))
     if ended.exit_code:
-        why = start_failure(ended.stderr)
-        return expected.gate(why or make_finding("srun-failed", exit_code=ended.exit_code, words=ended.words))
+        words = f": {ended.words}" if ended.words else ""
+        message = f"srun ended with exit code {ended.exit_code}{words}"
+        found = start_failure(ended.stderr) or Finding("step-failed", Severity.FAULT, message, READ_STDERR)
+        return expected.gate(found)
     lost = [rank for rank in range(expected.ranks) if rank not in heard]
     if lost:
-        found = make_finding("record-missing", ended.step.srun.name, words=ended.words)
-        return expected.gate(replace(found, nodes=tuple(dict.fromkeys(map(expected.node_of, lost)))), lost)
+        nodes = tuple(dict.fromkeys(map(expected.node_of, lost)))
+        return expected.gate(replace(_no_record(ended), nodes=nodes), lost)
     return None
+
+
+def _hung(left: Sequence[Record], limit_s: int, expected: Expected) -> Gate:
+    """Return the first of the ranks that were still at work when the time was over, or of those that fell silent."""
+    last = max(number(record, "time") or 0.0 for record in left)
+    silent = [record for record in left if is_silent(record, last)]
+    first, *others = sorted(silent or left, key=rank_of)
+    too = f"; {len(others)} other ranks did too" if others else ""
+    message, advice = f"hung while {first.get('phase')}, for {limit_s} s{too}", LOOK_AT_NODE
+    if silent:
+        message, advice = f"fell silent while {first.get('phase')}; not done after {limit_s} s{too}", LOOK_AT_SILENT
+    return _rank_gate(Finding("step-hung", Severity.FAULT, message, advice), first, expected, silent)
 
 
 def is_silent(record: Record, last: float) -> bool:
@@ -247,17 +296,13 @@ def is_silent(record: Record, last: float) -> bool:
     return record.get("froze") is True or last - (number(record, "time") or last) > NO_BEAT_S
 
 
-def rank_gate(
-    code: str, first: Record, expected: Expected, own: Sequence[Record], ranks_in_all: int, **values: Value
-) -> Gate:
+def _rank_gate(finding: Finding, first: Record, expected: Expected, own: Sequence[Record]) -> Gate:
     """Return the gate line about the first of some ranks.
 
     It is about the node of those whose fault is their `own`, where these are of one node; else about all nodes, as the
     others of a step suffer with it.
     """
     rank, host = rank_of(first), str(first.get("host"))
-    subject = describe_ranks([rank], [host])
-    finding = make_finding(code, subject, others=max(0, ranks_in_all - 1) or None)
-    gate = replace(expected.gate(with_values(finding, values)), rank=rank)
+    gate = replace(expected.gate(replace(finding, subject=describe_ranks([rank], [host]))), rank=rank)
     alone = {str(record.get("host")) for record in own} == {host} and {host} < {*expected.nodes}
     return replace(gate, nodes=(host,), asked=gate.nodes) if alone else gate

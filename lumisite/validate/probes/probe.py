@@ -44,6 +44,8 @@ Record: TypeAlias = Mapping[str, object]
 
 Line: TypeAlias = Sample | Gate
 
+#: The probe and gate of what each node is, from which all else on a bad node follows.
+NODE = "node"
 #: Exit codes of timeout(1): it ended the step, or had to kill it.
 TIMED_OUT = (124, 137)
 #: In a step's words, the folder of scripts, the one of its records, and the text of the srun's script.

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from lumisite.errors import ResolveError
-from lumisite.findings.catalogue import make_finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.site.model import Validation
-from lumisite.text import alternatives
+from lumisite.text import suggestion
 from lumisite.validate.probes.collectives.judge import collectives
 from lumisite.validate.probes.communicators.judge import communicators
 from lumisite.validate.probes.ddp.judge import ddp, ddp_in_tykky
 from lumisite.validate.probes.environment.judge import ENVIRONMENT, GATES, environment
 from lumisite.validate.probes.node.judge import node
 from lumisite.validate.probes.pairs.judge import pairs
-from lumisite.validate.probes.probe import Backend, Group, Probe, ProbeStep, Shape, Srun, Target
+from lumisite.validate.probes.probe import NODE, Backend, Group, Probe, ProbeStep, Shape, Srun, Target
 from lumisite.validate.probes.transport.judge import transport
 
 #: In the order in which a job runs them: what each node and rank has, then what measures.
@@ -22,8 +22,6 @@ PROBES: tuple[Callable[[Target], Probe], ...] = (
     *(node, environment),
     *(transport, communicators, collectives, ddp, pairs),
 )
-#: What each node is comes first where ranks work together.
-NODE = "node"
 #: How long one step may take, in seconds: far longer than on a busy machine, as what is late is a failure.
 LIMITS_S: Mapping[Backend, int] = {"nccl": 240, "gloo": 180}
 
@@ -37,7 +35,8 @@ def choose_probes(target: Target, names: Sequence[str] = ()) -> list[Probe]:
     known = [probe.name for probe in probes]
     for name in names:
         if name not in known:
-            raise ResolveError(make_finding("unknown-probe", "--probe", name=name, **alternatives(name, known)))
+            message = f"no probe has the name {name}"
+            raise ResolveError(Finding("name-unknown", Severity.FAULT, message, suggestion(name, known), "--probe"))
     chosen = [probe for probe in probes if not names or probe.name in names]
     if any(probe.together for probe in chosen):
         chosen = [probe for probe in probes if probe in chosen or probe.name == NODE]

@@ -15,8 +15,8 @@ from lumisite.findings.finding import Finding
 from lumisite.site.load import LoadedSite, load_plans
 from lumisite.text import some
 from lumisite.validate.metric_names import parse_name
+from lumisite.validate.probes.probe import NODE
 from lumisite.validate.run.commands import Commands
-from lumisite.validate.verdict.causes import NODE
 from lumisite.validate.verdict.gates import next_step
 from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.system import SystemVerdict

@@ -16,11 +16,11 @@ from typing import Literal, TypeAlias
 from lumisite.findings.finding import Finding, Severity, Value
 from lumisite.text import some
 from lumisite.validate.lines import Gate, Sample, gate_of
-from lumisite.validate.probes.probe import Ended, Expected, Group, Line
+from lumisite.validate.probes.probe import NODE, Ended, Expected, Group, Line
 from lumisite.validate.run.folder import END, End, Run, SetBefore
 from lumisite.validate.run.jobscript import EXIT, JUDGED, RECORDS, SKIP, SKIPPED, STEP_ERR, JobPlan
 from lumisite.validate.run.request import RunRequest
-from lumisite.validate.verdict.causes import NODE, reason_to_skip
+from lumisite.validate.verdict.causes import reason_to_skip
 from lumisite.vendors import all_gpus
 
 #: Variables that bear on ranks that work together, whatever a cause says; so do those of vendors.

@@ -10,8 +10,7 @@ from pathlib import Path
 from lumisite.errors import ResolveError
 from lumisite.site.model import Site, Validation
 from lumisite.site.read import read_file
-from lumisite.validate.probes.probe import OUT, PROBES, TEXT, Group, ProbeStep, gpu_of_plan
-from lumisite.validate.probes.suite import NODE
+from lumisite.validate.probes.probe import NODE, OUT, PROBES, TEXT, Group, ProbeStep, gpu_of_plan
 from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.slurm import AWAY, LOST_STEP
 from lumisite.vendors import all_gpus

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from lumisite.validate.lines import Gate
-from lumisite.validate.probes.probe import ProbeStep
+from lumisite.validate.probes.probe import NODE, ProbeStep
 
-#: Codes of ranks that hang together.
-HANGS = ("step-late", "rank-hung", "rank-silent", "communicator-hung", "communicator-silent")
+#: The code of ranks that hang together.
+HUNG = "step-hung"
 #: The code of a step that was not run because of what was found before it.
 SKIPPED = "step-skipped"
-#: The gate that runs first and looks at each node.
-NODE = "node"
 #: The code for TCP between nodes that fails.
 LINK = "node-link"
 
@@ -28,7 +26,7 @@ def following(after: Sequence[Gate]) -> dict[Gate, tuple[Gate, ...]]:
         if gate.gate == NODE and gate.verdict == "fail":
             for node in gate.nodes:
                 blamed.setdefault((gate.run, node), []).append(gate)
-    hung = {(gate.run, gate.gate): gate for gate in after if gate.code in HANGS}
+    hung = {(gate.run, gate.gate): gate for gate in after if gate.code == HUNG}
     found: dict[Gate, tuple[Gate, ...]] = {}
     for gate in after:
         causes = dict.fromkeys(blame for node in gate.nodes for blame in blamed.get((gate.run, node), ()))
@@ -57,6 +55,6 @@ def reason_to_skip(step: ProbeStep, found: Iterable[Gate]) -> Gate | None:
             continue
         if gate.gate == NODE and gate.asked and not {*gate.nodes}.isdisjoint(step.nodes):
             return gate
-        if gate.code in HANGS and len(gate.nodes) > 1 and not gate.asked and step.together and len(step.nodes) > 1:
+        if gate.code == HUNG and len(gate.nodes) > 1 and not gate.asked and step.together and len(step.nodes) > 1:
             return gate
     return None

@@ -16,8 +16,9 @@ from lumisite.findings.finding import Finding, Severity, place_severity
 from lumisite.findings.writers import sentences
 from lumisite.text import some
 from lumisite.validate.lines import Gate, State
+from lumisite.validate.probes.probe import NODE
 from lumisite.validate.samples import JobValues
-from lumisite.validate.verdict.causes import NODE, following, nodes_behind
+from lumisite.validate.verdict.causes import following, nodes_behind
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Severity
 from lumisite.validate.lines import Gate, gate_of
 from lumisite.validate.samples import Recorded
@@ -22,7 +21,7 @@ def line(gate: str, finding: Finding, time: float, *nodes: str, run: str = "r1")
 
 
 def failed(error: str, part: str = "") -> Finding:
-    return make_finding("rank-failed", f"rank 1 on n2 {part}", error=error, phase=part or "training")
+    return Finding("rank-failed", Severity.FAULT, f"failed while training: {error}", subject=f"rank 1 on n2 {part}")
 
 
 def verdict(*lines: Gate) -> SystemVerdict:
@@ -38,8 +37,8 @@ def plain(*lines: Gate) -> list[str]:
 def test_what_all_nodes_have_is_one_finding_and_the_rest_follows() -> None:
     lines = [
         line("node", NO_IMAGE, 1.0),
-        line("environment", make_finding("record-missing", "container"), 2.0),
-        line("transport", make_finding("step-not-run", "transport-4n", words="FATAL: no image"), 3.0),
+        line("environment", Finding("record-missing", Severity.FAULT, "no record is left", subject="container"), 2.0),
+        line("transport", Finding("step-failed", Severity.FAULT, "ran on no node", subject="transport-4n"), 3.0),
         line("ddp", failed("boom"), 4.0),
     ]
     found = verdict(*lines)

@@ -12,7 +12,6 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.cli.commands import parse
-from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Severity, Value
 from lumisite.validate.lines import Gate, gate_of, line_json
 from lumisite.validate.report.advice import advice
@@ -35,7 +34,9 @@ def request(*sets: tuple[str, ...], **more: Any) -> RunRequest:
 def line(gate: str, code: str, *nodes: str, asked: tuple[str, ...] = FOUR, run: str = "r1") -> Gate:
     others = asked if nodes != asked else ()
     down = Finding("node-interface", Severity.NODE, "interface is down", subject="x")
-    finding = down if code == down.code else make_finding(code, "x", cause=down.code)
+    fine = Finding(code, Severity.INFO, "fine", subject="x")
+    crashed = Finding(code, Severity.FAULT, "ended without a record", subject="x", cause=down.code)
+    finding = down if code == down.code else fine if code in ("node-fine", "checks-passed") else crashed
     return gate_of(finding, gate, run, nodes, 1.0, asked=others)
 
 
@@ -110,7 +111,7 @@ def test_a_slow_node_is_measured_again_in_its_own_set() -> None:
     pairs = request(("n1", "n2"), ("n3", "n4"))
     lines = [
         line("ddp", "rank-crashed", "n4", asked=("n3", "n4"), run="r2"),
-        line("ddp", "gradients-agree", "n1", "n2"),
+        line("ddp", "checks-passed", "n1", "n2"),
     ]
     verdict = judge_system(Recorded({}), Recorded({}, tuple(lines)), Terms())
     found = commands_of(verdict, pairs, idle(*FOUR))

@@ -132,7 +132,11 @@ def test_an_unknown_probe_is_refused() -> None:
     with pytest.raises(ResolveError) as caught:
         a_plan("twin", probes=("dpd",))
     finding = caught.value.finding
-    assert (finding.code, finding.values["name"], finding.values["near"]) == ("unknown-probe", "dpd", "ddp")
+    assert (finding.code, finding.message, finding.advice) == (
+        "name-unknown",
+        "no probe has the name dpd",
+        "did you mean ddp?",
+    )
 
 
 def test_a_site_without_validation_is_refused() -> None:

@@ -31,22 +31,23 @@ def exchanges(*of_ranks: tuple[float, float, str]) -> list[Record]:
 
 
 @pytest.mark.parametrize(
-    ("records", "code", "nodes", "ranks"),
+    ("records", "message", "nodes", "ranks"),
     [
-        (exchanges((1, 3, "a"), (2, 3, "a"), (4, 3, "a"), (5, 3, "b")), "gradients-differ", NODES[1:], "3"),
-        (exchanges((1, 3, "a"), (2, 9, "b"), (4, 3, "c"), (5, 3, "d")), "gradients-differ", NODES[:1], "1"),
-        (exchanges((1, 3, "a"), (2, 2, "b"), (4, 3, "a"), (5, 2, "b")), "gradients-differ", NODES, "1,3"),
-        (exchanges((1, 3, "a"), (2, 3, "a"), (4, 3, "b"), (5, 3, "b")), "gradients-differ", NODES, ""),
-        (exchanges(*[(own, 2, "a") for own in (1, 2, 4, 5)]), "gradients-wrong", NODES[1:], "2"),
-        (exchanges(*[(own, 7 / 3, "a") for own in (1, 2, 5, 4)]), "gradients-wrong", NODES[1:], "2"),
-        (exchanges(*[(own, 50, "a") for own in (1, 2, 5, 4)]), "gradients-wrong", NODES, ""),
+        (exchanges((1, 3, "a"), (2, 3, "a"), (4, 3, "a"), (5, 3, "b")), "is not that of rank 0", NODES[1:], "3"),
+        (exchanges((1, 3, "a"), (2, 9, "b"), (4, 3, "c"), (5, 3, "d")), "is not that of rank 0", NODES[:1], "1"),
+        (exchanges((1, 3, "a"), (2, 2, "b"), (4, 3, "a"), (5, 2, "b")), "is not that of rank 0", NODES, "1,3"),
+        (exchanges((1, 3, "a"), (2, 3, "a"), (4, 3, "b"), (5, 3, "b")), "is not that of rank 0", NODES, ""),
+        (exchanges(*[(own, 2, "a") for own in (1, 2, 4, 5)]), "the exchanged gradient is", NODES[1:], "2"),
+        (exchanges(*[(own, 7 / 3, "a") for own in (1, 2, 5, 4)]), "the exchanged gradient is", NODES[1:], "2"),
+        (exchanges(*[(own, 50, "a") for own in (1, 2, 5, 4)]), "the exchanged gradient is", NODES, ""),
     ],
 )
 def test_the_rank_and_node_with_a_wrong_gradient_are_named(
-    records: list[Record], code: str, nodes: tuple[str, ...], ranks: str
+    records: list[Record], message: str, nodes: tuple[str, ...], ranks: str
 ) -> None:
     gate = gate_of(list(ddp(target_of("twin")).judge([ended(records, tasks=2)], expected("ddp", 2))))
-    assert (gate.code, gate.nodes, gate.values.get("ranks", "")) == (code, nodes, ranks)
+    assert (gate.code, gate.nodes, gate.values.get("ranks", "")) == ("results-wrong", nodes, ranks)
+    assert message in gate.cause
     assert gate.asked == (NODES if nodes != NODES else ())
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Finding, Severity
 from lumisite.validate.lines import Gate, gate_of
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line, ProbeStep, Srun
@@ -166,11 +165,11 @@ def run_groups(
 def test_after_a_hang_of_all_nodes_nothing_more_that_needs_the_network_is_run(
     played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hang = make_finding("rank-hung", "rank 0 on nid000001", phase="joining", limit_s=240)
+    hang = Finding("step-hung", Severity.FAULT, "hung while joining", "look", subject="rank 0 on nid000001")
     gates, verdict = run_groups(tmp_path / "run", monkeypatch, hang, "communicators")
     assert [(gate.gate, gate.code) for gate in gates] == [
         ("node", "node-fine"),
-        ("communicators", "rank-hung"),
+        ("communicators", "step-hung"),
         ("transport", "step-skipped"),
         ("ddp", "step-skipped"),
         ("job", "job-done"),

@@ -76,12 +76,6 @@ def test_ranks_are_told_their_device_and_what_may_carry_traffic(name: str, expec
         assert given(part(SITES[name], probe).arguments, "backend", "device", "settings", "carrier") == expected
 
 
-def test_places_of_programs_that_images_have() -> None:
-    tools = ["--tools /usr/libexec/rccl-tests", "--tools /opt/rccltests"]
-    assert given(part(SITES["lumi"], "collectives").arguments, "tools") == tools
-    assert given(part(SITES["nvidia"], "collectives").arguments, "tools") == []
-
-
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -190,30 +184,6 @@ def test_a_rank_takes_the_device_that_it_is_told(tmp_path: Path) -> None:
     )
     assert done.stdout.splitlines() == ["set xpu:1", "met by xccl", "made on xpu:1", "waited for xpu:1"]
     assert json.loads((tmp_path / "out/0.json").read_text())["environment"] == {"CCL_X": "1"}
-
-
-@pytest.mark.parametrize(
-    ("device", "expected"), [("cuda", {"all_reduce": "-b 8 -e 64 -f 2 -g 1 -c 1\n"}), ("cpu", None)]
-)
-def test_programs_of_the_image_are_run_on_gpus_alone(device: str, expected: object, tmp_path: Path) -> None:
-    put_scripts(tmp_path, "collectives.py", "rank.py", "lumisite_record.py")
-    (tmp_path / "tools").mkdir()
-    (tmp_path / "tools/all_reduce_perf").write_text('#!/bin/sh\necho "$@"\n')
-    (tmp_path / "tools/all_reduce_perf").chmod(0o755)
-    own = {**os.environ, "SLURM_PROCID": "0"}
-    command = [
-        sys.executable,
-        "collectives.py",
-        "out",
-        "--sweep",
-        "all_reduce:8,64",
-        "--tools",
-        str(tmp_path / "tools"),
-    ]
-    (tmp_path / "out").mkdir()
-    # There is no PyTorch, and what was run before stays.
-    subprocess.run([*command, "--device", device], cwd=tmp_path, env=own, timeout=30, check=False)
-    assert json.loads((tmp_path / "out/0.json").read_text()).get("tables") == expected
 
 
 class Runtime:

@@ -1,14 +1,10 @@
 """Time all-reduce, all-gather and reduce-scatter over sizes, and check every result.
 
-A size is the total: what is reduced, and what has been gathered or is scattered. Where the image has nccl-tests, or
-the same programs of its own vendor, they are run first, before PyTorch takes the GPUs; rank 0 keeps what they print.
+A size is the total: what is reduced, and what has been gathered or is scattered.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import time
 from typing import Any
 
@@ -18,14 +14,10 @@ from rank import Rank, run  # the modules beside this one
 # mypy: disable-error-code="import-not-found"
 
 ITEM_BYTES = 4
-#: How long one of them may take, in seconds.
-TOOL_S = 90
 
 
 def measure(rank: Rank) -> None:
     """Measure every collective at every size."""
-    if rank.kind != "cpu":
-        tools(rank)
     rank.connect()
     found = rank.record["collectives"] = []
     for text in lumisite_record.options("sweep"):
@@ -93,30 +85,6 @@ class Call:
         self.source.zero_()
         self.target.zero_()
         return wrong
-
-
-def tools(rank: Rank) -> None:
-    """Run those programs where the image has them; all ranks take part through MPI, and rank 0 prints."""
-    tables = {}
-    places = os.pathsep.join((os.environ.get("PATH", os.defpath), *lumisite_record.options("tools")))
-    for text in lumisite_record.options("sweep"):
-        name, _, sizes = text.partition(":")
-        tool = shutil.which(f"{name}_perf", path=places)
-        if tool is None:
-            continue
-        rank.phase = f"running {name}_perf"
-        range_ = sizes.split(",")
-        words = [tool, "-b", range_[0], "-e", range_[-1], "-f", "2", "-g", "1", "-c", "1"]
-        try:
-            # MPI finds its process manager through file descriptors that the task has inherited.
-            done = subprocess.run(
-                words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TOOL_S, close_fds=False, check=False
-            )
-            tables[name] = done.stdout.decode("utf-8", "replace")[:65536]
-        except (OSError, subprocess.TimeoutExpired) as error:
-            tables[name] = f"# {error}"
-    if rank.rank == 0:
-        rank.record["tables"] = tables
 
 
 if __name__ == "__main__":

@@ -1,183 +1,146 @@
-"""Judge `communicators`: do process groups come up one after the other; if not, which rank hung where, and why.
+"""Judge `communicators`: do process groups come up one after the other; if not, which rank hung where.
 
-All ranks of a collective wait for the last one, so the rank that is least far is named, and none that waits for it. The
-settings to suspect are those that the site's ledger knows to hang communicators; what else hangs has none to blame.
+All ranks of a collective wait for the last one, so the rank that is least far is named, and none that waits for it,
+with its values of the network's variables that the site has settings for.
 """
 
 from __future__ import annotations
 
 import math
-import re
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from fnmatch import translate
+from collections.abc import Sequence
 from functools import partial
-from operator import ne
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Value, with_values
-from lumisite.site.entries import Setting
-from lumisite.site.evidence import harms
-from lumisite.site.ledger import decide, judge_conditions
+from lumisite.findings.finding import Finding, Severity
+from lumisite.text import some
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.definition import make_probe, options_of
-from lumisite.validate.probes.outcome import is_silent, trouble
+from lumisite.validate.probes.outcome import (
+    LOOK_AT_NODE,
+    LOOK_AT_SILENT,
+    READ_STDERR,
+    WRONG_RESULTS,
+    is_silent,
+    nothing_measured,
+    passed,
+    trouble,
+)
 from lumisite.validate.probes.probe import Ended, Expected, Line, Probe, Record, Target, describe_ranks
 from lumisite.validate.probes.records import finished, number, rank_of, rows, table, text, whole
 
 #: How many groups the script makes.
 GROUPS = 8
-#: What a rank can be at, in the order in which it comes there; each has a code for a hang.
+#: What a rank can be at, in the order in which it comes there.
 PARTS = ("making", "entering", "running", "leaving")
 DONE = (GROUPS + 1, 0)
-#: When these hang, which the ledger does not say: by the group, and what was done with it. All need several nodes.
-MOMENTS: Mapping[str, Callable[[int, str], bool]] = {
-    "FI_MR_CACHE_MONITOR": lambda group, _doing: group > 1,
-    "NCCL_NET_GDR_LEVEL": lambda group, doing: group == 1 and doing != "making",
-}
-#: Of these, jobs hang without the site's value.
-NEEDED = ("FI_MR_CACHE_MONITOR",)
+#: How the network's variables begin.
+SETTINGS = ("NCCL_", "FI_")
+#: Variables that a finding names; more are counted.
+NAMED_VARIABLES = 16
 
 
 def communicators(target: Target) -> Probe:
     """Return the probe."""
     srun = target.together("communicators.py", *options_of("communicators", target.plan.backend))
-    return make_probe("communicators", (srun,), partial(_judge, suspects(target)))
+    return make_probe("communicators", (srun,), partial(_judge, variables(target)))
 
 
-@dataclass(frozen=True)
-class Suspect:
-    """A variable, which of its values are known to hang (empty is not set), and the entry that says so.
-
-    `value` is what it should be set to; `None` is to unset it.
-    """
-
-    name: str
-    hangs: Callable[[str], object] = lambda _value: False
-    value: str | None = None
-    entry: Setting | None = None
-
-
-def suspects(target: Target) -> tuple[Suspect, ...]:
-    """Return what the settings know for the image on several nodes, and what else is listed where none is to blame."""
+def variables(target: Target) -> list[str]:
+    """Return the network's variables that the site has settings for; gloo reads none but its own."""
     if target.plan.backend == "gloo":
-        return (Suspect("GLOO_SOCKET_IFNAME"),)
-    situation = replace(target.situation, nodes="several")
-    found = []
-    # What jobs fail without comes before single values that do harm.
-    for verdict in decide(target.site, situation).settings:
-        setting = verdict.entry
-        if setting.name in NEEDED and verdict.applies and setting.value is not None:
-            found.append(Suspect(setting.name, partial(ne, setting.value), str(setting.value), setting))
-    for harm in harms(target.site):
-        name, harmful = harm.setting.name, harm.harmful
-        applies, _ = judge_conditions(harmful.when, situation)
-        if name in MOMENTS and (applies or (applies is None and harmful.unknown_images)):
-            values = "|".join(map(translate, harm.patterns))
-            found.append(Suspect(name, partial(re.match, values), None, harm.setting))
-    return (*found, *map(Suspect, MOMENTS))
+        return ["GLOO_SOCKET_IFNAME"]
+    known = dict.fromkeys(str(setting.name) for setting in target.site.settings)
+    return [name for name in known if name.startswith(SETTINGS)]
 
 
-def _suspicion(record: Record, known: Sequence[Suspect], nodes: int) -> dict[str, Value]:
-    """Return the setting of a rank that hangs that is to blame, or its values of all that were suspected."""
-    settings = table(record, "settings")
-    group, part = whole(record, "group"), str(record.get("part"))
-    for suspect in known if nodes > 1 else ():
-        entry = suspect.entry
-        if entry and suspect.hangs(text(settings, suspect.name)) and MOMENTS[suspect.name](group, part):
-            return {
-                "suspect": _assignment(suspect.name, settings),
-                "variable": suspect.name,
-                "expected": suspect.value,
-                "effect": str(entry.evidence or entry.why),
-                "source": str(entry.source),
-            }
-    return {"settings": tuple(_assignment(name, settings) for name in dict.fromkeys(suspect.name for suspect in known))}
-
-
-def _assignment(name: str, settings: Record) -> str:
-    return f"{name}={settings[name]}" if name in settings else f"{name} (unset)"
-
-
-def _judge(known: Sequence[Suspect], steps: Sequence[Ended], expected: Expected) -> list[Line]:
-    """Return the gate, and how long groups took; `known` are settings that may be to blame for a hang.
+def _judge(names: Sequence[str], steps: Sequence[Ended], expected: Expected) -> list[Line]:
+    """Return the gate, and how long groups took; `names` are variables that are shown of a rank that hangs.
 
     Who comes last waits for nobody in making a group; a collective is as long as on its slowest rank.
     """
     ended = steps[0]
     done = finished(ended.records)
-    seats = _seats(ended.records, expected)
-    failed = _hung(ended, seats, expected, known) or trouble(ended, expected) or _wrong(done, expected)
+    failed = _hung(ended, expected, names) or trouble(ended, expected) or _wrong(done, expected)
     if failed is not None:
         return [failed]
     by_group = list(zip(*(rows(record, "groups") for record in done), strict=False))
     if len(by_group) < GROUPS:
-        return [expected.gate(make_finding("nothing-measured"))]
+        return [expected.gate(nothing_measured())]
     make = [min(number(row, "make_s") or 0.0 for row in of_ranks) for of_ranks in by_group]
     first = [max(number(row, "first_s") or 0.0 for row in of_ranks) for of_ranks in by_group]
     both = [made + used for made, used in zip(make, first, strict=True)]
+    message = f"{GROUPS} groups of {len(done)} ranks came up one after the other, and every sum is right"
     return [
-        expected.gate(make_finding("communicators-fine", groups=GROUPS, ranks=len(done))),
+        expected.gate(passed(message)),
         expected.sample("first_group_s", both[0], "lower", "s"),
         expected.sample("next_group_s", statistics.median(both[1:]), "lower", "s"),
     ]
 
 
-def _seats(records: Sequence[Record], expected: Expected) -> list[Record]:
-    """Return each rank's record, or what it last wrote of where it was; only rank and host where there is neither."""
-    # Of a rank that left its record, what it wrote before shows nothing more.
-    by_rank = {rank_of(record): record for record in sorted(records, key=lambda record: "local_rank" in record)}
-    return [{"host": expected.node_of(rank), "rank": rank, **by_rank.get(rank, {})} for rank in range(expected.ranks)]
+def _hung(ended: Ended, expected: Expected, names: Sequence[str]) -> Gate | None:
+    """Return who hung, if a rank lost its patience before any failed, or the step's time was over.
 
-
-def _progress(seat: Record) -> tuple[int, int]:
-    """Return how far a rank is: the group, and what it does with it; (0, 0) before the first group."""
-    if "local_rank" in seat and not seat.get("error") and "hung_time" not in seat:
-        return DONE
-    part = seat.get("part")
-    return whole(seat, "group"), PARTS.index(part) if isinstance(part, str) else 0
+    To blame are ranks that never began, else those that fell silent, else the least far.
+    """
+    gave_up, failed = _times(ended.records, "hung_time"), _times(ended.records, "error_time")
+    # Where a rank failed first, the others hung because of it.
+    if not (gave_up or ended.late) or min(failed, default=math.inf) < min(gave_up, default=math.inf):
+        return None
+    undone = [record for record in _last_records(ended.records, expected) if _progress(record) != DONE]
+    if not undone:
+        return None
+    last = max(_times(ended.records, "time", "hung_time", "error_time"), default=0.0)
+    never = [record for record in undone if not {"local_rank", "phase"} & {*record}]
+    silent = [record for record in undone if is_silent(record, last)]
+    least = min(map(_progress, undone))
+    stuck = never or silent or [record for record in undone if _progress(record) == least]
+    limit_s = max(_times(ended.records, "hung_s"), default=0.0) if gave_up else float(ended.step.limit_s)
+    waiting = f"; {len(undone) - len(stuck)} other ranks waited" if len(undone) > len(stuck) else ""
+    nodes = tuple(sorted({str(record["host"]) for record in stuck}))
+    ranks = [whole(record, "rank") for record in stuck]
+    if never:
+        message = f"no record is left after {limit_s:g} s{waiting}"
+        return expected.gate(Finding("record-missing", Severity.FAULT, message, READ_STDERR, nodes=nodes), ranks)
+    message = f"no progress for {limit_s:g} s: {'fell silent' if silent else 'hung'} while {_place(stuck[0])}{waiting}"
+    advice = LOOK_AT_SILENT if silent else LOOK_AT_NODE
+    if not silent and text(stuck[0], "part") and names:
+        message += _settings(stuck[0], names)
+        advice = "see `lumisite why NAME` for values that hang; the probe `transport` keeps the log of NCCL"
+    return expected.gate(Finding("step-hung", Severity.FAULT, message, advice, nodes=nodes), ranks)
 
 
 def _times(records: Sequence[Record], *keys: str) -> list[float]:
     return [time for record in records for key in keys if (time := number(record, key)) is not None]
 
 
-def _hung(ended: Ended, seats: Sequence[Record], expected: Expected, known: Sequence[Suspect]) -> Gate | None:
-    """Return who hung, if a rank lost its patience before any failed, or the step's time was over.
-
-    To blame are ranks that never began, else those that fell silent, else the least far.
-    """
-    gave_up, failed = _times(ended.records, "hung_time"), _times(ended.records, "error_time")
-    undone = [seat for seat in seats if _progress(seat) != DONE]
-    # Where a rank failed first, the others hung because of it.
-    if not undone or not (gave_up or ended.late) or min(failed, default=math.inf) < min(gave_up, default=math.inf):
-        return None
-    never = [seat for seat in undone if not {"local_rank", "phase"} & {*seat}]
-    last = max(_times(ended.records, "time", "hung_time", "error_time"), default=0.0)
-    silent = [seat for seat in undone if is_silent(seat, last)]
-    least = min(map(_progress, undone))
-    stuck = never or silent or [seat for seat in undone if _progress(seat) == least]
-    limit_s = max(_times(ended.records, "hung_s"), default=0.0) if gave_up else float(ended.step.limit_s)
-    values: dict[str, Value] = {"limit_s": limit_s, "waiting": len(undone) - len(stuck) or None}
-    first = stuck[0]
-    group = whole(first, "group")
-    if never:
-        code = "communicator-never-began"
-    elif not group:
-        code = "rank-silent" if silent else "rank-hung"
-        values["phase"] = str(first.get("phase"))
-    else:
-        code = "communicator-silent" if silent else "communicator-hung"
-        values |= {"moment": str(first["part"]), "group": group, "groups": GROUPS}
-        values |= {} if silent else _suspicion(first, known, len(expected.nodes))
-    return _blamed(with_values(make_finding(code), values), stuck, expected)
+def _last_records(records: Sequence[Record], expected: Expected) -> list[Record]:
+    """Return each rank's record, or what it last wrote of where it was; only rank and host where there is neither."""
+    # Of a rank that left its record, what it wrote before shows nothing more.
+    by_rank = {rank_of(record): record for record in sorted(records, key=lambda record: "local_rank" in record)}
+    return [{"host": expected.node_of(rank), "rank": rank, **by_rank.get(rank, {})} for rank in range(expected.ranks)]
 
 
-def _blamed(finding: Finding, seats: Sequence[Record], expected: Expected) -> Gate:
-    """Return the gate line about some ranks and their nodes alone."""
-    nodes = tuple(sorted({str(seat["host"]) for seat in seats}))
-    return expected.gate(replace(finding, nodes=nodes), [whole(seat, "rank") for seat in seats])
+def _progress(record: Record) -> tuple[int, int]:
+    """Return how far a rank is: the group, and what it does with it; (0, 0) before the first group."""
+    if "local_rank" in record and not record.get("error") and "hung_time" not in record:
+        return DONE
+    part = text(record, "part")
+    return whole(record, "group"), PARTS.index(part) if part in PARTS else 0
+
+
+def _place(record: Record) -> str:
+    """Return where a rank is, as text."""
+    part = text(record, "part")
+    return f"{part} group {whole(record, 'group')} of {GROUPS}" if part else str(record.get("phase"))
+
+
+def _settings(record: Record, names: Sequence[str]) -> str:
+    """Return which variables a rank has, with their values, and which it has not, as text."""
+    settings = table(record, "settings")
+    have = [f"{name}={settings[name]}" for name in names if name in settings]
+    lacking = [name for name in names if name not in settings]
+    message = f"; set: {some(have, NAMED_VARIABLES, ', ')}" if have else ""
+    return message + (f"; unset: {some(lacking, NAMED_VARIABLES, ', ')}" if lacking else "")
 
 
 def _wrong(done: Sequence[Record], expected: Expected) -> Gate | None:
@@ -186,5 +149,6 @@ def _wrong(done: Sequence[Record], expected: Expected) -> Gate | None:
         if wrong:
             nodes = sorted({text(record, "host") for record in wrong})
             where = describe_ranks([rank_of(record) for record in wrong], nodes)
-            return expected.gate(make_finding("communicator-wrong", group=at + 1, where=where))
+            message = f"the first collective of group {at + 1} gave wrong sums on {where}"
+            return expected.gate(Finding("results-wrong", Severity.FAULT, message, WRONG_RESULTS))
     return None

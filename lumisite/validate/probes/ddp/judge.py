@@ -6,11 +6,11 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, with_values
+from lumisite.findings.finding import Finding, Severity
+from lumisite.text import some
 from lumisite.validate.lines import Sample
 from lumisite.validate.probes.definition import make_probe, options_of
-from lumisite.validate.probes.outcome import judge_together, trouble
+from lumisite.validate.probes.outcome import READ_STDERR, judge_together, nothing_measured, passed, trouble
 from lumisite.validate.probes.probe import Ended, Expected, Line, Probe, Record, Target, rounded
 from lumisite.validate.probes.records import finished, number, rank_of, slowest, table, text, texts, usual
 
@@ -20,6 +20,7 @@ RATE = "ddp/samples_per_s/"
 AGREEMENT = 1e-3
 #: A part of the step time that cannot be told from none.
 LEAST_PART = 1e-3
+WRONG = "a collective gave wrong sums or was left out: `lumisite validate --probe collectives`"
 #: Percentiles of the step time that are kept.
 PERCENTS = (50, 90, 99)
 
@@ -40,7 +41,7 @@ def _judge(done: Sequence[Record], expected: Expected) -> list[Line]:
             nodes = tuple(dict.fromkeys(str(done[rank].get("host")) for rank in ranks))
             return [expected.gate(replace(finding, nodes=nodes), [rank_of(done[rank]) for rank in ranks])]
         lines += _numbers(model, of_ranks, expected)
-    return [expected.gate(make_finding("gradients-agree", ranks=len(done))), *lines]
+    return [expected.gate(passed(f"{len(done)} ranks trained together and their gradients agree")), *lines]
 
 
 def _disagreement(model: str, of_ranks: Sequence[Record]) -> tuple[Finding, list[int]] | None:
@@ -50,7 +51,8 @@ def _disagreement(model: str, of_ranks: Sequence[Record]) -> tuple[Finding, list
     exchanged = [number(each, "exchanged") for each in gradients]
     lacking = [rank for rank, values in enumerate(zip(own, exchanged, strict=True)) if None in values]
     if lacking:
-        return make_finding("gradients-missing", model), lacking
+        missing = Finding("record-missing", Severity.FAULT, "a rank recorded no gradient", READ_STDERR, subject=model)
+        return missing, lacking
     of_each, results = [value or 0.0 for value in own], [value or 0.0 for value in exchanged]
     mean = statistics.fmean(of_each)
     near = AGREEMENT * max(*map(abs, of_each), *map(abs, results), 1e-12)
@@ -61,15 +63,15 @@ def _disagreement(model: str, of_ranks: Sequence[Record]) -> tuple[Finding, list
         others = [rank for rank, digest in enumerate(digests) if common not in (None, digest)]
         # The mean tells which is right, unless all are near it, or none is.
         wrong = off if 0 < len(off) < len(results) else others
-        return make_finding("gradients-differ", model, rank=(wrong or [_first_other(digests)])[0]), wrong
+        first = (wrong or [_first_other(digests)])[0]
+        message = f"after the exchange the gradient of rank {first} is not that of rank 0"
+        return Finding("results-wrong", Severity.FAULT, message, WRONG, subject=model), wrong
     if not off:
         return None
     left = _left_out(of_each, results[0], near)
-    values = {"found": rounded(results[0], 6), "expected": rounded(mean, 6)}
-    finding = with_values(
-        make_finding("gradients-wrong", model), {**values, "left_out": str(left[0]) if left else None}
-    )
-    return finding, left
+    message = f"the exchanged gradient is {results[0]:g}, the mean of the ranks' own {mean:g}"
+    message += f": that of rank {left[0]} is not in it" if left else ""
+    return Finding("results-wrong", Severity.FAULT, message, WRONG, subject=model), left
 
 
 def _first_other(digests: Sequence[str]) -> int:
@@ -144,13 +146,18 @@ def _compare(steps: Sequence[Ended], expected: Expected) -> list[Line]:
     records = {ended.step.srun.name: finished(ended.records) for ended in steps}
     seconds = {part: _epoch_seconds(of_ranks) for part, of_ranks in records.items()}
     if not all(seconds.values()):
-        return [expected.gate(make_finding("nothing-measured"))]
+        return [expected.gate(nothing_measured())]
     fastest = {part: min(values[1:] or values) for part, values in seconds.items()}
     ratio = fastest[TYKKY] / fastest[CONTAINER]
-    found = make_finding("tykky-compared")
+    message = (
+        f"the fastest epoch takes {fastest[TYKKY]:.3g} s in Tykky and {fastest[CONTAINER]:.3g} s in the container "
+    )
+    message += f"({ratio:.2f} times)"
+    found = passed(message)
     if ratio > SLOWER:
-        found = with_values(make_finding("tykky-slower"), _differences(records[CONTAINER][0], records[TYKKY][0]))
-    found = with_values(found, {"tykky_s": fastest[TYKKY], "container_s": fastest[CONTAINER], "ratio": rounded(ratio)})
+        message += _differences(records[CONTAINER][0], records[TYKKY][0])
+        advice = "compare the variables of the two steps; use the container for training on several nodes"
+        found = Finding("tykky-slower", Severity.FAULT, message, advice)
     return [
         expected.gate(found),
         *(expected.sample(f"epoch_s/{part}", value, "lower", "s") for part, value in fastest.items()),
@@ -165,16 +172,19 @@ def _epoch_seconds(of_ranks: Sequence[Record]) -> list[float]:
     return [sum(steps[first : first + length]) for first in range(0, len(steps), length)]
 
 
-def _differences(container: Record, tykky: Record) -> dict[str, tuple[str, ...]]:
-    """Return the settings that differ in Tykky, and the libraries that are not in use there."""
+def _differences(container: Record, tykky: Record) -> str:
+    """Return the libraries that are not in use in Tykky, and the settings that differ there, as text."""
     settings = table(tykky, "environment")
     differ = [
         f"{name}={settings.get(name, '')} ({value})"
         for name, value in table(container, "environment").items()
         if name.startswith(("NCCL_", "GLOO_", "FI_")) and settings.get(name) != value
     ]
-    libraries = [
+    in_use, in_tykky = (
         {path.rpartition("/")[2].partition(".so")[0] for path in texts(record, "mapped")}
         for record in (container, tykky)
-    ]
-    return {"settings": tuple(differ), "libraries": tuple(sorted(libraries[0] - libraries[1]))}
+    )
+    lacking = sorted(in_use - in_tykky)
+    message = f"; not in use in Tykky: {some(lacking, between=', ')}" if lacking else ""
+    listed = f"; settings that differ (the container's in parentheses): {some(differ, between=', ')}" if differ else ""
+    return message + listed

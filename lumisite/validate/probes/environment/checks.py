@@ -1,4 +1,4 @@
-"""The checks of what a node or a rank has. A new one is a function here, a row of CHECKS, and its codes in probes.yaml.
+"""The checks of what a node or a rank has. A new one is a function here and a row of CHECKS.
 
 Each looks at one record: that of a `node` outside of containers, of a `rank` in the container, of the `first` rank of
 each node, which records binds and libraries too, or of a rank with `jax`.
@@ -13,12 +13,13 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Literal, NamedTuple, TypeAlias
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Value, with_values
+from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.masks import MaskError, MaskRequest, cpu_masks, mask_of
 from lumisite.site.cpus import CpusetError, format_cpu_list, parse_number_list
 from lumisite.site.scalars import TASK
+from lumisite.text import some
 from lumisite.validate.probes.environment.expected import FRAMEWORK, Setup
+from lumisite.validate.probes.outcome import DRAIN
 from lumisite.validate.probes.probe import Record
 from lumisite.validate.probes.records import count_in, in_image, rows, table, text, texts, value_at, whole
 
@@ -31,6 +32,12 @@ SHARED_TYPES = (
 )
 #: What a program wrote is quoted up to this length.
 MOST_QUOTED = 200
+#: A list in a sentence ends after so many names, and counts the rest.
+MOST_NAMES = 8
+RENDER_AGAIN = (
+    "render and deploy again, and compare the modulefile on this node with the release's (`lumisite deploy OUT ROOT`)"
+)
+VERBOSE = "run `LUMISITE_VERBOSE=1 srun …` to see what the task prolog made of it"
 #: What the kernel limits softly and hard; of shared memory there is only the size, in KiB.
 SHARED_MEMORY = "shared memory"
 #: A rank that has less than this part of what the node's step has was limited on the way.
@@ -79,108 +86,147 @@ def _cpus(record: Record, key: str) -> Cpus:
 def check_modules(record: Record, _node: NodeRecords, setup: Setup) -> Iterator[Finding]:
     """Every module loads in a login shell, brings its binds, and leaves nothing behind."""
     if value_at(record, "has_lmod") is not True:
-        yield make_finding("module-command-missing")
+        advice = "install Lmod on the compute node, or repair /etc/profile.d"
+        yield Finding("module-broken", Severity.FAULT, "a login shell has no `module` command", advice)
         return
     variable = setup.bind_variable
     for name, binds in setup.modules.items():
         found = table(record, "modules", name)
+
+        def broken(message: str, advice: str = RENDER_AGAIN, name: str = name) -> Finding:
+            return Finding("module-broken", Severity.FAULT, message, advice, subject=name)
+
         if value_at(found, "load") != 0 or value_at(found, "loaded") is not True:
-            yield make_finding("module-not-loaded", name, words=_quote(text(found, "said")))
+            yield broken(f"does not load{_quote(text(found, 'said'))}")
             continue
         value = text(found, "changes", variable, "after")
-        lacking = tuple(bind for bind in binds if bind not in value.split(","))
-        if lacking:
-            yield make_finding("module-binds-missing", name, variable=variable, missing=lacking, value=value)
+        if lacking := [bind for bind in binds if bind not in value.split(",")]:
+            yield broken(f"loads, but {_list(lacking)} is not in {variable} ({value or 'unset'})")
         if value_at(found, "unload") != 0 or value_at(found, "still_loaded") is True:
-            yield make_finding("module-not-unloaded", name, words=_quote(text(found, "unload_said")))
+            yield broken(f"does not unload{_quote(text(found, 'unload_said'))}")
         for changed, change in table(found, "left").items():
             before, after = (value_at(change, when) for when in ("before", "after"))
-            yield make_finding(
-                "module-leaves-change",
-                name,
-                variable=changed,
-                before=before if isinstance(before, str) else None,
-                after=after if isinstance(after, str) else None,
-            )
+            was = "unset" if before is None else before
+            message = f"unload leaves {changed}={after}, which was {was} before the load"
+            if after is None:
+                message = f"unload removes {changed}, which was {was} before the load"
+            advice = f"remove from the modulefile what sets {changed} outside of setenv and append_path: an unload "
+            yield broken(message, f"{advice}does not undo it")
 
 
 def _quote(words: str) -> str:
-    """Return what a program wrote in one line."""
-    return " ".join(words.split())[:MOST_QUOTED]
+    """Return what a program wrote in one line, after a colon."""
+    line = " ".join(words.split())[:MOST_QUOTED]
+    return f": {line}" if line else ""
+
+
+def _list(names: Sequence[str]) -> str:
+    return some(names, MOST_NAMES, ", ")
 
 
 def check_node_paths(record: Record, _node: NodeRecords, setup: Setup) -> Iterator[Finding]:
     """The node has what containers must find there."""
     for bind in setup.binds:
-        if bind.required and value_at(record, "paths", bind.path, "exists") is False:
-            yield make_finding("bind-missing", bind.path, why=bind.why, shut=text(record, "paths", bind.path, "shut"))
+        if not bind.required or value_at(record, "paths", bind.path, "exists") is not False:
+            continue
+        message = f"not on the node ({bind.why})"
+        advice = "drain the node until it is there; or remove it from the site's binds if it is gone for good"
+        if shut := text(record, "paths", bind.path, "shut"):
+            message = f"cannot be reached on the node: users may not enter {shut} ({bind.why})"
+            advice = f"`chmod o+x {shut}` on the node{DRAIN}"
+        yield Finding("bind-missing", Severity.NODE, message, advice, subject=bind.path)
 
 
 def check_binds(record: Record, node: NodeRecords, setup: Setup) -> Iterator[Finding]:
     """Each bind is the same file in the container as on the node."""
     if value_at(record, "in_container") is not True:
-        yield make_finding("not-in-container")
+        message, advice = "the probe ran outside of containers", "start it as `srun … singularity exec IMAGE …`"
+        yield Finding("bind-not-in-container", Severity.FAULT, message, advice)
         return
     for bind in setup.binds:
         if value_at(node.node, "paths", bind.path, "exists") is not True:
             continue
         path = bind.target or bind.path
-        module = bind.where if bind.where != TASK else None
         found, expected = text(record, "paths", path, "file"), text(node.node, "paths", bind.path, "file")
+        by_task = bind.where == TASK
+        binder = "the task prolog binds it" if by_task else f"the module {bind.where} binds it"
+        load = "" if by_task else f"load {bind.where}; "
         if value_at(record, "paths", path, "exists") is not True:
-            yield make_finding("bind-not-in-container", path, module=module, why=bind.why)
+            message = f"on the node but not in the container, though {binder} ({bind.why})"
+            advice = f"{load}run `LUMISITE_VERBOSE=1 srun …` to see what the task prolog did; "
+            advice += "look at LUMISITE=off and `lumisite policy ROOT`"
         elif found != expected:
-            yield make_finding("bind-other-file", path, source=bind.path, module=module, found=found, expected=expected)
+            message = (
+                f"another file in the container ({found}) than {bind.path} on the node ({expected}), though {binder}"
+            )
+            advice = f"{load}look for a bind of the user's own at this path; "
+            advice += "`LUMISITE_VERBOSE=1 srun …` shows what the task prolog did"
+        else:
+            continue
+        yield Finding("bind-not-in-container", Severity.FAULT, message, advice, subject=path)
 
 
 def check_libraries(record: Record, _node: NodeRecords, setup: Setup) -> Iterator[Finding]:
     """The framework, the network plugin and libfabric open, and come from where the image's family has them."""
-    family = setup.target.family_name
+    shut = next(iter(texts(record, "shut")), "")
+    behind = f"; on the library path, users may not enter {shut}" if shut else ""
+    open_it = f"`chmod o+x {shut}` on the node{DRAIN}" if shut else ""
+
+    def unfit(name: str, message: str, advice: str) -> Finding:
+        return Finding("library-not-opened", Severity.FAULT, message, advice, subject=name)
+
     if error := text(record, "imports", FRAMEWORK, "error"):
-        yield make_finding("import-failed", FRAMEWORK, error=error)
-    refusals, shut = table(record, "plugins"), next(iter(texts(record, "shut")), None)
+        yield unfit(FRAMEWORK, f"cannot be imported: {error}", f"use an image with {FRAMEWORK}, or repair this one")
+    refusals = table(record, "plugins")
     plugins = [name for name in setup.plugin_names if name in setup.origins]
     if plugins and all(refusals.get(name) != "" for name in plugins):
-        words = tuple(str(refusals.get(name, "-")) for name in plugins)
-        origin = setup.origins[plugins[0]]
-        yield make_finding("plugin-not-opened", plugins[0], refusals=words, origin=origin, shut=shut)
+        words = _list([str(refusals.get(name, "-")) for name in plugins])
+        advice = f"see `lumisite binds IMAGE`: the image's family has the plugin from the {setup.origins[plugins[0]]}"
+        message = f"no network plugin opens, so traffic falls back to TCP: {words}{behind}"
+        yield unfit(plugins[0], message, open_it or advice)
     for name, refusal in table(record, "libraries").items():
         if refusal:
-            yield make_finding("library-not-opened", name, error=str(refusal), shut=shut)
+            advice = open_it or "see `lumisite binds IMAGE` for what the image lacks"
+            yield unfit(name, f"does not open: {refusal}{behind}", advice)
     for soname, expected in setup.origins.items():
         for row in rows(record, "mapped"):
             path, found = text(row, "path"), "image" if in_image(row) else "host"
             if path.rpartition("/")[2].startswith(soname) and found != expected:
-                yield make_finding("library-origin", soname, path=path, found=found, expected=expected, family=family)
+                message = f"{path} is in use, from the {found}; family {setup.target.family_name} needs it from the "
+                advice = "see LD_LIBRARY_PATH inside the container, and `lumisite binds IMAGE`"
+                yield unfit(soname, message + expected, advice)
 
 
-# ---- CPUs and GPUs
+# ---- CPUs, GPUs and limits
 
 
 def check_cpus(record: Record, node: NodeRecords, setup: Setup) -> Iterator[Finding]:
     """Where the node kind has a mask for a rank, the rank has it; where not, it has no reserved CPU."""
     topology, cpus = setup.topology, _cpus(record, "cpus")
-    expected = node.expected_cpus.get(whole(record, "local_rank"))
+    local = whole(record, "local_rank")
+    expected = node.expected_cpus.get(local)
     reserved = cpus & topology.reserved
-    binding = text(record, "environment", "SLURM_CPU_BIND") or text(record, "environment", "SLURM_CPU_BIND_TYPE")
-    of_user = binding if "mask_cpu:0x" not in binding else None
     if not cpus:
-        yield make_finding("cpus-unreadable", cpus=text(record, "cpus"))
+        message = f"CPUs {text(record, 'cpus')} cannot be parsed" if text(record, "cpus") else "no CPUs recorded"
+        advice = "look at Cpus_allowed_list in /proc/self/status"
+        yield Finding("records-unreadable", Severity.DOUBT, message, advice)
     elif expected is not None and cpus != expected:
         numa = {core.numa for core in topology.cores if core.numa is not None and cpus.intersection(core.pu_os)}
-        yield make_finding(
-            "mask-wrong",
-            mask=mask_of(cpus),
-            cpus=format_cpu_list(cpus),
-            numa=format_cpu_list(numa),
-            expected_mask=mask_of(expected),
-            expected_cpus=format_cpu_list(expected),
-            local_rank=whole(record, "local_rank"),
-            kind=topology.name,
-            binding=of_user,
-        )
+        domain = f", NUMA domain {format_cpu_list(numa)}" if numa else ""
+        message = f"mask {mask_of(cpus)} (CPUs {format_cpu_list(cpus)}{domain}), expected {mask_of(expected)} "
+        message += f"(CPUs {format_cpu_list(expected)}) for local rank {local} of {topology.name}"
+        yield Finding("mask-wrong", Severity.FAULT, message, _advice_on_masks(record))
     elif expected is None and reserved and cpus != topology.pu_os:
-        yield make_finding("mask-reserved", mask=mask_of(cpus), reserved=format_cpu_list(reserved), binding=of_user)
+        message = f"mask {mask_of(cpus)} has the reserved CPUs {format_cpu_list(reserved)}"
+        yield Finding("mask-wrong", Severity.FAULT, message, _advice_on_masks(record))
+
+
+def _advice_on_masks(record: Record) -> str:
+    """Return what to do about a mask: a binding of the user's own is named, as the task prolog leaves it alone."""
+    binding = text(record, "environment", "SLURM_CPU_BIND") or text(record, "environment", "SLURM_CPU_BIND_TYPE")
+    if binding and "mask_cpu:0x" not in binding:
+        return f"leave --cpu-bind to lumisite; this step was started with SLURM_CPU_BIND={binding}"
+    return "run `LUMISITE_VERBOSE=1 srun …` to see which mask the task prolog chose, or why none"
 
 
 def check_shared_cpus(record: Record, node: NodeRecords, _setup: Setup) -> Iterator[Finding]:
@@ -188,15 +234,9 @@ def check_shared_cpus(record: Record, node: NodeRecords, _setup: Setup) -> Itera
     local, cpus = whole(record, "local_rank"), _cpus(record, "cpus")
     other = next((other for other in sorted(node.cpus) if other < local and node.cpus[other] & cpus), None)
     if other is not None and cpus == node.expected_cpus.get(local, cpus):
-        binding = text(record, "environment", "SLURM_CPU_BIND")
-        yield make_finding(
-            "mask-shared",
-            mask=mask_of(cpus),
-            shared=format_cpu_list(cpus & node.cpus[other]),
-            other=other,
-            other_mask=mask_of(node.cpus[other]),
-            binding=binding if "mask_cpu:0x" not in binding else None,
-        )
+        shared = format_cpu_list(cpus & node.cpus[other])
+        message = f"mask {mask_of(cpus)} shares the CPUs {shared} with local rank {other} ({mask_of(node.cpus[other])})"
+        yield Finding("mask-wrong", Severity.FAULT, message, _advice_on_masks(record))
 
 
 def expected_cpus(ranks: Sequence[Record], tasks: int, setup: Setup) -> Mapping[int, Cpus]:
@@ -219,155 +259,23 @@ def check_gpus(record: Record, node: NodeRecords, setup: Setup) -> Iterator[Find
         return
     kind = setup.topology.name
     if known and bus not in known:
-        yield make_finding("gpu-bus-unknown", bus=bus, kind=kind, expected=tuple(known))
+        message = f"GPU on bus {bus}, which {kind} does not have (expected {_list(list(known))})"
+        advice = "if a maintenance changed the bus ids, write the new ones into the site's platform (gpu_bus_ids)"
+        yield Finding("gpu-wrong", Severity.FAULT, message, advice)
     elif known and len(buses) == len(known) and known[bus] != local % len(known):
-        yield make_finding("gpu-order", gpu=local, bus=bus, kind=kind, expected=known[bus])
-    earlier = (whole(other, "rank") for other in node.ranks if _gpu_of(other) == bus)
-    first = next(earlier, None)
+        message = f"GPU {local} is on bus {bus}, which {kind} has as GPU {known[bus]}"
+        advice = "the order of the GPUs has changed: correct gpu_bus_ids and the order of gpus in the site description"
+        yield Finding("gpu-wrong", Severity.FAULT, message, advice)
+    first = next((whole(other, "rank") for other in node.ranks if _gpu_of(other) == bus), None)
     if first is not None and first != whole(record, "rank"):
-        yield make_finding("gpu-shared", bus=bus, other=first)
+        message = f"shares the GPU on bus {bus} with rank {first}"
+        yield Finding("gpu-wrong", Severity.FAULT, message, "give each rank its own GPU, by SLURM_LOCALID")
 
 
 def _gpu_of(record: Record) -> str | None:
     """Return the bus of a rank's GPU: of several that it sees, programs take the one with their local rank."""
     buses = texts(record, "gpus")
     return buses[whole(record, "local_rank") % len(buses)] if buses else None
-
-
-# ---- directories
-
-
-def check_directories(record: Record, _node: NodeRecords, setup: Setup) -> Iterator[Finding]:
-    """Each variable leads to a directory on the node itself that only the user can enter."""
-    unset = [name for name in setup.directories if value_at(record, "directories", name, "set") is not True]
-    if (taken := _taken(record)) and unset:
-        yield with_values(taken, {"variables": tuple(unset)})
-    for name in setup.directories:
-        found = value_at(record, "directories", name)
-        if name not in unset:
-            yield from _check_directory(name, found, whole(record, "user"), setup)
-        elif not taken:
-            yield make_finding("directory-unset", name)
-
-
-def _taken(record: Record) -> Finding | None:
-    """Return the finding for a private directory that the task prolog could not use, since it is not the user's own."""
-    for entry in rows(record, "private"):
-        if value_at(entry, "usable") is False:
-            owner, user = whole(entry, "owner"), whole(record, "user")
-            # As text: 0 is a user too.
-            parent = value_at(entry, "parent") is True
-            values = {
-                "owner": str(owner) if owner != user and not parent else None,
-                "open": text(entry, "mode") if parent else None,
-            }
-            return with_values(make_finding("private-folder-taken", text(entry, "path"), user=str(user)), values)
-    return None
-
-
-def _check_directory(name: str, found: object, user: int, setup: Setup) -> Iterator[Finding]:
-    path, real, kind = text(found, "path"), text(found, "real"), text(found, "mount", "type")
-    systems, first = setup.target.site.file_systems, next(iter(setup.target.site.private_places), None)
-    values: dict[str, Value] = {
-        "path": path,
-        "real": real if real != path else None,
-        "private": (first.job_folder or first.path) if first else None,
-    }
-
-    def wrong(code: str, **more: Value) -> Finding:
-        return with_values(make_finding(code, name), {**values, **more})
-
-    target = PurePosixPath(real or path)
-    local = tuple(system.path for system in systems if system.kind == "node-local")
-    shared = [system.path for system in systems if system.kind == "shared" and target.is_relative_to(system.path)]
-    owner, mode = whole(found, "owner"), text(found, "mode")
-    if shared or kind in SHARED_TYPES:
-        yield wrong("directory-shared", file_system=next(iter(shared), kind))
-    elif not any(target.is_relative_to(system) for system in local):
-        yield wrong("directory-not-local", local=local)
-    elif value_at(found, "exists") is not True or value_at(found, "directory") is not True:
-        yield wrong("directory-missing")
-    else:
-        if owner != user:
-            yield wrong("directory-owner", owner=owner, user=user)
-        elif mode[-2:] != "00":
-            yield wrong("directory-open", mode=mode)
-        if refusal := text(found, "writing"):
-            yield wrong("directory-not-writable", reason=refusal)
-
-
-# ---- Python
-
-
-def check_packages(record: Record, _node: NodeRecords, setup: Setup) -> Iterator[Finding]:
-    """No package of ~/.local or PYTHONPATH is found before the image's own."""
-    variable = value_at(record, "environment", "PYTHONNOUSERSITE")
-    if value_at(record, "user_site_on_path") is True:
-        yield make_finding(
-            "user-site-active",
-            text(record, "user_site"),
-            hidden=tuple(texts(record, "hidden")),
-            packages=tuple(texts(record, "user_packages")),
-        )
-    elif setup.shuts_user_site_out and not variable:
-        yield make_finding("user-site-open", "PYTHONNOUSERSITE")
-    for entry in rows(record, "pythonpath"):
-        if hidden := tuple(texts(entry, "hidden")):
-            yield make_finding("pythonpath-hides", text(entry, "path"), hidden=hidden)
-
-
-def check_python(record: Record, _node: NodeRecords, setup: Setup) -> Iterator[Finding]:
-    """`python3` is the image's, or that of the environment that the family needs, and has the framework."""
-    family, folders = setup.target.family, setup.target.family.prepend_path
-    executable = text(record, "executable", "path")
-    values: dict[str, Value] = {
-        "path": executable,
-        "version": text(record, "version"),
-        "prefix": text(record, "prefix"),
-        "family": setup.target.family_name,
-        "activation": family.activation,
-    }
-
-    def wrong(code: str, subject: str = "python3", **more: Value) -> Finding:
-        return with_values(make_finding(code, subject), {**values, **more})
-
-    if folders and not any(executable.startswith(f"{folder}/") for folder in folders):
-        yield wrong("python-not-activated", expected=tuple(folders))
-        return
-    mounts = [table(record, "executable", mount) for mount in ("mount", "real_mount")]
-    outside = [text(mount, "point") for mount in mounts if not in_image(mount)]
-    if outside and not folders:
-        variable = f"{setup.target.site.runtime.prefix}ENV_PREPEND_PATH"
-        yield wrong("python-from-host", mount=outside[0], variable=variable)
-        return
-    if not text(record, "frameworks", FRAMEWORK, "path"):
-        yield wrong("framework-missing", FRAMEWORK)
-    for name, found in table(record, "found").items():
-        if text(found, "path") and text(found, "real") != text(record, "executable", "real"):
-            yield wrong("python-two", name, other=text(found, "path"))
-
-
-# ---- JAX
-
-
-def check_jax(record: Record, node: NodeRecords, setup: Setup) -> Iterator[Finding]:
-    """Each rank has one device, all count the same number, and a sum over all is right."""
-    error, found = text(record, "error"), text(record, "platform")
-    ranks, selectors = node.ranks_in_all, tuple(setup.gpu_selectors)
-    if error:
-        yield make_finding("jax-failed", error=error)
-        return
-    # JAX names the platform of GPUs by their software, or gpu, by its release.
-    if ("cpu" if found == "cpu" else "gpu") != setup.jax_platform:
-        yield make_finding("jax-platform", found=found, expected=setup.jax_platform, selectors=selectors)
-        return
-    for key, expected in (("processes", ranks), ("local_devices", 1), ("devices", ranks)):
-        if (count := whole(record, key)) != expected:
-            yield make_finding("jax-count", quantity=key, found=count, expected=expected, selectors=selectors)
-            return
-    total = value_at(record, "sum")
-    if total != ranks * (ranks + 1) / 2:
-        yield make_finding("jax-sum", found=str(total), expected=ranks * (ranks + 1) / 2, devices=ranks)
 
 
 def check_limits(record: Record, node: NodeRecords, _setup: Setup) -> Iterator[Finding]:
@@ -378,16 +286,175 @@ def check_limits(record: Record, node: NodeRecords, _setup: Setup) -> Iterator[F
         # Where the hard limit is lower, the soft one is too.
         kinds = [kind for kind in (1, 0) if len(found) > kind < len(given) and _is_lower(found[kind], given[kind])]
         lower += [(name, kind, found[kind], given[kind]) for kind in kinds[:1]]
-    if lower:
-        name, kind, value, expected = lower[0]
-        which = None if name == SHARED_MEMORY else "hard" if kind else "soft"
-        more = tuple(other for other, *_ in lower[1:])
-        yield make_finding("rank-limit-lower", name, kind=which, found=value, expected=expected, more=more or None)
+    if not lower:
+        return
+    name, kind, value, expected = lower[0]
+    message = f"{'hard' if kind else 'soft'} limit is {value}, the step on the node has {expected}"
+    if name == SHARED_MEMORY:
+        message = f"{value} KiB, on the node {expected} KiB"
+    message += f"; lower too: {_list([other for other, *_ in lower[1:]])}" if lower[1:] else ""
+    advice = "look for `ulimit` in the wrapper, the task prolog and the image's start-up files; for shared memory at "
+    advice += "`mount dev` and `sessiondir max size` of the container runtime's configuration"
+    yield Finding("limit-lower", Severity.FAULT, message, advice, subject=name)
 
 
 def _is_lower(found: str, given: str) -> bool:
     of_rank, of_step = (math.inf if each == "unlimited" else count_in(each) for each in (found, given))
     return of_rank is not None and of_step is not None and of_rank < LEAST * of_step
+
+
+# ---- directories
+
+
+def check_directories(record: Record, _node: NodeRecords, setup: Setup) -> Iterator[Finding]:
+    """Each variable leads to a directory on the node itself that only the user can enter."""
+    unset = [name for name in setup.directories if value_at(record, "directories", name, "set") is not True]
+    taken = _taken(record, unset) if unset else None
+    if taken is not None:
+        yield taken
+    for name in setup.directories:
+        wrong = None
+        if name not in unset:
+            wrong = _wrong_directory(name, table(record, "directories", name), whole(record, "user"), setup)
+        elif taken is None:
+            wrong = "not set, so the cache falls back to the home directory", VERBOSE
+        if wrong is not None:
+            message, advice = wrong
+            yield Finding("directory-unfit", Severity.FAULT, message, advice, subject=name)
+
+
+def _taken(record: Record, unset: Sequence[str]) -> Finding | None:
+    """Return the finding for a private directory that the task prolog could not use, since it is not the user's own."""
+    entry = next((entry for entry in rows(record, "private") if value_at(entry, "usable") is False), None)
+    if entry is None:
+        return None
+    path, mode, owner, user = (
+        value_at(entry, "path"),
+        text(entry, "mode"),
+        whole(entry, "owner"),
+        whole(record, "user"),
+    )
+    look = f"`ls -ld {path}` on the node; remove it"
+    if value_at(entry, "parent") is True:
+        message = f"has no sticky bit ({mode}), so that anybody may replace what is in it"
+        advice = f"`chmod +t {path}` on the node, which had mode {mode}{DRAIN}"
+    elif owner != user:
+        message, advice = f"belongs to user {owner}, and the job runs as {user}", f"{look} as user {owner} or as root"
+    else:
+        message, advice = "is no private directory, as the task prolog makes it", look
+    return Finding(
+        "directory-unfit", Severity.NODE, f"{message}; so {_list(unset)} are not set", advice, subject=str(path)
+    )
+
+
+def _wrong_directory(name: str, found: Record, user: int, setup: Setup) -> tuple[str, str] | None:
+    """Return what is wrong with the directory that a variable leads to, and what to do."""
+    path, real, kind = text(found, "path"), text(found, "real"), text(found, "mount", "type")
+    systems, place = setup.target.site.file_systems, next(iter(setup.target.site.private_places), None)
+    under = f" under {place.job_folder or place.path}" if place else ""
+    unset = f"unset {name} before the job: the task prolog then makes a private directory{under}"
+    target = PurePosixPath(real or path)
+    local = [system.path for system in systems if system.kind == "node-local"]
+    shared = [system.path for system in systems if system.kind == "shared" and target.is_relative_to(system.path)]
+    owner, mode = whole(found, "owner"), text(found, "mode")
+    where = f"{path} (leads to {real})" if real != path else path
+    if shared or kind in SHARED_TYPES:
+        return f"{where} is on {next(iter(shared), kind)}, which all nodes share", unset
+    if not any(target.is_relative_to(system) for system in local):
+        return f"{where} is not on a node-local file system ({_list(local)})", unset
+    if value_at(found, "exists") is not True or value_at(found, "directory") is not True:
+        return f"{where} is no directory", VERBOSE
+    if owner != user:
+        message = f"{where} belongs to user {owner}, and the job runs as {user}"
+        return message, f"another user has made a directory of that name; {unset}"
+    if mode[-2:] != "00":
+        return f"{where} has mode {mode} (expected 700)", unset
+    if refusal := text(found, "writing"):
+        return f"{where} cannot be written: {refusal}", "make room on the node, or drain it"
+    return None
+
+
+# ---- Python
+
+
+def check_packages(record: Record, _node: NodeRecords, setup: Setup) -> Iterator[Finding]:
+    """No package of ~/.local or PYTHONPATH is found before the image's own."""
+
+    def hides(subject: str, message: str, advice: str) -> Finding:
+        return Finding("packages-hidden", Severity.FAULT, message, advice, subject=subject)
+
+    hidden, packages = texts(record, "hidden"), texts(record, "user_packages")
+    if value_at(record, "user_site_on_path") is True:
+        folder = text(record, "user_site")
+        what = f", where it hides the image's own {_list(hidden)}" if hidden else ""
+        what = what or (f", with {_list(packages)}" if packages else "")
+        advice = f"leave PYTHONNOUSERSITE to lumisite (1 is right), or move {folder} away"
+        yield hides(folder, f"on Python's path{what}", advice)
+    elif setup.shuts_user_site_out and not value_at(record, "environment", "PYTHONNOUSERSITE"):
+        message = "not set, so packages of ~/.local would hide the image's once there are any"
+        yield hides("PYTHONNOUSERSITE", message, VERBOSE)
+    for entry in rows(record, "pythonpath"):
+        if names := texts(entry, "hidden"):
+            path = text(entry, "path")
+            message = f"on PYTHONPATH, where it hides the image's own {_list(names)}"
+            yield hides(path, message, f"remove {path} from PYTHONPATH")
+
+
+def check_python(record: Record, _node: NodeRecords, setup: Setup) -> Iterator[Finding]:
+    """`python3` is the image's, or that of the environment that the family needs, and has the framework."""
+    family, folders = setup.target.family, setup.target.family.prepend_path
+    executable = text(record, "executable", "path")
+    this = f"{executable} (Python {text(record, 'version')}, prefix {text(record, 'prefix')})"
+    activate = f"activate the environment of the image as its family needs ({family.activation})"
+
+    def wrong(message: str, advice: str, subject: str = "python3") -> Finding:
+        return Finding("python-wrong", Severity.FAULT, message, advice, subject=subject)
+
+    if folders and not any(executable.startswith(f"{folder}/") for folder in folders):
+        yield wrong(f"{this}; family {setup.target.family_name} needs it from {_list(folders)}", activate)
+        return
+    mounts = [table(record, "executable", mount) for mount in ("mount", "real_mount")]
+    outside = [text(mount, "point") for mount in mounts if not in_image(mount)]
+    if outside and not folders:
+        variable = f"{setup.target.site.runtime.prefix}ENV_PREPEND_PATH"
+        message = f"{this} is on {outside[0]}, which is bound from the host"
+        yield wrong(message, f"look at PATH and {variable}: something comes before the image's Python")
+        return
+    if not text(record, "frameworks", FRAMEWORK, "path"):
+        yield wrong(f"not in {this}", f"{activate}, or use another image", FRAMEWORK)
+    for name, found in table(record, "found").items():
+        if text(found, "path") and text(found, "real") != text(record, "executable", "real"):
+            message = f"{text(found, 'path')}, but python3 is {executable} (Python {text(record, 'version')})"
+            yield wrong(message, "look at PATH inside the container", name)
+
+
+# ---- JAX
+
+
+def check_jax(record: Record, node: NodeRecords, setup: Setup) -> Iterator[Finding]:
+    """Each rank has one device, all count the same number, and a sum over all is right."""
+    ranks, found, total = node.ranks_in_all, text(record, "platform"), value_at(record, "sum")
+    selectors = _list(setup.gpu_selectors)
+    counts = {key: whole(record, key) for key in ("processes", "local_devices", "devices")}
+    wrong = [key for key, count in counts.items() if count != (1 if key == "local_devices" else ranks)]
+    if error := text(record, "error"):
+        message, advice = error, "look at MASTER_ADDR, and whether the image's JAX fits its driver"
+    # JAX names the platform of GPUs by their software, or gpu, by its release.
+    elif ("cpu" if found == "cpu" else "gpu") != setup.jax_platform:
+        message, advice = f"JAX runs on {found}, expected {setup.jax_platform}", "look at JAX_PLATFORMS"
+        if selectors:
+            advice = f"the image's JAX has no plugin for this GPU, or the GPU is hidden ({selectors})"
+    elif wrong:
+        message = f"{wrong[0]} is {counts[wrong[0]]}, expected {1 if wrong[0] == 'local_devices' else ranks}"
+        advice = "look at the number of tasks"
+        if selectors:
+            advice = f"one process for each GPU: look at the number of tasks, local_device_ids and {selectors}"
+    elif total != ranks * (ranks + 1) / 2:
+        message = f"the sum over {ranks} devices is {total}, expected {ranks * (ranks + 1) / 2:g}"
+        advice = "a collective gave a wrong result: run the probe `collectives`"
+    else:
+        return
+    yield Finding("jax-wrong", Severity.FAULT, message, advice)
 
 
 class Check(NamedTuple):

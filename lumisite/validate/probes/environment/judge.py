@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Value, with_values
+from lumisite.text import some
 from lumisite.validate.probes.definition import make_probe
 from lumisite.validate.probes.environment.checks import CHECKS, USERS_BIND, Check, NodeRecords, expected_cpus
 from lumisite.validate.probes.environment.expected import FRAMEWORK, Setup
-from lumisite.validate.probes.outcome import Located, gates, missing, unfinished
+from lumisite.validate.probes.outcome import Located, gates, missing, passed, unfinished
 from lumisite.validate.probes.probe import Ended, Expected, Line, Probe, Record, Srun, Target, each
 from lumisite.validate.probes.records import finished, rank_of, rows, text, texts, whole
 
@@ -76,17 +75,15 @@ def _judge(setup: Setup, steps: Sequence[Ended], expected: Expected) -> list[Lin
         looked_at = [record for node in nodes for record in node.of_kind(checks[-1].kind)]
         if found or looked_at:
             names = tuple(dict.fromkeys(text(record, "host") for record in looked_at))
-            passed = make_finding("checks-passed", nodes=names, records=len(looked_at))
-            passed = with_values(passed, _seen(gate, looked_at, setup))
+            fine = passed(f"{len(looked_at)} records passed{_seen(gate, looked_at, setup)}")
             job = replace(expected, probe=gate)
-            lines += gates(found, job) or [job.gate(passed)]
+            lines += gates(found, job) or [job.gate(replace(fine, nodes=names))]
     failed = unfinished(steps, expected)
     if failed is not None:
         return [failed, *lines]
     # A runtime that misses the source of a bind does not start, and the bind is named already.
     lost = [entry for ended in steps for entry in missing(ended, _whole(ended)) if entry.node not in broken]
-    complete = make_finding("checks-passed", records=len(records))
-    return [*(gates(lost, expected) or [expected.gate(complete)]), *lines]
+    return [*(gates(lost, expected) or [expected.gate(passed(f"{len(records)} records passed"))]), *lines]
 
 
 def _records_of(name: str, records: Sequence[Record], tasks: int, expected: Expected, setup: Setup) -> NodeRecords:
@@ -117,15 +114,15 @@ def _whole(ended: Ended) -> list[Record]:
     ]
 
 
-def _seen(gate: str, records: Sequence[Record], setup: Setup) -> dict[str, Value]:
-    """Return what a gate that passed records beside the number of records: what was in use, and what did no harm."""
+def _seen(gate: str, records: Sequence[Record], setup: Setup) -> str:
+    """Return what a gate that passed shows beside the number of records: what was in use, and what did no harm."""
+    title, names = "", set()
     if gate == "usersite":
-        return {"kept_out": tuple(sorted({name for record in records for name in texts(record, "user_packages")}))}
-    if gate == "affinity":
-        return {"kind": setup.topology.name}
-    if gate == "binds":
+        title, names = "kept out of ~/.local", {name for record in records for name in texts(record, "user_packages")}
+    elif gate == "binds":
         words = ("nccl", "libfabric", *setup.target.carriers)
         paths = {text(row, "path") for record in records for row in rows(record, "mapped")}
-        return {"libraries": tuple(sorted(path for path in paths if any(word in path for word in words)))}
-    versions = {text(record, key) for record in records if (key := {"conda": "version", "jax": "jax"}.get(gate))}
-    return {"versions": tuple(sorted(versions))}
+        title, names = "libraries in use", {path for path in paths if any(word in path for word in words)}
+    elif key := {"conda": "version", "jax": "jax"}.get(gate):
+        title, names = "versions", {text(record, key) for record in records}
+    return f"; {title}: {some(sorted(names), between=', ')}" if names else ""

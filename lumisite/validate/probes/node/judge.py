@@ -28,9 +28,10 @@ from lumisite.validate.probes.node.resources import (
     numbers_of,
     usual_numbers,
 )
-from lumisite.validate.probes.outcome import DRAIN, Located, gates
+from lumisite.validate.probes.outcome import DRAIN, Located, gates, not_run
 from lumisite.validate.probes.probe import (
     NAMED_NODES,
+    NODE,
     OUT,
     PROBES,
     RECORD,
@@ -90,7 +91,7 @@ def node(target: Target) -> Probe:
     images = filter(None, (target.image, target.jax_image))
     of_files = (setup.release, *filter(None, [site.runtime.executable]), *images)
     files = Srun("node_files.sh", ("sh", "-c", TEXT), of_files, each="node", name=FILES, bare=True)
-    return make_probe("node", (srun, _exchange(target), files), partial(_judge, setup))
+    return make_probe(NODE, (srun, _exchange(target), files), partial(_judge, setup))
 
 
 def _exchange(target: Target) -> Srun:
@@ -144,7 +145,7 @@ def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list
     ended = steps[0]
     records = {name: record for record in ended.records if (name := text(record, "host")) in expected.nodes}
     if not records:
-        return [expected.gate(start_failure(ended.stderr, ended.step.folder) or _nowhere(ended))]
+        return [expected.gate(start_failure(ended.stderr, ended.step.folder) or not_run(ended))]
     exchanged = _of_step(EXCHANGE, steps, expected)
     mounts = {path: compare_mounts(records, path) for path in setup.shared}
     located = [*_lost(ended, records, expected)]
@@ -171,12 +172,6 @@ def _of_step(name: str, steps: Sequence[Ended], expected: Expected) -> dict[str,
     """Return the record of each node that a step left."""
     every = [record for ended in steps if ended.step.srun.name == name for record in ended.records]
     return {host: record for record in every if (host := text(record, "host")) in expected.nodes}
-
-
-def _nowhere(ended: Ended) -> Finding:
-    words = ended.words or f"srun ended with exit code {ended.exit_code}"
-    advice = "start it by hand in a job, with the line from the job's script"
-    return Finding("step-failed", Severity.FAULT, f"ran on no node: {words}", advice, subject=ended.step.folder)
 
 
 def _lost(ended: Ended, records: Mapping[str, Record], expected: Expected) -> Iterator[Located]:

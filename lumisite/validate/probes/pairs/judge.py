@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lumisite.findings.catalogue import make_finding
 from lumisite.validate.metric_names import size_text
 from lumisite.validate.probes.collectives.judge import bus_bandwidth
 from lumisite.validate.probes.definition import make_probe, options_of
-from lumisite.validate.probes.outcome import judge_together
+from lumisite.validate.probes.outcome import judge_together, passed
 from lumisite.validate.probes.probe import Expected, Line, Probe, Record, Target
 from lumisite.validate.probes.records import number, numbers, rows, slowest, table, text, whole
 
@@ -25,8 +24,8 @@ def pairs(target: Target) -> Probe:
 
 def _judge(done: Sequence[Record], expected: Expected) -> list[Line]:
     """Return the gate, and a sample for each node and each pair."""
-    passed = make_finding("nodes-measured", count=len(expected.nodes))
-    return [expected.gate(passed), *_nodes(done, expected), *_pairs(done, expected)]
+    measured = passed(f"{len(expected.nodes)} nodes measured alone and in pairs")
+    return [expected.gate(measured), *_nodes(done, expected), *_pairs(done, expected)]
 
 
 def _nodes(done: Sequence[Record], expected: Expected) -> Iterator[Line]:
