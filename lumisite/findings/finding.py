@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
@@ -63,8 +63,3 @@ def place_severity(bad: int, every: int, *, picked_out: bool = True) -> Severity
     """
     few = 2 * bad < every or (picked_out and bad == 1 < every)
     return Severity.NODE if few else Severity.FAULT
-
-
-def with_values(finding: Finding, values: Mapping[str, Value]) -> Finding:
-    """Return a finding with more values."""
-    return replace(finding, values={**finding.values, **values})
