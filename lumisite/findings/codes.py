@@ -195,6 +195,7 @@ CODES: Mapping[str, str] = {
     "gate-unclear": "a gate was not answered: see its causes",
     "gate-follows": "a gate follows from what was found on its nodes: repair that first",
     "gate-not-run": "a gate passed before the change and did not run after it: run it",
+    "samples-disagree": "samples contradict each other: write those of different kinds under different names",
     "metric-fine": "a metric has not dropped, or not enough to count",
     "metric-faster": "a metric is better than before: make sure that the benchmark still does its work",
     "metric-slower": "a metric is slower than before, or than the site expects: see what changed",

@@ -2,11 +2,10 @@
 
 A sample is `{"metric", "value", "better": "higher|lower", "run", "nodes", "time"}`, and may say its `unit`, the digest
 of the `image`, and `spec`, a short hash of what was measured. A gate is `{"gate", "verdict": "pass|fail|inconclusive",
-"cause", "advice", "run", "nodes", "time"}`, and may have its `rank`, and in `asked` all nodes that it is about, of
-which `nodes` are those at fault. `code` is an entry of the catalogue of findings, from which `cause` and `advice` are
-made with its `values`. `value` is a finite number above 0; `run` names the job; `nodes`
-lists the nodes that it ran on; `time` is seconds since 1970 or an ISO 8601 date and time (without a zone: UTC). Other
-keys are allowed and not read, so that a tool may note more.
+"cause", "advice", "run", "nodes", "time"}`, and may have its `rank`, in `asked` all nodes that it is about, of which
+`nodes` are those at fault, and the `code` of its finding with `values` for machines. `value` is a finite number above
+0; `run` names the job; `nodes` lists the nodes that it ran on; `time` is seconds since 1970 or an ISO 8601 date and
+time (without a zone: UTC). Other keys are allowed and not read, so that a tool may note more.
 """
 
 from __future__ import annotations
@@ -20,13 +19,12 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from lumisite.errors import LumisiteError, SiteError
-from lumisite.findings.catalogue import make_finding
+from lumisite.errors import LumisiteError
 from lumisite.findings.finding import Finding, Severity, Value
 from lumisite.findings.writers import advice, message
 from lumisite.site.cpus import format_cpu_list
-from lumisite.site.json_file import parse_json, short
-from lumisite.text import first_repeated
+from lumisite.site.json_file import short
+from lumisite.text import first_repeated, printable
 
 Better: TypeAlias = Literal["higher", "lower"]
 GateOutcome: TypeAlias = Literal["pass", "fail", "inconclusive"]
@@ -143,41 +141,46 @@ def line_json(line: Sample | Gate) -> str:
 
 def parse_line(line: bytes) -> Sample | Gate:
     """Parse one line of either kind; raises `LineError`."""
-    return line_of(parse_value(line))
+    raw = parse_value(line)
+    kind = Gate if isinstance(raw, dict) and "gate" in raw and "metric" not in raw else Sample
+    needed = _NEEDED[kind]
+    if not isinstance(raw, dict):
+        raise wrong_line("", f"{short(raw)} is not an object", f"write an object with {', '.join(needed)}")
+    if missing := [key for key in needed if key not in raw]:
+        remedy = "add the keys, or remove the line if it is damaged"
+        found = ", ".join(map(printable, raw)) or "none"
+        raise LineError(Finding("key-missing", Severity.FAULT, f"{', '.join(missing)} missing (found {found})", remedy))
+    known = [key for key in _KEYS[kind] if key in needed or raw.get(key) not in _NOTHING]
+    parsed = kind(**{key: _READERS[key](key, raw[key]) for key in known})
+    if isinstance(parsed, Gate) and parsed.verdict != "pass" and not parsed.cause:
+        raise wrong_line("cause", "empty, and the gate did not pass", "write why it did not pass")
+    return parsed
 
 
 def parse_value(line: bytes) -> object:
     """Parse a line of JSON; raises `LineError`."""
     try:
-        value: object = parse_json(line, "")
-    except SiteError as error:
-        raise LineError(make_finding("line-not-json", reason=message(error.finding))) from None
+        value: object = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        remedy = "write one object on each line; remove a line that is damaged"
+        raise LineError(Finding("file-unreadable", Severity.FAULT, f"not JSON: {error}", remedy)) from None
     return value
 
 
-def line_of(raw: object) -> Sample | Gate:
-    """Return what an object of JSON holds; raises `LineError`."""
-    kind = Gate if isinstance(raw, dict) and "gate" in raw and "metric" not in raw else Sample
-    needed = _NEEDED[kind]
-    if not isinstance(raw, dict):
-        raise LineError(make_finding("line-not-object", found=short(raw), keys=tuple(needed)))
-    if missing := tuple(key for key in needed if key not in raw):
-        raise LineError(make_finding("line-key-missing", missing=missing, found=tuple(map(str, raw))))
-    known = [key for key in _KEYS[kind] if key in needed or raw.get(key) not in _NOTHING]
-    line = kind(**{key: _READERS[key](key, raw[key]) for key in known})
-    if isinstance(line, Gate) and line.verdict != "pass" and not line.cause:
-        raise _unfit("gate-without-cause", "cause", "")
-    return line
-
-
-def _unfit(code: str, key: str, raw: object, expected: Sequence[str] = ()) -> LineError:
-    return LineError(make_finding(code, key, found=short(raw), expected=tuple(expected)))
+def wrong_line(key: str, message: str, advice: str) -> LineError:
+    """Return the error of a line with a value that cannot be meant."""
+    return LineError(Finding("value-wrong", Severity.FAULT, message, advice, key))
 
 
 def _name(key: str, raw: object) -> str:
     if not isinstance(raw, str) or not raw.strip() or not raw.isprintable():
-        raise _unfit("name-invalid", key, raw)
+        raise wrong_line(key, f"{short(raw)} is not a name", "write text that prints on one line")
     return raw
+
+
+def _run(key: str, raw: object) -> str:
+    """Parse the name of a job, which may be Slurm's number."""
+    return _name(key, str(raw) if type(raw) is int else raw)
 
 
 def _sentence(key: str, raw: object) -> str:
@@ -185,7 +188,7 @@ def _sentence(key: str, raw: object) -> str:
     if raw is None:
         return ""
     if not isinstance(raw, str):
-        raise _unfit("text-invalid", key, raw)
+        raise wrong_line(key, f"{short(raw)} is not text", "write text")
     return " ".join("".join(letter if letter.isprintable() else " " for letter in raw).split())
 
 
@@ -193,19 +196,21 @@ def _choice(words: Sequence[str], key: str, raw: object) -> str:
     """Parse one of a few words."""
     if isinstance(raw, str) and raw in words:
         return raw
-    raise _unfit("word-invalid", key, raw, words)
+    raise wrong_line(key, f"{short(raw)} is none of {', '.join(words)}", "write one of these words")
 
 
 def _rank(key: str, raw: object) -> int:
     if type(raw) is not int or raw < 0:
-        raise _unfit("rank-invalid", key, raw)
+        raise wrong_line(
+            key, f"{short(raw)} is not a whole number from 0 up", "write the number of the rank in its step"
+        )
     return raw
 
 
 def _value(key: str, raw: object) -> float:
     value = as_float(raw)
     if value is None or not LEAST <= value <= LARGEST:
-        raise _unfit("number-invalid", key, raw)
+        raise wrong_line(key, f"{short(raw)} is not a finite number above 0", "leave out a job that measured nothing")
     return value
 
 
@@ -220,19 +225,19 @@ def as_float(raw: object) -> float | None:
 
 
 def _nodes(key: str, raw: object) -> Nodes:
-    if not isinstance(raw, list) or not raw:
-        raise _unfit("nodes-invalid", key, raw)
-    for name in raw:
-        if not isinstance(name, str) or not _NODE.fullmatch(name):
-            raise _unfit("nodes-invalid", key, name)
-    if (name := first_repeated(raw)) is not None:
-        raise _unfit("nodes-repeated", key, name)
-    return tuple(sorted(raw))
+    names = raw if isinstance(raw, list) and raw else [raw]
+    for name in names:
+        if not isinstance(name, str) or not isinstance(raw, list) or not _NODE.fullmatch(name):
+            remedy = 'write a list such as ["nid005001", "nid005002"]'
+            raise wrong_line(key, f"{short(name)} is not a list of node names", remedy)
+    if (name := first_repeated(names)) is not None:
+        raise wrong_line(key, f"{name} is given twice", "write each node once")
+    return tuple(sorted(names))
 
 
 def _values(key: str, raw: object) -> dict[str, Value]:
     if not isinstance(raw, dict):
-        raise _unfit("text-invalid", key, raw)
+        raise wrong_line(key, f"{short(raw)} is not an object", "write an object")
     return {name: tuple(value) if isinstance(value, list) else value for name, value in raw.items()}
 
 
@@ -244,14 +249,13 @@ def parse_time(raw: object) -> float:
     if isinstance(raw, str):
         try:
             # Python 3.10 knows neither Z nor fractions of other than 3 or 6 digits.
-            text = re.sub(r"[.,](\d+)", lambda found: "." + (found[1] + "000000")[:6], raw.strip()).replace(
-                "Z", "+00:00"
-            )
-            when = datetime.fromisoformat(text)
+            text = re.sub(r"[.,](\d+)", lambda found: "." + (found[1] + "000000")[:6], raw.strip())
+            when = datetime.fromisoformat(text.replace("Z", "+00:00"))
             return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
         except (ValueError, OverflowError):
             pass
-    raise _unfit("time-invalid", "time", raw)
+    remedy = "write it as 2026-01-22T10:15:00+02:00"
+    raise wrong_line("time", f"{short(raw)} is neither seconds since 1970 nor ISO 8601", remedy)
 
 
 #: How the value of each key is read.
@@ -261,7 +265,7 @@ _READERS: Mapping[str, Callable[[str, object], Any]] = {
     **dict.fromkeys(("nodes", "asked"), _nodes),
     "better": partial(_choice, BETTER),
     "rank": _rank,
-    "run": lambda key, raw: _name(key, str(raw) if type(raw) is int else raw),
+    "run": _run,
     "time": lambda _, raw: parse_time(raw),
     "value": _value,
     "values": _values,

@@ -1,23 +1,16 @@
-"""Read what runs wrote: samples and gates, one JSON line each, in any order; `lines` has their form.
-
-All that is wrong with the files is raised together, each with its place.
-"""
+"""Read what runs wrote: samples and gates, one JSON line each, in any order; `lines` has their form."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Place
-from lumisite.findings.writers import line as line_of
+from lumisite.findings.finding import Finding, Place, Severity
 from lumisite.text import whole_lines
 from lumisite.validate import InputError
 from lumisite.validate.lines import Better, Gate, LineError, Nodes, Sample, parse_line
 
-#: Findings that are listed before they are only counted.
-FAULTS_LISTED = 50
 #: A sample with 100,000 nodes fits in a line of this length.
 LINE_LIMIT = 1 << 21
 
@@ -59,143 +52,102 @@ class Recorded:
     gates: tuple[Gate, ...] = ()
 
 
-class SamplesError(InputError):
-    """Samples that cannot be used: the first findings, and how many there are in all."""
-
-    def __init__(self, findings: Sequence[Finding], count: int = 1) -> None:
-        self.findings = tuple(findings)
-        more = count - len(findings)
-        super().__init__("\n".join([*map(line_of, findings), *([f"… and {more} more"] if more > 0 else [])]))
-
-
 def read_lines(sources: Iterable[tuple[str, Iterable[bytes]]]) -> Recorded:
     """Read files, each a name and its blocks of bytes. The order of lines and files does not matter.
 
-    Raises `SamplesError` with all faults.
+    Raises `InputError` with the first line that cannot be used.
     """
-    reader = _SampleReader()
-    for name, blocks in sources:
-        reader.file, reader.line = name, 0
-        for block in whole_lines(blocks, partial(_short_enough, name)):
-            reader.read(block)
-    return reader.recorded()
+    read = _Read()
+    for file, blocks in sources:
+        number = 0
+
+        def short_enough(text: bytes, file: str = file) -> bytes:
+            if len(text) <= LINE_LIMIT:
+                return text
+            message = f"a line is longer than {LINE_LIMIT} bytes"
+            raise InputError(
+                Finding("file-unreadable", Severity.FAULT, message, "see whether this is a file of samples", file)
+            )
+
+        for block in whole_lines(blocks, short_enough):
+            for line in block[:-1].split(b"\n"):
+                number += 1
+                if not line.strip():
+                    continue
+                try:
+                    read.add(parse_line(line), file, number)
+                except LineError as error:
+                    raise InputError(replace(error.finding, place=Place(file, number))) from None
+    return read.recorded()
 
 
 @dataclass
-class _Group:
-    """The values of one metric in one run while a file is read: the worst for each set of nodes.
+class _RunOfMetric:
+    """One job of one metric while lines are read; `again` is the first line with a second value for a set of nodes."""
 
-    `again` is the first location of a second value for a set of nodes.
-    """
-
-    better: Better
+    first: Sample
+    place: Place
     time: float
-    location: Place
-    image: str
-    spec: str
     values: dict[Nodes, float] = field(default_factory=dict)
     again: Place | None = None
 
 
-class _SampleReader:
-    """The state of reading; what it keeps grows with runs and nodes, not with lines."""
+class _Read:
+    """What was read so far; it grows with runs and nodes, not with lines."""
 
     def __init__(self) -> None:
-        self.file = ""
-        self.line = 0
-        self._groups: dict[tuple[str, str], _Group] = {}
+        self._jobs: dict[tuple[str, str], _RunOfMetric] = {}
         self._gates: set[Gate] = set()
-        self._better: dict[str, tuple[Better, Place]] = {}
-        self._units: dict[str, tuple[str, Place]] = {}
-        self._findings: list[Finding] = []
-        self._wrong = 0
+        self._metrics: dict[str, tuple[Sample, Place]] = {}
 
-    def read(self, block: bytes) -> None:
-        """Read whole lines."""
-        for line in block[:-1].split(b"\n"):
-            self.line += 1
-            text = line.removeprefix(b"\xef\xbb\xbf") if self.line == 1 else line
-            if not text.strip():
-                continue
-            try:
-                read = parse_line(text)
-                if isinstance(read, Gate):
-                    self._gates.add(read)
-                else:
-                    self._add(read)
-            except LineError as error:
-                self._add_finding(replace(error.finding, place=Place(self.file, self.line)))
-
-    def _add_finding(self, finding: Finding) -> None:
-        self._wrong += 1
-        if self._wrong <= FAULTS_LISTED:
-            self._findings.append(finding)
-
-    def _add(self, sample: Sample) -> None:
-        location = Place(self.file, self.line)
-        better, first = self._better.setdefault(sample.metric, (sample.better, location))
-        if sample.better != better:
-            raise _differs("better", sample, sample.better, better, first)
-        unit, first = self._units.setdefault(sample.metric, (sample.unit, location)) if sample.unit else ("", location)
-        if sample.unit != unit:
-            raise _differs("unit", sample, sample.unit, unit, first)
-        key = (sample.metric, sample.run)
-        group = self._groups.get(key)
-        if group is None:
-            group = self._groups[key] = _Group(better, sample.time, location, sample.image, sample.spec)
-        for name, old, new in (("image", group.image, sample.image), ("spec", group.spec, sample.spec)):
-            if old != new:
-                raise _differs(name, sample, new, old, group.location)
-        group.time = min(group.time, sample.time)
-        known = group.values.get(sample.nodes)
-        if known is None or (sample.value < known) == (group.better == "higher"):
-            group.values[sample.nodes] = sample.value
-        if known is not None and not group.again:
-            group.again = location
+    def add(self, line: Sample | Gate, file: str, number: int) -> None:
+        """Add a line; raises `LineError` where it contradicts earlier ones."""
+        if isinstance(line, Gate):
+            self._gates.add(line)
+            return
+        job = self._jobs.get((line.metric, line.run))
+        if job is None:
+            job = self._jobs[line.metric, line.run] = _RunOfMetric(line, Place(file, number), line.time)
+        first, place = self._metrics.setdefault(line.metric, (line, job.place))
+        if line.unit and not first.unit:
+            first, place = self._metrics[line.metric] = (line, Place(file, number))
+        _require_alike(line, first, place, "better", *(("unit",) if line.unit else ()))
+        _require_alike(line, job.first, job.place, "image", "spec")
+        job.time = min(job.time, line.time)
+        known = job.values.get(line.nodes)
+        if known is None or (line.value < known) == (line.better == "higher"):
+            job.values[line.nodes] = line.value
+        if known is not None and not job.again:
+            job.again = Place(file, number)
 
     def recorded(self) -> Recorded:
-        """Return what was read; raises `SamplesError` with all that is wrong."""
+        """Return what was read; raises `InputError` where a job has two values of one number."""
         jobs: dict[str, list[JobValues]] = {}
-        parted = {metric for (metric, _), group in self._groups.items() if len(group.values) > 1}
-        for (metric, run), group in self._groups.items():
-            if group.again and metric not in parted:
-                repeated = make_finding("value-repeated", metric, place=group.again, run=run, first=str(group.location))
-                self._add_finding(repeated)
-            jobs.setdefault(metric, []).append(JobValues(run, group.time, group.values, group.image, group.spec))
-        if self._findings:
-            raise SamplesError(self._findings, self._wrong)
-        series = {
-            metric: Series(
-                metric,
-                self._better[metric][0],
-                tuple(sorted(values, key=lambda job: (job.time, job.run))),
-                self._units[metric][0] if metric in self._units else "",
-            )
-            for metric, values in sorted(jobs.items())
-        }
+        per_node = {metric for (metric, _), job in self._jobs.items() if len(job.values) > 1}
+        for (metric, run), job in self._jobs.items():
+            if job.again and metric not in per_node:
+                message = f"run {run} has a value at {job.place} too"
+                advice = "write one value for each job, or name the nodes that each value is of"
+                raise InputError(Finding("samples-disagree", Severity.FAULT, message, advice, metric, place=job.again))
+            values = JobValues(run, job.time, job.values, job.first.image, job.first.spec)
+            jobs.setdefault(metric, []).append(values)
+        series = {}
+        for metric, (sample, _) in sorted(self._metrics.items()):
+            by_time = sorted(jobs[metric], key=lambda job: (job.time, job.run))
+            series[metric] = Series(metric, sample.better, tuple(by_time), sample.unit)
         return Recorded(series, tuple(sorted(self._gates, key=_gate_order)))
 
 
-def _differs(key: str, sample: Sample, found: str, expected: str, first: Place) -> LineError:
-    return LineError(
-        make_finding(
-            "samples-disagree",
-            sample.metric,
-            key=key,
-            found=found or None,
-            expected=expected or None,
-            run=sample.run,
-            first=str(first),
-        )
-    )
+def _require_alike(sample: Sample, first: Sample, place: Place, *keys: str) -> None:
+    """Raise `LineError` where a sample differs in a key from the first of its kind."""
+    for key in keys:
+        found, expected = getattr(sample, key), getattr(first, key)
+        if found != expected:
+            message = f"{key} is {found or 'unset'} in run {sample.run}, and {expected or 'unset'} at {place}"
+            advice = "write samples of different kinds under different names"
+            raise LineError(Finding("samples-disagree", Severity.FAULT, message, advice, sample.metric))
 
 
 def _gate_order(gate: Gate) -> tuple[object, ...]:
     rank = -1 if gate.rank is None else gate.rank
     return (gate.gate, gate.time, gate.run, gate.nodes, rank, gate.verdict, gate.cause, gate.advice)
-
-
-def _short_enough(name: str, text: bytes) -> bytes:
-    if len(text) > LINE_LIMIT:
-        raise SamplesError([make_finding("line-too-long", name, limit=LINE_LIMIT)])
-    return text

@@ -21,14 +21,13 @@ from typing import TypeVar
 
 from lumisite.errors import LumisiteError, ResolveError, ToolError
 from lumisite.facts.facts import LARGEST_FACTS_BYTES
-from lumisite.findings.catalogue import make_finding
 from lumisite.findings.finding import Place
 from lumisite.images.digest import digest_of
 from lumisite.machine.host import open_file
 from lumisite.release.files import replace_entry
 from lumisite.site.json_file import short
 from lumisite.site.read import opened, read_file
-from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line, parse_value
+from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line, parse_value, wrong_line
 from lumisite.validate.probes.probe import Line, ProbeStep, Record, scripts
 from lumisite.validate.run.jobscript import DONE, FACTS, RECORDS, SEEN, SET_BEFORE, SKIPPED
 from lumisite.validate.run.request import RunRequest, parse_request
@@ -384,7 +383,7 @@ def parse_object(line: bytes) -> dict[str, object]:
     """Parse an object of JSON; raises `LineError`."""
     raw = parse_value(line)
     if not isinstance(raw, dict):
-        raise LineError(make_finding("line-not-object", found=short(raw)))
+        raise wrong_line("", f"{short(raw)} is not an object", "remove the line if it is damaged")
     return raw
 
 
