@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from textwrap import wrap
-from typing import Any, TypeVar
+from typing import TypeVar
 
 Item = TypeVar("Item")
 
@@ -96,17 +96,6 @@ def nearest_name(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | 
     from difflib import get_close_matches  # slow to import, and only a fault needs it
 
     return next(iter(get_close_matches(word, list(known), 1, cutoff)), None)
-
-
-def alternatives(word: str, known: Iterable[str]) -> dict[str, Any]:
-    """Return the name that is `near` a word that was probably mistyped, else all names that are `known`.
-
-    >>> alternatives("twim", ["site", "twin"]), alternatives("x", ["site", "twin"])
-    ({'near': 'twin'}, {'known': ('site', 'twin')})
-    """
-    names = tuple(map(str, known))
-    near = nearest_name(word, names)
-    return {"near": near} if near else {"known": names}
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

@@ -39,7 +39,7 @@ def add_changes(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `changes`."""
     parser.description = (
         "Compare two captures of a node, before and after a maintenance. Each change comes with the modules, image "
-        "families, masks and entries of the site description that it touches; then a text for users. Exit 0 when "
+        "families, masks and entries of the site description that it touches; then a paragraph for users. Exit 0 when "
         "nothing changed, 1 when something did."
     )
     either = parser.add_mutually_exclusive_group()
@@ -53,7 +53,7 @@ def add_changes(parser: argparse.ArgumentParser) -> None:
             "LUMISITE_SITE or embedded)"
         ),
     )
-    either.add_argument("--users", action="store_true", help="print only the text for users")
+    either.add_argument("--users", action="store_true", help="print only the paragraph for users")
     either.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
@@ -89,7 +89,7 @@ def run_changes(arguments: argparse.Namespace) -> int:
 
 
 def _report_lines(report: ChangeReport) -> list[str]:
-    """Return the whole report: changes with what they touch, and the text for users."""
+    """Return the whole report: changes with what they touch, and the paragraph for users."""
     if not report.changes:
         return ["nothing changed"]
     now = f"fits platform {report.now}" if report.now else "fits no platform that is described"
@@ -97,7 +97,7 @@ def _report_lines(report: ChangeReport) -> list[str]:
     for change in report.changes:
         advice = f" ({printable(change.advice)})" if change.advice else ""
         lines += [f"{change.sentence}{advice} [{change.kind}]", *_touched_lines(change)]
-    return [*lines, "", "-- text for users", *report.users]
+    return [*lines, "", "-- for users (copy this)", *report.users]
 
 
 def _touched_lines(change: Change) -> list[str]:

@@ -1,26 +1,22 @@
-"""Capture a node from its files. No program is run, no root is needed.
-
-What a file does not tell is absent. Only the version of the container runtime would need the program itself, where no
-package list that can be read as text (dpkg's) has it.
-"""
+"""Capture a node from its files. No program is run, no root is needed; what a file does not tell is absent."""
 
 from __future__ import annotations
 
-import itertools
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from lumisite.errors import DifferenceError
+from lumisite.facts import runtime, slurm
 from lumisite.facts.capture_libraries import capture_libraries
 from lumisite.facts.capture_system import capture_system, interfaces_on_devices
 from lumisite.facts.context import RUNTIME, stated_libraries, stated_paths
-from lumisite.facts.facts import Deployed, Facts, ImageFile, Named, Program, Releases
-from lumisite.facts.installed import VERSION, installed_releases, package_version, versions_below
-from lumisite.facts.kinds import KINDS
-from lumisite.facts.kinds.paths import CLOSED
+from lumisite.facts.facts import Deployed, Facts, ImageFile, Named, Releases
+from lumisite.facts.installed import VERSION, installed_releases, versions_below
+from lumisite.facts.kinds import KINDS, Kind
+from lumisite.facts.reading import LARGEST_FILE_BYTES, Texts, is_below
 from lumisite.findings.finding import Finding, Severity
 from lumisite.images.sif import MAGIC, MAGIC_OFFSET
 from lumisite.machine.library_names import in_order
@@ -29,17 +25,11 @@ from lumisite.render.manifest import LARGEST_MANIFEST_BYTES, MANIFEST, parse_man
 from lumisite.site.model import Site
 from lumisite.vendors import all_software, all_vendors
 
-_LARGEST_FILE_BYTES, _LARGEST_PROGRAM_BYTES = 64 * 1024 * 1024, 256 * 1024 * 1024
-_MOST_FILES, _DEEPEST = 5000, 8
+_DEEPEST = 8
 #: What image files are called; anything else in a directory of images is no image.
 _IMAGE_NAMES = (".sif", ".simg", ".img", ".sqsh", ".sqfs", ".squashfs")
-_MOST_IMAGES = 5000
 #: Files and folders that cannot be read are named before they are only counted.
 _MOST_CLOSED = 20
-_PACKAGES = ("apptainer", "singularity-ce", "singularity-container")
-#: Where Debian, SUSE and a build from source put the library that has Slurm's version.
-_SLURM_LIBRARIES = ("{}/slurm/libslurmfull.so", "{}/slurm-wlm/libslurmfull.so")
-_SLURM_FOLDERS = ("/opt/slurm/lib", "/opt/slurm/lib64")
 
 
 @dataclass(frozen=True)
@@ -57,26 +47,30 @@ def capture(tree: Tree, site: Site) -> Captured:
     facts, folders = capture_libraries(facts, tree, site, findings)
     products = _products(tree, site)
     named = [*(f"{path}/default" for path in products), *(path for _, path in stated_paths(site)), *_tops()]
-    broken = dict(_broken_links(tree, named))
     facts = replace(
         facts,
-        slurm=_slurm(tree, folders),
-        runtime=_runtime(tree, site),
+        slurm=slurm.slurm_version(tree, folders),
+        runtime=runtime.read_program(tree, site),
         stacks=_stacks(tree),
         products=products,
-        dangling={**facts.dangling, **broken},
+        dangling={**facts.dangling, **dict(_broken_links(tree, named))},
         paths=_paths(tree, site),
         images=_images(tree, site),
         deployed=_deployed(tree, site),
     )
-    texts = {kind.name: kind.read(tree, site) for kind in KINDS if kind.read is not None}
-    plain = {**facts.plain, **{name: found for name, found in texts.items() if found is not None}}
+    findings += _wrapper_findings(tree, site)
+    read = {kind.name: kind.read(tree, site) for kind in KINDS if kind.read is not None}
     # What was refused on the way, but for the kernel's own files.
-    for part in CLOSED:
-        refused: Mapping[str, str] = getattr(tree, part, {})
-        plain[part] = {path: how for path, how in refused.items() if not path.startswith(("/proc/", "/sys/"))}
-    findings += _closed_findings(plain)
-    return Captured(replace(facts, plain=plain), tuple(findings))
+    unreadable, private = (
+        {path: command for path, command in getattr(tree, part, {}).items() if not path.startswith(("/proc/", "/sys/"))}
+        for part in ("unreadable", "private")
+    )
+    texts = {
+        **facts.texts,
+        **{kind.name: _kept(read[kind.name]) for kind in KINDS if _is_known(kind, read, unreadable)},
+    }
+    facts = replace(facts, texts=texts, unreadable=unreadable, private=private)
+    return Captured(facts, (*findings, *_closed_findings(facts)))
 
 
 def capture_undescribed(tree: Tree) -> Captured:
@@ -85,20 +79,41 @@ def capture_undescribed(tree: Tree) -> Captured:
     # Where no interface has a device, as in a virtual machine, all of them count.
     interfaces = () if interfaces_on_devices(tree) else {*names_of(tree, "/sys/class/net")} - {"lo"}
     facts = capture_system(tree, "", interfaces, findings)
-    return Captured(replace(facts, slurm=_slurm(tree, ()), stacks=_stacks(tree)), tuple(findings))
+    return Captured(replace(facts, slurm=slurm.slurm_version(tree, ()), stacks=_stacks(tree)), tuple(findings))
 
 
-def _closed_findings(plain: Mapping[str, Mapping[str, str]]) -> list[Finding]:
+def _is_known(kind: Kind, read: Mapping[str, Texts | None], unreadable: Mapping[str, str]) -> bool:
+    """Return whether a kind of texts was read, and nothing where it is read was closed to this user."""
+    closed = any(is_below(path, kind.where) or any(is_below(top, (path,)) for top in kind.where) for path in unreadable)
+    return read.get(kind.name) is not None and not closed
+
+
+def _kept(texts: Texts | None) -> dict[str, tuple[str, ...]]:
+    """Return the texts that there are and that a report can show."""
+    words = {name: tuple(word for word in found if word) for name, found in (texts or {}).items()}
+    return {name: found for name, found in words.items() if found and all(map(str.isprintable, (name, *found)))}
+
+
+def _wrapper_findings(tree: Tree, site: Site) -> Iterator[Finding]:
+    """Yield that what stands for the runtime is lumisite's own wrapper."""
+    path = site.runtime.executable
+    if path is not None and runtime.is_wrapper(tree, site, resolve(tree, path).path):
+        advice = f"correct `runtimes.{site.command}.executable`, or unload the module and capture again"
+        yield Finding(
+            "facts-incomplete", Severity.DOUBT, "is lumisite's wrapper and no container runtime", advice, path
+        )
+
+
+def _closed_findings(facts: Facts) -> list[Finding]:
     """Return a finding for each path that somebody may not read, and for many one with the number of the others."""
     found = [
         Finding("facts-incomplete", Severity.DOUBT, f"cannot be read by {users}", command, path)
-        for part, users in zip(CLOSED, ("you", "other users"), strict=True)
-        for path, command in sorted(plain[part].items())
+        for closed, users in ((facts.unreadable, "you"), (facts.private, "other users"))
+        for path, command in sorted(closed.items())
     ]
     more = len(found) - _MOST_CLOSED
-    rest = Finding(
-        "facts-incomplete", Severity.DOUBT, f"{more} more cannot be read", "the facts file lists all of them"
-    )
+    message, advice = f"{more} more cannot be read", "the facts file lists all of them"
+    rest = Finding("facts-incomplete", Severity.DOUBT, message, advice)
     return found[:_MOST_CLOSED] + ([rest] if more > 0 else [])
 
 
@@ -129,36 +144,10 @@ def _tops() -> set[str]:
     return {top for vendor in all_vendors() for top in vendor.products}
 
 
-def _broken_links(tree: Tree, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _broken_links(tree: Tree, paths: list[str]) -> Iterator[tuple[str, str]]:
     """Yield the broken links on the way to paths, and where they lead: all below is missing with them."""
     for link, found in filter(None, (broken_link_on(tree, path) for path in paths)):
         yield link, found.links[-1] if found.links[-1].startswith("/") else found.path
-
-
-def _slurm(tree: Tree, folders: tuple[str, ...]) -> str | None:
-    """Return Slurm's version: the one version that stands by itself in its own library.
-
-    Every program of Slurm prints the literal `SLURM_VERSION_STRING`, which the compiler puts once, between NULs, into
-    libslurmfull.so. Seen so in Debian's Slurm 22.05, 24.11 and 26.05. Two that differ are no answer.
-    """
-    searched = dict.fromkeys((*folders, *_SLURM_FOLDERS))
-    for path in (form.format(folder) for folder in searched for form in _SLURM_LIBRARIES):
-        content = content_of(tree, path, _LARGEST_FILE_BYTES)
-        if content is not None:
-            found = set(re.findall(rb"(?<=\0)(\d\d\.\d\d\.\d+(?:-\d+)?(?:-?rc\d+)?)(?=\0)", content))
-            return found.pop().decode() if len(found) == 1 else None
-    return None
-
-
-def _runtime(tree: Tree, site: Site) -> Program:
-    """Return what files tell of the container runtime."""
-    program = resolve(tree, site.runtime.executable or "/")
-    if program.entry is None or program.entry.kind != "file":
-        return Program()
-    packages = ((name, package_version(tree, name)) for name in _PACKAGES)
-    package = next((f"{name} {version}" for name, version in packages if version), None)
-    digest = digest_of(tree, program.path, _LARGEST_PROGRAM_BYTES)
-    return Program(program.path, size_of(tree, program.path), package, digest)
 
 
 # Paths and images
@@ -190,21 +179,17 @@ def _image_folders(site: Site) -> tuple[str, ...]:
 
 
 def _images(tree: Tree, site: Site) -> dict[str, dict[str, ImageFile]]:
-    found = {folder: _images_of(tree, folder) for folder in _image_folders(site)}
-    return {folder: images for folder, images in found.items() if images}
-
-
-def _images_of(tree: Tree, folder: str) -> dict[str, ImageFile]:
-    """Return the images of a folder and of the folders in it: where each name leads, and which image it is."""
-    found: dict[str, ImageFile] = {}
-    real = resolve(tree, folder).path
-    for name in itertools.islice(_image_names(tree, folder), _MOST_IMAGES):
-        image = resolve(tree, f"{folder}/{name}")
-        if image.entry is None:
-            found[name] = ImageFile(target=image.path)
-        elif image.entry.kind == "file":
-            target = image.path if image.path != f"{real}/{name}" else None
-            found[name] = ImageFile(target, size_of(tree, image.path), _identity(tree, image.path))
+    """Return the images of each folder and of the folders in it: where each name leads, and which image it is."""
+    found: dict[str, dict[str, ImageFile]] = {}
+    for folder in _image_folders(site):
+        for name in _image_names(tree, folder):
+            image = resolve(tree, f"{folder}/{name}")
+            if image.entry is None:
+                found.setdefault(folder, {})[name] = ImageFile(target=image.path)
+            elif image.entry.kind == "file":
+                target = image.path if image.path != f"{resolve(tree, folder).path}/{name}" else None
+                entry = ImageFile(target, size_of(tree, image.path), _identity(tree, image.path))
+                found.setdefault(folder, {})[name] = entry
     return found
 
 
@@ -231,10 +216,8 @@ def _deployed(tree: Tree, site: Site) -> Deployed:
     release = resolve(tree, f"{site.root}/current")
     if release.entry is None or release.entry.kind != "directory":
         return Deployed()
-    files = {}
-    for path in itertools.islice(_files(tree, release.path, _DEEPEST), _MOST_FILES):
-        if digest := digest_of(tree, path, _LARGEST_FILE_BYTES):
-            files[path[len(release.path) + 1 :]] = digest
+    digests = {path: digest_of(tree, path, LARGEST_FILE_BYTES) for path in _files(tree, release.path, _DEEPEST)}
+    files = {path[len(release.path) + 1 :]: digest for path, digest in digests.items() if digest}
     names: Mapping[str, str] = {}
     with suppress(DifferenceError):
         manifest = content_of(tree, f"{release.path}/{MANIFEST}", LARGEST_MANIFEST_BYTES) or b""

@@ -13,7 +13,7 @@ from lumisite.errors import LumisiteError
 from lumisite.facts.context import stated_libraries
 from lumisite.facts.facts import Facts, Library
 from lumisite.facts.installed import installed_releases
-from lumisite.facts.kinds.paths import folders_of, is_below
+from lumisite.facts.reading import folders_of, is_below, mode_of, owner_of
 from lumisite.findings.finding import Finding, Severity
 from lumisite.images.contents import glibc_of, providers_beside
 from lumisite.machine.ldcache import conf_directories, glob
@@ -67,7 +67,7 @@ def capture_libraries(facts: Facts, tree: Tree, site: Site, findings: list[Findi
     facts = replace(
         facts,
         libraries=_with_digests(tree, libraries, findings),
-        plain={**facts.plain, "library-rights": _rights(tree, site, libraries)},
+        texts={**facts.texts, "library-rights": _rights(tree, site, libraries)},
         loads={soname: loaded.real for soname, loaded in loads.items() if loaded is not None},
         beside=tuple(sorted(beside)),
         searched=tuple(sorted(searched)),
@@ -188,40 +188,27 @@ def _library(tree: Tree, found: Found) -> Library:
             wants[group] = newest(numbered).partition("_")[2]
     gives = tuple(sorted(public_versions(info.verdef)))
     runpath = tuple((info.runpath or info.rpath or "").split(":")) if info.runpath or info.rpath else ()
-    library = Library(
-        soname=info.soname,
-        size_bytes=size_of(tree, found.real) or 0,
-        needed=info.needed,
-        wants=wants,
-        gives=gives,
-        runpath=runpath,
-    )
-    is_libfabric = (info.soname or "").startswith(_ALWAYS)
-    return replace(library, providers=_providers(tree, found.real)) if is_libfabric else library
+    providers = _providers(tree, found.real) if (info.soname or "").startswith(_ALWAYS) else ()
+    size = size_of(tree, found.real) or 0
+    return Library(info.soname, size, info.needed, wants, gives, runpath=runpath, providers=providers)
 
 
-def _rights(tree: Tree, site: Site, libraries: Iterable[str]) -> dict[str, str]:
-    """Return by whom but root each library, or a folder above it, can be replaced; empty where by nobody."""
-
-    @cache  # most libraries have the same folders above them
-    def owner_and_mode(place: str) -> tuple[int | None, int | None]:
-        owner, mode = (getattr(tree, name, lambda _: None)(place) for name in ("owner", "mode"))
-        return owner, mode
-
-    top, _ = owner_and_mode("/")  # a user may have copied the whole tree
+def _rights(tree: Tree, site: Site, libraries: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return by whom but root a library, or a folder above it, can be replaced, for those where there is somebody."""
     places = {str(system.path) for system in site.file_systems}
-    places |= {resolve(tree, place).path for place in places}
+    places = {*places, *(resolve(tree, place).path for place in places)} - {"/"}
+    rights = cache(lambda place: (owner_of(tree, place), mode_of(tree, place)))  # most have the same folders above
     found = {}
     for path in libraries:
-        owners, modes = set[str](), list[str]()
+        words = ["on a file system of users"] if is_below(path, places) else []
         for place in [*folders_of(path)][:-1]:
-            owner, mode = owner_and_mode(place)
-            if owner not in (None, 0, top):
-                owners.add(f"owned by uid {owner}")
+            owner, mode = rights(place)
+            if owner is not None:
+                words.append(f"owned by uid {owner}")
             if mode is not None and mode & 0o002 and not mode & 0o1000:
-                modes.append(f"{'library' if place == path else 'folder'} of mode {mode:04o}")
-        homes = ["on a file system of users"] if is_below(path, places - {"/"}) else []
-        found[path] = ", ".join([*modes, *sorted(owners), *homes])
+                words.append(f"{'library' if place == path else 'folder'} of mode {mode:04o}")
+        if words:
+            found[path] = tuple(dict.fromkeys(words))
     return found
 
 

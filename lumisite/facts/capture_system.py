@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from lumisite.facts.facts import Adapter, CpuGroup, Device, Driver, Facts, Interface, Kernel, System
+from lumisite.facts.facts import Adapter, CpuGroup, Device, Driver, Facts, Interface
 from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import message as reason
 from lumisite.machine.live import read_topology
@@ -36,8 +36,8 @@ def capture_system(tree: Tree, site: str, named: Collection[str], findings: list
     facts = Facts(
         site,
         host=first_line(tree, "/proc/sys/kernel/hostname") or first_line(tree, "/etc/hostname"),
-        os=_system(tree),
-        kernel=_kernel(tree),
+        os=_os(tree),
+        kernel=first_line(tree, "/proc/sys/kernel/osrelease"),
         drivers=_drivers(tree),
         interfaces=_interfaces(tree, named),
         nics=_nics(tree),
@@ -71,23 +71,15 @@ def _number(tree: Tree, path: str) -> int | None:
     return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None
 
 
-def _system(tree: Tree) -> System:
-    """Read os-release(5)."""
+def _os(tree: Tree) -> str | None:
+    """Return the name of the operating system by os-release(5)."""
     text = small_text(tree, "/etc/os-release") or small_text(tree, "/usr/lib/os-release") or ""
-    words = {}
     for name, equals, value in (line.partition("=") for line in text.splitlines()):
         with contextlib.suppress(ValueError):  # a quote that does not end, or several words
             (word,) = shlex.split(value)
-            if equals and word.isprintable():
-                words[name.strip()] = word
-    return System(words.get("PRETTY_NAME"), words.get("ID"), words.get("VERSION_ID"))
-
-
-def _kernel(tree: Tree) -> Kernel:
-    """Return the release of the running kernel."""
-    release = first_line(tree, "/proc/sys/kernel/osrelease")
-    found = re.match(r"Linux version (\S+)", first_line(tree, "/proc/version") or "")
-    return Kernel(release or (found[1] if found else None))
+            if equals and name.strip() == "PRETTY_NAME" and word.isprintable():
+                return word
+    return None
 
 
 def _drivers(tree: Tree) -> dict[str, Driver]:

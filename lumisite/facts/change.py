@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,6 +12,7 @@ from lumisite.text import printable, some
 #: A list in a sentence ends after so many names, and counts the rest.
 MOST_NAMES = 8
 What = Literal["site", "setting", "module", "family", "plan", "mask", "image", "helper"]
+INFO, DOUBT, FAULT = Severity.INFO, Severity.DOUBT, Severity.FAULT
 
 
 @dataclass(frozen=True)
@@ -32,21 +33,20 @@ class Change:
     """One difference of two captures.
 
     `subject` is what changed: a path, a SONAME, an interface. `before` and `after` are `None` where there was, or is,
-    nothing. `message` and `advice` are for people, `users` what users read of it, by section of their text: what is
-    empty, and the severity, the kind has for all of its changes. `paths` are the files and folders that it is about,
-    where the subject is not one; `values` are what others decide by. `kind` is the name of the row of `KINDS` that
-    found it.
+    nothing. `message` and `advice` are for people; what is empty, and the severity, the kind has for all of its
+    changes. `users` are sentences for users, where the message is not one. `paths` are the files and folders that it
+    is about, where the subject is not one; `values` are lists that others decide by. `kind` is the name of its row.
     """
 
     subject: str
     before: str | None = None
     after: str | None = None
     message: str = ""
-    values: Mapping[str, object] = field(default_factory=dict)
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     paths: tuple[str, ...] = ()
     severity: Severity | None = None
     advice: str = ""
-    users: tuple[tuple[str, str], ...] = ()
+    users: tuple[str, ...] = ()
     kind: str = ""
     touches: tuple[Touched, ...] = ()
 
@@ -55,15 +55,14 @@ class Change:
         """What changed, in one line."""
         return printable(f"{self.subject}: {self.message}")
 
-    def names(self, value: str) -> tuple[str, ...]:
-        """Return one of the values that is a list of names."""
-        found = self.values.get(value)
-        return tuple(map(str, found)) if isinstance(found, tuple) else ()
+    @property
+    def is_one_sided(self) -> bool:
+        """Whether it is new, or gone, and not only a word of several."""
+        return (self.before is None or self.after is None) and not self.names("kept")
 
-    def words(self) -> Iterator[str]:
-        """Yield every text of the change that may have names and paths."""
-        for value in (self.subject, self.before, self.after, self.paths, *self.values.values()):
-            yield from (text for text in (value if isinstance(value, tuple) else (value,)) if isinstance(text, str))
+    def names(self, value: str) -> tuple[str, ...]:
+        """Return one of the lists of the change, empty where it has none of that name."""
+        return self.values.get(value, ())
 
 
 def difference(what: str, before: str | None, after: str | None) -> str:
@@ -88,10 +87,9 @@ def known_difference(before: str | None, after: str | None) -> str:
     return f"{before} -> {after}"
 
 
-def only_in(old: Iterable[str] | None, new: Iterable[str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what only the first has, and what only the second has."""
-    first, second = set(old or ()), set(new or ())
-    return tuple(sorted(first - second)), tuple(sorted(second - first))
+def only_in(old: Sequence[str], new: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return which entries of two lists only one of them has, in their order."""
+    return tuple(name for name in old if name not in new), tuple(name for name in new if name not in old)
 
 
 def listed(names: Iterable[object]) -> str:

@@ -207,8 +207,8 @@ def _agreements(platform: Platform, facts: Facts) -> Iterator[bool]:
             yield facts.paths[path].kind == "directory"
     if platform.slurm is not None and facts.slurm is not None:
         yield str(platform.slurm) == facts.slurm
-    if platform.kernel is not None and facts.kernel.release is not None:
-        yield platform.kernel == facts.kernel.release
+    if platform.kernel is not None and facts.kernel is not None:
+        yield platform.kernel == facts.kernel
     buses = [gpu.bus for gpu in facts.gpus]
     if buses and platform.gpu_bus_ids:
         yield any(buses == [full_pci_bus(bus) for bus in stated] for stated in platform.gpu_bus_ids.values())

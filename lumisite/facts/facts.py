@@ -10,22 +10,6 @@ LARGEST_FACTS_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class System:
-    """The operating system, by os-release(5)."""
-
-    name: str | None = None
-    id: str | None = None
-    version: str | None = None
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """The running kernel."""
-
-    release: str | None = None
-
-
-@dataclass(frozen=True)
 class Driver:
     """A GPU driver that is loaded: `build` is the kernel's srcversion, `sources` are its names in /usr/src."""
 
@@ -46,7 +30,7 @@ class Releases:
 class Named:
     """What is at a path that the site description names; `real` is where its links lead.
 
-    `kind` is `file`, `directory`, `other`, `dangling` (a broken link), `unreadable`, or `none`: looked for, not there.
+    `kind` is `file`, `directory`, `other`, `dangling` (a broken link), `unreadable`, or `none`.
     """
 
     kind: str
@@ -57,8 +41,8 @@ class Named:
 class Library:
     """A shared library; `wants` are the highest versions of GLIBC, GLIBCXX and CXXABI that it needs.
 
-    `gives` are the symbol versions that it has for others. The largest of many have no digest. `runpath` is where its
-    needs are searched first, `providers` are those of libfabric; older captures have neither.
+    `gives` are the symbol versions that it has for others, `runpath` is where its needs are searched first, `providers`
+    are those of libfabric. The largest of many libraries have no digest.
     """
 
     soname: str | None = None
@@ -67,16 +51,16 @@ class Library:
     wants: Mapping[str, str] = field(default_factory=dict)
     gives: tuple[str, ...] = ()
     sha256: str | None = None
-    runpath: tuple[str, ...] | None = None
-    providers: tuple[str, ...] | None = None
+    runpath: tuple[str, ...] = ()
+    providers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Interface:
     """A network interface; `numa` is the kernel's number, `bus` the PCI address of its adapter.
 
-    `lower` are the interfaces that it lies on directly: the parts of a bond or team, what a VLAN, a macvlan or a bridge
-    is made on. `networks` are those of IPv4 that the kernel's table of routes has it in, none where it has no address.
+    `lower` are the interfaces that it lies on directly: the parts of a bond, what a VLAN is made on. `networks` are
+    those of IPv4 that the kernel's table of routes has it in, none where it has no address.
     """
 
     driver: str | None = None
@@ -102,9 +86,7 @@ class Device:
 class Adapter(Device):
     """A network adapter: its class in sysfs as `kind`, the `link` layer and the state of its first `port`, if known.
 
-    `pcie` is the speed and the width of its link to the machine.
-
-    Another `driver` is a change of the interface.
+    `pcie` is the speed and the width of its link to the machine. Another `driver` is a change of the interface.
     """
 
     kind: str | None = None
@@ -133,10 +115,9 @@ class ImageFile:
 
 @dataclass(frozen=True)
 class Deployed:
-    """The release that a deployment root's `current` names, and the SHA-256 of each of its files.
+    """The release that `current` of a deployment `root` names, and the SHA-256 of each of its files.
 
-    `names` maps what users may type to the module that they get, or to nothing where only a message is left. Older
-    captures do not say where the `root` is.
+    `names` maps what users may type to the module that they get, or to nothing where only a message is left.
     """
 
     release: str | None = None
@@ -165,14 +146,15 @@ class Facts:
     `uncached` maps a SONAME that only the loader's cache hides to where it is. `damaged` maps the real path of a
     library that cannot be loaded to the reason, `dangling` a broken link to where it leads. `stacks` are by the
     name that the vendor's file has for them, `products` by directory, `images` by directory and name. GPUs are in
-    the order of their bus. `plain` holds texts by name for each kind of change with a reader; and as `unreadable`
-    and `private` what could not be read, or only since root took the capture, with the command for it.
+    the order of their bus. `texts` holds, for each kind of change that has a reader, lists of words by name; a kind
+    that this user could not read is absent. `unreadable` and `private` map what could not be read, or only since root
+    took the capture, to the command that opens it.
     """
 
     site: str
     host: str | None = None
-    os: System = System()
-    kernel: Kernel = Kernel()
+    os: str | None = None
+    kernel: str | None = None
     glibc: str | None = None
     slurm: str | None = None
     runtime: Program = Program()
@@ -195,7 +177,14 @@ class Facts:
     threads_per_core: int | None = None
     images: Mapping[str, Mapping[str, ImageFile]] = field(default_factory=dict)
     deployed: Deployed = Deployed()
-    plain: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    texts: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    private: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def closed(self) -> dict[str, str]:
+        """What users may not read, with the command that opens it; captures by root and by a user count alike."""
+        return {**self.unreadable, **self.private}
 
 
 def driver_text(name: str, driver: Driver) -> str:
@@ -218,9 +207,4 @@ def parse_facts(content: bytes, where: str) -> Facts:
     return _FILE.decode(content, Facts, where)
 
 
-_FILE = JsonFile(
-    name="facts file",
-    key="lumisite_facts",
-    written_by="lumisite facts -o FILE",
-    prints=True,
-)
+_FILE = JsonFile(name="facts file", key="lumisite_facts", written_by="lumisite facts -o FILE", prints=True)

@@ -1,37 +1,36 @@
-"""What differs between two captures, what that touches, and the text for users."""
+"""What differs between two captures, what that touches, and the paragraph for users."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Mapping
+import textwrap
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from lumisite.errors import ResolveError
-from lumisite.facts.change import Change, Touched
+from lumisite.facts.change import FAULT, INFO, Change, Touched
 from lumisite.facts.context import Context, make_context
+from lumisite.facts.differences import Differences
 from lumisite.facts.facts import Facts
-from lumisite.facts.kind import Differences, parts_of
-from lumisite.facts.kinds import KINDS
-from lumisite.facts.kinds.paths import CLOSED_KIND, folders_of, is_below
-from lumisite.facts.users import user_lines
+from lumisite.facts.kinds import CLOSED, KINDS
+from lumisite.facts.reading import folders_of, is_below
 from lumisite.findings.finding import Finding, Severity
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
 from lumisite.text import printable
 
-#: Where what has no path of its own is read: who cannot read that does not know it.
-_READ_IN: Mapping[str, tuple[str, ...]] = {
-    "os": ("/etc/os-release", "/usr/lib/os-release"),
-    "kernel": ("/proc/sys/kernel/osrelease",),
-    "glibc": ("/lib64/libc.so.6", "/usr/lib64/libc.so.6", "/lib/libc.so.6", "/usr/lib/libc.so.6"),
-    "slurm": ("/usr/lib64/slurm/libslurmfull.so", "/usr/lib/slurm-wlm/libslurmfull.so", "/opt/slurm/lib"),
-}
+_BY_NAME = {kind.name: kind for kind in KINDS}
+#: Of these, users read one sentence with all names.
+_REPLACED = ("library", "needs")
 
 
 @dataclass(frozen=True)
 class ChangeReport:
-    """What changed between two captures of a site's node. `was` and `now` are the platforms that they fit, if any."""
+    """What changed between two captures of a site's node. `was` and `now` are the platforms that they fit, if any.
+
+    `users` are the lines of one paragraph that can be sent as it is.
+    """
 
     site: str
     was: str
@@ -48,7 +47,19 @@ def make_report(before: Facts, after: Facts, site: Site, plans: Iterable[LoadedP
             raise ResolveError(Finding("facts-mismatch", Severity.FAULT, message, "name the same site", "--site"))
     context = make_context(site, before, after, plans)
     changes = tuple(replace(change, touches=touches(change, context)) for change in compare(before, after))
-    return ChangeReport(site.name, context.was, context.now, changes, user_lines(changes, context))
+    users = textwrap.wrap(_for_users(changes, context), 78, break_long_words=False, break_on_hyphens=False)
+    return ChangeReport(site.name, context.was, context.now, changes, tuple(users))
+
+
+def touches(change: Change, context: Context) -> tuple[Touched, ...]:
+    """Return what a change touches, each part once."""
+    found: dict[tuple[str, str], Touched] = {}
+    for touched in _BY_NAME[change.kind].touches(change, context):
+        found.setdefault((touched.what, touched.name), touched)
+    return tuple(found.values())
+
+
+# What differs
 
 
 def compare(before: Facts, after: Facts) -> tuple[Change, ...]:
@@ -57,19 +68,17 @@ def compare(before: Facts, after: Facts) -> tuple[Change, ...]:
     Left out is what only follows from another difference, and what one of the captures could not read.
     """
     changes = [change for kind in KINDS for change in kind.changes(before, after)]
-    closed = {change.subject for change in changes if change.kind == CLOSED_KIND.name}
-    closed |= {*before.plain.get("unreadable", {}), *after.plain.get("unreadable", {})}
+    closed = {*before.closed, *after.closed}
     if closed:
         unknown = _needed_only_below(before, closed) | _needed_only_below(after, closed)
-        changes = [change for change in changes if not _is_hidden(change, closed, unknown)]
+        changes = [change for change in changes if not _is_closed(change, closed, unknown)]
     differences = Differences(before, after, tuple(changes))
     gone = _no_folders(before, after) | differences.unmounted
     real = _led_to(before, gone) | _led_to(after, gone)
-    follows = {kind.name: kind.follows for kind in KINDS}
     return tuple(
         change
         for change in changes
-        if not _is_inside(change, gone, real) and not follows[change.kind](change, differences)
+        if not _is_inside(change, gone, real) and not _BY_NAME[change.kind].follows(change, differences)
     )
 
 
@@ -78,12 +87,11 @@ def _is_inside(change: Change, folders: set[str], real: set[str]) -> bool:
 
     `real` is where these folders led: there only files count that went or came with them.
     """
-    if change.kind == CLOSED_KIND.name:
+    if change.kind == CLOSED.name:
         return False
     if not change.paths:
         return is_below(posixpath.dirname(change.subject), folders)
-    tops = [posixpath.dirname(path) for path in change.paths]
-    return all(is_below(top, folders) or is_below(top, real) for top in tops)
+    return all(is_below(posixpath.dirname(path), folders | real) for path in change.paths)
 
 
 def _no_folders(before: Facts, after: Facts) -> set[str]:
@@ -101,25 +109,38 @@ def _led_to(facts: Facts, folders: set[str]) -> set[str]:
     return {real.removesuffix(end) for real, end in ends if real.endswith(end)} - {""}
 
 
-def _is_hidden(change: Change, closed: set[str], unknown: set[str]) -> bool:
+# What could not be read
+
+
+def _is_closed(change: Change, closed: set[str], unknown: set[str]) -> bool:
     """Return whether what a capture could not read is all that a change is about."""
-
-    def is_closed(text: str) -> bool:
-        words = (text, *text.replace(",", " ").split())
-        return any(word in unknown or is_below(word, closed) for word in words)
-
-    if change.kind == CLOSED_KIND.name:
+    kind = _BY_NAME[change.kind]
+    if kind is CLOSED:
         return False
-    if change.kind in _READ_IN and None in (change.before, change.after):
-        return any(is_below(path, closed) for path in _READ_IN[change.kind])
-    parts = [*parts_of(change.before), *parts_of(change.after)]
-    if len(parts) > 2:  # of a list, what is known of the others counts
-        if all(map(is_closed, parts)) or any(map(is_closed, (change.subject, *change.paths))):
+    if kind.where and kind.read is None and change.is_one_sided:
+        return any(is_below(path, closed) for path in kind.where)
+    words = (*change.names("gone"), *change.names("come"))
+    about = (change.subject, *change.paths)
+    if kind.read is not None and len(words) > 2:  # of a list, what is known of the others counts
+        if _are_closed(words, closed, unknown, all) or _are_closed(about, closed, unknown, any):
             return True
-    elif any(map(is_closed, change.words())):
-        return True
+    else:
+        named = words if kind.read else [name for names in change.values.values() for name in names]
+        texts = [text for text in (change.before, change.after) if text]
+        if _are_closed((*about, *named, *texts), closed, unknown, any):
+            return True
     # A folder of releases or of links is known by what is in it, and a deployed file by its path in the release.
     return any(path.startswith(f"{change.subject}/") or path.endswith(f"/{change.subject}") for path in closed)
+
+
+def _are_closed(texts: Iterable[str], closed: set[str], unknown: Collection[str], how: Any) -> bool:
+    """Return whether any or all of some texts have a word that could not be read."""
+    return bool(
+        how(
+            any(word in unknown or is_below(word, closed) for word in (text, *text.replace(",", " ").split()))
+            for text in texts
+        )
+    )
 
 
 def _needed_only_below(facts: Facts, closed: set[str]) -> set[str]:
@@ -134,24 +155,72 @@ def _needed_only_below(facts: Facts, closed: set[str]) -> set[str]:
     return found
 
 
-def touches(change: Change, context: Context) -> tuple[Touched, ...]:
-    """Return what a change touches, each part once."""
-    kind = next(kind for kind in KINDS if kind.name == change.kind)
-    found: dict[tuple[str, str], Touched] = {}
-    for touched in kind.touches(change, context):
-        found.setdefault((touched.what, touched.name), touched)
-    return tuple(found.values())
+# The paragraph for users
+
+
+def _for_users(changes: tuple[Change, ...], context: Context) -> str:
+    """Return one paragraph on every change that affects a part of the site, ready to be sent."""
+    site = context.site
+    support = f"Support: {site.support.name}, {site.support.contact}"
+    sentences = list(dict.fromkeys((*_sentences(changes, context), *_dropped_releases(context))))
+    if not sentences:
+        if all(change.severity is INFO for change in changes):
+            return f"Nothing changed on {site.title} that containers depend on. {support}"
+        return f"{site.title} was updated. No image and no job script that we know of must change. {support}"
+    modules = [name for name, module in site.modules.items() if module.helper] or [*site.modules]
+    anew = [f"Load {name} anew in each job; do not set its variables by hand." for name in modules[:1]]
+    return " ".join((f"{site.title} was updated. This is what it means for containers.", *sentences, *anew, support))
+
+
+def _sentences(changes: Iterable[Change], context: Context) -> Iterator[str]:
+    """Yield a sentence a change, and one for all libraries that are other files."""
+    replaced: dict[str, None] = {}
+    for change in changes:
+        if change.users:
+            yield from (sentence + _concerned(change, context) for sentence in change.users)
+        elif change.touches and change.kind in _REPLACED:
+            replaced[change.subject] = None
+        elif change.touches and change.kind == "links":
+            yield f"The links in {change.subject} lead to other releases."
+        elif change.touches or change.severity is FAULT:
+            yield f"{change.sentence.partition('; touches ')[0]}."
+    if replaced:
+        yield f"Libraries of the host that images take are other files now: {', '.join(replaced)}."
+
+
+def _concerned(change: Change, context: Context) -> str:
+    """Return whose images borrow what went: all families, for a list that is cut says less."""
+    if change.kind not in ("soname", "library-gone", "gives", "wants", "missing"):
+        return ""
+    families = [name for name, _ in context.families_borrowing(change.names("gone") or [change.subject])]
+    return f" This concerns {', '.join(families)}." if families else ""
+
+
+def _dropped_releases(context: Context) -> Iterator[str]:
+    """Yield the releases that the new driver does not support any more."""
+    stack = context.driven
+    if stack is not None and (releases := context.lost_releases(stack)):
+        supported, title = str(context.stated.stacks[stack].runs), context.site.stacks[stack].title
+        yield f"Rebuild images with {title} {', '.join(releases)}: the new GPU driver supports {supported}."
+
+
+# JSON
 
 
 def report_json(report: ChangeReport) -> dict[str, Any]:
     """Return the report as JSON values."""
+    changes = [
+        {
+            **change_json(change),
+            "touches": [{**vars(touched), "why": printable(touched.why)} for touched in change.touches],
+        }
+        for change in report.changes
+    ]
     return {
         "site": report.site,
         "platform_before": report.was,
         "platform_after": report.now,
-        "changes": [
-            {**change_json(change), "touches": list(map(_touched_json, change.touches))} for change in report.changes
-        ],
+        "changes": changes,
         "users": "\n".join(report.users) + "\n",
     }
 
@@ -167,7 +236,3 @@ def change_json(change: Change) -> dict[str, Any]:
         "what": change.sentence,
         "advice": change.advice,
     }
-
-
-def _touched_json(touched: Touched) -> dict[str, Any]:
-    return {"what": touched.what, "name": touched.name, "why": printable(touched.why)}

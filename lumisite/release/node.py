@@ -5,12 +5,10 @@ Whether others may read something is judged by its mode alone; what an access co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from lumisite.facts.kinds.reading import pairs_of
-from lumisite.facts.kinds.slurm import conf_folder, host_name, is_named
+from lumisite.facts.slurm import SlurmConf, host_name, is_named, read_slurm_conf
 from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.host import (
     PCI_DEVICES,
@@ -75,27 +73,20 @@ class Node:
         return tuple(gpu for gpu in gpus_of_node(self.host) if not gpu.driver or gpu.driver in drivers)
 
     @cached_property
-    def slurm_conf(self) -> tuple[Mapping[str, str], ...]:
-        """The lines of slurm.conf, keys in lower case; none where there is none."""
-        folder = conf_folder(self.host)
-        return tuple(pairs_of(self.host, f"{folder}/slurm.conf")) if folder else ()
+    def slurm_conf(self) -> SlurmConf | None:
+        """Its slurm.conf, `None` where there is none."""
+        return read_slurm_conf(self.host)
 
     @cached_property
     def gres(self) -> str | None:
         """What slurm.conf has of GPUs and the like on it; `None` where no line is for it."""
-        gres = ""
-        for entry in self.slurm_conf:
-            names = entry.get("nodename", "")
-            if names.lower() == "default":
-                gres = entry.get("gres", gres)
-            elif names and is_named(host_name(self.host), names):
-                return entry.get("gres", gres)
-        return None
+        entry = self.slurm_conf.node(host_name(self.host)) if self.slurm_conf else None
+        return None if entry is None else entry.get("gres", "")
 
     @cached_property
     def is_compute(self) -> bool:
         """Whether it is a compute node: by a partition of slurm.conf, or by what the site says that they alone have."""
-        nodes = [entry.get("nodes", "") for entry in self.slurm_conf if "partitionname" in entry]
+        nodes = [entry.get("nodes", "") for entry in self.slurm_conf.partitions] if self.slurm_conf else []
         in_partition = any(names.upper() == "ALL" or is_named(host_name(self.host), names) for names in nodes)
         paths = [bind.path for bind in self.site.binds if bind.where == TASK]
         is_known = in_partition and self.gres is not None

@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from lumisite.facts.kinds.node import read_limits, sysctls
-from lumisite.facts.kinds.runtime import find_runtime, read_directives, starters
-from lumisite.facts.kinds.slurm import conf_folder
+from lumisite.facts.kernel import read_limits, sysctls
+from lumisite.facts.runtime import find_runtime, is_wrapper, read_directives, starters
 from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.host import mount_of, partition_of_this_job
 from lumisite.machine.tree import is_under, names_of, resolve, small_text
@@ -53,7 +52,7 @@ def _runtime_faults(node: Node) -> Iterator[HostFault]:
     severity = Severity.FAULT
     if not is_file and not closed:
         wrong, advice = "not an executable file", f"install it, or {advice}"
-    elif is_under(program.path, node.site.root):
+    elif is_wrapper(node.host, node.site, program.path):
         wrong = f"leads to {program.path}, the wrapper of lumisite"
     elif source is not None and source.size == 0:
         wrong, advice, severity = "empty", "install it again", Severity.NODE
@@ -66,7 +65,8 @@ def _runtime_faults(node: Node) -> Iterator[HostFault]:
 
 def _container_faults(node: Node) -> Iterator[HostFault]:
     """Yield what forbids to start containers, to mount their images, or to bind what modules bind."""
-    host, home, directives = node.host, find_runtime(node.host, node.site), read_directives(node.host, node.site)
+    host, home = node.host, find_runtime(node.host, node.site)
+    directives = {name: words[0] for name, words in read_directives(host, node.site).items()}
     path = str(node.site.runtime.executable)
     for name in _NEEDED:
         if directives.get(name) in ("no", "minimal"):
@@ -126,19 +126,17 @@ def _slurm_faults(node: Node, policy: tuple[PolicyLine, ...]) -> Iterator[HostFa
 
     The cli_filter would do the same for containers.
     """
-    if not node.slurm_conf:
+    slurm = node.slurm_conf
+    if slurm is None:
         return
-    stated: dict[str, str] = {}
-    for entry in node.slurm_conf:
-        stated |= {} if entry.keys() & {"nodename", "partitionname"} else entry
-    conf, prolog = f"{conf_folder(node.host)}/slurm.conf", stated.get("taskprolog", "")
+    conf, prolog = f"{slurm.folder}/slurm.conf", slurm.settings.get("taskprolog", "")
     if prolog.startswith("/") and resolve(node.host, prolog).entry is None:
         advice = "restore the file, or take the line away: every task fails"
         shared = [system.path for system in node.site.file_systems if system.kind == "shared"]
         severity = Severity.FAULT if any(is_under(prolog, path) for path in shared) else Severity.NODE
         yield HostFault(Finding("slurm-prolog", severity, f"TaskProlog={prolog}: no such file", advice, conf))
     on = [line for line in policy if line.word == "on"]
-    if on and not prolog and "lua" not in stated.get("clifilterplugins", ""):
+    if on and not prolog and "lua" not in slurm.settings.get("clifilterplugins", ""):
         text = f"no TaskProlog, though the policy has `{on[0].text}`: the helper is on only for who loads the module"
         advice = f"add TaskProlog={node.site.root}/current/spank/task_prolog, and `scontrol reconfigure`"
         yield HostFault(Finding("slurm-prolog", Severity.NODE, text, advice, conf))
@@ -157,12 +155,12 @@ def _limit_faults(node: Node) -> Iterator[HostFault]:
         text = small_text(node.host, "/proc/self/limits") or ""
         if of_job := re.search(r"^Max locked memory\s+(\S+)", text, re.MULTILINE):
             found["this job"] = of_job[1]
-    for name, value in (read_limits(node.host, node.site) or {}).items():
-        if name == "slurmd.service LimitMEMLOCK":
-            found["slurmd.service"] = value.partition(":")[0]
-        elif name == "* memlock":
-            kib = re.search(r"hard ([^\s;]+)", value) or re.search(r"soft ([^\s;]+)", value)
-            found["limits.conf"] = f"{kib[1]}K" if kib and kib[1].isdecimal() else "infinity"
+    stated = read_limits(node.host, node.site)
+    if words := stated.get("slurmd.service LimitMEMLOCK"):
+        found["slurmd.service"] = words[0].partition(":")[0]
+    if words := stated.get("* memlock"):
+        kib = words[0].partition(" ")[2]  # the hard limit, else the soft one
+        found["limits.conf"] = f"{kib}K" if kib.isdecimal() else "infinity"
     for where, value in found.items():
         size = re.fullmatch(r"([0-9]{1,15})([KMGT]?)", value)
         if size and int(size[1]) * _UNITS[size[2]] < _LEAST_LOCKED_BYTES:

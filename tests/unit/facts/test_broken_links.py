@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 
-from lumisite.facts.facts import Facts, format_facts, parse_facts
+from lumisite.facts.facts import Facts
 from lumisite.facts.report import compare, make_report
 from lumisite.findings.finding import Severity
 from tests.support.breaks import LUMI, facts_of
@@ -77,13 +75,3 @@ def test_a_file_system_that_is_not_mounted_is_the_cause_of_links_that_are_broken
     not_mounted: Plant = {**link, "/pfs/lustrep1/scratch/x": None, "/proc/self/mountinfo": table.encode()}
     found = compare(node(mounted), node(not_mounted))
     assert [(change.kind, change.subject) for change in found] == [("mounts", "/pfs/lustrep1")]
-
-
-def test_a_link_that_a_capture_of_before_knew_otherwise_is_no_change() -> None:
-    broken = node({"/scratch": Link("/pfs9")})
-    document = json.loads(format_facts(broken))
-    del document["dangling"]["/scratch"]
-    old = parse_facts(json.dumps(document).encode(), "old.json")
-    assert compare(old, broken) == compare(broken, old) == ()
-    assert compare(replace(old, dangling=broken.dangling), broken) == ()
-    assert [change.kind for change in compare(node({}), broken)] == ["dangling"]

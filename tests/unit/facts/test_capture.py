@@ -14,7 +14,8 @@ from lumisite.cli import main
 from lumisite.cli.facts import load_facts
 from lumisite.errors import LumisiteError, ToolError
 from lumisite.facts.capture import capture
-from lumisite.facts.facts import LARGEST_FACTS_BYTES, Facts, Named, Releases, format_facts, parse_facts
+from lumisite.facts.facts import LARGEST_FACTS_BYTES, Facts, Named, Program, Releases, format_facts, parse_facts
+from lumisite.facts.init import describe_site
 from lumisite.facts.report import make_report
 from lumisite.findings.finding import Severity
 from lumisite.machine.host import DiskTree
@@ -47,10 +48,10 @@ def facts_of(files: NodeFiles) -> Facts:
 
 def test_a_whole_node_is_captured() -> None:
     facts = facts_of(lumi_node())
-    assert (facts.site, facts.host, facts.os.name) == ("lumi", "nid005001", "SLES 15 SP6")
-    assert (facts.kernel.release, facts.glibc, facts.slurm) == (NEW_KERNEL, "2.38", "24.05.8")
-    options = "in /boot, CONFIG_DMABUF_MOVE_NOTIFY, CONFIG_PCI_P2PDMA"
-    assert facts.plain["kernel-config"] == {"kernel configuration": options}
+    assert (facts.site, facts.host, facts.os) == ("lumi", "nid005001", "SLES 15 SP6")
+    assert (facts.kernel, facts.glibc, facts.slurm) == (NEW_KERNEL, "2.38", "24.05.8")
+    options = ("in /boot", "CONFIG_DMABUF_MOVE_NOTIFY", "CONFIG_PCI_P2PDMA")
+    assert facts.texts["kernel-config"] == {"kernel configuration": options}
     assert facts.drivers["amdgpu"].version == "6.10.5"
     assert (facts.stacks["rocm"].versions, facts.stacks["rocm"].default) == (("6.3.4",), "6.3.4")
     assert (facts.stacks["cpe"].versions, facts.stacks["cpe"].default) == (("25.03", "25.09"), "25.03")
@@ -159,7 +160,7 @@ def test_an_empty_tree_has_no_facts_and_nothing_is_guessed() -> None:
     captured = capture(DictTree({}), LUMI)
     assert {named.kind for named in captured.facts.paths.values()} == {"none"}
     rest = json.loads(format_facts(captured.facts))
-    del rest["paths"], rest["plain"], rest["searched"]
+    del rest["paths"], rest["texts"], rest["searched"]
     assert rest == {"lumisite_facts": 1, "site": "lumi"}
     assert "facts-incomplete" in {finding.code for finding in captured.findings}
 
@@ -195,7 +196,7 @@ def test_two_captures_of_one_tree_are_the_same_bytes(tmp_path: Path) -> None:
 def test_this_machine_is_captured_without_a_word_on_stdout_but_the_facts(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["facts"]) == 0
     facts = parse_facts(capsys.readouterr().out.encode(), "here")
-    assert facts.kernel.release == os.uname().release
+    assert facts.kernel == os.uname().release
     assert facts.host == os.uname().nodename
 
 
@@ -215,7 +216,7 @@ def test_links_never_leave_the_root(tmp_path: Path) -> None:
     text = format_facts(capture(DiskTree(str(root)), LUMI).facts)
     facts = parse_facts(text.encode(), "x")
     assert "secret" not in text
-    assert (facts.os.name, facts.kernel.release, facts.deployed.release) == (None, None, None)
+    assert (facts.os, facts.kernel, facts.deployed.release) == (None, None, None)
     assert facts.paths["/usr/lib64/libcxi.so.1"] == Named("dangling", "/usr/lib64/libcxi.so.1")
     assert "/usr/lib64/libcxi.so.1" in facts.dangling
     assert list(facts.interfaces) == ["hsn2", "hsn3"]
@@ -391,3 +392,16 @@ def test_libraries_are_those_of_the_cpe_in_force(planted: dict[str, bytes | Link
     default = {"/opt/cray/pe/mpich/default": Link("10.0")} if release == "10.0" else {}
     facts = facts_of(lumi_node(AFTER, {**more, **default, **planted}))
     assert facts.loads["libmpi_gnu_123.so.12"] == f"/opt/cray/pe/mpich/{release}/{MPI}"
+
+
+@pytest.mark.parametrize(
+    "link", ["/appl/local/lumisite/current/spank/bin/singularity", f"/appl/local/lumisite/releases/{RELEASE}/x"]
+)
+def test_the_wrapper_of_lumisite_is_not_taken_for_the_runtime(link: str) -> None:
+    """With the module loaded, or a link in the runtime's place, `singularity` is the wrapper."""
+    wrapper = f"/appl/local/lumisite/releases/{RELEASE}/{link.partition('current/')[2] or 'x'}"
+    captured = capture(DictTree(lumi_node(AFTER, {"/usr/bin/singularity": Link(link), wrapper: b"#!/bin/sh\n"})), LUMI)
+    assert captured.facts.runtime == Program()
+    (finding,) = (finding for finding in captured.findings if finding.subject == "/usr/bin/singularity")
+    assert (finding.code, finding.message) == ("facts-incomplete", "is lumisite's wrapper and no container runtime")
+    assert "executable: " not in describe_site([captured.facts], "2026-01-31")

@@ -137,7 +137,7 @@ def test_the_runtime_of_a_capture_with_a_site_is_taken() -> None:
 
 @pytest.mark.parametrize("text", ["", "a\nb: c", "'\"", "# x", "{", "\x1b[1m", "\u2028"])
 def test_a_text_of_a_node_stays_a_text(text: str) -> None:
-    node = replace(CPU_NODE, host=text, kernel=replace(CPU_NODE.kernel, release=text), cpus=(CpuGroup(text or "0"),))
+    node = replace(CPU_NODE, host=text, kernel=text, cpus=(CpuGroup(text or "0"),))
     written = describe_site([node, replace(node, gpus=(Device(text, None, text),))], DATE)
     assert "\x1b" not in written
     assert "name" in faults(written)

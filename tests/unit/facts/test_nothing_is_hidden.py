@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 
-from lumisite.facts.facts import Facts, format_facts, parse_facts
+from lumisite.facts.facts import Facts
 from lumisite.facts.report import compare
 from tests.support.breaks import LUMI, facts_of
 from tests.support.breaks.row import Plant
@@ -69,15 +68,6 @@ def test_a_file_system_that_is_not_mounted_hides_nothing_below_the_root(point: s
     assert found(healthy, node(table(point))) == found(node(table(point)), healthy) == {("mounts", point)}
 
 
-def test_an_older_capture_without_the_root_says_nothing_of_it() -> None:
-    document = json.loads(format_facts(node(table())))
-    for point in ("/", "/appl"):
-        del document["plain"]["mounts"][point]
-    old = parse_facts(json.dumps(document).encode(), "old.json")
-    assert found(old, node(table())) == found(node(table()), old) == set()
-    assert found(old, node(table(), OTHERS)) == found(node(table()), node(table(), OTHERS))
-
-
 def test_a_lost_runtime_and_a_new_one_hide_only_what_is_their_own() -> None:
     healthy = node({"/usr/libexec/singularity/bin/starter-suid": b"x"})
     gone: Plant = {"/usr/bin/singularity": None, "/usr/libexec/singularity/bin/starter-suid": None}
@@ -109,13 +99,13 @@ def test_a_folder_that_users_may_not_read_hides_only_what_is_read_there() -> Non
     closed = {"/users/one": "chmod o+rx /users/one"}
     healthy = node()
     after = node({"/etc/os-release": None, "/appl/local/lumisite/current": None})
-    after = replace(after, plain={**after.plain, "unreadable": closed})
+    after = replace(after, unreadable=closed)
     assert found(healthy, after) == {
         ("unreadable", "/users/one"),
         ("os", "operating system"),
         ("release", "deployed release"),
     }
-    shut = replace(after, plain={**after.plain, "unreadable": {"/etc": "x", "/appl/local": "x"}})
+    shut = replace(after, unreadable={"/etc": "x", "/appl/local": "x"})
     assert {kind for kind, _ in found(healthy, shut)} == {"unreadable"}
 
 
@@ -125,7 +115,7 @@ def test_a_closed_folder_in_a_list_does_not_hide_the_others() -> None:
     login: Plant = {"/etc/profile.d/site.sh": f"export MODULEPATH={':'.join(tops)}\n".encode()}
     healthy, after = node(folders, login), node(login)
     closed = [{"/srv": "x"}, dict.fromkeys(("/srv", "/appl/modules", "/opt/modules"), "x")]
-    seen = [found(healthy, replace(after, plain={**after.plain, "unreadable": one})) for one in closed]
+    seen = [found(healthy, replace(after, unreadable=one)) for one in closed]
     assert ("module-path", "MODULEPATH") in seen[0]
     assert {kind for kind, _ in seen[1]} == {"unreadable"}
 
@@ -143,3 +133,16 @@ def test_a_node_that_slurm_conf_does_not_name_any_more_is_reported() -> None:
     lines = [b"NodeName=nid005001 CPUs=128\nNodeName=nid005002 CPUs=64\n", b"NodeName=nid005002 CPUs=64\n"]
     one, other = (node({"/etc/slurm/slurm.conf": text}) for text in lines)
     assert ("slurm-node", "NodeName") in found(one, other)
+
+
+def test_an_option_more_of_a_mount_hides_nothing_below_it() -> None:
+    one, other = table(), {MOUNTS: table()[MOUNTS].replace(b" /tmp rw -", b" /tmp rw,noexec -")}  # type: ignore[union-attr]
+    lines: Plant = {"/etc/ld.so.conf": b"/tmp/lib\n", "/tmp/lib/x": b""}
+    lost: Plant = {"/etc/ld.so.conf": b"", "/etc/ld.so.conf.d/x.conf": b"/tmp/lib\n"}
+    assert found(node(one, lines), node(other, lines, lost)) == {("mounts", "/tmp"), ("loader", "/tmp/lib")}
+
+
+def test_a_key_more_of_the_only_line_of_nodes_is_reported() -> None:
+    lines = [b"NodeName=gpu[1-9] CPUs=128\n", b"NodeName=gpu[1-9] CPUs=128 CoreSpecCount=8\n"]
+    one, other = (node({"/etc/slurm/slurm.conf": text}) for text in lines)
+    assert found(one, other) == {("slurm-node", "NodeName gpu[1-9]")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lumisite.facts.kinds.slurm import is_named
+from lumisite.facts.slurm import is_named
 from tests.support.breaks import facts_of
 from tests.support.nodes import AFTER, lumi_node
 
@@ -17,5 +17,5 @@ def test_a_number_that_nothing_has_does_not_stop_a_capture() -> None:
         f"{pages}/surplus_hugepages": b"0",
     }
     facts = facts_of(lumi_node(AFTER, files))
-    assert "hugepages-2048kB" not in facts.plain["hugepages"]
+    assert "hugepages-2048kB" not in facts.texts["hugepages"]
     assert not is_named("nid7", f"nid[0-{long.decode()}]")

@@ -271,7 +271,7 @@ def test_a_planted_change_is_told_alone_with_what_it_touches(name: str, node: Fa
     report = make_report(node, facts_of(plant), LUMI)
     assert told(report) == [change]
     assert touched <= {(touch.what, touch.name) for touch in report.changes[0].touches}
-    assert ("What changed" in report.users) == bool(report.changes[0].touches)
+    assert ("This is what it means" in report.users[0]) == bool(report.changes[0].touches)
 
 
 @pytest.mark.parametrize("name", HARMLESS)
@@ -297,7 +297,7 @@ def test_each_part_has_a_planted_change_and_a_capture_holds_no_secret(node: Fact
 
 def test_a_part_that_one_capture_lacks_is_not_known(node: Facts) -> None:
     document = json.loads(format_facts(node))
-    del document["plain"], document["runtime"]["sha256"], document["interfaces"]["hsn0"]["mtu"]
+    del document["texts"], document["runtime"]["sha256"], document["interfaces"]["hsn0"]["mtu"]
     for library in document["libraries"].values():
         del library["sha256"]
     old = parse_facts(json.dumps(document).encode(), "old.json")

@@ -10,8 +10,8 @@ import pytest
 
 from lumisite.facts.facts import Facts, format_facts, parse_facts
 from lumisite.facts.kinds import KINDS
-from lumisite.facts.kinds.slurm import is_named, meaning
 from lumisite.facts.report import ChangeReport, compare, make_report
+from lumisite.facts.slurm import is_named, meaning
 from tests.support.breaks import LUMI, facts_of
 from tests.support.dict_trees import Link
 from tests.support.nodes import AFTER, lumi_node
@@ -177,7 +177,7 @@ def test_a_folder_that_the_controller_fills_is_read_alike() -> None:
 def test_a_capture_without_these_parts_is_not_compared() -> None:
     document = json.loads(format_facts(node()))
     for part in ("slurm-node", "slurm-cgroup", "slurm-gres", "slurm-plugins"):
-        del document["plain"][part]
+        del document["texts"][part]
     old = parse_facts(json.dumps(document).encode(), "old.json")
     new = node(cgroup=None, gres="AutoDetect=rsmi\n")
     assert compare(old, node()) == compare(node(), old) == compare(old, new) == ()
@@ -207,7 +207,7 @@ def test_flags_have_the_flags_that_they_set_too() -> None:
 
 
 def test_a_facts_file_may_hold_any_text() -> None:
-    texts: dict[str, str] = {
+    texts = {
         "": "",
         "/": " ",
         "gpu x": "",
@@ -218,7 +218,7 @@ def test_a_facts_file_may_hold_any_text() -> None:
     }
     parts = {kind.name for kind in KINDS if kind.read is not None}
     one, other = (
-        replace(Facts(site="lumi"), plain=dict.fromkeys(parts, side))
+        replace(Facts(site="lumi"), texts={part: {key: (value,) for key, value in side.items()} for part in parts})
         for side in (texts, {f"/{key}": value[::-1] for key, value in texts.items()})
     )
     for before, after in ((one, other), (other, one)):

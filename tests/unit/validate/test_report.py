@@ -54,7 +54,7 @@ def test_a_good_maintenance_is_one_line_and_the_tables(capsys: Output) -> None:
     assert "what to do" not in out
     assert f"\n  {RENAMED}\n    site platforms.2024-08.libraries.libfabric\n" in out
     assert "\n    module singularity-CPEbits, singularity-AI-bindings\n" in out
-    assert "\n  LUMI was updated. This is what it means for containers.\n" in out
+    assert "\n  LUMI was updated. This is what it means for containers." in out
     assert re.search(r"ddp/samples_per_s/comm +2n +[\d.]+ +[\d.]+ +9\d % +9\d %\n", out)
 
 

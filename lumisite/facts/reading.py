@@ -1,4 +1,4 @@
-"""Read texts of a node by name: values of files, what files there are, digests, and settings of configuration files."""
+"""Read texts of a node by name: values of files, digests, and settings of configuration files."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
 
 from lumisite.machine.ldcache import config_lines, glob
-from lumisite.machine.tree import Tree, digest_of, first_line, resolve, small_text
-from lumisite.text import counted
+from lumisite.machine.tree import LONGEST_PATH, Tree, digest_of, first_line, resolve, small_text
 
-_LARGEST_DIGEST_BYTES = 64 * 1024 * 1024
+#: What a reader returns: lists of words by name, a single value as a list of one; what is not there has an empty one.
+Texts: TypeAlias = dict[str, list[str]]
+LARGEST_FILE_BYTES = 256 * 1024 * 1024
 
 
 def lines_of(tree: Tree, paths: Iterable[str]) -> Iterator[str]:
@@ -25,33 +27,12 @@ def settings_in(lines: Iterable[str]) -> dict[str, str]:
     return {key.strip(): value.strip() for key, equals, value in pairs if equals}
 
 
-def pairs_of(tree: Tree, path: str) -> Iterator[dict[str, str]]:
-    """Yield the pairs `Key=Value` of each line, as Slurm's files have several of them; keys in lower case."""
-    for line in lines_of(tree, [path]):
-        pairs = re.findall(r'(?<![\w.])([\w.]+)\s*[-*+/]?=\s*(?:"([^"]*)"|(\S+))', line)
-        yield {key.lower(): quoted or plain for key, quoted, plain in pairs}
-
-
-def values_of(tree: Tree, patterns: Mapping[str, str]) -> dict[str, str]:
+def values_of(tree: Tree, patterns: Mapping[str, str]) -> Texts:
     """Return the first lines of files by name; of several files that differ each value with their number."""
     found = {}
     for name, pattern in patterns.items():
         counts = Counter(filter(None, (first_line(tree, path) for path in glob(tree, pattern))))
-        texts = [value if len(counts) == 1 else f"{value} ({count})" for value, count in sorted(counts.items())]
-        if texts:
-            found[name] = ", ".join(texts)
-    return found
-
-
-def files_of(tree: Tree, patterns: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    """Return how many files there are by name, with the rights of devices."""
-    found = {}
-    for name, alternatives in patterns.items():
-        paths = [path for pattern in alternatives for path in glob(tree, pattern)]
-        rights = {mode_of(tree, path) for path in paths if "/dev/" in path}
-        modes = sorted(f"{mode:04o}" for mode in rights if mode is not None)
-        if paths:
-            found[name] = " ".join([counted(len(paths), "file"), *(["of mode", " and ".join(modes)] if modes else [])])
+        found[name] = [value if len(counts) == 1 else f"{value} ({count})" for value, count in sorted(counts.items())]
     return found
 
 
@@ -59,6 +40,12 @@ def mode_of(tree: Tree, path: str) -> int | None:
     """Return permission bits; `None` in a tree that has none."""
     mode: int | None = getattr(tree, "mode", lambda _: None)(resolve(tree, path).path)
     return mode
+
+
+def owner_of(tree: Tree, path: str) -> int | None:
+    """Return the uid of a file's owner, `None` where the tree has none, or where it is root or owns the whole tree."""
+    owner, top = (getattr(tree, "owner", lambda _: None)(at) for at in (path, "/"))
+    return None if owner in (0, top) else owner
 
 
 def text_mark(tree: Tree, path: str) -> str:
@@ -94,10 +81,30 @@ def _without_comment(line: str, comment: str) -> str:
 
 def file_mark(tree: Tree, path: str) -> str:
     """Return the begin of the SHA-256 of a file, empty where there is none."""
-    digest = digest_of(tree, path, _LARGEST_DIGEST_BYTES)
+    digest = digest_of(tree, path, LARGEST_FILE_BYTES)
     return f"sha256 {digest[:12]}" if digest else ""
 
 
-def printable_only(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts that a report can have."""
-    return {name: text for name, text in texts.items() if text and (name + text).isprintable()}
+def first_of_each_name(tree: Tree, patterns: Iterable[str]) -> list[str]:
+    """Return the files of folders in the order of their names: of one name the first folder's counts."""
+    files: dict[str, str] = {}
+    for path in (path for pattern in patterns for path in glob(tree, pattern)):
+        files.setdefault(path.rpartition("/")[2], path)
+    return [files[name] for name in sorted(files)]
+
+
+def folders_of(path: str) -> Iterator[str]:
+    """Yield a path and the folders above it."""
+    is_absolute = path.startswith("/")
+    path = path[:LONGEST_PATH]
+    while path.strip("/"):
+        yield path
+        path = path.rpartition("/")[0]
+    if is_absolute:
+        yield "/"
+
+
+def is_below(path: str, folders: Iterable[str]) -> bool:
+    """Return whether a path is one of some folders, or in one."""
+    known = folders if isinstance(folders, set | Mapping) else {*folders}
+    return any(folder in known for folder in folders_of(path))

@@ -1,0 +1,273 @@
+"""What of Slurm's files reaches a job: slurm.conf, plugstack.conf, cgroup.conf and gres.conf, by meaning.
+
+Sources: slurm.conf(5), cgroup.conf(5), gres.conf(5), spank(8) of Slurm 26.05.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from lumisite.facts.reading import LARGEST_FILE_BYTES, Texts, file_mark, lines_of, script_mark
+from lumisite.machine.tree import Tree, content_of, first_line, resolve, small_text
+from lumisite.site.cpus import CpusetError, format_cpu_list, parse_number_list
+from lumisite.site.model import Site
+
+#: Where Slurm looks for its files: its own folder, then what slurmd keeps where it gets them from the controller.
+FOLDERS = ("/etc/slurm", "/run/slurm/conf", "/var/spool/slurmd/conf-cache", "/etc/slurm-llnl", "/opt/slurm/etc")
+PLUGIN_FOLDERS = (
+    "/usr/lib64/slurm", "/usr/lib/slurm", "/usr/lib/x86_64-linux-gnu/slurm-wlm", "/opt/slurm/lib64/slurm",
+)  # fmt: skip
+#: Where Debian, SUSE and a build from source put the library that has Slurm's version.
+_VERSION_LIBRARIES = ("{}/slurm/libslurmfull.so", "{}/slurm-wlm/libslurmfull.so")
+SCRIPTS = ("TaskProlog", "TaskEpilog", "SrunProlog")
+_KEYS = (
+    *SCRIPTS, "CliFilterPlugins", "DefCpuPerGPU", "DefMemPerCPU", "DefMemPerGPU", "DefMemPerNode", "Epilog",
+    "GresTypes", "JobAcctGatherParams", "JobContainerType", "KillOnBadExit", "LaunchParameters", "MpiDefault",
+    "MpiParams", "PlugStackConfig", "ProctrackType", "Prolog", "PrologFlags", "PropagateResourceLimits",
+    "PropagateResourceLimitsExcept", "SelectType", "SelectTypeParameters", "SlurmdParameters", "SlurmdSpoolDir",
+    "SwitchParameters", "SwitchType", "TaskPlugin", "TaskPluginParam", "UsePAM",
+)  # fmt: skip
+#: Keys whose values are words without an order, in any case.
+_WORDS = (
+    "GresTypes", "JobAcctGatherParams", "LaunchParameters", "PrologFlags", "PropagateResourceLimits",
+    "PropagateResourceLimitsExcept", "SelectTypeParameters", "SlurmdParameters", "SwitchParameters", "TaskPlugin",
+    "TaskPluginParam",
+)  # fmt: skip
+#: The file of cli_filter/lua beside slurm.conf, and what stands before a file that it runs.
+FILTER, CALLS = "cli_filter.lua", "runs "
+_SPOOL = "/var/spool/slurmd"
+_DEFAULTS = {
+    "KillOnBadExit": "no", "MpiDefault": "none", "PropagateResourceLimits": "ALL", "SlurmdSpoolDir": _SPOOL,
+    "UsePAM": "no",
+}  # fmt: skip
+#: What a flag of `PrologFlags` sets too.
+_IMPLIED = {
+    "contain": "alloc", "deferbatch": "alloc", "nohold": "alloc", "forcerequeueonfail": "alloc",
+    "x11": "contain alloc", "runinjob": "contain alloc",
+}  # fmt: skip
+_SWITCHES = {"yes": "yes", "true": "yes", "up": "yes", "1": "yes", "no": "no", "false": "no", "down": "no", "0": "no"}
+#: Keys of cgroup.conf with their defaults.
+_CGROUP_KEYS = {
+    "AllowedRAMSpace": "100", "AllowedSwapSpace": "0", "CgroupPlugin": "autodetect", "ConstrainCores": "no",
+    "ConstrainDevices": "no", "ConstrainRAMSpace": "no", "ConstrainSwapSpace": "no", "EnableControllers": "no",
+    "IgnoreSystemd": "no", "MaxRAMPercent": "100", "MaxSwapPercent": "100", "MemorySwappiness": "",
+    "MinRAMSpace": "30", "SignalChildrenProcesses": "no", "TaskAffinity": "no",
+}  # fmt: skip
+#: Keys of a node, with the key of the node kind that says the same.
+NODE_KEYS = {
+    "Boards": "l3", "CPUs": "l3", "CoreSpecCount": "reserved", "CoresPerSocket": "l3", "CpuSpecList": "reserved",
+    "Gres": "gpus", "MemSpecLimit": "memory_mib", "RealMemory": "memory_mib", "Sockets": "l3",
+    "SocketsPerBoard": "l3", "ThreadsPerCore": "l3",
+}  # fmt: skip
+#: How the line of the node itself in slurm.conf is called; the only line of a file has its names behind.
+OWN_NODE = "NodeName"
+#: A name with ranges in a list of names.
+_LISTED = r"(?:[^,\[]|\[[^\[\]]*\])+"
+
+
+@dataclass(frozen=True)
+class SlurmConf:
+    """slurm.conf in `folder`: keys in lower case; each line of nodes with the defaults of the lines above it."""
+
+    folder: str
+    settings: Mapping[str, str]
+    nodes: tuple[Mapping[str, str], ...]
+    partitions: tuple[Mapping[str, str], ...]
+
+    def node(self, host: str) -> Mapping[str, str] | None:
+        """Return the keys of a node by its name, `None` where no line names it."""
+        return next((entry for entry in self.nodes if is_named(host, entry["nodename"])), None)
+
+
+def read_slurm_conf(tree: Tree) -> SlurmConf | None:
+    """Return slurm.conf with what it includes, `None` where there is none."""
+    folder = _folder(tree, "slurm.conf")
+    if folder is None:
+        return None
+    settings, defaults, nodes, partitions = dict[str, str](), dict[str, str](), [], []
+    for entry in _entries(tree, f"{folder}/slurm.conf"):
+        if entry.get("nodename", "").lower() == "default":
+            defaults |= entry
+        elif "nodename" in entry:
+            nodes.append(defaults | entry)
+        elif "partitionname" in entry:
+            partitions.append(entry)
+        elif not entry.keys() & {"nodeset", "downnodes"}:
+            settings |= entry
+    return SlurmConf(folder, settings, tuple(nodes), tuple(partitions))
+
+
+def _folder(tree: Tree, *files: str) -> str | None:
+    """Return the first of Slurm's folders that has one of some files."""
+    paths = (f"{folder}/{name}" for folder in FOLDERS for name in files)
+    return next((posixpath.dirname(path) for path in paths if resolve(tree, path).entry is not None), None)
+
+
+def _entries(tree: Tree, path: str) -> Iterator[dict[str, str]]:
+    """Yield the pairs `Key=Value` of each line of one of Slurm's files; keys in lower case."""
+    for line in lines_of(tree, [path]):
+        pairs = re.findall(r'(?<![\w.])([\w.]+)\s*[-*+/]?=\s*(?:"([^"]*)"|(\S+))', line)
+        yield {key.lower(): quoted or plain for key, quoted, plain in pairs}
+
+
+def meaning(name: str, value: str | None) -> str:
+    """Return what the value of a key means: order, case and spelling do not count where they mean nothing.
+
+    >>> meaning("PrologFlags", "X11") == meaning("PrologFlags", "contain,Alloc,x11")
+    True
+    """
+    text = (value or _DEFAULTS.get(name, "")).strip('"').rstrip("/")
+    if name in _WORDS:
+        words = {word.strip().lower().removeprefix("task/") for word in text.split(",")} - {""}
+        if name == "PrologFlags":
+            words |= {implied for word in words for implied in _IMPLIED.get(word, "").split()}
+        return ",".join(sorted(words - {"none"} if name == "TaskPlugin" else words))
+    return _SWITCHES.get(text.lower(), text)
+
+
+def _in_order(value: str) -> str:
+    """Return a list of CPUs with its ranges in order; a text that is no such list unchanged."""
+    try:
+        return format_cpu_list(parse_number_list(value))
+    except CpusetError:
+        return value
+
+
+# What is compared
+
+
+def read_settings(tree: Tree, site: Site) -> Texts:
+    """Return the keys of slurm.conf that are for all nodes, with the digests of scripts."""
+    conf = read_slurm_conf(tree)
+    if conf is None:
+        return {}
+    found: Texts = {}
+    for name in _KEYS:
+        value = meaning(name, conf.settings.get(name.lower()))
+        is_deployed = value.startswith(f"{site.root}/")  # known by the digest of the release
+        mark = script_mark(tree, value) if name in SCRIPTS and value and not is_deployed else ""
+        found[name] = [f"{value} ({mark})" if mark else value]
+    filter_path = f"{conf.folder}/{FILTER}"
+    if mark := script_mark(tree, filter_path, "--"):
+        code = re.sub(r"--.*", "", small_text(tree, filter_path) or "")
+        called = sorted(set(re.findall(rf"{re.escape(site.root)}/[\w./-]+", code)))
+        found[FILTER] = [*(f"{CALLS}{name}" for name in called), mark]
+    return found
+
+
+def read_plugins(tree: Tree, _: Site) -> Texts | None:
+    """Return the plugins of plugstack.conf in their order, each with its digest."""
+    folder, conf = _folder(tree, "slurm.conf", "plugstack.conf"), read_slurm_conf(tree)
+    if folder is None:
+        return None
+    found = []
+    path = f"{folder}/plugstack.conf"
+    for line in lines_of(tree, [conf.settings.get("plugstackconfig", path) if conf else path]):
+        kind, plugin, *rest = [*line.split(), ""]
+        marks = (file_mark(tree, posixpath.join(top, plugin)) for top in PLUGIN_FOLDERS)
+        mark = next(filter(None, marks), "")
+        found.append(" ".join(filter(None, (kind.lower(), plugin, *rest, mark and f"({mark})"))))
+    return {"plugstack.conf": found}
+
+
+def read_cgroup_conf(tree: Tree, _: Site) -> Texts | None:
+    """Return the keys of cgroup.conf with their defaults."""
+    folder = _folder(tree, "slurm.conf", "cgroup.conf")
+    if folder is None:
+        return None
+    stated: dict[str, str] = {}
+    for entry in _entries(tree, f"{folder}/cgroup.conf"):
+        stated |= entry
+    values = {key: meaning(key, stated.get(key.lower()) or default) for key, default in _CGROUP_KEYS.items()}
+    return {"cgroup.conf": [f"{key}={value}" for key, value in values.items()]}
+
+
+def read_gres(tree: Tree, _: Site) -> Texts | None:
+    """Return the lines of gres.conf that are for this node, in their order, which numbers the devices."""
+    folder, host = _folder(tree, "slurm.conf", "gres.conf"), host_name(tree)
+    if folder is None:
+        return None
+    lines = []
+    for entry in _entries(tree, f"{folder}/gres.conf"):
+        if entry and is_named(host, entry.pop("nodename", host)):
+            pairs = (
+                (key, value if key.endswith(("file", "files")) else _in_order(value.lower()))
+                for key, value in entry.items()
+            )
+            lines.append(" ".join(f"{key}={value}" for key, value in sorted(pairs)))
+    return {"gres.conf": lines}
+
+
+def read_node(tree: Tree, _: Site) -> Texts | None:
+    """Return what slurm.conf says of this node: its own line, else the only one."""
+    conf = read_slurm_conf(tree)
+    if conf is None:
+        return None
+    own = conf.node(host_name(tree))
+    if own is None and len(conf.nodes) == 1:
+        return {f"{OWN_NODE} {conf.nodes[0]['nodename']}": _node_words(conf.nodes[0])}
+    return {} if own is None else {OWN_NODE: _node_words(own)}
+
+
+def _node_words(entry: Mapping[str, str]) -> list[str]:
+    stated = {key: entry[key.lower()] for key in NODE_KEYS if key.lower() in entry}
+    if "(" not in stated.get("Gres", "("):
+        stated["Gres"] = ",".join(sorted(stated["Gres"].lower().split(",")))
+    return [f"{key}={_in_order(value)}" for key, value in stated.items()]
+
+
+def slurm_version(tree: Tree, folders: tuple[str, ...]) -> str | None:
+    """Return Slurm's version: the one version that stands by itself in its own library, searched in `folders` first.
+
+    Every program of Slurm prints the literal `SLURM_VERSION_STRING`, which the compiler puts once, between NULs, into
+    libslurmfull.so. Seen so in Debian's Slurm 22.05, 24.11 and 26.05. Two that differ are no answer.
+    """
+    searched = dict.fromkeys((*folders, "/opt/slurm/lib", "/opt/slurm/lib64"))
+    for path in (form.format(folder) for folder in searched for form in _VERSION_LIBRARIES):
+        content = content_of(tree, path, LARGEST_FILE_BYTES)
+        if content is not None:
+            found = set(re.findall(rb"(?<=\0)(\d\d\.\d\d\.\d+(?:-\d+)?(?:-?rc\d+)?)(?=\0)", content))
+            return found.pop().decode() if len(found) == 1 else None
+    return None
+
+
+def spool_folder(value: str | None) -> str:
+    """Return the folder of slurmd, up to a part that is the node's own name."""
+    common, percent, _ = (value or _SPOOL).partition("%")
+    return (common.rpartition("/")[0] if percent else common).rstrip("/") or _SPOOL
+
+
+# Names of nodes
+
+
+def host_name(tree: Tree) -> str:
+    """Return the name of the node without its domain."""
+    name = first_line(tree, "/proc/sys/kernel/hostname") or first_line(tree, "/etc/hostname") or ""
+    return name.partition(".")[0]
+
+
+def is_named(host: str, names: str) -> bool:
+    """Return whether a host is in one of Slurm's lists of hosts; a range has numbers as wide as its begin.
+
+    >>> [is_named(host, "nid[001000-001999,3],login1") for host in ("nid001500", "nid1500", "nid3", "login1")]
+    [True, False, True, True]
+    """
+    for name in re.findall(_LISTED, names):
+        parts = re.split(r"\[([^\[\]]*)\]", name)
+        pattern = "".join("([0-9]{1,9})" if at % 2 else re.escape(part) for at, part in enumerate(parts))
+        found = re.fullmatch(pattern, host)
+        if found is not None and all(map(_in_ranges, found.groups(), parts[1::2])):
+            return True
+    return False
+
+
+def _in_ranges(number: str, ranges: str) -> bool:
+    for first, _, last in (part.partition("-") for part in ranges.split(",")):
+        bounds = [int(bound) for bound in (first, last or first) if re.fullmatch("[0-9]{1,9}", bound)]
+        is_as_wide = len(number) == len(first) or (len(number) > len(first) and not number.startswith("0"))
+        if len(bounds) == 2 and is_as_wide and bounds[0] <= int(number) <= bounds[1]:
+            return True
+    return False
