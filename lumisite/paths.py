@@ -7,6 +7,15 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent
 #: Where a release has the description that it was rendered from, beside the plans and the lock that this names.
 SITE_FOLDER, SITE_FILE = "site", "site.yaml"
+#: The link of a deployment root to the release that is deployed.
+CURRENT = "current"
+#: What a release has: the task prolog, and the folder of the wrappers.
+PROLOG, WRAPPERS = "spank/task_prolog", "spank/bin"
+
+
+def current(root: str) -> str:
+    """Return the path of the link to the release that is deployed in a root."""
+    return f"{root}/{CURRENT}"
 
 
 def package_folder(name: str) -> Path | None:

@@ -44,17 +44,13 @@ no_directory_in() {
 }
 # In a folder with the sticky bit, or of the user's own, nobody else can exchange it.
 may_be_private() {
-	case $site_assumes in ?*) return ;; esac
 	[ -k "${1%/*}" ] || [ -O "${1%/*}" ] || return
 	if [ -e "$1" ] || [ -L "$1" ]; then is_private "$1"; else [ -w "${1%/*}" ]; fi
 }
 # The sticky bit is what the mkdir below gives: what stood there before, of another user or open to
 # a group, has none.
 is_private() { own_folder "$1" && [ -k "$1" ]; }
-own_folder() {
-	case $site_assumes in ?*) return ;; esac
-	[ -d "$1" ] && ! [ -L "$1" ] && [ -O "$1" ]
-}
+own_folder() { [ -d "$1" ] && ! [ -L "$1" ] && [ -O "$1" ]; }
 # The path of a file system, and the folder as the job's variable names it. Sets $job_folder, if it
 # is below that path and the user's own: a login file may have put anything into the variable.
 know_job_folder() {

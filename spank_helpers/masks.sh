@@ -100,7 +100,6 @@ choose_cpus() {
 # it is empty where Slurm made none.
 know_granted_cpus() {
 	granted='' group=''
-	case $site_assumes in ?*) return ;; esac
 	read_line /proc/self/cpuset && group=$line
 	while [ -z "$granted" ]; do
 		case $group in */job_*/step_*) ;; *) return ;; esac

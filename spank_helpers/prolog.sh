@@ -52,10 +52,8 @@ start() {
 	# The mark of the cli_filter is for this prolog alone, whatever the policy.
 	users_binding=''
 	case ${LUMISITE_CPU_BIND-} in user) users_binding=1 && drop LUMISITE_CPU_BIND && send ;; esac
-	case $site_assumes in
-	'') ls_read_policy && mode=$ls_mode ;;
-	*) mode=show ;;
-	esac
+	ls_read_policy
+	mode=$ls_mode
 	case $mode in off) exit 0 ;; esac
 	# ---- 3 to 7
 	know_step
@@ -80,12 +78,6 @@ start() {
 		tell_cpus
 		tell_log
 		;;
-	show)
-		assume_private
-		offer_caches
-		tell_cpus
-		send
-		;;
 	esac
 	exit 0
 }
@@ -102,7 +94,7 @@ put() {
 }
 # A key, its value, both in words, and `own` for what each task has for itself. Under
 # LUMISITE_VERBOSE=1 one task of a node says what all have in common, under =all each says all;
-# =report is for `lumisite env` and `validate`.
+# =report is for `lumisite validate`.
 note() {
 	case $verbose,$local_id,${4-} in
 	,*) ;;
@@ -159,8 +151,8 @@ know_step() {
 # Sets $kind to the kind of the partition that has as many GPUs as this node, and $kind_gpus to how
 # many tasks have there; else $misfit says why. `lumisite check --host` compares the rest.
 find_kind() {
-	node_gpus=${site_assumes%none} fitting=''
-	case $site_assumes in '') site_drivers ;; esac
+	node_gpus='' fitting=''
+	site_drivers
 	site_kinds
 	case $fitting in
 	'')
@@ -236,9 +228,8 @@ add_binds() {
 	fi
 }
 # What is right below `/` may be a shared file system: the list of `/` has its name, without asking
-# its servers. On the node that `lumisite env` makes up, all is there.
+# its servers.
 exists() {
-	case $site_assumes in ?*) return ;; esac
 	case $1 in
 	/ | /*/*) [ -e "$1" ] ;;
 	*) case $roots in */"${1#/}"/*) ;; *) return 1 ;; esac ;;

@@ -42,8 +42,7 @@ case $ls_verbose in 0 | no | off) ls_verbose='' ;; esac
 
 ls_start() {
 	ls_find_runtime
-	ls_mode=on
-	case $ls_site_assumes in '') ls_read_policy ;; esac
+	ls_read_policy
 	case ${LUMISITE-},$ls_mode in
 	off,* | OFF,* | no,* | 0,* | *,off | *,observe) ls_become "$@" ;;
 	esac
@@ -88,14 +87,13 @@ ls_miss() {
 # Sets $ls_is_set to x where a variable is set, and $ls_old to its value.
 ls_look_up() { ls_is_set='' ls_old='' && eval "ls_is_set=\${$1+x} ls_old=\${$1-}"; }
 ls_is_long() { [ "${#1}" -gt 8192 ]; }
-# On the node that `lumisite env` makes up, all is there.
-ls_is_there() { [ -n "$ls_site_assumes" ] || [ -e "$1" ]; }
+ls_is_there() { [ -e "$1" ]; }
 
 # ---- 2 The real program: $ls_real. It is looked for on PATH only if it is not where the site says,
 # or if that led back here.
 ls_find_runtime() {
 	ls_site_runtime_of "${0##*/}"
-	ls_real=${ls_site_assumes:-$ls_site_runtime} ls_mark=$$
+	ls_real=$ls_site_runtime ls_mark=$$
 	if [ "${LUMISITE_WRAPPER-}" = "$$" ] || ! [ -x "$ls_real" ]; then
 		ls_mark="$$ searched" ls_real=''
 		IFS=:

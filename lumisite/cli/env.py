@@ -6,7 +6,6 @@ import argparse
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from lumisite.cli.arguments import add_json, add_plan_and_lock, add_platform, add_site_or_example, number_to
@@ -21,29 +20,14 @@ from lumisite.images.known import KnownImage, know_image
 from lumisite.images.lock import LoadedLock, load_lock
 from lumisite.images.network import without_network
 from lumisite.images.remarks import remarks
-from lumisite.render.made_up_step import (
-    AssumedImage,
-    Cpus,
-    Environment,
-    Question,
-    Step,
-    StepBind,
-    Variable,
-    environment_of,
-    release_of,
-    situation_of,
-)
-from lumisite.render.modules import ModulePlan, Rendering, plan_modules
-from lumisite.render.render import render_tree
-from lumisite.render.templates import load_templates
+from lumisite.render.rank import Cpus, Environment, FirstRank, Step, StepBind, Variable
+from lumisite.render.wrapper_image import WrapperImage, wrapper_image
 from lumisite.site.cpus import format_cpu_list
 from lumisite.site.decode import unknown_name
-from lumisite.site.images import Holds, holds_by_name
 from lumisite.site.ledger import Situation, harmful_values
 from lumisite.site.load import load_plans, load_site
 from lumisite.site.model import Site
-from lumisite.site.plans import LoadedPlan
-from lumisite.site.selection import ALL, resolve_selection
+from lumisite.site.selection import ALL, Combination, Selection, module_version, resolve_selection
 from lumisite.text import counted, printable
 
 #: Why variables are set that no entry of the ledger is about.
@@ -68,8 +52,8 @@ _KNOWN_FROM = {
 def add_env(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `env`."""
     parser.description = (
-        "Run the rendered task prolog and wrapper in a made-up step, on a made-up node that has all that the site "
-        "describes and grants all of its CPUs, and print what the first rank finds: each variable, bind and mask, "
+        "Print what the first rank of a step finds, on a node that has all that the site "
+        "describes and grants all of its CPUs: each variable, bind and mask, "
         "with who sets it (module, prolog, wrapper, image). With --all also by which entry of the site description, "
         "and why. A variable that this shell has set before is named with its value. What does harm comes first: a "
         "value that is known to, of this shell or of the image itself, or an image that the GPUs or the network "
@@ -121,23 +105,21 @@ def run_env(arguments: argparse.Namespace) -> int:
     versioned = "/" in (arguments.module or "")
     releases = {stack: [ALL] for stack in site.stacks} if versioned else {}
     selection = resolve_selection(site, platform=arguments.platform, **releases)
+    combination, modules = _loaded(site, selection, arguments.module)
     lock, plans = load_lock(loaded, arguments.lock), load_plans(loaded, arguments.plan)
-    templates = load_templates()
-    files = render_tree(loaded, selection, templates, plans, lock)
-    described = plan_modules(Rendering(loaded, selection, release_of(files), templates))
-    modules = _loaded(site, described, arguments.module)
+    image = None
+    if arguments.image is not None:
+        image = wrapper_image(site, selection.platform, arguments.image, plans, lock)
+    rank = FirstRank(site, combination, modules, step, image, os.getuid())
     known = _known_image(site, arguments.image, selection.platform, lock)
-    was_read = arguments.image is not None and _was_read(arguments.image, lock, plans)
-    question = Question(site, files, modules, step, arguments.image, known.holds if was_read else Holds())
     of_user = _of_user()
-    found = _with_image(environment_of(question), known, of_user)
-    if arguments.image is not None and not was_read:
-        _compare_with_image(site, arguments.image, known)
+    found = _with_image(rank.environment(), known, of_user)
+    if image is not None and image.known_from != "content" and image.plan is None:
+        _compare_with_image(site, arguments.image, image, known)
     before = _set_before(found, of_user)
-    situation = situation_of(question, found.image)
     findings = [
-        *_judge_image(site, known, question.image, situation),
-        *_harmful(site, known, situation, found, of_user),
+        *_judge_image(site, known, arguments.image, rank.situation),
+        *_harmful(site, known, rank.situation, found, of_user),
         *judge_own_variables(site, step.partition, step.nodes, of_user),
     ]
     variables = {
@@ -151,10 +133,12 @@ def run_env(arguments: argparse.Namespace) -> int:
     }
     cpus = [{"task": task.task, "mask": task.mask, "cpus": None, "why": _why_cpus(step, task)} for task in found.cpus]
     reasons = {name: str(variable["why"]) for name, variable in variables.items()}
-    lines = [*_head(site, found, step, modules, arguments.image), *_of_shell(before)]
+    names = [f"{name}/{module_version(site, site.modules[name], combination)}" for name in modules]
+    lines = [*_head(site, image, step, names, arguments.image), *_of_shell(before)]
     lines += _everything(found, reasons) if arguments.all else _screen(found)
     lines += ["", "CPUs, by task of a node", *(_cpus_line(step, task) for task in found.cpus)]
     document = asdict(found) | {"variables": variables, "cpus": cpus, "set_before": before}
+    document["image"] = image and _image_record(site, image)
     document |= {"harmful": list(map(as_json, findings))}
     first = [line(one) for one in findings]
     print_result(document, [*first, "", *lines] if first else lines, as_json=arguments.json)
@@ -218,14 +202,11 @@ def _why(site: Site, step: Step, name: str, variable: Variable) -> str:
         return "the image itself sets it"
     if variable.value is None:
         return f"no site setting applies to this step ({counted(step.nodes, 'node')})"
-    if name.startswith("LUMISITE_"):
-        return "bookkeeping"
     return next((why for end, why in _REASONS.items() if name == end or name.endswith(f"_{end}")), "")
 
 
 def _why_cpus(step: Step, cpus: Cpus) -> str:
-    near = "" if cpus.gpu is None else f", near GPU {cpus.gpu}"
-    return cpus.why or f"task {cpus.task} of {step.tasks_per_node}{near}"
+    return cpus.why or f"task {cpus.task} of {step.tasks_per_node}"
 
 
 def _set_before(found: Environment, of_user: Mapping[str, str]) -> dict[str, str]:
@@ -263,44 +244,39 @@ def _step(site: Site, arguments: argparse.Namespace) -> Step:
     return Step(name, arguments.nodes, arguments.tasks_per_node or len(kinds[kind].gpus) or 1, kind)
 
 
-def _loaded(site: Site, plans: Sequence[ModulePlan], requested: str | None) -> tuple[ModulePlan, ...]:
-    """Return the plans of the modules that loading one of them loads, in the order of loading."""
+def _loaded(site: Site, selection: Selection, requested: str | None) -> tuple[Combination, tuple[str, ...]]:
+    """Return the releases behind a module, and the modules that loading it loads, in the order of loading."""
     if requested == "none":
-        return ()
-    name = requested or site.helper_module or next(iter(site.modules))
-    known = {plan.full_name: plan for plan in plans}
-    first = known.get(name) or next((plan for plan in plans if plan.name == name), None)
-    if first is None:
-        names = [*site.modules, *known] if "/" in name else site.modules
-        raise ResolveError(unknown_name("--module", name, "module", site.name, names))
-    found: dict[str, ModulePlan] = {}
+        return selection.default, ()
+    name, _, version = (requested or site.helper_module or next(iter(site.modules))).partition("/")
+    if name not in site.modules:
+        raise ResolveError(unknown_name("--module", name, "module", site.name, site.modules))
+    versions: dict[str, Combination] = {}
+    for combination in selection.combinations:
+        versions.setdefault(module_version(site, site.modules[name], combination), combination)
+    if version and version not in versions:
+        known = [f"{name}/{one}" for one in versions]
+        raise ResolveError(unknown_name("--module", f"{name}/{version}", "module", site.name, known))
+    found: dict[str, None] = {}
 
-    def load(plan: ModulePlan) -> None:
-        for other in plan.summary.loads:
-            load(known[other])
-        found.setdefault(plan.full_name, plan)
+    def load(module: str) -> None:
+        for other in site.modules[module].loads:
+            load(other)
+        found.setdefault(module)
 
-    load(first)
-    return tuple(found.values())
-
-
-def _was_read(name: str, lock: LoadedLock | None, plans: Sequence[LoadedPlan]) -> bool:
-    """Return whether the wrapper knows more of an image than its name."""
-    real, typed = os.path.realpath(name), str(Path(name).absolute())
-    locked = () if lock is None else (image.target or path for path, image in lock.lock.images.items())
-    return real in locked or any(fnmatchcase(typed, pattern) for loaded in plans for pattern in loaded.plan.paths)
+    load(name)
+    return versions.get(version, selection.default), tuple(found)
 
 
-def _compare_with_image(site: Site, image: str, known: KnownImage) -> None:
+def _compare_with_image(site: Site, path: str, image: WrapperImage, known: KnownImage) -> None:
     """Print where the content of the image differs from what the wrapper infers."""
-    if not Path(image).exists():
-        print_note(f"{printable(image)} not found; its releases and family are inferred from the file name")
+    if not Path(path).exists():
+        print_note(f"{printable(path)} not found; its releases and family are inferred from the file name")
         return
     if known.note is not None:
         print_note(line(known.note))
         return
-    content, stack = known.holds, site.gpu_stack or ""
-    inferred = holds_by_name(site, os.path.realpath(image), os.path.abspath(image))  # noqa: PTH100
+    content, inferred, stack = known.holds, image.holds, site.gpu_stack or ""
     differing = [
         f"{what} {_format_fact(actual)}, taken for {_format_fact(assumed)}"
         for what, actual, assumed in (
@@ -311,7 +287,7 @@ def _compare_with_image(site: Site, image: str, known: KnownImage) -> None:
     ]
     if differing:
         remedy = "`lumisite images --lock FILE` and `lumisite render --lock FILE` make the wrapper know"
-        print_note(f"{printable(image)} holds {'; '.join(differing)} ({remedy})")
+        print_note(f"{printable(path)} holds {'; '.join(differing)} ({remedy})")
 
 
 def _format_fact(value: object) -> str:
@@ -323,23 +299,31 @@ def _release_name(site: Site) -> str:
     return "release" if site.gpu_stack is None else site.stacks[site.gpu_stack].title
 
 
-def _facts(site: Site, image: AssumedImage) -> str:
-    """Describe what the wrapper infers about the image, and the source of that."""
-    facts = {"family": image.family, _release_name(site): image.release, "plugin with libfabric": image.plugin}
-    known = ", ".join(f"{name} {'not known' if fact is None else _format_fact(fact)}" for name, fact in facts.items())
-    return f"image: {known} ({_KNOWN_FROM[image.known_from]})"
+def _image_record(site: Site, image: WrapperImage) -> dict[str, object]:
+    """Return what the wrapper takes the image for, and how it knows."""
+    release = image.holds.stacks.get(site.gpu_stack or "")
+    return {
+        "family": image.holds.family,
+        "release": None if release is None else str(release),
+        "plugin": image.holds.plugin,
+        "known_from": image.known_from,
+    }
 
 
 def _head(
-    site: Site, found: Environment, step: Step, modules: Sequence[ModulePlan], image: str | None
+    site: Site, image: WrapperImage | None, step: Step, modules: Sequence[str], path: str | None
 ) -> Iterator[str]:
-    """Yield what was asked."""
-    names = " ".join(plan.full_name for plan in modules) or "no module"
-    subject = printable(image) if image is not None else "any image that no wrapper sees"
+    """Yield what was asked, and what the wrapper takes the image for."""
+    subject = printable(path) if path is not None else "any image that no wrapper sees"
     nodes = f"{counted(step.nodes, 'node')} of {step.partition}"
-    yield f"{subject} on {nodes}, {step.tasks_per_node} on each, with {names}"
-    if found.image is not None:
-        yield _facts(site, found.image)
+    yield f"{subject} on {nodes}, {step.tasks_per_node} on each, with {' '.join(modules) or 'no module'}"
+    if image is not None:
+        record = _image_record(site, image)
+        words = {"family": "family", "release": _release_name(site), "plugin": "plugin with libfabric"}
+        facts = (
+            f"{word} {'not known' if record[key] is None else _format_fact(record[key])}" for key, word in words.items()
+        )
+        yield f"image: {', '.join(facts)} ({_KNOWN_FROM[image.known_from]})"
 
 
 def _of_shell(before: Mapping[str, str]) -> Iterator[str]:
@@ -351,12 +335,11 @@ def _of_shell(before: Mapping[str, str]) -> Iterator[str]:
 
 def _screen(found: Environment) -> Iterator[str]:
     """Yield what is set and bound, on one screen."""
-    listed = _without_bookkeeping(found)
     yield "\nVariables, by whom (`lumisite why NAME` says why)"
-    for name, variable in listed.items():
+    for name, variable in found.variables.items():
         if variable.value is not None:
             yield f"  {variable.by:7}  {name}={printable(variable.value)}"
-    left = sum(variable.value is None for variable in listed.values())
+    left = sum(variable.value is None for variable in found.variables.values())
     yield f"  known to the site and not set: {left} (--all says why)"
     yield "\nBinds, by whom"
     for by in dict.fromkeys(bind.by for bind in found.binds):
@@ -366,10 +349,9 @@ def _screen(found: Environment) -> Iterator[str]:
 
 def _everything(found: Environment, reasons: Mapping[str, str]) -> Iterator[str]:
     """Yield each variable and bind with its entry and the reason, also those that are left alone."""
-    listed = _without_bookkeeping(found)
     for title, is_set in (("Variables", True), ("Not set", False)):
         yield f"\n{title}"
-        for name, variable in listed.items():
+        for name, variable in found.variables.items():
             if (variable.value is not None) == is_set:
                 yield f"  {name}={printable(variable.value)}" if variable.value is not None else f"  {name}"
                 yield _reason(variable.by, variable.entry, reasons[name])
@@ -377,10 +359,6 @@ def _everything(found: Environment, reasons: Mapping[str, str]) -> Iterator[str]
     for bind in found.binds:
         yield f"  {_spec(bind)}"
         yield _reason(bind.by, bind.entry, bind.why)
-
-
-def _without_bookkeeping(found: Environment) -> dict[str, Variable]:
-    return {name: variable for name, variable in found.variables.items() if not name.startswith("LUMISITE_")}
 
 
 def _spec(bind: StepBind) -> str:

@@ -35,8 +35,7 @@ def remarks_on_site(image: ReadImage, family: str | None) -> Iterator[Finding]:
     """Yield what is to know of an image of a family on this site: no libfabric, values of its own that do harm."""
     holds, site = image.holds(family), image.site
     yield from without_network("", holds, Severity.INFO)
-    situation = Situation(site.platform, holds.stacks, family, holds.plugin, libfabric=holds.libfabric)
-    yield from harmful_values(site, situation, holds.sets, of_image=True)
+    yield from harmful_values(site, Situation(site.platform).with_image(holds), holds.sets, of_image=True)
 
 
 def compare_recipe(image: ReadImage, family: str) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from lumisite.images.known import KnownImage
@@ -63,8 +64,9 @@ def _condition(job: Job, harm: Harm, setting: ScriptSetting, value: str, starts:
     installed = {stack: defaults[stack] for stack in site.host_stacks if stack in defaults}
     outcomes: dict[bool | None, str] = {}
     for known in [known_image(job, image) for image in images] or [KnownImage()]:
-        stacks = {**installed, **known.releases}
-        situation = Situation(site.platform, stacks, known.holds.family, known.holds.plugin, nodes)
+        situation = Situation(site.platform, installed, nodes=nodes)
+        # Where no setting goes by a form of name, a warning may.
+        situation = situation.with_image(replace(known.holds, stacks=known.releases))
         outcome, reason = judge_conditions(harm.harmful.when, situation)
         outcomes.setdefault(outcome, reason)
     if True in outcomes:

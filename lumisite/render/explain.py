@@ -102,16 +102,9 @@ def explain(
     for option, value, table in (("family", inside.family, site.families), ("partition", partition, site.partitions)):
         if value is not None and value not in table:
             raise ResolveError(unknown_name(f"--{option}", value, option, site.name, table))
-    defaults = of_modules(site, selection.default)
     kinds = [] if partition is None else [*site.kinds_of(partition)]
     situation = replace(
-        defaults,
-        stacks={**defaults.stacks, **inside.stacks},
-        family=inside.family,
-        plugin=inside.plugin,
-        libfabric=inside.libfabric,
-        sets=inside.sets,
-        guessed=inside.guessed,
+        of_modules(site, selection.default).with_image(inside),
         nodes=nodes,
         gpus=None if partition is None else site.have_gpus(partition),
         partition=partition,

@@ -43,15 +43,12 @@ from lumisite.site.images import Holds, plugin_by_name
 from lumisite.site.kinds import fingerprint_of
 from lumisite.site.library_path import host_path, library_path
 from lumisite.site.model import Site
-from lumisite.site.plans import ImagePlan, LoadedPlan, PlanLine, literal_path
+from lumisite.site.plans import ImagePlan, LoadedPlan, PlanLine, holds_by_plan, literal_path
 from lumisite.site.scalars import TASK
 from lumisite.vendors import drivers_of
 
 #: What stands in scripts for the title of the stack that images bring.
 STACK_MARK = "@STACK@"
-#: The line of a script's data by which `lumisite env` has it assume a node that has all that the site describes.
-_ASSUMES = "{}assumes=''"
-ASSUMES = {"spank/task_prolog": _ASSUMES.format("site_"), "spank/bin/singularity": _ASSUMES.format("ls_site_")}
 
 
 def join_script(of: Rendering, names: Sequence[str], data: Iterable[str]) -> str:
@@ -109,9 +106,7 @@ def _head(prefix: str, of: Rendering) -> Iterator[str]:
     site = of.site
     yield f"# Release {of.release} of {site.name}. Ask {comment(site.support.name)}:"
     yield f"# {comment(site.support.contact)}"
-    yield "# First is ROOT; then what is empty but where `lumisite env` makes up a node."
     yield sh.assign(ls_site_root=site.root)
-    yield _ASSUMES.format(prefix)
     yield sh.assign(**{f"{prefix}stack": next(iter(of.decisions))})
     yield from sh.lookup(f"{prefix}has_stack", [([*map(shlex.quote, of.decisions)], sh.NOTHING)])
 
@@ -325,15 +320,9 @@ def _planned(site: Site, loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], st
     """
     plan, image = loaded.plan, loaded.plan.image
     links, file = ((), "") if image is None else (image.names, image.file or "")
-    contents = plan.holds
-    holds = Holds(
-        plan.family,
-        contents.stacks,
-        contents.plugin,
-        contents.libfabric,
-        sets={str(name): str(value) for name, value in contents.sets.items()},
+    values = sh.row(
+        ls_family=plan.family, **_read_values(site, plan.platform, holds_by_plan(plan)), ls_plan=loaded.file
     )
-    values = sh.row(ls_family=plan.family, **_read_values(site, plan.platform, holds), ls_plan=loaded.file)
     names = [path for path in (*plan.paths, *([glob.escape(file)] if file else ())) if path not in links]
     for paths, led in (
         (links, shlex.quote(file)),

@@ -61,7 +61,7 @@ def names_left_alone(site: Site, platform: str, holds: Holds) -> tuple[str, ...]
 
     They are those that the image sets itself, and those that an entry leaves alone for the libfabric in it.
     """
-    situation = Situation(platform, holds.stacks, holds.family, holds.plugin, libfabric=holds.libfabric)
+    situation = Situation(platform).with_image(holds)
     unfit = {
         setting.name
         for setting in site.settings

@@ -6,12 +6,14 @@ One code path decides: what is rendered, what is expected of a system and what `
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from fnmatch import fnmatchcase
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from lumisite.findings.finding import Finding, Severity
 from lumisite.site.entries import HostPath, Setting, When
 from lumisite.site.evidence import covers, harms, sets
+from lumisite.site.images import Holds
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
 from lumisite.site.selection import Combination, Selection
@@ -20,6 +22,8 @@ from lumisite.text import printable
 
 #: Conditions that are known in the job step only.
 STEP_CONDITIONS = ("nodes", "gpus", "partition", "kind", "variable")
+#: What a situation has beside what conditions ask for by name.
+_NO_CONDITIONS = ("guessed", "sets", "variables")
 #: What conditions that hold, may hold, or do not, make of an entry that no other one comes before.
 _OUTCOMES: dict[bool | None, Literal["wins", "may win", "does not apply"]] = {
     True: "wins",
@@ -34,7 +38,7 @@ class Situation:
 
     `family`, `plugin`, `libfabric` and the releases of stacks with `gpu` are those of the image that runs; other stacks
     have the release in a module's version. `sets` are the variables that the image sets itself. `guessed` is whether
-    what is known of the image was only taken from a name.
+    what is known of the image was only taken from a name. `variables` are those of the job.
     """
 
     platform: str
@@ -48,10 +52,23 @@ class Situation:
     libfabric: Version | None = None
     sets: Mapping[str, str] = field(default_factory=dict)
     guessed: bool = False
+    variables: Mapping[str, str] | None = None
+
+    def with_image(self, holds: Holds) -> Situation:
+        """Return the situation in which an image runs that holds this."""
+        return replace(
+            self,
+            stacks={**self.stacks, **holds.stacks},
+            family=holds.family,
+            plugin=holds.plugin,
+            libfabric=holds.libfabric,
+            sets=holds.sets,
+            guessed=holds.guessed,
+        )
 
     def known(self) -> dict[str, Any]:
         """Return what is known, by the names that conditions have."""
-        conditions = {name: value for name, value in vars(self).items() if name not in ("guessed", "sets")}
+        conditions = {name: value for name, value in vars(self).items() if name not in _NO_CONDITIONS}
         known = {name: value for name, value in conditions.items() if value is not None}
         return {"platform": known.pop("platform"), **known.pop("stacks"), **known}
 
@@ -123,6 +140,32 @@ def decide(site: Site, situation: Situation) -> Decision:
     return Decision(tuple(settings), tuple(binds))
 
 
+@dataclass(frozen=True)
+class Choice:
+    """The entry that decides a variable of a task; `is_open`: on what is not known of the image, so nothing is set."""
+
+    verdict: Verdict[Setting]
+    is_open: bool = False
+
+
+def choose(site: Site, decision: Decision, name: str, *, sees_image: bool) -> Choice | None:
+    """Return what decides a variable of a task in a step that is known; `None` where no entry applies.
+
+    Without a wrapper nothing sees the image (`sees_image`). What depends on an unknown image is not set, and an
+    exception counts only where it is known to hold.
+    """
+    exception = None
+    for verdict in decision.settings:
+        if verdict.entry.name != name or verdict.holds is False:
+            continue
+        if verdict.holds and (sees_image or not decided_by_image(site, verdict.entry)):
+            return Choice(verdict)
+        if not verdict.entry.leave:
+            return Choice(verdict, is_open=True)
+        exception = exception or Choice(verdict, is_open=True)
+    return exception
+
+
 def of_modules(site: Site, combination: Combination) -> Situation:
     """Return the situation that follows from the versions of modules; what the image and the step decide is open."""
     installed = {stack: combination.releases[stack] for stack in site.host_stacks if stack in combination.releases}
@@ -161,8 +204,14 @@ def judge_conditions(when: When, situation: Situation) -> tuple[bool | None, str
     """Return whether conditions hold, `None` when the situation leaves it open; and why."""
     left_open, known = [], situation.known()
     for name, expected in conditions_of(when).items():
+        if isinstance(expected, Mapping):
+            if situation.variables is None:
+                left_open.append(f"{name} is {describe_condition(expected)}")
+            elif not all(fnmatchcase(situation.variables.get(one, ""), fits) for one, fits in expected.items()):
+                return False, f"needs {name} {describe_condition(expected)}"
+            continue
         actual = known.get(name)
-        if actual is None or isinstance(expected, Mapping):
+        if actual is None:
             left_open.append(f"{name} is {describe_condition(expected)}")
         elif actual not in expected if isinstance(expected, VersionRange | tuple) else actual != expected:
             return False, f"needs {name} {describe_condition(expected)}, here it is {describe_condition(actual)}"

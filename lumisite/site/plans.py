@@ -12,6 +12,7 @@ from typing import Literal
 from lumisite.errors import UnfitError, wrong_type
 from lumisite.findings.finding import Finding, Severity
 from lumisite.site.decode import Faults, Rule, Tables, contradiction, key, missing_key, unknown
+from lumisite.site.images import Holds
 from lumisite.site.model import Site
 from lumisite.site.scalars import AbsolutePath, Chain, Line, Name, VariableName
 from lumisite.site.versions import Version
@@ -120,6 +121,13 @@ def literal_path(pattern: str) -> str | None:
     """
     parts = re.split(r"\[([*?[])\]", pattern)
     return None if any(sign in part for part in parts[::2] for sign in "*?[") else "".join(parts)
+
+
+def holds_by_plan(plan: ImagePlan) -> Holds:
+    """Return what a plan says that its image holds."""
+    contents = plan.holds
+    sets = {str(name): str(value) for name, value in contents.sets.items()}
+    return Holds(plan.family, contents.stacks, contents.plugin, contents.libfabric, sets=sets)
 
 
 def plan_rules(site: Site, planned: Mapping[tuple[str, str], str]) -> tuple[Rule, ...]:

@@ -6,19 +6,15 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from lumisite.render.made_up_step import Environment, Question, Step, environment_of, release_of
-from lumisite.render.manifest import RenderedFile
-from lumisite.render.modules import ModulePlan, Rendering, plan_modules
-from lumisite.render.render import render_tree
-from lumisite.render.templates import load_templates
+from lumisite.render.rank import Environment, Step
 from lumisite.site.load import load_site
 from lumisite.site.selection import resolve_selection
+from tests.support.made_up_step import Tree, compared, tree_of
 
 HERE = Path(__file__).parent / "environments"
 LUMI = load_site("lumi")
@@ -57,22 +53,14 @@ LEVELS = ("PHB", "SYS", "3", "4", "5")
 
 
 @functools.cache
-def rendered(rocm: str) -> tuple[dict[str, RenderedFile], tuple[ModulePlan, ...]]:
-    templates = load_templates()
-    selection = resolve_selection(LUMI.site, rocm=[rocm] if rocm else [], cpe=["all"] if rocm else [])
-    files = render_tree(LUMI, selection, templates)
-    return files, tuple(plan_modules(Rendering(LUMI, selection, release_of(files), templates)))
-
-
-def loaded(plans: tuple[ModulePlan, ...], bindings: ModulePlan) -> tuple[ModulePlan, ...]:
-    by_name = {plan.full_name: plan for plan in plans}
-    return (*(by_name[name] for name in bindings.summary.loads), bindings)
+def rendered(rocm: str) -> Tree:
+    return tree_of(LUMI, resolve_selection(LUMI.site, rocm=[rocm] if rocm else [], cpe=["all"] if rocm else []))
 
 
 def found(image: str | None, step: Step, rocm: str = "", version: str = "") -> Environment:
-    files, plans = rendered(rocm)
-    bindings = next(plan for plan in plans if plan.helper and version in ("", plan.version))
-    return environment_of(Question(LUMI.site, files, loaded(plans, bindings), step, image))
+    tree = rendered(rocm)
+    helper = next(plan.full_name for plan in tree.plans if plan.helper and version in ("", plan.version))
+    return compared(tree, helper, step, image)
 
 
 def hazards(name: str, values: dict[str, str | None], nodes: int, *, gpus: bool) -> Iterator[str]:
@@ -103,7 +91,7 @@ def values_of(environment: Environment) -> dict[str, str | None]:
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", IMAGES)
 def test_no_image_gets_what_would_hang_or_abort_it_whatever_module_is_loaded(name: str) -> None:
-    for plan in (plan for plan in rendered("all")[1] if plan.helper):
+    for plan in (plan for plan in rendered("all").plans if plan.helper):
         for step in STEPS.values():
             short = Step(step.partition, step.nodes, 1)
             values = values_of(found(IMAGES[name][0], short, "all", plan.version))
@@ -153,7 +141,7 @@ def _bound(one: Environment, target: str) -> str:
 @pytest.mark.parametrize("name", IMAGES)
 def test_the_table_is_the_golden_one(name: str, request: pytest.FixtureRequest) -> None:
     path = HERE / f"{name}.txt"
-    text = table(name).replace(f"lumisite-{os.getuid()}", "lumisite-UID")
+    text = table(name).replace("lumisite-1000", "lumisite-UID")
     if request.config.getoption("--update-golden"):
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fnmatch
 import functools
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +14,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.images.lock import LoadedLock, Lock, LockedImage
-from lumisite.render.made_up_step import Question, Step, environment_of, release_of
-from lumisite.render.manifest import RenderedFile
-from lumisite.render.modules import ModulePlan, Rendering, plan_modules
-from lumisite.render.render import render_tree
-from lumisite.render.templates import load_templates
+from lumisite.render.rank import Step
 from lumisite.site.evidence import harms
 from lumisite.site.images import family_by_path
 from lumisite.site.ledger import Situation, default_family, depends_on_image, judge_conditions
@@ -28,6 +23,7 @@ from lumisite.site.plans import ImagePlan, LoadedPlan, PlannedContents
 from lumisite.site.scalars import Line, Name, VariableName
 from lumisite.site.selection import resolve_selection
 from lumisite.site.versions import parse_version
+from tests.support.made_up_step import Tree, compared, tree_of
 
 HERE = Path(__file__).parent / "known_facts"
 SITES = {"lumi": load_site("lumi")}
@@ -172,12 +168,9 @@ def plans_and_lock(site: str, known: str) -> tuple[tuple[LoadedPlan, ...], Loade
 
 
 @functools.cache
-def rendered(site: str, known: str) -> tuple[dict[str, RenderedFile], tuple[ModulePlan, ...]]:
-    loaded, templates = SITES[site], load_templates()
-    selection = resolve_selection(loaded.site)
+def rendered(site: str, known: str) -> tuple[Tree, tuple[LoadedPlan, ...], LoadedLock | None]:
     plans, lock = plans_and_lock(site, known) if known in ("plan", "lock", "pattern") else ((), None)
-    files = render_tree(loaded, selection, templates, plans, lock)
-    return files, tuple(plan_modules(Rendering(loaded, selection, release_of(files), templates)))
+    return tree_of(SITES[site], resolve_selection(SITES[site].site), plans, lock), plans, lock
 
 
 @functools.cache
@@ -186,11 +179,9 @@ def values(site: str, image: Image, known: str, nodes: int) -> Mapping[str, str 
     path = path_of(image, known)
     if path is None:
         return None
-    files, plans = rendered(site, known)
-    bindings = next(plan for plan in plans if plan.helper)
-    modules = (*(plan for plan in plans if plan.full_name in bindings.summary.loads), bindings)
+    tree, plans, lock = rendered(site, known)
     step = Step(next(iter(SITES[site].site.partitions)), nodes, 1)
-    found = environment_of(Question(SITES[site].site, files, modules, step, path)).variables
+    found = compared(tree, str(SITES[site].site.helper_module), step, path, plans, lock).variables
     return {name: one.value for name, one in found.items()}
 
 
@@ -247,7 +238,7 @@ def table(site: str) -> str:
                 if given is not None:
                     cells = " ".join(f"{name}={given[name]}" for name in names if given.get(name)) or "-"
                     lines.append(f"  {known:12} {nodes} node{'s' * (nodes > 1):2} {cells}")
-    return "\n".join(lines).replace(f"lumisite-{os.getuid()}", "lumisite-UID") + "\n"
+    return "\n".join(lines).replace("lumisite-1000", "lumisite-UID") + "\n"
 
 
 @pytest.mark.parametrize("site", SITES)

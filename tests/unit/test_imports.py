@@ -45,7 +45,7 @@ EDGES = {
     "release/root.py",
     "release/tree.py",
     "release/trust.py",
-    "render/made_up_step.py",
+    "render/wrapper_image.py",
     "render/templates.py",
     "images/known.py",
     "images/sif.py",

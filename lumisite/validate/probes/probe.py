@@ -139,14 +139,10 @@ class Target:
     @property
     def situation(self) -> Situation:
         """The situation in which settings and binds are decided; the step's nodes are left open."""
-        modules = of_modules(self.site, self.selection.default)
         image = holds_by_name(self.site, self.image)
+        image = replace(image, family=self.family_name, plugin=plugin_by_name(self.site, self.family_name))
         return replace(
-            modules,
-            stacks={**modules.stacks, **image.stacks},
-            family=self.family_name,
-            plugin=plugin_by_name(self.site, self.family_name),
-            guessed=image.guessed,
+            of_modules(self.site, self.selection.default).with_image(image),
             gpus=self.has_gpus,
             partition=self.plan.partition,
             kind=self.kind,

@@ -2,7 +2,6 @@
 #   cat spank_helpers/{wrapper,policy}.sh tests/data/helper/wrapper.sh >/tmp/wrapper
 #   LUMISITE_VERBOSE=1 LUMISITE_DONE=.. sh /tmp/wrapper exec torch-rocm-6.2.4.sif
 ls_site_root=/nowhere
-ls_site_assumes=''
 ls_site_stack=25.03-rocm6.2
 ls_site_has_stack() {
 	return 1

@@ -1,30 +1,17 @@
-"""`lumisite env`: what a rank finds, by the rendered scripts themselves."""
+"""`lumisite env`: what a rank finds; test_rank.py compares that with the rendered scripts."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
-import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from lumisite.cli import main
-from lumisite.errors import ToolError
 from lumisite.images.lock import Lock, LockedImage, format_lock
-from lumisite.render import made_up_step
-from lumisite.render.made_up_step import Question, Step, environment_of
-from lumisite.render.manifest import RenderedFile
-from lumisite.render.modules import Rendering, plan_modules
-from lumisite.render.render import render_tree
-from lumisite.render.templates import load_templates
 from lumisite.site.load import load_site
-from lumisite.site.selection import resolve_selection
-from tests.support.prologs import Script, lay_out, lumi_like, render_files, shell_command
-from tests.support.tools import traced
 
 R70 = "/appl/local/laifs/containers/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif"
 Output = pytest.CaptureFixture[str]
@@ -57,7 +44,7 @@ def test_each_variable_says_who_sets_it_by_which_entry_and_why(capsys: Output) -
         assert settings[index].name == name
         assert settings[index].why in one["why"]
     assert variables["SLURM_TASK_PROLOG"]["by"] == "module"
-    assert variables["PATH"]["value"].split(":")[0].startswith("/appl/local/lumisite/releases/2026-01-")
+    assert variables["PATH"]["value"].split(":")[0] == "/appl/local/lumisite/current/spank/bin"
 
 
 def test_what_this_shell_has_set_before_is_named_with_its_value(
@@ -233,73 +220,6 @@ def test_an_image_that_a_lock_knows_is_not_compared_with_its_name(
     assert capsys.readouterr().err == ""
 
 
-# ---- it cannot differ from the scripts
-
-
-def test_the_prolog_touches_nothing_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It looks at no file but itself and the list of `/`, and starts no program."""
-    calls: list[str] = []
-
-    def trace(command: list[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
-        calls.extend(traced("%process,%file", command, options["env"], tmp_path / "strace.log"))
-        return subprocess.run(command, **options)
-
-    asked = question()
-    monkeypatch.setattr(made_up_step, "subprocess", SimpleNamespace(**{**vars(subprocess), "run": trace}))
-    environment_of(Question(asked.site, asked.files, asked.modules, Step("standard-g", 2, 1), None))
-    begun = next(number for number, call in enumerate(calls) if "task_prolog" in call and "open" in call)
-    assert sum("execve(" in call for call in calls) == 1
-    assert {name for call in calls[begun + 1 :] for name in re.findall(r'"([^"]*)"', call)} <= {"", "/", "/dev/null"}
-
-
-def test_another_template_is_refused_rather_than_half_replaced() -> None:
-    asked = question()
-    files = {**asked.files, "spank/task_prolog": RenderedFile("#!/bin/sh\nexit 0\n")}
-    with pytest.raises(ToolError) as error:
-        environment_of(Question(asked.site, files, asked.modules, asked.step, None))
-    assert (error.value.finding.code, error.value.finding.subject) == ("out-changed", "spank/task_prolog")
-
-
-@pytest.mark.parametrize(
-    ("change", "value"), [("exit 3", "ended with status 3"), ("sleep 9", "did not end within 1 s")]
-)
-def test_a_script_that_fails_is_named(change: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(made_up_step, "LIMIT_S", 1)
-    asked = question()
-    prolog = asked.files["spank/task_prolog"].text.replace("\nstart() {", f"\nstart() {{\n\ttrap - EXIT\n\t{change}")
-    files = {**asked.files, "spank/task_prolog": RenderedFile(prolog)}
-    with pytest.raises(ToolError) as error:
-        environment_of(Question(asked.site, files, asked.modules, asked.step, None))
-    assert error.value.finding.code == "script-failed"
-    assert error.value.finding.message.startswith(value)
-
-
-def question(image: str | None = None) -> Question:
-    loaded = load_site("lumi")
-    selection = resolve_selection(loaded.site)
-    files = render_tree(loaded, selection, load_templates())
-    plans = plan_modules(Rendering(loaded, selection, "R", load_templates()))
-    return Question(loaded.site, files, plans, Step("standard-g", 2, 8), image)
-
-
-def test_it_says_what_the_prolog_itself_exports(tmp_path: Path) -> None:
-    """The same script, in the same step, on a real machine that has what the site of the tests describes."""
-    spank = lay_out(tmp_path, render_files(lumi_like(), rocm=()))
-    ran = Script(tuple(shell_command("dash", tmp_path)), spank / "task_prolog").step(
-        SLURM_LOCALID="0", SLURM_PROCID="0"
-    )
-    told = {name: one.value for name, one in environment_of(question()).variables.items() if one.by == "prolog"}
-    place = f"{tmp_path}/tmp", "/tmp"
-    differing = {"MASTER_ADDR", "MASTER_PORT", "SINGULARITY_BINDPATH", "PATH"}
-    for name, value in ran.exports.items():
-        if not name.startswith("LUMISITE") and name not in differing:
-            assert told[name] == value.replace(*place), name
-    assert {name for name, value in told.items() if value is not None and not name.startswith("LUMISITE")} <= {
-        *ran.exports,
-        *differing,
-    }
-
-
 TMP = "{path: /tmp, kind: node-local, writable: yes, in_memory: yes,"
 
 
@@ -307,8 +227,11 @@ TMP = "{path: /tmp, kind: node-local, writable: yes, in_memory: yes,"
     ("place", "value"),
     [
         ("path: '/t m', kind: node-local, writable: yes", None),
-        ("path: /local, kind: node-local, job_folder: $TMPDIR", f"/local/job1/lumisite-{os.getuid()}/miopen/db"),
-        ("path: /l, kind: node-local, job_folder: /l/$SLURM_JOB_ID", f"/l/1/lumisite-{os.getuid()}/miopen/db"),
+        ("path: /local, kind: node-local, job_folder: $TMPDIR", f"$TMPDIR/lumisite-{os.getuid()}/miopen/db"),
+        (
+            "path: /l, kind: node-local, job_folder: /l/$SLURM_JOB_ID",
+            f"/l/$SLURM_JOB_ID/lumisite-{os.getuid()}/miopen/db",
+        ),
     ],
 )
 def test_private_directories_are_where_the_description_has_a_place(

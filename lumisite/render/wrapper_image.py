@@ -1,0 +1,79 @@
+"""What the wrapper takes an image for: by the plan or the lock that the tree was rendered with, else by its names."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from lumisite.images.lock import LoadedLock, holds_by_lock
+from lumisite.site.images import Holds, family_by_path, holds_by_name, in_site_folder, plugin_by_name, release_by_name
+from lumisite.site.model import Site
+from lumisite.site.plans import ImagePlan, LoadedPlan, holds_by_plan, literal_path
+
+
+@dataclass(frozen=True)
+class WrapperImage:
+    """What the wrapper knows of an image, and the plan that it follows.
+
+    `known_from` is `content` where somebody read the image, for a plan or a lock, `site` where its name is one of the
+    site's own image folders, `name` where it is guessed from another name.
+    """
+
+    holds: Holds
+    known_from: str
+    plan: ImagePlan | None = None
+
+
+def wrapper_image(
+    site: Site, platform: str, name: str, plans: Sequence[LoadedPlan] = (), lock: LoadedLock | None = None
+) -> WrapperImage:
+    """Return what the wrapper takes an image for that a user names.
+
+    A plan that names the file itself comes first, one of which a pattern only fits it next, then the lock, the name.
+    """
+    typed = name if "://" in name else os.path.abspath(name)  # noqa: PTH100 - a Path would drop what the user typed
+    file = name if "://" in name else os.path.realpath(typed)
+    of_platform = [loaded.plan for loaded in plans if loaded.plan.platform == platform]
+    # By its name, no more than a name of the site's own image folders counts as known.
+    named = "site" if in_site_folder(site, file) else "name"
+    for path in (file, typed):
+        for plan in (plan for plan in of_platform if path in _literal_paths(plan)):
+            if path in _links(plan) and _is_other_file(typed, str(plan.image and plan.image.file)):
+                return WrapperImage(replace(_by_family(site, plan.family, file), guessed=named == "name"), named)
+            return WrapperImage(holds_by_plan(plan), "content", plan)
+    for path in (typed, file):
+        for plan in of_platform:
+            if any(literal_path(one) is None and fnmatchcase(path, one) for one in plan.paths):
+                return WrapperImage(replace(holds_by_plan(plan), guessed=named == "name"), named, plan)
+    for path, image in () if lock is None else lock.lock.images.items():
+        if (image.target or path) == file and not image.fault and image.versions:
+            holds = holds_by_lock(site, path, image, platform)
+            return WrapperImage(replace(holds, family=holds.family or family_by_path(site, file, typed)), "content")
+    by_name = holds_by_name(site, file, typed)
+    return WrapperImage(by_name, "name" if by_name.guessed else "site")
+
+
+def _links(plan: ImagePlan) -> Sequence[str]:
+    return () if plan.image is None else [str(literal_path(name)) for name in plan.image.names]
+
+
+def _literal_paths(plan: ImagePlan) -> list[str]:
+    """Return the paths that are known to be the file that a plan was made for."""
+    literal = filter(None, map(literal_path, plan.paths))
+    return [*literal, *([str(plan.image.file)] if plan.image is not None and plan.image.file else [])]
+
+
+def _is_other_file(path: str, planned: str) -> bool:
+    """Return whether a link is there, and leads to another file than when the plan was made."""
+    return Path(path).exists() and os.path.realpath(path) != os.path.realpath(planned)
+
+
+def _by_family(site: Site, family: str, file: str) -> Holds:
+    """Return what is known of an image of a family that nobody read."""
+    after = site.families[family].release_after
+    found = {stack: release_by_name(pattern, file) for stack, pattern in after.items()}
+    stacks = {stack: release for stack, release in found.items() if release is not None}
+    return Holds(family, stacks, plugin_by_name(site, family))

@@ -1,0 +1,319 @@
+"""What the rendered scripts do for a rank: they are run in a made-up step, on a made-up node that has everything.
+
+The scripts are the very texts that `render` writes, but for functions that look at the node: with these put before the
+last line, every path is there, the node has the GPUs of its kind, and nothing is touched.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lumisite.images.lock import LoadedLock
+from lumisite.machine.masks import mask_of
+from lumisite.render.manifest import MANIFEST, RenderedFile
+from lumisite.render.modules import ModulePlan, Rendering, plan_modules
+from lumisite.render.rank import THIS_NODE, Cpus, Environment, FirstRank, Step
+from lumisite.render.render import render_tree
+from lumisite.render.templates import load_templates
+from lumisite.render.wrapper_image import WrapperImage, wrapper_image
+from lumisite.site.cpus import parse_number_list
+from lumisite.site.kinds import fingerprint_of
+from lumisite.site.ledger import COMPUTED
+from lumisite.site.load import LoadedSite
+from lumisite.site.model import Site
+from lumisite.site.plans import LoadedPlan
+from lumisite.site.scalars import JOB_VARIABLE
+from lumisite.site.selection import Selection
+
+#: What the folder of the made-up job is called, where the site's variable says more than the job's number.
+JOB_FOLDER = "job1"
+_PROLOG = """\
+exists() {{ :; }}
+may_be_private() {{ :; }}
+own_folder() {{ :; }}
+site_drivers() {{ node_gpus='{gpus}'; }}
+know_granted_cpus() {{ granted=''; }}
+ls_read_policy() {{ ls_mode=on; }}
+make_private() {{ assume_private; }}
+bind_task() {{ :; }}
+"""
+#: Instead of the real runtime, the environment is written down that it is given.
+_WRAPPER = """\
+ls_is_there() {{ :; }}
+ls_read_policy() {{ ls_mode=on; }}
+ls_find_runtime() {{ ls_site_runtime_of "${{0##*/}}"; }}
+ls_become() {{ exec env -0 >'{out}'; }}
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A rendered tree, and the plans of its modules."""
+
+    site: Site
+    selection: Selection
+    files: Mapping[str, RenderedFile]
+    plans: Sequence[ModulePlan]
+
+    @property
+    def release(self) -> str:
+        return str(json.loads(self.files[MANIFEST].text)["release"])
+
+    def loaded(self, name: str) -> tuple[ModulePlan, ...]:
+        """Return the modules that loading one of them loads, in the order of loading; none for an empty name."""
+        found: dict[str, ModulePlan] = {}
+
+        def load(full: str) -> None:
+            plan = next(plan for plan in self.plans if full in (plan.full_name, plan.name))
+            for other in plan.summary.loads:
+                load(other)
+            found.setdefault(plan.full_name, plan)
+
+        if name:
+            load(name)
+        return tuple(found.values())
+
+
+def tree_of(
+    loaded: LoadedSite, selection: Selection, plans: Sequence[LoadedPlan] = (), lock: LoadedLock | None = None
+) -> Tree:
+    templates = load_templates()
+    files = render_tree(loaded, selection, templates, plans, lock)
+    release = str(json.loads(files[MANIFEST].text)["release"])
+    modules = plan_modules(Rendering(loaded, selection, release, templates, plans, lock))
+    return Tree(loaded.site, selection, files, modules)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Who acted, the environment after it, and the keys and values that it reported."""
+
+    by: str
+    after: Mapping[str, str]
+    reports: Sequence[tuple[str, str]] = ()
+
+    def report(self, key: str) -> str | None:
+        return next((value for name, value in self.reports if name == key), None)
+
+
+def after_modules(tree: Tree, modules: Sequence[ModulePlan]) -> Stage:
+    """Return the environment after `module load`, as the modulefiles' own plans have it."""
+    environment = {"PATH": "/usr/bin:/bin"}
+    for plan in modules:
+        if binds := ",".join(plan.summary.binds):
+            before = environment.get(plan.bind_variable)
+            environment[plan.bind_variable] = f"{before},{binds}" if before else binds
+            environment[plan.marker] = binds
+        if plan.helper:
+            top = f"{plan.root}/releases/{plan.release}"
+            environment |= {
+                **plan.summary.environment,
+                "SLURM_TASK_PROLOG": f"{top}/spank/task_prolog",
+                "LUMISITE_STACK": plan.stack,
+                "LUMISITE_RELEASE": top,
+                "PATH": f"{top}/spank/bin:{environment['PATH']}",
+            }
+    return Stage("module", environment)
+
+
+def run_prolog(tree: Tree, folder: Path, step: Step, task: int, before: Stage) -> Stage:
+    """Run the prolog for a task of the first node; its lines make the environment, as Slurm reads them."""
+    kind = step.kind or next(iter(tree.site.kinds_of(step.partition)))
+    gpus = fingerprint_of(tree.site, kind).gpus.removesuffix("none")
+    script = _script(tree, folder, "task_prolog", "spank/task_prolog", _PROLOG.format(gpus=gpus))
+    given = {**before.after, **_job_folders(tree.site), **_slurm(tree.site, step, kind, task)}
+    environment = dict(given)
+    # Sourced under its deployed name, since it puts its own folder on PATH.
+    name = f"{tree.site.root}/releases/{tree.release}/spank/task_prolog"
+    lines = _run(["-c", '. "$1"', name, str(script)], given).split("\n")
+    for line in lines:
+        verb, _, rest = line.partition(" ")
+        variable, _, value = rest.partition("=")
+        if verb == "export":
+            environment[variable] = value
+        elif verb == "unset":
+            environment.pop(variable, None)
+    return Stage("prolog", environment, _reports(line.removeprefix("print ") for line in lines))
+
+
+def run_wrapper(tree: Tree, folder: Path, image: str, before: Stage) -> Stage:
+    """Run the wrapper, and take the environment that the real runtime gets."""
+    out = folder / "environment"
+    script = _script(tree, folder, tree.site.command, "spank/bin/singularity", _WRAPPER.format(out=out))
+    path = image if "://" in image else os.path.abspath(image)  # noqa: PTH100 - as a shell's PWD has it
+    said = _run([str(script), "exec", path, "true"], {**before.after, "PWD": str(folder)})
+    pairs = (pair.partition("=") for pair in os.fsdecode(out.read_bytes()).split("\0") if pair)
+    extra = {"LUMISITE_VERBOSE", "PWD", "OLDPWD", "SHLVL", "_"} - set(before.after)
+    return Stage("wrapper", {name: value for name, _, value in pairs if name not in extra}, _reports(said.split("\n")))
+
+
+def _slurm(site: Site, step: Step, kind: str, task: int) -> dict[str, str]:
+    """Return what Slurm sets for a task of the first node."""
+    groups = site.node_kinds[kind].l3
+    return {
+        "SLURM_JOB_ID": "1",
+        "SLURM_JOB_UID": "1000",
+        "SLURM_STEP_ID": "0",
+        **dict.fromkeys(("SLURM_PROCID", "SLURM_LOCALID"), str(task)),
+        "SLURM_TASK_PID": "1",
+        **dict.fromkeys(("SLURM_NNODES", "SLURM_STEP_NUM_NODES"), str(step.nodes)),
+        "SLURM_STEP_NODELIST": f"node[1-{step.nodes}]" if step.nodes > 1 else "node1",
+        "SLURM_GTIDS": ",".join(map(str, range(step.tasks_per_node))),
+        "SLURM_JOB_PARTITION": step.partition,
+        "SLURM_CPUS_ON_NODE": str(sum(len(group.cores) + len(group.siblings or ()) for group in groups)),
+        "SLURMD_NODENAME": "node1",
+    }
+
+
+def _job_folders(site: Site) -> dict[str, str]:
+    """Return values for the variables that name the folder of a job: below the file system that it is in."""
+    found: dict[str, str] = {}
+    for place in site.private_places:
+        for variable in JOB_VARIABLE.finditer(place.job_folder or ""):
+            value = JOB_FOLDER if variable.start() else f"{place.path.rstrip('/')}/{JOB_FOLDER}"
+            found.setdefault(variable[1] or variable[2], value)
+    return found
+
+
+def _script(tree: Tree, folder: Path, name: str, path: str, functions: str) -> Path:
+    """Write a script with functions before the line that starts it; the wrapper goes by the name it is called by."""
+    script = folder / name
+    lines = tree.files[path].text.rstrip("\n").split("\n")
+    script.write_text("\n".join([*lines[:-1], functions + lines[-1], ""]))
+    return script
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> str:
+    done = subprocess.run(
+        ["/bin/sh", *command],
+        env={**environment, "LUMISITE_VERBOSE": "report"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=30,
+        check=True,
+    )
+    return os.fsdecode(done.stdout)
+
+
+def _reports(lines: Iterator[str] | Sequence[str]) -> list[tuple[str, str]]:
+    """Parse `report KEY VALUE`."""
+    words = (line.split(" ", 2) for line in lines if line.startswith("report "))
+    return [(key, value) for _, key, value in words]
+
+
+@functools.cache
+def _prolog(tree: Tree, module: str, step: Step, task: int) -> Stage:
+    with tempfile.TemporaryDirectory() as folder:
+        return run_prolog(tree, Path(folder), step, task, after_modules(tree, tree.loaded(module)))
+
+
+def stages_of(tree: Tree, module: str, step: Step, image: str | None) -> list[Stage]:
+    """Run the scripts for the first rank, with a module and what it loads, or with none."""
+    loaded = tree.loaded(module)
+    stages = [after_modules(tree, loaded)]
+    if not loaded or "SLURM_TASK_PROLOG" in stages[0].after:
+        stages.append(_prolog(tree, module, step, 0))
+        if image is not None:
+            with tempfile.TemporaryDirectory() as folder:
+                stages.append(run_wrapper(tree, Path(folder), image, stages[1]))
+    return stages
+
+
+def compared(
+    tree: Tree,
+    module: str,
+    step: Step,
+    image: str | None,
+    plans: Sequence[LoadedPlan] = (),
+    lock: LoadedLock | None = None,
+) -> Environment:
+    """Return what is decided for the first rank, having asserted that the scripts do it."""
+    loaded = tree.loaded(module)
+    combination = next(one for one in tree.selection.combinations if not loaded or one.name == loaded[-1].stack)
+    known = None if image is None else wrapper_image(tree.site, combination.platform, image, plans, lock)
+    rank = FirstRank(tree.site, combination, [plan.name for plan in loaded], step, known, 1000)
+    decided, stages = rank.environment(), stages_of(tree, module, step, image)
+    where = f"{tree.site.name} {module or 'no module'}, {step}, {image}"
+    ours, theirs = _decided_variables(tree, decided), _variables(tree.site, stages)
+    differing = {name: (ours.get(name), theirs.get(name)) for name in sorted({*ours, *theirs})}
+    assert not {name: pair for name, pair in differing.items() if pair[0] != pair[1]}, where
+    assert _decided_binds(tree, decided) == _binds(tree.site, stages), where
+    if len(stages) > 1:
+        assert list(decided.cpus) == [_cpus(tree, module, step, task) for task in range(step.tasks_per_node)], where
+    if (said := stages[-1].report("image")) is not None and known is not None:
+        assert _image_words(tree.site, known) == said, where
+    return decided
+
+
+def _in_the_step(tree: Tree, text: str) -> str:
+    """Return a decided value with what the made-up step has for what is known on the node alone."""
+    known = {f"<{COMPUTED['master-address']}>": "node1", f"<{COMPUTED['master-port']}>": "20101", THIS_NODE: "node1"}
+    known[f"{tree.site.root}/current/"] = f"{tree.site.root}/releases/{tree.release}/"
+    for name, value in known.items():
+        text = text.replace(name, value)
+    folders = {**_job_folders(tree.site), "SLURM_JOB_ID": "1"}
+    return JOB_VARIABLE.sub(lambda found: folders[found[1] or found[2]], text)
+
+
+def _decided_variables(tree: Tree, decided: Environment) -> dict[str, tuple[str, str]]:
+    return {
+        name: (_in_the_step(tree, one.value), one.by)
+        for name, one in decided.variables.items()
+        if one.value is not None
+    }
+
+
+def _variables(site: Site, stages: Sequence[Stage]) -> dict[str, tuple[str, str]]:
+    """Return what is set at the end, by whom last; without bookkeeping, and what the made-up job has."""
+    by: dict[str, str] = {"PATH": ""}
+    before: Mapping[str, str] = {"PATH": "/usr/bin:/bin"}
+    for stage in stages:
+        names = {name for key, name in stage.reports if key == "setting"}
+        names |= {name for name, value in stage.after.items() if before.get(name) != value}
+        by |= dict.fromkeys(names, stage.by)
+        before = stage.after
+    ignored = {*_job_folders(site), "PATH" if not by["PATH"] else ""}
+    return {
+        name: (value, by[name])
+        for name, value in stages[-1].after.items()
+        if name not in ignored and (not name.startswith(("SLURM", "LUMISITE_")) or name == "SLURM_TASK_PROLOG")
+    }
+
+
+def _decided_binds(tree: Tree, decided: Environment) -> list[tuple[str, str, str]]:
+    return [(_in_the_step(tree, one.source), _in_the_step(tree, one.target), one.by) for one in decided.binds]
+
+
+def _binds(site: Site, stages: Sequence[Stage]) -> list[tuple[str, str, str]]:
+    listed = [(one.by, one.after.get(f"{site.runtime.prefix}_BINDPATH", "").split(",")) for one in stages]
+    found = []
+    for spec in filter(None, listed[-1][1]):
+        source, _, rest = spec.partition(":")
+        by = next(by for by, specs in listed if spec in specs)
+        found.append((source, rest.partition(":")[0] or source, by))
+    return found
+
+
+def _cpus(tree: Tree, module: str, step: Step, task: int) -> Cpus:
+    stage = _prolog(tree, module, step, task)
+    cpus = stage.report("cpus")
+    if cpus is None:
+        return Cpus(task, None, stage.report("no-cpus") or "")
+    return Cpus(task, mask_of(parse_number_list(cpus.split(" ")[0])), "")
+
+
+def _image_words(site: Site, known: WrapperImage) -> str:
+    holds = known.holds
+    release = None if site.gpu_stack is None else holds.stacks.get(site.gpu_stack)
+    number = [] if release is None else [int(part) for part in (*release.order.release, 0, 0)[:3]]
+    text = ".".join(map(str, number)).removesuffix(".0")
+    plugin = {None: "", True: "yes", False: "no"}[holds.plugin]
+    return f"{known.known_from}/{holds.family or ''}/{text}/{plugin}"
