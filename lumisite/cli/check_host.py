@@ -180,6 +180,7 @@ def _entry(fault: HostFault, drain: str | None) -> dict[str, str]:
     entry = {
         "path": fault.finding.subject,
         "code": fault.finding.code,
+        "severity": fault.finding.severity.value,
         "expected": fault.needed_by,
         "found": message(fault.finding),
         "remedy": advice(fault.finding),

@@ -129,18 +129,18 @@ def run_validate(arguments: argparse.Namespace) -> int:
     # What cannot be judged against is told before anything is made or submitted.
     side = read_side(request.before) if request.before else None
     loaded = load_site(request.site_file)
-    plans, facts = plans_of(request, loaded), facts_command(request)
+    plans, python = plans_of(request, loaded), this_python()
     folder = Path(request.folder)
     note_policy(Path(loaded.site.root))
     if arguments.dry_run:
-        print_plan(request, loaded.site, plans[-request.batches[-1].jobs :], facts, as_json=arguments.json)
+        print_plan(request, loaded.site, plans[-request.batches[-1].jobs :], python, as_json=arguments.json)
         return 0
     run = Run(folder) if arguments.resume or more else create_run(folder, request.about())
     run.lock()
     if more:
         run.describe(request.about())
     if not run_jobs(
-        Runner(run, loaded.site, request, plans, report_progress, facts=facts), again=bool(arguments.resume)
+        Runner(run, loaded.site, request, plans, report_progress, python=python), again=bool(arguments.resume)
     ):
         return 130
     if not run.has_facts:
@@ -160,7 +160,7 @@ def no_capture(run: Run, plans: Sequence[JobPlan]) -> str:
 
 
 def print_plan(
-    request: RunRequest, site: Site, plans: Sequence[JobPlan], facts: Sequence[str], *, as_json: bool
+    request: RunRequest, site: Site, plans: Sequence[JobPlan], python: Sequence[str], *, as_json: bool
 ) -> None:
     """Print what jobs cost, what they request and which steps each has; as JSON with the script of the first one."""
     cost, first, named = cost_of(site, plans), plans[0], slurm.is_installed()
@@ -191,7 +191,7 @@ def print_plan(
         "node_sets": [*sets],
         "sbatch": words,
         "step_names": [step.folder for step in first.steps],
-        "script": job_script(site, request, replace(first, named=named), facts),
+        "script": job_script(site, request, replace(first, named=named), python),
     }
     print_result(document, lines, as_json=as_json)
 
@@ -201,13 +201,13 @@ def report_progress(finding: Finding) -> None:
     print_note(writers.sentence(finding))
 
 
-def facts_command(request: RunRequest) -> tuple[str, ...]:
-    """Return what captures a node: this Python, where it finds lumisite and its libraries, and its arguments."""
+def this_python() -> tuple[str, str]:
+    """Return this Python, and the PYTHONPATH by which it finds lumisite and its libraries."""
     package = str(Path(lumisite.__file__).parents[1])
     libraries = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     given = os.environ.get("PYTHONPATH", "")
     paths = dict.fromkeys(filter(None, [package, *given.split(":"), *libraries]))
-    return (sys.executable, ":".join(paths), "-m", "lumisite", "facts", "--site", request.site_file)
+    return (sys.executable, ":".join(paths))
 
 
 def run_jobs(runner: Runner, *, again: bool) -> bool:

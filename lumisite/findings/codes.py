@@ -132,6 +132,7 @@ CODES: Mapping[str, str] = {
     # Nodes and settings of a run (`validate`)
     #
     "node-fine": "nothing to do: a node has what it should have, and is as the others",
+    "node-check": "`check --host` finds a fault on a node, or on all: do what it says",
     "node-lost": "a node left no record: look at slurmd on it and at the stderr of the step",
     "node-interface": "an interface of a node is down, misconfigured, or counts errors: look at cable and driver",
     "node-link": "TCP between nodes fails or loses packets: look at link, switch port, MTU and firewall",

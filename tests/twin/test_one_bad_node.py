@@ -180,6 +180,18 @@ ON_ONE_NODE: dict[str, tuple[Callable[[Cluster], AbstractContextManager[None]], 
         on_the_node(f"{END_SLURMD}; ulimit -l 64; ulimit -n 1200; slurmd", f"{END_SLURMD}; slurmd"),
         "node-differs locked memory",
     ),
+    # What only `check --host` sees, as all of these are there and alike, or lie where nothing else looks.
+    "runtime-without-binds": (
+        replaced("/etc/apptainer/apptainer.conf", "sed 's/^user bind control = yes/user bind control = no/'"),
+        "node-check /etc/apptainer/apptainer.conf",
+    ),
+    "wrapper-is-the-runtime": (
+        on_the_node(
+            f"mount --bind /usr/bin/singularity {SITE_TREE}/current/spank/bin/singularity",
+            f"umount {SITE_TREE}/current/spank/bin/singularity",
+        ),
+        f"node-path {SITE_TREE}/current/spank/bin/singularity",
+    ),
     "tmp-shut": (on_the_node("chmod 755 /tmp", "chmod 1777 /tmp"), "node-full /tmp"),
     "tmp-read-only": (lambda cluster: faults.tmp_read_only(cluster, BAD), "node-full /tmp"),
     "tmp-full": (lambda cluster: faults.tmp_full(cluster, BAD), "node-full /tmp"),
@@ -225,6 +237,8 @@ def test_a_fault_of_one_node_is_told_of_that_node(four: Cluster, name: str) -> N
     assert {gate.nodes for gate in bad} == {(BAD,)}
     found = ", ".join(f"{gate.code} {gate.values.get('subject', '')}".strip() for gate in bad)
     assert found.startswith(expected), done.stdout + done.stderr
+    # Of what is told already, `check --host` says nothing more.
+    assert [gate.code for gate in bad if gate.code == "node-check"] == ["node-check"] * expected.startswith("node-check")
     assert [gate.nodes for gate in told if gate.verdict == "pass"] == [tuple(n for n in four.nodes if n != BAD)]
     # What else fails has the bad node among its own, so that it follows; and no other node is named for it alone.
     assert all(BAD in gate.nodes for gate in gates if gate.verdict != "pass"), done.stdout

@@ -50,6 +50,8 @@ NODE = "node"
 TIMED_OUT = (124, 137)
 #: In a step's words, the folder of scripts, the one of its records, and the text of the srun's script.
 PROBES, OUT, TEXT = "{probes}", "{out}", "{text}"
+#: The words of a command that checks a node: a Python, its PYTHONPATH and its arguments (`check --host`).
+CHECK = "{check}"
 #: What the scripts import from beside them: all, and those whose ranks work together.
 RECORD, RANK = "lumisite_record.py", "rank.py"
 #: What a container must see of the job.

@@ -172,6 +172,8 @@ class Collector:
     report: Callable[[Finding], None]
     _set_before: set[SetBefore] = field(default_factory=set)
     """What was set before lumisite ran, as far as it is reported."""
+    _unchecked: set[str] = field(default_factory=set)
+    """Why nodes were not checked, as far as it is reported."""
 
     def collect(self, job: LiveJob, request: RunRequest, *, whole: bool = True) -> None:
         """Judge every group whose steps have all ended since; without `whole`, none behind one that has not begun."""
@@ -214,6 +216,10 @@ class Collector:
             judged = [*judged, skipped(expected, bad_node)]
         lines = with_setters(judged, self._setters(job), together=expected.together)
         gates = [line for line in lines if isinstance(line, Gate)]
+        for gate in gates:
+            if (why := str(gate.values.get("unchecked", ""))) and why not in self._unchecked:
+                self._unchecked.add(why)
+                self.report(job.progress(why))
         job.samples += [line for line in lines if isinstance(line, Sample)]
         self.run.keep(lines)
         self._skip(job, group, gates)

@@ -10,7 +10,7 @@ from pathlib import Path
 from lumisite.errors import ResolveError
 from lumisite.site.model import Site, Validation
 from lumisite.site.read import read_file
-from lumisite.validate.probes.probe import NODE, OUT, PROBES, TEXT, Group, ProbeStep, gpu_of_plan
+from lumisite.validate.probes.probe import CHECK, NODE, OUT, PROBES, TEXT, Group, ProbeStep, gpu_of_plan
 from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.slurm import AWAY, LOST_STEP
 from lumisite.vendors import all_gpus
@@ -57,10 +57,13 @@ def gpu_prefixes() -> list[str]:
     return list(found)
 
 
-def job_script(site: Site, request: RunRequest, plan: JobPlan, facts: Sequence[str] = ()) -> str:
+def job_script(
+    site: Site, request: RunRequest, plan: JobPlan, python: Sequence[str] = (), *, captures: bool = True
+) -> str:
     """Return the text of the script.
 
-    `facts` captures the job's first node, if it is not empty: a Python, its PYTHONPATH, and its arguments.
+    `python` is a Python that runs lumisite, and its PYTHONPATH: where it is given it checks each node, and with
+    `captures` captures the first one.
     """
     validation = validation_of(site)
     lines = ["#!/bin/bash", *(f"#SBATCH {word}" for word in slurm_words(site, request, plan))]
@@ -70,13 +73,14 @@ def job_script(site: Site, request: RunRequest, plan: JobPlan, facts: Sequence[s
     lines += [f"images=({shlex.join(filter(None, [request.image, request.jax_image]))})"]
     lines.append(read_file(Path(__file__).with_name("jobscript.sh"), HEAD_BYTES).decode().rstrip("\n"))
     module = _module(site)
-    steps = [(step.srun.bare, _step_line(site, request, plan, step)) for step in plan.steps]
+    steps = [(step.srun.bare, _step_line(site, request, plan, step, python)) for step in plan.steps]
     # What this node itself is comes before anything that may hang on it.
     lines += [line for bare, line in steps if bare]
     lines += [f"{JUDGED} {group.folder}" for group in plan.groups[:-1] if group.steps[0].probe == NODE]
     if left := [step.folder for step in plan.steps if not step.srun.bare]:
         lines += [f"end_if_skipped {' '.join(left)}"]
-    lines += [f"capture {shlex.join(facts)}"] if facts else []
+    if python and captures:
+        lines.append(f"capture {shlex.join([*python, '-m', 'lumisite', 'facts', '--site', request.site_file])}")
     lines += ["seen"]
     lines += [f"module use {shlex.quote(f'{site.root}/current/modules')}"]
     lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', "who_set", ""]
@@ -140,7 +144,7 @@ def _module(site: Site) -> str:
     return shlex.quote(site.helper_module)
 
 
-def _step_line(site: Site, request: RunRequest, plan: JobPlan, step: ProbeStep) -> str:
+def _step_line(site: Site, request: RunRequest, plan: JobPlan, step: ProbeStep, python: Sequence[str]) -> str:
     """Return the line of one step."""
     validation, probes = validation_of(site), f"{request.folder}/probes"
     environment = (*request.env.items(), *step.srun.environment)
@@ -154,7 +158,9 @@ def _step_line(site: Site, request: RunRequest, plan: JobPlan, step: ProbeStep) 
         words.append(f"--gpus-per-node={1 if step.shape == 'one-gpu' else validation.tasks_per_node}")
         words.append(f"--cpus-per-task={_cpus_per_task(site, validation)}")
     out = f"{plan.folder}/{step.folder}/{RECORDS}"
-    words += [word.replace(PROBES, probes).replace(OUT, out) for word in step.srun.words]
+    check = [*python, "-m", "lumisite", "check", request.site_file, "--host", "--json"] if python else []
+    for word in step.srun.words:
+        words += check if word == CHECK else [word.replace(PROBES, probes).replace(OUT, out)]
     script = f'"$(cat {shlex.quote(f"{probes}/{step.srun.script}")})"'
     quoted = " ".join(script if word == TEXT else shlex.quote(word) for word in words)
     return f"step {step.folder} {step.limit_s} {quoted}"

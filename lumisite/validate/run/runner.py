@@ -35,7 +35,7 @@ MOST_JOBS = 32
 
 @dataclass
 class Runner:
-    """A run at work. `report` takes what happens, with the job as subject; `facts` is the command that captures a node.
+    """A run at work. `report` takes what happens, with the job as subject; `python` is one that runs lumisite on nodes.
 
     It looks every `marks_s` seconds at the marks of jobs, which may lag `grace_s` behind a job's end, and every
     `slurm_s` at Slurm.
@@ -46,7 +46,7 @@ class Runner:
     request: RunRequest
     plans: InitVar[Sequence[JobPlan]]
     report: Callable[[Finding], None]
-    facts: Sequence[str] = ()
+    python: Sequence[str] = ()
     marks_s: float = 0.3
     slurm_s: float = 4.0
     grace_s: float = 3.0
@@ -134,8 +134,8 @@ class Runner:
 
     def _submit(self, job: LiveJob) -> None:
         # One capture is kept.
-        facts = () if self.run.has_facts else self.facts
-        path = self.run.write_script(job.plan.run, job_script(self.site, self.request, job.plan, facts))
+        text = job_script(self.site, self.request, job.plan, self.python, captures=not self.run.has_facts)
+        path = self.run.write_script(job.plan.run, text)
         job.state, job.tries = "submitting", job.tries + 1
         try:
             job.id = slurm.submit(path)

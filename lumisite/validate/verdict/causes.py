@@ -15,6 +15,8 @@ from lumisite.validate.probes.probe import NODE, ProbeStep
 HUNG = "step-hung"
 #: The code of a step that was not run because of what was found before it.
 SKIPPED = "step-skipped"
+#: The code of what `check --host` found. What all nodes have of it need not be why something else fails.
+CHECK = "node-check"
 #: The code for TCP between nodes that fails.
 LINK = "node-link"
 
@@ -23,7 +25,7 @@ def following(after: Sequence[Gate]) -> dict[Gate, tuple[Gate, ...]]:
     """Return the answers that follow from what the gate `node` found on their nodes, each with these findings."""
     blamed: dict[tuple[str, str], list[Gate]] = {}
     for gate in sorted(after, key=lambda gate: gate.time):
-        if gate.gate == NODE and gate.verdict == "fail":
+        if gate.gate == NODE and gate.verdict == "fail" and (gate.code != CHECK or _of_some(gate)):
             for node in gate.nodes:
                 blamed.setdefault((gate.run, node), []).append(gate)
     hung = {(gate.run, gate.gate): gate for gate in after if gate.code == HUNG}
@@ -35,6 +37,10 @@ def following(after: Sequence[Gate]) -> dict[Gate, tuple[Gate, ...]]:
         if causes and gate.verdict != "pass" and gate.gate != NODE:
             found[gate] = tuple(causes)
     return found
+
+
+def _of_some(gate: Gate) -> bool:
+    return {*gate.nodes} < {*gate.asked}
 
 
 def nodes_behind(gate: Gate, causes: Mapping[Gate, Sequence[Gate]]) -> tuple[str, ...]:

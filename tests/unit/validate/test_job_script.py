@@ -65,7 +65,15 @@ def test_lumi_is_asked_for_whole_nodes_with_their_gpus() -> None:
 
 def test_the_ladder_has_one_gpu_one_node_and_both_nodes() -> None:
     found = steps(script("lumi", a_plan("lumi", probes=("ddp",))))
-    assert list(found) == ["node-2n", "node-2n-exchange", "node-2n-files", "ddp-1g", "ddp-1n", "ddp-2n"]
+    assert list(found) == [
+        "node-2n",
+        "node-2n-exchange",
+        "node-2n-files",
+        "node-2n-check",
+        "ddp-1g",
+        "ddp-1n",
+        "ddp-2n",
+    ]
     assert "--ntasks=1 " in found["ddp-1g"]
     assert "--gpus-per-node=1 " in found["ddp-1g"]
     assert "--nodelist=nid005124 " in found["ddp-1n"]
@@ -76,17 +84,25 @@ def test_the_ladder_has_one_gpu_one_node_and_both_nodes() -> None:
 
 def test_communicators_come_up_on_one_node_and_on_both() -> None:
     found = steps(script("lumi", a_plan("lumi", probes=("communicators",))))
-    assert list(found) == ["node-2n", "node-2n-exchange", "node-2n-files", "communicators-1n", "communicators-2n"]
+    assert list(found) == [
+        "node-2n",
+        "node-2n-exchange",
+        "node-2n-files",
+        "node-2n-check",
+        "communicators-1n",
+        "communicators-2n",
+    ]
     # A rank that gives up ends the others, which would wait for it.
     assert all("--kill-on-bad-exit=1 " in line for name, line in found.items() if not name.startswith("node-2n"))
     assert list(steps(script("lumi", a_plan("lumi", probes=("communicators",), nodes=NODES[:1])))) == [
         "node-1n",
         "node-1n-exchange",
         "node-1n-files",
+        "node-1n-check",
         "communicators-1n",
     ]
     assert list(steps(script("twin", a_plan("twin", probes=("communicators",))))) == [
-        *("node-2n", "node-2n-exchange", "node-2n-files"),
+        *("node-2n", "node-2n-exchange", "node-2n-files", "node-2n-check"),
         "communicators-2n",
     ]
 

@@ -143,7 +143,7 @@ def test_a_machine_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     def wait() -> None:
         nonlocal rounds
         rounds += 1
-        if rounds == 13:
+        if rounds == 15:
             raise KeyboardInterrupt
         machine.go_on()
 

@@ -74,7 +74,7 @@ def test_each_batch_has_its_own_jobs_and_probes() -> None:
     plans = plans_of(request, LOADED)
     assert [plan.run for plan in plans] == [*(f"one-0{n}" for n in range(1, 6)), "two-01", "two-02"]
     assert [step.folder for step in plans[-1].steps] == [
-        *("node-2n", "node-2n-exchange", "node-2n-files"),
+        *("node-2n", "node-2n-exchange", "node-2n-files", "node-2n-check"),
         *("transport-2n", "transport-2n-control"),
     ]
     assert plans[-1].nodes == ("n5", "n6")

@@ -15,6 +15,7 @@ from lumisite.site.ledger import decide
 from lumisite.site.scalars import TASK
 from lumisite.text import some
 from lumisite.validate.probes.definition import make_probe
+from lumisite.validate.probes.node.judge_check import CHECKED, check_of_node, checked_nodes, unchecked
 from lumisite.validate.probes.node.judge_exchange import EXCHANGE, compare_links
 from lumisite.validate.probes.node.judge_facts import compare_clocks, compare_facts, facts_of
 from lumisite.validate.probes.node.judge_files import FILES, Here, compare_files, looked_at
@@ -91,7 +92,7 @@ def node(target: Target) -> Probe:
     images = filter(None, (target.image, target.jax_image))
     of_files = (setup.release, *filter(None, [site.runtime.executable]), *images)
     files = Srun("node_files.sh", ("sh", "-c", TEXT), of_files, each="node", name=FILES, bare=True)
-    return make_probe(NODE, (srun, _exchange(target), files), partial(_judge, setup))
+    return make_probe(NODE, (srun, _exchange(target), files, check_of_node()), partial(_judge, setup))
 
 
 def _exchange(target: Target) -> Srun:
@@ -156,6 +157,8 @@ def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list
     located += _resources(records, setup)
     files, why = _of_step(FILES, steps, expected), {path: needed.why for path, needed in setup.paths.items()}
     located += [*compare_files(files, setup.release, why, located, setup.here)]
+    checks = _of_step(CHECKED, steps, expected)
+    located += [*checked_nodes(checks, located, setup.release)]
     # Of a node that something is wrong with, links tell nothing more; what is wrong with all of them is another matter.
     bad = {entry.node for entry in located}
     located += compare_links(exchanged.values(), expected.nodes, bad if bad < {*expected.nodes} else ())
@@ -164,7 +167,11 @@ def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list
     if good:
         message = f"{', '.join(setup.interfaces)}, {len(setup.paths)} paths and the clock are as they should be"
         message += looked_at(files, good) + ("; TCP between nodes works" if len(exchanged) > 1 else "")
-        lines.append(expected.gate(Finding("node-fine", Severity.INFO, message, nodes=tuple(good))))
+        asked = any(ended.step.srun.name == CHECKED for ended in steps)
+        lacking = unchecked(checks, good) if asked else ""
+        message += f"; {lacking}" if lacking else ""
+        fine = Finding("node-fine", Severity.INFO, message, nodes=tuple(good), values={"unchecked": lacking})
+        lines.append(expected.gate(fine))
     return lines
 
 

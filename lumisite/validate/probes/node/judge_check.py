@@ -1,0 +1,98 @@
+"""Judge what `check --host` says on each node (job_check.sh): each node by itself, by site description and release.
+
+What all nodes have is a fault of the release or the system, not of each node. A node on which the check did not run is
+none the worse for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from lumisite.findings.finding import Finding, Severity, place_severity
+from lumisite.machine.tree import is_under
+from lumisite.text import some
+from lumisite.validate.probes.outcome import DRAIN, Located
+from lumisite.validate.probes.probe import CHECK, NAMED_NODES, TEXT, Record, Srun
+from lumisite.validate.probes.records import rows, text
+
+#: What the step is called.
+CHECKED = "check"
+#: The code of what the check found on a node.
+FOUND = "node-check"
+#: Severities of the check that condemn the node or the release.
+_CONDEMNING = (Severity.NODE.value, Severity.FAULT.value)
+
+
+def check_of_node() -> Srun:
+    """Return the srun in which each node is checked: before any module, by the Python that started the run."""
+    return Srun("node_check.sh", ("sh", "-c", TEXT), (CHECK,), each="node", name=CHECKED, bare=True)
+
+
+def checked_nodes(checks: Mapping[str, Record], known: Sequence[Located], release: str) -> Iterator[Located]:
+    """Yield what the check found on nodes, but for what follows from what is `known` of the node already.
+
+    `checks` are records by node, `release` is the link to the release in force.
+    """
+    told: dict[str, list[str]] = {}
+    for entry in known:
+        told.setdefault(entry.node, []).extend(entry.finding.subject.split(", "))
+    answered = {name: list(_faults(check)) for name, check in checks.items() if not _why_not(check)}
+    having: dict[tuple[str, str], list[str]] = {}
+    for name, faults in answered.items():
+        for fault in faults:
+            having.setdefault(_key(fault), []).append(name)
+    for name, faults in answered.items():
+        for fault in faults:
+            nodes = having[_key(fault)]
+            if not any(_is_same(fault, subject, release) for subject in told.get(name, ())):
+                yield Located(_finding(fault, place_severity(len(nodes), len(answered))), name)
+
+
+def unchecked(checks: Mapping[str, Record], nodes: Sequence[str]) -> str:
+    """Return on which of some nodes the check did not run, and why; empty where it ran on all."""
+    why = {name: _why_not(checks.get(name)) for name in nodes}
+    lacking = [name for name in nodes if why[name]]
+    if not lacking:
+        return ""
+    return f"`check --host` did not run on {some(lacking, NAMED_NODES, ', ')}: {why[lacking[0]]}"
+
+
+def _why_not(check: Record | None) -> str:
+    if check is None:
+        return "no answer"
+    if isinstance(check.get("faults"), list):
+        return ""
+    return "its time was over" if check.get("code") == 124 else text(check, "words") or "no answer"
+
+
+def _faults(check: Record) -> Iterator[Record]:
+    """Yield what condemns a node or the release."""
+    for fault in rows(check, "faults"):
+        if isinstance(fault, Mapping) and text(fault, "severity") in _CONDEMNING and text(fault, "found"):
+            yield fault
+
+
+def _key(fault: Record) -> tuple[str, str]:
+    return text(fault, "path"), text(fault, "code")
+
+
+def _finding(fault: Record, severity: Severity) -> Finding:
+    advice = text(fault, "remedy") + (DRAIN if severity is Severity.NODE else "")
+    values = {"check": text(fault, "code")}
+    return Finding(FOUND, severity, text(fault, "found"), advice, subject=text(fault, "path"), values=values)
+
+
+def _is_same(fault: Record, subject: str, release: str) -> bool:
+    """Return whether a fault is that of a subject: the same, a path below or above it, or a library that lies there.
+
+    A library that is found nowhere has no path.
+    """
+    path = text(fault, "path")
+    # The check names files of a release by the release's own folder.
+    folder = f"{release.removesuffix('current')}releases/"
+    if is_under(path, folder.rstrip("/")):
+        path = f"{release}/{path.removeprefix(folder).partition('/')[2]}".rstrip("/")
+    if not path.startswith("/") and text(fault, "code") == "host-library":
+        return subject.startswith("/")
+    places = path.startswith("/") and subject.startswith("/")
+    return path == subject or (places and (is_under(path, subject) or is_under(subject, path)))
