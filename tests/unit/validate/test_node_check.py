@@ -84,6 +84,14 @@ def test_doubts_of_the_check_condemn_nothing() -> None:
     assert fine.verdict == "pass"
 
 
+def test_that_no_node_has_a_task_prolog_is_the_sites_choice() -> None:
+    prolog = fault("/etc/slurm/slurm.conf", "slurm-prolog")
+    (fine,) = judged([check(name, prolog) for name in FOUR.nodes])
+    assert fine.verdict == "pass"
+    bad, _ = judged([check(name, *[prolog] * (name == "n3")) for name in FOUR.nodes])
+    assert bad.nodes == ("n3",)
+
+
 def test_one_bad_thing_of_a_node_is_told_once() -> None:
     down = {f"hsn{each}": healthy("n2")["interfaces"]["hsn0"] for each in range(4)}
     down["hsn1"] = down["hsn1"] | {"state": "down"}

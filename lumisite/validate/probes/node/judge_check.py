@@ -19,6 +19,8 @@ from lumisite.validate.probes.records import rows, text
 CHECKED = "check"
 #: The code of what the check found on a node.
 FOUND = "node-check"
+#: Without a TaskProlog on any node the helper is on for who loads the module, as the jobs of a run do.
+_CHOICE = "slurm-prolog"
 #: Severities of the check that condemn the node or the release.
 _CONDEMNING = (Severity.NODE.value, Severity.FAULT.value)
 
@@ -44,6 +46,8 @@ def checked_nodes(checks: Mapping[str, Record], known: Sequence[Located], releas
     for name, faults in answered.items():
         for fault in faults:
             nodes = having[_key(fault)]
+            if text(fault, "code") == _CHOICE and len(nodes) == len(answered):
+                continue
             if not any(_is_same(fault, subject, release) for subject in told.get(name, ())):
                 yield Located(_finding(fault, place_severity(len(nodes), len(answered))), name)
 
