@@ -190,7 +190,7 @@ ON_ONE_NODE: dict[str, tuple[Callable[[Cluster], AbstractContextManager[None]], 
             f"mount --bind /usr/bin/singularity {SITE_TREE}/current/spank/bin/singularity",
             f"umount {SITE_TREE}/current/spank/bin/singularity",
         ),
-        f"node-path {SITE_TREE}/current/spank/bin/singularity",
+        f"node-file {SITE_TREE}/current/spank/bin/singularity",
     ),
     "tmp-shut": (on_the_node("chmod 755 /tmp", "chmod 1777 /tmp"), "node-full /tmp"),
     "tmp-read-only": (lambda cluster: faults.tmp_read_only(cluster, BAD), "node-full /tmp"),
@@ -238,7 +238,9 @@ def test_a_fault_of_one_node_is_told_of_that_node(four: Cluster, name: str) -> N
     found = ", ".join(f"{gate.code} {gate.values.get('subject', '')}".strip() for gate in bad)
     assert found.startswith(expected), done.stdout + done.stderr
     # Of what is told already, `check --host` says nothing more.
-    assert [gate.code for gate in bad if gate.code == "node-check"] == ["node-check"] * expected.startswith("node-check")
+    assert [gate.code for gate in bad if gate.code == "node-check"] == ["node-check"] * expected.startswith(
+        "node-check"
+    )
     assert [gate.nodes for gate in told if gate.verdict == "pass"] == [tuple(n for n in four.nodes if n != BAD)]
     # What else fails has the bad node among its own, so that it follows; and no other node is named for it alone.
     assert all(BAD in gate.nodes for gate in gates if gate.verdict != "pass"), done.stdout

@@ -239,7 +239,10 @@ PLANTED = [
         "management-network",
         module_of_another_network,
         "--probe transport",
-        {"transport": ("transport-wrong-network", {"subject": "nid000001"})},
+        {
+            "node": ("node-check", {"check": "release-edited"}),
+            "transport": ("transport-wrong-network", {"subject": "nid000001"}),
+        },
     ),
     Planted("rccl-with-plugin", rccl("with-plugin"), "--probe transport", {}, "/scratch/nccl.yaml"),
     Planted(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from lumisite.findings.finding import Severity, place_severity
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.probe import NODE, ProbeStep
 
@@ -15,7 +16,7 @@ from lumisite.validate.probes.probe import NODE, ProbeStep
 HUNG = "step-hung"
 #: The code of a step that was not run because of what was found before it.
 SKIPPED = "step-skipped"
-#: The code of what `check --host` found. What all nodes have of it need not be why something else fails.
+#: The code of what `check --host` found. What the system has of it need not be why something else fails.
 CHECK = "node-check"
 #: The code for TCP between nodes that fails.
 LINK = "node-link"
@@ -25,7 +26,7 @@ def following(after: Sequence[Gate]) -> dict[Gate, tuple[Gate, ...]]:
     """Return the answers that follow from what the gate `node` found on their nodes, each with these findings."""
     blamed: dict[tuple[str, str], list[Gate]] = {}
     for gate in sorted(after, key=lambda gate: gate.time):
-        if gate.gate == NODE and gate.verdict == "fail" and (gate.code != CHECK or _of_some(gate)):
+        if gate.gate == NODE and gate.verdict == "fail" and (gate.code != CHECK or _of_few(gate)):
             for node in gate.nodes:
                 blamed.setdefault((gate.run, node), []).append(gate)
     hung = {(gate.run, gate.gate): gate for gate in after if gate.code == HUNG}
@@ -39,8 +40,8 @@ def following(after: Sequence[Gate]) -> dict[Gate, tuple[Gate, ...]]:
     return found
 
 
-def _of_some(gate: Gate) -> bool:
-    return {*gate.nodes} < {*gate.asked}
+def _of_few(gate: Gate) -> bool:
+    return bool(gate.asked) and place_severity(len(gate.nodes), len(gate.asked)) is Severity.NODE
 
 
 def nodes_behind(gate: Gate, causes: Mapping[Gate, Sequence[Gate]]) -> tuple[str, ...]:

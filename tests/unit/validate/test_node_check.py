@@ -86,8 +86,10 @@ def test_doubts_of_the_check_condemn_nothing() -> None:
 
 def test_that_no_node_has_a_task_prolog_is_the_sites_choice() -> None:
     prolog = fault("/etc/slurm/slurm.conf", "slurm-prolog")
-    (fine,) = judged([check(name, prolog) for name in FOUR.nodes])
-    assert fine.verdict == "pass"
+    # One that hangs checks nothing else.
+    for nodes in (FOUR.nodes, FOUR.nodes[:3]):
+        (fine,) = judged([check(name, *[prolog] * (name in nodes)) for name in FOUR.nodes])
+        assert fine.verdict == "pass"
     bad, _ = judged([check(name, *[prolog] * (name == "n3")) for name in FOUR.nodes])
     assert bad.nodes == ("n3",)
 
@@ -116,7 +118,11 @@ def test_one_bad_thing_of_a_node_is_told_once() -> None:
         # A library that is nowhere, and a file or folder that is missing.
         (fault("libfabric.so.1", "host-library"), "/opt/cray/libfabric/1.22.0/lib64", False),
         (fault("libfabric.so.1", "host-library"), "clock", True),
+        # What another library needs of it.
+        (fault("/lib/libc.so.6", "host-library") | {"expected": "/opt/lib64/libfabric.so.1"}, "/opt/lib64", False),
+        (fault("/lib/libc.so.6", "host-library") | {"expected": "/opt/lib64/libfabric.so.1"}, "/opt/lib", True),
         (fault("locked memory", "host-limit"), "locked memory", False),
+        (fault("/tmp", "host-mount"), "mount options of /tmp", False),
         (fault("/flashy"), "/flash", True),
     ],
 )

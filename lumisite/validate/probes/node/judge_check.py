@@ -1,7 +1,7 @@
 """Judge what `check --host` says on each node (job_check.sh): each node by itself, by site description and release.
 
-What all nodes have is a fault of the release or the system, not of each node. A node on which the check did not run is
-none the worse for it.
+What half of the nodes or all have is a fault of the release or the system, not of each node. A node on which the check
+did not run is none the worse for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lumisite.validate.probes.records import rows, text
 CHECKED = "check"
 #: The code of what the check found on a node.
 FOUND = "node-check"
-#: Without a TaskProlog on any node the helper is on for who loads the module, as the jobs of a run do.
+#: Without a TaskProlog the helper is on for who loads the module, as the jobs of a run do.
 _CHOICE = "slurm-prolog"
 #: Severities of the check that condemn the node or the release.
 _CONDEMNING = (Severity.NODE.value, Severity.FAULT.value)
@@ -37,7 +37,10 @@ def checked_nodes(checks: Mapping[str, Record], known: Sequence[Located], releas
     """
     told: dict[str, list[str]] = {}
     for entry in known:
-        told.setdefault(entry.node, []).extend(entry.finding.subject.split(", "))
+        subject = entry.finding.subject
+        # `hsn0, hsn2`, or `mount options of /tmp`.
+        paths = [word for word in subject.split() if word.startswith("/")]
+        told.setdefault(entry.node, []).extend([*subject.split(", "), *paths])
     answered = {name: list(_faults(check)) for name, check in checks.items() if not _why_not(check)}
     having: dict[tuple[str, str], list[str]] = {}
     for name, faults in answered.items():
@@ -45,11 +48,11 @@ def checked_nodes(checks: Mapping[str, Record], known: Sequence[Located], releas
             having.setdefault(_key(fault), []).append(name)
     for name, faults in answered.items():
         for fault in faults:
-            nodes = having[_key(fault)]
-            if text(fault, "code") == _CHOICE and len(nodes) == len(answered):
+            severity = place_severity(len(having[_key(fault)]), len(answered))
+            if severity is Severity.FAULT and text(fault, "code") == _CHOICE:
                 continue
             if not any(_is_same(fault, subject, release) for subject in told.get(name, ())):
-                yield Located(_finding(fault, place_severity(len(nodes), len(answered))), name)
+                yield Located(_finding(fault, severity), name)
 
 
 def unchecked(checks: Mapping[str, Record], nodes: Sequence[str]) -> str:
@@ -87,16 +90,18 @@ def _finding(fault: Record, severity: Severity) -> Finding:
 
 
 def _is_same(fault: Record, subject: str, release: str) -> bool:
-    """Return whether a fault is that of a subject: the same, a path below or above it, or a library that lies there.
+    """Return whether a fault is that of a subject: the same, below or above it, or of a library that needs another.
 
     A library that is found nowhere has no path.
     """
-    path = text(fault, "path")
+    path, needed_by = text(fault, "path"), text(fault, "expected")
     # The check names files of a release by the release's own folder.
     folder = f"{release.removesuffix('current')}releases/"
     if is_under(path, folder.rstrip("/")):
         path = f"{release}/{path.removeprefix(folder).partition('/')[2]}".rstrip("/")
-    if not path.startswith("/") and text(fault, "code") == "host-library":
-        return subject.startswith("/")
-    places = path.startswith("/") and subject.startswith("/")
-    return path == subject or (places and (is_under(path, subject) or is_under(subject, path)))
+    if not subject.startswith("/"):
+        return path == subject
+    if text(fault, "code") == "host-library" and not path.startswith("/"):
+        return True
+    places = [place for place in (path, needed_by) if place.startswith("/")]
+    return any(is_under(place, subject) or is_under(subject, place) for place in places)
