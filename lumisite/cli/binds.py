@@ -130,7 +130,7 @@ def _write_plan(arguments: argparse.Namespace, request: PlanRequest, plan: BindP
         source = open_file(image_names.on_disk)
         image = PlannedImage(
             bytes=source.size,
-            digest=scalars.Line(digest_of(source, "header")),
+            digest=scalars.Line(digest_of(source)),
             file=scalars.Name(real) if links else None,
             names=tuple(map(scalars.Name, links)),
         )

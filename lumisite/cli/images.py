@@ -38,14 +38,6 @@ def add_images(parser: argparse.ArgumentParser) -> None:
     add_host_root(parser)
     parser.add_argument("--lock", metavar="FILE", help="write what is found to a lock; with --check, compare with it")
     parser.add_argument("--check", action="store_true", help="say what moved, changed, broke, vanished or is new")
-    parser.add_argument(
-        "--digest",
-        choices=("header", "whole"),
-        help=(
-            "what to take of a file: `header` sees every new build and reads little, `whole` reads everything "
-            "(default: header; with --check, as the lock)"
-        ),
-    )
     add_json(parser)
 
 
@@ -57,13 +49,13 @@ def run_images(arguments: argparse.Namespace) -> int:
     loaded = load_site(arguments.site)
     site = loaded.site
     releases = site.platforms[site.platform].defaults
-    reading = Reading(site, releases, arguments.digest or "header", arguments.host_root, Progress("images"))
+    reading = Reading(site, releases, arguments.host_root, Progress("images"))
     return _check(arguments, loaded, reading) if arguments.check else _list(arguments, reading)
 
 
 def _list(arguments: argparse.Namespace, reading: Reading) -> int:
     file, site = arguments.lock, reading.site.name
-    # Before the images are read, which may take an hour: no other file is lost.
+    # Before the images are read, which may take minutes: no other file is lost.
     if file is not None and (content := read_optional(Path(file))) is not None:
         try:
             parse_lock(content, file, site)
@@ -76,21 +68,19 @@ def _list(arguments: argparse.Namespace, reading: Reading) -> int:
     broken = sum(image.fault is not None for image in images)
     print_note(f"{counted(len(images), 'image')}, {f'{broken} cannot be used' if broken else 'all can be read'}")
     if file is not None:
-        _write(file, format_lock(lock_of(site, reading.digest, requested, images)))
+        _write(file, format_lock(lock_of(site, requested, images)))
     return 1 if broken else 0
 
 
 def _check(arguments: argparse.Namespace, loaded: LoadedSite, reading: Reading) -> int:
-    file, kind = arguments.lock, arguments.digest
+    file = arguments.lock
     patterns = {loaded_plan.file: loaded_plan.plan.paths for loaded_plan in load_plans(loaded)}
     content = read_optional(Path(file))
     if content is None:
         raise ResolveError(missing_lock(file))
     lock = parse_lock(content, file, loaded.site.name)
-    if kind not in (None, lock.digest):
-        raise ResolveError(f"--digest: {file} has digests of kind {lock.digest}, which {kind} cannot be compared with")
     requested = tuple(map(_absolute, arguments.paths))
-    images = _read(replace(reading, digest=lock.digest), requested or lock.given)
+    images = _read(reading, requested or lock.given)
     changes = compare_images(lock, images, loaded.site, requested, patterns)
     print_result(
         list(map(_change_json, changes)), chain.from_iterable(map(_change_lines, changes)), as_json=arguments.json

@@ -115,9 +115,8 @@ def variables_of(image: Tree, before: Mapping[str, str] | None = None) -> dict[s
 
 #: Begins what is not known: a command, or a variable that no script sets.
 UNKNOWN = "\0"
+#: More than builders nest; deeper ones are not known.
 _DEEPEST = 40
-#: More than any variable has that a program can be started with (execve(2): 128 KiB for one).
-_LONGEST = 128 * 1024
 _BETWEEN_COMMANDS = "\n;&|()"
 _BETWEEN_WORDS = " \t\r" + _BETWEEN_COMMANDS
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=")
@@ -154,15 +153,12 @@ def _expanded(
 ) -> tuple[str, int]:
     """Expand what stands before one of `stops`, and remove its quotes; return it and where it ends."""
     parts: list[str] = []
-    length = 0
     while at < len(text) and text[at] not in stops:
         if depth == _DEEPEST:
             return UNKNOWN, len(text)
         part, at = _part(text, at, values, depth, quoted=quoted)
-        length += len(part)
-        if length <= _LONGEST:
-            parts.append(part)
-    return "".join(parts) if length <= _LONGEST else f"{UNKNOWN}…", at
+        parts.append(part)
+    return "".join(parts), at
 
 
 def _part(text: str, at: int, values: Mapping[str, str], depth: int, *, quoted: bool) -> tuple[str, int]:

@@ -1,12 +1,12 @@
-"""Digests of images: of the parts that every build writes anew, or of the whole file.
+"""The digest of an image: of the parts that every build writes anew.
 
-`header` reads at most some 5 MB of an image of any size: its length; the header of the SIF, which has the identifier of
-the build and its times; the descriptor of each part; every small part in full (definition, labels, signatures); and of
-the file system its head, which has the time and the size of its tables, and its last 64 KiB, where the tables end.
+It reads at most some 5 MB of an image of any size: its length; the header of the SIF, which has the identifier of the
+build and its times; the descriptor of each part; every small part in full (definition, labels, signatures); and of the
+file system its head, which has the time and the size of its tables, and its last 64 KiB, where the tables end.
 
 It sees every build, replacement, cut, and whatever `siftool`, `singularity sign` or a new file system writes. It does
-not see content that was changed in place at the same length: a damaged disk, or somebody who hides it. `whole` sees
-that, and reads everything. Neither takes the name or the times of the file, so that a copy has the same digest.
+not see content that was changed in place at the same length: a damaged disk, or somebody who hides it. The name and the
+times of the file do not count, so that a copy has the same digest.
 
 Source for the layouts: as `sif.py` and `squashfs.py`.
 """
@@ -16,9 +16,8 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Literal
 
 from lumisite.errors import LumisiteError
 from lumisite.images.sif import DESCRIPTOR, HEADER, MAGIC, MAGIC_OFFSET, PARTITION, list_objects
@@ -27,9 +26,6 @@ from lumisite.images.squashfs import SUPERBLOCK_BYTES
 from lumisite.machine.host import open_file
 from lumisite.machine.tree import ByteSource
 
-Kind = Literal["header", "whole"]
-
-_CHUNK_BYTES = 4 * 1024 * 1024
 _TAIL_BYTES = 64 * 1024
 _SMALL_PART_BYTES = 64 * 1024
 _MOST_SMALL_BYTES = 4 * 1024 * 1024
@@ -39,15 +35,12 @@ _USED_OFFSET = 40
 _TURNED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
 
-def digest_of(source: ByteSource, kind: Kind, progress: Callable[[float], None] | None = None) -> str:
-    """Return `header:` or `whole:` and 64 hexadecimal digits (SHA-256); raises a `LumisiteError`.
-
-    Of a whole file, `progress` gets the part that was read so far, below 1.
-    """
+def digest_of(source: ByteSource) -> str:
+    """Return `header:` and 64 hexadecimal digits (SHA-256); raises a `LumisiteError`."""
     known = hashlib.sha256()
-    for chunk in _whole(source, progress) if kind == "whole" else _header(source):
+    for chunk in _header(source):
         known.update(chunk)
-    return f"{kind}:{known.hexdigest()}"
+    return f"header:{known.hexdigest()}"
 
 
 def file_size(path: str) -> int | None:
@@ -73,15 +66,6 @@ def checksum(data: bytes) -> int:
     length = len(data).to_bytes((len(data).bit_length() + 7) // 8, "little")
     turned = zlib.crc32((data + length).translate(_TURNED), 0xFFFFFFFF)
     return int(f"{turned:032b}"[::-1], 2)
-
-
-def _whole(source: ByteSource, progress: Callable[[float], None] | None) -> Iterator[bytes]:
-    at = 0
-    while chunk := source.read(at, _CHUNK_BYTES):
-        yield chunk
-        at += len(chunk)
-        if progress is not None:
-            progress(at / (source.size + 1))
 
 
 def _header(source: ByteSource) -> Iterator[bytes]:

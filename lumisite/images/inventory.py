@@ -6,13 +6,12 @@ import fnmatch
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TypeAlias
 
 from lumisite.errors import LumisiteError
 from lumisite.findings.finding import Finding
 from lumisite.images.contents import StatedVersion
-from lumisite.images.digest import Kind, digest_of
+from lumisite.images.digest import digest_of
 from lumisite.images.family import choose_family
 from lumisite.images.remarks import compare_recipe, remarks, remarks_on_site
 from lumisite.images.sif import no_image, open_image
@@ -26,8 +25,8 @@ from lumisite.site.versions import Version
 USUAL_PATTERNS = ("*.sif", "*.simg", "*.sqfs", "*.squashfs", "*/*.sif")
 UNPACKED = ".singularity.d"
 
-#: Gets how many image files are read (a part of one too), how many there are, and the path of the last.
-Progress: TypeAlias = Callable[[float, int, str], None]
+#: Gets how many image files are read, how many there are, and the path of the last.
+Progress: TypeAlias = Callable[[int, int, str], None]
 #: Images by path, each with no patterns, and directories with the patterns that names of images in them match.
 Folders: TypeAlias = Iterable[tuple[str, Sequence[str]]]
 
@@ -60,11 +59,10 @@ class NamedImage:
 
 @dataclass(frozen=True)
 class Reading:
-    """How images are read: for which site and which default releases, with which digest, and below which `root`."""
+    """How images are read: for which site and which default releases, and below which `root`."""
 
     site: Site
     releases: Mapping[str, Version]
-    digest: Kind = "header"
     root: str = "/"
     progress: Progress | None = None
 
@@ -72,11 +70,6 @@ class Reading:
     def tree(self) -> DiskTree:
         """The file system in which all paths are; links do not lead out of it."""
         return DiskTree(self.root)
-
-    def report(self, number: int, count: int, path: str, part: float) -> None:
-        """Report that a part of one of `count` files is read."""
-        if self.progress is not None:
-            self.progress(number + part, count, path)
 
 
 def usual_folders(paths: Iterable[str], tree: DiskTree) -> Folders:
@@ -97,11 +90,10 @@ def read_inventory(reading: Reading, folders: Folders) -> tuple[NamedImage, ...]
                 images[image.path] = image
                 if image.fault is None and image.target is not None:
                     files.setdefault(image.target, []).append(image)
-    for number, (path, aliases) in enumerate(files.items()):
-        progress = partial(reading.report, number, len(files), path)
-        progress(0)
-        images |= {image.path: image for image in _read(reading, path, aliases, progress)}
-        progress(1)
+    for number, (path, aliases) in enumerate(files.items(), 1):
+        images |= {image.path: image for image in _read(reading, path, aliases)}
+        if reading.progress is not None:
+            reading.progress(number, len(files), path)
     return tuple(images[path] for path in sorted(images))
 
 
@@ -142,9 +134,7 @@ def _fault(tree: DiskTree, resolved: ResolvedPath) -> Finding | None:
     return None if resolved.entry.kind in ("file", "directory") else no_image("neither a file nor a directory")
 
 
-def _read(
-    reading: Reading, real: str, aliases: Sequence[NamedImage], progress: Callable[[float], None]
-) -> Iterator[NamedImage]:
+def _read(reading: Reading, real: str, aliases: Sequence[NamedImage]) -> Iterator[NamedImage]:
     """Read one file for all names that lead to it; a damaged one has a digest where that can be computed."""
     known = NamedImage(real, target=real)
     path = reading.tree.on_disk(real)
@@ -153,7 +143,7 @@ def _read(
         if entry is not None and entry.kind == "file":
             source = open_file(path)
             known = replace(known, size=source.size)
-            known = replace(known, digest=digest_of(source, reading.digest, progress))
+            known = replace(known, digest=digest_of(source))
         opened = open_image(path)
         image = ReadImage(reading.site, opened.tree)
         network = image.network

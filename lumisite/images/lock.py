@@ -15,7 +15,6 @@ from pathlib import Path
 from lumisite.errors import LumisiteError, ToolError, wrong_type
 from lumisite.findings.finding import Finding, Severity
 from lumisite.images.contents import collectives_of
-from lumisite.images.digest import Kind
 from lumisite.images.inventory import NamedImage
 from lumisite.images.network import PluginSearch, with_network
 from lumisite.machine.host import LARGEST_READ_BYTES, refused_with_command
@@ -55,7 +54,6 @@ class Lock:
     """The images of a site by path; `given` are the paths of the command line, none means the site's directories."""
 
     site: str
-    digest: Kind
     given: tuple[str, ...]
     images: Mapping[str, LockedImage]
 
@@ -69,9 +67,9 @@ class LoadedLock:
     data: bytes
 
 
-def lock_of(site: str, digest: Kind, paths: Iterable[str], images: Iterable[NamedImage]) -> Lock:
+def lock_of(site: str, paths: Iterable[str], images: Iterable[NamedImage]) -> Lock:
     """Return the lock of images that were found, for `paths` of the command line."""
-    return Lock(site, digest, tuple(sorted(paths)), {image.path: locked(image) for image in images})
+    return Lock(site, tuple(sorted(paths)), {image.path: locked(image) for image in images})
 
 
 def locked(image: NamedImage) -> LockedImage:
@@ -131,9 +129,8 @@ def parse_lock(content: bytes, where: str, site: str | None = None) -> Lock:
             key = joined("images", path)
             if not path.startswith("/"):
                 yield wrong_type(path, "full path", "/images/a.sif").finding(key)
-            if image.digest is not None and not re.fullmatch(f"{lock.digest}:[0-9a-f]{{64}}", image.digest):
-                example = f"{lock.digest}: and 64 hexadecimal digits"
-                yield wrong_type(image.digest, "digest", example).finding(f"{key}.digest")
+            if image.digest is not None and not re.fullmatch("header:[0-9a-f]{64}", image.digest):
+                yield wrong_type(image.digest, "digest", "header: and 64 hexadecimal digits").finding(f"{key}.digest")
 
     return _FILE.decode(content, Lock, where, (faults,))
 
@@ -164,8 +161,7 @@ def unlike_lock(loaded: LoadedSite, path: str, digits: str) -> Finding | None:
     with suppress(LumisiteError):
         lock = load_lock(loaded, None)
         image = lock.lock.images.get(path) if lock else None
-        kind, _, digest = (image.digest or "").partition(":") if image else ("", "", "")
-        if digits and kind == "header" and not digest.startswith(digits):
+        if digits and image and image.digest and not image.digest.startswith(f"header:{digits}"):
             return replaced_image(path)
     return None
 

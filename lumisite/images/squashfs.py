@@ -32,7 +32,6 @@ _LISTINGS_KEPT = 256
 _PATHS_KEPT = 16 * 1024
 #: Limits far beyond real images: names of one directory in bytes, and blocks of one file.
 _LARGEST_LISTING_BYTES = 8 * 1024 * 1024
-_KEPT_LISTING_BYTES = 1024 * 1024
 _MOST_BLOCKS = 1024 * 1024
 _LONGEST_LINK_BYTES = 4096
 
@@ -141,17 +140,9 @@ class Squashfs:
             return None
         return self._listed(parent[0]).get(name)
 
-    def _listed(self, directory: int) -> dict[str, tuple[int, int]]:
-        """Return the names of a directory; it is not read anew for each of them, however large it is."""
-        large = self._inode(directory).size > _KEPT_LISTING_BYTES
-        return self._large_places(directory) if large else self._places(directory)
-
     @lru_cache(_LISTINGS_KEPT)  # noqa: B019
-    def _places(self, directory: int) -> dict[str, tuple[int, int]]:
-        return dict(self._listing(directory))
-
-    @lru_cache(1)  # noqa: B019
-    def _large_places(self, directory: int) -> dict[str, tuple[int, int]]:
+    def _listed(self, directory: int) -> dict[str, tuple[int, int]]:
+        """Return the names of a directory with the reference and the kind of each."""
         return dict(self._listing(directory))
 
     def damaged(self, at: int, part: str, size: int, *, kind: int | None = None, reason: str = "") -> ImageError:
@@ -218,7 +209,6 @@ class Squashfs:
         return _Inode(kind if kind <= _EXTENDED else kind - _EXTENDED, size, start, offset, fragment, after)
 
     def _listing(self, directory: int) -> Iterator[tuple[str, tuple[int, int]]]:
-        """Return the names of a directory with the reference and the kind of each."""
         inode = self._inode(directory)
         length = inode.size - 3  # the size counts `.` and `..`, which are not written
         if inode.kind != _DIRECTORY or length > _LARGEST_LISTING_BYTES:
@@ -226,18 +216,17 @@ class Squashfs:
         at = self.tables[1] + inode.start
         content, _ = self._metadata((at, inode.offset), length)
         position = 0
-        while position < len(content):
-            if position + 12 > len(content):
-                raise self.damaged(at, "directory", len(content))
-            count, block, _ = struct.unpack_from("<III", content, position)
-            position += 12
-            for _ in range(count + 1):
-                if position + 8 > len(content):
-                    raise self.damaged(at, "directory", len(content))
-                offset, _, kind, last = struct.unpack_from("<HhHH", content, position)
-                name = content[position + 8 : position + 9 + last]
-                position += 9 + last
-                yield name.decode("utf-8", "surrogateescape"), (block << 16 | offset, kind)
+        try:
+            while position < len(content):
+                count, block, _ = struct.unpack_from("<III", content, position)
+                position += 12
+                for _ in range(count + 1):
+                    offset, _, kind, last = struct.unpack_from("<HhHH", content, position)
+                    name = content[position + 8 : position + 9 + last]
+                    position += 9 + last
+                    yield name.decode("utf-8", "surrogateescape"), (block << 16 | offset, kind)
+        except struct.error:
+            raise self.damaged(at, "directory", len(content)) from None
 
     def block_sizes(self, inode: _Inode) -> tuple[int, ...]:
         """Return the packed size of each block of a file, as it is written."""

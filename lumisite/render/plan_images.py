@@ -61,5 +61,5 @@ def _digest(tree: DiskTree, path: str) -> str:
     """Return the digest of an image file, empty where it cannot be read."""
     with suppress(LumisiteError):
         if source := file_of(tree, path):
-            return digest_of(source, "header")
+            return digest_of(source)
     return ""

@@ -163,7 +163,7 @@ def plans_and_lock(site: str, known: str) -> tuple[tuple[LoadedPlan, ...], Loade
         )
     if known in ("plan", "pattern"):
         return tuple(plans), None
-    lock = Lock(described.name, "header", (), locked)
+    lock = Lock(described.name, (), locked)
     return (), LoadedLock(lock, "images.lock", b"") if known == "lock" else None
 
 

@@ -305,7 +305,7 @@ def script_bytes(name: str) -> bytes:
 def image_mark(image: str) -> str:
     """Return the start of an image's header digest; empty for none, and for an unpacked one."""
     try:
-        return digest_of(open_file(image), "header").partition(":")[2][:16]
+        return digest_of(open_file(image)).partition(":")[2][:16]
     except LumisiteError:
         return ""
 

@@ -99,7 +99,7 @@ def test_no_text_is_too_odd(script: str) -> None:
     worked_out(script)
 
 
-@pytest.mark.parametrize("unit", ["${X:-", "$(", '"', "'", "`", '"${X:-', "\\", "X=/a:$X;", "X=a$X$X;", "x"])
+@pytest.mark.parametrize("unit", ["${X:-", "$(", '"', "'", "`", '"${X:-', "\\", "X=/a:$X;", "x"])
 def test_a_quarter_of_a_megabyte_of_anything_takes_no_time(unit: str) -> None:
     start = time.process_time()
     worked_out("X=" + unit * (1024 if unit.endswith(";") else 256 * 1024 // len(unit)))

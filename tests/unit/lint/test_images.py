@@ -205,9 +205,7 @@ def test_what_the_lock_has_counts_more_than_the_name() -> None:
 
 def test_the_command_takes_a_lock(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lock, script = tmp_path / "images.lock", tmp_path / "job.sh"
-    lock.write_text(
-        format_lock(Lock("lumi", "header", (), {"/x/mine.sif": LockedImage(versions={"torch": "2.5.1+cu124"})}))
-    )
+    lock.write_text(format_lock(Lock("lumi", (), {"/x/mine.sif": LockedImage(versions={"torch": "2.5.1+cu124"})})))
     script.write_text(f"{GPUS}singularity run /x/mine.sif x\n")
     assert main(["lint", "--site", "lumi", str(script)]) == 0
     assert main(["lint", "--site", "lumi", str(script), "--lock", str(lock)]) == 1

@@ -47,7 +47,7 @@ def deploy(folder: Path, image: str = IMAGE) -> None:
     (top / "usr/bin/apptainer").chmod(0o755)
     (folder / "site.yaml").write_text(site_text(("modules:\n", "plans: [plans/a.yaml, plans/b.yaml]\nmodules:\n")))
     (folder / "plans").mkdir()
-    digest = digest_of(open_file(f"{top}{IMAGE}"), "header")
+    digest = digest_of(open_file(f"{top}{IMAGE}"))
     text = PLAN.replace("DIGEST", digest)
     (folder / "plans/a.yaml").write_text(text.replace("IMAGE", image))
     (folder / "plans/b.yaml").write_text(text.replace("IMAGE", "/appl/images/gone.sif").replace("/copies/", "/more/"))

@@ -215,7 +215,7 @@ def test_an_image_that_a_lock_knows_is_not_compared_with_its_name(
     assert main(["env", "mine.sif"]) == 0
     assert "holds ROCm 6.1.3, taken for unknown" in capsys.readouterr().err
     locked = LockedImage(f"{tmp_path}/mine.sif", family="cotainr", versions={"rocm": "6.1.3"})
-    Path("lock").write_text(format_lock(Lock("lumi", "header", (), {f"{tmp_path}/mine.sif": locked})))
+    Path("lock").write_text(format_lock(Lock("lumi", (), {f"{tmp_path}/mine.sif": locked})))
     assert main(["env", "mine.sif", "--site", "lumi", "--lock", "lock"]) == 0
     assert capsys.readouterr().err == ""
 

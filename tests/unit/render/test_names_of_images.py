@@ -87,7 +87,7 @@ def with_conditions(folder: Path, shell: str, read: dict[str, str]) -> Wrapper:
         ("\nsettings:\n", LEDGER), ("executable: /usr/bin/singularity", f"executable: {ROOT}/runtime/singularity")
     )
     images = {path: LockedImage(versions={"rocm": release}) for path, release in read.items()}
-    known = LoadedLock(Lock("lumi", "header", (), images), "images.lock.json", b"")
+    known = LoadedLock(Lock("lumi", (), images), "images.lock.json", b"")
     files = render_tree(loaded, resolve_selection(loaded.site, rocm=["6.2"]), load_templates(), lock=known)
     lay_out(folder, {path: file.text for path, file in files.items()})
     write_script(folder / "runtime/singularity", RUNTIME)

@@ -171,7 +171,7 @@ def test_a_link_among_the_folders_is_followed(wrapper: Wrapper) -> None:
 
 def with_lock(folder: Path, shell: str, images: dict[str, LockedImage]) -> Wrapper:
     loaded = lumi_like(("executable: /usr/bin/singularity", f"executable: {ROOT}/runtime/singularity"))
-    lock = Lock("lumi", "header", (), {path.replace(str(folder), ROOT): one for path, one in images.items()})
+    lock = Lock("lumi", (), {path.replace(str(folder), ROOT): one for path, one in images.items()})
     known = LoadedLock(lock, "images.lock.json", json.dumps(sorted(images)).encode())
     files = render_tree(loaded, resolve_selection(loaded.site, rocm=["6.2"]), load_templates(), lock=known)
     lay_out(folder, {path: file.text for path, file in files.items()})
@@ -381,7 +381,7 @@ def test_render_takes_the_lock_of_the_site_or_the_one_that_is_asked_for(
         versions={"rocm": "6.1.3", "ofi_plugin": "1.4.0"},
         libfabric="/opt/libfabric/lib/libfabric.so.1",
     )
-    Path("images.lock").write_text(format_lock(Lock("lumi", "header", (), {"/x/alias.sif": locked})))
+    Path("images.lock").write_text(format_lock(Lock("lumi", (), {"/x/alias.sif": locked})))
     site = load_site("lumi").data.decode()
     Path("lumi.yaml").write_text(site.replace("\nimages:\n", "\nimages:\n  lock: images.lock\n"))
     case = "/x/lumi-pytorch-rocm-a-pytorch-v2.7.sif) ls_family=lumi-pytorch ls_version=6001003 ls_plugin=yes ;;"
@@ -392,7 +392,7 @@ def test_render_takes_the_lock_of_the_site_or_the_one_that_is_asked_for(
     capsys.readouterr()
     assert main(["render", "--lock", "gone", "--out", "no"]) == 3
     assert "gone: no such file (`lumisite images --lock gone` writes it) [file-unreadable]" in capsys.readouterr().err
-    Path("images.lock").write_text(format_lock(Lock("twin", "header", (), {})))
+    Path("images.lock").write_text(format_lock(Lock("twin", (), {})))
     assert main(["render", "--lock", "images.lock", "--out", "no"]) == 2
     assert "is of site twin, expected lumi" in capsys.readouterr().err
     assert not Path("no").exists()
