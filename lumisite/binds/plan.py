@@ -12,7 +12,6 @@ from lumisite.errors import ResolveError
 from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding, Severity
 from lumisite.images.container import container_of
-from lumisite.images.container import library_path as library_path_of_image
 from lumisite.images.family import choose_family
 from lumisite.images.remarks import compare_recipe, remarks
 from lumisite.images.sif import OpenedImage
@@ -73,7 +72,8 @@ def make_plan(request: PlanRequest, image: OpenedImage, host: Tree) -> BindPlan:
         notes += lacking
     else:
         notes.append(_note(f"needs no library of the host: {family.why}", name))
-    sides, unknown = _sides(request, name, image.tree, host, folders)
+    sides = _sides(request, name, contents, host, folders)
+    unknown = contents.library_path[1]
     decided = closure(roots, sides)
     lines = (*decided, *plugin_lines(site, sides, decided))
     if lines:
@@ -111,13 +111,11 @@ def _limits(sides: Sides, unknown: Sequence[str]) -> Iterator[Finding]:
             yield _note(f"in the image, may not be read ({command})", path)
 
 
-def _sides(
-    request: PlanRequest, family: str, image: Tree, host: Tree, folders: Sequence[str]
-) -> tuple[Sides, tuple[str, ...]]:
-    """Return where libraries are looked for, and what of the image's library path is not known."""
+def _sides(request: PlanRequest, family: str, contents: ReadImage, host: Tree, folders: Sequence[str]) -> Sides:
+    """Return where libraries are looked for; raises `ResolveError` for an image of another machine."""
     host_loader = loader_of_host(request.site, request.platform, host, folders)
-    directories, unknown = library_path_of_image(image)
-    rules = read_rules(image, cpu_levels(host, ASSUMED_LEVELS), directories)
+    image = contents.tree
+    rules = read_rules(image, cpu_levels(host, ASSUMED_LEVELS), contents.library_path[0])
     if rules.machine != host_loader.rules.machine:
         machine, host_machine = MACHINES[rules.machine], MACHINES[host_loader.rules.machine]
         message = f"is an image for {machine}, the host is {host_machine}"
@@ -125,7 +123,7 @@ def _sides(
     view = container_of(image, host, tuple(_binds(request, family)))
     first = library_path(request.site, request.platform, family)
     inside = replace(rules, library_path=(*first, *rules.library_path))
-    return Sides(host_loader, Loader(image, rules), Loader(view, inside), view), unknown
+    return Sides(host_loader, Loader(image, rules), Loader(view, inside), view)
 
 
 def _binds(request: PlanRequest, family: str) -> Iterator[tuple[str, str, str]]:

@@ -29,9 +29,6 @@ from lumisite.vendors import fabrics_of, is_built_in
 if TYPE_CHECKING:
     from lumisite.vendors.model import Collectives
 
-#: More copies than any image has that a plan binds over.
-_MOST_BINDS = 32
-
 
 @dataclass(frozen=True)
 class Opened:
@@ -141,7 +138,7 @@ def plugin_lines(site: Site, sides: Sides, plan: Sequence[PlannedLibrary]) -> tu
     A copy of the image that a plugin loads in place of a library that the plan binds is bound over too.
     """
     added: tuple[PlannedLibrary, ...] = ()
-    for _ in range(_MOST_BINDS):
+    while True:  # each round adds a copy of the image that the plan has not
         container = carry_out(site, sides, (*plan, *added))
         plugins = container.opened()
         more = next((line for opened in plugins for line in _bound_over(opened, container)), None)
@@ -203,7 +200,7 @@ def _bound_over(opened: Opened, container: _Container) -> Iterator[PlannedLibrar
         if bind is None or loaded is None or not container.is_from_image(loaded.found):
             continue
         host = container.sides.host.search(str(bind.source)).found
-        if host is None or (need.name, loaded.found.real) in done:
+        if host is None or (name, loaded.found.real) in done:
             continue
         versions = opened.versions(need)
         text = f"{_requester(need)} loads the image's own {loaded.found.how}, past the one that is bound"

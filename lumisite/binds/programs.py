@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lumisite.images.contents import LARGEST_RECORD_BYTES, Contents
-from lumisite.machine.elf import read_needed
+from lumisite.images.contents import LARGEST_RECORD_BYTES, Contents, is_copy_of, torch_libraries
 from lumisite.machine.ldcache import glob
 from lumisite.machine.loader import Loaded, Loader, ProcessObjects
-from lumisite.machine.tree import Tree, names_of, resolve, text_of
+from lumisite.machine.tree import Tree, resolve, text_of
 
 if TYPE_CHECKING:
     from lumisite.vendors.model import Collectives
@@ -52,11 +51,12 @@ def uses_of(library: Collectives, loader: Loader, contents: Contents) -> tuple[U
 def _torch_uses(library: Collectives, loader: Loader, contents: Contents) -> Iterator[Use]:
     tree = loader.tree
     for packages in contents.packages:
-        folder = f"{packages}/torch/lib"
-        if not names_of(tree, folder):
+        libraries = torch_libraries(tree, packages)
+        if not libraries:
             continue
         process = ProcessObjects(loader, program=_interpreter(loader, packages))
-        for path in _opened_by_torch(library, tree, packages):
+        needing = [path for path, needed in libraries.items() if any(is_copy_of(library, name) for name in needed)]
+        for path in (*_opened_first(library, tree, packages), *needing):
             process.dlopen(path)
         copy = _copy_in(process, library)
         built = text_of(tree, f"{packages}/torch/version.py", LARGEST_RECORD_BYTES) or ""
@@ -75,30 +75,20 @@ def _interpreter(loader: Loader, packages: str) -> Loaded | None:
     return None
 
 
-def _opened_by_torch(library: Collectives, tree: Tree, packages: str) -> Iterator[str]:
-    """Yield the paths that PyTorch opens, as far as they matter for what serves as a library for collectives."""
+def _opened_first(library: Collectives, tree: Tree, packages: str) -> Iterator[str]:
+    """Yield the paths that PyTorch opens before its libraries that need one for collectives."""
     init = text_of(tree, f"{packages}/{library.preloads}", LARGEST_RECORD_BYTES) if library.preloads else None
     if init and re.search(rf"['\"]{re.escape(library.name)}['\"]", init):
         patterns = (f"{packages}/{folder}/{library.library}.so*" for folder in library.packages[1:])
         found = (path for pattern in patterns for path in glob(tree, pattern))
         yield from tuple(found)[:1]
-    folder = f"{packages}/torch/lib"
-    yield f"{folder}/libtorch_global_deps.so"
+    yield f"{packages}/torch/lib/libtorch_global_deps.so"
     yield from glob(tree, f"{packages}/torch/_C.*.so")
-    for name in names_of(tree, folder):
-        needed = read_needed(tree, resolve(tree, f"{folder}/{name}").path) if ".so" in name else ()
-        if any(_is_called(library, soname) for soname in needed):
-            yield f"{folder}/{name}"
-
-
-def _is_called(library: Collectives, name: str) -> bool:
-    file = posixpath.basename(name)
-    return file == f"{library.library}.so" or file.startswith(f"{library.library}.so.")
 
 
 def _copy_in(process: ProcessObjects, library: Collectives) -> Loaded | None:
     """Return the object of a process that serves as a library for collectives."""
-    return next((loaded for name, loaded in process.by_name.items() if _is_called(library, name)), None)
+    return next((loaded for name, loaded in process.by_name.items() if is_copy_of(library, name)), None)
 
 
 def _linked_use(library: Collectives, loader: Loader, contents: Contents) -> Iterator[Use]:

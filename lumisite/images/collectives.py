@@ -12,10 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lumisite.images.contents import LARGEST_RECORD_BYTES, Contents, StatedVersion, find_constant
-from lumisite.machine.elf import read_needed
+from lumisite.images.contents import (
+    LARGEST_RECORD_BYTES,
+    Contents,
+    StatedVersion,
+    find_constant,
+    is_copy_of,
+    torch_libraries,
+)
 from lumisite.machine.ldcache import glob
-from lumisite.machine.tree import Tree, names_of, resolve, text_of
+from lumisite.machine.tree import Tree, resolve, text_of
 from lumisite.site.images import parse_release
 from lumisite.site.model import Site
 from lumisite.vendors import gpu_of, software_of
@@ -100,10 +106,9 @@ def _copies(library: Collectives, contents: Contents, system: StatedVersion | No
 
 def _is_inside(library: Collectives, tree: Tree, packages: str) -> bool:
     """Return whether PyTorch of some packages needs no library for collectives beside it, so that it has its own."""
-    folder = f"{packages}/torch/lib"
-    paths = [resolve(tree, f"{folder}/{name}").path for name in names_of(tree, folder) if ".so" in name]
-    needed = (name for path in paths for name in read_needed(tree, path))
-    return bool(paths) and not any(name.startswith(f"{library.library}.so") for name in needed)
+    libraries = torch_libraries(tree, packages)
+    needed = (name for names in libraries.values() for name in names)
+    return bool(libraries) and not any(is_copy_of(library, name) for name in needed)
 
 
 def _stated(signs: Iterable[Sign], tree: Tree, path: str, packages: str | None) -> StatedVersion | None:

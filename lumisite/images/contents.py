@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lumisite.images.container import library_path
-from lumisite.machine.elf import read_only_data
+from lumisite.machine.elf import read_needed, read_only_data
 from lumisite.machine.ldcache import conf_directories, glob
 from lumisite.machine.tree import Tree, is_under, names_of, resolve, text_of
 from lumisite.site.images import parse_release
@@ -206,6 +206,18 @@ def _real_files(tree: Tree, paths: Iterable[str]) -> Iterator[str]:
         resolved = resolve(tree, path)
         if resolved.entry is not None and resolved.entry.kind == "file":
             yield resolved.path
+
+
+def torch_libraries(tree: Tree, packages: str) -> dict[str, tuple[str, ...]]:
+    """Return the libraries of PyTorch in a folder of packages, each with what it needs; none where it is not there."""
+    folder = f"{packages}/torch/lib"
+    paths = (f"{folder}/{name}" for name in names_of(tree, folder) if ".so" in name)
+    return {path: read_needed(tree, resolve(tree, path).path) for path in paths}
+
+
+def is_copy_of(library: Collectives, name: str) -> bool:
+    """Return whether a name or path is that of a library for collectives: `librccl.so`, `librccl.so.1`."""
+    return f"{posixpath.basename(name)}.".startswith(f"{library.library}.so.")
 
 
 def providers_beside(tree: Tree, libfabric: str) -> Iterator[str]:

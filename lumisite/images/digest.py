@@ -1,6 +1,6 @@
 """The digest of an image: of the parts that every build writes anew.
 
-It reads at most some 5 MB of an image of any size: its length; the header of the SIF, which has the identifier of the
+It reads little of an image of any size: its length; the header of the SIF, which has the identifier of the
 build and its times; the descriptor of each part; every small part in full (definition, labels, signatures); and of the
 file system its head, which has the time and the size of its tables, and its last 64 KiB, where the tables end.
 
@@ -28,7 +28,6 @@ from lumisite.machine.tree import ByteSource
 
 _TAIL_BYTES = 64 * 1024
 _SMALL_PART_BYTES = 64 * 1024
-_MOST_SMALL_BYTES = 4 * 1024 * 1024
 #: Where in the head of a squashfs the bytes that it uses are counted.
 _USED_OFFSET = 40
 #: Each byte with its bits in the other order.
@@ -75,15 +74,13 @@ def _header(source: ByteSource) -> Iterator[bytes]:
     if head[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] != MAGIC:
         yield from _file_system(source, 0, source.size)
         return
-    left = _MOST_SMALL_BYTES
     for part in list_objects(source):
         yield source.read(part.at, struct.calcsize(DESCRIPTOR))
         if part.start < 0 or part.size < 0:
             continue
         if part.kind == PARTITION:
             yield from _file_system(source, part.start, part.size)
-        elif part.size <= min(left, _SMALL_PART_BYTES):
-            left -= part.size
+        elif part.size <= _SMALL_PART_BYTES:
             yield source.read(part.start, part.size)
 
 

@@ -203,7 +203,7 @@ def test_what_a_plan_or_a_lock_knows_counts(name: str, tmp_path: Path) -> None:
         "/scratch/me/seen.sif": LockedImage(family=next(iter(site.families)), versions={"rocm": "7.0.2"}),
         "/scratch/me/bad.sif": LockedImage(fault="file-unreadable", versions={"rocm": "7.0.2"}),
     }
-    lock = LoadedLock(Lock(site.name, "header", (), locked), "images.lock", b"")
+    lock = LoadedLock(Lock(site.name, (), locked), "images.lock", b"")
     rendered = tree_of(loaded, resolve_selection(site), plans, lock)
     others = ["/scratch/me/exact.sif", "/scratch/me/pattern-1.sif", *locked]
     for nodes in (1, 2):
