@@ -13,7 +13,7 @@ from lumisite.errors import LumisiteError
 from lumisite.facts.context import stated_libraries
 from lumisite.facts.facts import Facts, Library
 from lumisite.facts.installed import installed_releases
-from lumisite.facts.reading import folders_of, is_below, mode_of, owner_of
+from lumisite.facts.reading import LARGEST_FILE_BYTES, folders_of, is_below, mode_of, owner_of
 from lumisite.findings.finding import Finding, Severity
 from lumisite.images.contents import glibc_of, providers_beside
 from lumisite.machine.ldcache import conf_directories, glob
@@ -21,7 +21,6 @@ from lumisite.machine.library_names import is_foundation, newest, numbers_in, pu
 from lumisite.machine.loader import Found, Loaded, Loader, Rules, Search, cpu_levels, read_rules, walk
 from lumisite.machine.tree import Tree, content_of, digest_of, names_of, resolve, size_of
 from lumisite.site.model import Site
-from lumisite.text import counted
 from lumisite.vendors import all_fabrics, all_software, all_vendors, fabrics_of, plugins, software_of
 
 #: A library that is looked for whatever the site names, with what carries its fabric and with plugins, which are
@@ -32,8 +31,8 @@ _PROVIDERS = {
     "lnx": ("lnx",), "shm": ("smr",), "sockets": ("sock",), "tcp": ("xnet", "tcpx"), "ucx": ("ucx",), "udp": ("udpx",),
 }  # fmt: skip
 _GROUPS = ("GLIBC", "GLIBCXX", "CXXABI")
-#: What one capture reads of libraries for their digests, in about half a second.
-_MOST_DIGEST_BYTES = 256 * 1024 * 1024
+#: Larger libraries, such as those of kernels for GPUs, are known by their size alone.
+_LARGEST_DIGEST_BYTES = 32 * 1024 * 1024
 
 
 @dataclass
@@ -66,7 +65,7 @@ def capture_libraries(facts: Facts, tree: Tree, site: Site, findings: list[Findi
     libraries = {real: _library(tree, library) for real, library in found.items()}
     facts = replace(
         facts,
-        libraries=_with_digests(tree, libraries, findings),
+        libraries=libraries,
         texts={**facts.texts, "library-rights": _rights(tree, site, libraries)},
         loads={soname: loaded.real for soname, loaded in loads.items() if loaded is not None},
         beside=tuple(sorted(beside)),
@@ -189,8 +188,8 @@ def _library(tree: Tree, found: Found) -> Library:
     gives = tuple(sorted(public_versions(info.verdef)))
     runpath = tuple((info.runpath or info.rpath or "").split(":")) if info.runpath or info.rpath else ()
     providers = _providers(tree, found.real) if (info.soname or "").startswith(_ALWAYS) else ()
-    size = size_of(tree, found.real) or 0
-    return Library(info.soname, size, info.needed, wants, gives, runpath=runpath, providers=providers)
+    size, digest = size_of(tree, found.real) or 0, digest_of(tree, found.real, _LARGEST_DIGEST_BYTES)
+    return Library(info.soname, size, info.needed, wants, gives, digest, runpath, providers)
 
 
 def _rights(tree: Tree, site: Site, libraries: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -218,25 +217,10 @@ def _providers(tree: Tree, path: str) -> tuple[str, ...]:
     Each has its functions' names in its messages. Where none has, as in a library without messages, the provider's own
     name counts, which libfabric else lists for all of them. Seen so in Debian's libfabric 1.17.
     """
-    content = content_of(tree, path, _MOST_DIGEST_BYTES) or b""
+    content = content_of(tree, path, LARGEST_FILE_BYTES) or b""
     known = [_PROVIDERS, *(vendor.providers for vendor in all_vendors())]
     signs = {name: "|".join(prefixes) for table in known for name, prefixes in table.items()}
     built = {name for name, sign in signs.items() if re.search(rf"\0({sign})_[a-z_0-9]+\0".encode(), content)}
     listed = {name for name in signs if f"\0{name}\0".encode() in content}
     beside = (re.fullmatch(r".*/lib(\w+)-fi\.so", opened) for opened in providers_beside(tree, path))
     return tuple(sorted({*(built or listed), *(match[1] for match in beside if match)}))
-
-
-def _with_digests(tree: Tree, libraries: dict[str, Library], findings: list[Finding]) -> dict[str, Library]:
-    """Add the digests of libraries, the small ones first, until the bytes that may be read are used up."""
-    left, found, without = _MOST_DIGEST_BYTES, dict(libraries), list[str]()
-    for path, library in sorted(libraries.items(), key=lambda item: (item[1].size_bytes, item[0])):
-        left -= library.size_bytes
-        if left >= 0:
-            found[path] = replace(library, sha256=digest_of(tree, path, library.size_bytes))
-        else:
-            without.append(path)
-    if without:
-        message = f"{counted(len(without), 'large library')} known by size alone, this is the first"
-        findings.append(Finding("facts-incomplete", Severity.INFO, message, subject=without[0]))
-    return found

@@ -235,6 +235,17 @@ def stated_libraries(site: Site) -> Iterator[tuple[str, str]]:
             yield from ((f"{key}.{what}", path) for what, path in release.libraries.items())
 
 
+def stated_devices(site: Site) -> Iterator[tuple[str, str | None]]:
+    """Yield every interface and adapter that the site description states, with its key there."""
+    fabric = {"interfaces": site.fabric.interfaces, "management": site.fabric.management}
+    for key, names in {**fabric, "adapters": site.fabric.adapters}.items():
+        yield from ((f"fabric.{key}", str(name)) for name in names)
+    for kind, node in site.node_kinds.items():
+        yield from ((f"node_kinds.{kind}.nics", nic.interface) for nic in node.nics)
+        yield from ((f"node_kinds.{kind}.adapters", name) for name in node.adapters or ())
+        yield from ((f"node_kinds.{kind}.gpus", gpu.adapter) for gpu in node.gpus)
+
+
 def _needed(facts: Facts, roots: Iterable[str]) -> set[str]:
     """Return libraries with all that they need, and these need."""
     known: set[str] = set()

@@ -42,7 +42,7 @@ class Library:
     """A shared library; `wants` are the highest versions of GLIBC, GLIBCXX and CXXABI that it needs.
 
     `gives` are the symbol versions that it has for others, `runpath` is where its needs are searched first, `providers`
-    are those of libfabric. The largest of many libraries have no digest.
+    are those of libfabric. The largest have no digest.
     """
 
     soname: str | None = None

@@ -13,20 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from lumisite.facts import (
-    devices,
-    differences,
-    images,
-    kernel,
-    libraries,
-    modules,
-    runtime,
-    slurm,
-    software,
-    touches,
-)
+from lumisite.facts import devices, due, images, kernel, libraries, modules, runtime, slurm, software, touches
 from lumisite.facts.change import DOUBT, FAULT, INFO, Change, difference, joined, only_in
-from lumisite.facts.differences import Follows
+from lumisite.facts.due import Follows
 from lumisite.facts.facts import Facts
 from lumisite.facts.libraries import Compare
 from lumisite.facts.reading import Texts
@@ -54,7 +43,7 @@ class Kind:
     touches: Touches
     advice: str
     severities: tuple[Severity, Severity, Severity] = (DOUBT, DOUBT, DOUBT)
-    follows: Follows = differences.nothing
+    follows: Follows = due.to_nothing
     what: str = ""
     read: Read | None = None
     where: tuple[str, ...] = ()
@@ -74,7 +63,7 @@ def text(
     affects: str,
     touched: Touches,
     read: Read,
-    follows: Follows = differences.nothing,
+    follows: Follows = due.to_nothing,
     *,
     same: Question = operator.eq,
     is_fault: Question = lambda old, new: False,
@@ -137,294 +126,187 @@ def no_longer_calls(old: Words, new: Words) -> bool:
     return any(word.startswith(slurm.CALLS) and word not in new for word in old)
 
 
-_RENDER = "and render again"
 _KIND = "correct the node kind and render again"
+_PATH = "mount or restore it, or correct the site description"
 _PLAN = "plan the images that borrow it again: lumisite binds IMAGE --write FILE"
-_PLAN_ALL = "plan the images with a bind plan again"
+_NODES = "compare with the other nodes: all need the same interfaces, speed and MTU"
+_DRIVER = "write driver and supported releases into the platform, and tell users of images that lose support"
+_PROVIDER = "install the libfabric that was built for the network, and run lumisite validate"
+_DEPLOY = "restore the release: lumisite deploy OUT ROOT, then with --apply"
 _TRY = "try one image of each family"
-_FAULT, _FAULT_NOW, _FAULT_GONE = (FAULT, FAULT, FAULT), (FAULT, INFO, FAULT), (DOUBT, FAULT, INFO)
-_INFO, _FAULT_NEW = (INFO, INFO, INFO), (INFO, INFO, FAULT)
-_SLURM = (*slurm.FOLDERS, *slurm.PLUGIN_FOLDERS)
+_ANY, _NOW, _GONE = (FAULT, FAULT, FAULT), (FAULT, INFO, FAULT), (DOUBT, FAULT, INFO)
+_NONE, _NEW, _LESS = (INFO, INFO, INFO), (INFO, INFO, FAULT), (FAULT, FAULT, INFO)
+_OS, _KERNEL = ("/etc/os-release", "/usr/lib/os-release"), ("/proc/sys/kernel/osrelease",)
+_LIBC = tuple(f"{folder}/libc.so.6" for folder in ("/lib64", "/usr/lib64", "/lib", "/usr/lib"))
+_LIMITS, _SLURM = ("/etc/security", *kernel.UNIT_FOLDERS), (*slurm.FOLDERS, *slurm.PLUGIN_FOLDERS)
 _SLURM_LIBRARIES = ("/usr/lib64/slurm/libslurmfull.so", "/usr/lib/slurm-wlm/libslurmfull.so", "/opt/slurm/lib")
-_GLIBC = ("/lib64/libc.so.6", "/usr/lib64/libc.so.6", "/lib/libc.so.6", "/usr/lib/libc.so.6")
+_NEEDS = libraries.compare_names(libraries.needs_of, "needs")
+_PROVIDERS = libraries.compare_names(lambda library: library.providers, "has provider")
+_DEVICES = "which cores, devices and memory a job is confined to"
 
-CLOSED = Kind("unreadable", software.compare_closed, touches.path, "", _FAULT_NOW)
+CLOSED = Kind("unreadable", software.compare_closed, touches.path, "", _NOW)
 KINDS: tuple[Kind, ...] = (
     CLOSED,
     # Releases
-    Kind(
-        "product",
-        software.compare_products,
-        touches.product,
-        f"correct the folder in the site description {_RENDER}",
-        (FAULT, FAULT, INFO),
-        what="release folder",
-    ),
+    Kind("product", software.compare_products, touches.product, "correct the site description", _LESS, what="release"),
     Kind("stack", software.compare_stacks, touches.stack, "correct the releases in the site description"),
-    Kind(
-        "default",
-        software.compare_defaults,
-        touches.default,
-        f"correct the default in the site description {_RENDER}",
-        follows=differences.with_link,
-        what="default",
+    Kind("default", software.compare_defaults, touches.default, "correct the site description", follows=due.to_link),
+    text("links", "images with the folder on LD_LIBRARY_PATH", touches.path, software.read_links),
+    # Libraries
+    Kind("cache", libraries.compare_cache, touches.library, "run ldconfig on the node", _ANY),
+    Kind("soname", libraries.compare_sonames, touches.library, _PLAN, _ANY),
+    Kind("library-gone", libraries.compare_gone, touches.library, f"install it again, or {_PLAN}", _ANY, due.to_loss),
+    Kind("library-new", libraries.compare_new, touches.library, "", _NONE, due.to_need),
+    Kind("damaged", libraries.compare_damaged, touches.library, "install its package again", _NEW),
+    Kind("library", libraries.compare_files, touches.library, _PLAN, follows=due.to_rebuild),
+    Kind("needs", _NEEDS, touches.library, _PLAN, follows=due.to_soname),
+    Kind("wants", libraries.compare_needed_versions, touches.library, f"{_PLAN}; an older image cannot load it"),
+    Kind("gives", libraries.compare_symbol_versions, touches.library, "build what needs them again"),
+    Kind("runpath", libraries.compare_runpaths, touches.library, "install the library's package again", _ANY),
+    Kind("provider", _PROVIDERS, touches.library, _PROVIDER, _LESS),
+    Kind("missing", libraries.compare_missing, touches.library, "install it", _NEW, due.to_library),
+    Kind("library-rights", libraries.compare_rights, touches.path, "set owner and mode as the package has them"),
+    text(
+        "loader",
+        "libraries of all programs",
+        touches.path,
+        kernel.read_loader,
+        is_fault=is_not_searched,
+        same=is_same_search,
     ),
-    text("links", "images that have the folder on their LD_LIBRARY_PATH", touches.path, software.read_links),
+    # Paths
+    Kind("dangling", software.compare_broken_links, touches.path, "restore its target", _NOW, due.to_target),
+    Kind("path", software.compare_paths, touches.path, _PATH, _GONE, due.to_content),
+    text(
+        "mounts",
+        "where jobs can write, how much, and with which file locks",
+        touches.mounts,
+        kernel.read_mounts,
+        due.to_path,
+        is_fault=kernel.is_worse_mount,
+        same=kernel.is_same_mount,
+    ),
+    # Devices
+    Kind("driver", devices.compare_drivers, touches.driver, _DRIVER, follows=due.to_build, what="GPU driver"),
+    Kind("gpu-count", devices.compare_gpu_count, touches.gpus, f"look for a GPU that failed, else {_KIND}", _ANY),
+    Kind("gpu-bus", devices.compare_gpu_buses, touches.gpu_buses, "write the new addresses into the platform", _ANY),
+    Kind("gpu-place", devices.compare_gpu_places, touches.gpus, _KIND, _ANY, due.to_cpus),
+    Kind("cpus", devices.compare_cpus, touches.cpus, _KIND),
+    Kind("interface", devices.compare_interfaces, touches.device, _NODES, _GONE, due.to_cpus),
+    Kind("nic", devices.compare_adapters, touches.device, f"look at its port and slot, or {_KIND}", _GONE, due.to_cpus),
+    text(
+        "device",
+        "which devices programs can open",
+        touches.starter,
+        kernel.read_devices,
+        due.to_gpus,
+        is_fault=was_there,
+    ),
+    # Images, modules, and what is deployed
+    Kind("image", images.compare_images, touches.image, "", follows=due.to_moved_folder),
+    Kind("release", software.compare_release, touches.release, "", _NONE),
+    Kind("edited", software.compare_edited, touches.deployed_file, _DEPLOY, (DOUBT, FAULT, DOUBT)),
+    text(
+        "module-path", "modules that are found by name", touches.module_path, modules.read_module_paths, due.to_folders
+    ),
     text(
         "module-default",
         "what job scripts load without a version",
         touches.module_default,
         modules.read_module_defaults,
-        differences.with_module_path,
+        due.to_module_path,
         severity=INFO,
     ),
-    # Libraries
-    Kind("cache", libraries.compare_cache, touches.library, "run ldconfig on the node", _FAULT),
-    Kind("soname", libraries.compare_sonames, touches.library, _PLAN, _FAULT, what="SONAME"),
-    Kind(
-        "library-gone",
-        libraries.compare_gone,
-        touches.library,
-        "install it again, or plan the images that borrow it again",
-        _FAULT,
-        differences.as_gone,
-    ),
-    Kind("library-new", libraries.compare_new, touches.library, "", _INFO, differences.as_new),
-    Kind("damaged", libraries.compare_damaged, touches.library, "install its package again", _FAULT_NEW),
-    Kind("library", libraries.compare_files, touches.library, _PLAN, follows=differences.as_file),
-    Kind(
-        "needs",
-        libraries.compare_names(libraries.needs_of, "needs"),
-        touches.library,
-        _PLAN,
-        follows=differences.as_needs,
-    ),
-    Kind("wants", libraries.compare_needed_versions, touches.library, f"{_PLAN}; an older image cannot load it"),
-    Kind("gives", libraries.compare_symbol_versions, touches.library, "build what needs them again"),
-    Kind("runpath", libraries.compare_runpaths, touches.library, "install the library's package again", _FAULT),
-    Kind(
-        "provider",
-        libraries.compare_names(lambda library: library.providers, "has provider"),
-        touches.library,
-        "install the libfabric that was built for the network, and run lumisite validate",
-        (FAULT, FAULT, INFO),
-    ),
-    Kind("missing", libraries.compare_missing, touches.library, "install it", _FAULT_NEW, differences.as_missing),
-    # Paths
-    Kind(
-        "dangling",
-        software.compare_broken_links,
-        touches.path,
-        "restore its target or correct the link",
-        _FAULT_NOW,
-        differences.with_target,
-    ),
-    Kind(
-        "path",
-        software.compare_paths,
-        touches.path,
-        "mount or restore it, or correct the site description",
-        _FAULT_GONE,
-        differences.with_named,
-    ),
-    # Devices
-    Kind(
-        "driver",
-        devices.compare_drivers,
-        touches.driver,
-        "write driver and supported releases into the platform, and tell users of images that lose support",
-        follows=differences.built_again,
-        what="GPU driver",
-    ),
-    Kind(
-        "gpu-count",
-        devices.compare_gpu_count,
-        touches.gpus,
-        "look for a GPU that failed, else correct the node kind",
-        _FAULT,
-    ),
-    Kind("gpu-bus", devices.compare_gpu_buses, touches.gpu_buses, "write the new addresses into the platform", _FAULT),
-    Kind("gpu-place", devices.compare_gpu_places, touches.gpus, _KIND, _FAULT, differences.with_cpus),
-    Kind("cpus", devices.compare_cpus, touches.cpus, _KIND),
-    Kind(
-        "interface",
-        devices.compare_interfaces,
-        touches.interface,
-        "compare with the other nodes: all need the same interfaces, speed and MTU",
-        _FAULT_GONE,
-        differences.with_cpus,
-    ),
-    Kind(
-        "nic",
-        devices.compare_adapters,
-        touches.adapter,
-        "look at its port and its slot, or correct its place in the node kind",
-        _FAULT_GONE,
-        differences.with_cpus,
-    ),
-    # Images, and what is deployed
-    Kind("image", images.compare_images, touches.image, "", follows=differences.with_moved_folder),
-    Kind("release", software.compare_release, touches.release, "", _INFO),
-    Kind(
-        "edited",
-        software.compare_edited,
-        touches.deployed_file,
-        "restore the release: lumisite deploy OUT ROOT, then with --apply",
-        (DOUBT, FAULT, DOUBT),
-    ),
     # The runtime
-    Kind("runtime", software.compare_runtime, touches.runtime, _TRY, _FAULT_GONE, what="container runtime"),
+    Kind("runtime", software.compare_runtime, touches.runtime, _TRY, _GONE, what="container runtime"),
     Kind(
         "runtime-directive",
         runtime.compare_directives,
-        touches.helper("spank/bin"),
+        touches.starter,
         _TRY,
-        follows=differences.with_runtime,
+        follows=due.to_runtime,
         read=runtime.read_directives,
+    ),
+    text(
+        "container-start",
+        "whether containers start",
+        touches.starter,
+        runtime.read_start,
+        due.to_runtime,
+        is_fault=is_gone,
+    ),
+    text(
+        "runtime-file",
+        "whether containers start, with what mounted",
+        touches.starter,
+        runtime.read_files,
+        due.to_program,
     ),
     # The system
     Kind(
         "os",
         software.compare_os,
         touches.system,
-        f"correct the platform, and {_PLAN_ALL}",
-        where=("/etc/os-release", "/usr/lib/os-release"),
+        "correct the platform, and plan images with a bind plan again",
+        where=_OS,
     ),
     Kind(
         "kernel",
-        software.compare_value("kernel", lambda facts: facts.kernel),
+        software.compare_kernel,
         touches.platform("kernel"),
         "correct the platform",
-        _INFO,
-        differences.with_update,
-        where=("/proc/sys/kernel/osrelease",),
+        _NONE,
+        due.to_update,
+        where=_KERNEL,
     ),
     Kind(
         "glibc",
-        software.compare_value("glibc", lambda facts: facts.glibc),
+        software.compare_glibc,
         touches.glibc,
-        _PLAN_ALL,
-        follows=differences.with_update,
-        where=_GLIBC,
-    ),
-    # Texts
-    text(
-        "container-start",
-        "whether containers start",
-        touches.helper("spank/bin"),
-        runtime.read_start,
-        differences.with_runtime,
-        is_fault=is_gone,
-    ),
-    text(
-        "module-path",
-        "which modules users and job scripts find by name",
-        touches.module_path,
-        modules.read_module_paths,
-        differences.with_folders,
-    ),
-    text(
-        "device",
-        "which devices programs can open",
-        touches.helper("spank/bin"),
-        kernel.read_devices,
-        differences.with_device,
-        is_fault=was_there,
-    ),
-    text(
-        "loader",
-        "which libraries every program of the node finds",
-        touches.path,
-        kernel.read_loader,
-        same=is_same_search,
-        is_fault=is_not_searched,
+        "plan the images with a bind plan again",
+        follows=due.to_update,
+        where=_LIBC,
     ),
     text(
         "kernel-config",
-        "containers, GPU memory in the network, caches of registered memory and how jobs are confined",
+        "containers, and memory of GPUs in the network",
         touches.kernel_config,
         kernel.read_kernel_config,
         is_fault=loses_a_word,
-    ),
-    text(
-        "cgroup",
-        "which cores, devices and memory a job is confined to",
-        touches.slurm_devices,
-        kernel.read_cgroups,
-        is_fault=was_there,
-    ),
-    text(
-        "service",
-        "retries of the network and GPUs that stay ready",
-        touches.interfaces,
-        kernel.read_services,
-        is_fault=loses_a_word,
-    ),
-    Kind("library-rights", libraries.compare_rights, touches.path, "set owner and mode as the package has them"),
-    text(
-        "driver-option",
-        "page faults, queues and memory of GPUs and adapters",
-        touches.settings_holding("."),
-        kernel.read_options,
-        differences.with_option,
-    ),
-    text(
-        "cpu-setting",
-        "how fast the ranks of this node are",
-        touches.nothing,
-        kernel.read_cpu_settings,
-        differences.with_smt,
-    ),
-    text(
-        "runtime-file",
-        "whether a container starts, and what is mounted in it",
-        touches.helper("spank/bin"),
-        runtime.read_files,
-        differences.with_program,
-    ),
-    text(
-        "sysctl",
-        "which calls of the system a container gets, and where its memory is",
-        touches.settings_holding("_"),
-        kernel.read_sysctls,
     ),
     text(
         "kernel-parameter",
         "the IOMMU, isolated CPUs and the like",
         touches.platform("kernel"),
         kernel.read_parameters,
-        differences.with_smt,
+        due.to_smt,
     ),
+    text("kernel-module", "the traffic of the interfaces", touches.interfaces, kernel.read_modules, due.to_build),
+    text(
+        "driver-option",
+        "memory and queues of GPUs and adapters",
+        touches.settings_holding("."),
+        kernel.read_options,
+        due.to_option,
+    ),
+    text("sysctl", "calls of the system in containers, and memory", touches.settings_holding("_"), kernel.read_sysctls),
     text(
         "hugepages",
-        "buffers of network libraries, some of which abort without huge pages",
+        "buffers of network libraries, some of which abort without",
         touches.settings_called("HUGE|_HP$"),
         kernel.read_hugepages,
     ),
-    text(
-        "kernel-module",
-        "the traffic of the interfaces",
-        touches.interfaces,
-        kernel.read_modules,
-        differences.built_again,
-    ),
-    text(
-        "limits",
-        "how much memory and how many files and processes ranks may have",
-        touches.limits,
-        kernel.read_limits,
-        where=("/etc/security", *kernel.UNIT_FOLDERS),
-    ),
-    text(
-        "mounts",
-        "where jobs can write, how much, and with which file locks",
-        touches.mounts,
-        kernel.read_mounts,
-        differences.with_path,
-        same=kernel.is_same_mount,
-        is_fault=kernel.is_worse_mount,
-    ),
+    text("cpu-setting", "how fast the ranks of this node are", touches.nothing, kernel.read_cpu_settings, due.to_smt),
+    text("service", "retries of the network", touches.interfaces, kernel.read_services, is_fault=loses_a_word),
+    text("limits", "memory, files and processes of ranks", touches.limits, kernel.read_limits, where=_LIMITS),
     # Slurm
+    Kind(
+        "slurm",
+        software.compare_slurm,
+        touches.slurm,
+        "run one job step with LUMISITE_VERBOSE=1",
+        where=_SLURM_LIBRARIES,
+    ),
     text(
         "slurm-conf",
         "what a task of a job finds",
@@ -434,39 +316,17 @@ KINDS: tuple[Kind, ...] = (
         where=_SLURM,
     ),
     text(
-        "slurm-plugins",
-        "what runs in a task before its program",
-        touches.helper("spank/task_prolog"),
-        slurm.read_plugins,
-        where=_SLURM,
+        "slurm-plugins", "what runs in a task before its program", touches.task_prolog, slurm.read_plugins, where=_SLURM
     ),
     text(
         "slurm-node",
-        "which cores, memory and devices jobs of the node can have",
+        "cores, memory and devices for jobs",
         touches.slurm_node,
         slurm.read_node,
-        differences.of_another_node,
+        due.to_other_node,
         where=_SLURM,
     ),
-    text(
-        "slurm-cgroup",
-        "which cores, devices and memory a job is confined to",
-        touches.slurm_devices,
-        slurm.read_cgroup_conf,
-        where=_SLURM,
-    ),
-    text(
-        "slurm-gres",
-        "which devices jobs are given, and the number of each",
-        touches.slurm_devices,
-        slurm.read_gres,
-        where=_SLURM,
-    ),
-    Kind(
-        "slurm",
-        software.compare_value("Slurm", lambda facts: facts.slurm),
-        touches.slurm,
-        "run one job step with LUMISITE_VERBOSE=1, and render again",
-        where=_SLURM_LIBRARIES,
-    ),
+    text("slurm-gres", "which devices jobs are given", touches.slurm_devices, slurm.read_gres, where=_SLURM),
+    text("slurm-cgroup", _DEVICES, touches.slurm_devices, slurm.read_cgroup_conf, where=_SLURM),
+    text("cgroup", _DEVICES, touches.slurm_devices, kernel.read_cgroups, is_fault=was_there),
 )

@@ -11,7 +11,7 @@ from typing import Any
 from lumisite.errors import ResolveError
 from lumisite.facts.change import FAULT, INFO, Change, Touched
 from lumisite.facts.context import Context, make_context
-from lumisite.facts.differences import Differences
+from lumisite.facts.due import Differences
 from lumisite.facts.facts import Facts
 from lumisite.facts.kinds import CLOSED, KINDS
 from lumisite.facts.reading import folders_of, is_below

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from lumisite.facts.change import Change, difference, joined, known_difference, only_in
 from lumisite.facts.facts import Facts, Named, Program, Releases
@@ -29,15 +29,24 @@ def compare_os(before: Facts, after: Facts) -> Iterator[Change]:
         yield Change("operating system", before.os, after.os, message, {"parts": parts})
 
 
-def compare_value(subject: str, value: Callable[[Facts], str | None]) -> Callable[[Facts, Facts], Iterator[Change]]:
-    """Return a function that yields a change where one text of the facts is another one."""
+def compare_kernel(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change where the kernel is another release."""
+    yield from _compare_release("kernel", before.kernel, after.kernel)
 
-    def compare(before: Facts, after: Facts) -> Iterator[Change]:
-        old, new = value(before), value(after)
-        if old != new:
-            yield Change(subject, old, new, known_difference(old, new))
 
-    return compare
+def compare_glibc(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change where glibc is another release."""
+    yield from _compare_release("glibc", before.glibc, after.glibc)
+
+
+def compare_slurm(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change where Slurm is another release."""
+    yield from _compare_release("Slurm", before.slurm, after.slurm)
+
+
+def _compare_release(subject: str, old: str | None, new: str | None) -> Iterator[Change]:
+    if old != new:
+        yield Change(subject, old, new, known_difference(old, new))
 
 
 def compare_runtime(before: Facts, after: Facts) -> Iterator[Change]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from lumisite.facts.change import Change, Touched, borrows, joined, listed
-from lumisite.facts.context import Context, stated_paths, stored_plan
+from lumisite.facts.context import Context, stated_devices, stated_paths, stored_plan
 from lumisite.facts.facts import Library
 from lumisite.facts.slurm import FILTER, NODE_KEYS, spool_folder
 from lumisite.machine.tree import is_under
@@ -24,9 +24,12 @@ def nothing(change: Change, context: Context) -> Iterator[Touched]:
     yield from ()
 
 
-def helper(*files: str) -> Touches:
+def _helper(*files: str) -> Touches:
     """Return a function that yields files of the helper."""
     return lambda change, context: (Touched("helper", file, f"depends on {change.subject}") for file in files)
+
+
+starter, task_prolog = _helper("spank/bin"), _helper("spank/task_prolog")
 
 
 def platform(key: str) -> Touches:
@@ -40,7 +43,7 @@ def platform(key: str) -> Touches:
 
 
 def settings_holding(between: str) -> Touches:
-    """Return a function that yields the settings whose value has the last word of the name."""
+    """Return a function that yields the settings whose value has the last word of the subject."""
     return lambda change, context: context.settings_holding(change.subject.rpartition(between)[2])
 
 
@@ -87,7 +90,7 @@ def kernel_config(change: Change, context: Context) -> Iterator[Touched]:
     for key, bind in context.site.host_paths.items():
         if bind.path.startswith("/boot"):
             yield Touched("site", f"{key}.path", f"names {bind.path}")
-    yield from helper("spank/bin")(change, context)
+    yield from starter(change, context)
 
 
 def limits(change: Change, context: Context) -> Iterator[Touched]:
@@ -108,7 +111,7 @@ def runtime(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the variant that the site states, and the wrapper."""
     site = context.site
     yield Touched("site", f"runtimes.{site.command}.variant", f"states {site.runtime.variant}")
-    yield from helper("spank/bin")(change, context)
+    yield from starter(change, context)
 
 
 # Devices
@@ -171,31 +174,17 @@ def interfaces(change: Change, context: Context) -> Iterator[Touched]:
     yield Touched("site", "fabric.interfaces", f"states {joined(map(str, context.site.fabric.interfaces))}")
 
 
-def interface(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the keys and settings that name the interface."""
-    name, fabric = change.subject, context.site.fabric
-    for key, names in (("interfaces", fabric.interfaces), ("management", fabric.management)):
-        if name in names:
-            yield Touched("site", f"fabric.{key}", f"names {name}")
-    yield from context.settings_holding(name)
-    for kind, node in context.site.node_kinds.items():
-        if any(nic.interface == name for nic in node.nics):
-            yield Touched("site", f"node_kinds.{kind}.nics", f"names {name}")
-
-
-def adapter(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the keys that name the adapter, and the places of node kinds where it has another one."""
-    site, name = context.site, change.subject
-    is_elsewhere = any(field.startswith(("numa ", "cpus ")) for field in change.names("fields"))
-    naming: dict[str, tuple[str | None, ...]] = {"fabric.adapters": site.fabric.adapters}
-    for kind, node in site.node_kinds.items():
-        key = f"node_kinds.{kind}"
-        if node.nics and (is_elsewhere or change.is_one_sided):
-            yield Touched("site", f"{key}.nics", f"names {name}")
-        naming |= {f"{key}.adapters": node.adapters or (), f"{key}.gpus": tuple(gpu.adapter for gpu in node.gpus)}
-    for key, names in naming.items():
-        if name in names:
+def device(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the keys and settings that name an interface or adapter; of one elsewhere the places of node kinds too."""
+    name = change.subject
+    for key, stated in stated_devices(context.site):
+        if name == stated:
             yield Touched("site", key, f"names {name}")
+    yield from context.settings_holding(name)
+    is_elsewhere = change.is_one_sided or any(field.startswith(("numa ", "cpus ")) for field in change.names("fields"))
+    for kind, node in context.site.node_kinds.items():
+        if change.kind == "nic" and is_elsewhere and node.nics:
+            yield Touched("site", f"node_kinds.{kind}.nics", f"names {name}")
 
 
 # Releases and images
@@ -342,19 +331,19 @@ def module_path(change: Change, context: Context) -> Iterator[Touched]:
 def slurm(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the key of the platform, and what Slurm runs of the helper."""
     yield from platform("slurm")(change, context)
-    yield from helper("spank/task_prolog", f"spank/{FILTER}")(change, context)
+    yield from _helper("spank/task_prolog", f"spank/{FILTER}")(change, context)
 
 
 def slurm_conf(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the task prolog or the cli_filter, and what names the folder of slurmd."""
-    yield from helper(f"spank/{FILTER if change.subject == FILTER else 'task_prolog'}")(change, context)
+    yield from _helper(f"spank/{FILTER if change.subject == FILTER else 'task_prolog'}")(change, context)
     if change.subject == "SlurmdSpoolDir":
         yield from context.all_naming(spool_folder(change.before))
 
 
 def slurm_node(change: Change, context: Context) -> Iterator[Touched]:
     """Yield what node kinds say of the keys that changed, and their masks."""
-    yield from helper("spank/task_prolog")(change, context)
+    yield from task_prolog(change, context)
     changed = {word.partition("=")[0] for word in (*change.names("gone"), *change.names("come"))}
     stated = {NODE_KEYS[key] for key in changed & NODE_KEYS.keys()}
     for name in context.kinds_like_node:
@@ -366,7 +355,7 @@ def slurm_node(change: Change, context: Context) -> Iterator[Touched]:
 
 def slurm_devices(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the task prolog, the GPUs of node kinds with the masks, and the settings that choose a GPU."""
-    yield from helper("spank/task_prolog")(change, context)
+    yield from task_prolog(change, context)
     for name in context.kinds_like_node:
         if name in context.gpu_kinds:
             yield Touched("site", f"node_kinds.{name}.gpus", "states what changed")

@@ -20,8 +20,6 @@ from tests.support.dict_trees import DictTree
 from tests.support.nodes import AFTER, NodeFiles, lumi_node
 
 LUMI = load_site("lumi").site
-#: Keys that a facts file cannot do without, where it has what they belong to.
-REQUIRED = {"sha256", "cpus", "kind"}
 #: A row more in one of these is a test more.
 BREAKS: Mapping[str, Break] = {**LIBRARIES, **SOFTWARE, **HARDWARE}
 

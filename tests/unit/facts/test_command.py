@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -87,3 +89,10 @@ def test_a_machine_that_nobody_has_described_is_read_and_given_no_site(
     assert main(["init", "mine.json", "-o", "mine.yaml"]) == 0
     assert "gpus:" in Path("mine.yaml").read_text()
     assert "lumi" not in Path("mine.yaml").read_text().replace("lumisite", "")
+
+
+def test_the_commands_load_no_templates_before_they_write_any() -> None:
+    """A node on which `lumisite facts` runs may have no Jinja."""
+    script = "import sys, lumisite.cli.facts; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "jinja2" not in done.stdout.split()

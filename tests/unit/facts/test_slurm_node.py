@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 
 from lumisite.facts.facts import Facts, format_facts, parse_facts
-from lumisite.facts.kinds import KINDS
 from lumisite.facts.report import ChangeReport, compare, make_report
-from lumisite.facts.slurm import is_named, meaning
+from lumisite.facts.slurm import is_named
 from tests.support.breaks import LUMI, facts_of
 from tests.support.dict_trees import Link
 from tests.support.nodes import AFTER, lumi_node
@@ -199,29 +197,3 @@ def test_a_capture_without_these_parts_is_not_compared() -> None:
 )
 def test_lists_of_hosts(host: str, names: str, is_one: bool) -> None:
     assert is_named(host, names) is is_one
-
-
-def test_flags_have_the_flags_that_they_set_too() -> None:
-    assert meaning("PrologFlags", "X11") == meaning("PrologFlags", "contain,Alloc,x11")
-    assert meaning("PrologFlags", "Alloc") != meaning("PrologFlags", "Contain")
-
-
-def test_a_facts_file_may_hold_any_text() -> None:
-    texts = {
-        "": "",
-        "/": " ",
-        "gpu x": "",
-        "gpu": "b",
-        "a/papi": "1",
-        "//papi": "autofs",
-        "x" * 99: "%",
-    }
-    parts = {kind.name for kind in KINDS if kind.read is not None}
-    one, other = (
-        replace(Facts(site="lumi"), texts={part: {key: (value,) for key, value in side.items()} for part in parts})
-        for side in (texts, {f"/{key}": value[::-1] for key, value in texts.items()})
-    )
-    for before, after in ((one, other), (other, one)):
-        assert compare(before, after)
-        assert report(before, after).users
-    assert compare(one, one) == ()

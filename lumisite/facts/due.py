@@ -91,7 +91,7 @@ class Differences:
 Follows: TypeAlias = Callable[[Change, Differences], bool]
 
 
-def nothing(change: Change, found: Differences) -> bool:
+def to_nothing(change: Change, found: Differences) -> bool:
     """Return False, for kinds whose changes follow from no other."""
     return False
 
@@ -99,12 +99,12 @@ def nothing(change: Change, found: Differences) -> bool:
 # The system
 
 
-def with_update(change: Change, found: Differences) -> bool:
+def to_update(change: Change, found: Differences) -> bool:
     """Follow from another release of the operating system."""
     return not change.is_one_sided and "os" in found.updated
 
 
-def built_again(change: Change, found: Differences) -> bool:
+def to_build(change: Change, found: Differences) -> bool:
     """Follow from another release of the system or the kernel, where only the build of a module is another one."""
     words = _words(change)
     is_build = change.before == change.after or (bool(words) and all(word.startswith("build ") for word in words))
@@ -115,12 +115,12 @@ def _words(change: Change) -> tuple[str, ...]:
     return (*change.names("gone"), *change.names("come"))
 
 
-def with_smt(change: Change, found: Differences) -> bool:
+def to_smt(change: Change, found: Differences) -> bool:
     """Follow, as a switch of SMT, from the hardware threads that are there."""
     return change.subject in ("smt", "nosmt") and "threads" in found.named("cpus", "how")
 
 
-def with_option(change: Change, found: Differences) -> bool:
+def to_option(change: Change, found: Differences) -> bool:
     """Follow from the kernel's command line, or from the value that the driver has; one build's own do not count."""
     if change.subject.startswith(STATED):
         return change.subject.removeprefix(STATED) in found.subjects("driver-option")
@@ -130,7 +130,7 @@ def with_option(change: Change, found: Differences) -> bool:
 # Devices
 
 
-def with_cpus(change: Change, found: Differences) -> bool:
+def to_cpus(change: Change, found: Differences) -> bool:
     """Follow from CPUs that are grouped in another way: those near a GPU or an adapter are a group."""
     fields, how = change.names("fields"), found.named("cpus", "how")
     if not found.of("cpus") or not fields or (change.kind == "gpu-place" and len(fields) > 1):
@@ -139,7 +139,7 @@ def with_cpus(change: Change, found: Differences) -> bool:
     return all(name.startswith(known) for name in fields)
 
 
-def with_device(change: Change, found: Differences) -> bool:
+def to_gpus(change: Change, found: Differences) -> bool:
     """Follow from the driver, from as many GPUs or adapters that came or went, or from all GPUs."""
     owner, _ = device_owners().get(change.subject, ("", ()))
     old, new = (_count(text) for text in (change.before, change.after))
@@ -162,7 +162,7 @@ def _count(text: str | None) -> int:
 # The runtime
 
 
-def with_runtime(change: Change, found: Differences) -> bool:
+def to_runtime(change: Change, found: Differences) -> bool:
     """Follow from the runtime, which came or went with all that it has, or from its configuration, which went."""
     if change.subject == CONFIG and change.is_one_sided:
         return True
@@ -170,7 +170,7 @@ def with_runtime(change: Change, found: Differences) -> bool:
     return is_own and bool(found.came_or_went("runtime"))
 
 
-def with_program(change: Change, found: Differences) -> bool:
+def to_program(change: Change, found: Differences) -> bool:
     """Follow, as a starter, from the program, which it comes with, or from its rights; lists and profiles are apart."""
     name = posixpath.basename(change.subject)
     is_reported = name == "starter-suid" and STARTER in found.subjects("container-start")
@@ -181,30 +181,30 @@ def with_program(change: Change, found: Differences) -> bool:
 # Modules, mounts, paths, Slurm
 
 
-def with_folders(change: Change, found: Differences) -> bool:
+def to_folders(change: Change, found: Differences) -> bool:
     """Follow, as folders of modules, from what went with a file system, a link or a folder above it."""
     gone = found.subjects("dangling", "path") | found.unmounted
     return bool(_words(change)) and all(is_below(folder, gone) for folder in _words(change))
 
 
-def with_module_path(change: Change, found: Differences) -> bool:
+def to_module_path(change: Change, found: Differences) -> bool:
     """Follow, as a default of a module, from a folder that is not searched any more, or is new."""
     side = "come" if change.before is None else "gone" if change.after is None else ""
     return is_below(change.subject, found.named("module-path", side))
 
 
-def with_path(change: Change, found: Differences) -> bool:
+def to_path(change: Change, found: Differences) -> bool:
     """Follow, as a mount, from a path that is another one now."""
     return is_below(change.subject, found.subjects("path", "dangling"))
 
 
-def of_another_node(change: Change, found: Differences) -> bool:
+def to_other_node(change: Change, found: Differences) -> bool:
     """Return whether two captures have the lines of different nodes in slurm.conf, which are not compared."""
     is_own = change.subject == OWN_NODE and found.before.host == found.after.host
     return change.is_one_sided and not is_own
 
 
-def with_named(change: Change, found: Differences) -> bool:
+def to_content(change: Change, found: Differences) -> bool:
     """Follow, as a path, from a library that went, an image, a broken link, or another folder of slurmd."""
     for key in found.of("slurm-conf"):
         spools = (spool_folder(key.before), spool_folder(key.after))
@@ -215,7 +215,7 @@ def with_named(change: Change, found: Differences) -> bool:
     return is_lost or is_below(change.subject, found.folders)
 
 
-def with_target(change: Change, found: Differences) -> bool:
+def to_target(change: Change, found: Differences) -> bool:
     """Follow, as a broken link, from the default of a stack or the image that it is, or from what is not mounted."""
     images = {path for image in found.of("image") for path in (image.subject, *image.paths)}
     targets = [target for target in (change.before, change.after) if target]
@@ -225,7 +225,7 @@ def with_target(change: Change, found: Differences) -> bool:
     return any(change.subject in software.defaults and software.title in changed for _, software in all_software())
 
 
-def with_moved_folder(change: Change, found: Differences) -> bool:
+def to_moved_folder(change: Change, found: Differences) -> bool:
     """Follow, as an image, from a folder of images that is elsewhere now, with a link in its old place."""
     for moved in found.of("path"):
         old, new = (f"{real}/" for real in moved.names("real"))
@@ -234,7 +234,7 @@ def with_moved_folder(change: Change, found: Differences) -> bool:
     return False
 
 
-def with_link(change: Change, found: Differences) -> bool:
+def to_link(change: Change, found: Differences) -> bool:
     """Follow, as a default, from its link that is broken now, or from its folder that has another name."""
     if f"{change.subject}/default" in found.subjects("dangling"):
         return True
@@ -245,32 +245,32 @@ def with_link(change: Change, found: Differences) -> bool:
 # Libraries
 
 
-def as_gone(change: Change, found: Differences) -> bool:
+def to_loss(change: Change, found: Differences) -> bool:
     """Follow, as a library that went, from a broken link, or from the folder of a release that went."""
     if change.subject in found.hidden_libraries:
         return True
     return not change.names("needed_by") and any(is_below(path, found.folders) for path in change.paths)
 
 
-def as_new(change: Change, found: Differences) -> bool:
+def to_need(change: Change, found: Differences) -> bool:
     """Follow, as a new library, from what needs it now or came with it, or from the folder of a release that came."""
     if change.subject in found.named("needs", "come") | found.subjects("missing"):
         return True
     needing = {path for path, library in found.after.libraries.items() if change.subject in library.needed}
-    return bool(needing and needing.isdisjoint(found.before.libraries)) or as_gone(change, found)
+    return bool(needing and needing.isdisjoint(found.before.libraries)) or to_loss(change, found)
 
 
-def as_missing(change: Change, found: Differences) -> bool:
+def to_library(change: Change, found: Differences) -> bool:
     """Follow from the library itself, which went, cannot be loaded, or is not in the loader's cache."""
     return change.subject in found.subjects("library-gone", "damaged") | found.hidden_libraries
 
 
-def as_file(change: Change, found: Differences) -> bool:
+def to_rebuild(change: Change, found: Differences) -> bool:
     """Follow from what the library needs or has, from another default or folder of a release, or from an update."""
     carriers = {name for fabric in all_fabrics() for name in fabric.libraries}
     is_of_system = all(map(_OF_SYSTEM.fullmatch, change.paths)) and change.subject not in carriers
     old, new = change.before or "", change.after or ""
-    if (is_of_system and with_update(change, found)) or is_below(old, found.folders):
+    if (is_of_system and to_update(change, found)) or is_below(old, found.folders):
         return True
     if old == new:
         rebuilt = found.subjects("needs", "wants", "gives", "runpath", "provider")
@@ -286,7 +286,7 @@ def _moving_with_defaults(changed: Iterable[str]) -> Iterator[str]:
         yield from software[name].moving if name in software else (f"{name}/",)
 
 
-def as_needs(change: Change, found: Differences) -> bool:
+def to_soname(change: Change, found: Differences) -> bool:
     """Follow from libraries that have another SONAME, or from a provider that went, where that is all that differs."""
     if change.after is None and change.subject in found.subjects("provider"):
         return True
