@@ -1,24 +1,14 @@
 # ---- 6 Directories for caches that are the user's alone
-# Sets $places, as far as a look tells: one folder in each of the site's places that will do, which
-# is the helper's own, or not there yet.
+# Sets $caches to the variables that are free, each with its directory; and, if there are some,
+# $places to the folders that a look lets pass, which are the helper's own, or not there yet.
 find_places() {
-	private='' caches_wanted='' places=''
+	caches='' places=''
 	site_caches
-	case $caches_wanted in ?*) site_places ;; esac
+	case $caches in ?*) site_places ;; esac
 }
-# A variable, and its directory below $private. That is empty at first, to find out whether some
-# variable is free, and `none` where there is no place.
-cache() {
-	look_up "$1"
-	whose=''
-	case /$2/ in */"$local_id"/*) whose=own ;; esac
-	case $private,$is_set in
-	,) caches_wanted=1 ;;
-	,x | none,) ;;
-	*) setting "$1" "$private/$2" "$whose" ;;
-	esac
-}
-# A place's path; or that path, the folder of the job below it, and the variable's name for people.
+# A variable, and its directory below the private one.
+cache() { if is_free "$1"; then caches="$caches$1=$2 "; fi; }
+# A place's path; or that path, the folder of the job below it, and what the site calls that.
 place() {
 	parent=${1%/}
 	case $# in
@@ -64,25 +54,14 @@ know_job_folder() {
 }
 
 # ---- for step 8
-# Makes $private in the first place that takes it; `none` where none does, or where none is wanted.
+# Makes $private in the first place that takes it; it is empty where none does, or none is wanted.
 make_private() {
 	umask 077
 	for private in $places; do
 		make_directories && has_space && return
 		no_directory_in "${private%/*}"
 	done
-	no_private
-}
-assume_private() {
-	private=${places%% *}
-	case $private in '') no_private ;; esac
-}
-no_private() {
-	private=none
-	case $caches_wanted,$local_id in
-	1,0) say "$node has no place for private directories, so caches go where programs put them" ;;
-	esac
-	case $caches_wanted,${LUMISITE_PRIVATE+x} in 1,x) drop LUMISITE_PRIVATE ;; esac
+	private=''
 }
 make_directories() {
 	[ -e "$private" ] || run mkdir -m 1700 "$private"
@@ -110,7 +89,18 @@ has_space() {
 	printf '%4097s' '' >>"$file" && printf '' >"$file"
 }
 offer_caches() {
-	case $private in none) ;; *) put LUMISITE_PRIVATE "$private" ;; esac
-	site_caches
+	case $private,${caches:+wanted},$local_id in
+	,wanted,0)
+		say "$node has no place for private directories, so caches go where programs put them"
+		;;
+	esac
+	case $private,${LUMISITE_PRIVATE+x} in
+	,x) drop LUMISITE_PRIVATE ;;
+	,) ;;
+	*)
+		put LUMISITE_PRIVATE "$private"
+		for pair in $caches; do setting "${pair%%=*}" "$private/${pair#*=}"; done
+		;;
+	esac
 	put LUMISITE_EXPORTS "$exported"
 }

@@ -114,11 +114,11 @@ local function has(options, term)
   local value = term.variable and os.getenv(term.variable)
   if term.option then value = get(options, term.option) end
   for word in (value or ""):gmatch("[^,]+") do
-    for _, pattern in ipairs(term.patterns) do
+    for _, pattern in ipairs(term.patterns or {}) do
       if word:lower():match(pattern) then return true end
     end
   end
-  return value ~= nil and #term.patterns == 0
+  return value ~= nil and not term.patterns
 end
 
 -- 5.
@@ -133,9 +133,8 @@ local function warn(options)
   for _, pair in ipairs(site.needs) do
     local partner = false
     for _, term in ipairs(pair.partners) do partner = partner or has(options, term) end
-    if has(options, pair.this) and partner == pair.excluded and not (pair.several_tasks and alone) then
-      say("info", pair.text)
-    end
+    local wrong = partner == (pair.excluded or false) and not (pair.several_tasks and alone)
+    if wrong and has(options, pair.this) then say("info", pair.text) end
   end
   local cpus = get(options, "cpu-bind") or ""
   if (cpus:find("mask_cpu") or cpus:find("map_cpu")) and get(options, "cpus-per-task") then

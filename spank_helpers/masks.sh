@@ -114,8 +114,8 @@ read_line() {
 	line=''
 	[ ! -r "$1" ] || read -r line <"$1" || :
 }
-# Sets $cpus of a whole node, and $count to the fewest that a task there has: how many tasks, or
-# `near` for the tasks of GPUs; index of a task or GPU; threads of a core.
+# Sets $cpus from the site's table, and $count to the fewest that a task has there: how many tasks
+# on a whole node, or `near` for those near GPUs; index of a task or GPU; threads of a core.
 row() { site_cpus "$kind/$1/$3" && pick "$2" "$lists" && cpus=$picked; }
 # Whether all of the node is this step's: by its cgroup, else by what Slurm says, where that leaves
 # no doubt.
@@ -138,12 +138,7 @@ cpus_of_whole_node() {
 	*) rows=$kind_gpus index=$gpu ;;
 	esac
 	row "$rows" "$index" "$threads" ||
-		refuse "the site has no masks for $tasks tasks on a $kind node" || return
-	[ "$count" -lt "$wanted_cpus" ] && [ "$threads" = 1 ] || return 0
-	# Both threads of its cores may be enough; without them it keeps one of each, and gets no mask.
-	threads=2
-	whole_node || threads=1
-	row "$rows" "$index" "$threads" || row "$rows" "$index" 1
+		refuse "the site has no masks for $tasks tasks on a $kind node"
 }
 cpus_of_part() {
 	case $granted,$gpu,$tasks in

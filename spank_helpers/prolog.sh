@@ -66,19 +66,13 @@ start() {
 	on)
 		send
 		make_private
-		offer_caches
-		send
 		bind_task
-		tell_cpus
-		send
 		;;
-	observe)
-		assume_private
-		offer_caches
-		tell_cpus
-		tell_log
-		;;
+	observe) private=${places%% *} ;;
 	esac
+	offer_caches
+	tell_cpus
+	case $mode in observe) tell_log ;; *) send ;; esac
 	exit 0
 }
 
@@ -128,8 +122,10 @@ know_task() {
 }
 # Sets $step, by which the site's data is chosen: combination/nodes/gpus/partition/kind of node.
 know_step() {
-	stack=$site_stack
-	if site_has_stack "${LUMISITE_STACK-}"; then stack=$LUMISITE_STACK; fi
+	stack=${site_stacks%% *}
+	for name in $site_stacks; do
+		case $name in "${LUMISITE_STACK-}") stack=$name ;; esac
+	done
 	case ${SLURM_STEP_NUM_NODES:-${SLURM_NNODES-}} in
 	1) nodes=one ;;
 	'' | 0* | *[!0-9]*) nodes=unknown ;;
@@ -148,21 +144,20 @@ know_step() {
 	step=$stack/$nodes/$gpus/$partition/$kind
 	note step "$step" "release $site_release, step $step"
 }
-# Sets $kind to the kind of the partition that has as many GPUs as this node, and $kind_gpus to how
-# many tasks have there; else $misfit says why. `lumisite check --host` compares the rest.
+# Sets $kind to the one kind of the partition that has as many GPUs as this node, and $kind_gpus to
+# how many tasks have there; else $misfit says why. `lumisite check --host` compares the rest.
 find_kind() {
 	node_gpus='' fitting=''
 	site_drivers
 	site_kinds
 	case $fitting in
-	'')
+	' '*' '*) kind_gpus=0 misfit="this node may be of any of these node kinds:$fitting" ;;
+	' '*) kind=${fitting# } ;;
+	*)
 		misfit="this node is of no node kind of partition $partition"
 		misfit="$misfit (lumisite check --host shows what differs)"
 		;;
-	' '*' '*) misfit="this node may be of any of these node kinds:$fitting" ;;
-	*) kind=${fitting# } ;;
 	esac
-	case $kind in '') kind_gpus=0 ;; esac
 }
 # A vendor, and its drivers. A driver's folder has more than devices, so the pattern fits something.
 count_gpus() {
@@ -189,7 +184,10 @@ binds_and_path() {
 	# Without a prefix, modules of another kind bind, and there is no wrapper.
 	case $site_prefix in '') return ;; esac
 	know_list
-	is_long "$list$other_binds" || add_binds
+	case $list in
+	*"$line_end"*) ;;
+	*) is_long "$list$other_binds" || add_binds ;;
+	esac
 	# Slurm looks the command up on the PATH that this prolog gives.
 	case $0 in
 	*/current/spank/*) folder=${0%/current/*}/releases/$site_release/spank/bin ;;
@@ -216,16 +214,12 @@ add_binds() {
 	set +f
 	for folder in /*; do roots=$roots${folder#/}/; done
 	set -f
-	users_list=$list lines_before=$lines marker='' brought=''
+	users_list=$list marker='' brought=''
 	site_binds
 	remember_binds
 	case $list in "$users_list") return ;; esac
-	# A list that Slurm would not take stays as it is.
-	if put "$list_name" "$list"; then
-		note binds "$list" "$list_name=$list"
-	else
-		lines=$lines_before
-	fi
+	put "$list_name" "$list"
+	note binds "$list" "$list_name=$list"
 }
 # What is right below `/` may be a shared file system: the list of `/` has its name, without asking
 # its servers.
@@ -309,18 +303,19 @@ forget() {
 }
 # Sets $is_set to x where the task has a variable, and $old_value to its value.
 look_up() { is_set='' old_value='' && eval "is_set=\${$1+x} old_value=\${$1-}"; }
-# A variable and its value, which it gets unless it has one: whoever has set that.
-setting() {
+# Whether the task lacks a variable. What it has stays, whoever has set that.
+is_free() {
 	look_up "$1"
-	case $is_set in
-	x)
-		shown=$1=$old_value
-		case $old_value in *[!\ -~]*) shown=$1 ;; esac
-		[ "${#old_value}" -lt 200 ] || shown=$1
-		note kept "$shown" "$shown not changed: it was set before lumisite ran"
-		return 1
-		;;
-	esac
+	case $is_set in '') return ;; esac
+	shown=$1=$old_value
+	case $old_value in *[!\ -~]*) shown=$1 ;; esac
+	[ "${#old_value}" -lt 200 ] || shown=$1
+	note kept "$shown" "$shown not changed: it was set before lumisite ran"
+	return 1
+}
+# A variable, and the value that it gets if it is free.
+setting() {
+	is_free "$1" || return
 	exported="$exported$1=$2;"
 	put "$1" "$2"
 	note setting "$1" "$1=$2" "${3-}"
@@ -348,18 +343,15 @@ special_setting() {
 	one-gpu) one_gpu "$1" ;;
 	esac
 }
-# Sets $host to the first host of Slurm's list, such as x-[001-004,007]-y,z.
+# Sets $host to the first host of Slurm's list, such as x[001-004,007],z.
 first_host() {
 	host=${SLURM_STEP_NODELIST:-${SLURM_JOB_NODELIST-}}
 	! is_long "$host" || return
-	while :; do
-		begin=${host%%[[,]*}
-		rest=${host#"$begin"}
-		case $rest in '['*']'*) ;; *) break ;; esac
-		[ "${#begin}" -lt 256 ] || return
-		first=${rest#?}
-		host=$begin${first%%[],-]*}${rest#*]}
-	done
+	begin=${host%%[[,]*}
+	rest=${host#"$begin"}
+	case $rest in
+	'['*']'*) first=${rest#?} && host=$begin${first%%[],-]*}${rest#*]} ;;
+	esac
 	host=${host%%,*}
 	case $host in '' | *[!A-Za-z0-9._-]*) return 1 ;; esac
 }

@@ -48,7 +48,7 @@ ls_start() {
 	esac
 	ls_find_image "$@"
 	case $ls_state in
-	unsure) ls_note unsure "$ls_word" 'an option that is not known: nothing is corrected' ;;
+	unsure) ;;
 	found)
 		ls_know_step
 		ls_know_file
@@ -87,7 +87,6 @@ ls_miss() {
 # Sets $ls_is_set to x where a variable is set, and $ls_old to its value.
 ls_look_up() { ls_is_set='' ls_old='' && eval "ls_is_set=\${$1+x} ls_old=\${$1-}"; }
 ls_is_long() { [ "${#1}" -gt 8192 ]; }
-ls_is_there() { [ -e "$1" ]; }
 
 # ---- 2 The real program: $ls_real. It is looked for on PATH only if it is not where the site says,
 # or if that led back here.
@@ -113,29 +112,26 @@ ls_find_runtime() {
 	export LUMISITE_WRAPPER="$ls_mark"
 }
 
-# ---- 3 The command and the image: $ls_state is found, unsure (a word that is not known for sure),
-# or another for what starts no container; $ls_image is the word. The site's lookups of options
-# set $ls_takes where an option takes the next word, and fail for what they do not know.
+# ---- 3 The command and the image: $ls_state is found, unsure for a word that is too long, or
+# another for what starts no container; $ls_image is the word. An option of which it is not known
+# that the next word is its value, has none.
 ls_find_image() {
 	ls_state=global ls_command='' ls_image='' ls_takes='' ls_writable=''
 	for ls_word; do
 		case $ls_takes in 1) ls_takes='' && continue ;; esac
 		case $ls_state,$ls_word in
-		image,*) ls_image=$ls_word ls_state=found ;;
-		instance,start | instance,run) ls_state=options ;;
-		instance,*) ls_state=other ;;
-		global,--?*=* | options,--?*=*) ;;
-		global,-*) ls_site_global_option "$ls_word" || ls_state=unsure ;;
+		global,--config | global,-c) ls_takes=1 ;;
+		global,-*) ;;
 		global,instance) ls_state=instance ;;
-		global,*)
-			ls_command=$ls_word ls_state=other
-			if ls_site_action "$ls_word"; then ls_state=options; fi
+		global,exec | global,run | global,shell | global,test | instance,start | instance,run)
+			ls_command=$ls_word ls_state=options
 			;;
 		options,--) ls_state=image ;;
 		options,--writable) ls_writable=1 ;;
-		options,--*) ls_site_option "$ls_word" || ls_state=unsure ;;
+		options,--*) if ls_site_option "$ls_word"; then ls_takes=1; fi ;;
 		options,-?*) ls_read_letters "${ls_word#-}" ;;
-		options,*) ls_image=$ls_word ls_state=found ;;
+		options,* | image,*) ls_image=$ls_word ls_state=found ;;
+		*) ls_state=other ;;
 		esac
 		case $ls_state in other | unsure | found) break ;; esac
 	done
@@ -150,11 +146,8 @@ ls_read_letters() {
 	if ls_is_long "$1"; then ls_state=unsure ls_rest=''; fi
 	while [ -n "$ls_rest" ]; do
 		ls_letter=${ls_rest%"${ls_rest#?}"} ls_rest=${ls_rest#?}
-		case $ls_letter,$ls_command in
-		w,*) ls_writable=1 ;;
-		s,shell) ls_takes=1 ;;
-		*) ls_site_letter "$ls_letter" || ls_state=unsure ls_rest='' ;;
-		esac
+		case $ls_letter,$ls_command in w,*) ls_writable=1 ;; s,shell) ls_takes=1 ;; esac
+		if ls_site_option "-$ls_letter"; then ls_takes=1; fi
 		case $ls_takes,$ls_rest in 1,?*) ls_takes='' ls_rest='' ;; esac
 	done
 }
@@ -163,8 +156,10 @@ ls_read_letters() {
 # Sets $ls_step, by which the site's data is chosen, as the prolog has found it out for this task:
 # combination/nodes/gpus/partition/kind of node, which is `outside` where there is no such task.
 ls_know_step() {
-	ls_step=$ls_site_stack
-	if ls_site_has_stack "${LUMISITE_STACK-}"; then ls_step=$LUMISITE_STACK; fi
+	ls_step=${ls_site_stacks%% *}
+	for ls_word in $ls_site_stacks; do
+		case $ls_word in "${LUMISITE_STACK-}") ls_step=$ls_word ;; esac
+	done
 	ls_step=$ls_step/unknown/cpu/other/outside
 	if [ "${LUMISITE_DONE-}" = "${SLURM_JOB_ID-}.${SLURM_STEP_ID-}.${SLURM_PROCID-}" ]; then
 		ls_step=${LUMISITE_STEP-}
@@ -314,7 +309,7 @@ ls_review() {
 	if ls_is_long "$ls_old"; then return 0; fi
 	IFS=,
 	for ls_bind in $ls_old; do
-		if [ -n "$ls_keep" ] && ls_is_there "${ls_bind%%:*}"; then continue; fi
+		if [ -n "$ls_keep" ] && [ -e "${ls_bind%%:*}" ]; then continue; fi
 		case ,$ls_list, in *",${ls_bind:-,},"*) ;; *) continue ;; esac
 		case $ls_keep in 1) ls_miss "${ls_bind%%:*}" ;; esac
 		ls_take_out "$ls_bind"
@@ -334,7 +329,7 @@ ls_add() {
 	case ,$ls_list,$ls_beside, in
 	*",$ls_target,"* | *":$ls_target,"* | *":$ls_target:"*) return 0 ;;
 	esac
-	if ls_is_there "${2:-$1}"; then
+	if [ -e "${2:-$1}" ]; then
 		ls_list=${ls_list:+$ls_list,}$1
 		ls_note bind "$1" "with the bind $1"
 	fi
@@ -350,7 +345,7 @@ ls_module_bind() {
 }
 # Of a plan: its own bind; a bind to take out, where the module of that variable has brought it.
 ls_plan_bind() {
-	if ls_is_there "${2:-$1}"; then ls_add "$@"; else ls_miss "${2:-$1}"; fi
+	if [ -e "${2:-$1}" ]; then ls_add "$@"; else ls_miss "${2:-$1}"; fi
 }
 ls_plan_without() {
 	ls_look_up "$1"
@@ -368,13 +363,13 @@ ls_correct_settings() {
 		case $ls_free in 1) unset "$ls_left" ;; esac
 	done
 	ls_site_settings
-	# Once on each node: why the plugin cannot be loaded, or the path of the libfabric that it looks for, which may
-	# have come back since somebody read the image.
+	# Once on each node: why the plugin cannot be loaded, or the path of the libfabric that it looks
+	# for, which may have come back since somebody read the image.
 	ls_text="$ls_path starts without the fast network:"
 	case $ls_lacking,$ls_step,$ls_local_id in
 	/*,*/several/gpu/*,0)
-		ls_is_there "$ls_lacking" ||
-			ls_say "$ls_text its plugin looks for $ls_lacking, which is not on ${SLURMD_NODENAME-this node}"
+		ls_text="$ls_text its plugin looks for $ls_lacking, which is not on"
+		[ -e "$ls_lacking" ] || ls_say "$ls_text ${SLURMD_NODENAME-this node}"
 		;;
 	?*,*/several/gpu/*,0) ls_say "$ls_text $ls_lacking" ;;
 	esac

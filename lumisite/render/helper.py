@@ -28,13 +28,8 @@ from lumisite.render.helper_settings import (
 )
 from lumisite.render.modules import Rendering, bind_marker
 from lumisite.render.runtimes import (
-    ACTION_FLAGS,
-    ACTION_LETTERS,
     ACTION_VALUED,
     ACTION_VALUED_LETTERS,
-    ACTIONS,
-    GLOBAL_FLAGS,
-    GLOBAL_VALUED,
     RUNTIMES,
 )
 from lumisite.render.templates import comment, lua_pattern, quote_lua
@@ -93,8 +88,8 @@ def prolog_data(of: Rendering) -> Iterator[str]:
     yield from sh.function("site_binds", _prolog_binds(of))
     yield sh.numbers("site_names", [*prolog_names(site), "PET_LOCAL_ADDR", "PET_RDZV_CONF"])
     settings, caches = (prolog_chains(site, of.decisions, directories=these) for these in (False, True))
-    yield from sh.function("site_settings", sh.decide(settings, "step"))
-    yield from sh.function("site_caches", sh.decide(caches, "step"))
+    yield from sh.function("site_settings", sh.decide(sh.alike(settings), "step"))
+    yield from sh.function("site_caches", sh.decide(sh.alike(caches), "step"))
     yield from sh.function("site_directories", _directories(site))
     yield from sh.function("site_places", _places(site))
     yield from sh.lookup("site_cpus", _cpus(site))
@@ -107,8 +102,7 @@ def _head(prefix: str, of: Rendering) -> Iterator[str]:
     yield f"# Release {of.release} of {site.name}. Ask {comment(site.support.name)}:"
     yield f"# {comment(site.support.contact)}"
     yield sh.assign(ls_site_root=site.root)
-    yield sh.assign(**{f"{prefix}stack": next(iter(of.decisions))})
-    yield from sh.lookup(f"{prefix}has_stack", [([*map(shlex.quote, of.decisions)], sh.NOTHING)])
+    yield sh.numbers(f"{prefix}stacks", of.decisions)
 
 
 def _kind(site: Site, name: str) -> str:
@@ -137,18 +131,22 @@ def _filter_data(of: Rendering) -> Iterator[str]:
     yield f"  name = {quote_lua(of.site.name)}, root = {quote_lua(of.site.root)},"
     yield f"  ask = {quote_lua(f'{support.name}, {support.contact}')},"
     yield "  images = {"
-    for family in of.site.families.values():
-        mpi = f", mpi = {quote_lua(family.mpi)}" if family.mpi else ""
-        for path in family.paths:
-            yield f"    {{ pattern = {quote_lua(lua_pattern(sh.case_pattern(path)))}{mpi} }},"
+    images = [(path, family.mpi) for family in of.site.families.values() for path in family.paths]
+    while images and images[-1][1] is None:  # what no later pattern follows needs no exception
+        images.pop()
+    for path, mpi in images:
+        choice = f", mpi = {quote_lua(mpi)}" if mpi else ""
+        yield f"    {{ pattern = {quote_lua(lua_pattern(sh.case_pattern(path)))}{choice} }},"
     yield "  },"
     yield "  needs = {"
     for need in of.site.needs:
-        flags = f"excluded = {str(need.needs is None).lower()}, several_tasks = {str(need.several_tasks).lower()}"
         relation = "needs" if need.needs else "does not go together with"
         text = f"{need.title} {relation} {' or '.join(need.partners)}: {need.why}"
-        yield f"    {{ this = {_term(need.this)}, partners = {{ {', '.join(map(_term, need.partners))} }},"
-        yield f"      {flags}, text = {quote_lua(text)} }},"
+        flags = "" if need.needs else "excluded = true, "
+        flags += "several_tasks = true, " if need.several_tasks else ""
+        yield f"    {{ this = {_term(need.this)},"
+        yield f"      partners = {{ {', '.join(map(_term, need.partners))} }},"
+        yield f"      {flags}text = {quote_lua(text)} }},"
     yield "  },"
     yield "}"
     yield "lumisite.release = site.release"
@@ -160,19 +158,25 @@ def _term(text: str) -> str:
     name, _, values = text.removeprefix("--").partition("=")
     patterns = [quote_lua(lua_pattern(sh.case_pattern(value.lower()))) for value in values.split("|") if value]
     kind = "option" if text.startswith("--") else "variable"
-    return f"{{ {kind} = {quote_lua(name)}, patterns = {{ {', '.join(patterns)} }} }}"
+    values = f", patterns = {{ {', '.join(patterns)} }}" if patterns else ""
+    return f"{{ {kind} = {quote_lua(name)}{values} }}"
 
 
-def _family(of: Rendering, name: str) -> Sequence[str]:
-    family = of.site.families[name]
-    after = next(iter(family.release_after.values()), "")
-    values = sh.rows(
-        ls_needs=f" {' '.join(map(bind_marker, family.modules))} ",
-        ls_front=":".join(family.prepend_path),
-        ls_libraries=":".join(library_path(of.site, of.selection.platform, name)),
-        ls_has=plugin_word(plugin_by_name(of.site, name)),
-    )
-    return (*values, f"ls_behind=${{ls_file##{sh.case_pattern(after)}}}") if after else values
+def _families(of: Rendering) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+    """Yield the families of which the same is known, and what that is."""
+    names_of: dict[tuple[str, ...], list[str]] = {}
+    for name, family in of.site.families.items():
+        after = next(iter(family.release_after.values()), "")
+        needs = sh.row(ls_needs=f" {' '.join(map(bind_marker, family.modules))} ")
+        values = sh.row(
+            ls_front=":".join(family.prepend_path),
+            ls_libraries=":".join(library_path(of.site, of.selection.platform, name)),
+            ls_has=plugin_word(plugin_by_name(of.site, name)),
+        )
+        behind = f"ls_behind=${{ls_file##{sh.case_pattern(after)}}}" if after else sh.NOTHING
+        lines = (needs, " ".join(word for word in (values, behind) if word != sh.NOTHING))
+        names_of.setdefault(tuple(filter(None, lines)), []).append(shlex.quote(name))
+    yield from ((names, lines) for lines, names in names_of.items())
 
 
 def _prolog_binds(of: Rendering) -> Iterator[str]:
@@ -259,7 +263,9 @@ def _cpus(site: Site) -> Iterator[tuple[list[str], Sequence[str]]]:
             if tasks == len(kind.gpus) and not shared_cores(topology, threads):
                 keys.append(shlex.quote(f"{name}/near/{threads}"))
             least = min(len(answer.pu_os) for answer in answers)
-            yield keys, (f"count={least}", sh.numbers("lists", (answer.cpus for answer in answers)))
+            lists = sh.numbers("lists", (answer.cpus for answer in answers))
+            short = len(lists) < sh.WIDTH - 40
+            yield keys, (f"count={least} {lists}",) if short else (f"count={least}", lists)
 
 
 def wrapper_data(of: Rendering) -> Iterator[str]:
@@ -269,7 +275,8 @@ def wrapper_data(of: Rendering) -> Iterator[str]:
     yield from _head("ls_site_", of)
     runtimes = [([command if command != RUNTIMES[0] else "*"], [_runtime(site, command)]) for command in RUNTIMES[::-1]]
     yield from sh.function("ls_site_runtime_of", sh.case('"$1"', runtimes))
-    yield from _options()
+    valued = (*ACTION_VALUED, *(f"-{letter}" for letter in ACTION_VALUED_LETTERS))
+    yield from sh.lookup("ls_site_option", [(valued, sh.NOTHING)])
     planned = [planned for loaded_plan in followed for planned in _planned(site, loaded_plan)]
     yield from sh.lookup("ls_site_plan", [(patterns, values) for patterns, values, exact in planned if exact])
     yield from sh.lookup("ls_site_plan_like", [(patterns, values) for patterns, values, exact in planned if not exact])
@@ -282,7 +289,7 @@ def wrapper_data(of: Rendering) -> Iterator[str]:
         (list(map(sh.case_pattern, family.paths)), sh.row(ls_family=name)) for name, family in families if family.paths
     ]
     yield from sh.lookup("ls_site_name", patterns)
-    yield from sh.lookup("ls_site_family", (([shlex.quote(name)], _family(of, name)) for name in site.families))
+    yield from sh.lookup("ls_site_family", _families(of))
     yield from _wrapper_binds(of)
     rows = [
         ([shlex.quote(plan.file)], ["if ls_plan_fits; then", *map(sh.indented, _followed(site, plan.plan)), "fi"])
@@ -299,17 +306,6 @@ def _runtime(site: Site, command: str) -> str:
     # Without a path of the site, one that no system has: the wrapper goes on to PATH.
     folder = posixpath.dirname(runtime.executable or "/")
     return sh.assign(ls_site_prefix=runtime.prefix, ls_site_runtime=posixpath.join(folder, command))
-
-
-def _options() -> Iterator[str]:
-    """Yield lookups of the runtimes' options; those that take the next word set ls_takes."""
-    yield from sh.lookup("ls_site_action", [(ACTIONS, sh.NOTHING)])
-    for name, valued, flags in (
-        ("ls_site_global_option", GLOBAL_VALUED, GLOBAL_FLAGS),
-        ("ls_site_option", ACTION_VALUED, ACTION_FLAGS),
-        ("ls_site_letter", tuple(ACTION_VALUED_LETTERS), tuple(ACTION_LETTERS)),
-    ):
-        yield from sh.lookup(name, [(valued, "ls_takes=1"), (flags, sh.NOTHING)])
 
 
 def _planned(site: Site, loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], str, bool]]:

@@ -1,8 +1,8 @@
 """The container runtimes, and the options of theirs that stand before the image: for wrapper, cli_filter and lint.
 
 Source: `cmd/internal/cli/singularity.go`, `action_flags.go` and `actions.go` of SingularityCE 4 and `apptainer.go` and
-the like of Apptainer 1 (main branches of August 2026). Where the wrapper meets an option that is not listed, it no
-longer knows which argument is the image, and corrects nothing.
+the like of Apptainer 1 (main branches of August 2026). The wrapper takes an option that is not listed for one without a
+value: of an image that it takes for another word it knows nothing, and leaves the environment as it is.
 """
 
 from __future__ import annotations
@@ -12,12 +12,6 @@ RUNTIMES = ("singularity", "apptainer")
 
 #: Before the command: options with a value.
 GLOBAL_VALUED = ("--config", "-c")
-
-#: Those without.
-GLOBAL_FLAGS = (
-    *("--build-config", "--debug", "--help", "--nocolor", "--quiet", "--silent", "--verbose", "--version"),
-    *("-d", "-h", "-q", "-s", "-v"),
-)
 
 #: Commands that start a container from an image.
 ACTIONS = ("exec", "run", "shell", "test")
@@ -44,5 +38,3 @@ ACTION_FLAGS = (
 )
 #: One-letter options with a value; those and others may stand together (`-eB /data`). `-s` has one with `shell` only.
 ACTION_VALUED_LETTERS = "BHSWo"
-#: Others without, but for `-w`, which makes an image writable as `--writable` does.
-ACTION_LETTERS = "Ccefhinpu"

@@ -45,12 +45,7 @@ def assign(**values: str) -> str:
 
 def row(**values: str) -> str:
     """Write a row of a table: what is empty is left out, since the scripts begin with empty variables."""
-    return " ".join(rows(**values)) or NOTHING
-
-
-def rows(**values: str) -> Sequence[str]:
-    """Write a long row of a table, a line for each value."""
-    return tuple(assign(**{name: value}) for name, value in values.items() if value)
+    return assign(**{name: value for name, value in values.items() if value}) or NOTHING
 
 
 def numbers(name: str, words: Iterable[object]) -> str:
@@ -72,8 +67,11 @@ def indented(text: str) -> str:
 
 
 def function(name: str, body: Iterable[str]) -> list[str]:
-    """Write a function; one without a body does nothing."""
-    return [f"{name}() {{", *map(indented, list(body) or [NOTHING]), "}"]
+    """Write a function, on one line where it has one; without a body it does nothing."""
+    lines = list(body) or [NOTHING]
+    if len(lines) == 1 and len(name) + len(lines[0]) < WIDTH - 10 and "\n" not in lines[0]:
+        return [f"{name}() {{ {lines[0]}; }}"]
+    return [f"{name}() {{", *map(indented, lines), "}"]
 
 
 def case(subject: str, rows: Iterable[tuple[Sequence[str], Sequence[str]]], otherwise: str = "") -> list[str]:
@@ -81,7 +79,10 @@ def case(subject: str, rows: Iterable[tuple[Sequence[str], Sequence[str]]], othe
     lines = [f"case {subject} in"]
     for patterns, body in (*rows, *([(("*",), (otherwise,))] if otherwise else [])):
         head = f"{_alternatives(patterns)})"
-        if len(body) == 1 and len(head) + len(body[0]) < WIDTH:
+        last_line = head.rpartition("\n")[2]
+        if tuple(body) == (NOTHING,):
+            lines.append(f"{head} ;;")
+        elif len(body) == 1 and len(last_line) + len(body[0]) < WIDTH:
             lines.append(f"{head} {body[0]} ;;")
         else:
             lines += [head, *map(indented, body), "\t;;"]
@@ -112,6 +113,14 @@ def lookup(name: str, rows: Iterable[tuple[Sequence[str], str | Sequence[str]]])
     """Write a function that looks its first argument up, and fails where there is nothing."""
     table = [(patterns, (lines,) if isinstance(lines, str) else lines) for patterns, lines in rows]
     return function(name, case('"$1"', table, "return 1") if table else ["return 1"])
+
+
+def alike(chains: Iterable[Chain]) -> list[Chain]:
+    """Return chains in an order in which those that ask for the same are neighbours."""
+    groups: dict[tuple[Where, ...], list[Chain]] = {}
+    for chain in map(_without_idle_end, chains):
+        groups.setdefault(tuple(where for where, _ in chain), []).append(chain)
+    return [chain for group in groups.values() for chain in group]
 
 
 def decide(chains: Iterable[Chain], step: str) -> Iterator[str]:

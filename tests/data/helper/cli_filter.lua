@@ -8,8 +8,9 @@ site = {
     { pattern = "^.*/torch%-.*$", mpi = "pmi2" },
   },
   needs = {
-    { this = { option = "exact", patterns = {} }, partners = { { option = "cpu-bind", patterns = { "^none$" } } },
-      excluded = true, several_tasks = false, text = "--exact does not go together with --cpu-bind=none" },
+    { this = { option = "exact" },
+      partners = { { option = "cpu-bind", patterns = { "^none$" } } },
+      excluded = true, text = "--exact does not go together with --cpu-bind=none" },
   },
 }
 lumisite.release = site.release

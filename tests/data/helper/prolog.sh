@@ -2,10 +2,7 @@
 #   cd spank_helpers; cat prolog.sh policy.sh caches.sh masks.sh ../tests/data/helper/prolog.sh >/tmp/prolog
 #   SLURM_JOB_ID=1 SLURM_STEP_ID=0 LUMISITE_VERBOSE=1 sh /tmp/prolog
 ls_site_root=/nowhere
-site_stack=25.03-rocm6.2
-site_has_stack() {
-	return 1
-}
+site_stacks='25.03-rocm6.2'
 site_release=try
 site_prefix=SINGULARITY site_host_suffix=''
 site_partition() {

@@ -2,33 +2,13 @@
 #   cat spank_helpers/{wrapper,policy}.sh tests/data/helper/wrapper.sh >/tmp/wrapper
 #   LUMISITE_VERBOSE=1 LUMISITE_DONE=.. sh /tmp/wrapper exec torch-rocm-6.2.4.sif
 ls_site_root=/nowhere
-ls_site_stack=25.03-rocm6.2
-ls_site_has_stack() {
-	return 1
-}
+ls_site_stacks='25.03-rocm6.2'
 ls_site_runtime_of() {
 	ls_site_prefix=SINGULARITY ls_site_runtime=/usr/bin/echo
 }
-ls_site_action() {
-	case $1 in
-	exec) : ;;
-	*) return 1 ;;
-	esac
-}
-ls_site_global_option() {
-	return 1
-}
 ls_site_option() {
 	case $1 in
-	--bind) ls_takes=1 ;;
-	--nv) ls_takes='' ;;
-	*) return 1 ;;
-	esac
-}
-ls_site_letter() {
-	case $1 in
-	B) ls_takes=1 ;;
-	e) ls_takes='' ;;
+	--bind | -B) ;;
 	*) return 1 ;;
 	esac
 }
@@ -43,7 +23,7 @@ ls_site_image() {
 }
 ls_site_folder() {
 	case $1 in
-	*/torch-*) : ;;
+	*/torch-*) ;;
 	*) return 1 ;;
 	esac
 }

@@ -102,12 +102,10 @@ def test_the_filter_runs_by_hand(tmp_path: Path) -> None:
 
 def words_with_options() -> list[list[str]]:
     return [
-        *([flag, "exec"] for flag in runtimes.GLOBAL_FLAGS),
         *([option, "value", "exec"] for option in runtimes.GLOBAL_VALUED),
         *([action] for action in runtimes.ACTIONS),
         *(["run", flag] for flag in runtimes.ACTION_FLAGS if flag != "--writable"),
         *(["test", option, "value"] for option in runtimes.ACTION_VALUED),
-        *(["exec", f"-{letter}"] for letter in runtimes.ACTION_LETTERS),
         *(["exec", f"-{letter}", "value"] for letter in runtimes.ACTION_VALUED_LETTERS),
     ]
 

@@ -278,7 +278,6 @@ def test_a_job_keeps_the_release_that_it_started_with(prolog: Script, tmp_path: 
         ("nid005124", "nid005124"),
         ("nid[005124-005130,006000]", "nid005124"),
         ("nid[005124,005130-006000],x1", "nid005124"),
-        ("nid00[1-3]x[4,5]", "nid001x4"),
         ("a-b-[07-09]-c,d", "a-b-07-c"),
         ("plain,other[1-2]", "plain"),
         ("host.example.org,b", "host.example.org"),
@@ -288,11 +287,12 @@ def test_the_master_is_the_first_node_of_the_step(prolog: Script, nodes: str, fi
     assert sound(prolog.step(SLURM_STEP_NODELIST=nodes)).exports["MASTER_ADDR"] == first
 
 
-@pytest.mark.parametrize("nodes", ["", "a b", "[", "nid[", "nid[1-2", "$(reboot)", "a\nexport EVIL=1", "]", ",a"])
+@pytest.mark.parametrize(
+    "nodes", ["", "a b", "[", "nid00[1-3]x[4,5]", "nid[", "nid[1-2", "$(reboot)", "a\nexport EVIL=1", "]", ",a"]
+)
 def test_no_master_from_a_list_that_is_not_one(prolog: Script, nodes: str) -> None:
     exports = sound(prolog.step(SLURM_STEP_NODELIST=nodes)).exports
-    assert re.fullmatch(r"[A-Za-z0-9._-]*", exports.get("MASTER_ADDR", ""))
-    assert "EVIL" not in exports
+    assert not {"MASTER_ADDR", "EVIL"} & set(exports)
 
 
 def test_no_master_where_rank_0_may_be_anywhere(prolog: Script) -> None:

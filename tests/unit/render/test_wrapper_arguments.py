@@ -124,14 +124,18 @@ def test_the_image_is_found_among_the_options(wrapper: Wrapper, words: list[str]
     ],
     ids=" ".join,
 )
-def test_where_an_option_is_not_known_nothing_is_corrected(wrapper: Wrapper, words: list[str]) -> None:
+def test_an_option_that_is_not_known_has_no_value(wrapper: Wrapper, words: list[str]) -> None:
     call = wrapper.call(*words)
     assert call.arguments == words
+    assert f"{wrapper.folder}/opt/cray" not in call.binds, "which the family of the image does not need"
+
+
+def test_where_it_has_one_nothing_is_corrected(wrapper: Wrapper) -> None:
+    call = wrapper.call("exec", "--new-option", "value", LAIF, "x")
     assert call.environment["SINGULARITY_BINDPATH"] == wrapper.binds
 
 
 def test_the_options_of_the_runtimes_are_listed_once() -> None:
     assert not set(runtimes.ACTION_VALUED) & set(runtimes.ACTION_FLAGS)
-    assert not set(runtimes.ACTION_VALUED_LETTERS) & set(runtimes.ACTION_LETTERS)
     assert len(set(runtimes.ACTION_VALUED)) == len(runtimes.ACTION_VALUED)
     assert len(set(runtimes.ACTION_FLAGS)) == len(runtimes.ACTION_FLAGS)

@@ -5,7 +5,6 @@ site = {
   name = "firth", root = "/opt/lumisite",
   ask = "Firth's \"help\" desk, help@firth.example",
   images = {
-    { pattern = "^.*/torch.*%.sif$" },
   },
   needs = {
   },

@@ -5,11 +5,11 @@ site = {
   name = "twin", root = "/appl/lumisite",
   ask = "the developers of lumisite, docs/explanation/twin.md",
   images = {
-    { pattern = "^/appl/images/.*$" },
   },
   needs = {
-    { this = { option = "gpus-per-task", patterns = {  } }, partners = { { option = "gres-flags", patterns = { "^allow%-task%-sharing$" } }, { option = "gpu-bind", patterns = { "^none$" } } },
-      excluded = false, several_tasks = true, text = "--gpus-per-task needs --gres-flags=allow-task-sharing or --gpu-bind=none: as on LUMI: each task cannot see the GPUs of the others on its node" },
+    { this = { option = "gpus-per-task" },
+      partners = { { option = "gres-flags", patterns = { "^allow%-task%-sharing$" } }, { option = "gpu-bind", patterns = { "^none$" } } },
+      several_tasks = true, text = "--gpus-per-task needs --gres-flags=allow-task-sharing or --gpu-bind=none: as on LUMI: each task cannot see the GPUs of the others on its node" },
   },
 }
 lumisite.release = site.release
