@@ -283,7 +283,7 @@ take_out() {
 	list=${list#,} list=${list%,}
 }
 
-# ---- 5 Settings
+# ---- 5 Settings. What depends on the image is set by the wrapper, spank/bin/singularity.
 settings() {
 	ours=${LUMISITE_EXPORTS-} exported=';'
 	if is_long "$ours"; then ours=''; fi

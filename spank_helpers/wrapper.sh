@@ -87,6 +87,7 @@ ls_miss() {
 # Sets $ls_is_set to x where a variable is set, and $ls_old to its value.
 ls_look_up() { ls_is_set='' ls_old='' && eval "ls_is_set=\${$1+x} ls_old=\${$1-}"; }
 ls_is_long() { [ "${#1}" -gt 8192 ]; }
+ls_is_there() { [ -e "$1" ]; }
 
 # ---- 2 The real program: $ls_real. It is looked for on PATH only if it is not where the site says,
 # or if that led back here.
@@ -191,7 +192,9 @@ ls_know_file() {
 }
 # Sets $ls_family, $ls_version and $ls_plugin, each empty where it is not known, $ls_plan, and where
 # that is known from in $ls_basis: content (read in this very file), site (its name in the site's
-# folders), or name.
+# folders), or name. Of a family, $ls_needs are the modules that it needs, $ls_has is whether it has
+# the plugin, and $ls_behind begins with the release. Of an image that was read, $ls_left_alone are
+# variables that are left to it, and $ls_lacking is what keeps its plugin from loading.
 ls_know_image() {
 	ls_family='' ls_version='' ls_plugin='' ls_plan='' ls_planned='' ls_read='' ls_basis=name
 	ls_needs='' ls_front='' ls_libraries='' ls_has='' ls_behind='' ls_left_alone='' ls_lacking=''
@@ -309,7 +312,7 @@ ls_review() {
 	if ls_is_long "$ls_old"; then return 0; fi
 	IFS=,
 	for ls_bind in $ls_old; do
-		if [ -n "$ls_keep" ] && [ -e "${ls_bind%%:*}" ]; then continue; fi
+		if [ -n "$ls_keep" ] && ls_is_there "${ls_bind%%:*}"; then continue; fi
 		case ,$ls_list, in *",${ls_bind:-,},"*) ;; *) continue ;; esac
 		case $ls_keep in 1) ls_miss "${ls_bind%%:*}" ;; esac
 		ls_take_out "$ls_bind"
@@ -329,7 +332,7 @@ ls_add() {
 	case ,$ls_list,$ls_beside, in
 	*",$ls_target,"* | *":$ls_target,"* | *":$ls_target:"*) return 0 ;;
 	esac
-	if [ -e "${2:-$1}" ]; then
+	if ls_is_there "${2:-$1}"; then
 		ls_list=${ls_list:+$ls_list,}$1
 		ls_note bind "$1" "with the bind $1"
 	fi
@@ -345,7 +348,7 @@ ls_module_bind() {
 }
 # Of a plan: its own bind; a bind to take out, where the module of that variable has brought it.
 ls_plan_bind() {
-	if [ -e "${2:-$1}" ]; then ls_add "$@"; else ls_miss "${2:-$1}"; fi
+	if ls_is_there "${2:-$1}"; then ls_add "$@"; else ls_miss "${2:-$1}"; fi
 }
 ls_plan_without() {
 	ls_look_up "$1"
@@ -369,7 +372,7 @@ ls_correct_settings() {
 	case $ls_lacking,$ls_step,$ls_local_id in
 	/*,*/several/gpu/*,0)
 		ls_text="$ls_text its plugin looks for $ls_lacking, which is not on"
-		[ -e "$ls_lacking" ] || ls_say "$ls_text ${SLURMD_NODENAME-this node}"
+		ls_is_there "$ls_lacking" || ls_say "$ls_text ${SLURMD_NODENAME-this node}"
 		;;
 	?*,*/several/gpu/*,0) ls_say "$ls_text $ls_lacking" ;;
 	esac
@@ -386,7 +389,8 @@ ls_variable() {
 # Conditions, each of which may be empty: of the release, families in blanks, yes or no for the
 # plugin, `read` where a guess about the image could hang or abort it; then what to do, and its
 # value. The first that fits decides, as in the ledger. What is not known is not guessed, and an
-# exception that leaves the variable alone is one only where it is known to hold.
+# exception that leaves the variable alone is one only where it is known to hold. A value of the
+# user's stays.
 ls_rule() {
 	case $ls_decided,$4,$ls_basis in 1,* | ,read,name) return 0 ;; esac
 	ls_open=''
@@ -409,6 +413,7 @@ ls_rule() {
 	ls_decided=1
 	case ${ls_open:+leave}$5,$ls_free in
 	value,1) ls_set "$6" ;;
+	value,) ls_keep_value ;;
 	directory,1) case ${LUMISITE_PRIVATE-} in ?*) ls_set "$LUMISITE_PRIVATE/$6" ;; esac ;;
 	unset,*) case " ${LUMISITE_KEEP-} " in *" $ls_name "*) ;; *) unset "$ls_name" ;; esac ;;
 	leave*,1) unset "$ls_name" ;;
@@ -419,6 +424,13 @@ ls_set() {
 	export "$ls_name=$1"
 	case /$1/ in */"$ls_local_id"/*) ls_own=own ;; *) ls_own='' ;; esac
 	ls_note setting "$ls_name" "$ls_name=$1" "$ls_own"
+}
+
+ls_keep_value() {
+	case $ls_old in *[![:print:]]*) ls_old='' ;; esac
+	ls_rest=$ls_name${ls_old:+=$ls_old}
+	if [ "${#ls_old}" -gt 200 ]; then ls_rest=$ls_name; fi
+	ls_note kept "$ls_rest" "$ls_rest not changed: it was set before lumisite ran"
 }
 
 # ---- 7 Paths in the container

@@ -296,6 +296,7 @@ def wrapper_data(of: Rendering) -> Iterator[str]:
         for plan in followed
     ]
     yield from sh.function("ls_site_follow", sh.case('"$1"', rows) if rows else ())
+    yield "# ls_rule: RELEASE FAMILIES PLUGIN read (each may be empty), what to do, the value"
     yield from sh.function("ls_site_settings", sh.decide(wrapper_chains(site, of.decisions), "ls_step"))
     yield 'ls_start "$@"'
 

@@ -41,7 +41,7 @@ own_folder() {{ :; }}
 site_drivers() {{ node_gpus='{gpus}'; }}
 know_granted_cpus() {{ granted=''; }}
 ls_read_policy() {{ ls_mode=on; }}
-make_private() {{ assume_private; }}
+make_private() {{ private=${{places%% *}}; }}
 bind_task() {{ :; }}
 """
 #: Instead of the real runtime, the environment is written down that it is given.

@@ -22,6 +22,8 @@ from tests.support.tools import tool
 
 #: `make unit` is content with the shells of Debian and of LUMI.
 SHELLS = ("dash", "bash", pytest.param("busybox", marks=pytest.mark.thorough))
+#: Where an environment is hostile, and what depends on it is the shell.
+EVERY_SHELL = (*SHELLS, pytest.param("ksh", marks=pytest.mark.thorough))
 
 #: What Slurm sets for task 3 of a step with 8 tasks on each of two whole LUMI-G nodes.
 STEP = {

@@ -258,6 +258,7 @@ def test_the_wrapper_comes_first_on_path_once(prolog: Script) -> None:
     assert sound(prolog.step(PATH="/my bin::/usr/bin")).exports["PATH"] == f"{own}:/my bin::/usr/bin"
     assert "PATH" not in sound(prolog.step(PATH=f"/usr/bin:{own}:/bin")).exports
     assert "PATH" not in sound(prolog.step(PATH="/usr/bin\nexport EVIL=1")).exports
+    assert "PATH" not in sound(prolog.step(PATH="/x" * 65_250)).exports, "more than Slurm takes"
 
 
 def test_a_job_keeps_the_release_that_it_started_with(prolog: Script, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.prologs import (
+    EVERY_SHELL,
     SHELLS,
     STEP,
     Ran,
@@ -58,7 +59,7 @@ ALLOWED = LEDGER | {
 }
 
 
-@pytest.fixture(params=SHELLS)
+@pytest.fixture(params=EVERY_SHELL)
 def prolog(request: pytest.FixtureRequest, tmp_path: Path) -> Script:
     spank = lay_out(tmp_path, lumi_like_files())
     return Script(tuple(shell_command(request.param, tmp_path)), spank / "task_prolog")
@@ -130,6 +131,7 @@ ENVIRONMENTS: dict[str, dict[str, str]] = {
     "a trace into stdout": {"SHELLOPTS": "xtrace", "BASH_XTRACEFD": "1", "PS4": "\nexport LD_PRELOAD=/evil.so "},
     "bash options": {"BASHOPTS": "failglob:nullglob:nocasematch:xpg_echo:extglob:dotglob:lastpipe:execfail"},
     "an ignored glob": {"GLOBIGNORE": "/*:*"},
+    "a depth of calls": {"FUNCNEST": "1"},
     "exported functions": {f"BASH_FUNC_{name}%%": "() { echo export LD_PRELOAD=/evil.so; }" for name in FUNCTIONS},
     "shell variables": {
         "PS1": "$(id)",

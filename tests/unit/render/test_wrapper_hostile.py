@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.prologs import ROOT, SHELLS, lay_out, render_files, write_script
+from tests.support.prologs import EVERY_SHELL, ROOT, lay_out, render_files, write_script
 from tests.support.tools import traced
 from tests.support.wrappers import CONDA, HOSTILE, LAIF, ODD, TASK, Wrapper, make
 
 
-@pytest.fixture(params=SHELLS)
+@pytest.fixture(params=EVERY_SHELL)
 def wrapper(request: pytest.FixtureRequest, tmp_path: Path) -> Wrapper:
     return make(tmp_path, request.param)
 

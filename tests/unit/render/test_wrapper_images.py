@@ -105,8 +105,11 @@ def test_what_the_image_is_taken_for_is_said(wrapper: Wrapper) -> None:
     assert f"{R70}: family laif-multitorch, ROCm 7.0\n" in known
 
 
-def test_a_value_of_the_users_stays(wrapper: Wrapper) -> None:
+def test_a_value_of_the_users_stays_and_is_named(wrapper: Wrapper) -> None:
     assert given(wrapper, R70, NCCL_NET_GDR_LEVEL="SYS", NCCL_NET="Socket") == ("SYS", "Socket")
+    for value, quoted in (("memhooks", "=memhooks"), ("x\x1b[2J", ""), ("", ""), ("x" * 300, "")):
+        said = wrapper.call("exec", R70, "x", LUMISITE_VERBOSE="all", FI_MR_CACHE_MONITOR=value).stderr
+        assert f": FI_MR_CACHE_MONITOR{quoted} not changed: it was set before lumisite ran\n" in said
 
 
 # ---- links
