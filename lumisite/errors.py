@@ -28,7 +28,7 @@ class LumisiteError(Exception):
 
     def __init__(self, finding: Finding | str) -> None:
         super().__init__(finding)
-        self.finding = finding if isinstance(finding, Finding) else Finding("", Severity.FAULT, subject=finding)
+        self.finding = finding if isinstance(finding, Finding) else Finding("", Severity.FAULT, "", subject=finding)
 
     def __str__(self) -> str:
         """Return the message, of long lines the start and the end."""

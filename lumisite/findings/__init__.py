@@ -1,1 +1,1 @@
-"""What can be wrong: one type for it, a catalogue with its words, and the forms in which it is written."""
+"""What can be wrong: one type for it, the list of its codes, and the forms in which it is written."""

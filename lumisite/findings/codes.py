@@ -214,6 +214,5 @@ CODES: Mapping[str, str] = {
     "next-nodes": "run something again on other nodes, or on these nodes together",
     "next-repair": "repair what failed, then run the rest again",
     "next-baseline": "no more jobs settle a metric: take another baseline, or give what the site expects",
-    "nodes-bad": "single nodes failed a gate, or are slower than the others",
     #
 }

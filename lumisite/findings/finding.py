@@ -40,13 +40,12 @@ class Finding:
     `code` is one of `lumisite.findings.codes`, `message` says what is wrong and `advice` what to type or change next.
     `subject` is the path, variable, library, metric or key that it is about. `cause` is the code of the finding that
     this one follows from. `place` is where it stands, for what was read from a file.
-
-    A finding without a message has a code of the catalogue, which makes its sentences from `values`.
+    `values` is for machines alone: what a gate's line notes beside its sentence.
     """
 
     code: str
     severity: Severity
-    message: str = ""
+    message: str
     advice: str = ""
     subject: str = ""
     nodes: tuple[str, ...] = ()

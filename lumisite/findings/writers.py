@@ -2,59 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from string import Formatter
-from typing import Any
+from collections.abc import Iterable
 
-from lumisite.findings.catalogue import entry
-from lumisite.findings.finding import Finding, Value
-from lumisite.text import figure, percent, printable, some
-
-#: A list in a sentence ends after so many, and counts the rest.
-MOST_NAMES = 8
-#: Formats of numbers in templates, beside Python's own: a part as per cent, and a measured number.
-_FORMATS: Mapping[str, Callable[[float], str]] = {"percent": percent, "figure": figure}
-
-
-class _Words(Formatter):
-    """Values as they stand in a sentence: a list with commas, a text on one line."""
-
-    def format_field(self, value: Any, spec: str) -> str:
-        if isinstance(value, tuple | list):
-            return some([self.format_field(one, spec) for one in value], MOST_NAMES, ", ")
-        if isinstance(value, str) and not spec:
-            return printable(value)
-        return _FORMATS[spec](value) if spec in _FORMATS else format(value, spec)
-
-
-_WORDS = _Words()
+from lumisite.findings.finding import Finding
+from lumisite.text import printable
 
 
 def message(finding: Finding) -> str:
-    """Return what is wrong, without the subject."""
-    if finding.message:
-        return printable(finding.message)
-    return fill(entry(finding.code).text, _values(finding))
+    """Return what is wrong, without the subject, on one line."""
+    return printable(finding.message)
 
 
 def advice(finding: Finding) -> str:
-    """Return what to do, empty where there is nothing."""
-    if finding.message:
-        return printable(finding.advice) if finding.advice else ""
-    return fill(entry(finding.code).advice, _values(finding))
-
-
-def _values(finding: Finding) -> Mapping[str, Value]:
-    return {"subject": finding.subject, "nodes": finding.nodes, **finding.values}
-
-
-def fill(templates: Sequence[str], values: Mapping[str, Value]) -> str:
-    """Return the first template whose values are all known, filled; the last one must need none that may lack."""
-    for template in templates:
-        names = {name.partition(".")[0] for _, name, _, _ in _WORDS.parse(template) if name}
-        if all(values.get(name) not in (None, "", ()) for name in names):
-            return _WORDS.vformat(template, (), values)
-    return ""
+    """Return what to do on one line, empty where there is nothing."""
+    return printable(finding.advice) if finding.advice else ""
 
 
 def line(finding: Finding) -> str:

@@ -39,7 +39,6 @@ PROOF = (
 #: The modules that may read or write files, run programs or look at the environment.
 EDGES = {
     "cli",
-    "findings/catalogue.py",
     "release/deploy.py",
     "release/files.py",
     "release/root.py",
@@ -61,7 +60,6 @@ WORLD = {"os", "subprocess", "shutil", "socket", "tempfile", "fcntl", "signal"}
 READERS = ("open", "fdopen", "FileIO", "read_text", "read_bytes", "mmap", "fromfile", "loadtxt")
 #: What opens something else than a file that is there: one reader of files, standard input, the lock of a root.
 READING = {
-    ("findings/catalogue.py", "path.read_bytes"),
     ("site/read.py", "os.open"),
     ("site/read.py", "os.fdopen"),
     ("cli/input.py", "io.FileIO"),

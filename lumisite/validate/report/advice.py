@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -9,16 +10,13 @@ from lumisite.errors import shown
 from lumisite.facts.change import Change
 from lumisite.facts.facts import Facts
 from lumisite.facts.report import change_json, compare, make_report
-from lumisite.findings import writers
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
 from lumisite.site.load import LoadedSite, load_plans
-from lumisite.text import some
+from lumisite.text import percent, some
 from lumisite.validate.metric_names import parse_name
-from lumisite.validate.probes.probe import NODE
 from lumisite.validate.run.commands import Commands
 from lumisite.validate.verdict.gates import next_step
 from lumisite.validate.verdict.metric import MetricVerdict
+from lumisite.validate.verdict.nodes import LEAST_VALUES
 from lumisite.validate.verdict.system import SystemVerdict
 
 NO_COMMANDS = Commands()
@@ -34,6 +32,10 @@ SUSPECTS: Mapping[str, tuple[str, ...]] = {
 ALONE = ("1g", "1n")
 #: Changes that are named before they are only counted.
 FACTS_NAMED = 6
+#: Slow nodes that are named before they are only counted.
+NODES_NAMED = 8
+#: Drops within so much of each other are one number.
+ALIKE = 0.05
 #: A change as `lumisite changes --json` has it; its `touches` are parts of the site: `module singularity-CPEbits`.
 ChangeRow: TypeAlias = Mapping[str, Any]
 
@@ -75,53 +77,100 @@ def advice(
     `commands` are those of the run, and `alone` means that there is no baseline.
     """
     for gate in verdict.gates:
-        causes = [cause for cause in gate.causes if not cause.follows]
-        for cause in causes if gate.gate == NODE else causes[:1]:
-            yield f"{gate.gate}: {cause.cause}: {next_step(cause)}"
-    yield from map(step, _on_numbers(verdict, changed))
-    if verdict.bad_nodes:
-        names = verdict.bad_nodes
-        yield commands.remeasure(names)
+        for cause in gate.causes:
+            if not cause.follows:
+                yield f"{gate.gate}: {cause.cause} ({some(cause.nodes)}): {next_step(cause)}"
+    yield from _on_numbers(verdict, changed)
+    yield from _on_nodes(verdict, commands)
     yield from verdict.next_runs
     for purpose, command in commands.next_ones():
         yield f"{purpose}: `{command}`"
     short = alone or any(run.code == "next-baseline" for run in verdict.missing_runs)
     if short and commands.baseline:
         yield commands.make_baseline()
-    if faster := tuple(metric.metric for metric in verdict.metrics if metric.improved):
-        yield step(make_finding("metrics-faster", metrics=faster))
+    if faster := [metric.metric for metric in verdict.metrics if metric.improved]:
+        yield f"faster than before: {_listed(faster)}: make sure that the benchmark still does its work"
 
 
-def step(finding: Finding) -> str:
-    """Return what is seen and what to do about it, in one line."""
-    return f"{writers.message(finding)}: {writers.advice(finding)}"
+def failed_nodes(verdict: SystemVerdict) -> list[str]:
+    """Return the nodes that gates name, which have to be repaired."""
+    return sorted({node for gate in verdict.gates for node in gate.nodes})
 
 
-def _on_numbers(verdict: SystemVerdict, changed: Sequence[ChangeRow]) -> list[Finding]:
+def slow_nodes(verdict: SystemVerdict, most: int) -> str:
+    """Return which nodes are slower than the others, and by how much; nothing where only failed ones are.
+
+    Of several metrics of a node the slowest counts.
+    """
+    below: dict[str, float] = {}
+    for slow in verdict.slow_nodes:
+        below[slow.node] = max(slow.below, below.get(slow.node, 0.0))
+    names = sorted(below.keys() - failed_nodes(verdict))
+    if not names:
+        return ""
+    verb = "is" if len(names) == 1 else "are"
+    return f"{some(names, most, ', ')} {verb} {percent_range([below[name] for name in names])} slower than the others"
+
+
+def percent_range(values: Sequence[float]) -> str:
+    """Return parts as one number in whole per cent where they are alike, else as a range.
+
+    >>> percent_range([0.14, 0.152, 0.16]), percent_range([0.1, 0.3])
+    ('15 %', '10 to 30 %')
+    """
+    low, high = min(values), max(values)
+    if high - low <= ALIKE:
+        return percent(statistics.median(values), 0)
+    return f"{percent(low, 0).removesuffix(' %')} to {percent(high, 0)}"
+
+
+def _on_nodes(verdict: SystemVerdict, commands: Commands) -> Iterator[str]:
+    """Yield what to do with bad nodes: repair what failed, and measure what is only slow once more."""
+    again = "measure once more among other nodes" + (f": `{commands.again}`" if commands.again else "")
+    failed = failed_nodes(verdict)
+    if slow := slow_nodes(verdict, NODES_NAMED):
+        surely = any(one.values >= LEAST_VALUES and one.node not in failed for one in verdict.slow_nodes)
+        then = "; if it is as slow again, drain it with the command below" if surely else ""
+        yield f"{slow}: {again}{then}"
+    elif failed:
+        yield f"{_listed(failed)}: drain and repair, then {again}"
+
+
+def _on_numbers(verdict: SystemVerdict, changed: Sequence[ChangeRow]) -> Iterator[str]:
     slower = slower_metrics(verdict)
-    broken = tuple(gate.gate for gate in verdict.gates if gate.verdict == "fail")
     if not slower:
-        return []
-    if broken:
-        return [make_finding("fix-gates-first", gates=broken)]
-    metrics = tuple(metric.metric for metric in slower)
-    return list(_where(slower, verdict.metrics, changed)) or [make_finding("look-at-metrics", metrics=metrics)]
+        return
+    if broken := [gate.gate for gate in verdict.gates if gate.verdict == "fail"]:
+        yield f"the numbers are lower too: fix {_listed(broken)} first, then measure again"
+        return
+    places = list(_where(slower, verdict.metrics, changed))
+    yield from places
+    if not places:
+        what = _listed([metric.metric for metric in slower])
+        yield f"slower: {what}: compare what changed (`lumisite changes`), undo it, or measure again"
 
 
 def _where(
     slower: Sequence[MetricVerdict], metrics: Sequence[MetricVerdict], changed: Sequence[ChangeRow]
-) -> Iterator[Finding]:
+) -> Iterator[str]:
+    """Yield the part of the machine that the slower metrics have in common, and the others do not have."""
     names = [parse_name(metric.metric) for metric in slower]
     fine = [parse_name(metric.metric) for metric in metrics if metric.verdict == "pass" or _is_shown_fine(metric)]
     alone = [name.shape for name in names if name.shape in ALONE]
     if all(name.shape and name.shape not in ALONE for name in names) and any(name.shape in ALONE for name in fine):
-        yield make_finding("look-at-network", changes=_facts("network", changed))
+        yield (
+            "only metrics between nodes are slower, a node alone is as fast as before: look at the network (libfabric, "
+            f"the plugin, interfaces, routing){_changed('network', changed)}"
+        )
     elif alone:
         part = "GPU" if "1g" in alone else "node"
-        yield make_finding("look-at-node", part=part, changes=_facts("node", changed))
+        yield (
+            f"one {part} alone is slower: look at the GPU driver, clocks and power limits, CPU masks and the image"
+            f"{_changed('node', changed)}"
+        )
     families = {(name.quantity, name.shape) for name in fine if name.size is not None}
     if any(name.size is not None and (name.quantity, name.shape) in families for name in names):
-        yield make_finding("look-at-sizes")
+        yield "only some message sizes are slower: an algorithm or protocol may be chosen that was not before"
 
 
 def _is_shown_fine(metric: MetricVerdict) -> bool:
@@ -130,5 +179,11 @@ def _is_shown_fine(metric: MetricVerdict) -> bool:
     return metric.change > -metric.limit
 
 
-def _facts(part: str, changed: Sequence[ChangeRow]) -> str:
-    return some([change["what"] for change in changed if change["code"] in SUSPECTS[part]], FACTS_NAMED, "; ")
+def _changed(part: str, changed: Sequence[ChangeRow]) -> str:
+    """Return what changed in a part of the machine."""
+    found = [change["what"] for change in changed if change["code"] in SUSPECTS[part]]
+    return f"; changed there: {some(found, FACTS_NAMED, '; ')}" if found else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    return some(names, between=", ")

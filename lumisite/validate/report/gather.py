@@ -11,8 +11,6 @@ from typing import Any
 
 from lumisite import __version__
 from lumisite.facts.facts import Facts
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.writers import message
 from lumisite.site.load import LoadedSite
 from lumisite.text import counted
 from lumisite.validate.metric_names import Name, parse_name, shape_order
@@ -155,11 +153,11 @@ def _summary(before: Side, after: Side) -> Iterator[str]:
     """Yield when and on what was measured, how much, and what wrote this."""
     site, platform = (_value(after, key) for key in ("site", "platform"))
     if site:
-        yield message(make_finding("run-site", site=site, platform=platform))
-    for side, code in ((after, "run-measured"), (before, "run-compared")):
+        yield f"{site}, platform {platform}" if platform else site
+    for side, verb in ((after, "measured"), (before, "compared with")):
         if amount := _amount(side):
             jobs, nodes = counted(amount["jobs"], "job"), counted(amount["nodes"], "node")
-            yield message(make_finding(code, jobs=jobs, count=nodes, days=amount["days"]))
+            yield f"{verb} {jobs} on {nodes}, {amount['days']}"
     yield f"lumisite {__version__}"
 
 

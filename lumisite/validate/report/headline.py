@@ -5,20 +5,25 @@ Its numbers are those of the verdict, in whole per cent.
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TypeAlias
 
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding, Severity
-from lumisite.findings.writers import message
 from lumisite.site.load import LoadedSite
-from lumisite.text import counted, figure, percent, some
+from lumisite.text import counted, figure, some
 from lumisite.validate.metric_names import parse_name
-from lumisite.validate.report.advice import ALONE, SUSPECTS, ChangeRow, slower_metrics
+from lumisite.validate.report.advice import (
+    ALONE,
+    SUSPECTS,
+    ChangeRow,
+    failed_nodes,
+    percent_range,
+    slow_nodes,
+    slower_metrics,
+)
 from lumisite.validate.samples import Recorded
+from lumisite.validate.verdict.gates import GateVerdict, cause_alone
 from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.system import SystemVerdict
 
@@ -26,13 +31,9 @@ from lumisite.validate.verdict.system import SystemVerdict
 NAMED = 2
 #: A longer cause is no part of a headline.
 CAUSE_LENGTH = 120
-#: Drops within so much of each other are one number.
-ALIKE = 0.05
 DAY_S = 86400
-#: The codes of what is slower, by shape; all other shapes are several nodes.
-_PLACES = {"": "slower-somewhere", "1g": "slower-on-gpu", "1n": "slower-inside-node"}
-#: The code of each verdict, where there is no more to report.
-_QUIET = {"pass": "system-passes", "warn": "worth-a-look", "fail": "system-fails"}
+#: Where something is slower, by shape; all other shapes are several nodes.
+_PLACES = {"": "", "1g": " on one GPU", "1n": " inside a node"}
 
 #: The time of a change, as days: `since` where the platform has it, else the last day `before`; empty if not known.
 When: TypeAlias = Mapping[str, str]
@@ -44,95 +45,98 @@ def headline(
     """Return the verdict and the finding; nothing is claimed of the system where bad nodes leave that open."""
     slower = [metric for metric in slower_metrics(verdict) if not metric.on_slow_nodes]
     broken = [gate for gate in verdict.gates if gate.verdict == "fail" and not gate.follows]
-    findings: list[Finding] = []
-    if broken:
-        causes = [cause.cause for cause in broken[0].causes if not cause.follows]
-        short = len(broken) == 1 and causes and len(causes[0]) <= CAUSE_LENGTH
-        names = some([gate.gate for gate in broken], NAMED, ", ")
-        findings.append(make_finding("gates-failed", gates=names, reason=causes[0] if short else None))
-    findings += _slower(slower, when or {})
-    findings += _below(slower)
-    if findings:
+    parts = [*_broken(broken), *_slower(slower, when or {}), *_below(slower)]
+    if parts:
         if verdict.verdict == "inconclusive":
-            findings.append(make_finding("drop-not-confirmed"))
-        findings += [*_suspects(slower, changed, gates=bool(broken)), *_nodes(verdict)]
+            parts.append("not confirmed yet")
+        parts += [*_suspects(slower, changed, gates=bool(broken)), *_nodes(verdict)]
     else:
-        findings = list(_quiet(verdict, with_baseline=with_baseline))
-    return f"{verdict.verdict.upper()}: {'; '.join(map(message, findings))}"
+        parts = list(_quiet(verdict, with_baseline=with_baseline))
+    return f"{verdict.verdict.upper()}: {'; '.join(parts)}"
 
 
-def _slower(slower: Sequence[MetricVerdict], when: When) -> Iterator[Finding]:
+def _broken(gates: Sequence[GateVerdict]) -> Iterator[str]:
+    if gates:
+        causes = [cause.cause for cause in gates[0].causes if not cause.follows]
+        short = len(gates) == 1 and causes and len(causes[0]) <= CAUSE_LENGTH
+        names = some([gate.gate for gate in gates], NAMED, ", ")
+        yield f"{names} failed ({causes[0]})" if short else f"{names} failed"
+
+
+def _slower(slower: Sequence[MetricVerdict], when: When) -> Iterator[str]:
     drops: dict[str, list[float]] = {}
     for metric in slower:
         if metric.change is not None and metric.change < 0:
-            code = _PLACES.get(parse_name(metric.metric).shape, "slower-between-nodes")
-            drops.setdefault(code, []).append(-metric.change)
-    for code, values in sorted(drops.items()):
-        low, high = min(values), max(values)
-        if high - low <= ALIKE:
-            drop = percent(statistics.median(values), 0)
-        else:
-            drop = f"{percent(low, 0).removesuffix(' %')} to {percent(high, 0)}"
-        yield make_finding(code, drop=drop, since=when.get("since"), before=when.get("before"))
+            place = _PLACES.get(parse_name(metric.metric).shape, " between nodes")
+            drops.setdefault(place, []).append(-metric.change)
+    since = f" since {when['since']}" if when.get("since") else f" than on {when['before']}" if when else ""
+    for place, values in sorted(drops.items()):
+        yield f"{percent_range(values)} slower{place}{since}"
 
 
-def _below(slower: Sequence[MetricVerdict]) -> Iterator[Finding]:
+def _below(slower: Sequence[MetricVerdict]) -> Iterator[str]:
     below = [metric for metric in slower if metric.below_spec and metric.change is None]
     if below:
         first = below[0]
         value = " ".join(filter(None, (figure(first.after), first.unit)))
-        more = len(below) - 1 or None
-        yield make_finding("metric-below-site", metric=first.metric, value=value, spec=figure(first.spec), more=more)
+        more = f"; and {len(below) - 1} more" if len(below) > 1 else ""
+        yield f"{first.metric} is {value}, the site expects {figure(first.spec)}{more}"
 
 
-def _suspects(slower: Sequence[MetricVerdict], changed: Sequence[ChangeRow], *, gates: bool) -> Iterator[Finding]:
+def _suspects(slower: Sequence[MetricVerdict], changed: Sequence[ChangeRow], *, gates: bool) -> Iterator[str]:
     shapes = {parse_name(metric.metric).shape for metric in slower}
     parts = ("network", "node") if gates or "" in shapes else ("node",) if shapes & {*ALONE} else ("network",)
     kinds = {kind for part in parts for kind in SUSPECTS[part]}
     subjects = [change["subject"] for change in changed if change["code"] in kinds]
     names = dict.fromkeys(subject.rpartition("/")[2] or subject for subject in subjects)
     if names:
-        yield make_finding("suspects-changed", names=some(list(names), NAMED, ", "))
+        yield f"{some(list(names), NAMED, ', ')} changed"
 
 
-def _nodes(verdict: SystemVerdict) -> Iterator[Finding]:
-    failed = sorted({node for gate in verdict.gates for node in gate.nodes})
-    slow = [node for node in verdict.bad_nodes if node not in failed]
-    for nodes, what in ((failed, "failed a gate"), (slow, "slower than the others, to be measured again")):
-        if nodes:
-            verb = "" if nodes is failed else "is " if len(nodes) == 1 else "are "
-            yield Finding("nodes-bad", Severity.NODE, f"{some(nodes, NAMED, ', ')} {verb}{what}", nodes=tuple(nodes))
+def _nodes(verdict: SystemVerdict) -> Iterator[str]:
+    """Yield which nodes failed, and which are slow, by how much: what to do with them says the advice."""
+    if failed := failed_nodes(verdict):
+        gates = [gate for gate in verdict.gates if gate.nodes]
+        causes = [cause for gate in gates for cause in gate.causes if not cause.follows]
+        reason = cause_alone(causes[0]) if len(causes) == 1 else some([gate.gate for gate in gates], NAMED, ", ")
+        why = f" ({reason})" if len(reason) <= CAUSE_LENGTH else ""
+        yield f"{some(failed, NAMED, ', ')} failed{why}"
+    if slow := slow_nodes(verdict, NAMED):
+        yield slow
 
 
-def _quiet(verdict: SystemVerdict, *, with_baseline: bool) -> Iterator[Finding]:
+def _quiet(verdict: SystemVerdict, *, with_baseline: bool) -> Iterator[str]:
     """Yield what there is to report where nothing failed."""
     judged = [metric for metric in verdict.metrics if metric.decides]
     if verdict.verdict == "bad-nodes":
         yield from _nodes(verdict)
         if any(metric.on_slow_nodes for metric in judged):
-            yield make_finding("system-behind-nodes")
+            yield "jobs on other nodes are needed to judge the system"
         else:
-            yield make_finding("system-fine" if with_baseline or judged else "others-pass")
+            yield "the system is fine" if with_baseline or judged else "the others pass every gate"
     elif verdict.verdict == "pass" and not with_baseline:
         if judged:
-            yield make_finding("metrics-as-expected", metrics=counted(len(judged), "metric"))
-        yield make_finding("every-gate-passed" if verdict.gates else "no-gate-measured")
+            yield f"{counted(len(judged), 'metric')} as the site expects"
+        yield "every gate passed" if verdict.gates else "no gate was measured"
         if not judged:
-            yield make_finding("no-baseline")
+            yield "no baseline"
     elif verdict.verdict == "inconclusive":
-        name, reason = next(_undecided(verdict), (None, None))
-        yield make_finding("system-undecided", name=name, reason=reason)
+        yield next(_undecided(verdict), "the measurements do not decide")
+    elif verdict.verdict == "warn":
+        names = [metric.metric for metric in judged if metric.verdict == "warn"]
+        yield f"nothing failed, but {some(names, NAMED, ', ')} was slower in the first jobs, and is worth a look"
     else:
-        yield make_finding(_QUIET[verdict.verdict])
+        quiet = {"pass": "every gate passed and nothing is slower than before"}
+        yield quiet.get(verdict.verdict, "the system does not work as it did before")
 
 
-def _undecided(verdict: SystemVerdict) -> Iterator[tuple[str, str]]:
+def _undecided(verdict: SystemVerdict) -> Iterator[str]:
     for gate in verdict.gates:
         if gate.verdict == "inconclusive" and not gate.follows:
-            yield gate.gate, gate.reason
+            yield f"{gate.gate}: {gate.reason}"
     for metric in verdict.metrics:
         if metric.decides and metric.verdict != "pass":
-            yield metric.metric, metric.reason
+            yield f"{metric.metric}: {metric.reason}"
 
 
 # ---- when

@@ -2,100 +2,123 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from lumisite.text import change, figure, percent
 from lumisite.validate.lines import State
 from lumisite.validate.report.gather import RunReport
-from lumisite.validate.verdict.gates import next_step
 from lumisite.validate.verdict.metric import MetricVerdict
+from lumisite.validate.verdict.stats import SHIFT_ERROR
 from lumisite.validate.verdict.system import SystemVerdict
 
 WORST_FIRST: tuple[State, ...] = ("fail", "bad-nodes", "unconfirmed", "inconclusive", "warn", "pass", "shown")
+#: The normal quantile of an interval that holds 95 % of cases.
+QUANTILE_95 = 1.96
 Row: TypeAlias = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of cells; its words are in the templates.
+    """A table of cells. `worst` is the worst state in it; `notes` say why a row is not fine, for a narrow terminal."""
 
-    `columns` are the indexes of the columns that it has; `rank` is the place of its worst state among `WORST_FIRST`.
-    """
-
-    name: str
-    columns: tuple[int, ...]
+    title: str
+    head: Row
     rows: tuple[Row, ...]
-    rank: int
+    worst: State = "pass"
+    notes: tuple[str, ...] = ()
 
 
 def report_tables(report: RunReport) -> list[Table]:
     """Return all tables: what failed, what changed, then the rest."""
     judged = verdict_tables(report.verdict)
-    bad = sorted((table for table in judged if table.rank < WORST_FIRST.index("pass")), key=lambda table: table.rank)
-    good = [table for table in judged if table not in bad]
-    changed = [(change["what"], "; ".join(change["touches"]) or "-") for change in report.changes]
+    bad = [table for table in judged if WORST_FIRST.index(table.worst) < WORST_FIRST.index("pass")]
+    changed = [(one["what"], "; ".join(one["touches"]) or "-") for one in report.changes]
+    scaling = [
+        (
+            scaling.name,
+            bar.shape,
+            figure(bar.before),
+            figure(bar.after),
+            _part(bar.efficiency_before),
+            _part(bar.efficiency_after),
+        )
+        for scaling in report.scalings
+        for bar in scaling.bars
+    ]
     about = [(name, old or "-", new or "-") for name, old, new in report.about]
-    rest = [_table("changes", changed), *good, _table("scaling", _scaling_rows(report)), _table("runs", about)]
-    return [table for table in (*bad, *rest) if table.rows]
+    tables = [
+        *sorted(bad, key=lambda table: WORST_FIRST.index(table.worst)),
+        _table("What changed on the machine", ("change", "touches"), changed),
+        *(table for table in judged if table not in bad),
+        _table("Scaling", ("rate", "shape", "before", "after", "efficiency before", "efficiency after"), scaling),
+        _table("What was run", ("", "before", "after"), about),
+    ]
+    return [table for table in tables if table.rows]
 
 
 def verdict_tables(verdict: SystemVerdict) -> list[Table]:
     """Return what was judged; in each table what is worst comes first."""
-    gates = sorted(verdict.gates, key=lambda gate: (bool(gate.follows), WORST_FIRST.index(gate.verdict)))
-    metrics = sorted(verdict.metrics, key=lambda metric: (not metric.decides, WORST_FIRST.index(metric.verdict)))
-    tables = (
+    metrics = sorted(verdict.metrics, key=lambda metric: WORST_FIRST.index(metric.verdict))
+    deciding, shown = ([metric for metric in metrics if metric.decides == decides] for decides in (True, False))
+    slow = [(one.node, one.metric, percent(one.below), f"{one.z:.1f}") for one in verdict.slow_nodes]
+    head = ("metric", "unit", "before", "after", "change (95 % interval)", "jobs")
+    tables = [
+        _gates(verdict),
         _table(
-            "gates",
-            [(gate.gate, f"{gate.verdict} (follows)" if gate.follows else gate.verdict, gate.reason) for gate in gates],
-            [gate.verdict for gate in gates if not gate.follows],
+            "Metrics that decide",
+            (*head, "verdict", "why"),
+            [(*_numbers(metric), metric.verdict, metric.reason) for metric in deciding],
+            [metric.verdict for metric in deciding],
+            [f"{metric.metric}: {metric.reason}" for metric in deciding if metric.verdict != "pass"],
         ),
-        _table("causes", list(_cause_rows(verdict)), ["fail"]),
-        _table("metrics", list(map(_metric_row, metrics)), [metric.verdict for metric in metrics if metric.decides]),
-        _table(
-            "slow-nodes",
-            [(slow.node, slow.metric, percent(slow.below), f"{slow.z:.1f}") for slow in verdict.slow_nodes],
-            ["fail"],
-        ),
-    )
+        _table("Slow nodes", ("node", "metric", "slower than the median of all nodes", "z"), slow, ["bad-nodes"]),
+        _table("Other metrics, which do not decide", head, list(map(_numbers, shown))),
+    ]
     return [table for table in tables if table.rows]
 
 
-def _table(name: str, rows: Sequence[Row], states: Iterable[State] = ()) -> Table:
+def _gates(verdict: SystemVerdict) -> Table:
+    """Return the gates; those with one answer share a row."""
+    alike: dict[Row, list[str]] = {}
+    for gate in sorted(verdict.gates, key=lambda gate: (bool(gate.follows), WORST_FIRST.index(gate.verdict))):
+        alike.setdefault((f"{gate.verdict} (follows)" if gate.follows else gate.verdict, gate.reason), []).append(
+            gate.gate
+        )
+    rows = [(", ".join(names), *answer) for answer, names in alike.items()]
+    return _table(
+        "Gates", ("gate", "verdict", "why"), rows, [gate.verdict for gate in verdict.gates if not gate.follows]
+    )
+
+
+def _table(
+    title: str, head: Row, rows: Sequence[Row], states: Iterable[State] = (), notes: Iterable[str] = ()
+) -> Table:
     """Return a table without the columns that have nothing, as those of a baseline where there is none."""
-    columns = tuple(index for index, cells in enumerate(zip(*rows, strict=True)) if {*cells} != {"-"})
+    columns = [index for index, cells in enumerate(zip(*rows, strict=True)) if {*cells} != {"-"}]
     cells = tuple(tuple(row[index] for index in columns) for row in rows)
-    return Table(name, columns, cells, min(map(WORST_FIRST.index, states), default=len(WORST_FIRST)))
+    worst: State = min(states, key=WORST_FIRST.index, default="pass")
+    return Table(title, tuple(head[index] for index in columns), cells, worst, tuple(notes))
 
 
-def _cause_rows(verdict: SystemVerdict) -> Iterator[Row]:
-    """Yield what is at fault; what follows from it stands at its gate."""
-    for gate in verdict.gates:
-        for cause in gate.causes:
-            if not cause.follows:
-                yield gate.gate, cause.cause, next_step(cause), ",".join(cause.nodes)
+def _numbers(metric: MetricVerdict) -> Row:
+    """Return what was compared; `jobs` are those before and after."""
+    jobs = f"{metric.jobs_before}, {metric.jobs_compared}" if metric.jobs_before else str(metric.jobs_compared)
+    numbers = (figure(metric.before), figure(metric.after), f"{change(metric.change)}{_interval(metric)}", jobs)
+    return (metric.metric, metric.unit or "-", *numbers)
 
 
-def _metric_row(metric: MetricVerdict) -> Row:
-    before = after = noise = chance = "-"
-    if metric.before is not None:
-        before = f"{figure(metric.before)} ({metric.jobs_before})"
-    if metric.after is not None:
-        jobs = f" of {metric.jobs_after}" if metric.jobs_after > metric.jobs_compared else ""
-        after = f"{figure(metric.after)} ({metric.jobs_compared}{jobs})"
-    if metric.change is not None and metric.noise is not None:
-        noise, chance = percent(metric.noise), f"{metric.p:.2g}"
-    row = (metric.metric, metric.unit or "-", before, after, change(metric.change), noise, chance)
-    return (*row, metric.verdict, metric.reason)
+def _part(efficiency: float | None) -> str:
+    return "-" if efficiency is None else percent(efficiency, 0)
 
 
-def _scaling_rows(report: RunReport) -> list[Row]:
-    rows = []
-    for scaling in report.scalings:
-        for bar in scaling.bars:
-            parts = (
-                "-" if part is None else percent(part, 0) for part in (bar.efficiency_before, bar.efficiency_after)
-            )
-            rows.append((scaling.name, bar.shape, figure(bar.before), figure(bar.after), *parts))
-    return rows
+def _interval(metric: MetricVerdict) -> str:
+    """Return between what the change lies, by the error of a change that the verdict reckons with."""
+    if metric.change is None or metric.noise is None:
+        return ""
+    error = QUANTILE_95 * SHIFT_ERROR * metric.noise
+    middle = math.log1p(metric.change)
+    low, high = (change(math.expm1(middle + sign * error)).removesuffix(" %") for sign in (-1, 1))
+    return f" ({low} to {high})"

@@ -7,83 +7,87 @@ nothing, and its tables have the numbers of its plots.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from importlib.util import find_spec
 from typing import get_args
 
-from lumisite.findings import writers
-from lumisite.findings.finding import Finding
-from lumisite.text import change, columns, counted, figure, percent, some
+from lumisite.text import columns
 from lumisite.validate.lines import State
 from lumisite.validate.report.advice import advice
 from lumisite.validate.report.gather import RunReport
+from lumisite.validate.report.headline import headline
 from lumisite.validate.report.plots import lead, plots
-from lumisite.validate.report.tables import report_tables, verdict_tables
+from lumisite.validate.report.tables import Table, report_tables, verdict_tables
 from lumisite.validate.verdict.system import SystemVerdict
 from lumisite.validate.verdict.system import as_json as verdict_json
 
 
 def verdict_text(verdict: SystemVerdict) -> str:
     """Return the verdict, what to do, and what was judged."""
-    steps = tuple(advice(verdict, ())) if verdict.verdict == "fail" else verdict.next_runs
-    values = {"headline": verdict.verdict.upper(), "summary": (), "advice": steps, "users": (), "verdict": verdict}
-    return _fill("report/report.txt.j2", report=values, tables=verdict_tables(verdict))
+    parts = [_to_do(tuple(advice(verdict, ())), verdict.drain), *map(_table_lines, verdict_tables(verdict))]
+    return _joined([[headline(verdict)], *parts, [f"note: {note}" for note in verdict.notes]])
 
 
 def _text(report: RunReport) -> str:
-    return _fill("report/report.txt.j2", report=report, tables=report_tables(report))
+    users = [f"  {line}".rstrip() for line in report.users]
+    return _joined(
+        [
+            [report.headline, "; ".join(report.summary)],
+            _to_do(report.advice, report.verdict.drain),
+            *map(_table_lines, report_tables(report)),
+            ["to send to users, when you have read it", *users] if users else [],
+            [f"note: {note}" for note in report.verdict.notes],
+        ]
+    )
+
+
+def _joined(parts: Iterable[Sequence[str]]) -> str:
+    """Return parts of lines, with an empty line between them."""
+    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
+
+
+def _to_do(steps: Sequence[str], drain: Sequence[str]) -> list[str]:
+    lines = ["what to do", *(f"  {number}. {step}" for number, step in enumerate(steps, start=1))] if steps else []
+    if drain:
+        lines += ["", "drain the bad nodes (commands are not executed)", *(f"  {command}" for command in drain)]
+    return lines
+
+
+def _table_lines(table: Table) -> list[str]:
+    """Return a table as lines; why a metric is not fine stands below the numbers, and changes are a list."""
+    title = table.title[0].lower() + table.title[1:]
+    if table.head == ("change", "touches"):
+        parts = (
+            [f"  {what}", *(f"    {part}" for part in touches.split("; ") if part != "-")]
+            for what, touches in table.rows
+        )
+        return [title, *(line for lines in parts for line in lines)]
+    rows = [table.head, *table.rows]
+    if table.head[0] == "metric" and table.head[-1] == "why":
+        rows = [row[:-1] for row in rows]
+    return [title, *(f"  {line}" for line in columns(rows)), *(f"  {note}" for note in table.notes)]
 
 
 def _html(report: RunReport) -> str:
     """Return the page; without matplotlib it has no plots."""
+    import jinja2
+
     drawn = plots(report) if find_spec("matplotlib") else None
-    return _fill(
-        "report/report.html.j2",
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("lumisite.validate.report", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html.j2").render(
         report=report,
         tables=report_tables(report),
         plots=drawn,
         lead=lead(report, drawn) if drawn else None,
         states=get_args(State),
     )
-
-
-def _fill(name: str, **values: object) -> str:
-    """Return a template of this package, `FOLDER/NAME`, filled with values."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("lumisite.validate", "."),
-        autoescape=name.endswith(".html.j2"),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=not name.endswith(".html.j2"),
-    )
-    environment.filters |= {
-        "advice": writers.advice,
-        "aligned": _aligned,
-        "change": change,
-        "counted": counted,
-        "figure": figure,
-        "message": writers.message,
-        "messages": _messages,
-        "nodes": some,
-        "percent": percent,
-        "trim_end": str.rstrip,
-    }
-    return environment.get_template(name).render(values)
-
-
-def _aligned(text: str) -> str:
-    """Align the cells of lines, which tabs separate, as columns."""
-    rows = [line.split("\t") for line in text.split("\n") if line]
-    return "".join(f"{line}\n" for line in columns(rows)) if rows else ""
-
-
-def _messages(findings: Iterable[Finding]) -> str:
-    """Return what findings say, each with its advice in brackets."""
-    return "; ".join(writers.sentence(replace(finding, subject="")) for finding in findings)
 
 
 #: The forms of a report.

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 
 from lumisite.errors import ResolveError, SiteError
-from lumisite.findings.catalogue import make_finding
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.site.json_file import decode_values, parse_json
 
 
@@ -76,4 +75,4 @@ def parse_request(data: bytes, file: str) -> RunRequest:
 
 def _faults(request: RunRequest) -> Iterator[Finding]:
     if not request.batches:
-        yield make_finding("list-empty", "batches", example="a batch of jobs")
+        yield Finding("value-wrong", Severity.FAULT, "names nothing", "example: a batch of jobs", "batches")

@@ -275,7 +275,9 @@ def _second_look(
         again = Finding("metric-slower", Severity.FAULT, f"confirmed by {DECIDING} more jobs{numbers}", SEE_CHANGES)
         return replace(verdict, verdict="fail", findings=(slower, again))
     refuted = Finding("metric-fine", Severity.INFO, f"not confirmed by {DECIDING} more jobs{numbers}")
-    look = bool(missed) or (first is not None and found is not None and _worth_a_look(jobs, first, found))
+    look = bool(missed)
+    if first and found:  # what is better over all jobs is not worth a look
+        look = found.change < 0 and (look or first.below_floor or _would_warn(jobs, found))
     verdict = replace(verdict, verdict="warn" if look else "pass", findings=(slower, refuted))
     if found and found.noisy:
         # What is not confirmed is not excluded either, in noise.
@@ -285,13 +287,10 @@ def _second_look(
     return verdict
 
 
-def _worth_a_look(jobs: _Jobs, first: _Comparison, found: _Comparison) -> bool:
-    """Whether a drop that is not confirmed would be at the larger chance of a warning, or was very large at first.
-
-    What is better over all jobs is none.
-    """
+def _would_warn(jobs: _Jobs, found: _Comparison) -> bool:
+    """Whether a drop that is not confirmed would be at the larger chance of a warning."""
     limit = max(jobs.rule.threshold, limit_in_noise(jobs.alpha * WARN_ALPHA / ALPHA) * found.noise)
-    return found.change < 0 and (first.below_floor or found.change < -limit)
+    return found.change < -limit
 
 
 def _judge_quiet(jobs: _Jobs, verdict: MetricVerdict, found: _Comparison) -> MetricVerdict:

@@ -1,4 +1,4 @@
-"""A finding: its severity from the catalogue, the exit code of several, and where it stands."""
+"""A finding: the exit code of several, where it stands, and the list of codes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,9 @@ import itertools
 import re
 from pathlib import Path
 
-import pytest
-
-from lumisite.findings.catalogue import load_group, make_finding
 from lumisite.findings.codes import CODES
 from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding, Place, Severity
-from tests.support.catalogue import catalogue
 
 TOP = Path(__file__).parents[3]
 
@@ -21,23 +17,7 @@ def test_the_worst_finding_decides_the_exit_code() -> None:
     codes = {Severity.INFO: 0, Severity.NODE: 5, Severity.DOUBT: 4, Severity.FAULT: 1}
     assert exit_code([]) == 0
     for worst, rest in itertools.combinations(reversed(codes), 2):
-        assert exit_code([Finding("a", rest), Finding("b", worst)]) == codes[worst]
-
-
-def test_the_catalogue_gives_the_severity_unless_it_is_known_better() -> None:
-    assert make_finding("list-empty", "/x").severity is Severity.FAULT
-    assert make_finding("list-empty", "/x", severity=Severity.NODE).severity is Severity.NODE
-
-
-def test_a_code_that_the_catalogue_lacks_is_a_bug() -> None:
-    with pytest.raises(KeyError, match="no-such-code"):
-        make_finding("no-such-code")
-
-
-def test_only_the_file_that_has_a_code_is_parsed() -> None:
-    load_group.cache_clear()
-    assert make_finding("list-empty").severity is Severity.FAULT
-    assert load_group.cache_info().misses == 1
+        assert exit_code([Finding("a", rest, ""), Finding("b", worst, "")]) == codes[worst]
 
 
 def test_a_place_has_what_is_known_of_it() -> None:
@@ -49,5 +29,4 @@ def test_a_code_stands_in_the_list_of_codes_once_and_is_used() -> None:
     calls = re.compile(r'\bFinding\(\s*"([a-z0-9-]+)"')
     used = {code for path in (TOP / "lumisite").rglob("*.py") for code in calls.findall(path.read_text())}
     assert used == set(CODES)
-    assert not set(CODES) & set(catalogue())
     assert all(meaning and "\n" not in meaning for meaning in CODES.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +18,22 @@ from lumisite.validate.lines import State
 from lumisite.validate.metric_names import size_text
 from lumisite.validate.report.advice import advice
 from lumisite.validate.report.headline import headline
-from lumisite.validate.verdict.gates import GateVerdict
+from lumisite.validate.run.commands import Commands
+from lumisite.validate.verdict.gates import Cause, GateVerdict
 from lumisite.validate.verdict.metric import MetricVerdict
+from lumisite.validate.verdict.nodes import SlowNode
 from lumisite.validate.verdict.system import SystemVerdict
 from tests.support.example_runs import Maintenance, write_runs
-from tests.unit.validate.test_report import SLOW_NODE, Output, do, report, said, text
+from tests.unit.validate.test_report import SLOW_NODE, Output, report, text
 
 
 def test_the_headline_is_the_finding_with_its_day_and_its_suspect(capsys: Output) -> None:
     out = text(Maintenance(network=0.85, slow_node="nid005017"), capsys, code=1).splitlines()
-    found = [
-        said("slower-between-nodes", drop="15 %", since="21 January 2026"),
-        said("suspects-changed", names="libfabric"),
-        SLOW_NODE,
-    ]
-    assert out[0] == f"FAIL: {'; '.join(found)}"
-    amount = {"jobs": "13 jobs", "count": "40 nodes"}
+    assert out[0] == f"FAIL: 15 % slower between nodes since 21 January 2026; libfabric changed; {SLOW_NODE}"
     summary = [
-        said("run-site", site="lumi", platform="2026-01"),
-        said("run-measured", days="29 January 2026 to 1 February 2026", **amount),
-        said("run-compared", days="9 January 2026 to 12 January 2026", **amount),
+        "lumi, platform 2026-01",
+        "measured 13 jobs on 40 nodes, 29 January 2026 to 1 February 2026",
+        "compared with 13 jobs on 40 nodes, 9 January 2026 to 12 January 2026",
         f"lumisite {lumisite.__version__}",
     ]
     assert out[1] == "; ".join(summary)
@@ -48,22 +45,20 @@ def test_a_day_that_no_platform_has_is_not_made_up(capsys: Output) -> None:
     about = Path("runs/after/run.json")
     about.write_text(about.read_text().replace("2026-01", "2024-08"))
     out = text(Maintenance(), capsys, code=1)
-    found = said("slower-between-nodes", drop="15 %", before="12 January 2026")
-    assert out.startswith(f"FAIL: {found}; {said('suspects-changed', names='libfabric')}\n")
+    assert out.startswith("FAIL: 15 % slower between nodes than on 12 January 2026; libfabric changed\n")
 
 
 def test_what_failed_is_in_the_headline(capsys: Output) -> None:
     cause = "rank 3 used sockets: no <plugin> & no 'cxi'"
     line = text(Maintenance(network=0.5, failed_gate="transport"), capsys, code=1).splitlines()[0]
-    assert line.startswith(f"FAIL: {said('gates-failed', gates='transport', reason=cause)}; ")
-    assert f"; {said('slower-between-nodes', drop='50 %', since='21 January 2026')}; " in line
+    assert line.startswith(f"FAIL: transport failed ({cause}); 50 % slower between nodes since 21 January 2026; ")
 
 
 def test_a_cause_has_its_nodes_as_slurm_takes_them_and_what_to_do(capsys: Output) -> None:
     out = text(Maintenance(failed_gate="binds"), capsys, code=1)
     nodes = ",".join(f"nid00500{number}" for number in range(1, 7))
     cause = "rank 3 used sockets: no <plugin> & no 'cxi'"
-    assert f"\n  binds: {cause} ({nodes})\n    bind the host's libfabric\n" in out
+    assert f"\n  1. binds: {cause} ({nodes}): bind the host's libfabric\n" in out
 
 
 def test_a_long_cause_is_no_headline(capsys: Output) -> None:
@@ -71,9 +66,7 @@ def test_a_long_cause_is_no_headline(capsys: Output) -> None:
     file = Path("runs/after/samples.jsonl")
     file.write_text(file.read_text().replace("rank 3 used", f"rank 3 {'of many ' * 20}used"))
     out = text(Maintenance(), capsys, code=1)
-    assert out.startswith(
-        f"FAIL: {said('gates-failed', gates='binds')}; {said('suspects-changed', names='libfabric')}\n"
-    )
+    assert out.startswith("FAIL: binds failed; libfabric changed\n")
     assert f"rank 3 {'of many ' * 20}used sockets" in out
 
 
@@ -81,19 +74,23 @@ def test_without_a_baseline_nothing_is_said_of_what_nobody_judged(capsys: Output
     write_runs(Path("runs"), Maintenance(slow_node="nid005017"))
     assert main(["report", "runs/after"]) == 5
     out = capsys.readouterr().out
-    assert out.startswith(f"BAD-NODES: {SLOW_NODE}; {said('others-pass')}\n")
-    assert out.index("slow nodes") < out.index("\ngate  ") < out.index("\nmetric  ")
-    assert re.search(r"\nmetric +unit +after +verdict +why\n", out)
+    assert out.startswith(f"BAD-NODES: {SLOW_NODE}; the others pass every gate\n")
+    assert out.index("\nslow nodes\n") < out.index("\ngates\n") < out.index("\nother metrics")
+    # No column that has nothing, and none in which all cells are alike.
+    assert re.search(r"\n  metric +unit +after +jobs\n", out)
+    assert "metrics that decide" not in out
     Path("runs/after/samples.jsonl").write_text("")
     assert main(["report", "runs/after"]) == 4
 
 
 def test_what_failed_comes_before_what_passed(capsys: Output) -> None:
     out = text(Maintenance(network=0.85), capsys, code=1)
-    states = re.findall(r"  (fail|pass)  +(?:slower|no drop|the median)", out)
+    states = re.findall(r"  (fail|pass)\n", out)
     assert states == sorted(states)
-    assert out.index("\nmetric  ") < out.index("what changed on the machine") < out.index("\ngate  ")
-    assert out.index("what to do") < out.index("\nmetric  ")
+    assert {*states} == {"fail", "pass"}
+    titles = ("what to do", "metrics that decide", "what changed on the machine", "gates", "other metrics")
+    places = [out.index(f"\n{title}") for title in titles]
+    assert places == sorted(places)
 
 
 def test_a_number_is_the_same_wherever_it_stands(capsys: Output) -> None:
@@ -124,8 +121,7 @@ def test_the_sites_expectations_are_asked(capsys: Output) -> None:
     before.write_text(before.read_text().replace("all_reduce_busbw/128MiB/1n", "all_reduce_busbw/64MiB/1n"))
     assert main(["report", "runs/after", "--site", "lumi"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith(f"PASS: {said('metrics-as-expected', metrics='2 metrics')}; {said('every-gate-passed')}\n")
-    assert "is within what the site expects, 125" in out
+    assert out.startswith("PASS: 2 metrics as the site expects; every gate passed\n")
     assert main(["report", "runs/after", "--site", "lumi", "--before", "runs/before"]) == 4  # one was not measured
     assert "not measured before" in capsys.readouterr().out
     raw = [json.loads(line) for line in file.read_text().splitlines()]
@@ -155,37 +151,62 @@ SLOWER: dict[str, Any] = {"change": -0.2, "limit": 0.05}
 
 
 @pytest.mark.parametrize(
-    ("judged", "with_baseline", "code", "values"),
+    ("judged", "words"),
     [
-        (verdict("fail", metric("m/1n", **SLOWER)), True, "slower-inside-node", {"drop": "20 %"}),
-        (verdict("fail", metric("m/1g", **SLOWER)), True, "slower-on-gpu", {"drop": "20 %"}),
-        (verdict("fail", metric("m", **SLOWER)), True, "slower-somewhere", {"drop": "20 %"}),
+        (verdict("fail", metric("m/1n", **SLOWER)), "20 % slower inside a node"),
+        (verdict("fail", metric("m/1g", **SLOWER)), "20 % slower on one GPU"),
+        (verdict("fail", metric("m/1g", change=-0.1), metric("m/1g", **SLOWER)), "10 to 20 % slower on one GPU"),
+        (verdict("fail", metric("m", **SLOWER)), "20 % slower"),
         (
-            verdict("fail", metric("m", below_spec=True, after=2.0, spec=4.0, unit="s")),
-            False,
-            "metric-below-site",
-            {"metric": "m", "value": "2 s", "spec": "4"},
+            verdict("fail", metric("m", below_spec=True, after=2.0, spec=4.0, unit="s"), metric("n", below_spec=True)),
+            "m is 2 s, the site expects 4; and 1 more",
         ),
-        (verdict("warn", metric("m", "warn")), True, "worth-a-look", {}),
-        (verdict("fail"), True, "system-fails", {}),
-        (verdict("inconclusive", metric("m", "inconclusive")), True, "system-undecided", {"name": "m", "reason": UNMEASURED.message}),
-        (verdict("inconclusive"), True, "system-undecided", {}),
+        (
+            verdict("warn", metric("m", "warn")),
+            "nothing failed, but m was slower in the first jobs, and is worth a look",
+        ),
+        (verdict("fail"), "the system does not work as it did before"),
+        (verdict("inconclusive", metric("m", "inconclusive")), "m: not measured before"),
+        (verdict("inconclusive"), "the measurements do not decide"),
     ],
 )  # fmt: skip
-def test_the_headline_has_the_finding(
-    judged: SystemVerdict, with_baseline: bool, code: str, values: dict[str, Any]
-) -> None:
-    line = headline(judged, with_baseline=with_baseline)
-    assert line == f"{judged.verdict.upper()}: {said(code, **values)}"
+def test_the_headline_has_the_finding(judged: SystemVerdict, words: str) -> None:
+    assert headline(judged) == f"{judged.verdict.upper()}: {words}"
 
 
 def test_the_headline_of_a_drop_that_waits_for_jobs_and_of_a_run_alone() -> None:
     waits = headline(verdict("inconclusive", metric("m", "unconfirmed", **SLOWER)))
-    assert waits.endswith(f"; {said('drop-not-confirmed')}")
-    assert headline(verdict("pass"), with_baseline=False) == f"PASS: {said('no-gate-measured')}; {said('no-baseline')}"
+    assert waits == "INCONCLUSIVE: 20 % slower; not confirmed yet"
+    assert headline(verdict("pass"), with_baseline=False) == "PASS: no gate was measured; no baseline"
+
+
+def a_gate(*causes: Cause) -> GateVerdict:
+    nodes = tuple(node for cause in causes for node in cause.nodes)
+    return GateVerdict("node", "bad-nodes", (), 1, 1, causes, nodes)
+
+
+def test_headline_and_advice_agree_about_how_bad_a_node_is() -> None:
+    down = a_gate(Cause("n2: hsn0: interface is down", "look at the cable", ("n2",), ("r",)))
+    slow = (SlowNode("n3", "gemm", 0.31, -9.0), SlowNode("n3", "copy", 0.12, -6.0), SlowNode("n2", "gemm", 0.5, -9.0))
+    both = replace(verdict("bad-nodes", gates=(down,)), slow_nodes=slow)
+    told = "n3 is 31 % slower than the others"
+    assert headline(both) == f"BAD-NODES: n2 failed (hsn0: interface is down); {told}; the system is fine"
+    again = "measure once more among other nodes: `again`; if it is as slow again, drain it with the command below"
+    assert list(advice(both, (), Commands(again="again"))) == [
+        "node: n2: hsn0: interface is down (n2): look at the cable",
+        f"{told}: {again}",
+    ]
+    alone = replace(both, slow_nodes=())
+    assert list(advice(alone, ()))[1:] == ["n2: drain and repair, then measure once more among other nodes"]
+    # What only one value says is no reason to drain.
+    once = replace(verdict("bad-nodes"), slow_nodes=(SlowNode("n3", "gemm", 0.31, -9.0, 1),))
+    assert list(advice(once, ())) == [f"{told}: measure once more among other nodes"]
 
 
 def test_advice_where_no_part_of_the_machine_is_suspected() -> None:
-    assert list(advice(verdict("fail", metric("m", **SLOWER)), ())) == [do("look-at-metrics", metrics=("m",))]
+    look = "compare what changed (`lumisite changes`), undo it, or measure again"
+    assert list(advice(verdict("fail", metric("m", **SLOWER)), ())) == [f"slower: m: {look}"]
     faster = verdict("pass", metric("m", "pass", improved=True))
-    assert list(advice(faster, ())) == [do("metrics-faster", metrics=("m",))]
+    assert list(advice(faster, ())) == [
+        "faster than before: m: make sure that the benchmark still does its work",
+    ]

@@ -54,7 +54,7 @@ def test_what_sets_no_variable_is_one_line(text: str, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("change", "key", "code"),
     [
-        ({"batches": []}, "batches", "list-empty"),
+        ({"batches": []}, "batches", "value-wrong"),
         ({"batches": [{"stamp": "s"}]}, "batches[0].jobs", "key-missing"),
         ({"batches": "x"}, "batches", "value-wrong"),
         ({"sbatch": 3}, "sbatch", "value-wrong"),

@@ -281,7 +281,7 @@ def test_the_command_says_and_returns_the_verdict(new: list[float], code: int, w
     write("before", series(STEADY))
     write("after", after(new))
     assert main(["verdict", "--before", "before", "--after", "after"]) == code
-    assert capsys.readouterr().out.startswith(word + "\n")
+    assert capsys.readouterr().out.startswith(word + ": ")
     assert main(["verdict", "--before", "before", "--after", "after", "--json"]) == code
     found = json.loads(capsys.readouterr().out)
     assert (found["exit_code"], found["metrics"][0]["metric"]) == (code, "m")
