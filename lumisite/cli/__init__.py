@@ -1,16 +1,17 @@
-"""Arguments to calls; the only place that prints or exits."""
+"""A command line to a call; the only place that prints or exits."""
 
 from __future__ import annotations
 
 import gc
 import io
 import os
-import re
 import signal
 import sys
 from collections.abc import Sequence
 
-from lumisite.cli.commands import parse, runner
+import click
+
+from lumisite.cli.commands import program, usage_message
 from lumisite.cli.terminal import STANDARD_OUTPUT, let_go, plain_output
 from lumisite.errors import LumisiteError, refused
 
@@ -21,24 +22,44 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 fine, 1 a difference or a failed verdict, 2 usage or site description, 3 a tool or the system refused,
     4 inconclusive, 5 the system is fine but some nodes are not.
     """
-    with plain_output() as first:
+    words = sys.argv[1:] if argv is None else list(argv)
+    if words[:1] == ["help"]:
+        words = [*words[1:2], "--help"]
+    with plain_output() as stderr:
         try:
-            return _run_command(argv, first)
+            code = _run_command(words)
+            sys.stdout.flush()
+            stderr.write_first()
+            return code
         except BrokenPipeError:
             return 0  # the reader (head, less) has left; what it did not read is no failure of ours
         except KeyboardInterrupt:
             return _interrupted()
+        except click.UsageError as error:
+            message, code = usage_message(error), error.exit_code
+        except LumisiteError as error:
+            message, code = str(error), error.exit_code
+            message = message if "\n" in message else f"lumisite: {message}"
         except OSError as error:
-            first.clear()
             refusal = refused("write" if error.filename == STANDARD_OUTPUT else "go on", error)
-            print(f"lumisite: {refusal}", file=sys.stderr)
-            return refusal.exit_code
+            message, code = f"lumisite: {refusal}", refusal.exit_code
         except RuntimeError as error:
             # Up to Python 3.11 an interrupt while a module defines a class with `__set_name__` (each enum does)
             # comes out as the cause of a RuntimeError.
             if not isinstance(error.__cause__, KeyboardInterrupt):
                 raise
             return _interrupted()
+        stderr.write_error(message)
+        return code
+
+
+def _run_command(words: list[str]) -> int:
+    try:
+        with program.make_context("lumisite", words) as context:
+            code: int = program.invoke(context)
+            return code
+    except click.exceptions.Exit as stop:  # help or the version was printed
+        return stop.exit_code
 
 
 def _interrupted() -> int:
@@ -49,39 +70,10 @@ def _interrupted() -> int:
     return 130
 
 
-def _run_command(argv: Sequence[str] | None, first: list[str]) -> int:
-    words = sys.argv[1:] if argv is None else list(argv)
-    if not re.fullmatch(r"[0-9]{2,4}", os.environ.get("COLUMNS", "80"), re.ASCII):
-        del os.environ["COLUMNS"]  # argparse takes any number of digits, and fails far from here
-    try:
-        arguments = parse(words)
-    except SystemExit as stop:  # argparse has printed help, the version or a usage error
-        sys.stdout.flush()
-        return stop.code if isinstance(stop.code, int) else 2
-    try:
-        from lumisite.cli.arguments import choose_site
-
-        if arguments.verbose:
-            from lumisite.cli.verbose import AuditPrinter
-
-            sys.addaudithook(AuditPrinter())
-        sys.stderr.quiet = arguments.quiet  # type: ignore[union-attr]  # `plain_output` has replaced the stream
-        chosen = list(choose_site(arguments))
-        first += () if arguments.quiet else chosen
-        code = runner(arguments.command)(arguments)
-        sys.stdout.flush()
-        sys.stderr.write("")  # prints `first`, where nothing else was printed
-    except LumisiteError as error:
-        first.clear()  # the message names what it is about
-        sys.stdout.flush()
-        text = str(error)
-        print(f"lumisite: {text}" if "\n" not in text else text, file=sys.stderr)
-        return error.exit_code
-    return code
-
-
 def run(*, interrupted: bool = True) -> None:
     """Run the command that was typed, and end the process; `interrupted`: Ctrl-C is to end the command."""
+    if "_LUMISITE_COMPLETE" in os.environ:
+        program(prog_name="lumisite")  # prints completions, or the shell's script for them, and exits
     # A command lives for a fraction of a second and keeps nearly all that it makes: looking for cycles finds none, and
     # costs `binds` and `render` a fifth of their time (`python -m tests.bench closure render`).
     gc.set_threshold(100_000)

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-import argparse
 import glob
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
+
+import click
 
 from lumisite.binds.closure import PlannedLibrary
 from lumisite.binds.plan import BindPlan, PlanRequest, make_plan
 from lumisite.binds.plan_file import format_plan, reason_of
-from lumisite.cli.arguments import add_host_root, add_json, add_one_release, add_site, check_root, load_selection
-from lumisite.cli.colours import print_lines
+from lumisite.cli.commands import Command
+from lumisite.cli.options import (
+    FILE_NAME,
+    PATH,
+    host_root_option,
+    json_option,
+    one_release_options,
+    requested_releases,
+    require_directory,
+    site_option,
+)
 from lumisite.cli.output import format_json_rows, print_note, write_whole
+from lumisite.cli.site_choice import required_site
+from lumisite.cli.terminal import print_lines
 from lumisite.errors import ResolveError, SiteError
 from lumisite.findings import writers
 from lumisite.findings.finding import Finding, Severity
@@ -22,62 +35,71 @@ from lumisite.images.sif import open_image
 from lumisite.machine.host import DiskTree, open_file
 from lumisite.machine.tree import resolve
 from lumisite.site import scalars
-from lumisite.site.load import parse_plan, read_input
+from lumisite.site.load import load_site, parse_plan, read_input
+from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, PlannedImage, literal_path
+from lumisite.site.selection import Selection, resolve_selection
 from lumisite.text import columns, printable
 
 
-def add_binds(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `binds`."""
-    parser.description = (
-        "Print what an image needs from the host: each library with the decision to bind it, to skip it (the image "
-        "has it), to refuse it (the image cannot run it), or that the host misses it; with reason and chain. The "
-        "image is read, never run. Exit 0 when all is bound or skipped, 1 otherwise, 4 where only start-up scripts of "
-        "the image may lead to its network plugin."
-    )
-    parser.add_argument("image", metavar="IMAGE", help="a SIF, or the folder of an unpacked image")
-    add_site(parser)
-    add_host_root(parser)
-    parser.add_argument("--family", metavar="F", help="image family (default: the one that recognises the image)")
-    parser.add_argument(
-        "--library",
-        metavar="SONAME",
-        action="append",
-        default=[],
-        help="a library to bring beside those of the family (libmpi.so.12); several times",
-    )
-    add_one_release(parser)
-    parser.add_argument(
-        "--write",
-        metavar="FILE",
-        type=Path,
-        help="also store it as a plan, to be reviewed, for `render`; what you have edited in FILE before stays",
-    )
-    parser.add_argument(
-        "--path",
-        metavar="PATTERN",
-        action="append",
-        default=[],
-        help=(
-            "how jobs name the image, for its plan, and for its family where IMAGE itself tells none; may be given "
-            "several times (default: IMAGE, and where it leads)"
-        ),
-    )
-    add_json(parser)
+@click.command(cls=Command)
+@click.argument("image", metavar="IMAGE", type=FILE_NAME, help="A SIF, or the folder of an unpacked image.")
+@site_option()
+@host_root_option
+@click.option("--family", metavar="F", help="Image family (default: the one that recognises the image).")
+@click.option(
+    "--library",
+    "libraries",
+    metavar="SONAME",
+    multiple=True,
+    help="A library to bring beside those of the family (libmpi.so.12); several times.",
+)
+@one_release_options
+@click.option(
+    "--write",
+    metavar="FILE",
+    type=PATH,
+    help="Also store it as a plan, to be reviewed, for `render`; what you have edited in FILE before stays.",
+)
+@click.option(
+    "--path",
+    "paths",
+    metavar="PATTERN",
+    multiple=True,
+    help="How jobs name the image, for its plan, and for its family where IMAGE itself tells none; may be given "
+    "several times (default: IMAGE, and where it leads).",
+)
+@json_option
+def command(
+    image: str,
+    site: str,
+    host_root: str,
+    family: str | None,
+    libraries: tuple[str, ...],
+    platform: str | None,
+    write: Path | None,
+    paths: tuple[str, ...],
+    as_json: bool,
+    **releases: Any,
+) -> int:
+    """Print what an image needs from the host, library by library.
 
-
-def run_binds(arguments: argparse.Namespace) -> int:
-    """Print the plan of one image, and store it."""
-    for library in arguments.library:
+    Each library comes with the decision to bind it, to skip it (the image has it), to refuse it (the image cannot run
+    it), or that the host misses it; with reason and chain. The image is read, never run. Exit 0 when all is bound or
+    skipped, 1 otherwise, 4 where only start-up scripts of the image may lead to its network plugin.
+    """
+    for library in libraries:
         if not library.isprintable() or not library or "/" in library:
             message = f"{printable(library)} is no SONAME"
             raise ResolveError(Finding("value-wrong", Severity.FAULT, message, "such as libmpi.so.12", "--library"))
-    request, plan = plan_image(arguments, tuple(arguments.library), tuple(arguments.path))
+    loaded = load_site(required_site(site))
+    selection = resolve_selection(loaded.site, platform=platform, **requested_releases(**releases))
+    request, plan = plan_image(loaded.site, selection, image, host_root, family, libraries, paths)
     for note in plan.notes:
         print_note(writers.line(note))
-    if arguments.write is not None:
-        _write_plan(arguments, request, plan)
-    if arguments.json:
+    if write is not None:
+        _write_plan(write, _Names(image, host_root), paths, request, plan)
+    if as_json:
         print(format_json_rows(map(_entry, plan.lines)))
     elif plan.lines:
         print_lines(_table(plan.lines))
@@ -85,19 +107,21 @@ def run_binds(arguments: argparse.Namespace) -> int:
 
 
 def plan_image(
-    arguments: argparse.Namespace, libraries: tuple[str, ...] = (), paths: tuple[str, ...] = ()
+    site: Site,
+    selection: Selection,
+    image: str,
+    host_root: str,
+    family: str | None,
+    libraries: tuple[str, ...] = (),
+    paths: tuple[str, ...] = (),
 ) -> tuple[PlanRequest, BindPlan]:
-    """Plan an image with a command's options for image, site, releases, family and host."""
-    check_root(arguments.host_root)
-    loaded, selection = load_selection(arguments)
-    names = _Names(arguments.image, arguments.host_root)
-    image = open_image(names.on_disk)
+    """Plan the image of a name; `paths` are patterns that jobs will name it by."""
+    require_directory(host_root)
+    names = _Names(image, host_root)
     # The target of the name counts more than the name, and both more than the names that jobs will use.
     known = tuple(dict.fromkeys((*paths, names.typed, names.real)))
-    request = PlanRequest(
-        loaded.site, selection.platform, selection.default.releases, known, arguments.family, libraries
-    )
-    return request, make_plan(request, image, DiskTree(arguments.host_root))
+    request = PlanRequest(site, selection.platform, selection.default.releases, known, family, libraries)
+    return request, make_plan(request, open_image(names.on_disk), DiskTree(host_root))
 
 
 class _Names:
@@ -116,13 +140,11 @@ class _Names:
         return resolve(DiskTree(self.top), path).path if self.top else os.path.realpath(path)
 
 
-def _write_plan(arguments: argparse.Namespace, request: PlanRequest, plan: BindPlan) -> None:
+def _write_plan(file: Path, image_names: _Names, paths: tuple[str, ...], request: PlanRequest, plan: BindPlan) -> None:
     """Store a plan where the admin wants it; an earlier plan there keeps what was edited."""
-    file: Path = arguments.write
     old: ImagePlan | None = parse_plan(read_input(file), file) if file.exists() else None
-    image_names = _Names(arguments.image, arguments.host_root)
     real = image_names.real
-    paths = tuple(arguments.path) or (tuple(map(glob.escape, request.image_paths)) if old is None else old.paths)
+    paths = paths or (tuple(map(glob.escape, request.image_paths)) if old is None else old.paths)
     literal = ((path, literal_path(path)) for path in paths)
     links = tuple(path for path, name in literal if name not in (None, real) and image_names.follow(str(name)) == real)
     image = None

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-from lumisite.cli.arguments import add_json, add_plan_and_lock, add_platform, add_site_or_example, number_to
+import click
+
+from lumisite.cli.commands import Command
+from lumisite.cli.options import (
+    FILE_NAME,
+    json_option,
+    load_lock,
+    lock_option,
+    plan_option,
+    platform_option,
+    site_or_example_option,
+)
 from lumisite.cli.output import print_note, print_result
-from lumisite.cli.own_variables import judge_own_variables
+from lumisite.cli.site_choice import site_or_example
 from lumisite.errors import ResolveError
 from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import as_json, line
 from lumisite.images.fit import for_other_gpus, outside_range
 from lumisite.images.known import KnownImage, know_image
-from lumisite.images.lock import LoadedLock, load_lock
+from lumisite.images.lock import LoadedLock
 from lumisite.images.network import without_network
 from lumisite.images.remarks import remarks
+from lumisite.lint.own_variables import judge_own_variables
 from lumisite.render.rank import Cpus, Environment, FirstRank, Step, StepBind, Variable
 from lumisite.render.wrapper_image import WrapperImage, wrapper_image
 from lumisite.site.cpus import format_cpu_list
@@ -49,64 +62,58 @@ _KNOWN_FROM = {
 }
 
 
-def add_env(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `env`."""
-    parser.description = (
-        "Print what the first rank of a step finds, on a node that has all that the site "
-        "describes and grants all of its CPUs: each variable, bind and mask, "
-        "with who sets it (module, prolog, wrapper, image). With --all also by which entry of the site description, "
-        "and why. A variable that this shell has set before is named with its value. What does harm comes first: a "
-        "value that is known to, of this shell or of the image itself, or an image that the GPUs or the network "
-        "cannot take (exit code 1, or 4 where the image or the node decides), and a variable that programs in "
-        "containers read when they start, such as PYTHONPATH. Without IMAGE it is what every container gets that no "
-        "wrapper sees. Slurm is not asked, and no container is started."
-    )
-    parser.add_argument("image", metavar="IMAGE", nargs="?", help="the image, as a job names it; it need not be here")
-    parser.add_argument(
-        "--nodes", metavar="N", type=number_to(999_999), default=1, help="nodes of the step (default: 1)"
-    )
-    parser.add_argument(
-        "--tasks-per-node",
-        metavar="T",
-        type=number_to(1024),
-        help="tasks on each node (default: one for each GPU, else 1)",
-    )
-    parser.add_argument("--partition", metavar="P", help="partition (default: the one that the site validates)")
-    parser.add_argument(
-        "--node", metavar="KIND", help="node kind, where the partition has nodes of several (default: the first)"
-    )
-    parser.add_argument(
-        "--module",
-        metavar="M",
-        help=(
-            "the module that is loaded, with or without its version, or `none`, where the site's cli_filter attaches "
-            "the helper (default: the module with the helper)"
-        ),
-    )
-    parser.add_argument(
-        "--all", action="store_true", help="print also why each is set, and what the site knows and leaves alone"
-    )
-    add_platform(parser)
-    add_plan_and_lock(parser)
-    add_site_or_example(parser)
-    add_json(parser)
+@click.command(cls=Command)
+@click.argument(
+    "image",
+    metavar="[IMAGE]",
+    required=False,
+    type=FILE_NAME,
+    help="The image, as a job names it; it need not be here.",
+)
+@click.option(
+    "--nodes", metavar="N", type=click.IntRange(1, 999_999), default=1, help="Nodes of the step (default: 1)."
+)
+@click.option(
+    "--tasks-per-node",
+    metavar="T",
+    type=click.IntRange(1, 1024),
+    help="Tasks on each node (default: one for each GPU, else 1).",
+)
+@click.option("--partition", metavar="P", help="Partition (default: the one that the site validates).")
+@click.option(
+    "--node", metavar="KIND", help="Node kind, where the partition has nodes of several (default: the first)."
+)
+@click.option(
+    "--module",
+    metavar="M",
+    help="The module that is loaded, with or without its version, or `none`, where the site's cli_filter attaches the "
+    "helper (default: the module with the helper).",
+)
+@click.option("--all", is_flag=True, help="Print also why each is set, and what the site knows and leaves alone.")
+@platform_option
+@plan_option
+@lock_option
+@site_or_example_option
+@json_option
+def command(**options: Any) -> int:
+    """Print what the first rank of a step finds: each variable, bind and CPU mask, with who sets it.
 
-
-def run_env(arguments: argparse.Namespace) -> int:
-    """Print the environment of the first rank."""
-    if "\0" in (arguments.image or ""):
-        advice = "give the path or the address of an image"
-        raise ResolveError(
-            Finding("value-wrong", Severity.FAULT, "is no name of an image", advice, repr(arguments.image))
-        )
-    loaded = load_site(arguments.site)
+    Set they are by module, prolog, wrapper or image, on a node that has all that the site describes and grants all of
+    its CPUs. With --all also by which entry of the site description, and why. A variable that this shell has set before
+    is named with its value. What does harm comes first: a value that is known to, of this shell or of the image itself,
+    or an image that the GPUs or the network cannot take (exit code 1, or 4 where the image or the node decides), and a
+    variable that programs in containers read when they start, such as PYTHONPATH. Without IMAGE it is what every
+    container gets that no wrapper sees. Slurm is not asked, and no container is started.
+    """
+    arguments = SimpleNamespace(**options)
+    loaded = load_site(site_or_example(arguments.site))
     site = loaded.site
     step = _step(site, arguments)
     versioned = "/" in (arguments.module or "")
     releases = {stack: [ALL] for stack in site.stacks} if versioned else {}
     selection = resolve_selection(site, platform=arguments.platform, **releases)
     combination, modules = _loaded(site, selection, arguments.module)
-    lock, plans = load_lock(loaded, arguments.lock), load_plans(loaded, arguments.plan)
+    lock, plans = load_lock(loaded, arguments.lock), load_plans(loaded, arguments.plan_files)
     image = None
     if arguments.image is not None:
         image = wrapper_image(site, selection.platform, arguments.image, plans, lock)
@@ -141,7 +148,7 @@ def run_env(arguments: argparse.Namespace) -> int:
     document["image"] = image and _image_record(site, image)
     document |= {"harmful": list(map(as_json, findings))}
     first = [line(one) for one in findings]
-    print_result(document, [*first, "", *lines] if first else lines, as_json=arguments.json)
+    print_result(document, [*first, "", *lines] if first else lines, as_json=arguments.as_json)
     return exit_code(findings)
 
 
@@ -228,7 +235,7 @@ def _of_user() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if f";{name}={value};" not in exported}
 
 
-def _step(site: Site, arguments: argparse.Namespace) -> Step:
+def _step(site: Site, arguments: SimpleNamespace) -> Step:
     default = site.validation.partition if site.validation is not None else next(iter(site.partitions), "")
     name = arguments.partition or default
     if name not in site.partitions:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import posixpath
 from collections.abc import Iterator, Sequence
@@ -10,9 +9,13 @@ from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 
-from lumisite.cli.arguments import add_host_root, add_json, add_site, check_root
+import click
+
+from lumisite.cli.commands import Command
+from lumisite.cli.options import FILE_NAME, host_root_option, json_option, require_directory, site_option
 from lumisite.cli.output import print_note, print_result, write_whole
 from lumisite.cli.progress import Progress
+from lumisite.cli.site_choice import required_site
 from lumisite.errors import LumisiteError, ResolveError
 from lumisite.findings.writers import line, message
 from lumisite.images.inventory import NamedImage, Reading, read_inventory, usual_folders
@@ -24,47 +27,56 @@ from lumisite.site.model import Site
 from lumisite.text import counted, printable
 
 
-def add_images(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `images`."""
-    parser.description = (
-        "Print the images of the site, or those given: where each name leads, family, size, digest, and the versions "
-        "inside. Images are read, never run. Exit 1 when an image cannot be used; with --check, when one differs from"
-        " the lock."
-    )
-    parser.add_argument(
-        "paths", metavar="DIR|FILE", nargs="*", help="images, or directories of them (default: those of the site)"
-    )
-    add_site(parser)
-    add_host_root(parser)
-    parser.add_argument("--lock", metavar="FILE", help="write what is found to a lock; with --check, compare with it")
-    parser.add_argument("--check", action="store_true", help="say what moved, changed, broke, vanished or is new")
-    add_json(parser)
+@click.command(cls=Command)
+@click.argument(
+    "paths",
+    metavar="[DIR|FILE]...",
+    nargs=-1,
+    type=FILE_NAME,
+    help="Images, or directories of them (default: those of the site).",
+)
+@site_option()
+@host_root_option
+@click.option(
+    "--lock", metavar="FILE", type=FILE_NAME, help="Write what is found to a lock; with --check, compare with it."
+)
+@click.option("--check", is_flag=True, help="Print what moved, changed, broke, vanished or is new.")
+@json_option
+def command(
+    paths: tuple[str, ...],
+    site: str,
+    host_root: str,
+    lock: str | None,
+    check: bool,
+    as_json: bool,
+) -> int:
+    """Print the images of the site, or those given: where each name leads, family, size, digest, versions inside.
 
-
-def run_images(arguments: argparse.Namespace) -> int:
-    """List, lock or check."""
-    if arguments.check and not arguments.lock:
+    Images are read, never run. Exit 1 when an image cannot be used; with --check, when one differs from the lock.
+    """
+    if check and not lock:
         raise ResolveError("--check: needs --lock FILE, a lock that `lumisite images --lock FILE` wrote")
-    check_root(arguments.host_root)
-    loaded = load_site(arguments.site)
-    site = loaded.site
-    releases = site.platforms[site.platform].defaults
-    reading = Reading(site, releases, arguments.host_root, Progress("images"))
-    return _check(arguments, loaded, reading) if arguments.check else _list(arguments, reading)
+    require_directory(host_root)
+    loaded = load_site(required_site(site))
+    releases = loaded.site.platforms[loaded.site.platform].defaults
+    reading = Reading(loaded.site, releases, host_root, Progress("images"))
+    requested = tuple(map(_absolute, paths))
+    if check and lock:
+        return _check(lock, loaded, reading, requested, as_json=as_json)
+    return _list(lock, reading, requested, as_json=as_json)
 
 
-def _list(arguments: argparse.Namespace, reading: Reading) -> int:
-    file, site = arguments.lock, reading.site.name
+def _list(file: str | None, reading: Reading, requested: tuple[str, ...], *, as_json: bool) -> int:
+    site = reading.site.name
     # Before the images are read, which may take minutes: no other file is lost.
     if file is not None and (content := read_optional(Path(file))) is not None:
         try:
             parse_lock(content, file, site)
         except LumisiteError as error:
             raise LumisiteError(f"{error}; it is not replaced") from None
-    requested = tuple(map(_absolute, arguments.paths))
     images = _read(reading, requested)
     lines = chain.from_iterable(_lines(reading.site, image) for image in images)
-    print_result(list(map(_as_json, images)), lines, as_json=arguments.json)
+    print_result(list(map(_as_json, images)), lines, as_json=as_json)
     broken = sum(image.fault is not None for image in images)
     print_note(f"{counted(len(images), 'image')}, {f'{broken} cannot be used' if broken else 'all can be read'}")
     if file is not None:
@@ -72,19 +84,15 @@ def _list(arguments: argparse.Namespace, reading: Reading) -> int:
     return 1 if broken else 0
 
 
-def _check(arguments: argparse.Namespace, loaded: LoadedSite, reading: Reading) -> int:
-    file = arguments.lock
+def _check(file: str, loaded: LoadedSite, reading: Reading, requested: tuple[str, ...], *, as_json: bool) -> int:
     patterns = {loaded_plan.file: loaded_plan.plan.paths for loaded_plan in load_plans(loaded)}
     content = read_optional(Path(file))
     if content is None:
         raise ResolveError(missing_lock(file))
     lock = parse_lock(content, file, loaded.site.name)
-    requested = tuple(map(_absolute, arguments.paths))
     images = _read(reading, requested or lock.given)
     changes = compare_images(lock, images, loaded.site, requested, patterns)
-    print_result(
-        list(map(_change_json, changes)), chain.from_iterable(map(_change_lines, changes)), as_json=arguments.json
-    )
+    print_result(list(map(_change_json, changes)), chain.from_iterable(map(_change_lines, changes)), as_json=as_json)
     print_note(f"{counted(len(images), 'image')}, {f'{len(changes)} differ from' if changes else 'all as in'} {file}")
     return 1 if changes else 0
 

@@ -2,40 +2,47 @@
 
 from __future__ import annotations
 
-import argparse
+from pathlib import Path
 
-from lumisite.cli.arguments import add_json, add_lock, add_site_or_example
+import click
+
+from lumisite.cli.commands import Command
 from lumisite.cli.input import file_blocks
+from lumisite.cli.options import FILE_NAME, json_option, load_lock, lock_option, site_or_example_option
 from lumisite.cli.output import print_result
+from lumisite.cli.site_choice import site_or_example
 from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import advice, message
-from lumisite.images.lock import load_lock
 from lumisite.lint.rules import SIZE_LIMIT_BYTES, describe_check, lint_job, read_script, source_of
 from lumisite.site.load import load_site
 from lumisite.site.model import Site
 from lumisite.text import counted, printable
 
 
-def add_lint(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `lint`."""
-    parser.description = (
-        "Find lines in job scripts that are known to fail, hang or run slowly on this site, each with the line that "
-        "would be right. Exit code 1 if there are any; a hint, which may be meant so, does not count."
-    )
-    parser.add_argument("scripts", metavar="SCRIPT", nargs="+", help="a job script; - is standard input")
-    add_lock(parser)
-    add_site_or_example(parser)
-    add_json(parser)
+@click.command(cls=Command)
+@click.argument(
+    "scripts",
+    metavar="SCRIPT...",
+    nargs=-1,
+    required=True,
+    type=FILE_NAME,
+    help="A job script; - is standard input.",
+)
+@lock_option
+@site_or_example_option
+@json_option
+def command(scripts: tuple[str, ...], lock: Path | None, site: str, as_json: bool) -> int:
+    """Find lines in job scripts that are known to fail, hang or run slowly on this site.
 
-
-def run_lint(arguments: argparse.Namespace) -> int:
-    """Print every bad line, and what was checked."""
-    loaded = load_site(arguments.site)
-    lock = load_lock(loaded, arguments.lock)
-    locked = {} if lock is None else lock.lock.images
+    Each comes with the line that would be right, and the last line says what was checked. Exit 1 if there are any; a
+    hint, which may be meant so, does not count.
+    """
+    loaded = load_site(site_or_example(site))
+    loaded_lock = load_lock(loaded, lock)
+    locked = {} if loaded_lock is None else loaded_lock.lock.images
     found: list[Finding] = []
     checked: list[str] = []
-    for name in arguments.scripts:
+    for name in scripts:
         data = bytearray()
         for block in file_blocks(name):
             data += block
@@ -46,7 +53,7 @@ def run_lint(arguments: argparse.Namespace) -> int:
         checked.append(describe_check(job))
     faults = [finding for finding in found if finding.severity is Severity.FAULT]
     lines = [*map(_line, found), _last_line(checked, len(faults), len(found) - len(faults))]
-    print_result([_as_json(loaded.site, finding) for finding in found], lines, as_json=arguments.json)
+    print_result([_row(loaded.site, finding) for finding in found], lines, as_json=as_json)
     return 1 if faults else 0
 
 
@@ -66,7 +73,7 @@ def _line(finding: Finding) -> str:
     return f"{finding.place}: {hint}{finding.code} {_reason(finding)} ({advice(finding)})"
 
 
-def _as_json(site: Site, finding: Finding) -> dict[str, object]:
+def _row(site: Site, finding: Finding) -> dict[str, object]:
     location = finding.place
     assert location is not None
     known = {"file": location.file, "line": location.line, "code": finding.code}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from lumisite.cli.arguments import LIVE, add_json
-from lumisite.cli.colours import print_lines, table
+import click
+
+from lumisite.cli.commands import Command
+from lumisite.cli.options import FILE_NAME, LIVE, json_option, one_of, site_option
 from lumisite.cli.output import format_json_rows, print_note
+from lumisite.cli.site_choice import optional_site, required_site
+from lumisite.cli.terminal import print_lines, table
 from lumisite.errors import ResolveError
 from lumisite.findings.writers import message
 from lumisite.machine.host import DiskTree
@@ -22,49 +25,45 @@ from lumisite.site.model import Site
 from lumisite.text import suggestion
 
 
-def add_masks(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `masks`."""
-    parser.description = (
-        "Print one CPU list and mask for each task of a node: cores nearest to the task's GPU, inside what was "
-        "granted. A task without a sound answer gets none, with the reason on stderr and exit code 1."
-    )
-    either = parser.add_mutually_exclusive_group()
-    parser.add_argument(
-        "--site",
-        metavar="NAME|FILE",
-        default="",
-        help=(
-            "the site, whose reserved cores are left out: the name of an embedded one, or a YAML file (default: "
-            "LUMISITE_SITE, else without --topology the embedded one that this machine is known as)"
-        ),
-    )
-    either.add_argument(
-        "--node",
-        metavar="KIND",
-        help="a node kind of the site, or 'live' for this node (default: the site's only kind with GPUs)",
-    )
-    either.add_argument("--topology", metavar="XML", help="a node as hwloc's `lstopo FILE.xml` wrote it")
-    parser.add_argument("--tasks", metavar="N", type=int, help="tasks on the node (default: one for each GPU)")
-    parser.add_argument("--threads", type=int, choices=(1, 2), default=1, help="hardware threads of each core")
-    parser.add_argument("--cpus", metavar="LIST", help="granted CPUs in kernel numbers, such as 49-55 (default: all)")
-    parser.add_argument(
-        "--gpus", metavar="LIST", help="granted GPUs in task order, such as 0-3 or 4,5,2,3 (default: all)"
-    )
-    add_json(parser)
+@click.command(cls=Command)
+@site_option()
+@click.option(
+    "--node", metavar="KIND", help="A node kind of the site, or 'live' for this node (default: the only one with GPUs)."
+)
+@click.option("--topology", metavar="XML", type=FILE_NAME, help="A node as hwloc's `lstopo FILE.xml` wrote it.")
+@click.option("--tasks", metavar="N", type=int, help="Tasks on the node (default: one for each GPU).")
+@click.option(
+    "--threads", type=click.Choice(("1", "2")), default="1", help="Hardware threads of each core (default: 1)."
+)
+@click.option("--cpus", metavar="LIST", help="Granted CPUs in kernel numbers, such as 49-55 (default: all).")
+@click.option("--gpus", metavar="LIST", help="Granted GPUs in task order, such as 0-3 or 4,5,2,3 (default: all).")
+@json_option
+def command(
+    site: str,
+    node: str | None,
+    topology: str | None,
+    tasks: int | None,
+    threads: str,
+    cpus: str | None,
+    gpus: str | None,
+    as_json: bool,
+) -> int:
+    """Print one CPU list and mask for each task of a node.
 
-
-def run_masks(arguments: argparse.Namespace) -> int:
-    """Print the masks, and the option of srun that sets them."""
-    topology, allowed = _topology(arguments)
-    request = _request(arguments, topology, allowed)
-    answers = cpu_masks(topology, request)
+    These are cores nearest to the task's GPU, inside what was granted; the cores that the site reserves are left out.
+    A task without a sound answer gets none, with the reason on stderr and exit code 1.
+    """
+    one_of(node=node, topology=topology)
+    known, allowed = _topology(site, node, topology)
+    request = _request(known, allowed, tasks, int(threads), cpus, gpus)
+    answers = cpu_masks(known, request)
     sound = all(answer.pu_os for answer in answers)
-    if arguments.json:
+    if as_json:
         print(format_json_rows(map(_entry, answers)))
     else:
         print_lines(table([("task", "gpu", "cpus", "mask", "from"), *map(_row, answers)]))
         # The option of srun is printed only where it fits every node of a step.
-        if sound and (request.cpus is None or request.cpus >= topology.pu_os - topology.reserved):
+        if sound and (request.cpus is None or request.cpus >= known.pu_os - known.reserved):
             print(f"\n--cpu-bind=mask_cpu:{','.join(answer.mask or '' for answer in answers)}")
         elif sound:
             why = "srun gives every node the same masks, a shared node has CPUs of its own"
@@ -75,16 +74,16 @@ def run_masks(arguments: argparse.Namespace) -> int:
     return 0 if sound else 1
 
 
-def _topology(arguments: argparse.Namespace) -> tuple[Topology, frozenset[int] | None]:
+def _topology(name: str, node: str | None, file: str | None) -> tuple[Topology, frozenset[int] | None]:
     """Return the topology that the options name, and of this node the PUs that this process may use."""
-    if arguments.topology is not None:
-        content = read_input(Path(arguments.topology), SIZE_LIMIT_BYTES, "expected: an hwloc XML file")
-        return _with_site_facts(parse_hwloc(content, arguments.topology), arguments.site), None
-    if arguments.node == LIVE:
+    if file is not None:
+        content = read_input(Path(file), SIZE_LIMIT_BYTES, "expected: an hwloc XML file")
+        return _with_site_facts(parse_hwloc(content, file), optional_site(name)), None
+    if node == LIVE:
         topology, allowed = read_topology(DiskTree("/")), read_allowed(DiskTree("/"))
-        return _with_site_facts(topology, arguments.site), None if allowed >= topology.pu_os else allowed
-    site = load_site(arguments.site).site
-    return next(_kinds(site, _kind_name(arguments.node, site))), None
+        return _with_site_facts(topology, optional_site(name)), None if allowed >= topology.pu_os else allowed
+    site = load_site(required_site(name)).site
+    return next(_kinds(site, _kind_name(node, site))), None
 
 
 def _kind_name(requested: str | None, site: Site) -> str:
@@ -123,15 +122,21 @@ def _with_site_facts(seen: Topology, name: str) -> Topology:
     return seen
 
 
-def _request(arguments: argparse.Namespace, topology: Topology, allowed: frozenset[int] | None) -> MaskRequest:
-    cpus = None if arguments.cpus is None else frozenset(_numbers("--cpus", arguments.cpus))
-    gpus = None if arguments.gpus is None else _numbers("--gpus", arguments.gpus)
+def _request(
+    topology: Topology,
+    allowed: frozenset[int] | None,
+    tasks: int | None,
+    threads: int,
+    cpus: str | None,
+    gpus: str | None,
+) -> MaskRequest:
+    granted = None if cpus is None else frozenset(_numbers("--cpus", cpus))
     if allowed is not None:
-        cpus = allowed if cpus is None else cpus & allowed
-    tasks = arguments.tasks
+        granted = allowed if granted is None else granted & allowed
+    gpu_list = None if gpus is None else _numbers("--gpus", gpus)
     if tasks is None:
-        tasks = max(1, len(topology.gpus if gpus is None else gpus))
-    return MaskRequest(tasks, arguments.threads, cpus, gpus)
+        tasks = max(1, len(topology.gpus if gpu_list is None else gpu_list))
+    return MaskRequest(tasks, threads, granted, gpu_list)
 
 
 def _numbers(option: str, text: str) -> tuple[int, ...]:

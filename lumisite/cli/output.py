@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lumisite.cli.colours import print_lines
-from lumisite.cli.terminal import plain
+from lumisite.cli.terminal import plain, print_lines
 from lumisite.errors import refused
 
 if TYPE_CHECKING:
@@ -31,9 +30,8 @@ def format_json_rows(rows: Iterable[object]) -> str:
 
 
 def print_note(text: str) -> None:
-    """Print a line about the work on stderr, unless `--quiet` was given."""
-    if not getattr(sys.stderr, "quiet", False):
-        print(f"lumisite: {text}", file=sys.stderr, flush=True)
+    """Print a line about the work on stderr, where `--quiet` leaves errors alone."""
+    print(f"lumisite: {text}", file=sys.stderr, flush=True)
 
 
 def warn_untried(site: Site) -> None:
@@ -57,18 +55,17 @@ def write_whole(path: Path, content: bytes, mode: int = 0o644) -> bool:
         raise refused("write", error) from None
 
 
-def write_text(text: str, output: str | None) -> None:
+def write_text(text: str, out: Path | None) -> None:
     """Write to a file, whole or not at all, to a device or pipe, or to standard output; raises `ToolError`."""
-    if output is None:
+    if out is None:
         sys.stdout.write(text)
         return
+    content = plain(text).encode()
     try:
-        content, path = plain(text).encode(), Path(output)
-        if output.startswith(("/dev/std", "/dev/fd/", "/proc/")) or (path.exists() and not path.is_file()):
-            path.write_bytes(content)
+        if str(out).startswith(("/dev/std", "/dev/fd/", "/proc/")) or (out.exists() and not out.is_file()):
+            out.write_bytes(content)
         else:
             os.umask(mask := os.umask(0))
-            write_whole(path, content, 0o666 & ~mask)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise refused("write", OSError(0, reason, output)) from None
+            write_whole(out, content, 0o666 & ~mask)
+    except OSError as error:
+        raise refused("write", OSError(0, error.strerror, str(out))) from None

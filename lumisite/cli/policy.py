@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import fnmatch
 import os
 import shlex
@@ -11,7 +10,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from lumisite.cli.arguments import add_json, add_root
+import click
+
+from lumisite.cli.commands import Command
+from lumisite.cli.options import json_option, root_argument
 from lumisite.cli.output import print_note, print_result
 from lumisite.cli.site_choice import recorded_site
 from lumisite.errors import DifferenceError, ResolveError, refused
@@ -31,47 +33,55 @@ _MEANINGS = {
 OTHERWISE = "on for who has loaded the module, else off"
 
 
-def add_policy(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `policy`."""
-    parser.description = (
-        "Print or change for whom the srun helper is on: `on`, `observe` (it decides, changes nothing, and tells the "
-        "system log what it would have set) or `off`. The next step obeys; nothing is rendered. A word for all jobs "
-        "replaces the policy; a word for a partition or account comes before the lines that there are, and the first "
-        "line that fits a step counts. Where none fits, and without a policy, the helper is on for users who have "
-        "loaded the module and off otherwise."
-    )
-    add_root(parser)
-    parser.add_argument("word", metavar="WORD", nargs="?", choices=WORDS, help="on, observe or off (default: print it)")
-    for name, steps in (("partition", "steps in this partition"), ("account", "steps of this account")):
-        parser.add_argument(
-            f"--{name}",
-            metavar=name[0].upper(),
-            action="append",
-            default=[],
-            help=f"only for {steps}; may be given several times",
-        )
-    add_json(parser)
+@click.command(cls=Command)
+@root_argument
+@click.argument(
+    "word",
+    metavar="[on|observe|off]",
+    required=False,
+    type=click.Choice(WORDS),
+    help="The new policy (default: print it).",
+)
+@click.option(
+    "--partition",
+    "partitions",
+    metavar="P",
+    multiple=True,
+    help="Only for steps in this partition; may be given several times.",
+)
+@click.option(
+    "--account",
+    "accounts",
+    metavar="A",
+    multiple=True,
+    help="Only for steps of this account; may be given several times.",
+)
+@json_option
+def command(root: Path, word: str | None, partitions: tuple[str, ...], accounts: tuple[str, ...], as_json: bool) -> int:
+    """Print or change for whom the srun helper is on.
 
-
-def run_policy(arguments: argparse.Namespace) -> int:
-    """Print the policy, or change it first."""
-    root = existing_root(arguments.root, os.geteuid() if arguments.word else None)
-    names = [*(("partition", name) for name in arguments.partition), *(("account", name) for name in arguments.account)]
-    if not arguments.word:
+    It is `on`, `observe` (it decides, changes nothing, and writes to the system log what it would have set) or `off`.
+    The next step obeys; nothing is rendered. A word for all jobs replaces the policy; a word for a partition or account
+    comes before the lines that there are, and the first line that fits a step counts. Where none fits, and without a
+    policy, the helper is on for users who have loaded the module and off otherwise.
+    """
+    found = existing_root(root, os.geteuid() if word else None)
+    names = [*(("partition", name) for name in partitions), *(("account", name) for name in accounts)]
+    if not word:
         if names:
             raise ResolveError("WORD: none is given for these names (on, observe or off)")
-        policy = read_policy(root.path)
+        policy = read_policy(found.path)
         if policy and policy.faults:
             raise DifferenceError(policy.faults[0])
     else:
-        _check_names(names, root)
-        lines = [PolicyLine(arguments.word, *name) for name in names] or [PolicyLine(arguments.word)]
+        _check_names(names, found)
+        lines = [PolicyLine(word, *name) for name in names] or [PolicyLine(word)]
         try:
-            policy = change_policy(root.path, lines, f"{owner_of(os.getuid())}@{os.uname().nodename}")
+            policy = change_policy(found.path, lines, f"{owner_of(os.getuid())}@{os.uname().nodename}")
         except OSError as error:
             raise refused("write", error) from error
-    result: dict[str, Any] = {"root": str(root.path), "policy": policy and [asdict(line) for line in policy.lines]}
-    print_result(result, _lines(root, policy), as_json=arguments.json)
+    result: dict[str, Any] = {"root": str(found.path), "policy": policy and [asdict(line) for line in policy.lines]}
+    print_result(result, _lines(found, policy), as_json=as_json)
     return 0
 
 

@@ -2,51 +2,63 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from lumisite.cli.arguments import add_plan_and_lock, add_selection, add_site_or_example, load_selection, real_path
+import click
+
+from lumisite.cli.commands import Command
+from lumisite.cli.options import (
+    PATH,
+    load_lock,
+    lock_option,
+    plan_option,
+    real_path,
+    requested_releases,
+    selection_options,
+    site_or_example_option,
+)
 from lumisite.cli.output import print_note, warn_untried
+from lumisite.cli.site_choice import site_or_example
 from lumisite.errors import LumisiteError
 from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import line
-from lumisite.images.lock import load_lock
 from lumisite.machine.host import DiskTree
 from lumisite.release.files import write_tree
 from lumisite.render.plan_images import other_images, plan_summaries
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
-from lumisite.site.load import load_plans
+from lumisite.site.load import load_plans, load_site
+from lumisite.site.selection import resolve_selection
 from lumisite.text import printable
 
 
-def add_render(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `render`."""
-    parser.description = (
-        "Write modules/, spank/ and MANIFEST.json for the releases asked for. The same input gives the same "
-        "bytes; OUT is replaced as a whole or not at all."
-    )
-    add_site_or_example(parser)
-    add_selection(parser)
-    parser.add_argument(
-        "--out", metavar="DIR", type=Path, default=Path("site-out"), help="where to write (default: %(default)s)"
-    )
-    add_plan_and_lock(parser)
+@click.command(cls=Command)
+@site_or_example_option
+@selection_options
+@click.option("-o", "--out", metavar="DIR", type=PATH, default="site-out", help="Where to write (default: site-out).")
+@plan_option
+@lock_option
+def command(
+    site: str, platform: str | None, out: Path, plan_files: Sequence[Path], lock: Path | None, **releases: Any
+) -> int:
+    """Write modules/, spank/ and MANIFEST.json for the releases asked for.
 
-
-def run_render(arguments: argparse.Namespace) -> int:
-    """Render and write; print each path, then how to try the modules."""
-    if real_path(arguments.out).name == "current":
+    The same input gives the same bytes; OUT is replaced as a whole or not at all. Each path is printed, then how to
+    try the modules.
+    """
+    if real_path(out).name == "current":
         # The modulefiles take a folder of this name for the link of a deployment root, and look beside it.
-        message = f"{printable(str(arguments.out))} has the name of a deployment's link"
+        message = f"{printable(str(out))} has the name of a deployment's link"
         raise LumisiteError(Finding("out-unfit", Severity.FAULT, message, "name another folder", "--out"))
-    loaded, selection = load_selection(arguments)
-    plans = load_plans(loaded, arguments.plan)
-    lock = load_lock(loaded, arguments.lock)
+    loaded = load_site(site_or_example(site, quiet=True))
+    selection = resolve_selection(loaded.site, platform=platform, **requested_releases(**releases))
+    plans = load_plans(loaded, plan_files)
     templates = load_templates()
-    files = render_tree(loaded, selection, templates, plans, lock)
-    write_tree(files, arguments.out)
+    files = render_tree(loaded, selection, templates, plans, load_lock(loaded, lock))
+    write_tree(files, out)
     for loaded_plan in plans:
         if loaded_plan.plan.platform != selection.platform:  # its image is then treated by its family alone
             message = f"is for platform {loaded_plan.plan.platform}, so it is left out"
@@ -57,8 +69,8 @@ def run_render(arguments: argparse.Namespace) -> int:
             print_note(line(finding))
     warn_untried(loaded.site)
     for path in files:
-        print(arguments.out / path)
-    modules = real_path(arguments.out) / "modules"
-    deploy = f"lumisite deploy {arguments.out} {loaded.site.root}"
+        print(out / path)
+    modules = real_path(out) / "modules"
+    deploy = f"lumisite deploy {out} {loaded.site.root}"
     print(f"{selection}\ntry it:    module use {modules}\ndeploy it: {deploy}", file=sys.stderr)
     return 0

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from lumisite.cli.colours import print_lines
 from lumisite.cli.output import print_note
-from lumisite.cli.report import read_side
+from lumisite.cli.runs import read_side
+from lumisite.cli.terminal import print_lines
 from lumisite.errors import ToolError
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import Site

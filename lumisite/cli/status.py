@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from lumisite.cli.arguments import (
-    add_host_root,
-    add_json,
-    add_release_site,
-    add_usual_root,
-    check_root,
-    usual_root,
-)
-from lumisite.cli.check_host import check_release
-from lumisite.cli.colours import print_lines, table
+import click
+
+from lumisite.cli.commands import Command
+from lumisite.cli.config_file import configured_root
+from lumisite.cli.options import PATH, host_root_option, json_option, require_directory
 from lumisite.cli.output import print_result
 from lumisite.cli.policy import OTHERWISE, describe_policy
-from lumisite.cli.site_choice import default_site, recorded_site
+from lumisite.cli.site_choice import recorded_site, required_site
+from lumisite.cli.terminal import print_lines, table
 from lumisite.errors import LumisiteError
 from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.host import DiskTree
+from lumisite.release.host_check import check_release
 from lumisite.release.policy import read_policy
 from lumisite.release.root import Root, existing_root, inspect_release, list_releases, release_row
 from lumisite.release.tree import RenderedTree, describe, fault_lines
@@ -35,40 +31,47 @@ from lumisite.text import columns, printable
 _MOST_FAULTS = 5
 
 
-def add_status(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `status`."""
-    parser.description = (
-        "Print which release users load, of which site, whether it is whole and passes `check --host` on this node, "
-        "what of the site description is not deployed yet, and the next command. The exit code is that of `check "
-        "--host`, 1 where rollback would go to a release that is not whole, and 4 where the site of the release is not "
-        "known (--site names it)."
-    )
-    add_usual_root(parser)
-    parser.add_argument(
-        "--all", action="store_true", help="list all releases in ROOT instead: inputs, and whether they are whole"
-    )
-    add_release_site(parser)
-    add_host_root(parser)
-    add_json(parser)
+@click.command(cls=Command)
+@click.argument(
+    "root",
+    metavar="[ROOT]",
+    required=False,
+    type=PATH,
+    help="The deployment root (default: `root` of a configuration file, else the site's).",
+)
+@click.option(
+    "--all", "all_releases", is_flag=True, help="List all releases in ROOT instead: inputs, and whether they are whole."
+)
+@click.option(
+    "--site",
+    metavar="NAME|FILE",
+    default="",
+    help="The site (default: the one that the release is of, by LUMISITE_SITE or embedded).",
+)
+@host_root_option
+@json_option
+def command(root: Path | None, all_releases: bool, site: str, host_root: str, as_json: bool) -> int:
+    """Print which release users load, of which site, and whether it is whole and fits this node.
 
-
-def run_status(arguments: argparse.Namespace) -> int:
-    """Print the status, and return its exit code."""
-    check_root(arguments.host_root)
-    given = usual_root(arguments)
-    name = arguments.site or ("" if given else default_site().name)
+    Also what of the site description is not deployed yet, and the next command. The exit code is that of `check
+    --host`, 1 where rollback would go to a release that is not whole, and 4 where the site of the release is not known
+    (--site names it).
+    """
+    require_directory(host_root)
+    given = root or configured_root()
+    name = site or ("" if given else required_site(""))
     loaded = load_site(name) if name else None
-    root = existing_root(given or Path(loaded.site.root if loaded else ""))
-    if arguments.all:
-        return _print_releases(root, as_json=arguments.json)
-    release = inspect_release(root, root.current) if root.current else None
-    if release and not name and (name := recorded_site(release.manifest.site, root.release(root.current))):
+    found = existing_root(given or Path(loaded.site.root if loaded else ""))
+    if all_releases:
+        return _print_releases(found, as_json=as_json)
+    release = inspect_release(found, found.current) if found.current else None
+    if release and not name and (name := recorded_site(release.manifest.site, found.release(found.current))):
         loaded = load_site(name)
     if release:
-        code, status = _status(root, release, (name, loaded), DiskTree(arguments.host_root))
+        code, status = _status(found, release, (name, loaded), DiskTree(host_root))
     else:
-        code, status = 1, {"root": str(root.path), "release": None, "next": _first_command(root, name)}
-    print_result(status, _lines(status), as_json=arguments.json)
+        code, status = 1, {"root": str(found.path), "release": None, "next": _first_command(found, name)}
+    print_result(status, _lines(status), as_json=as_json)
     return code
 
 
@@ -139,7 +142,7 @@ def _status(
         text = f"{root.path}: has a release of site {printable(row['site'])}, which is not embedded"
         return 4, status | {"faults": [text], "next": f"lumisite status {quoted} --site FILE"}
     try:
-        checked = check_release(loaded, str(root.path), host, release=release)
+        checked = check_release(loaded, root.path, host, release=release)
     except LumisiteError as error:  # such as a release for what the site description does not have
         return 1, status | {"fits": False, "faults": [str(error)], "next": back}
     pending = [*checked.pending, *_other_platform(loaded, release)]

@@ -7,14 +7,31 @@ terminal or hide a line, and a bidirectional mark can turn a line of a diff arou
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from typing import Any
 
+from lumisite.text import columns
+
 #: How messages name what results are printed to.
 STANDARD_OUTPUT = "standard output"
+#: Patterns of the lines of a diff, and the colour of each: SGR parameters of ECMA-48.
+DIFFERENCE = (
+    (r"^(?:(?:---|\+\+\+) [ab/]|release ).*", "1"),
+    (r"^@@ .*", "36"),
+    (r"^\+.*", "32"),
+    (r"^-.*", "31"),
+)
+_START = r"(?:^|(?<=  )|(?<=: ))"
+#: Patterns of words for an outcome, at the start of a line or of a cell of a table, and the colour of each.
+OUTCOMES = (
+    (rf"(?i){_START}(?:pass|passed)\b", "32"),
+    (rf"(?i){_START}(?:fail|failed|bad-nodes|missing|refused)\b", "31"),
+    (rf"(?i){_START}(?:inconclusive|underpowered|warning)\b", "33"),
+)
 
 
 def plain(text: str) -> str:
@@ -28,26 +45,24 @@ def plain(text: str) -> str:
 
 
 class _Plain:
-    """A stream that is as another, but for what is written to it, and for what comes `first` on stderr."""
+    """Standard output without what does not print; an error names it. What waits for `stderr` comes first."""
 
-    def __init__(self, stream: Any, first: list[str], line: Line) -> None:
-        self._stream, self._first, self.line = stream, first, line
+    def __init__(self, stream: Any, stderr: StandardError) -> None:
+        self._stream, self._stderr = stream, stderr
 
-    def write(self, text: str) -> int:
-        self.line.clear()
-        while self._first:
-            print(self._first.pop(), file=sys.stderr, flush=True)
-        try:
-            self._stream.write(plain(text))
-        except OSError as error:
-            error.filename = error.filename or STANDARD_OUTPUT
-            raise
-        return len(text)
+    def write(self, text: str, *, coloured: bool = False) -> int:
+        """Write a text, which is printable already where it is `coloured`."""
+        self._stderr.write_first()
+        self._stderr.line.clear()
+        return self._named(self._stream.write, text if coloured else plain(text)) or len(text)
 
     def flush(self) -> None:
-        """Write what waits; an error has the name of standard output."""
+        """Write what waits."""
+        self._named(self._stream.flush)
+
+    def _named(self, call: Any, *values: str) -> Any:
         try:
-            self._stream.flush()
+            return call(*values)
         except OSError as error:
             error.filename = error.filename or STANDARD_OUTPUT
             raise
@@ -56,26 +71,47 @@ class _Plain:
         return getattr(self._stream, name)
 
 
-class _StandardError(_Plain):
-    """Standard error, where what cannot be written is lost. `quiet` is for `print_note`.
+class StandardError:
+    """Standard error without what does not print; what cannot be written is lost, and all but errors where `quiet`.
 
-    What was written to the stream `before` is there first, also where both go to one file.
+    What was written to standard output is there before it, also where both go to one file. `first` is printed before
+    anything else, unless the command ends with an error: that names what it is about.
     """
 
-    def __init__(self, stream: Any, first: list[str], line: Line, before: Any) -> None:
-        super().__init__(stream, first, line)
-        self._before, self.quiet = before, False
+    def __init__(self, stream: Any, stdout: Any) -> None:
+        self._stream, self._stdout = stream, stdout
+        self.line, self.quiet = Line(stream), False
+        self.first: list[str] = []
 
     def write(self, text: str) -> int:
-        with suppress(OSError):  # what the other stream does not take is reported when the command ends
-            self._before.flush()
-        with suppress(OSError):
-            return super().write(text)
+        """Write a text."""
+        self.write_first()
+        if not self.quiet:
+            self.line.clear()
+            with suppress(OSError):  # what the other stream does not take is reported when the command ends
+                self._stdout.flush()
+            with suppress(OSError):
+                self._stream.write(plain(text))
         return len(text)
 
     def flush(self) -> None:
+        """Write what waits."""
         with suppress(OSError):
             self._stream.flush()
+
+    def write_first(self) -> None:
+        """Write the lines that come before all else."""
+        while self.first:
+            self.write(f"{self.first.pop(0)}\n")
+
+    def write_error(self, message: str) -> None:
+        """Write the error that a command ends with."""
+        self.first.clear()
+        self.quiet = False
+        self.write(f"{message}\n")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 class Line:
@@ -116,14 +152,34 @@ def let_go(stream: Any) -> None:
 
 
 @contextmanager
-def plain_output() -> Iterator[list[str]]:
-    """Send all output through `_Plain`; yield a list of lines that are printed on stderr before all else."""
-    first: list[str] = []
-    line = Line(sys.stderr)
-    stdout: Any = _Plain(sys.stdout, first, line)
-    stderr: Any = _StandardError(sys.stderr, first, line, before=sys.stdout)
+def plain_output() -> Iterator[StandardError]:
+    """Send all output through the streams of this module, and yield that of errors."""
+    stderr: Any = StandardError(sys.stderr, sys.stdout)
+    stdout: Any = _Plain(sys.stdout, stderr)
     with redirect_stdout(stdout), redirect_stderr(stderr):
         try:
-            yield first
+            yield stderr
         finally:
-            line.clear()
+            stderr.line.clear()
+
+
+def print_lines(lines: Iterable[str], colours: Sequence[tuple[str, str]] = OUTCOMES) -> None:
+    """Print lines, on a terminal with colours unless NO_COLOR is set."""
+    text = "\n".join(lines) + "\n"
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        sys.stdout.write(text)
+    else:
+        coloured: Any = sys.stdout  # a stream of this module: it alone knows what is a colour of ours
+        coloured.write("\n".join(_coloured(line, colours) for line in plain(text).split("\n")), coloured=True)
+
+
+def _coloured(line: str, colours: Sequence[tuple[str, str]]) -> str:
+    for pattern, colour in colours:
+        if found := re.search(pattern, line):
+            return f"{line[: found.start()]}\x1b[{colour}m{found[0]}\x1b[0m{line[found.end() :]}"
+    return line
+
+
+def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of an aligned table; on a terminal the last column is wrapped where it is too narrow."""
+    return columns(rows, shutil.get_terminal_size().columns if sys.stdout.isatty() else None)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from operator import attrgetter
 
-from lumisite.cli.arguments import COUNT, add_json
-from lumisite.cli.colours import table
+import click
+
+from lumisite.cli.commands import Command
 from lumisite.cli.input import file_blocks
+from lumisite.cli.options import COUNT, FILE_NAME, json_option, site_option
 from lumisite.cli.output import print_result
+from lumisite.cli.site_choice import optional_site
+from lumisite.cli.terminal import table
 from lumisite.findings import writers
 from lumisite.findings.exit_code import verdict_exit_code
 from lumisite.site.cpus import format_cpu_list
@@ -23,47 +26,43 @@ _ANSWERS = attrgetter("verdict", "plugin_in_use", "provider", "network", "nics",
 _COLUMNS = ("verdict", "plugin", "provider", "network", "NICs", "GDR", "init")
 
 
-def add_transport(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `transport`."""
-    parser.description = (
-        "Read the logs of NCCL or its like (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET,ENV) of all ranks of a run "
-        "and tell whether the expected network carried the traffic. Exit code 0: it did, 1: it did "
-        "not, 4: the log does not show it."
-    )
-    parser.add_argument("logs", metavar="LOG", nargs="+", help="a log, plain or gzip; - is standard input")
-    parser.add_argument(
-        "--expect",
-        metavar="PROVIDER",
-        help=(
-            "libfabric provider that must carry the traffic, such as verbs (default: that of --site; without --site, "
-            "any fast network)"
-        ),
-    )
-    parser.add_argument(
-        "--nics", metavar="N", type=COUNT, help="NICs that each process must find (default: as many as --site has)"
-    )
-    parser.add_argument("--require-gdr", action="store_true", help="fail without proof of GPU Direct RDMA")
-    parser.add_argument(
-        "--site",
-        metavar="NAME|FILE",
-        default="",
-        help="take provider and NICs from this site (default: LUMISITE_SITE, else none)",
-    )
-    add_json(parser)
+@click.command(cls=Command)
+@click.argument(
+    "logs",
+    metavar="LOG...",
+    nargs=-1,
+    required=True,
+    type=FILE_NAME,
+    help="A log, plain or gzip; - is standard input.",
+)
+@click.option(
+    "--expect",
+    metavar="PROVIDER",
+    help="Libfabric provider that must carry the traffic, such as verbs (default: that of --site; without --site, any "
+    "fast network).",
+)
+@click.option(
+    "--nics", metavar="N", type=COUNT, help="NICs that each process must find (default: as many as --site has)."
+)
+@click.option("--require-gdr", is_flag=True, help="Fail without proof of GPU Direct RDMA.")
+@site_option("LUMISITE_SITE, the module that is loaded, or a configuration file; else none")
+@json_option
+def command(
+    logs: tuple[str, ...], expect: str | None, nics: int | None, require_gdr: bool, site: str, as_json: bool
+) -> int:
+    """Print whether the expected network carried the traffic of a run.
 
-
-def run_transport(arguments: argparse.Namespace) -> int:
-    """Judge one run's logs."""
-    site = None
-    if arguments.site:
+    Read are the logs of NCCL or its like (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET,ENV) of all ranks. Exit code 0:
+    it did, 1: it did not, 4: the log does not show it.
+    """
+    if name := optional_site(site):
         from lumisite.site.load import load_site  # most of what a start costs
 
-        site = load_site(arguments.site).site
-    expected = arguments.expect or (site.fabric.carrier if site else None)
-    nics = arguments.nics or (site.nics if site else None)
-    log = scan((name, file_blocks(name)) for name in arguments.logs)
-    result = judge(log, Expectation(expected, nics, arguments.require_gdr))
-    print_result(_as_json(result), _as_text(result), as_json=arguments.json)
+        described = load_site(name).site
+        expect, nics = expect or described.fabric.carrier, nics or described.nics
+    log = scan((name, file_blocks(name)) for name in logs)
+    result = judge(log, Expectation(expect, nics, require_gdr))
+    print_result(_as_json(result), _as_text(result), as_json=as_json)
     return verdict_exit_code(result.verdict)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import signal
@@ -13,26 +12,22 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
 
 import lumisite
 from lumisite import __version__
-from lumisite.cli.arguments import (
-    COUNT,
-    add_dry_run,
-    add_jobs,
-    add_json,
-    add_machine,
-    add_node_sets,
-    add_other_images,
-    add_run_folder,
-    real_path,
-)
+from lumisite.cli.commands import Command
 from lumisite.cli.input import file_blocks
+from lumisite.cli.options import COUNT, FILE_NAME, json_option, one_of, real_path, site_option
 from lumisite.cli.output import print_note, print_result
 from lumisite.cli.policy import note_policy
 from lumisite.cli.progress import Progress, line_of_stderr
-from lumisite.cli.report import read_side
 from lumisite.cli.run_result import print_against_baseline, print_run
+from lumisite.cli.runs import read_side
+from lumisite.cli.site_choice import required_site
 from lumisite.errors import ResolveError, ToolError
 from lumisite.findings import writers
 from lumisite.findings.finding import Finding
@@ -72,53 +67,91 @@ KEPT = (
 BATCH_OPTIONS = ("jobs", "node_sets", "nodelist", "avoid", "probe", "dry_run")
 
 
-def add_validate(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `validate`."""
-    parser.description = (
-        "Submit jobs that run the probes in the site's container through the deployed module, follow them, and keep "
-        "every number as a line in RUN/samples.jsonl. Exit code 0: all gates passed, 1: one failed, 4: one could not "
-        "tell, 5: a node is bad, or slower than the others; with --before that of the verdict."
-    )
-    add_run_folder(parser)
-    parser.add_argument("--jobs", metavar="N", type=COUNT, help="jobs to measure (default: 5, of a baseline 4)")
-    add_jobs(parser)
-    add_node_sets(parser)
-    add_machine(parser)
-    purpose = parser.add_mutually_exclusive_group()
-    purpose.add_argument(
-        "--baseline",
-        action="store_true",
-        help="measure the time before a change: to be run on several days, so that noise is known",
-    )
-    purpose.add_argument(
-        "--before",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="judge against these runs from before the change: folders or files (default: only gates decide)",
-    )
-    parser.add_argument(
-        "--into",
-        metavar="PLACE",
-        help=(
-            "with --baseline: add what was measured to PLACE, and say what is still missing for a baseline; PLACE is a "
-            "folder like that of a run, or a file NAME.jsonl, which has the samples only"
-        ),
-    )
-    add_other_images(parser)
-    parser.add_argument(
-        "--env",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="set this variable in all steps; may be given several times",
-    )
-    add_dry_run(parser)
-    add_json(parser)
+@click.command(cls=Command)
+@site_option()
+@click.option(
+    "-o", "--out", metavar="RUN", type=FILE_NAME, help="Folder of the run, on a file system that all nodes see."
+)
+@click.option("--resume", metavar="RUN", type=FILE_NAME, help="Go on with a run that was interrupted.")
+@click.option(
+    "--more",
+    metavar="RUN",
+    type=FILE_NAME,
+    help="Add jobs to a run, on other nodes if there are any: what its verdict asks for.",
+)
+@click.option("--jobs", metavar="N", type=COUNT, help="Jobs to measure (default: 5, of a baseline 4).")
+@click.option("--nodes", metavar="N", type=COUNT, help="Nodes of each job (default: the site's).")
+@click.option("--nodelist", metavar="NODES", help="Only these nodes, in Slurm's notation.")
+@click.option("--avoid", metavar="NODES", help="Not these nodes, in Slurm's notation.")
+@click.option("--probe", metavar="NAME", multiple=True, help="Only this one; several times.")
+@click.option("--partition", metavar="P", help="Partition (default: the site's).")
+@click.option("--account", metavar="A", help="Account for sbatch.")
+@click.option("--reservation", metavar="R", help="Reservation for sbatch; its nodes are used.")
+@click.option("--sbatch", metavar="OPTION", multiple=True, help="One more option for sbatch.")
+@click.option(
+    "--limit", metavar="SECONDS", type=COUNT, help="Longest time of one step of a probe (default: by back-end)."
+)
+@click.option("--image", metavar="FILE", type=FILE_NAME, help="Container image (default: the site's).")
+@click.option("--node-sets", metavar="N", type=COUNT, help="Disjoint sets of nodes (default: 2).")
+@click.option(
+    "--step-nodes",
+    metavar="N",
+    type=click.IntRange(2, 64),
+    help="Divide the nodes into jobs of N, 2 to 64, of which 32 at most run at once: all nodes once, then the first "
+    "node of each job, up to one job (default: 16 where --nodes is more than 64).",
+)
+@click.option(
+    "--baseline",
+    is_flag=True,
+    help="Measure the time before a change: to be run on several days, so that noise is known.",
+)
+@click.option(
+    "--before",
+    metavar="FILE",
+    type=FILE_NAME,
+    multiple=True,
+    help="Judge against these runs from before the change: folders or files (default: only gates decide).",
+)
+@click.option(
+    "--into",
+    metavar="PLACE",
+    type=FILE_NAME,
+    help="With --baseline: add what was measured to PLACE, and print what is still missing for a baseline; PLACE is a "
+    "folder like that of a run, or a file NAME.jsonl, which has the samples only.",
+)
+@click.option(
+    "--jax-image",
+    metavar="FILE",
+    type=FILE_NAME,
+    help="Image with JAX, which the probe environment checks too (default: none).",
+)
+@click.option(
+    "--wrapper",
+    metavar="DIR",
+    type=FILE_NAME,
+    help="Environment of Tykky, in which the probe ddp trains too (default: none).",
+)
+@click.option(
+    "--env", metavar="NAME=VALUE", multiple=True, help="Set this variable in all steps; may be given several times."
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print what jobs would run and cost, with --json a job's script too; submits nothing, needs no Slurm.",
+)
+@json_option
+def command(**options: Any) -> int:
+    """Submit jobs that run the probes in the site's container, follow them, and judge.
 
-
-def run_validate(arguments: argparse.Namespace) -> int:
-    """Run, or resume a run, and print its results."""
+    They go through the deployed module, and every number is kept as a line in RUN/samples.jsonl. Exit code 0: all gates
+    passed, 1: one failed, 4: one could not tell, 5: a node is bad, or slower than the others; with --before that of the
+    verdict.
+    """
+    arguments = SimpleNamespace(**options)
+    one_of(out=arguments.out, resume=arguments.resume, more=arguments.more)
+    one_of(baseline=arguments.baseline, before=arguments.before)
+    if not arguments.resume and not arguments.more:
+        arguments.site = required_site(arguments.site)
     more = arguments.more
     if arguments.into and not arguments.baseline:
         raise ResolveError("--into: is for a baseline (give --baseline too)")
@@ -133,7 +166,7 @@ def run_validate(arguments: argparse.Namespace) -> int:
     folder = Path(request.folder)
     note_policy(Path(loaded.site.root))
     if arguments.dry_run:
-        print_plan(request, loaded.site, plans[-request.batches[-1].jobs :], python, as_json=arguments.json)
+        print_plan(request, loaded.site, plans[-request.batches[-1].jobs :], python, as_json=arguments.as_json)
         return 0
     run = Run(folder) if arguments.resume or more else create_run(folder, request.about())
     run.lock()
@@ -146,8 +179,8 @@ def run_validate(arguments: argparse.Namespace) -> int:
     if not run.has_facts:
         print_note(no_capture(run, plans))
     if side is not None:
-        return print_against_baseline(run, request, loaded, side, as_json=arguments.json)
-    code = print_run(run, request, loaded.site, as_json=arguments.json)
+        return print_against_baseline(run, request, loaded, side, as_json=arguments.as_json)
+    code = print_run(run, request, loaded.site, as_json=arguments.as_json)
     if code in (0, 5) and request.into:
         _gather(run, request, Path(request.into), loaded.site)
     return code
@@ -240,7 +273,7 @@ def _gather(run: Run, request: RunRequest, into: Path, site: Site) -> None:
         print_note(writers.sentence(replace(finding, subject=f"baseline {into}")))
 
 
-def new_run(arguments: argparse.Namespace) -> RunRequest:
+def new_run(arguments: SimpleNamespace) -> RunRequest:
     """Decide all that a run needs."""
     stamp = stamp_now()
     purpose = "baseline" if arguments.baseline else "validate"
@@ -256,9 +289,7 @@ def new_run(arguments: argparse.Namespace) -> RunRequest:
     return with_nodes(request, arguments)
 
 
-def _make_request(
-    arguments: argparse.Namespace, purpose: str, folder: str, stamp: str
-) -> tuple[RunRequest, LoadedSite]:
+def _make_request(arguments: SimpleNamespace, purpose: str, folder: str, stamp: str) -> tuple[RunRequest, LoadedSite]:
     """Return the request that the options make, with made-up names of nodes. Raises `ResolveError`."""
     loaded = load_site(arguments.site)
     site, validation = loaded.site, validation_of(loaded.site)
@@ -300,9 +331,7 @@ def parse_assignment(text: str) -> tuple[str, str]:
     return name, value
 
 
-def node_sets_of(
-    arguments: argparse.Namespace, nodes: tuple[str, ...]
-) -> tuple[tuple[tuple[str, ...], ...], int | None]:
+def node_sets_of(arguments: SimpleNamespace, nodes: tuple[str, ...]) -> tuple[tuple[tuple[str, ...], ...], int | None]:
     """Return the sets of nodes that jobs have, and of how many nodes each is where the nodes are divided."""
     if arguments.step_nodes is None and len(nodes) <= MOST_NODES:
         return (nodes,), None
@@ -355,7 +384,7 @@ def require_deployed(site: Site) -> None:
         )
 
 
-def with_nodes(request: RunRequest, arguments: argparse.Namespace) -> RunRequest:
+def with_nodes(request: RunRequest, arguments: SimpleNamespace) -> RunRequest:
     """Choose the nodes of the last batch; what is only printed where there is no Slurm leaves them to Slurm."""
     *earlier, batch = request.batches
     if arguments.dry_run and not slurm.is_installed():
@@ -386,7 +415,7 @@ def with_nodes(request: RunRequest, arguments: argparse.Namespace) -> RunRequest
     return replace(request, batches=(*earlier, replace(batch, node_sets=tuple(sets))))
 
 
-def more_jobs(arguments: argparse.Namespace) -> RunRequest:
+def more_jobs(arguments: SimpleNamespace) -> RunRequest:
     """Add a batch of jobs to the request of a run."""
     request, loaded = recorded_run(arguments, "--more", KEPT)
     probes = tuple(arguments.probe) or request.batches[0].probes
@@ -395,7 +424,7 @@ def more_jobs(arguments: argparse.Namespace) -> RunRequest:
     return with_nodes(with_specs(request, loaded), arguments)
 
 
-def recorded_run(arguments: argparse.Namespace, option: str, fixed: Sequence[str]) -> tuple[RunRequest, LoadedSite]:
+def recorded_run(arguments: SimpleNamespace, option: str, fixed: Sequence[str]) -> tuple[RunRequest, LoadedSite]:
     """Return the request of a run, if it can go on as it began. Raises `ResolveError`."""
     folder = str(vars(arguments)[option.strip("-")])
     _, request = open_run(real_path(folder))

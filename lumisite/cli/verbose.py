@@ -29,7 +29,8 @@ class AuditPrinter:
             self._print("runs", shlex.join(map(os.fsdecode, values[1])))
         elif event == "open" and isinstance(values[0], str | bytes):
             path, flags = os.fsdecode(values[0]), values[2]
-            if path != os.devnull and (path.startswith(_DATA) or not path.startswith(_CODE)):
+            is_code = path.startswith(_CODE) and not path.startswith(_DATA)
+            if path != os.devnull and not is_code and not path.endswith((".py", ".pyc")):
                 writes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR)
                 self._print("writes" if writes else "reads", path)
 

@@ -1,24 +1,18 @@
-"""`--version`: the version, and the commit that this was made of."""
+"""The version, and the commit that this was made of."""
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
-from typing import Any
 
 from lumisite import __version__
 
 _PACKAGE = Path(__file__).parent.parent
 
 
-class ShowVersion(argparse.Action):
-    """Print the version and end, as argparse's own action does; the commit is looked up only then."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        """Print on standard output, and end with 0."""
-        commit = commit_of(_PACKAGE)
-        print(f"lumisite {__version__}{f' (commit {commit})' if commit else ''}")
-        parser.exit()
+def version_line() -> str:
+    """Return what `--version` prints."""
+    commit = commit_of(_PACKAGE)
+    return f"lumisite {__version__}{f' (commit {commit})' if commit else ''}"
 
 
 def commit_of(package: Path) -> str:

@@ -2,102 +2,117 @@
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
-from lumisite.cli.arguments import (
-    add_host_root,
-    add_json,
-    add_selection,
-    add_site_or_example,
-    load_selection,
+import click
+
+from lumisite.cli.commands import Command
+from lumisite.cli.options import (
+    FILE_NAME,
+    PATH,
+    host_root_option,
+    json_option,
     requested_releases,
+    selection_options,
+    site_or_example_option,
 )
 from lumisite.cli.output import print_note, print_result
+from lumisite.cli.site_choice import recorded_site, site_or_example
 from lumisite.errors import ResolveError
 from lumisite.findings.writers import line
-from lumisite.site.load import load_site
+from lumisite.render.explain import explain
+from lumisite.site.images import Holds
+from lumisite.site.load import LoadedSite, load_site
+from lumisite.site.model import Site
+from lumisite.site.selection import Selection, resolve_selection
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lumisite.binds.plan_file import LibraryExplanation
-    from lumisite.site.images import Holds
-    from lumisite.site.load import LoadedSite
-    from lumisite.site.model import Site
-    from lumisite.site.selection import Selection
 
 
-def add_why(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `why`."""
-    parser.description = (
-        "Explain a variable, a bound path or a module: the value, the rule that won, the reason and its evidence with"
-        " its sources, and the entries that lost. What is not given of image, nodes and partition stays open, and "
-        "each entry that could win is shown with its condition. What is inside the image is judged by --image; --use "
-        "and --platform choose versions of modules. A library is explained for one image. Of a component, or "
-        "`platform`, the releases are listed: which `render` would use, and why each other one lost."
-    )
-    parser.add_argument(
-        "names",
-        metavar="NAME",
-        nargs="+",
-        help="a variable, an absolute path, a module, a SONAME, a component, or `platform`",
-    )
-    add_site_or_example(parser)
-    parser.add_argument(
-        "--root",
-        metavar="ROOT",
-        help="explain what is deployed in this deployment root: its site, platform and releases",
-    )
-    add_selection(parser)
-    parser.add_argument("--family", metavar="F", help="image family (default: any)")
-    parser.add_argument("--nodes", choices=("one", "several"), help="nodes of the job step (default: any)")
-    parser.add_argument("--partition", metavar="NAME", help="partition (default: any)")
-    parser.add_argument(
-        "--image", metavar="IMAGE", help="the image that runs: read where it is there, else told by its name"
-    )
-    add_host_root(parser)
-    add_json(parser)
+@click.command(cls=Command)
+@click.argument(
+    "names",
+    metavar="NAME...",
+    nargs=-1,
+    required=True,
+    help="A variable, an absolute path, a module, a SONAME, a component, or `platform`.",
+)
+@site_or_example_option
+@click.option(
+    "--root",
+    metavar="ROOT",
+    type=PATH,
+    help="Explain what is deployed in this deployment root: its site, platform and releases.",
+)
+@selection_options
+@click.option("--family", metavar="F", help="Image family (default: any).")
+@click.option("--nodes", type=click.Choice(("one", "several")), help="Nodes of the job step (default: any).")
+@click.option("--partition", metavar="NAME", help="Partition (default: any).")
+@click.option(
+    "--image",
+    metavar="IMAGE",
+    type=FILE_NAME,
+    help="The image that runs: read where it is there, else known by its name.",
+)
+@host_root_option
+@json_option
+def command(
+    names: tuple[str, ...],
+    site: str,
+    root: Path | None,
+    platform: str | None,
+    family: str | None,
+    nodes: Literal["one", "several"] | None,
+    partition: str | None,
+    image: str | None,
+    host_root: str,
+    as_json: bool,
+    **releases: Any,
+) -> int:
+    """Explain a variable, a bound path, a module, a library or the releases of a component.
 
-
-def run_why(arguments: argparse.Namespace) -> int:
-    """Explain each name; an unknown one is an error that names what comes close."""
-    from lumisite.render.explain import explain
-
-    names = arguments.names
+    Of a variable, path or module: the value, the rule that won, the reason and its evidence with its sources, and the
+    entries that lost. What is not given of image, nodes and partition stays open, and each entry that could win is
+    shown with its condition. What is inside the image is judged by --image; --use and --platform choose versions of
+    modules. A library is explained for one image. Of a component, or `platform`, the releases are listed: which
+    `render` would use, and why each other one lost.
+    """
     for name in names:
         if Path(name).is_file() and not name.startswith("/"):
             reader = "lint" if name.endswith((".sh", ".sbatch", ".slurm")) else "transport"
             raise ResolveError(f"{name}: is a file, and `why` takes names (`lumisite {reader} {name}` reads it)")
-    loaded, selection = _deployed(arguments) if arguments.root else load_selection(arguments)
-    libraries = _explain_libraries(arguments, names)
-    content = _image_content(arguments, loaded.site, names)
+    requested = requested_releases(**releases)
+    if root is not None:
+        if platform or requested:
+            raise ResolveError(
+                "--root: the release says its platform and releases (leave --platform, --use and the like out)"
+            )
+        loaded, selection = _deployed(root, site)
+    else:
+        loaded = load_site(site_or_example(site))
+        selection = resolve_selection(loaded.site, platform=platform, **requested)
+    libraries = list(filter(_is_library, names))
+    explained = _explain_libraries(libraries, loaded, selection, image, host_root, family) if libraries else {}
+    content = _image_content(loaded.site, image if len(libraries) < len(names) else None, family)
+    components = {candidate.kind for candidate in selection.candidates}
     records: list[dict[str, object]] = []
     texts: list[str] = []
     for name in names:
-        if name in _components(selection):
+        if name in components:
             record, text = _explain_component(selection, name)
         else:
-            explanation = libraries.get(name) or explain(
-                loaded,
-                selection,
-                name,
-                holds=content,
-                nodes=arguments.nodes,
-                partition=arguments.partition,
+            explanation = explained.get(name) or explain(
+                loaded, selection, name, holds=content, nodes=nodes, partition=partition
             )
             record, text = asdict(explanation), str(explanation)
         records.append(record)
         texts.append(text)
-    print_result(records, ["\n\n".join(texts)], as_json=arguments.json)
+    print_result(records, ["\n\n".join(texts)], as_json=as_json)
     return 0
-
-
-def _components(selection: Selection) -> set[str]:
-    """Return the names of which `render` chooses releases: the components, and `platform`."""
-    return {candidate.kind for candidate in selection.candidates}
 
 
 def _explain_component(selection: Selection, name: str) -> tuple[dict[str, object], str]:
@@ -111,31 +126,24 @@ def _explain_component(selection: Selection, name: str) -> tuple[dict[str, objec
     return {"name": name, "kind": "component", "candidates": rows}, "\n".join([f"{name} ({selection})", *lines])
 
 
-def _deployed(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection]:
+def _deployed(path: Path, site: str) -> tuple[LoadedSite, Selection]:
     """Load the site of the release that is deployed, and choose its releases.
 
     Raises `LumisiteError`.
     """
-    from lumisite.cli.site_choice import recorded_site
     from lumisite.release.root import existing_root, inspect_release
     from lumisite.render.manifest import is_rendered_from
-    from lumisite.site.selection import resolve_selection
 
-    if arguments.platform or requested_releases(arguments):
-        raise ResolveError(
-            "--root: the release says its platform and releases (leave --platform, --use and the like out)"
-        )
-    root = existing_root(Path(arguments.root))
+    root = existing_root(path)
     manifest = inspect_release(root, root.current).manifest if root.current else None
     if manifest is None or not manifest.release:
         raise ResolveError(
             f"--root: {root.path} has no release that can be read (`lumisite status {root.path} --all` lists them)"
         )
-    arguments.site = arguments.site or recorded_site(manifest.site, root.release(root.current))
-    arguments.platform = manifest.platform
-    if not arguments.site:
+    name = site or recorded_site(manifest.site, root.release(root.current))
+    if not name:
         raise ResolveError(f"--site: {manifest.release} is of site {manifest.site}, not embedded; name its description")
-    loaded = load_site(arguments.site)
+    loaded = load_site(name)
     if loaded.site.name != manifest.site:
         raise ResolveError(f"--site: release {manifest.release} is of site {manifest.site}, this is {loaded.site.name}")
     if not is_rendered_from(manifest, loaded):
@@ -151,35 +159,38 @@ def _deployed(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection]:
     return loaded, selection
 
 
-def _explain_libraries(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, LibraryExplanation]:
-    """Explain the names that are those of libraries, for the image of `--image`."""
-    libraries = list(filter(_is_library, names))
-    if not libraries:
-        return {}
-    if arguments.image is None:
-        raise ResolveError(f"{libraries[0]}: is a library, which is explained for one image (--image IMAGE)")
+def _explain_libraries(
+    names: Sequence[str],
+    loaded: LoadedSite,
+    selection: Selection,
+    image: str | None,
+    host_root: str,
+    family: str | None,
+) -> dict[str, LibraryExplanation]:
+    """Explain libraries for an image."""
+    if image is None:
+        raise ResolveError(f"{names[0]}: is a library, which is explained for one image (--image IMAGE)")
     from lumisite.binds.plan_file import explain_library
     from lumisite.cli.binds import plan_image
 
-    request, plan = plan_image(arguments)
+    request, plan = plan_image(loaded.site, selection, image, host_root, family)
     planned = [one.library for one in plan.lines]
-    full = {name: next((one for one in planned if one.startswith(f"{name}.so")), name) for name in libraries}
-    return {name: explain_library(request, plan, arguments.image, full[name]) for name in libraries}
+    full = {name: next((one for one in planned if one.startswith(f"{name}.so")), name) for name in names}
+    return {name: explain_library(request, plan, image, full[name]) for name in names}
 
 
 def _is_library(name: str) -> bool:
     return (".so" in name or name.startswith("lib")) and "/" not in name
 
 
-def _image_content(arguments: argparse.Namespace, site: Site, names: Sequence[str]) -> Holds | None:
-    """Return what is known of the image that `--image` or `--family` names; `None` without both."""
-    from lumisite.images.known import know_image
-    from lumisite.site.images import Holds
-
+def _image_content(site: Site, image: str | None, family: str | None) -> Holds | None:
+    """Return what is known of an image, and of its family where that is named; `None` without both."""
     content = None
-    if arguments.image is not None and not all(map(_is_library, names)):
-        known = know_image(site, arguments.image)
+    if image is not None:
+        from lumisite.images.known import know_image
+
+        known = know_image(site, image)
         content = known.holds
         if known.note is not None:
             print_note(line(known.note))
-    return content if arguments.family is None else replace(content or Holds(), family=arguments.family)
+    return content if family is None else replace(content or Holds(), family=family)

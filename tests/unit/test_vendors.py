@@ -26,8 +26,8 @@ PRODUCTS = (
 )
 #: What is `allowed` in files that fit a pattern, and why.
 EXCEPTIONS = (
-    (r"lumisite/(cli/arguments|site/selection)\.py", "rocm cpe", "the short forms --rocm and --cpe of --use"),
-    (r"lumisite/cli/(site_choice|arguments)\.py", "lumi", "the site where nothing says another"),
+    (r"lumisite/(cli/options|site/selection)\.py", "rocm cpe", "the short forms --rocm and --cpe of --use"),
+    (r"lumisite/cli/(site_choice|options)\.py", "lumi", "the site where nothing says another"),
     (r"lumisite/validate/probes/environment/checks\.py", "miopen", "the name of a gate, as runs and reports have it"),
     (r"lumisite/render/runtimes\.py|spank_helpers/wrapper\.sh", "rocm nv intel hpu",
      "options of the container runtimes, as users type them"),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
@@ -16,11 +16,12 @@ from docs.draw import PICTURES, drawn
 from docs.generate import DOCS, PAGES, stale_pictures
 from docs.hooks import on_page_markdown
 from docs.markdown import plain, table
-from docs.reference.cli import commands_of, exit_codes, help_text, shown_arguments, usage
+from docs.reference.cli import commands_by_name, exit_codes, help_of
 from docs.reference.site import fields_of, rule_text, site_sections
-from lumisite.cli.commands import build_parser
+from lumisite.cli.commands import COMMANDS
 from lumisite.errors import LumisiteError
 from lumisite.site.rules import RULES
+from tests.support.command_lines import parsed
 from tests.support.consoles import EXAMPLES, find_blocks, find_commands, matches, refusal, rewritten, work_through
 from tests.support.example_runs import SHOWN, write_runs
 
@@ -45,26 +46,23 @@ def test_pictures_are_fresh() -> None:
 
 
 def test_every_command_and_argument_has_help() -> None:
-    parser = build_parser()
-    arguments = [(one, parser) for one in shown_arguments(parser)]
-    for name, (summary, command) in commands_of(parser).items():
-        assert summary, f"{name} has no help"
-        arguments += [(one, command) for one in shown_arguments(command)]
-    for argument, owner in arguments:
-        assert help_text(argument, owner).strip(), f"{owner.prog}: {argument.dest} has no help"
+    for name, command in commands_by_name().items():
+        assert command.help, f"{name} has no help"
+        for parameter in command.params:
+            assert re.fullmatch(r"[A-Z`-].*\.", help_of(parameter)), f"{name}: {parameter.name}: {help_of(parameter)!r}"
 
 
 def test_every_option_is_in_the_reference() -> None:
     page = PAGES["reference/cli.md"]()
-    for name, (_, command) in commands_of(build_parser()).items():
+    for name, command in commands_by_name().items():
         section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
-        for argument in shown_arguments(command):
-            for spelling in argument.option_strings or [str(argument.metavar or argument.dest)]:
-                assert spelling in section, f"{name}: {spelling}"
+        for parameter in command.params:
+            for spelling in [str(parameter.metavar)] if isinstance(parameter, click.Argument) else parameter.opts:
+                assert spelling in (section if parameter.expose_value else page), f"{name}: {spelling}"
 
 
 def test_every_exit_code_is_said() -> None:
-    codes = dict(exit_codes(build_parser()))
+    codes = dict(exit_codes())
     assert list(codes) == ["0", "1", "2", "3", "4", "5"]
     kinds: list[type[LumisiteError]] = [LumisiteError, *LumisiteError.__subclasses__()]
     assert {str(kind.exit_code) for kind in kinds} <= set(codes)
@@ -80,23 +78,6 @@ def test_every_site_key_says_what_it_is() -> None:
 
 def test_every_rule_says_what_it_demands() -> None:
     assert all(rule_text(rule).endswith(".") for rule in RULES)
-
-
-def test_usage_is_as_people_write_it() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="+", metavar="NAME")
-    parser.add_argument("--value", action="append")
-    parser.add_argument("-o", "--out", required=True, metavar="FILE")
-    either = parser.add_mutually_exclusive_group()
-    either.add_argument("--node", metavar="KIND")
-    either.add_argument("--topology", metavar="XML")
-    parser.add_argument("--threads", choices=(1, 2))
-    parser.add_argument("--secret", help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true")
-    assert usage("lumisite test", parser) == [
-        "lumisite test [--value VALUE]... -o FILE [--node KIND | --topology XML]",
-        "              [--threads {1,2}] [--json] NAME [NAME ...]",
-    ]
 
 
 def test_text_survives_markdown() -> None:
@@ -136,7 +117,7 @@ def test_nothing_but_its_description_knows_lumi(tmp_path: Path) -> None:
         assert lumis.search(written) is None, path
 
 
-def test_what_cannot_run_here_at_least_parses(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_run_here_at_least_parses(page: Path) -> None:
     for block in find_blocks(page.read_text()):
         if block.language in ("sh", "bash"):
             typed = [line for line in block.lines if line.startswith("lumisite ")]
@@ -148,11 +129,11 @@ def test_what_cannot_run_here_at_least_parses(page: Path, capsys: pytest.Capture
         for command in typed:
             words = shlex.split(re.split(r"[|>&]", command)[0], comments=True)
             if words[0] == "lumisite":
-                _parse(words[1:], capsys)
+                _parse(words[1:])
 
 
 def test_commands_in_prose_exist(page: Path) -> None:
-    commands = {*commands_of(build_parser()), "--version", "--help"}
+    commands = {*COMMANDS, "--version", "--help"}
     targets = set(re.findall(r"^([a-z-]+):", (TOP / "Makefile").read_text(), re.MULTILINE))
     prose = _without_blocks(page.read_text())
     for name in re.findall(r"`lumisite ([\w-]+)", prose):
@@ -161,12 +142,11 @@ def test_commands_in_prose_exist(page: Path) -> None:
         assert name in targets
 
 
-def _parse(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def _parse(words: list[str]) -> None:
     try:
-        build_parser().parse_args(words)
-    except SystemExit as stop:
-        if stop.code != 0:
-            pytest.fail(f"lumisite {' '.join(words)}: {capsys.readouterr().err}")
+        parsed(words)
+    except (click.UsageError, LumisiteError) as error:
+        pytest.fail(f"lumisite {' '.join(words)}: {error}")
 
 
 # How examples are compared
@@ -373,4 +353,4 @@ def test_a_picture_fetches_nothing(name: str) -> None:
 
 def test_which_command_when_has_every_command() -> None:
     page = (DOCS / "how-to/which-command.md").read_text()
-    assert [name for name in commands_of(build_parser()) if f"`lumisite {name}" not in page] == []
+    assert [name for name in COMMANDS if f"`lumisite {name}" not in page] == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import subprocess
@@ -11,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from docs.reference.cli import commands_of
+from docs.reference.cli import commands_by_name
 from lumisite.cli import main
-from lumisite.cli.commands import COMMANDS, build_parser, runner
 from lumisite.site.load import EMBEDDED
 from tests.support.sites import site_text
 
@@ -44,7 +42,8 @@ def test_a_second_render_is_byte_identical_and_touches_nothing(capsys: pytest.Ca
 def test_usage_errors_exit_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, *argv)
     assert (code, out) == (2, "")
-    assert "usage: lumisite" in err
+    assert err.startswith("lumisite")
+    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["--version"], ["render", "--help"], ["why", "--help"]])
@@ -114,7 +113,7 @@ def test_check_of_a_sound_file(capsys: pytest.CaptureFixture[str]) -> None:
     Path("site.yaml").write_text(site_text())
     code, out, err = run(capsys, "check", "site.yaml")
     assert (code, err) == (0, "")
-    assert out.startswith("site.yaml: no faults: 2 platforms, 2 CPE and 2 ROCm releases, 1 image family,")
+    assert out.startswith("site.yaml: no faults: 2 platforms, 2 CPE releases, 2 ROCm releases, 1 image family,")
 
 
 def test_why_as_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,11 +130,6 @@ def test_every_embedded_site_checks_by_name(capsys: pytest.CaptureFixture[str]) 
         assert run(capsys, "check", path.stem)[0] == 0
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_each_command_has_a_function_that_runs_it(name: str) -> None:
-    assert callable(runner(name))
-
-
 @pytest.mark.parametrize("argv", [["--help"], ["--version"], ["rendr"]])
 def test_help_and_usage_errors_load_no_command(argv: list[str]) -> None:
     script = (
@@ -144,16 +138,8 @@ def test_help_and_usage_errors_load_no_command(argv: list[str]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script, *argv], capture_output=True, text=True, check=True)
     loaded = set(done.stderr.splitlines()[-1].split())
-    assert loaded == {
-        "lumisite",
-        *(
-            "lumisite.errors",
-            "lumisite.findings",
-            "lumisite.findings.finding",
-            "lumisite.text",
-        ),
-        *(f"lumisite.cli{one}" for one in ("", ".commands", ".terminal", ".version")),
-    }
+    rooms = ("errors", "findings", "findings.finding", "text", "cli", "cli.commands", "cli.terminal")
+    assert loaded - {"lumisite.cli.version"} == {"lumisite", *(f"lumisite.{room}" for room in rooms)}
 
 
 def test_a_reader_that_leaves_is_no_failure(tmp_path: Path) -> None:
@@ -175,8 +161,7 @@ def test_an_interrupt_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch, capsy
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    importlib.import_module("lumisite.cli.why")  # which would keep for ever what it finds there
-    monkeypatch.setattr("lumisite.site.load.load_site", interrupted)
+    monkeypatch.setattr("lumisite.cli.why.load_site", interrupted)
     code, _, err = run(capsys, "why", "rocm", "--site", "lumi")
     assert (code, err) == (130, "lumisite: interrupted\n")
 
@@ -232,8 +217,7 @@ def test_what_needs_a_site_takes_none_that_nobody_named(command: str, capsys: py
 
 def test_every_command_with_a_site_is_one_of_these() -> None:
     """Those of neither test above know the site by a file that they read, or go without one."""
-    parsers = commands_of(build_parser()).items()
-    takes = {name for name, (_, parser) in parsers if "--site" in parser.format_usage()}
+    takes = {name for name, command in commands_by_name().items() if any(one.name == "site" for one in command.params)}
     example = {"why", "render", "env", "lint"}
     needed = {"check", "masks", "binds", "images", "status", "validate"}
     assert takes == example | needed | {"changes", "report"} | {"transport", "verdict", "facts"}

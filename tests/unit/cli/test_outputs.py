@@ -113,10 +113,10 @@ def test_an_interrupt_while_a_class_is_made_is_no_traceback(monkeypatch: pytest.
         def __set_name__(self, owner: object, name: str) -> None:
             raise KeyboardInterrupt
 
-    def command(_: object) -> int:
+    def load_site(_: object) -> int:
         return len(type("Late", (), {"member": Interrupted()}).__name__)
 
-    monkeypatch.setattr("lumisite.cli.runner", lambda _: command)
+    monkeypatch.setattr("lumisite.cli.check.load_site", load_site)
     assert main(["check", "lumi"]) == 130
     assert capsys.readouterr().err == "lumisite: interrupted\n"
 

@@ -76,7 +76,7 @@ def test_bad_input_is_named(
 def test_a_machine_that_nobody_has_described_is_read_and_given_no_site(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lumisite.cli.site_choice.named_site", lambda: None)
+    monkeypatch.setattr("lumisite.cli.site_choice._named_site", lambda: None)
     root = write_tree(tmp_path / "node", lumi_node())
     assert main(["facts", "--root", str(root), "-o", "mine.json"]) == 0
     assert "[facts-without-site]" in capsys.readouterr().err

@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from lumisite.cli.difference import file_lines, meaning_lines, summary_lines
 from lumisite.release.diff import Difference, compare, to_json
+from lumisite.release.diff_lines import file_lines, meaning_lines, summary_lines
 from lumisite.release.tree import RenderedTree
 from lumisite.render.manifest import MANIFEST, Manifest, ModuleSummary, RenderedFile, parse_manifest
 from tests.support.trees import NEW, OLD, manifest, tree, with_manifest

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from lumisite.cli import main
-from lumisite.cli.commands import parse
 from lumisite.findings.finding import Finding, Severity, Value
 from lumisite.validate.lines import Gate, gate_of, line_json
 from lumisite.validate.report.advice import advice
@@ -21,6 +20,7 @@ from lumisite.validate.run.request import Batch, RunRequest
 from lumisite.validate.samples import Recorded
 from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
+from tests.support.command_lines import parsed
 from tests.support.requests import a_request
 
 FOUR = ("n1", "n2", "n3", "n4")
@@ -56,7 +56,7 @@ def works(command: str, request: RunRequest, nodes: dict[str, str]) -> list[tupl
     """Return the node sets that a command gets of these nodes, by the parser and the choice that it has when typed."""
     words = shlex.split(command)
     assert words.pop(0) == "lumisite"
-    arguments = parse(words)
+    arguments = parsed(words)
     size = len(request.node_sets[0]) if arguments.more else arguments.nodes
     used = request.node_sets if arguments.more else []
     only = arguments.nodelist.split(",") if arguments.nodelist else None
@@ -123,14 +123,14 @@ def test_a_baseline_has_a_command_that_can_be_typed_each_day() -> None:
     command = commands_of(bad("n3"), request(FOUR, folder="/scratch/lumisite-runs/one"), None).baseline
     place, _, typed = command.partition(" && ")
     assert place == "cd /scratch"
-    arguments = parse(shlex.split(typed)[1:])
+    arguments = parsed(shlex.split(typed)[1:])
     assert (arguments.baseline, arguments.nodes, arguments.out) == (True, 4, None)
     assert arguments.into == "/scratch/lumisite-runs/baseline"
 
 
 def test_what_a_run_sets_is_set_in_what_goes_on_and_not_in_a_baseline() -> None:
     found = commands_of(bad("n3"), request(FOUR, env={"NOTE": "a b"}), idle(*FOUR))
-    assert parse(shlex.split(found.again)[1:]).env == ["NOTE=a b"]
+    assert parsed(shlex.split(found.again)[1:]).env == ("NOTE=a b",)
     assert "--env" not in found.baseline
 
 

@@ -249,10 +249,10 @@ def test_what_follows_is_one_line_that_says_from_what(tmp_path: Path, capsys: Ou
 
 
 def test_verdict_of_one_run_says_what_compares_and_what_shows_one(capsys: Output) -> None:
-    assert main(["verdict", "runs/today"]) == 2
+    assert main(["verdict", "--after", "runs/today"]) == 2
     error = capsys.readouterr().err
-    assert "`lumisite verdict --before FILE --after runs/today`" in error
-    assert "`lumisite report runs/today`" in error
+    assert "`lumisite verdict --before FILE --after RUN`" in error
+    assert "`lumisite report RUN`" in error
 
 
 def test_the_drain_line_says_what_the_node_has(capsys: Output) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.cli.own_variables import judge_own_variables
 from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Severity
+from lumisite.lint.own_variables import judge_own_variables
 from lumisite.site.load import load_site
 
 

@@ -1,0 +1,87 @@
+"""`changes`: what a maintenance changed, and whom it hits."""
+
+from __future__ import annotations
+
+import click
+
+from lumisite.cli.commands import Command
+from lumisite.cli.facts import load_facts
+from lumisite.cli.options import FILE_NAME, json_option, one_of
+from lumisite.cli.output import print_note, print_result
+from lumisite.cli.site_choice import recorded_site
+from lumisite.errors import ResolveError
+from lumisite.facts.change import Change
+from lumisite.facts.facts import Facts
+from lumisite.facts.report import ChangeReport, make_report, report_json
+from lumisite.findings.finding import Finding, Severity
+from lumisite.findings.writers import line
+from lumisite.site.load import load_plans, load_site
+from lumisite.text import counted, printable
+
+
+@click.command(cls=Command)
+@click.argument("before", metavar="BEFORE", type=FILE_NAME, help="The facts file from before.")
+@click.argument("after", metavar="AFTER", type=FILE_NAME, help="The facts file from after.")
+@click.option(
+    "--site",
+    metavar="NAME|FILE",
+    default="",
+    help="The site (default: the one that the files name, by LUMISITE_SITE or embedded).",
+)
+@click.option("--users", is_flag=True, help="Print only the paragraph for users.")
+@json_option
+def command(before: str, after: str, site: str, users: bool, as_json: bool) -> int:
+    """Compare two captures of a node, before and after a maintenance.
+
+    Each change comes with the modules, image families, masks and entries of the site description that it touches; then
+    a paragraph for users. Exit 0 when nothing changed, 1 when something did.
+    """
+    one_of(users=users, json=as_json)
+    old, new = load_facts(before), load_facts(after)
+    _require_one_site(old, new, before, after)
+    loaded = load_site(site or _recorded_site(old, before))
+    report = make_report(old, new, loaded.site, load_plans(loaded))
+    if old.host != new.host:
+        hosts = [printable(facts.host or "unknown") for facts in (old, new)]
+        message = f"is of host {hosts[0]}, {printable(after)} of {hosts[1]}"
+        print_note(line(Finding("facts-of-two-hosts", Severity.INFO, message, subject=before)))
+    lines = report.users if users else _report_lines(report)
+    print_result(report_json(report), lines or [""], as_json=as_json)
+    return 1 if report.changes else 0
+
+
+def _report_lines(report: ChangeReport) -> list[str]:
+    """Return the whole report: changes with what they touch, and the paragraph for users."""
+    if not report.changes:
+        return ["nothing changed"]
+    now = f"fits platform {report.now}" if report.now else "fits no platform that is described"
+    lines = [f"{counted(len(report.changes), 'change')}; the node was platform {report.was}, and now {now}", ""]
+    for change in report.changes:
+        advice = f" ({printable(change.advice)})" if change.advice else ""
+        lines += [f"{change.sentence}{advice} [{change.kind}]", *_touched_lines(change)]
+    return [*lines, "", "-- for users (copy this)", *report.users]
+
+
+def _touched_lines(change: Change) -> list[str]:
+    """Return a line for all parts of one sort that a change touches for the same reason."""
+    together: dict[tuple[str, str], list[str]] = {}
+    for touched in change.touches:
+        together.setdefault((touched.what, printable(touched.why)), []).append(printable(touched.name))
+    return [f"  {what:8} {', '.join(names)}: {why}" for (what, why), names in together.items()]
+
+
+def _require_one_site(before: Facts, after: Facts, file: str, other: str) -> None:
+    if before.site != after.site:
+        message = f"is of site {printable(before.site)}, {printable(other)} is of {printable(after.site)}"
+        raise ResolveError(Finding("facts-mismatch", Severity.FAULT, message, "compare two captures of one site", file))
+
+
+def _recorded_site(facts: Facts, file: str) -> str:
+    """Return the site that a file names: a name in a file opens nothing but an embedded site, or the one chosen."""
+    name = recorded_site(facts.site)
+    if not name:
+        site = f"is of site {printable(facts.site)}, which is not embedded" if facts.site else "was read without a site"
+        raise ResolveError(
+            Finding("facts-mismatch", Severity.FAULT, site, "name the site description with --site", file)
+        )
+    return name

@@ -1,0 +1,130 @@
+"""`deploy`: from a rendered tree to what users load."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from lumisite.cli.commands import Command
+from lumisite.cli.options import PATH, json_option, root_argument
+from lumisite.cli.output import print_result
+from lumisite.cli.terminal import DIFFERENCE, print_lines
+from lumisite.errors import ResolveError, refused
+from lumisite.release.deploy import KEPT, DeployPreview, apply_plan, load_out, old_releases, plan_deploy, remove_old
+from lumisite.release.diff import to_json
+from lumisite.release.diff_lines import file_lines, meaning_lines, summary_lines
+from lumisite.release.files import make_directories
+from lumisite.release.root import locked, read_root
+from lumisite.release.tree import describe, fault_lines, owner_of
+from lumisite.text import printable
+
+
+@click.command(cls=Command)
+@click.argument("out", metavar="OUT", type=PATH, help="A tree that `lumisite render` wrote.")
+@root_argument
+@click.option("--apply", is_flag=True, help="Deploy; without it, only show what would change.")
+@click.option("--change-site", is_flag=True, help="Allow a root that belongs to another site.")
+@click.option(
+    "--keep",
+    metavar="N",
+    type=click.IntRange(1),
+    default=KEPT,
+    help=f"Remove releases but for the newest N ({KEPT}), and those that jobs may use.",
+)
+@click.option("--details", is_flag=True, help="Show every change and the diff of the files.")
+@click.option("--full", is_flag=True, help="Show the whole diff of every file.")
+@json_option
+def command(
+    out: Path, root: Path, apply: bool, change_site: bool, keep: int, details: bool, full: bool, as_json: bool
+) -> int:
+    """Print what a rendered tree would change in a deployment root, and with --apply deploy it.
+
+    Without --apply nothing is written, and the exit code is 1 where something would change.
+    """
+    if apply and as_json:
+        raise ResolveError("--json: not with --apply")
+    tree = load_out(out, os.geteuid())
+    plan = plan_deploy(tree, root, os.geteuid(), any_site=change_site)
+    if not apply:
+        removed = old_releases(plan.root, plan.out.manifest.release, keep)
+        if as_json:
+            edited = {str(release.path): [describe(fault) for fault in release.faults] for release in plan.edited}
+            print_result({**to_json(plan.difference), "edited": edited, "removed": removed}, (), as_json=True)
+        elif _print_difference(plan, details=details, full=full) and not (details or full) and plan.difference.old:
+            print(f"all of it: {format_command('deploy', out, root, '--details')}", file=sys.stderr)
+        _print_edits(plan)
+        plan.refuse_damage()
+        if plan.difference and not as_json:
+            for name in removed:
+                print(f"would be removed: {plan.root.release(name)}", file=sys.stderr)
+            options = ["--change-site"] if plan.is_of_another_site else []
+            note = f" (it replaces site {printable(plan.site)} for its users)" if plan.is_of_another_site else ""
+            how = format_command("deploy", out, root, "--apply", *options)
+            print(f"nothing was written; deploy it: {how}{note}", file=sys.stderr)
+        return 1 if plan.difference or plan.edited else 0
+    try:
+        make_directories(Path(os.path.realpath(root)))
+    except OSError as error:
+        raise refused("create the deployment root", error) from error
+    with locked(read_root(root).path, by := user_name()):
+        plan = plan_deploy(tree, root, os.geteuid(), any_site=change_site)
+        changed = apply_plan(plan, by)
+        removed = remove_old(plan.root, plan.out.manifest.release, keep) if changed else []
+    _print_difference(plan, details=details, full=full)  # by now a reader that has left stops nothing half-way
+    _print_deployed(plan, root, removed, changed=changed)
+    return 0
+
+
+def _print_deployed(plan: DeployPreview, root: Path, removed: list[str], *, changed: bool) -> None:
+    """Print what was done, and how to go on."""
+    before, release = plan.root.current, plan.out.manifest.release
+    if not changed:
+        same = f" and has the same content as {release}" if before != release else ""
+        print(f"nothing to do: {before} is deployed{same}")
+        return
+    print(f"deployed {release}" + (f" (before: {before})" if before not in ("", release) else ""))
+    for name in removed:
+        print(f"removed {name}")
+    _print_edits(plan)
+    print(f"check that it fits: {format_command('status', root)}", file=sys.stderr)
+    if before not in ("", release):
+        print(f"go back: {format_command('rollback', root)}", file=sys.stderr)
+
+
+def _print_edits(plan: DeployPreview) -> None:
+    """Print what was edited in the current release, where another one takes its place."""
+    current = plan.current
+    if current is not None and current.faults and current is not plan.existing:
+        print(f"{current.path}: not as it was deployed; left as it is:{fault_lines(current.faults)}", file=sys.stderr)
+
+
+def _print_difference(plan: DeployPreview, *, details: bool, full: bool) -> bool:
+    """Print what users will notice; all of it, and the files, only on request. Return whether there is something."""
+    difference = plan.difference
+    if not difference:
+        print(f"no difference to {plan.root.current}")
+        return False
+    if plan.current is None and plan.root.current:
+        missing = f"{plan.root.release(plan.root.current)}: missing, though {plan.root.path}/current points to it"
+        print(missing, file=sys.stderr)
+    lines = [f"release {difference.old or '(none)'} -> {difference.new}"]
+    if details or full:
+        lines += [*meaning_lines(difference), "", *file_lines(difference, full=full)]
+    else:
+        lines += summary_lines(difference)
+    print_lines(lines, DIFFERENCE)
+    return True
+
+
+def format_command(*words: object) -> str:
+    """Return a command of lumisite as it is typed."""
+    return shlex.join(["lumisite", *map(str, words)])
+
+
+def user_name() -> str:
+    """Return who deploys, and where, for the history."""
+    return f"{owner_of(os.getuid())}@{os.uname().nodename}"

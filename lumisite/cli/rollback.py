@@ -1,0 +1,54 @@
+"""`rollback`: back to a release that was deployed before."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from lumisite.cli.commands import Command
+from lumisite.cli.deploy import format_command, user_name
+from lumisite.cli.options import root_argument
+from lumisite.cli.terminal import DIFFERENCE, print_lines
+from lumisite.release.deploy import plan_rollback, roll_back
+from lumisite.release.diff import Difference, compare
+from lumisite.release.diff_lines import summary_lines
+from lumisite.release.root import existing_root, locked, read_root
+from lumisite.release.tree import fault_lines
+
+
+@click.command(cls=Command)
+@root_argument
+@click.argument(
+    "release",
+    metavar="[ID]",
+    required=False,
+    default="",
+    help="The release to go to (default: the one before).",
+)
+def command(root: Path, release: str) -> int:
+    """Go one release back, or to the one that is named, at once."""
+    path = existing_root(root, os.geteuid()).path
+    with locked(path, by := user_name()):
+        now = read_root(path)
+        before, after = plan_rollback(now, release)
+        if before.manifest.release and (difference := compare(before, after)):
+            _print_difference(difference)
+        logged = roll_back(now, by, after.path.name)
+    print(f"rolled back {now.current or '(none)'} -> {after.path.name}")
+    if now.current and before.faults:
+        print(f"{before.path}: not as it was deployed; left as it is:{fault_lines(before.faults)}", file=sys.stderr)
+    if not logged:
+        print(f"{path}/history: could not be written; the link was moved all the same", file=sys.stderr)
+    print(f"check that it fits: {format_command('status', root)}", file=sys.stderr)
+    return 0
+
+
+def _print_difference(difference: Difference) -> None:
+    """Print what a rollback is about to change; a full disk or a reader that has left is no reason not to go back."""
+    with suppress(OSError):
+        print_lines([f"release {difference.old} -> {difference.new}", *summary_lines(difference)], DIFFERENCE)
+        sys.stdout.flush()
