@@ -7,15 +7,19 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent
 #: Where a release has the description that it was rendered from, beside the plans and the lock that this names.
 SITE_FOLDER, SITE_FILE = "site", "site.yaml"
-#: The link of a deployment root to the release that is deployed.
-CURRENT = "current"
-#: What a release has: the task prolog, and the folder of the wrappers.
-PROLOG, WRAPPERS = "spank/task_prolog", "spank/bin"
+#: What a deployment root has: a folder for each release, the link to the one that is deployed, and the policy.
+RELEASES, CURRENT, POLICY = "releases", "current", "policy"
+#: What a release has: the modulefiles, and the helper's files with the folder of the wrappers.
+MODULES = "modules"
+SPANK = "spank"
+PROLOG, CLI_FILTER, WRAPPERS = f"{SPANK}/task_prolog", f"{SPANK}/cli_filter.lua", f"{SPANK}/bin"
+#: A modulefile, by the module's name and version.
+MODULEFILE = f"{MODULES}/{{}}.lua"
 
 
-def current(root: str) -> str:
-    """Return the path of the link to the release that is deployed in a root."""
-    return f"{root}/{CURRENT}"
+def current(root: str, path: str = "") -> str:
+    """Return a path below the link to the release that is deployed in a root, by default the link itself."""
+    return f"{root}/{CURRENT}/{path}" if path else f"{root}/{CURRENT}"
 
 
 def package_folder(name: str) -> Path | None:

@@ -14,6 +14,7 @@ from lumisite.cli.options import PATH, json_option, root_argument
 from lumisite.cli.output import print_result
 from lumisite.cli.terminal import DIFFERENCE, print_lines
 from lumisite.errors import ResolveError, refused
+from lumisite.paths import current
 from lumisite.release.deploy import KEPT, DeployPreview, apply_plan, load_out, old_releases, plan_deploy, remove_old
 from lumisite.release.diff import to_json
 from lumisite.release.diff_lines import file_lines, meaning_lines, summary_lines
@@ -109,7 +110,8 @@ def _print_difference(plan: DeployPreview, *, details: bool, full: bool) -> bool
         print(f"no difference to {plan.root.current}")
         return False
     if plan.current is None and plan.root.current:
-        missing = f"{plan.root.release(plan.root.current)}: missing, though {plan.root.path}/current points to it"
+        link = current(str(plan.root.path))
+        missing = f"{plan.root.release(plan.root.current)}: missing, though {link} points to it"
         print(missing, file=sys.stderr)
     lines = [f"release {difference.old or '(none)'} -> {difference.new}"]
     if details or full:

@@ -26,6 +26,7 @@ from lumisite.errors import LumisiteError
 from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import line
 from lumisite.machine.host import DiskTree
+from lumisite.paths import CURRENT, MODULES
 from lumisite.release.files import write_tree
 from lumisite.render.plan_images import other_images, plan_summaries
 from lumisite.render.render import render_tree
@@ -49,7 +50,7 @@ def command(
     The same input gives the same bytes; OUT is replaced as a whole or not at all. Each path is printed, then how to
     try the modules.
     """
-    if real_path(out).name == "current":
+    if real_path(out).name == CURRENT:
         # The modulefiles take a folder of this name for the link of a deployment root, and look beside it.
         message = f"{printable(str(out))} has the name of a deployment's link"
         raise LumisiteError(Finding("out-unfit", Severity.FAULT, message, "name another folder", "--out"))
@@ -70,7 +71,7 @@ def command(
     warn_untried(loaded.site)
     for path in files:
         print(out / path)
-    modules = real_path(out) / "modules"
+    modules = real_path(out) / MODULES
     deploy = f"lumisite deploy {out} {loaded.site.root}"
     print(f"{selection}\ntry it:    module use {modules}\ndeploy it: {deploy}", file=sys.stderr)
     return 0

@@ -32,6 +32,7 @@ from lumisite.errors import ResolveError, ToolError
 from lumisite.findings import writers
 from lumisite.findings.finding import Finding
 from lumisite.images.lock import unlike_lock
+from lumisite.paths import MODULES, current
 from lumisite.site.load import LoadedSite, is_file, load_site
 from lumisite.site.model import Site
 from lumisite.text import counted, some
@@ -377,7 +378,7 @@ def require_shared(site: Site, folder: Path, what: str) -> None:
 
 def require_deployed(site: Site) -> None:
     """Refuse to submit jobs that could not load the site's module."""
-    if not Path(f"{site.root}/current/modules").is_dir():
+    if not Path(current(site.root, MODULES)).is_dir():
         raise ToolError(
             f"{site.root}: nothing is deployed here, or this node does not see it: jobs could not load the module "
             f"(`lumisite render`, then `lumisite deploy OUT {site.root} --apply`)"

@@ -21,6 +21,7 @@ from lumisite.findings.finding import Finding, Severity
 from lumisite.images.sif import MAGIC, MAGIC_OFFSET
 from lumisite.machine.library_names import in_order
 from lumisite.machine.tree import Tree, broken_link_on, content_of, digest_of, head_of, names_of, resolve, size_of
+from lumisite.paths import current
 from lumisite.render.manifest import LARGEST_MANIFEST_BYTES, MANIFEST, parse_manifest
 from lumisite.site.model import Site
 from lumisite.vendors import all_software, all_vendors
@@ -213,7 +214,7 @@ def _identity(tree: Tree, path: str) -> str | None:
 
 def _deployed(tree: Tree, site: Site) -> Deployed:
     """Return which release is deployed, with the digests of its files."""
-    release = resolve(tree, f"{site.root}/current")
+    release = resolve(tree, current(site.root))
     if release.entry is None or release.entry.kind != "directory":
         return Deployed()
     digests = {path: digest_of(tree, path, LARGEST_FILE_BYTES) for path in _files(tree, release.path, _DEEPEST)}

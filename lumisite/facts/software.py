@@ -11,6 +11,7 @@ from lumisite.facts.change import Change, difference, joined, known_difference, 
 from lumisite.facts.facts import Facts, Named, Program, Releases
 from lumisite.facts.reading import Texts
 from lumisite.machine.tree import Tree, names_of, resolve
+from lumisite.paths import current
 from lumisite.site.model import Site
 from lumisite.vendors import all_software, all_vendors
 
@@ -184,7 +185,7 @@ def compare_release(before: Facts, after: Facts) -> Iterator[Change]:
         instead = {name: new.names.get(name.rpartition("/")[0], "") or "nothing" for name in gone}
         users = tuple(f"{name} is gone: {other} has its place." for name, other in instead.items())
         root = old.root or new.root
-        paths = (f"{root}/current",) if root else ()
+        paths = (current(root),) if root else ()
         yield Change("deployed release", old.release, new.release, paths=paths, users=users)
 
 

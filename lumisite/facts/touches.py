@@ -13,6 +13,7 @@ from lumisite.facts.context import Context, stated_devices, stated_paths, stored
 from lumisite.facts.facts import Library
 from lumisite.facts.slurm import FILTER, NODE_KEYS, spool_folder
 from lumisite.machine.tree import is_under
+from lumisite.paths import CLI_FILTER, PROLOG, WRAPPERS
 from lumisite.site.images import family_by_path, parse_release, releases_by_name
 from lumisite.vendors import gpu_of
 
@@ -29,7 +30,7 @@ def _helper(*files: str) -> Touches:
     return lambda change, context: (Touched("helper", file, f"depends on {change.subject}") for file in files)
 
 
-starter, task_prolog = _helper("spank/bin"), _helper("spank/task_prolog")
+starter, task_prolog = _helper(WRAPPERS), _helper(PROLOG)
 
 
 def platform(key: str) -> Touches:
@@ -331,12 +332,12 @@ def module_path(change: Change, context: Context) -> Iterator[Touched]:
 def slurm(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the key of the platform, and what Slurm runs of the helper."""
     yield from platform("slurm")(change, context)
-    yield from _helper("spank/task_prolog", f"spank/{FILTER}")(change, context)
+    yield from _helper(PROLOG, CLI_FILTER)(change, context)
 
 
 def slurm_conf(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the task prolog or the cli_filter, and what names the folder of slurmd."""
-    yield from _helper(f"spank/{FILTER if change.subject == FILTER else 'task_prolog'}")(change, context)
+    yield from _helper(CLI_FILTER if change.subject == FILTER else PROLOG)(change, context)
     if change.subject == "SlurmdSpoolDir":
         yield from context.all_naming(spool_folder(change.before))
 

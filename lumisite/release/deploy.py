@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused
 from lumisite.findings.finding import Finding, Severity
+from lumisite.paths import RELEASES
 from lumisite.release.diff import Difference, compare
 from lumisite.release.files import TEMPORARY, make_directories, make_temporary, make_tree, remove, sync_directory
 from lumisite.release.root import (
@@ -161,7 +162,7 @@ def apply_plan(plan: DeployPreview, by: str) -> bool:
         return False
     plan.refuse_damage()
     try:
-        releases = root.path / "releases"
+        releases = root.path / RELEASES
         if plan.existing is None:
             make_directories(releases, shared_mode(root.path))
             temporary = make_temporary(releases)

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from lumisite.paths import MODULEFILE
 from lumisite.release.tree import RenderedTree
 from lumisite.render.manifest import MANIFEST, NO_MANIFEST, PAGE, Manifest, ModuleSummary
-from lumisite.site.model import MODULEFILE
 from lumisite.text import printable
 
 _LISTS = ("binds", "provides", "loads", "conflicts")

@@ -14,6 +14,7 @@ from lumisite.facts.runtime import find_runtime, is_wrapper, read_directives, st
 from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.host import mount_of, partition_of_this_job
 from lumisite.machine.tree import is_under, names_of, resolve, small_text
+from lumisite.paths import PROLOG, current
 from lumisite.release.node import ENTER, READ, HostFault, Node, users_shut_out
 from lumisite.release.policy import PolicyLine
 from lumisite.vendors import fabrics_of
@@ -138,7 +139,7 @@ def _slurm_faults(node: Node, policy: tuple[PolicyLine, ...]) -> Iterator[HostFa
     on = [line for line in policy if line.word == "on"]
     if on and not prolog and "lua" not in slurm.settings.get("clifilterplugins", ""):
         text = f"no TaskProlog, though the policy has `{on[0].text}`: the helper is on only for who loads the module"
-        advice = f"add TaskProlog={node.site.root}/current/spank/task_prolog, and `scontrol reconfigure`"
+        advice = f"add TaskProlog={current(node.site.root, PROLOG)}, and `scontrol reconfigure`"
         yield HostFault(Finding("slurm-prolog", Severity.NODE, text, advice, conf))
 
 

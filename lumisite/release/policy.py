@@ -20,6 +20,7 @@ from pathlib import Path
 from lumisite.errors import DifferenceError, LumisiteError
 from lumisite.findings.finding import Finding, Place, Severity
 from lumisite.machine.host import open_file
+from lumisite.paths import POLICY
 from lumisite.release.files import replace_entry
 from lumisite.release.root import locked
 from lumisite.site.read import kind_of
@@ -57,7 +58,7 @@ class Policy:
 
 def policy_path(root: Path) -> Path:
     """Return the file of a deployment root that has its policy."""
-    return root / "policy"
+    return root / POLICY
 
 
 def read_policy(root: Path) -> Policy | None:

@@ -24,6 +24,7 @@ from typing import Any
 
 from lumisite.errors import DifferenceError, LumisiteError, SiteError, ToolError, UnfitError, refused
 from lumisite.findings.finding import Finding, Place, Severity
+from lumisite.paths import CURRENT, RELEASES
 from lumisite.release.files import TEMPORARY, remove, replace_entry, sync_directory, umask
 from lumisite.release.tree import FaultsError, RenderedTree, judge, load_manifest, load_tree, owner_of, utc
 from lumisite.release.trust import root_doubts
@@ -63,7 +64,7 @@ class Root:
 
     def release(self, release: str) -> Path:
         """Return the folder of a release, which may not exist."""
-        return self.path / "releases" / release
+        return self.path / RELEASES / release
 
     def deployed(self, release: str) -> LinkMove | None:
         """Return the last step that deployed a release, if any did."""
@@ -209,7 +210,7 @@ def manifests(root: Root) -> Iterator[Manifest]:
 
 
 def _folders(root: Root) -> list[str]:
-    folder = root.path / "releases"
+    folder = root.path / RELEASES
     return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
 
 
@@ -266,7 +267,7 @@ def locked(root: Path, by: str) -> Iterator[None]:
             line = f"pid {os.getpid()}, {by}, since {utc(time.time())}\n".encode()
             os.pwrite(descriptor, line, 0)
             os.ftruncate(descriptor, len(line))
-        for directory in (root, root / "releases"):
+        for directory in (root, root / RELEASES):
             # What cannot be removed (another admin's) stays: it is in nobody's way, since every run takes new names.
             for left in directory.glob(TEMPORARY + "*"):
                 remove(left)
@@ -315,31 +316,31 @@ def point_current(root: Root, release: str) -> None:
     """Move the link to a release in one step."""
     temporary = root.path / f"{TEMPORARY}{os.urandom(6).hex()}"
     try:
-        temporary.symlink_to(f"releases/{release}")
-        temporary.replace(root.path / "current")
+        temporary.symlink_to(f"{RELEASES}/{release}")
+        temporary.replace(root.path / CURRENT)
     finally:
         remove(temporary)
     sync_directory(root.path)
 
 
 def _read_current(root: Path) -> str:
-    link = root / "current"
+    link = root / CURRENT
     if not os.path.lexists(link):
         return ""
     if not link.is_symlink():
         text = "not a symbolic link, so lumisite did not write it"
         raise DifferenceError(Finding("root-damaged", Severity.FAULT, text, "move it away", str(link)))
     target = link.readlink()
-    if target.parent != Path("releases") or not is_release_id(target.name):
-        there = [path.parent for path in root.glob(f"releases/*/{MANIFEST}") if is_release_id(path.parent.name)]
+    if target.parent != Path(RELEASES) or not is_release_id(target.name):
+        there = [path.parent for path in root.glob(f"{RELEASES}/*/{MANIFEST}") if is_release_id(path.parent.name)]
         newest = max(there, key=lambda path: path.stat().st_mtime, default=None)
         advice = f"to use the newest release: {link_command(root, newest.name)}" if newest else "remove it"
-        text = f"points to {printable(str(target))}, expected releases/<id>"
+        text = f"points to {printable(str(target))}, expected {RELEASES}/<id>"
         raise DifferenceError(Finding("root-damaged", Severity.FAULT, text, advice, str(link)))
     return target.name
 
 
 def link_command(root: Path, release: str) -> str:
     """Return the command that moves the link by hand, in one step, to a release that is there."""
-    new, link = (shlex.quote(f"{root}/{name}") for name in ("next", "current"))
-    return f"ln -s releases/{release} {new} && mv -T {new} {link}"
+    new, link = (shlex.quote(f"{root}/{name}") for name in ("next", CURRENT))
+    return f"ln -s {RELEASES}/{release} {new} && mv -T {new} {link}"

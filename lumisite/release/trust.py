@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from lumisite.errors import ToolError
 from lumisite.findings.finding import Finding, Severity
+from lumisite.paths import CURRENT, POLICY, RELEASES
 from lumisite.release.tree import owner_of
 from lumisite.text import counted
 
@@ -35,13 +36,13 @@ class _Doubt(NamedTuple):
 def root_doubts(root: Path, admin: int | None = None) -> Iterator[Finding]:
     """Judge a root, the folders on the way and the names in it, by the user id `admin` (default: the root's owner)."""
     real = Path(os.path.realpath(root))
-    names = ("releases", "current", "history", "policy", ".lock")
+    names = (RELEASES, CURRENT, "history", POLICY, ".lock")
     found = {path: path.lstat() for path in (real / name for name in names) if os.path.lexists(path)}
     if admin is None:
         admin = real.stat().st_uid if real.exists() else os.geteuid()
     doubts = list(_doubts(root, admin, found))
-    release = Path(os.path.realpath(real / "current"))
-    if real / "current" in found and release.exists():  # its mode is judged with what is in it
+    release = Path(os.path.realpath(real / CURRENT))
+    if real / CURRENT in found and release.exists():  # its mode is judged with what is in it
         doubts += _doubt(release, release.stat(), admin, _team(real.stat(), admin), is_mode_judged=False)
     for doubt in doubts:
         yield Finding("root-open", Severity.FAULT, doubt.text, doubt.command, doubt.path)

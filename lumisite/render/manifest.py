@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from lumisite.errors import DifferenceError, wrong_type
 from lumisite.findings.finding import Finding
+from lumisite.paths import PROLOG
 from lumisite.site.json_file import JsonFile
 from lumisite.site.load import LoadedSite, description_name
 from lumisite.site.yaml import joined
@@ -162,7 +163,7 @@ def _faults(manifest: Manifest) -> Iterator[Finding]:
     for path, entry in manifest.files.items():
         subject = joined("files", path)
         if path_fault(path) or path == MANIFEST:
-            yield wrong_type(path, "path of a file of a rendered tree", "spank/task_prolog").finding(subject)
+            yield wrong_type(path, "path of a file of a rendered tree", PROLOG).finding(subject)
         if not _SHA256.fullmatch(entry.sha256):
             yield wrong_type(entry.sha256, "digest", "64 lower-case hexadecimal digits").finding(f"{subject}.sha256")
         if entry.mode not in _MODES:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from lumisite.images.lock import LoadedLock
 from lumisite.machine.tree import is_under
+from lumisite.paths import current
 from lumisite.render.manifest import PAGE, ModuleSummary
 from lumisite.render.module_help import help_texts
 from lumisite.site.ledger import Decision, decide_combinations, default_family
@@ -125,7 +126,7 @@ def _plan(of: Rendering, name: str, chosen: Combination, meanings: Sequence[tupl
     provides = [(what, at) for what, at in libraries.items() if any(is_under(at, bind.path) for bind in binds)]
     loads = tuple(f"{other}/{module_version(site, site.modules[other], chosen)}" for other in module.loads)
     title = f"{name}/{version} for {site.title}, platform {chosen.platform}"
-    page = f"{site.root}/current/{PAGE.format(f'{name}/{version}')}"
+    page = current(site.root, PAGE.format(f"{name}/{version}"))
     texts = help_texts(of.templates, site, decision, name, title, notices, provides, loads, meanings, page)
     caching = filter(None, (gpu_of(stack.gpu).caching for stack in site.stacks.values() if stack.gpu))
     return ModulePlan(

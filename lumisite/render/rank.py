@@ -153,16 +153,16 @@ class FirstRank:
 def _of_modules(rank: FirstRank) -> dict[str, Variable]:
     """Return what the module with the helper sets, and the PATH with the wrapper in front."""
     found: dict[str, Variable] = {}
-    top, by = current(rank.site.root), "prolog"
+    by = "prolog"
     for name in (name for name in rank.modules if rank.site.modules[name].helper):
         by = "module"
-        found["SLURM_TASK_PROLOG"] = Variable(f"{top}/{PROLOG}", by, "")
+        found["SLURM_TASK_PROLOG"] = Variable(current(rank.site.root, PROLOG), by, "")
         # A module is loaded before the step is known.
         for verdict in decide(rank.site, of_modules(rank.site, rank.combination)).settings:
             if verdict.outcome == "wins" and verdict.entry.where == name and verdict.entry.value is not None:
                 found[verdict.entry.name] = Variable(verdict.entry.value, by, verdict.key)
     if rank.has_helper:
-        found["PATH"] = Variable(f"{top}/{WRAPPERS}:{USERS_PATH}", by, "")
+        found["PATH"] = Variable(f"{current(rank.site.root, WRAPPERS)}:{USERS_PATH}", by, "")
     return found
 
 

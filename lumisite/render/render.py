@@ -8,7 +8,7 @@ from dataclasses import replace
 from lumisite import __version__
 from lumisite.errors import shown
 from lumisite.images.lock import LoadedLock
-from lumisite.paths import SITE_FILE, SITE_FOLDER
+from lumisite.paths import CLI_FILTER, MODULEFILE, PROLOG, SITE_FILE, SITE_FOLDER, WRAPPERS
 from lumisite.render.helper import join_filter, join_script, prolog_data, wrapper_data
 from lumisite.render.manifest import (
     MANIFEST,
@@ -25,7 +25,6 @@ from lumisite.render.runtimes import RUNTIMES
 from lumisite.render.task_summary import task_summary
 from lumisite.render.templates import make_environment
 from lumisite.site.load import LoadedSite
-from lumisite.site.model import MODULEFILE
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import Selection
 
@@ -33,8 +32,8 @@ from lumisite.site.selection import Selection
 RELEASE_TOKEN = "@lumisite-release-id@"  # noqa: S105  # no secret
 
 #: The files of `spank_helpers/` that make up what a task runs.
-PROLOG = ("prolog.sh", "policy.sh", "caches.sh", "masks.sh")
-WRAPPER = ("wrapper.sh", "policy.sh")
+PROLOG_SCRIPTS = ("prolog.sh", "policy.sh", "caches.sh", "masks.sh")
+WRAPPER_SCRIPTS = ("wrapper.sh", "policy.sh")
 
 
 def render_tree(
@@ -94,14 +93,14 @@ def _module_files(of: Rendering, plans: Sequence[ModulePlan]) -> dict[str, Rende
 
 
 def _helper_files(of: Rendering) -> dict[str, RenderedFile]:
-    prolog = join_script(of, PROLOG, prolog_data(of))
+    prolog = join_script(of, PROLOG_SCRIPTS, prolog_data(of))
     command, *others = RUNTIMES
-    wrapper = join_script(of, WRAPPER, wrapper_data(of))
+    wrapper = join_script(of, WRAPPER_SCRIPTS, wrapper_data(of))
     return {
-        "spank/task_prolog": RenderedFile(prolog, executable=True),
-        "spank/cli_filter.lua": RenderedFile(join_filter(of)),
-        f"spank/bin/{command}": RenderedFile(wrapper, executable=True),
-        **{f"spank/bin/{other}": RenderedFile(command, is_link=True) for other in others},
+        PROLOG: RenderedFile(prolog, executable=True),
+        CLI_FILTER: RenderedFile(join_filter(of)),
+        f"{WRAPPERS}/{command}": RenderedFile(wrapper, executable=True),
+        **{f"{WRAPPERS}/{other}": RenderedFile(command, is_link=True) for other in others},
     }
 
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import jinja2
 
+from lumisite import paths
 from lumisite.errors import ToolError, refused
 from lumisite.findings.finding import Finding, Severity
 from lumisite.paths import PACKAGE, package_folder
@@ -63,6 +64,7 @@ def _environment(templates: tuple[tuple[str, str], ...]) -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701  # not HTML: every value goes through the filter of its language
     )
+    environment.globals["paths"] = paths
     environment.filters.update(
         lua=quote_lua,
         lua_text=quote_lua_text,

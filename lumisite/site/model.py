@@ -135,10 +135,6 @@ class Deprecated:
     reason: Line = key("Why, in one sentence.")
 
 
-#: Where a release has a module's file.
-MODULEFILE = "modules/{}.lua"
-
-
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Module:
     """A modulefile to render."""

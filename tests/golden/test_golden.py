@@ -16,7 +16,7 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.render.manifest import MANIFEST
-from lumisite.render.render import PROLOG, WRAPPER
+from lumisite.render.render import PROLOG_SCRIPTS, WRAPPER_SCRIPTS
 
 HERE = Path(__file__).parent
 SCRIPTS = HERE.parents[1] / "spank_helpers"
@@ -58,7 +58,7 @@ def rendered(name: str, out: Path) -> dict[str, str]:
 def without_script(text: str) -> str:
     """Blank what a rendered script has of `spank_helpers`, which is all of its functions."""
     body, mark, data = text.partition("---- the site's data, from ")
-    for names in (PROLOG, WRAPPER, ("cli_filter.lua",)):
+    for names in (PROLOG_SCRIPTS, WRAPPER_SCRIPTS, ("cli_filter.lua",)):
         if mark and (SCRIPTS / names[0]).read_text().splitlines()[1] in body:
             for name in names:
                 assert set(FUNCTION.findall((SCRIPTS / name).read_text())) <= set(FUNCTION.findall(body))

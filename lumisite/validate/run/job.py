@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from lumisite.findings.finding import Finding, Severity, Value
+from lumisite.paths import CURRENT
 from lumisite.text import some
 from lumisite.validate.lines import Gate, Sample, gate_of
 from lumisite.validate.probes.probe import NODE, Ended, Expected, Group, Line
@@ -138,7 +139,7 @@ def _set_aside(why: str, changes: Sequence[str]) -> Finding:
 def _differences(old: Mapping[str, str], new: Mapping[str, str], names: set[str]) -> tuple[str, ...]:
     """Return the files that differ, and the links with both their targets."""
     other = sorted(name for name in names if old.get(name) != new.get(name))
-    links = [name for name in other if name.endswith("/current")]
+    links = [name for name in other if name.endswith(f"/{CURRENT}")]
     # Files below a link to another release are all others.
     files = [name for name in other if not any(f"{name}/".startswith(f"{link}/") for link in links)]
     return (*(f"{link} ({old.get(link)} -> {new.get(link)})" for link in links), *files)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lumisite.errors import ResolveError
+from lumisite.paths import MODULES, current
 from lumisite.site.model import Site, Validation
 from lumisite.site.read import read_file
 from lumisite.validate.probes.probe import CHECK, NODE, OUT, PROBES, TEXT, Group, ProbeStep, gpu_of_plan
@@ -67,7 +68,7 @@ def job_script(
     """
     validation = validation_of(site)
     lines = ["#!/bin/bash", *(f"#SBATCH {word}" for word in slurm_words(site, request, plan))]
-    values = {"job": plan.folder, "current": f"{site.root}/current"}
+    values = {"job": plan.folder, "current": current(site.root)}
     values |= {"lost": LOST_STEP, "away": AWAY, "gpu_prefixes": "|".join(gpu_prefixes())}
     lines += ["", *(f"{name}={shlex.quote(value)}" for name, value in values.items())]
     lines += [f"images=({shlex.join(filter(None, [request.image, request.jax_image]))})"]
@@ -82,7 +83,7 @@ def job_script(
     if python and captures:
         lines.append(f"capture {shlex.join([*python, '-m', 'lumisite', 'facts', '--site', request.site_file])}")
     lines += ["seen"]
-    lines += [f"module use {shlex.quote(f'{site.root}/current/modules')}"]
+    lines += [f"module use {shlex.quote(current(site.root, MODULES))}"]
     lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', "who_set", ""]
     gpu = gpu_of_plan(site, validation)
     lines += [f"warm_up {gpu.tool}"] if gpu and validation.backend == "nccl" else []

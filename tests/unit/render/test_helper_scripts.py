@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.render import runtimes
-from lumisite.render.render import PROLOG, WRAPPER
+from lumisite.render.render import PROLOG_SCRIPTS, WRAPPER_SCRIPTS
 from lumisite.site.load import load_site
 from tests.support.prologs import render_files, write_script
 from tests.support.wrappers import LAIF, make
@@ -52,7 +52,9 @@ def test_nothing_is_found_in_what_is_rendered(site: str, tmp_path: Path) -> None
         assert max(len(line) for line in files[name].splitlines() if " " in line.strip()) <= 100
 
 
-@pytest.mark.parametrize(("path", "names"), [("spank/task_prolog", PROLOG), ("spank/bin/singularity", WRAPPER)])
+@pytest.mark.parametrize(
+    ("path", "names"), [("spank/task_prolog", PROLOG_SCRIPTS), ("spank/bin/singularity", WRAPPER_SCRIPTS)]
+)
 def test_a_rendered_script_is_its_parts_as_they_are_and_then_the_data(path: str, names: tuple[str, ...]) -> None:
     source = "\n".join((ROOM / name).read_text() for name in names).replace("@STACK@", "ROCm")
     assert render_files(load_site("lumi"))[path].startswith(f"{source}\n# ---- the site's data, from lumi.yaml: ")
@@ -71,7 +73,7 @@ def by_hand(tmp_path: Path, *parts: Path) -> Path:
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])
 def test_the_prolog_runs_by_hand(shell: str, tmp_path: Path) -> None:
-    script = by_hand(tmp_path, *(ROOM / name for name in PROLOG), DATA / "prolog.sh")
+    script = by_hand(tmp_path, *(ROOM / name for name in PROLOG_SCRIPTS), DATA / "prolog.sh")
     step = {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0", "SLURM_JOB_PARTITION": "gpu", "LUMISITE_VERBOSE": "1"}
     done = subprocess.run([shell, script], env={"PATH": "/bin", **step}, capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
@@ -83,7 +85,7 @@ def test_the_prolog_runs_by_hand(shell: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])
 def test_the_wrapper_runs_by_hand(shell: str, tmp_path: Path) -> None:
-    script = by_hand(tmp_path, *(ROOM / name for name in WRAPPER), DATA / "wrapper.sh")
+    script = by_hand(tmp_path, *(ROOM / name for name in WRAPPER_SCRIPTS), DATA / "wrapper.sh")
     command = [shell, str(script), "exec", "torch-rocm-6.2.4.sif", "true"]
     step = {"PATH": "/bin", "PWD": "/x", "LUMISITE_VERBOSE": "1", "LUMISITE_DONE": ".."}
     done = subprocess.run(command, env=step, capture_output=True, text=True, check=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from lumisite.paths import MODULES, current
 from lumisite.text import some
 from lumisite.validate.probes.definition import make_probe
 from lumisite.validate.probes.environment.checks import CHECKS, USERS_BIND, Check, NodeRecords, expected_cpus
@@ -31,7 +32,7 @@ def environment(target: Target) -> Probe:
 
 def _on_node(setup: Setup) -> Srun:
     site = setup.target.site
-    modules = f"{site.root}/current/modules", f"{setup.bind_variable}={USERS_BIND}", "--", *setup.modules
+    modules = current(site.root, MODULES), f"{setup.bind_variable}={USERS_BIND}", "--", *setup.modules
     paths = dict.fromkeys(bind.path for bind in setup.binds)
     return Srun("environment_node.sh", ("bash",), (*modules, "--", *paths), each="node", name="node")
 

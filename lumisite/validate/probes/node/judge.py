@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from lumisite.findings.finding import Finding, Severity
+from lumisite.paths import PROLOG, WRAPPERS, current
 from lumisite.site.ledger import decide
 from lumisite.site.scalars import TASK
 from lumisite.text import some
@@ -85,7 +86,7 @@ def node(target: Target) -> Probe:
     local = place.path if place else ""
     in_memory = place is not None and place.in_memory
     places = [system.path for system in site.file_systems if system.kind != "shared"]
-    setup = NodeSetup(site.fabric.interfaces, _paths(target), places, local, in_memory, f"{site.root}/current")
+    setup = NodeSetup(site.fabric.interfaces, _paths(target), places, local, in_memory, current(site.root))
     patterns = (*_libraries(target), *_devices(target))
     arguments = (local, *setup.interfaces, "--", *setup.paths, *patterns)
     srun = Srun("node.sh", ("sh", "-c", TEXT), arguments, each="node", bare=True)
@@ -105,16 +106,16 @@ def _exchange(target: Target) -> Srun:
 
 
 def _paths(target: Target) -> dict[str, Needed]:
-    site, spank = target.site, f"{target.site.root}/current/spank"
+    site = target.site
     decision = decide(site, target.situation)
     binds = [bind for module in (*site.modules, TASK) for bind in decision.bound_by(module) if bind.required]
     # What only a task binds may be Slurm's own, and shut.
     found = {str(bind.path): Needed(bind.why, "e" if bind.where == TASK else "er") for bind in binds}
     shared = [system for system in site.file_systems if system.kind == "shared"]
     found |= {system.path: Needed(system.why, "ex", shared=True) for system in shared}
-    found[f"{spank}/task_prolog"] = Needed("the srun helper", "erxs")
+    found[current(site.root, PROLOG)] = Needed("the srun helper", "erxs")
     runtime = str(site.runtime.executable or "")
-    found[f"{spank}/bin/{site.command}"] = Needed("the srun helper", "erxs", unlike=runtime)
+    found[current(site.root, f"{WRAPPERS}/{site.command}")] = Needed("the srun helper", "erxs", unlike=runtime)
     if site.runtime.executable is not None:
         found[site.runtime.executable] = Needed("the container runtime", "erxs")
     return found | {target.image: Needed("the image", "er")}
