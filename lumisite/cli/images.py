@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from lumisite.cli.site_choice import required_site
 from lumisite.errors import LumisiteError, ResolveError
 from lumisite.findings.writers import line, message
 from lumisite.images.inventory import NamedImage, Reading, read_inventory, usual_folders
-from lumisite.images.lock import format_lock, lock_of, missing_lock, parse_lock, read_optional
+from lumisite.images.lock import Lock, format_lock, missing_lock, parse_lock, read_optional
 from lumisite.images.lock_changes import LockChange, compare_images
 from lumisite.images.versions import version_lines
 from lumisite.site.load import LoadedSite, load_plans, load_site
@@ -80,7 +80,8 @@ def _list(file: str | None, reading: Reading, requested: tuple[str, ...], *, as_
     broken = sum(image.fault is not None for image in images)
     print_note(f"{counted(len(images), 'image')}, {f'{broken} cannot be used' if broken else 'all can be read'}")
     if file is not None:
-        _write(file, format_lock(lock_of(site, requested, images)))
+        lock = Lock(site, tuple(sorted(requested)), {image.path: image.locked for image in images})
+        _write(file, format_lock(lock))
     return 1 if broken else 0
 
 
@@ -119,13 +120,14 @@ def _absolute(path: str) -> str:
 
 
 def _lines(site: Site, image: NamedImage) -> Iterator[str]:
+    locked = image.locked
     yield printable(image.path)
-    yield from (f"    -> {printable(link)}" for link in image.links)
+    yield from (f"    -> {printable(link)}" for link in locked.links)
     if image.fault is not None:
         yield f"    cannot be used: {line(image.fault)}"
         return
-    size = f"; {image.size / 1e6:,.0f} MB" if image.size is not None else ""
-    digest = f"; {image.digest[: image.digest.index(':') + 13]}" if image.digest is not None else ""
+    size = f"; {locked.size / 1e6:,.0f} MB" if locked.size is not None else ""
+    digest = f"; {locked.digest[: locked.digest.index(':') + 13]}" if locked.digest is not None else ""
     why = "" if image.why is None else message(image.why)
     yield f"    {why}{size}{digest}"
     yield f"    {', '.join(version_lines(site, image.versions)) or 'no version found in it'}"
@@ -133,8 +135,11 @@ def _lines(site: Site, image: NamedImage) -> Iterator[str]:
 
 
 def _as_json(image: NamedImage) -> dict[str, object]:
-    return asdict(replace(image, why=None, notes=(), fault=None)) | {
+    return asdict(image.locked) | {
+        "path": image.path,
         "why": "" if image.why is None else message(image.why),
+        "labels": image.labels,
+        "versions": {name: asdict(version) for name, version in image.versions.items()},
         "notes": list(map(line, image.notes)),
         "fault": "" if image.fault is None else line(image.fault),
     }

@@ -13,6 +13,7 @@ from lumisite.findings.finding import Finding
 from lumisite.images.contents import StatedVersion
 from lumisite.images.digest import digest_of
 from lumisite.images.family import choose_family
+from lumisite.images.lock import LockedImage
 from lumisite.images.remarks import compare_recipe, remarks, remarks_on_site
 from lumisite.images.sif import no_image, open_image
 from lumisite.images.versions import ReadImage
@@ -33,26 +34,16 @@ Folders: TypeAlias = Iterable[tuple[str, Sequence[str]]]
 
 @dataclass(frozen=True)
 class NamedImage:
-    """One name of an image.
+    """One name of an image, with what a lock keeps of it, and what else is to know.
 
-    `links` are the texts of the links on the way, `target` is the file at the end. `why` is what the image family
-    follows from. What begins with `libfabric` is of `PluginSearch`, `sets` are the variables of the ledger that it
-    sets itself. With a `fault`, the rest is what could be read all the same. `size` is in bytes.
+    `why` is what the image family follows from. `versions` are those of the lock, with what states each.
     """
 
     path: str
-    links: tuple[str, ...] = ()
-    target: str | None = None
-    size: int | None = None
-    digest: str | None = None
-    family: str | None = None
+    locked: LockedImage
     why: Finding | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, StatedVersion] = field(default_factory=dict)
-    libfabric: str | None = None
-    libfabric_folders: tuple[str, ...] | None = None
-    libfabric_versions: Mapping[str, str] = field(default_factory=dict)
-    sets: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[Finding, ...] = ()
     fault: Finding | None = None
 
@@ -88,8 +79,8 @@ def read_inventory(reading: Reading, folders: Folders) -> tuple[NamedImage, ...]
                 if image.path in images:
                     continue
                 images[image.path] = image
-                if image.fault is None and image.target is not None:
-                    files.setdefault(image.target, []).append(image)
+                if image.fault is None and image.locked.target is not None:
+                    files.setdefault(image.locked.target, []).append(image)
     for number, (path, aliases) in enumerate(files.items(), 1):
         images |= {image.path: image for image in _read(reading, path, aliases)}
         if reading.progress is not None:
@@ -102,12 +93,12 @@ def _find_images(tree: DiskTree, path: str, pattern: str) -> Iterator[NamedImage
     resolved = resolve(tree, path)
     if not pattern:
         real = None if resolved.entry is None else resolved.path
-        yield NamedImage(path, resolved.links, real, fault=_fault(tree, resolved))
+        yield _unread(path, LockedImage(real, resolved.links), _fault(tree, resolved))
         return
     try:
         names = list_directory(tree.on_disk(path if resolved.entry is None else resolved.path))
     except LumisiteError as error:
-        yield NamedImage(path, resolved.links, fault=error.finding)
+        yield _unread(path, LockedImage(None, resolved.links), error.finding)
         return
     first, _, rest = pattern.partition("/")
     for name in names:
@@ -117,6 +108,10 @@ def _find_images(tree: DiskTree, path: str, pattern: str) -> Iterator[NamedImage
             continue
         if not rest or _is_folder(tree, resolve(tree, inner)):
             yield from _find_images(tree, inner, rest)
+
+
+def _unread(path: str, locked: LockedImage, fault: Finding | None) -> NamedImage:
+    return NamedImage(path, replace(locked, fault="" if fault is None else fault.code), fault=fault)
 
 
 def _is_folder(tree: DiskTree, resolved: ResolvedPath) -> bool:
@@ -136,7 +131,7 @@ def _fault(tree: DiskTree, resolved: ResolvedPath) -> Finding | None:
 
 def _read(reading: Reading, real: str, aliases: Sequence[NamedImage]) -> Iterator[NamedImage]:
     """Read one file for all names that lead to it; a damaged one has a digest where that can be computed."""
-    known = NamedImage(real, target=real)
+    known = LockedImage(real)
     path = reading.tree.on_disk(real)
     entry = reading.tree.look(real)
     try:
@@ -146,14 +141,12 @@ def _read(reading: Reading, real: str, aliases: Sequence[NamedImage]) -> Iterato
             known = replace(known, digest=digest_of(source))
         opened = open_image(path)
         image = ReadImage(reading.site, opened.tree)
-        network = image.network
         known = replace(
             known,
-            labels=image.labels,
-            versions=image.versions,
-            libfabric=network.libfabric,
-            libfabric_folders=network.folders,
-            libfabric_versions=network.versions,
+            versions={name: version.value for name, version in image.versions.items()},
+            libfabric=image.network.libfabric,
+            libfabric_folders=image.network.folders,
+            libfabric_versions=image.network.versions,
             sets=image.sets,
         )
         for alias in aliases:
@@ -162,10 +155,12 @@ def _read(reading: Reading, real: str, aliases: Sequence[NamedImage]) -> Iterato
             changed = compare_recipe(image, family) if is_recognised else ()
             on_site = remarks_on_site(image, family if is_recognised else None)
             notes = (*opened.notes, *changed, *remarks(image, (real, alias.path)), *on_site)
-            yield replace(known, path=alias.path, links=alias.links, family=family, why=why, notes=notes)
+            locked = replace(known, links=alias.locked.links, family=family)
+            yield NamedImage(alias.path, locked, why, image.labels, image.versions, notes)
     except LumisiteError as error:
         fault = error.finding
         if fault.subject == path:
             fault = replace(fault, subject="")
         for alias in aliases:
-            yield replace(known, path=alias.path, links=alias.links, fault=fault)
+            locked = replace(known, links=alias.locked.links, fault=fault.code)
+            yield NamedImage(alias.path, locked, fault=fault)

@@ -7,7 +7,7 @@ what moved.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,6 @@ from pathlib import Path
 from lumisite.errors import LumisiteError, ToolError, wrong_type
 from lumisite.findings.finding import Finding, Severity
 from lumisite.images.contents import collectives_of
-from lumisite.images.inventory import NamedImage
 from lumisite.images.network import PluginSearch, with_network
 from lumisite.machine.host import LARGEST_READ_BYTES, refused_with_command
 from lumisite.site.decode import contradiction
@@ -30,10 +29,11 @@ from lumisite.text import printable
 
 @dataclass(frozen=True)
 class LockedImage:
-    """What the lock knows of one name; `fault` is the code of what was wrong with it then.
+    """What is known of one name of an image: what a lock keeps of it.
 
-    What begins with `libfabric` is what its plugin finds, as in `PluginSearch`. `sets` are the variables of the ledger
-    that the image sets itself.
+    `links` are the texts of the links on the way, `target` is the file at the end, of `size` bytes. What begins with
+    `libfabric` is what its plugin finds, as in `PluginSearch`. `sets` are the variables of the ledger that the image
+    sets itself. `fault` is the code of what was wrong with it; the rest is then what could be read all the same.
     """
 
     target: str | None = None
@@ -65,29 +65,6 @@ class LoadedLock:
     lock: Lock
     file: str
     data: bytes
-
-
-def lock_of(site: str, paths: Iterable[str], images: Iterable[NamedImage]) -> Lock:
-    """Return the lock of images that were found, for `paths` of the command line."""
-    return Lock(site, tuple(sorted(paths)), {image.path: locked(image) for image in images})
-
-
-def locked(image: NamedImage) -> LockedImage:
-    """Return what a lock keeps of an image; labels are left out, since the digest covers them."""
-    versions = {name: version.value for name, version in image.versions.items()}
-    return LockedImage(
-        image.target,
-        image.links,
-        image.size,
-        image.digest,
-        image.family,
-        versions,
-        image.libfabric,
-        image.libfabric_folders,
-        image.libfabric_versions,
-        image.sets,
-        "" if image.fault is None else image.fault.code,
-    )
 
 
 def holds_by_lock(site: Site, path: str, image: LockedImage, platform: str | None = None) -> Holds:

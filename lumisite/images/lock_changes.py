@@ -11,7 +11,7 @@ from typing import Literal
 from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import message
 from lumisite.images.inventory import NamedImage
-from lumisite.images.lock import Lock, LockedImage, locked, replaced_image
+from lumisite.images.lock import Lock, LockedImage, replaced_image
 from lumisite.images.versions import title_of
 from lumisite.machine.tree import is_under
 from lumisite.site.model import Site
@@ -55,7 +55,7 @@ def compare_images(
     paths = {path for path in lock.images if not requested or any(is_under(path, top) for top in requested)}
     changes = []
     for path in paths | set(now):
-        before, after = lock.images.get(path), locked(now[path]) if path in now else None
+        before, after = lock.images.get(path), now[path].locked if path in now else None
         fault = now[path].fault if path in now else None
         unreadable = [] if fault is None else [_lost(path, message(fault), "restore it")]
         kind, findings = _judge(site, path, before, after, unreadable)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lumisite.findings.finding import Finding, Severity
 from lumisite.images.squashfs import MAGIC as SQUASHFS_MAGIC
-from lumisite.images.squashfs import ImageError, cut, damaged, read_squashfs, unknown_version, unsupported
+from lumisite.images.squashfs import ImageError, cut, damaged, read_squashfs, unsupported
 from lumisite.machine.host import DiskTree, open_file
 from lumisite.machine.tree import ByteSource, Tree
 
@@ -100,14 +100,14 @@ def list_objects(source: ByteSource) -> Iterator[SifObject]:
     """Return the parts of a SIF that are in use, in their order; raises `ImageError`."""
     content = source.read(0, struct.calcsize(HEADER))
     if content[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] != MAGIC:
-        raise damaged(source, MAGIC_OFFSET, f"SIF header ({source.size} bytes)")
+        raise damaged(source, MAGIC_OFFSET, "SIF header")
     if len(content) < struct.calcsize(HEADER):
         raise cut(source, 0, struct.calcsize(HEADER), source.size)
     _, version, _, _, _, _, total, offset, _, _, _ = struct.unpack(HEADER, content)
     if version != _VERSION:
-        raise unknown_version(source, 42, f"SIF of version {version!r}, not {_VERSION!r}")
+        raise unsupported(source, f"byte 42: SIF of version {version!r}, not {_VERSION!r}")
     if not 0 <= total <= _MOST_DESCRIPTORS or offset < 0:
-        raise damaged(source, 88, f"SIF header ({total} bytes)")
+        raise damaged(source, 88, "SIF header")
     step = struct.calcsize(DESCRIPTOR)
     table = source.read(offset, total * step)
     if len(table) < total * step:
@@ -128,6 +128,6 @@ def _check(source: ByteSource, root: SifObject) -> None:
         message = f"byte {root.at}: the root file system is {kind}, not squashfs"
         raise unsupported(source, message, "build the image again, or give the unpacked image")
     if root.start < 0 or root.size < 0:
-        raise damaged(source, root.at, f"root file system ({root.size} bytes)")
+        raise damaged(source, root.at, "root file system")
     if root.start + root.size > source.size:
         raise cut(source, root.at, root.size, max(0, source.size - root.start))

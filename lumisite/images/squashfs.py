@@ -40,15 +40,16 @@ _FRAGMENTS_PER_BLOCK = 512
 _DIRECTORY, _FILE, _LINK = 1, 2, 3
 _EXTENDED = 7
 _MOST_KIND = 14
+_BUILD_AGAIN = "build the image again with SingularityCE 3 or Apptainer 1, or later"
 
 
 class ImageError(LumisiteError):
     """An image that cannot be read: cut, damaged, encrypted, or of a kind that lumisite does not know."""
 
 
-def damaged(source: ByteSource, byte: int, what: str) -> ImageError:
-    """Return the error for what is damaged at a byte of an image file."""
-    message = f"byte {byte}: a damaged {what}"
+def damaged(source: ByteSource, byte: int, part: str) -> ImageError:
+    """Return the error for a part that is damaged at a byte of an image file."""
+    message = f"byte {byte}: a damaged {part}"
     return ImageError(Finding("image-damaged", Severity.FAULT, message, "copy or build the image again", source.name))
 
 
@@ -59,15 +60,13 @@ def cut(source: ByteSource, byte: int, size: int, actual: int) -> ImageError:
     return ImageError(Finding("image-damaged", Severity.FAULT, message, advice, source.name))
 
 
-def unsupported(source: ByteSource, message: str, advice: str) -> ImageError:
-    """Return the error for an image of a kind that lumisite does not read."""
+def unsupported(
+    source: ByteSource,
+    message: str,
+    advice: str = "build the image again with SingularityCE 3 or Apptainer 1, or later",
+) -> ImageError:
+    """Return the error for an image of a kind or version that lumisite does not read."""
     return ImageError(Finding("image-unsupported", Severity.FAULT, message, advice, source.name))
-
-
-def unknown_version(source: ByteSource, byte: int, message: str) -> ImageError:
-    """Return the error for a format of a version that lumisite does not read."""
-    advice = "build the image again with SingularityCE 3 or Apptainer 1, or later"
-    return unsupported(source, f"byte {byte}: {message}", advice)
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ class Squashfs:
         if kind == _LINK:
             inode = self._inode(reference)
             if inode.kind != _LINK or inode.size > _LONGEST_LINK_BYTES:
-                raise self.damaged(inode.after[0], "link", inode.size, kind=inode.kind)
+                raise self.damaged(inode.after[0], "link")
             return DirEntry("link", self._metadata(inode.after, inode.size)[0].decode("utf-8", "surrogateescape"))
         return DirEntry("directory" if kind == _DIRECTORY else "file" if kind == _FILE else "other")
 
@@ -145,24 +144,21 @@ class Squashfs:
         """Return the names of a directory with the reference and the kind of each."""
         return dict(self._listing(directory))
 
-    def damaged(self, at: int, part: str, size: int, *, kind: int | None = None, reason: str = "") -> ImageError:
+    def damaged(self, at: int, part: str) -> ImageError:
         """Return an error that names the byte of the image file, and the part that is damaged."""
-        detail = f"{size} bytes" if kind is None else f"kind {kind}, {size} bytes"
-        return damaged(self.file, self.start + at, f"{part} ({reason or detail})")
+        return damaged(self.file, self.start + at, part)
 
     def _bytes(self, at: int, length: int) -> bytes:
-        if at + length > self.size:
-            raise self.damaged(at, "file system", self.size)
-        content = self.file.read(self.start + at, length)
+        content = self.file.read(self.start + at, length) if at + length <= self.size else b""
         if len(content) < length:
-            raise self.damaged(at, "file system", len(content))
+            raise self.damaged(at, "file system, which ends too early")
         return content
 
     def _unpacked(self, at: int, content: bytes, most: int) -> bytes:
         try:
             return self.unpack(content, most)
-        except BadBlockError as error:
-            raise self.damaged(at, "compressed block", len(content), reason=str(error)) from None
+        except BadBlockError:
+            raise self.damaged(at, "compressed block") from None
 
     @lru_cache(_METADATA_KEPT)  # noqa: B019
     def _metadata_block(self, at: int) -> tuple[bytes, int]:
@@ -173,7 +169,7 @@ class Squashfs:
         if not head & 0x8000:
             content = self._unpacked(at, content, _METADATA_BYTES)
         if not 0 < len(content) <= _METADATA_BYTES:
-            raise self.damaged(at, "metadata block", len(content))
+            raise self.damaged(at, "metadata block")
         return content, at + 2 + length
 
     def _metadata(self, position: tuple[int, int], length: int) -> tuple[bytes, tuple[int, int]]:
@@ -184,7 +180,7 @@ class Squashfs:
             block, following = self._metadata_block(at)
             part = block[offset : offset + length]
             if not part and offset > len(block):
-                raise self.damaged(at, "metadata block", len(block))
+                raise self.damaged(at, "metadata block")
             parts.append(part)
             length -= len(part)
             offset += len(part)
@@ -201,7 +197,7 @@ class Squashfs:
         if layout is None:
             if _LINK < kind <= _MOST_KIND:
                 return _Inode(kind, 0, 0, 0, _NO_FRAGMENT, position)
-            raise self.damaged(position[0], "inode", len(head), kind=kind)
+            raise self.damaged(position[0], f"inode of kind {kind}")
         body, after = self._metadata(position, struct.calcsize(layout[0]))
         values = struct.unpack(layout[0], body)
         size, start, offset, fragment = (0 if index is None else values[index] for index in layout[1])
@@ -212,7 +208,7 @@ class Squashfs:
         inode = self._inode(directory)
         length = inode.size - 3  # the size counts `.` and `..`, which are not written
         if inode.kind != _DIRECTORY or length > _LARGEST_LISTING_BYTES:
-            raise self.damaged(inode.after[0], "directory", inode.size, kind=inode.kind)
+            raise self.damaged(inode.after[0], "directory")
         at = self.tables[1] + inode.start
         content, _ = self._metadata((at, inode.offset), length)
         position = 0
@@ -226,14 +222,14 @@ class Squashfs:
                     position += 9 + last
                     yield name.decode("utf-8", "surrogateescape"), (block << 16 | offset, kind)
         except struct.error:
-            raise self.damaged(at, "directory", len(content)) from None
+            raise self.damaged(at, "directory") from None
 
     def block_sizes(self, inode: _Inode) -> tuple[int, ...]:
         """Return the packed size of each block of a file, as it is written."""
         whole, rest = divmod(inode.size, self.block_bytes)
         count = whole + (1 if rest and inode.fragment == _NO_FRAGMENT else 0)
         if count > _MOST_BLOCKS:
-            raise self.damaged(inode.after[0], "file", inode.size)
+            raise self.damaged(inode.after[0], "file")
         content, _ = self._metadata(inode.after, 4 * count)
         return struct.unpack(f"<{count}I", content)
 
@@ -241,14 +237,14 @@ class Squashfs:
         """Return an unpacked block of a file; `size` is the packed size, with a bit for one that is not packed."""
         content = self._block(at, size)
         if len(content) < most:
-            raise self.damaged(at, "data block", len(content))
+            raise self.damaged(at, "data block")
         return content
 
     @lru_cache(_BLOCKS_KEPT)  # noqa: B019
     def _block(self, at: int, size: int) -> bytes:
         length = size & 0xFFFFFF
         if length > _LARGEST_BLOCK_BYTES:
-            raise self.damaged(at, "data block", length)
+            raise self.damaged(at, "data block")
         content = self._bytes(at, length)
         return content if size & 0x1000000 else self._unpacked(at, content, self.block_bytes)
 
@@ -318,16 +314,16 @@ def read_squashfs(source: ByteSource, start: int = 0, size: int | None = None) -
     size = source.size - start if size is None else size
     content = source.read(start, SUPERBLOCK_BYTES)
     if content[:4] != MAGIC:
-        raise damaged(source, start, f"file system ({size} bytes)")
+        raise damaged(source, start, "file system")
     if len(content) < SUPERBLOCK_BYTES:
         raise cut(source, start, SUPERBLOCK_BYTES, len(content))
     values = struct.unpack(_SUPERBLOCK, content)
     _, _, _, block_bytes, _, compression, block_log, _, _, major, minor, root, used, _, _, *tables, _ = values
     inodes, names, fragments = tables
     if (major, minor) != (4, 0):
-        raise unknown_version(source, start, f"squashfs of version {major}.{minor}, not 4.0")
+        raise unsupported(source, f"byte {start}: squashfs of version {major}.{minor}, not 4.0")
     if not 12 <= block_log <= 20 or block_bytes != 1 << block_log:
-        raise damaged(source, start, f"superblock ({block_bytes} bytes)")
+        raise damaged(source, start, "superblock")
     if used > size:
         raise cut(source, start, used, size)
     unpack = unpacker(compression)
@@ -336,8 +332,6 @@ def read_squashfs(source: ByteSource, start: int = 0, size: int | None = None) -
         advice = "pack the file system with gzip, xz or zstd, or give the unpacked image"
         if name == "zstd":
             name = "zstd, which this Python cannot unpack"
-            advice = (
-                "install the module `backports.zstd` for it (`pip install backports.zstd`), or use Python 3.14 or newer"
-            )
+            advice = "`pip install backports.zstd`, or run lumisite with Python 3.14 or newer"
         raise unsupported(source, f"byte {start}: packed with {name}", advice)
     return Squashfs(source, start, block_bytes, root, used, (inodes, names, fragments), unpack)

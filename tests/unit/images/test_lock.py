@@ -13,7 +13,7 @@ import pytest
 from lumisite.cli import main
 from lumisite.images.digest import digest_of
 from lumisite.images.inventory import Reading, read_inventory, usual_folders
-from lumisite.images.lock import format_lock, lock_of, parse_lock, unlike_lock
+from lumisite.images.lock import Lock, format_lock, parse_lock, unlike_lock
 from lumisite.images.lock_changes import compare_images
 from lumisite.machine.host import open_file
 from lumisite.site.load import load_site
@@ -138,7 +138,7 @@ def test_plans_for_the_image_are_named(folder: Path) -> None:
     site = load_site("lumi").site
     reading = Reading(site, site.platforms[site.platform].defaults)
     wanted = tuple(usual_folders([str(folder)], reading.tree))
-    locked = lock_of("lumi", (), read_inventory(reading, wanted))
+    locked = Lock("lumi", (), {image.path: image.locked for image in read_inventory(reading, wanted)})
     retarget(folder)
     plans = {"latest.yaml": ["*/lumi-multitorch-latest.sif"], "old.yaml": [f"*/{OLD}"], "other.yaml": ["/other/*"]}
     (change,) = compare_images(locked, read_inventory(reading, wanted), site, (), plans)

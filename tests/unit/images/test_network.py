@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lumisite.findings.finding import Severity
-from lumisite.images.inventory import NamedImage
-from lumisite.images.lock import holds_by_lock, locked
+from lumisite.images.lock import LockedImage, holds_by_lock
 from lumisite.images.network import libfabric_release, without_network
 from lumisite.images.versions import ReadImage
 from lumisite.site.images import Holds
@@ -58,14 +57,13 @@ def test_a_plugin_finds_its_libfabric_where_its_loader_looks(
 def by_lock(known: ReadImage, platform: str | None = None) -> Holds:
     """Return what a lock of an image knows of it."""
     search = known.network
-    named = NamedImage(
-        "/x.sif",
-        versions=known.versions,
+    locked = LockedImage(
+        versions={name: version.value for name, version in known.versions.items()},
         libfabric=search.libfabric,
         libfabric_folders=search.folders,
         libfabric_versions=search.versions,
     )
-    return holds_by_lock(LUMI, "/lumi-rocm-rocm-x.sif", locked(named), platform)
+    return holds_by_lock(LUMI, "/lumi-rocm-rocm-x.sif", locked, platform)
 
 
 def built_for(*versions: str, paths: str) -> bytes:

@@ -203,6 +203,25 @@ def test_what_the_lock_has_counts_more_than_the_name() -> None:
     assert known_image(job, "/x/stranger.sif").holds.family is None, "it only stands for what no family recognises"
 
 
+def test_a_plugin_that_cannot_load_its_libfabric_is_no_plugin() -> None:
+    versions = {"rocm": "6.2.4", "ofi_plugin": "1.7.4"}
+    locked = {
+        f"/x/{has}.sif": LockedImage(
+            versions=versions,
+            libfabric="/usr/lib64/libfabric.so.1",
+            libfabric_versions={"needs": "FABRIC_1.7", "has": has},
+        )
+        for has in ("FABRIC_1.6", "FABRIC_1.8")
+    }
+
+    def codes(image: str) -> list[str]:
+        job = f"#SBATCH --nodes=2\nexport NCCL_NET='AWS Libfabric'\nsrun -N 2 singularity run {image} x\n"
+        return [one.code for one in findings(f"{GPUS}{job}", LUMI, locked)]
+
+    assert "harmful-value" in codes("/x/FABRIC_1.6.sif")
+    assert "harmful-value" not in codes("/x/FABRIC_1.8.sif")
+
+
 def test_the_command_takes_a_lock(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lock, script = tmp_path / "images.lock", tmp_path / "job.sh"
     lock.write_text(format_lock(Lock("lumi", (), {"/x/mine.sif": LockedImage(versions={"torch": "2.5.1+cu124"})})))
