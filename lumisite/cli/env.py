@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,11 +27,6 @@ from lumisite.errors import ResolveError
 from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import as_json, line
-from lumisite.images.fit import for_other_gpus, outside_range
-from lumisite.images.known import KnownImage, know_image
-from lumisite.images.lock import LoadedLock
-from lumisite.images.network import without_network
-from lumisite.images.remarks import remarks
 from lumisite.lint.own_variables import judge_own_variables
 from lumisite.render.rank import Cpus, Environment, FirstRank, Step, StepBind, Variable
 from lumisite.render.wrapper_image import WrapperImage, wrapper_image
@@ -42,6 +37,10 @@ from lumisite.site.load import load_plans, load_site
 from lumisite.site.model import Site
 from lumisite.site.selection import ALL, Combination, Selection, module_version, resolve_selection
 from lumisite.text import counted, printable
+
+if TYPE_CHECKING:
+    from lumisite.images.known import KnownImage
+    from lumisite.images.lock import LoadedLock
 
 #: Why variables are set that no entry of the ledger is about.
 _REASONS = {
@@ -114,18 +113,18 @@ def command(**options: Any) -> int:
     selection = resolve_selection(site, platform=arguments.platform, **releases)
     combination, modules = _loaded(site, selection, arguments.module)
     lock, plans = load_lock(loaded, arguments.lock), load_plans(loaded, arguments.plan_files)
-    image = None
+    image = known = None
     if arguments.image is not None:
         image = wrapper_image(site, selection.platform, arguments.image, plans, lock)
+        known = _known_image(site, arguments.image, selection.platform, lock)
+        if image.known_from != "content" and image.plan is None:
+            _compare_with_image(site, arguments.image, image, known)
     rank = FirstRank(site, combination, modules, step, image, os.getuid())
-    known = _known_image(site, arguments.image, selection.platform, lock)
     of_user = _of_user()
-    found = _with_image(rank.environment(), known, of_user)
-    if image is not None and image.known_from != "content" and image.plan is None:
-        _compare_with_image(site, arguments.image, image, known)
+    found = rank.environment() if known is None else _with_image(rank.environment(), known, of_user)
     before = _set_before(found, of_user)
     findings = [
-        *_judge_image(site, known, arguments.image, rank.situation),
+        *(() if known is None else _judge_image(site, known, arguments.image, rank.situation)),
         *_harmful(site, known, rank.situation, found, of_user),
         *judge_own_variables(site, step.partition, step.nodes, of_user),
     ]
@@ -152,10 +151,11 @@ def command(**options: Any) -> int:
     return exit_code(findings)
 
 
-def _known_image(site: Site, image: str | None, platform: str, lock: LoadedLock | None) -> KnownImage:
+def _known_image(site: Site, image: str, platform: str, lock: LoadedLock | None) -> KnownImage:
     """Return what is known of the image, with a note of what its contents alone tell."""
-    if image is None:
-        return KnownImage()
+    from lumisite.images.known import know_image
+    from lumisite.images.remarks import remarks
+
     known = know_image(site, image, platform, None if lock is None else lock.lock)
     for finding in () if known.read is None else remarks(known.read, ()):
         if finding.code != "image-unfit":  # which is a fault here
@@ -176,9 +176,12 @@ def _with_image(found: Environment, known: KnownImage, of_user: Mapping[str, str
     return replace(found, variables=dict(sorted({**found.variables, **by_image}.items())))
 
 
-def _judge_image(site: Site, known: KnownImage, image: str | None, situation: Situation) -> Iterator[Finding]:
+def _judge_image(site: Site, known: KnownImage, image: str, situation: Situation) -> Iterator[Finding]:
     """Yield why the image does not fit the GPUs or the network of the step."""
-    if image is None or not situation.gpus:
+    from lumisite.images.fit import for_other_gpus, outside_range
+    from lumisite.images.network import without_network
+
+    if not situation.gpus:
         return
     for_others = for_other_gpus(site, known.built_for)
     for reason, right in (*for_others, *outside_range(site, known.releases, situation.platform)):
@@ -188,13 +191,11 @@ def _judge_image(site: Site, known: KnownImage, image: str | None, situation: Si
 
 
 def _harmful(
-    site: Site, known: KnownImage, situation: Situation, found: Environment, of_user: Mapping[str, str]
+    site: Site, known: KnownImage | None, situation: Situation, found: Environment, of_user: Mapping[str, str]
 ) -> Iterator[Finding]:
     """Yield the values of this shell, and of the image, that are known to do harm in the step."""
-    if known.read is not None:
-        holds = known.holds
-        stacks = {**situation.stacks, **holds.stacks}
-        situation = replace(situation, stacks=stacks, plugin=holds.plugin, libfabric=holds.libfabric, guessed=False)
+    if known is not None and known.read is not None:
+        situation = situation.with_image(replace(known.holds, family=situation.family, sets={}))
     by_image = {name: str(one.value) for name, one in found.variables.items() if one.by == "image"}
     yield from harmful_values(site, situation, {name: of_user[name] for name in of_user if name not in by_image})
     yield from harmful_values(site, situation, by_image, of_image=True)

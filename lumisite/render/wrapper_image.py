@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lumisite.images.lock import LoadedLock, holds_by_lock
 from lumisite.site.images import Holds, family_by_path, holds_by_name, in_site_folder, plugin_by_name, release_by_name
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, LoadedPlan, holds_by_plan, literal_path
+
+if TYPE_CHECKING:
+    from lumisite.images.lock import LoadedLock
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,13 @@ def wrapper_image(
         for plan in of_platform:
             if any(literal_path(one) is None and fnmatchcase(path, one) for one in plan.paths):
                 return WrapperImage(replace(holds_by_plan(plan), guessed=named == "name"), named, plan)
-    for path, image in () if lock is None else lock.lock.images.items():
-        if (image.target or path) == file and not image.fault and image.versions:
-            holds = holds_by_lock(site, path, image, platform)
-            return WrapperImage(replace(holds, family=holds.family or family_by_path(site, file, typed)), "content")
+    if lock is not None:
+        from lumisite.images.lock import holds_by_lock  # which brings all that reads images
+
+        for path, image in lock.lock.images.items():
+            if (image.target or path) == file and not image.fault and image.versions:
+                holds = holds_by_lock(site, path, image, platform)
+                return WrapperImage(replace(holds, family=holds.family or family_by_path(site, file, typed)), "content")
     by_name = holds_by_name(site, file, typed)
     return WrapperImage(by_name, "name" if by_name.guessed else "site")
 

@@ -24,3 +24,20 @@ def test_only_paths_spells_what_a_release_and_a_root_have() -> None:
         if SPELLED.search(line)
     ]
     assert found == []
+
+
+def test_the_scripts_spell_the_same() -> None:
+    """They stay sh and Lua that a person reads: a name that changes in `paths.py` changes in these too."""
+    root = (f"/{paths.CURRENT}/{paths.SPANK}", f"/{paths.RELEASES}/", f"/{paths.POLICY}")
+    folder, prolog = paths.WRAPPERS, paths.PROLOG
+    expected = {
+        "policy.sh": root,
+        "prolog.sh": (f"/{paths.CURRENT}/{paths.SPANK}", f"/{paths.RELEASES}/$site_release/{folder}"),
+        "wrapper.sh": (f"/{folder}",),
+        "cli_filter.lua": (*root, prolog, f"/{paths.SPANK}"),
+    }
+    missing = {
+        name: [word for word in words if word not in (ROOT / "spank_helpers" / name).read_text()]
+        for name, words in expected.items()
+    }
+    assert not any(missing.values()), missing
