@@ -22,7 +22,7 @@ def compare_drivers(before: Facts, after: Facts) -> Iterator[Change]:
         old, new = before.drivers.get(name), after.drivers.get(name)
         was, now = (None if driver is None else driver_text(name, driver) for driver in (old, new))
         if was != now:
-            yield Change(name, was, now, f"GPU driver {was} is not loaded any more" if now is None else "")
+            yield Change(name, was, now, f"GPU driver {was} is no longer loaded" if now is None else "")
         elif old != new:
             yield Change(
                 name, was, now, f"GPU driver {now}, built again", severity=INFO, advice="run lumisite validate"

@@ -126,6 +126,7 @@ def no_longer_calls(old: Words, new: Words) -> bool:
     return any(word.startswith(slurm.CALLS) and word not in new for word in old)
 
 
+_SITE = "correct the site description and render again"
 _KIND = "correct the node kind and render again"
 _PATH = "mount or restore it, or correct the site description"
 _PLAN = "plan the images that borrow it again: lumisite binds IMAGE --write FILE"
@@ -134,6 +135,7 @@ _DRIVER = "write driver and supported releases into the platform, and tell users
 _PROVIDER = "install the libfabric that was built for the network, and run lumisite validate"
 _DEPLOY = "restore the release: lumisite deploy OUT ROOT, then with --apply"
 _TRY = "try one image of each family"
+#: How bad it is that something is another one, that it is gone, and that it is new.
 _ANY, _NOW, _GONE = (FAULT, FAULT, FAULT), (FAULT, INFO, FAULT), (DOUBT, FAULT, INFO)
 _NONE, _NEW, _LESS = (INFO, INFO, INFO), (INFO, INFO, FAULT), (FAULT, FAULT, INFO)
 _OS, _KERNEL = ("/etc/os-release", "/usr/lib/os-release"), ("/proc/sys/kernel/osrelease",)
@@ -142,26 +144,27 @@ _LIMITS, _SLURM = ("/etc/security", *kernel.UNIT_FOLDERS), (*slurm.FOLDERS, *slu
 _SLURM_LIBRARIES = ("/usr/lib64/slurm/libslurmfull.so", "/usr/lib/slurm-wlm/libslurmfull.so", "/opt/slurm/lib")
 _NEEDS = libraries.compare_names(libraries.needs_of, "needs")
 _PROVIDERS = libraries.compare_names(lambda library: library.providers, "has provider")
+_SYMBOLS = libraries.compare_names(lambda library: library.gives, "has symbol versions")
 _DEVICES = "which cores, devices and memory a job is confined to"
 
 CLOSED = Kind("unreadable", software.compare_closed, touches.path, "", _NOW)
 KINDS: tuple[Kind, ...] = (
     CLOSED,
     # Releases
-    Kind("product", software.compare_products, touches.product, "correct the site description", _LESS, what="release"),
+    Kind("product", software.compare_products, touches.product, _SITE, _LESS, what="release folder"),
     Kind("stack", software.compare_stacks, touches.stack, "correct the releases in the site description"),
-    Kind("default", software.compare_defaults, touches.default, "correct the site description", follows=due.to_link),
+    Kind("default", software.compare_defaults, touches.default, _SITE, follows=due.to_link, what="default"),
     text("links", "images with the folder on LD_LIBRARY_PATH", touches.path, software.read_links),
     # Libraries
     Kind("cache", libraries.compare_cache, touches.library, "run ldconfig on the node", _ANY),
-    Kind("soname", libraries.compare_sonames, touches.library, _PLAN, _ANY),
+    Kind("soname", libraries.compare_sonames, touches.library, _PLAN, _ANY, what="SONAME"),
     Kind("library-gone", libraries.compare_gone, touches.library, f"install it again, or {_PLAN}", _ANY, due.to_loss),
     Kind("library-new", libraries.compare_new, touches.library, "", _NONE, due.to_need),
     Kind("damaged", libraries.compare_damaged, touches.library, "install its package again", _NEW),
     Kind("library", libraries.compare_files, touches.library, _PLAN, follows=due.to_rebuild),
     Kind("needs", _NEEDS, touches.library, _PLAN, follows=due.to_soname),
     Kind("wants", libraries.compare_needed_versions, touches.library, f"{_PLAN}; an older image cannot load it"),
-    Kind("gives", libraries.compare_symbol_versions, touches.library, "build what needs them again"),
+    Kind("gives", _SYMBOLS, touches.library, "build what needs them again", _LESS),
     Kind("runpath", libraries.compare_runpaths, touches.library, "install the library's package again", _ANY),
     Kind("provider", _PROVIDERS, touches.library, _PROVIDER, _LESS),
     Kind("missing", libraries.compare_missing, touches.library, "install it", _NEW, due.to_library),

@@ -44,37 +44,44 @@ def compare_sonames(before: Facts, after: Facts) -> Iterator[Change]:
             yield Change(gone[0], was, now, values={"gone": gone, "come": come}, users=users, advice=advice)
 
 
+def _lost(before: Facts, after: Facts) -> Iterator[tuple[str, str]]:
+    """Yield each SONAME that went, and that no other one of its library replaces, with the path where it was."""
+    for gone, come in _paired(before, after):
+        yield from ((name, before.loads[name]) for name in gone if not come)
+
+
+def _came(before: Facts, after: Facts) -> Iterator[tuple[str, str]]:
+    """Yield each SONAME that came, and that replaces no other one of its library, with its path."""
+    for gone, come in _paired(before, after):
+        yield from ((name, after.loads[name]) for name in come if not gone)
+
+
 def compare_gone(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each library that is not there any more, and does not only fail to load."""
-    for gone, come in _paired(before, after):
-        for name in gone if not come else ():
-            path, needed_by = before.loads[name], after.missing.get(name, ())
-            if path not in after.damaged:
-                needing = f"; {listed(needed_by)} cannot be loaded without it" if needed_by else ""
-                users = (f"Rebuild images that take {name} from the host: the host has it no more.",)
-                message = f"library is gone, it was {path}{needing}"
-                yield Change(name, name, None, message, {"needed_by": needed_by}, (path,), users=users)
+    for name, path in _lost(before, after):
+        if path not in after.damaged:
+            needed_by = after.missing.get(name, ())
+            needing = f"; {listed(needed_by)} cannot be loaded without it" if needed_by else ""
+            users = (f"Rebuild images that take {name} from the host, which no longer has it.",)
+            message = f"library is gone, it was {path}{needing}"
+            yield Change(name, name, None, message, {"needed_by": needed_by}, (path,), users=users)
 
 
 def compare_new(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each library that was not there before."""
-    for gone, come in _paired(before, after):
-        for name in come if not gone else ():
-            if (path := after.loads[name]) not in before.damaged:
-                yield Change(name, None, name, f"new library {path}", paths=(path,))
+    for name, path in _came(before, after):
+        if path not in before.damaged:
+            yield Change(name, None, name, f"new library {path}", paths=(path,))
 
 
 def compare_damaged(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each library that cannot be loaded any more, or can again."""
-    for gone, come in _paired(before, after):
-        for name in gone if not come else ():
-            path = before.loads[name]
-            if damage := after.damaged.get(path):
-                yield Change(name, None, damage, f"library cannot be loaded ({damage})", paths=(path,))
-        for name in come if not gone else ():
-            path = after.loads[name]
-            if damage := before.damaged.get(path):
-                yield Change(name, damage, None, f"library can be loaded again (before: {damage})", paths=(path,))
+    for name, path in _lost(before, after):
+        if damage := after.damaged.get(path):
+            yield Change(name, None, damage, f"library cannot be loaded ({damage})", paths=(path,))
+    for name, path in _came(before, after):
+        if damage := before.damaged.get(path):
+            yield Change(name, damage, None, f"library can be loaded again (before: {damage})", paths=(path,))
 
 
 def compare_files(before: Facts, after: Facts) -> Iterator[Change]:
@@ -131,8 +138,8 @@ def compare_names(names: Callable[[Library], Iterable[str]], has: str) -> Compar
             gone, come = only_in(sorted(names(old)), sorted(names(new)))
             if gone or come:
                 parts = [f"{listed(come)} now"] if come else []
-                parts += [f"{listed(gone)} no more"] if gone else []
-                message = f"{has} {' and '.join(parts)}"
+                parts += [f"no longer {listed(gone)}"] if gone else []
+                message = f"{has} {', '.join(parts)}"
                 yield Change(name, joined(gone), joined(come), message, {"gone": gone, "come": come})
 
     return compare
@@ -143,21 +150,6 @@ def needs_of(library: Library) -> list[str]:
     return [name for name in library.needed if not is_foundation(name)]
 
 
-def compare_symbol_versions(before: Facts, after: Facts) -> Iterator[Change]:
-    """Yield a change for each library that has other symbol versions for those who need it."""
-    for name, old, new in _loaded(before, after):
-        gone, come = only_in(old.gives, new.gives)
-        if gone or come:
-            parts = [f"{listed(come)} now"] if come else []
-            parts += [f"{listed(gone)} no more"] if gone else []
-            message, values = f"has symbol versions {' and '.join(parts)}", {"gone": gone, "come": come}
-            users = (
-                (f"Rebuild what needs {', '.join(gone)} of the host's {name}: it has that no more.",) if gone else ()
-            )
-            severity = FAULT if gone else INFO
-            yield Change(name, joined(gone), joined(come), message, values, severity=severity, users=users)
-
-
 def compare_needed_versions(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield a change for each library that needs another version of glibc's or GCC's symbols."""
     for name, old, new in _loaded(before, after):
@@ -166,11 +158,11 @@ def compare_needed_versions(before: Facts, after: Facts) -> Iterator[Change]:
             if was == now:
                 continue
             if now is None or (was is not None and numbers_in(now) < numbers_in(was)):
-                message = f"needs {now}, less than {was}" if now else f"needs {was} no more"
+                message = f"needs {now}, less than {was}" if now else f"no longer needs {was}"
                 yield Change(name, was, now, message, severity=INFO, advice="validate an image that borrows it")
             else:
                 message = f"needs {now}, before {was}" if was else f"needs {now} now"
-                users = (f"Images without {now} cannot load {name} of the host: rebuild them on a newer base.",)
+                users = (f"Images without {now} cannot load libraries of the host: rebuild them on a newer base.",)
                 yield Change(name, was, now, message, severity=FAULT, users=users)
 
 
@@ -193,12 +185,12 @@ def compare_missing(before: Facts, after: Facts) -> Iterator[Change]:
     gone, come = only_in(sorted(before.missing), sorted(after.missing))
     for name in come:
         needed_by = after.missing[name]
-        users = (f"{name} is missing on the host, and we are at it.",)
+        users = (f"{name} is missing on the host; we are working on it.",)
         message = f"not found, needed by {listed(needed_by)}"
         yield Change(name, None, joined(needed_by), message, {"needed_by": needed_by}, users=users)
     for name in gone:
         needed_by = before.missing[name]
-        message = f"nothing lacks it any more; it was needed by {listed(needed_by)}"
+        message = f"no longer missing; it was needed by {listed(needed_by)}"
         yield Change(name, joined(needed_by), None, message, {"needed_by": needed_by})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import textwrap
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -114,33 +114,25 @@ def _led_to(facts: Facts, folders: set[str]) -> set[str]:
 
 def _is_closed(change: Change, closed: set[str], unknown: set[str]) -> bool:
     """Return whether what a capture could not read is all that a change is about."""
+
+    def is_hidden(text: str) -> bool:
+        return any(word in unknown or is_below(word, closed) for word in (text, *text.replace(",", " ").split()))
+
     kind = _BY_NAME[change.kind]
     if kind is CLOSED:
         return False
     if kind.where and kind.read is None and change.is_one_sided:
         return any(is_below(path, closed) for path in kind.where)
-    words = (*change.names("gone"), *change.names("come"))
     about = (change.subject, *change.paths)
+    words = (*change.names("gone"), *change.names("come"))
     if kind.read is not None and len(words) > 2:  # of a list, what is known of the others counts
-        if _are_closed(words, closed, unknown, all) or _are_closed(about, closed, unknown, any):
-            return True
+        found = all(map(is_hidden, words)) or any(map(is_hidden, about))
     else:
         named = words if kind.read else [name for names in change.values.values() for name in names]
         texts = [text for text in (change.before, change.after) if text]
-        if _are_closed((*about, *named, *texts), closed, unknown, any):
-            return True
+        found = any(map(is_hidden, (*about, *named, *texts)))
     # A folder of releases or of links is known by what is in it, and a deployed file by its path in the release.
-    return any(path.startswith(f"{change.subject}/") or path.endswith(f"/{change.subject}") for path in closed)
-
-
-def _are_closed(texts: Iterable[str], closed: set[str], unknown: Collection[str], how: Any) -> bool:
-    """Return whether any or all of some texts have a word that could not be read."""
-    return bool(
-        how(
-            any(word in unknown or is_below(word, closed) for word in (text, *text.replace(",", " ").split()))
-            for text in texts
-        )
-    )
+    return found or any(path.startswith(f"{change.subject}/") or path.endswith(f"/{change.subject}") for path in closed)
 
 
 def _needed_only_below(facts: Facts, closed: set[str]) -> set[str]:
@@ -183,7 +175,7 @@ def _sentences(changes: Iterable[Change], context: Context) -> Iterator[str]:
         elif change.touches and change.kind == "links":
             yield f"The links in {change.subject} lead to other releases."
         elif change.touches or change.severity is FAULT:
-            yield f"{change.sentence.partition('; touches ')[0]}."
+            yield f"{change.sentence.partition('; touches ')[0]}.{_concerned(change, context)}"
     if replaced:
         yield f"Libraries of the host that images take are other files now: {', '.join(replaced)}."
 

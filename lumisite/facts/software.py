@@ -161,7 +161,7 @@ def compare_broken_links(before: Facts, after: Facts) -> Iterator[Change]:
     for path in sorted(before.dangling.keys() | after.dangling.keys()):
         old, new = before.dangling.get(path), after.dangling.get(path)
         if old != new:
-            message = f"broken link to {new}" if new else f"link is not broken any more; before it led to {old}"
+            message = f"broken link to {new}" if new else f"link is no longer broken; it led to {old}"
             yield Change(path, old, new, message)
 
 
@@ -169,7 +169,7 @@ def compare_closed(before: Facts, after: Facts) -> Iterator[Change]:
     """Yield what users may read no more, or may read again; captures by root and by a user count alike."""
     old, new = before.closed, after.closed
     for path in sorted(old.keys() ^ new.keys()):
-        message = "users can read it again" if path in old else "users cannot read it any more"
+        message = "users can read it again" if path in old else "users can no longer read it"
         yield Change(path, old.get(path), new.get(path), message, advice=new.get(path, ""))
 
 

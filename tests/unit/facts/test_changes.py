@@ -148,7 +148,7 @@ def test_users_read_what_changed_and_what_to_rebuild(january: ChangeReport) -> N
     for part in (
         "libfabric: 1.15.2.0 -> 1.22.0.",
         "Rebuild images with ROCm 5.6.1, 5.7.3, 6.0.3: the new GPU driver supports >=6.1,<7.1.",
-        "Images without GLIBC_2.38 cannot load libcxi.so.1 of the host",
+        "Images without GLIBC_2.38 cannot load libraries of the host: rebuild them",
         "Rebuild images that take libjson-c.so.3 from the host",
         f"{LATEST} now leads to",
         "Support: LUMI User Support Team",
