@@ -233,8 +233,9 @@ def test_a_reader_that_has_gone(prolog: Script) -> None:
 
 @pytest.mark.parametrize("files", [13, 14, 16, 32])
 def test_few_descriptors(prolog: Script, files: int) -> None:
-    """dash and busybox need a dozen to run any script at all."""
-    limit = (resource.RLIMIT_NOFILE, (files, files))
+    """dash and busybox need a dozen to run any script at all, and ksh crashes with less than 18."""
+    least = 18 if prolog.command[0].endswith("as-ksh/sh") else 0
+    limit = (resource.RLIMIT_NOFILE, (max(files, least),) * 2)
     done = start(prolog, preexec_fn=lambda: resource.setrlimit(*limit), stdout=subprocess.PIPE)
     assert done.returncode == 0
 
