@@ -81,8 +81,6 @@ CODES: Mapping[str, str] = {
     "transport-not-shown": "the log does not show it: log more, or give the logs of all ranks",
     "transport-refused": "a network device could not be opened",
     "transport-note": "what a log shows beside the verdict",
-    "transport-blind": "a step that was forced onto the wrong network passes too",
-    "route-wrong-interface": "a node sends through another interface than the others, with the same settings",
     # This node (`check --host`)
     "container-start": "the runtime of this node cannot start containers, or not as the modules need it",
     "host-adapters": "this node lacks adapters of the high-speed network, or their driver",

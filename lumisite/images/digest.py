@@ -15,23 +15,17 @@ from __future__ import annotations
 
 import hashlib
 import struct
-import zlib
 from collections.abc import Iterator
-from contextlib import suppress
 
-from lumisite.errors import LumisiteError
 from lumisite.images.sif import DESCRIPTOR, HEADER, MAGIC, MAGIC_OFFSET, PARTITION, list_objects
 from lumisite.images.squashfs import MAGIC as SQUASHFS_MAGIC
 from lumisite.images.squashfs import SUPERBLOCK_BYTES
-from lumisite.machine.host import open_file
 from lumisite.machine.tree import ByteSource
 
 _TAIL_BYTES = 64 * 1024
 _SMALL_PART_BYTES = 64 * 1024
 #: Where in the head of a squashfs the bytes that it uses are counted.
 _USED_OFFSET = 40
-#: Each byte with its bits in the other order.
-_TURNED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
 
 def digest_of(source: ByteSource) -> str:
@@ -40,31 +34,6 @@ def digest_of(source: ByteSource) -> str:
     for chunk in _header(source):
         known.update(chunk)
     return f"header:{known.hexdigest()}"
-
-
-def file_size(path: str) -> int | None:
-    """Return the size of a file of this node in bytes; None where it cannot be read."""
-    with suppress(LumisiteError):
-        return open_file(path).size
-    return None
-
-
-def block_checksum(path: str, number: int, block_bytes: int) -> str | None:
-    """Return what `cksum` prints for a block of a file of this node; None where it cannot be read."""
-    with suppress(LumisiteError):
-        return str(checksum(open_file(path).read(number * block_bytes, block_bytes)))
-    return None
-
-
-def checksum(data: bytes) -> int:
-    """Return the checksum of POSIX (cksum, its page has the polynomial): the CRC of zlib, but for the order of bits.
-
-    >>> checksum(b"123456789")
-    930766865
-    """
-    length = len(data).to_bytes((len(data).bit_length() + 7) // 8, "little")
-    turned = zlib.crc32((data + length).translate(_TURNED), 0xFFFFFFFF)
-    return int(f"{turned:032b}"[::-1], 2)
 
 
 def _header(source: ByteSource) -> Iterator[bytes]:

@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 
 from lumisite.findings.finding import Finding, Severity
 from lumisite.site.cpus import parse_number_list
-from lumisite.text import some
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.probe import NODE, Ended, Expected, Judge, Line, ProbeStep, Record, describe_ranks
-from lumisite.validate.probes.records import finished, number, rank_of, table, text, texts, whole
+from lumisite.validate.probes.records import finished, number, rank_of, text, whole
 from lumisite.validate.probes.start_errors import start_failure
 
 #: A rank reports once a second where it is; one that is silent for longer than this is frozen, in seconds.
@@ -161,11 +160,10 @@ def clean_environment(records: Iterable[Record]) -> Finding | None:
 def _port_in_use(done: Sequence[Record], expected: Expected) -> Gate | None:
     """Return that something else holds the port on which rank 0 listens for the others: a fault of its node."""
     for record in done:
-        if not (held := table(record, "port_in_use")):
+        if "port_in_use" not in record:
             continue
-        host, port = str(record.get("host")), whole(held, "port")
-        holders = some(texts(held, "holders"), between=", ") or "an unknown process"
-        message = f"port {port} (MASTER_PORT) is in use by {holders}"
+        host, port = str(record.get("host")), whole(record, "port_in_use")
+        message = f"port {port} (MASTER_PORT) is in use by another process"
         advice = (
             f"see `ss -ltnp 'sport = :{port}'` on {host} as root, and end what listens there (jobs use 20000 to 27992)"
         )

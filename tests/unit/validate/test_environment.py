@@ -38,14 +38,6 @@ def test_a_private_directory_of_another_owner_is_the_cause_and_named_once(owner:
     assert codes(judged(environment(TWIN), changed(RECORDS, "private", value=[entry]))) == [], "all that is set is fine"
 
 
-def test_a_parent_without_the_sticky_bit_is_the_cause() -> None:
-    entry = {"path": "/tmp", "owner": 0, "usable": False, "parent": True, "mode": "777"}
-    records = changed(RECORDS, "directories", DB, "set", value=False)
-    (gate,) = gates_of(changed(records, "private", value=[entry]))
-    assert "/tmp: has no sticky bit (777)" in gate.cause
-    assert gate.advice.startswith("`chmod +t /tmp`")
-
-
 def test_a_library_behind_a_folder_that_users_may_not_enter_has_its_folder_named() -> None:
     records = changed(RECORDS, "libraries", value={"libx.so": "cannot open shared object file"})
     (gate,) = gates_of(changed(records, "shut", value=["/opt/shut"]))

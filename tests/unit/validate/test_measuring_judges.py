@@ -240,7 +240,7 @@ def test_every_node_is_in_two_pairs_and_once_in_a_round(nodes: int) -> None:
 
 def carried(eth0: int, hsn0: int, moved: int = 1000) -> list[Record]:
     counted = {"eth0": eth0, "hsn0": hsn0, "hsn1": 0}
-    return [rank(number, moved=moved, carried=counted) for number in (0, 1)]
+    return [rank(number, moved=moved, sent=counted) for number in (0, 1)]
 
 
 FORCED = ended(carried(2000, 10), GLOO_SOCKET_IFNAME="eth0")
@@ -255,14 +255,14 @@ FORCED = ended(carried(2000, 10), GLOO_SOCKET_IFNAME="eth0")
             FORCED,
             "fail",
             "transport-wrong-network",
-            "nid000001: eth0 carried 0.0 of 0.0 MB, expected hsn0",
+            "nid000001: eth0 sent 0.0 of 0.0 MB, expected hsn0",
         ),
-        (ended(carried(10, 20)), FORCED, "inconclusive", "transport-not-shown", "nid000001: the interfaces carried"),
+        (ended(carried(10, 20)), FORCED, "inconclusive", "transport-not-shown", "nid000001: the interfaces sent"),
         (
             ended(carried(10, 2000)),
             ended(carried(10, 2000), GLOO_SOCKET_IFNAME="eth0"),
             "inconclusive",
-            "transport-blind",
+            "transport-not-shown",
             "with GLOO_SOCKET_IFNAME=eth0 the step does not come out as a failure",
         ),
         (ended(carried(10, 2000)), ended([], 1), "inconclusive", "step-failed", ""),
@@ -306,7 +306,7 @@ def logged(text: str) -> list[Record]:
     [
         (GOOD_LOG, SOCKET_LOG, "pass", "transport-fine"),
         (SOCKET_LOG, SOCKET_LOG, "fail", "transport-wrong-network"),
-        (GOOD_LOG, GOOD_LOG, "inconclusive", "transport-blind"),
+        (GOOD_LOG, GOOD_LOG, "inconclusive", "transport-not-shown"),
         ("", SOCKET_LOG, "inconclusive", "transport-not-shown"),
     ],
 )

@@ -328,23 +328,12 @@ def _taken(record: Record, unset: Sequence[str]) -> Finding | None:
     entry = next((entry for entry in rows(record, "private") if value_at(entry, "usable") is False), None)
     if entry is None:
         return None
-    path, mode, owner, user = (
-        value_at(entry, "path"),
-        text(entry, "mode"),
-        whole(entry, "owner"),
-        whole(record, "user"),
-    )
-    look = f"`ls -ld {path}` on the node; remove it"
-    if value_at(entry, "parent") is True:
-        message = f"has no sticky bit ({mode}), so that anybody may replace what is in it"
-        advice = f"`chmod +t {path}` on the node, which had mode {mode}{DRAIN}"
-    elif owner != user:
-        message, advice = f"belongs to user {owner}, and the job runs as {user}", f"{look} as user {owner} or as root"
-    else:
-        message, advice = "is no private directory, as the task prolog makes it", look
-    return Finding(
-        "directory-unfit", Severity.NODE, f"{message}; so {_list(unset)} are not set", advice, subject=str(path)
-    )
+    path, owner, user = text(entry, "path"), whole(entry, "owner"), whole(record, "user")
+    message, advice = "is no private directory, as the task prolog makes it", f"`ls -ld {path}` on the node; remove it"
+    if owner != user:
+        message = f"belongs to user {owner}, and the job runs as {user}"
+        advice += f" as user {owner} or as root"
+    return Finding("directory-unfit", Severity.NODE, f"{message}; so {_list(unset)} are not set", advice, subject=path)
 
 
 def _wrong_directory(name: str, found: Record, user: int, setup: Setup) -> tuple[str, str] | None:

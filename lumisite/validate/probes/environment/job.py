@@ -155,29 +155,25 @@ def directory(path: "str | None", mounted: "list[dict[str, str]]") -> "dict[str,
 
 
 def private_folders(begin: str) -> "list[dict[str, object]]":
-    """List the directories that the task prolog may have made or found, what in them is not the user's, and the parent.
+    """List the directories that the task prolog may have made or found, and what in them is not the user's.
 
-    It takes a directory with the sticky bit, below one that has it too: nobody else can replace what is in it.
+    It takes a directory with the sticky bit, in which nobody else can replace what the user has.
     """
     user, job = os.getuid(), os.environ.get("SLURM_JOB_ID", "0")
     begin = os.path.expandvars(begin)
     tops = [f"{begin}-{user}", f"{begin}-{user}-{job}"]
     # Hidden names are the prolog's own marks, and no directories of variables.
-    inside_tops = [str(path) for top in tops for path in entries(top) if not path.name.startswith(".")]
-    paths = [*tops, *inside_tops, str(Path(begin).parent)]
+    inside = [str(path) for top in tops for path in entries(top) if not path.name.startswith(".")]
     found = []
-    for path in paths:
+    for path in [*tops, *inside]:
         try:
             status = os.lstat(path)
         except OSError:
             continue
-        own, sticky = status.st_uid == user, bool(status.st_mode & stat.S_ISVTX)
-        parent, inside = path == paths[-1], path not in tops
-        usable = own or sticky if parent else own and stat.S_ISDIR(status.st_mode) and (sticky or inside)
+        sticky = bool(status.st_mode & stat.S_ISVTX) or path in inside
+        usable = status.st_uid == user and stat.S_ISDIR(status.st_mode) and sticky
         if not usable or path in tops:
-            mode = f"{stat.S_IMODE(status.st_mode):o}"
-            entry = {"path": record.printable(path), "owner": status.st_uid, "mode": mode, "parent": parent}
-            found.append(dict(entry, usable=usable))
+            found.append({"path": record.printable(path), "owner": status.st_uid, "usable": usable})
     return found
 
 

@@ -7,15 +7,12 @@ never fails on what it looks at.
 import errno
 import json
 import os
-import pwd
 import socket
 import sys
 from pathlib import Path
 
 #: The rank of a task that does not see Slurm's variables, as in a container that starts with a clean environment.
 UNKNOWN = -1
-#: The state of a socket that listens, in /proc/net/tcp.
-LISTENING = "0A"
 
 
 def identity() -> "dict[str, object]":
@@ -86,41 +83,6 @@ def mapped(names: "tuple[str, ...]") -> "list[str]":
     """List the files in use, libraries above all, whose names begin so."""
     found = {"/" + line.partition("/")[2] for line in text_of("/proc/self/maps").splitlines()}
     return sorted(path for path in found if path.rpartition("/")[2].startswith(names))
-
-
-def holders_of(port: int) -> "list[str]":
-    """Return who listens on a TCP port of this node: the user, and the process where it may be seen."""
-    sockets = {}
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        for line in text_of(table).splitlines()[1:]:
-            fields = line.split()  # proc(5): local address, state and, further on, uid and inode
-            if int(fields[1].rpartition(":")[2], 16) == port and fields[3] == LISTENING:
-                sockets[fields[9]] = user_name(int(fields[7]))
-    found = []
-    for inode, user in sockets.items():
-        process = process_of(inode)
-        found.append(f"{process} of {user}" if process else f"a process of {user}")
-    return sorted(set(found))
-
-
-def user_name(uid: int) -> str:
-    """Return the name of a user, or the number where it has none here."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
-
-
-def process_of(inode: str) -> str:
-    """Return the process that has a socket open, as command and id; those of other users cannot be seen."""
-    for handle in Path("/proc").glob("[0-9]*/fd/*"):
-        try:
-            if os.readlink(str(handle)) == f"socket:[{inode}]":  # noqa: PTH115, the other way is of Python 3.9
-                process = handle.parts[2]
-                return "{} (process {})".format(text_of(f"/proc/{process}/comm").strip(), process)
-        except OSError:
-            continue
-    return ""
 
 
 def words(error: BaseException) -> str:

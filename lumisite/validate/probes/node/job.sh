@@ -130,11 +130,6 @@ paths() { # PATTERN...
         *d*) field leads "$(readlink -f "$path")" && field links "$(linked "$path")" ;;
         *) field leads "$(readlink -f "$path")" ;;
         esac
-        # Of what is named one by one: its size, and how it begins.
-        case $pattern,$is in
-        *'*',* | *d*) ;;
-        *fr*) field seen "$(wc -c <"$path") $(head -c 65536 "$path" | cksum)" ;;
-        esac
         ;;
       *)
         shut_above "$path"

@@ -41,11 +41,8 @@ digests() { # FILE BLOCKS
 }
 file() { # PATH
   [ -f "$1" ] || return
-  may=
-  [ ! -r "$1" ] || may=r
-  [ ! -x "$1" ] || may=${may}x
   size=$(number "$(stat -L -c %s "$1")")
-  printf '%s%s: {"size": %s, "may": "%s", "blocks": "' "$comma" "$(quoted "$1")" "$size" "$may"
+  printf '%s%s: {"size": %s, "blocks": "' "$comma" "$(quoted "$1")" "$size"
   [ "$size" = 0 ] || [ ! -r "$1" ] || digests "$1" $(((size + block - 1) / block))
   printf '"}'
   comma=', '

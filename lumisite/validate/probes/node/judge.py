@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from lumisite.findings.finding import Finding, Severity
+from lumisite.machine.tree import is_under
 from lumisite.paths import PROLOG, WRAPPERS, current
 from lumisite.site.ledger import decide
 from lumisite.site.scalars import TASK
@@ -19,7 +20,7 @@ from lumisite.validate.probes.definition import make_probe
 from lumisite.validate.probes.node.judge_check import CHECKED, check_of_node, checked_nodes, unchecked
 from lumisite.validate.probes.node.judge_exchange import EXCHANGE, compare_links
 from lumisite.validate.probes.node.judge_facts import compare_clocks, compare_facts, facts_of
-from lumisite.validate.probes.node.judge_files import FILES, Here, compare_files, looked_at
+from lumisite.validate.probes.node.judge_files import FILES, compare_files, looked_at
 from lumisite.validate.probes.node.judge_interfaces import judge_interfaces
 from lumisite.validate.probes.node.judge_mounts import compare_mounts
 from lumisite.validate.probes.node.judge_paths import Needed, judge_paths
@@ -71,7 +72,6 @@ class NodeSetup:
     local: str
     in_memory: bool
     release: str
-    here: Here = field(default_factory=Here)
 
     @property
     def shared(self) -> list[str]:
@@ -90,8 +90,9 @@ def node(target: Target) -> Probe:
     patterns = (*_libraries(target), *_devices(target))
     arguments = (local, *setup.interfaces, "--", *setup.paths, *patterns)
     srun = Srun("node.sh", ("sh", "-c", TEXT), arguments, each="node", bare=True)
-    images = filter(None, (target.image, target.jax_image))
-    of_files = (setup.release, *filter(None, [site.runtime.executable]), *images)
+    images = [image for image in (target.image, target.jax_image) if image]
+    others = [path for path, needed in setup.paths.items() if not needed.shared and path not in images]
+    of_files = (setup.release, *(path for path in others if not is_under(path, setup.release)), *images)
     files = Srun("node_files.sh", ("sh", "-c", TEXT), of_files, each="node", name=FILES, bare=True)
     return make_probe(NODE, (srun, _exchange(target), files, check_of_node()), partial(_judge, setup))
 
@@ -157,7 +158,7 @@ def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list
     located += compare_clocks(records)
     located += _resources(records, setup)
     files, why = _of_step(FILES, steps, expected), {path: needed.why for path, needed in setup.paths.items()}
-    located += [*compare_files(files, setup.release, why, located, setup.here)]
+    located += [*compare_files(files, setup.release, why, located)]
     checks = _of_step(CHECKED, steps, expected)
     located += [*checked_nodes(checks, located, setup.release)]
     # Of a node that something is wrong with, links tell nothing more; what is wrong with all of them is another matter.

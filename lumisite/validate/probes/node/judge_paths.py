@@ -77,7 +77,7 @@ def judge_paths(
     for name, record in records.items():
         bad: dict[str, Finding] = {}
         for path, need in needed.items():
-            found = _of_path(record, path, need) or mounts.get(path, {}).get(name) or _of_content(paths, record, path)
+            found = _of_path(record, path, need) or mounts.get(path, {}).get(name)
             # One mount may be missing that several paths lead to.
             if found and found not in bad.values() and not _is_below(path, bad):
                 bad[path] = found
@@ -112,13 +112,6 @@ def _of_path(record: Record, path: str, needed: Needed) -> Finding | None:
     if needed.unlike and leads and leads == text(record, "paths", needed.unlike, "leads"):
         return bad(f"a link to {needed.unlike}, and so no part of the helper", "deploy the release again")
     return bad("empty", "restore the file") if "f" in letters and "s" not in letters else None
-
-
-def _of_content(paths: _Paths, record: Record, path: str) -> Finding | None:
-    seen = text(record, "paths", path, "seen")
-    if not seen or more_than_half(paths.counts(path, "seen")) in (None, "", seen):
-        return None
-    return Finding("node-file", Severity.NODE, "another file than on the other nodes", RESTORE, subject=path)
 
 
 def _of_files(paths: _Paths, node: str, needed: Mapping[str, Needed], bad: Mapping[str, Finding]) -> Iterator[Finding]:

@@ -32,7 +32,7 @@ def measure(rank: Rank) -> None:
 
 
 def move(rank: Rank) -> None:
-    """Reduce over all ranks, and note what every interface has carried meanwhile."""
+    """Reduce over all ranks, and note what every interface has sent meanwhile."""
     rank.connect()
     data = rank.torch.zeros(rank.number("size") // ITEM_BYTES, device=rank.device)
     reduce(rank, data, 1)
@@ -41,9 +41,7 @@ def move(rank: Rank) -> None:
     reduce(rank, data, rank.number("repeats"))
     after = counters()
     rank.record["moved"] = data.numel() * ITEM_BYTES * rank.number("repeats")
-    received, sent = ({name: after[name][at] - before.get(name, (0, 0))[at] for name in after} for at in (0, 1))
-    rank.record["carried"] = {name: received[name] + sent[name] for name in after}
-    rank.record["sent"] = sent
+    rank.record["sent"] = {name: after[name] - before.get(name, 0) for name in after}
 
 
 def reduce(rank: Rank, data: Any, times: int) -> None:
@@ -54,14 +52,13 @@ def reduce(rank: Rank, data: Any, times: int) -> None:
     rank.dist.barrier()
 
 
-def counters() -> dict[str, tuple[int, int]]:
-    """Return the bytes that every interface has received and sent (proc(5), /proc/net/dev)."""
+def counters() -> dict[str, int]:
+    """Return the bytes that every interface has sent (proc(5), /proc/net/dev)."""
     found = {}
     for line in Path("/proc/net/dev").read_text().splitlines():
         name, colon, rest = line.partition(":")
         if colon and name.strip() != "lo":
-            numbers = rest.split()
-            found[name.strip()] = int(numbers[0]), int(numbers[8])
+            found[name.strip()] = int(rest.split()[8])
     return found
 
 

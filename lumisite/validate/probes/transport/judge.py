@@ -16,16 +16,16 @@ from lumisite.site.software import Fabric
 from lumisite.validate.lines import VERDICTS
 from lumisite.validate.nccl_log import scan
 from lumisite.validate.probes.definition import make_probe, options_of
-from lumisite.validate.probes.outcome import DRAIN, trouble
+from lumisite.validate.probes.outcome import trouble
 from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Record, Target
-from lumisite.validate.probes.records import finished, number, table, text
+from lumisite.validate.probes.records import finished, number, table
 from lumisite.validate.transport import Expectation
 from lumisite.validate.transport import judge as judge_log
 
-#: The part of the bytes that the high-speed interfaces must have carried; the rest of the node talks as well.
+#: The part of the bytes that the high-speed interfaces must have sent; the rest of the node talks as well.
 CARRIED = 0.9
 #: Less than this part of what was moved in the counters, and they show nothing.
-SEEN = 0.5
+SEEN = 0.25
 CONTROL = "control"
 #: The variable that chooses gloo's interface.
 SETTING = "GLOO_SOCKET_IFNAME"
@@ -63,7 +63,7 @@ def judge(fabric: Fabric, backend: Backend, steps: Sequence[Ended], expected: Ex
             forced = ", ".join(f"{name}={value}" for name, value in control.step.srun.environment)
             text = f"with {forced} the step does not come out as a failure, so the check shows nothing"
             advice = "something overrides what users set: look at the task prolog"
-            return [expected.gate(Finding("transport-blind", Severity.DOUBT, text, advice))]
+            return [expected.gate(Finding("transport-not-shown", Severity.DOUBT, text, advice))]
     return [expected.gate(found)]
 
 
@@ -78,84 +78,36 @@ def _by_log(ended: Ended, fabric: Fabric) -> Finding:
 
 
 def _by_counters(ended: Ended, fabric: Fabric) -> Finding:
-    """Look at each node's own counters; what one sends the other receives, so both show it."""
-    records = finished(ended.records)
-    if (of_some := _of_some_nodes(records, fabric)) is not None:
-        return of_some
-    for record in records:
-        found = _of_node(record, fabric)
-        if found is not None:
-            return found
+    """Look at what each node's interfaces have sent: what one node sends the wrong way, the others only receive."""
+    records = {str(record.get("host")): record for record in finished(ended.records)}
+    names = ", ".join(fabric.interfaces)
     if not records:
         return Finding("transport-not-shown", Severity.DOUBT, "no rank left a record", "read the step's stderr")
-    hosts = ", ".join(str(record.get("host")) for record in records)
-    return Finding("transport-fine", Severity.INFO, f"{_names(fabric)} carried the bytes of {hosts}")
+    sent = {host: _numbers(record, "sent") for host, record in records.items()}
+    for host, record in records.items():
+        moved, total = number(record, "moved") or 0.0, sum(sent[host].values())
+        if total < SEEN * moved:
+            message = f"the interfaces sent {_mb(total)} of {_mb(moved)} MB: the rest went another way"
+            advice = "look at what else connects the nodes; the counters of /proc/net/dev do not show it"
+            return Finding("transport-not-shown", Severity.DOUBT, message, advice, subject=host)
+    bad = [host for host in records if not _sends_right(sent[host], fabric)]
+    if not bad:
+        return Finding("transport-fine", Severity.INFO, f"{names} carried the bytes of {', '.join(records)}")
+    of_host = sent[bad[0]]
+    most = max(of_host, key=lambda name: of_host[name])
+    message = f"{most} sent {_mb(of_host[most])} of {_mb(sum(of_host.values()))} MB, expected {names}"
+    advice = "the module sets the interface and the plugin: see `lumisite binds IMAGE`, "
+    advice += f"`lumisite why {SETTING}`, and the routes of the node (`ip route`, `ip rule`)"
+    nodes = tuple(bad) if len(bad) < len(records) else ()
+    return Finding("transport-wrong-network", Severity.FAULT, message, advice, subject=bad[0], nodes=nodes)
 
 
-def _of_some_nodes(records: Sequence[Record], fabric: Fabric) -> Finding | None:
-    """Return the finding for nodes that send through another network than the others: both ends count what is moved.
-
-    Where all have the same settings, a route of the node leads there.
-    """
-    sending = {str(record.get("host")): record for record in records}
-    bad = tuple(host for host, record in sending.items() if not _sends_right(record, fabric))
-    if not bad or len(bad) == len(sending):
-        return None
-    sent = _numbers(sending[bad[0]], "sent")
-    most, names = max(sent, key=lambda name: sent[name]), _names(fabric)
-    if len({text(record, "environment", SETTING) for record in sending.values()}) > 1:
-        return _wrong_network(bad[0], sent, fabric, bad)
-    return Finding(
-        "route-wrong-interface",
-        Severity.NODE,
-        f"{_mb(sent[most])} of {_mb(sum(sent.values()))} MB left through it, expected {names} as on the other nodes",
-        f"`ip route get ADDRESS` on the node, with another node's address on {names}: correct the route or rule that "
-        f"leads to {most} (`ip route`, `ip rule`){DRAIN}",
-        subject=most,
-        nodes=bad,
-    )
-
-
-def _sends_right(record: Record, fabric: Fabric) -> bool:
-    """Return whether a node sends over the high-speed interfaces, or nothing shows that it does not."""
-    sent = _numbers(record, "sent")
-    total = sum(sent.values())
-    right = sum(sent.get(name, 0.0) for name in fabric.interfaces)
-    return total < SEEN * (number(record, "moved") or 0.0) or right >= CARRIED * total
+def _sends_right(sent: Mapping[str, float], fabric: Fabric) -> bool:
+    return sum(sent.get(name, 0.0) for name in fabric.interfaces) >= CARRIED * sum(sent.values())
 
 
 def _numbers(record: Record, key: str) -> dict[str, float]:
     return {name: number(table(record, key), name) or 0.0 for name in table(record, key)}
-
-
-def _of_node(record: Record, fabric: Fabric) -> Finding | None:
-    """Return what is wrong with the bytes that a node's interfaces have carried."""
-    host, moved = str(record.get("host")), number(record, "moved") or 0.0
-    carried = _numbers(record, "carried")
-    total = sum(carried.values())
-    if total < SEEN * moved:
-        return Finding(
-            "transport-not-shown",
-            Severity.DOUBT,
-            f"the interfaces carried {_mb(total)} of {_mb(moved)} MB: the rest went another way",
-            "look at what else connects the nodes; the counters of /proc/net/dev do not show it",
-            subject=host,
-        )
-    if sum(carried.get(name, 0.0) for name in fabric.interfaces) >= CARRIED * total:
-        return None
-    return _wrong_network(host, carried, fabric)
-
-
-def _wrong_network(host: str, moved: Mapping[str, float], fabric: Fabric, nodes: tuple[str, ...] = ()) -> Finding:
-    """Return that the interface that moved most of a node's bytes is not a high-speed one."""
-    most = max(moved, key=lambda name: moved[name])
-    text = f"{most} carried {_mb(moved[most])} of {_mb(sum(moved.values()))} MB, expected {_names(fabric)}"
-    advice = f"the module sets the interface and the plugin: see `lumisite binds IMAGE` and `lumisite why {SETTING}`"
-    return Finding("transport-wrong-network", Severity.FAULT, text, advice, subject=host, nodes=nodes)
-
-
-def _names(fabric: Fabric) -> str:
-    return ", ".join(fabric.interfaces)
 
 
 def _mb(size: float) -> float:
