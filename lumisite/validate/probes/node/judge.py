@@ -24,13 +24,7 @@ from lumisite.validate.probes.node.judge_files import FILES, compare_files, look
 from lumisite.validate.probes.node.judge_interfaces import judge_interfaces
 from lumisite.validate.probes.node.judge_mounts import compare_mounts
 from lumisite.validate.probes.node.judge_paths import Needed, judge_paths
-from lumisite.validate.probes.node.resources import (
-    SHARED_MEMORY,
-    lower_amounts,
-    lower_limits,
-    numbers_of,
-    usual_numbers,
-)
+from lumisite.validate.probes.node.judge_resources import judge_resources
 from lumisite.validate.probes.outcome import DRAIN, Located, gates, not_run
 from lumisite.validate.probes.probe import (
     NAMED_NODES,
@@ -48,7 +42,7 @@ from lumisite.validate.probes.probe import (
     Target,
     quote,
 )
-from lumisite.validate.probes.records import text, texts
+from lumisite.validate.probes.records import text
 from lumisite.validate.probes.start_errors import start_failure
 from lumisite.vendors import all_fabrics, all_gpus
 from lumisite.vendors.model import GpuVendor
@@ -156,7 +150,7 @@ def _judge(setup: NodeSetup, steps: Sequence[Ended], expected: Expected) -> list
     located += judge_paths(records, setup.paths, mounts)
     located += compare_facts(records, facts_of(setup.places))
     located += compare_clocks(records)
-    located += _resources(records, setup)
+    located += judge_resources(records, setup.local, in_memory=setup.in_memory)
     files, why = _of_step(FILES, steps, expected), {path: needed.why for path, needed in setup.paths.items()}
     located += [*compare_files(files, setup.release, why, located)]
     checks = _of_step(CHECKED, steps, expected)
@@ -208,31 +202,3 @@ def _lost(ended: Ended, records: Mapping[str, Record], expected: Expected) -> It
         if name not in reports:
             found = start_failure(of_slurm[name] or ended.stderr) or found
         yield Located(found, name)
-
-
-def _resources(records: Mapping[str, Record], setup: NodeSetup) -> Iterator[Located]:
-    """Yield what ranks may use less of than elsewhere; a folder that cannot be written at all is told as that alone."""
-    numbers = {name: numbers_of(texts(record, "resources")) for name, record in records.items()}
-    in_memory = {SHARED_MEMORY, *([setup.local] if setup.in_memory else [])}
-    usual = usual_numbers([*numbers.values()])
-    for name, record in records.items():
-        refused = {setup.local: text(record, "private"), SHARED_MEMORY: text(record, "shm")}
-        for folder, reason in refused.items():
-            if reason:
-                yield Located(_not_writable(folder, reason), name)
-        if (lower := lower_limits(numbers[name], usual)) is not None:
-            yield Located(lower, name)
-        for found in lower_amounts(numbers[name], usual, in_memory):
-            if not refused.get(found.subject):
-                yield Located(found, name)
-
-
-def _not_writable(folder: str, reason: str) -> Finding:
-    advice = f"look at `df {folder}`, `df -i {folder}` and `findmnt -T {folder}`: make room or mount it again"
-    return Finding(
-        "node-full",
-        Severity.NODE,
-        f"cannot be written: {reason}",
-        f"{advice}{DRAIN}",
-        subject=folder,
-    )

@@ -13,7 +13,7 @@ from functools import partial
 from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.host import mount_of, parse_mounts
 from lumisite.site.cpus import CpusetError, parse_number_list
-from lumisite.validate.probes.node.resources import SHARED_MEMORY, limit_in
+from lumisite.validate.probes.node.judge_resources import SHARED_MEMORY, limit_in
 from lumisite.validate.probes.outcome import DRAIN, Located
 from lumisite.validate.probes.probe import Record
 from lumisite.validate.probes.records import count_in, number, text, texts, usual, whole
