@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 
 from lumisite.findings.finding import Finding, Severity
 from lumisite.text import some
@@ -15,7 +14,8 @@ from lumisite.validate.probes.records import more_than_half, table, text, texts
 
 #: Files of one folder that a finding names.
 NAMED_FILES = 8
-RESTORE = f"restore the file, from another node or its package{DRAIN}"
+MISSING = "missing"
+RESTORE = "restore the file, from another node or its package"
 
 
 @dataclass(frozen=True)
@@ -31,49 +31,34 @@ class Needed:
     unlike: str = ""
 
 
-@dataclass(frozen=True)
-class _Paths:
-    """What all nodes of a job recorded of paths; what all of them have is counted once."""
+class _Files:
+    """The libraries and devices that nodes found by pattern: letters and checksum of each."""
 
-    records: Mapping[str, Record]
-    _counts: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
-
-    def counts(self, path: str, key: str) -> Counter[str]:
-        """Return how many nodes have which text of a path; an empty one is that of nodes without any."""
-        if (path, key) not in self._counts:
-            found = (text(record, "paths", path, key) for record in self.records.values())
-            self._counts[path, key] = Counter(found)
-        return self._counts[path, key]
-
-    @cached_property
-    def every(self) -> list[str]:
-        """All paths that a node has looked at."""
-        return list(dict.fromkeys(path for record in self.records.values() for path in table(record, "paths")))
-
-    @cached_property
-    def checksums(self) -> Mapping[str, Mapping[str, str]]:
-        """Checksum and size of each library, by node and path (cksum(1))."""
-        found: dict[str, dict[str, str]] = {}
-        for node, record in self.records.items():
-            words = (line.split(" ", 2) for line in texts(record, "checksums"))
-            found[node] = {word[2]: f"{word[0]} {word[1]}" for word in words if len(word) == 3}
-        return found
-
-    @cached_property
-    def usual_checksums(self) -> Mapping[str, str | None]:
-        """Return the checksum of each library that more than half of the nodes have which have the library."""
+    def __init__(self, records: Mapping[str, Record], needed: Mapping[str, Needed]) -> None:
+        paths = dict.fromkeys(path for record in records.values() for path in table(record, "paths"))
+        self.paths = [path for path in paths if path not in needed]
+        self.letters = {
+            path: Counter(text(record, "paths", path, "is") for record in records.values()) for path in self.paths
+        }
+        #: Checksum and size (cksum(1)) by node and path, and those that more than half of the nodes have with the file.
+        self.checksums = {node: _checksums(record) for node, record in records.items()}
         counts: dict[str, Counter[str]] = {}
         for of_node in self.checksums.values():
             for path, checksum in of_node.items():
                 counts.setdefault(path, Counter())[checksum] += 1
-        return {path: more_than_half(count) for path, count in counts.items()}
+        self.usual = {path: more_than_half(count) for path, count in counts.items()}
+
+
+def _checksums(record: Record) -> dict[str, str]:
+    words = (line.split(" ", 2) for line in texts(record, "checksums"))
+    return {word[2]: f"{word[0]} {word[1]}" for word in words if len(word) == 3}
 
 
 def judge_paths(
     records: Mapping[str, Record], needed: Mapping[str, Needed], mounts: Mapping[str, Mapping[str, Finding]]
 ) -> Iterator[Located]:
     """Yield what is wrong with paths of nodes; `mounts` are findings about what is mounted there, by path and node."""
-    paths = _Paths(records)
+    files = _Files(records, needed)
     for name, record in records.items():
         bad: dict[str, Finding] = {}
         for path, need in needed.items():
@@ -82,8 +67,8 @@ def judge_paths(
             if found and found not in bad.values() and not _is_below(path, bad):
                 bad[path] = found
                 yield Located(replace(found, message=f"{found.message} ({need.why})"), name)
-        yield from (Located(found, name) for found in _of_files(paths, name, needed, bad))
-    yield from _disagreeing(paths)
+        yield from (Located(found, name) for found in _of_files(files, name, record, bad))
+    yield from _disagreeing(files, records)
 
 
 def _is_below(path: str, folders: Iterable[str]) -> bool:
@@ -114,23 +99,25 @@ def _of_path(record: Record, path: str, needed: Needed) -> Finding | None:
     return bad("empty", "restore the file") if "f" in letters and "s" not in letters else None
 
 
-def _of_files(paths: _Paths, node: str, needed: Mapping[str, Needed], bad: Mapping[str, Finding]) -> Iterator[Finding]:
+def _of_files(files: _Files, node: str, record: Record, bad: Iterable[str]) -> Iterator[Finding]:
     """Yield what is wrong with files that are looked for by pattern, those of one folder together."""
-    record, shut_folders = paths.records[node], dict.fromkeys(bad)
+    shut_folders = dict.fromkeys(bad)
     names: dict[tuple[str, str, str], list[str]] = {}
-    for path in (path for path in paths.every if path not in needed):
+    for path in files.paths:
         folder, _, name = path.rpartition("/")
-        words, advice = _of_file(paths, node, path)
-        if words == "missing" and (shut := _shut(record, folder, path)):
+        fault = _of_file(files, node, text(record, "paths", path, "is"), path)
+        if fault is None:
+            continue
+        if fault[0] == MISSING and (shut := _shut(record, folder, path)):
             if shut not in shut_folders:
                 shut_folders[shut] = None
                 message = f"users may not enter it, and {folder} is behind it"
                 yield Finding("node-path", Severity.NODE, message, f"`chmod o+x {shut}`{DRAIN}", subject=shut)
-        elif words and not _is_below(path, shut_folders):
-            names.setdefault((folder, words, advice), []).append(name)
-    for (folder, words, advice), files in names.items():
-        message = f"{some(files, NAMED_FILES, ', ')}: {words}"
-        yield Finding("node-file", Severity.NODE, message, advice, subject=folder)
+        elif not _is_below(path, shut_folders):
+            names.setdefault((folder, *fault), []).append(name)
+    for (folder, wrong, advice), found in names.items():
+        message = f"{some(found, NAMED_FILES, ', ')}: {wrong}"
+        yield Finding("node-file", Severity.NODE, message, f"{advice}{DRAIN}", subject=folder)
 
 
 def _shut(record: Record, folder: str, path: str) -> str:
@@ -139,38 +126,36 @@ def _shut(record: Record, folder: str, path: str) -> str:
     return next(filter(None, (text(record, "paths", each, "shut") for each in places)), "")
 
 
-def _of_file(paths: _Paths, node: str, path: str) -> tuple[str, str]:
-    """Return what is wrong with a file that is looked for by pattern, and what to do; both are empty for a good one."""
-    letters, counts = text(paths.records[node], "paths", path, "is"), paths.counts(path, "is")
+def _of_file(files: _Files, node: str, letters: str, path: str) -> tuple[str, str] | None:
+    """Return what is wrong with a file that is looked for by pattern, and what to do."""
+    counts = files.letters[path]
     having = sum(count for found, count in counts.items() if "e" in found)
     if "e" not in letters:
-        is_lost = 2 * having > len(paths.records) - 1
-        return ("missing", f"restore the library, or look at the device and its driver{DRAIN}") if is_lost else ("", "")
+        most = 2 * having > counts.total() - 1
+        return (MISSING, "restore the library, or look at the device and its driver") if most else None
     if "f" not in letters:
         # What devices users may use is right where most nodes have it; of two that differ, the one with more.
         for letter, access in (("r", "read"), ("w", "write")):
             allowed = sum(count for found, count in counts.items() if letter in found)
             if letter not in letters and 2 * allowed >= having and allowed:
-                return f"users may not {access} it, as on the other nodes", f"correct the udev rule or mode{DRAIN}"
-        return "", ""
+                return f"users may not {access} it, as on the other nodes", "correct the udev rule or mode"
+        return None
     if "r" not in letters:
-        return "users may not read it", f"correct the permissions{DRAIN}"
+        return "users may not read it", "correct the permissions"
     if "s" not in letters:
         return "empty", RESTORE
-    checksum = paths.checksums[node].get(path)
-    usual = paths.usual_checksums.get(path)
-    return ("another file than on the other nodes", RESTORE) if checksum and usual not in (None, checksum) else ("", "")
+    if files.usual.get(path) not in (None, files.checksums[node].get(path)) and path in files.checksums[node]:
+        return "another file than on the other nodes", RESTORE
+    return None
 
 
-def _disagreeing(paths: _Paths) -> Iterator[Located]:
+def _disagreeing(files: _Files, nodes: Iterable[str]) -> Iterator[Located]:
     """Yield the libraries that differ between nodes of which no content is that of more than half."""
     folders: dict[str, list[str]] = {}
-    for path, usual in paths.usual_checksums.items():
-        if usual is None:
-            folder, _, name = path.rpartition("/")
-            folders.setdefault(folder, []).append(name)
+    for folder, _, name in (path.rpartition("/") for path, usual in files.usual.items() if usual is None):
+        folders.setdefault(folder, []).append(name)
     for folder, names in folders.items():
         message = f"{some(names, NAMED_FILES, ', ')}: not the same file on these nodes"
         advice = "compare with the package (`rpm -V` or `cksum` on each node), and restore it"
         finding = Finding("nodes-disagree", Severity.DOUBT, message, advice, subject=folder)
-        yield from (Located(finding, name) for name in paths.records)
+        yield from (Located(finding, name) for name in nodes)
