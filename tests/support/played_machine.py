@@ -197,7 +197,7 @@ class PlayedMachine:
 
     def transport(self, step: str, *_: object) -> dict[str, object]:
         slow, fast = (2000, 10) if step.endswith("control") else (10, 2000)
-        return {"moved": 1000, "carried": {"eth0": slow, "hsn0": fast}}
+        return {"moved": 1000, "sent": {"eth0": slow, "hsn0": fast}}
 
     def communicators(self, *_: object) -> dict[str, object]:
         return {"groups": [{"make_s": 0.2, "first_s": 1.0, "wrong": 0}] * GROUPS}

@@ -181,7 +181,7 @@ def test_who_set_a_variable_is_named_with_its_value(
     assert f"NCCL_SOCKET_IFNAME=eth0 was set before lumisite ran, by {who}" in done.stderr
     (gate,) = gates(site, setter.__name__, "transport")
     assert gate.code == "transport-wrong-network"
-    assert "eth0 carried" in gate.cause
+    assert "eth0 sent" in gate.cause
     assert f"GLOO_SOCKET_IFNAME=eth0 was set before lumisite ran, by {who}" in gate.advice
 
 
