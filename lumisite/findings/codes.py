@@ -103,7 +103,6 @@ CODES: Mapping[str, str] = {
     #
     # Releases: render, deploy, rollback, status, policy
     "out-changed": "a rendered tree was changed since; render it again",
-    "script-failed": "a rendered script does not run: render again",
     "out-unfit": "a folder is no rendered tree, or may not be replaced by one",
     "out-untrusted": "others could have changed the tree that is to be deployed",
     "release-damaged": "a release that is to be used is missing, or is not as it was deployed",

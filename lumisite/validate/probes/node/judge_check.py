@@ -17,8 +17,6 @@ from lumisite.validate.probes.records import rows, text
 
 #: What the step is called.
 CHECKED = "check"
-#: The code of what the check found on a node.
-FOUND = "node-check"
 #: Without a TaskProlog the helper is on for who loads the module, as the jobs of a run do.
 _CHOICE = "slurm-prolog"
 #: Severities of the check that condemn the node or the release.
@@ -38,7 +36,7 @@ def checked_nodes(checks: Mapping[str, Record], known: Sequence[Located], releas
     told: dict[str, list[str]] = {}
     for entry in known:
         subject = entry.finding.subject
-        # `hsn0, hsn2`, or `mount options of /tmp`.
+        # Several interfaces, or `mount options of /tmp`.
         paths = [word for word in subject.split() if word.startswith("/")]
         told.setdefault(entry.node, []).extend([*subject.split(", "), *paths])
     answered = {name: list(_faults(check)) for name, check in checks.items() if not _why_not(check)}
@@ -86,7 +84,7 @@ def _key(fault: Record) -> tuple[str, str]:
 def _finding(fault: Record, severity: Severity) -> Finding:
     advice = text(fault, "remedy") + (DRAIN if severity is Severity.NODE else "")
     values = {"check": text(fault, "code")}
-    return Finding(FOUND, severity, text(fault, "found"), advice, subject=text(fault, "path"), values=values)
+    return Finding("node-check", severity, text(fault, "found"), advice, subject=text(fault, "path"), values=values)
 
 
 def _is_same(fault: Record, subject: str, release: str) -> bool:
