@@ -19,7 +19,7 @@ from tests.support.example_runs import Maintenance, capture_of, write_runs
 SLOW_NODE = "nid005017 is 14 % slower than the others"
 Output = pytest.CaptureFixture[str]
 ONE_SIZE = "only some message sizes are slower: an algorithm or protocol may be chosen that was not before"
-RENAMED = "/opt/cray/libfabric: release folder /opt/cray/libfabric/1.15.2.0 -> /opt/cray/libfabric/1.22.0"
+RENAMED = "/opt/cray/libfabric: release /opt/cray/libfabric/1.15.2.0 -> /opt/cray/libfabric/1.22.0"
 
 
 def report(came: Maintenance, *options: str, code: int) -> None:
