@@ -213,11 +213,9 @@ def _value(site: Site, setting: Setting, private: str | None) -> str | None:
 
 def private_folder(site: Site, user: int) -> str | None:
     """Return where the private directories of a user are: in the first of the site's places that will do."""
-    for place in site.private_places:
-        for parent in (place.job_folder, place.path if place.writable else None):
-            if parent is not None and re.fullmatch(r"[A-Za-z0-9/._+@=${}-]+", parent):
-                return f"{parent.rstrip('/')}/lumisite-{user}"
-    return None
+    fitting = (parent for parent in site.private_parents if re.fullmatch(r"[A-Za-z0-9/._+@=${}-]+", parent))
+    first = next(fitting, None)
+    return None if first is None else f"{first.rstrip('/')}/lumisite-{user}"
 
 
 # ---------------------------------------------------------------- binds

@@ -10,6 +10,7 @@ from lumisite.errors import shown
 from lumisite.images.lock import LoadedLock
 from lumisite.paths import CLI_FILTER, MODULEFILE, PROLOG, SITE_FILE, SITE_FOLDER, WRAPPERS
 from lumisite.render.helper import join_filter, join_script, prolog_data, wrapper_data
+from lumisite.render.ledger_table import ledger_table
 from lumisite.render.manifest import (
     MANIFEST,
     PAGE,
@@ -22,7 +23,6 @@ from lumisite.render.manifest import (
 from lumisite.render.modules import ModulePlan, Rendering, plan_modules
 from lumisite.render.plan_images import plan_summaries
 from lumisite.render.runtimes import RUNTIMES
-from lumisite.render.task_summary import task_summary
 from lumisite.render.templates import make_environment
 from lumisite.site.load import LoadedSite
 from lumisite.site.plans import LoadedPlan
@@ -60,7 +60,7 @@ def render_tree(
         stacks={stack: tuple(map(str, versions)) for stack, versions in selection.stacks.items()},
         inputs=_inputs(of),
         modules={plan.full_name: plan.summary for plan in modules},
-        tasks=task_summary(of),
+        tasks=ledger_table(of),
         plans=plan_summaries(
             loaded.site, (loaded_plan for loaded_plan in plans if loaded_plan.plan.platform == selection.platform)
         ),

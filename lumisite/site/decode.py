@@ -21,7 +21,7 @@ from cattrs.gen import make_dict_structure_fn
 
 from lumisite.errors import SiteError, UnfitError
 from lumisite.findings.finding import Finding, Severity
-from lumisite.site.scalars import LONGEST_NAME, SCALARS, is_no
+from lumisite.site.scalars import SCALARS, is_no
 from lumisite.site.yaml import Document, joined, parse_yaml
 from lumisite.text import nearest_name, suggestion
 
@@ -238,11 +238,8 @@ def _name_faults(value: Any, path: str) -> Faults:
     """Yield the keys that no tool would take as a name, and those without a value."""
     if isinstance(value, dict):
         for name, child in value.items():
-            key_path, size = joined(path, name), len(name.encode())
-            if size > LONGEST_NAME:
-                message = f"a key has {size} bytes, at most {LONGEST_NAME} fit"
-                yield Finding("key-unknown", Severity.FAULT, message, "shorten it", key_path)
-            elif not re.fullmatch(r"[\w.+-]+", name):
+            key_path = joined(path, name)
+            if not re.fullmatch(r"[\w.+-]+", name):
                 message = f"{name!r} is not a name"
                 yield Finding("key-unknown", Severity.FAULT, message, "use letters, digits, and . _ + -", key_path)
             else:

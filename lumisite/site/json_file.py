@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import sys
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,13 +20,10 @@ import cattrs
 from lumisite.errors import LumisiteError, SiteError, UnfitError, shown, unreadable, wrong_type
 from lumisite.findings.finding import Finding, Place, Severity
 from lumisite.site.decode import Rule, Scalars, default_of, missing_key, new_converter, structure
-from lumisite.site.yaml import MAX_DEPTH, parse_yaml, text_of
+from lumisite.site.yaml import parse_yaml, text_of
 from lumisite.text import first_repeated
 
 T = TypeVar("T")
-
-#: No number of JSON that is read as a float is larger.
-LARGEST_NUMBER = 1e100
 
 
 def _json_text(value: object) -> str:
@@ -44,7 +42,7 @@ def _json_int(value: object) -> int:
 
 
 def _json_float(value: object) -> float:
-    if type(value) not in (int, float) or not abs(typing.cast(float, value)) <= LARGEST_NUMBER:
+    if type(value) not in (int, float) or not abs(typing.cast(float, value)) <= sys.float_info.max:
         raise wrong_type(short(value), "finite number", "0.05")
     return float(typing.cast(float, value))
 
@@ -155,30 +153,15 @@ def short(value: object) -> str:
 def parse_json(data: bytes, file: str, advice: str = "restore it from a copy") -> Any:
     """Read one JSON value from `data`; raises `SiteError` when it is not UTF-8 or JSON, or has a key twice."""
     try:
-        value = json.loads(text_of(data, file), object_pairs_hook=_once)
-        if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
-            _require_shallow(value)
-        return value
+        return json.loads(text_of(data, file), object_pairs_hook=_once)
     except json.JSONDecodeError as error:
         raise unreadable(file, f"not JSON: {error.msg}", advice, error.lineno, error.colno) from None
     except RecursionError:
-        message = f"not JSON that can be read: nested deeper than {MAX_DEPTH} levels"
-        raise unreadable(file, message, advice) from None
+        raise unreadable(file, "not JSON that can be read: nested too deep", advice) from None
     except _RepeatedKeyError as error:
         raise unreadable(file, f"{shown(str(error))} is given twice", "remove one of the two") from None
     except ValueError as error:  # numbers of too many digits
         raise unreadable(file, f"not JSON: {error}", advice) from None
-
-
-def _require_shallow(value: object) -> None:
-    """Raise `RecursionError` where values are nested so deep that what walks through them might."""
-    level = [value]
-    for _ in range(MAX_DEPTH + 1):
-        containers = (value for value in level if isinstance(value, dict | list))
-        inner = (value.values() if isinstance(value, dict) else value for value in containers)
-        level = [child for children in inner for child in children]
-    if level:
-        raise RecursionError
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

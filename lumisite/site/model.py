@@ -348,6 +348,12 @@ class Site:
         return tuple(system for system in self.file_systems if system.writable or system.job_folder)
 
     @property
+    def private_parents(self) -> list[str]:
+        """The folders in these places, of the job or the place itself, in the order in which they are tried."""
+        folders = ((place.job_folder, place.path if place.writable else None) for place in self.private_places)
+        return [folder for pair in folders for folder in pair if folder is not None]
+
+    @property
     def host_paths(self) -> dict[str, HostPath]:
         """File systems and binds, as one kind of entry, by their keys: `file_systems[0]`."""
         lists: dict[str, tuple[HostPath, ...]] = {"file_systems": self.file_systems, "binds": self.binds}

@@ -57,8 +57,6 @@ TASK = Place("task")
 LONGEST_NAME = 100
 #: Categories of Unicode: control and format characters, separators of lines, and surrogates, which UTF-8 cannot write.
 _CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")
-#: Slurm drops a variable of a task prolog whose name and value reach 131072 bytes (measured on 22.05.8).
-MAX_VALUE_BYTES = 100_000
 
 
 def full_pci_bus(text: str) -> str:
@@ -99,8 +97,6 @@ def read_date(text: str) -> Date:
 def read_value(text: str) -> Value:
     """Parse the value of a variable, byte for byte: one line, since a task prolog cannot set more than one."""
     _require_visible(text)
-    if len(text.encode()) > MAX_VALUE_BYTES:
-        raise UnfitError(f"has {len(text.encode())} bytes, at most {MAX_VALUE_BYTES} fit", "shorten it")
     return Value(text)
 
 

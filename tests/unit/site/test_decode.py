@@ -103,10 +103,6 @@ def test_all_faults_come_in_one_run_and_in_order() -> None:
             "t.yaml:3:9: ports.a b: key-unknown",
         ),
         (
-            f"ports: {{{'a' * 101}: {{name: x}}}}",
-            f"t.yaml:3:9: ports.{'a' * 101}: key-unknown",
-        ),
-        (
             'words: ["a\\nb"]',
             "t.yaml:3:9: words[0]: value-wrong",
         ),

@@ -89,9 +89,7 @@ class Setup:
     @property
     def private_beginnings(self) -> list[str]:
         """How the paths of the private directories begin that the task prolog makes."""
-        places = self.target.site.private_places
-        found = [place.job_folder for place in places if place.job_folder]
-        return [f"{folder}/lumisite" for folder in (*found, *(place.path for place in places if place.writable))]
+        return [f"{folder}/lumisite" for folder in self.target.site.private_parents]
 
     @cached_property
     def shuts_user_site_out(self) -> bool:
