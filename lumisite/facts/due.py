@@ -189,8 +189,8 @@ def to_folders(change: Change, found: Differences) -> bool:
 
 def to_module_path(change: Change, found: Differences) -> bool:
     """Follow, as a default of a module, from a folder that is not searched any more, or is new."""
-    side = "come" if change.before is None else "gone" if change.after is None else ""
-    return is_below(change.subject, found.named("module-path", side))
+    side = "come" if change.before is None else "gone"
+    return change.is_one_sided and is_below(change.subject, found.named("module-path", side))
 
 
 def to_path(change: Change, found: Differences) -> bool:

@@ -197,7 +197,7 @@ def read_options(tree: Tree, _: Site) -> Texts:
             found |= {STATED + name: value for name, value in new.items() if not _is_same(value, found.get(name))}
         elif command == "blacklist" or (command == "install" and words[0].endswith(("/true", "/false"))):
             found[f"{STATED}{module}.blacklist"] = "yes"
-    return {name: [value] for name, value in found.items()}
+    return {name: [value or "empty"] for name, value in found.items()}
 
 
 def _is_same(stated: str, live: str | None) -> bool:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +24,6 @@ from tests.support.nodes import (
     AFTER,
     BEFORE,
     LATEST,
-    MODULEFILE,
     MPI,
     NEW_KERNEL,
     RELEASE,
@@ -221,27 +218,6 @@ def test_links_never_leave_the_root(tmp_path: Path) -> None:
     assert list(facts.interfaces) == ["hsn2", "hsn3"]
 
 
-def test_hostile_files_are_left_out_and_do_not_stop_it(tmp_path: Path) -> None:
-    """Each file in turn holds rubbish, is a directory, or a pipe that nobody writes to."""
-    choose = random.Random(3)
-    files = lumi_node()
-    for kind in ("rubbish", "directory", "pipe", "unreadable"):
-        root = write_tree(tmp_path / kind, files)
-        for path in [
-            path for path, content in sorted(files.items()) if not isinstance(content, Link) and choose.random() < 0.4
-        ]:
-            place = root / path.lstrip("/")
-            if kind == "rubbish":
-                place.write_bytes(choose.randbytes(300))
-            elif kind == "unreadable":
-                place.chmod(0)
-            else:
-                place.unlink()
-                place.mkdir() if kind == "directory" else os.mkfifo(place)
-        facts = capture(DiskTree(str(root)), LUMI).facts
-        assert parse_facts(format_facts(facts).encode(), "x") == facts
-
-
 def test_a_damaged_cache_of_libraries_is_named(tmp_path: Path) -> None:
     captured = capture(DictTree(lumi_node(AFTER, {"/etc/ld.so.cache": b"nonsense" * 9})), LUMI)
     assert "facts-incomplete" in {finding.code for finding in captured.findings}
@@ -285,12 +261,6 @@ def test_the_sites_own_folders_of_images_are_read() -> None:
     images = facts_of(lumi_node(AFTER, {alias: Link(frozen), frozen: sif_head(8), notes: b"x"})).images
     assert list(images["/appl/local/containers/sif-images"]) == ["lumi-rocm-rocm-6.2.4.sif"]
     assert images["/appl/local/containers/sif-images"]["lumi-rocm-rocm-6.2.4.sif"].target == frozen
-
-
-def test_a_deployed_file_is_known_by_its_hash() -> None:
-    deployed = facts_of(lumi_node()).deployed
-    edited = facts_of(lumi_node(AFTER, {f"/appl/local/lumisite/releases/{RELEASE}/{MODULEFILE}": b"edited\n"})).deployed
-    assert {path for path in deployed.files if deployed.files[path] != edited.files[path]} == {MODULEFILE}
 
 
 def test_the_names_that_a_release_offers_are_captured() -> None:

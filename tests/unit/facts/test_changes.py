@@ -10,7 +10,7 @@ import pytest
 from lumisite.facts.capture import capture
 from lumisite.facts.change import Change
 from lumisite.facts.context import platform_of
-from lumisite.facts.facts import Deployed, Facts, Named, Releases, format_facts, parse_facts
+from lumisite.facts.facts import Deployed, Facts, Releases, format_facts, parse_facts
 from lumisite.facts.kinds import CLOSED, KINDS
 from lumisite.facts.report import ChangeReport, compare, make_report, report_json
 from lumisite.findings.finding import Severity
@@ -35,37 +35,6 @@ def texts_of(change: Change) -> tuple[str | None, str | None]:
 
 def found(before: Facts, after: Facts) -> list[tuple[str, str]]:
     return [(one.kind, one.subject) for one in compare(before, after)]
-
-
-def test_what_is_told_is_not_repeated_for_each_path(node: Facts, january: ChangeReport) -> None:
-    subjects = [one.subject for one in january.changes if one.kind in ("path", "library")]
-    assert subjects == ["libcxi.so.1"], "libfabric, the MPI and ROCm are told by their directories"
-    for name in ("vanished library", "dangling link", "retargeted image alias"):
-        assert "path" not in [one.kind for one in report_of(BREAKS[name]).changes], name
-
-
-def test_a_path_that_dangles_is_told_as_a_link_alone() -> None:
-    before = Facts(site="l", paths={"/opt/x": Named("directory", "/opt/y")})
-    after = Facts(site="l", paths={"/opt/x": Named("dangling", "/opt/y")}, dangling={"/opt/x": "/opt/y"})
-    assert found(before, after) == [("dangling", "/opt/x")]
-
-
-def test_the_texts_of_what_came_and_went(node: Facts) -> None:
-    """What JSON says of a library that has gone is its SONAME, of one that stands elsewhere its file."""
-    came = replace(node, loads={**node.loads, "libnew.so.1": "/lib/libnew.so.1"})
-    moved = replace(node, loads={**node.loads, "libcxi.so.1": "/lib/libcxi.so.1"})
-    nothing = replace(node, paths={**node.paths, "/flash": Named("directory")})
-    came, node = (replace(one, searched=(*one.searched, "libnew.so.")) for one in (came, node))
-    texts = [texts_of(compare(one, other)[0]) for one, other in ((node, came), (came, node), (node, moved))]
-    assert texts == [
-        (None, "libnew.so.1"),
-        ("libnew.so.1", None),
-        ("/usr/lib64/libcxi.so.1.6.0", "/lib/libcxi.so.1"),
-    ]
-    assert [texts_of(*compare(*pair)) for pair in ((node, nothing), (nothing, node))] == [
-        (None, "directory"),
-        ("directory", None),
-    ]
 
 
 def test_every_kind_of_change_has_a_planted_break(january: ChangeReport) -> None:
@@ -131,16 +100,6 @@ def test_images_that_leave_the_drivers_range_are_named(name: str, rocm: str | No
     driver = next(one for one in report.changes if one.kind == "driver")
     named = [(touch.name, touch.why.split()[1]) for touch in driver.touches if touch.what == "image"]
     assert named == ([] if rocm is None else [(path, rocm)])
-
-
-def test_names_are_values_whatever_they_hold(node: Facts) -> None:
-    """A comma and braces in a name are no signs of a list, nor of a place to put another name in."""
-    odd = {"libcxi.so.{}, x": node.loads["libcxi.so.1"]}
-    loads = {name: path for name, path in node.loads.items() if name != "libcxi.so.1"} | odd
-    report = make_report(node, replace(node, loads=loads), LUMI)
-    soname = next(one for one in report.changes if one.kind == "soname")
-    assert (soname.values["gone"], soname.values["come"]) == (("libcxi.so.1",), tuple(odd))
-    assert "libcxi.so.{}, x" in soname.sentence
 
 
 def test_users_read_what_changed_and_what_to_rebuild(january: ChangeReport) -> None:

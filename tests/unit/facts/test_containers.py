@@ -144,13 +144,6 @@ def test_a_profile_of_apparmor_opens_what_it_restricts() -> None:
     )
 
 
-def test_a_runtime_that_has_gone_takes_all_that_is_its_own_along() -> None:
-    gone = facts_of(
-        {"/usr/bin/singularity": None, SUID: None, "/usr/libexec/singularity/bin/fuse-overlayfs": None, CONF: None}
-    )
-    assert [(code, subject) for code, subject, *_ in found(facts_of(), gone)] == [("runtime", "/usr/bin/singularity")]
-
-
 MODES = {
     "no setuid": (SUID, 0o755, ("container-start", "setuid starter", "mode 4755", "mode 0755")),
     "for some users": (SUID, 0o4750, ("container-start", "setuid starter", "mode 4755", "mode 4750")),

@@ -55,6 +55,7 @@ def found(plant: Plant) -> list[tuple[str, str, object, object]]:
         ({"/dev/xpmem": None, "/sys/module/xpmem/refcnt": None}, ("device", "xpmem", "2 files", None)),
         ({"/dev/infiniband/uverbs0": b""}, ("device", "/dev/infiniband/uverbs", None, "1 file")),
         ({f"{OPTIONS}/noretry": b"1\n"}, ("driver-option", "amdgpu.noretry", "-1", "1")),
+        ({f"{OPTIONS}/noretry": b"\n"}, ("driver-option", "amdgpu.noretry", "-1", "empty")),
         ({MODPROBE: None}, ("driver-option", "modprobe cxi_ss1.disable_default_svc", "0", None)),
         ({MODPROBE: b"options amdgpu vm_size=9 noretry=1\noptions cxi_ss1 disable_default_svc=0\n"}, ("driver-option", "modprobe amdgpu.noretry", "0", "1")),
         ({"/usr/lib/modprobe.d/new.conf": b"install amdgpu /bin/false\n"}, ("driver-option", "modprobe amdgpu.blacklist", None, "yes")),

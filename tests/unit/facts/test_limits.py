@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
 from lumisite.facts.facts import Facts, format_facts, parse_facts
 from lumisite.facts.report import compare, make_report
 from lumisite.findings.finding import Severity
-from lumisite.machine.host import DiskTree, mounts_of
 from tests.support.breaks import LUMI, facts_of
 from tests.support.breaks.row import Plant
 from tests.support.dict_trees import Link
@@ -187,10 +185,3 @@ def test_what_one_capture_does_not_have_is_unknown() -> None:
     old, new = parse_facts(json.dumps(document).encode(), "old.json"), node({**CHANGES["the unit"][0], MOUNTS: b"\n"})
     assert compare(old, node()) == compare(node(), old) == compare(old, new) == ()
     assert [change.kind for change in compare(node(), new)] == ["limits"]
-
-
-def test_a_mount_has_its_options(tmp_path: Path) -> None:
-    (tmp_path / "proc/self").mkdir(parents=True)
-    (tmp_path / MOUNTS.lstrip("/")).write_text(TABLE)
-    found = {mount.point: mount.options for mount in mounts_of(DiskTree(str(tmp_path)))}
-    assert found["/flash"] == ("rw", "rw", "localflock")

@@ -74,11 +74,6 @@ def test_a_change_of_folders_is_one_finding(name: str) -> None:
     assert len(found) == len(expected)
 
 
-def test_the_folders_are_values() -> None:
-    change = compare(node({}), node(CHANGES["another login file"][0]))[0]
-    assert (change.before, change.after) == ("/appl/modules", "/srv/old")
-
-
 @pytest.mark.parametrize(
     "plant",
     [

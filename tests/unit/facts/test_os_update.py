@@ -61,11 +61,6 @@ def test_a_kernel_alone_is_the_cause_of_what_is_built_again() -> None:
     assert found({**NEW_KERNEL_FILES, f"/boot/config-{NEW_KERNEL}": CONFIG}) == [("kernel", "kernel")]
 
 
-def test_a_name_alone_has_no_parts() -> None:
-    (change,) = compare(node({}), node({"/etc/os-release": b"PRETTY_NAME=x\n"}))
-    assert (change.kind, change.values["parts"]) == ("os", ())
-
-
 @pytest.mark.parametrize(
     ("plant", "code", "subject"),
     [

@@ -75,10 +75,6 @@ def test_the_plans_of_the_platform_before_are_those_that_a_maintenance_breaks(no
     assert named == {"plans/old.yaml"}
 
 
-def test_an_unchanged_pair_names_none(node: Facts) -> None:
-    assert make_report(node, node, LUMI, plans=plans()).changes == ()
-
-
 def test_the_command_reads_the_plans_of_the_site(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: Facts, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -65,15 +65,6 @@ def test_releases_of_both_layouts_stand_side_by_side_in_order() -> None:
     assert installed(all_three) == (("6.10.1", "7.2.1", "7.14.0", "10.0.0"), "10.0.0")
 
 
-def test_an_empty_folder_and_one_of_another_build_are_no_release() -> None:
-    odd: NodeFiles = {
-        "/opt/rocm/core-asan-10.0/lib/x": b"",
-        "/opt/rocm/extras-10/lib/x": b"",
-        "/opt/rocm/core-x/y": b"",
-    }
-    assert "rocm" not in node(odd).stacks
-
-
 # ---- compared
 
 
@@ -104,8 +95,3 @@ def test_an_update_in_its_folder_is_told_once() -> None:
     """10.0.0 and 10.0.1 share a folder: each library in it changes under its name."""
     found = changes(node(rocm_files("10.0.0")), node(rocm_files("10.0.1")))
     assert found == [("stack", "10.0.0", "10.0.1"), ("default", "10.0.0", "10.0.1")]
-
-
-def test_links_that_come_are_told_as_a_default() -> None:
-    found = changes(node(rocm_files(links=False)), node(rocm_files()))
-    assert found == [("default", None, "10.0.0")]
