@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal, TypeAlias
 
 from lumisite.findings.finding import Finding, Severity
-from lumisite.images.contents import Contents
+from lumisite.images.contents import LIBFABRIC, Contents, providers_beside
 from lumisite.machine.elf import ElfInfo, read_needed
-from lumisite.machine.library_names import newest, numbers_in, public_versions, stem
-from lumisite.machine.loader import Found, Loaded, Loader, walk
+from lumisite.machine.library_names import newest, numbers_in, public_versions
+from lumisite.machine.loader import Found, Loaded, Loader, Need, ProcessObjects
 from lumisite.machine.tree import names_of, resolve
 from lumisite.text import some
 
@@ -79,18 +79,26 @@ User: TypeAlias = tuple[str, tuple[str, ...]]
 
 
 def built_without(name: str, host: Found, image: Found, roots: Collection[str], loader: Loader) -> tuple[str, ...]:
-    """Return the roots that the host's copy needs and the image's never loads; `loader` is that of the image.
-
-    A provider that libfabric opens by name is beside it, in `libfabric/` (fabric(7), FI_PROVIDER_PATH).
-    """
+    """Return the roots that the host's copy needs and the image's never loads; `loader` is that of the image."""
     lacking = tuple(root for root in host.info.needed if root in roots and root not in image.info.needed)
     if not lacking:
         return ()
-    folder = posixpath.join(posixpath.dirname(image.real), stem(name).removesuffix(".so."))
-    beside = (loader.search(posixpath.join(folder, file)).found for file in loader.tree.names(folder))
-    objects = [Loaded(found.path, found) for found in (image, *beside) if found is not None]
-    reached = {need.name for need in walk(loader, objects)}
+    process, copy = ProcessObjects(loader), Loaded(name, image)
+    process.load([copy])
+    reached = {need.name for need in needs_with_providers(process, copy)}
     return tuple(root for root in lacking if root not in reached)
+
+
+def needs_with_providers(process: ProcessObjects, copy: Loaded) -> Iterator[Need]:
+    """Yield what a copy of a library needs, itself or through others; of libfabric also what its providers need.
+
+    It opens them by name, from the folder beside it.
+    """
+    is_libfabric = (copy.found.info.soname or posixpath.basename(copy.name)) == LIBFABRIC
+    beside = tuple(providers_beside(process.loader.tree, copy.found.real)) if is_libfabric else ()
+    providers = [process.dlopen(path, copy) for path in beside]
+    for loaded in (copy, *filter(None, providers)):
+        yield from process.needs_of(loaded)
 
 
 def check_host_copy(name: str, host: Found, image: Found, users: Iterable[User]) -> tuple[bool, Finding]:

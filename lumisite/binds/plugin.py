@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lumisite.binds.closure import Decision, PlannedLibrary, Sides
-from lumisite.binds.copies import lacks_version, reason, suffices, summary
+from lumisite.binds.copies import lacks_version, needs_with_providers, reason, suffices, summary
 from lumisite.binds.programs import Use, uses_of
 from lumisite.findings.finding import Finding, Severity
 from lumisite.images.container import ContainerTree, container_of
-from lumisite.images.contents import LIBFABRIC, Contents, collectives_of, providers_beside
+from lumisite.images.contents import LIBFABRIC, Contents, collectives_of
 from lumisite.machine.library_names import newest
 from lumisite.machine.loader import Found, Loaded, Loader, Need, ProcessObjects
 from lumisite.machine.tree import resolve
@@ -47,15 +47,10 @@ class Opened:
             names.append(_name_of(self.use.copy))
         return (*names, self.use.program)
 
-    def needs(self, start: Loaded) -> tuple[Need, ...]:
-        """Return what an object needs, itself or through others."""
-        found, waiting = [], [start]
-        for requester in waiting:
-            for need in (need for need in self.use.process.needs if need.requester is requester):
-                found.append(need)
-                if need.loaded is not None and need.loaded not in waiting:
-                    waiting.append(need.loaded)
-        return tuple(found)
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """What the plugin needs, itself or through others."""
+        return self.use.process.needs_of(self.plugin)
 
     def versions(self, need: Need) -> set[str]:
         """Return the versions of a library that the objects of the process need."""
@@ -194,7 +189,7 @@ def carry_out(site: Site, sides: Sides, plan: Sequence[PlannedLibrary]) -> _Cont
 def _bound_over(opened: Opened, container: _Container) -> Iterator[PlannedLibrary]:
     """Yield a decision for each copy of the image that is loaded although the plan binds the host's."""
     done = {(line.library, line.target) for line in container.plan}
-    for need in opened.needs(opened.plugin):
+    for need in opened.needs:
         name, loaded = _library(need), need.loaded
         bind = container.bind(name)
         if bind is None or loaded is None or not container.is_from_image(loaded.found):
@@ -214,7 +209,7 @@ def _bound_over(opened: Opened, container: _Container) -> Iterator[PlannedLibrar
 
 def _judged(opened: Opened, container: _Container) -> Iterator[PlannedLibrary]:
     """Yield what a plugin is, and what carries its traffic where that is not what the plan has already."""
-    needed = opened.needs(opened.plugin)
+    needed = opened.needs
     fabric = next((need for need in needed if _library(need) == LIBFABRIC), None)
     if container.is_from_image(opened.plugin.found):
         yield _plugin_of_image(opened, fabric, needed)
@@ -266,7 +261,8 @@ def _judged_fabric(opened: Opened, fabric: Need, container: _Container) -> Itera
         return
     carrier = container.site.fabric.carrier
     adapters = tuple(library for known in fabrics_of(carrier) for library in known.libraries)
-    provider = _provider(opened, loaded, adapters)
+    needed = needs_with_providers(opened.use.process, loaded)
+    provider = next((need for need in needed if _library(need) in adapters), None)
     if container.is_from_image(found) and adapters and provider is None:
         is_planned = any(line.library == LIBFABRIC for line in container.plan)
         message = f"it is loaded {found.how} and has no provider {carrier}, as nothing in or beside it is linked with "
@@ -282,18 +278,6 @@ def _judged_fabric(opened: Opened, fabric: Need, container: _Container) -> Itera
         yield opened.planned(provider, "missing", _finds_none(provider), _over_tcp(_library(provider)))
     elif provider is not None and provider.loaded is not None and container.is_from_image(provider.loaded.found):
         yield opened.planned(provider, "skip", _loaded_by(provider))
-
-
-def _provider(opened: Opened, fabric: Loaded, libraries: Sequence[str]) -> Need | None:
-    """Return the need of a provider for a library of the adapters: in libfabric, or in what it opens beside it."""
-    process = opened.use.process
-    beside = providers_beside(process.loader.tree, fabric.found.real)
-    providers = [process.dlopen(path, fabric) for path in beside]
-    for loaded in (fabric, *filter(None, providers)):
-        for need in opened.needs(loaded):
-            if _library(need) in libraries:
-                return need
-    return None
 
 
 def _over_tcp(name: str) -> Finding:

@@ -290,6 +290,16 @@ class ProcessObjects:
             self.load([Loaded(expanded, search.found, self.program)])
         return self.by_name[expanded]
 
+    def needs_of(self, start: Loaded) -> tuple[Need, ...]:
+        """Return what an object of the process needs, itself or through others."""
+        found, waiting = [], [start]
+        for requester in waiting:
+            for need in (need for need in self.needs if need.requester is requester):
+                found.append(need)
+                if need.loaded is not None and need.loaded not in waiting:
+                    waiting.append(need.loaded)
+        return tuple(found)
+
     def _enter(self, loaded: Loaded) -> Loaded:
         known = self._by_file.setdefault(loaded.found.real, loaded)
         self.by_name[loaded.name] = known
