@@ -77,7 +77,7 @@ def test_a_log_has_a_line_for_each_image(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(progress, "QUIET_S", 0.0)
     for name in ("a.sif", "b.sif"):
         (tmp_path / name).write_bytes(bytes(3 << 20))
-    assert main(["images", str(tmp_path), "--digest", "whole"]) == 1
+    assert main(["images", str(tmp_path)]) == 1
     lines = [line for line in capsys.readouterr().err.splitlines() if " of 2 images" in line]
     assert [re.sub(r", .* left", "", line) for line in lines] == [
         f"lumisite: {number} of 2 images: {tmp_path}/{name}.sif" for number, name in ((1, "a"), (2, "b"))
@@ -86,15 +86,15 @@ def test_a_log_has_a_line_for_each_image(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.thorough
 def test_ctrl_c_ends_the_line(tmp_path: Path) -> None:
-    with (tmp_path / "large.sif").open("wb") as stream:
+    with (tmp_path / "large.log").open("wb") as stream:
         stream.truncate(1 << 38)
     process, terminal = pty.fork()
     if process == 0:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # what starts the tests may have it ignored
         os.environ["COLUMNS"] = "200"
-        os.execv(sys.executable, [*PYTHON, "images", str(tmp_path), "--digest", "whole"])
+        os.execv(sys.executable, [*PYTHON, "transport", str(tmp_path / "large.log")])
     seen = b""
-    while b"large.sif" not in seen:
+    while b"large.log" not in seen:
         seen += os.read(terminal, 4096)
     os.write(terminal, b"\x03")
     try:
@@ -104,6 +104,6 @@ def test_ctrl_c_ends_the_line(tmp_path: Path) -> None:
         pass
     _, status = os.waitpid(process, 0)
     assert os.waitstatus_to_exitcode(status) == 130
-    line = rb"0 of 1 images, [\d.]+/\w+, [\w ]+ left: [^\r\n]*large\.sif"
+    line = rb"\d+ of \d+ MB, [\d.]+/\w+, [\w ]+ left: [^\r\n]*large\.log"
     assert seen.startswith(b"lumisite: site ")
     assert re.search(line + rb"(\^C)?\r\nlumisite: interrupted\r\n$", seen), seen
