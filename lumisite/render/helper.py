@@ -12,8 +12,8 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
-from lumisite.images.lock import Lock, holds_by_lock
 from lumisite.machine.masks import mask_tables, shared_cores
 from lumisite.machine.topology import topology_of
 from lumisite.render import shell_text as sh
@@ -41,6 +41,9 @@ from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, LoadedPlan, PlanLine, holds_by_plan, literal_path
 from lumisite.site.scalars import TASK
 from lumisite.vendors import drivers_of
+
+if TYPE_CHECKING:
+    from lumisite.images.lock import Lock
 
 #: What stands in scripts for the title of the stack that images bring.
 STACK_MARK = "@STACK@"
@@ -359,6 +362,8 @@ def _read_values(site: Site, platform: str, holds: Holds) -> dict[str, str]:
 
 def _locked(of: Rendering, lock: Lock) -> Iterator[tuple[Sequence[str], str]]:
     """Yield each file of a lock once with what was read in it."""
+    from lumisite.images.lock import holds_by_lock  # with the readers of images, which a lock alone needs
+
     site, platform = of.site, of.selection.platform
     seen = set()
     for path, image in lock.images.items():

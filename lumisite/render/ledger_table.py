@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from lumisite.images.lock import holds_by_lock
 from lumisite.machine.masks import mask_tables
 from lumisite.machine.topology import topology_of
 from lumisite.render.helper_settings import names_left_alone
@@ -106,7 +105,11 @@ def _families(of: Rendering) -> Entries:
 
 def _images(of: Rendering) -> Entries:
     """Yield what a lock says of each image."""
-    for path, image in of.lock.lock.images.items() if of.lock is not None else ():
+    if of.lock is None:
+        return
+    from lumisite.images.lock import holds_by_lock  # with the readers of images, which a lock alone needs
+
+    for path, image in of.lock.lock.images.items():
         if not image.fault and image.versions:
             holds = holds_by_lock(of.site, path, image, of.selection.platform)
             releases = (f"{stack} {release}" for stack, release in holds.stacks.items())

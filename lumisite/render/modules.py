@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from lumisite.images.lock import LoadedLock
 from lumisite.machine.tree import is_under
 from lumisite.paths import current
 from lumisite.render.manifest import PAGE, ModuleSummary
@@ -17,6 +17,9 @@ from lumisite.site.model import Module, Site
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import PLATFORM, Combination, Selection, combinations, module_version, with_release
 from lumisite.vendors import gpu_of
+
+if TYPE_CHECKING:
+    from lumisite.images.lock import LoadedLock
 
 
 @dataclass(frozen=True)

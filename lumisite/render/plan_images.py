@@ -7,7 +7,6 @@ from contextlib import suppress
 
 from lumisite.errors import LumisiteError
 from lumisite.findings.finding import Finding, Severity
-from lumisite.images.digest import digest_of
 from lumisite.machine.host import DiskTree
 from lumisite.machine.tree import file_of, resolve
 from lumisite.render.manifest import ManifestLibrary, PlanSummary
@@ -59,6 +58,8 @@ def other_images(plans: Mapping[str, PlanSummary], tree: DiskTree) -> Iterator[F
 
 def _digest(tree: DiskTree, path: str) -> str:
     """Return the digest of an image file, empty where it cannot be read."""
+    from lumisite.images.digest import digest_of  # which a plan of a file alone needs
+
     with suppress(LumisiteError):
         if source := file_of(tree, path):
             return digest_of(source)

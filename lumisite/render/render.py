@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from lumisite import __version__
 from lumisite.errors import shown
-from lumisite.images.lock import LoadedLock
 from lumisite.paths import CLI_FILTER, MODULEFILE, PROLOG, SITE_FILE, SITE_FOLDER, WRAPPERS
 from lumisite.render.helper import join_filter, join_script, prolog_data, wrapper_data
 from lumisite.render.ledger_table import ledger_table
@@ -27,6 +27,9 @@ from lumisite.render.templates import make_environment
 from lumisite.site.load import LoadedSite
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import Selection
+
+if TYPE_CHECKING:
+    from lumisite.images.lock import LoadedLock
 
 #: Stands for the release id until the tree's own hash is known, since the id is part of the texts.
 RELEASE_TOKEN = "@lumisite-release-id@"  # noqa: S105  # no secret
