@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, TypeAlias
 
+from lumisite.binds.container import ContainerTree
 from lumisite.binds.copies import (
     User,
     built_without,
@@ -25,7 +26,6 @@ from lumisite.binds.copies import (
     users_of,
 )
 from lumisite.findings.finding import Finding, Severity
-from lumisite.images.container import ContainerTree
 from lumisite.machine.elf import ElfInfo
 from lumisite.machine.library_names import in_order, is_foundation, newest, stem
 from lumisite.machine.loader import Found, Loaded, Loader, Need, Search, walk

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lumisite.binds.closure import PlannedLibrary, Sides, closure
+from lumisite.binds.container import container_of
 from lumisite.binds.host_libraries import ASSUMED_LEVELS, library_folders, loader_of_host
 from lumisite.binds.plugin import plugin_lines, unopened
 from lumisite.errors import ResolveError
 from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding, Severity
-from lumisite.images.container import container_of
 from lumisite.images.family import choose_family
 from lumisite.images.remarks import compare_recipe, remarks
 from lumisite.images.sif import OpenedImage

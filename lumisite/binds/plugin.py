@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lumisite.binds.closure import Decision, PlannedLibrary, Sides
+from lumisite.binds.container import ContainerTree, container_of
 from lumisite.binds.copies import lacks_version, needs_with_providers, reason, suffices, summary
 from lumisite.binds.programs import Use, uses_of
 from lumisite.findings.finding import Finding, Severity
-from lumisite.images.container import ContainerTree, container_of
 from lumisite.images.contents import LIBFABRIC, Contents, collectives_of
 from lumisite.machine.library_names import newest
 from lumisite.machine.loader import Found, Loaded, Loader, Need, ProcessObjects

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from lumisite.images.container import library_path
+from lumisite.images.environment import library_path
 from lumisite.machine.elf import read_needed, read_only_data
 from lumisite.machine.ldcache import conf_directories, glob
 from lumisite.machine.tree import Tree, is_under, names_of, resolve, text_of

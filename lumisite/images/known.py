@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from lumisite.errors import LumisiteError
 from lumisite.findings.finding import Finding, Severity
-from lumisite.images.container import UNKNOWN, variables_of
+from lumisite.images.environment import UNKNOWN, variables_of
 from lumisite.images.family import recognise_family
 from lumisite.images.fit import vendors_by_words
 from lumisite.images.lock import Lock, LockedImage, holds_by_lock

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from lumisite.findings.finding import Finding, Severity
-from lumisite.images.container import RUNTIME_LIBRARIES
 from lumisite.images.contents import LIBFABRIC, LIBRARY_FOLDERS, Contents, find_file
+from lumisite.images.environment import RUNTIME_LIBRARIES
 from lumisite.machine.elf import ElfError, ElfInfo, read_elf
 from lumisite.machine.library_names import newest, numbers_in
 from lumisite.machine.tree import Tree

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from lumisite.findings.finding import Finding, Severity
 from lumisite.images.collectives import Collection
-from lumisite.images.container import variables_of
+from lumisite.images.environment import variables_of
 from lumisite.images.fit import for_other_gpus
 from lumisite.images.network import without_network
 from lumisite.images.versions import ReadImage

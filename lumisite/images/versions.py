@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from lumisite.images.collectives import NOT_KNOWN, Collection, read_collectives
-from lumisite.images.container import UNKNOWN, variables_of
 from lumisite.images.contents import (
     LARGEST_RECORD_BYTES,
     LARGEST_TEXT_BYTES,
@@ -20,6 +19,7 @@ from lumisite.images.contents import (
     glibc_of,
     labelled,
 )
+from lumisite.images.environment import UNKNOWN, variables_of
 from lumisite.images.network import PluginSearch, libfabric_release, search_libfabric, with_network
 from lumisite.machine.tree import Tree, text_of
 from lumisite.site.images import Holds, parse_release

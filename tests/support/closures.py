@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from lumisite.binds.closure import PlannedLibrary, Sides, closure
+from lumisite.binds.container import container_of
 from lumisite.findings.writers import message
-from lumisite.images.container import container_of, library_path
+from lumisite.images.environment import library_path
 from lumisite.machine.loader import Loader, read_rules
 from tests.support.dict_trees import DictTree, Files, Link
 

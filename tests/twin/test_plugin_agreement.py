@@ -18,9 +18,10 @@ from typing import TypedDict
 import pytest
 
 from lumisite.binds.closure import PlannedLibrary, Sides, closure
+from lumisite.binds.container import container_of
 from lumisite.binds.plugin import carry_out, plugin_lines
 from lumisite.binds.programs import Use
-from lumisite.images.container import container_of, library_path
+from lumisite.images.environment import library_path
 from lumisite.machine.host import DiskTree
 from lumisite.machine.loader import Loader, cpu_levels, read_rules
 from lumisite.machine.tree import resolve

@@ -8,7 +8,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from lumisite.binds.closure import closure
-from lumisite.images.container import library_path
+from lumisite.images.environment import library_path
 from lumisite.machine.library_names import is_foundation
 from lumisite.machine.loader import Loaded, Loader, Need, read_rules, walk
 from tests.support.closures import FABRIC, sides

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lumisite.binds.copies import check_host_copy, compare
-from lumisite.images.container import library_path
+from lumisite.images.environment import library_path
 from lumisite.machine.library_names import is_foundation
 from lumisite.machine.loader import Found, Loader, read_rules
 from tests.support.dict_trees import DictTree

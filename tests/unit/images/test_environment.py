@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lumisite.images.container import UNKNOWN, evaluate
+from lumisite.images.environment import UNKNOWN, evaluate
 
 #: Scripts as builders write them; each sets X.
 SCRIPTS = [
