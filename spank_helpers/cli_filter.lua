@@ -2,9 +2,12 @@
 -- the user, for each srun, sbatch and salloc. It changes options of srun and warns; it refuses no
 -- job, and no error gets out of it.
 --   off for one user:  export LUMISITE=off
---   off for all:       lumisite policy ROOT off, or by hand: echo 'off default' >ROOT/policy
+--   off for all:       lumisite policy @ROOT@ off
+--   the same by hand:  echo 'off default' >@ROOT@/policy
 --   take it out:       delete its call in the site's cli_filter.lua
--- The table at the end has the release, the site, its ROOT, and whom to ask.
+--   whose it is:       release @RELEASE@ of @SITE@
+--   whom to ask:       @SUPPORT@
+--                      @CONTACT@
 --
 -- 1 Read the policy: off ends here; observe does 2 and 3 alone, and the prolog then only observes.
 -- 2 Attach the task prolog to container steps.

@@ -4,9 +4,12 @@
 # status is always 0, and nothing goes to stderr.
 #   what it does:      LUMISITE_VERBOSE=1 srun ...
 #   off for one user:  export LUMISITE=off
-#   off for all:       lumisite policy ROOT off, or by hand: echo 'off default' >ROOT/policy
-#   one release back:  lumisite rollback ROOT
-# The data at the end has the release, the site, its ROOT, and whom to ask.
+#   off for all:       lumisite policy @ROOT@ off
+#   the same by hand:  echo 'off default' >@ROOT@/policy
+#   one release back:  lumisite rollback @ROOT@
+#   whose it is:       release @RELEASE@ of @SITE@
+#   whom to ask:       @SUPPORT@
+#                      @CONTACT@
 #
 # 1 Be safe: nothing of the user's shell acts here.
 # 2 Stop where there is nothing to do: no step, or the user or the policy (policy.sh) says off.

@@ -3,9 +3,12 @@
 # environment for the image in hand, then becomes the real program with the same arguments.
 #   what it does:      LUMISITE_VERBOSE=1 singularity exec ...
 #   off for one user:  export LUMISITE=off, or call the real program by its path
-#   off for all:       lumisite policy ROOT off, or by hand: echo 'off default' >ROOT/policy
-#   one release back:  lumisite rollback ROOT
-# The data at the end has the release, the site, its ROOT, and whom to ask.
+#   off for all:       lumisite policy @ROOT@ off
+#   the same by hand:  echo 'off default' >@ROOT@/policy
+#   one release back:  lumisite rollback @ROOT@
+#   whose it is:       release @RELEASE@ of @SITE@
+#   whom to ask:       @SUPPORT@
+#                      @CONTACT@
 #
 # 1 Be safe: nothing of the user's shell acts here, and nothing of this shell in the container.
 # 2 Find the real program. Become it at once where the user, or the policy, has switched us off.

@@ -45,12 +45,9 @@ from lumisite.vendors import drivers_of
 if TYPE_CHECKING:
     from lumisite.images.lock import Lock
 
-#: What stands in scripts for the title of the stack that images bring.
-STACK_MARK = "@STACK@"
-
 
 def join_script(of: Rendering, names: Sequence[str], data: Iterable[str]) -> str:
-    """Write one sh script: several files of `spank_helpers` as they are, then the site's data."""
+    """Write one sh script: several files of `spank_helpers` as they are but for `marks`, then the site's data."""
     scripts = (_script(of, name) for name in names)
     return "\n".join([*scripts, _origin("#", of), *data, ""])
 
@@ -62,10 +59,23 @@ def join_filter(of: Rendering) -> str:
 
 
 def _script(of: Rendering, name: str) -> str:
-    """Return a script with the title of the site's stack in place of its mark."""
-    title = "" if of.site.gpu_stack is None else of.site.stacks[of.site.gpu_stack].title
-    word = title if re.fullmatch(r"[\w.+ -]+", title, re.ASCII) else "stack"
-    return of.templates[f"spank_helpers/{name}"].replace(STACK_MARK, word)
+    text = of.templates[f"spank_helpers/{name}"]
+    for mark, value in marks(of.site, of.release).items():
+        text = text.replace(mark, value)
+    return text
+
+
+def marks(site: Site, release: str) -> dict[str, str]:
+    """Return what stands in scripts for what their headers say of the site, and for the title of images' stack."""
+    title = "" if site.gpu_stack is None else site.stacks[site.gpu_stack].title
+    return {
+        "@STACK@": title if re.fullmatch(r"[\w.+ -]+", title, re.ASCII) else "stack",
+        "@RELEASE@": release,
+        "@SITE@": comment(site.name),
+        "@ROOT@": comment(site.root),
+        "@SUPPORT@": comment(site.support.name),
+        "@CONTACT@": comment(site.support.contact),
+    }
 
 
 def _origin(mark: str, of: Rendering) -> str:
@@ -100,11 +110,8 @@ def prolog_data(of: Rendering) -> Iterator[str]:
 
 
 def _head(prefix: str, of: Rendering) -> Iterator[str]:
-    """Yield what every script says of itself first, the names of its variables behind a prefix."""
-    site = of.site
-    yield f"# Release {of.release} of {site.name}. Ask {comment(site.support.name)}:"
-    yield f"# {comment(site.support.contact)}"
-    yield sh.assign(ls_site_root=site.root)
+    """Yield what both scripts know, the names of its variables behind a prefix."""
+    yield sh.assign(ls_site_root=of.site.root)
     yield sh.numbers(f"{prefix}stacks", of.decisions)
 
 
@@ -128,11 +135,9 @@ def _wrapper_binds(of: Rendering) -> Iterator[str]:
 
 def _filter_data(of: Rendering) -> Iterator[str]:
     """Yield the table of the cli_filter module; the first image counts of which the pattern fits."""
-    support = of.site.support
     yield "site = {"
     yield f"  release = {quote_lua(of.release)},"
-    yield f"  name = {quote_lua(of.site.name)}, root = {quote_lua(of.site.root)},"
-    yield f"  ask = {quote_lua(f'{support.name}, {support.contact}')},"
+    yield f"  root = {quote_lua(of.site.root)},"
     yield "  images = {"
     images = [(path, family.mpi) for family in of.site.families.values() for path in family.paths]
     while images and images[-1][1] is None:  # what no later pattern follows needs no exception

@@ -2,8 +2,7 @@
 --   cat spank_helpers/cli_filter.lua tests/data/helper/cli_filter.lua >/tmp/filter.lua; luac -p /tmp/filter.lua
 site = {
   release = "try",
-  name = "try", root = "/nowhere",
-  ask = "yourself",
+  root = "/nowhere",
   images = {
     { pattern = "^.*/torch%-.*$", mpi = "pmi2" },
   },

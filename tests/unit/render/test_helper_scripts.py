@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.render import runtimes
+from lumisite.render.manifest import MANIFEST
 from lumisite.render.render import PROLOG_SCRIPTS, WRAPPER_SCRIPTS
 from lumisite.site.load import load_site
 from tests.support.prologs import render_files, write_script
@@ -56,8 +58,19 @@ def test_nothing_is_found_in_what_is_rendered(site: str, tmp_path: Path) -> None
     ("path", "names"), [("spank/task_prolog", PROLOG_SCRIPTS), ("spank/bin/singularity", WRAPPER_SCRIPTS)]
 )
 def test_a_rendered_script_is_its_parts_as_they_are_and_then_the_data(path: str, names: tuple[str, ...]) -> None:
-    source = "\n".join((ROOM / name).read_text() for name in names).replace("@STACK@", "ROCm")
-    assert render_files(load_site("lumi"))[path].startswith(f"{source}\n# ---- the site's data, from lumi.yaml: ")
+    files, source = render_files(load_site("lumi")), "\n".join((ROOM / name).read_text() for name in names)
+    release = json.loads(files[MANIFEST])["release"]
+    for mark, value in (
+        ("@STACK@", "ROCm"),
+        ("@RELEASE@", release),
+        ("@SITE@", "lumi"),
+        ("@ROOT@", "/appl/local/lumisite"),
+        ("@SUPPORT@", "LUMI User Support Team"),
+        ("@CONTACT@", "https://lumi-supercomputer.eu/user-support/need-help/"),
+    ):
+        source = source.replace(mark, value)
+    assert files[path].startswith(f"{source}\n# ---- the site's data, from lumi.yaml: ")
+    assert "#   the same by hand:  echo 'off default' >/appl/local/lumisite/policy\n" in files[path]
 
 
 def test_the_scripts_have_no_template_marks() -> None:

@@ -2,8 +2,7 @@
 ---- the site's data, from firth.yaml: change that and render again
 site = {
   release = "RELEASE",
-  name = "firth", root = "/opt/lumisite",
-  ask = "Firth's \"help\" desk, help@firth.example",
+  root = "/opt/lumisite",
   images = {
   },
   needs = {

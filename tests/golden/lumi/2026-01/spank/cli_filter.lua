@@ -2,8 +2,7 @@
 ---- the site's data, from lumi.yaml: change that and render again
 site = {
   release = "RELEASE",
-  name = "lumi", root = "/appl/local/lumisite",
-  ask = "LUMI User Support Team, https://lumi-supercomputer.eu/user-support/need-help/",
+  root = "/appl/local/lumisite",
   images = {
     { pattern = "^.*/lumi%-multitorch%-rocm%-.*$" },
     { pattern = "^.*/lumi%-multitorch%-libfabric%-.*$" },

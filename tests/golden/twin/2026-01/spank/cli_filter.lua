@@ -2,8 +2,7 @@
 ---- the site's data, from twin.yaml: change that and render again
 site = {
   release = "RELEASE",
-  name = "twin", root = "/appl/lumisite",
-  ask = "the developers of lumisite, docs/explanation/twin.md",
+  root = "/appl/lumisite",
   images = {
   },
   needs = {
