@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -109,12 +112,54 @@ def test_a_site_that_is_not_there_is_an_error_of_the_file(machine: Path, capsys:
     assert f"{machine}: site" in error
 
 
-def test_quiet_prints_errors_alone(machine: Path, capsys: Output) -> None:
+@pytest.mark.parametrize(
+    "words",
+    ["why MASTER_ADDR", "render", "check broken.yaml", "masks --node live", "facts -o facts.json", "deploy out root"],
+)
+@pytest.mark.parametrize("behind", [False, True])
+def test_quiet_prints_errors_alone(words: str, behind: bool, machine: Path, tmp_path: Path, capsys: Output) -> None:
     machine.write_text("site: twin\n")
-    assert main(["--quiet", "why", "MASTER_ADDR"]) == 0
+    Path("broken.yaml").write_text("lumisite: 2\n")
+    assert main(["render", "--out", "out"]) == 0
+    capsys.readouterr()
+    main([*words.split(), "-q"] if behind else ["--quiet", *words.split()])
     assert capsys.readouterr().err == ""
+    main(words.split())
+    assert capsys.readouterr().err != ""
+
+
+def test_quiet_prints_the_error_of_a_command(machine: Path, capsys: Output) -> None:
+    machine.write_text("site: twin\n")
     assert main(["-q", "why", "MASTER_ADR"]) == 2
     assert "MASTER_ADR" in capsys.readouterr().err
+    assert main(["-q", "why", "--nonsense"]) == 2
+    assert "no option --nonsense" in capsys.readouterr().err
+
+
+def test_the_site_may_be_named_before_the_command(machine: Path, capsys: Output) -> None:
+    machine.write_text("site: lumi\n")
+    found = []
+    for words in (["--site", "twin", "why", "platform"], ["why", "platform", "--site", "twin"]):
+        assert main(words) == 0
+        found.append(capsys.readouterr())
+    assert found[0] == found[1]
+    assert found[0].out.startswith("platform (site twin")
+    assert main(["--site", "twin", "why", "platform", "--site", "lumi"]) == 0
+    assert capsys.readouterr().out.startswith("platform (site lumi")
+
+
+def test_a_shell_completes_commands_options_and_files(tmp_path: Path) -> None:
+    def completed(*words: str) -> list[str]:
+        variables = {"_LUMISITE_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(("lumisite", *words))}
+        variables |= {"COMP_CWORD": str(len(words))}
+        command = [sys.executable, "-m", "lumisite"]
+        done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+        assert done.stderr == ""
+        return done.stdout.splitlines()
+
+    assert completed("re") == ["plain,render", "plain,report"]
+    assert completed("render", "--pl") == ["plain,--platform", "plain,--plan"]
+    assert completed("lint", "jo") == ["file,jo"]
 
 
 def test_help_is_a_command_too(capsys: Output) -> None:
