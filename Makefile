@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-ROCM   ?= 6.2
+ROCM   ?=
 PYTEST_FLAGS ?=
 # The unit tests make 300,000 small files: in memory, where there is plenty, that takes a third less time than on a disk.
 IN_MEMORY = $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4000000 {print "TMPDIR=/dev/shm"}')
@@ -27,8 +27,8 @@ $(VENV)/.dev: pyproject.toml .ci/venv
 	.ci/venv "$(PYTHON)" $(VENV) ".[dev,report]"
 	@touch $@ $(VENV)/.run-time
 
-render: $(VENV)/.run-time  ## install lumisite here and render LUMI's modules into site-out/
-	$(BIN)/lumisite render --rocm $(ROCM)
+render: $(VENV)/.run-time  ## install lumisite here and render LUMI's modules into site-out/ (ROCM=6.2: for that release)
+	$(BIN)/lumisite render --site lumi $(if $(ROCM),--rocm $(ROCM))
 
 lint: $(VENV)/.dev  ## ruff, mypy
 	$(BIN)/ruff check .

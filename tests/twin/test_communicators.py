@@ -106,8 +106,8 @@ def test_groups_that_come_up_pass_within_seconds(site: Cluster) -> None:
     ("plan", "code", "begin", "end", "nodes"),
     [
         ("hang all", "step-hung", BOTH, ENTERING.format("hung") + SETTING, (0, 1)),
-        ("hang 1", "step-hung", ONE, ENTERING.format("hung") + "; 1 other ranks waited" + SETTING, (1,)),
-        ("freeze 1", "step-hung", ONE, ENTERING.format("fell silent") + "; 1 other ranks waited", (1,)),
+        ("hang 1", "step-hung", ONE, ENTERING.format("hung") + "; 1 other rank waited" + SETTING, (1,)),
+        ("freeze 1", "step-hung", ONE, ENTERING.format("fell silent") + "; 1 other rank waited", (1,)),
         ("crash 1", "rank-crashed", ONE, "", (1,)),
         # As the kernel does where memory is out: the other rank reports a connection that was closed.
         ("kill 1", "rank-crashed", ONE, ": Killed", (1,)),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from lumisite.findings.finding import Finding, Severity
 from lumisite.site.cpus import parse_number_list
+from lumisite.text import counted
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.probe import NODE, Ended, Expected, Judge, Line, ProbeStep, Record, describe_ranks
 from lumisite.validate.probes.records import finished, number, rank_of, text, whole
@@ -250,7 +251,7 @@ def _failed(ended: Ended, done: Sequence[Record], expected: Expected) -> Gate | 
     first = min(own or errors, key=lambda record: (number(record, "error_time") or 0.0, rank_of(record)))
     part = f" ({ended.step.srun.name})" if ended.step.srun.name else ""
     message = f"failed{part} while {first.get('error_at')}: {first['error']}"
-    message += f"; so did {len(errors) - 1} other ranks" if len(errors) > 1 else ""
+    message += f"; so did {counted(len(errors) - 1, 'other rank')}" if len(errors) > 1 else ""
     return _rank_gate(Finding("rank-failed", Severity.FAULT, message, READ_STDERR), first, expected, own)
 
 
@@ -279,7 +280,7 @@ def _hung(left: Sequence[Record], limit_s: int, expected: Expected) -> Gate:
     last = max(number(record, "time") or 0.0 for record in left)
     silent = [record for record in left if is_silent(record, last)]
     first, *others = sorted(silent or left, key=rank_of)
-    too = f"; {len(others)} other ranks did too" if others else ""
+    too = f"; {counted(len(others), 'other rank')} did too" if others else ""
     message, advice = f"hung while {first.get('phase')}, for {limit_s} s{too}", LOOK_AT_NODE
     if silent:
         message, advice = f"fell silent while {first.get('phase')}; not done after {limit_s} s{too}", LOOK_AT_SILENT

@@ -135,7 +135,7 @@ def test_the_rank_that_did_not_get_there_is_named_and_no_other(other: Record, co
     assert gate.code == code
     assert message in gate.cause
     assert "100 s" in gate.cause
-    assert "; 1 other ranks waited" in gate.cause
+    assert "; 1 other rank waited" in gate.cause
     assert (gate.nodes, gate.rank) == (NODES[1:], 1)
 
 

@@ -97,7 +97,7 @@ def at(number: int, phase: str, time: float) -> dict[str, object]:
             [at(0, "training", 50.0), at(1, "joining", 50.0)],
             124,
             "step-hung",
-            "rank 0 on nid000001: hung while training, for 60 s; 1 other ranks did too",
+            "rank 0 on nid000001: hung while training, for 60 s; 1 other rank did too",
         ),
         ([], 124, "step-hung", "p-2n: not done after 60 s"),
         ([], 1, "step-failed", "srun ended with exit code 1: the last words"),

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from lumisite.findings.finding import Finding, Severity
-from lumisite.text import some
+from lumisite.text import counted, some
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.definition import make_probe, options_of
 from lumisite.validate.probes.outcome import (
@@ -95,7 +95,8 @@ def _hung(ended: Ended, expected: Expected, names: Sequence[str]) -> Gate | None
     least = min(map(_progress, undone))
     stuck = never or silent or [record for record in undone if _progress(record) == least]
     limit_s = max(_times(ended.records, "hung_s"), default=0.0) if gave_up else float(ended.step.limit_s)
-    waiting = f"; {len(undone) - len(stuck)} other ranks waited" if len(undone) > len(stuck) else ""
+    others = len(undone) - len(stuck)
+    waiting = f"; {counted(others, 'other rank')} waited" if others else ""
     nodes = tuple(sorted({str(record["host"]) for record in stuck}))
     ranks = [whole(record, "rank") for record in stuck]
     if never:
