@@ -106,7 +106,7 @@ def _table(
 def _numbers(metric: MetricVerdict) -> Row:
     """Return what was compared; `jobs` are those before and after."""
     jobs = f"{metric.jobs_before}, {metric.jobs_compared}" if metric.jobs_before else str(metric.jobs_compared)
-    numbers = (figure(metric.before), figure(metric.after), f"{change(metric.change)}{_interval(metric)}", jobs)
+    numbers = (figure(metric.before), figure(metric.after), _change(metric), jobs)
     return (metric.metric, metric.unit or "-", *numbers)
 
 
@@ -114,11 +114,18 @@ def _part(efficiency: float | None) -> str:
     return "-" if efficiency is None else percent(efficiency, 0)
 
 
-def _interval(metric: MetricVerdict) -> str:
-    """Return between what the change lies, by the error of a change that the verdict reckons with."""
+def interval_95(metric: MetricVerdict) -> tuple[float, float] | None:
+    """Return between what the change lies in 95 of 100 cases, by the error that the verdict reckons with."""
     if metric.change is None or metric.noise is None:
-        return ""
+        return None
     error = QUANTILE_95 * SHIFT_ERROR * metric.noise
     middle = math.log1p(metric.change)
-    low, high = (change(math.expm1(middle + sign * error)).removesuffix(" %") for sign in (-1, 1))
-    return f" ({low} to {high})"
+    return math.expm1(middle - error), math.expm1(middle + error)
+
+
+def _change(metric: MetricVerdict) -> str:
+    interval = interval_95(metric)
+    if interval is None:
+        return change(metric.change)
+    low, high = (change(end).removesuffix(" %") for end in interval)
+    return f"{change(metric.change)} ({low} to {high})"

@@ -7,7 +7,8 @@ import random
 
 import pytest
 
-from tests.simulation import TWELVE, TWENTY, Ring, World, blame, innocents, rate, verdicts
+from lumisite.validate.report.tables import interval_95
+from tests.simulation import TWELVE, TWENTY, Ring, World, blame, innocents, maintenance, rate, verdicts
 from tests.support.series import judged
 
 
@@ -19,6 +20,14 @@ def test_false_alarms_are_rare(c: float, trials: int) -> None:
 @pytest.mark.parametrize(("c", "trials"), [(0.01, 300), (0.02, 1500)])
 def test_a_drop_of_a_tenth_is_found(c: float, trials: int) -> None:
     assert rate("fail", [World(c, drop=0.10)], trials, f"slow {c}") >= 0.95
+
+
+@pytest.mark.parametrize(("c", "drop"), [(0.01, 0.10), (0.05, 0.0)])
+def test_the_true_change_lies_in_the_interval_of_a_report(c: float, drop: float) -> None:
+    chance = random.Random(f"interval {c}")
+    found = [maintenance(chance, [World(c, drop)]).metrics[0] for _ in range(300)]
+    ranges = [interval_95(metric) for metric in found]
+    assert sum(low <= -drop <= high for low, high in filter(None, ranges)) >= 0.92 * 300
 
 
 def test_a_drop_below_the_threshold_is_no_failure() -> None:
