@@ -154,7 +154,6 @@ def choose(site: Site, decision: Decision, name: str, *, sees_image: bool) -> Ch
     Without a wrapper nothing sees the image (`sees_image`). What depends on an unknown image is not set, and an
     exception counts only where it is known to hold.
     """
-    exception = None
     for verdict in decision.settings:
         if verdict.entry.name != name or verdict.holds is False:
             continue
@@ -162,8 +161,7 @@ def choose(site: Site, decision: Decision, name: str, *, sees_image: bool) -> Ch
             return Choice(verdict)
         if not verdict.entry.leave:
             return Choice(verdict, is_open=True)
-        exception = exception or Choice(verdict, is_open=True)
-    return exception
+    return None
 
 
 def of_modules(site: Site, combination: Combination) -> Situation:

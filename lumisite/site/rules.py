@@ -381,9 +381,7 @@ def settings_are_unambiguous(site: Site) -> Faults:
             conditions = ", ".join(image_conditions(site))
             message = f"is computed before any image is known, so `when` cannot have {conditions}"
             yield contradiction(f"{path}.computed", message, "use `modules` of the family, or a plan of the image")
-        if setting.when.libfabric is not None and not setting.leave:
-            message = "no helper knows the image's libfabric, so `when` cannot have it"
-            yield contradiction(f"{path}.when.libfabric", message, "use it where the variable is left alone")
+        yield from _libfabric_faults(site, index, setting)
         if setting.where != TASK and (setting.directory or setting.computed or setting.unset):
             yield contradiction(path, "a module can only set a value, or leave it", "use `where: task`")
         if setting.name in RESERVED_VARIABLES or setting.name.startswith("LUMISITE") or "_BIND" in setting.name:
@@ -392,6 +390,27 @@ def settings_are_unambiguous(site: Site) -> Faults:
             yield _never_used(path, f"settings[{unconditional[setting.name]}]")
         elif not conditions_of(setting.when):
             unconditional[setting.name] = index
+
+
+def _libfabric_faults(site: Site, index: int, setting: Setting) -> Faults:
+    """Yield what is wrong with a condition about the image's libfabric.
+
+    The wrapper has a list of variables for each image, which it leaves alone in every step and before any other entry.
+    """
+    path = f"settings[{index}].when.libfabric"
+    if setting.when.libfabric is None:
+        return
+    if not setting.leave:
+        message = "no helper knows the image's libfabric, so `when` cannot have it"
+        yield contradiction(path, message, "use it where the variable is left alone")
+    others = [name for name in conditions_of(setting.when) if name not in (*image_conditions(site), "platform")]
+    if others:
+        message = f"counts for an image in every step, so `when` cannot have {', '.join(others)} too"
+        yield contradiction(path, message, "remove the other conditions")
+    first = next((one for one in site.settings[:index] if one.name == setting.name and not one.leave), None)
+    if first is not None:
+        message = f"counts before settings[{site.settings.index(first)}], which sets the variable"
+        yield contradiction(path, message, "move this entry before it")
 
 
 def _form_faults(path: str, setting: Setting) -> Faults:

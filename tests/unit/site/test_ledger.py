@@ -8,8 +8,10 @@ import pytest
 
 import lumisite.site.ledger
 from lumisite.site.entries import When
+from lumisite.site.images import Holds
 from lumisite.site.ledger import (
     Situation,
+    choose,
     decide,
     default_family,
     describe_conditions,
@@ -156,6 +158,45 @@ def test_an_open_entry_behind_one_that_surely_applies_is_lost() -> None:
         ("wins", "nodes one"),
         ("lost", "settings[0] comes first"),
     ]
+
+
+SETTINGS = """\
+settings:
+  - {name: A, leave: yes, when: {family: [twin-torch]}, why: w, source: here}
+  - {name: A, value: '1', when: {plugin: yes}, why: w, source: here}
+  - {name: A, value: '2', why: w, source: here}
+  - {name: B, value: '1', when: {variable: {X: 'y*', Y: ''}}, why: w, source: here}
+"""
+
+
+@pytest.mark.parametrize(
+    ("holds", "sees_image", "entry", "is_open"),
+    [
+        (Holds(), False, 1, True),
+        (Holds(), True, 1, True),
+        (Holds(family="twin-torch"), True, 0, False),
+        (Holds(family="other", plugin=True), True, 1, False),
+        (Holds(plugin=False), True, 2, False),
+        (Holds(sets={"A": "3"}), True, None, False),
+    ],
+)
+def test_what_is_not_known_of_an_image_is_not_set(
+    holds: Holds, sees_image: bool, entry: int | None, is_open: bool
+) -> None:
+    site = load_text(site_text(("settings:\n", SETTINGS))).site
+    situation = Situation("2026-01", {"cpe": parse_version("25.03")}).with_image(holds)
+    choice = choose(site, decide(site, situation), "A", sees_image=sees_image)
+    found = None if choice is None else (choice.verdict.key, choice.is_open)
+    assert found == (None if entry is None else (f"settings[{entry}]", is_open))
+
+
+@pytest.mark.parametrize(
+    ("variables", "holds"), [(None, None), ({"X": "yes"}, True), ({"X": "yes", "Y": "1"}, False), ({}, False)]
+)
+def test_variables_of_the_job_are_known_in_the_step(variables: dict[str, str] | None, holds: bool | None) -> None:
+    site = load_text(site_text(("settings:\n", SETTINGS))).site
+    verdicts = decide(site, Situation("2026-01", variables=variables)).settings
+    assert [one.holds for one in verdicts if one.entry.name == "B"] == [holds]
 
 
 def test_examples_in_docstrings() -> None:

@@ -158,6 +158,23 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             "node_kinds.twin.nics[1].numa: 1 is not known here",
         ),
         (
+            (
+                "settings:\n",
+                "settings:\n  - {name: A, leave: yes, when: {nodes: one, libfabric: '>=2'}, why: w, source: here}\n",
+            ),
+            "settings[0].when.libfabric: counts for an image in every step, so `when` cannot have nodes too",
+        ),
+        (
+            (
+                "settings:\n",
+                (
+                    "settings:\n  - {name: A, value: '1', when: {nodes: one}, why: w, source: here}\n"
+                    "  - {name: A, leave: yes, when: {libfabric: '>=2'}, why: w, source: here}\n"
+                ),
+            ),
+            "settings[1].when.libfabric: counts before settings[0], which sets the variable",
+        ),
+        (
             ("small-g: {node_kind: [twin]", "small-g: {node_kind: [twon]"),
             "partitions.small-g.node_kind: twon is not known here",
         ),
