@@ -138,7 +138,12 @@ cpus_of_whole_node() {
 	*) rows=$kind_gpus index=$gpu ;;
 	esac
 	row "$rows" "$index" "$threads" ||
-		refuse "the site has no masks for $tasks tasks on a $kind node"
+		refuse "the site has no masks for $tasks tasks on a $kind node" || return
+	[ "$count" -lt "$wanted_cpus" ] && [ "$threads" = 1 ] || return 0
+	# Both threads of its cores may be enough; without them it keeps one of each, and gets no mask.
+	threads=2
+	whole_node || threads=1
+	row "$rows" "$index" "$threads" || row "$rows" "$index" 1
 }
 cpus_of_part() {
 	case $granted,$gpu,$tasks in
