@@ -137,9 +137,10 @@ ON_ONE_NODE: dict[str, tuple[Callable[[Cluster], AbstractContextManager[None]], 
         replaced(IMAGE, "python3 -c 'import sys; b = bytearray(sys.stdin.buffer.read()); b[len(b) // 3] ^= 1; "
         "sys.stdout.buffer.write(b)'"), f"node-file {IMAGE}",
     ),
-    "apptainer-other": (
+    # The file and the link to it.
+    "wrapper-other": (
         replaced(f"{SITE_TREE}/current/spank/bin/apptainer", "sed '$s/$/ #/'"),
-        f"node-file {SITE_TREE}/current/spank/bin/apptainer",
+        f"node-file {SITE_TREE}/current",
     ),
     "host-runtime": (replaced("/usr/bin/singularity", "head -c 0"), "node-path /usr/bin/singularity"),
     "prolog-other": (
