@@ -327,6 +327,17 @@ def test_nodes_with_different_faults_have_a_drain_line_each_that_ends_with_a_wor
     assert len(words) > 90
 
 
+def test_one_fault_on_several_nodes_is_one_cause_with_all_of_them() -> None:
+    gates = [
+        Gate("node", "fail", f"{name}: hsn0: interface is down", "repair it", "r", (name,), 100.0, asked=EIGHT)
+        for name in ("n2", "n5")
+    ]
+    (both,) = judged(*gates).causes
+    assert (both.cause, both.nodes) == ("hsn0: interface is down", ("n2", "n5"))
+    (one,) = judged(gates[0]).causes
+    assert (one.cause, one.nodes) == ("n2: hsn0: interface is down", ("n2",))
+
+
 def test_jobs_on_a_bad_node_do_not_judge_the_system(capsys: Output) -> None:
     """n0 fails a gate and is slow; the others are as fast as before."""
     slow = [line.replace('"run": "1000000.', '"run": "n0.') for line in samples(1_000_000, 20) if '"n0"' in line]
