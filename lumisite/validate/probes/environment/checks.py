@@ -89,29 +89,28 @@ def check_modules(record: Record, _node: NodeRecords, setup: Setup) -> Iterator[
         advice = "install Lmod on the compute node, or repair /etc/profile.d"
         yield Finding("module-broken", Severity.FAULT, "a login shell has no `module` command", advice)
         return
-    variable = setup.bind_variable
     for name, binds in setup.modules.items():
-        found = table(record, "modules", name)
+        for message, advice in _module_faults(table(record, "modules", name), binds, setup.bind_variable):
+            yield Finding("module-broken", Severity.FAULT, message, advice, subject=name)
 
-        def broken(message: str, advice: str = RENDER_AGAIN, name: str = name) -> Finding:
-            return Finding("module-broken", Severity.FAULT, message, advice, subject=name)
 
-        if value_at(found, "load") != 0 or value_at(found, "loaded") is not True:
-            yield broken(f"does not load{_quote(text(found, 'said'))}")
-            continue
-        value = text(found, "changes", variable, "after")
-        if lacking := [bind for bind in binds if bind not in value.split(",")]:
-            yield broken(f"loads, but {_list(lacking)} is not in {variable} ({value or 'unset'})")
-        if value_at(found, "unload") != 0 or value_at(found, "still_loaded") is True:
-            yield broken(f"does not unload{_quote(text(found, 'unload_said'))}")
-        for changed, change in table(found, "left").items():
-            before, after = (value_at(change, when) for when in ("before", "after"))
-            was = "unset" if before is None else before
-            message = f"unload leaves {changed}={after}, which was {was} before the load"
-            if after is None:
-                message = f"unload removes {changed}, which was {was} before the load"
-            advice = f"remove from the modulefile what sets {changed} outside of setenv and append_path: an unload "
-            yield broken(message, f"{advice}does not undo it")
+def _module_faults(found: Record, binds: Sequence[str], variable: str) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a module that was loaded and unloaded, and what to do."""
+    if value_at(found, "load") != 0 or value_at(found, "loaded") is not True:
+        yield f"does not load{_quote(text(found, 'said'))}", RENDER_AGAIN
+        return
+    value = text(found, "changes", variable, "after")
+    if lacking := [bind for bind in binds if bind not in value.split(",")]:
+        yield f"loads, but {_list(lacking)} is not in {variable} ({value or 'unset'})", RENDER_AGAIN
+    if value_at(found, "unload") != 0 or value_at(found, "still_loaded") is True:
+        yield f"does not unload{_quote(text(found, 'unload_said'))}", RENDER_AGAIN
+    for name, change in table(found, "left").items():
+        before, after = (value_at(change, when) for when in ("before", "after"))
+        done = f"removes {name}" if after is None else f"leaves {name}={after}"
+        advice = (
+            f"remove from the modulefile what sets {name} outside of setenv and append_path: an unload does not undo it"
+        )
+        yield f"unload {done}, which was {'unset' if before is None else before} before the load", advice
 
 
 def _quote(words: str) -> str:
