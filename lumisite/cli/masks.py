@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from lumisite.cli.commands import Command
-from lumisite.cli.options import FILE_NAME, LIVE, json_option, one_of, site_option
+from lumisite.cli.options import FILE_NAME, json_option, one_of, site_option
 from lumisite.cli.output import format_json_rows, print_note
 from lumisite.cli.site_choice import optional_site, required_site
 from lumisite.cli.terminal import print_lines, table
@@ -23,6 +23,9 @@ from lumisite.site.cpus import CpusetError, parse_number_list
 from lumisite.site.load import load_site, read_input
 from lumisite.site.model import Site
 from lumisite.text import suggestion
+
+#: Names this node instead of a node kind.
+LIVE = "live"
 
 
 @click.command(cls=Command)

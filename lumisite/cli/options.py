@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from lumisite.site.load import LoadedSite
 
 Decorator = Callable[[Any], Any]
-#: Names this node instead of a node kind.
-LIVE = "live"
 
 
 class PathType(click.ParamType["Path | str"]):
