@@ -31,6 +31,7 @@ from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.scalars import JOB_VARIABLE
 from lumisite.site.selection import Selection
+from tests.support.prologs import shell_command
 
 #: What the folder of the made-up job is called, where the site's variable says more than the job's number.
 JOB_FOLDER = "job1"
@@ -123,7 +124,7 @@ def after_modules(tree: Tree, modules: Sequence[ModulePlan]) -> Stage:
     return Stage("module", environment)
 
 
-def run_prolog(tree: Tree, folder: Path, step: Step, task: int, before: Stage) -> Stage:
+def run_prolog(tree: Tree, folder: Path, step: Step, task: int, before: Stage, shell: str) -> Stage:
     """Run the prolog for a task of the first node; its lines make the environment, as Slurm reads them."""
     kind = step.kind or next(iter(tree.site.kinds_of(step.partition)))
     gpus = fingerprint_of(tree.site, kind).gpus.removesuffix("none")
@@ -132,7 +133,8 @@ def run_prolog(tree: Tree, folder: Path, step: Step, task: int, before: Stage) -
     environment = dict(given)
     # Sourced under its deployed name, since it puts its own folder on PATH.
     name = f"{tree.site.root}/releases/{tree.release}/spank/task_prolog"
-    lines = _run(["-c", '. "$1"', name, str(script)], given).split("\n")
+    command = [*shell_command(shell, folder), "-c", '. "$1"', name, str(script)]
+    lines = _run(command, given).split("\n")
     for line in lines:
         verb, _, rest = line.partition(" ")
         variable, _, value = rest.partition("=")
@@ -143,12 +145,13 @@ def run_prolog(tree: Tree, folder: Path, step: Step, task: int, before: Stage) -
     return Stage("prolog", environment, _reports(line.removeprefix("print ") for line in lines))
 
 
-def run_wrapper(tree: Tree, folder: Path, image: str, before: Stage) -> Stage:
+def run_wrapper(tree: Tree, folder: Path, image: str, before: Stage, shell: str) -> Stage:
     """Run the wrapper, and take the environment that the real runtime gets."""
     out = folder / "environment"
     script = _script(tree, folder, tree.site.command, "spank/bin/singularity", _WRAPPER.format(out=out))
     path = image if "://" in image else os.path.abspath(image)  # noqa: PTH100 - as a shell's PWD has it
-    said = _run([str(script), "exec", path, "true"], {**before.after, "PWD": str(folder)})
+    command = [*shell_command(shell, folder), str(script), "exec", path, "true"]
+    said = _run(command, {**before.after, "PWD": str(folder)})
     pairs = (pair.partition("=") for pair in os.fsdecode(out.read_bytes()).split("\0") if pair)
     extra = {"LUMISITE_VERBOSE", "PWD", "OLDPWD", "SHLVL", "_"} - set(before.after)
     return Stage("wrapper", {name: value for name, _, value in pairs if name not in extra}, _reports(said.split("\n")))
@@ -192,7 +195,7 @@ def _script(tree: Tree, folder: Path, name: str, path: str, functions: str) -> P
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> str:
     done = subprocess.run(
-        ["/bin/sh", *command],
+        command,
         env={**environment, "LUMISITE_VERBOSE": "report"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -210,20 +213,20 @@ def _reports(lines: Iterator[str] | Sequence[str]) -> list[tuple[str, str]]:
 
 
 @functools.cache
-def _prolog(tree: Tree, module: str, step: Step, task: int) -> Stage:
+def _prolog(tree: Tree, module: str, step: Step, task: int, shell: str) -> Stage:
     with tempfile.TemporaryDirectory() as folder:
-        return run_prolog(tree, Path(folder), step, task, after_modules(tree, tree.loaded(module)))
+        return run_prolog(tree, Path(folder), step, task, after_modules(tree, tree.loaded(module)), shell)
 
 
-def stages_of(tree: Tree, module: str, step: Step, image: str | None) -> list[Stage]:
+def stages_of(tree: Tree, module: str, step: Step, image: str | None, shell: str) -> list[Stage]:
     """Run the scripts for the first rank, with a module and what it loads, or with none."""
     loaded = tree.loaded(module)
     stages = [after_modules(tree, loaded)]
     if not loaded or "SLURM_TASK_PROLOG" in stages[0].after:
-        stages.append(_prolog(tree, module, step, 0))
+        stages.append(_prolog(tree, module, step, 0, shell))
         if image is not None:
             with tempfile.TemporaryDirectory() as folder:
-                stages.append(run_wrapper(tree, Path(folder), image, stages[1]))
+                stages.append(run_wrapper(tree, Path(folder), image, stages[1], shell))
     return stages
 
 
@@ -234,20 +237,24 @@ def compared(
     image: str | None,
     plans: Sequence[LoadedPlan] = (),
     lock: LoadedLock | None = None,
+    *,
+    shell: str = "dash",
 ) -> Environment:
     """Return what is decided for the first rank, having asserted that the scripts do it."""
     loaded = tree.loaded(module)
     combination = next(one for one in tree.selection.combinations if not loaded or one.name == loaded[-1].stack)
     known = None if image is None else wrapper_image(tree.site, combination.platform, image, plans, lock)
     rank = FirstRank(tree.site, combination, [plan.name for plan in loaded], step, known, 1000)
-    decided, stages = rank.environment(), stages_of(tree, module, step, image)
+    decided, stages = rank.environment(), stages_of(tree, module, step, image, shell)
     where = f"{tree.site.name} {module or 'no module'}, {step}, {image}"
     ours, theirs = _decided_variables(tree, decided), _variables(tree.site, stages)
     differing = {name: (ours.get(name), theirs.get(name)) for name in sorted({*ours, *theirs})}
     assert not {name: pair for name, pair in differing.items() if pair[0] != pair[1]}, where
     assert _decided_binds(tree, decided) == _binds(tree.site, stages), where
     if len(stages) > 1:
-        assert list(decided.cpus) == [_cpus(tree, module, step, task) for task in range(step.tasks_per_node)], where
+        assert list(decided.cpus) == [_cpus(tree, module, step, task, shell) for task in range(step.tasks_per_node)], (
+            where
+        )
     if (said := stages[-1].report("image")) is not None and known is not None:
         assert _image_words(tree.site, known) == said, where
     return decided
@@ -302,8 +309,8 @@ def _binds(site: Site, stages: Sequence[Stage]) -> list[tuple[str, str, str]]:
     return found
 
 
-def _cpus(tree: Tree, module: str, step: Step, task: int) -> Cpus:
-    stage = _prolog(tree, module, step, task)
+def _cpus(tree: Tree, module: str, step: Step, task: int, shell: str) -> Cpus:
+    stage = _prolog(tree, module, step, task, shell)
     cpus = stage.report("cpus")
     if cpus is None:
         return Cpus(task, None, stage.report("no-cpus") or "")

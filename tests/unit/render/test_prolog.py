@@ -74,21 +74,6 @@ def test_a_site_prolog_and_a_users_prolog_do_everything_once(prolog: Script) -> 
 # ---- values
 
 
-def test_the_ledger_reaches_a_step_of_several_nodes(prolog: Script) -> None:
-    exports = sound(prolog.step()).exports
-    assert exports["NCCL_CROSS_NIC"] == "1"
-    assert exports["FI_MR_CACHE_MONITOR"] == "userfaultfd"
-    assert exports["GLOO_SOCKET_IFNAME"] == "hsn0"
-    assert exports["PYTHONNOUSERSITE"] == "1"
-
-
-def test_a_step_of_one_node_gets_no_network_transport(prolog: Script) -> None:
-    exports = sound(prolog.step(SLURM_STEP_NUM_NODES="1")).exports
-    assert "NCCL_CROSS_NIC" not in exports
-    assert "FI_MR_CACHE_MONITOR" not in exports
-    assert exports["NCCL_SOCKET_IFNAME"] == "hsn0,hsn1,hsn2,hsn3"
-
-
 def test_the_step_counts_not_the_job(prolog: Script) -> None:
     assert "NCCL_CROSS_NIC" not in sound(prolog.step(SLURM_STEP_NUM_NODES="1", SLURM_NNODES="8")).exports
 

@@ -21,6 +21,7 @@ from lumisite.site.scalars import AbsolutePath, Chain, Line, Name, VariableName
 from lumisite.site.selection import ALL, resolve_selection
 from lumisite.site.versions import parse_version
 from tests.support.made_up_step import Tree, compared, tree_of
+from tests.support.prologs import EVERY_SHELL
 
 #: Settings of every form, with conditions of every kind, in front of LUMI's own.
 SETTINGS = """\
@@ -159,6 +160,15 @@ def test_every_step_and_image_gets_what_is_decided(name: str, nodes: int) -> Non
             if partition == next(one for one in site.partitions if kind in site.kinds_of(one)):
                 for image in images(SITES[name]()):
                     compared(rendered, helper(site), step, image)
+
+
+@pytest.mark.parametrize("shell", EVERY_SHELL)
+def test_every_shell_does_the_same(shell: str) -> None:
+    rendered, site = tree("odd"), tree("odd").site
+    for nodes in (1, 2):
+        step = Step(next(iter(site.partitions)), nodes, 8, "lumi-g")
+        for image in (None, *images(odd())):
+            compared(rendered, helper(site), step, image, shell=shell)
 
 
 @pytest.mark.parametrize("name", SITES)
