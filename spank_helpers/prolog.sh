@@ -12,12 +12,12 @@
 #                      @CONTACT@
 #
 # 1 Be safe: nothing of the user's shell acts here.
-# 2 Stop where there is nothing to do: no step, or the user or the policy (policy.sh) says off.
+# 2 Stop where there is nothing to do: no step, or the user or the policy says off.
 # 3 Know the step and the node.
 # 4 Binds, and the wrapper on PATH.
 # 5 Settings; a value of the user's stays.
-# 6 Directories for caches: where they may be (caches.sh).
-# 7 CPUs: which the task should have (masks.sh).
+# 6 Directories for caches: where they may be.
+# 7 CPUs: which the task should have.
 # 8 Touch and print; where it only observes, tell the system log instead.
 #
 # A value of more than 8 KiB is left as it is, without a look inside.

@@ -19,7 +19,7 @@ from tests.twin.helper_site import deploy_site
 from tests.twin.roots import USER, USER_ID
 
 #: What lumisite imports to run jobs; all of it works without compiled parts, so it serves any Python.
-NEEDED = ("jinja2", "markupsafe", "packaging", "yaml", "cattrs", "attr", "attrs", "typing_extensions")
+NEEDED = ("click", "jinja2", "markupsafe", "packaging", "yaml", "cattrs", "attr", "attrs", "typing_extensions")
 PLACE = "/appl/admin/python"
 LUMISITE = f"PYTHONPATH={PLACE} python3 -m lumisite"
 START = "from lumisite.__main__ import run\n\nrun()\n"
