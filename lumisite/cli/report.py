@@ -57,10 +57,10 @@ def command(
     only some nodes.
     """
     form = "json" if as_json else _FORMATS.get(out.suffix if out else "", "text")
-    old, new = read_side(before), read_side([run])
+    old, new = read_side(before) if before else None, read_side([run])
     loaded = _site_of(site, new)
     rules = loaded.site.validation if loaded else None
-    terms = Terms.of(rules, allow_image_change=allow_image_change, alone=not before)
+    terms = Terms.of(rules, allow_image_change=allow_image_change)
     if loaded is None and new.facts is not None and (name := recorded_site(new.facts.site)):
         loaded = load_site(name)  # the site of the capture shows what changes touch, and nothing else
     report = make_report(old, new, terms, loaded)

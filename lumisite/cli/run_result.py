@@ -23,7 +23,6 @@ from lumisite.validate.run import slurm
 from lumisite.validate.run.commands import Commands, commands_of
 from lumisite.validate.run.folder import SAMPLES, Run, lines_of
 from lumisite.validate.run.request import RunRequest
-from lumisite.validate.samples import Recorded
 from lumisite.validate.verdict.causes import following, nodes_behind
 from lumisite.validate.verdict.gates import next_step
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
@@ -32,7 +31,7 @@ from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 def print_run(run: Run, request: RunRequest, site: Site, *, as_json: bool) -> int:
     """Print the metrics of a run, its gates, and the nodes that are slower than the others; return the exit code."""
     lines = lines_of(run.folder / SAMPLES)
-    verdict = judge_system(Recorded({}), read_side([str(run.folder)]).recorded, Terms.of(site.validation, alone=True))
+    verdict = judge_system(None, read_side([str(run.folder)]).recorded, Terms.of(site.validation))
     gates = [line for line in lines if isinstance(line, Gate)]
     samples = [line for line in lines if isinstance(line, Sample)]
     causes = following(gates)

@@ -107,28 +107,30 @@ class RunReport:
 
 
 def make_report(
-    before: Side,
+    before: Side | None,
     after: Side,
     terms: Terms,
     loaded: LoadedSite | None = None,
     nodes: Mapping[str, str] | None = None,
 ) -> RunReport:
-    """Judge `after` against `before`; what changes touch follows from the site.
+    """Judge `after` against `before`, or alone where that is None; what changes touch follows from the site.
 
     `nodes` are those of the partition with their states, where Slurm is there to say them.
     """
-    verdict = judge_system(before.recorded, after.recorded, terms)
+    alone = before is None
+    verdict = judge_system(before.recorded if before else None, after.recorded, terms)
+    before = before or Side(Recorded({}))
     changed, users = changes(before.facts, after.facts, loaded)
     commands = commands_of(verdict, request_of(after.about), nodes)
     when = time_of_change(before.recorded, after.recorded, after.about, loaded)
     return RunReport(
-        headline=headline(verdict, changed, when, with_baseline=not terms.alone),
+        headline=headline(verdict, changed, when, with_baseline=not alone),
         summary=tuple(_summary(before, after)),
         verdict=verdict,
         about=tuple(_about(before, after)),
         changes=changed,
         users=users,
-        advice=tuple(advice(verdict, changed, commands, alone=terms.alone)),
+        advice=tuple(advice(verdict, changed, commands, alone=alone)),
         commands=commands,
         curves=tuple(_curves(before.recorded.series, after.recorded.series, verdict.metrics)),
         scalings=tuple(_scalings(verdict.metrics)),

@@ -44,15 +44,13 @@ class Terms:
     deciding: tuple[str, ...] = ()
     allow_image_change: bool = False
     baseline_days: int = LEAST_DAYS
-    alone: bool = False
-    """Whether there is no baseline, by intent: gates and what the site expects decide."""
 
     @staticmethod
-    def of(validation: Validation | None, *, allow_image_change: bool = False, alone: bool = False) -> Terms:
+    def of(validation: Validation | None, *, allow_image_change: bool = False) -> Terms:
         """Return the terms of a site, or the usual ones where none is named."""
         if validation is None:
-            return Terms(allow_image_change=allow_image_change, alone=alone)
-        return Terms(validation.metrics, validation.deciding, allow_image_change, validation.baseline_days, alone=alone)
+            return Terms(allow_image_change=allow_image_change)
+        return Terms(validation.metrics, validation.deciding, allow_image_change, validation.baseline_days)
 
     def rule(self, metric: str) -> MetricRule:
         """Return the rule for a metric."""
@@ -60,8 +58,8 @@ class Terms:
         return next((rule for rule in self.rules if fnmatchcase(metric, rule.metric)), usual)
 
     def decides(self, metric: str) -> bool:
-        """Return whether a metric decides; without a baseline, by intent, only what the site expects can."""
-        return decides(metric, self.deciding) and not (self.alone and self.rule(metric).spec is None)
+        """Return whether a metric decides."""
+        return decides(metric, self.deciding)
 
     def least_below(self, metric: str) -> float:
         """Return how far below the others a node has to be."""
@@ -104,8 +102,14 @@ class SystemVerdict:
         return _bad_nodes(self.gates, self.slow_nodes)
 
 
-def judge_system(before: Recorded, after: Recorded, terms: Terms) -> SystemVerdict:
-    """Judge every gate and every metric that either side has. The order of lines does not matter."""
+def judge_system(before: Recorded | None, after: Recorded, terms: Terms) -> SystemVerdict:
+    """Judge every gate and every metric that either side has. The order of lines does not matter.
+
+    `before` is None where there is no baseline, by intent: gates and what the site expects decide then, and a run in
+    which they pass passes.
+    """
+    alone = before is None
+    before = before or Recorded({})
     gates = judge_gates(before.gates, after.gates)
     slow_before = frozenset(slow.node for slow in slow_nodes(before.series.values(), terms.least_below))
     slow = slow_nodes(after.series.values(), terms.least_below, _bad_nodes(gates, ()))
@@ -115,18 +119,19 @@ def judge_system(before: Recorded, after: Recorded, terms: Terms) -> SystemVerdi
     doubts: dict[Finding, list[str]] = {}
     judges: dict[str, Callable[[float], MetricVerdict]] = {}
     for name in sorted({*before.series, *after.series}, key=metric_order):
-        judges[name], found = _judge_of(name, before, after, terms, slow_before, bad)
+        judges[name], found = _judge_of(name, before, after, terms, slow_before, bad, alone=alone)
         for doubt in found:
             doubts.setdefault(doubt, []).append(name)
+    deciding = [name for name in judges if terms.decides(name) and (not alone or terms.rule(name).spec is not None)]
     metrics = [
         # What no job without a bad node has measured says nothing of the system.
         replace(metric, on_slow_nodes=True)
         if bad and (not before.series or (spoiled and metric.metric not in after.series))
         else metric
-        for metric in _share_chance(judges, terms)
+        for metric in _share_chance(judges, deciding)
     ]
     return SystemVerdict(
-        _overall(gates, metrics, slow, spoiled=spoiled, alone=terms.alone),
+        _overall(gates, metrics, slow, spoiled=spoiled, alone=alone),
         gates,
         tuple(metrics),
         slow,
@@ -152,7 +157,14 @@ def as_json(verdict: SystemVerdict) -> dict[str, object]:
 
 
 def _judge_of(
-    name: str, before: Recorded, after: Recorded, terms: Terms, slow_before: frozenset[str], slow_after: frozenset[str]
+    name: str,
+    before: Recorded,
+    after: Recorded,
+    terms: Terms,
+    slow_before: frozenset[str],
+    slow_after: frozenset[str],
+    *,
+    alone: bool,
 ) -> tuple[Callable[[float], MetricVerdict], tuple[Finding, ...]]:
     """Return what judges a metric at a chance of error, and doubts about its baseline."""
     old, new, rule = before.series.get(name), after.series.get(name), terms.rule(name)
@@ -166,18 +178,20 @@ def _judge_of(
 
     def judge(alpha: float) -> MetricVerdict:
         verdict = judge_metric(baseline, new, rule, slow_before, slow_after, alpha=alpha)
-        return _by_spec(verdict, rule) if terms.alone and old is None else verdict
+        return _by_spec(verdict, rule) if alone else verdict
 
     return judge, notes
 
 
-def _share_chance(judges: Mapping[str, Callable[[float], MetricVerdict]], terms: Terms) -> list[MetricVerdict]:
+def _share_chance(
+    judges: Mapping[str, Callable[[float], MetricVerdict]], deciding: Sequence[str]
+) -> list[MetricVerdict]:
     """Judge all metrics so that one chance of error holds for all that decide (Holm, 1979).
 
     They share it; those that fail at their share are set aside, and the others share it among themselves.
     """
-    found = {name: _shown(judge(ALPHA)) for name, judge in judges.items() if not terms.decides(name)}
-    left = [name for name in judges if name not in found]
+    found = {name: _shown(judge(ALPHA)) for name, judge in judges.items() if name not in deciding}
+    left = list(deciding)
     failed = True
     while left and failed:
         found |= {name: judges[name](ALPHA / len(left)) for name in left}
@@ -213,7 +227,7 @@ def _overall(
 ) -> State:
     """Return the worst of what bad nodes do not explain; `spoiled`: no job ran without them.
 
-    Without a baseline by intent (`alone`), gates and what the site expects decide: gates that passed are enough.
+    Without a baseline by intent (`alone`), gates that passed are enough.
     """
     deciding = [metric.verdict for metric in metrics if metric.decides and not metric.on_slow_nodes]
     counted = [gate for gate in gates if not gate.follows and (gate.runs or not spoiled)]

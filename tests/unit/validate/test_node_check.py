@@ -75,7 +75,7 @@ def test_what_all_nodes_have_is_of_the_system_and_need_not_be_why_something_else
     assert (bad.verdict, bad.nodes, bad.asked, bad.advice) == ("fail", FOUR.nodes, (), "modprobe fuse")
     other = Gate("ddp", "fail", "x", "", "r", FOUR.nodes, 2.0)
     assert following([bad, other]) == {}
-    verdict = judge_system(Recorded({}), Recorded({}, (bad,)), Terms.of(None, alone=True))
+    verdict = judge_system(None, Recorded({}, (bad,)), Terms())
     assert (verdict.exit_code, verdict.bad_nodes) == (1, [])
 
 

@@ -159,7 +159,7 @@ def run_groups(
         played_slurm, "plans", lambda place, jobs=1: plan_jobs("stamp", str(place), [NODES], 1, groups_of)
     )
     gates = [line for line in played_slurm.work(folder) if isinstance(line, Gate)]
-    return gates, judge_system(Recorded({}), Recorded({}, tuple(gates)), Terms(alone=True))
+    return gates, judge_system(None, Recorded({}, tuple(gates)), Terms())
 
 
 def test_after_a_hang_of_all_nodes_nothing_more_that_needs_the_network_is_run(

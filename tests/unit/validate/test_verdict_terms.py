@@ -194,9 +194,7 @@ def test_codes_say_what_was_not_alike() -> None:
     ],
 )
 def test_without_a_baseline_the_site_decides(expected: float | None, state: str, reason: str) -> None:
-    alone = judge_system(
-        Recorded({}), Recorded({"m": after(scaled(1.0, 5))}), Terms((rule(spec=expected),), alone=True)
-    )
+    alone = judge_system(None, Recorded({"m": after(scaled(1.0, 5))}), Terms((rule(spec=expected),)))
     assert (alone.metrics[0].verdict, alone.metrics[0].reason) == (state, reason)
 
 
