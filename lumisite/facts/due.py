@@ -189,8 +189,10 @@ def to_folders(change: Change, found: Differences) -> bool:
 
 def to_module_path(change: Change, found: Differences) -> bool:
     """Follow, as a default of a module, from a folder that is not searched any more, or is new."""
-    side = "come" if change.before is None else "gone"
-    return change.is_one_sided and is_below(change.subject, found.named("module-path", side))
+    gone, come = (found.named("module-path", side) for side in ("gone", "come"))
+    if change.paths:  # which moved
+        return is_below(change.subject, gone) or is_below(change.after or "", come)
+    return change.is_one_sided and is_below(change.subject, come if change.before is None else gone)
 
 
 def to_path(change: Change, found: Differences) -> bool:

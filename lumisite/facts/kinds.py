@@ -95,6 +95,18 @@ def text(
     return Kind(name, compare, touched, advice, follows=follows, read=read, where=where)
 
 
+def compare_module_defaults(before: Facts, after: Facts) -> Iterator[Change]:
+    """Yield a change for each folder of modules that is elsewhere now, and for each module with another default."""
+    old, new = (facts.texts.get(_DEFAULT.name, {}) for facts in (before, after))
+    moved = modules.moved_folders(old, new) if old and new else {}
+    for was, now in sorted({modules.roots(*pair) for pair in moved.items()}):
+        advice = "compare `module avail` on a login node, and correct the site's login files or Lmod's modulespath"
+        yield Change(was, was, now, f"its modules are in {now} now", paths=(was, now), severity=DOUBT, advice=advice)
+    there = {moved.get(folder, folder): words for folder, words in old.items()}
+    texts = {**before.texts, _DEFAULT.name: there} if _DEFAULT.name in before.texts else before.texts
+    yield from _DEFAULT.compare(replace(before, texts=texts), after)
+
+
 def was_there(old: Words, new: Words) -> bool:
     """Return whether something is not as it was, or gone, and not only new."""
     return bool(old)
@@ -147,6 +159,14 @@ _PROVIDERS = libraries.compare_names(lambda library: library.providers, "has pro
 _SYMBOLS = libraries.compare_names(lambda library: library.gives, "has symbol versions")
 _DEVICES = "which cores, devices and memory a job is confined to"
 
+_DEFAULT = text(
+    "module-default",
+    "what job scripts load without a version",
+    touches.module_default,
+    modules.read_module_defaults,
+    due.to_module_path,
+    severity=INFO,
+)
 CLOSED = Kind("unreadable", software.compare_closed, touches.path, "", _NOW)
 KINDS: tuple[Kind, ...] = (
     CLOSED,
@@ -212,14 +232,7 @@ KINDS: tuple[Kind, ...] = (
     text(
         "module-path", "modules that are found by name", touches.module_path, modules.read_module_paths, due.to_folders
     ),
-    text(
-        "module-default",
-        "what job scripts load without a version",
-        touches.module_default,
-        modules.read_module_defaults,
-        due.to_module_path,
-        severity=INFO,
-    ),
+    replace(_DEFAULT, compare=compare_module_defaults),
     # The runtime
     Kind("runtime", software.compare_runtime, touches.runtime, _TRY, _GONE, what="container runtime"),
     Kind(

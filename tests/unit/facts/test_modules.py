@@ -49,7 +49,11 @@ CHANGES: Mapping[str, tuple[Plant, set[tuple[str, str]]]] = {
     ),
     "a folder inside of one that is searched": (
         moved(CORE, f"{CORE}.new"),
-        {("module-default", f"{top}/{name}") for top in (CORE, f"{CORE}.new") for name in ("papi", "cray-mpich")},
+        {("module-default", CORE)},
+    ),
+    "moved, with another default": (
+        {**moved(CORE, f"{CORE}.new"), f"{CORE}.new/papi/.modulerc.lua": b'module_version("papi/7.2", "default")\n'},
+        {("module-default", CORE), ("module-default", f"{CORE}.new/papi")},
     ),
     "another pattern": (
         {LIST: b"/usr/local/modules\n"},
