@@ -207,4 +207,4 @@ def parse_facts(content: bytes, where: str) -> Facts:
     return _FILE.decode(content, Facts, where)
 
 
-_FILE = JsonFile(name="facts file", key="lumisite_facts", written_by="lumisite facts -o FILE", prints=True)
+_FILE = JsonFile(name="facts file", key="lumisite_facts", written_by="lumisite facts -o FILE")

@@ -152,7 +152,6 @@ _FILE = JsonFile(
     written_by="lumisite render",
     error=DifferenceError,
     complete=True,
-    ascii=False,
 )
 
 

@@ -24,14 +24,16 @@ from lumisite.site.yaml import parse_yaml, text_of
 from lumisite.text import first_repeated
 
 T = TypeVar("T")
+#: The version of the files.
+FORMAT = 1
 
 
 def _json_text(value: object) -> str:
-    """Return a text of JSON; half of a surrogate pair is refused, since it would fail when it is printed."""
+    """Return a text of JSON that prints on one line."""
     if not isinstance(value, str):
         raise wrong_type(short(value), "text", '"text"')
-    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
-        raise _control(value)
+    if not value.isprintable():
+        raise UnfitError(f"contains {short(value)}", "write one line of visible text")
     return value
 
 
@@ -47,48 +49,35 @@ def _json_float(value: object) -> float:
     return float(typing.cast(float, value))
 
 
-def _json_line(value: object) -> str:
-    if not _json_text(value).isprintable():
-        raise _control(value)
-    return _json_text(value)
-
-
 def _json_bool(value: object) -> bool:
     if not isinstance(value, bool):
         raise wrong_type(short(value), "truth value", "true")
     return value
 
 
-def _control(value: object) -> UnfitError:
-    return UnfitError(f"contains {short(value)}", "write one line of visible text")
-
-
 @dataclass(frozen=True)
 class JsonFile:
     """A kind of file that lumisite writes: `key` has its format, `written_by` is the command that writes one.
 
-    A file may lack the keys with a default, unless it is `complete`. Where all that is in a file `prints`, odd
-    characters are spelled out when it is written, and refused when it is read.
+    A file may lack the keys with a default, unless it is `complete`. Odd characters are spelled out when it is written,
+    and refused when it is read.
     """
 
     name: str
     key: str
     written_by: str
     error: type[LumisiteError] = LumisiteError
-    format: int = 1
     complete: bool = False
-    prints: bool = False
-    ascii: bool = True
 
     def encode(self, value: object) -> str:
         """Return the text of a file: the same value always gives the same bytes."""
-        document = {self.key: self.format, **self._plain(value)}
-        return json.dumps(document, sort_keys=True, indent=2, ensure_ascii=self.ascii) + "\n"
+        document = {self.key: FORMAT, **self._plain(value)}
+        return json.dumps(document, sort_keys=True, indent=2) + "\n"
 
     def _plain(self, value: Any) -> Any:
         """Turn a dataclass into JSON's types; what a file may lack is left out."""
         if isinstance(value, str):  # most values are
-            return ascii(value) if self.prints and not value.isprintable() else value
+            return value if value.isprintable() else ascii(value)
         if dataclasses.is_dataclass(value):
             pairs = [(item, getattr(value, item.name)) for item in dataclasses.fields(value)]
             return {item.name: self._plain(part) for item, part in pairs if self.complete or part != default_of(item)}
@@ -104,10 +93,10 @@ class JsonFile:
             if not isinstance(values, dict) or self.key not in values:
                 raise unreadable(file, f"not a {self.name}: it has no key {self.key}", advice)
             found = values.pop(self.key)
-            if type(found) is not int or found != self.format:
-                message = f"format {short(found)} is not known, only {self.format}"
+            if type(found) is not int or found != FORMAT:
+                message = f"format {short(found)} is not known, only {FORMAT}"
                 raise SiteError([Finding("value-wrong", Severity.FAULT, message, advice, self.key, place=Place(file))])
-            return decode_values(values, kind, file, rules, complete=self.complete, prints=self.prints)
+            return decode_values(values, kind, file, rules, complete=self.complete)
         except SiteError as error:
             finding = error.finding
         location = finding.place
@@ -124,10 +113,9 @@ def decode_values(
     rules: Iterable[Rule] = (),
     *,
     complete: bool = False,
-    prints: bool = False,
 ) -> T:
-    """Decode values of JSON into the dataclass `kind`; `JsonFile` says what the options mean. Raises `SiteError`."""
-    value, faults = structure(values, kind, _json_values(prints=prints))
+    """Decode values of JSON into the dataclass `kind`; `JsonFile` says what `complete` means. Raises `SiteError`."""
+    value, faults = structure(values, kind, _json_values())
     if complete:
         names = (item.name for item in dataclasses.fields(kind))  # type: ignore[arg-type]
         faults += (missing_key(name) for name in names if name not in values)
@@ -139,8 +127,8 @@ def decode_values(
 
 
 @cache
-def _json_values(*, prints: bool) -> cattrs.Converter:
-    scalars: Scalars = {str: _json_line if prints else _json_text, int: _json_int, float: _json_float, bool: _json_bool}
+def _json_values() -> cattrs.Converter:
+    scalars: Scalars = {str: _json_text, int: _json_int, float: _json_float, bool: _json_bool}
     return new_converter(scalars, by_hand=False)
 
 
