@@ -133,11 +133,14 @@ def test_a_job_in_which_something_was_changed_is_set_aside(
     site: Cluster, change: Callable[[Cluster], None], path: str
 ) -> None:
     name = change.__name__
+    prolog = (site.shared / SITE_TREE[1:] / "current/spank/task_prolog").resolve()
+    was = prolog.read_bytes()
     with at_work(
         site, name, f"--probe environment --probe collectives --image {IMAGE}", "environment-2n-node …"
     ) as process:
         change(site)
         code, out, err = ended(process)
+    prolog.write_bytes(was)
     assert code == 4, out + err
     (line,) = lines(site, name)
     assert isinstance(line, Gate)

@@ -36,9 +36,7 @@ def until(process: subprocess.Popen[str], text: str) -> str:
 def test_a_limit_and_a_drained_node_are_named_while_the_job_waits(site: Cluster) -> None:
     scontrol(site, "partitionname=standard-g maxnodes=1")
     try:
-        with at_work(
-            site, "waits", "--probe node --nodes 2", "PENDING (PartitionNodeLimit): it never starts as it is"
-        ) as process:
+        with at_work(site, "waits", "--probe node --nodes 2", "PENDING (PartitionNodeLimit)") as process:
             with faults.node_drained(site, "nid000002", "bad DIMM"):
                 scontrol(site, "partitionname=standard-g maxnodes=unlimited")
                 told = until(process, "bad DIMM")

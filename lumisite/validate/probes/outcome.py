@@ -12,13 +12,12 @@ from lumisite.findings.finding import Finding, Severity
 from lumisite.site.cpus import parse_number_list
 from lumisite.text import counted
 from lumisite.validate.lines import Gate
-from lumisite.validate.probes.probe import NODE, Ended, Expected, Judge, Line, ProbeStep, Record, describe_ranks
+from lumisite.validate.probes.probe import NODE, Ended, Expected, Judge, Line, Record, describe_ranks
 from lumisite.validate.probes.records import finished, number, rank_of, text, whole
 from lumisite.validate.probes.start_errors import start_failure
 
 #: A rank reports once a second where it is; one that is silent for longer than this is frozen, in seconds.
 NO_BEAT_S = 5.0
-READ_STDERR = "read the step's stderr, in the folder of the run"
 WRONG_RESULTS = (
     "wrong results make training wrong without an error: run the probe again, then drain the node that differs"
 )
@@ -81,7 +80,7 @@ def nothing_measured() -> Finding:
 
 def unfinished(steps: Sequence[Ended], expected: Expected) -> Gate | None:
     """Return the finding about steps of which nothing can be judged: the time was over, or none has a record."""
-    late = next((ended.step for ended in steps if ended.late), None)
+    late = next((ended for ended in steps if ended.late), None)
     if late is not None:
         return expected.gate(_too_late(late))
     dead = [ended for ended in steps if ended.exit_code]
@@ -90,9 +89,9 @@ def unfinished(steps: Sequence[Ended], expected: Expected) -> Gate | None:
     return None
 
 
-def _too_late(step: ProbeStep) -> Finding:
-    advice = "look at the nodes and at the step's stderr, in the folder of the run"
-    return Finding("step-hung", Severity.FAULT, f"not done after {step.limit_s} s", advice, subject=step.folder)
+def _too_late(ended: Ended) -> Finding:
+    message, advice = f"not done after {ended.step.limit_s} s", f"look at the nodes, and {ended.read_stderr}"
+    return Finding("step-hung", Severity.FAULT, message, advice, subject=ended.step.folder)
 
 
 def not_run(ended: Ended) -> Finding:
@@ -116,7 +115,7 @@ def missing(ended: Ended, records: Iterable[Record]) -> list[Located]:
 
 def _no_record(ended: Ended) -> Finding:
     message = f"no record is left: {ended.words or 'it did not start, or was ended'}"
-    return Finding("record-missing", Severity.FAULT, message, READ_STDERR, subject=ended.step.srun.name)
+    return Finding("record-missing", Severity.FAULT, message, ended.read_stderr, subject=ended.step.srun.name)
 
 
 # ---- ranks that work together
@@ -204,7 +203,7 @@ def _crashed(ended: Ended, expected: Expected) -> Gate | None:
         nodes = tuple(dict.fromkeys(end.node for end in found))
         return expected.gate(replace(why, nodes=nodes), [rank for end in found for rank in end.ranks])
     during = f" while {first.phase}" if first.phase else ""
-    message, advice = f"ended without a record{during}: {first.words}", READ_STDERR
+    message, advice = f"ended without a record{during}: {first.words}", ended.read_stderr
     if any(map(_NO_MEMORY.search, ended.stderr)) and first.words.startswith((*_SIGNALS[:1], "Out Of Memory")):
         message = f"killed{during}: out of memory ({first.words})"
         advice = "see what else uses the memory of the node, and how much memory a step gets there"
@@ -252,7 +251,7 @@ def _failed(ended: Ended, done: Sequence[Record], expected: Expected) -> Gate | 
     part = f" ({ended.step.srun.name})" if ended.step.srun.name else ""
     message = f"failed{part} while {first.get('error_at')}: {first['error']}"
     message += f"; so did {counted(len(errors) - 1, 'other rank')}" if len(errors) > 1 else ""
-    return _rank_gate(Finding("rank-failed", Severity.FAULT, message, READ_STDERR), first, expected, own)
+    return _rank_gate(Finding("rank-failed", Severity.FAULT, message, ended.read_stderr), first, expected, own)
 
 
 def _lost(ended: Ended, done: Sequence[Record], expected: Expected) -> Gate | None:
@@ -262,11 +261,11 @@ def _lost(ended: Ended, done: Sequence[Record], expected: Expected) -> Gate | No
     if ended.late and left:
         return _hung(left, ended.step.limit_s, expected)
     if ended.late:
-        return expected.gate(_too_late(ended.step))
+        return expected.gate(_too_late(ended))
     if ended.exit_code:
         words = f": {ended.words}" if ended.words else ""
         message = f"srun ended with exit code {ended.exit_code}{words}"
-        found = start_failure(ended.stderr) or Finding("step-failed", Severity.FAULT, message, READ_STDERR)
+        found = start_failure(ended.stderr) or Finding("step-failed", Severity.FAULT, message, ended.read_stderr)
         return expected.gate(found)
     lost = [rank for rank in range(expected.ranks) if rank not in heard]
     if lost:

@@ -56,6 +56,8 @@ CHECK = "{check}"
 RECORD, RANK = "lumisite_record.py", "rank.py"
 #: What a container must see of the job.
 BINDS = ("--bind", f"{PROBES},{OUT}")
+#: What the folder of a step is called where its path is not known.
+STEP_FOLDER = "the step's folder"
 #: How much of a step's stderr is quoted, in letters.
 MOST_QUOTED = 400
 #: Nodes that a cause names; more are counted.
@@ -223,7 +225,7 @@ class ProbeStep:
 class Ended:
     """A step that has ended: what its ranks wrote, how its `srun` ended, and its time.
 
-    `stderr` has the lines at its end that name what went wrong.
+    `stderr` has the lines at its end that name what went wrong, `path` is the step's folder.
     """
 
     step: ProbeStep
@@ -231,6 +233,12 @@ class Ended:
     exit_code: int = 0
     stderr: tuple[str, ...] = ()
     seconds: float = math.inf
+    path: str = STEP_FOLDER
+
+    @property
+    def read_stderr(self) -> str:
+        """Where to read on."""
+        return f"read {self.path}/stderr"
 
     @property
     def words(self) -> str:
@@ -245,12 +253,13 @@ class Ended:
 
 @dataclass(frozen=True, kw_only=True)
 class Expected(ProbeStep):
-    """What a judge knows of a group's first step and its job; `time` is the last step's end."""
+    """What a judge knows of a group's first step, in the folder `path`, and its job; `time` is the last step's end."""
 
     run: str
     time: float
     image: str = ""
     spec: str = ""
+    path: str = STEP_FOLDER
 
     def gate(self, finding: Finding, ranks: Sequence[int] = ()) -> Gate:
         """Return the gate line of this probe for a finding about its nodes, or about all."""

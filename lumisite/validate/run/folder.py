@@ -6,7 +6,6 @@ again, and a line that is there already is not written a second time: to collect
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import io
 import json
@@ -116,21 +115,9 @@ class _LinesFile:
 
     def add(self, line: str) -> None:
         """Append a line, unless it is there."""
-        if line in self.seen:
-            return
-        data = line.encode() + b"\n"
-        handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            size = os.fstat(handle).st_size
-            if os.write(handle, data) < len(data):
-                # The disk has become full in the middle of it: the next line must not be glued to this one.
-                os.ftruncate(handle, size)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(self.path)) from None
-        finally:
-            os.close(handle)
-        self.seen.add(line)
+        if line not in self.seen:
+            append(self.path, line.encode() + b"\n")
+            self.seen.add(line)
 
     def drop(self, unwanted: Callable[[Mapping[str, object]], bool]) -> None:
         """Remove lines."""
@@ -139,6 +126,18 @@ class _LinesFile:
             kept = [line for line, out in lines if not out]
             replace_entry(self.path, "".join(f"{line}\n" for line in kept).encode())
             self.seen = {*kept}
+
+
+def append(path: Path, data: bytes) -> None:
+    """Write at the end of a file; an error of the system names the file."""
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        while data:
+            data = data[os.write(handle, data) :]
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    finally:
+        os.close(handle)
 
 
 class Run:
@@ -176,9 +175,13 @@ class Run:
         for line in lines:
             self._lines.add(line_json(line))
 
-    def drop(self, run: str, gate: str | None = None) -> None:
-        """Remove what a job has measured, or only the lines of one gate."""
-        self._lines.drop(lambda line: line.get("run") == run and gate in (None, line.get("gate")))
+    def drop(self, run: str) -> None:
+        """Remove what a job has measured."""
+        self._lines.drop(lambda line: line.get("run") == run)
+
+    def forget_end(self, run: str) -> None:
+        """Forget how a job ended; what it has measured stays."""
+        self._lines.drop(lambda line: line.get("run") == run and line.get("gate") == END)
 
     def ends(self) -> dict[str, Gate]:
         """Return how jobs ended, as far as they have."""
@@ -323,22 +326,14 @@ def gather(source: Path, target: Path) -> None:
     A target that is a file gets the samples only. A folder gets the newest run's request and its capture of a node too.
     """
     samples = samples_of(target)
-    whole = samples != target
     samples.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(f"{samples}.lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        lines = _LinesFile(samples)
-        lines.load(parse_object)
-        text = read_file(source / SAMPLES, LARGEST_LINES_BYTES).decode() if (source / SAMPLES).exists() else ""
-        for line in filter(None, text.split("\n")):
-            lines.add(line)
-        for name in (RUN, FACTS) if whole else ():
-            if (source / name).exists():
-                replace_entry(target / name, read_file(source / name, LARGEST_FACTS_BYTES))
-    finally:
-        os.close(handle)
+    lines = _LinesFile(samples)
+    lines.load(parse_object)
+    for line in read_file(source / SAMPLES, LARGEST_LINES_BYTES).decode().splitlines():
+        lines.add(line)
+    for name in (RUN, FACTS) if samples != target else ():
+        if (source / name).exists():
+            replace_entry(target / name, read_file(source / name, LARGEST_FACTS_BYTES))
 
 
 def samples_of(path: Path) -> Path:

@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
 
 from lumisite.findings.finding import Finding, Severity, Value
 from lumisite.paths import CURRENT
@@ -21,34 +20,31 @@ from lumisite.validate.probes.probe import NODE, Ended, Expected, Group, Line
 from lumisite.validate.run.folder import END, End, Run, SetBefore
 from lumisite.validate.run.jobscript import EXIT, JUDGED, RECORDS, SKIP, SKIPPED, STEP_ERR, JobPlan
 from lumisite.validate.run.request import RunRequest
+from lumisite.validate.run.slurm import JobState
 from lumisite.validate.verdict.causes import reason_to_skip
 from lumisite.vendors import all_gpus
 
 #: Variables that bear on ranks that work together, whatever a cause says; so do those of vendors.
 NETWORK = ("NCCL_", "FI_", "GLOO_", "MASTER_")
-
-
-#: A job that ran to its end is `over`, or `aside` if it measured two things; one that has ended before its time is
-#: `ended`, or `lost` if that was Slurm's doing.
-State: TypeAlias = Literal["new", "submitting", "submitted", "ended", "lost", "aside", "over"]
-#: What judges call a file whose path they do not know.
-THE_STDERR = "the step's stderr, in the folder of the run"
 #: The code of a job that measured two things.
 CHANGED = "job-changed"
 
 
 @dataclass
 class LiveJob:
-    """What is known of one job while the run goes on."""
+    """What is known of one job while the run goes on; `id` is that of Slurm, `end` says how it ended."""
 
     plan: JobPlan
-    state: State = "new"
     id: str = ""
+    end: Gate | None = None
+    asked: bool = False
+    """Whether Slurm was asked to run it, and may have heard."""
     tries: int = 0
     """How often it was submitted since lumisite was started."""
-    lost: bool = False
-    """Whether Slurm has said that it is over; its marks may still be on their way."""
-    done_since: float = 0.0
+    slurm: JobState = field(default_factory=lambda: JobState(None))
+    """What Slurm said of it last."""
+    over_since: float | None = None
+    """Since when it is over, while its marks may still be on their way."""
     collected: set[str] = field(default_factory=set)
     samples: list[Sample] = field(default_factory=list)
     group: str = ""
@@ -57,17 +53,11 @@ class LiveJob:
     """What holds it up."""
     skips: dict[str, Gate] = field(default_factory=dict)
     """The groups that are not to run, each with the finding because of which."""
-    looks: int = 0
-    """How often Slurm has said that it waits."""
-    reason: str = ""
-    """With which reason of Slurm's."""
-    completing: tuple[str, ...] = ()
-    """The nodes that were completing another job when its nodes were last looked at."""
 
     @property
-    def goes_on(self) -> bool:
-        """Whether there is still something to come of it."""
-        return self.state in ("new", "submitting", "submitted")
+    def lost(self) -> bool:
+        """Whether it ended before its time by Slurm's doing."""
+        return self.end is not None and self.end.verdict == "inconclusive" and self.end.code != CHANGED
 
     @property
     def waits_for_nodes(self) -> bool:
@@ -83,17 +73,10 @@ class LiveJob:
         return gate_of(finding, END, self.plan.run, tuple(sorted(finding.nodes or self.plan.nodes)), time)
 
 
-def state_of(end: Gate) -> State:
-    """Return the state of a job by the line that says how it ended."""
-    if end.verdict == "pass":
-        return "over"
-    return "ended" if end.verdict == "fail" else "aside" if end.code == CHANGED else "lost"
-
-
-def expected_of(run: str, group: Group, time: float, request: RunRequest) -> Expected:
-    """Return what the judge of a group knows of a job; `time` is the group's end."""
-    first = group.steps[0]
-    return Expected(**vars(first), run=run, time=time, image=request.image_digest, spec=request.specs[group.folder])
+def expected_of(folder: Run, run: str, group: Group, time: float, request: RunRequest) -> Expected:
+    """Return what the judge of a group knows of a job in the folder of a run; `time` is the group's end."""
+    path, spec = f"{folder.job_folder(run)}/{group.folder}", request.specs[group.folder]
+    return Expected(**vars(group.steps[0]), run=run, time=time, image=request.image_digest, spec=spec, path=path)
 
 
 def ended_of(folder: Run, run: str, group: Group, ends: Sequence[End]) -> list[Ended]:
@@ -105,6 +88,7 @@ def ended_of(folder: Run, run: str, group: Group, ends: Sequence[End]) -> list[E
             int(end.code),
             folder.errors(run, f"{step.folder}/{STEP_ERR}"),
             end.time - (folder.step_began(run, step) or -math.inf),
+            f"{folder.job_folder(run)}/{step.folder}",
         )
         for step, end in zip(group.steps, ends, strict=True)
     ]
@@ -158,11 +142,10 @@ def with_setters(lines: Sequence[Line], set_before: Sequence[SetBefore], *, toge
 
 
 def _bears_on(setting: SetBefore, gate: Gate, network: tuple[str, ...]) -> bool:
-    """Return whether a variable is one of the network's, binds CPUs, or is in what a gate says."""
+    """Return whether a variable is one of the network's, binds CPUs, or is among the values of a gate."""
     if setting.name.startswith(network) or (gate.gate == "affinity" and setting.name.startswith("SLURM_CPU_BIND")):
         return True
-    said = f"{gate.cause} {json.dumps(gate.values)}"
-    return re.search(rf"\b{re.escape(setting.name)}\b", said) is not None
+    return re.search(rf"\b{re.escape(setting.name)}\b", json.dumps(gate.values)) is not None
 
 
 @dataclass
@@ -171,10 +154,8 @@ class Collector:
 
     run: Run
     report: Callable[[Finding], None]
-    _set_before: set[SetBefore] = field(default_factory=set)
-    """What was set before lumisite ran, as far as it is reported."""
-    _unchecked: set[str] = field(default_factory=set)
-    """Why nodes were not checked, as far as it is reported."""
+    _told: set[str] = field(default_factory=set)
+    """Which variables were set before lumisite ran, and why nodes were not checked, as far as it is reported."""
 
     def collect(self, job: LiveJob, request: RunRequest, *, whole: bool = True) -> None:
         """Judge every group whose steps have all ended since; without `whole`, none behind one that has not begun."""
@@ -194,7 +175,7 @@ class Collector:
                     self.report(job.progress(f"{group.folder} …"))
                 continue
             job.collected.add(group.folder)
-            expected = expected_of(run, group, known[-1].time, request)
+            expected = expected_of(self.run, run, group, known[-1].time, request)
             if any(end.code == SKIPPED for end in known):
                 self._collect_skipped(job, group, expected)
             else:
@@ -218,9 +199,8 @@ class Collector:
         lines = with_setters(judged, self._setters(job), together=expected.together)
         gates = [line for line in lines if isinstance(line, Gate)]
         for gate in gates:
-            if (why := str(gate.values.get("unchecked", ""))) and why not in self._unchecked:
-                self._unchecked.add(why)
-                self.report(job.progress(why))
+            if why := str(gate.values.get("unchecked", "")):
+                self._tell(job.progress(why))
         job.samples += [line for line in lines if isinstance(line, Sample)]
         self.run.keep(lines)
         self._skip(job, group, gates)
@@ -237,30 +217,26 @@ class Collector:
                 job.skips[later.folder] = cause
                 for step in later.steps:
                     self.run.mark(job.plan.run, f"{step.folder}/{SKIP}")
-        if job.goes_on and (group.steps[0].probe == NODE or any(gate.verdict != "pass" for gate in found)):
+        if job.end is None and (group.steps[0].probe == NODE or any(gate.verdict != "pass" for gate in found)):
             self.run.mark(job.plan.run, f"{group.folder}/{JUDGED}")
 
     def _judge(self, job: LiveJob, group: Group, ends: Sequence[End], expected: Expected) -> Sequence[Line]:
-        run = job.plan.run
-        folder = f"{self.run.job_folder(run)}/{group.steps[0].probe}-{expected.label}*"
         try:
-            lines = group.judge(ended_of(self.run, run, group, ends), expected)
+            return group.judge(ended_of(self.run, job.plan.run, group, ends), expected)
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # what ranks wrote may hold anything
             text = f"the records cannot be judged ({type(error).__name__}: {error})"
-            todo = f"look into {folder}/{RECORDS}, then run again"
-            lines = [expected.gate(Finding("records-unreadable", Severity.DOUBT, text, todo, subject=group.folder))]
-        return [
-            replace(line, advice=line.advice.replace(THE_STDERR, f"{folder}/{STEP_ERR}"))
-            if isinstance(line, Gate)
-            else line
-            for line in lines
-        ]
+            todo = f"look into {expected.path}/{RECORDS}, then run again"
+            return [expected.gate(Finding("records-unreadable", Severity.DOUBT, text, todo, subject=group.folder))]
 
     def _setters(self, job: LiveJob) -> list[SetBefore]:
         """Return what was set before lumisite ran, and report it once."""
         found = self.run.set_before(job.plan.run)
         for setting in found:
-            if setting not in self._set_before:
-                self._set_before.add(setting)
-                self.report(Finding("variable-set", Severity.INFO, setting.text, subject=job.plan.run))
+            self._tell(Finding("variable-set", Severity.INFO, setting.text, subject=job.plan.run))
         return found
+
+    def _tell(self, finding: Finding) -> None:
+        """Report what is the same in many jobs once."""
+        if finding.message not in self._told:
+            self._told.add(finding.message)
+            self.report(finding)

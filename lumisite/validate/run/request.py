@@ -75,4 +75,4 @@ def parse_request(data: bytes, file: str) -> RunRequest:
 
 def _faults(request: RunRequest) -> Iterator[Finding]:
     if not request.batches:
-        yield Finding("value-wrong", Severity.FAULT, "names nothing", "example: a batch of jobs", "batches")
+        yield Finding("value-wrong", Severity.FAULT, "names no jobs", "start a new run", subject="batches")

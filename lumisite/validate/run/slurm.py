@@ -1,6 +1,6 @@
 """The edge to Slurm: what nodes there are, to submit, poll and cancel jobs.
 
-sacct is only run where all else has forgotten a job, and may be missing: not every site has an accounting database
+sacct is only run where squeue has forgotten a job, and may be missing: not every site has an accounting database
 that answers (sacct(1), squeue(1), scontrol(1) of Slurm 22.05 to 26.05).
 """
 
@@ -22,17 +22,8 @@ from lumisite.machine.program import run_program
 #: Of the caller's environment only this reaches a job: what a shell has loaded must not change what is measured.
 #: SBATCH_ACCOUNT says who pays. Other SBATCH_ variables would override the options of the job's script, sbatch(1).
 KEPT = (
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "PATH",
-    "SHELL",
-    "LANG",
-    "LC_ALL",
-    "TZ",
-    "XDG_RUNTIME_DIR",
-    "SLURM_CONF",
-    "SBATCH_ACCOUNT",
+    *("HOME", "USER", "LOGNAME", "PATH", "SHELL", "LANG", "LC_ALL", "TZ"),
+    *("XDG_RUNTIME_DIR", "SLURM_CONF", "SBATCH_ACCOUNT"),
 )
 KEPT_PREFIXES = ("MUNGE_",)
 #: How long a command of Slurm's may take, in seconds; its own limit is MessageTimeout, by default 10.
@@ -58,8 +49,6 @@ AWAY = (
 )
 #: The same, and what it says of a step that Slurm kept waiting.
 LOST_STEP = f"^srun: (Step created for|Job .* step creation)|{AWAY}"
-#: Nodes that a command of Slurm's lists.
-MOST_NODES = 200_000
 #: For how long a query is repeated while Slurm does not answer, and how often, in seconds.
 RETRY_S, PAUSE_S = 60.0, 5.0
 #: How srun names a node on which a step did not start.
@@ -73,11 +62,10 @@ IN_SERVICE = (*FREE, *BUSY, *RESERVED)
 
 @dataclass(frozen=True)
 class JobState:
-    """Slurm's state of a job: empty when Slurm does not know the job, None when it does not answer (`silence`)."""
+    """Slurm's state of a job: empty when Slurm does not know the job, None as long as it was not asked."""
 
     state: str | None
     reason: str = ""
-    silence: Finding | None = None
 
     @property
     def ended(self) -> bool:
@@ -104,7 +92,7 @@ def nodes_of(partition: str) -> dict[str, str]:
     Raises `ToolError`.
     """
     done = query(["sinfo", "--noheader", "--Node", f"--partition={partition}", "--format=%N|%T"])
-    rows = [line.strip().partition("|") for line in _parts(done, "\n", "sinfo") if line.strip()]
+    rows = [line.strip().partition("|") for line in done.splitlines() if line.strip()]
     return dict(sorted((name, re.sub(r"[^a-z_].*", "", state.lower())) for name, _, state in rows))
 
 
@@ -115,7 +103,7 @@ def reasons_of(nodes: Collection[str]) -> dict[str, str]:
     with suppress(ToolError):
         done = _run(["sinfo", "--noheader", "--Node", f"--nodes={','.join(nodes)}", "--format=%N|%E"])
         rows = [line.strip().partition("|") for line in done.stdout.splitlines()]
-        return {name: reason[:200] for name, _, reason in rows if reason.lower() not in ("", "none", "(null)")}
+        return {name: reason for name, _, reason in rows if reason.lower() not in ("", "none", "(null)")}
     return {}
 
 
@@ -147,15 +135,7 @@ def ignored_options() -> list[str]:
 
 def expand(nodelist: str) -> list[str]:
     """Expand Slurm's notation: nid[000001-000003]. Raises `ToolError`."""
-    return _parts(query(["scontrol", "show", "hostnames", nodelist]), None, "scontrol")
-
-
-def _parts(text: str, between: str | None, program: str) -> list[str]:
-    """Return the lines, or the words, that a program printed; raises `ToolError` for more than a site has nodes."""
-    parts = text.split(between, MOST_NODES)
-    if len(parts) > MOST_NODES:
-        raise ToolError(f"{program}: printed more than {MOST_NODES} nodes, which no site has")
-    return parts
+    return query(["scontrol", "show", "hostnames", nodelist]).split()
 
 
 def nodes_of_reservation(name: str) -> list[str]:
@@ -193,18 +173,15 @@ def find(name: str) -> str | None:
 
 
 def poll(jobs: Sequence[str]) -> Mapping[str, JobState]:
-    """Return the state of jobs; from squeue first, and scontrol and sacct for those that it does not show."""
+    """Return the state of jobs; of those that squeue does not show any more, from sacct. Raises `SilentError`."""
     if not jobs:
         return {}
-    try:
-        done = _run(["squeue", "--noheader", f"--jobs={','.join(jobs)}", "--states=all", "--format=%i|%T|%r"])
-        if done.returncode != 0 and UNKNOWN not in done.stderr:
-            raise _silent(done)
-        rows = [(*line.strip().split("|"), "", "")[:3] for line in done.stdout.splitlines()]
-        found = {name: _job_state(state, reason) for name, state, reason in rows}
-        return {job: found.get(job) or _detail(job) for job in jobs}
-    except SilentError as error:
-        return dict.fromkeys(jobs, JobState(None, silence=error.finding))
+    done = _run(["squeue", "--noheader", f"--jobs={','.join(jobs)}", "--states=all", "--format=%i|%T|%r"])
+    if done.returncode != 0 and UNKNOWN not in done.stderr:
+        raise _silent(done)
+    rows = [(*line.strip().split("|"), "", "")[:3] for line in done.stdout.splitlines()]
+    found = {name: JobState(state, reason) for name, state, reason in rows}
+    return {job: found.get(job) or _accounted(job) for job in jobs}
 
 
 def cancel(jobs: Sequence[str]) -> None:
@@ -215,22 +192,12 @@ def cancel(jobs: Sequence[str]) -> None:
             raise _failed(done)
 
 
-def _job_state(state: str, reason: str = "") -> JobState:
-    """Return a state, cut where it is longer than any of Slurm's: it would fill the terminal at each look."""
-    return JobState(state[:200], reason[:200])
-
-
-def _detail(job: str) -> JobState:
-    done = _run(["scontrol", "--oneliner", "show", "job", job])
-    fields = dict(reversed(re.findall(r"\b(JobState|Reason)=(\S+)", done.stdout)))
-    if done.returncode == 0 and "JobState" in fields:
-        return _job_state(fields["JobState"], fields.get("Reason", ""))
-    if UNKNOWN not in done.stderr:
-        raise _silent(done)
+def _accounted(job: str) -> JobState:
+    """Return the state of a job by the accounting, if there is one."""
     with suppress(ToolError):
         done = _run(["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={job}", "--format=State"])
         if done.returncode == 0 and (words := done.stdout.split()):
-            return _job_state(words[0])
+            return JobState(words[0])
     return JobState("")
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.cli.validate import require_deployed
+from lumisite.cli.validate import no_capture, require_deployed
 from lumisite.errors import ResolveError, ToolError
 from lumisite.findings.finding import Place
 from lumisite.site.scalars import RootPath
+from lumisite.validate.run.folder import create_run
 from lumisite.validate.run.plan import (
     choose_node_sets,
     hunt_words,
@@ -104,6 +105,15 @@ def test_no_job_is_submitted_where_nothing_is_deployed(tmp_path: Path) -> None:
     (tmp_path / "releases/a/modules").mkdir(parents=True)
     (tmp_path / "current").symlink_to("releases/a")
     require_deployed(site)
+
+
+def test_why_no_node_could_be_captured_is_said_with_what_does_it_by_hand(tmp_path: Path) -> None:
+    run, plans = create_run(tmp_path / "run", {}), plans_of(a_request(), LOADED)
+    assert no_capture(run, plans).startswith("no node could be captured: no job came so far (")
+    (run.job_folder(plans[1].run)).mkdir(parents=True)
+    (run.job_folder(plans[1].run) / "facts.stderr").write_text("No such file: python3.11\nNo module named lumisite\n")
+    words = f"No module named lumisite (`lumisite facts -o {tmp_path}/run/facts.json` on a node does it by hand)"
+    assert no_capture(run, plans) == f"no node could be captured: {words}"
 
 
 # ---- where more jobs go

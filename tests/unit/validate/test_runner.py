@@ -37,7 +37,7 @@ def test_runs_are_gathered_once_each_and_whole(played: PlayedSlurm, tmp_path: Pa
     for name in (SAMPLES, "run.json", "facts.json"):
         assert (tmp_path / "all" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
     assert (tmp_path / "flat/all.jsonl").read_bytes() == (tmp_path / "run" / SAMPLES).read_bytes()
-    assert {path.name for path in (tmp_path / "flat").iterdir()} == {"all.jsonl", "all.jsonl.lock"}
+    assert {path.name for path in (tmp_path / "flat").iterdir()} == {"all.jsonl"}
 
 
 def test_what_happens_is_reported(played: PlayedSlurm, tmp_path: Path) -> None:
@@ -122,8 +122,10 @@ def test_a_job_that_ends_early_says_why_and_keeps_what_it_measured(
 def test_a_slurm_that_does_not_answer_is_waited_for(
     played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    silent = slurm.JobState(None, silence=slurm.silence(["squeue"], "Unable to contact slurm controller"))
-    monkeypatch.setattr(slurm, "poll", lambda jobs: dict.fromkeys(jobs, silent))
+    def poll(_jobs: object) -> None:
+        raise slurm.SilentError(slurm.silence(["squeue"], "Unable to contact slurm controller"))
+
+    monkeypatch.setattr(slurm, "poll", poll)
     reports: list[Finding] = []
     assert [gate.verdict for gate in job_gates(work(tmp_path / "run", reports))] == ["pass", "pass"]
     assert "Slurm does not answer: Unable to contact slurm controller" in [
@@ -239,7 +241,26 @@ def test_what_slurm_says_is_told_once_while_a_step_waits(
     reports: list[Finding] = []
     work(tmp_path / "run", reports)
     waits = [one.message for one in reports if one.code == "job-waits"]
-    assert waits == ["job 1 PENDING (BeginTime)", "job 2 PENDING (BeginTime)"]  # once for each job
+    assert waits == ["job 1 PENDING (BeginTime)"]  # whatever the number of jobs
+
+
+def test_a_job_that_starts_at_once_is_not_said_to_wait(
+    played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = played.go_on
+    starting = True
+
+    def start() -> None:
+        nonlocal starting
+        starting = False
+        go_on()
+
+    played.go_on = start  # type: ignore[method-assign]
+    state = {True: slurm.JobState("PENDING", "None"), False: slurm.JobState("RUNNING")}
+    monkeypatch.setattr(slurm, "poll", lambda jobs: dict.fromkeys(jobs, state[starting]))
+    reports: list[Finding] = []
+    work(tmp_path / "run", reports)
+    assert {one.code for one in reports} == {"job-progress"}
 
 
 def test_nodes_that_are_drained_while_a_job_waits_are_named_with_what_to_do(

@@ -96,7 +96,8 @@ def test_a_question_that_hangs_ends_no_job(monkeypatch: pytest.MonkeyPatch) -> N
         raise subprocess.TimeoutExpired("squeue", 60)
 
     monkeypatch.setattr(slurm, "run_program", hang)
-    assert not slurm.poll(["1"])["1"].ended
+    with pytest.raises(slurm.SilentError, match="Slurm does not answer: within 60 s"):
+        slurm.poll(["1"])
 
 
 # ---- what Slurm lost

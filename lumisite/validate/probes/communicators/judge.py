@@ -18,7 +18,6 @@ from lumisite.validate.probes.definition import make_probe, options_of
 from lumisite.validate.probes.outcome import (
     LOOK_AT_NODE,
     LOOK_AT_SILENT,
-    READ_STDERR,
     WRONG_RESULTS,
     is_silent,
     nothing_measured,
@@ -101,7 +100,8 @@ def _hung(ended: Ended, expected: Expected, names: Sequence[str]) -> Gate | None
     ranks = [whole(record, "rank") for record in stuck]
     if never:
         message = f"no record is left after {limit_s:g} s{waiting}"
-        return expected.gate(Finding("record-missing", Severity.FAULT, message, READ_STDERR, nodes=nodes), ranks)
+        found = Finding("record-missing", Severity.FAULT, message, f"read {expected.path}/stderr", nodes=nodes)
+        return expected.gate(found, ranks)
     message = f"no progress for {limit_s:g} s: {'fell silent' if silent else 'hung'} while {_place(stuck[0])}{waiting}"
     advice = LOOK_AT_SILENT if silent else LOOK_AT_NODE
     if not silent and text(stuck[0], "part") and names:

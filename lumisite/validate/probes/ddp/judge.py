@@ -10,7 +10,7 @@ from lumisite.findings.finding import Finding, Severity
 from lumisite.text import some
 from lumisite.validate.lines import Sample
 from lumisite.validate.probes.definition import make_probe, options_of
-from lumisite.validate.probes.outcome import READ_STDERR, judge_together, nothing_measured, passed, trouble
+from lumisite.validate.probes.outcome import judge_together, nothing_measured, passed, trouble
 from lumisite.validate.probes.probe import Ended, Expected, Line, Probe, Record, Target, rounded
 from lumisite.validate.probes.records import finished, number, rank_of, slowest, table, text, texts, usual
 
@@ -51,7 +51,8 @@ def _disagreement(model: str, of_ranks: Sequence[Record]) -> tuple[Finding, list
     exchanged = [number(each, "exchanged") for each in gradients]
     lacking = [rank for rank, values in enumerate(zip(own, exchanged, strict=True)) if None in values]
     if lacking:
-        missing = Finding("record-missing", Severity.FAULT, "a rank recorded no gradient", READ_STDERR, subject=model)
+        advice = "see the rank's record, in the step's folder"
+        missing = Finding("record-missing", Severity.FAULT, "a rank recorded no gradient", advice, subject=model)
         return missing, lacking
     of_each, results = [value or 0.0 for value in own], [value or 0.0 for value in exchanged]
     mean = statistics.fmean(of_each)

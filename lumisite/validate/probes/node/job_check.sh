@@ -27,6 +27,7 @@ record() { # PYTHON PYTHONPATH ARGUMENT...
   printf '{"part": "check", "host": %s, "rank": %s, "local_rank": %s, "code": %s, "words": %s, "faults": %s}\n' \
     "$(quoted "$node")" "$rank" "$(number "${SLURM_LOCALID-}")" "$code" \
     "$(quoted "$(tail -n 1 "$out/$rank.stderr")")" "$faults"
+  rm -f "$out/$rank.stderr"
 }
 
 mkdir -p "$out"

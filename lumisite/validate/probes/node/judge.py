@@ -197,7 +197,7 @@ def _lost(ended: Ended, records: Mapping[str, Record], expected: Expected) -> It
             words = f"left no record in {ended.step.limit_s} s"
         else:
             words = "left no record: the step did not start, or was ended"
-        advice = f"look at slurmd on the node and at the step's stderr{DRAIN}"
+        advice = f"look at slurmd on the node, and {ended.read_stderr}{DRAIN}"
         found = Finding("node-lost", Severity.NODE, words, advice)
         if name not in reports:
             found = start_failure(of_slurm[name] or ended.stderr) or found

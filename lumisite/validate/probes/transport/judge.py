@@ -82,7 +82,7 @@ def _by_counters(ended: Ended, fabric: Fabric) -> Finding:
     records = {str(record.get("host")): record for record in finished(ended.records)}
     names = ", ".join(fabric.interfaces)
     if not records:
-        return Finding("transport-not-shown", Severity.DOUBT, "no rank left a record", "read the step's stderr")
+        return Finding("transport-not-shown", Severity.DOUBT, "no rank left a record", ended.read_stderr)
     sent = {host: _numbers(record, "sent") for host, record in records.items()}
     for host, record in records.items():
         moved, total = number(record, "moved") or 0.0, sum(sent[host].values())
