@@ -20,7 +20,7 @@ from lumisite.release.diff import to_json
 from lumisite.release.diff_lines import file_lines, meaning_lines, summary_lines
 from lumisite.release.files import make_directories
 from lumisite.release.root import locked, read_root
-from lumisite.release.tree import describe, fault_lines, owner_of
+from lumisite.release.tree import describe, fault_lines, user_and_node
 from lumisite.text import printable
 
 
@@ -71,7 +71,7 @@ def command(
         make_directories(Path(os.path.realpath(root)))
     except OSError as error:
         raise refused("create the deployment root", error) from error
-    with locked(read_root(root).path, by := user_name()):
+    with locked(read_root(root).path, by := user_and_node()):
         plan = plan_deploy(tree, root, os.geteuid(), any_site=change_site)
         changed = apply_plan(plan, by)
         removed = remove_old(plan.root, plan.out.manifest.release, keep) if changed else []
@@ -125,8 +125,3 @@ def _print_difference(plan: DeployPreview, *, details: bool, full: bool) -> bool
 def format_command(*words: object) -> str:
     """Return a command of lumisite as it is typed."""
     return shlex.join(["lumisite", *map(str, words)])
-
-
-def user_name() -> str:
-    """Return who deploys, and where, for the history."""
-    return f"{owner_of(os.getuid())}@{os.uname().nodename}"

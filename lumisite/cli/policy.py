@@ -19,7 +19,7 @@ from lumisite.cli.site_choice import recorded_site
 from lumisite.errors import DifferenceError, ResolveError, refused
 from lumisite.release.policy import NAME, WORDS, Policy, PolicyLine, change_policy, policy_path, read_policy
 from lumisite.release.root import Root, existing_root, manifests
-from lumisite.release.tree import owner_of
+from lumisite.release.tree import user_and_node
 from lumisite.site.load import load_site
 from lumisite.site.model import Site
 from lumisite.text import columns, nearest_name
@@ -77,7 +77,7 @@ def command(root: Path, word: str | None, partitions: tuple[str, ...], accounts:
         _check_names(names, found)
         lines = [PolicyLine(word, *name) for name in names] or [PolicyLine(word)]
         try:
-            policy = change_policy(found.path, lines, f"{owner_of(os.getuid())}@{os.uname().nodename}")
+            policy = change_policy(found.path, lines, user_and_node())
         except OSError as error:
             raise refused("write", error) from error
     result: dict[str, Any] = {"root": str(found.path), "policy": policy and [asdict(line) for line in policy.lines]}

@@ -10,14 +10,14 @@ from pathlib import Path
 import click
 
 from lumisite.cli.commands import Command
-from lumisite.cli.deploy import format_command, user_name
+from lumisite.cli.deploy import format_command
 from lumisite.cli.options import root_argument
 from lumisite.cli.terminal import DIFFERENCE, print_lines
 from lumisite.release.deploy import plan_rollback, roll_back
 from lumisite.release.diff import Difference, compare
 from lumisite.release.diff_lines import summary_lines
 from lumisite.release.root import existing_root, locked, read_root
-from lumisite.release.tree import fault_lines
+from lumisite.release.tree import fault_lines, user_and_node
 
 
 @click.command(cls=Command)
@@ -32,7 +32,7 @@ from lumisite.release.tree import fault_lines
 def command(root: Path, release: str) -> int:
     """Go one release back, or to the one that is named, at once."""
     path = existing_root(root, os.geteuid()).path
-    with locked(path, by := user_name()):
+    with locked(path, by := user_and_node()):
         now = read_root(path)
         before, after = plan_rollback(now, release)
         if before.manifest.release and (difference := compare(before, after)):

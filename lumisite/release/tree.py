@@ -250,6 +250,11 @@ def _by(status: os.stat_result) -> str:
     return f"{owner_of(status.st_uid)}, {utc(status.st_mtime)}"
 
 
+def user_and_node() -> str:
+    """Return who changes a root, and where, for its history: `user@host`."""
+    return f"{owner_of(os.getuid())}@{os.uname().nodename}"
+
+
 def owner_of(uid: int) -> str:
     """Return the name of a user, or the number where there is none."""
     try:
