@@ -36,12 +36,9 @@ from lumisite.text import printable
     default=KEPT,
     help=f"Remove releases but for the newest N ({KEPT}), and those that jobs may use.",
 )
-@click.option("--details", is_flag=True, help="Show every change and the diff of the files.")
-@click.option("--full", is_flag=True, help="Show the whole diff of every file.")
+@click.option("--details", is_flag=True, help="Show every change and the diff of every file.")
 @json_option
-def command(
-    out: Path, root: Path, apply: bool, change_site: bool, keep: int, details: bool, full: bool, as_json: bool
-) -> int:
+def command(out: Path, root: Path, apply: bool, change_site: bool, keep: int, details: bool, as_json: bool) -> int:
     """Print what a rendered tree would change in a deployment root, and with --apply deploy it.
 
     Without --apply nothing is written, and the exit code is 1 where something would change.
@@ -55,7 +52,7 @@ def command(
         if as_json:
             edited = {str(release.path): [describe(fault) for fault in release.faults] for release in plan.edited}
             print_result({**to_json(plan.difference), "edited": edited, "removed": removed}, (), as_json=True)
-        elif _print_difference(plan, details=details, full=full) and not (details or full) and plan.difference.old:
+        elif _print_difference(plan, details=details) and not details and plan.difference.old:
             print(f"all of it: {format_command('deploy', out, root, '--details')}", file=sys.stderr)
         _print_edits(plan)
         plan.refuse_damage()
@@ -75,7 +72,7 @@ def command(
         plan = plan_deploy(tree, root, os.geteuid(), any_site=change_site)
         changed = apply_plan(plan, by)
         removed = remove_old(plan.root, plan.out.manifest.release, keep) if changed else []
-    _print_difference(plan, details=details, full=full)  # by now a reader that has left stops nothing half-way
+    _print_difference(plan, details=details)  # by now a reader that has left stops nothing half-way
     _print_deployed(plan, root, removed, changed=changed)
     return 0
 
@@ -103,7 +100,7 @@ def _print_edits(plan: DeployPreview) -> None:
         print(f"{current.path}: not as it was deployed; left as it is:{fault_lines(current.faults)}", file=sys.stderr)
 
 
-def _print_difference(plan: DeployPreview, *, details: bool, full: bool) -> bool:
+def _print_difference(plan: DeployPreview, *, details: bool) -> bool:
     """Print what users will notice; all of it, and the files, only on request. Return whether there is something."""
     difference = plan.difference
     if not difference:
@@ -114,8 +111,8 @@ def _print_difference(plan: DeployPreview, *, details: bool, full: bool) -> bool
         missing = f"{plan.root.release(plan.root.current)}: missing, though {link} points to it"
         print(missing, file=sys.stderr)
     lines = [f"release {difference.old or '(none)'} -> {difference.new}"]
-    if details or full:
-        lines += [*meaning_lines(difference), "", *file_lines(difference, full=full)]
+    if details:
+        lines += [*meaning_lines(difference), "", *file_lines(difference)]
     else:
         lines += summary_lines(difference)
     print_lines(lines, DIFFERENCE)

@@ -198,18 +198,14 @@ def _files(tree: RenderedTree) -> dict[str, DiffFile]:
     }
 
 
-def unified(change: FileChange, *, full: bool) -> list[str]:
-    """Return the unified diff of a file; without `full`, new and removed files are only named."""
+def unified(change: FileChange) -> list[str]:
+    """Return the unified diff of a file."""
     a = f"a/{printable(change.old.path)}" if change.old else "/dev/null"
     b = f"b/{printable(change.new.path)}" if change.new else "/dev/null"
     contents = [side.content if side else b"" for side in (change.old, change.new)]
     if max(content.count(b"\n") for content in contents) > _MOST_LINES_COMPARED:
         return [f"{a} and {b} differ, in too many lines to be compared"]
     old, new = map(_lines_of, contents)
-    if change.kind == "new" and not full:
-        return [f"new {b} ({len(new)} lines)"]
-    if change.kind == "removed" and not full:
-        return [f"removed {a} ({len(old)} lines)"]
     lines = [f"renamed {a} -> {b}"] if change.kind == "renamed" else []
     if change.old and change.new and change.old.mode != change.new.mode:
         lines.append(f"mode {b}: {change.old.mode} -> {change.new.mode}")
@@ -247,7 +243,7 @@ def to_json(difference: Difference) -> dict[str, Any]:
                 "what": change.kind,
                 "old": change.old.path if change.old else None,
                 "new": change.new.path if change.new else None,
-                "diff": "\n".join(unified(change, full=True)),
+                "diff": "\n".join(unified(change)),
             }
             for change in difference.files
         ],

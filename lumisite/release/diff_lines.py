@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from lumisite.release.diff import Difference, ModuleChange, Pair, unified
 from lumisite.text import counted, printable
 
-_MOST_LINES_OF_A_FILE = 60
 #: Of a summary: with the lines around it, a terminal of 24 lines holds it.
 _MOST_LINES = 16
 #: What an entry of a group of tasks' changes is called, in the order of lines.
@@ -96,16 +95,6 @@ def _module_lines(module: ModuleChange) -> Iterator[str]:
                 yield f"{begin}: {name}: {printable(value)}"
 
 
-def file_lines(difference: Difference, *, full: bool = False) -> list[str]:
-    """Return a unified diff of every file that differs.
-
-    Without `full`, long diffs are cut, and new and removed files are only named.
-    """
-    lines: list[str] = []
-    for change in difference.files:
-        part = unified(change, full=full)
-        if not full and len(part) > _MOST_LINES_OF_A_FILE:
-            cut = len(part) - _MOST_LINES_OF_A_FILE
-            part[_MOST_LINES_OF_A_FILE:] = [f"... {cut} more lines (--full shows all)"]
-        lines += part
-    return lines
+def file_lines(difference: Difference) -> list[str]:
+    """Return a unified diff of every file that differs."""
+    return [line for change in difference.files for line in unified(change)]

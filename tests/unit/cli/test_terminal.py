@@ -96,7 +96,7 @@ CASES: Sequence[tuple[Callable[..., None], Sequence[str | int], Sequence[str]]] 
     (sample, ("cause",), (*REPORT, "--json")),
     *((run_json, (key,), REPORT) for key in ("site", "image")),
     *((facts, (key,), ("changes", str(EXAMPLES / "before/facts.json"), "facts.json")) for key in ("site",)),
-    (edited, (), ("deploy", "out", "root", "--full")),
+    (edited, (), ("deploy", "out", "root", "--details")),
     (edited, (), ("deploy", "out", "root", "--json")),
     *((odd_file, (), words) for words in (("status", "root", "--all"), ("deploy", "out", "root"))),
     *(
@@ -126,7 +126,7 @@ def test_what_is_hostile_in_a_file_is_spelled_out(
     said = "".join(capsys.readouterr())
     assert said
     assert all(line.replace("\t", "").isprintable() for line in said.split("\n")), ascii(said)
-    assert not any(line.lstrip().startswith("FORGED") for line in said.split("\n") if words[-1] != "--full")
+    assert not any(line.lstrip().startswith("FORGED") for line in said.split("\n") if words[-1] != "--details")
 
 
 @pytest.mark.parametrize("name", ["out.md", "out.txt", "out.xml", "out.html"])

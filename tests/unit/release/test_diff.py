@@ -170,16 +170,13 @@ def test_the_file_of_a_module_with_a_new_version_is_compared_with_its_old_one() 
     )
 
 
-def files(old: dict[str, RenderedFile], new: dict[str, RenderedFile], *, full: bool = False) -> list[str]:
-    return file_lines(
-        compare(on_disk(with_manifest(old, manifest())), on_disk(with_manifest(new, manifest()))), full=full
-    )
+def files(old: dict[str, RenderedFile], new: dict[str, RenderedFile]) -> list[str]:
+    return file_lines(compare(on_disk(with_manifest(old, manifest())), on_disk(with_manifest(new, manifest()))))
 
 
-def test_new_and_removed_files_are_named_and_with_full_shown() -> None:
+def test_new_and_removed_files_are_shown() -> None:
     old, new = {"old": RenderedFile("a\nb\n")}, {"new": RenderedFile("c")}
-    assert files(old, new) == ["new b/new (1 lines)", "removed a/old (2 lines)"]
-    assert files(old, new, full=True) == [
+    assert files(old, new) == [
         "--- /dev/null",
         "+++ b/new",
         "@@ -0,0 +1 @@",
@@ -203,12 +200,10 @@ def test_a_missing_newline_at_the_end_is_a_difference() -> None:
     ]
 
 
-def test_a_long_diff_is_cut_with_a_note_and_with_full_is_not() -> None:
+def test_a_long_diff_is_not_cut() -> None:
     old = {"a": RenderedFile("".join(f"{n}\n" for n in range(500)))}
     new = {"a": RenderedFile("".join(f"{n} new\n" for n in range(500)))}
-    assert len(files(old, new)) == 61
-    assert files(old, new)[-1] == "... 943 more lines (--full shows all)"
-    assert len(files(old, new, full=True)) == 1003
+    assert len(files(old, new)) == 1003
 
 
 def test_what_is_not_text_on_disk_is_spelled_out() -> None:

@@ -251,7 +251,7 @@ def test_a_reader_that_leaves_does_not_stop_a_deploy(tmp_path: Path) -> None:
 
 
 def test_a_terminal_that_knows_ascii_only_gets_all_of_the_difference(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "lumisite", "deploy", "new", "ROOT", "--full"]
+    command = [sys.executable, "-m", "lumisite", "deploy", "new", "ROOT", "--details"]
     found = subprocess.run(
         command,
         capture_output=True,

@@ -94,5 +94,5 @@ def test_what_stands_in_files_is_no_colour(run: Run, tmp_path: Path) -> None:
     files = tree(NEW, libfabric="\x1b[31m1.22.0")
     written(tmp_path / "hostile", files)
     deploy("old")
-    assert "\\x1b[31m1.22.0" in on_terminal("deploy", "hostile", "ROOT", "--full")
-    assert f"{ESCAPE}31m1.22" not in on_terminal("deploy", "hostile", "ROOT", "--full")
+    assert "\\x1b[31m1.22.0" in on_terminal("deploy", "hostile", "ROOT", "--details")
+    assert f"{ESCAPE}31m1.22" not in on_terminal("deploy", "hostile", "ROOT", "--details")
