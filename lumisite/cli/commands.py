@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
+from lumisite.cli.quiet_and_verbose import verbosity_options
 from lumisite.text import nearest_name
 
 EXIT_CODES = (
@@ -48,34 +48,6 @@ GROUPS: dict[str, dict[str, str]] = {
 COMMANDS: dict[str, str] = {name: line for commands in GROUPS.values() for name, line in commands.items()}
 #: Help is as wide as the terminal, up to this, and `-h` is short for `--help`.
 CONTEXT = {"max_content_width": 120, "help_option_names": ["-h", "--help"]}
-
-
-def _set_quiet(context: click.Context, _: click.Parameter, given: bool) -> None:
-    if given and not context.resilient_parsing:
-        sys.stderr.quiet = True  # type: ignore[union-attr]  # `plain_output` has replaced the stream
-
-
-def _set_verbose(context: click.Context, _: click.Parameter, given: bool) -> None:
-    if given and not context.resilient_parsing:
-        from lumisite.cli.verbose import AuditPrinter
-
-        sys.addaudithook(AuditPrinter())
-
-
-def verbosity_options() -> list[click.Parameter]:
-    """Return the options for how much is printed, which are accepted before the command and after it."""
-    kind: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False}
-    return [
-        click.Option(
-            ["-q", "--quiet"], callback=_set_quiet, help="Print no notes and no progress, only errors.", **kind
-        ),
-        click.Option(
-            ["-v", "--verbose"],
-            callback=_set_verbose,
-            help="Print which files are read and which programs are run.",
-            **kind,
-        ),
-    ]
 
 
 class Command(click.Command):

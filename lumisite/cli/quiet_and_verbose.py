@@ -1,4 +1,4 @@
-"""What `--verbose` prints: files that are read or written, and programs that are run.
+"""`--quiet`, and `--verbose`, which prints files that are read or written, and programs that are run.
 
 Source of the events and their values: "Audit events table" of Python's library reference.
 """
@@ -10,6 +10,8 @@ import shlex
 import sys
 from pathlib import Path
 from typing import Any
+
+import click
 
 _PACKAGE = Path(__file__).parents[1]
 #: Files of programs, and not of the work: Python's own, but for the data of this package.
@@ -40,3 +42,29 @@ class AuditPrinter:
         if line not in self._printed:
             self._printed.add(line)
             print(line, file=sys.stderr)
+
+
+def _set_quiet(context: click.Context, _: click.Parameter, given: bool) -> None:
+    if given and not context.resilient_parsing:
+        sys.stderr.quiet = True  # type: ignore[union-attr]  # `plain_output` has replaced the stream
+
+
+def _set_verbose(context: click.Context, _: click.Parameter, given: bool) -> None:
+    if given and not context.resilient_parsing:
+        sys.addaudithook(AuditPrinter())
+
+
+def verbosity_options() -> list[click.Parameter]:
+    """Return the options for how much is printed, which are accepted before the command and after it."""
+    kind: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False}
+    return [
+        click.Option(
+            ["-q", "--quiet"], callback=_set_quiet, help="Print no notes and no progress, only errors.", **kind
+        ),
+        click.Option(
+            ["-v", "--verbose"],
+            callback=_set_verbose,
+            help="Print which files are read and which programs are run.",
+            **kind,
+        ),
+    ]
