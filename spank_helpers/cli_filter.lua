@@ -54,20 +54,22 @@ local function policy(options)
   local file, _, code = io.open((root or site.root) .. "/policy", "r")
   if not file and code ~= 2 then return "off" end
   if not file and not root then return "on" end
-  local lines = 0
-  for line in (file and file:read(4096) or ""):gmatch("([^\n]*)\n") do
-    local word, what, name = line:match("^(%S+) (%l+) ?(%S*)$")
-    if what == "default" and name == "" then return word end
-    if what == "partition" or what == "account" then
-      local of_job, value = os.getenv("SLURM_JOB_ID"), get(options, what)
-      if of_job then value = os.getenv("SLURM_JOB_" .. what:upper()) end
-      if not value then return "observe" end
-      if value == name then return word end
-    end
+  if not file then return os.getenv("LUMISITE_STACK") and "on" or "off" end
+  local text, lines = file:read(4096) or "", 0
+  for line in (text:match("[^\n]$") and text .. "\n" or text):gmatch("([^\n]*)\n") do
+    local words = {}
+    for word in line:gmatch("[^ \t]+") do words[#words + 1] = word end
+    local word, what, name = words[1], words[2], words[3]
     lines = lines + 1
-    if lines == 64 then break end
+    if lines == 65 then return "off" end
+    if #words == 2 and what == "default" then return word end
+    if #words ~= 3 or what ~= "partition" and what ~= "account" then return "off" end
+    local of_job, value = os.getenv("SLURM_JOB_ID"), get(options, what)
+    if of_job then value = os.getenv("SLURM_JOB_" .. what:upper()) end
+    if not value then return "observe" end
+    if value == name then return word end
   end
-  return os.getenv("LUMISITE_STACK") and "on" or "off"
+  return lines > 0 and os.getenv("LUMISITE_STACK") and "on" or "off"
 end
 
 -- 2. Returns whether ours will run. One that this host cannot read would fail every task.
@@ -148,7 +150,8 @@ end
 
 function lumisite.pre_submit(options, pack_offset)
   local known, word = pcall(policy, options)
-  if os.getenv("LUMISITE") == "off" or not known then return end
+  local switched_off = { off = true, OFF = true, no = true, ["0"] = true }
+  if switched_off[os.getenv("LUMISITE") or ""] or not known then return end
   if word ~= "on" and word ~= "observe" then return end
   local is_srun = (get(options, "type") or "srun") == "srun"
   -- Each step on its own: an error in one, returned as text, leaves the others.

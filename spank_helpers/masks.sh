@@ -173,9 +173,11 @@ bind_task() {
 	run taskset -cp "$cpus" "$SLURM_TASK_PID" || refuse "taskset refused $cpus"
 }
 tell_cpus() {
+	told="CPUs $cpus (task $local_id of $tasks on a $kind node${gpu:+, near GPU $gpu})"
+	case $cpus in '') told="no CPU binding: $why" ;; esac
+	case $mode,$verbose in observe,) say "$told" ;; esac
 	case $cpus in
-	'') note no-cpus "$why" "no CPU binding: $why" "$whose" ;;
-	*) note cpus "$cpus $gpu" \
-		"CPUs $cpus (task $local_id of $tasks on a $kind node${gpu:+, near GPU $gpu})" own ;;
+	'') note no-cpus "$why" "$told" "$whose" ;;
+	*) note cpus "$cpus $gpu" "$told" own ;;
 	esac
 }

@@ -1,8 +1,8 @@
 # ---- the policy: sets $ls_mode to on, observe or off
 # ROOT/policy has lines `WORD partition NAME`, `WORD account NAME` and `WORD default`, as `lumisite
-# policy` writes them. The first that fits the step gives the word; any other line, and what comes
-# behind 64, is passed over. Without a line that fits: on for who has loaded the module, else off.
-# Another word, or a file that cannot be read: off. A script that is not below a root, such as a
+# policy` writes them. The first that fits the step gives the word. A line of another form, another
+# word, more than 64 lines, none at all, or a file that cannot be read: off. Where all lines are for
+# others: on for who has loaded the module, else off. A script that is not below a root, such as a
 # copy that Slurm hands out, follows the policy of the site's root; where that has none, somebody
 # runs a tree that was never deployed, and has chosen to.
 ls_read_policy() {
@@ -29,11 +29,14 @@ ls_read_policy() {
 
 ls_find_word() {
 	ls_lines=0
-	while [ "$ls_lines" -lt 64 ] && read -r ls_mode ls_whom; do
-		case $ls_whom in
-		default | "partition ${SLURM_JOB_PARTITION:-/}" | "account ${SLURM_JOB_ACCOUNT:-/}") return ;;
-		esac
+	while read -r ls_mode ls_scope ls_name ls_more || [ "$ls_mode" ]; do
 		ls_lines=$((ls_lines + 1))
+		[ "$ls_lines" -lt 65 ] || break
+		case $ls_scope,$ls_name,$ls_more in
+		default,, | "partition,${SLURM_JOB_PARTITION:-/}," | "account,${SLURM_JOB_ACCOUNT:-/},") return ;;
+		partition,?*, | account,?*,) ;;
+		*) ls_lines=65 && break ;;
+		esac
 	done
-	ls_mode=none
+	case $ls_lines in 0 | 65) ls_mode=off ;; *) ls_mode=none ;; esac
 }

@@ -64,8 +64,8 @@ def policy_path(root: Path) -> Path:
 def read_policy(root: Path) -> Policy | None:
     """Read the policy of a root as the helper's scripts do, `None` where it has none.
 
-    They follow a link, obey a line with more blanks too, pass over any other and what comes behind the limits, and are
-    off for all jobs where users cannot read the file.
+    They follow a link, obey a line with more blanks too, and are off from a line of another form on, behind the limits,
+    and for all jobs where the file has no line or users cannot read it.
     """
     path = policy_path(root)
     try:
@@ -89,28 +89,32 @@ def read_policy(root: Path) -> Policy | None:
 
 
 def parse_policy(text: str, root: Path) -> Policy:
-    """Parse a policy; a line that is not as `lumisite policy` writes it is a fault, which the helper passes over.
+    """Parse a policy; a line that is not as `lumisite policy` writes it is a fault.
 
-    Of a line for a step, a word that is none of the three means off.
+    The helper is off for all whom no line before one of another form fits. Of a line for a step, a word that is none
+    of the three means off.
     """
-    lines, faults = [], []
-    every = text[:MOST_BYTES].split("\n")
-    for number, line in enumerate(every[:-1][:MOST_LINES], start=1):
-        word, whom = (*re.split("[ \t]+", line.strip(" \t"), maxsplit=1), "")[:2]  # as `read` of the shell does
-        scope, _, name = whom.partition(" ")
-        is_known = whom == "default" or (scope in ("partition", "account") and bool(NAME.fullmatch(name)))
-        found = PolicyLine(word if word in WORDS else "off", scope, name)
-        if is_known:
-            lines.append(found)
-        if not is_known or found.text != line:
-            effect = "though tasks obey it" if word in WORDS else "which means off"
-            effect = effect if is_known else "which the helper passes over"
+    lines: list[PolicyLine] = []
+    faults: list[Finding] = []
+    for number, line in enumerate(text[:MOST_BYTES].removesuffix("\n").split("\n") if text else (), start=1):
+        words = re.split("[ \t]+", line.strip(" \t"))  # as `read` of the shell does
+        is_for_some = len(words) == 3 and words[1] in ("partition", "account")
+        if number > MOST_LINES or not (is_for_some or (len(words) == 2 and words[1] == "default")):
+            reason = "is not a policy line" if number <= MOST_LINES else f"is behind {MOST_LINES} lines"
+            effect = "so the helper is off for all whom no line before it fits"
+            faults.append(_fault(root, f"{printable(line)!r} {reason}, {effect}", number))
+            return Policy((*lines, PolicyLine("off")), tuple(faults))
+        found = PolicyLine(words[0] if words[0] in WORDS else "off", *words[1:])
+        lines.append(found)
+        if found.text != line or (found.name and not NAME.fullmatch(found.name)):
+            effect = "though tasks obey it" if words[0] in WORDS else "which means off"
             faults.append(_fault(root, f"{printable(line)!r} is not a policy line, {effect}", number))
-    if len(text) > MOST_BYTES or len(every) - 1 > MOST_LINES:
-        rest = f"the helper reads {MOST_LINES} lines and {MOST_BYTES} bytes, and passes over the rest"
-        faults.append(_fault(root, rest, MOST_LINES + 1))
-    elif every[-1] or not text:
-        faults.append(_fault(root, "the last line has no end, and the helper passes over it", len(every)))
+    if len(text) > MOST_BYTES:
+        faults.append(_fault(root, f"more than {MOST_BYTES} bytes, which not all of the helper reads", len(lines)))
+    elif not text:
+        return _closed(root, "has no line")
+    elif not text.endswith("\n"):
+        faults.append(_fault(root, "the last line has no end", len(lines)))
     return Policy(tuple(lines), tuple(faults))
 
 

@@ -57,20 +57,22 @@ LINES = {
 }
 #: What no `lumisite policy` has written, and what it makes of the step: another word is off.
 OTHER_WORDS = ("act default", "default default", "ON default", "kill partition dev-g\non default", "$(id) default")
-#: Lines that are passed over.
-NO_LINES = {
+#: What is no policy: the helper is off from such a line on.
+DAMAGED = {
     "empty": "",
     "blank": "\n\n",
     "another form": "lumisite-policy 1\nact\nend\n",
     "no name": "on partition\n",
     "a share": "on share 5\n",
     "cut": "off partition a\non defau",
-    "without its line end": "off default",
-    "a word more": "off default x\n",
+    "a word more": "on default # since Monday\n",
+    "a remark": "# who wrote this\non default\n",
     "odd letters": "\udcff\udcfe\n",
-    "line ends of another system": "off default\r\n",
-    "behind too many": "on partition a\n" * 64 + "off default\n",
+    "line ends of another system": "on default\r\n",
+    "too many lines": "on partition a\n" * 64 + "on default\n",
 }
+#: What no `lumisite policy` has written either, and is obeyed.
+LOOSE = {"on  default\n": "on", "\tobserve\tdefault \n": "observe", "off partition a\nobserve default": "observe"}
 
 
 @pytest.mark.parametrize(("lines", "expected"), LINES.items(), ids=range(len(LINES)))
@@ -85,7 +87,18 @@ def test_another_word_is_off(shell: str, tmp_path: Path, lines: str) -> None:
     assert mode(shell, tmp_path, f"{lines}\n", LUMISITE_STACK="25.03") == "off"
 
 
-@pytest.mark.parametrize("text", [*NO_LINES.values(), None], ids=[*NO_LINES, "missing"])
+@pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_policy_is_off(shell: str, tmp_path: Path, text: str) -> None:
+    assert mode(shell, tmp_path, text, LUMISITE_STACK="25.03") == "off"
+    assert mode(shell, tmp_path, f"observe account project_1\n{text}") == "observe"
+
+
+@pytest.mark.parametrize(("text", "expected"), LOOSE.items(), ids=range(len(LOOSE)))
+def test_more_blanks_and_a_missing_line_end_are_no_matter(shell: str, tmp_path: Path, text: str, expected: str) -> None:
+    assert mode(shell, tmp_path, text) == expected
+
+
+@pytest.mark.parametrize("text", [None, "off partition a\n", "off account b\nobserve partition a\n"])
 def test_without_a_line_that_fits_it_is_on_for_who_has_loaded_the_module(
     shell: str, tmp_path: Path, text: str | None
 ) -> None:
@@ -99,7 +112,9 @@ def test_a_policy_that_is_no_file_is_off(shell: str, tmp_path: Path) -> None:
     assert read(shell, tmp_path, script, LUMISITE_STACK="25.03") == "off"
 
 
-EVERY = [*(f"{text}\n" for text in (*LINES, *OTHER_WORDS, "on  default", "\toff\tdefault", "x y")), *NO_LINES.values()]
+EVERY = [*(f"{text}\n" for text in (*LINES, *OTHER_WORDS, "off partition a")), *LOOSE, *DAMAGED.values()]
+#: Those that `lumisite policy` may have written.
+WRITTEN = {f"{text}\n" for text in (*LINES, "off partition a")}
 
 
 @pytest.mark.parametrize("text", EVERY, ids=range(len(EVERY)))
@@ -111,7 +126,7 @@ def test_status_says_what_tasks_obey(tmp_path: Path, text: str) -> None:
     steps = [("default", ""), ("partition", "dev-g"), ("account", "project_1")]
     words = [line.word for line in policy.lines if (line.scope, line.name) in steps]
     assert [*words, "on"][0] == obeyed
-    assert bool(policy.faults) == (text not in {f"{lines}\n" for lines in LINES})
+    assert bool(policy.faults) == (text not in WRITTEN)
 
 
 def test_a_link_is_followed_and_one_to_nothing_is_no_policy(shell: str, tmp_path: Path) -> None:
@@ -134,7 +149,7 @@ def test_a_copy_follows_the_policy_of_the_sites_root(shell: str, tmp_path: Path)
 
 @pytest.mark.parametrize("value", ["", ",", "dev-g,x", "*", "dev-g x", "\n", "x\ndev-g", "$(id)", "d?v-g", "/"])
 def test_a_hostile_partition_fits_no_line(shell: str, tmp_path: Path, value: str) -> None:
-    text = "off partition dev-g\noff partition\noff account\non default\n"
+    text = "off partition dev-g\noff account dev-g\non default\n"
     assert mode(shell, tmp_path, text, SLURM_JOB_PARTITION=value, SLURM_JOB_ACCOUNT=value) == "on"
 
 
@@ -180,7 +195,24 @@ def test_another_word_switches_the_filter_off(lua: str, tmp_path: Path, lines: s
     assert of_filter(lua, tmp_path, f"{lines}\n", {"partition": "dev-g"}, LUMISITE_STACK="25.03") == "off"
 
 
-@pytest.mark.parametrize("text", [*NO_LINES.values(), None], ids=[*NO_LINES, "missing"])
+@pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED)
+def test_the_filter_reads_a_damaged_policy_alike(lua: str, tmp_path: Path, text: str) -> None:
+    options = {"partition": "dev-g", "account": "project_1"}
+    assert of_filter(lua, tmp_path / "a", text, options, LUMISITE_STACK="25.03") == "off"
+    assert of_filter(lua, tmp_path / "b", f"observe account project_1\n{text}", options) == "observe"
+
+
+@pytest.mark.parametrize(("text", "expected"), LOOSE.items(), ids=range(len(LOOSE)))
+def test_the_filter_minds_blanks_as_little(lua: str, tmp_path: Path, text: str, expected: str) -> None:
+    assert of_filter(lua, tmp_path, text, {"partition": "dev-g", "account": "project_1"}) == expected
+
+
+@pytest.mark.parametrize("value", ["off", "OFF", "no", "0"])
+def test_a_user_switches_the_filter_off_as_the_prolog(lua: str, tmp_path: Path, value: str) -> None:
+    assert of_filter(lua, tmp_path, "on default\n", {}, LUMISITE=value) == "off"
+
+
+@pytest.mark.parametrize("text", [None, "off partition a\n"])
 def test_without_a_line_that_fits_the_filter_is_on_with_the_module(lua: str, tmp_path: Path, text: str | None) -> None:
     options = {"partition": "dev-g", "account": "project_1"}
     assert of_filter(lua, tmp_path / "a", text, options) == "off"
@@ -235,7 +267,11 @@ def test_the_first_task_of_a_node_tells_the_log_what_it_would_print(shell: str, 
     expected = run_prolog(shell, tmp_path / "on", "on default\n", SLURM_LOCALID="0").stdout
     lines = logged(shell, tmp_path / "observe", "observe default\n", SLURM_LOCALID="0")
     assert lines[:2] == ["-t", "lumisite[1234567.0.3]"]
-    assert lines[2:] == expected.replace(f"{tmp_path}/on", f"{tmp_path}/observe").splitlines()
+    *printed, cpus = lines[2:]
+    assert printed == expected.replace(f"{tmp_path}/on", f"{tmp_path}/observe").splitlines()
+    assert cpus == "print lumisite: no CPU binding: the task has no process id"
+    with_process = logged(shell, tmp_path / "bound", "observe default\n", SLURM_LOCALID="0", SLURM_TASK_PID="1")
+    assert with_process[-1].startswith("print lumisite: CPUs 49-55 (task 0 of 8 on a lumi-g node")
     assert logged(shell, tmp_path / "other", "observe default\n", SLURM_LOCALID="1") == []
 
 

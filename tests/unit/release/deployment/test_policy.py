@@ -154,7 +154,7 @@ UNFIT = {
     "lost link": ("on for who has loaded", "a link to nothing: the helper acts as without a policy"),
     "folder": ("off for all other jobs", "a directory, expected a file: the helper is off for all jobs"),
     "closed": ("off for all other jobs", "mode 0640, so that users cannot read it: the helper is off for all jobs"),
-    "long": ("on for account a; ", "the helper reads 64 lines and 4096 bytes, and passes over the rest"),
+    "long": ("on for account a; ", "is behind 64 lines, so the helper is off for all whom no line before it fits"),
 }
 
 
