@@ -71,6 +71,8 @@ find_gpu() {
 	gpu='' gpus_of_step=0 index=$local_id binding=${SLURM_GPU_BIND:-${SLURM_TRES_BIND-}}
 	if expand "${SLURM_STEP_GPUS-}"; then gpus_of_step=$count; fi
 	! is_long "$binding" || return
+	# A GPU a task and no GPU binding: its own by index. No GPU of Slurm's: all, or one on request. A
+	# binding to one GPU: that one. A map without GPUs of Slurm's: the map has the node's numbers.
 	case $gpus_of_step,${LUMISITE_GPUS-},$binding in
 	"$tasks",*, | "$tasks",*none*) ;;
 	0,one, | 0,one,*none*)
@@ -93,7 +95,7 @@ choose_cpus() {
 	to_number "${SLURM_CPUS_PER_TASK-}" 0 && wanted_cpus=$number
 	know_granted_cpus
 	if whole_node; then cpus_of_whole_node; else cpus_of_part; fi || return
-	[ "$count" -ge "$wanted_cpus" ] ||
+	[ "$cpu_count" -ge "$wanted_cpus" ] ||
 		refuse "it would have fewer CPUs than the $wanted_cpus that --cpus-per-task asks for"
 }
 # Sets $granted to the CPUs of the step, by its cgroup (version 2 or 1), with blanks around each;
@@ -114,9 +116,9 @@ read_line() {
 	line=''
 	[ ! -r "$1" ] || read -r line <"$1" || :
 }
-# Sets $cpus from the site's table, and $count to the fewest that a task has there: how many tasks
-# on a whole node, or `near` for those near GPUs; index of a task or GPU; threads of a core.
-row() { site_cpus "$kind/$1/$3" && pick "$2" "$lists" && cpus=$picked; }
+# Sets $cpus from the site's table, and $cpu_count to the fewest that a task of the row has. A row
+# is of so many tasks on a whole node, or `near` GPUs; then index of a task or GPU; threads of a core.
+row() { site_cpus "$kind/$1/$3" && pick "$2" "$lists" && cpus=$picked cpu_count=$fewest; }
 # Whether all of the node is this step's: by its cgroup, else by what Slurm says, where that leaves
 # no doubt.
 whole_node() {
@@ -128,10 +130,11 @@ whole_node() {
 	fi
 	if [ "$whole_nodes" ] || ! row 1 0 2; then row 1 0 1; fi
 	to_number "${SLURM_CPUS_ON_NODE-}" 0
-	[ "$number" -ge "$count" ]
+	[ "$number" -ge "$cpu_count" ]
 }
 cpus_of_whole_node() {
 	rows=$tasks index=$local_id
+	# With all GPUs, or none, the row for so many tasks; with one GPU a task, the part next to that.
 	case $tasks,$gpu,$gpus_of_step in
 	1,* | *,,0 | *,,"$kind_gpus") ;;
 	*,,*) refuse "$tasks tasks do not match the $gpus_of_step GPUs of the step" || return ;;
@@ -139,7 +142,7 @@ cpus_of_whole_node() {
 	esac
 	row "$rows" "$index" "$threads" ||
 		refuse "the site has no masks for $tasks tasks on a $kind node" || return
-	[ "$count" -lt "$wanted_cpus" ] && [ "$threads" = 1 ] || return 0
+	[ "$cpu_count" -lt "$wanted_cpus" ] && [ "$threads" = 1 ] || return 0
 	# Both threads of its cores may be enough; without them it keeps one of each, and gets no mask.
 	threads=2
 	whole_node || threads=1
@@ -159,9 +162,9 @@ cpus_of_part() {
 		;;
 	esac
 	expand "$cpus" || numbers=''
-	cpus='' count=0 whose=own
+	cpus='' cpu_count=0 whose=own
 	for number in $numbers; do
-		case $granted in *" $number "*) cpus=$cpus${cpus:+,}$number count=$((count + 1)) ;; esac
+		case $granted in *" $number "*) cpus=$cpus${cpus:+,}$number cpu_count=$((cpu_count + 1)) ;; esac
 	done
 	[ "$cpus" ] || refuse "none of the granted CPUs is${gpu:+ near GPU $gpu and} for tasks"
 }

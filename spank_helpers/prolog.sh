@@ -20,11 +20,13 @@
 # 7 CPUs: which the task should have.
 # 8 Touch and print; where it only observes, tell the system log instead.
 #
-# A value of more than 8 KiB is left as it is, without a look inside.
+# A value of more than 8 KiB is left as it is, without a look inside. What is of this site alone
+# stands at the end, below "the site's data": it calls `bind`, `setting`, `cache` and the like.
 
 # ---- 1 Be safe, from the first command on: an exported SHELLOPTS could trace into stdout.
 {
 	lines='' mode=''
+	# Until the policy is read, $mode is empty, and lines are printed.
 	send() {
 		case $mode in observe) return ;; esac
 		printf '%s' "$lines"

@@ -305,7 +305,7 @@ ls_without_binds() {
 }
 # The name of a variable that remembers which binds are a module's. What the image does not need
 # goes, and what is not there, such as a broken link in `/`, which the prolog does not touch: no
-# container would start.
+# container would start. An image that no family knows keeps the binds of all modules.
 ls_review() {
 	case $ls_state,$ls_family,$1,$ls_needs in
 	found,,* | found,*,LUMISITE_BINDS_TASK,* | found,*" $1 "*) ls_keep=1 ;;

@@ -273,7 +273,7 @@ def _cpus(site: Site) -> Iterator[tuple[list[str], Sequence[str]]]:
             least = min(len(answer.pu_os) for answer in answers)
             lists = sh.numbers("lists", (answer.cpus for answer in answers))
             short = len(lists) < sh.WIDTH - 40
-            yield keys, (f"count={least} {lists}",) if short else (f"count={least}", lists)
+            yield keys, (f"fewest={least} {lists}",) if short else (f"fewest={least}", lists)
 
 
 def wrapper_data(of: Rendering) -> Iterator[str]:
