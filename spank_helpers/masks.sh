@@ -116,8 +116,8 @@ read_line() {
 	line=''
 	[ ! -r "$1" ] || read -r line <"$1" || :
 }
-# Sets $cpus from the site's table, and $cpu_count to the fewest that a task of the row has. A row
-# is of so many tasks on a whole node, or `near` GPUs; then index of a task or GPU; threads of a core.
+# Sets $cpus from the site's table, and $cpu_count to the fewest that a task of the row has. The row
+# of so many tasks on a whole node, or `near` GPUs; index of a task or GPU; threads of a core.
 row() { site_cpus "$kind/$1/$3" && pick "$2" "$lists" && cpus=$picked cpu_count=$fewest; }
 # Whether all of the node is this step's: by its cgroup, else by what Slurm says, where that leaves
 # no doubt.
