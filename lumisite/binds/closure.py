@@ -25,9 +25,10 @@ from lumisite.binds.copies import (
     summary,
     users_of,
 )
+from lumisite.binds.never_bound import is_never_bound
 from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.elf import ElfInfo
-from lumisite.machine.library_names import in_order, is_foundation, newest, stem
+from lumisite.machine.library_names import in_order, newest, stem
 from lumisite.machine.loader import Found, Loaded, Loader, Need, Search, walk
 from lumisite.machine.tree import is_under, resolve
 from lumisite.text import printable, some
@@ -129,7 +130,7 @@ def _cases(roots: Iterable[str], sides: Sides) -> Iterator[_Case]:
     needed = []
     for name in roots:
         search = sides.host.search(name)
-        loaded = None if search.found is None or is_foundation(name) else Loaded(name, search.found)
+        loaded = None if search.found is None or is_never_bound(name) else Loaded(name, search.found)
         needed.append(Need(name, None, loaded, search))
     by_name: dict[str, list[Need]] = {}
     for need in walk(sides.host, needed, others=True):
@@ -155,7 +156,7 @@ def _inside(loaded: Loaded) -> Loaded:
 def _first(case: _Case, roots: Sequence[str], sides: Sides) -> _Case:
     """Decide by the two copies alone."""
     host, image = case.host.found, case.image.found
-    if is_foundation(case.name):
+    if is_never_bound(case.name):
         if image is None:
             return case.decided("refuse", _run_time_missing(case))
         text = f"part of the C or GCC run time, never bound by itself; the image has {summary(image) or '-'}"
@@ -275,7 +276,7 @@ def _reached(cases: _Cases) -> dict[str, tuple[str, ...]]:
     reached: dict[str, tuple[str, ...]] = {name: (name, "root") for name, case in cases.items() if case.is_root}
     for name in (waiting := list(reached)):
         found, decision = cases[name].host.found, cases[name].decision
-        if found is None or decision not in ("bind", "refuse") or is_foundation(name):
+        if found is None or decision not in ("bind", "refuse") or is_never_bound(name):
             continue
         for needed in found.info.needed:
             if needed not in reached and (decision == "bind" or cases[needed].decision in ("refuse", "missing")):
@@ -303,7 +304,7 @@ def _planned(case: _Case, chain: tuple[str, ...], cases: _Cases, sides: Sides) -
     )
     if case.decision == "bind" and host is not None:
         return replace(_placed(planned, case, host, sides), warnings=tuple(_other_versions(case, sides)))
-    if case.decision in ("skip", "refuse") and not is_foundation(case.name):
+    if case.decision in ("skip", "refuse") and not is_never_bound(case.name):
         return _without_module(planned, case, sides)
     return planned
 

@@ -14,13 +14,14 @@ from lumisite.cli.options import PATH, json_option, root_argument
 from lumisite.cli.output import print_result
 from lumisite.cli.terminal import DIFFERENCE, print_lines
 from lumisite.errors import ResolveError, refused
+from lumisite.findings.writers import subject_and_message
 from lumisite.paths import current
 from lumisite.release.deploy import KEPT, DeployPreview, apply_plan, load_out, old_releases, plan_deploy, remove_old
 from lumisite.release.diff import to_json
 from lumisite.release.diff_lines import file_lines, meaning_lines, summary_lines
 from lumisite.release.files import make_directories
 from lumisite.release.root import locked, read_root
-from lumisite.release.tree import describe, fault_lines, user_and_node
+from lumisite.release.tree import fault_lines, user_and_node
 from lumisite.text import printable
 
 
@@ -50,7 +51,9 @@ def command(out: Path, root: Path, apply: bool, change_site: bool, keep: int, de
     if not apply:
         removed = old_releases(plan.root, plan.out.manifest.release, keep)
         if as_json:
-            edited = {str(release.path): [describe(fault) for fault in release.faults] for release in plan.edited}
+            edited = {
+                str(release.path): [subject_and_message(fault) for fault in release.faults] for release in plan.edited
+            }
             print_result({**to_json(plan.difference), "edited": edited, "removed": removed}, (), as_json=True)
         elif _print_difference(plan, details=details) and not details and plan.difference.old:
             print(f"all of it: {format_command('deploy', out, root, '--details')}", file=sys.stderr)

@@ -30,7 +30,7 @@ from lumisite.findings.writers import as_json, line
 from lumisite.lint.own_variables import judge_own_variables
 from lumisite.render.rank import Cpus, Environment, FirstRank, Step, StepBind, Variable
 from lumisite.render.wrapper_image import WrapperImage, wrapper_image
-from lumisite.site.cpus import format_cpu_list
+from lumisite.site.cpu_list import format_cpu_list
 from lumisite.site.decode import unknown_name
 from lumisite.site.ledger import Situation, harmful_values
 from lumisite.site.load import load_plans, load_site

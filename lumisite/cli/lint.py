@@ -12,11 +12,11 @@ from lumisite.cli.options import FILE_NAME, json_option, load_lock, lock_option,
 from lumisite.cli.output import print_result
 from lumisite.cli.site_choice import site_or_example
 from lumisite.findings.finding import Finding, Severity
-from lumisite.findings.writers import advice, message
+from lumisite.findings.writers import advice, subject_and_message
 from lumisite.lint.rules import SIZE_LIMIT_BYTES, describe_check, lint_job, read_script, source_of
 from lumisite.site.load import load_site
 from lumisite.site.model import Site
-from lumisite.text import counted, printable
+from lumisite.text import counted
 
 
 @click.command(cls=Command)
@@ -64,18 +64,18 @@ def _last_line(checked: list[str], faults: int, hints: int) -> str:
     return f"{scripts}: {', '.join(counts) or 'nothing wrong'}; {'; '.join(dict.fromkeys(checked))}"
 
 
-def _reason(finding: Finding) -> str:
-    return f"{printable(finding.subject)}: {message(finding)}"
-
-
 def _line(finding: Finding) -> str:
     hint = "" if finding.severity is Severity.FAULT else "hint: "
-    return f"{finding.place}: {hint}{finding.code} {_reason(finding)} ({advice(finding)})"
+    return f"{finding.place}: {hint}{finding.code} {subject_and_message(finding)} ({advice(finding)})"
 
 
 def _row(site: Site, finding: Finding) -> dict[str, object]:
     location = finding.place
     assert location is not None
     known = {"file": location.file, "line": location.line, "code": finding.code}
-    known |= {"certain": finding.severity is Severity.FAULT, "reason": _reason(finding), "right": advice(finding)}
+    known |= {
+        "certain": finding.severity is Severity.FAULT,
+        "reason": subject_and_message(finding),
+        "right": advice(finding),
+    }
     return {**known, "source": source_of(site, finding)}

@@ -19,7 +19,7 @@ from lumisite.machine.hwloc import SIZE_LIMIT_BYTES, parse_hwloc
 from lumisite.machine.live import read_allowed, read_topology
 from lumisite.machine.masks import MaskRequest, TaskMask, cpu_masks
 from lumisite.machine.topology import Topology, recognise, topology_of
-from lumisite.site.cpus import CpusetError, parse_number_list
+from lumisite.site.cpu_list import CpusetError, parse_number_list
 from lumisite.site.load import load_site, read_input
 from lumisite.site.model import Site
 from lumisite.text import suggestion

@@ -20,11 +20,12 @@ from lumisite.cli.terminal import print_lines, table
 from lumisite.errors import LumisiteError
 from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding, Severity
+from lumisite.findings.writers import subject_and_message
 from lumisite.machine.host import DiskTree
 from lumisite.release.host_check import check_release
 from lumisite.release.policy import read_policy
 from lumisite.release.root import Root, existing_root, inspect_release, list_releases, release_row
-from lumisite.release.tree import RenderedTree, describe, fault_lines
+from lumisite.release.tree import RenderedTree, fault_lines
 from lumisite.site.load import LoadedSite, load_site
 from lumisite.text import columns, printable
 
@@ -96,7 +97,7 @@ def _print_releases(root: Root, *, as_json: bool) -> int:
 
 def _json_of(row: dict[str, Any]) -> dict[str, Any]:
     values = {name: value for name, value in row.items() if name != "stacks"}
-    return {**row["stacks"], **values, "faults": [describe(fault) for fault in row["faults"]]}
+    return {**row["stacks"], **values, "faults": [subject_and_message(fault) for fault in row["faults"]]}
 
 
 def _row(release: dict[str, Any], names: tuple[str, ...]) -> tuple[str, ...]:
@@ -175,13 +176,13 @@ def _policy_line(root: Root) -> str:
     policy = read_policy(root.path)
     if policy is None:
         return f"none: {OTHERWISE}"
-    faults = "".join(f" ({describe(fault)})" for fault in policy.faults[:1])
+    faults = "".join(f" ({subject_and_message(fault)})" for fault in policy.faults[:1])
     return f"{describe_policy(policy.lines)}{faults}"
 
 
 def _messages(findings: Iterable[Finding]) -> list[str]:
     """Return a line for each finding, for JSON."""
-    return list(map(describe, findings))
+    return list(map(subject_and_message, findings))
 
 
 def _previous(status: dict[str, Any]) -> str:

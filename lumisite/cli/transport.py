@@ -16,7 +16,7 @@ from lumisite.cli.site_choice import optional_site
 from lumisite.cli.terminal import table
 from lumisite.findings import writers
 from lumisite.findings.exit_code import verdict_exit_code
-from lumisite.site.cpus import format_cpu_list
+from lumisite.site.cpu_list import format_cpu_list
 from lumisite.text import printable
 from lumisite.validate.nccl_log import scan
 from lumisite.validate.transport import Expectation, ProcessResult, Result, judge

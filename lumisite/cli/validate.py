@@ -51,7 +51,7 @@ from lumisite.validate.run.plan import (
     site_digest,
     with_specs,
 )
-from lumisite.validate.run.request import Batch, RunRequest
+from lumisite.validate.run.request import KEPT_OPTIONS, Batch, RunRequest
 from lumisite.validate.run.runner import Runner
 from lumisite.validate.samples import read_lines
 from lumisite.validate.verdict.baseline import baseline_size, mixed_images
@@ -59,11 +59,8 @@ from lumisite.validate.verdict.baseline import baseline_size, mixed_images
 #: Jobs of a run, by its purpose: five decide (docs/explanation/verdict.md); ten baseline jobs come from three days.
 JOBS = {"validate": 5, "baseline": 4}
 NODE_SETS = 2
-#: Options that a run keeps from its beginning.
-KEPT = (
-    *("out", "nodes", "step_nodes", "partition", "account", "reservation", "sbatch", "limit"),
-    *("image", "jax_image", "wrapper", "env", "baseline"),
-)
+#: Options that are decided when a run begins.
+FIRST_OPTIONS = (*KEPT_OPTIONS, "out", "nodes", "step_nodes", "partition", "sbatch", "image", "env", "baseline")
 #: Options of one batch of jobs, which `--more` may have too.
 BATCH_OPTIONS = ("jobs", "node_sets", "nodelist", "avoid", "probe", "dry_run")
 
@@ -157,7 +154,7 @@ def command(**options: Any) -> int:
     if arguments.into and not arguments.baseline:
         raise ResolveError("--into: is for a baseline (give --baseline too)")
     if arguments.resume:
-        request, _ = recorded_run(arguments, "--resume", (*KEPT, *BATCH_OPTIONS))
+        request, _ = recorded_run(arguments, "--resume", (*FIRST_OPTIONS, *BATCH_OPTIONS))
     else:
         request = (more_jobs if more else new_run)(arguments)
     # What cannot be judged against is told before anything is made or submitted.
@@ -315,7 +312,7 @@ def _make_request(arguments: SimpleNamespace, purpose: str, folder: str, stamp: 
         batches=(Batch(stamp, jobs, sets, tuple(arguments.probe)),),
         specs={},
         sbatch=tuple(arguments.sbatch),
-        **{name: getattr(arguments, name) for name in ("account", "reservation", "limit", "jax_image", "wrapper")},
+        **{name: getattr(arguments, name) for name in KEPT_OPTIONS},
         env=dict(map(parse_assignment, arguments.env)),
         before=_real_paths(arguments.before),
         into=str(real_path(arguments.into)) if arguments.into else None,
@@ -418,7 +415,7 @@ def with_nodes(request: RunRequest, arguments: SimpleNamespace) -> RunRequest:
 
 def more_jobs(arguments: SimpleNamespace) -> RunRequest:
     """Add a batch of jobs to the request of a run."""
-    request, loaded = recorded_run(arguments, "--more", KEPT)
+    request, loaded = recorded_run(arguments, "--more", FIRST_OPTIONS)
     probes = tuple(arguments.probe) or request.batches[0].probes
     batch = Batch(stamp_now(), arguments.jobs or JOBS["validate"], request.batches[0].node_sets[:1], probes)
     request = replace(request, batches=(*request.batches, batch))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from lumisite.binds.host_libraries import folders_below, more_folders
+from lumisite.binds.never_bound import is_never_bound
 from lumisite.errors import LumisiteError
 from lumisite.facts.context import stated_libraries
 from lumisite.facts.facts import Facts, Library
@@ -17,7 +18,7 @@ from lumisite.facts.reading import LARGEST_FILE_BYTES, folders_of, is_below, mod
 from lumisite.findings.finding import Finding, Severity
 from lumisite.images.contents import glibc_of, providers_beside
 from lumisite.machine.ldcache import conf_directories, glob
-from lumisite.machine.library_names import is_foundation, newest, numbers_in, public_versions, stem
+from lumisite.machine.library_names import newest, numbers_in, public_versions, stem
 from lumisite.machine.loader import Found, Loaded, Loader, Rules, Search, cpu_levels, read_rules, walk
 from lumisite.machine.tree import Tree, content_of, digest_of, names_of, resolve, size_of
 from lumisite.site.model import Site
@@ -161,9 +162,9 @@ def _with_needs(loader: Loader, starts: dict[str, Found]) -> tuple[dict[str, Fou
         for need in walk(loader, [Loaded(posixpath.basename(start.path), start)]):
             if need.loaded is not None:
                 found.setdefault(need.loaded.found.real, need.loaded.found)
-            elif need.requester is not None and not is_foundation(need.name):
+            elif need.requester is not None and not is_never_bound(need.name):
                 missing.setdefault(need.name, set()).add(need.requester.found.real)
-    kept = {real: library for real, library in sorted(found.items()) if not is_foundation(library.info.soname or real)}
+    kept = {real: library for real, library in sorted(found.items()) if not is_never_bound(library.info.soname or real)}
     return kept, {name: tuple(sorted(users)) for name, users in sorted(missing.items())}
 
 

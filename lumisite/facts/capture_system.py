@@ -21,7 +21,7 @@ from lumisite.findings.writers import message as reason
 from lumisite.machine.live import read_topology
 from lumisite.machine.topology import TopologyError
 from lumisite.machine.tree import Tree, first_line, names_of, resolve, small_text
-from lumisite.site.cpus import format_cpu_list
+from lumisite.site.cpu_list import format_cpu_list
 from lumisite.vendors import all_fabrics, all_gpus
 
 _NET = "/sys/class/net"

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from lumisite.facts.change import DOUBT, FAULT, INFO, Change, joined, known_difference, listed, only_in
 from lumisite.facts.facts import Adapter, Device, Facts, Interface, driver_text
-from lumisite.site.cpus import CpusetError, parse_number_list
+from lumisite.site.cpu_list import CpusetError, parse_number_list
 
 D = TypeVar("D", Interface, Adapter)
 _SET_SMT = "set SMT as before: nosmt on the kernel's command line, /sys/devices/system/cpu/smt/control, or the firmware"

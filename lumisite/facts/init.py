@@ -18,7 +18,7 @@ import yaml
 from lumisite.facts.capture_system import lies_on
 from lumisite.facts.facts import Device, Driver, Facts, Interface, Releases, driver_text
 from lumisite.machine.library_names import numbers_in
-from lumisite.site.cpus import CpusetError, format_cpu_list, parse_number_list
+from lumisite.site.cpu_list import CpusetError, format_cpu_list, parse_number_list
 from lumisite.site.read import read_file
 from lumisite.site.scalars import PCI_BUS
 from lumisite.text import natural, printable

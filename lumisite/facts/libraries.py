@@ -6,11 +6,12 @@ import posixpath
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
+from lumisite.binds.never_bound import is_never_bound
 from lumisite.facts.change import DOUBT, FAULT, INFO, Change, difference, joined, listed, only_in
 from lumisite.facts.facts import Facts, Library
 from lumisite.facts.reading import is_below
 from lumisite.machine.ldcache import CACHE
-from lumisite.machine.library_names import is_foundation, numbers_in, stem
+from lumisite.machine.library_names import numbers_in, stem
 
 Compare: TypeAlias = Callable[[Facts, Facts], Iterator[Change]]
 #: Where only root installs: a search there is the business of a package.
@@ -147,7 +148,7 @@ def compare_names(names: Callable[[Library], Iterable[str]], has: str) -> Compar
 
 def needs_of(library: Library) -> list[str]:
     """Return what a library needs but for the C library, which does not count here."""
-    return [name for name in library.needed if not is_foundation(name)]
+    return [name for name in library.needed if not is_never_bound(name)]
 
 
 def compare_needed_versions(before: Facts, after: Facts) -> Iterator[Change]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lumisite.facts.reading import LARGEST_FILE_BYTES, Texts, file_mark, lines_of, script_mark
 from lumisite.machine.tree import Tree, content_of, first_line, resolve, small_text
-from lumisite.site.cpus import CpusetError, format_cpu_list, parse_number_list
+from lumisite.site.cpu_list import CpusetError, format_cpu_list, parse_number_list
 from lumisite.site.model import Site
 
 #: Where Slurm looks for its files: its own folder, then what slurmd keeps where it gets them from the controller.

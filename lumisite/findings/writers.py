@@ -18,6 +18,11 @@ def advice(finding: Finding) -> str:
     return printable(finding.advice) if finding.advice else ""
 
 
+def subject_and_message(finding: Finding) -> str:
+    """Return one line with the subject and what is wrong with it."""
+    return f"{printable(finding.subject)}: {message(finding)}"
+
+
 def line(finding: Finding) -> str:
     """Return one line: place, subject, what is wrong, what to do, code."""
     text = f"{finding.place}: {sentence(finding)}" if finding.place else sentence(finding)

@@ -40,7 +40,6 @@ _FRAGMENTS_PER_BLOCK = 512
 _DIRECTORY, _FILE, _LINK = 1, 2, 3
 _EXTENDED = 7
 _MOST_KIND = 14
-_BUILD_AGAIN = "build the image again with SingularityCE 3 or Apptainer 1, or later"
 
 
 class ImageError(LumisiteError):

@@ -11,7 +11,7 @@ from lumisite.lint.job import Job
 from lumisite.lint.programs import known_image, starts_of
 from lumisite.lint.step import SrunStep, read_count, usable_cores, usable_cpus
 from lumisite.render.runtimes import RUNTIMES
-from lumisite.site.cpus import format_cpu_list
+from lumisite.site.cpu_list import format_cpu_list
 from lumisite.site.images import releases_by_name
 from lumisite.site.nodes import NodeKind
 from lumisite.site.versions import parse_version_range

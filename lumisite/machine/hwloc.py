@@ -15,7 +15,7 @@ from xml.parsers import expat
 
 from lumisite.findings.finding import Finding, Place, Severity
 from lumisite.machine.topology import Core, CoreGroup, Topology, TopologyError, cores_of, gpus_of, is_gpu, place_of
-from lumisite.site.cpus import CPU_NUMBER_LIMIT
+from lumisite.site.cpu_list import CPU_NUMBER_LIMIT
 from lumisite.text import printable
 
 SIZE_LIMIT_BYTES = 8 << 20

@@ -13,7 +13,7 @@ from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.host import PCI_DEVICES, gpus_of_node
 from lumisite.machine.topology import Core, CoreGroup, Topology, TopologyError, cores_of, gpus_of, place_of
 from lumisite.machine.tree import Tree, names_of, small_text
-from lumisite.site.cpus import CpusetError, parse_number_list
+from lumisite.site.cpu_list import CpusetError, parse_number_list
 from lumisite.site.kinds import NO_GPUS, NodeFacts
 
 _CPU = "/sys/devices/system/cpu"

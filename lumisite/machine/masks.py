@@ -14,7 +14,7 @@ from typing import NamedTuple
 from lumisite.errors import LumisiteError
 from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.topology import Core, Gpu, Topology
-from lumisite.site.cpus import format_cpu_list
+from lumisite.site.cpu_list import format_cpu_list
 
 TABLE_TASKS = (1, 2, 4, 8, 16)
 """The tasks-per-node counts for which tables are made ahead of the job, beside the number of GPUs."""

@@ -10,11 +10,12 @@ from functools import cached_property
 from typing import Literal
 
 from lumisite.binds.host_libraries import folders_below, library_folders, loader_of_host
+from lumisite.binds.never_bound import is_never_bound
 from lumisite.errors import ResolveError
 from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.elf import ElfError, read_elf
 from lumisite.machine.host import DiskTree
-from lumisite.machine.library_names import in_order, is_foundation, newest, stem
+from lumisite.machine.library_names import in_order, newest, stem
 from lumisite.machine.loader import Loaded, Loader, Need, Search, walk
 from lumisite.machine.tree import ResolvedPath, broken_link_on, is_under, names_of, resolve
 from lumisite.release.node import ENTER, READ, HostFault, Node, users_shut_out
@@ -337,7 +338,7 @@ def _needed(check: _Check, loader: Loader, need: Need, reported: set[str]) -> It
         found = need.loaded.found
         yield from filter(None, (check.closed(found.path, found.real, READ, needed_by),))
         yield from _lacking(need)
-    elif need.name not in reported and not is_foundation(need.name):
+    elif need.name not in reported and not is_never_bound(need.name):
         if closed := _closed(check, need.search, needed_by):
             yield from closed
             return

@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 
 from lumisite.errors import DifferenceError
 from lumisite.findings.finding import Finding, Severity
-from lumisite.findings.writers import line, message
+from lumisite.findings.writers import line
 from lumisite.render.manifest import (
     LARGEST_MANIFEST_BYTES,
     LINK,
@@ -29,7 +29,6 @@ from lumisite.render.manifest import (
     sha256_of,
 )
 from lumisite.site.read import UnfitFileError, kind_of, read_entry, read_file
-from lumisite.text import printable
 
 # No rendered file comes near; a larger one was put there by somebody and is not worth reading into memory.
 LARGEST_FILE_BYTES = 16 * 1024 * 1024
@@ -186,11 +185,6 @@ def _opened_below(top: int, path: str) -> Iterator[int]:
         yield folder
     finally:
         os.close(folder)
-
-
-def describe(finding: Finding) -> str:
-    """Return one line with the subject and what is wrong with it."""
-    return f"{printable(finding.subject)}: {message(finding)}"
 
 
 def fault_lines(faults: Sequence[Finding], most: int = 20) -> str:

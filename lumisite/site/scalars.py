@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, NewType, TypeVar
 
 from lumisite.errors import UnfitError, wrong_type
-from lumisite.site.cpus import CpusetError, parse_number_list
+from lumisite.site.cpu_list import CpusetError, parse_number_list
 from lumisite.site.versions import Version, VersionRange, parse_version, parse_version_range
 
 T = TypeVar("T")

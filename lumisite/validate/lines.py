@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeAlias
 from lumisite.errors import LumisiteError
 from lumisite.findings.finding import Finding, Severity, Value
 from lumisite.findings.writers import advice, message
-from lumisite.site.cpus import format_cpu_list
+from lumisite.site.cpu_list import format_cpu_list
 from lumisite.site.json_file import short
 from lumisite.text import first_repeated, printable
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import sentence
-from lumisite.site.cpus import format_cpu_list
+from lumisite.site.cpu_list import format_cpu_list
 from lumisite.text import natural, some
 from lumisite.validate.nccl_log import Log, Process
 from lumisite.vendors import is_built_in

@@ -23,7 +23,7 @@ from lumisite.render.rank import THIS_NODE, Cpus, Environment, FirstRank, Step
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
 from lumisite.render.wrapper_image import WrapperImage, wrapper_image
-from lumisite.site.cpus import parse_number_list
+from lumisite.site.cpu_list import parse_number_list
 from lumisite.site.kinds import fingerprint_of
 from lumisite.site.ledger import COMPUTED
 from lumisite.site.load import LoadedSite

@@ -21,7 +21,7 @@ from lumisite.errors import ResolveError
 from lumisite.facts.facts import parse_facts
 from lumisite.machine.masks import MaskRequest, cpu_masks
 from lumisite.machine.topology import topology_of
-from lumisite.site.cpus import parse_number_list
+from lumisite.site.cpu_list import parse_number_list
 from lumisite.site.load import load_site
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.probe import scripts

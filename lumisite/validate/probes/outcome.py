@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lumisite.findings.finding import Finding, Severity
-from lumisite.site.cpus import parse_number_list
+from lumisite.site.cpu_list import parse_number_list
 from lumisite.text import counted
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.probe import NODE, Ended, Expected, Judge, Line, Record, describe_ranks

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from lumisite.findings.finding import Finding
-from lumisite.site.cpus import format_cpu_list
+from lumisite.site.cpu_list import format_cpu_list
 from lumisite.site.images import family_by_path, holds_by_name, plugin_by_name
 from lumisite.site.ledger import Situation, default_family, of_modules
 from lumisite.site.model import Family, Site, Validation

@@ -13,7 +13,7 @@ from lumisite.errors import ResolveError, ToolError
 from lumisite.text import some
 from lumisite.validate.probes.suite import probes_of
 from lumisite.validate.run.plan import choose_node_sets, hunt_words, more_words
-from lumisite.validate.run.request import RunRequest, parse_request
+from lumisite.validate.run.request import KEPT_OPTIONS, RunRequest, parse_request
 from lumisite.validate.run.slurm import IN_SERVICE
 from lumisite.validate.verdict.system import SystemVerdict
 
@@ -131,7 +131,7 @@ def _of_nodes(request: RunRequest, sets: Sequence[tuple[str, ...]], probes: Sequ
 def _typed(request: RunRequest, *words: str) -> str:
     """Return a command with the options that the run was begun with."""
     options = ["--site", request.site_file, "--partition", request.partition, "--image", request.image]
-    for name in ("account", "reservation", "limit", "jax_image", "wrapper"):
+    for name in KEPT_OPTIONS:
         if (value := getattr(request, name)) is not None:
             options += [f"--{name.replace('_', '-')}", str(value)]
     options += [word for name, value in request.env.items() for word in ("--env", f"{name}={value}")]

@@ -11,6 +11,9 @@ from lumisite.errors import ResolveError, SiteError
 from lumisite.findings.finding import Finding, Severity
 from lumisite.site.json_file import decode_values, parse_json
 
+#: Options of `validate` that a request keeps under their own names, and that the commands to type next have again.
+KEPT_OPTIONS = ("account", "reservation", "limit", "jax_image", "wrapper")
+
 
 @dataclass(frozen=True)
 class Batch:

@@ -8,8 +8,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from lumisite.binds.closure import closure
+from lumisite.binds.never_bound import is_never_bound
 from lumisite.images.environment import library_path
-from lumisite.machine.library_names import is_foundation
 from lumisite.machine.loader import Loaded, Loader, Need, read_rules, walk
 from tests.support.closures import FABRIC, sides
 from tests.support.dict_trees import DictTree, Files, Link
@@ -58,7 +58,7 @@ def test_a_plan_that_is_carried_out_loads_exactly_what_it_says(seed: int, roots:
     before = sides(on_host, in_image, binds=(FABRIC,) if module else ())
     lines = closure(roots, before)
     assert set(roots) <= {line.library for line in lines}
-    assert not any(line.decision == "bind" and is_foundation(line.library) for line in lines)
+    assert not any(line.decision == "bind" and is_never_bound(line.library) for line in lines)
     bound = {line.library: line for line in lines if line.decision == "bind"}
     after = dict(in_image)
     if module:

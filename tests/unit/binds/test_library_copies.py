@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lumisite.binds.copies import check_host_copy, compare
+from lumisite.binds.never_bound import is_never_bound
 from lumisite.images.environment import library_path
-from lumisite.machine.library_names import is_foundation
 from lumisite.machine.loader import Found, Loader, read_rules
 from tests.support.dict_trees import DictTree
 from tests.support.elves import elf
@@ -46,8 +46,8 @@ def test_two_copies_are_compared_by_symbol_versions_then_by_their_files(
 def test_the_parts_of_the_c_library_are_known() -> None:
     inside = "ld-linux-x86-64.so.2 ld-linux-aarch64.so.1 libc.so.6 libm.so.6 libpthread.so.0 libdl.so.2 librt.so.1 libresolv.so.2 libnss_files.so.2 libgcc_s.so.1 libstdc++.so.6"
     outside = "libcxi.so.1 libcrypt.so.1 libgomp.so.1 libcurl.so.4 libmpi.so.12 libnl-3.so.200 libcap.so.2 libdlb.so.1 ldmud.so.1"
-    assert all(is_foundation(name) for name in inside.split())
-    assert not any(is_foundation(name) for name in outside.split())
+    assert all(is_never_bound(name) for name in inside.split())
+    assert not any(is_never_bound(name) for name in outside.split())
 
 
 @pytest.mark.parametrize(

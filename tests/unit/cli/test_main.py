@@ -138,7 +138,8 @@ def test_help_and_usage_errors_load_no_command(argv: list[str]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script, *argv], capture_output=True, text=True, check=True)
     loaded = set(done.stderr.splitlines()[-1].split())
-    rooms = ("errors", "findings", "findings.finding", "text", "cli", "cli.commands", "cli.terminal")
+    rooms = [*("errors", "findings", "findings.finding", "text", "cli")]
+    rooms += ["cli.commands", "cli.quiet_and_verbose", "cli.terminal"]
     assert loaded - {"lumisite.cli.version"} == {"lumisite", *(f"lumisite.{room}" for room in rooms)}
 
 

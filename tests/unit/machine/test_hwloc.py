@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lumisite.findings.finding import Place
 from lumisite.machine.hwloc import parse_hwloc
 from lumisite.machine.topology import Gpu, Topology, TopologyError
-from lumisite.site.cpus import parse_number_list
+from lumisite.site.cpu_list import parse_number_list
 from tests.support.tools import tool
 from tests.unit.machine.test_topology import LUMI_G
 

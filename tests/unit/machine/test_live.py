@@ -13,7 +13,7 @@ from lumisite.machine.hwloc import parse_hwloc
 from lumisite.machine.live import read_allowed, read_topology
 from lumisite.machine.topology import Core, Gpu, Topology, TopologyError
 from lumisite.machine.tree import Tree
-from lumisite.site.cpus import format_cpu_list
+from lumisite.site.cpu_list import format_cpu_list
 from tests.support.dict_trees import DictTree
 from tests.support.tools import tool
 from tests.unit.machine.test_topology import LUMI_G

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lumisite.machine import masks
 from lumisite.machine.masks import MaskError, MaskRequest, TaskMask, cpu_masks, mask_of, mask_tables
 from lumisite.machine.topology import Core, Gpu, Topology
-from lumisite.site.cpus import parse_number_list
+from lumisite.site.cpu_list import parse_number_list
 from tests.unit.machine.test_topology import LUMI_G, only_numa
 
 # The masks that LUMI publishes for a whole LUMI-G node: user guide, "Distribution and binding", and for two

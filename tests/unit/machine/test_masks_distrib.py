@@ -19,7 +19,7 @@ import pytest
 
 from lumisite.machine.masks import MaskRequest, TaskMask, cpu_masks, mask_tables
 from lumisite.machine.topology import Core, Topology, recognise, topology_of
-from lumisite.site.cpus import format_cpu_list
+from lumisite.site.cpu_list import format_cpu_list
 from lumisite.site.load import EMBEDDED, load_site
 from lumisite.site.nodes import NodeKind
 from tests.support.sites import load_text

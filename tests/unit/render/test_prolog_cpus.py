@@ -12,7 +12,7 @@ import pytest
 
 from lumisite.machine.masks import MaskRequest, cpu_masks, mask_of
 from lumisite.machine.topology import topology_of
-from lumisite.site.cpus import parse_number_list
+from lumisite.site.cpu_list import parse_number_list
 from lumisite.site.load import load_site
 from tests.support.kernels import be_node, kernel_files
 from tests.support.prologs import SHELLS, STEP, Ran, Script, lay_out, lumi_like_files, render_files, shell_command

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.masks import MaskError, MaskRequest, cpu_masks, mask_of
-from lumisite.site.cpus import CpusetError, format_cpu_list, parse_number_list
+from lumisite.site.cpu_list import CpusetError, format_cpu_list, parse_number_list
 from lumisite.site.scalars import TASK
 from lumisite.text import some
 from lumisite.validate.probes.environment.expected import FRAMEWORK, Setup

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from lumisite.findings.finding import Finding, Severity, place_severity
 from lumisite.machine.tree import is_under
+from lumisite.paths import CURRENT, RELEASES
 from lumisite.text import some
 from lumisite.validate.probes.outcome import DRAIN, Located
 from lumisite.validate.probes.probe import CHECK, NAMED_NODES, TEXT, Record, Srun
@@ -94,7 +95,7 @@ def _is_same(fault: Record, subject: str, release: str) -> bool:
     """
     path, needed_by = text(fault, "path"), text(fault, "expected")
     # The check names files of a release by the release's own folder.
-    folder = f"{release.removesuffix('current')}releases/"
+    folder = f"{release.removesuffix(CURRENT)}{RELEASES}/"
     if is_under(path, folder.rstrip("/")):
         path = f"{release}/{path.removeprefix(folder).partition('/')[2]}".rstrip("/")
     if not subject.startswith("/"):

@@ -12,7 +12,7 @@ from functools import partial
 
 from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.host import mount_of, parse_mounts
-from lumisite.site.cpus import CpusetError, parse_number_list
+from lumisite.site.cpu_list import CpusetError, parse_number_list
 from lumisite.validate.probes.node.judge_resources import SHARED_MEMORY, limit_in
 from lumisite.validate.probes.outcome import DRAIN, Located
 from lumisite.validate.probes.probe import Record

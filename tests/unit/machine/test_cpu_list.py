@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lumisite.machine import hwloc, masks
 from lumisite.machine.hwloc import parse_hwloc_bitmap
 from lumisite.machine.masks import mask_of
-from lumisite.site.cpus import CPU_NUMBER_LIMIT, CpusetError, format_cpu_list, parse_number_list
+from lumisite.site.cpu_list import CPU_NUMBER_LIMIT, CpusetError, format_cpu_list, parse_number_list
 
 cpu_sets = st.sets(st.integers(0, CPU_NUMBER_LIMIT - 1), min_size=1, max_size=200)
 
