@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from lumisite.validate.probes.job import lumisite_record
 from lumisite.validate.probes.probe import scripts
 from lumisite.validate.run.folder import read_records
 from tests.support.job_scripts import put_scripts
@@ -224,3 +226,12 @@ def test_a_rank_that_was_stopped_reports_so_as_soon_as_it_goes_on(tmp_path: Path
     finally:
         process.kill()
         process.wait()
+
+
+def test_whose_process_listens_on_a_port_is_told() -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        assert lumisite_record.users_of_port(port) == []  # held, and nobody listens
+        held.listen()
+        assert lumisite_record.users_of_port(port) == [lumisite_record.user_name(os.getuid())]

@@ -85,11 +85,11 @@ def test_a_port_that_is_in_use_is_a_fault_of_that_node() -> None:
         "error_at": "joining",
         "error_time": 3.0,
     }
-    first, second = {**GOOD[0], **error, "port_in_use": 20101}, {**GOOD[1], **error}
+    first, second = {**GOOD[0], **error, "port_in_use": 20101, "port_users": ["alice"]}, {**GOOD[1], **error}
     found = trouble(replace(ended([first, second], 1), stderr=(EXITED,)), expected("ddp"))
     assert found is not None
     assert (found.gate, found.code, found.verdict, found.nodes) == ("node", "port-in-use", "fail", ("nid000001",))
-    assert found.cause == "nid000001: port 20101 (MASTER_PORT) is in use by another process"
+    assert found.cause == "nid000001: port 20101 (MASTER_PORT) is in use by a process of alice"
 
 
 def test_ranks_without_slurms_variables_are_no_fault_of_a_node() -> None:

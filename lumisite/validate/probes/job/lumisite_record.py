@@ -7,12 +7,15 @@ never fails on what it looks at.
 import errno
 import json
 import os
+import pwd
 import socket
 import sys
 from pathlib import Path
 
 #: The rank of a task that does not see Slurm's variables, as in a container that starts with a clean environment.
 UNKNOWN = -1
+#: The state of a socket in /proc/net/tcp (proc(5)).
+LISTENING = "0A"
 
 
 def identity() -> "dict[str, object]":
@@ -83,6 +86,25 @@ def mapped(names: "tuple[str, ...]") -> "list[str]":
     """List the files in use, libraries above all, whose names begin so."""
     found = {"/" + line.partition("/")[2] for line in text_of("/proc/self/maps").splitlines()}
     return sorted(path for path in found if path.rpartition("/")[2].startswith(names))
+
+
+def users_of_port(port: int) -> "list[str]":
+    """Return whose processes listen on a TCP port of this node; which ones only root may see."""
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in text_of(table).splitlines()[1:]:
+            fields = line.split()  # proc(5): local address, state and, further on, uid
+            if int(fields[1].rpartition(":")[2], 16) == port and fields[3] == LISTENING:
+                found.add(user_name(int(fields[7])))
+    return sorted(found)
+
+
+def user_name(uid: int) -> str:
+    """Return the name of a user, or the number where it has none here."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
 
 
 def words(error: BaseException) -> str:

@@ -155,7 +155,8 @@ def run(measure: Callable[[Rank], None]) -> None:
     except BaseException as error:  # whatever it was, the record says so, and the others hear of it
         rank.record.update(error=lumisite_record.words(error), error_at=rank.phase, error_time=time.time())
         if "EADDRINUSE" in str(error) or "address already in use" in str(error).lower():
-            rank.record["port_in_use"] = lumisite_record.number("MASTER_PORT")
+            port = lumisite_record.number("MASTER_PORT")
+            rank.record.update(port_in_use=port, port_users=lumisite_record.users_of_port(port))
     failed = "error" in rank.record
     lumisite_record.leave(rank.record)
     sys.stdout.flush()
