@@ -18,7 +18,6 @@ CODES: Mapping[str, str] = {
     "release-unavailable": "a release that the platform does not have: ask for another",
     "program-not-found": "a program is not on PATH: load its module, or go to a node that has it",
     "system-refused": "the system refused to read, write or run something: look at the path",
-    #
     # Paths, libraries and cores of a machine
     "path-missing": "a path is not there, or cannot be: create it, or correct it",
     "path-through-file": "a path leads through what is no directory: correct it",
@@ -29,11 +28,9 @@ CODES: Mapping[str, str] = {
     "cores-given": "where the cores of a task are",
     "cores-not-granted": "no cores near a GPU may be used: ask Slurm for others, or start fewer tasks",
     "gpu-place-unknown": "which cores are near a GPU is not known: describe its place",
-    #
     # Images and binds
     "plan-image-changed": "an image is not the one that its bind plan was made for",
     "plan-image-missing": "the image of a bind plan is not here",
-    #
     "no-image": "a path is no image: name one",
     "image-damaged": "an image file is damaged, or its end is missing: copy or build it again",
     "image-unsupported": "an image of a kind that is not read: build it in another way, or give it unpacked",
@@ -43,7 +40,6 @@ CODES: Mapping[str, str] = {
     "image-not-locked": "an image is right by itself but not in the lock: lock the images again",
     "locked-image-lost": "a locked image is gone or cannot be read: restore it",
     "locked-image-changed": "a locked image is another one now: restore it or tell users, and lock the images again",
-    #
     "bind-reason": "what a decision about a library follows from: nothing to do",
     "plan-note": "what limits a bind plan as a whole, or what it follows from",
     "library-not-found": "a library that is needed is nowhere: install it where the message says",
@@ -53,7 +49,6 @@ CODES: Mapping[str, str] = {
     "plugin-not-found": "a program does not find its network plugin: put it where the program looks",
     "traffic-over-tcp": "traffic between nodes goes over TCP: follow the reason beside it",
     "speed-unknown": "how fast an image runs between nodes is unknown: check the log of a run",
-    #
     "image-unfit": "the image is for other GPUs, or has a release that the driver does not run: use another image",
     "image-misnamed": "the name of an image states another release than is in it",
     "image-unread": "an image cannot be read: its releases and family follow from its name",
@@ -62,13 +57,10 @@ CODES: Mapping[str, str] = {
     "image-without-network": "the plugin of the image finds no libfabric, so that jobs of several nodes go over TCP",
     "harmful-value-exported": "a variable of the shell or of the image is known to do harm here",
     "value-may-harm": "a variable of the shell or of the image does harm to some images or steps",
-    #
     # Scripts of users: `lumisite/lint/rules.py` has the table of what `lint` finds
     "no-script": "a file is no job script",
     "missing-partner": "a setting works only together with an option of srun",
-    #
     # Logs (`transport`)
-    #
     "transport-fine": "the expected network carried the traffic of all processes",
     "transport-wrong-network": "the traffic went through another network or interface than the expected one",
     "transport-nics": "another number of NICs is used than expected",
@@ -100,7 +92,6 @@ CODES: Mapping[str, str] = {
     "slurm-prolog": "Slurm calls no task prolog here, or one that does not exist",
     "task-path": "a path that only compute nodes have is not here",
     "users-shut-out": "users may not read, enter or write what they need",
-    #
     # Releases: render, deploy, rollback, status, policy
     "out-changed": "a rendered tree was changed since; render it again",
     "out-unfit": "a folder is no rendered tree, or may not be replaced by one",
@@ -118,16 +109,13 @@ CODES: Mapping[str, str] = {
     "root-unfit": "a path is no deployment root",
     "not-deployed": "what the site description says is not deployed yet",
     "policy-damaged": "the policy file is not as `lumisite policy` writes it",
-    #
     # What a maintenance changed (`facts`, `changes`): a change has the name of its kind (`lumisite.facts.kinds`)
     "file-exists": "a file is there already and is not written over: name another one",
     "facts-incomplete": "a capture lacks something: open or repair what it names, and capture again",
     "facts-mismatch": "facts files of different sites, or of one that is not known: name the right one",
     "facts-of-two-hosts": "the two facts files are of different nodes: fine where these are alike",
     "facts-without-site": "only what `init` takes was captured: name a site for the rest",
-    #
     # Nodes and settings of a run (`validate`)
-    #
     "node-fine": "nothing to do: a node has what it should have, and is as the others",
     "node-check": "`check --host` finds a fault on a node, or on all: do what it says",
     "node-lost": "a node left no record: look at slurmd on it and at the stderr of the step",
@@ -183,7 +171,6 @@ CODES: Mapping[str, str] = {
     "slurm-setting": "a setting of slurm.conf prevents or changes what the site counts on",
     "slurm-silent": "Slurm does not answer",
     "variable-set": "a variable was set before lumisite ran, or is left out of jobs",
-    #
     # Gates, numbers and baselines (`verdict`, `report`)
     "gate-passed": "a gate passed in all jobs",
     "gate-failed": "a gate failed: see its causes",
@@ -208,5 +195,4 @@ CODES: Mapping[str, str] = {
     "next-nodes": "run something again on other nodes, or on these nodes together",
     "next-repair": "repair what failed, then run the rest again",
     "next-baseline": "no more jobs settle a metric: take another baseline, or give what the site expects",
-    #
 }
