@@ -34,8 +34,9 @@ class Change:
 
     `subject` is what changed: a path, a SONAME, an interface. `before` and `after` are `None` where there was, or is,
     nothing. `message` and `advice` are for people; what is empty, and the severity, the kind has for all of its
-    changes. `users` are sentences for users, where the message is not one. `paths` are the files and folders that it
-    is about, where the subject is not one; `values` are lists that others decide by. `kind` is the name of its row.
+    changes. `affects` is what depends on the subject, for people. `users` are sentences for users, where the message is
+    not one. `paths` are the files and folders that it is about, where the subject is not one; `values` are lists that
+    others decide by. `kind` is the name of its row.
     """
 
     subject: str
@@ -47,11 +48,17 @@ class Change:
     severity: Severity | None = None
     advice: str = ""
     users: tuple[str, ...] = ()
+    affects: str = ""
     kind: str = ""
     touches: tuple[Touched, ...] = ()
 
     @property
     def sentence(self) -> str:
+        """What changed and what depends on it, in one line."""
+        return f"{self.what_changed}; touches {self.affects}" if self.affects else self.what_changed
+
+    @property
+    def what_changed(self) -> str:
         """What changed, in one line."""
         return printable(f"{self.subject}: {self.message}")
 

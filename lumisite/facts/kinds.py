@@ -86,10 +86,9 @@ def text(
                 continue
             gone, come = only_in(old, new)
             was, now = (joined(words) for words in ((gone, come) if gone or come else (old, new)))
-            message = f"{difference('', was, now)}; touches {affects}"
             how_bad = FAULT if is_fault(old, new) else severity
             words = {"gone": gone, "come": come, "kept": tuple(word for word in old if word in new)}
-            yield Change(subject, was, now, message, words, severity=how_bad)
+            yield Change(subject, was, now, difference("", was, now), words, severity=how_bad, affects=affects)
 
     advice = "compare with the other nodes, and set it as before or run lumisite validate"
     return Kind(name, compare, touched, advice, follows=follows, read=read, where=where)

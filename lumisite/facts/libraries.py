@@ -118,8 +118,9 @@ def compare_rights(before: Facts, after: Facts) -> Iterator[Change]:
     old, new = (facts.texts.get("library-rights", {}) for facts in (before, after))
     for path in sorted(before.libraries.keys() & after.libraries.keys() & (old.keys() | new.keys())):
         if (was := old.get(path, ())) != (now := new.get(path, ())):
-            message = f"{difference('', joined(was), joined(now))}; touches who can put another library in its place"
-            yield Change(path, joined(was), joined(now), message, severity=FAULT if now else DOUBT)
+            affects, severity = "who can put another library in its place", FAULT if now else DOUBT
+            message = difference("", joined(was), joined(now))
+            yield Change(path, joined(was), joined(now), message, severity=severity, affects=affects)
 
 
 # What libraries need, and what they have for others

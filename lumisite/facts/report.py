@@ -175,7 +175,7 @@ def _sentences(changes: Iterable[Change], context: Context) -> Iterator[str]:
         elif change.touches and change.kind == "links":
             yield f"The links in {change.subject} lead to other releases."
         elif change.touches or change.severity is FAULT:
-            yield f"{change.sentence.partition('; touches ')[0]}.{_concerned(change, context)}"
+            yield f"{change.what_changed}.{_concerned(change, context)}"
     if replaced:
         yield f"Libraries of the host that images take are other files now: {', '.join(replaced)}."
 
