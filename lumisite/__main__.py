@@ -20,9 +20,17 @@ def run() -> None:
             # are an error, as on a full disk; notes are not.
             os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
             setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8"))  # noqa: PTH123, SIM115
-    from lumisite import cli
+    try:
+        from lumisite import cli
 
-    cli.run(interrupted=INTERRUPTED)
+        cli.run(interrupted=INTERRUPTED)
+    except ModuleNotFoundError as error:
+        library = str(error.name).partition(".")[0]
+        if library == "lumisite":
+            raise
+        todo = "`make render` in a checkout installs what lumisite needs; else install its wheel"
+        print(f"lumisite: {sys.executable} has no package {library} ({todo})", file=sys.stderr)
+        sys.exit(3)
 
 
 if __name__ == "__main__":

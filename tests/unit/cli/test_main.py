@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from docs.reference.cli import commands_by_name
 from lumisite.cli import main
+from lumisite.paths import PACKAGE
 from lumisite.site.load import EMBEDDED
 from tests.support.sites import site_text
 
@@ -141,6 +143,17 @@ def test_help_and_usage_errors_load_no_command(argv: list[str]) -> None:
     rooms = [*("errors", "findings", "findings.finding", "text", "cli")]
     rooms += ["cli.commands", "cli.quiet_and_verbose", "cli.terminal"]
     assert loaded - {"lumisite.cli.version"} == {"lumisite", *(f"lumisite.{room}" for room in rooms)}
+
+
+@pytest.mark.parametrize(("there", "missing"), [([], "click"), (["click"], "cattrs")])
+def test_a_library_that_is_not_installed_is_named(tmp_path: Path, there: list[str], missing: str) -> None:
+    for name in (*there, "yaml", "packaging", "jinja2", "markupsafe"):
+        (tmp_path / name).symlink_to(Path(str(import_module(name).__file__)).parent)
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{PACKAGE.parent}:{tmp_path}"}
+    argv = [sys.executable, "-S", "-m", "lumisite", "check", "lumi"]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (3, "", 1)
+    assert f"has no package {missing} (`make render`" in done.stderr
 
 
 def test_a_reader_that_leaves_is_no_failure(tmp_path: Path) -> None:
