@@ -1,7 +1,7 @@
 """Judge what `check --host` says on each node (job_check.sh): each node by itself, by site description and release.
 
-What half of the nodes or all have is a fault of the release or the system, not of each node. A node on which the check
-did not run is none the worse for it.
+What half of the nodes or all have is a fault of the release or the system, not of each node. Of a node on which the
+check did not run, no fault is concluded.
 """
 
 from __future__ import annotations
