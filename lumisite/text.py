@@ -87,6 +87,15 @@ def some(names: Sequence[str], most: int = 8, between: str = ",") -> str:
     return between.join(names[:most]) + more
 
 
+def listed(names: Iterable[object]) -> str:
+    """Return names for a sentence, many of them counted.
+
+    >>> listed(["a", 2])
+    'a, 2'
+    """
+    return some([str(name) for name in names], between=", ")
+
+
 def nearest_name(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the name that a word was probably meant to be.
 

@@ -31,7 +31,7 @@ from lumisite.machine.elf import ElfInfo
 from lumisite.machine.library_names import in_order, newest, stem
 from lumisite.machine.loader import Found, Loaded, Loader, Need, Search, walk
 from lumisite.machine.tree import is_under, resolve
-from lumisite.text import printable, some
+from lumisite.text import listed, printable, some
 
 Decision: TypeAlias = Literal["bind", "skip", "refuse", "missing"]
 
@@ -173,7 +173,7 @@ def _first(case: _Case, roots: Sequence[str], sides: Sides) -> _Case:
     if relation == "older":
         return case.decided("bind", why)
     if case.is_root and (lacking := built_without(case.name, host, image, roots, sides.image)):
-        names = some(lacking, between=", ")
+        names = listed(lacking)
         without = case.reason(f"the image's copy was built without {names}, so its traffic would go over TCP")
         serves, of_host = check_host_copy(case.name, host, image, sides.users(case.name))
         return case.decided("bind" if serves else "refuse", without, of_host)
@@ -203,7 +203,7 @@ def _absent(case: _Case) -> _Case:
 def _host_has_none(case: _Case) -> Finding:
     message, advice = "the host has none", "install it on the host, or use an image that has it"
     if case.host.closed:
-        closed = some(case.host.closed, between=", ")
+        closed = listed(case.host.closed)
         message = f"the host has none that can be read: {closed}"
         advice = f"find what is closed with `namei -l PATH`, and open it with `chmod a+rX PATH`: {closed}"
     elif case.relatives:

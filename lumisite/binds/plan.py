@@ -25,7 +25,7 @@ from lumisite.site.library_path import library_path
 from lumisite.site.model import Site
 from lumisite.site.plans import UNMET
 from lumisite.site.versions import Version
-from lumisite.text import some
+from lumisite.text import listed, some
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def _note(message: str, subject: str = "") -> Finding:
 def _limits(sides: Sides, unknown: Sequence[str]) -> Iterator[Finding]:
     """Yield what limits the answer: what of the image could not be read, or is not known."""
     if unknown:
-        left_out = some(unknown, between=", ")
+        left_out = listed(unknown)
         yield _note(f"LD_LIBRARY_PATH of the image is known only in part; left out: {left_out}")
     if sides.image.rules.interpreter is None:
         yield _note("the image has no dynamic loader for this machine; the usual directories are taken for it")

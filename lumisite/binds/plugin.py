@@ -23,7 +23,7 @@ from lumisite.machine.loader import Found, Loaded, Loader, Need, ProcessObjects
 from lumisite.machine.tree import resolve
 from lumisite.site.model import Site
 from lumisite.site.plans import UNMET
-from lumisite.text import printable, some
+from lumisite.text import listed, printable, some
 from lumisite.vendors import fabrics_of, is_built_in
 
 if TYPE_CHECKING:
@@ -266,7 +266,7 @@ def _judged_fabric(opened: Opened, fabric: Need, container: _Container) -> Itera
     if container.is_from_image(found) and adapters and provider is None:
         is_planned = any(line.library == LIBFABRIC for line in container.plan)
         message = f"it is loaded {found.how} and has no provider {carrier}, as nothing in or beside it is linked with "
-        message += some(adapters, between=", ")
+        message += listed(adapters)
         if not is_planned:
             message += f"; `--library {LIBFABRIC}` plans the host's in its place"
         advice = f"plan the host's: `lumisite binds IMAGE --library {name}`"

@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from lumisite.findings.finding import Severity
-from lumisite.text import printable, some
+from lumisite.text import listed, printable
 
-#: A list in a sentence ends after so many names, and counts the rest.
-MOST_NAMES = 8
 What = Literal["site", "setting", "module", "family", "plan", "mask", "image", "helper"]
 INFO, DOUBT, FAULT = Severity.INFO, Severity.DOUBT, Severity.FAULT
 
@@ -97,11 +95,6 @@ def known_difference(before: str | None, after: str | None) -> str:
 def only_in(old: Sequence[str], new: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return which entries of two lists only one of them has, in their order."""
     return tuple(name for name in old if name not in new), tuple(name for name in new if name not in old)
-
-
-def listed(names: Iterable[object]) -> str:
-    """Return names for a sentence, many of them counted."""
-    return some([str(name) for name in names], MOST_NAMES, ", ")
 
 
 def borrows(libraries: Iterable[object]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from lumisite.facts.change import Touched, borrows, listed
+from lumisite.facts.change import Touched, borrows
 from lumisite.facts.facts import Facts
 from lumisite.machine.tree import is_under
 from lumisite.site.images import parse_release
@@ -18,6 +18,7 @@ from lumisite.site.plans import LoadedPlan
 from lumisite.site.scalars import full_pci_bus
 from lumisite.site.selection import combinations, module_version
 from lumisite.site.versions import Version, parse_version
+from lumisite.text import listed
 from lumisite.vendors import software_of
 from lumisite.vendors.model import Software
 

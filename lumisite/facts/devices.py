@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from typing import TypeVar
 
-from lumisite.facts.change import DOUBT, FAULT, INFO, Change, joined, known_difference, listed, only_in
+from lumisite.facts.change import DOUBT, FAULT, INFO, Change, joined, known_difference, only_in
 from lumisite.facts.facts import Adapter, Device, Facts, Interface, driver_text
 from lumisite.site.cpu_list import CpusetError, parse_number_list
+from lumisite.text import listed
 
 D = TypeVar("D", Interface, Adapter)
 _SET_SMT = "set SMT as before: nosmt on the kernel's command line, /sys/devices/system/cpu/smt/control, or the firmware"

@@ -6,8 +6,9 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from lumisite.facts.change import DOUBT, FAULT, INFO, Change, listed
+from lumisite.facts.change import DOUBT, FAULT, INFO, Change
 from lumisite.facts.facts import Facts, ImageFile
+from lumisite.text import listed
 
 
 class _Difference(NamedTuple):

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 from lumisite.binds.never_bound import is_never_bound
-from lumisite.facts.change import DOUBT, FAULT, INFO, Change, difference, joined, listed, only_in
+from lumisite.facts.change import DOUBT, FAULT, INFO, Change, difference, joined, only_in
 from lumisite.facts.facts import Facts, Library
 from lumisite.facts.reading import is_below
 from lumisite.machine.ldcache import CACHE
 from lumisite.machine.library_names import numbers_in, stem
+from lumisite.text import listed
 
 Compare: TypeAlias = Callable[[Facts, Facts], Iterator[Change]]
 #: Where only root installs: a search there is the business of a package.

@@ -8,13 +8,14 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from lumisite.facts.change import Change, Touched, borrows, joined, listed
+from lumisite.facts.change import Change, Touched, borrows, joined
 from lumisite.facts.context import Context, stated_devices, stated_paths, stored_plan
 from lumisite.facts.facts import Library
 from lumisite.facts.slurm import FILTER, NODE_KEYS, spool_folder
 from lumisite.machine.tree import is_under
 from lumisite.paths import CLI_FILTER, PROLOG, WRAPPERS
 from lumisite.site.images import family_by_path, parse_release, releases_by_name
+from lumisite.text import listed
 from lumisite.vendors import gpu_of
 
 Touches: TypeAlias = Callable[[Change, Context], Iterator[Touched]]

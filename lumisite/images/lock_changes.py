@@ -15,7 +15,7 @@ from lumisite.images.lock import Lock, LockedImage, replaced_image
 from lumisite.images.versions import title_of
 from lumisite.machine.tree import is_under
 from lumisite.site.model import Site
-from lumisite.text import printable, some
+from lumisite.text import listed, printable
 
 Kind = Literal["moved", "changed", "broken", "vanished", "new"]
 _ORDER: tuple[Kind, ...] = ("vanished", "broken", "moved", "changed", "new")
@@ -109,7 +109,7 @@ def _versions(site: Site, path: str, before: LockedImage, after: LockedImage) ->
         for name in (*before.versions, *after.versions)
     }
     changed = tuple(f"{title_of(site, name)} {was} -> {now}" for name, (was, now) in versions.items() if was != now)
-    return [_changed(path, some(changed, between=", "), "tell users which versions changed")] if changed else []
+    return [_changed(path, listed(changed), "tell users which versions changed")] if changed else []
 
 
 def _sizes(before: LockedImage, after: LockedImage) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from lumisite.findings.finding import Finding, Severity
 from lumisite.site.cpu_list import parse_number_list
-from lumisite.text import counted, some
+from lumisite.text import counted, listed
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.probe import NODE, Ended, Expected, Judge, Line, Record, describe_ranks
 from lumisite.validate.probes.records import finished, number, rank_of, text, texts, whole
@@ -163,7 +163,7 @@ def _port_in_use(done: Sequence[Record], expected: Expected) -> Gate | None:
         if "port_in_use" not in record:
             continue
         host, port = str(record.get("host")), whole(record, "port_in_use")
-        users = some(texts(record, "port_users"), between=", ") or "an unknown user"
+        users = listed(texts(record, "port_users")) or "an unknown user"
         message = f"port {port} (MASTER_PORT) is in use by a process of {users}"
         advice = (
             f"see `ss -ltnp 'sport = :{port}'` on {host} as root, and end what listens there (jobs use 20000 to 27992)"

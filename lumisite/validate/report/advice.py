@@ -11,7 +11,7 @@ from lumisite.facts.change import Change
 from lumisite.facts.facts import Facts
 from lumisite.facts.report import change_json, compare, make_report
 from lumisite.site.load import LoadedSite, load_plans
-from lumisite.text import percent, some
+from lumisite.text import listed, percent, some
 from lumisite.validate.metric_names import parse_name
 from lumisite.validate.run.commands import Commands
 from lumisite.validate.verdict.gates import next_step
@@ -89,7 +89,7 @@ def advice(
     if short and commands.baseline:
         yield commands.make_baseline()
     if faster := [metric.metric for metric in verdict.metrics if metric.improved]:
-        yield f"faster than before: {_listed(faster)}: make sure that the benchmark still does its work"
+        yield f"faster than before: {listed(faster)}: make sure that the benchmark still does its work"
 
 
 def failed_nodes(verdict: SystemVerdict) -> list[str]:
@@ -133,7 +133,7 @@ def _on_nodes(verdict: SystemVerdict, commands: Commands) -> Iterator[str]:
         then = "; if it is as slow again, drain it with the command below" if surely else ""
         yield f"{slow}: {again}{then}"
     elif failed:
-        yield f"{_listed(failed)}: drain and repair, then {again}"
+        yield f"{listed(failed)}: drain and repair, then {again}"
 
 
 def _on_numbers(verdict: SystemVerdict, changed: Sequence[ChangeRow]) -> Iterator[str]:
@@ -141,12 +141,12 @@ def _on_numbers(verdict: SystemVerdict, changed: Sequence[ChangeRow]) -> Iterato
     if not slower:
         return
     if broken := [gate.gate for gate in verdict.gates if gate.verdict == "fail"]:
-        yield f"the numbers are lower too: fix {_listed(broken)} first, then measure again"
+        yield f"the numbers are lower too: fix {listed(broken)} first, then measure again"
         return
     places = list(_where(slower, verdict.metrics, changed))
     yield from places
     if not places:
-        what = _listed([metric.metric for metric in slower])
+        what = listed([metric.metric for metric in slower])
         yield f"slower: {what}: compare what changed (`lumisite changes`), undo it, or measure again"
 
 
@@ -183,7 +183,3 @@ def _changed(part: str, changed: Sequence[ChangeRow]) -> str:
     """Return what changed in a part of the machine."""
     found = [change["what"] for change in changed if change["code"] in SUSPECTS[part]]
     return f"; changed there: {some(found, FACTS_NAMED, '; ')}" if found else ""
-
-
-def _listed(names: Sequence[str]) -> str:
-    return some(names, between=", ")

@@ -13,7 +13,7 @@ from contextlib import suppress
 from lumisite.errors import ToolError
 from lumisite.findings.finding import Finding, Severity
 from lumisite.site.model import Site
-from lumisite.text import some
+from lumisite.text import listed, some
 from lumisite.validate.run import slurm
 from lumisite.validate.run.jobscript import validation_of
 
@@ -91,7 +91,7 @@ def why_lost(step: str, refused_by: Collection[str], away: Mapping[str, str], wo
 
 
 def _described(away: Mapping[str, str]) -> str:
-    return some(slurm.describe_nodes(away, slurm.reasons_of(away)), between=", ")
+    return listed(slurm.describe_nodes(away, slurm.reasons_of(away)))
 
 
 def check_settings(site: Site, nodes: Collection[str]) -> Iterator[Finding]:

@@ -34,7 +34,7 @@ from functools import cached_property
 from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import sentences
 from lumisite.site.model import MetricRule
-from lumisite.text import counted, figure, percent, some
+from lumisite.text import counted, figure, listed, percent
 from lumisite.validate.lines import Better, State
 from lumisite.validate.samples import Series
 from lumisite.validate.verdict.nodes import is_per_node, job_value
@@ -415,7 +415,7 @@ def _scores(jobs: Sequence[_Job]) -> list[float]:
 
 
 def _names(nodes: frozenset[str]) -> str:
-    return some(sorted(nodes), between=", ")
+    return listed(sorted(nodes))
 
 
 def _six_digits(value: float) -> float:

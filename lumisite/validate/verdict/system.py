@@ -18,7 +18,7 @@ from lumisite.findings.exit_code import verdict_exit_code
 from lumisite.findings.finding import Finding, Severity
 from lumisite.site.model import LEAST_DAYS, MetricRule, Validation
 from lumisite.site.scalars import Line
-from lumisite.text import drain_command, figure, some
+from lumisite.text import drain_command, figure, listed, some
 from lumisite.validate.lines import State
 from lumisite.validate.metric_names import metric_order
 from lumisite.validate.probes.probe import NODE
@@ -273,7 +273,7 @@ def _next_runs(
     every = set[str]().union(*sets)
     if not_run := [gate.gate for gate in gates if not gate.runs]:
         advice = "`lumisite validate --more RUN --probe NAME`"
-        yield Finding("next-jobs", Severity.DOUBT, f"run {_some(not_run)}, which passed before the change", advice)
+        yield Finding("next-jobs", Severity.DOUBT, f"run {listed(not_run)}, which passed before the change", advice)
     if followed := [gate for gate in gates if gate.follows]:
         yield _after_cause(followed, every)
     needs: dict[tuple[int, tuple[str, ...]], list[str]] = {}
@@ -283,9 +283,9 @@ def _next_runs(
     for (count, avoid), names in sorted(needs.items()):
         # Of two sets that share no node, each confirms what was seen on the other: no other nodes are needed.
         others = not every.issubset(avoid) or not any(sets[0].isdisjoint(nodes) for nodes in sets)
-        where = f", on nodes other than {_some(avoid)}" if avoid and others else ""
+        where = f", on nodes other than {listed(avoid)}" if avoid and others else ""
         advice = "`lumisite validate --more RUN --jobs N --avoid NODES`"
-        yield Finding("next-jobs", Severity.DOUBT, f"more jobs to run: {count} of {_some(names)}{where}", advice)
+        yield Finding("next-jobs", Severity.DOUBT, f"more jobs to run: {count} of {listed(names)}{where}", advice)
     stuck = [
         metric.metric
         for metric in metrics
@@ -293,29 +293,25 @@ def _next_runs(
     ]
     if hunt := sorted({node for metric in metrics if metric.decides for node in metric.hunt}):
         advice = "`lumisite validate --probe pairs --jobs 1 --nodelist NODES`"
-        message = f"run one job of pairs on {_some(hunt)} together: it finds the slow node"
+        message = f"run one job of pairs on {listed(hunt)} together: it finds the slow node"
         yield Finding("next-nodes", Severity.DOUBT, message, advice, nodes=tuple(hunt))
     elif stuck:
         advice = (
             "take a longer or newer baseline before the next change (`lumisite validate --baseline --into`), or give "
             "what the site expects (`spec`, `deciding`)"
         )
-        yield Finding("next-baseline", Severity.DOUBT, f"no more jobs settle {_some(stuck)}", advice)
+        yield Finding("next-baseline", Severity.DOUBT, f"no more jobs settle {listed(stuck)}", advice)
 
 
 def _after_cause(followed: Sequence[GateVerdict], every: set[str]) -> Finding:
     """Return where gates can be run again that follow from bad nodes: on others, or after a repair."""
     bad = sorted({node for gate in followed for node in gate.follows})
-    names = _some([gate.gate for gate in followed])
+    names = listed([gate.gate for gate in followed])
     if len(bad) < len(every):
-        message = f"run {names} on nodes other than {_some(bad)}: what failed there follows from them"
+        message = f"run {names} on nodes other than {listed(bad)}: what failed there follows from them"
         return Finding(
             "next-nodes", Severity.DOUBT, message, "`lumisite validate --more RUN --avoid NODES`", nodes=tuple(bad)
         )
     causes = dict.fromkeys(finding.cause for gate in followed for finding in gate.findings if finding.cause)
-    message = f"repair what failed first, then run {names} again: they follow from {_some(list(causes))}"
+    message = f"repair what failed first, then run {names} again: they follow from {listed(list(causes))}"
     return Finding("next-repair", Severity.DOUBT, message, "`lumisite validate --more RUN --probe NAME`")
-
-
-def _some(names: Sequence[str]) -> str:
-    return some(names, between=", ")
