@@ -1,4 +1,4 @@
-"""Pictures of the pages, drawn from text: graphs by Graphviz, a terminal by rich, a page by Chromium.
+"""Pictures of the pages, drawn from text: graphs by Graphviz, a page by Chromium.
 
 A picture begins with the sum of what it was drawn from, so that a stale one is found without drawing it again: two
 versions of Graphviz draw one graph in two ways.
@@ -10,15 +10,11 @@ import base64
 import contextlib
 import hashlib
 import io
-import re
 import subprocess
 import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-
-from rich.console import Console
-from rich.text import Text
 
 import lumisite.validate.report
 from lumisite import __version__
@@ -26,12 +22,6 @@ from lumisite.cli import main
 
 DOCS = Path(__file__).parent
 PAGE = Path(lumisite.validate.report.__file__).with_name("report.html.j2")
-#: The image of the example is one of LUMI's own folders.
-IMAGE = "/appl/local/laifs/containers/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif"
-ENV = f"lumisite env {IMAGE} --site lumi --nodes 2"
-#: What of a long output a picture shows.
-LINES = 48
-WIDTH = 110
 
 
 def drawn(name: str, source: Callable[[], str], draw: Callable[[str], str]) -> str:
@@ -49,29 +39,6 @@ def graph(text: str) -> str:
     return svg[svg.index("<svg") :]
 
 
-def told_by(*words: str) -> str:
-    """Run a command, and give its standard output."""
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
-        main(words)
-    return out.getvalue()
-
-
-def shown_on_terminal() -> str:
-    """Run the command of the picture, and give the first lines of what a terminal shows."""
-    told = re.sub(r"/tmp/lumisite-[0-9]+", "/tmp/lumisite-1000", told_by(*ENV.split()[1:]))  # whoever draws it
-    lines = [f"$ {ENV}", *told.splitlines()]
-    return "\n".join([*(line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…" for line in lines[:LINES]), "…"])
-
-
-def terminal(text: str) -> str:
-    """Draw text as a terminal shows it."""
-    console = Console(record=True, width=WIDTH, file=io.StringIO())
-    console.print(Text(text))
-    svg = console.export_svg(title="lumisite env", unique_id="env")
-    return re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)  # which would be fetched from elsewhere
-
-
 #: The report of the page: its runs, and the windows that it is seen in, in pixels.
 REPORT = ("report", str(DOCS / "examples/after"), "--before", str(DOCS / "examples/before"))
 WINDOWS = ((1200, 800), (390, 800))
@@ -80,7 +47,10 @@ GAP = 24
 
 def report_text() -> str:
     """Give what the page of a report is made from."""
-    return told_by(*REPORT).replace(f"lumisite {__version__}", "") + PAGE.read_text()
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+        main(REPORT)
+    return out.getvalue().replace(f"lumisite {__version__}", "") + PAGE.read_text()
 
 
 def seen_in_windows(_: str) -> str:
@@ -115,6 +85,5 @@ PICTURES = {
     f"pictures/{name}.svg": partial(drawn, f"pictures/{name}.svg", (DOCS / f"pictures/{name}.dot").read_text, graph)
     for name in ("job", "update")
 } | {
-    "pictures/env.svg": partial(drawn, "pictures/env.svg", shown_on_terminal, terminal),
     "pictures/report.svg": partial(drawn, "pictures/report.svg", report_text, seen_in_windows),
 }

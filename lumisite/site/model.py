@@ -263,7 +263,10 @@ class Site:
     lumisite: Literal["2"] = key("Version of this format.")
     name: Name = key("Short name of the site.")
     title: Line = key("Name of the site, for people.")
-    tried: bool = key("`no`: all of it is from documents, and nothing of it was ever run there.", default=True)
+    tried: Literal["no", "twin", "yes"] = key(
+        "Where it was run: `no`: nowhere, all is from documents; `twin`: on a cluster in miniature; `yes`: there.",
+        default="yes",
+    )
     root: RootPath = key("Where releases are deployed.")
     support: Support = key("Whom users ask.")
     sources: Mapping[str, Source] = key(

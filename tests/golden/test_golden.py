@@ -102,6 +102,6 @@ def test_the_rendered_tree_is_the_golden_one(name: str, tmp_path: Path, request:
 def test_every_platform_of_a_site_that_was_tried_has_a_golden_tree() -> None:
     from lumisite.site.load import embedded_sites, load_site
 
-    tried = [site for site in map(load_site, embedded_sites()) if site.site.tried]
+    tried = [site for site in map(load_site, embedded_sites()) if site.site.tried != "no"]
     wanted = {f"{one.site.name}/{platform}" for one in tried for platform in one.site.platforms}
     assert wanted <= set(TREES)
