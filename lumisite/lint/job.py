@@ -24,9 +24,17 @@ _SEPARATORS = ("hetjob", "packjob")
 _VARIABLE = re.compile(r"(?<!\\)\$(?:\{(\w+)\}|(\w+))")
 _WITH_DEFAULT = re.compile(r"\$\{\w+:?[-=]([^{}]*)\}")
 _STARTERS = ("srun", "mpirun", "mpiexec", "torchrun", "accelerate", "deepspeed", *RUNTIMES)
-_UNLOADING = ("unload", "rm", "del")
-_EMPTYING = ("purge", "reset", "restore")
-_VERBS = ("load", "add", "swap", "use", *_UNLOADING, *_EMPTYING)
+_UNLOADING = ("unload", "rm", "del", "purge", "reset", "restore")
+_MODULE_VERBS = ("load", "add", "swap", "use", *_UNLOADING)
+
+
+class BadLine(NamedTuple):
+    """What a rule yields: a line of a script, what in it is bad, why, and what would be right."""
+
+    line: int
+    subject: str
+    reason: str
+    right: str
 
 
 class ScriptSetting(NamedTuple):
@@ -39,16 +47,11 @@ class ScriptSetting(NamedTuple):
 
 
 class ModuleCommand(NamedTuple):
-    """A command, and what it does with modules: those that it `loads`, and the folders that it `uses`.
+    """A command that loads modules, and those that were loaded before, each with its line."""
 
-    `before` and `loaded` are the modules that are loaded before and after it, each with its line.
-    """
-
-    command: ShellCommand
+    line: int
     loads: tuple[str, ...]
-    uses: tuple[str, ...]
     before: Mapping[str, int]
-    loaded: Mapping[str, int]
 
 
 class Job:
@@ -63,37 +66,30 @@ class Job:
         self.directives = tuple(read_directives(self.text))
         self._read = tuple(read_commands(self.text)) if is_shell(self.text) else ()
 
+    @property
+    def gpus(self) -> tuple[GpuVendor, ...]:
+        """What is known of the GPUs of the site."""
+        return (gpu_of(self.site.gpu_vendor),) if self.site.gpu_vendor else ()
+
+    @property
+    def first_command(self) -> int:
+        """The line of the first command, where sbatch stops to read directives; the last line where there is none."""
+        lines = self.text.split("\n")
+        return next((at for at, line in enumerate(lines, 1) if line.strip() and line.lstrip()[0] != "#"), len(lines))
+
     # ---------------------------------------------------------------- commands and steps
 
     @cached_property
     def commands(self) -> tuple[ShellCommand, ...]:
         """All commands of the script, in order, with the words that variables without quotes stand for."""
-        found = []
-        for command in self._read:
-            words: list[Word] = []
-            for word in command.words:
-                text = self._texts.get(word.raw.strip("${}")) if _VARIABLE.fullmatch(word.raw) else None
-                words += text or (word,)
-            found.append(ShellCommand(command.assignments, tuple(words), command.documents, command.spot, command.end))
-        return tuple(found)
+        return tuple(command.with_words(self._split(word) for word in command.words) for command in self._read)
 
-    @cached_property
-    def _texts(self) -> dict[str, tuple[Word, ...]]:
-        """The words of variables that were set once, to more than one word, with the lines on which these are."""
-        found: dict[str, tuple[Word, ...]] = {}
-        assignments = (assignment for command in self._read for assignment in command.assignments)
-        for name, word in assignments:
-            if name not in self._known:
-                continue
-            lines = enumerate(word.inner.split("\n"), word.line)
-            words: list[Word] = []
-            for piece, number in (
-                (piece, number) for number, text in lines for piece in re.findall(r"[^\s\\]\S*", text)
-            ):
-                added_to = piece in (f"${name}", f"${{{name}}}")
-                words += found.get(name, ()) if added_to else (Word(piece, number),)
-            found[name] = tuple(words)
-        return {name: words for name, words in found.items() if len(words) > 1}
+    def _split(self, word: Word) -> tuple[Word, ...]:
+        """Return the words of a variable without quotes, with the line that sets it, where it has several."""
+        variable = _VARIABLE.fullmatch(word.raw)
+        name = (variable[1] or variable[2]) if variable else ""
+        pieces = self._known.get(name, "").split()
+        return tuple(Word(piece, self._lines[name]) for piece in pieces) if len(pieces) > 1 else (word,)
 
     @cached_property
     def requests(self) -> tuple[tuple[Option, ...], ...]:
@@ -113,8 +109,8 @@ class Job:
         return SrunStep(self.site, None, options, {option.name: option for option in options})
 
     @cached_property
-    def steps(self) -> tuple[SrunStep, ...]:
-        """All sruns, each component of one (`srun … : …`) as a step; a script without any is one step of one task."""
+    def sruns(self) -> tuple[SrunStep, ...]:
+        """All sruns, each component of one (`srun … : …`) as a step."""
         steps = []
         for command in self.commands:
             words = self.resolved_words(command.words_after("srun", first=4) or ())
@@ -123,12 +119,22 @@ class Job:
                 own = read_options(words[begin:end], "srun", stop=True)
                 options = {**self.allocation.options, **{option.name: option for option in own}}
                 steps.append(SrunStep(self.site, command, own, options))
-        return tuple(steps) or (self.allocation,)
+        return tuple(steps)
 
     @property
-    def allocation_and_steps(self) -> tuple[SrunStep, ...]:
+    def steps(self) -> tuple[SrunStep, ...]:
+        """All sruns; a script without any is one step of one task."""
+        return self.sruns or (self.allocation,)
+
+    @property
+    def allocation_and_sruns(self) -> tuple[SrunStep, ...]:
         """All that asks Slurm for something."""
-        return (self.allocation, *(step for step in self.steps if step.command is not None))
+        return (self.allocation, *self.sruns)
+
+    @property
+    def option_lists(self) -> tuple[Iterable[Option], ...]:
+        """The options of each component of the job and of each srun, as they stand together."""
+        return (*self.requests, *(step.own for step in self.sruns))
 
     def step_of(self, command: ShellCommand) -> SrunStep | None:
         """Return the step that a command is, if it is one: of several components the first."""
@@ -136,23 +142,12 @@ class Job:
 
     @cached_property
     def _steps_by_command(self) -> dict[int, SrunStep]:
-        return {id(step.command): step for step in reversed(self.steps) if step.command is not None}
+        return {id(step.command): step for step in reversed(self.sruns)}
 
     @cached_property
     def partitions(self) -> frozenset[str]:
         """All partitions that the job and its steps name outright, or lead to."""
-        return frozenset(name for step in self.allocation_and_steps for name in step.partition_names)
-
-    @property
-    def first_command(self) -> int:
-        """The line of the first command, where sbatch stops to read directives; the last line where there is none."""
-        lines = self.text.split("\n")
-        return next((at for at, line in enumerate(lines, 1) if line.strip() and line.lstrip()[0] != "#"), len(lines))
-
-    @property
-    def gpus(self) -> tuple[GpuVendor, ...]:
-        """What is known of the GPUs of the site."""
-        return (gpu_of(self.site.gpu_vendor),) if self.site.gpu_vendor else ()
+        return frozenset(name for step in self.allocation_and_sruns for name in step.partition_names)
 
     # ---------------------------------------------------------------- variables
 
@@ -184,7 +179,7 @@ class Job:
 
     def nodes_reached(self, setting: ScriptSetting) -> Literal["one", "several"] | None:
         """Return whether what a setting reaches has one node or several: its own step, or else any step of the job."""
-        inside = [step for step in self.steps if step.command is setting.command]
+        inside = [step for step in self.sruns if step.command is setting.command]
         counts = {step.nodes for step in inside or self.steps}
         if any(count is not None and count > 1 for count in counts):
             return "several"
@@ -199,18 +194,24 @@ class Job:
 
     @cached_property
     def _known(self) -> dict[str, str]:
-        """What variables were set to, with other variables put in, but not those that have several values."""
-        values: dict[str, set[str]] = {}
+        """What variables were set to in plain text, with other variables put in; not those with several values."""
         known: dict[str, str] = {}
-        for setting in [setting for command in self._read for setting in _settings(command)]:
-            values[setting.name] = _after(values.get(setting.name, set()), setting)
-        for name, (value, *others) in values.items():
-            if others or len(value) > _VALUE_LIMIT or "$(" in value or "`" in value:
-                continue
-            value = _VARIABLE.sub(lambda found: known.get(found[1] or found[2], found[0]), value)
-            if len(value) <= _VALUE_LIMIT and name not in variables_in(value):
+        unknown: set[str] = set()
+        for setting in (setting for command in self._read for setting in _settings(command)):
+            name, before = setting.name, known.get(setting.name)
+            value = _VARIABLE.sub(lambda found: known.get(found[1] or found[2], found[0]), setting.value)
+            replaced = before not in (None, value) and name not in variables_in(setting.value)
+            if replaced or name in variables_in(value) or len(value) > _VALUE_LIMIT or "$(" in value or "`" in value:
+                unknown.add(name)
+                known.pop(name, None)
+            elif name not in unknown:
                 known[name] = value
         return known
+
+    @cached_property
+    def _lines(self) -> dict[str, int]:
+        """The line on which each variable was set last."""
+        return {setting.name: setting.line for command in self._read for setting in _settings(command)}
 
     def resolved(self, value: str) -> str:
         """Return a text with what variables were set to, where the script says it in plain text."""
@@ -232,31 +233,32 @@ class Job:
 
     @cached_property
     def modules(self) -> tuple[ModuleCommand, ...]:
-        """Every command, with what `module` and `ml` have loaded by then."""
+        """Every command that loads modules; once something was unloaded, none counts as loaded before."""
         found = []
         loaded: dict[str, int] = {}
-        for command in self.commands:
-            verb, names = self._module_request(command)
-            if verb in _EMPTYING:
+        for line, verb, names in self._module_commands:
+            loads = names[1:] if verb == "swap" else names if verb in ("load", "add") else ()
+            if verb in (*_UNLOADING, "swap") or any(name.startswith("-") for name in names):
                 loaded = {}
-            names, gone = (names[1:], names[:1]) if verb == "swap" and len(names) > 1 else (names, ())
-            loads = [name for name in names if verb in ("load", "add", "swap") and not name.startswith("-")]
-            gone = (*gone, *(name.lstrip("-") for name in names if verb in _UNLOADING or name.startswith("-")))
-            loaded = {
-                name: line for name, line in loaded.items() if name not in [one.partition("/")[0] for one in gone]
-            }
-            before, loaded = loaded, {**loaded, **{name.partition("/")[0]: command.line for name in loads}}
-            found.append(ModuleCommand(command, tuple(loads), names if verb == "use" else (), before, loaded))
+            loads = tuple(name for name in loads if not name.startswith("-"))
+            found.append(ModuleCommand(line, loads, loaded))
+            loaded = {**loaded, **{name.partition("/")[0]: line for name in loads}}
         return tuple(found)
 
-    def _module_request(self, command: ShellCommand) -> tuple[str, tuple[str, ...]]:
-        """Return the verb and the names of `module` or `ml`, where `ml NAME` loads; nothing for other commands."""
-        if command.values[:1] not in (("module",), ("ml",)):
-            return "", ()
-        words = tuple(self.resolved(value) for value in command.values[1:] if not value.startswith("--"))
-        if command.values[0] == "ml" and words[:1] and words[0] not in _VERBS:
-            return "load", words
-        return (words[0], words[1:]) if words and words[0] in _VERBS else ("", ())
+    @cached_property
+    def module_folders(self) -> tuple[tuple[str, int], ...]:
+        """The folders that `module use` adds, with their lines."""
+        return tuple((name, line) for line, verb, names in self._module_commands if verb == "use" for name in names)
+
+    @property
+    def _module_commands(self) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+        """Yield line, verb and names of each `module` or `ml`, where `ml NAME` loads."""
+        for command in self.commands:
+            words = tuple(self.resolved(value) for value in command.values[1:] if not value.startswith("--"))
+            if command.values[:1] == ("ml",) and words and words[0] not in _MODULE_VERBS:
+                yield command.line, "load", words
+            elif command.values[:1] in (("module",), ("ml",)) and words and words[0] in _MODULE_VERBS:
+                yield command.line, words[0], words[1:]
 
 
 def variables_in(value: str) -> list[str]:
@@ -275,12 +277,3 @@ def _settings(command: ShellCommand) -> Iterator[ScriptSetting]:
         for name, equals, text in (pair.partition("=") for pair in pairs.split(",")):
             if equals and name.isidentifier():
                 yield ScriptSetting(name, text, word.line, command)
-
-
-def _after(before: set[str], setting: ScriptSetting) -> set[str]:
-    """Return the values that a variable may have, where one that is made of the only one before is in its place."""
-    times = variables_in(setting.value).count(setting.name)
-    (known, *others) = before or {""}
-    if not times or not before or others or len(known) * times > _VALUE_LIMIT or setting.name in variables_in(known):
-        return {*before, setting.value}
-    return {_VARIABLE.sub(lambda found: known if setting.name in (found[1], found[2]) else found[0], setting.value)}

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
 Argument = Literal["value", "optional", "none"]
+Program = Literal["sbatch", "srun"]
 
-_BOTH = ("sbatch", "srun")
-_TABLE: tuple[tuple[tuple[str, ...], Argument, str], ...] = (
+_BOTH: tuple[Program, ...] = ("sbatch", "srun")
+_TABLE: tuple[tuple[tuple[Program, ...], Argument, str], ...] = (
     (
         _BOTH,
         "value",
@@ -58,7 +59,7 @@ _TABLE: tuple[tuple[tuple[str, ...], Argument, str], ...] = (
     (("srun",), "value", "wait"),
 )
 #: What sbatch and srun know, each with whether a value follows.
-OPTIONS: Mapping[str, Mapping[str, Argument]] = {
+OPTIONS: Mapping[Program, Mapping[str, Argument]] = {
     program: {name: argument for programs, argument, names in _TABLE if program in programs for name in names.split()}
     for program in _BOTH
 }
@@ -83,8 +84,6 @@ EXCLUSIVE = (
     ("gpus-per-task", "ntasks-per-gpu"),
     ("exclusive", "oversubscribe"),
 )
-#: Options whose values are put together where they are given again.
-ADDING = ("mail-type", "gres-flags")
 
 
 class Option(NamedTuple):
@@ -95,7 +94,7 @@ class Option(NamedTuple):
     line: int
 
 
-def read_options(words: Iterable[tuple[str, int]], program: str, *, stop: bool) -> list[Option]:
+def read_options(words: Iterable[tuple[str, int]], program: Program, *, stop: bool) -> list[Option]:
     """Read the options among words, each with its line, in their order.
 
     With `stop` the first word that is neither an option nor its value ends them: there the program begins.
@@ -120,7 +119,7 @@ def read_options(words: Iterable[tuple[str, int]], program: str, *, stop: bool) 
     return found
 
 
-def _read_letters(letters: str, line: int, rest: list[tuple[str, int]], program: str, found: list[Option]) -> None:
+def _read_letters(letters: str, line: int, rest: list[tuple[str, int]], program: Program, found: list[Option]) -> None:
     """Read one-letter options that stand together; what follows one with a value is its value."""
     while letters:
         name = _LETTERS.get(letters[0], letters[0])
@@ -131,12 +130,12 @@ def _read_letters(letters: str, line: int, rest: list[tuple[str, int]], program:
         found.append(Option(name, value, line))
 
 
-def _in_full(name: str, program: str) -> str:
+def _in_full(name: str, program: Program) -> str:
     """Return the option that a name is the beginning of, as getopt_long(3) takes it, if there is only one."""
     begun = [known for known in OPTIONS[program] if name and known.startswith(name)]
     return begun[0] if len(begun) == 1 and name not in OPTIONS[program] else name
 
 
-def is_option(name: str, program: str) -> bool:
+def is_option(name: str, program: Program) -> bool:
     """Return whether sbatch or srun take an option, written out or begun."""
     return bool(name) and any(known.startswith(name) for known in OPTIONS[program])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from lumisite.findings.finding import Finding, Severity
@@ -32,10 +30,6 @@ def judge_own_variables(site: Site, partition: str, nodes: int, variables: Mappi
         if need.variable:
             subject = f"{need.variable}={variables[need.variable]}"
             yield Finding("missing-partner", Severity.DOUBT, need.why, need.partner, subject=subject)
-    known = _bound_by_modules(site, variables)
-    for prefix in PREFIXES:
-        for name in (f"{prefix}_BIND", f"{prefix}_BINDPATH"):
-            yield from _missing_binds(name, variables.get(name, ""), known)
     in_containers = [
         *_READ_AT_START,
         *(f"{prefix}ENV_{name}" for prefix in PREFIXES for name in (*_READ_AT_START, *_SET_BY_RUNTIME)),
@@ -68,22 +62,3 @@ def _as_in_a_script(site: Site, partition: str, nodes: int, variables: Mapping[s
     script = "\n".join([*head, *exports, start, ""]).encode()
     for found in lint_job(read_script(script, "", site), "", only=_AS_IN_SCRIPT):
         yield replace(found, place=None)
-
-
-def _bound_by_modules(site: Site, variables: Mapping[str, str]) -> Collection[str]:
-    """Return what no user has put into the list of binds: the modules that are loaded say so, and the site does."""
-    loaded = [value.split(",") for name, value in variables.items() if name.startswith("LUMISITE_BINDS_")]
-    of_site = (*(bind.path for bind in site.binds), *(mount.path for mount in site.file_systems))
-    return {*itertools.chain(*loaded), *map(str, of_site)}
-
-
-def _missing_binds(name: str, value: str, known: Collection[str]) -> Iterator[Finding]:
-    """Yield the sources in a list of binds (`SOURCE[:TARGET[:OPTIONS]],...`) that are unknown, and not on this node."""
-    for bind in value.split(","):
-        source = bind.partition(":")[0]
-        if source.startswith("/") and source not in known and not os.path.lexists(source):
-            # Apptainer's documentation, Bind Paths and Mounts
-            path = printable(source)
-            message = f"binds {path}, which does not exist on this node: no container starts here"
-            advice = f"remove {path} from {name}, or make it; a path that only compute nodes have is fine"
-            yield Finding("task-path", Severity.DOUBT, message, advice, name)

@@ -19,7 +19,7 @@ from lumisite.render.runtimes import (
     RUNTIMES,
 )
 
-_LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "torch.distributed.run", "torch.distributed.launch")
+_LAUNCHERS = ("torchrun", "accelerate", "torch.distributed.run", "torch.distributed.launch")
 #: What has the words after it as arguments of its own: a program or module of Python, or a list of packages.
 _OF_PYTHON = re.compile(r"(?:^| )(?:\S+\.py|pip3?|python[\d.]*(?: -[a-zA-Z]+)* -m \S+)(?: |$)")
 _NUMBER_OF_NODES = re.compile(r"\$\{?\w*(?:NNODES|NUM_NODES|NODES|COUNT)\w*\}?", re.IGNORECASE)
@@ -107,20 +107,6 @@ class Launch(NamedTuple):
     def on_several_nodes(self) -> bool:
         """Whether it starts processes on several nodes, and runs on as many."""
         return bool(self.step and (self.nodes(self.step) or 1) > 1 and (self.step.nodes or 1) > 1)
-
-    def line_of(self, *names: str) -> int:
-        """Return the line of the first of some options, else its own."""
-        return next((self.options[name][1] for name in names if name in self.options), self.line)
-
-    def processes(self, gpus: int | None) -> int | None:
-        """Return how many processes it starts on a node with so many GPUs, as far as the script has it."""
-        if self.program == "accelerate":
-            return None
-        name = "num_gpus" if self.program == "deepspeed" else "nproc_per_node"
-        if name not in self.options:
-            return gpus if self.program == "deepspeed" else 1
-        given = self.options[name][0]
-        return read_count(given) or (gpus if re.search(r"gpu|auto", given, re.IGNORECASE) else None)
 
 
 def launches_of(job: Job) -> Iterator[Launch]:

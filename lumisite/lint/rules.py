@@ -12,8 +12,7 @@ from typing import NamedTuple
 from lumisite.findings.finding import Finding, Place, Severity
 from lumisite.images.lock import LockedImage
 from lumisite.lint import site_rules, slurm_rules, value_rules
-from lumisite.lint.finding import BadLine
-from lumisite.lint.job import Job
+from lumisite.lint.job import BadLine, Job
 from lumisite.render.explain import references
 from lumisite.site.evidence import harms
 from lumisite.site.model import Site
@@ -46,18 +45,15 @@ EVERYWHERE = (
     Rule("unknown-directive", CERTAIN, _SLURM, slurm_rules.unknown_directive),
     Rule("unknown-option", CERTAIN, _SLURM, slurm_rules.unknown_option),
     Rule("commented-directive", HINT, "Slurm's src/sbatch/opt.c", slurm_rules.commented_directive),
-    Rule("repeated-directive", HINT, "sbatch(1), OPTIONS", slurm_rules.repeated_directive),
     Rule("options-exclude-each-other", CERTAIN, _SLURM, slurm_rules.options_exclude_each_other),
     Rule("too-many-tasks", CERTAIN, "sbatch(1), --ntasks-per-node", slurm_rules.too_many_tasks),
     Rule("fewer-tasks", HINT, "sbatch(1), --ntasks-per-node", slurm_rules.fewer_tasks),
-    Rule("array-output", CERTAIN, "sbatch(1), FILENAME PATTERN", slurm_rules.array_output),
     Rule("export-without-all", HINT, "sbatch(1) and srun(1), --export", slurm_rules.export_without_all),
     Rule("export-none", CERTAIN, "srun(1), SLURM_EXPORT_ENV", slurm_rules.export_none),
     Rule("text-after-continuation", CERTAIN, "bash(1), QUOTING", slurm_rules.text_after_continuation),
     Rule("background-without-wait", CERTAIN, "bash(1), wait", slurm_rules.background_without_wait),
     Rule("no-image", CERTAIN, "SingularityCE documentation, exec and run", slurm_rules.no_image),
     Rule("rank-in-batch", CERTAIN, "srun(1), OUTPUT ENVIRONMENT VARIABLES", slurm_rules.rank_in_batch),
-    Rule("rdzv-literal", CERTAIN, "bash(1), QUOTING", slurm_rules.rdzv_literal),
     Rule("nodelist", CERTAIN, "sbatch(1) and scontrol(1)", slurm_rules.nodelist),
     Rule(
         "local-master",
@@ -65,21 +61,17 @@ EVERYWHERE = (
         "torch.distributed documentation, Environment variable initialization",
         slurm_rules.local_master,
     ),
-    Rule("too-many-threads", HINT, "OpenMP specification, OMP_NUM_THREADS", slurm_rules.too_many_threads),
     Rule("launcher-per-task", CERTAIN, _TORCHRUN, slurm_rules.launcher_per_task),
     Rule("launcher-nodes", CERTAIN, _TORCHRUN, slurm_rules.launcher_nodes),
     Rule("launcher-without-srun", CERTAIN, _TORCHRUN, slurm_rules.launcher_without_srun),
     Rule("no-rendezvous", CERTAIN, _TORCHRUN, slurm_rules.no_rendezvous),
-    Rule("too-many-processes", CERTAIN, _TORCHRUN, slurm_rules.too_many_processes),
     Rule("unknown-partition", CERTAIN, "site: partitions", site_rules.unknown_partition),
     Rule("misnamed-variable", CERTAIN, "the documentation of the program that reads it", value_rules.misnamed_variable),
     Rule("cache-by-mktemp", CERTAIN, "sbatch(1): the batch script runs on the first node", value_rules.cache_by_mktemp),
     Rule("retired-folder", CERTAIN, "site: retired_modules", value_rules.retired_folder),
-    Rule("build-with-binds", CERTAIN, "site: modules, and their conflicts", value_rules.build_with_binds),
 )
 #: What the site description says: for scripts that may be for the site.
 OF_SITE = (
-    Rule("plugin-option", HINT, _SLURM, slurm_rules.plugin_option),
     Rule("too-many-nodes", CERTAIN, "site: max_nodes of the partition", site_rules.too_many_nodes),
     Rule("too-long", CERTAIN, "site: max_time of the partition", site_rules.too_long),
     Rule("too-many-gpus", CERTAIN, "site: gpus of the node kind", site_rules.too_many_gpus),
@@ -87,21 +79,15 @@ OF_SITE = (
     Rule("memory-of-node", CERTAIN, "site: memory of the node kind", site_rules.memory_of_node),
     Rule("memory-of-others", HINT, "site: memory of the node kind", site_rules.memory_of_others),
     Rule("srun-without-cpus", CERTAIN, "Slurm's CHANGELOG of 22.05 and 23.11", site_rules.srun_without_cpus),
-    Rule("other-account", CERTAIN, "site: accounts", value_rules.other_account),
     Rule("fixed-port", HINT, "site: partitions whose nodes are shared", site_rules.fixed_port),
-    Rule("cpu-bind-and-count", CERTAIN, "srun(1), --cpu-bind", site_rules.cpu_bind_and_count),
     Rule("reserved-cores", CERTAIN, "site: reserved cores of the node kind", site_rules.reserved_cores),
     Rule("mask-order", CERTAIN, "site: l3 of the GPUs", site_rules.mask_order),
-    Rule("mask-outside", CERTAIN, "srun(1), --cpu-bind", site_rules.mask_outside),
-    Rule("visible-gpus", CERTAIN, "site: GPUs of the node kind", site_rules.visible_gpus),
     Rule("image-outside-range", CERTAIN, "site: `runs` of the platform", site_rules.image_outside_range),
     Rule("image-for-other-gpus", CERTAIN, "site: GPUs of the partition", site_rules.image_for_other_gpus),
     Rule("skipped-runscript", HINT, "site: activation of the image's family", site_rules.skipped_runscript),
-    Rule("gpu-flag", CERTAIN, "site: `gpus`, and `avoid` of runtimes", site_rules.gpu_flag),
-    Rule("mpi-type", CERTAIN, "site: mpi of the image's family", site_rules.mpi_type),
+    Rule("gpu-flag", HINT, "site: `gpus`, and `avoid` of runtimes", site_rules.gpu_flag),
     Rule("mpirun-before-container", HINT, "srun(1), --task-prolog", site_rules.mpirun_before_container),
     Rule("with-conda", CERTAIN, "bash(1), QUOTING", site_rules.with_conda),
-    Rule("tensor-parallel", HINT, "vLLM documentation, Parallelism and scaling", site_rules.tensor_parallel),
     Rule("harmful-value", CERTAIN, "site: settings", value_rules.harmful_value),
     Rule("value-may-harm", HINT, "site: settings", value_rules.value_may_harm),
     Rule("missing-partner", CERTAIN, "site: needs", value_rules.missing_partner),
@@ -149,7 +135,7 @@ def lint_job(job: Job, name: str, only: Collection[str] | None = None) -> tuple[
 def source_of(site: Site, finding: Finding) -> str:
     """Return where a finding is known from: what the site says of its rule or value, and what the rule itself does."""
     code, name = finding.code, finding.subject.partition("=")[0]
-    of_site = [site.lint[code].source] if code in site.lint else []
+    of_site: list[str] = []
     if code in ("harmful-value", "value-may-harm"):
         of_site += [harm.setting.source for harm in harms(site, name)]
     if code == "missing-partner":

@@ -8,10 +8,10 @@ the end of its line, and rules are silent about it. Nothing is ever expanded or 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import takewhile
+from itertools import chain, takewhile
 
 from lumisite.render.runtimes import RUNTIMES
 
@@ -54,8 +54,7 @@ class Word:
     line: int
 
     @cached_property
-    def value(self) -> str:
-        """The word without quotes. A dollar that the shell leaves alone has a backslash."""
+    def _unquoted(self) -> str:
         parts = []
         for part in _PART.finditer(self.raw):
             if part["single"]:
@@ -65,27 +64,22 @@ class Word:
             else:
                 bare = part["expansion"] or part["bare"]
                 parts.append(bare[1] if bare[0] == "\\" and bare[1] not in "$`\n" else bare)
-        return "".join(parts).replace("\\\n", "")
-
-    @cached_property
-    def inner(self) -> str:
-        """The word as an inner shell gets it, as the script of `bash -c`."""
-        parts = []
-        for part in _PART.finditer(self.raw):
-            quoted = (part["single"] or part["double"] or "").removeprefix("$")[1:-1]
-            if part["double"]:
-                quoted = re.sub(r'\\([$`"\\])', r"\1", quoted)
-            parts.append(quoted or part["expansion"] or (part["bare"] or "")[-1:])
         return "".join(parts)
 
-    @cached_property
-    def expanded(self) -> str:
-        """What the shell expands, with as many lines: all but what is in single quotes."""
-        return _PART.sub(lambda part: re.sub(r"[^\n]", " ", part[0]) if part["single"] else part[0], self.raw)
+    @property
+    def value(self) -> str:
+        """The word without quotes. A dollar that the shell leaves alone has a backslash."""
+        return self._unquoted.replace("\\\n", "")
+
+    @property
+    def inner(self) -> str:
+        """The word as an inner shell gets it, as the script of `bash -c`."""
+        return re.sub(r'\\([$`"\\])', r"\1", self._unquoted)
 
     def matches(self, pattern: re.Pattern[str]) -> Iterator[tuple[str, int]]:
-        """Yield all matches in what the shell expands, with their lines."""
-        yield from ((match[0], line) for match, line in with_lines(pattern, self.expanded, self.line))
+        """Yield all matches in what the shell expands, which is all but what is in single quotes, with their lines."""
+        blank = _PART.sub(lambda part: re.sub(r"[^\n]", " ", part[0]) if part["single"] else part[0], self.raw)
+        yield from ((match[0], line) for match, line in with_lines(pattern, blank, self.line))
 
 
 def with_lines(pattern: re.Pattern[str], text: str, line: int) -> Iterator[tuple[re.Match[str], int]]:
@@ -110,6 +104,10 @@ class ShellCommand:
     documents: tuple[Word, ...]
     spot: str
     end: str = ""
+
+    def with_words(self, words: Iterable[Iterable[Word]]) -> ShellCommand:
+        """Return it with other words, each list in the place of one."""
+        return replace(self, words=tuple(chain.from_iterable(words)))
 
     @property
     def line(self) -> int:

@@ -1,4 +1,4 @@
-"""What the site description rules out: sizes, cores, memory, images, modules, values of variables, paths."""
+"""What the site description rules out: sizes, cores, memory, ports, binding of CPUs, images and how they start."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator
 
 from lumisite.images.fit import for_other_gpus, outside_range
-from lumisite.lint.finding import BadLine
-from lumisite.lint.job import Job
+from lumisite.lint.job import BadLine, Job
 from lumisite.lint.programs import known_image, starts_of
-from lumisite.lint.step import SrunStep, read_count, usable_cores, usable_cpus
+from lumisite.lint.step import SrunStep, usable_cpus
 from lumisite.render.runtimes import RUNTIMES
 from lumisite.site.cpu_list import format_cpu_list
 from lumisite.site.images import releases_by_name
@@ -24,30 +23,28 @@ from lumisite.vendors import all_gpus, all_vendors
 def unknown_partition(job: Job) -> Iterator[BadLine]:
     """A partition whose name is almost one of this site."""
     known = (*job.site.partitions, *job.site.other_partitions)
-    first = {name: step for step in reversed(job.allocation_and_steps) for name in step.partition_names}
+    first = {name: step for step in reversed(job.allocation_and_sruns) for name in step.partition_names}
     for name, step in first.items():
         near = nearest_name(name.lower().replace("_", "-"), known, 0.89)
         if "partition" in step.options and name[0].isalpha() and name not in known and near:
-            yield BadLine(
-                step.options["partition"].line, name, "no partition of this site", f"#SBATCH --partition={near}"
-            )
+            line = step.options["partition"].line
+            yield BadLine(line, name, "no partition of this site", f"#SBATCH --partition={near}")
 
 
 def too_many_nodes(job: Job) -> Iterator[BadLine]:
     """More nodes than a job can have in any of its partitions."""
-    for step in job.allocation_and_steps:
+    for step in job.allocation_and_sruns:
         limits = [partition.max_nodes for partition in step.partitions if partition.max_nodes is not None]
         option = step.first("nodes", "ntasks")
         if option and step.nodes and limits and len(limits) == len(step.partitions) and step.nodes > max(limits):
             reason = f"{step.nodes} nodes in a partition where jobs have at most {max(limits)}: the job never starts"
-            yield BadLine(
-                option.line, f"--{option.name}", reason, f"#SBATCH --nodes={max(limits)}, or another partition"
-            )
+            right = f"#SBATCH --nodes={max(limits)}, or another partition"
+            yield BadLine(option.line, f"--{option.name}", reason, right)
 
 
 def too_long(job: Job) -> Iterator[BadLine]:
     """More time than a job can have in any of its partitions."""
-    for step in job.allocation_and_steps:
+    for step in job.allocation_and_sruns:
         limits = [partition.max_time for partition in step.partitions if partition.max_time is not None]
         most = max(limits, key=minutes_of, default="")
         option = step.options.get("time")
@@ -57,25 +54,22 @@ def too_long(job: Job) -> Iterator[BadLine]:
 
 
 def too_many_gpus(job: Job) -> Iterator[BadLine]:
-    """More GPUs than a node has, or GPUs of a type that it does not have."""
+    """More GPUs than a node has."""
     described = any(kind.gpus for kind in job.site.node_kinds.values())
-    for step in job.allocation_and_steps if described else ():
+    for step in job.allocation_and_sruns if described else ():
         if not step.kinds or step.gpus is None or (step.gpus[0].name == "gpus" and not step.number("nodes")):
             continue
-        option, kind, count = step.gpus
-        most, types = max(len(kind.gpus) for kind in step.kinds), {kind.gpu_type for kind in step.kinds}
+        option, count = step.gpus
+        most = max(len(kind.gpus) for kind in step.kinds)
         if count > most:
             reason = f"{count} of each node, which has {most} GPUs: the job never starts"
             right = f"at most {most} of each node" if most else "a partition whose nodes have GPUs"
             yield BadLine(option.line, f"--{option.name}", reason, right)
-        elif kind and None not in types and kind not in types:
-            reason = f"no GPUs of type {kind} in this partition, but {', '.join(map(str, types))}: the job never starts"
-            yield BadLine(option.line, f"--{option.name}", reason, f"--{option.name} without the type")
 
 
 def too_many_cores(job: Job) -> Iterator[BadLine]:
     """More CPUs, in Slurm's unit, than jobs get of a node."""
-    for step in job.allocation_and_steps:
+    for step in job.allocation_and_sruns:
         option, cpus = step.cpus_per_node
         counts = [usable_cpus(kind, step) for kind in step.kinds]
         if not option or not counts or 0 in counts or cpus <= max(counts):
@@ -101,22 +95,26 @@ def _memory(step: SrunStep) -> tuple[str, int, int] | None:
     if not option or not size or not step.kinds:
         return None
     cpus = (step.tasks_per_node or 1) * (step.number("cpus-per-task") or 1)
-    gpus = min(step.gpus_per_node or 1, *(len(kind.gpus) for kind in step.kinds)) or 1
-    times = {"mem": 1, "mem-per-gpu": gpus, "mem-per-cpu": cpus}[option.name]
+    times = {"mem": 1, "mem-per-gpu": _gpus(step), "mem-per-cpu": cpus}[option.name]
     return f"--{option.name}", option.line, int(size[1]) * _UNIT_KIB[size[2].upper()] * times // 1024
+
+
+def _gpus(step: SrunStep) -> int:
+    """Return how many GPUs of a node a step gets, at least one."""
+    return min(step.gpus_per_node or 1, *(len(kind.gpus) for kind in step.kinds)) or 1
 
 
 def memory_of_node(job: Job) -> Iterator[BadLine]:
     """More memory than jobs can have of any node; what is asked for by GPU or CPU may spread over more nodes."""
-    for step in job.allocation_and_steps:
-        found = _memory(step) if step.command is None or any(step.has_own(name) for name in _MEMORY) else None
+    for step in job.allocation_and_sruns:
+        found = _memory(step) if step.command is None or any(map(step.has_own, _MEMORY)) else None
         if found is None:
             continue
         name, line, memory = found
         most = max(
-            min(partition.memory_mib or job.site.node_kinds[kind].memory_mib, job.site.node_kinds[kind].memory_mib)
+            min(partition.memory_mib or kind.memory_mib, kind.memory_mib)
             for partition in step.partitions
-            for kind in partition.node_kind
+            for kind in job.site.kinds_of(*step.partition_names).values()
         )
         on_one_node = name == "--mem" or step.first("nodes", "gpus-per-node", "gres", "ntasks-per-node")
         if memory > most and on_one_node:
@@ -131,7 +129,7 @@ def memory_of_others(job: Job) -> Iterator[BadLine]:
     if found is None or not all(kind.gpus for kind in step.kinds):
         return
     name, line, memory = found
-    gpus = min(step.gpus_per_node or 1, *(len(kind.gpus) for kind in step.kinds))
+    gpus = _gpus(step)
     share = max(kind.memory_mib // len(kind.gpus) for kind in step.kinds)
     if gpus * share < memory <= max(kind.memory_mib for kind in step.kinds):
         reason = f"{_size(memory)} of memory for {counted(gpus, 'GPU')}, whose share is {_size(gpus * share)}"
@@ -154,40 +152,48 @@ _NOT_PASSED_ON = parse_version_range(">=22.05,<23.11")
 def srun_without_cpus(job: Job) -> Iterator[BadLine]:
     """`--cpus-per-task` on `#SBATCH` alone, where the site's Slurm does not pass it on to srun (22.05 to 23.02)."""
     slurm = job.site.platforms[job.site.platform].slurm
-    option = job.allocation.options.get("cpus-per-task")
-    if slurm is None or slurm not in _NOT_PASSED_ON or not option or option.value == "1":
-        return
     passed_on = any(setting.name == "SRUN_CPUS_PER_TASK" for setting in job.settings)
-    for step in job.steps if not passed_on else ():
+    if slurm is None or slurm not in _NOT_PASSED_ON or job.allocation.value("cpus-per-task") in ("", "1") or passed_on:
+        return
+    for step in job.sruns:
         if step.command and not step.has_own("cpus-per-task") and not step.has_own("cpu-bind"):
             reason = f"this Slurm ({slurm}) does not pass --cpus-per-task on to srun: each task gets one core"
             yield BadLine(step.command.line, "srun", reason, "srun --cpus-per-task=$SLURM_CPUS_PER_TASK …")
 
 
-# ---------------------------------------------------------------- binding of CPUs and GPUs
+# ---------------------------------------------------------------- ports
+
+
+def fixed_port(job: Job) -> Iterator[BadLine]:
+    """A fixed port, which another job may have where nodes are shared."""
+    right = 'export MASTER_PORT="1${SLURM_JOB_ID:0-4}"'
+    for line, port in _ports(job) if job.allocation.shares_nodes else ():
+        yield BadLine(line, port, "another job on the node may use this port", right)
+
+
+def _ports(job: Job) -> Iterator[tuple[int, str]]:
+    """Yield the numbers that MASTER_PORT and options of launchers have; of `--master_port $MASTER_PORT` the former."""
+    for setting, value in job.in_force(("MASTER_PORT",)):
+        if re.fullmatch(r"[1-9]\d*", value):
+            yield setting.line, value
+    for word in job.words:
+        if found := re.fullmatch(r"\$\{MASTER_PORT:?=(\d+)\}", word.value):
+            yield word.line, found[1]
+    for value, line in job.option_values(r"--(?:master[-_]port|main[-_]process[-_]port|rdzv[-_]endpoint)"):
+        found = re.fullmatch(r"(?:.*[^:]:)?([1-9]\d*)", job.resolved(value))
+        if found and "MASTER_PORT" not in value:
+            yield line, found[1]
+
+
+# ---------------------------------------------------------------- binding of CPUs
 
 _NUMBER, _MASK = r"(?:0[xX][0-9a-fA-F]{1,4}|\d{1,5})", r"(?:0[xX])?[0-9a-fA-F]{1,128}"
 _BIND = re.compile(rf"(?:.*,)?(?:(map)_cpu[:=]({_NUMBER}(?:,{_NUMBER})*)|(mask)_cpu[:=]({_MASK}(?:,{_MASK})*))")
-_GPU_MAP = re.compile(r"(?:.*,)?map(?:_gpu)?:(\d{1,3}(?:,\d{1,3})*)")
-
-
-def cpu_bind_and_count(job: Job) -> Iterator[BadLine]:
-    """A list of masks or CPUs, and a number of cores, on one srun."""
-    for step in job.steps:
-        bind = step.first("cpu-bind")
-        if bind and step.has_own("cpus-per-task") and re.search(r"\b(?:mask|map)_cpu", bind.value):
-            reason = "a list of masks or CPUs does not go together with --cpus-per-task on one srun"
-            yield BadLine(
-                bind.line,
-                "--cpu-bind",
-                reason,
-                "srun --cpu-bind=mask_cpu:… without -c; the number of cores belongs into #SBATCH",
-            )
 
 
 def _bindings(job: Job) -> Iterator[tuple[SrunStep, int, NodeKind, list[set[int]]]]:
     """Yield steps on nodes of one kind with a list of CPUs: the line of it, and the CPUs of each task of a node."""
-    for step in job.steps:
+    for step in job.sruns:
         found = _BIND.fullmatch(step.value("cpu-bind"))
         kinds = [kind for kind in step.kinds if kind.l3]
         # Together with a number of cores it is wrong in any case.
@@ -214,101 +220,32 @@ def reserved_cores(job: Job) -> Iterator[BadLine]:
     for _, line, kind, cpus in _bindings(job):
         reserved = set(kind.reserved or ())
         if wrong := set().union(*cpus) - (_groups(kind).keys() - reserved):
-            reason = (
-                f"CPUs {format_cpu_list(wrong)} are not for jobs: srun refuses the step, or leaves its tasks unbound"
-            )
+            names = format_cpu_list(wrong)
+            reason = f"CPUs {names} are not for jobs: srun refuses the step, or leaves its tasks unbound"
             right = f"a list without {format_cpu_list(reserved)}, or no --cpu-bind with the module, which sets it"
             yield BadLine(line, "--cpu-bind", reason, right)
-
-
-def mask_order(job: Job) -> Iterator[BadLine]:
-    """CPUs of each task near another GPU than its own: that of its number, unless `--gpu-bind` has another list."""
-    for step, line, kind, cpus in _bindings(job):
-        found = _GPU_MAP.fullmatch(step.value("gpu-bind"))
-        gpus = [int(gpu) for gpu in found[1].split(",")] if found else list(range(len(kind.gpus)))
-        chosen = found or _takes_gpu_of_its_number(step)
-        if not chosen or len(gpus) != len(kind.gpus) or max(gpus) >= len(kind.gpus) or step.tasks_per_node != len(gpus):
-            continue
-        near = [kind.gpus[gpu].l3 for gpu in gpus]
-        of_tasks = [{_groups(kind).get(cpu) for cpu in task} for task in cpus]
-        if None in near or len(of_tasks) != len(near) or any(len(groups) != 1 for groups in of_tasks):
-            continue
-        free = [set(kind.l3[at or 0].cores).difference(kind.reserved or ()) for at in near]
-        if all(free) and len(set(near)) == len(near) and [{at} for at in near] != of_tasks:
-            right = "map_cpu:" + ",".join(map(str, map(min, free)))
-            reason = "the order of the cores is not that of the GPUs next to them"
-            yield BadLine(
-                line, "--cpu-bind", reason, f"srun --cpu-bind={right}, or no --cpu-bind with the module, which sets it"
-            )
 
 
 #: A program that may choose the GPU of a task, and a variable by which a step itself does.
 _CHOOSER = re.compile(r"gpu[\w.-]*$|\.sh$|select|VISIBLE_DEVICES=(?![\"'\\]*\$\{?SLURM_LOCALID\b)")
 
 
-def _takes_gpu_of_its_number(step: SrunStep) -> bool:
-    """Return whether tasks of a step use the GPU of their number, as far as its command says it."""
-    words = step.command.values if step.command else ()
-    return "gpu-bind" not in step.options and not any(map(_CHOOSER.search, words))
-
-
-def mask_outside(job: Job) -> Iterator[BadLine]:
-    """CPU numbers in a job that shares its node, which gets other cores each time; or fewer masks than tasks.
-
-    Tasks may share masks where the masks have all usable cores of the node, and no fewer cores than tasks.
-    """
+def mask_order(job: Job) -> Iterator[BadLine]:
+    """CPUs of each task near another GPU than that of its number, where no option or program chooses another."""
+    reason = "the order of the cores is not that of the GPUs next to them"
     for step, line, kind, cpus in _bindings(job):
-        cores, whole = (job.allocation if job.directives else step).cpus_per_node[1], usable_cores(kind)
-        tasks = step.tasks_per_node or 1
-        if step.shares_nodes and 0 < cores < whole:
-            reason = f"{cores} of {whole} cores: which ones the job gets is not known before"
-            yield BadLine(
-                line, "--cpu-bind", reason, "no --cpu-bind, or --cpu-bind=cores; or a whole node by --exclusive"
-            )
-        elif tasks > len(cpus) and (tasks > whole or len(set().union(*cpus)) < whole):
-            reason = f"{len(cpus)} masks for {tasks} tasks of a node: several tasks share cores"
-            yield BadLine(line, "--cpu-bind", reason, f"srun --cpu-bind with {tasks} masks")
-
-
-def visible_gpus(job: Job) -> Iterator[BadLine]:
-    """Some of a job's GPUs by number, exported for all that the script starts."""
-    gpus = job.allocation.gpus_per_node
-    names = {name for gpu in job.gpus for name in (*gpu.visible, f"{gpu.torch}_VISIBLE_DEVICES".upper())}
-    if gpus is None or not job.allocation.kinds:
-        return
-    for setting, value in job.in_force(names):
-        numbers = re.fullmatch(r"\d{1,3}(?:,\d{1,3})*", value) and set(map(int, value.split(",")))
-        exported = setting.command.spot == "batch" and setting.command.values[:1] == ("export",)
-        if numbers and exported and numbers != set(range(gpus)):
-            right = "without this line; each task picks its GPU by its local rank"
-            yield BadLine(setting.line, f"{setting.name}={value}", f"not the {gpus} GPUs that the job has", right)
-
-
-def fixed_port(job: Job) -> Iterator[BadLine]:
-    """A fixed port, which another job may have where nodes are shared."""
-    for line, port in (*_set_ports(job), *_ports_of_options(job)) if job.allocation.shares_nodes else ():
-        if port != "0":
-            yield BadLine(
-                line, port, "another job on the node may use this port", 'export MASTER_PORT="1${SLURM_JOB_ID:0-4}"'
-            )
-
-
-def _set_ports(job: Job) -> Iterator[tuple[int, str]]:
-    """MASTER_PORT as a number, or with one for where it is not set before."""
-    for setting, _ in job.in_force(("MASTER_PORT",)):
-        if found := re.fullmatch(r"(\d+)|\$\{\w+:?[-=](\d+)\}", job.resolved(setting.value)):
-            yield setting.line, found[1] or found[2]
-    for word in job.words:
-        if found := re.fullmatch(r"\$\{MASTER_PORT:?=(\d+)\}", word.value):
-            yield word.line, found[1]
-
-
-def _ports_of_options(job: Job) -> Iterator[tuple[int, str]]:
-    """The port in options of a launcher; where it is that of MASTER_PORT, the line that sets this is found."""
-    for value, line in job.option_values(r"--(?:master[-_]port|main[-_]process[-_]port|rdzv[-_]endpoint)"):
-        found = re.fullmatch(r"(?:.*[^:]:)?([1-9]\d*)", job.resolved(value))
-        if found and "MASTER_PORT" not in value:
-            yield line, found[1]
+        near = [gpu.l3 for gpu in kind.gpus]
+        of_tasks = [{_groups(kind).get(cpu) for cpu in task} for task in cpus]
+        chosen = "gpu-bind" in step.options or any(map(_CHOOSER.search, step.command.values if step.command else ()))
+        if chosen or None in near or not step.tasks_per_node == len(of_tasks) == len(near):
+            continue
+        if any(len(groups) != 1 for groups in of_tasks):
+            continue
+        free = [set(kind.l3[at or 0].cores).difference(kind.reserved or ()) for at in near]
+        if all(free) and len(set(near)) == len(near) and [{at} for at in near] != of_tasks:
+            numbers = ",".join(map(str, map(min, free)))
+            right = f"srun --cpu-bind=map_cpu:{numbers}, or no --cpu-bind with the module, which sets it"
+            yield BadLine(line, "--cpu-bind", reason, right)
 
 
 # ---------------------------------------------------------------- images and how they are started
@@ -328,6 +265,21 @@ def image_outside_range(job: Job) -> Iterator[BadLine]:
             yield BadLine(line, name, reason, right)
 
 
+def image_for_other_gpus(job: Job) -> Iterator[BadLine]:
+    """An image, or packages of Python, for GPUs of another vendor than the job gets."""
+    if not job.gpus or not _may_have_gpus(job):
+        return
+    for start in starts_of(job):
+        for reason, right in for_other_gpus(job.site, known_image(job, start.image).built_for):
+            yield BadLine(start.line, start.name, reason, right)
+    for vendor in all_vendors():
+        words = vendor.gpu.image_words if vendor.gpu and vendor.gpu not in job.gpus else ()
+        for name, line in _packages(job):
+            if any(re.search(word, name) for word in words):
+                reason = f"for GPUs of {vendor.title}, which the nodes do not have"
+                yield BadLine(line, name, reason, "the index of packages for the GPUs of this site")
+
+
 def _packages(job: Job) -> Iterator[tuple[str, int]]:
     """Yield the last part of addresses of indexes of packages for GPUs, as PyTorch has them."""
     for word in job.words:
@@ -335,29 +287,9 @@ def _packages(job: Job) -> Iterator[tuple[str, int]]:
             yield found[1], word.line
 
 
-def image_for_other_gpus(job: Job) -> Iterator[BadLine]:
-    """An image, packages or a module for GPUs of another vendor than the job gets."""
-    vendors = [vendor for vendor in all_vendors() if vendor.gpu in job.gpus]
-    others = [vendor for vendor in all_vendors() if vendor.gpu and vendor not in vendors]
-    if not vendors or not _may_have_gpus(job):
-        return
-    expected = " or ".join(vendor.title for vendor in vendors)
-    for start in starts_of(job):
-        for reason, right in for_other_gpus(job.site, known_image(job, start.image).built_for):
-            yield BadLine(start.line, start.name, reason, right)
-    for vendor in others:
-        names = {software.name for software in vendor.software}
-        found = [(at.command.line, name) for at in job.modules for name in at.loads if name.partition("/")[0] in names]
-        words = vendor.gpu.image_words if vendor.gpu else ()
-        found += [(line, name) for name, line in _packages(job) if any(re.search(word, name) for word in words)]
-        for line, name in found:
-            reason = f"for GPUs of {vendor.title}, which the nodes do not have"
-            yield BadLine(line, name, reason, f"without this line, or what is for GPUs of {expected}")
-
-
 def skipped_runscript(job: Job) -> Iterator[BadLine]:
     """`exec` of an image that is prepared by its runscript, in a job with GPUs: to install packages it does as well."""
-    for start in starts_of(job) if any(step.gpus for step in job.allocation_and_steps) else ():
+    for start in starts_of(job) if any(step.gpus for step in job.allocation_and_sruns) else ():
         family = known_image(job, start.image).holds.family
         if start.action == "exec" and family and job.site.families[family].activation == "runscript":
             reason = "exec skips the runscript, by which the image prepares itself where it has one"
@@ -369,38 +301,23 @@ def gpu_flag(job: Job) -> Iterator[BadLine]:
     site = job.site
     kinds = sorted(name for name, kind in (site.kinds_of(*job.partitions) or site.node_kinds).items() if kind.gpus)
     avoided = {f"--{flag}" for runtime in site.runtimes.values() for flag in runtime.avoid}
-    expected = {f"--{gpu.flag}" for gpu in job.gpus if gpu.flag} - avoided
     others = {f"--{gpu.flag}" for gpu in all_gpus() if gpu.flag and gpu not in job.gpus}
     for word, line in (option for start in starts_of(job) for option in start.options) if kinds else ():
         if word in others:
-            right = f"{', '.join(sorted(expected))}, or no flag: the module sets it" if expected else "no flag"
-            yield BadLine(line, word, f"for other GPUs than those of {', '.join(kinds)} nodes", right)
+            reason = f"for other GPUs than those of {', '.join(kinds)} nodes"
+            yield BadLine(line, word, reason, "no flag: the module sets what the GPUs need")
         elif word in avoided:
             reason = "brings libraries of the host into the container, which do not fit those of the images"
-            yield BadLine(
-                line, word, reason, f"no flag, as the images have all but the devices, which {site.command} binds"
-            )
-
-
-def mpi_type(job: Job) -> Iterator[BadLine]:
-    """A type of MPI that the image of a step does not have."""
-    for start in starts_of(job):
-        step = job.step_of(start.command)
-        family = known_image(job, start.image).holds.family
-        needed = job.site.families[family].mpi if family else None
-        if step and step.value("mpi") and needed and step.value("mpi") not in (needed, "none"):
-            option = step.options["mpi"]
-            yield BadLine(
-                option.line, f"--mpi={option.value}", f"{start.name} needs {needed}", f"srun --mpi={needed} …"
-            )
+            right = f"no flag, as the images have all but the devices, which {site.command} binds"
+            yield BadLine(line, word, reason, right)
 
 
 def mpirun_before_container(job: Job) -> Iterator[BadLine]:
     """`mpirun` before a container: only srun runs the task prolog for each rank."""
+    reason = "ranks get no binds, settings and CPU masks of the module, which only srun gives to each task"
     for start in starts_of(job) if job.site.helper_module else ():
         launcher = start.command.programs[0] if start.command.programs else ""
         if launcher in ("mpirun", "mpiexec"):
-            reason = "ranks get no binds, settings and CPU masks of the module, which only srun gives to each task"
             yield BadLine(start.command.line, launcher, reason, f"srun {job.site.command} {start.action} …")
 
 
@@ -411,31 +328,14 @@ def with_conda(job: Job) -> Iterator[BadLine]:
     """`$WITH_CONDA` in what a container gets, or in the batch script itself, expanded by the shell outside."""
     if not any(family.activation == "with-conda" for family in job.site.families.values()):
         return
+    right = "bash -c '$WITH_CONDA; python …' in single quotes, or \\$WITH_CONDA in double quotes"
     scripted = [command for command in job.commands if command.names_any("srun", "bash", "sh", *RUNTIMES)]
     known = set(map(id, scripted))
-    expanded = set(
-        re.findall(r"(?<!\\)\$\{?(\w+)", " ".join(value for command in scripted for value in command.values))
-    )
+    texts = " ".join(value for command in scripted for value in command.values)
+    expanded = set(re.findall(r"(?<!\\)\$\{?(\w+)", texts))
     for command in (command for command in job.commands if command.spot == "batch"):
         starts_job = job.directives and command.values[:1] and _CONDA.match(command.values[0])
         words = [*command.documents, *(word for name, word in command.assignments if name in expanded)]
         words += command.words if id(command) in known or starts_job else ()
-        for word in words:
-            for _, line in word.matches(_CONDA):
-                right = "bash -c '$WITH_CONDA; python …' in single quotes, or \\$WITH_CONDA in double quotes"
-                yield BadLine(line, "$WITH_CONDA", "expanded outside of the container, where it is empty", right)
-
-
-def tensor_parallel(job: Job) -> Iterator[BadLine]:
-    """A model split in more parts than a node of the job has GPUs, so that each layer waits for the network."""
-    most = job.allocation.gpus_per_node or max((len(kind.gpus) for kind in job.allocation.kinds), default=0)
-    for value, line in job.option_values(r"--tensor[-_](?:model[-_])?parallel(?:[-_]size)?|-tp"):
-        parts = read_count(job.resolved(value))
-        if most and parts and parts > most:
-            reason = f"{parts} parts of each layer, but a node of the job has {most} GPUs"
-            yield BadLine(
-                line,
-                "tensor-parallel-size",
-                reason,
-                f"tensor parallelism of {most}, and pipeline parallelism over the nodes",
-            )
+        for _, line in (match for word in words for match in word.matches(_CONDA)):
+            yield BadLine(line, "$WITH_CONDA", "expanded outside of the container, where it is empty", right)

@@ -12,7 +12,7 @@ from lumisite.lint.script import ShellCommand
 from lumisite.site.model import Partition, Site
 from lumisite.site.nodes import NodeKind
 
-_GPUS = re.compile(r"(?:gpu:)?(?:([A-Za-z][\w-]*):)?(\d{1,6})")
+_GPUS = re.compile(r"(?:gpu:)?(?:[A-Za-z][\w-]*:)?(\d{1,6})")
 
 
 def read_count(text: str) -> int | None:
@@ -74,24 +74,24 @@ class SrunStep:
         return -(-tasks // nodes)
 
     @property
-    def gpus(self) -> tuple[Option, str | None, int] | None:
-        """The option that says how many GPUs a node gives, their type if it names one, and how many they are."""
+    def gpus(self) -> tuple[Option, int] | None:
+        """The option that says how many GPUs a node gives, and how many they are."""
         for name in ("gpus-per-node", "gres", "gpus", "gpus-per-task"):
             found = _GPUS.fullmatch(self.value(name))
             if found is None or (name == "gres" and not self.value(name).startswith("gpu:")):
                 continue
-            count = int(found[2])
+            count = int(found[1])
             if name == "gpus":
                 count = -(-count // (self.number("nodes") or 1))
             if name == "gpus-per-task":
                 count *= self.tasks_per_node or 1
-            return self.options[name], found[1], count
+            return self.options[name], count
         return None
 
     @property
     def gpus_per_node(self) -> int | None:
         """How many GPUs a node gives; `None` where the script does not say it in digits."""
-        return self.gpus[2] if self.gpus else None
+        return self.gpus[1] if self.gpus else None
 
     @property
     def cpus_per_node(self) -> tuple[Option | None, int]:
@@ -104,18 +104,9 @@ class SrunStep:
 
     @cached_property
     def partition_names(self) -> tuple[str, ...]:
-        """The partitions that are named, else those that the constraint and the QoS lead to, as the site says."""
+        """The partitions that are named outright."""
         names = self.value("partition").split(",")
-        if named := [name for name in names if re.fullmatch(r"[\w.-]+", name) and name.lower() != "partition"]:
-            return tuple(named)
-        constraints, qos = (set(re.split("[&|,]", self.value(name))) for name in ("constraint", "qos"))
-        found = []
-        for name, partition in self.site.partitions.items():
-            fits = [bool(qos.intersection(partition.qos))] if partition.qos else []
-            fits += [partition.constraint in constraints] if partition.constraint else []
-            if fits and all(fits):
-                found.append(name)
-        return tuple(found)
+        return tuple(name for name in names if re.fullmatch(r"[\w.-]+", name) and name.lower() != "partition")
 
     @cached_property
     def partitions(self) -> tuple[Partition, ...]:

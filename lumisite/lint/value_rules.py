@@ -1,19 +1,17 @@
-"""What the site description says of variables, modules and paths that a script has."""
+"""What the site description and its vendors say of values of variables, of paths and of modules that a script has."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from lumisite.images.known import KnownImage
-from lumisite.lint.finding import BadLine
-from lumisite.lint.job import Job, ScriptSetting, variables_in
+from lumisite.lint.job import BadLine, Job, ScriptSetting, variables_in
 from lumisite.lint.programs import Start, known_image, starts_of
 from lumisite.lint.script import with_lines
 from lumisite.machine.tree import is_under
-from lumisite.render.runtimes import RUNTIMES
 from lumisite.site.evidence import Harm, harms
 from lumisite.site.ledger import Situation, decided_by_image, judge_conditions
 from lumisite.site.model import Site
@@ -99,11 +97,11 @@ def missing_partner(job: Job) -> Iterator[BadLine]:
             yield BadLine(line, subject, need.why, need.partner)
 
 
-#: What users take over from other machines or from a search for an error, and what comes of it.
+#: What users take over from other machines or from a search for an error: the values, and what does not work then.
 _LEFTOVERS = (
     ("NCCL_NET", r"socket", "network"),
-    ("NCCL_NET_PLUGIN", r"none", "plugin"),
     ("NCCL_NET", r"ib", "plugin"),
+    ("NCCL_NET_PLUGIN", r"none", "plugin"),
     ("NCCL_IB_DISABLE", r"1", "adapters"),
     ("FI_PROVIDER", r"\^?(?:tcp|sockets|udp)(?:;.*)?", "network"),
     ("FI_PROVIDER", r"verbs(?:;.*)?|efa|opx|psm[23]", "plugin"),
@@ -115,12 +113,8 @@ _LEFTOVERS = (
 def leftover_setting(job: Job) -> Iterator[BadLine]:
     """A setting of another machine or of a search for an error: TCP between nodes, no peers, another GPU."""
     carrier = job.site.fabric.carrier
-    built_in = is_built_in(carrier)
+    tcp = f"traffic between nodes does not go over {carrier}, but over TCP if at all"
     reasons = {
-        **dict.fromkeys(
-            ("network", "plugin", "adapters"),
-            f"traffic between nodes does not go over {carrier}, but over TCP if at all",
-        ),
         "peers": "GPUs of a node exchange data through the memory of the host",
         "architecture": "programs load code for another type of GPU, whatever the node has",
     }
@@ -129,10 +123,11 @@ def leftover_setting(job: Job) -> Iterator[BadLine]:
         for setting, value in job.in_force((name,)):
             # On one node there is no traffic for a network; where NCCL needs no plugin its own adapters count.
             between = job.nodes_reached(setting) == "several"
+            built_in = is_built_in(carrier)
             needed = {"network": between, "plugin": between and not built_in, "adapters": between and built_in}
             fits = re.fullmatch(pattern, value, re.IGNORECASE) and not value.lower().startswith(carrier.lower())
             if fits and needed.get(kind, True):
-                yield BadLine(setting.line, f"{name}={value}", reasons[kind], f"unset {name}")
+                yield BadLine(setting.line, f"{name}={value}", reasons.get(kind, tcp), f"unset {name}")
 
 
 # ---------------------------------------------------------------- interfaces
@@ -146,49 +141,36 @@ def wrong_interface(job: Job) -> Iterator[BadLine]:
     """An interface that the site does not have for traffic."""
     fast = job.site.fabric.interfaces
     for setting, value in job.in_force((*_BY_PREFIX, *_BY_NAME)):
-        exact = setting.name in _BY_NAME
-        several = job.nodes_reached(setting) != "one"
-        reason = _wrong(value, job.site, exact=exact, several=several) if "$" not in value else None
-        if reason and not (value == "lo" and job.nodes_reached(setting) != "several"):
-            right = f"export {setting.name}={fast[0] if exact else ','.join(fast)}"
+        by_name = setting.name in _BY_NAME
+        names = [name.partition(":")[0].strip() for name in value.split(",") if name.strip()]
+        # On one node there is no traffic between nodes.
+        fine = {"one": ("lo", *job.site.fabric.management), None: ("lo",)}.get(job.nodes_reached(setting), ())
+        if "$" in value or value[:1] in ("^", "=") or value in fine:  # NCCL has another meaning of names with these
+            continue
+        if reason := _wrong_interfaces(names, job.site, by_name=by_name):
+            right = f"export {setting.name}={fast[0] if by_name else ','.join(fast)}"
             yield BadLine(setting.line, f"{setting.name}={value}", reason, right)
 
 
-def _wrong(value: str, site: Site, *, exact: bool, several: bool) -> str | None:
-    """Return what is wrong with a list of interfaces, if anything.
+def _wrong_interfaces(names: list[str], site: Site, *, by_name: bool) -> str | None:
+    """Return what is wrong with a list of interfaces, if anything: NCCL needs one that there is, gloo each."""
 
-    With `^` in front NCCL takes all but these, with `=` it takes whole names. It passes over names that nothing has,
-    as long as one is left; gloo fails on the first.
-    """
-    fast, slow = site.fabric.interfaces, site.fabric.management
-    sign = "" if exact else value[: len(value) - len(value.lstrip("^="))]
-    names = [name.partition(":")[0].strip() for name in value[len(sign) :].split(",") if name.strip()]
-    whole = exact or "=" in sign
+    def has(interface: str, name: str) -> bool:
+        return interface == name if by_name else interface.startswith(name)
 
-    def named(interface: str, among: Iterable[str]) -> bool:
-        return any(interface == name if whole else interface.startswith(name) for name in among)
-
-    if not names:
+    fast = [any(has(interface, name) for interface in site.fabric.interfaces) for name in names]
+    slow = [name for name in names if any(has(interface, name) for interface in site.fabric.management)]
+    if slow:
+        return f"{slow[0]} is the management network, which must not carry traffic"
+    if not names or (all(fast) if by_name else any(fast)):
         return None
-    if "^" in sign:
-        left = all(named(interface, names) for interface in fast)
-        return f"the high-speed network is excluded ({','.join(names)})" if left else None
-    if managed := [name for interface in slow for name in names if named(interface, [name])]:
-        return f"{managed[0]} is the management network, which must not carry traffic" if several else None
-    fits = [any(named(interface, [name]) for interface in fast) for name in names]
-    if all(fits) if exact else any(fits):
-        return None
-    return f"no high-speed interface of this system {'is called' if whole else 'begins with'} {','.join(names)}"
+    return f"no high-speed interface of this system {'is called' if by_name else 'begins with'} {','.join(names)}"
 
 
 # ---------------------------------------------------------------- caches
 
 _HOME = re.compile(r"(?:~|\$HOME|\$\{HOME\})(?:/|$)")
-_MKTEMP = r"(?<!\\)(?:\$\(|`)[^)`$]{0,200}\bmktemp\b"
-
-
-def _misspelt(job: Job) -> Mapping[str, str]:
-    return {name: meant for gpu in job.gpus for name, meant in gpu.misspelt.items()}
+_MKTEMP = re.compile(r"(?<!\\)(?:\$\(|`)[^)`$]{0,200}\bmktemp\b")
 
 
 def _caches(job: Job) -> set[str]:
@@ -199,32 +181,25 @@ def _caches(job: Job) -> set[str]:
 
 def misnamed_variable(job: Job) -> Iterator[BadLine]:
     """A variable that nothing reads, in place of one that has another name."""
+    misspelt = {name: meant for gpu in job.gpus for name, meant in gpu.misspelt.items()}
     for setting in job.settings:
-        if name := _misspelt(job).get(setting.name):
+        if name := misspelt.get(setting.name):
             reason = f"nothing reads this variable, and {name} keeps its default"
-            yield BadLine(setting.line, setting.name, reason, _directory(job, name) or f"export {name}=…")
+            yield BadLine(setting.line, setting.name, reason, _directory(job, name))
 
 
 def cache_by_mktemp(job: Job) -> Iterator[BadLine]:
     """`mktemp` in the batch script, for the directory of a cache or for a variable that such a one is made of."""
-    misspelt = _misspelt(job)
-    caches = _caches(job) | {name for name, meant in misspelt.items() if meant in _caches(job)}
-    made: dict[str, set[int]] = {}
+    made: dict[str, int] = {}
+    reason = "mktemp in the batch script makes a directory on the first node only"
     for setting in job.settings:
-        lines = made.setdefault(setting.name, set())
-        if setting.command.spot == "batch" and re.search(_MKTEMP, setting.value):
-            made[setting.name] = {setting.line}
-        else:
-            for name in variables_in(setting.value):
-                lines.update(made.get(name, set()))
-    found = {line: name for name, lines in made.items() if name in caches for line in lines}
-    inside = re.compile(rf"\b(?:{'|'.join(sorted(caches))})=[\"'\\]*{_MKTEMP}") if caches else re.compile(r"(?!)")
-    for word in (word for command in job.commands if command.spot == "batch" for word in command.words):
-        found |= {line: text.partition("=")[0] for text, line in word.matches(inside)}
-    for line, name in found.items():
-        meant = misspelt.get(name, name)
-        reason = "mktemp in the batch script makes a directory on the first node only"
-        yield BadLine(line, meant, reason, _directory(job, meant) or f"unset {meant}")
+        lines = [made[name] for name in variables_in(setting.value) if name in made]
+        if setting.command.spot == "batch" and _MKTEMP.search(setting.value):
+            lines = [setting.line]
+        if lines:
+            made[setting.name] = lines[0]
+        if lines and setting.name in _caches(job):
+            yield BadLine(lines[0], setting.name, reason, _directory(job, setting.name))
 
 
 def shared_cache(job: Job) -> Iterator[BadLine]:
@@ -234,66 +209,33 @@ def shared_cache(job: Job) -> Iterator[BadLine]:
         nearest = max(holding, key=lambda system: len(system.path), default=None)
         path = "$HOME" if _HOME.match(value) else nearest.path if nearest and nearest.kind == "shared" else None
         if path:
-            reason = (
-                f"on {path}, which all nodes share: many tasks that write there at once are slow, and fail at times"
-            )
-            yield BadLine(setting.line, setting.name, reason, _directory(job, setting.name) or f"unset {setting.name}")
+            reason = f"on {path}, which all nodes share: many tasks that write there are slow, and fail at times"
+            yield BadLine(setting.line, setting.name, reason, _directory(job, setting.name))
 
 
 def _directory(job: Job, name: str) -> str:
-    """Return the line that leads a cache to a directory of the node, of each rank where ranks must not share it.
-
-    Empty where only some images need it, which the helper knows.
-    """
-    settings = [setting for setting in job.site.settings if setting.name == name]
-    if name not in _caches(job) or any(decided_by_image(job.site, setting) for setting in settings):
-        return ""
+    """Return what to do with a cache: to leave it to the helper, or to lead it to a directory of the node."""
+    if job.site.helper_module and any(setting.name == name for setting in job.site.settings):
+        return f"without this line: the module sets {name} in each task"
     private = next(iter(job.site.private_places), None)
     local = "$TMPDIR/${USER}" if private is None else private.job_folder or f"{private.path}/${{USER}}"
-    folder = f"{local}/{re.sub(r'_(?:PATH|DIR)$', '', name).lower().replace('_', '-')}"
-    if any("{rank}" in (setting.directory or "") for setting in settings):
-        return f"in each task: export {name}={folder}/${{SLURM_LOCALID}}, and mkdir -p it"
-    return f"export {name}={folder}, and mkdir -p it in the task"
+    return f"export {name}={local}/{name.lower()}, and mkdir -p it in the task"
 
 
-# ---------------------------------------------------------------- accounts and paths
-
-#: What stands for an account in examples.
-_PLACEHOLDER = re.compile(r"x{3}|y{3}|your|my|name|<|\$|0{6}|12345|id\b", re.IGNORECASE)
-
-
-def other_account(job: Job) -> Iterator[BadLine]:
-    """An account with a number that is none of this site, in a partition of this site."""
-    for step in job.allocation_and_steps:
-        account = step.value("account")
-        like = re.fullmatch(r"[\w-]*\d{3}[\w-]*", account) and not _PLACEHOLDER.search(account)
-        ours = any(fnmatchcase(account.lower(), pattern.lower()) for pattern in job.site.accounts)
-        if step.partitions and like and job.site.accounts and not ours:
-            expected = job.site.accounts[0].replace("*", "…")
-            yield BadLine(
-                step.options["account"].line,
-                account,
-                f"accounts of this site are like {expected}",
-                f"#SBATCH --account={expected}",
-            )
+# ---------------------------------------------------------------- paths
 
 
 def old_library(job: Job) -> Iterator[BadLine]:
     """The directory of a library in another version than the host has."""
+    module = job.site.helper_module
     for library in job.site.platforms[job.site.platform].libraries.values():
         folder, _, version = library.rpartition("/")
         pinned = re.compile(rf"{re.escape(folder)}/(\d[\w.]*)")
-        for word in job.words:
-            for found, line in with_lines(pinned, word.raw, word.line):
-                if found[1].rstrip(".") != version:
-                    module = job.site.helper_module
-                    right = f"module load {module}, which binds the libraries of this system" if module else library
-                    yield BadLine(
-                        line,
-                        found[0],
-                        f"this system has {library}, so that the network plugin falls back to TCP",
-                        right,
-                    )
+        reason = f"this system has {library}, so that the network plugin falls back to TCP"
+        right = f"module load {module}, which binds the libraries of this system" if module else library
+        for found, line in (match for word in job.words for match in with_lines(pinned, word.raw, word.line)):
+            if found[1].rstrip(".") != version:
+                yield BadLine(line, found[0], reason, right)
 
 
 # ---------------------------------------------------------------- modules
@@ -301,7 +243,7 @@ def old_library(job: Job) -> Iterator[BadLine]:
 
 def _of_others(job: Job, line: int) -> bool:
     """Return whether a folder of others was added before a line, whose modules may have any name."""
-    folders = [folder for at in job.modules if at.command.line <= line for folder in at.uses]
+    folders = [folder for folder, at in job.module_folders if at <= line]
     return any(not is_under(folder, job.site.root) and not _retired(job.site, folder) for folder in folders)
 
 
@@ -309,36 +251,33 @@ def _retired(site: Site, path: str) -> bool:
     return any(fnmatchcase(path.rstrip("/"), pattern) for pattern in site.retired_modules)
 
 
+def _foreign(site: Site) -> set[str]:
+    """Return the modules of others that those of a site conflict with."""
+    return {name for module in site.modules.values() for name in module.conflicts}
+
+
 def retired_folder(job: Job) -> Iterator[BadLine]:
     """A folder of modules that is not kept up."""
-    for at in job.modules:
-        for folder in at.uses:
-            if _retired(job.site, folder):
-                modules = " ".join(job.site.modules)
-                yield BadLine(at.command.line, folder, "not maintained any more", f"module load of what is: {modules}")
+    for folder, line in job.module_folders:
+        if _retired(job.site, folder):
+            yield BadLine(line, folder, "not maintained any more", f"module load {job.site.helper_module}")
 
 
 def unknown_module(job: Job) -> Iterator[BadLine]:
     """A module of this site that is misspelt, or in a version that the site cannot have now."""
-    others = _foreign(job.site)
     for at in job.modules:
-        for name in at.loads if not _of_others(job, at.command.line) else ():
+        for name in at.loads if not _of_others(job, at.line) else ():
             module, _, version = name.partition("/")
             known = _versions(job.site, module)
             near = nearest_name(module, job.site.modules, 0.88)
-            if module in others or "$" in module:
+            if module in _foreign(job.site) or "$" in module:
                 continue
             if not known and near:
-                yield BadLine(at.command.line, name, "no module of this site", f"module load {near}")
+                yield BadLine(at.line, name, "no module of this site", f"module load {near}")
             elif known and "$" not in version and version.lstrip(".") not in ("", "default", *known):
                 reason = f"not available on this system, whose versions are like {known[0]}"
                 right = f"module load {module}, or a version that module spider {module} lists"
-                yield BadLine(at.command.line, name, reason, right)
-
-
-def _foreign(site: Site) -> set[str]:
-    """Return the modules of others that those of a site conflict with."""
-    return {name for module in site.modules.values() for name in module.conflicts}
+                yield BadLine(at.line, name, reason, right)
 
 
 def _versions(site: Site, name: str) -> tuple[str, ...]:
@@ -357,27 +296,25 @@ def _versions(site: Site, name: str) -> tuple[str, ...]:
 
 def conflicting_modules(job: Job) -> Iterator[BadLine]:
     """A module of this site together with one that it conflicts with."""
-    conflicts = {name: module.conflicts for name, module in job.site.modules.items()}
+    conflicts: Mapping[str, tuple[str, ...]] = {name: module.conflicts for name, module in job.site.modules.items()}
     for at in job.modules:
         names = [name.partition("/")[0] for name in at.loads]
         for index, module in enumerate(names):
             for other in (*at.before, *names[:index]):
                 if other in conflicts.get(module, ()) or module in conflicts.get(other, ()):
-                    reason = f"conflicts with {other} of line {at.loaded[other]}: the module is refused"
-                    yield BadLine(at.command.line, module, reason, f"module unload {other}, or without this line")
+                    reason = f"conflicts with {other} of line {at.before.get(other, at.line)}: the module is refused"
+                    yield BadLine(at.line, module, reason, f"module unload {other}, or without this line")
 
 
 def foreign_module(job: Job) -> Iterator[BadLine]:
     """A module of almost the name of one of this site, which does the same by other binds."""
-    others = _foreign(job.site)
     for at in job.modules:
-        for name in at.loads:
+        for name in at.loads if job.site.modules.keys().isdisjoint((*at.before, *at.loads)) else ():
             module = name.partition("/")[0]
             near = nearest_name(module, job.site.modules, 0.85)
-            alone = not any(other in job.site.modules for other in at.loaded)
-            if module in others and near and alone and not _of_others(job, at.command.line):
+            if near and module in _foreign(job.site) and not _of_others(job, at.line):
                 reason = f"not {near}, and conflicts with it: its binds are not those of this description"
-                yield BadLine(at.command.line, name, reason, f"module load {near}")
+                yield BadLine(at.line, name, reason, f"module load {near}")
 
 
 def module_not_loaded(job: Job) -> Iterator[BadLine]:
@@ -386,35 +323,11 @@ def module_not_loaded(job: Job) -> Iterator[BadLine]:
     An image that the script only has as a variable (`$SIF`) is of a module that may bind for itself.
     """
     helper = job.site.helper_module
-    binding = {*job.site.modules, *_foreign(job.site)}
     starts = [start for start in starts_of(job) if start.action in ("exec", "run") and start.image]
     starts = [start for start in starts if not re.fullmatch(r"\$\{?\w+\}?", start.image or "")]
     names = {name.partition("/")[0] for at in job.modules for name in at.loads}
+    binding = {*job.site.modules, *_foreign(job.site)}
     loaded = any(name in binding or nearest_name(name, job.site.modules, 0.88) for name in names)
     if helper and starts and job.allocation.partitions and not loaded and not _of_others(job, len(job.text)):
         reason = f"no line loads {helper}: unless the submitting shell has, containers get no binds and settings"
         yield BadLine(starts[0].line, starts[0].action, reason, f"module load {helper}")
-
-
-_BIND_LIST = re.compile(r"(?:SINGULARITY|APPTAINER)_BIND(?:PATH)?")
-#: Past the wrapper that the site's module has put on PATH.
-_RUNTIME_BY_PATH = re.compile(rf".*/(?:{'|'.join(RUNTIMES)})")
-
-
-def build_with_binds(job: Job) -> Iterator[BadLine]:
-    """The build of an image while a module has its binds in the environment, and no wrapper of ours takes them away."""
-    modules, helper = job.site.modules, job.site.helper_module
-    carrying = {*modules, *_foreign(job.site)}
-    unbound = False
-    for at in job.modules:
-        command = at.command
-        build = "build" in [word.value for word in (command.words_after(*RUNTIMES, "cotainr") or ())[:2]]
-        replaced = any(_BIND_LIST.fullmatch(name) and name not in word.value for name, word in command.assignments)
-        unset = command.values[:1] == ("unset",) and any(map(_BIND_LIST.fullmatch, command.values))
-        unbound |= unset or (replaced and not build)
-        by_path = any(map(_RUNTIME_BY_PATH.fullmatch, command.values))
-        wrapped = helper in at.loaded and not _of_others(job, command.line) and not by_path
-        left = sorted(name for name in at.loaded if name in carrying and not (wrapped and name in modules))
-        if build and left and not unbound and not replaced:
-            reason = "binds paths that a new image does not have, and the build fails"
-            yield BadLine(command.line, " ".join(left), reason, f"module unload {' '.join(left)} before the build")

@@ -295,9 +295,6 @@ class Site:
     needs: tuple[Requirement, ...] = key("What works only together with an option of srun, or without one.", default=())
     modules: Mapping[str, Module] = key("The modulefiles, by name.")
     retired_modules: tuple[Line, ...] = key("Shell patterns of module folders that are not kept up.", default=())
-    lint: Mapping[str, Known] = key(
-        "Where more is said of what `lumisite lint` finds, by the code: `nodelist`.", default_factory=dict
-    )
     plans: tuple[RelativePath, ...] = key("Reviewed plans of `lumisite binds --write`, beside this file.", default=())
     validation: Validation | None = key("What is validated after a change, and how.", default=None)
     images: Images | None = key("The container images of the site.", default=None)

@@ -54,7 +54,6 @@ class NodeKind(Known):
     )
     l3: tuple[CacheGroup, ...] = key("The L3 groups, in the order of their index.")
     gpus: tuple[DescribedGpu, ...] = key("The GPUs, in the order in which programs count them.", default=())
-    gpu_type: Name | None = key("What Slurm calls their type, as in `--gpus-per-node=TYPE:8`.", default=None)
     nics: tuple[Nic, ...] = key("The network adapters.", default=())
     adapters: tuple[Name, ...] | None = key(
         "Its adapters of the fabric, where they are not those of `fabric.adapters`.", default=None

@@ -22,64 +22,18 @@ LAIF = "/appl/local/laifs/containers"
 
 
 @pytest.mark.parametrize(
-    ("path", "rocm"),
-    [
-        ("/appl/x/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif", "6.2.4"),
-        ("lumi-rocm-rocm-5.6.1.sif", "5.6.1"),
-        ("docker://rocm/pytorch:rocm6.3_ubuntu22.04_py3.10_pytorch_2.4.0", "6.3"),
-        ("docker://rocm/pytorch:rocm10.0_ubuntu26.04_py3.14_pytorch_release_2.13.0", "10.0"),
-        ("docker://vllm/vllm-openai-rocm:nightly-rocm100", None),
-        ("lumi-multitorch-full-u26r100f23.sif", "10.0"),
-        ("lumi-multitorch-full-u26r714f23.sif", None),
-        ("lumi-multitorch-full-u24r70f21m50t210-20260513_121430.sif", "7.0"),
-        ("lumi-multitorch-mpich-u24r64f21m43t29-20260225_144743.sif", "6.4"),
-        ("lumi-multitorch-u24r72f21m50t211-20260929_104918", "7.2"),
-        (f"{LAIF}/lumi-multitorch-u24r70f21m50t210-20260415_130625/lumi-multitorch-full.sif", "7.0"),
-        (f"{LAIF}/lumi-multitorch-latest.sif", None),
-        ("/scratch/rocm-6.0.3/my.sif", None),
-        ("rocm-test.sif", None),
-        ("menu24r70f2.sif", None),
-        ("$SIF", None),
-        ("", None),
-    ],
-)
-def test_the_rocm_that_a_name_tells(path: str, rocm: str | None) -> None:
-    told = known_image(JOB, path).releases.get("rocm")
-    assert (None if told is None else str(told)) == rocm
-
-
-@pytest.mark.parametrize(
-    ("path", "family"),
-    [
-        ("lumi-multitorch-latest.sif", "laif-multitorch"),
-        ("$DIR/lumi-multitorch-latest.sif", "laif-multitorch"),
-        ("/x/lumi-jax-rocm-6.2.0-python-3.12-jax-0.4.28.sif", "lumi-jax"),
-        ("my.sif", None),
-        ("$SIF", None),
-        ("", None),
-    ],
-)
-def test_the_family_that_a_path_tells(path: str, family: str | None) -> None:
-    assert known_image(JOB, path).holds.family == family
-
-
-@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("singularity exec a.sif b.sif", [("exec", "a.sif")]),
         ("srun -N 2 /usr/bin/apptainer --debug run --nv -B /x --bind=/y -eB /z -B/w a.sif x", [("run", "a.sif")]),
         ("singularity -c conf shell --env A=b,C=d --cleanenv -- a.sif", [("shell", "a.sif")]),
-        ("S=a.sif; singularity exec $S x", [("exec", "a.sif")]),
         ("D=/d; S=$D/a.sif; T=${S}; singularity exec ${T} x", [("exec", "/d/a.sif")]),
         ("S=a.sif; S=b.sif; singularity exec $S x", [("exec", "$S")]),
         ("O='-B /x --rocm'; singularity exec $O a.sif x", [("exec", "a.sif")]),
         ("singularity exec $O a.sif x", [("exec", "a.sif")]),
-        ("singularity exec $O $S x", [("exec", "$O")]),
         ("singularity exec --new-option a.sif x", [("exec", "")]),
         ("R='singularity exec -B /x a.sif'\nsrun $R x", [("exec", "a.sif")]),
-        ("R=(singularity exec\n -B /x a.sif)\nsrun ${R[@]} x", [("exec", "a.sif")]),
         ("srun bash -c 'singularity exec a.sif x'", [("exec", "a.sif")]),
-        ("sbatch --wrap='true'\nsingularity build a.sif a.def; singularity pull a.sif b", []),
         ("echo singularity exec a.sif; module load singularity; which singularity", []),
         ("singularity exec", [("exec", None)]),
     ],
@@ -92,11 +46,8 @@ def test_the_containers_that_a_script_starts(text: str, expected: list[tuple[str
     ("image", "expected"),
     [
         ("lumi-rocm-rocm-5.6.1.sif", 1),
-        ("/x/lumi-pytorch-rocm-6.0.3-python-3.12-pytorch-v2.3.1.sif", 1),
-        ("lumi-rocm-rocm-6.1.3.sif", 0),
         ("docker://rocm/dev-ubuntu-24.04:rocm7.1", 1),
         ("/x/lumi-multitorch-u24r70f21m50t210-20260415_130625.sif", 0),
-        ("/x/lumi-multitorch-u24r72f21m50t211-20260929_104918.sif", 0),
         ("my.sif", 0),
         ("$SIF", 0),
     ],
@@ -116,11 +67,8 @@ def test_images_outside_the_range_of_the_driver(image: str, expected: int) -> No
         (f"srun singularity exec -B /x {LAIF}/lumi-multitorch-latest.sif x", 1),
         (f"I={LAIF}/lumi-multitorch-latest.sif; srun singularity exec $I x; srun singularity exec $I y", 1),
         ("singularity run lumi-multitorch-latest.sif x", 0),
-        ("singularity shell lumi-multitorch-latest.sif", 0),
         ("singularity exec lumi-jax-rocm-6.2.0-python-3.12-jax-0.4.28.sif x", 0),
         ("singularity exec my.sif x", 0),
-        ("singularity exec $SIF x", 0),
-        ("echo singularity exec lumi-multitorch-latest.sif x", 0),
     ],
 )
 def test_exec_of_an_image_that_its_runscript_prepares(command: str, expected: int) -> None:
@@ -139,14 +87,9 @@ GPUS = "#SBATCH -p dev-g --gpus=2\n"
     [
         ("docker://nvcr.io/nvidia/pytorch:24.10-py3", "NVIDIA"),
         ("docker://nvidia/cuda:12.4.1-devel-ubuntu22.04", "NVIDIA"),
-        ("docker://pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime", "NVIDIA"),
-        ("docker://docker.io/nvidia/cuda:12.6.3-base-ubuntu22.04", "NVIDIA"),
-        ("/scratch/p/cuda_12.4.1-devel-ubuntu22.04.sif", "NVIDIA"),
         ("torch2.4-cu121-py310.sif", "NVIDIA"),
-        ("$DIR/pytorch-CUDA12.sif", "NVIDIA"),
         ("/scratch/nvidia/cuda12/mine.sif", None),
         ("my-barracuda12.sif", None),
-        ("304cu120.sif", None),
         ("from-cuda12-to-rocm6.2.sif", None),
         ("docker://vllm/vllm-openai:latest", None),
         ("docker://rocm/pytorch:rocm6.3_ubuntu22.04", None),

@@ -35,17 +35,10 @@ def lines(head: str, text: str) -> list[str]:
         ),
         (
             TASKS,
-            "srun singularity run --env RANK=$SLURM_PROCID,LOCAL_RANK=$SLURM_LOCALID $SIF python train.py",
-            ["1 rank-in-batch", "1 rank-in-batch"],
-        ),
-        (
-            TASKS,
             "export SINGULARITYENV_ROCR_VISIBLE_DEVICES=$SLURM_LOCALID\nsrun singularity run $SIF python train.py",
             ["1 rank-in-batch"],
         ),
         (TASKS, "srun singularity run $SIF python train.py --local_rank $SLURM_LOCALID", ["1 rank-in-batch"]),
-        (TASKS, "srun python train.py --seed=${SLURM_PROCID} --world-size $SLURM_NTASKS", ["1 rank-in-batch"]),
-        (TASKS, "srun --output=log-$SLURM_PROCID.txt ./app", ["1 rank-in-batch"]),
         (
             TASKS,
             "srun bash <<EOF\nexport RANK=\\$SLURM_PROCID\nexport LOCAL_RANK=$SLURM_LOCALID\npython train.py\nEOF",
@@ -61,14 +54,11 @@ def lines(head: str, text: str) -> list[str]:
             'LAUNCHER="torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 --node_rank $SLURM_NODEID --master_addr $MASTER_ADDR --master_port 29500"\nsrun singularity run $SIF $LAUNCHER train.py',
             ["1 rank-in-batch", "1 rank-in-batch"],
         ),
-        (TASKS, "export NODE_RANK=${SLURM_NODEID:-0}\nsrun python t.py", ["1 rank-in-batch"]),
-        (TASKS, "LR=$SLURM_LOCALID\nexport LOCAL_RANK=$LR\nsrun python t.py", ["2 rank-in-batch"]),
         (
             NODES,
             "srun singularity run $SIF bash -c 'export MASTER_ADDR=$(hostname); torchrun --nnodes=2 --nproc_per_node=8 --node_rank=$SLURM_NODEID --master_addr=$MASTER_ADDR --master_port=29500 t.py'",
             ["1 local-master"],
         ),
-        (TASKS, "export MASTER_ADDR=127.0.0.1\nsrun python t.py", ["1 local-master"]),
         (TASKS, "MASTER_ADDR=localhost MASTER_PORT=1234 srun python t.py", ["1 local-master"]),
         (NODES, "srun singularity run $SIF torchrun --nnodes=1 --nproc_per_node=8 t.py", ["1 launcher-nodes"]),
         (
@@ -76,76 +66,20 @@ def lines(head: str, text: str) -> list[str]:
             "srun -N 1 -n 1 singularity run $SIF torchrun --nnodes=$SLURM_NNODES --nproc_per_node=8 --rdzv_backend=c10d --rdzv_endpoint=$MASTER_ADDR:29500 t.py",
             ["1 launcher-nodes"],
         ),
-        (
-            NODES,
-            "NNODES=4\nsrun singularity run $SIF torchrun --nnodes=$NNODES --nproc_per_node=8 --rdzv_backend=c10d --rdzv_endpoint=$MASTER_ADDR:29500 t.py",
-            ["2 launcher-nodes"],
-        ),
-        (
-            NODES,
-            "srun singularity run $SIF torchrun --nnodes=$SLURM_JOB_NUM_NODES --nproc_per_node=$SLURM_GPUS_ON_NODE t.py",
-            ["1 no-rendezvous"],
-        ),
-        (
-            NODES,
-            "srun singularity run $SIF torchrun --nnodes=2 --nproc_per_node=8 --master_addr=$MASTER_ADDR --master_port=29500 t.py",
-            ["1 no-rendezvous"],
-        ),
-        (
-            NODES,
-            "singularity run $SIF python -m vllm.entrypoints.openai.api_server --model m --tensor-parallel-size=16",
-            ["1 tensor-parallel"],
-        ),
-        (
-            NODES,
-            "TP=16\nsrun -N1 -n1 singularity run $SIF vllm serve m --tensor-parallel-size $TP",
-            ["2 tensor-parallel"],
-        ),
         (PART, "#SBATCH --output=${HOME}/out/%j.log\nsrun x", ["1 directive-variable"]),
         (PART, "#SBATCH --chdir=$(pwd)\nsrun x", ["1 directive-variable"]),
-        (PART, "#SBATCH --gpu-per-node=1\nsrun x", ["1 unknown-directive"]),
         (PART, "#SBATCH --cpu-per-task=7\nsrun x", ["1 unknown-directive"]),
-        (PART, "#SBATCH --partion=small-g\nsrun x", ["1 unknown-directive"]),
-        (PART, "#SBATCH -nodes=1\nsrun x", ["1 repeated-directive", "1 unknown-directive"]),
-        (PART, "#SBATCH nodes=1\nsrun x", ["1 unknown-directive"]),
-        (PART, "#SBATCH --nodes = 1\nsrun x", ["1 unknown-directive"]),
         (PART, "#SBACTH --nodes=1\nsrun x", ["1 unknown-directive"]),
-        (PART, "#SBATCH -N 1\n#SBATCH --nodes=2\nsrun x", ["2 repeated-directive"]),
-        (PART, "#SBATCH --cpus-per-task=14\nsrun x", ["1 repeated-directive"]),
-        (PART, "srun singularity run --nv $SIF python t.py", ["1 gpu-flag"]),
-        (PART, "srun singularity run --rocm $SIF python t.py", ["1 gpu-flag"]),
         (TASKS, "export NCCL_SOCKET_IFNAME=eth0\nsrun x", ["1 wrong-interface"]),
         (TASKS, "export NCCL_NET=IB\nsrun x", ["1 leftover-setting"]),
         (TASKS, "export FI_PROVIDER='tcp;ofi_rxm'\nsrun x", ["1 leftover-setting"]),
         (TASKS, "srun --export=ALL,NCCL_P2P_DISABLE=1 python t.py", ["1 leftover-setting"]),
         (
-            TASKS,
-            "export NCCL_NET=Socket\nexport OMP_NUM_THREADS=8\nsrun x",
-            ["1 leftover-setting", "2 too-many-threads"],
-        ),
-        (
-            NODES,
-            "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\nsrun singularity run $SIF torchrun --nnodes=2 --nproc_per_node=8 --rdzv_backend=c10d --rdzv_endpoint=$MASTER_ADDR:29500 t.py",
-            ["1 too-many-threads"],
-        ),
-        (TASKS, "srun --gpu-bind=closest ./app", ["1 missing-partner"]),
-        (TASKS, "srun --gpus-per-task=1 ./app", ["1 missing-partner"]),
-        (TASKS, "srun --mpi=pmix singularity run $SIF python t.py", ["1 mpi-type"]),
-        (TASKS, "srun --mpi=cray_shasta singularity run $SIF python t.py", ["1 mpi-type"]),
-        (TASKS, "export ROCR_VISIBLE_DEVICES=0,1,2,3\nsrun python t.py", ["1 visible-gpus"]),
-        (TASKS, "export HSA_OVERRIDE_GFX_VERSION=9.0.0\nsrun python t.py", ["1 leftover-setting"]),
-        (
             PART,
             "srun singularity exec docker://rocm/pytorch:rocm5.7_ubuntu22.04_py3.10_pytorch_2.0.1 python x.py",
             ["1 image-outside-range"],
         ),
-        (PART, "srun singularity exec rocm-5.4.sif python x.py", ["1 image-outside-range"]),
-        (TASKS, "srun python t.py --gpu $SLURM_LOCALID", ["1 rank-in-batch"]),
         (TASKS, 'W="bash -c \\"RANK=$SLURM_PROCID python t.py\\""\nsrun $W', ["1 rank-in-batch", "1 rank-in-batch"]),
-        (TASKS, "env RANK=$SLURM_PROCID srun python t.py", ["1 rank-in-batch"]),
-        (TASKS, "srun singularity run --env ROCR_VISIBLE_DEVICES=$SLURM_LOCALID $SIF python t.py", ["1 rank-in-batch"]),
-        (TASKS, "export HIP_VISIBLE_DEVICES=$SLURM_LOCALID\nsrun python t.py", ["1 rank-in-batch"]),
-        (TASKS, 'srun bash -c "echo hi; if [ $SLURM_PROCID -eq 0 ]; then ls; fi"', ["1 rank-in-batch"]),
         (
             NODES,
             'export MASTER_ADDR="127.0.0.1"\nsrun torchrun --nnodes=2 --nproc_per_node=8 --rdzv_endpoint=$MASTER_ADDR:29500 t.py',
@@ -156,12 +90,9 @@ def lines(head: str, text: str) -> list[str]:
             "srun torchrun --nnodes=2 --nproc_per_node=8 --rdzv_backend=c10d --rdzv_endpoint=localhost:29500 t.py",
             ["1 local-master"],
         ),
-        (PART, "#SBATCH --error=$HOME/%j.err\nsrun x", ["1 directive-variable"]),
         (PART, "srun x\n#SBATCH --mem=120G", ["2 late-directive"]),
-        (PART, "#SBATCH --job-name=b\n#SBATCH --job-name=c\nsrun x", ["2 repeated-directive"]),
         (PART, "#SBATCH --gpus-per-nodes=1\nsrun x", ["1 unknown-directive"]),
         (PART, "srun --mem=600G x", ["1 memory-of-node"]),
-        (PART, "srun --time=5-00:00:00 x", ["1 too-long"]),
     ],
 )
 def test_a_line_that_is_wrong_is_found(head: str, text: str, expected: list[str]) -> None:
@@ -183,7 +114,6 @@ def test_a_line_that_is_wrong_is_found(head: str, text: str, expected: list[str]
         (TASKS, "srun sh -c 'export ROCR_VISIBLE_DEVICES=$SLURM_LOCALID; exec ./app'"),
         (NODE, "export MASTER_ADDR=localhost\nsrun python t.py"),
         (TASKS, "export MASTER_ADDR=$(hostname)\nsrun python t.py"),
-        (TASKS, "export MASTER_ADDR=$(hostname -i)\nsrun python t.py"),
         (
             TASKS,
             "srun -n 2 --ntasks-per-node=1 singularity run $SIF torchrun --nnodes=2 --nproc_per_node=8 --rdzv_backend=c10d --rdzv_endpoint=$MASTER_ADDR:29500 t.py",
@@ -194,12 +124,6 @@ def test_a_line_that_is_wrong_is_found(head: str, text: str, expected: list[str]
             "export PET_RDZV_ENDPOINT=$MASTER_ADDR:29500\nsrun singularity run $SIF torchrun --nnodes=2 --nproc_per_node=8 t.py",
         ),
         (NODES, "srun singularity run $SIF accelerate launch --config_file acc.yaml t.py"),
-        (TASKS, "$LAUNCH python train.py"),
-        (TASKS, "./run_all.sh"),
-        (TASKS, "python prepare.py\nsrun python train.py"),
-        (TASKS, "for h in $(scontrol show hostnames); do ssh $h python w.py & done; wait"),
-        (NODES, "srun -N1 -n1 singularity run $SIF vllm serve m --tensor-parallel-size 8 --pipeline-parallel-size 2"),
-        (NODE, "srun -n1 singularity run $SIF vllm serve m -tp 8"),
         (
             NODES,
             "srun singularity run $SIF bash -c 'if [ $SLURM_NODEID = 0 ]; then ray start --head; sleep 5; python d.py; else ray start --address $IP:6379 --block; fi'",
@@ -213,18 +137,7 @@ def test_a_line_that_is_wrong_is_found(head: str, text: str, expected: list[str]
             PART,
             "cp -r /pfs/lustrep1/scratch/project_462000123/x /tmp/x\nsrun singularity exec -B /scratch/project_462000123:/data,$PWD:/workdir x.sif python /workdir/x.py --out /data/out",
         ),
-        (
-            PART,
-            "export TMPDIR=/dev/shm/$USER\nsource /users/me/env.sh\nls /etc/os-release /usr/bin /opt/rocm/bin\nsrun x",
-        ),
         (TASKS, "export NCCL_IB_DISABLE=1\nsrun x"),
-        (TASKS, "export OMP_NUM_THREADS=7\nsrun x"),
-        (NODES, "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\nsrun ./hybrid"),
-        (PART, "singularity exec my.sif pip install --target=/flash/project_462000123/lib einops\nsrun x"),
-        (PART, "srun singularity exec my.sif bash -c 'conda activate x; python x.py'"),
-        (PART, "conda activate e\nsrun python x.py"),
-        (TASKS, "export WORLD_SIZE=16\nsrun python t.py"),
-        (TASKS, "export ROCR_VISIBLE_DEVICES=0,1,2,3,4,5,6,7\nsrun python t.py"),
         (TASKS, 'export RANK=\\$SLURM_PROCID\nsrun bash -c "$CMD"'),
         (
             TASKS,
@@ -246,8 +159,6 @@ def test_a_line_that_is_wrong_is_found(head: str, text: str, expected: list[str]
             NODES,
             'readarray -t NODES < <(scontrol show hostnames "$SLURM_JOB_NODELIST")\nHEAD=${NODES[0]}\nsrun -N1 -n1 -w $HEAD singularity run $SIF bash -c "ray start --head --port 6379 --block" &\nfor i in 1; do\n  srun -N1 -n1 -w ${NODES[$i]} singularity run $SIF bash -c "ray start --address $HEAD:6379 --block" &\ndone\nsingularity run $SIF python driver.py',
         ),
-        (NODES, "srun singularity run $SIF bash -c 'ray start --address=$A:6379 && python w.py'"),
-        (NODES, "source $HOME/.bashrc\nexport PATH=$HOME/bin:$PATH\nsrun ./hybrid > out.$SLURM_JOB_ID"),
         (
             NODES,
             "srun singularity run $SIF torchrun --nnodes=$SLURM_NNODES --nproc_per_node=gpu --rdzv-id=$SLURM_JOB_ID --rdzv-backend=c10d --rdzv-endpoint=$MASTER_ADDR:29500 -m pkg.train",
@@ -260,7 +171,6 @@ def test_a_line_that_is_wrong_is_found(head: str, text: str, expected: list[str]
             NODES,
             "srun singularity run $SIF torchrun --nnodes ${SLURM_JOB_NUM_NODES} --nproc-per-node 8 --node-rank=\\$SLURM_NODEID --master-addr=$MASTER_ADDR --master-port=29500 t.py",
         ),
-        (TASKS, "#SBATCH --array=1-4\n#SBATCH --output=%x.%A.%a\nsrun ./app"),
         (
             TASKS,
             "#SBATCH --dependency=afterok:123\n#SBATCH --switches=1\n#SBATCH --nodelist=nid[005001-005002]\nsrun ./app",
@@ -269,20 +179,7 @@ def test_a_line_that_is_wrong_is_found(head: str, text: str, expected: list[str]
             PART,
             "module load LUMI/25.03 partition/G\nmodule load rocm/6.3.4\nexport CUDA_HOME=/nope\nsrun python cuda_free.py --device cuda:0",
         ),
-        (PART, "pip install -r requirements.txt\nsrun python x.py"),
-        (PART, "python -m venv .venv && . .venv/bin/activate\npip install x\nsrun python x.py"),
-        (
-            PART,
-            "singularity run /appl/local/laifs/containers/lumi-multitorch-x.sif bash -c 'python -m venv v --system-site-packages; . v/bin/activate; pip install x'\nsrun x",
-        ),
-        (PART, "echo 'pip install --user x'\nsrun x"),
-        (PART, "module load Local-quantum qiskit\nsrun python x.py"),
         (TASKS, "export NCCL_DEBUG=INFO NCCL_P2P_LEVEL=SYS FI_PROVIDER=cxi NCCL_NET='AWS Libfabric'\nsrun ./app"),
-        (TASKS, "export ROCR_VISIBLE_DEVICES=$GPUS\nsrun ./app"),
-        (PART, "export ROCR_VISIBLE_DEVICES=0\nsrun python a.py"),
-        (TASKS, "export HSA_XNACK=1 MPICH_GPU_SUPPORT_ENABLED=1\nsrun ./app --tensor_parallel 16x"),
-        (TASKS, "conda activate x\nsrun python t.py\nconda deactivate\nsrun singularity run $SIF python t.py"),
-        (TASKS, "singularity exec img.sif bash run.sh"),
     ],
 )
 def test_a_line_that_is_like_a_wrong_one_is_right(head: str, text: str) -> None:
@@ -291,8 +188,7 @@ def test_a_line_that_is_like_a_wrong_one_is_right(head: str, text: str) -> None:
 
 def test_a_number_that_nothing_has_is_passed_over() -> None:
     long = "9" * 10_000
-    text = f"export OMP_NUM_THREADS={long} WORLD_SIZE={long} ROCR_VISIBLE_DEVICES={long}\n"
-    text += f"srun --cpu-bind=map_cpu:{long} torchrun --nnodes={long} --nproc_per_node={long} t.py --tensor-parallel-size {long}"
+    text = f"srun --cpu-bind=map_cpu:{long} torchrun --nnodes={long} t.py"
     assert lines(TASKS, f"#SBATCH --comment={long}\n{text}") == []
 
 

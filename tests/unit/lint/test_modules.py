@@ -13,25 +13,18 @@ from tests.support.linted import LUMI, findings, found
     ("lines", "expected"),
     [
         ("module load singularity-AI-bindings/99.99", ["1 unknown-module"]),
-        ("ml singularity-AI-bindings/25.03-rocm9.9", ["1 unknown-module"]),
         ("module load singularity-AI-bindings/25.03", ["1 unknown-module"]),
         ("module --force load cray-python singularity-CPEbits/22.08", ["1 unknown-module"]),
         ("V=99.99; module load singularity-AI-bindings/$V", ["1 unknown-module"]),
-        ("module use /appl/local/lumisite/current/modules\nml singularity-CPEbits/1", ["2 unknown-module"]),
-        ("module load singularity-userfilesystems/2024-08", ["1 unknown-module"]),
         # what the site can have
         ("module load singularity-AI-bindings", []),
         ("module load singularity-AI-bindings/default singularity-CPEbits/", []),
         ("module load singularity-AI-bindings/25.03-rocm6.2 singularity-CPEbits/25.09", []),
-        ("module load singularity-AI-bindings/24.03-rocm6.3 singularity-userfilesystems/2026-01", []),
-        ("module load singularity-AI-bindings/$VERSION", []),
         # what is not the site's, or not loaded
         ("module load pytorch/99.99 LUMI/25.03", []),
         ("module unload singularity-AI-bindings/99.99; ml -singularity-AI-bindings/99.99", []),
         ("module use /project/me/modules\nmodule load singularity-AI-bindings/99.99", []),
-        ("module use $HOME/modules\nmodule load singularity-AI-bindings/99.99", []),
         ("#SBATCH -p gpu\nmodule load singularity-AI-bindings/99.99", []),
-        ("echo module load singularity-AI-bindings/99.99", []),
     ],
 )
 def test_versions_of_modules(lines: str, expected: list[str]) -> None:
@@ -42,14 +35,8 @@ def test_versions_of_modules(lines: str, expected: list[str]) -> None:
     ("lines", "expected"),
     [
         ("module use /appl/local/training/modules/AI-20241126/\nml singularity-CPEbits", ["1 retired-folder"]),
-        (
-            "F=/appl/local/training/modules\nmodule use $F/AI-20240529\nmodule load cotainr singularity-CPEbits",
-            ["2 retired-folder"],
-        ),
         ("module load singularity-CPEbits\nmodule use /appl/local/training/modules/AI-20241126", ["2 retired-folder"]),
         ("#module use /appl/local/training/modules/AI-20241126\nmodule load singularity-CPEbits", []),
-        ("module use /appl/local/laifs/modules\nmodule load lumi-aif-singularity-bindings", []),
-        ("module use /appl/local/containers/ai-modules\nmodule load singularity-AI-bindings", []),
     ],
 )
 def test_folders_of_past_courses(lines: str, expected: list[str]) -> None:

@@ -25,10 +25,6 @@ def codes(variables: dict[str, str], nodes: int = 2) -> list[tuple[str, str]]:
         ({"NCCL_SOCKET_IFNAME": "hsn"}, []),
         ({"MASTER_ADDR": "localhost"}, [("local-master", "MASTER_ADDR=localhost")]),
         ({"MASTER_ADDR": "nid000001"}, []),
-        ({"SINGULARITY_BIND": "/nowhere:/opt,/:/mnt:ro"}, [("task-path", "SINGULARITY_BIND")]),
-        ({"APPTAINER_BINDPATH": "relative,/nowhere"}, [("task-path", "APPTAINER_BINDPATH")]),
-        # What the site and its modules bind is no choice of the user's.
-        ({"SINGULARITY_BINDPATH": "/scratch,/later", "LUMISITE_BINDS_X": "/later"}, []),
         ({"PYTHONPATH": "/scratch/packages"}, [("value-may-harm", "PYTHONPATH")]),
         ({"LD_PRELOAD": ""}, []),
         # The runtime gives containers its own, unless they are told another way.

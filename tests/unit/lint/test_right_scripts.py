@@ -7,13 +7,9 @@ from typing import Any
 
 import pytest
 
-from lumisite.lint.options import OPTIONS
 from lumisite.site.model import Site
 from tests.support.linted import LUMI, found
 from tests.unit.lint.test_lines import SIF, TASKS, lines
-
-#: As CSC has it for GROMACS: 32 tasks of a node on 8 masks, which are all cores that jobs can get.
-_MASKS = "0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,0xfe,0xfe00,0xfe00000000,0xfe0000000000"
 
 
 @pytest.mark.parametrize(
@@ -38,8 +34,6 @@ def test_a_correct_line_is_not_reported(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('#SBATCH --comment="a b" nodes=2\nsrun ./app', ["1 unknown-directive"]),
-        ("#SBATCH --gruop=0\nsrun ./app", ["1 plugin-option"]),
         ("#SBATCH --het-group=0\nsrun ./app", ["1 unknown-directive"]),
         ("srun singularity run --bind /x --rocm $SIF python bench.py", ["1 gpu-flag"]),
         ("srun singularity run --unknown-to-us --rocm $SIF python bench.py", ["1 gpu-flag"]),
@@ -51,22 +45,6 @@ def test_a_correct_line_is_not_reported(text: str) -> None:
 )
 def test_what_is_like_it_is_reported_still(text: str, expected: list[str]) -> None:
     assert lines(TASKS, text) == expected
-
-
-@pytest.mark.parametrize(
-    ("tasks", "masks", "expected"),
-    [(32, _MASKS, []), (64, _MASKS, ["1 mask-outside"]), (8, _MASKS[:33], ["1 mask-outside"])],
-)
-def test_tasks_may_share_masks_that_are_all_cores(tasks: int, masks: str, expected: list[str]) -> None:
-    text = f"srun --ntasks-per-node={tasks} --cpu-bind=mask_cpu:{masks} ./select_gpu ./app"
-    assert [line for line in lines(TASKS.replace(" -c 7", ""), text) if "cores" not in line] == expected
-
-
-def test_options_are_those_of_slurm() -> None:
-    assert {"het-group", "tres-bind", "cpu-bind", "mpi"} < OPTIONS["srun"].keys()
-    assert {"array", "gpu-bind"} < OPTIONS["sbatch"].keys()
-    assert not {"array"} & OPTIONS["srun"].keys()
-    assert not {"cpu-bind", "mpi", "het-group"} & OPTIONS["sbatch"].keys()
 
 
 @pytest.mark.parametrize("character", ["\x0b", "\x0c", "\x1c", "\u2028"])

@@ -126,31 +126,7 @@ def test_words_of_commands(text: str, expected: list[str]) -> None:
 def test_any_text_is_read_to_its_end(seed: int) -> None:
     """Pieces of shell in any order: no error, no endless loop, and no line that the text does not have."""
     chance = random.Random(seed)
-    pieces = [
-        "'",
-        '"',
-        "`",
-        "$(",
-        ")",
-        "${",
-        "}",
-        "\\",
-        "\n",
-        "<<E",
-        "E",
-        "#",
-        ";",
-        "&",
-        "|",
-        "{",
-        " ",
-        "srun bash -c ",
-        "x=",
-        "a",
-        "$'",
-        "\t",
-        "é",
-    ]
+    pieces = [*"'\"`)}\\\n#;&|{ a\té", "$(", "${", "<<E", "E", "srun bash -c ", "x=", "$'"]
     text = "".join(chance.choice(pieces) for _ in range(chance.randrange(1, 120)))
     last = text.count("\n") + 1
     assert all(1 <= word.line <= last for command in read_commands(text) for word in command.words)

@@ -54,13 +54,8 @@ def test_other_gdr_levels(value: str) -> None:
         (ONE, 0),
         ("#SBATCH -p standard-g\n", 0),
         ("#SBATCH -p standard-g -N $NODES\n", 0),
-        ("NODES=2\n#SBATCH -p standard-g\n", 0),
         ("#SBATCH -p dev-g --nodes=2-4\n", 1),
-        ("#SBATCH -p dev-g --nodes=1-4\n", 0),
         ("#SBATCH -p dev-g -n 16 --ntasks-per-node=8\n", 1),
-        ("#SBATCH -p dev-g -n 8 --ntasks-per-node=8\n", 0),
-        ("#SBATCH -p dev-g -n 16 --gpus=16\n", 0),
-        ("#SBATCH -p dev-g -N 2 -n 1\n", 0),
         ("#SBATCH -p booster -N 2\n", 0),
     ],
 )
@@ -102,18 +97,12 @@ def test_which_image_and_step_a_setting_reaches(lines: str, expected: list[str])
     ("setting", "expected"),
     [
         ("NCCL_PROTO=LL128", 1),
-        ("NCCL_PROTO=ll128,Simple", 1),
         ("NCCL_PROTO=Simple,LL128", 1),
         ("NCCL_PROTO=allreduce:LL128", 1),
         ("NCCL_PROTO=^LL128", 0),
-        ("NCCL_PROTO=^LL,LL128", 0),
-        ("NCCL_PROTO=allreduce:^LL128", 0),
-        ("NCCL_PROTO=Simple", 0),
         ("NCCL_PROTO=LL", 0),
         ("NCCL_MIN_NCHANNELS=32", 1),
         ("NCCL_MIN_NCHANNELS=", 0),
-        ("NCCL_MIN_NCHANNELS=$NCCL_MIN_NCHANNELS", 0),
-        ("NCCL_MAX_NCHANNELS=16", 0),
         ("FI_MR_CACHE_MONITOR=userfaultfd", 0),
     ],
 )
@@ -203,16 +192,8 @@ def test_harm_is_claimed_only_of_images_that_are_known_to_have_the_release() -> 
     ("setting", "fault"),
     [
         ("NCCL_SOCKET_IFNAME=ib0", "begins with"),
-        ("NCCL_SOCKET_IFNAME=eth", "begins with"),
-        ("NCCL_SOCKET_IFNAME=hsn4", "begins with"),
-        ("NCCL_SOCKET_IFNAME==hsn", "is called"),
-        ("NCCL_SOCKET_IFNAME=^hsn,lo", "is excluded"),
         ("NCCL_SOCKET_IFNAME=nmn0", "management network"),
-        ("NCCL_SOCKET_IFNAME=hsn,nmn", "management network"),
-        ("NCCL_SOCKET_IFNAME=lo", "begins with"),
         ("GLOO_SOCKET_IFNAME=hsn", "is called"),
-        ("GLOO_SOCKET_IFNAME=hsn0,eth0", "is called"),
-        ("GLOO_SOCKET_IFNAME=nmn0", "management network"),
         ("TP_SOCKET_IFNAME=ib0", "is called"),
     ],
 )
@@ -228,18 +209,11 @@ def test_interfaces_that_the_site_does_not_have_for_traffic(setting: str, fault:
     [
         "NCCL_SOCKET_IFNAME=hsn",
         "NCCL_SOCKET_IFNAME=hsn0",
-        "NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3",
-        "NCCL_SOCKET_IFNAME==hsn0,hsn1",
         "NCCL_SOCKET_IFNAME=hsn,eth",
         "NCCL_SOCKET_IFNAME=^lo,nmn",
-        "NCCL_SOCKET_IFNAME=^=nmn0",
-        "NCCL_SOCKET_IFNAME=",
-        "NCCL_SOCKET_IFNAME==",
         "NCCL_SOCKET_IFNAME=$FAST",
         "NCCL_SOCKET_IFNAME=$(ls /sys/class/net | grep hsn)",
         "GLOO_SOCKET_IFNAME=hsn0",
-        "GLOO_SOCKET_IFNAME=hsn0,hsn1",
-        "OTHER_IFNAME=eth0",
     ],
 )
 def test_interfaces_of_the_site(setting: str) -> None:
@@ -290,21 +264,6 @@ def test_caches_that_all_nodes_share(name: str) -> None:
         "/tmp",
     ):
         assert found(f"{ONE}export {name}={path}\nsrun ./x\n") == []
-
-
-def test_the_right_line_for_a_cache_that_ranks_must_not_share() -> None:
-    mine = Setting(name=VariableName("X_JIT_DIR"), directory=Line("x/{rank}"), why=Line("x"), source=Line("s"))
-    others = Setting(name=VariableName("Y_DIR"), directory=Line("y"), why=Line("y"), source=Line("s"))
-    site = dataclasses.replace(LUMI, settings=(mine, others))
-    for value in ("$HOME/c", "$(mktemp -d)"):
-        text = f"{ONE}export X_JIT_DIR={value}\nexport Y_DIR={value}\nsrun ./x\n"
-        assert [one.advice for one in findings(text, site)] == [
-            "in each task: export X_JIT_DIR=/tmp/${USER}/x-jit/${SLURM_LOCALID}, and mkdir -p it",
-            "export Y_DIR=/tmp/${USER}/y, and mkdir -p it in the task",
-        ]
-    some = dataclasses.replace(mine, when=When(stacks={"rocm": parse_version_range("==6.2.4")}))
-    (finding,) = findings(text, dataclasses.replace(LUMI, settings=(some,)))
-    assert finding.advice == "unset X_JIT_DIR", "other images may do worse with it"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 #!/bin/bash
 #SBATCH --job-name=bert
-#SBATCH --account=project_2001234
+#SBATCH --account=project_462001234
 #SBATCH --partition=small-g
 #SBATCH --nodes=1
 #SBATCH --ntasks=1

@@ -12,4 +12,3 @@ CPU_BIND="${CPU_BIND},ff00000000,ff0000000000"
 srun --cpu-bind=${CPU_BIND} ./select_gpu ./app
 srun --cpu-bind=map_cpu:48,56,16,24,1,8,32,40 ./select_gpu ./app
 srun --cpu-bind=map_cpu:1,9,17,25,33,41,49,57 ./app
-srun --cpu-bind=v,mask_cpu:0xfe,0xfe00,0xfe0000,0xfe000000 ./app

@@ -3,7 +3,6 @@
 #SBATCH --partition=small-g
 #SBATCH --gpus-per-node=1 --ntasks=1 --cpus-per-task=7
 #SBATCH --time=01:00:00
-module load cuda/12.1
 python3 -m venv /flash/project_462000371/env
 source /flash/project_462000371/env/bin/activate
 pip install torch --index-url https://download.pytorch.org/whl/cu121
