@@ -1,7 +1,7 @@
 """Decide for each library that a container needs from the host: bind it, or skip, refuse or miss it, and why.
 
 Pure: what is on the host and in the image comes in as loaders. One walk finds, one loop decides, and each decision has
-the findings that it follows from.
+the sentences that it follows from.
 """
 
 from __future__ import annotations
@@ -9,55 +9,40 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Literal, TypeAlias
 
 from lumisite.binds.container import ContainerTree
-from lumisite.binds.copies import (
-    User,
-    built_without,
-    check_host_copy,
-    compare,
-    lacks_version,
-    objects_of,
-    reason,
-    suffices,
-    summary,
-    users_of,
-)
+from lumisite.binds.copies import built_without, compare, lacks_version, suffices, summary, users_of
 from lumisite.binds.never_bound import is_never_bound
-from lumisite.findings.finding import Finding, Severity
+from lumisite.findings.finding import Finding
+from lumisite.findings.writers import message
 from lumisite.machine.elf import ElfInfo
 from lumisite.machine.library_names import in_order, newest, stem
 from lumisite.machine.loader import Found, Loaded, Loader, Need, Search, walk
 from lumisite.machine.tree import is_under, resolve
-from lumisite.text import listed, printable, some
+from lumisite.text import listed, some
 
 Decision: TypeAlias = Literal["bind", "skip", "refuse", "missing"]
 
 
 @dataclass(frozen=True)
 class PlannedLibrary:
-    """What was decided for one library, and in `why` the findings that this follows from.
+    """What was decided for one library, `why` in sentences, and the `chain` from it to a root.
 
     `source` is the file on the host, `target` the path in the container, and `by` the module that binds it already.
-    `without` is a file that a module binds and that this image must not have. `wanted` is how new a copy is wanted,
-    `found` how new the image's is. `needed_by` has what needs it, with the version.
+    `without` is a file that a module binds and that this image must not have.
     """
 
     library: str
     decision: Decision
-    why: tuple[Finding, ...]
+    why: tuple[str, ...]
     chain: tuple[str, ...]
     soname: str | None = None
     source: str | None = None
     target: str | None = None
     by: str | None = None
     without: str | None = None
-    wanted: str | None = None
-    found: str | None = None
-    warnings: tuple[Finding, ...] = ()
-    needed_by: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,43 +54,33 @@ class Sides:
     container: Loader
     view: ContainerTree
 
-    @cached_property
-    def _objects(self) -> Mapping[str, tuple[str, ...]]:
-        return dict(objects_of(self.image))
-
-    def users(self, name: str) -> Iterator[User]:
-        """Return what of the image needs a library, with the versions."""
-        return users_of(name, self.image, self._objects)
-
 
 @dataclass(frozen=True)
 class _Case:
-    """One library: the needs for it, the first one first, and its copies on the host, in the image, in the container.
-
-    `relatives` are other versions of it: those of the image, or those of the host where the host has not this one.
-    """
+    """One library: the needs for it in their order, and its copies on the host, in the image, in the container."""
 
     name: str
     needs: tuple[Need, ...]
     host: Search
     image: Search
     container: Search
-    relatives: tuple[str, ...]
     decision: Decision = "bind"
-    why: tuple[Finding, ...] = ()
+    why: tuple[str, ...] = ()
 
     @property
     def is_root(self) -> bool:
         """Whether it is needed by itself."""
         return self.needs[0].requester is None
 
-    def reason(self, text: str) -> Finding:
-        """Return what the decision follows from, where nobody has to do something."""
-        return reason(self.name, text)
-
-    def decided(self, decision: Decision, *why: Finding) -> _Case:
+    def decided(self, decision: Decision, *why: str) -> _Case:
         """Return the case with a decision and what it follows from."""
         return replace(self, decision=decision, why=why)
+
+    def texts(self, findings: Iterable[Finding]) -> Iterator[str]:
+        """Yield what a search reports of candidates, each with its path."""
+        for finding in findings:
+            subject = "" if finding.subject == self.name else f"{finding.subject} "
+            yield subject + message(finding)
 
 
 #: All libraries by name, in the loader's order, under each other name that one is needed by too.
@@ -123,7 +98,7 @@ def closure(roots: Sequence[str], sides: Sides) -> tuple[PlannedLibrary, ...]:
     while _revise(cases, sides):
         pass
     reached = _reached(cases)
-    return tuple(_planned(case, reached[name], cases, sides) for name, case in cases.items() if name in reached)
+    return tuple(_planned(case, reached[name], sides) for name, case in cases.items() if name in reached)
 
 
 def _cases(roots: Iterable[str], sides: Sides) -> Iterator[_Case]:
@@ -133,17 +108,14 @@ def _cases(roots: Iterable[str], sides: Sides) -> Iterator[_Case]:
         loaded = None if search.found is None or is_never_bound(name) else Loaded(name, search.found)
         needed.append(Need(name, None, loaded, search))
     by_name: dict[str, list[Need]] = {}
-    for need in walk(sides.host, needed, others=True):
+    for need in walk(sides.host, needed):
         by_name.setdefault(need.name, []).append(need)
     for name, needs in by_name.items():
         first = needs[0]
         host = first.search if first.loaded is None else replace(first.search, found=first.loaded.found)
         requester = None if first.requester is None else _inside(first.requester)
         image, container = sides.image.search(name, requester), sides.container.search(name, requester)
-        names, start = (sides.host if host.found is None else sides.image).names, stem(name)
-        others = [other for other in names if other.startswith(start) and other[len(start) :].isdigit()]
-        relatives = tuple(in_order(other for other in others if other != name))
-        yield _Case(name, tuple(needs), host, image, container, relatives)
+        yield _Case(name, tuple(needs), host, image, container)
 
 
 def _inside(loaded: Loaded) -> Loaded:
@@ -158,57 +130,40 @@ def _first(case: _Case, roots: Sequence[str], sides: Sides) -> _Case:
     host, image = case.host.found, case.image.found
     if is_never_bound(case.name):
         if image is None:
-            return case.decided("refuse", _run_time_missing(case))
+            return case.decided("refuse", f"the image has no {case.name}, which is never bound by itself")
         text = f"part of the C or GCC run time, never bound by itself; the image has {summary(image) or '-'}"
-        return case.decided("skip", case.reason(text))
+        return case.decided("skip", text)
     if case.host.trouble:
-        return case.decided("refuse", case.host.trouble)
+        return case.decided("refuse", *case.texts([case.host.trouble]))
     if host is None:
-        return _absent(case)
+        return _absent(case, sides)
     if case.image.trouble:
-        return case.decided("refuse", _damaged_in_image(case), case.image.trouble)
+        return case.decided("refuse", "the image's own copy is broken", *case.texts([case.image.trouble]))
     if image is None:
-        return case.decided("bind", case.reason("the image has none"))
-    relation, why = compare(case.name, image, host)
+        return case.decided("bind", "the image has none")
+    relation, why = compare(image, host)
     if relation == "older":
         return case.decided("bind", why)
     if case.is_root and (lacking := built_without(case.name, host, image, roots, sides.image)):
-        names = listed(lacking)
-        without = case.reason(f"the image's copy was built without {names}, so its traffic would go over TCP")
-        serves, of_host = check_host_copy(case.name, host, image, sides.users(case.name))
-        return case.decided("bind" if serves else "refuse", without, of_host)
+        text = f"the image's copy was built without {listed(lacking)}, so its traffic would go over TCP"
+        return case.decided("bind", text)
     return case.decided("skip", why)
 
 
-def _run_time_missing(case: _Case) -> Finding:
-    message = f"the image has no {case.name}, which is never bound by itself"
-    return Finding("library-not-found", Severity.FAULT, message, "install it in the image", case.name)
-
-
-def _damaged_in_image(case: _Case) -> Finding:
-    message, advice = "the image's own copy is broken", "build the image again"
-    return Finding("image-damaged", Severity.FAULT, message, advice, case.name)
-
-
-def _absent(case: _Case) -> _Case:
+def _absent(case: _Case, sides: Sides) -> _Case:
     """Decide where the host has no copy that its loader would take."""
-    none = _host_has_none(case)
+    start, none = stem(case.name), "the host has none"
+    others = in_order(name for name in sides.host.names if name.startswith(start) and name[len(start) :].isdigit())
+    if case.host.closed:
+        none = f"the host has none that can be read: {listed(case.host.closed)}"
+    elif others and case.name not in others:
+        none = f"the host has none; it has {some(others, between=', ')}"
+    passed = case.texts(case.host.passed)
     image = case.image.found
     if image is None:
-        return case.decided("missing", none, *case.host.passed)
-    copy = case.reason(f"the image has its own, {printable(image.path)}")
-    return case.decided("missing" if case.is_root else "skip", none, copy, *case.host.passed)
-
-
-def _host_has_none(case: _Case) -> Finding:
-    message, advice = "the host has none", "install it on the host, or use an image that has it"
-    if case.host.closed:
-        closed = listed(case.host.closed)
-        message = f"the host has none that can be read: {closed}"
-        advice = f"find what is closed with `namei -l PATH`, and open it with `chmod a+rX PATH`: {closed}"
-    elif case.relatives:
-        message = f"the host has none; it has {some(case.relatives, between=', ')}"
-    return Finding("library-not-found", Severity.FAULT, message, advice, case.name)
+        return case.decided("missing", none, *passed)
+    copy = f"the image has its own, {image.path}"
+    return case.decided("missing" if case.is_root else "skip", none, copy, *passed)
 
 
 def _needed_versions(case: _Case, cases: _Cases) -> set[str]:
@@ -225,29 +180,31 @@ def _revise(cases: dict[str, _Case], sides: Sides) -> bool:
         if case.decision != "bind" or case.host.found is None:
             continue
         info = case.host.found.info
-        troubles = [*_troubles(case, info, cases)] or [*_lacked(case, info, cases, sides)]
+        troubles = [*_troubles(info, cases)] or [*_lacked(case, info, cases, sides)]
         if not troubles:
             continue
         if image is not None and not case.is_root and suffices(image.info, _needed_versions(case, cases)):
-            cases[name] = case.decided(
-                "skip", case.reason("the image's copy is older but has all that is needed"), *troubles
-            )
+            cases[name] = case.decided("skip", "the image's copy is older but has all that is needed", *troubles)
         else:
-            cases[name] = case.decided("refuse", *troubles)
+            cases[name] = case.decided("refuse", *(case.why if image is not None else ()), *troubles)
         return True
     return False
 
 
-def _lacked(case: _Case, info: ElfInfo, cases: _Cases, sides: Sides) -> Iterator[Finding]:
+def _lacked(case: _Case, info: ElfInfo, cases: _Cases, sides: Sides) -> Iterator[str]:
     """Yield the first version that the image's own objects, but for those that are bound over, lack in a library."""
-    for user, versions in sides.users(case.name) if info.verdef else ():
+    has_own = case.image.found is not None
+    if not info.verdef and not has_own:  # of a library without versions the loader asks for none
+        return
+    for user, versions in users_of(case.name, sides.image, has_own=has_own):
         is_bound = user in cases and cases[user].decision == "bind"
-        if not is_bound and not suffices(info, set(versions)):
-            yield lacks_version(case.name, info, set(versions) - set(info.verdef), user)
+        lacking = set(versions) - set(info.verdef)
+        if lacking and not is_bound:
+            yield lacks_version(info, lacking, user)
             return
 
 
-def _troubles(case: _Case, info: ElfInfo, cases: _Cases) -> Iterator[Finding]:
+def _troubles(info: ElfInfo, cases: _Cases) -> Iterator[str]:
     """Yield what the container lacks for a host library."""
     for name, versions in info.verneed.items():
         needed = cases.get(name)
@@ -257,15 +214,11 @@ def _troubles(case: _Case, info: ElfInfo, cases: _Cases) -> Iterator[Finding]:
         found = (needed.host if side == "host" else needed.image).found
         if found is not None and not suffices(found.info, set(versions)):
             lacking, has = newest(set(versions) - set(found.info.verdef)), newest(found.info.verdef)
-            message = f"needs {lacking} of {name}, where the {side} has up to {has}"
-            advice = "use an image with newer libraries"
-            yield Finding("library-too-old", Severity.FAULT, message, advice, case.name)
+            yield f"needs {lacking} of {name}, where the {side} has up to {has}"
     for name in info.needed:
         needed = cases[name]
         if needed.decision == "refuse" or (needed.decision == "missing" and needed.image.found is None):
-            message = f"needs {name}, whose decision is {needed.decision}"
-            advice = f"the plan has the reason on the line of {name}"
-            yield Finding("library-unmet", Severity.FAULT, message, advice, case.name)
+            yield f"needs {name}, whose decision is {needed.decision}"
 
 
 def _reached(cases: _Cases) -> dict[str, tuple[str, ...]]:
@@ -285,10 +238,8 @@ def _reached(cases: _Cases) -> dict[str, tuple[str, ...]]:
     return reached
 
 
-def _planned(case: _Case, chain: tuple[str, ...], cases: _Cases, sides: Sides) -> PlannedLibrary:
+def _planned(case: _Case, chain: tuple[str, ...], sides: Sides) -> PlannedLibrary:
     host, image = case.host.found, case.image.found
-    # How new a copy is wanted: what is needed of it, or for a root what the host has.
-    needed = _needed_versions(case, cases)
     planned = PlannedLibrary(
         case.name,
         case.decision,
@@ -298,23 +249,12 @@ def _planned(case: _Case, chain: tuple[str, ...], cases: _Cases, sides: Sides) -
         # A library that is needed by its path is called so.
         source=_named(sides.host, host.path) if host else case.name if case.name.startswith("/") else None,
         target=image.path if case.decision == "skip" and image is not None else None,
-        wanted=newest(needed) if needed else None if host is None else summary(host),
-        found=None if image is None else summary(image),
-        needed_by=tuple(dict.fromkeys(_needed_by(case))),
     )
     if case.decision == "bind" and host is not None:
-        return replace(_placed(planned, case, host, sides), warnings=tuple(_other_versions(case, sides)))
+        return _placed(planned, case, host, sides)
     if case.decision in ("skip", "refuse") and not is_never_bound(case.name):
         return _without_module(planned, case, sides)
     return planned
-
-
-def _needed_by(case: _Case) -> Iterator[str]:
-    """Yield what needs a library on the host, with the version that it needs."""
-    for need in case.needs:
-        if need.requester is not None:
-            versions = need.requester.found.info.verneed.get(case.name)
-            yield f"{need.requester.name} ({newest(versions)})" if versions else need.requester.name
 
 
 def _named(loader: Loader, path: str) -> str:
@@ -327,50 +267,32 @@ def _placed(planned: PlannedLibrary, case: _Case, host: Found, sides: Sides) -> 
     found, source = case.container.found, str(planned.source)
     bound = None if found is None else sides.view.bound_at(found.real)
     if found is not None and bound is not None and sides.view.host_path(found.real) == host.real:
-        why = case.reason(f"{bound.by} binds {bound.source} already, and the loader finds it {found.how}")
+        why = f"{bound.by} binds {bound.source} already, and the loader finds it {found.how}"
         return replace(planned, source=found.path, target=found.path, by=bound.by, why=(*planned.why, why))
     target, placed = _target(case, source, sides)
-    module = next((bound for bound in sides.view.bound if is_under(source, bound.target)), None)
     reasons = (*planned.why, placed)
+    module = next((bound for bound in sides.view.bound if is_under(source, bound.target)), None)
     if module is not None:
         text = f"{module.by} binds {module.source}, but this image's loader does not look there"
-        reasons = (*reasons, case.reason(text))
+        reasons = (*reasons, text)
     return replace(planned, target=target, why=reasons)
 
 
-def _target(case: _Case, source: str, sides: Sides) -> tuple[str, Finding]:
-    """Return where to bind a host library, so that the image's loader finds it."""
+def _target(case: _Case, source: str, sides: Sides) -> tuple[str, str]:
+    """Return where to bind a host library, so that the image's loader finds it, and why there."""
     if case.container.found is not None:
         over = case.container.found
-        return over.real, case.reason(f"put over the copy that the loader finds {over.how}")
+        return over.real, f"put over the copy that the loader finds {over.how}"
     if "/" in case.name:
-        return case.name, case.reason("it is needed by this path")
+        return case.name, "it is needed by this path"
     rules, tree, folder = sides.container.rules, sides.image.tree, posixpath.dirname(source)
-    if folder in (*rules.library_path, *rules.directories) and tree.look(resolve(tree, source).path) is None:
-        return source, _put_into(case, folder)
-    folders = [resolve(tree, path) for path in rules.directories]
-    targets = [posixpath.join(resolved.path, case.name) for resolved in folders if resolved.entry is not None]
-    # A dangling link cannot be bound over.
-    target = next((path for path in targets if tree.look(path) is None), f"{rules.directories[0]}/{case.name}")
-    return target, _put_into(case, posixpath.dirname(target))
-
-
-def _put_into(case: _Case, folder: str) -> Finding:
-    return case.reason(f"put into {printable(folder)}, where the loader looks")
-
-
-def _other_versions(case: _Case, sides: Sides) -> Iterator[Finding]:
-    """Warn where a process may get two versions of one library, or another one than the plan has."""
-    for need in case.needs:
-        if need.other is not None and need.requester is not None:
-            yield _two_versions(case, f"{need.requester.name} alone would load {printable(need.other)}")
-    for other in (*sides.image.copies(case.name)[1:], *case.relatives):
-        yield _two_versions(case, f"the image also has {printable(other)}")
-
-
-def _two_versions(case: _Case, text: str) -> Finding:
-    advice = "see with `ldd FILE` which one each program loads"
-    return Finding("two-versions", Severity.DOUBT, f"two versions: {text}", advice, case.name)
+    target = source
+    if folder not in (*rules.library_path, *rules.directories) or tree.look(resolve(tree, source).path) is not None:
+        folders = (resolve(tree, path) for path in rules.directories)
+        targets = (posixpath.join(resolved.path, case.name) for resolved in folders if resolved.entry is not None)
+        # A dangling link cannot be bound over.
+        target = next((path for path in targets if tree.look(path) is None), f"{rules.directories[0]}/{case.name}")
+    return target, f"put into {posixpath.dirname(target)}, where the loader looks"
 
 
 def _without_module(planned: PlannedLibrary, case: _Case, sides: Sides) -> PlannedLibrary:
@@ -379,11 +301,9 @@ def _without_module(planned: PlannedLibrary, case: _Case, sides: Sides) -> Plann
     bound = None if found is None else sides.view.bound_at(found.real)
     if found is None or bound is None:
         return planned
-    message = f"{bound.by} binds {bound.source}, which the image cannot load"
+    warning = f"{bound.by} binds {bound.source}, which the image cannot load"
     if case.image.found is not None:
-        message = f"{bound.by} binds {bound.source} over the image's own, {printable(case.image.found.path)}"
-    advice = "store a bind plan for the image: `lumisite binds IMAGE --write FILE`"
-    warning = Finding("module-bind-unwanted", Severity.DOUBT, message, advice, case.name)
+        warning = f"{bound.by} binds {bound.source} over the image's own, {case.image.found.path}"
     # What is but a part of what a module binds cannot be taken away.
     without = bound.source if bound.target == found.real else None
     return replace(planned, without=without, warnings=(warning,))

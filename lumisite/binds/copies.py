@@ -1,4 +1,4 @@
-"""Compare two copies of one library, and judge whether the host's may take the place of the image's.
+"""Compare two copies of one library, and find what of an image needs a library.
 
 A distribution's libfabric is often newer than the host's and knows nothing of the host's network. It loads, and its
 traffic goes over TCP; nothing says so.
@@ -8,28 +8,21 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Literal, TypeAlias
 
-from lumisite.findings.finding import Finding, Severity
 from lumisite.images.contents import LIBFABRIC, Contents, providers_beside
 from lumisite.machine.elf import ElfInfo, read_needed
 from lumisite.machine.library_names import newest, numbers_in, public_versions
 from lumisite.machine.loader import Found, Loaded, Loader, Need, ProcessObjects
 from lumisite.machine.tree import names_of, resolve
-from lumisite.text import some
 
 #: What one copy of a library is beside another.
 Relation: TypeAlias = Literal["same", "newer", "older", "different", "unknown"]
 
 
-def reason(library: str, text: str) -> Finding:
-    """Return what a decision about a library follows from, where nobody has to do something."""
-    return Finding("bind-reason", Severity.INFO, text, subject=library)
-
-
-def compare(name: str, image: Found, host: Found) -> tuple[Relation, Finding]:
-    """Return what the image's copy of a library is beside the host's, and that as a reason.
+def compare(image: Found, host: Found) -> tuple[Relation, str]:
+    """Return what the image's copy of a library is beside the host's, and that as a sentence.
 
     Symbol versions decide where the host's copy defines some: a linker adds them and never takes one away, so the newer
     library has all of the older one. Versions named PRIVATE are for a project's own parts and do not count. Where the
@@ -38,26 +31,25 @@ def compare(name: str, image: Found, host: Found) -> tuple[Relation, Finding]:
     in_image, in_host = public_versions(image.info.verdef), public_versions(host.info.verdef)
     if in_host:
         if in_image == in_host:
-            return "same", reason(name, f"the image has the same: {newest(in_image)}")
+            return "same", f"the image has the same: {newest(in_image)}"
         if in_image > in_host or in_image < in_host:
-            return _by_age(name, newest(in_image), newest(in_host), in_image > in_host)
+            return _by_age(newest(in_image), newest(in_host), in_image > in_host)
         only, others = newest(in_image - in_host), newest(in_host - in_image)
-        text = f"the image has another build: only it has {only}, and only the host's {others}"
-        return "different", reason(name, text)
+        return "different", f"the image has another build: only it has {only}, and only the host's {others}"
     file, host_file = posixpath.basename(image.real), posixpath.basename(host.real)
     numbers, host_numbers = _file_version(file), _file_version(host_file)
     if len(numbers) < 2 or len(host_numbers) < 2:
         text = "the image has a copy: the SONAME is the same, and neither symbol versions nor file names decide"
-        return "unknown", reason(name, text)
+        return "unknown", text
     if numbers == host_numbers:
-        return "same", reason(name, f"the image has the same: {file}")
-    return _by_age(name, file, host_file, numbers > host_numbers)
+        return "same", f"the image has the same: {file}"
+    return _by_age(file, host_file, numbers > host_numbers)
 
 
-def _by_age(name: str, image: str, host: str, is_newer: bool) -> tuple[Relation, Finding]:
+def _by_age(image: str, host: str, is_newer: bool) -> tuple[Relation, str]:
     if is_newer:
-        return "newer", reason(name, f"the image has the newer: {image}, the host's {host}")
-    return "older", reason(name, f"the image's copy is older: {image}, the host's {host}")
+        return "newer", f"the image has the newer: {image}, the host's {host}"
+    return "older", f"the image's copy is older: {image}, the host's {host}"
 
 
 def summary(found: Found) -> str | None:
@@ -72,10 +64,6 @@ def _file_version(name: str) -> tuple[int, ...]:
     """Return the version behind `.so.` in the name of a file: `libx.so.1.2.3` has (1, 2, 3)."""
     version = name.partition(".so.")[2]
     return numbers_in(version) if re.fullmatch(r"[0-9]+(\.[0-9]+)*", version) else ()
-
-
-#: The SONAME of an image's object, and the symbol versions that it needs of a library.
-User: TypeAlias = tuple[str, tuple[str, ...]]
 
 
 def built_without(name: str, host: Found, image: Found, roots: Collection[str], loader: Loader) -> tuple[str, ...]:
@@ -101,56 +89,30 @@ def needs_with_providers(process: ProcessObjects, copy: Loaded) -> Iterator[Need
         yield from process.needs_of(loaded)
 
 
-def check_host_copy(name: str, host: Found, image: Found, users: Iterable[User]) -> tuple[bool, Finding]:
-    """Return whether the host's copy serves what the image's serves, and why.
-
-    It does where it has all of its versions, or at least those that the libraries on the image's search path need.
-    """
-    in_host = public_versions(host.info.verdef)
-    only = public_versions(image.info.verdef) - in_host
-    if not only:
-        return True, reason(name, "the host's has all of its versions")
-    needed: dict[str, set[str]] = {}
-    for user, versions in users:
-        needed[user] = set(versions)
-        if not needed[user] <= in_host:
-            return False, lacks_version(name, host.info, needed[user] - in_host, user)
-    text = f"the host's lacks {newest(only)} of it"
-    if not any(needed.values()):
-        return True, reason(name, f"{text}, which nothing on the image's search path needs")
-    most = newest(set().union(*needed.values()))
-    return True, reason(name, f"{text}, and {some(sorted(needed), between=', ')} need {most} at most")
-
-
 def suffices(info: ElfInfo, versions: set[str]) -> bool:
     """Return whether a library has versions; of one without any, the loader asks for none and only warns."""
     return not info.verdef or versions <= set(info.verdef)
 
 
-def lacks_version(name: str, info: ElfInfo, lacking: set[str], user: str) -> Finding:
-    """Return the finding for a copy of the host that lacks versions which a user needs."""
-    message = (
-        f"the host's copy lacks {newest(lacking)}, which {user} of the image needs; it has up to {newest(info.verdef)}"
-    )
-    advice = "use an image that was built for an older release, or that has no copy of its own"
-    return Finding("library-too-old", Severity.FAULT, message, advice, name)
+def lacks_version(info: ElfInfo, lacking: set[str], user: str) -> str:
+    """Return the sentence for a copy of the host that lacks versions which a user in the image needs."""
+    has = newest(info.verdef)
+    return f"the host's copy lacks {newest(lacking)}, which {user} of the image needs; it has up to {has}"
 
 
-def users_of(name: str, loader: Loader, objects: Mapping[str, tuple[str, ...]]) -> Iterator[User]:
-    """Yield which of an image's objects need a library, and the versions that they need of it."""
-    for path, needed in objects.items():
-        found = loader.search(path).found if name in needed else None
+def users_of(name: str, loader: Loader, *, has_own: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield which of an image's objects need a library, by SONAME, and the symbol versions that they need of it.
+
+    They are the plugins, and with a copy in the image also the libraries on its search path, which may be linked to it.
+    """
+    tree, seen = loader.tree, set()
+    folders = (resolve(tree, path).path for path in (*loader.rules.library_path, *loader.rules.directories))
+    libraries = (f"{folder}/{file}" for folder in folders for file in names_of(tree, folder) if ".so" in file)
+    for path in (*Contents(tree).plugins, *(libraries if has_own else ())):
+        real = resolve(tree, path)
+        if real.entry is None or real.entry.kind != "file" or real.path in seen:
+            continue
+        seen.add(real.path)
+        found = loader.search(real.path).found if name in read_needed(tree, real.path) else None
         if found is not None:
             yield found.info.soname or posixpath.basename(path), found.info.verneed.get(name, ())
-
-
-def objects_of(loader: Loader) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the libraries on a search path and the plugins, each real file once, with what they need."""
-    tree, seen = loader.tree, set()
-    folders = [resolve(tree, path).path for path in (*loader.rules.library_path, *loader.rules.directories)]
-    libraries = (f"{folder}/{file}" for folder in folders for file in names_of(tree, folder) if ".so" in file)
-    for path in (*libraries, *Contents(tree).plugins):
-        resolved = resolve(tree, path)
-        if resolved.entry is not None and resolved.entry.kind == "file" and resolved.path not in seen:
-            seen.add(resolved.path)
-            yield resolved.path, read_needed(tree, resolved.path)

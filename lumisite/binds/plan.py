@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from lumisite.binds.closure import PlannedLibrary, Sides, closure
 from lumisite.binds.container import container_of
 from lumisite.binds.host_libraries import ASSUMED_LEVELS, library_folders, loader_of_host
-from lumisite.binds.plugin import plugin_lines, unopened
+from lumisite.binds.plugin import plugin_lines, plugin_missing
 from lumisite.errors import ResolveError
 from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding, Severity
 from lumisite.images.family import choose_family
-from lumisite.images.remarks import compare_recipe, remarks
+from lumisite.images.fit import unfit_image
 from lumisite.images.sif import OpenedImage
 from lumisite.images.versions import ReadImage
 from lumisite.machine.loader import MACHINES, Loader, cpu_levels, read_rules
@@ -62,10 +62,7 @@ def make_plan(request: PlanRequest, image: OpenedImage, host: Tree) -> BindPlan:
     name, why = choose_family(site, request.image_paths, contents, request.releases, request.family)
     family = site.families[name]
     roots = (*family.libraries, *request.libraries)
-    known = why.code == "image-family"
-    notes = [why, *image.notes]
-    notes += remarks(contents, request.image_paths[::-1])
-    notes += compare_recipe(contents, name) if known else ()
+    notes = [why, *image.notes, *unfit_image(contents)]
     folders: tuple[str, ...] = ()
     if roots:
         folders, lacking = library_folders(site, request.platform, request.releases, host)
@@ -73,24 +70,22 @@ def make_plan(request: PlanRequest, image: OpenedImage, host: Tree) -> BindPlan:
     else:
         notes.append(_note(f"needs no library of the host: {family.why}", name))
     sides = _sides(request, name, contents, host, folders)
-    unknown = contents.library_path[1]
     decided = closure(roots, sides)
     lines = (*decided, *plugin_lines(site, sides, decided))
+    unknown = contents.library_path[1]
     if lines:
         notes += _limits(sides, unknown)
-    none = unopened(site, sides, lines) if known and family.plugin != "none" else ()
-    # What start-up scripts put on the library path is not read.
-    if none and (family.activation != "none" or unknown) and contents.plugins:
-        text = (
-            "no network plugin is found, unless start-up scripts name its folder; "
-            f"{some(contents.plugins, between=', ')} is where no search looks"
-        )
-        notes += [_note(text, line.library) for line in none]
-        message = "how fast the image runs between nodes is unknown"
-        advice = "check the log of a run with `lumisite transport`"
-        notes.append(Finding("speed-unknown", Severity.DOUBT, message, advice))
-        none = ()
-    return BindPlan(name, (*lines, *none), tuple(notes), contents.holds(name, request.platform))
+    takes_plugin = why.code == "image-family" and family.plugin != "none"
+    if takes_plugin and (missing := plugin_missing(site, sides, lines)):
+        # What start-up scripts put on the library path is not read.
+        if contents.plugins and (family.activation != "none" or unknown):
+            plugins = some(contents.plugins, between=", ")
+            message = f"no search finds the network plugin, unless start-up scripts name the folder of {plugins}"
+            advice = "check the log of a run with `lumisite transport`"
+            notes.append(Finding("speed-unknown", Severity.DOUBT, message, advice))
+        else:
+            lines = (*lines, missing)
+    return BindPlan(name, lines, tuple(notes), contents.holds(name, request.platform))
 
 
 def _note(message: str, subject: str = "") -> Finding:

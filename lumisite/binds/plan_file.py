@@ -12,11 +12,11 @@ from lumisite.binds.closure import PlannedLibrary
 from lumisite.binds.plan import BindPlan, PlanRequest
 from lumisite.errors import ResolveError
 from lumisite.findings.finding import Finding, Severity
-from lumisite.findings.writers import message, sentence
+from lumisite.findings.writers import sentence
 from lumisite.site.library_path import library_path
 from lumisite.site.plans import UNMET, ImagePlan, PlannedImage
 from lumisite.site.versions import Version
-from lumisite.text import nearest_name, printable, some
+from lumisite.text import printable, some
 
 #: What a plan file begins with.
 _HEADER = """\
@@ -28,11 +28,7 @@ _HEADER = """\
 
 def reason_of(planned: PlannedLibrary) -> str:
     """Return why a library was bound, skipped or refused, in words."""
-    texts = []
-    for finding in planned.why:
-        is_same = finding.subject in ("", planned.library)
-        texts.append(message(finding) if is_same else f"{finding.subject} {message(finding)}")
-    return "; ".join(texts)
+    return printable("; ".join(planned.why))
 
 
 def format_plan(
@@ -76,11 +72,9 @@ def _line(planned: PlannedLibrary, accepted: Mapping[Any, str | None]) -> dict[s
         "target": planned.target,
         "by": planned.by,
         "without": planned.without,
-        "wanted": planned.wanted,
-        "found": planned.found,
         "reason": reason,
         "chain": " <- ".join(planned.chain),
-        "warnings": tuple(map(message, planned.warnings)),
+        "warnings": tuple(map(printable, planned.warnings)),
         "accepted": accepted.get((planned.library, planned.decision, reason)),
     }
 
@@ -108,9 +102,6 @@ class LibraryExplanation:
         line = self.line
         rows = [
             ("chain", " <- ".join(line["chain"])),
-            ("needed", "; ".join(line["needed_by"])),
-            ("wanted", line["wanted"]),
-            ("found", line["found"]),
             ("bind", f"{line['source']}:{line['target']}" if line["decision"] == "bind" else ""),
             ("by", line["by"]),
             ("without", line["without"]),
@@ -120,20 +111,14 @@ class LibraryExplanation:
         return "\n".join([*head, *(f"    {name:7} {value}" for name, value in rows if value)])
 
 
-def _not_planned(plan: BindPlan, image: str, name: str) -> Finding:
-    known = [line.library for line in plan.lines]
-    advice = f"planned: {some(known, between=', ')}" if known else "add it with `--library`"
-    if near := nearest_name(name, known):
-        advice = f"did you mean {near}?"
-    message = f"is in no chain from a root of the image family {plan.family}, so {printable(image)} needs none"
-    return Finding("name-unknown", Severity.FAULT, message, advice, name)
-
-
 def explain_library(request: PlanRequest, plan: BindPlan, image: str, name: str) -> LibraryExplanation:
     """Explain one library; raises `ResolveError` for one that is not in the plan."""
     lines = [line for line in plan.lines if line.library == name]
     if not lines:
-        raise ResolveError(_not_planned(plan, image, name))
+        known = [line.library for line in plan.lines]
+        advice = f"planned: {some(known, between=', ')}" if known else "add it with `--library`"
+        message = f"is in no chain from a root of the image family {plan.family}, so {printable(image)} needs none"
+        raise ResolveError(Finding("name-unknown", Severity.FAULT, message, advice, name))
     # Of several copies, what a container cannot have matters most.
     line = next((line for line in lines if line.decision in UNMET), lines[0])
     versions = "".join(f", {stack} {version}" for stack, version in request.releases.items())
@@ -143,14 +128,11 @@ def explain_library(request: PlanRequest, plan: BindPlan, image: str, name: str)
         "decision": line.decision,
         "source": line.source or line.library,
         "target": line.target,
-        "wanted": line.wanted or "-",
-        "found": line.found or "-",
         "reason": reason_of(line),
         "chain": line.chain,
-        "notes": tuple(map(message, line.warnings)),
+        "notes": tuple(map(printable, line.warnings)),
         "by": line.by,
         "without": line.without,
-        "needed_by": line.needed_by,
         "soname": line.soname,
     }
     return LibraryExplanation(name, "library", situation, values)

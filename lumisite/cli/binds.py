@@ -181,17 +181,15 @@ def _entry(line: PlannedLibrary) -> dict[str, object]:
         "source": line.source or line.library,
         "target": line.target,
         "decision": line.decision,
-        "reason": "; ".join((reason_of(line), *map(writers.message, line.warnings))),
+        "reason": "; ".join((reason_of(line), *map(printable, line.warnings))),
         "chain": " <- ".join(line.chain),
     }
 
 
 def _table(lines: Sequence[PlannedLibrary]) -> Iterator[str]:
     """Yield a row for each library, and below it where it comes from and goes to, the reason and the warnings."""
-    rows = [("decision", "library", "wanted", "found", "chain")]
-    rows += [
-        (line.decision, line.library, line.wanted or "-", line.found or "-", " <- ".join(line.chain)) for line in lines
-    ]
+    rows = [("decision", "library", "chain")]
+    rows += [(line.decision, line.library, " <- ".join(line.chain)) for line in lines]
     head, *texts = columns(rows)
     yield head
     for line, text in zip(lines, texts, strict=True):
@@ -199,4 +197,4 @@ def _table(lines: Sequence[PlannedLibrary]) -> Iterator[str]:
         if line.decision == "bind":
             yield f"    {printable(f'{line.source}:{line.target}')}"
         yield f"    {reason_of(line)}"
-        yield from (f"    warning: {writers.message(note)}" for note in line.warnings)
+        yield from (f"    warning: {printable(note)}" for note in line.warnings)

@@ -40,7 +40,6 @@ from lumisite.text import counted, printable
 
 if TYPE_CHECKING:
     from lumisite.images.known import KnownImage
-    from lumisite.images.lock import LoadedLock
 
 #: Why variables are set that no entry of the ledger is about.
 _REASONS = {
@@ -116,7 +115,9 @@ def command(**options: Any) -> int:
     image = known = None
     if arguments.image is not None:
         image = wrapper_image(site, selection.platform, arguments.image, plans, lock)
-        known = _known_image(site, arguments.image, selection.platform, lock)
+        from lumisite.images.known import know_image
+
+        known = know_image(site, arguments.image, selection.platform, None if lock is None else lock.lock)
         if image.known_from != "content" and image.plan is None:
             _compare_with_image(site, arguments.image, image, known)
     rank = FirstRank(site, combination, modules, step, image, os.getuid())
@@ -149,18 +150,6 @@ def command(**options: Any) -> int:
     first = [line(one) for one in findings]
     print_result(document, [*first, "", *lines] if first else lines, as_json=arguments.as_json)
     return exit_code(findings)
-
-
-def _known_image(site: Site, image: str, platform: str, lock: LoadedLock | None) -> KnownImage:
-    """Return what is known of the image, with a note of what its contents alone tell."""
-    from lumisite.images.known import know_image
-    from lumisite.images.remarks import remarks
-
-    known = know_image(site, image, platform, None if lock is None else lock.lock)
-    for finding in () if known.read is None else remarks(known.read, ()):
-        if finding.code != "image-unfit":  # which is a fault here
-            print_note(line(finding))
-    return known
 
 
 def _with_image(found: Environment, known: KnownImage, of_user: Mapping[str, str]) -> Environment:

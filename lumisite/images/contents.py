@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lumisite.images.environment import library_path
-from lumisite.machine.elf import read_needed, read_only_data
 from lumisite.machine.ldcache import conf_directories, glob
 from lumisite.machine.tree import Tree, is_under, names_of, resolve, text_of
 from lumisite.site.images import parse_release
@@ -29,7 +28,6 @@ _LABELS = "/.singularity.d/labels.json"
 LARGEST_TEXT_BYTES = 1024 * 1024
 LARGEST_RECORD_BYTES = 16 * 1024
 _LARGEST_LIBRARY_BYTES = 8 * 1024 * 1024
-_LARGEST_CONSTANTS_BYTES = 64 * 1024 * 1024
 _CHUNK_BYTES = 128 * 1024
 _LONGEST_BANNER_BYTES = 512
 
@@ -208,18 +206,6 @@ def _real_files(tree: Tree, paths: Iterable[str]) -> Iterator[str]:
             yield resolved.path
 
 
-def torch_libraries(tree: Tree, packages: str) -> dict[str, tuple[str, ...]]:
-    """Return the libraries of PyTorch in a folder of packages, each with what it needs; none where it is not there."""
-    folder = f"{packages}/torch/lib"
-    paths = (f"{folder}/{name}" for name in names_of(tree, folder) if ".so" in name)
-    return {path: read_needed(tree, resolve(tree, path).path) for path in paths}
-
-
-def is_copy_of(library: Collectives, name: str) -> bool:
-    """Return whether a name or path is that of a library for collectives: `librccl.so`, `librccl.so.1`."""
-    return f"{posixpath.basename(name)}.".startswith(f"{library.library}.so.")
-
-
 def providers_beside(tree: Tree, libfabric: str) -> Iterator[str]:
     """Yield the providers that libfabric opens, which are in a folder beside it (fabric(7), FI_PROVIDER_PATH)."""
     folder = posixpath.join(posixpath.dirname(libfabric), "libfabric")
@@ -232,21 +218,17 @@ def glibc_of(tree: Tree, path: str) -> StatedVersion | None:
 
 
 def banner(pattern: re.Pattern[bytes], tree: Tree, path: str) -> StatedVersion | None:
-    """Return the first group of what a library says of itself; of a large one only its read-only data is read."""
-    match = find_constant(pattern, tree, path)
-    return None if match is None else StatedVersion(match[1].decode("ascii", "replace"), path)
+    """Return the first group of what a library of at most 8 MiB says of itself.
 
-
-def find_constant(pattern: re.Pattern[bytes], tree: Tree, path: str) -> re.Match[bytes] | None:
-    """Search the constants of a library, from the end, since they stand behind the code; read is only so far."""
+    It is read from the end, since constants stand behind the code, and only so far.
+    """
     source = tree.source(path)
-    if source is None:
+    if source is None or source.size > _LARGEST_LIBRARY_BYTES:
         return None
-    first, size = (0, source.size) if source.size <= _LARGEST_LIBRARY_BYTES else read_only_data(source)
     following = b""
-    for start in reversed(range(first, first + min(size, _LARGEST_CONSTANTS_BYTES), _CHUNK_BYTES)):
+    for start in reversed(range(0, source.size, _CHUNK_BYTES)):
         chunk = source.read(start, _CHUNK_BYTES)
         if match := pattern.search(chunk + following):
-            return match
+            return StatedVersion(match[1].decode("ascii", "replace"), path)
         following = chunk[:_LONGEST_BANNER_BYTES]
     return None

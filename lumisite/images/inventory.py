@@ -9,16 +9,18 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from lumisite.errors import LumisiteError
-from lumisite.findings.finding import Finding
+from lumisite.findings.finding import Finding, Severity
 from lumisite.images.contents import StatedVersion
 from lumisite.images.digest import digest_of
 from lumisite.images.family import choose_family
+from lumisite.images.fit import unfit_image
 from lumisite.images.lock import LockedImage
-from lumisite.images.remarks import compare_recipe, remarks, remarks_on_site
+from lumisite.images.network import without_network
 from lumisite.images.sif import no_image, open_image
 from lumisite.images.versions import ReadImage
 from lumisite.machine.host import DiskTree, list_directory, open_file
 from lumisite.machine.tree import ResolvedPath, resolve
+from lumisite.site.ledger import Situation, harmful_values
 from lumisite.site.model import Site
 from lumisite.site.versions import Version
 
@@ -151,10 +153,8 @@ def _read(reading: Reading, real: str, aliases: Sequence[NamedImage]) -> Iterato
         )
         for alias in aliases:
             family, why = choose_family(reading.site, (alias.path, real), image, reading.releases)
-            is_recognised = why.code == "image-family"
-            changed = compare_recipe(image, family) if is_recognised else ()
-            on_site = remarks_on_site(image, family if is_recognised else None)
-            notes = (*opened.notes, *changed, *remarks(image, (real, alias.path)), *on_site)
+            on_site = _judge(image, family if why.code == "image-family" else None)
+            notes = (*opened.notes, *unfit_image(image), *on_site)
             locked = replace(known, links=alias.locked.links, family=family)
             yield NamedImage(alias.path, locked, why, image.labels, image.versions, notes)
     except LumisiteError as error:
@@ -164,3 +164,10 @@ def _read(reading: Reading, real: str, aliases: Sequence[NamedImage]) -> Iterato
         for alias in aliases:
             locked = replace(known, links=alias.locked.links, fault=fault.code)
             yield NamedImage(alias.path, locked, fault=fault)
+
+
+def _judge(image: ReadImage, family: str | None) -> Iterator[Finding]:
+    """Yield what an image of a family lacks on its site, and the values of its own that do harm."""
+    holds, site = image.holds(family), image.site
+    yield from without_network("", holds, Severity.INFO)
+    yield from harmful_values(site, Situation(site.platform).with_image(holds), holds.sets, of_image=True)

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
-from lumisite.images.collectives import NOT_KNOWN, Collection, read_collectives
 from lumisite.images.contents import (
     LARGEST_RECORD_BYTES,
     LARGEST_TEXT_BYTES,
@@ -27,6 +26,7 @@ from lumisite.site.model import Site
 from lumisite.text import printable
 from lumisite.vendors import all_fabrics, fabrics_of, gpu_of, software_of
 
+NOT_KNOWN = "not known"
 _TORCH = re.compile(r"^__version__\s*(?::[^=]*)?=\s*['\"]([\w.+!-]{1,100})['\"]", re.M)
 _PKG_CONFIG = re.compile(r"^Version:\s*(\d[\w.+-]{0,60})\s*$", re.M)
 #: What the plugin says of itself (PACKAGE_STRING in its log lines).
@@ -43,23 +43,36 @@ class ReadImage(Contents):
         self.site = site
 
     @cached_property
-    def collections(self) -> Mapping[str, Collection]:
-        """The copies of libraries for collectives, by the site's stacks that have GPUs."""
-        return read_collectives(self.site, self)
-
-    @cached_property
     def releases(self) -> Mapping[str, StatedVersion]:
         """For each stack of the site that images bring, the release that programs get."""
-        found: dict[str, StatedVersion | None] = {}
-        for name, stack in self.site.stacks.items():
-            software = None if stack.gpu is None else software_of(name, stack.gpu)
-            if software is not None:
-                words = "|".join(map(re.escape, {name, software.name}))
-                stated = self.stated(software.images) or labelled(self.labels, words)
-                loaded = self.collections[name].release
-                # What is not known is worth saying where something else is stated, which must not count.
-                found[name] = stated if loaded is None or not (stated or loaded.value != NOT_KNOWN) else loaded
+        found = {name: self._release(name, stack.gpu) for name, stack in self.site.stacks.items() if stack.gpu}
         return {name: version for name, version in found.items() if version is not None}
+
+    def _release(self, name: str, gpu: str) -> StatedVersion | None:
+        """Return the release of PyTorch's own library for collectives and of the system's; several where they differ.
+
+        That of the system counts where a program may get its library. Settings are right for one release, so several
+        joined are none that is known.
+        """
+        software, library = software_of(name, gpu), gpu_of(gpu).collectives
+        if software is None:
+            return None
+        copies = {path: self.packages_with(path) for path in self.copies_of(library)}
+        system = self.stated(software.images) or labelled(self.labels, "|".join(map(re.escape, {name, software.name})))
+        stated: dict[str, str] = {}
+        for packages in self.packages:
+            text = text_of(self.tree, f"{packages}/torch/version.py", LARGEST_RECORD_BYTES) or ""
+            release = library.torch.version(text) if library.torch is not None else None
+            if packages in copies.values() or (release is not None and system is None):
+                stated[release or NOT_KNOWN] = f"{packages}/torch/version.py"
+        if system is not None and (None in copies.values() or not stated):
+            stated[system.value] = system.of
+        if not stated:
+            return None
+        if len({tuple(release.split(".")[:2]) for release in stated}) > 1:
+            return StatedVersion(", ".join(stated), ", ".join(stated.values()))
+        longest = max(stated, key=len)
+        return StatedVersion(longest, stated[longest])
 
     @cached_property
     def versions(self) -> Mapping[str, StatedVersion]:
@@ -71,9 +84,7 @@ class ReadImage(Contents):
         fabric = [name for known in fabrics_of(carrier) or all_fabrics() for name in known.libraries]
         names = ["libfabric", "ofi_plugin", *(name.partition(".")[0] for name in fabric), "glibc"]
         found: dict[str, StatedVersion | None] = {"torch": _torch(self)}
-        for name, copies in self.collections.items():
-            library = gpu_of(str(self.site.stacks[name].gpu)).collectives
-            found[library.name] = copies.version or self.stated(library.images)
+        found |= {library.name: self.stated(library.images) for library in collectives_of(self.site)}
         found |= dict.fromkeys(names)
         if path := self.network.libfabric or self.find(LIBFABRIC):
             found["libfabric"] = _libfabric(self.tree, path) or _file(path)
@@ -97,7 +108,7 @@ class ReadImage(Contents):
     @cached_property
     def has_plugin(self) -> bool | None:
         """Whether the OFI plugin is in it; that it is not is known only with the library that would open it."""
-        looked_at = any(collection.copies for collection in self.collections.values())
+        looked_at = any(self.copies_of(library) for library in collectives_of(self.site))
         return True if self.plugin is not None else False if looked_at else None
 
     @cached_property
@@ -111,7 +122,7 @@ class ReadImage(Contents):
     def holds(self, family: str | None, platform: str | None = None) -> Holds:
         """Return what settings depend on, for an image of a family on a platform (default: the current one).
 
-        A release is that of the library for collectives which programs get, and is left out where they get several.
+        A release is left out where programs get libraries of several.
         """
         known = {name: parse_release(version.value) for name, version in self.releases.items()}
         releases = {name: release for name, release in known.items() if release is not None}

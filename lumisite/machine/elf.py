@@ -33,7 +33,6 @@ _PAGES_KEPT = 64
 _HEADER = "<HHIQQQIHHH"
 _SEGMENT = "<IIQQQQQQ"
 _TAG = "<qQ"
-_SECTION = "<IIQQQQIIQQ"
 
 _ET_EXEC, _ET_DYN = 2, 3
 _PT_LOAD, _PT_DYNAMIC = 1, 2
@@ -156,29 +155,6 @@ def read_needed(tree: Tree, path: str) -> tuple[str, ...]:
         return () if source is None else _open(source)[0].needed()
     except ElfError:
         return ()
-
-
-def read_only_data(source: ByteSource) -> tuple[int, int]:
-    """Return where the constants of an object begin in its file, and their size in bytes; (0, 0) where none are found.
-
-    The loader needs no section headers, so that a library may have none.
-    """
-    head = source.read(0, 64)
-    if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":
-        return 0, 0
-    (table,) = struct.unpack_from("<Q", head, 40)
-    size, count, names = struct.unpack_from("<HHH", head, 58)
-    if size != struct.calcsize(_SECTION) or names >= count:
-        return 0, 0
-    content = source.read(table, size * count)
-    sections = list(struct.iter_unpack(_SECTION, content[: len(content) // size * size]))
-    if len(sections) < count:
-        return 0, 0
-    start = sections[names][4]
-    for name, _, _, _, offset, length, *_ in sections:
-        if source.read(start + name, 8) == b".rodata\0":
-            return offset, min(length, max(0, source.size - offset))
-    return 0, 0
 
 
 def read_elf(source: ByteSource) -> ElfInfo:

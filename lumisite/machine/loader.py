@@ -91,16 +91,12 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Need:
-    """One NEEDED entry, or a root without `requester`: what serves it, or the failed search.
-
-    `other` is the path that the requester alone would have loaded, where another object of that name came first.
-    """
+    """One NEEDED entry, or a root without `requester`: what serves it, or the failed search."""
 
     name: str
     requester: Loaded | None
     loaded: Loaded | None
     search: Search
-    other: str | None = None
 
 
 @dataclass(frozen=True)
@@ -124,15 +120,6 @@ class Loader:
             if answer.found is not None:
                 return Search(replace(answer.found, how=how), None, tuple(passed.values()))
         return Search(None, None, tuple(passed.values()))
-
-    def copies(self, name: str) -> tuple[str, ...]:
-        """Return all copies of a library on the search path of a program, each real file once, in order."""
-        found: dict[str, str] = {}
-        for path, _ in self._candidates(name, None):
-            copy = self._judged(path).found
-            if copy is not None:
-                found.setdefault(copy.real, copy.path)
-        return tuple(found.values())
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -244,28 +231,21 @@ def _passed(finding: Finding) -> Search:
 class ProcessObjects:
     """The objects of one process, as they come: each with all that it needs, breadth first, before the next is opened.
 
-    An object that is already there serves everyone who asks for its name or SONAME. With `others`, needs say where a
-    requester alone would have got another file. The RPATH of the `program` is for all that is opened.
+    An object that is already there serves everyone who asks for its name or SONAME.
     """
 
     loader: Loader
-    others: bool = False
-    program: Loaded | None = None
     needs: list[Need] = field(default_factory=list)
     by_name: dict[str, Loaded] = field(default_factory=dict)
     _by_file: dict[str, Loaded] = field(default_factory=dict)
     _waiting: deque[Loaded] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
-        rules = self.loader.rules
-        found = None if rules.interpreter is None else self.loader.search(rules.interpreter).found
-        self._interpreter = (
-            None if found is None else Loaded(found.info.soname or posixpath.basename(found.path), found)
-        )
-        if self._interpreter is not None:
-            self.by_name[self._interpreter.name] = self._interpreter
-        if self.program is not None:
-            self.load([self.program])
+        interpreter = self.loader.rules.interpreter
+        found = None if interpreter is None else self.loader.search(interpreter).found
+        if found is not None:
+            name = found.info.soname or posixpath.basename(found.path)
+            self.by_name[name] = Loaded(name, found)
 
     def load(self, roots: Iterable[Loaded | Need]) -> None:
         """Load objects at once, as those that a program is linked with; roots that failed are passed on."""
@@ -280,14 +260,13 @@ class ProcessObjects:
 
     def dlopen(self, name: str, caller: Loaded | None = None) -> Loaded | None:
         """Return a library that an object opens at run time, by name or path; `None` where there is none."""
-        caller = caller or self.program
         expanded = name if caller is None else self.loader.expanded(name, caller)
         if expanded not in self.by_name:
             search = self.loader.search(name, caller)
             if search.found is None:
                 return None
             # The search path of the caller finds it, and is none of what it needs itself.
-            self.load([Loaded(expanded, search.found, self.program)])
+            self.load([Loaded(expanded, search.found)])
         return self.by_name[expanded]
 
     def needs_of(self, start: Loaded) -> tuple[Need, ...]:
@@ -311,21 +290,18 @@ class ProcessObjects:
     def _load_needed(self, requester: Loaded) -> None:
         for name in requester.found.info.needed:
             expanded = self.loader.expanded(name, requester)
-            if expanded in self.by_name:
-                served = self.by_name[expanded]
-                look = self.others and served is not self._interpreter
-                alone = self.loader.search(name, requester).found if look else None
-                other = alone.path if alone is not None and alone.real != served.found.real else None
-                self.needs.append(Need(name, requester, served, Search(served.found), other))
+            served = self.by_name.get(expanded)
+            if served is not None:
+                self.needs.append(Need(name, requester, served, Search(served.found)))
                 continue
             search = self.loader.search(name, requester)
             loaded = None if search.found is None else self._enter(Loaded(expanded, search.found, requester))
             self.needs.append(Need(name, requester, loaded, search))
 
 
-def walk(loader: Loader, roots: Iterable[Loaded | Need], *, others: bool = False) -> tuple[Need, ...]:
+def walk(loader: Loader, roots: Iterable[Loaded | Need]) -> tuple[Need, ...]:
     """Load roots and all that they need into one process, in the loader's order; roots that failed are passed on."""
-    process = ProcessObjects(loader, others)
+    process = ProcessObjects(loader)
     process.load(roots)
     return tuple(process.needs)
 

@@ -37,8 +37,6 @@ class PlanLine:
         needs=("decision", "skip", *UNMET),
         default=None,
     )
-    wanted: Line | None = key("How new a copy is wanted.", default=None)
-    found: Line | None = key("How new the image's copy is.", default=None)
     reason: Line = key("Why this was decided; what is accepted stays so while it is the same.")
     chain: Chain = key("What leads from the library to a root.")
     warnings: tuple[Line, ...] = key("What a reviewer should know.", default=())

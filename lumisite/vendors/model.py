@@ -14,12 +14,10 @@ class Sign:
 
     One group of `regex` is the whole version, several are its numbers. `of` is what is read: the beginning of the
     `text` of a file, the `path` itself, or the path of a file in a folder of `libraries` or of Python `packages` (where
-    `paths` is its name there). The release of one copy of a library is in its own real path (`library`), in a constant
-    of it (`banner`), in the text of a file whose path begins in its folder (`beside`), or among the `packages` that
-    have it.
+    `paths` is its name there).
     """
 
-    of: Literal["text", "path", "libraries", "packages", "library", "banner", "beside"]
+    of: Literal["text", "path", "libraries", "packages"]
     paths: str = ""
     regex: str
 
@@ -81,10 +79,7 @@ class Collectives:
 
     `library` is what its files are called (up to `.so`), `prefix` how its variables begin, `plugins` under which names
     it looks for a network plugin, `images` where images state its version. `packages` are folders below those of
-    Python packages that have a copy of it, and `preloads` the file there that opens one before PyTorch, where it says
-    so by `name`.
-    Of one copy, `copies` state its version and `releases` the release of the stack; `torch` is what `torch/version.py`
-    says of the release that PyTorch was built for, with its copy in the same packages or inside itself.
+    Python packages that have a copy of it, and `torch` is what `torch/version.py` says of the release of the stack.
     """
 
     name: str
@@ -94,9 +89,6 @@ class Collectives:
     plugins: tuple[str, ...] = ()
     images: tuple[Sign, ...] = ()
     packages: tuple[str, ...] = ("torch/lib",)
-    preloads: str = ""
-    copies: tuple[Sign, ...] = ()
-    releases: tuple[Sign, ...] = ()
     torch: Sign | None = None
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from lumisite.binds.closure import PlannedLibrary, Sides, closure
 from lumisite.binds.container import container_of
-from lumisite.findings.writers import message
 from lumisite.images.environment import library_path
 from lumisite.machine.loader import Loader, read_rules
 from tests.support.dict_trees import DictTree, Files, Link
@@ -44,9 +43,9 @@ ROOTS = ["libcxi.so.1", "libfabric.so.1"]
 
 def because(line: PlannedLibrary) -> tuple[str, ...]:
     """What a decision follows from."""
-    return tuple(map(message, line.why))
+    return line.why
 
 
 def warnings(line: PlannedLibrary) -> tuple[str, ...]:
     """The warnings on a decision."""
-    return tuple(map(message, line.warnings))
+    return line.warnings

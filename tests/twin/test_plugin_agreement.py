@@ -1,7 +1,7 @@
 """Random images with a plugin: what `binds` says of it is what the real loader does, in a root that has the plan.
 
-In each, an interpreter opens PyTorch, that has a library for collectives which opens a plugin, and this needs a
-libfabric: with search paths of every kind, copies in many folders, links, SONAMEs, hwcaps, a cache, and binds.
+In each, a program opens a library for collectives which opens a plugin, and this needs a libfabric: with search paths
+of every kind, copies in many folders, links, SONAMEs, hwcaps, a cache, and binds.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import pytest
 
 from lumisite.binds.closure import PlannedLibrary, Sides, closure
 from lumisite.binds.container import container_of
-from lumisite.binds.plugin import carry_out, plugin_lines
-from lumisite.binds.programs import Use
+from lumisite.binds.plugin import Opened, carry_out, plugin_lines
 from lumisite.images.environment import library_path
 from lumisite.machine.host import DiskTree
 from lumisite.machine.loader import Loader, cpu_levels, read_rules
@@ -43,7 +42,7 @@ CRAY = "/opt/cray/libfabric/1.22.0/lib64"
 TORCH = f"{VENV}/torch/lib"
 FOLDERS = (TORCH, "/opt/ofi/lib", "/opt/other/lib", "/usr/lib/x86_64-linux-gnu", "/opt/rocm-6.1.3/lib")
 FABRIC, CXI, PLUGIN, RCCL = "libfabric.so.1", "libcxi.so.1", "librccl-net.so", "librccl.so.1"
-PYTHON, LINKED = "/usr/bin/python3.12", "/usr/bin/linked"
+LINKED = "/usr/bin/linked"
 IMAGES = 60
 
 
@@ -106,9 +105,7 @@ def random_scene(choose: random.Random) -> Scene:
     path = choose.choice(["", "", "/opt/other/lib", "/opt/rocm/lib:/opt/ofi/lib", f"$LD_LIBRARY_PATH:{CRAY}"])
     image["/.singularity.d/env/10-x.sh"] = f'export LD_LIBRARY_PATH="{path}"\n'.encode()
     flags = ["-Wl,--enable-new-dtags", "-Wl,--disable-new-dtags"]
-    scene.built[PYTHON] = (None, [choose.choice(flags), *rpath_of(scene, 0.3)])
     scene.built[LINKED] = (None, [])
-    image["/opt/venv/bin/python3"] = Link(PYTHON)
     copies = choose.sample(
         [f"{TORCH}/{RCCL}", f"/opt/rocm-6.1.3/lib/{RCCL}", f"/opt/other/lib/{RCCL}"], choose.randrange(1, 4)
     )
@@ -117,10 +114,6 @@ def random_scene(choose: random.Random) -> Scene:
             RCCL if number else choose.choice([RCCL, RCCL, None]),
             [choose.choice(flags), *rpath_of(scene, 0.6)],
         )
-    image[f"{VENV}/torch/version.py"] = b"__version__ = '2.9.1+rocm6.4'\n"
-    image[f"{TORCH}/libtorch_global_deps.so"] = elf("libtorch_global_deps.so", **scene.paths())
-    image[f"{TORCH}/libtorch_hip.so"] = elf("libtorch_hip.so", [RCCL], **scene.paths())
-    image[f"{VENV}/torch/_C.cpython-312-x86_64-linux-gnu.so"] = elf(None, ["libtorch_hip.so"], rpath="$ORIGIN/lib")
     put_host(scene)
     return scene
 
@@ -200,23 +193,14 @@ def happened(root: Path, words: Sequence[str], path: str) -> tuple[set[str], boo
     return loaded - {LOADER, LIBC}, "failed" not in dict(lines)
 
 
-def words_of(use: Use) -> list[str]:
-    """Return a program, and what it opens until it has the library for collectives."""
-    if use.packages is None:
-        return [LINKED, *([use.copy.name] if use.copy is not None else [])]
-    parts = ("libtorch_global_deps.so", "../_C.cpython-312-x86_64-linux-gnu.so", "libtorch_hip.so")
-    return [PYTHON, *(f"{TORCH}/{part}".replace("lib/../", "") for part in parts)]
-
-
-def objects(use: Use) -> set[str]:
+def objects(opened: Opened) -> set[str]:
     """Return the paths of what is in a process, as the loader knows them, without the program."""
-    found = {one.found.path for one in use.process.by_name.values()}
-    return found - {LOADER, LIBC, PYTHON}
+    return {one.found.path for one in opened.process.by_name.values()} - {LOADER, LIBC}
 
 
-def sound(use: Use) -> bool:
+def sound(opened: Opened) -> bool:
     """Tell whether the loader would refuse nothing of a process: all is there, and has the versions that are needed."""
-    for need in use.process.needs:
+    for need in opened.process.needs:
         if need.loaded is None:
             return False
         versions = need.requester.found.info.verneed.get(need.name, ()) if need.requester else ()
@@ -256,21 +240,15 @@ def compare(scene: Scene, top: Path, work: Path, seen: Seen) -> None:
     binds += [(str(one.source), str(one.target)) for one in every if one.decision == "bind" and one.by is None]
     root = carried_out(top, image, host, binds)
     path = ":".join(library_path(both.image.tree)[0])
-    container = carry_out(LUMI, both, every)
-    for library, use in container.uses():
-        if use.copy is None or not sound(use):
+    for opened in carry_out(both, every).opened(LUMI):
+        if opened.opener == "root":
             continue
-        words, real = words_of(use), None
-        assert happened(root, words, path) == (objects(use), True), f"{top}: {use.program}"
-        plugin, copy = use.open_plugin(library), use.copy.found.path
-        for name in library.plugins if plugin is None else ():
-            assert not happened(root, [*words, f"@{copy}", name], path)[1], f"{top}: {name} is opened"
-        if plugin is not None:
-            real, opened = happened(root, [*words, f"@{copy}", PLUGIN], path)
-            assert opened == sound(use), f"{top}: the plugin of {use.program}"
-            assert not opened or real == objects(use), f"{top}: with the plugin of {use.program}"
-            check_lines(every, use.program, real if opened else set(), root)
-            seen.agreed += 1
+        words = [LINKED, opened.opener, f"@{opened.opener}", PLUGIN]
+        real, is_open = happened(root, words, path)
+        assert is_open == sound(opened), f"{top}: the plugin of {opened.opener}"
+        assert not is_open or real == objects(opened), f"{top}: with the plugin of {opened.opener}"
+        check_lines(every, opened.opener, real if is_open else set(), root)
+        seen.agreed += 1
     for line in more:
         seen.decisions[line.decision] = seen.decisions.get(line.decision, 0) + 1
 

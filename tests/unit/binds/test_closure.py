@@ -24,18 +24,12 @@ def test_an_image_without_anything_gets_all_with_the_chain_that_led_there() -> N
     fabric = lines["libfabric.so.1"]
     assert (fabric.source, fabric.target) == (f"{FABRIC}/libfabric.so.1", "/lib64/libfabric.so.1")
     assert because(fabric) == ("the image has none", "put into /lib64, where the loader looks")
-    assert (fabric.wanted, fabric.found) == ("FABRIC_1.7", None)
 
 
 def test_a_library_in_a_default_directory_keeps_its_path() -> None:
     line = decided(ROOTS, host("after"), stock("suse155", "/lib64") | {"/usr/lib64/x": b""})["libcxi.so.1"]
     assert (line.source, line.target) == ("/usr/lib64/libcxi.so.1", "/usr/lib64/libcxi.so.1")
     assert because(line) == ("the image has none", "put into /usr/lib64, where the loader looks")
-
-
-def test_the_other_json_c_is_bound_beside_the_images_own_and_said_to_be_two() -> None:
-    line = decided(ROOTS, host("after"), stock("suse155", "/lib64"))["libjson-c.so.5"]
-    assert warnings(line) == ("two versions: the image also has libjson-c.so.3",)
 
 
 def test_an_image_with_the_same_or_newer_needs_nothing() -> None:
@@ -56,7 +50,7 @@ def test_a_glibc_that_is_too_old_is_named_with_what_the_image_has() -> None:
     ]
     needs = "needs GLIBC_2.34 of libc.so.6, where the image has up to GLIBC_2.30"
     assert because(lines["libcxi.so.1"]) == (needs,)
-    assert because(lines["libfabric.so.1"])[1] == "needs libcxi.so.1, whose decision is refuse"
+    assert because(lines["libfabric.so.1"])[-1] == "needs libcxi.so.1, whose decision is refuse"
     assert all(line.target is None for line in lines.values())
 
 
@@ -138,11 +132,11 @@ def test_a_bind_that_a_module_makes_names_it() -> None:
         ({"libcxi.so.2": elf("libcxi.so.2")}, ["the host has none; it has libcxi.so.2"]),
         (
             {"libcxi.so.1": Link("libcxi.so.1.4.9")},
-            ["the host has none", "leads to /lib64/libcxi.so.1.4.9, which is not there"],
+            ["the host has none", "/lib64/libcxi.so.1 leads to /lib64/libcxi.so.1.4.9, which is not there"],
         ),
         (
             {"libcxi.so.1": elf("libcxi.so.1", bits=32, machine=3)},
-            ["the host has none", "is for another machine (i386, 32 bits, little-endian)"],
+            ["the host has none", "/lib64/libcxi.so.1 is for another machine (i386, 32 bits, little-endian)"],
         ),
         ({"libother.so": b""}, ["the host has none"]),
     ],
@@ -221,18 +215,6 @@ def test_another_build_serves_where_it_has_what_is_needed(needed: list[str], dec
     assert decided(["liba.so"], files, image)["liba.so"].decision == decision
 
 
-def test_two_files_for_one_soname_on_the_host_are_told() -> None:
-    files: Files = {
-        "/lib64/liba.so": elf("liba.so", ["libx.so.1"], runpath="/opt/one"),
-        "/lib64/libb.so": elf("libb.so", ["libx.so.1"], runpath="/opt/two"),
-        "/opt/one/libx.so.1": elf("libx.so.1"),
-        "/opt/two/libx.so.1": elf("libx.so.1", verdef=["X_2"]),
-    }
-    line = decided(["liba.so", "libb.so"], files, {"/lib64/y": b""})["libx.so.1"]
-    assert (line.source, line.target) == ("/opt/one/libx.so.1", "/lib64/libx.so.1")
-    assert warnings(line) == ("two versions: libb.so alone would load /opt/two/libx.so.1",)
-
-
 def test_a_search_path_from_the_librarys_own_place_counts_for_nothing_at_its_new_one() -> None:
     files: Files = {
         f"{FABRIC}/liba.so": elf("liba.so", ["libb.so"], runpath="$ORIGIN/private:/opt/fixed"),
@@ -261,11 +243,3 @@ def test_a_library_that_is_needed_by_its_path_keeps_it() -> None:
     line = decided(["liba.so"], files, {"/lib64/x": b""})["/opt/b/libb.so"]
     assert (line.decision, line.target) == ("bind", "/opt/b/libb.so")
     assert because(line) == ("the image has none", "it is needed by this path")
-
-
-def test_a_second_copy_that_the_image_has_is_named() -> None:
-    old = elf("liba.so", verdef=["A_1"])
-    image: Files = {"/lib64/liba.so": old, "/usr/lib64/liba.so": old + b"x"}
-    line = decided(["liba.so"], {"/lib64/liba.so": elf("liba.so", verdef=["A_1", "A_2"])}, image)["liba.so"]
-    assert line.decision == "bind"
-    assert warnings(line) == ("two versions: the image also has /usr/lib64/liba.so",)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from lumisite.binds.closure import closure
 from lumisite.binds.never_bound import is_never_bound
 from lumisite.images.environment import library_path
-from lumisite.machine.loader import Loaded, Loader, Need, read_rules, walk
+from lumisite.machine.loader import Loaded, Loader, read_rules, walk
 from tests.support.closures import FABRIC, sides
-from tests.support.dict_trees import DictTree, Files, Link
+from tests.support.dict_trees import DictTree, Link
 from tests.support.elves import elf
 
 NAMES = [f"lib{letter}.so.1" for letter in "pqrxyz"]
@@ -108,20 +108,3 @@ def test_more_roots_never_take_a_library_away(seed: int, roots: list[str]) -> No
     more = {line.library: line for line in closure(roots, sides(on_host, in_image))}
     for line in fewer:
         assert more[line.library].decision == line.decision or line.library == roots[-1]
-
-
-def test_the_walk_serves_everyone_by_the_first_of_a_name() -> None:
-    files: Files = {
-        "/lib64/liba.so": elf("liba.so", ["libb.so", "libc-alias.so"]),
-        "/lib64/libb.so": elf("libreal.so.1"),
-        "/lib64/libc-alias.so": elf("libalias.so", ["libreal.so.1"]),
-        "/lib64/libreal.so.1": elf("libreal.so.1", verdef=["OTHER_1"]),
-    }
-    loader = Loader(DictTree(files), read_rules(DictTree(files)))
-    root = loader.search("liba.so")
-    assert root.found is not None
-    needs = walk(loader, [Need("liba.so", None, Loaded("liba.so", root.found), root)], others=True)
-    last = needs[-1]
-    assert (last.name, last.other) == ("libreal.so.1", "/lib64/libreal.so.1")
-    assert last.loaded is not None
-    assert last.loaded.found.path == "/lib64/libb.so"

@@ -61,6 +61,7 @@ def test_a_family_that_takes_nothing_from_the_host_is_noted() -> None:
 
 
 def test_a_plugin_that_only_start_up_scripts_may_find_leaves_the_speed_open() -> None:
-    found = plan(PLUGIN, "laif-multitorch")
-    assert subjects(found)["plan-note"] == "librccl-net.so"
+    tree = DictTree(PLUGIN, "image")
+    request = PlanRequest(LUMI, "2026-01", RELEASES, ("/appl/lumi-multitorch-x.sif",))
+    found = make_plan(request, OpenedImage(tree), DictTree(host("after"), "host"))
     assert ("speed-unknown" in subjects(found), found.exit_code) == (True, 1)

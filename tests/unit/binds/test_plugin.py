@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lumisite.binds.closure import PlannedLibrary, closure
-from lumisite.binds.plugin import carry_out, plugin_lines, unopened
+from lumisite.binds.plugin import carry_out, plugin_lines, plugin_missing
 from lumisite.site.load import load_site
 from tests.support.closures import DEBIAN, FABRIC, ROOTS, because, sides, warnings
 from tests.support.dict_trees import Files, Link
@@ -54,11 +54,11 @@ def test_the_hosts_libfabric_is_put_over_the_copy_that_the_plugin_has_for_itself
     assert (line.decision, line.source, line.target) == ("bind", f"{FABRIC}/libfabric.so.1", f"{OFI}/libfabric.so.1.2")
     way = f"through the {kind.upper()} of librccl-net.so"
     assert because(line) == (f"librccl-net.so loads the image's own {way}, past the one that is bound",)
-    assert line.chain == ("libfabric.so.1", "librccl-net.so", "librccl.so.1", "programs that are linked with RCCL")
+    assert line.chain == ("libfabric.so.1", "librccl-net.so", "/opt/rocm-6.4.4/lib/librccl.so.1")
     plugin_of_image = found["librccl-net.so"]
     way = "through the RPATH of /opt/rocm-6.4.4/lib/librccl.so.1"
     assert because(plugin_of_image) == (f"the image's own, found {way}",)
-    assert plugin_of_image.chain[1] == "librccl.so.1"
+    assert plugin_of_image.chain[1] == "/opt/rocm-6.4.4/lib/librccl.so.1"
 
 
 def test_what_the_host_lacks_a_version_of_is_refused() -> None:
@@ -160,8 +160,8 @@ def test_what_the_plan_takes_away_of_a_modules_binds_is_not_there() -> None:
     both = sides(HOST, {"/lib64/libc.so.6": elf("libc.so.6"), path: newer}, binds=(path,))
     lines = closure(["libcxi.so.1"], both)
     assert lines[0].without == path
-    assert carry_out(LUMI, both, lines).tree.host_path(path) is None
-    assert carry_out(LUMI, both, ()).tree.host_path(path) == path
+    assert carry_out(both, lines).tree.host_path(path) is None
+    assert carry_out(both, ()).tree.host_path(path) == path
 
 
 def test_two_programs_with_plugins_of_their_own_have_lines_of_their_own() -> None:
@@ -182,15 +182,15 @@ def test_a_plugin_that_nothing_opens_is_followed_by_itself() -> None:
     assert (line.decision, line.chain) == ("missing", ("libfabric.so.1", "librccl-net.so", "root"))
 
 
-def test_a_program_that_finds_no_plugin_is_named_with_the_plugin_that_is_there() -> None:
+def test_a_library_for_collectives_that_finds_no_plugin_is_named() -> None:
     image = {"/opt/rocm-6.4.4/lib/librccl.so.1": elf("librccl.so.1"), "/opt/aws-ofi-rccl/librccl-net.so": plugin()}
-    (line,) = unopened(LUMI, sides(HOST, image), ())
+    line = plugin_missing(LUMI, sides(HOST, image), ())
+    assert line is not None
     assert (line.decision, line.library) == ("missing", "librccl-net.so")
     assert because(line)[1] == "traffic between nodes goes over TCP"
-    assert "; /opt/aws-ofi-rccl/librccl-net.so is where no search looks" in because(line)[0]
     path = {"/.singularity.d/env/10-x.sh": b"export LD_LIBRARY_PATH=/opt/aws-ofi-rccl"}
-    assert unopened(LUMI, sides(HOST, {**image, **path}), ()) == ()
-    assert unopened(load_site("university").site, sides(HOST, image), ()) == (), "NCCL's own network carries it there"
+    assert plugin_missing(LUMI, sides(HOST, {**image, **path}), ()) is None
+    assert plugin_missing(load_site("university").site, sides(HOST, image), ()) is None, "NCCL's own network carries it"
 
 
 def test_an_image_without_a_library_for_collectives_has_no_line() -> None:

@@ -96,8 +96,7 @@ def test_the_answer_for_machines_is_the_one_of_the_contract(hosts: Path, capsys:
             "source": "/usr/lib64/libjson-c.so.5",
             "target": "/usr/lib64/libjson-c.so.5",
             "decision": "bind",
-            "reason": "the image has none; put into /usr/lib64, where the loader looks; two versions: the "
-            "image also has libjson-c.so.3",
+            "reason": "the image has none; put into /usr/lib64, where the loader looks",
             "chain": "libjson-c.so.5 <- libfabric.so.1 <- root",
         },
     ]
@@ -270,15 +269,11 @@ def test_why_explains_one_library_of_an_image(hosts: Path, capsys: Output) -> No
         "  bind: the image has none; put into /lib64, where the loader looks; singularity-CPEbits binds /opt/cray, but this "
         "image's loader does not look there\n"
         "    chain   libfabric.so.1 <- root\n"
-        "    needed  libmpi_gnu_123.so.12 (FABRIC_1.5)\n"
-        "    wanted  FABRIC_1.5\n"
-        "    found   -\n"
         "    bind    /opt/cray/libfabric/1.22.0/lib64/libfabric.so.1:/lib64/libfabric.so.1\n"
     )
     said = explained(capsys, "libmpi_gtl_hsa.so.0", *options)
     assert "refuse: needs GLIBCXX_3.4.32 of libstdc++.so.6, where the image has up to GLIBCXX_3.4.30" in said
     assert "    bind " not in said
-    assert "warning two versions" in explained(capsys, "libjson-c.so.5", *options)
 
 
 def test_why_explains_a_library_beside_a_setting_and_as_json(hosts: Path, capsys: Output) -> None:
@@ -287,16 +282,14 @@ def test_why_explains_a_library_beside_a_setting_and_as_json(hosts: Path, capsys
     assert [(one["name"], one["kind"]) for one in found] == [("NCCL_NET", "setting"), ("libcxi.so.1", "library")]
     assert found[1]["line"]["decision"] == "refuse"
     assert found[1]["line"]["chain"] == ["libcxi.so.1", "root"]
-    assert " ".join(found[1]["line"]) == (
-        "name decision source target wanted found reason chain notes by without needed_by soname"
-    )
+    assert " ".join(found[1]["line"]) == "name decision source target reason chain notes by without soname"
 
 
 def test_why_says_what_it_cannot_explain(hosts: Path, capsys: Output) -> None:
     options = ("--image", str(hosts / "images/suse155"), "--host-root", str(hosts / "after"), *LEGACY)
     said = explained(capsys, "libcxy.so.1", *options, code=2)
     assert printed_codes(said) == "libcxy.so.1: name-unknown"
-    assert "(did you mean libcxi.so.1?)" in said
+    assert "(planned: libcxi.so.1, libfabric.so.1, " in said
     assert "is a library, which is explained for one image (--image IMAGE)" in explained(capsys, "libcxi.so.1", code=2)
     assert "settings[" in explained(capsys, "NCCL_NET", *options)
     gone = explained(capsys, "libcxi.so.1", "--image", "gone.sif", code=3)
@@ -371,7 +364,7 @@ def test_a_plugin_that_only_start_up_scripts_may_name_leaves_the_speed_open(tmp_
     arguments = ["binds", "image", "--site", "lumi", "--host-root", "host"]
     assert main([*arguments, "--family", "laif-multitorch"]) == 4, "its runscript is not read"
     error = capsys.readouterr().err
-    assert "unless start-up scripts name its folder" in error
+    assert "unless start-up scripts name the folder of /opt/aws-ofi-rccl/" in error
     assert "lumisite transport" in error
     assert main([*arguments, "--family", "easybuild"]) == 1
     assert "missing  librccl-net.so" in capsys.readouterr().out.replace("   ", "  ")

@@ -26,6 +26,7 @@ LIBC = (
 )
 LUMI = load_site("lumi").site
 MULTIARCH = "/usr/lib/x86_64-linux-gnu"
+PACKAGES = "/opt/venv/lib/python3.12/site-packages"
 
 
 def versions(files: Files) -> dict[str, str]:
@@ -156,7 +157,6 @@ def test_a_link_to_a_folder_may_end_in_dots() -> None:
         ({f"{MULTIARCH}/librccl.so.1.0.60204": b""}, "6.2.4"),
         ({"/opt/rocm/lib/librccl.so.1.0": b""}, None),
         ({"/.singularity.d/labels.json": json.dumps({"org.example.rocm.version": "6.4.4"}).encode()}, "6.4.4"),
-        ({"/opt/rocm-7.0.2/.info/version": b"7.0.2-56", "/opt/rocm/lib/librccl.so.1.0.60204": b""}, "6.2.4"),
         ({}, None),
     ],
 )
@@ -165,12 +165,35 @@ def test_the_rocm_release_is_read_where_it_can_be(files: Files, rocm: str | None
     assert (holds.family, holds.stacks) == ("some", {"rocm": parse_version(rocm)} if rocm else {})
 
 
+ROCM61: Files = {"/opt/rocm-6.1.3/.info/version": b"6.1.3-122\n", "/opt/rocm-6.1.3/lib/librccl.so.1": b"library"}
+WHEEL: Files = {
+    f"{PACKAGES}/torch/version.py": b"__version__ = '2.9.1+rocm7.0'\n",
+    f"{PACKAGES}/torch/lib/librccl.so": b"library",
+}
+
+
+@pytest.mark.parametrize(
+    ("files", "stated", "release"),
+    [
+        (WHEEL, "7.0", "7.0"),
+        ({**WHEEL, **ROCM61}, "7.0, 6.1.3", None),
+        ({**WHEEL, "/opt/rocm-7.0.2/lib/librccl.so.1.0.70002": b""}, "7.0.2", "7.0.2"),
+        ({**WHEEL, f"{PACKAGES}/torch/version.py": b"__version__ = '2.9.1'\n"}, "not known", None),
+        ({f"{PACKAGES}/torch/version.py": b"hip: Optional[str] = '6.2.41133-dd7f95766'\n", **ROCM61}, "6.1.3", "6.1.3"),
+    ],
+)
+def test_the_release_is_that_of_the_library_which_programs_get(files: Files, stated: str, release: str | None) -> None:
+    """A wheel of PyTorch often has its own copy; settings are right for one release."""
+    image = ReadImage(LUMI, DictTree(files))
+    assert image.releases["rocm"].value == stated
+    assert image.holds("some").stacks == ({"rocm": parse_version(release)} if release else {})
+
+
 def of_vendor(vendor: str, stack: str) -> Site:
     """LUMI with GPUs of another vendor, and a stack for them of any name."""
     return replace(LUMI, stacks={stack: Stack(title=Line(f"the {stack}"), gpu=vendor, releases={})})
 
 
-PACKAGES = "/opt/venv/lib/python3.12/site-packages"
 CUDA_RECORD = b'{\n  "cuda" : {\n "name" : "CUDA SDK",\n "version" : "12.4.1"\n },\n "nsight" : {"version" : "9.9.9"}}'
 
 
