@@ -13,7 +13,6 @@ from lumisite.errors import ResolveError
 from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding, Severity
 from lumisite.images.family import choose_family
-from lumisite.images.fit import unfit_image
 from lumisite.images.sif import OpenedImage
 from lumisite.images.versions import ReadImage
 from lumisite.machine.loader import MACHINES, Loader, cpu_levels, read_rules
@@ -62,7 +61,7 @@ def make_plan(request: PlanRequest, image: OpenedImage, host: Tree) -> BindPlan:
     name, why = choose_family(site, request.image_paths, contents, request.releases, request.family)
     family = site.families[name]
     roots = (*family.libraries, *request.libraries)
-    notes = [why, *image.notes, *unfit_image(contents)]
+    notes = [why, *image.notes]
     folders: tuple[str, ...] = ()
     if roots:
         folders, lacking = library_folders(site, request.platform, request.releases, host)

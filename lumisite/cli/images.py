@@ -22,7 +22,7 @@ from lumisite.images.inventory import NamedImage, Reading, read_inventory, usual
 from lumisite.images.lock import Lock, format_lock, missing_lock, parse_lock, read_optional
 from lumisite.images.lock_changes import LockChange, compare_images
 from lumisite.images.versions import version_lines
-from lumisite.site.load import LoadedSite, load_plans, load_site
+from lumisite.site.load import LoadedSite, load_site
 from lumisite.site.model import Site
 from lumisite.text import counted, printable
 
@@ -86,14 +86,13 @@ def _list(file: str | None, reading: Reading, requested: tuple[str, ...], *, as_
 
 
 def _check(file: str, loaded: LoadedSite, reading: Reading, requested: tuple[str, ...], *, as_json: bool) -> int:
-    patterns = {loaded_plan.file: loaded_plan.plan.paths for loaded_plan in load_plans(loaded)}
     content = read_optional(Path(file))
     if content is None:
         raise ResolveError(missing_lock(file))
     lock = parse_lock(content, file, loaded.site.name)
     images = _read(reading, requested or lock.given)
-    changes = compare_images(lock, images, loaded.site, requested, patterns)
-    print_result(list(map(_change_json, changes)), chain.from_iterable(map(_change_lines, changes)), as_json=as_json)
+    changes = compare_images(lock, images, loaded.site, requested)
+    print_result(list(map(asdict, changes)), chain.from_iterable(map(_change_lines, changes)), as_json=as_json)
     print_note(f"{counted(len(images), 'image')}, {f'{len(changes)} differ from' if changes else 'all as in'} {file}")
     return 1 if changes else 0
 
@@ -145,17 +144,6 @@ def _as_json(image: NamedImage) -> dict[str, object]:
     }
 
 
-def _change_json(change: LockChange) -> dict[str, object]:
-    """Return a change as JSON values."""
-    values = asdict(change)
-    findings = values.pop("findings")
-    codes = [finding["code"] for finding in findings]
-    return {**values, "what": list(map(message, change.findings)), "codes": codes}
-
-
 def _change_lines(change: LockChange) -> Iterator[str]:
     yield f"{change.kind:8}  {printable(change.path)}"
-    yield from (f"    {message(finding)}" for finding in change.findings)
-    touched = {"family": change.families, "modules": change.modules, "plans": change.plans, "used by": change.used_by}
-    if parts := [f"{name} {', '.join(values)}" for name, values in touched.items() if values]:
-        yield f"    touches {'; '.join(parts)}"
+    yield from (f"    {printable(what)}" for what in change.what)

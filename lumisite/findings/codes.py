@@ -37,8 +37,6 @@ CODES: Mapping[str, str] = {
     "image-overlay": "an image has an overlay, which is not read",
     "image-family": "the image family of an image, and what it follows from",
     "image-family-default": "no family recognises an image: describe images like it",
-    "image-not-locked": "an image is right by itself but not in the lock: lock the images again",
-    "locked-image-lost": "a locked image is gone or cannot be read: restore it",
     "locked-image-changed": "a locked image is another one now: restore it or tell users, and lock the images again",
     "plan-note": "what limits a bind plan as a whole, or what it follows from",
     "library-not-found": "a library that is needed is nowhere: install it where the message says",

@@ -1,6 +1,6 @@
 """What an image says of itself and where in it things are, read from its files without running it.
 
-A version is given only where a file or a label states it. `of` says which one did, so that an admin can look.
+A version is given only where a file states it. `of` says which one did, so that an admin can look.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -67,7 +67,7 @@ _GLIBC = re.compile(rb"GNU C Library \([^)\0]{1,200}\) (?:stable|development) re
 
 @dataclass(frozen=True)
 class StatedVersion:
-    """A version as it is written, and the file or label that states it."""
+    """A version as it is written, and the file that states it."""
 
     value: str
     of: str
@@ -169,19 +169,6 @@ class Contents:
             if stated:
                 return max(stated, key=_order) if in_place else stated[0]
         return None
-
-
-def labelled(labels: Mapping[str, str], words: str) -> StatedVersion | None:
-    """Return the version in a label that is named for one thing only, which fits the regular expression `words`.
-
-    >>> labelled({"org.example.glibc.version": "2.39"}, "glibc")
-    StatedVersion(value='2.39', of='label org.example.glibc.version')
-    """
-    for key in sorted(labels):
-        last = re.sub(r"[._-]version$", "", key.lower()).rpartition(".")[2]
-        if re.fullmatch(words, last) and re.fullmatch(r"v?\d[\w.+-]{0,60}", labels[key]):
-            return StatedVersion(labels[key], f"label {key}")
-    return None
 
 
 def collectives_of(site: Site) -> tuple[Collectives, ...]:

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING
 
-from lumisite.findings.finding import Finding, Severity
 from lumisite.site.model import Site
 from lumisite.site.versions import Version
 from lumisite.vendors import all_vendors, vendor
 from lumisite.vendors.model import Vendor
-
-if TYPE_CHECKING:
-    from lumisite.images.versions import ReadImage
 
 
 def outside_range(
@@ -40,12 +35,6 @@ def for_other_gpus(site: Site, built_for: Collection[Vendor]) -> Iterator[tuple[
         expected = " or ".join(of_site)
         reason = f"built for GPUs of {' and '.join(titles)}, but the job gets GPUs of {expected}"
         yield reason, f"an image for GPUs of {expected}{_example(site)}"
-
-
-def unfit_image(image: ReadImage) -> Iterator[Finding]:
-    """Yield that an image that was read is for GPUs that its site does not have."""
-    for reason, right in for_other_gpus(image.site, tuple(map(vendor, image.other_gpus))):
-        yield Finding("image-unfit", Severity.INFO, reason, f"use {right}")
 
 
 def vendors_by_words(image: str, versions: Mapping[str, str]) -> tuple[Vendor, ...]:

@@ -13,7 +13,6 @@ from lumisite.findings.finding import Finding, Severity
 from lumisite.images.contents import StatedVersion
 from lumisite.images.digest import digest_of
 from lumisite.images.family import choose_family
-from lumisite.images.fit import unfit_image
 from lumisite.images.lock import LockedImage
 from lumisite.images.network import without_network
 from lumisite.images.sif import no_image, open_image
@@ -154,7 +153,7 @@ def _read(reading: Reading, real: str, aliases: Sequence[NamedImage]) -> Iterato
         for alias in aliases:
             family, why = choose_family(reading.site, (alias.path, real), image, reading.releases)
             on_site = _judge(image, family if why.code == "image-family" else None)
-            notes = (*opened.notes, *unfit_image(image), *on_site)
+            notes = (*opened.notes, *on_site)
             locked = replace(known, links=alias.locked.links, family=family)
             yield NamedImage(alias.path, locked, why, image.labels, image.versions, notes)
     except LumisiteError as error:

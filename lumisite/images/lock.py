@@ -26,6 +26,8 @@ from lumisite.site.read import read_file
 from lumisite.site.yaml import joined
 from lumisite.text import printable
 
+CHANGED_CONTENT = "other content under the same name"
+
 
 @dataclass(frozen=True)
 class LockedImage:
@@ -139,14 +141,9 @@ def unlike_lock(loaded: LoadedSite, path: str, digits: str) -> Finding | None:
         lock = load_lock(loaded, None)
         image = lock.lock.images.get(path) if lock else None
         if digits and image and image.digest and not image.digest.startswith(f"header:{digits}"):
-            return replaced_image(path)
+            advice = "restore it, or lock the images again"
+            return Finding("locked-image-changed", Severity.DOUBT, CHANGED_CONTENT, advice, path)
     return None
-
-
-def replaced_image(path: str, sizes: str = "") -> Finding:
-    """Return that an image is another one than its lock knows; `sizes` are those before and after."""
-    message = f"other content under the same name{sizes}"
-    return Finding("locked-image-changed", Severity.DOUBT, message, "restore it, or lock the images again", path)
 
 
 def read_optional(path: Path) -> bytes | None:

@@ -27,8 +27,8 @@ _VERSION = b"01\0"
 
 PARTITION, _OCI_INDEX, _OCI_BLOB = 0x4004, 0x400A, 0x400B
 _PRIMARY, _OVERLAY = 2, 4
-_SQUASHFS, _ENCRYPTED = 1, 5
-_FILE_SYSTEMS = {2: "ext3", 3: "immutable objects", 4: "raw data"}
+_SQUASHFS = 1
+_FILE_SYSTEMS = {2: "ext3", 3: "immutable objects", 4: "raw data", 5: "encrypted"}
 #: An unpacked image has one of these at least.
 _TOP = ("usr", "etc", "lib", "lib64", "bin", "opt", ".singularity.d")
 
@@ -79,11 +79,10 @@ def find_root(source: ByteSource) -> tuple[SifObject, tuple[Finding, ...]]:
     """Return the squashfs that a SIF's containers start from, and what else in it counts; raises `ImageError`."""
     objects = tuple(list_objects(source))
     partitions = [part for part in objects if part.kind == PARTITION]
-    for root in partitions:
-        if root.part == _PRIMARY:
-            _check(source, root)
-            has_overlay = any(part.part == _OVERLAY for part in partitions)
-            return root, (_overlay(),) if has_overlay else ()
+    root = next((part for part in partitions if part.part == _PRIMARY), None)
+    if root is not None:
+        _check(source, root)
+        return root, (_overlay(),) if any(part.part == _OVERLAY for part in partitions) else ()
     if any(part.kind in (_OCI_INDEX, _OCI_BLOB) for part in objects):
         raise unsupported(source, "an OCI-SIF, whose layers are not read", "pull the image again without --oci")
     message = f"none of the {len(objects)} parts of the file is a primary system partition"
@@ -120,9 +119,6 @@ def list_objects(source: ByteSource) -> Iterator[SifObject]:
 
 
 def _check(source: ByteSource, root: SifObject) -> None:
-    if root.file_system == _ENCRYPTED:
-        message = f"byte {root.at}: the root file system is encrypted"
-        raise unsupported(source, message, "give the unpacked image")
     if root.file_system != _SQUASHFS:
         kind = _FILE_SYSTEMS.get(root.file_system, str(root.file_system))
         message = f"byte {root.at}: the root file system is {kind}, not squashfs"

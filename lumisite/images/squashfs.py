@@ -9,15 +9,18 @@ Source: `fs/squashfs/squashfs_fs.h` of Linux 6.1 (version 4.0 of the format, lit
 
 from __future__ import annotations
 
+import lzma
 import struct
-from collections.abc import Iterator
+import sys
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate
+from typing import Any, TypeAlias
 
 from lumisite.errors import LumisiteError
 from lumisite.findings.finding import Finding, Severity
-from lumisite.machine.compression import COMPRESSIONS, BadBlockError, Unpack, unpacker
 from lumisite.machine.tree import ByteSource, DirEntry
 
 MAGIC = b"hsqs"
@@ -35,11 +38,20 @@ _LARGEST_LISTING_BYTES = 8 * 1024 * 1024
 _MOST_BLOCKS = 1024 * 1024
 _LONGEST_LINK_BYTES = 4096
 
+_COMPRESSIONS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}
+#: No block needs a larger window or dictionary: the largest block has 1 MiB.
+_WINDOW_LOG = 20
+_XZ_MEMORY_BYTES = 32 * 1024 * 1024
+
 _NO_FRAGMENT = 0xFFFFFFFF
 _FRAGMENTS_PER_BLOCK = 512
 _DIRECTORY, _FILE, _LINK = 1, 2, 3
 _EXTENDED = 7
 _MOST_KIND = 14
+
+
+#: Starts unpacking one block, and the error of its library for a damaged one.
+Unpacker: TypeAlias = tuple[Callable[[], Any], type[Exception]]
 
 
 class ImageError(LumisiteError):
@@ -93,7 +105,7 @@ class Squashfs:
     root: int
     size: int
     tables: tuple[int, int, int]
-    unpack: Unpack
+    unpacker: Unpacker
 
     @property
     def name(self) -> str:
@@ -154,10 +166,16 @@ class Squashfs:
         return content
 
     def _unpacked(self, at: int, content: bytes, most: int) -> bytes:
+        """Unpack a block, but never to more bytes than it may have."""
+        start, fault = self.unpacker
+        stream = start()
         try:
-            return self.unpack(content, most)
-        except BadBlockError:
+            unpacked: bytes = stream.decompress(content, most + 1)
+        except fault:
             raise self.damaged(at, "compressed block") from None
+        if len(unpacked) > most or not stream.eof:
+            raise self.damaged(at, "compressed block")
+        return unpacked
 
     @lru_cache(_METADATA_KEPT)  # noqa: B019
     def _metadata_block(self, at: int) -> tuple[bytes, int]:
@@ -325,12 +343,32 @@ def read_squashfs(source: ByteSource, start: int = 0, size: int | None = None) -
         raise damaged(source, start, "superblock")
     if used > size:
         raise cut(source, start, used, size)
-    unpack = unpacker(compression)
-    if unpack is None:
-        name = COMPRESSIONS.get(compression, str(compression))
+    unpacker = _unpacker(compression)
+    if unpacker is None:
+        name = _COMPRESSIONS.get(compression, str(compression))
         advice = "pack the file system with gzip, xz or zstd, or give the unpacked image"
         if name == "zstd":
             name = "zstd, which this Python cannot unpack"
             advice = "`pip install backports.zstd`, or run lumisite with Python 3.14 or newer"
         raise unsupported(source, f"byte {start}: packed with {name}", advice)
-    return Squashfs(source, start, block_bytes, root, used, (inodes, names, fragments), unpack)
+    return Squashfs(source, start, block_bytes, root, used, (inodes, names, fragments), unpacker)
+
+
+def _unpacker(compression: int) -> Unpacker | None:
+    """Return what unpacks blocks of a compression; `None` for one that is not read, or not with this Python."""
+    match _COMPRESSIONS.get(compression):
+        case "gzip":
+            return zlib.decompressobj, zlib.error
+        case "xz":
+            return lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY_BYTES), lzma.LZMAError
+        case "zstd":
+            try:
+                if sys.version_info >= (3, 14):
+                    from compression import zstd
+                else:
+                    from backports import zstd
+            except ImportError:
+                return None
+            options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: _WINDOW_LOG}
+            return lambda: zstd.ZstdDecompressor(options=options), zstd.ZstdError
+    return None

@@ -15,8 +15,6 @@ from lumisite.images.contents import (
     StatedVersion,
     banner,
     collectives_of,
-    glibc_of,
-    labelled,
 )
 from lumisite.images.environment import UNKNOWN, variables_of
 from lumisite.images.network import PluginSearch, libfabric_release, search_libfabric, with_network
@@ -24,15 +22,13 @@ from lumisite.machine.tree import Tree, text_of
 from lumisite.site.images import Holds, parse_release
 from lumisite.site.model import Site
 from lumisite.text import printable
-from lumisite.vendors import all_fabrics, fabrics_of, gpu_of, software_of
+from lumisite.vendors import gpu_of, software_of
 
-NOT_KNOWN = "not known"
 _TORCH = re.compile(r"^__version__\s*(?::[^=]*)?=\s*['\"]([\w.+!-]{1,100})['\"]", re.M)
 _PKG_CONFIG = re.compile(r"^Version:\s*(\d[\w.+-]{0,60})\s*$", re.M)
 #: What the plugin says of itself (PACKAGE_STRING in its log lines).
 _PLUGIN = re.compile(rb"aws-ofi-[a-z]{0,8}ccl (\d+\.\d+[\w.+-]{0,40})")
-#: What labels call it, where that is not its key here: a regular expression.
-_WORDS = {"torch": "torch|pytorch", "ofi_plugin": "aws-ofi-[a-z]*ccl"}
+_NOT_KNOWN = "not known"
 
 
 class ReadImage(Contents):
@@ -58,13 +54,13 @@ class ReadImage(Contents):
         if software is None:
             return None
         copies = {path: self.packages_with(path) for path in self.copies_of(library)}
-        system = self.stated(software.images) or labelled(self.labels, "|".join(map(re.escape, {name, software.name})))
+        system = self.stated(software.images)
         stated: dict[str, str] = {}
         for packages in self.packages:
             text = text_of(self.tree, f"{packages}/torch/version.py", LARGEST_RECORD_BYTES) or ""
             release = library.torch.version(text) if library.torch is not None else None
             if packages in copies.values() or (release is not None and system is None):
-                stated[release or NOT_KNOWN] = f"{packages}/torch/version.py"
+                stated[release or _NOT_KNOWN] = f"{packages}/torch/version.py"
         if system is not None and (None in copies.values() or not stated):
             stated[system.value] = system.of
         if not stated:
@@ -76,29 +72,16 @@ class ReadImage(Contents):
 
     @cached_property
     def versions(self) -> Mapping[str, StatedVersion]:
-        """The version of each thing that is found.
-
-        Releases of the site's stacks come by their names, then what carries the traffic of its GPUs and of its fabric.
-        """
-        carrier = self.site.fabric.carrier
-        fabric = [name for known in fabrics_of(carrier) or all_fabrics() for name in known.libraries]
-        names = ["libfabric", "ofi_plugin", *(name.partition(".")[0] for name in fabric), "glibc"]
-        found: dict[str, StatedVersion | None] = {"torch": _torch(self)}
-        found |= {library.name: self.stated(library.images) for library in collectives_of(self.site)}
-        found |= dict.fromkeys(names)
-        if path := self.network.libfabric or self.find(LIBFABRIC):
-            found["libfabric"] = _libfabric(self.tree, path) or _file(path)
-        if path := self.plugin:
-            found["ofi_plugin"] = banner(_PLUGIN, self.tree, path) or _file(path)
-        for name in fabric:
-            if path := self.find(name):
-                found[name.partition(".")[0]] = _file(path)
-        if path := self.find("libc.so.6"):
-            found["glibc"] = glibc_of(self.tree, path)
-        stated = {
-            name: version or labelled(self.labels, _WORDS.get(name, re.escape(name))) for name, version in found.items()
-        }
-        return {**self.releases, **{name: version for name, version in stated.items() if version is not None}}
+        """The version of each thing that is found: of the site's stacks, PyTorch, and what carries the traffic."""
+        libfabric, plugin = self.network.libfabric or self.find(LIBFABRIC), self.plugin
+        found = {**self.releases, "torch": _torch(self)}
+        for library in collectives_of(self.site):
+            found[library.name] = self.stated(library.images) or next(map(_file, self.copies_of(library)), None)
+        if libfabric is not None:
+            found["libfabric"] = _libfabric(self.tree, libfabric) or _file(libfabric)
+        if plugin is not None:
+            found["ofi_plugin"] = banner(_PLUGIN, self.tree, plugin) or _file(plugin)
+        return {name: version for name, version in found.items() if version is not None}
 
     @cached_property
     def network(self) -> PluginSearch:
@@ -148,6 +131,12 @@ def title_of(site: Site, name: str) -> str:
     return site.stacks[name].title if name in site.stacks else titles.get(name, name)
 
 
+def version_lines(site: Site, versions: Mapping[str, StatedVersion]) -> Iterator[str]:
+    """Write versions for people, as `PyTorch 2.9.1` would be."""
+    for name, version in versions.items():
+        yield f"{title_of(site, name)} {version.value}"
+
+
 def _torch(contents: Contents) -> StatedVersion | None:
     """Join what the environments of an image have; one that has the same adds nothing."""
     seen: dict[str, str] = {}
@@ -169,9 +158,3 @@ def _libfabric(tree: Tree, path: str) -> StatedVersion | None:
         return StatedVersion(match[1], settings)
     release = libfabric_release(path)
     return None if release is None else StatedVersion(release, path)
-
-
-def version_lines(site: Site, versions: Mapping[str, StatedVersion]) -> Iterator[str]:
-    """Write versions for people, as `PyTorch 2.9.1` would be."""
-    for name, version in versions.items():
-        yield f"{title_of(site, name)} {version.value}"

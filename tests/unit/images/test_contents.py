@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from lumisite.images.contents import Contents
+from lumisite.images.contents import Contents, glibc_of
 from lumisite.images.known import know_image
 from lumisite.images.versions import ReadImage, version_lines
 from lumisite.machine.tree import resolve
@@ -57,13 +56,11 @@ def test_every_version_is_read_where_it_is_stated() -> None:
         "torch": ("2.9.1+rocm6.4", "/opt/venv/lib/python3.12/site-packages/torch/version.py"),
         "libfabric": ("2.1.0", "/usr/lib/pkgconfig/libfabric.pc"),
         "ofi_plugin": ("1.4.0", "/usr/lib/librccl-net.so"),
-        "libcxi": ("libcxi.so.1.5.0", "/usr/lib/libcxi.so.1.5.0"),
-        "glibc": ("2.39", f"{MULTIARCH}/libc.so.6"),
     }
     assert next(version_lines(LUMI, found)) == "ROCm 6.4.4"
 
 
-@pytest.mark.parametrize("name", ["rocm", "torch", "libfabric", "ofi_plugin", "libcxi", "glibc"])
+@pytest.mark.parametrize("name", ["rocm", "torch", "libfabric", "ofi_plugin"])
 def test_what_is_not_stated_is_absent(name: str) -> None:
     """Each file alone, cut to its first byte, says nothing; only a file's own name may stand for it."""
     empty = {path: content if isinstance(content, Link) else content[:1] for path, content in laif().items()}
@@ -71,7 +68,6 @@ def test_what_is_not_stated_is_absent(name: str) -> None:
     assert versions(empty).get(name) == {
         "rocm": "6.4.4",
         "libfabric": "libfabric.so.1.29.0",
-        "libcxi": "libcxi.so.1.5.0",
         "ofi_plugin": "librccl-net.so",
     }.get(name)
 
@@ -89,30 +85,19 @@ def test_the_folder_of_a_release_of_libfabric_names_it() -> None:
 
 def test_the_path_that_the_image_sets_comes_first() -> None:
     files = laif() | {
-        "/opt/own/libcxi.so.1": b"\x7fELF",
+        "/opt/own/libfabric.so.1": b"\x7fELF",
         "/.singularity.d/env/10-docker2singularity.sh": b'export LD_LIBRARY_PATH="/opt/own"\n',
     }
-    assert ReadImage(LUMI, DictTree(files)).versions["libcxi"].of == "/opt/own/libcxi.so.1"
+    assert ReadImage(LUMI, DictTree(files)).versions["libfabric"].of == "/opt/own/libfabric.so.1"
 
 
 def test_a_banner_across_two_reads_is_found() -> None:
     banner = b"GNU C Library (GNU libc) stable release version 2.31 (git 0d1)"
     for start in range(128 * 1024 - len(banner) - 2, 128 * 1024 + 2, 7):
         content = bytes(start) + banner + bytes(200_000)
-        assert versions({"/lib64/libc.so.6": content}) == {"glibc": "2.31"}
-
-
-def test_labels_state_what_files_do_not() -> None:
-    labels = {
-        "org.example.rocm.version": "6.2.4",
-        "org.example.pytorch": "2.5",
-        "libfabric.note": "1.0",
-        "rocm_dir": "/opt",
-    }
-    files: dict[str, bytes | Link] = {"/.singularity.d/labels.json": json.dumps(labels).encode()}
-    assert Contents(DictTree(files)).labels == labels
-    assert versions(files) == {"rocm": "6.2.4", "torch": "2.5"}
-    assert versions(laif() | files)["rocm"] == "6.4.4"
+        found = glibc_of(DictTree({"/lib64/libc.so.6": content}), "/lib64/libc.so.6")
+        assert found is not None
+        assert found.value == "2.31"
 
 
 @pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"\xff\xfe", b"[" * 9999, b'{"a": 1}'])
@@ -156,7 +141,6 @@ def test_a_link_to_a_folder_may_end_in_dots() -> None:
         ({"/opt/rocm/lib/librccl.so.1.0.70002": b""}, "7.0.2"),
         ({f"{MULTIARCH}/librccl.so.1.0.60204": b""}, "6.2.4"),
         ({"/opt/rocm/lib/librccl.so.1.0": b""}, None),
-        ({"/.singularity.d/labels.json": json.dumps({"org.example.rocm.version": "6.4.4"}).encode()}, "6.4.4"),
         ({}, None),
     ],
 )
@@ -218,7 +202,6 @@ CUDA_RECORD = b'{\n  "cuda" : {\n "name" : "CUDA SDK",\n "version" : "12.4.1"\n 
         ),
         ("nvidia", {f"{MULTIARCH}/libnccl.so.2.27.5": b""}, {"nccl": "2.27.5"}),
         ("nvidia", {"/opt/rocm-6.2.4/.info/version": b"6.2.4-1"}, {}),
-        ("nvidia", {"/.singularity.d/labels.json": b'{"org.example.cuda.version": "12.2"}'}, {"mine": "12.2"}),
         (
             "amd",
             {
@@ -243,14 +226,6 @@ def test_people_read_titles_of_the_site_and_of_the_vendor() -> None:
     site = of_vendor("nvidia", "mine")
     files: Files = {"/usr/local/cuda-12.4/version.json": CUDA_RECORD, f"{MULTIARCH}/libnccl.so.2.27.5": b""}
     assert list(version_lines(site, ReadImage(site, DictTree(files)).versions)) == ["the mine 12.4.1", "NCCL 2.27.5"]
-
-
-def test_adapters_of_the_sites_fabric_have_their_library() -> None:
-    files: Files = {f"{MULTIARCH}/libibverbs.so.1": Link("libibverbs.so.1.14.50.0")}
-    files = {**files, f"{MULTIARCH}/libibverbs.so.1.14.50.0": b"\x7fELF"}
-    site = load_site("university").site
-    assert ReadImage(site, DictTree(files)).versions["libibverbs"].value == "libibverbs.so.1.14.50.0"
-    assert ReadImage(LUMI, DictTree(files)).versions == {}
 
 
 def test_the_plugin_is_there_where_its_file_is() -> None:

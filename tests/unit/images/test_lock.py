@@ -12,9 +12,7 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.images.digest import digest_of
-from lumisite.images.inventory import Reading, read_inventory, usual_folders
-from lumisite.images.lock import Lock, format_lock, parse_lock, unlike_lock
-from lumisite.images.lock_changes import compare_images
+from lumisite.images.lock import format_lock, parse_lock, unlike_lock
 from lumisite.machine.host import open_file
 from lumisite.site.load import load_site
 from tests.support.dict_trees import Memory, write_tree
@@ -57,22 +55,18 @@ def test_the_same_images_give_the_same_lock(folder: Path, capsys: Output) -> Non
     assert format_lock(parse_lock(before, "images.lock", "lumi")).encode() == before
 
 
-def test_a_moved_alias_names_what_it_touches(folder: Path, capsys: Output) -> None:
+def test_a_moved_alias_names_both_files_and_what_differs(folder: Path, capsys: Output) -> None:
     lock(folder)
     retarget(folder)
     (change,) = changes(capsys)
     assert (change["path"], change["kind"]) == (str(folder / LATEST), "moved")
-    assert change["codes"] == ["locked-image-changed", "locked-image-changed"]
-    assert "torch 2.9.1 -> 2.10.0" in change["what"][1]
-    assert change["families"] == ["laif-multitorch"]
-    assert change["modules"] == ["singularity-userfilesystems", "singularity-AI-bindings"]
+    assert (change["before"]["target"], change["after"]["target"]) == (str(folder / OLD), str(folder / NEW))
     assert main(["images", "--check", "--lock", "images.lock"]) == 1
     output = capsys.readouterr()
     assert output.out.splitlines() == [
         f"moved     {folder / LATEST}",
-        f"    leads to {folder / NEW}, before to {folder / OLD} (other content)",
+        f"    leads to {folder / NEW}, before to {folder / OLD}",
         "    torch 2.9.1 -> 2.10.0",
-        "    touches family laif-multitorch; modules singularity-userfilesystems, singularity-AI-bindings",
     ]
     assert output.err == "lumisite: site lumi, by LUMISITE_SITE\nlumisite: 3 images, 1 differ from images.lock\n"
 
@@ -89,7 +83,6 @@ def test_every_difference_has_its_kind(folder: Path, capsys: Output) -> None:
     shutil.copy2(folder / NEW, folder / "copy.sif")
     (folder / "copy.sif").rename(folder / NEW)  # the same content is no change
     found = changes(capsys)
-    assert (found[0]["codes"], found[-1]["codes"]) == (["locked-image-lost"], ["image-not-locked"])
     assert [(Path(one["path"]).name, one["kind"]) for one in found] == [
         ("goes.sif", "vanished"),
         ("breaks.sif", "broken"),
@@ -103,8 +96,7 @@ def test_an_alias_that_comes_to_dangle_has_vanished(folder: Path, capsys: Output
     lock(folder)
     retarget(folder, "no.sif")
     (change,) = changes(capsys)
-    assert (change["kind"], change["codes"]) == ("vanished", ["locked-image-lost"])
-    assert change["families"] == ["laif-multitorch"]
+    assert (change["kind"], len(change["what"])) == ("vanished", 1)
 
 
 def test_what_was_broken_and_stays_so_is_no_difference(folder: Path, capsys: Output) -> None:
@@ -123,42 +115,6 @@ def test_given_paths_are_remembered_and_can_be_fewer(folder: Path, capsys: Outpu
     assert len(changes(capsys)) == 2
     assert [one["kind"] for one in changes(capsys, str(folder / LATEST))] == ["vanished"]
     assert changes(capsys, str(folder / OLD), code=0) == []
-
-
-def test_the_validation_image_is_named(folder: Path, capsys: Output) -> None:
-    text = lumi_text().replace("/appl/local/laifs/containers/lumi-multitorch-latest.sif", str(folder / LATEST))
-    Path("site.yaml").write_text(text)
-    lock(folder, "--site", "site.yaml")
-    retarget(folder)
-    (change,) = changes(capsys, "--site", "site.yaml")
-    assert change["used_by"] == ["validation.image"]
-
-
-def test_plans_for_the_image_are_named(folder: Path) -> None:
-    site = load_site("lumi").site
-    reading = Reading(site, site.platforms[site.platform].defaults)
-    wanted = tuple(usual_folders([str(folder)], reading.tree))
-    locked = Lock("lumi", (), {image.path: image.locked for image in read_inventory(reading, wanted)})
-    retarget(folder)
-    plans = {"latest.yaml": ["*/lumi-multitorch-latest.sif"], "old.yaml": [f"*/{OLD}"], "other.yaml": ["/other/*"]}
-    (change,) = compare_images(locked, read_inventory(reading, wanted), site, (), plans)
-    assert change.plans == ("latest.yaml", "old.yaml")
-
-
-def test_a_plan_that_the_site_names_is_named(folder: Path, capsys: Output) -> None:
-    Path("site.yaml").write_text(f"{lumi_text()}\nplans: [latest.yaml]\n")
-    lines = [
-        "plan: 2",
-        "site: lumi",
-        "platform: 2026-01",
-        "stacks: {cpe: 25.03, rocm: 6.3.4}",
-        "family: laif-multitorch",
-    ]
-    Path("latest.yaml").write_text("\n".join([*lines, f"paths: ['{folder / LATEST}']", "lines: []", ""]))
-    lock(folder, "--site", "site.yaml")
-    retarget(folder)
-    (change,) = changes(capsys, "--site", "site.yaml")
-    assert change["plans"] == ["latest.yaml"]
 
 
 def test_an_image_that_is_not_as_the_sites_lock_has_it_is_found_by_its_header(folder: Path) -> None:
@@ -186,7 +142,6 @@ def test_an_unpacked_image_is_compared_by_what_it_states(tmp_path: Path, capsys:
     (tmp_path / "latest.sif").unlink()
     (tmp_path / "latest.sif").symlink_to("b.sif")
     moved, changed = changes(capsys)
-    assert changed["codes"] == ["locked-image-changed", "locked-image-changed"]
     assert changed["what"][0] == "other content under the same name"
     assert moved["what"][0].startswith(f"leads to {tmp_path}/b.sif, before to {tmp_path}/a.sif")
 
