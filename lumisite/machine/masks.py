@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import NamedTuple
 
 from lumisite.errors import LumisiteError
@@ -101,18 +100,17 @@ def cpu_masks(topology: Topology, request: MaskRequest) -> tuple[TaskMask, ...]:
         return (TaskMask(0, tuple(gpu.index for gpu in gpus), pus, (finding,)),)
     owned = _gpus_of_tasks(request.tasks, gpus)
     pools = {gpu: _pool(topology, gpu) for gpu in topology.gpus}
+    _check_far(topology, pools.values(), usable)
     claims: dict[_Pool, Counter[int]] = {}
     for task, gpus_of_task in enumerate(owned):
         for gpu in gpus_of_task:
             claims.setdefault(pools[gpu], Counter())[task] += 1
     shares = {pool: _divide(pool, weights, usable, request) for pool, weights in claims.items()}
-    far = _far_cores(pools, owned, usable)
     return tuple(
         _task_mask(
             task,
             gpus_of_task,
             [shares[pool][task] for pool in dict.fromkeys(pools[gpu] for gpu in gpus_of_task)],
-            far[task],
             usable,
         )
         for task, gpus_of_task in enumerate(owned)
@@ -136,27 +134,10 @@ def mask_tables(topology: Topology) -> Mapping[tuple[int, int], tuple[TaskMask, 
     return tables
 
 
-def shared_cores(topology: Topology, threads: int) -> Mapping[int, tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]]:
-    """Give, by GPU, the PUs near it in the order of their cores, with the GPUs that share them; then those near none.
-
-    For whatever binds tasks at run time on part of a node; nothing where each GPU has cores of its own.
-    """
-    usable = _usable(topology, MaskRequest(1, threads))
-    pools = {gpu: _pool(topology, gpu) for gpu in topology.gpus}
-    parts: dict[tuple[int, ...], list[Core]] = {}
-    for pool in (pool for pool in dict.fromkeys(pools.values()) if pool.cores):
-        gpus = tuple(gpu.index for gpu in topology.gpus if pools[gpu] == pool)
-        parts[gpus] = _in_order(pool, usable)
-    far = {
-        tuple(topology.gpus[at].index for at in tasks): cores
-        for tasks, cores in _nearest(pools, [(gpu,) for gpu in topology.gpus], usable).items()
-    }
-    if not far and all(len(gpus) == 1 for gpus in parts):
-        return {}
-    rows = [
-        (tuple(pu for core in cores for pu in usable[core]), gpus) for gpus, cores in (*parts.items(), *far.items())
-    ]
-    return {gpu.index: tuple(row for row in rows if gpu.index in row[1] and row[0]) for gpu in topology.gpus}
+def has_own_cores(topology: Topology) -> bool:
+    """Return whether each GPU of a node has cores near it that are near no other: then a part of a node has masks."""
+    pools = [_pool(topology, gpu) for gpu in topology.gpus]
+    return len(set(pools)) == len(pools)
 
 
 def _granted_gpus(topology: Topology, request: MaskRequest) -> tuple[Gpu, ...]:
@@ -216,6 +197,15 @@ def _check(topology: Topology, request: MaskRequest, gpus: Sequence[Gpu]) -> Non
             named = ",".join(str(gpu.index) for gpu in gpus[:tasks])
             advice += f", or name one GPU for each task, such as --gpus {named}"
         raise _refused(f"{tasks} tasks cannot share {len(gpus)} GPUs evenly", advice, node)
+
+
+def _check_far(topology: Topology, pools: Iterable[_Pool], usable: Iterable[Core]) -> None:
+    """Refuse a node on which some cores that may be used are near no GPU: masks would leave them idle."""
+    pools = list(pools)
+    far = set(usable).difference(*(pool.cores for pool in pools))
+    if far and all(pool.cores for pool in pools):  # near what a GPU of unknown place is, nobody can tell
+        message = f"{len(far)} cores that tasks may use are near no GPU"
+        raise _refused(message, "leave the binding to Slurm (--cpu-bind=cores)", topology.name)
 
 
 def _refused(message: str, advice: str, subject: str) -> MaskError:
@@ -278,41 +268,6 @@ def _in_order(pool: _Pool, usable: Mapping[Core, tuple[int, ...]]) -> list[Core]
     return sorted(near, key=lambda core: (core.l3 is not None, core.l3 or 0, core.core_logical))
 
 
-def _far_cores(
-    pools: Mapping[Gpu, _Pool], owned: Sequence[Sequence[Gpu]], usable: Mapping[Core, tuple[int, ...]]
-) -> list[tuple[Core, ...]]:
-    """Deal out the cores near no GPU of the node: to the tasks with a GPU on their L3, on their package, or to all.
-
-    The GPUs of some nodes all hang on one NUMA domain of several; the cores of the others are granted too.
-    """
-    shares: list[tuple[Core, ...]] = [()] * len(owned)
-    for tasks, cores in _nearest(pools, owned, usable).items():
-        each = len(cores) // sum(len(owned[task]) for task in tasks)
-        start = 0
-        for task in tasks:
-            stop = start + each * len(owned[task])
-            shares[task] += tuple(cores[start:stop])
-            start = stop
-    return shares
-
-
-def _nearest(
-    pools: Mapping[Gpu, _Pool], owned: Sequence[Sequence[Gpu]], usable: Mapping[Core, tuple[int, ...]]
-) -> dict[tuple[int, ...], list[Core]]:
-    """Return the cores near no GPU by the tasks that they are nearest to."""
-    if not all(pool.cores for pool in pools.values()):  # near what a GPU of unknown place is, nobody can tell
-        return {}
-    near = frozenset(chain.from_iterable(pool.cores for pool in pools.values()))
-    around = [[core for gpu in gpus for core in pools[gpu].cores] for gpus in owned]
-    sides = [({core.l3 for core in cores} - {None}, {core.package for core in cores}) for cores in around]
-    nearest: dict[tuple[int, ...], list[Core]] = {}
-    for core in sorted(usable.keys() - near, key=lambda core: (core.package or 0, core.core_logical)):
-        on_l3 = tuple(task for task, (l3s, _) in enumerate(sides) if core.l3 in l3s)
-        on_package = tuple(task for task, (_, packages) in enumerate(sides) if core.package in packages)
-        nearest.setdefault(on_l3 or on_package or tuple(range(len(owned))), []).append(core)
-    return nearest
-
-
 def _why_none(pool: _Pool, request: MaskRequest) -> Finding:
     if not pool.name:
         message = "where the GPU is attached is not known"
@@ -343,22 +298,12 @@ def _not_granted(message: str, advice: str = "ask Slurm for cores near the GPUs,
 
 
 def _task_mask(
-    task: int,
-    owned: Sequence[Gpu],
-    shares: Sequence[_Share],
-    far: tuple[Core, ...],
-    usable: Mapping[Core, tuple[int, ...]],
+    task: int, owned: Sequence[Gpu], shares: Sequence[_Share], usable: Mapping[Core, tuple[int, ...]]
 ) -> TaskMask:
-    """Return the mask of a task from its shares; a GPU without a near core leaves it none, if it has no far ones."""
+    """Return the mask of a task from its shares; a GPU without a near core leaves it none."""
     gpus = tuple(gpu.index for gpu in owned)
     missing = tuple(share.finding for share in shares if not share.cores)
-    if missing and not far:
+    if missing:
         return TaskMask(task, gpus, (), missing)
-    cores = chain(chain.from_iterable(share.cores for share in shares), far)
-    findings = [share.finding for share in shares]
-    for numa in dict.fromkeys(core.numa for core in far):
-        count = sum(core.numa == numa for core in far)
-        where = "" if numa is None else f" of NUMA domain {numa}"
-        findings.append(_given(f"{count} cores{where} near no GPU"))
-    pus = tuple(sorted(pu for core in cores for pu in usable[core]))
-    return TaskMask(task, gpus, pus, tuple(findings))
+    pus = tuple(sorted(pu for share in shares for core in share.cores for pu in usable[core]))
+    return TaskMask(task, gpus, pus, tuple(share.finding for share in shares))

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from lumisite.machine.masks import mask_tables, shared_cores
+from lumisite.machine.masks import has_own_cores, mask_tables
 from lumisite.machine.topology import topology_of
 from lumisite.render import shell_text as sh
 from lumisite.render.helper_settings import (
@@ -268,7 +268,7 @@ def _cpus(site: Site) -> Iterator[tuple[list[str], Sequence[str]]]:
         topology = topology_of(name, kind)
         for (tasks, threads), answers in mask_tables(topology).items():
             keys = [shlex.quote(f"{name}/{tasks}/{threads}")]
-            if tasks == len(kind.gpus) and not shared_cores(topology, threads):
+            if tasks == len(kind.gpus) and has_own_cores(topology):
                 keys.append(shlex.quote(f"{name}/near/{threads}"))
             least = min(len(answer.pu_os) for answer in answers)
             lists = sh.numbers("lists", (answer.cpus for answer in answers))

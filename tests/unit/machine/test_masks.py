@@ -238,7 +238,7 @@ def test_tables_hold_every_count_that_has_an_answer() -> None:
     assert [answer.mask for answer in tables[8, 2]] == PUBLISHED_BOTH_THREADS
     assert all(len(table) == tasks for (tasks, _), table in tables.items())
     three = replace(LUMI_G, gpus=LUMI_G.gpus[:3])
-    assert sorted(mask_tables(three)) == [(1, 1), (1, 2), (3, 1), (3, 2)]
+    assert sorted(mask_tables(three)) == [(1, 1), (1, 2)], "39 cores near no GPU"
     lost = replace(LUMI_G, gpus=tuple(replace(gpu, l3=None, numa=None) for gpu in LUMI_G.gpus))
     assert sorted(mask_tables(lost)) == [(1, 1), (1, 2)]
     one_lost = (Gpu(0, "", None, None), LUMI_G.gpus[1])

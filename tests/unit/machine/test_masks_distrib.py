@@ -1,11 +1,9 @@
 """Masks of nodes as they are built elsewhere, against what `hwloc-distrib` does, written down here, and against itself.
 
-`hwloc-distrib N` cuts the cores that it is given into N runs of neighbours, all as long. So of a node, in three steps:
+`hwloc-distrib N` cuts the cores that it is given into N runs of neighbours, all as long. So of a node, in two steps:
 
 1. The cores of a NUMA domain with GPUs are cut into as many runs as it has GPUs, in the order of the GPUs.
-2. A domain without GPUs is granted too. It is nearest to the GPUs with which it shares an L3 cache; if there are none, to
-   those of its package; if there are none either, to all. It is cut into as many runs as these are.
-3. A task has what its GPU has.
+2. A task has what its GPU has.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from functools import cache
 
 import pytest
 
-from lumisite.machine.masks import MaskRequest, TaskMask, cpu_masks, mask_tables
+from lumisite.machine.masks import MaskError, MaskRequest, TaskMask, cpu_masks, mask_tables
 from lumisite.machine.topology import Core, Topology, recognise, topology_of
 from lumisite.site.cpu_list import format_cpu_list
 from lumisite.site.load import EMBEDDED, load_site
@@ -58,16 +56,12 @@ def described_superchips(number: int, cores: int) -> str:
     return f"\n    l3: [{', '.join(caches)}]\n    gpus: [{', '.join(gpus)}]\n"
 
 
-MACHINES = {
-    # CINECA, "Booster Section": one Xeon 8358 with an L3 for all, two domains; four GPUs and adapters on the first.
-    "one-cache": Machine(
-        """
+#: CINECA, "Booster Section": one Xeon 8358 with an L3 for all, two domains; four GPUs and adapters on the first.
+ONE_CACHE = """
     l3: [{cores: 0-15, numa: 0, package: 0, cache: 0}, {cores: 16-31, numa: 1, package: 0, cache: 0}]
     gpus: [{numa: 0}, {numa: 0}, {numa: 0}, {numa: 0}]
-""",
-        (Domain(range(16), 0, 0, (0, 1, 2, 3)), Domain(range(16, 32), 0, 0)),
-        "pack:1 l3:1 numa:2 core:16 pu:1",
-    ),
+"""
+MACHINES = {
     # CSCS: four GH200 superchips with 72 cores each.
     "gh200": Machine(described_superchips(4, 72), superchips(4, 72), "pack:4 numa:1 core:72 pu:1"),
     # Job scripts for Viper-GPU: two MI300A with 24 cores each.
@@ -89,19 +83,11 @@ def machine(request: pytest.FixtureRequest) -> Machine:
     return MACHINES[request.param]
 
 
-def nearest(domain: Domain, domains: Sequence[Domain]) -> list[int]:
-    """The GPUs that a domain's cores are dealt out to."""
-    on_l3 = [gpu for one in domains if one.l3 == domain.l3 for gpu in one.gpus]
-    on_package = [gpu for one in domains if one.package == domain.package for gpu in one.gpus]
-    everywhere = [gpu for one in domains for gpu in one.gpus]
-    return sorted([*domain.gpus] or on_l3 or on_package or everywhere)
-
-
 def expected(machine: Machine) -> dict[int, set[int]]:
-    """The cores of each GPU, by the three steps."""
+    """The cores of each GPU, by the two steps."""
     found: dict[int, set[int]] = {}
     for domain in machine.domains:
-        gpus = nearest(domain, machine.domains)
+        gpus = domain.gpus
         each = len(domain.cores) // len(gpus)
         for at, gpu in enumerate(gpus):
             found.setdefault(gpu, set()).update(domain.cores[at * each : (at + 1) * each])
@@ -148,7 +134,7 @@ def test_hwloc_distrib_cuts_each_domain_alike(machine: Machine) -> None:
     program = tool("hwloc-distrib")
     found: dict[int, set[int]] = {}
     for domain in machine.domains:
-        gpus = nearest(domain, machine.domains)
+        gpus = domain.gpus
         words = ["--taskset", "--restrict", bitmap(domain.cores), str(len(gpus))]
         done = subprocess.run(
             [program, "-i", machine.synthetic, *words], check=True, capture_output=True, text=True, timeout=60
@@ -159,32 +145,19 @@ def test_hwloc_distrib_cuts_each_domain_alike(machine: Machine) -> None:
     assert found == expected(machine)
 
 
-@pytest.mark.parametrize(
-    ("granted", "gpus"),
-    [
-        (range(16), (0, 1)),
-        (range(16), (2,)),
-        (range(8, 24), (1, 3)),
-        (range(16, 32), (0, 1, 2, 3)),
-        (range(32), (3, 0)),
-    ],
-)
-def test_part_of_a_node_uses_every_granted_core_nearest_first(granted: range, gpus: tuple[int, ...]) -> None:
-    """Whoever has GPUs of such a node has them on domain 0, and cores of either domain."""
-    near, far = (sorted(set(granted).intersection(part)) for part in (range(16), range(16, 32)))
-    answers = cpu_masks(node(MACHINES["one-cache"]), MaskRequest(len(gpus), cpus=frozenset(granted), gpus=gpus))
-    for at, answer in enumerate(answers):
-        runs = [part[at * (each := len(part) // len(gpus)) : (at + 1) * each] for part in (near, far)]
-        assert set(answer.pu_os) == {cpu for run in runs for cpu in run}
-        far_cores = [one.message for one in answer.findings if one.message.endswith("near no GPU")]
-        assert far_cores == ([f"{len(runs[1])} cores of NUMA domain 1 near no GPU"] if runs[1] else [])
-        assert any(one.code == "cores-not-granted" for one in answer.findings) == (not near)
-    assert set().union(*(answer.pu_os for answer in answers)) == set(granted)
+def test_a_node_with_cores_near_no_gpu_has_no_masks() -> None:
+    """They would idle: half of the node here."""
+    topology = topology_of("node", node_kind(ONE_CACHE))
+    with pytest.raises(MaskError, match="16 cores that tasks may use are near no GPU"):
+        cpu_masks(topology, MaskRequest(4))
+    assert list(mask_tables(topology)) == [(1, 1)]
+    part = MaskRequest(2, cpus=frozenset(range(8)), gpus=(0, 1))
+    assert [answer.cpus for answer in cpu_masks(topology, part)] == ["0-3", "4-7"]
 
 
 def test_a_node_of_one_cache_and_two_domains_is_recognised() -> None:
     """As hwloc shows it: one L3 with all cores, and the GPUs on the first domain."""
-    described = topology_of("node", node_kind(MACHINES["one-cache"].described), ("1a", "5a", "8a", "da"))
+    described = topology_of("node", node_kind(ONE_CACHE), ("1a", "5a", "8a", "da"))
     cores = tuple(Core(core, (core,), 0, core // 16) for core in range(32))
     seen = Topology("node", cores, tuple(replace(gpu, l3=None) for gpu in described.gpus))
     assert recognise(seen, [described]) is not None
