@@ -194,7 +194,8 @@ def _revise(cases: dict[str, _Case], sides: Sides) -> bool:
 def _lacked(case: _Case, info: ElfInfo, cases: _Cases, sides: Sides) -> Iterator[str]:
     """Yield the first version that the image's own objects, but for those that are bound over, lack in a library."""
     has_own = case.image.found is not None
-    if not info.verdef and not has_own:  # of a library without versions the loader asks for none
+    # Of a library without versions the loader asks for none; of a root that replaces one with versions, who knows.
+    if not info.verdef and not (case.is_root and has_own):
         return
     for user, versions in users_of(case.name, sides.image, has_own=has_own):
         is_bound = user in cases and cases[user].decision == "bind"

@@ -53,7 +53,6 @@ _PACKAGE_FOLDERS = (
     "/opt/cotainr/conda/envs/*/lib/python3*/site-packages",
     "/opt/*conda*/envs/*/lib/python3*/site-packages",
     "/opt/*conda*/lib/python3*/site-packages",
-    "/*_TYKKY*/*/envs/*/lib/python3*/site-packages",
     "/usr/local/lib/python3*/site-packages",
     "/usr/local/lib/python3*/dist-packages",
     "/usr/lib/python3*/site-packages",

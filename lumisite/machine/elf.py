@@ -19,12 +19,10 @@ from lumisite.errors import LumisiteError
 from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.tree import ByteSource, Tree
 
-#: Limits that no linker's output comes near; beyond them the file is damaged, or made to tire its reader.
-MOST_TAGS = 16_384
-MOST_RECORDS = 16_384
-MOST_FETCHES = 2_048
-LONGEST_NAME_BYTES = 4_096
-LONGEST_PATH_BYTES = 65_536
+#: Limits that no linker's output comes near; beyond them the file is damaged.
+_MOST_TAGS = 16_384
+_LONGEST_NAME_BYTES = 4_096
+_LONGEST_PATH_BYTES = 65_536
 
 _PAGE_BYTES = 4096
 _PAGES_KEPT = 64
@@ -73,32 +71,22 @@ class ElfInfo:
 class _ElfReader:
     """An ELF file; `segments` have kind, file offset, address and size, `strings` is the offset and size of the table.
 
-    `tags` has all values of each, in order, `records` is how many of versions may still be read. It is read in about 50
-    small parts close to each other, and each part of a file on disk costs three calls of the system: whole pages are
-    fetched, and the last ones kept.
+    `tags` has all values of each, in order. It is read in about 50 small parts close to each other, and each part of a
+    file on disk costs three calls of the system: whole pages are fetched, and the last ones kept.
     """
 
     source: ByteSource
     segments: tuple[tuple[int, int, int, int], ...] = ()
     strings: tuple[int, int] = (0, 0)
     tags: dict[int, list[int]] = field(default_factory=dict)
-    records: int = MOST_RECORDS
 
     def __post_init__(self) -> None:
-        self._page = lru_cache(_PAGES_KEPT)(lambda number: self._fetch(number * _PAGE_BYTES, _PAGE_BYTES))
-        self._fetches = MOST_FETCHES
-
-    def _fetch(self, offset: int, length: int) -> bytes:
-        """Read of the file itself, which may be packed; raises `ElfError` where its parts are strewn over it."""
-        self._fetches -= 1
-        if self._fetches < 0:
-            raise self.damaged(offset, "DT_STRTAB")
-        return self.source.read(offset, length)
+        self._page = lru_cache(_PAGES_KEPT)(lambda number: self.source.read(number * _PAGE_BYTES, _PAGE_BYTES))
 
     def read(self, offset: int, length: int) -> bytes:
         first, last = offset // _PAGE_BYTES, (offset + length - 1) // _PAGE_BYTES
         if last - first > 1:
-            return self._fetch(offset, length)
+            return self.source.read(offset, length)
         start = offset - first * _PAGE_BYTES
         content = self._page(first) if last <= first else self._page(first) + self._page(last)
         return content[start : start + length]
@@ -123,7 +111,7 @@ class _ElfReader:
                 return offset + address - start
         raise self.damaged(0, part)
 
-    def string(self, index: int, part: str, most: int = LONGEST_NAME_BYTES) -> str:
+    def string(self, index: int, part: str, most: int = _LONGEST_NAME_BYTES) -> str:
         """Read text up to its NUL, which must come within `most` bytes and in the table; only a path may be empty."""
         start, size = self.strings
         offset, most = start + index, min(most, size - index)
@@ -143,7 +131,7 @@ class _ElfReader:
     def needed(self) -> tuple[str, ...]:
         return tuple(self.string(index, "DT_NEEDED") for index in self.tags.get(_DT_NEEDED, ()))
 
-    def last(self, tag: int, part: str, most: int = LONGEST_NAME_BYTES) -> str | None:
+    def last(self, tag: int, part: str, most: int = _LONGEST_NAME_BYTES) -> str | None:
         """Return the text of a tag; of several the loader takes the last."""
         return self.string(self.tags[tag][-1], part, most) if tag in self.tags else None
 
@@ -164,8 +152,8 @@ def read_elf(source: ByteSource) -> ElfInfo:
         info,
         soname=elf.last(_DT_SONAME, "DT_SONAME"),
         needed=elf.needed(),
-        rpath=elf.last(_DT_RPATH, _RPATH, LONGEST_PATH_BYTES),
-        runpath=elf.last(_DT_RUNPATH, _RUNPATH, LONGEST_PATH_BYTES),
+        rpath=elf.last(_DT_RPATH, _RPATH, _LONGEST_PATH_BYTES),
+        runpath=elf.last(_DT_RUNPATH, _RUNPATH, _LONGEST_PATH_BYTES),
         verneed=_versions_needed(elf),
         verdef=tuple(_versions_defined(elf)),
         nodeflib=bool(elf.tags.get(_DT_FLAGS_1, [0])[-1] & _DF_1_NODEFLIB),
@@ -208,7 +196,7 @@ def _dynamic_tags(elf: _ElfReader) -> dict[int, list[int]]:
     if dynamic is None:
         return found
     start, step = elf.offset_of(dynamic[0], "PT_DYNAMIC"), struct.calcsize(_TAG)
-    content = elf.read(start, min(dynamic[1] // step, MOST_TAGS) * step)
+    content = elf.read(start, min(dynamic[1] // step, _MOST_TAGS) * step)
     for tag, value in struct.iter_unpack(_TAG, content[: len(content) // step * step]):
         if tag == _DT_NULL:
             return found
@@ -244,11 +232,9 @@ def _table(elf: _ElfReader, tag: int, layout: str, part: str) -> Iterator[tuple[
 
 def _chain(elf: _ElfReader, layout: str, offset: int, part: str) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Yield the records of a chain with their offsets; the last field of each is the step to the next, 0 at the end."""
-    while elf.records:
-        elf.records -= 1
+    step = -1
+    while step:
         record = elf.unpack(layout, offset, part)
         yield offset, record
-        if not record[-1]:
-            return
-        offset += record[-1]
-    raise elf.damaged(offset, part)
+        step = record[-1]
+        offset += step

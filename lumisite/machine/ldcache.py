@@ -24,7 +24,6 @@ CONF = "/etc/ld.so.conf"
 #: The cache of a large distribution has 5 MB; a file of configuration a few lines.
 LARGEST_CACHE_BYTES = 64 * 1024 * 1024
 LARGEST_CONF_BYTES = 1024 * 1024
-MOST_CONF_FILES = 1000
 
 #: `FLAG_ELF_LIBC6` with the architecture, by `e_machine`: x86-64 and AArch64.
 _FLAGS = {62: 0x0303, 183: 0x0A03}
@@ -132,7 +131,7 @@ def config_lines(tree: Tree, files: Iterable[str], read: Reader, seen: set[str] 
     """Yield the lines of configuration files, with what they include, without comments and doubled blanks."""
     seen = set() if seen is None else seen
     for path in files:
-        if path in seen or len(seen) >= MOST_CONF_FILES:
+        if path in seen:
             continue
         seen.add(path)
         for raw in re.sub(r"\\\n", " ", read(tree, path) or "").splitlines():

@@ -79,27 +79,21 @@ class ResolvedPath(NamedTuple):
 
     def finding(self, subject: str) -> Finding:
         """Return what is wrong with a path that leads to nothing."""
-        at = printable(self.path)
-        if self.code in ("link-broken", "link-loop"):
-            message = "is a loop of links" if self.code == "link-loop" else f"leads to {at}, which is not there"
-            return Finding("link-broken", Severity.FAULT, message, "repair the link", subject)
-        if self.code == "path-in-closed-folder":
-            message = f"is in a folder that may not be entered ({self.command})"
-            return Finding("path-closed", Severity.FAULT, message, "open the folder as its owner or root", subject)
-        if self.code == "link-into-closed-folder":
-            message = f"leads to {at}, which is in a folder that may not be entered ({self.command})"
-            advice = "open the folder as its owner or root, or correct the link"
-            return Finding("path-closed", Severity.FAULT, message, advice, subject)
-        if self.code == "path-through-file":
-            message, advice = (
-                f"leads through {at}, which is no directory",
-                f"correct the path, or make {at} a directory",
-            )
-            return Finding("path-through-file", Severity.FAULT, message, advice, subject)
-        message, advice = "is not there", "create it, or correct the path"
-        if self.code == "path-too-long":
-            message, advice = f"is longer than {LONGEST_PATH} bytes", "use a shorter path"
-        return Finding("path-missing", Severity.FAULT, message, advice, subject)
+        at, closed = printable(self.path), f"is in a folder that may not be entered ({self.command})"
+        code, message, advice = {
+            "link-loop": ("link-broken", "is a loop of links", "repair the link"),
+            "link-broken": ("link-broken", f"leads to {at}, which is not there", "repair the link"),
+            "path-in-closed-folder": ("path-closed", closed, "open the folder as its owner or root"),
+            "link-into-closed-folder": (
+                "path-closed",
+                f"leads to {at}, which {closed}",
+                "open the folder as its owner",
+            ),
+            "path-through-file": (self.code, f"leads through {at}, which is no directory", "correct the path"),
+            "path-too-long": ("path-missing", f"is longer than {LONGEST_PATH} bytes", "use a shorter path"),
+            "path-missing": (self.code, "is not there", "create it, or correct the path"),
+        }[self.code]
+        return Finding(code, Severity.FAULT, message, advice, subject)
 
 
 def resolve(tree: Tree, path: str, folder: str = "/") -> ResolvedPath:
@@ -120,11 +114,9 @@ def resolve(tree: Tree, path: str, folder: str = "/") -> ResolvedPath:
             return ResolvedPath(path, None, "path-too-long", links)
         seen = tree.look(step)
         if seen is None:
-            command = opened_by(tree, posixpath.dirname(step))
-            if command:
-                return ResolvedPath(
-                    step, None, "link-into-closed-folder" if links else "path-in-closed-folder", links, command
-                )
+            if command := opened_by(tree, posixpath.dirname(step)):
+                code = "link-into-closed-folder" if links else "path-in-closed-folder"
+                return ResolvedPath(step, None, code, links, command)
             return ResolvedPath(step, None, "link-broken" if links else "path-missing", links)
         if seen.kind == "link":
             followed += 1

@@ -218,7 +218,7 @@ def _run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)}
     try:
         # Ctrl-C on the terminal is for lumisite, which has to write down the id of a job that was just submitted.
-        done = run_program(argv, PATIENCE_S, kept, new_session=True)
+        done = run_program(argv, PATIENCE_S, kept)
         out, err = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
         return subprocess.CompletedProcess(done.args, done.returncode, out, err)
     except subprocess.TimeoutExpired:

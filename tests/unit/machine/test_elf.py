@@ -149,18 +149,6 @@ def test_a_static_program_needs_nothing() -> None:
     assert parsed(elf(kind=2)[:64] + bytes(112)).needed == ()
 
 
-def test_a_chain_of_versions_that_never_ends_is_given_up() -> None:
-    """A chain can only go forward, so it is as long as the file; this one has a million links."""
-    head = elf("a", [], verdef=["A_1"])
-    start = head.index(struct.pack("<HHHHI", 1, 1, 1, 1, 0))
-    links = struct.pack("<HHHHIII", 1, 1, 1, 1, 0, 20, 20) * 1_000_000
-    content = patched(head[:start] + links, 64 + 32, "<Q", len(links) + 1000)
-    tags = struct.pack("<qQ", 0x6FFFFFFC, start) + struct.pack("<qQ", 0, 0)
-    content = patched(content, 64 + 56 + 16, "<QQQ", len(content), 0, len(tags)) + tags
-    with pytest.raises(ElfError, match="DT_VERDEF"):
-        parsed(content)
-
-
 @given(st.binary(max_size=300))
 def test_no_bytes_give_anything_but_an_error_or_an_answer(content: bytes) -> None:
     for whole in (content, PLAIN[:64] + content, PLAIN[:176] + content):
