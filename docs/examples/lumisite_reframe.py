@@ -38,9 +38,9 @@ class LumisiteValidate(rfm.RunOnlyRegressionTest):
         out, err = (Path(self.stagedir, sn.evaluate(file)).read_text() for file in (self.stdout, self.stderr))
         if not out:
             raise SanityError(err)
-        self.answer = json.loads(out)
-        causes = [f"{gate['gate']}: {gate['cause']}" for gate in self.answer["gates"] if gate["verdict"] != "pass"]
-        causes += [f"{slow['node']} is slow: {slow['metric']}" for slow in self.answer["slow_nodes"]]
+        self.verdict = json.loads(out)["verdict"]
+        causes = [f"{gate['gate']}: {one['cause']}" for gate in self.verdict["gates"] for one in gate["causes"]]
+        causes += [f"{slow['node']} is slow: {slow['metric']}" for slow in self.verdict["slow_nodes"]]
         if causes:
             raise SanityError("; ".join(causes))
         return True
@@ -48,5 +48,5 @@ class LumisiteValidate(rfm.RunOnlyRegressionTest):
     @run_before("performance")
     def take_metrics(self):
         """Take the metrics of the run."""
-        for name, metric in self.answer["metrics"].items():
-            self.perf_variables[name] = sn.make_performance_function(sn.defer(metric["median"]), metric["unit"])
+        for one in self.verdict["metrics"]:
+            self.perf_variables[one["metric"]] = sn.make_performance_function(sn.defer(one["after"]), one["unit"])

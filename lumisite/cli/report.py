@@ -23,10 +23,12 @@ _FORMATS = {".html": "html", ".htm": "html", ".json": "json"}
 
 @click.command(cls=Command)
 @click.argument(
-    "run",
-    metavar="RUN",
+    "runs",
+    metavar="RUN...",
+    nargs=-1,
+    required=True,
     type=FILE_NAME,
-    help="The folder of a run after the change, or its file of samples.",
+    help="The folder of a run after the change, or its file of samples; several are judged together.",
 )
 @click.option(
     "--before",
@@ -47,9 +49,14 @@ _FORMATS = {".html": "html", ".htm": "html", ".json": "json"}
 @json_option
 @out_option
 def command(
-    run: str, before: tuple[str, ...], site: str, allow_image_change: bool, as_json: bool, out: Path | None
+    runs: tuple[str, ...],
+    before: tuple[str, ...],
+    site: str,
+    allow_image_change: bool,
+    as_json: bool,
+    out: Path | None,
 ) -> int:
-    """Show a run of `validate` against a baseline.
+    """Show runs of `validate` against a baseline.
 
     That is: the verdict, what to do, what changed on the machine, gates, metrics, nodes. A run is the folder that
     `validate` wrote, or a file of samples. A FILE of the ending .html is one page, with plots where matplotlib is
@@ -57,7 +64,7 @@ def command(
     only some nodes.
     """
     form = "json" if as_json else _FORMATS.get(out.suffix if out else "", "text")
-    old, new = read_side(before) if before else None, read_side([run])
+    old, new = read_side(before) if before else None, read_side(runs)
     loaded = _site_of(site, new)
     rules = loaded.site.validation if loaded else None
     terms = Terms.of(rules, allow_image_change=allow_image_change)

@@ -10,12 +10,12 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 import lumisite
 from lumisite import __version__
@@ -25,9 +25,9 @@ from lumisite.cli.options import COUNT, FILE_NAME, json_option, one_of, real_pat
 from lumisite.cli.output import print_note, print_result
 from lumisite.cli.policy import note_policy
 from lumisite.cli.progress import Progress, line_of_stderr
-from lumisite.cli.run_result import print_against_baseline, print_run
 from lumisite.cli.runs import read_side
 from lumisite.cli.site_choice import required_site
+from lumisite.cli.terminal import print_lines
 from lumisite.errors import ResolveError, ToolError
 from lumisite.findings import writers
 from lumisite.findings.finding import Finding
@@ -36,8 +36,9 @@ from lumisite.paths import MODULES, current
 from lumisite.site.load import LoadedSite, is_file, load_site
 from lumisite.site.model import Site
 from lumisite.text import counted, some
+from lumisite.validate.report.gather import Side, make_report
+from lumisite.validate.report.write import WRITERS
 from lumisite.validate.run import slurm
-from lumisite.validate.run.commands import baseline_command
 from lumisite.validate.run.folder import Run, create_run, gather, image_mark, lines_of, open_run, samples_of
 from lumisite.validate.run.jobscript import JobPlan, job_script, slurm_words, validation_of
 from lumisite.validate.run.plan import (
@@ -51,18 +52,17 @@ from lumisite.validate.run.plan import (
     site_digest,
     with_specs,
 )
-from lumisite.validate.run.request import KEPT_OPTIONS, Batch, RunRequest
+from lumisite.validate.run.request import KEPT_OPTIONS, RunRequest
 from lumisite.validate.run.runner import Runner
 from lumisite.validate.samples import read_lines
-from lumisite.validate.verdict.baseline import baseline_size, mixed_images
+from lumisite.validate.verdict.baseline import baseline_size
+from lumisite.validate.verdict.system import Terms
 
 #: Jobs of a run, by its purpose: five decide (docs/explanation/verdict.md); ten baseline jobs come from three days.
 JOBS = {"validate": 5, "baseline": 4}
 NODE_SETS = 2
-#: Options that are decided when a run begins.
-FIRST_OPTIONS = (*KEPT_OPTIONS, "out", "nodes", "step_nodes", "partition", "sbatch", "image", "env", "baseline")
-#: Options of one batch of jobs, which `--more` may have too.
-BATCH_OPTIONS = ("jobs", "node_sets", "nodelist", "avoid", "probe", "dry_run")
+#: Options of a run that goes on; all others were decided when it began.
+RESUME_OPTIONS = ("resume", "before", "as_json")
 
 
 @click.command(cls=Command)
@@ -71,12 +71,6 @@ BATCH_OPTIONS = ("jobs", "node_sets", "nodelist", "avoid", "probe", "dry_run")
     "-o", "--out", metavar="RUN", type=FILE_NAME, help="Folder of the run, on a file system that all nodes see."
 )
 @click.option("--resume", metavar="RUN", type=FILE_NAME, help="Go on with a run that was interrupted.")
-@click.option(
-    "--more",
-    metavar="RUN",
-    type=FILE_NAME,
-    help="Add jobs to a run, on other nodes if there are any: what its verdict asks for.",
-)
 @click.option("--jobs", metavar="N", type=COUNT, help="Jobs to measure (default: 5, of a baseline 4).")
 @click.option("--nodes", metavar="N", type=COUNT, help="Nodes of each job (default: the site's).")
 @click.option("--nodelist", metavar="NODES", help="Only these nodes, in Slurm's notation.")
@@ -146,42 +140,50 @@ def command(**options: Any) -> int:
     verdict.
     """
     arguments = SimpleNamespace(**options)
-    one_of(out=arguments.out, resume=arguments.resume, more=arguments.more)
     one_of(baseline=arguments.baseline, before=arguments.before)
-    if not arguments.resume and not arguments.more:
-        arguments.site = required_site(arguments.site)
-    more = arguments.more
     if arguments.into and not arguments.baseline:
         raise ResolveError("--into: is for a baseline (give --baseline too)")
-    if arguments.resume:
-        request, _ = recorded_run(arguments, "--resume", (*FIRST_OPTIONS, *BATCH_OPTIONS))
-    else:
-        request = (more_jobs if more else new_run)(arguments)
+    request = resumed_run(arguments) if arguments.resume else new_run(arguments)
     # What cannot be judged against is told before anything is made or submitted.
     side = read_side(request.before) if request.before else None
     loaded = load_site(request.site_file)
     plans, python = plans_of(request, loaded), this_python()
-    folder = Path(request.folder)
     note_policy(Path(loaded.site.root))
     if arguments.dry_run:
-        print_plan(request, loaded.site, plans[-request.batches[-1].jobs :], python, as_json=arguments.as_json)
+        print_plan(request, loaded.site, plans, python, as_json=arguments.as_json)
         return 0
-    run = Run(folder) if arguments.resume or more else create_run(folder, request.about())
+    folder = Path(request.folder)
+    run = Run(folder) if arguments.resume else create_run(folder, request.about())
     run.lock()
-    if more:
-        run.describe(request.about())
-    if not run_jobs(
-        Runner(run, loaded.site, request, plans, report_progress, python=python), again=bool(arguments.resume)
-    ):
+    runner = Runner(run, loaded.site, request, plans, report_progress, python=python)
+    if not run_jobs(runner, again=bool(arguments.resume)):
         return 130
     if not run.has_facts:
         print_note(no_capture(run, plans))
-    if side is not None:
-        return print_against_baseline(run, request, loaded, side, as_json=arguments.as_json)
-    code = print_run(run, request, loaded.site, as_json=arguments.as_json)
+    code = print_run(run, request, loaded, side, as_json=arguments.as_json)
     if code in (0, 5) and request.into:
-        _gather(run, request, Path(request.into), loaded.site)
+        _gather(run, Path(request.into), loaded.site)
     return code
+
+
+def print_run(run: Run, request: RunRequest, loaded: LoadedSite, before: Side | None, *, as_json: bool) -> int:
+    """Print the verdict on a run and the command that goes on, and return the exit code."""
+    side = read_side([str(run.folder)])
+    report = make_report(before, side, Terms.of(loaded.site.validation), loaded)
+    if as_json:
+        sys.stdout.write(WRITERS["json"](report))
+    else:
+        print_lines([WRITERS["text"](report).rstrip("\n")])
+    sys.stdout.flush()
+    if report.next_command:
+        folders = f"{request.folder} {request.folder}-next"
+        sides = "".join(f" --before {name}" for name in request.before)
+        print_note("to go on, run:")
+        print_note(f"  {report.next_command}")
+        print_note(f"`lumisite report {folders}{sides}` judges both runs together")
+    if not side.recorded.series and any(gate.code == "sbatch-refused" for gate in side.recorded.gates):
+        return 3
+    return report.verdict.exit_code
 
 
 def no_capture(run: Run, plans: Sequence[JobPlan]) -> str:
@@ -198,7 +200,7 @@ def print_plan(
     jobs, nodes = counted(cost.jobs, "job"), counted(cost.nodes, "node")
     lines = [
         f"{jobs} on {nodes}, {cost.node_hours:.1f} node hours at most",
-        f"  {counted(cost.steps, 'step')} of {cost.ranks} ranks at most, {cost.files} files in {request.folder}",
+        f"  {counted(cost.steps, 'step')} of {cost.ranks} ranks at most, in {request.folder}",
     ]
     sets = Counter(plan.nodes for plan in plans)
     if named:
@@ -261,23 +263,24 @@ def run_jobs(runner: Runner, *, again: bool) -> bool:
     return True
 
 
-def _gather(run: Run, request: RunRequest, into: Path, site: Site) -> None:
+def _gather(run: Run, into: Path, site: Site) -> None:
     """Add the samples to the baseline, and print how large that is; a run with a failed gate is no baseline."""
     gather(run.folder, into)
     path = samples_of(into)
     recorded = read_lines([(str(path), file_blocks(str(path)))])
-    size = baseline_size(recorded, validation_of(site).baseline_days, baseline_command(request))
-    for finding in filter(None, (size, mixed_images(recorded))):
-        print_note(writers.sentence(replace(finding, subject=f"baseline {into}")))
+    size = baseline_size(recorded, validation_of(site).baseline_days)
+    print_note(writers.sentence(replace(size, subject=f"baseline {into}")))
 
 
 def new_run(arguments: SimpleNamespace) -> RunRequest:
-    """Decide all that a run needs."""
-    stamp = stamp_now()
+    """Decide all that a run needs. Raises `ResolveError` and `ToolError`."""
+    arguments.site = required_site(arguments.site)
+    loaded = load_site(arguments.site)
+    stamp = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid() % 1000:03}"
     purpose = "baseline" if arguments.baseline else "validate"
     folder = real_path(arguments.out or f"lumisite-runs/{stamp[:15]}-{purpose}")
     # An unknown probe is reported before Slurm is queried.
-    request, loaded = _make_request(arguments, purpose, str(folder), stamp)
+    request = with_specs(_make_request(arguments, loaded, purpose, str(folder), stamp), loaded)
     if not arguments.dry_run:
         require_shared(loaded.site, folder, "--out")
         require_deployed(loaded.site)
@@ -287,16 +290,13 @@ def new_run(arguments: SimpleNamespace) -> RunRequest:
     return with_nodes(request, arguments)
 
 
-def _make_request(arguments: SimpleNamespace, purpose: str, folder: str, stamp: str) -> tuple[RunRequest, LoadedSite]:
-    """Return the request that the options make, with made-up names of nodes. Raises `ResolveError`."""
-    loaded = load_site(arguments.site)
+def _make_request(arguments: SimpleNamespace, loaded: LoadedSite, purpose: str, folder: str, stamp: str) -> RunRequest:
+    """Return the request that the options make, with made-up names of nodes."""
     site, validation = loaded.site, validation_of(loaded.site)
     nodes = tuple(f"node{number}" for number in range(arguments.nodes or validation.nodes))
     sets, step_nodes = node_sets_of(arguments, nodes)
-    # Each set of a machine is measured once, unless more jobs are requested.
-    jobs = len(sets) * (arguments.jobs or 1) if step_nodes else arguments.jobs or JOBS[purpose]
     image = arguments.image or validation.image
-    request = RunRequest(
+    return RunRequest(
         lumisite=__version__,
         site=site.name,
         platform=site.platform,
@@ -309,7 +309,11 @@ def _make_request(arguments: SimpleNamespace, purpose: str, folder: str, stamp: 
         folder=folder,
         site_file=str(real_path(arguments.site)) if is_file(arguments.site) else arguments.site,
         site_digest=site_digest(loaded),
-        batches=(Batch(stamp, jobs, sets, tuple(arguments.probe)),),
+        stamp=stamp,
+        # Each set of a machine is measured once, unless more jobs are requested.
+        jobs=len(sets) * (arguments.jobs or 1) if step_nodes else arguments.jobs or JOBS[purpose],
+        node_sets=sets,
+        probes=tuple(arguments.probe),
         specs={},
         sbatch=tuple(arguments.sbatch),
         **{name: getattr(arguments, name) for name in KEPT_OPTIONS},
@@ -318,7 +322,6 @@ def _make_request(arguments: SimpleNamespace, purpose: str, folder: str, stamp: 
         into=str(real_path(arguments.into)) if arguments.into else None,
         step_nodes=step_nodes,
     )
-    return with_specs(request, loaded), loaded
 
 
 def parse_assignment(text: str) -> tuple[str, str]:
@@ -337,11 +340,6 @@ def node_sets_of(arguments: SimpleNamespace, nodes: tuple[str, ...]) -> tuple[tu
     return tuple(machine_sets(nodes, size)), size
 
 
-def stamp_now() -> str:
-    """Return a name for a batch that begins now."""
-    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid() % 1000:03}"
-
-
 def _real_paths(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(str(real_path(name)) for name in names)
 
@@ -356,9 +354,8 @@ def warn_before_jobs(request: RunRequest) -> None:
         print_note(f"{request.image} is not there on this node: jobs look for it on theirs")
     if request.into and samples_of(Path(request.into)).exists():
         lines_of(samples_of(Path(request.into)), torn=True)
-    jobs = request.batches[-1].jobs
-    if request.before and jobs < JOBS["validate"]:
-        print_note(f"{counted(jobs, 'job')} may be too few to decide: {JOBS['validate']} are recommended")
+    if request.before and request.jobs < JOBS["validate"]:
+        print_note(f"{counted(request.jobs, 'job')} may be too few to decide: {JOBS['validate']} are recommended")
 
 
 def require_shared(site: Site, folder: Path, what: str) -> None:
@@ -383,8 +380,7 @@ def require_deployed(site: Site) -> None:
 
 
 def with_nodes(request: RunRequest, arguments: SimpleNamespace) -> RunRequest:
-    """Choose the nodes of the last batch; what is only printed where there is no Slurm leaves them to Slurm."""
-    *earlier, batch = request.batches
+    """Choose the nodes; what is only printed where there is no Slurm leaves them to Slurm."""
     if arguments.dry_run and not slurm.is_installed():
         return request
     only = slurm.expand(arguments.nodelist) if arguments.nodelist else None
@@ -393,46 +389,33 @@ def with_nodes(request: RunRequest, arguments: SimpleNamespace) -> RunRequest:
         reserved = slurm.nodes_of_reservation(request.reservation)
         only = [name for name in reserved if only is None or name in only]
     nodes = slurm.nodes_of(request.partition)
-    divided = bool(request.step_nodes) and not earlier
-    size = len({*chain(*batch.node_sets)}) if divided else len(batch.node_sets[0])
-    count = 1 if divided else min(arguments.node_sets or NODE_SETS, batch.jobs)
-    used = [names for earlier_batch in earlier for names in earlier_batch.node_sets]
+    size = len(request.nodes) if request.step_nodes else len(request.node_sets[0])
+    count = 1 if request.step_nodes else min(arguments.node_sets or NODE_SETS, request.jobs)
     reasons = slurm.reasons_of([name for name, state in nodes.items() if state not in slurm.IN_SERVICE])
     sets = choose_node_sets(
-        nodes, size, count, used, reserved=bool(request.reservation), only=only, avoid=avoid, reasons=reasons
+        nodes, size, count, reserved=bool(request.reservation), only=only, avoid=avoid, reasons=reasons
     )
-    if divided:
-        sets = machine_sets(sets[0], len(batch.node_sets[0]))
-    if len(sets) == 1 and set(sets[0]) in [set(names) for names in used]:
-        print_note("there are no other nodes: a regression that was seen on these is not confirmed by these")
     if len(sets) < count:
         print_note(
             f"only {len(sets)} of {count} disjoint sets of {size} nodes available: with one set alone, a slow node "
             "looks like a slow system"
         )
-    return replace(request, batches=(*earlier, replace(batch, node_sets=tuple(sets))))
+    if request.step_nodes:
+        sets = machine_sets(sets[0], len(request.node_sets[0]))
+    return replace(request, node_sets=tuple(sets))
 
 
-def more_jobs(arguments: SimpleNamespace) -> RunRequest:
-    """Add a batch of jobs to the request of a run."""
-    request, loaded = recorded_run(arguments, "--more", FIRST_OPTIONS)
-    probes = tuple(arguments.probe) or request.batches[0].probes
-    batch = Batch(stamp_now(), arguments.jobs or JOBS["validate"], request.batches[0].node_sets[:1], probes)
-    request = replace(request, batches=(*request.batches, batch))
-    return with_nodes(with_specs(request, loaded), arguments)
-
-
-def recorded_run(arguments: SimpleNamespace, option: str, fixed: Sequence[str]) -> tuple[RunRequest, LoadedSite]:
+def resumed_run(arguments: SimpleNamespace) -> RunRequest:
     """Return the request of a run, if it can go on as it began. Raises `ResolveError`."""
-    folder = str(vars(arguments)[option.strip("-")])
+    context = click.get_current_context()
+    for name in vars(arguments):
+        if name not in RESUME_OPTIONS and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = name.replace("_", "-")
+            raise ResolveError(f"--resume: --{option} was decided when the run began (leave it out)")
+    folder = arguments.resume
     _, request = open_run(real_path(folder))
-    options = [name.replace("_", "-") for name in fixed if getattr(arguments, name, None)]
-    if options:
-        raise ResolveError(f"{option}: --{options[0]} was decided when the run began (leave it out)")
-    if option == "--more" and request.purpose == "baseline":
-        raise ResolveError(f"{option}: {folder} is a baseline (`lumisite validate --baseline` measures more)")
     if real_path(folder) != Path(request.folder):
-        raise ResolveError(f"{option}: {folder} was moved, it began as {request.folder} (move it back)")
+        raise ResolveError(f"--resume: {folder} was moved, it began as {request.folder} (move it back)")
     loaded = load_site(request.site_file)
-    require_unchanged(request, loaded, __version__, image_mark(request.image), f"{option}: {folder}")
-    return replace(request, before=_real_paths(arguments.before) or request.before), loaded
+    require_unchanged(request, loaded, __version__, image_mark(request.image), f"--resume: {folder}")
+    return replace(request, before=_real_paths(arguments.before) or request.before)

@@ -11,8 +11,9 @@ from lumisite.cli.runs import read_samples
 from lumisite.cli.site_choice import optional_site
 from lumisite.errors import ResolveError
 from lumisite.site.load import load_site
-from lumisite.validate.report.write import verdict_text
-from lumisite.validate.verdict.system import Terms, judge_system
+from lumisite.validate.report.gather import Side, make_report
+from lumisite.validate.report.write import WRITERS
+from lumisite.validate.verdict.system import Terms
 from lumisite.validate.verdict.system import as_json as verdict_json
 
 
@@ -48,6 +49,7 @@ def command(
     name = optional_site(site)
     rules = load_site(name).site.validation if name else None
     terms = Terms.of(rules, allow_image_change=allow_image_change)
-    verdict = judge_system(read_samples(before), read_samples(after), terms)
-    print_result(verdict_json(verdict), [] if as_json else [verdict_text(verdict).rstrip("\n")], as_json=as_json)
-    return verdict.exit_code
+    report = make_report(Side(read_samples(before)), Side(read_samples(after)), terms)
+    text = WRITERS["text"](report).rstrip("\n")
+    print_result(verdict_json(report.verdict), [text], as_json=as_json)
+    return report.verdict.exit_code

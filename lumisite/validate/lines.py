@@ -75,8 +75,9 @@ class Sample:
 class Gate:
     """One answer to one hard question in one job; a gate that passed needs no cause and no advice.
 
-    `asked` are all nodes that it is about, empty where that is not known: `nodes` may be only those at fault. `code`
-    and `values` are those of a finding, with its `subject` and the `ranks` among the values.
+    `asked` are all nodes that it is about, empty where that is not known: `nodes` may be only those at fault.
+    `location` are the nodes and ranks that the cause begins with. `code` is that of a finding, whose `subject` is among
+    the `values`, with the `ranks`.
     """
 
     gate: str
@@ -88,6 +89,7 @@ class Gate:
     time: float
     rank: int | None = None
     asked: Nodes = ()
+    location: str = ""
     code: str = ""
     values: Mapping[str, Value] = field(default_factory=dict, hash=False)
 
@@ -120,6 +122,7 @@ def gate_of(
         time,
         rank=ranks[0] if len(ranks) == 1 else None,
         asked=asked,
+        location=location,
         code=finding.code,
         values={name: value for name, value in values.items() if value not in (None, "", ())},
     )
@@ -261,7 +264,7 @@ def parse_time(raw: object) -> float:
 #: How the value of each key is read.
 _READERS: Mapping[str, Callable[[str, object], Any]] = {
     **dict.fromkeys(("metric", "gate", "unit", "image", "spec", "code"), _name),
-    **dict.fromkeys(("cause", "advice"), _sentence),
+    **dict.fromkeys(("cause", "advice", "location"), _sentence),
     **dict.fromkeys(("nodes", "asked"), _nodes),
     "better": partial(_choice, BETTER),
     "rank": _rank,

@@ -22,7 +22,6 @@ from lumisite.site.load import load_site
 from lumisite.validate.run.folder import create_run
 from lumisite.validate.run.jobscript import JobPlan
 from lumisite.validate.run.plan import plans_of, with_specs
-from lumisite.validate.run.request import Batch
 from tests.support.dict_trees import Link, write_tree
 from tests.support.example_runs import Maintenance, write_runs
 from tests.support.images import PARTITION, PRIMARY, SQUASHFS, sif, squash
@@ -184,8 +183,16 @@ def _images(scene: Path, call: Call) -> None:
 
 def _run(name: Path, folder: Path) -> None:
     """Lay out a run whose job has ended, and whose marks nobody has read."""
-    batch = Batch("one", 1, (NODES,))
-    request = replace(a_request(), lumisite=__version__, image_digest="", folder=str(name), batches=(batch,), before=())
+    request = replace(
+        a_request(),
+        lumisite=__version__,
+        image_digest="",
+        folder=str(name),
+        jobs=1,
+        node_sets=(NODES,),
+        probes=(),
+        before=(),
+    )
     request = with_specs(replace(request, specs={}), LOADED)
     create_run(folder, request.about())
     (plan,) = plans_of(request, LOADED)
@@ -212,6 +219,5 @@ def _fill(folder: Path, plan: JobPlan) -> None:
         (job / step.folder / "records/0.at").write_text('{"rank": 0, "at": "x"}')
     (job / "job.sh").write_text("#!/bin/sh\n")
     (job / "done").write_text("7 0 1000\n")
-    (job / "seen").write_text("image\tx\tend\n")
-    (job / "set-before").write_text("NCCL_DEBUG=INFO\tprofile\n")
+    (job / "left-out").write_text("NCCL_DEBUG=INFO\n")
     (job / "facts.json").write_bytes(Path("facts.json").read_bytes())

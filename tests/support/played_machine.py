@@ -20,14 +20,15 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.cli.run_result import print_run
+from lumisite.cli.validate import print_run
 from lumisite.findings.finding import Finding
+from lumisite.validate.lines import Gate
 from lumisite.validate.probes.communicators.judge import GROUPS
 from lumisite.validate.run import slurm
-from lumisite.validate.run.folder import Run, create_run
+from lumisite.validate.run.folder import SAMPLES, Run, create_run, lines_of
 from lumisite.validate.run.jobscript import DONE, EXIT, RECORDS, SKIP, SKIPPED
-from lumisite.validate.run.plan import cost_of, machine_sets, plans_of, with_specs
-from lumisite.validate.run.request import Batch, RunRequest
+from lumisite.validate.run.plan import machine_sets, plans_of, with_specs
+from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.runner import Runner
 from tests.support.requests import a_request
 from tests.support.sites import load_text, site_text
@@ -69,8 +70,6 @@ class PlayedMachine:
     slow: str = ""
     down_link: str = ""
     lost: str = ""
-    comes_back: bool = False
-    """Whether the lost node is in service again at once."""
     jobs: dict[str, PlayedJob] = field(default_factory=dict)
     most_jobs: int = 0
     seconds: float = 0.0
@@ -151,10 +150,7 @@ class PlayedMachine:
         (folder / "began").write_text("100.0\n")
         if name.startswith("ddp") and self.lost in job.nodes and self.states[self.lost] == "idle":
             job.state = "NODE_FAIL"
-            if self.comes_back:
-                self.lost = ""
-            else:
-                self.states[self.lost] = "down"
+            self.states[self.lost] = "down"
             return
         for node, text in self.records(name, job.nodes):
             (folder / RECORDS / node).write_text(text)
@@ -239,8 +235,6 @@ def playing(machine: PlayedMachine, wait: Callable[[], None] | None = None) -> I
         for name in ("submit", "find", "poll", "cancel", "nodes_of"):
             patch.setattr(slurm, name, getattr(machine, name))
         patch.setattr(slurm, "reasons_of", lambda _: {})
-        patch.setattr(slurm, "settings", dict)
-        patch.setattr(slurm, "cpu_bindings", lambda *_: [])
         patch.setattr("lumisite.validate.run.runner.time.sleep", lambda _: (wait or machine.go_on)())
         yield
 
@@ -258,7 +252,10 @@ def request_of(machine: PlayedMachine, folder: Path, size: int, *, divided: bool
     request = replace(
         a_request(),
         folder=str(folder),
-        batches=(Batch("20260122T100000-017", len(sets), sets, PROBES),),
+        stamp="20260122T100000-017",
+        jobs=len(sets),
+        node_sets=sets,
+        probes=PROBES,
         step_nodes=size if divided else None,
     )
     return with_specs(replace(request, specs={}), MACHINE)
@@ -281,7 +278,7 @@ def validate(machine: PlayedMachine, request: RunRequest, reports: list[Finding]
         driver.restore()
         driver.work()
         with redirect_stdout(printed), redirect_stderr(io.StringIO()):
-            code = print_run(run, request, MACHINE.site, as_json=True)
+            code = print_run(run, request, MACHINE, None, as_json=True)
     finally:
         run.release()
     return {**json.loads(printed.getvalue()), "exit_code": code}
@@ -299,8 +296,7 @@ def main(nodes: int, size: int, folder: Path) -> dict[str, object]:
         began = time.process_time()
         again = validate(machine, request, [])
         resume_s = time.process_time() - began
-    gates = result["gates"]
-    assert isinstance(gates, list)
+    gates = [line for line in lines_of(folder / SAMPLES) if isinstance(line, Gate)]
     steps = [path for path in (folder / "jobs").glob("*/*") if path.is_dir()]
     return {
         "jobs": len(request.node_sets),
@@ -309,11 +305,10 @@ def main(nodes: int, size: int, folder: Path) -> dict[str, object]:
         "resume_s": resume_s,
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "files": sum(1 for _ in folder.rglob("*")),
-        "files_planned": cost_of(MACHINE.site, plans_of(request, MACHINE)).files,
         "most_records": max(sum(1 for _ in (step / RECORDS).glob("*")) for step in steps),
         "lines_mib": sum(path.stat().st_size for path in folder.glob("*.jsonl")) / (1 << 20),
-        "codes": sorted({(gate["code"], tuple(gate["nodes"])) for gate in gates if gate["verdict"] != "pass"}),
-        "slow": sorted({slow["node"] for slow in result["slow_nodes"]}),  # type: ignore[attr-defined]
+        "codes": sorted({(gate.code, gate.nodes) for gate in gates if gate.verdict != "pass"}),
+        "slow": sorted({slow["node"] for slow in result["verdict"]["slow_nodes"]}),  # type: ignore[index]
         "exit_code": result["exit_code"],
         "same": again == result,
         "bad": [machine.slow, machine.down_link, machine.lost],

@@ -16,7 +16,6 @@ from lumisite.validate.probes.probe import Ended, Expected, Group, Line, ProbeSt
 from lumisite.validate.run import slurm
 from lumisite.validate.run.folder import SAMPLES, Run, create_run, lines_of
 from lumisite.validate.run.jobscript import DONE, EXIT, RECORDS, SKIP, SKIPPED, JobPlan
-from lumisite.validate.run.plan import plan_jobs
 from lumisite.validate.run.runner import Runner
 from tests.support.requests import LOADED, a_request
 
@@ -39,7 +38,6 @@ class PlayedSlurm:
         self.cancelled: list[str] = []
         self.nodes = dict.fromkeys(NODES, "idle")
         self.reasons: dict[str, str] = {}
-        self.config: dict[str, str] = {}
 
     def submit(self, script: str) -> str:
         if self.refuse:
@@ -66,12 +64,6 @@ class PlayedSlurm:
 
     def reasons_of(self, _nodes: object) -> dict[str, str]:
         return self.reasons
-
-    def settings(self) -> dict[str, str]:
-        return self.config
-
-    def cpu_bindings(self, _partition: str, _nodes: object) -> list[str]:
-        return []
 
     def go_on(self) -> None:
         """Let one more step of each running job end, as its script would."""
@@ -117,13 +109,19 @@ def a_group(name: str, nodes: tuple[str, ...]) -> Group:
 
 def plans(folder: Path, jobs: int = 2) -> list[JobPlan]:
     names = ("one", "two", "three")
-    return plan_jobs("stamp", str(folder), [NODES], jobs, lambda nodes: [a_group(name, nodes) for name in names])
+    return plan_jobs(folder, [a_group(name, NODES) for name in names], jobs)
+
+
+def plan_jobs(folder: Path, groups: Sequence[Group], jobs: int = 1) -> list[JobPlan]:
+    """Return jobs with the same steps."""
+    runs = [f"stamp-{number:02}" for number in range(1, jobs + 1)]
+    return [JobPlan(run, NODES, tuple(groups), f"{folder}/jobs/{run}") for run in runs]
 
 
 def play(monkeypatch: pytest.MonkeyPatch) -> PlayedSlurm:
     """Put a played Slurm in the place of the real one; time passes when the runner sleeps."""
     cluster = PlayedSlurm()
-    for name in ("submit", "find", "poll", "cancel", "nodes_of", "reasons_of", "settings", "cpu_bindings"):
+    for name in ("submit", "find", "poll", "cancel", "nodes_of", "reasons_of"):
         monkeypatch.setattr(slurm, name, getattr(cluster, name))
     monkeypatch.setattr("lumisite.validate.run.runner.time.sleep", lambda _: cluster.go_on())
     return cluster

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from lumisite.site.load import load_site
 from lumisite.validate.run.plan import site_digest, with_specs
-from lumisite.validate.run.request import Batch, RunRequest
+from lumisite.validate.run.request import RunRequest
 
 LOADED = load_site("twin")
-FIRST = Batch("one", 5, (("n1", "n2"), ("n3", "n4")), ("collectives",))
 
 
 def a_request() -> RunRequest:
@@ -24,7 +23,10 @@ def a_request() -> RunRequest:
         folder="/scratch/run",
         site_file="twin",
         site_digest=site_digest(LOADED),
-        batches=(FIRST,),
+        stamp="one",
+        jobs=5,
+        node_sets=(("n1", "n2"), ("n3", "n4")),
+        probes=("collectives",),
         specs={},
         sbatch=("--qos=x",),
         before=("/scratch/before.jsonl",),

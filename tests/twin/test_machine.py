@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 import pytest
 
@@ -48,10 +47,6 @@ def test_each_node_is_validated_once(site: Cluster) -> None:
         assert {path.name for path in records.iterdir()} == {
             f"{name}.{end}" for name in nodes for end in ("jsonl", "at")
         }
-    planned = site.run(f"{LUMISITE} validate --site {SITE} --out /scratch/dry --dry-run {words}").stdout
-    files = sum(1 for _ in jobs.rglob("*"))
-    (promised,) = [int(a) for a, b in pairwise(planned.split()) if b == "files"]
-    assert files <= promised < 2 * files
 
 
 def test_interrupted_it_cancels_all_jobs_and_resume_measures_the_rest(site: Cluster) -> None:
@@ -72,7 +67,7 @@ def test_interrupted_it_cancels_all_jobs_and_resume_measures_the_rest(site: Clus
     assert trained == {(one, two, three), (four, five), (one, four)}
 
 
-def test_a_job_that_slurm_lost_is_run_again(site: Cluster) -> None:
+def test_a_job_that_slurm_lost_is_run_again_when_the_run_is_resumed(site: Cluster) -> None:
     words = f"--site {SITE} --nodes 4 --step-nodes 2 --probe ddp"
     down, up = (f"scontrol update nodename=nid000002 state={state} reason=test" for state in ("down", "resume"))
     up += " || true"  # it may be back already (ReturnToService)
@@ -80,7 +75,9 @@ def test_a_job_that_slurm_lost_is_run_again(site: Cluster) -> None:
         with faults.as_root(site, LOGIN, down, up):
             pass
         code, _, err = ended(process)
-    assert code == 0, err
+    assert code == 4, err
+    done = site.run(f"{LUMISITE} validate --resume /scratch/again")
+    assert done.code == 0, done.stdout + done.stderr
     assert len(list((site.shared / "scratch/again/jobs").glob("*/slurm-*.out"))) == 4
 
 

@@ -253,7 +253,7 @@ def test_a_fault_of_one_node_is_told_of_that_node(four: Cluster, name: str) -> N
         (more,) = [
             line.strip() for line in done.stderr.splitlines() if " --nodelist nid000001,nid000002,nid000004 " in line
         ]
-        assert f"--out /scratch/{name}-rest" in more
+        assert f"--out /scratch/{name}-next" in more
 
 
 def test_the_node_that_runs_the_job_script_is_told_as_any_other(four: Cluster) -> None:

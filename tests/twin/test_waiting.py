@@ -11,7 +11,7 @@ from tests.twin import faults
 from tests.twin.cluster import Cluster, ClusterPlan
 from tests.twin.fixtures import require_twin
 from tests.twin.login_node import ready_cluster
-from tests.twin.test_validate import at_work, ended, gates, validate
+from tests.twin.test_validate import at_work, ended
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
@@ -46,13 +46,3 @@ def test_a_limit_and_a_drained_node_are_named_while_the_job_waits(site: Cluster)
     assert "nid000002 drained (bad DIMM" in told
     assert "--avoid nid000002" in told
     assert code == 0, out + err
-
-
-def test_a_slurm_that_applies_no_masks_is_named_before_jobs_run() -> None:
-    require_twin()
-    with ready_cluster(ClusterPlan(images=("torch",), slurm_lines=("TaskPlugin=task/none",))) as cluster:
-        done = validate(cluster, "masks", "--probe node")
-        found = gates(cluster, "masks", "slurm")
-    assert done.code == 1, done.stdout + done.stderr
-    assert [(gate.code, gate.verdict) for gate in found] == [("slurm-setting", "fail")]
-    assert done.stderr.index("TaskPlugin") < done.stderr.index("node-2n")

@@ -302,6 +302,7 @@ def _rank_gate(finding: Finding, first: Record, expected: Expected, own: Sequenc
     others of a step suffer with it.
     """
     rank, host = rank_of(first), str(first.get("host"))
-    gate = replace(expected.gate(replace(finding, subject=describe_ranks([rank], [host]))), rank=rank)
+    location = describe_ranks([rank], [host])
+    gate = replace(expected.gate(replace(finding, subject=location)), rank=rank, location=location)
     alone = {str(record.get("host")) for record in own} == {host} and {host} < {*expected.nodes}
     return replace(gate, nodes=(host,), asked=gate.nodes) if alone else gate

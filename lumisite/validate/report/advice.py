@@ -13,13 +13,10 @@ from lumisite.facts.report import change_json, compare, make_report
 from lumisite.site.load import LoadedSite, load_plans
 from lumisite.text import listed, percent, some
 from lumisite.validate.metric_names import parse_name
-from lumisite.validate.run.commands import Commands
-from lumisite.validate.verdict.gates import next_step
 from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.nodes import LEAST_VALUES
 from lumisite.validate.verdict.system import SystemVerdict
 
-NO_COMMANDS = Commands()
 #: Which kinds of change are suspected first where a part of the machine is slower.
 SUSPECTS: Mapping[str, tuple[str, ...]] = {
     "network": (
@@ -30,29 +27,24 @@ SUSPECTS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 #: Shapes that need no network.
 ALONE = ("1g", "1n")
-#: Changes that are named before they are only counted.
-FACTS_NAMED = 6
-#: Slow nodes that are named before they are only counted.
-NODES_NAMED = 8
+#: Changes, and slow nodes, that are named before they are only counted.
+NAMED = 6
 #: Drops within so much of each other are one number.
 ALIKE = 0.05
 #: A change as `lumisite changes --json` has it; its `touches` are parts of the site: `module singularity-CPEbits`.
 ChangeRow: TypeAlias = Mapping[str, Any]
 
 
-def changes(
-    before: Facts | None, after: Facts | None, loaded: LoadedSite | None
-) -> tuple[tuple[ChangeRow, ...], tuple[str, ...]]:
-    """Compare two captures: return all changes, what matters most first, and the text for users on them.
+def changes(before: Facts | None, after: Facts | None, loaded: LoadedSite | None) -> tuple[ChangeRow, ...]:
+    """Compare two captures: return all changes, what matters most first.
 
-    Without the site that the captures are of, nothing is known of what a change touches, and there is no such text.
+    Without the site that the captures are of, nothing is known of what a change touches.
     """
     if before is None or after is None or before.site != after.site:
-        return (), ()
+        return ()
     if loaded is None or loaded.site.name != after.site:
-        return tuple(map(_row, compare(before, after))), ()
-    report = make_report(before, after, loaded.site, load_plans(loaded))
-    return tuple(map(_row, report.changes)), report.users if report.changes else ()
+        return tuple(map(_row, compare(before, after)))
+    return tuple(map(_row, make_report(before, after, loaded.site, load_plans(loaded)).changes))
 
 
 def _row(change: Change) -> ChangeRow:
@@ -69,32 +61,24 @@ def slower_metrics(verdict: SystemVerdict) -> list[MetricVerdict]:
     return [metric for metric in verdict.metrics if metric.decides and metric.verdict in ("fail", "unconfirmed")]
 
 
-def advice(
-    verdict: SystemVerdict, changed: Sequence[ChangeRow], commands: Commands = NO_COMMANDS, *, alone: bool = False
-) -> Iterator[str]:
-    """Yield what to do: gates first, for a broken gate explains slow numbers; then numbers, nodes, and missing jobs.
+def advice(verdict: SystemVerdict, changed: Sequence[ChangeRow], next_command: str = "") -> Iterator[str]:
+    """Yield what to do: gates first, for a broken gate explains slow numbers; then numbers, nodes, and what is open.
 
-    `commands` are those of the run, and `alone` means that there is no baseline.
+    `next_command` is what the verdict waits for, empty where that is nothing.
     """
     for gate in verdict.gates:
         for cause in gate.causes:
-            if not cause.follows:
-                yield f"{gate.gate}: {cause.cause} ({some(cause.nodes)}): {next_step(cause)}"
+            yield f"{gate.gate}: {cause.cause} ({some(cause.nodes)}): {cause.advice}"
     yield from _on_numbers(verdict, changed)
-    yield from _on_nodes(verdict, commands)
-    yield from verdict.next_runs
-    for purpose, command in commands.next_ones():
-        yield f"{purpose}: `{command}`"
-    short = alone or any(run.code == "next-baseline" for run in verdict.missing_runs)
-    if short and commands.baseline:
-        yield commands.make_baseline()
-    if faster := [metric.metric for metric in verdict.metrics if metric.improved]:
+    yield from _on_nodes(verdict)
+    yield from _on_open(verdict)
+    if next_command:
+        yield f"to go on: `{next_command}`"
+    faster = [
+        metric.metric for metric in verdict.metrics if any(found.code == "metric-faster" for found in metric.findings)
+    ]
+    if faster:
         yield f"faster than before: {listed(faster)}: make sure that the benchmark still does its work"
-
-
-def failed_nodes(verdict: SystemVerdict) -> list[str]:
-    """Return the nodes that gates name, which have to be repaired."""
-    return sorted({node for gate in verdict.gates for node in gate.nodes})
 
 
 def slow_nodes(verdict: SystemVerdict, most: int) -> str:
@@ -105,7 +89,7 @@ def slow_nodes(verdict: SystemVerdict, most: int) -> str:
     below: dict[str, float] = {}
     for slow in verdict.slow_nodes:
         below[slow.node] = max(slow.below, below.get(slow.node, 0.0))
-    names = sorted(below.keys() - failed_nodes(verdict))
+    names = sorted(below.keys() - verdict.failed_nodes)
     if not names:
         return ""
     verb = "is" if len(names) == 1 else "are"
@@ -124,16 +108,28 @@ def percent_range(values: Sequence[float]) -> str:
     return f"{percent(low, 0).removesuffix(' %')} to {percent(high, 0)}"
 
 
-def _on_nodes(verdict: SystemVerdict, commands: Commands) -> Iterator[str]:
+def _on_nodes(verdict: SystemVerdict) -> Iterator[str]:
     """Yield what to do with bad nodes: repair what failed, and measure what is only slow once more."""
-    again = "measure once more among other nodes" + (f": `{commands.again}`" if commands.again else "")
-    failed = failed_nodes(verdict)
-    if slow := slow_nodes(verdict, NODES_NAMED):
+    failed = verdict.failed_nodes
+    if slow := slow_nodes(verdict, NAMED):
         surely = any(one.values >= LEAST_VALUES and one.node not in failed for one in verdict.slow_nodes)
         then = "; if it is as slow again, drain it with the command below" if surely else ""
-        yield f"{slow}: {again}{then}"
+        yield f"{slow}: measure once more among other nodes{then}"
     elif failed:
-        yield f"{listed(failed)}: drain and repair, then {again}"
+        yield f"{listed(failed)}: drain and repair, then measure once more among other nodes"
+
+
+def _on_open(verdict: SystemVerdict) -> Iterator[str]:
+    """Yield what is missing for a decision, what is missing for the same reason together."""
+    missing: dict[str, list[str]] = {}
+    for gate in verdict.gates:
+        if gate.follows or not gate.runs:
+            missing.setdefault(gate.findings[0].advice, []).append(gate.gate)
+    for metric in verdict.metrics:
+        if metric.decides and metric.verdict in ("unconfirmed", "inconclusive"):
+            missing.setdefault(metric.findings[-1].advice, []).append(metric.metric)
+    for todo, names in missing.items():
+        yield f"{listed(names)}: {todo}"
 
 
 def _on_numbers(verdict: SystemVerdict, changed: Sequence[ChangeRow]) -> Iterator[str]:
@@ -182,4 +178,4 @@ def _is_shown_fine(metric: MetricVerdict) -> bool:
 def _changed(part: str, changed: Sequence[ChangeRow]) -> str:
     """Return what changed in a part of the machine."""
     found = [change["what"] for change in changed if change["code"] in SUSPECTS[part]]
-    return f"; changed there: {some(found, FACTS_NAMED, '; ')}" if found else ""
+    return f"; changed there: {some(found, NAMED, '; ')}" if found else ""

@@ -5,37 +5,27 @@ Everything here is a pure function of what the two runs wrote; `write` has the f
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from lumisite import __version__
 from lumisite.facts.facts import Facts
 from lumisite.site.load import LoadedSite
 from lumisite.text import counted
+from lumisite.validate.lines import Gate
 from lumisite.validate.metric_names import Name, parse_name, shape_order
 from lumisite.validate.report.advice import ChangeRow, advice, changes
-from lumisite.validate.report.headline import day, headline, time_of_change, times
-from lumisite.validate.run.commands import Commands, commands_of, request_of
-from lumisite.validate.samples import Recorded, Series
+from lumisite.validate.report.headline import headline
+from lumisite.validate.run.next_command import next_command, request_of
+from lumisite.validate.samples import JobValues, Recorded, Series
 from lumisite.validate.verdict.gates import nodes_of_runs
 from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.nodes import job_value
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
-#: What of `run.json` a report repeats, with its label.
-ABOUT = {
-    "site": "site",
-    "platform": "platform",
-    "partition": "partition",
-    "backend": "back-end",
-    "image": "image",
-    "image_digest": "image digest",
-    "spec": "what is measured",
-    "env": "set variables",
-    "started": "started",
-    "lumisite": "lumisite",
-}
+#: What of `run.json` a report repeats.
+ABOUT = ("site", "platform", "partition", "image", "env", "started")
 
 
 @dataclass(frozen=True)
@@ -69,13 +59,11 @@ class Curve:
 
 @dataclass(frozen=True)
 class Bar:
-    """A rate on one shape; an efficiency is the part of what as many single nodes (or GPUs) would reach."""
+    """A rate on one shape."""
 
     shape: str
     before: float | None
     after: float | None
-    efficiency_before: float | None
-    efficiency_after: float | None
 
 
 @dataclass(frozen=True)
@@ -89,9 +77,10 @@ class Scaling:
 
 @dataclass(frozen=True)
 class RunReport:
-    """Everything that a report has; `users` is the text on the changes that can be sent to users, line by line.
+    """Everything that a report has.
 
-    `headline` is the verdict and the finding, `summary` when, on what, and how much was measured.
+    `headline` is the verdict and the finding, `summary` when, on what, and how much was measured; `about` has rows of
+    what was run, before and after; `next_command` is empty where the verdict waits for nothing.
     """
 
     headline: str
@@ -99,39 +88,27 @@ class RunReport:
     verdict: SystemVerdict
     about: tuple[tuple[str, str, str], ...]
     changes: tuple[ChangeRow, ...]
-    users: tuple[str, ...]
     advice: tuple[str, ...]
-    commands: Commands
+    next_command: str
     curves: tuple[Curve, ...]
     scalings: tuple[Scaling, ...]
 
 
-def make_report(
-    before: Side | None,
-    after: Side,
-    terms: Terms,
-    loaded: LoadedSite | None = None,
-    nodes: Mapping[str, str] | None = None,
-) -> RunReport:
-    """Judge `after` against `before`, or alone where that is None; what changes touch follows from the site.
-
-    `nodes` are those of the partition with their states, where Slurm is there to say them.
-    """
+def make_report(before: Side | None, after: Side, terms: Terms, loaded: LoadedSite | None = None) -> RunReport:
+    """Judge `after` against `before`, or alone where that is None; what changes touch follows from the site."""
     alone = before is None
     verdict = judge_system(before.recorded if before else None, after.recorded, terms)
     before = before or Side(Recorded({}))
-    changed, users = changes(before.facts, after.facts, loaded)
-    commands = commands_of(verdict, request_of(after.about), nodes)
-    when = time_of_change(before.recorded, after.recorded, after.about, loaded)
+    changed = changes(before.facts, after.facts, loaded)
+    command = next_command(verdict, request_of(after.about))
     return RunReport(
-        headline=headline(verdict, changed, when, with_baseline=not alone),
+        headline=headline(verdict, changed, with_baseline=not alone),
         summary=tuple(_summary(before, after)),
         verdict=verdict,
-        about=tuple(_about(before, after)),
+        about=tuple((key, _value(before, key), _value(after, key)) for key in ABOUT),
         changes=changed,
-        users=users,
-        advice=tuple(advice(verdict, changed, commands, alone=alone)),
-        commands=commands,
+        advice=tuple(advice(verdict, changed, command)),
+        next_command=command,
         curves=tuple(_curves(before.recorded.series, after.recorded.series, verdict.metrics)),
         scalings=tuple(_scalings(verdict.metrics)),
     )
@@ -140,37 +117,30 @@ def make_report(
 # ---- what was run
 
 
-def _amount(side: Side) -> dict[str, Any]:
-    """Return the days of a run, and how many jobs and nodes it had; nothing where nothing was run."""
-    jobs = [job for series in side.recorded.series.values() for job in series.jobs]
-    runs = nodes_of_runs([*side.recorded.gates, *jobs])
-    if not runs:
-        return {}
-    moments = times(side.recorded)
-    days = dict.fromkeys(filter(None, (day(moments[0]), day(moments[-1]))))
-    return {"days": " to ".join(days), "jobs": len(runs), "nodes": len(set[str]().union(*runs.values()))}
-
-
 def _summary(before: Side, after: Side) -> Iterator[str]:
     """Yield when and on what was measured, how much, and what wrote this."""
-    site, platform = (_value(after, key) for key in ("site", "platform"))
-    if site:
-        yield f"{site}, platform {platform}" if platform else site
+    if site := _value(after, "site"):
+        yield f"{site}, platform {_value(after, 'platform')}"
     for side, verb in ((after, "measured"), (before, "compared with")):
-        if amount := _amount(side):
-            jobs, nodes = counted(amount["jobs"], "job"), counted(amount["nodes"], "node")
-            yield f"{verb} {jobs} on {nodes}, {amount['days']}"
+        every: list[Gate | JobValues] = [
+            *side.recorded.gates,
+            *(job for series in side.recorded.series.values() for job in series.jobs),
+        ]
+        if runs := nodes_of_runs(every):
+            jobs, nodes = counted(len(runs), "job"), counted(len(set[str]().union(*runs.values())), "node")
+            moments = [entry.time for entry in every]
+            days = dict.fromkeys(filter(None, (_day(min(moments)), _day(max(moments)))))
+            yield f"{verb} {jobs} on {nodes}, {' to '.join(days)}"
     yield f"lumisite {__version__}"
 
 
-def _about(before: Side, after: Side) -> Iterator[tuple[str, str, str]]:
-    for key, label in ABOUT.items():
-        old, new = _value(before, key), _value(after, key)
-        if old or new:
-            yield label, old, new
-    earlier, later = _amount(before), _amount(after)
-    for name in ("days", "jobs", "nodes"):
-        yield name, str(earlier.get(name, "")), str(later.get(name, ""))
+def _day(seconds: float) -> str:
+    """Return the day (UTC) of a time in seconds since 1970; nothing for a time that no calendar has."""
+    try:
+        when = time.gmtime(seconds)
+    except (OverflowError, OSError, ValueError):
+        return ""
+    return f"{when.tm_mday} {time.strftime('%B %Y', when)}"
 
 
 def _value(side: Side, key: str) -> str:
@@ -222,14 +192,9 @@ def _scalings(metrics: Iterable[MetricVerdict]) -> Iterator[Scaling]:
         return name.quantity if name.shape and name.size is None and rate else ""
 
     for family, unit, members in _families(metrics, family_of):
-        old = {name.shape: metric.before for name, metric in members.items()}
-        new = {name.shape: metric.after for name, metric in members.items()}
-        shapes = [shape for shape in sorted(old, key=shape_order) if old[shape] or new[shape]]
-        bars = [Bar(name, old[name], new[name], _efficiency(old, name), _efficiency(new, name)) for name in shapes]
-        if bars:
-            yield Scaling(family, unit, tuple(bars))
-
-
-def _efficiency(rates: Mapping[str, float | None], shape: str) -> float | None:
-    rate, single = rates.get(shape), rates.get("1n")
-    return rate / single / int(shape[:-1]) if rate and single and shape.endswith("n") else None
+        by_shape = {name.shape: metric for name, metric in members.items()}
+        bars = tuple(
+            Bar(shape, by_shape[shape].before, by_shape[shape].after) for shape in sorted(by_shape, key=shape_order)
+        )
+        if any(bar.before or bar.after for bar in bars):
+            yield Scaling(family, unit, bars)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lumisite.text import figure, percent
+from lumisite.text import figure
 from lumisite.validate.metric_names import parse_name, size_text
 from lumisite.validate.report.advice import slower_metrics
 from lumisite.validate.report.gather import Curve, RunReport, Scaling
@@ -102,11 +102,6 @@ def _scaling(scaling: Scaling) -> Plot:
             if any(heights):
                 centres = [index + shift for index in range(len(heights))]
                 axes.bar(centres, heights, 0.38, color=colour, hatch=hatch, edgecolor="white", label=name)
-                for centre, height, bar in zip(centres, heights, scaling.bars, strict=True):
-                    part = getattr(bar, f"efficiency_{name}")
-                    if part is not None and height:
-                        axes.annotate(percent(part, 0), (centre, height), ha="center", va="bottom")
-        axes.margins(y=0.15)  # room for the words above the bars
         axes.set_xticks(range(len(scaling.bars)), [bar.shape for bar in scaling.bars])
         axes.set_ylabel(scaling.unit or scaling.name)
         axes.legend()

@@ -36,24 +36,11 @@ def report_tables(report: RunReport) -> list[Table]:
     judged = verdict_tables(report.verdict)
     bad = [table for table in judged if WORST_FIRST.index(table.worst) < WORST_FIRST.index("pass")]
     changed = [(one["what"], "; ".join(one["touches"]) or "-") for one in report.changes]
-    scaling = [
-        (
-            scaling.name,
-            bar.shape,
-            figure(bar.before),
-            figure(bar.after),
-            _part(bar.efficiency_before),
-            _part(bar.efficiency_after),
-        )
-        for scaling in report.scalings
-        for bar in scaling.bars
-    ]
-    about = [(name, old or "-", new or "-") for name, old, new in report.about]
+    about = [(name, old or "-", new or "-") for name, old, new in report.about if old or new]
     tables = [
         *sorted(bad, key=lambda table: WORST_FIRST.index(table.worst)),
         _table("What changed on the machine", ("change", "touches"), changed),
         *(table for table in judged if table not in bad),
-        _table("Scaling", ("rate", "shape", "before", "after", "efficiency before", "efficiency after"), scaling),
         _table("What was run", ("", "before", "after"), about),
     ]
     return [table for table in tables if table.rows]
@@ -108,10 +95,6 @@ def _numbers(metric: MetricVerdict) -> Row:
     jobs = f"{metric.jobs_before}, {metric.jobs_compared}" if metric.jobs_before else str(metric.jobs_compared)
     numbers = (figure(metric.before), figure(metric.after), _change(metric), jobs)
     return (metric.metric, metric.unit or "-", *numbers)
-
-
-def _part(efficiency: float | None) -> str:
-    return "-" if efficiency is None else percent(efficiency, 0)
 
 
 def interval_95(metric: MetricVerdict) -> tuple[float, float] | None:

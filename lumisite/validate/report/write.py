@@ -14,29 +14,18 @@ from typing import get_args
 
 from lumisite.text import columns
 from lumisite.validate.lines import State
-from lumisite.validate.report.advice import advice
 from lumisite.validate.report.gather import RunReport
-from lumisite.validate.report.headline import headline
 from lumisite.validate.report.plots import lead, plots
-from lumisite.validate.report.tables import Table, report_tables, verdict_tables
-from lumisite.validate.verdict.system import SystemVerdict
+from lumisite.validate.report.tables import Table, report_tables
 from lumisite.validate.verdict.system import as_json as verdict_json
 
 
-def verdict_text(verdict: SystemVerdict) -> str:
-    """Return the verdict, what to do, and what was judged."""
-    parts = [_to_do(tuple(advice(verdict, ())), verdict.drain), *map(_table_lines, verdict_tables(verdict))]
-    return _joined([[headline(verdict)], *parts, [f"note: {note}" for note in verdict.notes]])
-
-
 def _text(report: RunReport) -> str:
-    users = [f"  {line}".rstrip() for line in report.users]
     return _joined(
         [
             [report.headline, "; ".join(report.summary)],
             _to_do(report.advice, report.verdict.drain),
             *map(_table_lines, report_tables(report)),
-            ["to send to users, when you have read it", *users] if users else [],
             [f"note: {note}" for note in report.verdict.notes],
         ]
     )

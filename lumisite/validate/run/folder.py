@@ -28,7 +28,7 @@ from lumisite.site.json_file import short
 from lumisite.site.read import opened, read_file
 from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line, parse_value, wrong_line
 from lumisite.validate.probes.probe import Line, ProbeStep, Record, scripts
-from lumisite.validate.run.jobscript import DONE, FACTS, RECORDS, SEEN, SET_BEFORE, SKIPPED
+from lumisite.validate.run.jobscript import DONE, FACTS, LEFT_OUT, RECORDS, SKIPPED
 from lumisite.validate.run.request import RunRequest, parse_request
 
 SAMPLES, RUN = "samples.jsonl", "run.json"
@@ -36,24 +36,12 @@ SAMPLES, RUN = "samples.jsonl", "run.json"
 SCRIPT = "job.sh"
 #: No script or request has more, and no file of lines: a run on 3,000 nodes writes 14 MB.
 LARGEST_BYTES, LARGEST_LINES_BYTES = 32 << 20, 128 << 20
-#: No job measures more of what may change under it.
-MEASURED_BYTES = 2 << 20
+#: No environment of a job is larger.
+ENVIRONMENT_BYTES = 2 << 20
 #: The gate that says how a job ended.
 END = "job"
 #: How much of a step's stderr is read, in bytes.
 STDERR_BYTES = 1 << 14
-#: How much of a variable's value is kept, in letters.
-VALUE_LETTERS = 400
-#: Of a variable that jobs do not get.
-LEFT_OUT = "left-out"
-#: Who sets variables before lumisite runs, as jobs write it, each as a sentence.
-SETTERS: Mapping[str, str] = {
-    "site-login": "{variable} was set before lumisite ran, by the login files of the site ({path})",
-    "task-prolog": "{variable} was set before lumisite ran, by the site's TaskProlog {path}",
-    "job": "{variable} was set before lumisite ran, by the job's own options, or something of Slurm's",
-    "home-file": "{path} sets {variable} in each rank",
-    LEFT_OUT: "{variable} of the login files in {path} is not set in the jobs, which run without these files",
-}
 #: Colours and other sequences for a terminal (ECMA-48, CSI).
 _FOR_TERMINALS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 #: Lines that say why a container or a step did not start, or a program ended; `lost` is what `node.sh` writes.
@@ -69,30 +57,6 @@ class End:
 
     code: str
     time: float
-
-
-@dataclass(frozen=True)
-class SetBefore:
-    """A variable (NAME=VALUE) that something set before lumisite ran: `by` whom, one of `SETTERS`, in which file."""
-
-    variable: str
-    by: str
-    path: str
-
-    @property
-    def name(self) -> str:
-        """The variable's name."""
-        return self.variable.partition("=")[0]
-
-    @property
-    def in_effect(self) -> bool:
-        """Whether ranks have it."""
-        return self.by != LEFT_OUT
-
-    @property
-    def text(self) -> str:
-        """A sentence about it."""
-        return SETTERS[self.by].format(variable=self.variable, path=self.path)
 
 
 @dataclass
@@ -175,10 +139,6 @@ class Run:
         for line in lines:
             self._lines.add(line_json(line))
 
-    def drop(self, run: str) -> None:
-        """Remove what a job has measured."""
-        self._lines.drop(lambda line: line.get("run") == run)
-
     def forget_end(self, run: str) -> None:
         """Forget how a job ended; what it has measured stays."""
         self._lines.drop(lambda line: line.get("run") == run and line.get("gate") == END)
@@ -225,12 +185,9 @@ class Run:
 
     def marker(self, run: str, name: str) -> list[str]:
         """Read one of a job's marks as words; empty if it is not there."""
-        return self._text(run, name, STDERR_BYTES).split()
-
-    def _text(self, run: str, name: str, most_bytes: int = MEASURED_BYTES) -> str:
         with suppress(OSError, ValueError):
-            return read_file(self.job_folder(run) / name, most_bytes).decode(errors="replace")
-        return ""
+            return read_file(self.job_folder(run) / name, STDERR_BYTES).decode(errors="replace").split()
+        return []
 
     def end(self, run: str, name: str) -> End | None:
         """Return how a job or a step came to its own end, by its mark; None if it has not."""
@@ -247,19 +204,11 @@ class Run:
         """Read what the ranks of a step wrote, and of those that did not finish where they were."""
         return read_records(self.job_folder(run) / step.folder / RECORDS)
 
-    def seen(self, run: str) -> list[dict[str, str]]:
-        """Return what a job measured, by name, at its start and after each step; a torn line is left out."""
-        rows = [line.split("\t") for line in self._text(run, SEEN).splitlines()]
-        return [dict(zip(row[:-1:2], row[1:-1:2], strict=False)) for row in rows if row[-1] == "end"]
-
-    def set_before(self, run: str) -> list[SetBefore]:
-        """Return each variable that was set before lumisite ran, cut where it is long."""
-        rows = [line.split("\t") for line in self._text(run, SET_BEFORE).splitlines()]
-        return [
-            SetBefore(row[0][:VALUE_LETTERS], row[1], row[2][:VALUE_LETTERS])
-            for row in rows
-            if len(row) == 3 and row[1] in SETTERS
-        ]
+    def left_out(self, run: str) -> list[str]:
+        """Return the variables of the user's login files that a job does not have, each as NAME=VALUE."""
+        with suppress(OSError, ValueError):
+            return read_file(self.job_folder(run) / LEFT_OUT, ENVIRONMENT_BYTES).decode(errors="replace").splitlines()
+        return []
 
     def errors(self, run: str, name: str) -> tuple[str, ...]:
         """Return the lines at the end of a file in a job's folder that are errors, or all if none is; each once."""

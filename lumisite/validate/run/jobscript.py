@@ -11,14 +11,14 @@ from lumisite.errors import ResolveError
 from lumisite.paths import MODULES, current
 from lumisite.site.model import Site, Validation
 from lumisite.site.read import read_file
-from lumisite.validate.probes.probe import CHECK, NODE, OUT, PROBES, TEXT, Group, ProbeStep, gpu_of_plan
+from lumisite.validate.probes.probe import CHECK, NODE, OUT, PROBES, TEXT, Group, ProbeStep
 from lumisite.validate.run.request import RunRequest
 from lumisite.validate.run.slurm import AWAY, LOST_STEP
 from lumisite.vendors import all_gpus
 
 #: Names of what a job (jobscript.sh) writes below its folder, and below each step's.
 DONE, EXIT, STEP_ERR, RECORDS = "done", "exit", "stderr", "records"
-FACTS, SEEN, SET_BEFORE = "facts.json", "seen", "set-before"
+FACTS, LEFT_OUT = "facts.json", "left-out"
 #: The exit code of a step that did not run.
 SKIPPED = "skipped"
 #: Marks for a job: that a group of steps is judged, and that a step is not to run.
@@ -66,12 +66,9 @@ def job_script(
     `python` is a Python that runs lumisite, and its PYTHONPATH: where it is given it checks each node, and with
     `captures` captures the first one.
     """
-    validation = validation_of(site)
     lines = ["#!/bin/bash", *(f"#SBATCH {word}" for word in slurm_words(site, request, plan))]
-    values = {"job": plan.folder, "current": current(site.root)}
-    values |= {"lost": LOST_STEP, "away": AWAY, "gpu_prefixes": "|".join(gpu_prefixes())}
+    values = {"job": plan.folder, "lost": LOST_STEP, "away": AWAY, "gpu_prefixes": "|".join(gpu_prefixes())}
     lines += ["", *(f"{name}={shlex.quote(value)}" for name, value in values.items())]
-    lines += [f"images=({shlex.join(filter(None, [request.image, request.jax_image]))})"]
     lines.append(read_file(Path(__file__).with_name("jobscript.sh"), HEAD_BYTES).decode().rstrip("\n"))
     module = _module(site)
     steps = [(step.srun.bare, _step_line(site, request, plan, step, python)) for step in plan.steps]
@@ -82,11 +79,8 @@ def job_script(
         lines += [f"end_if_skipped {' '.join(left)}"]
     if python and captures:
         lines.append(f"capture {shlex.join([*python, '-m', 'lumisite', 'facts', '--site', request.site_file])}")
-    lines += ["seen"]
     lines += [f"module use {shlex.quote(current(site.root, MODULES))}"]
-    lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', "who_set", ""]
-    gpu = gpu_of_plan(site, validation)
-    lines += [f"warm_up {gpu.tool}"] if gpu and validation.backend == "nccl" else []
+    lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', "left_out", ""]
     lines += _steps(plan, [line for _, line in steps])
     lines += ["", "finish 0"]
     return "\n".join(lines) + "\n"

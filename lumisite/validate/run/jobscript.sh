@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2154,SC2016 # what the lines before it assign, and what another shell expands
-# What the script of every job begins with, behind the lines that say `job` (its folder), `current` (the link to the
-# release in force), `images`, `gpu_prefixes` (how names of variables of the GPUs' libraries begin), `lost` (how srun
-# tells of a step that Slurm lost), and `away` (how it tells of a node or a daemon that does not answer).
+# What the script of every job begins with, behind the lines that say `job` (its folder), `gpu_prefixes` (how names of
+# variables of the GPUs' libraries begin), `lost` (how srun tells of a step that Slurm lost), and `away` (how it tells of
+# a node or a daemon that does not answer).
 # Every step leaves its exit code and the time in FOLDER/exit.
 # The site's login files alone: what a user's own set does not reach what is measured.
 # shellcheck source=/dev/null
@@ -10,16 +10,6 @@ mark() { printf '%s\n' "$2" >"$1.partial" && mv "$1.partial" "$1"; }
 finish() {
   mark "$job/done" "$SLURM_JOB_ID $1 $(date +%s.%N)"
   exit 0
-}
-# What the job measures, as it is now, on a line of its own: KEY<tab>VALUE<tab>... end. It may change while jobs run.
-prolog=$(scontrol show config 2>/dev/null | sed -n 's/^TaskProlog *= *//p')
-seen() {
-  {
-    printf '%s\n%s\n' "$current" "$(readlink "$current")"
-    stat -L --printf='%n\n%i %s %Y\n' "${images[@]}"
-    (cd "$current" && find . -type f -exec cksum {} +) | sed "s|^\([0-9]* [0-9]*\) \.\(.*\)|$current\2\n\1|"
-    [ ! -f "$prolog" ] || printf '%s\n%s\n' "$prolog" "$(cksum <"$prolog")"
-  } 2>/dev/null | tr '\n' '\t' | sed '1s/^/\n/;s/$/end\n/' >>"$job/seen"
 }
 # Run a command once on each node.
 each_node() {
@@ -39,36 +29,14 @@ capture() {
     [ "$?" != 124 ] || break
   done
 }
-# Ask the GPUs of each node for their state once before measuring, by the first of these tools that is there.
-warm_up() {
-  each_node sh -c 'for tool; do command -v "$tool" >/dev/null && exec "$tool"; done' sh "$@" >"$job/gpus" 2>&1 || :
-}
 # What a login shell with this home has, a line for each variable.
 login_environment() { env -i HOME="$1" USER="$USER" PATH="$PATH" timeout 30 bash -lc env </dev/null 2>/dev/null | LC_ALL=C sort; }
 # A user's settings of these would change what is measured.
 measured='^(SLURM|SBATCH|SRUN|NCCL|FI|GLOO|MASTER|SINGULARITY|APPTAINER|SINGULARITYENV|APPTAINERENV|MPICH|PMI|OMP|LD)_'
 measured="$measured|^(PYTHON|LUMISITE)|^($gpu_prefixes)"
-# Lines NAME=VALUE<tab>WHO<tab>FILE: of each variable that the helper finds set and leaves so, of a CPU binding for all of
-# the site's jobs, of what this job leaves out of the user's login files, and of files that libraries read in each rank.
-who_set() {
-  site=$(login_environment /)
-  {
-    LUMISITE_VERBOSE=report each_node true 2>/dev/null | sed -n 's/^report kept //p' | sort -u | while IFS= read -r kept; do
-      by=job path=
-      if printf '%s\n' "$site" | grep -qF -e "$kept"; then
-        by=site-login path=/etc/profile
-      elif [ -f "$prolog" ] && grep -qw "${kept%%=*}" "$prolog"; then
-        by=task-prolog path=$prolog
-      fi
-      printf '%s\t%s\t%s\n' "$kept" "$by" "$path"
-    done
-    printf '%s\n' "$site" | sed -n 's|^SLURM_CPU_BIND.*|&\tsite-login\t/etc/profile|p'
-    login_environment "$HOME" | LC_ALL=C comm -13 <(printf '%s\n' "$site") - | grep -E "$measured" |
-      sed "s|\$|\tleft-out\t$HOME|"
-    for file in "$HOME"/.[a-z]ccl.conf; do
-      [ ! -r "$file" ] || sed -n "/^[^#]*=/s|\$|\thome-file\t$file|p" "$file"
-    done
-  } >"$job/set-before.partial" && mv "$job/set-before.partial" "$job/set-before"
+# Lines NAME=VALUE of what the user's own login files set and this job leaves out.
+left_out() {
+  LC_ALL=C comm -13 <(login_environment /) <(login_environment "$HOME") | grep -E "$measured" >"$job/left-out"
 }
 # Whether a node takes no steps any more, and what srun says of it. Where one dies, the step's ranks on the others fail
 # first, and Slurm itself finds out only after SlurmdTimeout.
@@ -116,8 +84,6 @@ step() {
   done
   [ "$code" = 0 ] || failed=yes
   mark "$folder/exit" "$code $(date +%s.%N)"
-  # Not before the nodes are known: on one that hangs, this would.
-  [ ! -e "$job/seen" ] || seen
 }
 # judged_if_failed FOLDER: wait for the judge only where one of these steps has failed.
 judged_if_failed() {

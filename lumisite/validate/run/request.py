@@ -16,18 +16,8 @@ KEPT_OPTIONS = ("account", "reservation", "limit", "jax_image", "wrapper")
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Jobs that were requested together: `jobs` on `node_sets` in turn; without `probes` they run all."""
-
-    stamp: str
-    jobs: int
-    node_sets: tuple[tuple[str, ...], ...]
-    probes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class RunRequest:
-    """What a run is to do. The first batch is what it began with, later ones are what `--more` added."""
+    """What a run is to do: `jobs` on `node_sets` in turn, named by `stamp`; without `probes` they run all."""
 
     lumisite: str
     site: str
@@ -41,9 +31,12 @@ class RunRequest:
     folder: str
     site_file: str
     site_digest: str
-    batches: tuple[Batch, ...]
+    stamp: str
+    jobs: int
+    node_sets: tuple[tuple[str, ...], ...]
     specs: Mapping[str, str]
     """The short hash of what is measured, by the folder of its steps."""
+    probes: tuple[str, ...] = ()
     account: str | None = None
     reservation: str | None = None
     sbatch: tuple[str, ...] = ()
@@ -58,14 +51,14 @@ class RunRequest:
     """Into jobs of how many nodes a machine is divided, each of which is measured once."""
 
     @property
-    def node_sets(self) -> list[tuple[str, ...]]:
-        """All sets of nodes, in the order in which they were chosen."""
-        return list(dict.fromkeys(nodes for batch in self.batches for nodes in batch.node_sets))
+    def nodes(self) -> tuple[str, ...]:
+        """All nodes, in the order in which they were chosen."""
+        return tuple(dict.fromkeys(node for nodes in self.node_sets for node in nodes))
 
     def about(self) -> dict[str, object]:
         """Return run.json."""
         spec = hashlib.sha256(json.dumps(sorted(self.specs.items())).encode()).hexdigest()[:12]
-        return asdict(self) | {"node_sets": self.node_sets, "spec": spec}
+        return asdict(self) | {"spec": spec}
 
 
 def parse_request(data: bytes, file: str) -> RunRequest:
@@ -77,5 +70,5 @@ def parse_request(data: bytes, file: str) -> RunRequest:
 
 
 def _faults(request: RunRequest) -> Iterator[Finding]:
-    if not request.batches:
-        yield Finding("value-wrong", Severity.FAULT, "names no jobs", "start a new run", subject="batches")
+    if not request.node_sets:
+        yield Finding("value-wrong", Severity.FAULT, "names no nodes", "start a new run", subject="node_sets")

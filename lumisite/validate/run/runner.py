@@ -15,18 +15,15 @@ from lumisite.errors import ToolError
 from lumisite.findings.finding import Finding, Severity
 from lumisite.site.model import Site
 from lumisite.text import counted, some
-from lumisite.validate.lines import gate_of, parse_time
 from lumisite.validate.probes.ddp.judge import scaling
 from lumisite.validate.probes.probe import quote
 from lumisite.validate.run import slurm
+from lumisite.validate.run.collect import Collector, LiveJob
 from lumisite.validate.run.folder import End, Run
-from lumisite.validate.run.job import CHANGED, Collector, LiveJob, changed
 from lumisite.validate.run.jobscript import DONE, EXIT, STEP_ERR, JobPlan, job_name, job_script
-from lumisite.validate.run.reasons import check_settings, nodes_away, why_ended, why_lost, why_waits
+from lumisite.validate.run.reasons import nodes_away, why_ended, why_lost, why_waits
 from lumisite.validate.run.request import RunRequest
 
-#: How often a job is submitted that Slurm lost, while all its nodes are in service.
-TRIES = 3
 #: Jobs that Slurm has at once; of a divided machine, the other nodes are free for users meanwhile.
 MOST_JOBS = 32
 
@@ -50,15 +47,13 @@ class Runner:
     grace_s: float = 5.0
     progress: Callable[[float, float], None] = lambda done, total: None
     """Called with how many groups of steps are judged, or will never be, and of how many."""
-    _first: dict[str, str] = field(default_factory=dict)
-    """What the first job of the run measured that came to its end (`Run.seen`)."""
-    _told: set[tuple[str, ...]] = field(default_factory=set)
+    _reported: set[tuple[str, ...]] = field(default_factory=set)
     """For what jobs wait, as far as it is reported."""
 
     def __post_init__(self, plans: Sequence[JobPlan]) -> None:
         """Start with all jobs."""
         self.jobs = [LiveJob(plan) for plan in plans]
-        self.collector = Collector(self.run, self.report)
+        self.collector = Collector(self.run, self.request, self.report)
 
     def restore(self, *, again: bool = False) -> None:
         """Restore the state of jobs from how they ended and their marks; with `again`, what Slurm lost is run again."""
@@ -66,18 +61,16 @@ class Runner:
         for job in self.jobs:
             run = job.plan.run
             job.end = ends.get(run)
-            if job.end and job.end.verdict == "pass":
-                self._first = self._first or next(iter(self.run.seen(run)), {})
-            if job.lost and again:
-                self._again(job)
+            if again and job.end and job.end.verdict == "inconclusive":
+                self.run.forget_end(run)
+                job.end = None
             elif job.end is None:
                 job.asked, job.id = self.run.has_script(run), next(iter(self.run.marker(run, DONE)), "")
             if job.end is None:
-                self.collector.collect(job, self.request)
+                self.collector.collect(job)
 
     def work(self) -> None:
         """Submit what is not submitted, and go on until every job is over."""
-        self._check_settings()
         polled = -self.slurm_s
         while left := [job for job in self.jobs if job.end is None]:
             groups = sum(len(job.plan.groups) for job in self.jobs)
@@ -102,7 +95,7 @@ class Runner:
         for job in mine:
             self._report(job, f"job {job.id} cancelled")
             job.id = ""
-            self.collector.collect(job, self.request)
+            self.collector.collect(job)
 
     def _in_slurm(self) -> list[LiveJob]:
         """Return the jobs that Slurm has, or may have."""
@@ -134,7 +127,7 @@ class Runner:
         # One capture is kept.
         text = job_script(self.site, self.request, job.plan, self.python, captures=not self.run.has_facts)
         path = self.run.write_script(job.plan.run, text)
-        job.tries, job.asked = job.tries + 1, True
+        job.asked = True
         try:
             job.id = slurm.submit(path)
         except slurm.RefusedError as error:
@@ -173,7 +166,7 @@ class Runner:
     def _look(self, job: LiveJob) -> None:
         """Read a job's marks, and record how it ended once it has; marks may arrive later than its end."""
         done = self.run.end(job.plan.run, DONE)
-        self.collector.collect(job, self.request, whole=done is not None)
+        self.collector.collect(job, whole=done is not None)
         if done and done.code == "0" and len(job.collected) == len(job.plan.groups):
             self._finish(job, done)
         elif done and done.code != "0":
@@ -182,18 +175,13 @@ class Runner:
             if job.over_since is None:
                 job.over_since = time.monotonic()
             elif time.monotonic() - job.over_since >= self.grace_s:
-                self.collector.collect(job, self.request)
+                self.collector.collect(job)
                 self._end_early(job, done)
         else:
             job.over_since = None
 
     def _finish(self, job: LiveJob, done: End) -> None:
         """Record that a job has run to its end, and what only all steps together show: how training scales."""
-        seen = self.run.seen(job.plan.run)
-        if aside := changed(seen, self._first):
-            self._end(job, aside)
-            return
-        self._first = self._first or next(iter(seen), {})
         ranks = {step.label: step.ranks for step in reversed(job.plan.steps) if step.probe == "ddp"}
         ran = sum(len(group.steps) for group in job.plan.groups if group.folder not in job.skips)
         text = f"{counted(ran, 'step')} {'has' if ran == 1 else 'have'} run"
@@ -214,8 +202,6 @@ class Runner:
         lines = self.run.errors(run, f"{step}/{STEP_ERR}")
         refused_by = slurm.failed_nodes(lines)
         self._end(job, why_lost(step, refused_by, self._away(job), quote(lines), self._resume))
-        if not refused_by:
-            self._try_again(job)
 
     def _end_early(self, job: LiveJob, done: End | None) -> None:
         """Record why a job ended of which no marks come any more: `done` itself, without some results, or by Slurm."""
@@ -230,31 +216,12 @@ class Runner:
         left = [folder for folder in begun if self.run.end(run, f"{folder}/{EXIT}") is None]
         words = quote(self.run.errors(run, f"slurm-{job.id}.out"))
         self._end(job, why_ended(job.slurm, left[-1] if left else "", self._away(job), words, self._resume))
-        if job.slurm.state != "CANCELLED":
-            self._try_again(job)
 
     def _end(self, job: LiveJob, finding: Finding) -> None:
-        """Record that a job is over before its time; nothing of it counts if it measured two things."""
-        aside = changed(self.run.seen(job.plan.run), self._first)
-        if aside:
-            finding = replace(aside, cause=finding.code if finding.code != CHANGED else None)
-            self.run.drop(job.plan.run)
+        """Record that a job is over before its time."""
         job.end = job.gate(finding, round(time.time(), 3))
         self.run.keep([job.end])
         self.report(replace(finding, subject=job.plan.run))
-
-    def _try_again(self, job: LiveJob) -> None:
-        """Submit a lost job once more, if all its nodes are in service."""
-        nodes = self._nodes()
-        if job.lost and job.tries < TRIES and all(nodes.get(name) in slurm.IN_SERVICE for name in job.plan.nodes):
-            self._again(job)
-
-    def _again(self, job: LiveJob) -> None:
-        """Have a job submitted once more; what it has measured stays."""
-        assert job.end is not None
-        self.run.forget_end(job.plan.run)
-        job.end, job.id, job.asked, job.slurm, job.over_since = None, "", False, slurm.JobState(None), None
-        self._report(job, "once more")
 
     # ---- nodes and reports
 
@@ -280,15 +247,6 @@ class Runner:
         """Report what holds a job up; what many wait for, their turn above all, is reported once."""
         job.waits = finding
         what = (finding.code, job.slurm.reason, *finding.nodes)
-        if what not in self._told:
-            self._told.add(what)
+        if what not in self._reported:
+            self._reported.add(what)
             self.report(finding)
-
-    def _check_settings(self) -> None:
-        """Report what Slurm's settings make impossible, and keep it as a gate of each job."""
-        some_nodes = self.jobs[0].plan.nodes if self.jobs else ()
-        for finding in check_settings(self.site, some_nodes):
-            self.report(finding)
-            for job in self.jobs:
-                nodes, begun = tuple(sorted(job.plan.nodes)), parse_time(self.request.started)
-                self.run.keep([gate_of(finding, "slurm", job.plan.run, nodes, begun)])

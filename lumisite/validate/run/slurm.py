@@ -114,19 +114,6 @@ def describe_nodes(states: Mapping[str, str], reasons: Mapping[str, str]) -> tup
     )
 
 
-def settings() -> dict[str, str]:
-    """Return Slurm's settings by name, as the controller has them. Raises `ToolError`."""
-    rows = re.findall(r"^(\w+) *= *(.*?) *$", query(["scontrol", "show", "config"]), re.MULTILINE)
-    return {name: "" if value == "(null)" else value for name, value in rows}
-
-
-def cpu_bindings(partition: str, nodes: Collection[str]) -> list[str]:
-    """Return what a partition and some of its nodes have as CpuBind, by which tasks are bound. Raises `ToolError`."""
-    text = query(["scontrol", "--oneliner", "show", "partition", partition])
-    text += query(["scontrol", "--oneliner", "show", "node", ",".join(nodes)])
-    return sorted(set(re.findall(r"\bCpuBind=(\S+)", text)))
-
-
 def ignored_options() -> list[str]:
     """Return the caller's variables by which sbatch takes options, as NAME=VALUE; they do not reach jobs."""
     names = sorted(name for name in os.environ if name.startswith("SBATCH_") and name not in KEPT)

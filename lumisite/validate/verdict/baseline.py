@@ -1,4 +1,4 @@
-"""Find which jobs before a change can be compared with those after it, and how well they represent the system.
+"""Find which jobs before a change can be compared with those after it, and how large a baseline is.
 
 The numbers are those of docs/explanation/verdict.md: ten jobs, on three days at least or as many as the site says, on
 two node sets that share no node, all of them with one image and one suite. A metric of single nodes is measured on all
@@ -7,19 +7,16 @@ of them at once, and needs no second set.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from lumisite.findings.finding import Finding, Severity
-from lumisite.site.model import LEAST_DAYS
 from lumisite.text import some
 from lumisite.validate.samples import JobValues, Recorded, Series
 from lumisite.validate.verdict.metric import GOOD_BEFORE
 from lumisite.validate.verdict.nodes import is_per_node
 
 DAY_S = 86400
-#: A baseline of older jobs, of fewer days, or without so many disjoint sets of nodes is a poor one.
-OLDEST_DAYS = 30
 LEAST_SETS = 2
 #: By field of a job, what jobs did that differ in it, and what to do where no job before is like those after.
 _UNLIKE = {
@@ -29,65 +26,46 @@ _UNLIKE = {
 
 
 def comparable(
-    before: Series | None, after: Series, *, allow_image_change: bool = False, least_days: int = LEAST_DAYS
-) -> tuple[Series | Finding, tuple[Finding, ...]]:
-    """Return the jobs before that measured the same as those after, or why there are none; and doubts about them."""
+    before: Series | None, after: Series, *, allow_image_change: bool = False
+) -> tuple[Series | Finding, Finding | None]:
+    """Return the jobs before that measured the same as those after, or why there are none; how many are left out."""
     if before is None:
         advice = "measure it before the next change (`lumisite validate --baseline`)"
-        return Finding("metric-unmeasured", Severity.DOUBT, "not measured before", advice), ()
+        return Finding("metric-unmeasured", Severity.DOUBT, "not measured before", advice), None
     if before.better != after.better:
         message = f"{before.better} is better before and {after.better} after"
-        return _unlike(message, "see which of the files is right"), ()
+        return _unlike(message, "see which of the files is right"), None
     if before.unit and after.unit and before.unit != after.unit:
-        return _unlike(f"in {before.unit} before and in {after.unit} after", "see which of the files is right"), ()
+        return _unlike(f"in {before.unit} before and in {after.unit} after", "see which of the files is right"), None
     jobs = [{(job.run, job.time, repr(sorted(job.values.items()))) for job in side.jobs} for side in (before, after)]
     if twice := set.intersection(*jobs):
         message = f"run {min(twice)[0]} is before and after the change: one of the files is wrong"
-        return _unlike(message, "give the files of the right runs"), ()
-    doubts = []
+        return _unlike(message, "give the files of the right runs"), None
+    doubt = None
     # A job that says nothing of it may be of any kind.
     for what in ("spec",) if allow_image_change else ("spec", "image"):
         did, advice = _UNLIKE[what]
         old, new = (sorted({getattr(job, what) for job in series.jobs} - {""}) for series in (before, after))
         if len(new) > 1:
             message = f"the jobs after the change are of several {what}s ({some(new, between=', ')})"
-            return _unlike(message, f"give the files of one {what} only"), ()
+            return _unlike(message, f"give the files of one {what} only"), None
         kept = tuple(job for job in before.jobs if not new or getattr(job, what) in ("", *new))
         if not kept:
             message = f"{did}: {what} {some(old, between=', ')} before, {some(new, between=', ')} after"
-            return _unlike(message, advice), ()
+            return _unlike(message, advice), None
         if left_out := len(before.jobs) - len(kept):
-            doubts.append(_poor(f"{left_out} of {len(before.jobs)} jobs before the change {did} and are left out"))
+            message = f"{left_out} of {len(before.jobs)} jobs before the change {did} and are left out"
+            doubt = Finding("baseline-poor", Severity.INFO, message)
         before = replace(before, jobs=kept)
-    return before, (*doubts, *map(_poor, _doubts(before, after, least_days)))
+    return before, doubt
 
 
 def _unlike(message: str, advice: str) -> Finding:
     return Finding("metric-unlike", Severity.DOUBT, message, advice)
 
 
-def _poor(message: str) -> Finding:
-    return Finding("baseline-poor", Severity.INFO, message)
-
-
-def _doubts(before: Series, after: Series, least_days: int) -> Iterator[str]:
-    count, change = len(before.jobs), min(job.time for job in after.jobs)
-    old = sum(job.time < change - OLDEST_DAYS * DAY_S for job in before.jobs)
-    late = sum(job.time > change for job in before.jobs)
-    days = len({job.time // DAY_S for job in before.jobs})
-    if old:
-        yield f"{old} of {count} jobs before the change are more than {OLDEST_DAYS} days older than the first after it"
-    if late:
-        yield f"{late} of {count} jobs before the change are later than the first after it"
-    if days < least_days:
-        yield f"days with jobs before the change: {days} ({least_days} are recommended)"
-    if not is_per_node(before) and _disjoint(before.jobs) < LEAST_SETS:
-        recommended = f"{LEAST_SETS} disjoint sets are recommended"
-        yield f"no two jobs before the change ran on wholly different nodes ({recommended})"
-
-
-def baseline_size(recorded: Recorded, days_needed: int, command: str) -> Finding:
-    """Return how many jobs, days and node sets a baseline has, and whether they are enough; `command` adds to it.
+def baseline_size(recorded: Recorded, days_needed: int) -> Finding:
+    """Return how many jobs, days and node sets a baseline has, and whether they are enough.
 
     A job counts where it has a value of the metric that fewest jobs have: only that many can be compared.
     """
@@ -102,14 +80,7 @@ def baseline_size(recorded: Recorded, days_needed: int, command: str) -> Finding
     size = ", ".join(f"{count} of {needed} {name}" for count, needed, name in parts)
     if all(count >= needed for count, needed, _ in parts):
         return Finding("baseline-size", Severity.INFO, size)
-    advice = f"run it again, on another day: `{command}`"
-    return Finding("baseline-incomplete", Severity.INFO, f"incomplete: {size}", advice)
-
-
-def mixed_images(recorded: Recorded) -> Finding | None:
-    """Return that the jobs of a baseline used several images."""
-    images = {job.image for series in recorded.series.values() for job in series.jobs if job.image}
-    return _poor(f"jobs with {len(images)} different images") if len(images) > 1 else None
+    return Finding("baseline-incomplete", Severity.INFO, f"incomplete: {size}", "run it again, on another day")
 
 
 def _disjoint(jobs: Sequence[JobValues]) -> int:

@@ -9,7 +9,7 @@ What follows from a bad node (`causes`) counts as that node's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lumisite.findings.finding import Finding, Severity, place_severity
@@ -20,20 +20,21 @@ from lumisite.validate.probes.probe import NODE
 from lumisite.validate.samples import JobValues
 from lumisite.validate.verdict.causes import following, nodes_behind
 
+SEE_STEP = "look at its step, in the folder jobs of the run"
+
 
 @dataclass(frozen=True)
 class Cause:
-    """One cause that jobs named, what to do about it, and the nodes and ranks that it was seen on.
+    """One cause that jobs named, what to do about it, and the nodes and jobs that it was seen in.
 
-    Where it follows from what another gate found, `follows` has its nodes. `code` is that of the gate's finding.
+    `words` is the cause without the ranks and nodes that it begins with; `code` is that of the gate's finding.
     """
 
     cause: str
+    words: str
     advice: str
     nodes: tuple[str, ...]
     runs: tuple[str, ...]
-    ranks: tuple[int, ...] = ()
-    follows: tuple[str, ...] = ()
     code: str = ""
 
 
@@ -60,27 +61,16 @@ class GateVerdict:
         return sentences(self.findings)
 
 
-def next_step(source: Cause | Gate) -> str:
-    """Return what to do about a gate, by what it says itself if it does."""
-    return source.advice or "look at its step, in the folder jobs of the run"
-
-
-def cause_alone(source: Cause | Gate) -> str:
-    """Return a cause without the ranks and nodes that it begins with."""
-    location, colon, rest = source.cause.partition(": ")
-    return rest if colon and any(node in location for node in source.nodes) else source.cause
-
-
 def judge_gates(before: Sequence[Gate], after: Sequence[Gate]) -> tuple[GateVerdict, ...]:
     """Judge every gate that answered after the change or passed before it, by name; what nodes are comes first."""
     after = _with_all_nodes(after)
     caused_by = following(after)
     names = {gate.gate for gate in after} | {gate.gate for gate in before if gate.verdict == "pass"}
-    verdicts = []
     old, new = _by_name(before), _by_name(after)
-    for name in sorted(names, key=lambda name: (name != NODE, name)):
-        verdicts.append(_judge(name, old.get(name, []), new.get(name, []), caused_by))
-    return tuple(verdicts)
+    return tuple(
+        _judge(name, old.get(name, []), new.get(name, []), caused_by)
+        for name in sorted(names, key=lambda name: (name != NODE, name))
+    )
 
 
 def _by_name(gates: Iterable[Gate]) -> dict[str, list[Gate]]:
@@ -111,10 +101,8 @@ def _judge(
     name: str, before: Sequence[Gate], after: Sequence[Gate], caused_by: Mapping[Gate, tuple[Gate, ...]]
 ) -> GateVerdict:
     if not after:
-        advice = "run `lumisite validate` with this probe"
-        not_run = Finding(
-            "gate-not-run", Severity.DOUBT, "passed before the change, and did not run after it", advice, name
-        )
+        message, advice = "passed before the change, and did not run after it", "run this probe again"
+        not_run = Finding("gate-not-run", Severity.DOUBT, message, advice, name)
         return GateVerdict(name, "inconclusive", (not_run,), 0, 0)
     plain, followed = ([gate for gate in after if (gate in caused_by) == follows] for follows in (False, True))
     failed = [gate for gate in plain if gate.verdict == "fail"]
@@ -122,17 +110,15 @@ def _judge(
     runs, bad = (len({gate.run for gate in gates}) for gates in (after, wrong or followed))
     nodes = _suspects(plain, failed)
     follows = tuple(sorted({node for gate in followed for node in nodes_behind(gate, caused_by)}))
-    see = "see the causes that the gate names, and its step in the folder jobs of the run"
     state: State = "pass"
     if failed:
         state = "bad-nodes" if nodes else "fail"
-        where = f", only on {some(nodes, between=', ')}" if nodes else ""
         severity = Severity.NODE if nodes else Severity.FAULT
-        message = f"failed in {bad} of {runs} jobs{where}"
-        finding = Finding("gate-failed", severity, message, see, name, nodes=nodes)
+        message = f"failed in {bad} of {runs} jobs" + (f", only on {some(nodes, between=', ')}" if nodes else "")
+        finding = Finding("gate-failed", severity, message, SEE_STEP, name, nodes=nodes)
     elif wrong:
         state = "inconclusive"
-        finding = Finding("gate-unclear", Severity.DOUBT, f"not answered in {bad} of {runs} jobs", see, name)
+        finding = Finding("gate-unclear", Severity.DOUBT, f"not answered in {bad} of {runs} jobs", SEE_STEP, name)
     elif followed:
         passed = len({gate.run for gate in plain} - {gate.run for gate in followed})
         state = "pass" if passed else "inconclusive"
@@ -142,9 +128,8 @@ def _judge(
     failed_before = any(gate.verdict == "fail" for gate in before)
     if failed_before:
         finding = replace(finding, message=f"{finding.message}; it failed before the change")
-    causes = (*_causes(wrong), *(replace(cause, follows=follows) for cause in _causes(followed)))
-    pure = follows if state == "inconclusive" and not wrong else ()
-    return GateVerdict(name, state, (finding,), runs, bad, causes, nodes, failed_before, pure)
+    only_follows = follows if state == "inconclusive" and not wrong else ()
+    return GateVerdict(name, state, (finding,), runs, bad, tuple(_causes(wrong)), nodes, failed_before, only_follows)
 
 
 def _follows(name: str, nodes: tuple[str, ...], causes: Iterable[Gate], passed: int, jobs: int) -> Finding:
@@ -180,17 +165,18 @@ def _suspects(after: Sequence[Gate], failed: Sequence[Gate]) -> tuple[str, ...]:
     return () if of_system or named == every else tuple(sorted(named))
 
 
-def _causes(gates: Iterable[Gate]) -> Iterable[Cause]:
+def _causes(gates: Iterable[Gate]) -> Iterator[Cause]:
     """Yield each cause once, the most frequent first."""
     alike: dict[tuple[str, str, str], list[Gate]] = {}
     for gate in gates:
-        alike.setdefault((gate.code, cause_alone(gate), gate.advice), []).append(gate)
+        words = gate.cause.removeprefix(f"{gate.location}: ")
+        alike.setdefault((gate.code, words, gate.advice), []).append(gate)
     for (code, words, advice), same in sorted(alike.items(), key=lambda item: (-len(item[1]), item[0])):
         yield Cause(
             same[0].cause if len({gate.cause for gate in same}) == 1 else words,
-            advice,
+            words,
+            advice or SEE_STEP,
             tuple(sorted({node for gate in same for node in gate.nodes})),
             tuple(sorted({gate.run for gate in same})),
-            tuple(sorted({gate.rank for gate in same if gate.rank is not None})),
-            code=code,
+            code,
         )

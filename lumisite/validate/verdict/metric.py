@@ -29,7 +29,6 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import sentences
@@ -41,6 +40,7 @@ from lumisite.validate.verdict.nodes import is_per_node, job_value
 from lumisite.validate.verdict.stats import (
     ALPHA,
     FLOOR_DROP,
+    MORE_JOBS,
     NOISE_LIMIT,
     WARN_ALPHA,
     judge_noisy,
@@ -60,7 +60,6 @@ SUSPECTED = 1.7
 #: Jobs before the change that are recommended.
 GOOD_BEFORE = 10
 SEE_CHANGES = "see what changed with `lumisite changes`"
-MORE_JOBS = "run more jobs (`lumisite validate --more RUN`)"
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,7 @@ class MetricVerdict:
     `before` and `after` are medians over jobs; `change` is negative for worse, whatever `better` is (-0.1: a tenth less
     speed); `limit` is the drop that counts, `noise` that of one job, both as parts; `p` is that of all jobs that were
     compared. Without enough jobs there are neither. What does not decide is `shown`, and never judged.
-    `jobs_compared` are the jobs after of the first look, or of both. `more_jobs` on other nodes than `avoid` are
-    missing for a decision. `hunt` are the nodes among which a slow one is.
+    `jobs_compared` are the jobs after of the first look, or of both; `more_jobs` are missing for a decision.
     """
 
     metric: str
@@ -81,21 +79,17 @@ class MetricVerdict:
     before: float | None = None
     after: float | None = None
     jobs_before: int = 0
-    jobs_after: int = 0
     jobs_compared: int = 0
     change: float | None = None
     noise: float | None = None
     limit: float | None = None
     p: float | None = None
-    improved: bool = False
     on_slow_nodes: bool = False
     decides: bool = True
     spec: float | None = None
     below_spec: bool = False
     unit: str = ""
     more_jobs: int = 0
-    avoid: tuple[str, ...] = ()
-    hunt: tuple[str, ...] = ()
 
     @property
     def reason(self) -> str:
@@ -156,7 +150,7 @@ class _Jobs:
         """The jobs of the first look."""
         return self.after[:DECIDING]
 
-    @cached_property
+    @property
     def later(self) -> Sequence[_Job]:
         """The jobs that can confirm: later ones that share no node with some job of the first look."""
         fit = [job for job in self.after[DECIDING:] if any(job.nodes.isdisjoint(one.nodes) for one in self.first)]
@@ -217,9 +211,9 @@ def judge_metric(
         return verdict
     on_slow = sum(not job.nodes.isdisjoint(slow_after) for job in jobs.first)
     if on_slow and verdict.verdict != "pass":
-        message = f"{on_slow} of the deciding jobs ran on bad nodes"
-        verdict = _leave_open(verdict, message, "run more jobs on other nodes")
-        return replace(verdict, on_slow_nodes=True, more_jobs=DECIDING, avoid=tuple(sorted(slow_after)))
+        message, advice = f"{on_slow} of the deciding jobs ran on bad nodes", "run more jobs on other nodes"
+        verdict = _leave_open(verdict, Finding("metric-bad-nodes", Severity.DOUBT, message, advice))
+        return replace(verdict, on_slow_nodes=True, more_jobs=DECIDING)
     if verdict.limit is not None and (verdict.verdict != "inconclusive" or (verdict.noise or 0) > NOISE_LIMIT):
         slow, fine = _sides(
             jobs.before, jobs.pooled if verdict.verdict == "fail" else jobs.first, math.log1p(-verdict.limit)
@@ -227,8 +221,9 @@ def judge_metric(
         if slow and fine:
             message = f"only on {_names(slow)}, not on {_names(fine)}: a node, not the system"
             advice = "run the probe pairs on these nodes together to find the slow one"
-            return replace(_leave_open(verdict, message, advice), hunt=tuple(sorted(slow | fine)))
-    return replace(verdict, avoid=tuple(sorted({*verdict.avoid, *slow_after}))) if verdict.more_jobs else verdict
+            nodes = tuple(sorted(slow | fine))
+            return _leave_open(verdict, Finding("metric-bad-nodes", Severity.DOUBT, message, advice, nodes=nodes))
+    return verdict
 
 
 # ---- the two looks
@@ -261,11 +256,9 @@ def _second_look(
     slower = Finding("metric-slower", Severity.FAULT, "; ".join(suspicion), SEE_CHANGES)
     if len(jobs.later) < DECIDING:
         message = f"{len(jobs.later)} of {DECIDING} jobs on other nodes are there to confirm it"
-        advice = "run as many more jobs on other nodes (`lumisite validate --more RUN`)"
-        waits = Finding("metric-unconfirmed", Severity.DOUBT, message, advice)
-        avoid = tuple(sorted(frozenset[str]().union(*(job.nodes for job in jobs.first))))
+        waits = Finding("metric-unconfirmed", Severity.DOUBT, message, "run more jobs, on at least two sets of nodes")
         more = DECIDING - len(jobs.later)
-        return replace(verdict, verdict="unconfirmed", findings=(slower, waits), more_jobs=more, avoid=avoid)
+        return replace(verdict, verdict="unconfirmed", findings=(slower, waits), more_jobs=more)
     found = jobs.compare(jobs.pooled, limit_in_noise(jobs.alpha)) if first else None
     verdict = replace(_numbers(jobs, series, jobs.pooled, found or first), below_spec=verdict.below_spec)
     missed_again = bool(jobs.missed_spec(jobs.pooled, series.better)) if missed else False
@@ -333,7 +326,6 @@ def _numbers(jobs: _Jobs, series: Series, compared: Sequence[_Job], found: _Comp
         findings=(),
         after=statistics.median(job.value for job in compared),
         jobs_before=len(jobs.before),
-        jobs_after=len(jobs.after),
         jobs_compared=len(compared),
         spec=jobs.rule.spec,
         unit=series.unit,
@@ -350,7 +342,6 @@ def _numbers(jobs: _Jobs, series: Series, compared: Sequence[_Job], found: _Comp
         noise=_six_digits(found.noise),
         limit=_six_digits(-math.expm1(-found.limit)),
         p=_six_digits(found.p),
-        improved=found.change > found.limit,
     )
 
 
@@ -368,10 +359,9 @@ def _missing_jobs(jobs: _Jobs) -> int:
     return DECIDING - len(jobs.first) if len(jobs.before) >= LEAST_BEFORE else 0
 
 
-def _leave_open(verdict: MetricVerdict, message: str, advice: str) -> MetricVerdict:
+def _leave_open(verdict: MetricVerdict, finding: Finding) -> MetricVerdict:
     """Return the verdict without a decision, because of its nodes."""
-    findings = (*verdict.findings, Finding("metric-bad-nodes", Severity.DOUBT, message, advice))
-    return replace(verdict, verdict="inconclusive", findings=findings, more_jobs=0, avoid=())
+    return replace(verdict, verdict="inconclusive", findings=(*verdict.findings, finding), more_jobs=0)
 
 
 def _sides(before: Sequence[_Job], after: Sequence[_Job], least: float) -> tuple[frozenset[str], frozenset[str]]:

@@ -30,8 +30,6 @@ NOISE_LIMIT = 0.05
 NOISE_FLOOR = 0.005
 #: Makes the median absolute deviation of normal noise its standard deviation, and the median distance of two values.
 NORMAL, NORMAL_PAIRS = 1.4826, 1.0483
-#: What the rank test loses to the mean in normal noise (Lehmann, 1975, section 2.4), and the quantile of 0.9.
-RANKS_LOSE, POWER_Z = math.sqrt(math.pi / 3), 1.282
 #: A larger drop of the median than this is a failure whatever the test says, but in noise.
 FLOOR_DROP = 0.20
 #: The drop that noisy jobs must rule out at the least: faults of the network and of binds cost more than a half.
@@ -40,6 +38,7 @@ HALF_DROP = 0.50
 #: of the chance of error, so that adding jobs until it passes keeps that chance.
 LOOKS = (5, 10, 20, 30)
 LOOK_ALPHA = ALPHA / len(LOOKS)
+MORE_JOBS = "run more jobs"
 
 
 def spread(logarithms: Sequence[float]) -> float:
@@ -86,20 +85,10 @@ def lower_tail(lower: Sequence[float], higher: Sequence[float]) -> Fraction:
     return Fraction(_count_up_to(ranks, len(lower), seen), math.comb(len(values), len(lower)))
 
 
-def jobs_to_exclude(drop: float, noise: float, before: int) -> int:
-    """Return at which look nine of ten cases show that nothing dropped by `drop`, by `judge_noisy`.
-
-    0 where none does, against so few `before`. Normal approximation of the rank test; all in logarithms.
-    """
-    quantiles = POWER_Z - NormalDist().inv_cdf(LOOK_ALPHA)
-    left = (drop / (noise * RANKS_LOSE * quantiles)) ** 2 - 1 / before
-    return next((look for look in LOOKS if left * look >= 1), 0)
-
-
 def judge_noisy(noise: float, before: Sequence[float], after: Sequence[float]) -> tuple[State, Finding, int] | None:
     """Return what the jobs (logarithms, higher is better) exclude; None where they exclude a drop of 20 %.
 
-    That is the verdict, its reason, and how many more jobs it waits for. A halving has to be excluded.
+    That is the verdict, its reason, and how many more jobs there are until the next look. A halving has to be excluded.
     """
 
     def excluded(drop: float) -> bool:
@@ -111,18 +100,14 @@ def judge_noisy(noise: float, before: Sequence[float], after: Sequence[float]) -
     if excluded(floor):
         return None
     noisy = f"too noisy (jobs differ by {percent(noise)}) to exclude a drop"
-    settled_at = {drop: jobs_to_exclude(drop, noise, len(before)) for drop in (floor, half)}
     if excluded(half):
-        more = settled_at[floor] - len(after)
         message = f"{noisy} of {percent(FLOOR_DROP)}, but it has not dropped by half"
-        if more > 0:
-            message += f"; {counted(more, 'more job')} would tell"
         return "pass", Finding("metric-fine", Severity.INFO, message), 0
-    later = [look for look in LOOKS if look > len(after)]
-    more = max(settled_at[half], later[0]) - len(after) if settled_at[half] and later else 0
-    outlook = f": {counted(more, 'more job')} would" if more else f", and more jobs cannot with {len(before)} before"
-    advice = "run more jobs (`lumisite validate --more RUN`), or take a longer baseline"
-    return "inconclusive", Finding("metric-noisy", Severity.DOUBT, f"{noisy} by half{outlook}", advice), more
+    look = next((look for look in LOOKS if look > len(after)), None)
+    more = look - len(after) if look else 0
+    outlook = f"the next look is after {counted(more, 'more job')}" if more else f"{len(after)} jobs are the last look"
+    advice = MORE_JOBS if more else "take a longer baseline before the next change (`lumisite validate --baseline`)"
+    return "inconclusive", Finding("metric-noisy", Severity.DOUBT, f"{noisy} by half; {outlook}", advice), more
 
 
 def _count_up_to(ranks: Sequence[int], size: int, limit: int) -> int:

@@ -7,7 +7,7 @@ share one chance of error, by the method of Holm. docs/explanation/verdict.md sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -16,16 +16,16 @@ from textwrap import shorten
 from lumisite.findings import writers
 from lumisite.findings.exit_code import verdict_exit_code
 from lumisite.findings.finding import Finding, Severity
-from lumisite.site.model import LEAST_DAYS, MetricRule, Validation
+from lumisite.site.model import MetricRule, Validation
 from lumisite.site.scalars import Line
-from lumisite.text import drain_command, figure, listed, some
+from lumisite.text import drain_command, figure, some
 from lumisite.validate.lines import State
 from lumisite.validate.metric_names import metric_order
 from lumisite.validate.probes.probe import NODE
 from lumisite.validate.samples import Recorded
 from lumisite.validate.verdict.baseline import comparable
 from lumisite.validate.verdict.deciding import decides
-from lumisite.validate.verdict.gates import GateVerdict, cause_alone, judge_gates, nodes_of_runs
+from lumisite.validate.verdict.gates import GateVerdict, judge_gates, nodes_of_runs
 from lumisite.validate.verdict.metric import MetricVerdict, judge_metric
 from lumisite.validate.verdict.nodes import LEAST_VALUES, SlowNode, slow_nodes
 from lumisite.validate.verdict.stats import ALPHA
@@ -43,23 +43,18 @@ class Terms:
     rules: tuple[MetricRule, ...] = ()
     deciding: tuple[str, ...] = ()
     allow_image_change: bool = False
-    baseline_days: int = LEAST_DAYS
 
     @staticmethod
     def of(validation: Validation | None, *, allow_image_change: bool = False) -> Terms:
         """Return the terms of a site, or the usual ones where none is named."""
         if validation is None:
             return Terms(allow_image_change=allow_image_change)
-        return Terms(validation.metrics, validation.deciding, allow_image_change, validation.baseline_days)
+        return Terms(validation.metrics, validation.deciding, allow_image_change)
 
     def rule(self, metric: str) -> MetricRule:
         """Return the rule for a metric."""
         usual = MetricRule(metric=Line(metric))
         return next((rule for rule in self.rules if fnmatchcase(metric, rule.metric)), usual)
-
-    def decides(self, metric: str) -> bool:
-        """Return whether a metric decides."""
-        return decides(metric, self.deciding)
 
     def least_below(self, metric: str) -> float:
         """Return how far below the others a node has to be."""
@@ -68,7 +63,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class SystemVerdict:
-    """All gates and metrics, the nodes that are not as the others, what stands on little, and what to run next.
+    """All gates and metrics, the nodes that are not as the others, and what stands on little.
 
     `drain` are commands to read, never to run by themselves: one for nodes with the same reasons.
     """
@@ -78,7 +73,6 @@ class SystemVerdict:
     metrics: tuple[MetricVerdict, ...]
     slow_nodes: tuple[SlowNode, ...]
     drain: tuple[str, ...]
-    missing_runs: tuple[Finding, ...]
     doubts: tuple[Finding, ...] = ()
 
     @property
@@ -87,19 +81,19 @@ class SystemVerdict:
         return verdict_exit_code(self.verdict)
 
     @property
-    def next_runs(self) -> tuple[str, ...]:
-        """What to run next, in words."""
-        return tuple(map(writers.message, self.missing_runs))
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """What stands on little, in words."""
         return tuple(map(writers.sentence, self.doubts))
 
     @property
+    def failed_nodes(self) -> list[str]:
+        """The nodes that gates name, which have to be repaired."""
+        return sorted({node for gate in self.gates for node in gate.nodes})
+
+    @property
     def bad_nodes(self) -> list[str]:
         """The nodes that are slow, or that gates name."""
-        return _bad_nodes(self.gates, self.slow_nodes)
+        return sorted({*self.failed_nodes, *(slow.node for slow in self.slow_nodes)})
 
 
 def judge_system(before: Recorded | None, after: Recorded, terms: Terms) -> SystemVerdict:
@@ -112,31 +106,33 @@ def judge_system(before: Recorded | None, after: Recorded, terms: Terms) -> Syst
     before = before or Recorded({})
     gates = judge_gates(before.gates, after.gates)
     slow_before = frozenset(slow.node for slow in slow_nodes(before.series.values(), terms.least_below))
-    slow = slow_nodes(after.series.values(), terms.least_below, _bad_nodes(gates, ()))
-    bad = frozenset(_bad_nodes(gates, slow))
+    failed = {node for gate in gates for node in gate.nodes}
+    slow = slow_nodes(after.series.values(), terms.least_below, failed)
+    bad = frozenset(failed.union(one.node for one in slow))
     runs = nodes_of_runs(chain(after.gates, *(series.jobs for series in after.series.values())))
     spoiled = bool(bad) and all(not nodes.isdisjoint(bad) for nodes in runs.values())
     doubts: dict[Finding, list[str]] = {}
     judges: dict[str, Callable[[float], MetricVerdict]] = {}
     for name in sorted({*before.series, *after.series}, key=metric_order):
-        judges[name], found = _judge_of(name, before, after, terms, slow_before, bad, alone=alone)
-        for doubt in found:
+        judges[name], doubt = _judge_of(name, before, after, terms, slow_before, bad, alone=alone)
+        if doubt:
             doubts.setdefault(doubt, []).append(name)
-    deciding = [name for name in judges if terms.decides(name) and (not alone or terms.rule(name).spec is not None)]
-    metrics = [
+    deciding = [
+        name for name in judges if decides(name, terms.deciding) and (not alone or terms.rule(name).spec is not None)
+    ]
+    metrics = tuple(
         # What no job without a bad node has measured says nothing of the system.
         replace(metric, on_slow_nodes=True)
         if bad and (not before.series or (spoiled and metric.metric not in after.series))
         else metric
         for metric in _share_chance(judges, deciding)
-    ]
+    )
     return SystemVerdict(
         _overall(gates, metrics, slow, spoiled=spoiled, alone=alone),
         gates,
-        tuple(metrics),
+        metrics,
         slow,
         _drain(gates, slow),
-        tuple(_next_runs(gates, metrics, list(runs.values()))),
         tuple(
             doubt if len(names) == len(metrics) else replace(doubt, subject=some(names, MOST_NAMES))
             for doubt, names in doubts.items()
@@ -146,9 +142,8 @@ def judge_system(before: Recorded | None, after: Recorded, terms: Terms) -> Syst
 
 def as_json(verdict: SystemVerdict) -> dict[str, object]:
     """Return a verdict for JSON, with its findings in words."""
-    first = {"verdict": verdict.verdict, "exit_code": verdict.exit_code}
-    found = first | asdict(verdict) | {"next_runs": verdict.next_runs, "notes": verdict.notes}
-    del found["missing_runs"], found["doubts"]
+    found = {"verdict": verdict.verdict, "exit_code": verdict.exit_code} | asdict(verdict) | {"notes": verdict.notes}
+    del found["doubts"]
     parts: list[GateVerdict | MetricVerdict] = [*verdict.gates, *verdict.metrics]
     for row, part in zip((*found["gates"], *found["metrics"]), parts, strict=True):
         row["reason"] = part.reason
@@ -165,22 +160,21 @@ def _judge_of(
     slow_after: frozenset[str],
     *,
     alone: bool,
-) -> tuple[Callable[[float], MetricVerdict], tuple[Finding, ...]]:
-    """Return what judges a metric at a chance of error, and doubts about its baseline."""
+) -> tuple[Callable[[float], MetricVerdict], Finding | None]:
+    """Return what judges a metric at a chance of error, and a doubt about its baseline."""
     old, new, rule = before.series.get(name), after.series.get(name), terms.rule(name)
     if new is None:
         assert old is not None
-        advice = "run its probe (`lumisite validate --more RUN --probe NAME`)"
-        gone = Finding("metric-unmeasured", Severity.DOUBT, "not measured after", advice)
+        gone = Finding("metric-unmeasured", Severity.DOUBT, "not measured after", "run its probe (`--probe NAME`)")
         verdict = MetricVerdict(name, old.better, "inconclusive", (gone,))
-        return (lambda _alpha: verdict), ()
-    baseline, notes = comparable(old, new, allow_image_change=terms.allow_image_change, least_days=terms.baseline_days)
+        return (lambda _alpha: verdict), None
+    baseline, doubt = comparable(old, new, allow_image_change=terms.allow_image_change)
 
     def judge(alpha: float) -> MetricVerdict:
         verdict = judge_metric(baseline, new, rule, slow_before, slow_after, alpha=alpha)
         return _by_spec(verdict, rule) if alone else verdict
 
-    return judge, notes
+    return judge, doubt
 
 
 def _share_chance(
@@ -203,7 +197,7 @@ def _share_chance(
 def _shown(verdict: MetricVerdict) -> MetricVerdict:
     """Return the numbers of a metric that does not decide."""
     findings = tuple(finding for finding in verdict.findings if finding.code == "metric-shown")
-    return replace(verdict, verdict="shown", decides=False, findings=findings, more_jobs=0, avoid=(), hunt=())
+    return replace(verdict, verdict="shown", decides=False, findings=findings, more_jobs=0)
 
 
 def _by_spec(verdict: MetricVerdict, rule: MetricRule) -> MetricVerdict:
@@ -243,19 +237,14 @@ def _overall(
     return "warn" if "warn" in states else "pass"
 
 
-def _bad_nodes(gates: Sequence[GateVerdict], slow_nodes: Sequence[SlowNode]) -> list[str]:
-    return sorted({slow.node for slow in slow_nodes} | {node for gate in gates for node in gate.nodes})
-
-
 def _drain(gates: Sequence[GateVerdict], slow_nodes: Sequence[SlowNode]) -> tuple[str, ...]:
     """Return the commands that drain bad nodes; a node that only one value calls slow is to be measured again first."""
     reasons: dict[str, dict[str, None]] = {}
     for gate in gates:
         for cause in gate.causes:
-            words = cause_alone(cause) if gate.gate == NODE else f"{gate.gate}: {cause_alone(cause)}"
-            for node in cause.nodes if not cause.follows else ():
-                if node in gate.nodes:
-                    reasons.setdefault(node, {})[words] = None
+            words = cause.words if gate.gate == NODE else f"{gate.gate}: {cause.words}"
+            for node in {*cause.nodes} & {*gate.nodes}:
+                reasons.setdefault(node, {})[words] = None
     for slow in slow_nodes:
         if slow.values >= LEAST_VALUES:
             reasons.setdefault(slow.node, {})[f"slow by {slow.metric}"] = None
@@ -264,54 +253,3 @@ def _drain(gates: Sequence[GateVerdict], slow_nodes: Sequence[SlowNode]) -> tupl
         reason = shorten("; ".join(words_of_node), CAUSE_LENGTH, placeholder=" ...")
         alike.setdefault(reason, []).append(node)
     return tuple(drain_command(nodes, reason) for reason, nodes in alike.items())
-
-
-def _next_runs(
-    gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict], sets: Sequence[set[str]]
-) -> Iterator[Finding]:
-    """Yield which jobs are missing, metrics with the same need together; `sets` are the nodes of each job."""
-    every = set[str]().union(*sets)
-    if not_run := [gate.gate for gate in gates if not gate.runs]:
-        advice = "`lumisite validate --more RUN --probe NAME`"
-        yield Finding("next-jobs", Severity.DOUBT, f"run {listed(not_run)}, which passed before the change", advice)
-    if followed := [gate for gate in gates if gate.follows]:
-        yield _after_cause(followed, every)
-    needs: dict[tuple[int, tuple[str, ...]], list[str]] = {}
-    for metric in metrics:
-        if metric.more_jobs and metric.decides:
-            needs.setdefault((metric.more_jobs, metric.avoid), []).append(metric.metric)
-    for (count, avoid), names in sorted(needs.items()):
-        # Of two sets that share no node, each confirms what was seen on the other: no other nodes are needed.
-        others = not every.issubset(avoid) or not any(sets[0].isdisjoint(nodes) for nodes in sets)
-        where = f", on nodes other than {listed(avoid)}" if avoid and others else ""
-        advice = "`lumisite validate --more RUN --jobs N --avoid NODES`"
-        yield Finding("next-jobs", Severity.DOUBT, f"more jobs to run: {count} of {listed(names)}{where}", advice)
-    stuck = [
-        metric.metric
-        for metric in metrics
-        if metric.decides and metric.verdict == "inconclusive" and metric.jobs_before and not metric.more_jobs
-    ]
-    if hunt := sorted({node for metric in metrics if metric.decides for node in metric.hunt}):
-        advice = "`lumisite validate --probe pairs --jobs 1 --nodelist NODES`"
-        message = f"run one job of pairs on {listed(hunt)} together: it finds the slow node"
-        yield Finding("next-nodes", Severity.DOUBT, message, advice, nodes=tuple(hunt))
-    elif stuck:
-        advice = (
-            "take a longer or newer baseline before the next change (`lumisite validate --baseline --into`), or give "
-            "what the site expects (`spec`, `deciding`)"
-        )
-        yield Finding("next-baseline", Severity.DOUBT, f"no more jobs settle {listed(stuck)}", advice)
-
-
-def _after_cause(followed: Sequence[GateVerdict], every: set[str]) -> Finding:
-    """Return where gates can be run again that follow from bad nodes: on others, or after a repair."""
-    bad = sorted({node for gate in followed for node in gate.follows})
-    names = listed([gate.gate for gate in followed])
-    if len(bad) < len(every):
-        message = f"run {names} on nodes other than {listed(bad)}: what failed there follows from them"
-        return Finding(
-            "next-nodes", Severity.DOUBT, message, "`lumisite validate --more RUN --avoid NODES`", nodes=tuple(bad)
-        )
-    causes = dict.fromkeys(finding.cause for gate in followed for finding in gate.findings if finding.cause)
-    message = f"repair what failed first, then run {names} again: they follow from {listed(list(causes))}"
-    return Finding("next-repair", Severity.DOUBT, message, "`lumisite validate --more RUN --probe NAME`")

@@ -18,14 +18,6 @@ def test_what_cannot_be_read_on_the_way_is_named(capsys: pytest.CaptureFixture[s
     assert "x.sif: cannot read: Input/output error" in capsys.readouterr().err
 
 
-def test_what_a_job_notes_of_its_files_is_read_up_to_a_size(tmp_path: Path) -> None:
-    (tmp_path / "jobs/r").mkdir(parents=True)
-    (tmp_path / "jobs/r/seen").write_text("image\tx\tend\n")
-    assert Run(tmp_path).seen("r") == [{"image": "x"}]
-    (tmp_path / "jobs/r/seen").write_text("image\tx\tend\n" * 500_000)
-    assert Run(tmp_path).seen("r") == []
-
-
 @pytest.mark.parametrize("columns", ["²", "0", "1", "-5", "9" * 400, "9" * 5000, "x", ""])
 def test_any_width_of_a_terminal_will_do(
     columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

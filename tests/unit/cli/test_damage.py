@@ -118,7 +118,6 @@ def test_what_may_not_be_read_is_one_line_or_a_reason(open_folder: Path, capfd: 
         "render --rocm 6.2 --out round",
         "env --site lumi round",
         "validate --resume round",
-        "validate --more round",
         "validate --out round",
         "report round",
         "deploy round root",

@@ -12,7 +12,7 @@ from lumisite.validate.probes.communicators.judge import GROUPS, communicators
 from lumisite.validate.probes.definition import options_of
 from lumisite.validate.probes.probe import Backend, Ended, Line, Record
 from lumisite.validate.probes.suite import LIMITS_S
-from lumisite.validate.verdict.system import Terms
+from lumisite.validate.verdict.deciding import decides
 from tests.support.records import target_of
 from tests.unit.validate.test_measuring_judges import NODES, ended, expected, gate_of, rank, values
 
@@ -78,7 +78,7 @@ def test_good_groups_pass_with_the_times_of_the_first_and_of_the_others() -> Non
 def test_of_its_times_the_first_group_decides() -> None:
     (first, others) = [line.metric for line in judged([rank(0, groups=rows()), rank(1, groups=rows())], 0)
                        if isinstance(line, Sample)]  # fmt: skip
-    assert (Terms().decides(first), Terms().decides(others)) == (True, False)
+    assert (decides(first), decides(others)) == (True, False)
 
 
 def test_a_rank_loses_its_patience_before_pytorch_and_before_the_step() -> None:

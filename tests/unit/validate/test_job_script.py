@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,10 +15,8 @@ from lumisite.site.load import load_site
 from lumisite.site.scalars import Name, RootPath
 from lumisite.validate.probes.probe import Srun
 from lumisite.validate.probes.suite import choose_probes, groups
-from lumisite.validate.run.folder import Run, SetBefore
-from lumisite.validate.run.job import changed
+from lumisite.validate.run.folder import Run
 from lumisite.validate.run.jobscript import SKIPPED, JobPlan, job_script, validation_of
-from lumisite.validate.run.plan import plan_jobs
 from tests.support.records import target_of
 from tests.support.requests import a_request
 
@@ -32,8 +29,7 @@ def a_plan(
 ) -> JobPlan:
     target = target_of(name)
     chosen = choose_probes(target, probes)
-    (plan,) = plan_jobs("s", folder, [nodes], 1, partial(groups, chosen, target.plan, None))
-    return plan
+    return JobPlan("s-01", nodes, tuple(groups(chosen, target.plan, None, nodes)), f"{folder}/jobs/s-01")
 
 
 def script(name: str, plan: JobPlan, **options: str) -> str:
@@ -126,15 +122,6 @@ def test_the_control_of_transport_is_forced_onto_sockets() -> None:
     assert "NCCL_NET" not in found["transport-2n"]
 
 
-def test_gpus_are_asked_once_per_node_before_anything_is_measured() -> None:
-    text = script("lumi", a_plan("lumi"))
-    (line,) = [line for line in text.splitlines() if line.startswith("warm_up ")]
-    assert line == "warm_up rocm-smi"
-    assert text.index(line) < text.index("\nstep environment-2n-node ")
-    assert "\nwarm_up nvidia-smi\n" in script("university", a_plan("university"))
-    assert "\nwarm_up " not in script("twin", a_plan("twin"))
-
-
 def test_one_node_alone_has_no_steps_for_several() -> None:
     found = steps(script("twin", a_plan("twin", nodes=NODES[:1])))
     assert {name.split("-")[0] for name in found} == {
@@ -181,7 +168,6 @@ case $* in
   exit 1
   ;;
 *kill-on-bad-exit=0\ true*)
-  [ ! -e "$HOME/said" ] || cat "$HOME/said"
   [ ! -e "$HOME/away" ] || cat "$HOME/away" >&2
   ;;
 *fails*) echo "no container" >&2; exit 7 ;;
@@ -359,66 +345,16 @@ def test_what_slurm_loses_for_good_ends_the_job_and_fails_no_step(tmp_path: Path
     assert "Unable to contact slurm controller" in next(folder.glob("good-*/stderr")).read_text()
 
 
-def test_what_is_measured_is_noted_at_the_start_and_after_each_step(tmp_path: Path) -> None:
-    spank = tmp_path / "root/releases/a/spank"
-    spank.mkdir(parents=True)
-    (spank / "task_prolog").write_text("one")
-    (tmp_path / "root/current").symlink_to("releases/a")
-    (tmp_path / "i.sif").write_text("image")
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    (tools / "scontrol").write_text(f"#!/bin/sh\necho 'TaskProlog              = {tmp_path}/site prolog'\n")
-    (tools / "scontrol").chmod(0o755)
-    (tmp_path / "site prolog").write_text("site")
-    folder = run(tmp_path, {"first": "good", "second": "good"})
-    own = Run(folder.parent.parent).seen(folder.name)
-    current = f"{tmp_path}/root/current"
-    names = {current, f"{current}/spank/task_prolog", f"{tmp_path}/i.sif", f"{tmp_path}/site prolog"}
-    assert [set(one) for one in own] == [names] * 3
-    assert changed(own, {}) is None
-    assert own[0][current] == "releases/a"
-    for change in (
-        lambda: (tmp_path / "i.sif").write_text("imagE!"),
-        lambda: (spank / "task_prolog").write_text("two"),
-        lambda: (tmp_path / "site prolog").write_text("sitE"),
-        lambda: (tmp_path / "i.sif").unlink(),
-    ):
-        change()
-        (folder / "done").unlink()
-        next(folder.glob("second-*/exit")).unlink()
-        run(tmp_path, {"first": "good", "second": "good"})
-        own = Run(folder.parent.parent).seen(folder.name)
-        found = changed(own[-3:], {})
-        assert found is not None
-        assert "changed while the job ran" in found.message
-
-
-@pytest.mark.parametrize(("where", "by"), [("prolog", "task-prolog"), ("nowhere", "job")])
-def test_who_set_a_variable_is_noted(tmp_path: Path, where: str, by: str) -> None:
-    kept = "report kept NCCL_SOCKET_IFNAME=eth0\n"
-    (tmp_path / "said").write_text(f"report step x/one/gpu/y/z\n{kept}{kept}report setting GLOO_X 3\n")
-    (tmp_path / where).write_text("export NCCL_SOCKET_IFNAME=eth0\n")
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    (tools / "scontrol").write_text(f"#!/bin/sh\necho 'TaskProlog              = {tmp_path}/prolog'\n")
-    (tools / "scontrol").chmod(0o755)
-    folder = run(tmp_path, {"good": "good"})
-    (found,) = Run(folder.parent.parent).set_before(folder.name)
-    assert found == SetBefore("NCCL_SOCKET_IFNAME=eth0", by, f"{tmp_path}/prolog" if by == "task-prolog" else "")
-
-
 def test_what_a_users_login_files_set_does_not_reach_the_job_and_is_said(tmp_path: Path) -> None:
     (tmp_path / ".bash_profile").write_text(
         "export SLURM_EXPORT_ENV=NONE APPTAINER_CLEANENV=1 FI_PROVIDER=tcp EDITOR=vi\n"
     )
-    (tmp_path / ".rccl.conf").write_text("# mine\nNCCL_NET=Socket\n")
     folder = run(tmp_path, {"good": "good"}, facts=("sh", "", "-c", "env"))
     assert "tcp" not in (folder / "facts.json").read_text()
-    assert Run(folder.parent.parent).set_before(folder.name) == [
-        SetBefore("APPTAINER_CLEANENV=1", "left-out", str(tmp_path)),
-        SetBefore("FI_PROVIDER=tcp", "left-out", str(tmp_path)),
-        SetBefore("SLURM_EXPORT_ENV=NONE", "left-out", str(tmp_path)),
-        SetBefore("NCCL_NET=Socket", "home-file", f"{tmp_path}/.rccl.conf"),
+    assert Run(folder.parent.parent).left_out(folder.name) == [
+        "APPTAINER_CLEANENV=1",
+        "FI_PROVIDER=tcp",
+        "SLURM_EXPORT_ENV=NONE",
     ]
 
 
@@ -444,10 +380,3 @@ def test_a_partition_is_asked_for_as_the_site_wants_it() -> None:
     site = replace(LUMI, partitions={**LUMI.partitions, "standard-g": partition})
     plain, words = (request(job_script(one, a_request(), a_plan("lumi"))) for one in (LUMI, site))
     assert sorted(word for word in words if word not in plain) == ["--constraint=gpu", "--qos=regular"]
-
-
-def test_a_long_value_that_was_set_before_is_cut(tmp_path: Path) -> None:
-    (tmp_path / "jobs/x").mkdir(parents=True)
-    (tmp_path / "jobs/x/set-before").write_text(f"A={'x' * 50_000}\tsite-login\t/etc/profile\n")
-    (found,) = Run(tmp_path).set_before("x")
-    assert (found.by, len(found.variable)) == ("site-login", 400)

@@ -42,6 +42,7 @@ gates = st.builds(
     times,
     st.none() | st.integers(0, 99),
     st.just(()),
+    st.just("") | names,
     st.just("") | st.just("bind-missing"),
     st.dictionaries(names, names | st.integers() | st.booleans() | st.lists(names).map(tuple)),
 )

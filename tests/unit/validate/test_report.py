@@ -20,7 +20,7 @@ SLOW_NODE = "nid005017 is 14 % slower than the others"
 Output = pytest.CaptureFixture[str]
 ONE_SIZE = "only some message sizes are slower: an algorithm or protocol may be chosen that was not before"
 #: What `changes` says of the captures of both runs.
-RENAMED = changes(capture_of("1.15.2.0"), capture_of("1.22.0"), None)[0][0]["what"]
+RENAMED = changes(capture_of("1.15.2.0"), capture_of("1.22.0"), None)[0]["what"]
 
 
 def report(came: Maintenance, *options: str, code: int) -> None:
@@ -45,8 +45,6 @@ def test_a_good_maintenance_is_one_line_and_the_tables(capsys: Output) -> None:
     assert "what to do" not in out
     assert f"\n  {RENAMED}\n    site platforms.2024-08.libraries.libfabric\n" in out
     assert "\n    module singularity-CPEbits, singularity-AI-bindings\n" in out
-    assert "\n  LUMI was updated. This is what it means for containers." in out
-    assert re.search(r"ddp/samples_per_s/comm +2n +[\d.]+ +[\d.]+ +9\d % +9\d %\n", out)
 
 
 def test_a_slower_network_is_told_from_slower_nodes(capsys: Output) -> None:
@@ -140,10 +138,7 @@ def test_json_has_the_verdict_and_the_numbers_of_the_plots(capsys: Output) -> No
     assert (change["code"], change["subject"], change["what"]) == ("product", "/opt/cray/libfabric", RENAMED)
     assert change["before"] == "/opt/cray/libfabric/1.15.2.0"
     assert "family tykky" in change["touches"]
-    two = found["scalings"][0]["bars"][2]
-    assert two["shape"] == "2n"
-    assert two["efficiency_before"] == pytest.approx(7600 / 8000, rel=0.03)
-    assert two["efficiency_after"] == pytest.approx(0.85 * 7600 / 8000, rel=0.03)
+    assert [bar["shape"] for bar in found["scalings"][0]["bars"]] == ["1g", "1n", "2n"]
 
 
 def without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +164,6 @@ def test_html_is_the_same_bytes_and_names_nothing_elsewhere() -> None:
     page = Path("a.html").read_text()
     assert page == Path("b.html").read_text()
     assert set(re.findall(r"https?://[^\"' )<]+", page)) <= {
-        "https://lumi-supercomputer.eu/user-support/need-help/",  # of the text for users: a text, not a link
         "http://www.w3.org/2000/svg",
         "http://www.w3.org/1999/xlink",
     }
@@ -248,25 +242,15 @@ def test_names_are_taken_apart() -> None:
 def test_captures_are_compared_and_a_site_that_is_not_known_is_not_guessed() -> None:
     old, new = capture_of("1.15.2.0"), capture_of("1.22.0")
     lumi = load_site("lumi")
-    what = changes(old, new, None)[0][0]["what"]
+    what = changes(old, new, None)[0]["what"]
     assert "/opt/cray/libfabric/1.15.2.0 -> /opt/cray/libfabric/1.22.0" in what
     assert changes(old, new, load_site("twin")) == changes(old, new, None)
-    assert changes(old, new, lumi)[1]
-    assert changes(old, old, lumi) == changes(None, new, lumi) == ((), ())
+    assert changes(old, new, lumi)[0]["touches"]
+    assert changes(old, old, lumi) == changes(None, new, lumi) == ()
     odd = replace(new, products={"/opt/\x1b[2J": Releases(("1",))})
-    found = changes(old, odd, None)[0]
+    found = changes(old, odd, None)
     assert found
     assert all(change["what"].isprintable() for change in found)
-
-
-def test_runs_that_set_other_variables_are_compared_and_say_so(capsys: Output) -> None:
-    write_runs(Path("runs"), Maintenance())
-    about = Path("runs/after/run.json")
-    about.write_text(json.dumps(json.loads(about.read_text()) | {"env": {"NCCL_ALGO": "Ring", "NOTE": "a b"}}))
-    assert main(["verdict", "--before", "runs/before", "--after", "runs/after"]) == 0
-    assert re.search(r"^  collectives/", capsys.readouterr().out, re.MULTILINE)
-    assert main(["report", "runs/after", "--before", "runs/before"]) == 0
-    assert re.search(r"^  set variables +- +NCCL_ALGO=Ring NOTE=a b$", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_a_run_is_judged_by_its_own_sites_expectations(capsys: Output) -> None:

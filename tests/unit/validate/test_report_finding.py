@@ -18,7 +18,6 @@ from lumisite.validate.lines import State
 from lumisite.validate.metric_names import size_text
 from lumisite.validate.report.advice import advice
 from lumisite.validate.report.headline import headline
-from lumisite.validate.run.commands import Commands
 from lumisite.validate.verdict.gates import Cause, GateVerdict
 from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.nodes import SlowNode
@@ -27,9 +26,9 @@ from tests.support.example_runs import Maintenance, write_runs
 from tests.unit.validate.test_report import SLOW_NODE, Output, report, text
 
 
-def test_the_headline_is_the_finding_with_its_day_and_its_suspect(capsys: Output) -> None:
+def test_the_headline_is_the_finding_with_its_suspect(capsys: Output) -> None:
     out = text(Maintenance(network=0.85, slow_node="nid005017"), capsys, code=1).splitlines()
-    assert out[0] == f"FAIL: 15 % slower between nodes since 21 January 2026; libfabric changed; {SLOW_NODE}"
+    assert out[0] == f"FAIL: 15 % slower between nodes; libfabric changed; {SLOW_NODE}"
     summary = [
         "lumi, platform 2026-01",
         "measured 13 jobs on 40 nodes, 29 January 2026 to 1 February 2026",
@@ -40,18 +39,10 @@ def test_the_headline_is_the_finding_with_its_day_and_its_suspect(capsys: Output
     assert text(Maintenance(), capsys, "--json", code=1).startswith(f'{{\n  "headline": "{out[0]}"')
 
 
-def test_a_day_that_no_platform_has_is_not_made_up(capsys: Output) -> None:
-    write_runs(Path("runs"), Maintenance(network=0.85))
-    about = Path("runs/after/run.json")
-    about.write_text(about.read_text().replace("2026-01", "2024-08"))
-    out = text(Maintenance(), capsys, code=1)
-    assert out.startswith("FAIL: 15 % slower between nodes than on 12 January 2026; libfabric changed\n")
-
-
 def test_what_failed_is_in_the_headline(capsys: Output) -> None:
     cause = "rank 3 used sockets: no <plugin> & no 'cxi'"
     line = text(Maintenance(network=0.5, failed_gate="transport"), capsys, code=1).splitlines()[0]
-    assert line.startswith(f"FAIL: transport failed ({cause}); 50 % slower between nodes since 21 January 2026; ")
+    assert line.startswith(f"FAIL: transport failed ({cause}); 50 % slower between nodes; ")
 
 
 def test_a_cause_has_its_nodes_as_slurm_takes_them_and_what_to_do(capsys: Output) -> None:
@@ -108,7 +99,7 @@ def test_a_number_is_the_same_wherever_it_stands(capsys: Output) -> None:
                 assert point["middle"] == judged[f"{quantity}/{size_text(point['size'])}/{shape}"][which]
                 assert point["low"] <= point["middle"] <= point["high"]
     shown = figure(judged["ddp/samples_per_s/comm/2n"]["after"])
-    for form, least in (("text", 2), ("html", 3)):
+    for form, least in (("text", 1), ("html", 2)):
         report(Maintenance(), "-o", f"report.{form}", code=1)
         out = Path(f"report.{form}").read_text()
         own = set(re.findall(r"\b6[45]\d\d(?:\.\d+)?\b", re.sub("<svg.*?</svg>", "", out, flags=re.DOTALL)))
@@ -145,7 +136,7 @@ def metric(name: str, state: State = "fail", **values: Any) -> MetricVerdict:
 
 
 def verdict(state: State, *metrics: MetricVerdict, gates: tuple[GateVerdict, ...] = ()) -> SystemVerdict:
-    return SystemVerdict(state, gates, metrics, (), (), ())
+    return SystemVerdict(state, gates, metrics, (), ())
 
 
 SLOWER: dict[str, Any] = {"change": -0.2, "limit": 0.05}
@@ -160,7 +151,7 @@ SLOWER: dict[str, Any] = {"change": -0.2, "limit": 0.05}
         (verdict("fail", metric("m", **SLOWER)), "20 % slower"),
         (
             verdict("fail", metric("m", below_spec=True, after=2.0, spec=4.0, unit="s"), metric("n", below_spec=True)),
-            "m is 2 s, the site expects 4; and 1 more",
+            "m is 2, the site expects 4; n is -, the site expects -",
         ),
         (
             verdict("warn", metric("m", "warn")),
@@ -187,13 +178,13 @@ def a_gate(*causes: Cause) -> GateVerdict:
 
 
 def test_headline_and_advice_agree_about_how_bad_a_node_is() -> None:
-    down = a_gate(Cause("n2: hsn0: interface is down", "look at the cable", ("n2",), ("r",)))
+    down = a_gate(Cause("n2: hsn0: interface is down", "hsn0: interface is down", "look at the cable", ("n2",), ("r",)))
     slow = (SlowNode("n3", "gemm", 0.31, -9.0), SlowNode("n3", "copy", 0.12, -6.0), SlowNode("n2", "gemm", 0.5, -9.0))
     both = replace(verdict("bad-nodes", gates=(down,)), slow_nodes=slow)
     told = "n3 is 31 % slower than the others"
     assert headline(both) == f"BAD-NODES: n2 failed (hsn0: interface is down); {told}; the system is fine"
-    again = "measure once more among other nodes: `again`; if it is as slow again, drain it with the command below"
-    assert list(advice(both, (), Commands(again="again"))) == [
+    again = "measure once more among other nodes; if it is as slow again, drain it with the command below"
+    assert list(advice(both, ())) == [
         "node: n2: hsn0: interface is down (n2): look at the cable",
         f"{told}: {again}",
     ]
@@ -207,7 +198,8 @@ def test_headline_and_advice_agree_about_how_bad_a_node_is() -> None:
 def test_advice_where_no_part_of_the_machine_is_suspected() -> None:
     look = "compare what changed (`lumisite changes`), undo it, or measure again"
     assert list(advice(verdict("fail", metric("m", **SLOWER)), ())) == [f"slower: m: {look}"]
-    faster = verdict("pass", metric("m", "pass", improved=True))
+    better = Finding("metric-faster", Severity.INFO, "faster by 9 %")
+    faster = verdict("pass", replace(metric("m", "pass"), findings=(better,)))
     assert list(advice(faster, ())) == [
         "faster than before: m: make sure that the benchmark still does its work",
     ]

@@ -1,4 +1,4 @@
-"""The request of a run: kept in run.json, gone on with only as it began, and added to on other nodes."""
+"""The request of a run: kept in run.json, and gone on with only as it began."""
 
 from __future__ import annotations
 
@@ -14,29 +14,19 @@ from lumisite.errors import ResolveError, ToolError
 from lumisite.findings.finding import Place
 from lumisite.site.scalars import RootPath
 from lumisite.validate.run.folder import create_run
-from lumisite.validate.run.plan import (
-    choose_node_sets,
-    hunt_words,
-    more_words,
-    plans_of,
-    require_unchanged,
-    with_specs,
-)
-from lumisite.validate.run.request import Batch, parse_request
-from lumisite.validate.verdict.gates import GateVerdict
-from lumisite.validate.verdict.metric import MetricVerdict
-from lumisite.validate.verdict.nodes import SlowNode
-from lumisite.validate.verdict.system import SystemVerdict
-from tests.support.requests import FIRST, LOADED, a_request
+from lumisite.validate.run.plan import plans_of, require_unchanged, with_specs
+from lumisite.validate.run.request import parse_request
+from tests.support.requests import LOADED, a_request
 from tests.support.sites import load_text, site_text
 
 
 def test_run_json_holds_all_of_it() -> None:
-    request = replace(a_request(), batches=(FIRST, Batch("two", 5, (("n5", "n6"),), ("pairs",))))
+    request = replace(a_request(), node_sets=(("n1", "n2"), ("n2", "n3")))
     data = json.dumps(request.about()).encode()
     assert parse_request(data, "run.json") == request
     about = json.loads(data)
-    assert about["node_sets"] == [["n1", "n2"], ["n3", "n4"], ["n5", "n6"]]
+    assert about["node_sets"] == [["n1", "n2"], ["n2", "n3"]]
+    assert request.nodes == ("n1", "n2", "n3")
     assert len(about["spec"]) == 12
 
 
@@ -55,9 +45,8 @@ def test_what_sets_no_variable_is_one_line(text: str, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("change", "key", "code"),
     [
-        ({"batches": []}, "batches", "value-wrong"),
-        ({"batches": [{"stamp": "s"}]}, "batches[0].jobs", "key-missing"),
-        ({"batches": "x"}, "batches", "value-wrong"),
+        ({"node_sets": []}, "node_sets", "value-wrong"),
+        ({"node_sets": "x"}, "node_sets", "value-wrong"),
         ({"sbatch": 3}, "sbatch", "value-wrong"),
         (None, "", "value-wrong"),
     ],
@@ -68,17 +57,6 @@ def test_a_damaged_run_json_is_refused(change: dict[str, object] | None, key: st
         parse_request(json.dumps(about).encode(), "run.json")
     finding = refused.value.finding
     assert (finding.code, finding.subject, finding.place) == (code, key, Place("run.json"))
-
-
-def test_each_batch_has_its_own_jobs_and_probes() -> None:
-    request = replace(a_request(), batches=(FIRST, Batch("two", 2, (("n5", "n6"),), ("transport",))))
-    plans = plans_of(request, LOADED)
-    assert [plan.run for plan in plans] == [*(f"one-0{n}" for n in range(1, 6)), "two-01", "two-02"]
-    assert [step.folder for step in plans[-1].steps] == [
-        *("node-2n", "node-2n-exchange", "node-2n-files", "node-2n-check"),
-        *("transport-2n", "transport-2n-control"),
-    ]
-    assert plans[-1].nodes == ("n5", "n6")
 
 
 def test_a_run_does_not_go_on_where_what_it_measures_has_changed() -> None:
@@ -114,70 +92,3 @@ def test_why_no_node_could_be_captured_is_said_with_what_does_it_by_hand(tmp_pat
     (run.job_folder(plans[1].run) / "facts.stderr").write_text("No such file: python3.11\nNo module named lumisite\n")
     words = f"No module named lumisite (`lumisite facts -o {tmp_path}/run/facts.json` on a node does it by hand)"
     assert no_capture(run, plans) == f"no node could be captured: {words}"
-
-
-# ---- where more jobs go
-
-
-def nodes(text: str) -> dict[str, str]:
-    return {name: state for name, _, state in (word.partition(":") for word in text.split())}
-
-
-FOUR = "n1:idle n2:idle n3:idle n4:idle"
-
-
-def test_other_nodes_come_first() -> None:
-    assert choose_node_sets(nodes(f"{FOUR} n5:idle n6:allocated"), 2, 2, FIRST.node_sets) == [("n5", "n6")]
-
-
-def test_where_there_are_no_others_its_own_sets_are_taken_whole() -> None:
-    """A mixed set would share a node with every deciding job, and confirm nothing."""
-    assert choose_node_sets(nodes(f"{FOUR} n0:idle"), 2, 2, FIRST.node_sets) == [("n1", "n2"), ("n3", "n4")]
-
-
-def test_a_set_that_is_broken_up_is_not_taken() -> None:
-    assert choose_node_sets(nodes(FOUR), 2, 2, FIRST.node_sets, avoid=["n3"]) == [("n1", "n2")]
-    with pytest.raises(ToolError) as refused:
-        choose_node_sets(nodes(FOUR), 2, 2, FIRST.node_sets, avoid=["n3", "n1"])
-    assert "that this run has not used" in str(refused.value)
-    assert "usable: n2, n4 (" in str(refused.value)
-
-
-# ---- what a verdict waits for
-
-
-def a_verdict(*metrics: MetricVerdict, gates: tuple[GateVerdict, ...] = (), slow: str = "") -> SystemVerdict:
-    nodes = (SlowNode(slow, "pairs/gemm/1n", 0.1, -9.0),) if slow else ()
-    return SystemVerdict("inconclusive", gates, metrics, nodes, (), ())
-
-
-def open_metric(name: str, jobs: int, *, decides: bool = True) -> MetricVerdict:
-    return MetricVerdict(name, "higher", "unconfirmed", (), more_jobs=jobs, decides=decides)
-
-
-PROBES = {"collectives", "ddp", "pairs", "environment"}
-
-
-def test_a_hunt_has_all_nodes_of_both_sets_in_one_job() -> None:
-    split = replace(open_metric("ddp/a/2n", 0), hunt=("n1", "n2", "n3", "n4"))
-    words = "--probe pairs --jobs 1 --node-sets 1 --nodes 4 --nodelist n1,n2,n3,n4"
-    assert " ".join(hunt_words(a_verdict(split))) == words
-    # What is found already is not looked for.
-    assert hunt_words(a_verdict(split, slow="n2")) == ()
-
-
-@pytest.mark.parametrize(
-    ("verdict", "words"),
-    [
-        (a_verdict(), ""),
-        (a_verdict(open_metric("ddp/a/2n", 2), open_metric("ddp/b/2n", 5)), "--jobs 5 --probe ddp"),
-        (a_verdict(open_metric("ddp/a/2n", 5), open_metric("pairs/b", 5)), "--jobs 5 --probe ddp --probe pairs"),
-        (a_verdict(open_metric("ddp/a/2n", 5), slow="n3"), "--jobs 5 --probe ddp --avoid n3"),
-        (a_verdict(open_metric("ddp/a/2n", 5, decides=False)), ""),
-        (a_verdict(open_metric("imported.metric", 5)), ""),
-        (a_verdict(gates=(GateVerdict("miopen", "inconclusive", (), 0, 0),)), "--jobs 1 --probe environment"),
-        (a_verdict(gates=(GateVerdict("miopen", "fail", (), 5, 5),)), ""),
-    ],
-)
-def test_what_a_verdict_waits_for_is_said_in_options(verdict: SystemVerdict, words: str) -> None:
-    assert " ".join(more_words(verdict, PROBES)) == words

@@ -13,7 +13,6 @@ from lumisite.validate.lines import Gate, gate_of
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line, ProbeStep, Srun
 from lumisite.validate.probes.suite import choose_probes, groups
 from lumisite.validate.run.folder import create_run, lines_of
-from lumisite.validate.run.plan import plan_jobs
 from lumisite.validate.samples import Recorded
 from lumisite.validate.verdict.causes import reason_to_skip
 from lumisite.validate.verdict.gates import judge_gates
@@ -70,7 +69,7 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, finding: Finding | None) 
     monkeypatch.setattr(
         played_slurm,
         "plans",
-        lambda place, jobs=1: plan_jobs("stamp", str(place), [NODES], 1, lambda nodes: plan_groups(nodes, finding)),
+        lambda place, jobs=1: played_slurm.plan_jobs(place, plan_groups(NODES, finding)),
     )
     one = runner(create_run(folder, {}))
     one.run.lock()
@@ -131,12 +130,12 @@ def test_what_runs_behind_a_skipped_step_is_judged_at_once(tmp_path: Path) -> No
         (folder / "exit").write_text(f"{code} 200.5\n")
     (second / "began").write_text("100.0\n")
     (second / "records/0.json").write_text('{"rank": 0, "local_rank": 0, "value": 1}')
-    driver.collector.collect(job, driver.request, whole=False)
+    driver.collector.collect(job, whole=False)
     assert job.collected == {first.name, second.name}
     assert job.group == ""
     third.mkdir()
     (third / "began").write_text("100.0\n")
-    driver.collector.collect(job, driver.request, whole=False)
+    driver.collector.collect(job, whole=False)
     assert job.group == third.name
 
 
@@ -155,9 +154,7 @@ def run_groups(
         fine, *others = plan_groups(nodes, None)
         return [fine, Group(played_slurm.a_group("communicators", nodes).steps, find), *others]
 
-    monkeypatch.setattr(
-        played_slurm, "plans", lambda place, jobs=1: plan_jobs("stamp", str(place), [NODES], 1, groups_of)
-    )
+    monkeypatch.setattr(played_slurm, "plans", lambda place, jobs=1: played_slurm.plan_jobs(place, groups_of(NODES)))
     gates = [line for line in played_slurm.work(folder) if isinstance(line, Gate)]
     return gates, judge_system(None, Recorded({}, tuple(gates)), Terms())
 

@@ -8,12 +8,9 @@ import pytest
 from pytest_subprocess import FakeProcess
 
 from lumisite.findings.finding import Finding
-from lumisite.findings.writers import message
-from lumisite.validate.lines import Gate
 from lumisite.validate.run import slurm
-from lumisite.validate.run.reasons import check_settings, why_waits
+from lumisite.validate.run.reasons import why_waits
 from tests.support.played_slurm import NODES, PlayedSlurm, play, work
-from tests.support.requests import LOADED
 from tests.unit.validate.test_slurm_edge import squeue
 
 
@@ -86,67 +83,3 @@ def test_slurm_has_reasons_for_nodes(fp: FakeProcess) -> None:
     fp.register(words, stderr="slurm_load_node: Unable to contact slurm controller\n", returncode=1)
     assert slurm.reasons_of(["n1", "n2", "n3"]) == {}
     assert slurm.reasons_of([]) == {}
-
-
-CONFIG = """Configuration data as of 2026-01-22T10:00:00
-JobContainerType        = {container}
-PrologFlags             = {flags}
-TaskPlugin              = {plugin}
-TaskPluginParam         = (null type)
-
-Slurmctld(primary) at lumi is UP
-"""
-
-
-@pytest.mark.parametrize(
-    ("plugin", "container", "flags", "codes"),
-    [
-        ("task/affinity,task/cgroup", "(null)", "(null)", []),
-        ("affinity", "job_container/none", "Alloc", []),
-        ("task/cgroup", "(null)", "(null)", ["slurm-setting"]),
-        ("(null)", "(null)", "(null)", ["slurm-setting"]),
-        ("task/none", "(null)", "Alloc,Contain", ["slurm-setting"]),
-        ("task/affinity", "job_container/tmpfs", "Alloc,Contain,X11", []),
-        ("task/affinity", "job_container/tmpfs", "X11", []),
-        ("task/affinity", "job_container/tmpfs", "Alloc", ["slurm-setting"]),
-        ("task/affinity", "job_container/tmpfs", "(null)", ["slurm-setting"]),
-    ],
-)
-def test_settings_of_slurm_that_prevent_what_the_site_counts_on(
-    fp: FakeProcess, plugin: str, container: str, flags: str, codes: list[str]
-) -> None:
-    text = CONFIG.format(plugin=plugin, container=container, flags=flags)
-    fp.register(["scontrol", "show", "config"], stdout=text)
-    fp.register(["scontrol", "--oneliner", "show", "partition", fp.any()], stdout="PartitionName=p Nodes=n[1-2]\n")
-    fp.register(["scontrol", "--oneliner", "show", "node", "n1,n2"], stdout="NodeName=n1 CpuBind=core \nNodeName=n2\n")
-    found = list(check_settings(LOADED.site, ["n1", "n2"]))
-    assert [one.code for one in found if one.code != "job-progress"] == codes
-    assert all(message(one) for one in found)
-
-
-def test_settings_that_cannot_be_read_are_no_fault(fp: FakeProcess) -> None:
-    for out, err, code in (("", "slurm_load_ctl_conf error: Access denied\n", 1), ("nothing = known\n", "", 0)):
-        fp.register(["scontrol", "show", "config"], stdout=out, stderr=err, returncode=code)
-        fp.register(["scontrol", "--oneliner", fp.any()], stderr=err or "scontrol: error\n", returncode=1)
-        assert not list(check_settings(LOADED.site, ["n1"]))
-
-
-def test_a_binding_for_all_tasks_of_a_partition_is_seen(fp: FakeProcess) -> None:
-    fp.register(["scontrol", "show", "config"], stdout="TaskPlugin = task/affinity\n")
-    fp.register(
-        ["scontrol", "--oneliner", "show", "partition", fp.any()], stdout="PartitionName=p CpuBind=ldoms  QoS=N/A\n"
-    )
-    fp.register(["scontrol", "--oneliner", "show", "node", "n1"], stdout="NodeName=n1 CpuBind=ldoms CoresPerSocket=1\n")
-    (found,) = check_settings(LOADED.site, ["n1"])
-    assert found.message.startswith("CpuBind=ldoms of ")
-
-
-def test_a_setting_of_slurm_is_reported_before_jobs_run_and_fails_a_gate(played: PlayedSlurm, tmp_path: Path) -> None:
-    played.config = {"TaskPlugin": "task/cgroup"}
-    reports: list[Finding] = []
-    lines = work(tmp_path / "run", reports)
-    assert reports[0].code == "slurm-setting"
-    found = [(line.run, line.verdict, line.nodes) for line in lines if isinstance(line, Gate) and line.gate == "slurm"]
-    assert found == [(f"stamp-0{number}", "fail", NODES) for number in (1, 2)]
-    # Once it is there, a run that goes on has it once.
-    assert len(work(tmp_path / "run")) == len(lines)
