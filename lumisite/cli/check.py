@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -11,12 +10,11 @@ from lumisite.cli.commands import Command
 from lumisite.cli.options import PATH, host_root_option, json_option, require_directory
 from lumisite.cli.output import print_note, print_result, warn_untried
 from lumisite.cli.site_choice import recorded_site, required_site
-from lumisite.errors import LumisiteError, ResolveError, SiteError
+from lumisite.errors import ResolveError, SiteError
 from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding, Place, Severity
 from lumisite.findings.writers import advice, line, message
-from lumisite.site.json_file import parse_json
-from lumisite.site.load import load_plans, load_site, read_input
+from lumisite.site.load import load_plans, load_site
 from lumisite.text import counted, printable
 
 
@@ -31,19 +29,9 @@ from lumisite.text import counted, printable
 @click.option("--host", is_flag=True, help="Check the deployed release of the site against this node.")
 @click.option("--root", metavar="ROOT", type=PATH, help="With --host: the deployment root (default: the site's).")
 @host_root_option
-@click.option(
-    "--other-node",
-    "other_nodes",
-    metavar="FILE",
-    type=PATH,
-    multiple=True,
-    help="With --host: what --json printed on another node of the kind; a fault of all of them drains no node.",
-)
 @click.option("--site", metavar="NAME|FILE", default="", help="The same as FILE.")
 @json_option
-def command(
-    file: str, host: bool, root: Path | None, host_root: str, other_nodes: Sequence[Path], site: str, as_json: bool
-) -> int:
+def command(file: str, host: bool, root: Path | None, host_root: str, site: str, as_json: bool) -> int:
     """Print every fault of a site description as file:line:column: key: what is wrong.
 
     As JSON with file, line, column, key and message. Exit 0 when there is none, 2 otherwise. With --host, check the
@@ -53,8 +41,8 @@ def command(
     if file and site:
         raise ResolveError(f"--site: FILE is {file} already (leave one out)")
     if host:
-        return _check_host(file or site, root, host_root, other_nodes, as_json=as_json)
-    of_host = {"--root": root, "--host-root": host_root if host_root != "/" else "", "--other-node": other_nodes}
+        return _check_host(file or site, root, host_root, as_json=as_json)
+    of_host = {"--root": root, "--host-root": host_root if host_root != "/" else ""}
     for option in (option for option, value in of_host.items() if value):
         todo = "give --host too, or leave it out"
         raise ResolveError(Finding("keys-contradict", Severity.FAULT, "goes with --host only", todo, option))
@@ -100,24 +88,19 @@ def _fault_row(finding: Finding) -> dict[str, object]:
     }
 
 
-def _check_host(site: str, root: Path | None, host_root: str, other_nodes: Sequence[Path], *, as_json: bool) -> int:
-    """Print one line for each fault of a node; 0 when there is none, 5 when only this node can be meant, 1 otherwise.
-
-    `other_nodes` are files with what this printed as JSON on other nodes of the kind.
-    """
+def _check_host(site: str, root: Path | None, host_root: str, *, as_json: bool) -> int:
+    """Print one line for each fault of a node; return 0 for none, 5 when only this node can be meant, 1 otherwise."""
     from lumisite.machine.host import DiskTree
     from lumisite.release.host_check import check_release
 
     require_directory(host_root)
-    others = list(map(_printed_faults, other_nodes))
     name = site or (required_site("", quiet=True) if root is None else _site_of(root))
     loaded, host = load_site(name), DiskTree(host_root)
-    checked = check_release(loaded, root, host, others)
+    checked = check_release(loaded, root, host)
     lines = list(map(line, checked.findings))
     if checked.drain:
         # One node cannot tell what all of its kind have.
-        only = "" if others else ", if others of its kind pass"
-        lines.append(f"to drain this node{only} (command is not executed): {checked.drain}")
+        lines.append(f"to drain this node, if others of its kind pass (command is not executed): {checked.drain}")
     rows = [
         {
             "path": fault.finding.subject,
@@ -154,13 +137,3 @@ def _site_of(path: Path) -> str:
             f"{path}: has a release of site {printable(named)}, which is not embedded (name it with --site FILE)"
         )
     return name
-
-
-def _printed_faults(file: Path) -> frozenset[tuple[str, str]]:
-    """Read what `check --host --json` printed on another node: the path and the code of each fault."""
-    remedy = "write it there with `lumisite check --host --json > FILE`"
-    entries = parse_json(read_input(file, remedy="expected: what `lumisite check --host --json` prints"), str(file))
-    try:
-        return frozenset((str(entry["path"]), str(entry["code"])) for entry in entries)
-    except (KeyError, TypeError):
-        raise LumisiteError(f"{file}: not what `lumisite check --host --json` prints ({remedy})") from None

@@ -77,9 +77,7 @@ CODES: Mapping[str, str] = {
     "host-path": "a path that the release needs is missing, is a broken link, or is something else",
     "host-runtime": "the container runtime is missing, empty, or lumisite's own wrapper",
     "node-of-no-kind": "this node is of no kind that the site description has",
-    "same-on-all-nodes": "other nodes have the same fault, so this node is not the cause",
     "slurm-prolog": "Slurm calls no task prolog here, or one that does not exist",
-    "task-path": "a path that only compute nodes have is not here",
     "users-shut-out": "users may not read, enter or write what they need",
     # Releases: render, deploy, rollback, status, policy
     "out-changed": "a rendered tree was changed since; render it again",

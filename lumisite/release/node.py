@@ -5,7 +5,7 @@ Whether others may read something is judged by its mode alone; what an access co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lumisite.facts.slurm import SlurmConf, host_name, is_named, read_slurm_conf
@@ -22,7 +22,8 @@ from lumisite.machine.host import (
     partition_of_this_job,
 )
 from lumisite.machine.live import read_facts
-from lumisite.machine.tree import names_of, resolve, text_of
+from lumisite.machine.tree import is_under, names_of, resolve, text_of
+from lumisite.release.policy import PolicyLine
 from lumisite.site.kinds import Fingerprint, NodeFacts, fingerprint_of
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
@@ -44,12 +45,22 @@ class HostFault:
     needed_by: str = ""
 
 
+def of_node(code: str, subject: str, message: str, advice: str) -> HostFault:
+    """Return a fault that this node alone may have."""
+    return HostFault(Finding(code, Severity.NODE, message, advice, subject))
+
+
 @dataclass(frozen=True)
 class Node:
-    """A node, or a copy of its files, with what the site says of it."""
+    """A node, or a copy of its files, with what the site says of it.
+
+    `platform` is what it should have been updated to (default: the current one), `policy` is that of the root.
+    """
 
     site: Site
     host: DiskTree
+    platform: str = ""
+    policy: tuple[PolicyLine, ...] = ()
 
     @property
     def is_live(self) -> bool:
@@ -62,6 +73,11 @@ class Node:
         return mounts_of(self.host)
 
     @cached_property
+    def shared(self) -> tuple[str, ...]:
+        """The paths of file systems that all nodes share."""
+        return tuple(resolve(self.host, one.path).path for one in self.site.file_systems if one.kind == "shared")
+
+    @cached_property
     def facts(self) -> NodeFacts:
         """What its kernel says of CPUs and GPUs."""
         return read_facts(self.host, drivers_of(self.site))
@@ -69,8 +85,12 @@ class Node:
     @cached_property
     def gpus(self) -> tuple[PciGpu, ...]:
         """Its GPUs that are on the bus or that a driver of the site's vendor has."""
-        drivers = drivers_of(self.site).get(self.site.gpu_vendor or "", ())
-        return tuple(gpu for gpu in gpus_of_node(self.host) if not gpu.driver or gpu.driver in drivers)
+        return tuple(gpu for gpu in gpus_of_node(self.host) if not gpu.driver or gpu.driver in self.drivers)
+
+    @property
+    def drivers(self) -> tuple[str, ...]:
+        """The drivers of the site's GPUs."""
+        return tuple(drivers_of(self.site).get(self.site.gpu_vendor or "", ()))
 
     @cached_property
     def slurm_conf(self) -> SlurmConf | None:
@@ -113,8 +133,7 @@ class Node:
         without = {name: kind for name, kind in every.items() if name not in with_gpus}
         if self.gres is not None:
             return (with_gpus if has_gpus(self.gres) else without) or every
-        drivers = drivers_of(self.site).get(self.site.gpu_vendor or "", ())
-        is_driven = any(resolve(self.host, f"{PCI_DRIVERS}/{name}").entry is not None for name in drivers)
+        is_driven = any(resolve(self.host, f"{PCI_DRIVERS}/{name}").entry is not None for name in self.drivers)
         fitting = any(not list(kind.cpu_differences(self.facts)) for kind in with_gpus.values())
         return with_gpus if fitting and (self.gpus or is_driven) else every
 
@@ -134,6 +153,33 @@ class Node:
         words = (text_of(self.host, "/etc/hostname", _LINE_BYTES) or "").split()
         return words[0].partition(".")[0] if words and words[0].isprintable() else None
 
+    def severity(self, path: str) -> Severity:
+        """Return how bad something is at a path: on a shared file system it is wrong on all nodes."""
+        return Severity.FAULT if any(is_under(path, folder) for folder in self.shared) else Severity.NODE
+
+    def shut_out(self, path: str, real: str, need: int, needed_by: str) -> HostFault | None:
+        """Return the fault of a path that others may not read or pass: the first folder on the way, or itself."""
+        for at, rights in (*((folder, ENTER) for folder in _folders_above(real)), (real, need)):
+            mode = self.host.mode(at)
+            if mode is None or mode & rights == rights:
+                continue
+            letters = "".join(letter for letter, bit in (("r", READ), ("w", WRITE), ("x", ENTER)) if rights & bit)
+            text = f"{at} has mode {mode:04o}, which shuts users out; needed by {needed_by}"
+            found = of_node("users-shut-out", path, text, f"chmod o+{letters} {at}").finding
+            severity = Severity.NODE if at in self.shared else self.severity(at)
+            return HostFault(replace(found, severity=severity), at, needed_by)
+        return None
+
+
+def _folders_above(path: str) -> list[str]:
+    """Return the folders on the way to a path, without the root.
+
+    >>> _folders_above("/a/b/c")
+    ['/a', '/a/b']
+    """
+    parts = path.split("/")
+    return ["/".join(parts[:end]) for end in range(2, len(parts))]
+
 
 def has_gpus(gres: str) -> bool:
     """Return whether the `Gres` of a node in slurm.conf has GPUs.
@@ -143,23 +189,3 @@ def has_gpus(gres: str) -> bool:
     """
     items = [item.partition("(")[0].split(":") for item in gres.lower().split(",")]
     return any(name == "gpu" and rest[-1:] != ["0"] for name, *rest in items)
-
-
-def users_shut_out(host: DiskTree, path: str, real: str, need: int, needed_by: str) -> HostFault | None:
-    """Return the fault of a path that others may not read or pass: the first folder on the way, or itself."""
-    folder = ""
-    for part in real.split("/")[1:-1]:
-        folder = f"{folder}/{part}"
-        mode = host.mode(folder)
-        if mode is not None and not mode & ENTER:
-            return _shut_out(path, folder, mode, f"chmod o+x {folder}", needed_by)
-    mode = host.mode(real)
-    if mode is None or mode & need == need:
-        return None
-    rights = "".join(letter for letter, bit in (("r", READ), ("w", WRITE), ("x", ENTER)) if need & bit)
-    return _shut_out(path, real, mode, f"chmod o+{rights} {real}", needed_by)
-
-
-def _shut_out(path: str, at: str, mode: int, command: str, needed_by: str) -> HostFault:
-    text = f"{at} has mode {mode:04o}, which shuts users out; needed by {needed_by}"
-    return HostFault(Finding("users-shut-out", Severity.FAULT, text, command, subject=path), at, needed_by)

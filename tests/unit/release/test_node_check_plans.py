@@ -76,7 +76,7 @@ def test_a_plan_with_all_that_it_binds_is_silent(top: Path, capsys: Output) -> N
     said = capsys.readouterr().err
     assert "lumisite: /appl/images/gone.sif: " in said
     assert "[plan-image-missing]" in said
-    assert "17 checks passed" in said, "two files and a folder more than without plans"
+    assert "28 checks passed" in said, "two files and a folder more than without plans"
 
 
 BOTH = "plans/a.yaml, plans/b.yaml"

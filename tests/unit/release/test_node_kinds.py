@@ -11,11 +11,11 @@ from lumisite.cli import main
 from lumisite.findings.finding import Severity
 from lumisite.machine.host import DiskTree
 from lumisite.release.node import Node
-from lumisite.release.node_hardware import hardware_faults
 from lumisite.site.load import load_site
 from tests.support.dict_trees import Files
 from tests.support.kernels import CPU, DRIVER, be_node, kernel_files
 from tests.unit.release.test_node_check import node
+from tests.unit.release.test_node_hardware import hardware_faults
 from tests.unit.release.test_node_state import good
 
 __all__ = ["node"]
@@ -32,7 +32,7 @@ def without(files: Mapping[str, str], beginning: str) -> dict[str, str]:
 
 def found(tmp_path: Path, files: Mapping[str, str]) -> list[tuple[str, str, Severity]]:
     be_node(tmp_path, {**SPOOL, **files})
-    findings = [fault.finding for fault in hardware_faults(Node(LUMI, DiskTree(str(tmp_path))), "2026-01")]
+    findings = [fault.finding for fault in hardware_faults(Node(LUMI, DiskTree(str(tmp_path))))]
     return [(finding.message, finding.code, finding.severity) for finding in findings]
 
 
@@ -45,7 +45,7 @@ def test_a_node_of_a_kind_and_a_copy_without_the_kernels_files_are_silent(
 
 def test_a_login_node_is_of_no_kind(tmp_path: Path) -> None:
     be_node(tmp_path, {**G, f"{CPU}/present": "0-3\n", f"{CPU}/online": "0-3\n"})
-    assert not list(hardware_faults(Node(LUMI, DiskTree(str(tmp_path))), "2026-01"))
+    assert not list(hardware_faults(Node(LUMI, DiskTree(str(tmp_path)))))
 
 
 def test_a_node_of_another_kind_says_what_each_kind_has_otherwise(tmp_path: Path) -> None:
@@ -80,11 +80,11 @@ def test_in_a_job_the_kinds_of_its_partition_count(tmp_path: Path, monkeypatch: 
         def on_disk(self, path: str) -> str:
             return f"{tmp_path}{path}"
 
-    (fault,) = hardware_faults(Node(LUMI, Live("/")), "2026-01")
+    (fault,) = hardware_faults(Node(LUMI, Live("/")))
     assert fault.finding.message.startswith("0 of 8 GPUs of kind lumi-g can be used; not on the PCI bus: ")
     assert fault.finding.severity is Severity.NODE
     monkeypatch.setenv("SLURM_JOB_PARTITION", "elsewhere")
-    assert not list(hardware_faults(Node(LUMI, Live("/")), "2026-01"))
+    assert not list(hardware_faults(Node(LUMI, Live("/"))))
 
 
 def test_the_command_says_it_in_one_line(node: Callable[[Files], Path], capsys: pytest.CaptureFixture[str]) -> None:

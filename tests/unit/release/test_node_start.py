@@ -11,7 +11,8 @@ from lumisite.cli import main
 from lumisite.findings.finding import Severity
 from lumisite.machine.host import DiskTree
 from lumisite.release.node import Node
-from lumisite.release.node_start import start_faults
+from lumisite.release.node_checks import limit_faults, prolog_faults
+from lumisite.release.node_runtime import container_faults, runtime_faults
 from lumisite.release.policy import PolicyLine
 from tests.support.breaks import LUMI
 from tests.support.dict_trees import Link, write_tree
@@ -40,17 +41,19 @@ NO_BIT = "as a package manager leaves it that drops rights"
 ON = (PolicyLine("on", "partition", "dev-g"), PolicyLine("off"))
 
 
-def node(top: Path, changes: Mapping[str, str | None]) -> Node:
+def node(top: Path, changes: Mapping[str, str | None], policy: tuple[PolicyLine, ...] = ON) -> Node:
     files = {path: text for path, text in {**GOOD, **changes}.items() if text is not None}
     write_tree(top, {path: text.encode() for path, text in files.items()})
     for path in ("usr/bin/singularity", STARTER[1:]):
         if (top / path).exists():
             (top / path).chmod(0o4755 if path in STARTER and files[STARTER] != NO_BIT else 0o755)
-    return Node(LUMI, DiskTree(str(top)))
+    return Node(LUMI, DiskTree(str(top)), policy=policy)
 
 
 def found(top: Path, changes: Mapping[str, str | None]) -> list[str]:
-    faults = start_faults(node(top, changes), ON)
+    at = node(top, changes)
+    checks = (runtime_faults, container_faults, prolog_faults, limit_faults)
+    faults = [fault for check in checks for fault in check(at)]
     return [f"{one.finding.code} {one.finding.subject}: {one.finding.message}" for one in faults]
 
 
@@ -162,7 +165,7 @@ def test_a_node_that_can_start_containers_is_silent(tmp_path: Path, name: str) -
 def test_a_task_prolog_that_all_nodes_lack_drains_none(tmp_path: Path) -> None:
     local = GOOD[SLURM_CONF].replace(PROLOG, "/opt/site/prolog")
     for number, (conf, severity) in enumerate(((GOOD[SLURM_CONF], Severity.FAULT), (local, Severity.NODE))):
-        (fault,) = start_faults(node(tmp_path / str(number), {PROLOG: None, SLURM_CONF: conf}), ())
+        (fault,) = prolog_faults(node(tmp_path / str(number), {PROLOG: None, SLURM_CONF: conf}, ()))
         assert (fault.finding.code, fault.finding.severity) == ("slurm-prolog", severity)
 
 
