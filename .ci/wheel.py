@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
+import subprocess
 import tempfile
-from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -17,10 +16,8 @@ class Hook(BuildHookInterface):  # type: ignore[type-arg]
         """Add the file; in a source that is no checkout there is no commit to write."""
         if version == "editable":
             return
-        sys.path.insert(0, self.root)
-        from lumisite.cli.version import commit_of
-
-        if commit := commit_of(Path(self.root, "lumisite")):
+        argv = ["git", "-C", self.root, "rev-parse", "--short=12", "HEAD"]
+        if commit := subprocess.run(argv, capture_output=True, text=True, check=False).stdout.strip():
             with tempfile.NamedTemporaryFile("w", delete=False) as file:
                 file.write(f"{commit}\n")
             build_data["force_include"][file.name] = "lumisite/COMMIT"

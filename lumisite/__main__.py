@@ -1,6 +1,5 @@
 """`lumisite`, and `python -m lumisite`: the way in, which has nothing to load that an interrupt could break off."""
 
-import os
 import signal
 import sys
 
@@ -12,14 +11,6 @@ if INTERRUPTED:
 
 def run() -> None:
     """Be the console entry point."""
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        try:
-            os.fstat(number)
-        except OSError:
-            # The next file that is opened would get its number, and then what is printed. Results that nobody can get
-            # are an error, as on a full disk; notes are not.
-            os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
-            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8"))  # noqa: PTH123, SIM115
     try:
         from lumisite import cli
 

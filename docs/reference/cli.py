@@ -17,7 +17,7 @@ def cli_page() -> str:
         "# Command line",
         plain(program.help or ""),
         "The result goes to standard output, everything else to standard error.",
-        "`--site`, `--quiet` and `--verbose` may stand before the command or behind it.",
+        "`--site` and `--quiet` may stand before the command or behind it.",
         *(
             f"**{title[:1].upper()}{title[1:]}**\n\n"
             + table(["command", "does"], [[f"[`{name}`](#{name})", plain(does)] for name, does in commands.items()])

@@ -6,7 +6,6 @@ import glob
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -19,14 +18,12 @@ from lumisite.cli.options import (
     PATH,
     host_root_option,
     json_option,
-    one_release_options,
-    requested_releases,
+    platform_option,
     require_directory,
     site_option,
 )
-from lumisite.cli.output import format_json_rows, print_note, write_whole
+from lumisite.cli.output import print_json_rows, print_lines, print_note, write_whole
 from lumisite.cli.site_choice import required_site
-from lumisite.cli.terminal import print_lines
 from lumisite.errors import ResolveError, SiteError
 from lumisite.findings import writers
 from lumisite.findings.finding import Finding, Severity
@@ -52,22 +49,21 @@ from lumisite.text import columns, printable
     "libraries",
     metavar="SONAME",
     multiple=True,
-    help="A library to bring beside those of the family (libmpi.so.12); several times.",
+    help="A library to bind beside those of the family (libmpi.so.12); several times.",
 )
-@one_release_options
+@platform_option
 @click.option(
     "--write",
     metavar="FILE",
     type=PATH,
-    help="Also store it as a plan, to be reviewed, for `render`; what you have edited in FILE before stays.",
+    help="Also store it as a plan, to be reviewed; what was edited in FILE before stays.",
 )
 @click.option(
     "--path",
     "paths",
     metavar="PATTERN",
     multiple=True,
-    help="How jobs name the image, for its plan, and for its family where IMAGE itself tells none; may be given "
-    "several times (default: IMAGE, and where it leads).",
+    help="How jobs name the image; several times (default: IMAGE, and where it leads).",
 )
 @json_option
 def command(
@@ -80,7 +76,6 @@ def command(
     write: Path | None,
     paths: tuple[str, ...],
     as_json: bool,
-    **releases: Any,
 ) -> int:
     """Print what an image needs from the host, library by library.
 
@@ -93,14 +88,14 @@ def command(
             message = f"{printable(library)} is no SONAME"
             raise ResolveError(Finding("value-wrong", Severity.FAULT, message, "such as libmpi.so.12", "--library"))
     loaded = load_site(required_site(site))
-    selection = resolve_selection(loaded.site, platform=platform, **requested_releases(**releases))
+    selection = resolve_selection(loaded.site, platform=platform)
     request, plan = plan_image(loaded.site, selection, image, host_root, family, libraries, paths)
     for note in plan.notes:
         print_note(writers.line(note))
     if write is not None:
         _write_plan(write, _Names(image, host_root), paths, request, plan)
     if as_json:
-        print(format_json_rows(map(_entry, plan.lines)))
+        print_json_rows(map(_entry, plan.lines))
     elif plan.lines:
         print_lines(_table(plan.lines))
     return plan.exit_code
@@ -111,7 +106,7 @@ def plan_image(
     selection: Selection,
     image: str,
     host_root: str,
-    family: str | None,
+    family: str | None = None,
     libraries: tuple[str, ...] = (),
     paths: tuple[str, ...] = (),
 ) -> tuple[PlanRequest, BindPlan]:
@@ -167,7 +162,7 @@ def _write_plan(file: Path, image_names: _Names, paths: tuple[str, ...], request
             raise
         left = len(error.findings)
     write_whole(file, content)
-    next_step = "review it, then name it in `plans` of the site, or give it to `lumisite render --plan`"
+    next_step = "review it, then name it in `plans` of the site"
     print_note(printable(f"{file} is written; {next_step}"))
     if left:
         have = "library has" if left == 1 else "libraries have"

@@ -6,7 +6,7 @@ import click
 
 from lumisite.cli.commands import Command
 from lumisite.cli.facts import load_facts
-from lumisite.cli.options import FILE_NAME, json_option, one_of
+from lumisite.cli.options import FILE_NAME, json_option
 from lumisite.cli.output import print_note, print_result
 from lumisite.cli.site_choice import recorded_site
 from lumisite.errors import ResolveError
@@ -26,17 +26,15 @@ from lumisite.text import counted, printable
     "--site",
     metavar="NAME|FILE",
     default="",
-    help="The site (default: the one that the files name, by LUMISITE_SITE or embedded).",
+    help="The site (default: the one that the files name).",
 )
-@click.option("--users", is_flag=True, help="Print only the paragraph for users.")
 @json_option
-def command(before: str, after: str, site: str, users: bool, as_json: bool) -> int:
+def command(before: str, after: str, site: str, as_json: bool) -> int:
     """Compare two captures of a node, before and after a maintenance.
 
     Each change comes with the modules, image families, masks and entries of the site description that it touches; then
     a paragraph for users. Exit 0 when nothing changed, 1 when something did.
     """
-    one_of(users=users, json=as_json)
     old, new = load_facts(before), load_facts(after)
     _require_one_site(old, new, before, after)
     loaded = load_site(site or _recorded_site(old, before))
@@ -45,8 +43,7 @@ def command(before: str, after: str, site: str, users: bool, as_json: bool) -> i
         hosts = [printable(facts.host or "unknown") for facts in (old, new)]
         message = f"is of host {hosts[0]}, {printable(after)} of {hosts[1]}"
         print_note(line(Finding("facts-of-two-hosts", Severity.INFO, message, subject=before)))
-    lines = report.users if users else _report_lines(report)
-    print_result(report_json(report), lines or [""], as_json=as_json)
+    print_result(report_json(report), _report_lines(report), as_json=as_json)
     return 1 if report.changes else 0
 
 

@@ -42,11 +42,9 @@ def command(file: str, host: bool, root: Path | None, host_root: str, site: str,
         raise ResolveError(f"--site: FILE is {file} already (leave one out)")
     if host:
         return _check_host(file or site, root, host_root, as_json=as_json)
-    of_host = {"--root": root, "--host-root": host_root if host_root != "/" else ""}
-    for option in (option for option, value in of_host.items() if value):
-        todo = "give --host too, or leave it out"
-        raise ResolveError(Finding("keys-contradict", Severity.FAULT, "goes with --host only", todo, option))
-    return _check_file(required_site(file or site, quiet=True), as_json=as_json)
+    if root is not None or host_root != "/":
+        raise ResolveError("--root and --host-root: go with --host only (give it too, or leave them out)")
+    return _check_file(required_site(file or site), as_json=as_json)
 
 
 def _check_file(name: str, *, as_json: bool) -> int:
@@ -89,17 +87,16 @@ def _fault_row(finding: Finding) -> dict[str, object]:
 
 
 def _check_host(site: str, root: Path | None, host_root: str, *, as_json: bool) -> int:
-    """Print one line for each fault of a node; return 0 for none, 5 when only this node can be meant, 1 otherwise."""
+    """Print one line for each fault of a node; return 0 without one, 5 when only this node can be meant, else 1."""
     from lumisite.machine.host import DiskTree
     from lumisite.release.host_check import check_release
 
     require_directory(host_root)
-    name = site or (required_site("", quiet=True) if root is None else _site_of(root))
+    name = site or (required_site("") if root is None else _site_of(root))
     loaded, host = load_site(name), DiskTree(host_root)
     checked = check_release(loaded, root, host)
     lines = list(map(line, checked.findings))
     if checked.drain:
-        # One node cannot tell what all of its kind have.
         lines.append(f"to drain this node, if others of its kind pass (command is not executed): {checked.drain}")
     rows = [
         {
@@ -131,7 +128,7 @@ def _site_of(path: Path) -> str:
 
     root = existing_root(path)
     named = inspect_release(root, root.current).manifest.site if root.current else ""
-    name = recorded_site(named, root.release(root.current)) if named else required_site("", quiet=True)
+    name = recorded_site(named, root.release(root.current)) if named else required_site("")
     if not name:
         raise ResolveError(
             f"{path}: has a release of site {printable(named)}, which is not embedded (name it with --site FILE)"

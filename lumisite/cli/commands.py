@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from lumisite.cli.quiet_and_verbose import verbosity_options
-from lumisite.text import nearest_name
+from lumisite import __version__
+from lumisite.cli.output import QUIET
 
 EXIT_CODES = (
     "Exit codes: 0 fine, 1 a difference or a failed verdict, 2 usage or site description, "
@@ -50,12 +51,22 @@ COMMANDS: dict[str, str] = {name: line for commands in GROUPS.values() for name,
 CONTEXT = {"max_content_width": 120, "help_option_names": ["-h", "--help"]}
 
 
+def _commit() -> str:
+    """Return the commit that the builder of a wheel wrote down, for the version; empty in a checkout."""
+    written = Path(__file__).parents[1] / "COMMIT"
+    if not written.is_file():
+        return ""
+    from lumisite.site.read import read_file
+
+    return f" (commit {read_file(written, 100).decode('ascii').strip()})"
+
+
 class Command(click.Command):
-    """A command, with the options that all have."""
+    """A command, with what all have: `--quiet`, and the exit codes below its help."""
 
     def __init__(self, name: str | None, **attributes: Any) -> None:
         super().__init__(name, epilog=EXIT_CODES, context_settings=CONTEXT, **attributes)
-        self.params += verbosity_options()
+        self.params.append(quiet_option())
 
 
 class CommandGroup(click.Group):
@@ -77,9 +88,7 @@ class CommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that is named; the error for one that is not known names the nearest."""
         if words[0] not in COMMANDS and not words[0].startswith("-"):
-            near = nearest_name(words[0], COMMANDS)
-            what = f"did you mean {near}?" if near else "`lumisite --help` lists them"
-            raise click.UsageError(f"there is no command {words[0]!r} ({what})")
+            raise click.NoSuchCommand(words[0], possibilities=COMMANDS, ctx=context)
         return super().resolve_command(context, words)
 
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
@@ -95,25 +104,20 @@ class CommandGroup(click.Group):
         return [*found, *click.Command.shell_complete(self, context, incomplete)]
 
 
-def _print_version(context: click.Context, _: click.Parameter, given: bool) -> None:
-    if given and not context.resilient_parsing:
-        from lumisite.cli.version import version_line
+def quiet_option() -> click.Option:
+    """Return `--quiet`, which is accepted before the command and after it."""
 
-        print(version_line())
-        context.exit()
+    def set_quiet(context: click.Context, _: click.Parameter, given: bool) -> None:
+        if given:
+            context.meta[QUIET] = True
+
+    text = "Print no notes and no progress, only errors."
+    return click.Option(["-q", "--quiet"], is_flag=True, expose_value=False, callback=set_quiet, help=text)
 
 
 @click.group(cls=CommandGroup, epilog=EXIT_CODES, context_settings=CONTEXT, no_args_is_help=False)
-@click.option(
-    "-V",
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_print_version,
-    help="Show version and commit.",
-)
-@click.option("--site", metavar="NAME|FILE", help="The same as --site behind the command.")
+@click.version_option(__version__, "-V", "--version", message=f"lumisite {__version__}{_commit()}")
+@click.option("--site", metavar="NAME|FILE", help="The same as --site after the command.")
 @click.pass_context
 def program(context: click.Context, site: str | None) -> None:
     """The layer between Slurm and the container on an HPC site."""
@@ -121,25 +125,14 @@ def program(context: click.Context, site: str | None) -> None:
         name = str(context.invoked_subcommand)
         command = program.get_command(context, name)
         if command is not None and not any(one.name == "site" for one in command.params):
-            raise click.UsageError(f"--site: `{name}` takes no site (leave it out)")
+            raise click.UsageError(f"--site: `{name}` takes no site")
         context.default_map = {name: {"site": site}}
 
 
-program.params += verbosity_options()
+program.params.append(quiet_option())
 
 
 def usage_message(error: click.UsageError) -> str:
-    """Return what is wrong with a command line, and what would be right, on one line."""
-    message, context = error.format_message().removesuffix("."), error.ctx
-    if context is None:
-        return f"lumisite: {message}"
-    where = context.command_path
-    if isinstance(error, click.NoSuchOption):
-        near = nearest_name(error.option_name, [name for one in context.command.params for name in one.opts])
-        message = f"no option {error.option_name}"
-        right = f"did you mean {near}?" if near else f"`{where} --help` lists them"
-    elif isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter):
-        return f"{where}: {message}"
-    else:
-        right = f"usage: {' '.join([where, *context.command.collect_usage_pieces(context)])}"
-    return f"{where}: {message} ({right})"
+    """Return what is wrong with a command line, and where to look, on one line."""
+    where = error.ctx.command_path if error.ctx else "lumisite"
+    return f"{where}: {' '.join(error.format_message().split()).rstrip('.')} (`{where} --help` lists what it takes)"

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from pathlib import Path
 
 import click
 
 from lumisite.cli.commands import Command
 from lumisite.cli.options import PATH, json_option, root_argument
-from lumisite.cli.output import print_result
-from lumisite.cli.terminal import DIFFERENCE, print_lines
+from lumisite.cli.output import DIFFERENCE, print_json, print_lines, print_note
 from lumisite.errors import ResolveError, refused
 from lumisite.findings.writers import subject_and_message
 from lumisite.paths import current
@@ -54,18 +52,18 @@ def command(out: Path, root: Path, apply: bool, change_site: bool, keep: int, de
             edited = {
                 str(release.path): [subject_and_message(fault) for fault in release.faults] for release in plan.edited
             }
-            print_result({**to_json(plan.difference), "edited": edited, "removed": removed}, (), as_json=True)
+            print_json({**to_json(plan.difference), "edited": edited, "removed": removed})
         elif _print_difference(plan, details=details) and not details and plan.difference.old:
-            print(f"all of it: {format_command('deploy', out, root, '--details')}", file=sys.stderr)
+            print_note(f"all of it: {format_command('deploy', out, root, '--details')}")
         _print_edits(plan)
         plan.refuse_damage()
         if plan.difference and not as_json:
             for name in removed:
-                print(f"would be removed: {plan.root.release(name)}", file=sys.stderr)
+                print_note(f"would be removed: {plan.root.release(name)}")
             options = ["--change-site"] if plan.is_of_another_site else []
             note = f" (it replaces site {printable(plan.site)} for its users)" if plan.is_of_another_site else ""
             how = format_command("deploy", out, root, "--apply", *options)
-            print(f"nothing was written; deploy it: {how}{note}", file=sys.stderr)
+            print_note(f"nothing was written; deploy it: {how}{note}")
         return 1 if plan.difference or plan.edited else 0
     try:
         make_directories(Path(os.path.realpath(root)))
@@ -85,34 +83,34 @@ def _print_deployed(plan: DeployPreview, root: Path, removed: list[str], *, chan
     before, release = plan.root.current, plan.out.manifest.release
     if not changed:
         same = f" and has the same content as {release}" if before != release else ""
-        print(f"nothing to do: {before} is deployed{same}")
+        print_lines([f"nothing to do: {before} is deployed{same}"])
         return
-    print(f"deployed {release}" + (f" (before: {before})" if before not in ("", release) else ""))
+    print_lines([f"deployed {release}" + (f" (before: {before})" if before not in ("", release) else "")])
     for name in removed:
-        print(f"removed {name}")
+        print_lines([f"removed {name}"])
     _print_edits(plan)
-    print(f"check that it fits: {format_command('status', root)}", file=sys.stderr)
+    print_note(f"check that it fits: {format_command('status', root)}")
     if before not in ("", release):
-        print(f"go back: {format_command('rollback', root)}", file=sys.stderr)
+        print_note(f"go back: {format_command('rollback', root)}")
 
 
 def _print_edits(plan: DeployPreview) -> None:
     """Print what was edited in the current release, where another one takes its place."""
     current = plan.current
     if current is not None and current.faults and current is not plan.existing:
-        print(f"{current.path}: not as it was deployed; left as it is:{fault_lines(current.faults)}", file=sys.stderr)
+        print_note(f"{current.path}: not as it was deployed; left as it is:{fault_lines(current.faults)}")
 
 
 def _print_difference(plan: DeployPreview, *, details: bool) -> bool:
     """Print what users will notice; all of it, and the files, only on request. Return whether there is something."""
     difference = plan.difference
     if not difference:
-        print(f"no difference to {plan.root.current}")
+        print_lines([f"no difference to {plan.root.current}"])
         return False
     if plan.current is None and plan.root.current:
         link = current(str(plan.root.path))
         missing = f"{plan.root.release(plan.root.current)}: missing, though {link} points to it"
-        print(missing, file=sys.stderr)
+        print_note(missing)
     lines = [f"release {difference.old or '(none)'} -> {difference.new}"]
     if details:
         lines += [*meaning_lines(difference), "", *file_lines(difference)]

@@ -5,43 +5,34 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from lumisite.cli.commands import Command
-from lumisite.cli.options import (
-    FILE_NAME,
-    json_option,
-    load_lock,
-    lock_option,
-    plan_option,
-    platform_option,
-    site_or_example_option,
-)
+from lumisite.cli.options import FILE_NAME, OR_EXAMPLE, json_option, load_lock, site_option
 from lumisite.cli.output import print_note, print_result
 from lumisite.cli.site_choice import site_or_example
 from lumisite.errors import ResolveError
 from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding, Severity
-from lumisite.findings.writers import as_json, line
+from lumisite.findings.writers import as_json as finding_as_json
+from lumisite.findings.writers import line
 from lumisite.lint.own_variables import judge_own_variables
-from lumisite.render.rank import Cpus, Environment, FirstRank, Step, StepBind, Variable
+from lumisite.render.rank import Cpus, Environment, FirstRank, Step, Variable
 from lumisite.render.wrapper_image import WrapperImage, wrapper_image
 from lumisite.site.cpu_list import format_cpu_list
 from lumisite.site.decode import unknown_name
 from lumisite.site.ledger import Situation, harmful_values
 from lumisite.site.load import load_plans, load_site
 from lumisite.site.model import Site
-from lumisite.site.selection import ALL, Combination, Selection, module_version, resolve_selection
+from lumisite.site.selection import ALL, Combination, module_version, resolve_selection
 from lumisite.text import counted, printable
 
 if TYPE_CHECKING:
     from lumisite.images.known import KnownImage
 
-#: Why variables are set that no entry of the ledger is about.
+#: Why variables are set that no entry of the ledger is about, by the end of their names.
 _REASONS = {
     "PATH": "the wrapper around the container runtime comes first",
     "SLURM_TASK_PROLOG": "switches the srun helper on",
@@ -61,95 +52,124 @@ _KNOWN_FROM = {
 
 
 @click.command(cls=Command)
-@click.argument(
-    "image",
-    metavar="[IMAGE]",
-    required=False,
-    type=FILE_NAME,
-    help="The image, as a job names it; it need not be here.",
-)
+@click.argument("image", metavar="[IMAGE]", required=False, type=FILE_NAME, help="The image, as a job names it.")
+@click.option("--nodes", metavar="N", type=click.IntRange(1, 999_999), default=1, help="Nodes (default: 1).")
 @click.option(
-    "--nodes", metavar="N", type=click.IntRange(1, 999_999), default=1, help="Nodes of the step (default: 1)."
-)
-@click.option(
-    "--tasks-per-node",
-    metavar="T",
-    type=click.IntRange(1, 1024),
-    help="Tasks on each node (default: one for each GPU, else 1).",
+    "--tasks-per-node", metavar="T", type=click.IntRange(1, 1024), help="Tasks on a node (default: one a GPU, else 1)."
 )
 @click.option("--partition", metavar="P", help="Partition (default: the one that the site validates).")
-@click.option(
-    "--node", metavar="KIND", help="Node kind, where the partition has nodes of several (default: the first)."
-)
-@click.option(
-    "--module",
-    metavar="M",
-    help="The module that is loaded, with or without its version, or `none`, where the site's cli_filter attaches the "
-    "helper (default: the module with the helper).",
-)
-@click.option("--all", is_flag=True, help="Print also why each is set, and what the site knows and leaves alone.")
-@platform_option
-@plan_option
-@lock_option
-@site_or_example_option
+@click.option("--module", metavar="M", help="The loaded module, or `none` (default: the module with the helper).")
+@click.option("--all", "show_all", is_flag=True, help="Print also why each is set, and what is not set and why.")
+@site_option(OR_EXAMPLE)
 @json_option
-def command(**options: Any) -> int:
+def command(
+    image: str | None,
+    nodes: int,
+    tasks_per_node: int | None,
+    partition: str | None,
+    module: str | None,
+    show_all: bool,
+    site: str,
+    as_json: bool,
+) -> int:
     """Print what the first rank of a step finds: each variable, bind and CPU mask, with who sets it.
 
-    Set they are by module, prolog, wrapper or image, on a node that has all that the site describes and grants all of
-    its CPUs. With --all also by which entry of the site description, and why. A variable that this shell has set before
-    is named with its value. What does harm comes first: a value that is known to, of this shell or of the image itself,
-    or an image that the GPUs or the network cannot take (exit code 1, or 4 where the image or the node decides), and a
-    variable that programs in containers read when they start, such as PYTHONPATH. Without IMAGE it is what every
-    container gets that no wrapper sees. Slurm is not asked, and no container is started.
+    What does harm comes first: a value of this shell or of the image, or an image that the GPUs or the network cannot
+    take (exit code 1, or 4 where the image or the node decides). Without IMAGE it is what every container gets that no
+    wrapper sees. Slurm is not asked, and no container is started.
     """
-    arguments = SimpleNamespace(**options)
-    loaded = load_site(site_or_example(arguments.site))
-    site = loaded.site
-    step = _step(site, arguments)
-    versioned = "/" in (arguments.module or "")
-    releases = {stack: [ALL] for stack in site.stacks} if versioned else {}
-    selection = resolve_selection(site, platform=arguments.platform, **releases)
-    combination, modules = _loaded(site, selection, arguments.module)
-    lock, plans = load_lock(loaded, arguments.lock), load_plans(loaded, arguments.plan_files)
-    image = known = None
-    if arguments.image is not None:
-        image = wrapper_image(site, selection.platform, arguments.image, plans, lock)
-        from lumisite.images.known import know_image
+    loaded = load_site(site_or_example(site))
+    described = loaded.site
+    step = _step(described, partition, nodes, tasks_per_node)
+    combination, modules, platform = _loaded(described, module)
+    lock = load_lock(loaded)
+    seen = known = None
+    if image is not None:
+        seen = wrapper_image(described, platform, image, load_plans(loaded), lock)
+        from lumisite.images.known import know_image  # which brings all that reads images
 
-        known = know_image(site, arguments.image, selection.platform, None if lock is None else lock.lock)
-        if image.known_from != "content" and image.plan is None:
-            _compare_with_image(site, arguments.image, image, known)
-    rank = FirstRank(site, combination, modules, step, image, os.getuid())
+        known = know_image(described, image, platform, lock.lock if lock else None)
+        if known.note is not None:
+            print_note(line(known.note))
+        _compare_releases(described, image, seen, known)
+    rank = FirstRank(described, combination, modules, step, seen, os.getuid())
     of_user = _of_user()
     found = rank.environment() if known is None else _with_image(rank.environment(), known, of_user)
-    before = _set_before(found, of_user)
     findings = [
-        *(() if known is None else _judge_image(site, known, arguments.image, rank.situation)),
-        *_harmful(site, known, rank.situation, found, of_user),
-        *judge_own_variables(site, step.partition, step.nodes, of_user),
+        *(() if known is None else _judge_image(described, known, str(image), rank.situation)),
+        *_harmful(described, known, rank.situation, found, of_user),
+        *judge_own_variables(described, step.partition, step.nodes, of_user),
     ]
-    variables = {
-        name: {
-            "value": variable.value,
-            "by": variable.by,
-            "entry": variable.entry,
-            "why": _why(site, step, name, variable),
-        }
-        for name, variable in found.variables.items()
-    }
-    cpus = [{"task": task.task, "mask": task.mask, "cpus": None, "why": _why_cpus(step, task)} for task in found.cpus]
-    reasons = {name: str(variable["why"]) for name, variable in variables.items()}
-    names = [f"{name}/{module_version(site, site.modules[name], combination)}" for name in modules]
-    lines = [*_head(site, image, step, names, arguments.image), *_of_shell(before)]
-    lines += _everything(found, reasons) if arguments.all else _screen(found)
-    lines += ["", "CPUs, by task of a node", *(_cpus_line(step, task) for task in found.cpus)]
-    document = asdict(found) | {"variables": variables, "cpus": cpus, "set_before": before}
-    document["image"] = image and _image_record(site, image)
-    document |= {"harmful": list(map(as_json, findings))}
-    first = [line(one) for one in findings]
-    print_result(document, [*first, "", *lines] if first else lines, as_json=arguments.as_json)
+    document: dict[str, Any] = _document(described, step, found, seen)
+    document |= {"set_before": _set_before(found, of_user), "harmful": list(map(finding_as_json, findings))}
+    names = [f"{name}/{module_version(described, described.modules[name], combination)}" for name in modules]
+    lines = [*map(line, findings), *([""] if findings else []), _asked(image, step, names)]
+    lines += [] if seen is None else [_taken_for(described, seen)]
+    lines += _text(document, found, show_all=show_all)
+    print_result(document, lines, as_json=as_json)
     return exit_code(findings)
+
+
+# ---------------------------------------------------------------- what is asked
+
+
+def _step(site: Site, partition: str | None, nodes: int, tasks_per_node: int | None) -> Step:
+    default = site.validation.partition if site.validation is not None else next(iter(site.partitions), "")
+    name = partition or default
+    if name not in site.partitions:
+        raise ResolveError(unknown_name("--partition", name, "partition", site.name, site.partitions))
+    kinds = site.kinds_of(name)
+    kind = next(iter(kinds))
+    if len(kinds) > 1:
+        print_note(f"partition {name} has nodes of the kinds {', '.join(kinds)}: this is for {kind}")
+    return Step(name, nodes, tasks_per_node or len(kinds[kind].gpus) or 1, kind)
+
+
+def _loaded(site: Site, module: str | None) -> tuple[Combination, tuple[str, ...], str]:
+    """Return the releases behind a module, the modules that loading it loads, in their order, and the platform."""
+    releases = {stack: [ALL] for stack in site.stacks} if "/" in (module or "") else {}
+    selection = resolve_selection(site, platform=None, **releases)
+    if module == "none":
+        return selection.default, (), selection.platform
+    name, _, version = (module or site.helper_module or next(iter(site.modules))).partition("/")
+    if name not in site.modules:
+        raise ResolveError(unknown_name("--module", name, "module", site.name, site.modules))
+    versions: dict[str, Combination] = {}
+    for combination in selection.combinations:
+        versions.setdefault(module_version(site, site.modules[name], combination), combination)
+    if version and version not in versions:
+        known = [f"{name}/{one}" for one in versions]
+        raise ResolveError(unknown_name("--module", f"{name}/{version}", "module", site.name, known))
+    found: dict[str, None] = {}
+
+    def load(module: str) -> None:
+        for other in site.modules[module].loads:
+            load(other)
+        found.setdefault(module)
+
+    load(name)
+    return versions.get(version, selection.default), tuple(found), selection.platform
+
+
+def _of_user() -> dict[str, str]:
+    """Return the variables of this shell without those that the helper exported in an outer step."""
+    exported = os.environ.get("LUMISITE_EXPORTS", "")
+    return {name: value for name, value in os.environ.items() if f";{name}={value};" not in exported}
+
+
+# ---------------------------------------------------------------- what the image and the shell bring
+
+
+def _compare_releases(site: Site, image: str, seen: WrapperImage, known: KnownImage) -> None:
+    """Print where the image that was read holds another release than the wrapper takes it for."""
+    stack = site.gpu_stack
+    actual, assumed = known.holds.stacks.get(stack or ""), seen.holds.stacks.get(stack or "")
+    if stack is None or known.read is None or seen.known_from == "content" or actual is None or actual == assumed:
+        return
+    if assumed is None or not str(actual).startswith(f"{assumed}."):
+        title = site.stacks[stack].title
+        remedy = "`lumisite images --lock FILE`, named in `images.lock` of the site, makes the wrapper know"
+        print_note(f"{printable(image)} holds {title} {actual}, taken for {assumed or 'unknown'} ({remedy})")
 
 
 def _with_image(found: Environment, known: KnownImage, of_user: Mapping[str, str]) -> Environment:
@@ -190,6 +210,52 @@ def _harmful(
     yield from harmful_values(site, situation, by_image, of_image=True)
 
 
+def _set_before(found: Environment, of_user: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of this shell that the helper would set to another value."""
+    return {
+        name: of_user[name]
+        for name, variable in found.variables.items()
+        if variable.entry.startswith("settings[")
+        and variable.value is not None
+        and of_user.get(name, variable.value) != variable.value
+    }
+
+
+# ---------------------------------------------------------------- the answer
+
+
+def _document(site: Site, step: Step, found: Environment, image: WrapperImage | None) -> dict[str, Any]:
+    """Return the answer for JSON: each variable with its reason, the binds, the CPUs and the image."""
+    variables = {
+        name: {
+            "value": variable.value,
+            "by": variable.by,
+            "entry": variable.entry,
+            "why": _why(site, step, name, variable),
+        }
+        for name, variable in found.variables.items()
+    }
+    cpus = [
+        {
+            "task": one.task,
+            "mask": one.mask,
+            "cpus": None,
+            "why": one.why or f"task {one.task} of {step.tasks_per_node}",
+        }
+        for one in found.cpus
+    ]
+    taken_for = None
+    if image is not None:
+        release = image.holds.stacks.get(site.gpu_stack or "")
+        taken_for = {
+            "family": image.holds.family,
+            "release": None if release is None else str(release),
+            "plugin": image.holds.plugin,
+            "known_from": image.known_from,
+        }
+    return {"variables": variables, "binds": [asdict(bind) for bind in found.binds], "cpus": cpus, "image": taken_for}
+
+
 def _why(site: Site, step: Step, name: str, variable: Variable) -> str:
     """Return why a variable is as it is: the reason of its entry, or what the helper needs it for."""
     if variable.entry:
@@ -202,173 +268,61 @@ def _why(site: Site, step: Step, name: str, variable: Variable) -> str:
     return next((why for end, why in _REASONS.items() if name == end or name.endswith(f"_{end}")), "")
 
 
-def _why_cpus(step: Step, cpus: Cpus) -> str:
-    return cpus.why or f"task {cpus.task} of {step.tasks_per_node}"
-
-
-def _set_before(found: Environment, of_user: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of this shell that the helper would set to another value.
-
-    What the helper of an earlier step exported does not count.
-    """
-    values = {
-        name: variable.value for name, variable in found.variables.items() if variable.entry.startswith("settings[")
-    }
-    return {
-        name: of_user[name] for name, value in values.items() if value is not None and of_user.get(name, value) != value
-    }
-
-
-def _of_user() -> dict[str, str]:
-    """Return the variables of this shell without those that the helper exported in an outer step."""
-    exported = os.environ.get("LUMISITE_EXPORTS", "")
-    return {name: value for name, value in os.environ.items() if f";{name}={value};" not in exported}
-
-
-def _step(site: Site, arguments: SimpleNamespace) -> Step:
-    default = site.validation.partition if site.validation is not None else next(iter(site.partitions), "")
-    name = arguments.partition or default
-    if name not in site.partitions:
-        raise ResolveError(unknown_name("--partition", name, "partition", site.name, site.partitions))
-    kinds = site.kinds_of(name)
-    kind = arguments.node or next(iter(kinds))
-    if kind not in kinds:
-        raise ResolveError(unknown_name("--node", kind, "node kind", f"partition {name}", kinds))
-    if len(kinds) > 1 and not arguments.node:
-        print_note(
-            f"partition {name} has nodes of the kinds {', '.join(kinds)}: this is for {kind} (others: --node KIND)"
-        )
-    return Step(name, arguments.nodes, arguments.tasks_per_node or len(kinds[kind].gpus) or 1, kind)
-
-
-def _loaded(site: Site, selection: Selection, requested: str | None) -> tuple[Combination, tuple[str, ...]]:
-    """Return the releases behind a module, and the modules that loading it loads, in the order of loading."""
-    if requested == "none":
-        return selection.default, ()
-    name, _, version = (requested or site.helper_module or next(iter(site.modules))).partition("/")
-    if name not in site.modules:
-        raise ResolveError(unknown_name("--module", name, "module", site.name, site.modules))
-    versions: dict[str, Combination] = {}
-    for combination in selection.combinations:
-        versions.setdefault(module_version(site, site.modules[name], combination), combination)
-    if version and version not in versions:
-        known = [f"{name}/{one}" for one in versions]
-        raise ResolveError(unknown_name("--module", f"{name}/{version}", "module", site.name, known))
-    found: dict[str, None] = {}
-
-    def load(module: str) -> None:
-        for other in site.modules[module].loads:
-            load(other)
-        found.setdefault(module)
-
-    load(name)
-    return versions.get(version, selection.default), tuple(found)
-
-
-def _compare_with_image(site: Site, path: str, image: WrapperImage, known: KnownImage) -> None:
-    """Print where the content of the image differs from what the wrapper infers."""
-    if not Path(path).exists():
-        print_note(f"{printable(path)} not found; its releases and family are inferred from the file name")
-        return
-    if known.note is not None:
-        print_note(line(known.note))
-        return
-    content, inferred, stack = known.holds, image.holds, site.gpu_stack or ""
-    differing = [
-        f"{what} {_format_fact(actual)}, taken for {_format_fact(assumed)}"
-        for what, actual, assumed in (
-            (_release_name(site), content.stacks.get(stack), inferred.stacks.get(stack)),
-            ("plugin with libfabric", content.plugin, inferred.plugin),
-        )
-        if actual is not None and actual != assumed and not str(actual).startswith(f"{assumed}.")
-    ]
-    if differing:
-        remedy = "`lumisite images --lock FILE` and `lumisite render --lock FILE` make the wrapper know"
-        print_note(f"{printable(path)} holds {'; '.join(differing)} ({remedy})")
-
-
-def _format_fact(value: object) -> str:
-    return "unknown" if value is None else ("yes" if value else "no") if isinstance(value, bool) else str(value)
-
-
-def _release_name(site: Site) -> str:
-    """Return the name of the releases that images bring."""
-    return "release" if site.gpu_stack is None else site.stacks[site.gpu_stack].title
-
-
-def _image_record(site: Site, image: WrapperImage) -> dict[str, object]:
-    """Return what the wrapper takes the image for, and how it knows."""
-    release = image.holds.stacks.get(site.gpu_stack or "")
-    return {
-        "family": image.holds.family,
-        "release": None if release is None else str(release),
-        "plugin": image.holds.plugin,
-        "known_from": image.known_from,
-    }
-
-
-def _head(
-    site: Site, image: WrapperImage | None, step: Step, modules: Sequence[str], path: str | None
-) -> Iterator[str]:
-    """Yield what was asked, and what the wrapper takes the image for."""
-    subject = printable(path) if path is not None else "any image that no wrapper sees"
+def _asked(image: str | None, step: Step, modules: Sequence[str]) -> str:
+    subject = printable(image) if image is not None else "any image that no wrapper sees"
     nodes = f"{counted(step.nodes, 'node')} of {step.partition}"
-    yield f"{subject} on {nodes}, {step.tasks_per_node} on each, with {' '.join(modules) or 'no module'}"
-    if image is not None:
-        record = _image_record(site, image)
-        words = {"family": "family", "release": _release_name(site), "plugin": "plugin with libfabric"}
-        facts = (
-            f"{word} {'not known' if record[key] is None else _format_fact(record[key])}" for key, word in words.items()
-        )
-        yield f"image: {', '.join(facts)} ({_KNOWN_FROM[image.known_from]})"
+    return f"{subject} on {nodes}, {step.tasks_per_node} on each, with {' '.join(modules) or 'no module'}"
 
 
-def _of_shell(before: Mapping[str, str]) -> Iterator[str]:
-    """Yield what the shell has set before, which stays."""
-    if before:
+def _taken_for(site: Site, image: WrapperImage) -> str:
+    """Return what the wrapper takes the image for, and how it knows."""
+    stack = site.gpu_stack
+    release = image.holds.stacks.get(stack or "")
+    plugin = {None: "not known", True: "yes", False: "no"}[image.holds.plugin]
+    facts = (
+        f"family {image.holds.family or 'not known'}",
+        f"{'release' if stack is None else site.stacks[stack].title} {release or 'not known'}",
+        f"plugin with libfabric {plugin}",
+    )
+    return f"image: {', '.join(facts)} ({_KNOWN_FROM[image.known_from]})"
+
+
+def _text(document: dict[str, Any], found: Environment, *, show_all: bool) -> Iterator[str]:
+    """Yield what is set and bound, on one screen, or all of it with reasons."""
+    if document["set_before"]:
         yield "\nSet in this shell already, which counts more than what follows:"
-    yield from (f"  {name}={printable(value)}" for name, value in before.items())
-
-
-def _screen(found: Environment) -> Iterator[str]:
-    """Yield what is set and bound, on one screen."""
+    yield from (f"  {name}={printable(value)}" for name, value in document["set_before"].items())
+    variables = document["variables"].items()
+    left = [(name, one) for name, one in variables if one["value"] is None]
     yield "\nVariables, by whom (`lumisite why NAME` says why)"
-    for name, variable in found.variables.items():
-        if variable.value is not None:
-            yield f"  {variable.by:7}  {name}={printable(variable.value)}"
-    left = sum(variable.value is None for variable in found.variables.values())
-    yield f"  known to the site and not set: {left} (--all says why)"
+    for name, one in variables:
+        if one["value"] is not None:
+            yield f"  {one['by']:7}  {name}={printable(one['value'])}"
+            yield from _reason(one) if show_all else ()
+    if show_all:
+        yield "\nNot set"
+    else:
+        yield f"  known to the site and not set: {len(left)} (--all says why)"
+    for name, one in left if show_all else ():
+        yield f"  {one['by']:7}  {name}"
+        yield from _reason(one)
     yield "\nBinds, by whom"
-    for by in dict.fromkeys(bind.by for bind in found.binds):
-        specs = (_spec(bind) for bind in found.binds if bind.by == by)
-        yield f"  {by:7}  {' '.join(specs)}"
-
-
-def _everything(found: Environment, reasons: Mapping[str, str]) -> Iterator[str]:
-    """Yield each variable and bind with its entry and the reason, also those that are left alone."""
-    for title, is_set in (("Variables", True), ("Not set", False)):
-        yield f"\n{title}"
-        for name, variable in found.variables.items():
-            if (variable.value is not None) == is_set:
-                yield f"  {name}={printable(variable.value)}" if variable.value is not None else f"  {name}"
-                yield _reason(variable.by, variable.entry, reasons[name])
-    yield "\nBinds"
+    specs: dict[str, list[str]] = {}
     for bind in found.binds:
-        yield f"  {_spec(bind)}"
-        yield _reason(bind.by, bind.entry, bind.why)
+        specs.setdefault(bind.by, []).append(bind.source + (f":{bind.target}" if bind.target != bind.source else ""))
+    yield from (f"  {by:7}  {' '.join(of_one)}" for by, of_one in specs.items())
+    yield "\nCPUs, by task of a node"
+    yield from map(_cpus_line, found.cpus)
 
 
-def _spec(bind: StepBind) -> str:
-    return bind.source + (f":{bind.target}" if bind.target != bind.source else "")
+def _reason(variable: Mapping[str, str]) -> Iterator[str]:
+    if text := ": ".join(filter(None, (variable["entry"], variable["why"]))):
+        yield f"      {text}"
 
 
-def _cpus_line(step: Step, cpus: Cpus) -> str:
+def _cpus_line(cpus: Cpus) -> str:
     if not cpus.mask:
-        return f"  {cpus.task}  as Slurm binds  ({_why_cpus(step, cpus)})"
+        return f"  {cpus.task}  as Slurm binds  ({cpus.why})"
     mask = int(cpus.mask, 16)
     numbers = format_cpu_list(number for number in range(mask.bit_length()) if mask >> number & 1)
     return f"  {cpus.task}  {numbers:17}  {cpus.mask}"
-
-
-def _reason(by: str, entry: str, why: str) -> str:
-    return f"      {by}{f', {entry}' if entry else ''}{f': {why}' if why else ''}"

@@ -20,16 +20,9 @@ from lumisite.site.load import load_site, read_input
 
 @click.command(cls=Command)
 @site_option()
-@click.option(
-    "--host-root",
-    "--root",
-    "host_root",
-    metavar="DIR",
-    default="/",
-    help="The host's root, or a copy (default: /).",
-)
+@click.option("--root", metavar="DIR", default="/", help="The host's root, or a copy (default: /).")
 @out_option
-def command(site: str, host_root: str, out: Path | None) -> int:
+def command(site: str, root: str, out: Path | None) -> int:
     """Write down what a maintenance may change under the containers.
 
     That is: system, kernel, glibc, Slurm, GPU driver, releases of stacks, libraries, interfaces, devices, GPUs, CPUs,
@@ -37,14 +30,14 @@ def command(site: str, host_root: str, out: Path | None) -> int:
     Only files are read; no program is run and no root is needed. What is not there is absent in the file; what may not
     be read is said, with the command that opens it. The same node gives the same bytes.
     """
-    require_directory(host_root)
+    require_directory(root, "--root")
     if name := optional_site(site):
-        captured = capture(DiskTree(host_root), load_site(name).site)
+        captured = capture(DiskTree(root), load_site(name).site)
     else:
         message = "only hardware, drivers and releases are captured, which `init` takes"
         advice = "name a site with --site for the rest"
         print_note(line(Finding("facts-without-site", Severity.INFO, message, advice)))
-        captured = capture_undescribed(DiskTree(host_root))
+        captured = capture_undescribed(DiskTree(root))
     for finding in captured.findings:
         print_note(line(finding))
     write_text(format_facts(captured.facts), out)

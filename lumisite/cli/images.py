@@ -13,8 +13,7 @@ import click
 
 from lumisite.cli.commands import Command
 from lumisite.cli.options import FILE_NAME, host_root_option, json_option, require_directory, site_option
-from lumisite.cli.output import print_note, print_result, write_whole
-from lumisite.cli.progress import Progress
+from lumisite.cli.output import print_note, print_result, progress, write_whole
 from lumisite.cli.site_choice import required_site
 from lumisite.errors import LumisiteError, ResolveError
 from lumisite.findings.writers import line, message
@@ -59,11 +58,12 @@ def command(
     require_directory(host_root)
     loaded = load_site(required_site(site))
     releases = loaded.site.platforms[loaded.site.platform].defaults
-    reading = Reading(loaded.site, releases, host_root, Progress("images"))
     requested = tuple(map(_absolute, paths))
-    if check and lock:
-        return _check(lock, loaded, reading, requested, as_json=as_json)
-    return _list(lock, reading, requested, as_json=as_json)
+    with progress("images") as report:
+        reading = Reading(loaded.site, releases, host_root, report)
+        if check and lock:
+            return _check(lock, loaded, reading, requested, as_json=as_json)
+        return _list(lock, reading, requested, as_json=as_json)
 
 
 def _list(file: str | None, reading: Reading, requested: tuple[str, ...], *, as_json: bool) -> int:

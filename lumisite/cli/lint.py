@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from lumisite.cli.commands import Command
 from lumisite.cli.input import file_blocks
-from lumisite.cli.options import FILE_NAME, json_option, load_lock, lock_option, site_or_example_option
+from lumisite.cli.options import FILE_NAME, OR_EXAMPLE, json_option, load_lock, site_option
 from lumisite.cli.output import print_result
 from lumisite.cli.site_choice import site_or_example
 from lumisite.findings.finding import Finding, Severity
@@ -28,17 +26,16 @@ from lumisite.text import counted
     type=FILE_NAME,
     help="A job script; - is standard input.",
 )
-@lock_option
-@site_or_example_option
+@site_option(OR_EXAMPLE)
 @json_option
-def command(scripts: tuple[str, ...], lock: Path | None, site: str, as_json: bool) -> int:
+def command(scripts: tuple[str, ...], site: str, as_json: bool) -> int:
     """Find lines in job scripts that are known to fail, hang or run slowly on this site.
 
     Each comes with the line that would be right, and the last line says what was checked. Exit 1 if there are any; a
     hint, which may be meant so, does not count.
     """
     loaded = load_site(site_or_example(site))
-    loaded_lock = load_lock(loaded, lock)
+    loaded_lock = load_lock(loaded)
     locked = {} if loaded_lock is None else loaded_lock.lock.images
     found: list[Finding] = []
     checked: list[str] = []

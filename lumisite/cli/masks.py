@@ -9,9 +9,8 @@ import click
 
 from lumisite.cli.commands import Command
 from lumisite.cli.options import FILE_NAME, json_option, one_of, site_option
-from lumisite.cli.output import format_json_rows, print_note
+from lumisite.cli.output import print_json_rows, print_lines, print_note, print_table
 from lumisite.cli.site_choice import optional_site, required_site
-from lumisite.cli.terminal import print_lines, table
 from lumisite.errors import ResolveError
 from lumisite.findings.writers import message
 from lumisite.machine.host import DiskTree
@@ -62,12 +61,12 @@ def command(
     answers = cpu_masks(known, request)
     sound = all(answer.pu_os for answer in answers)
     if as_json:
-        print(format_json_rows(map(_entry, answers)))
+        print_json_rows(map(_entry, answers))
     else:
-        print_lines(table([("task", "gpu", "cpus", "mask", "from"), *map(_row, answers)]))
+        print_table([("task", "gpu", "cpus", "mask", "from"), *map(_row, answers)])
         # The option of srun is printed only where it fits every node of a step.
         if sound and (request.cpus is None or request.cpus >= known.pu_os - known.reserved):
-            print(f"\n--cpu-bind=mask_cpu:{','.join(answer.mask or '' for answer in answers)}")
+            print_lines(["", f"--cpu-bind=mask_cpu:{','.join(answer.mask or '' for answer in answers)}"])
         elif sound:
             why = "srun gives every node the same masks, a shared node has CPUs of its own"
             print_note(f"no --cpu-bind line: {why}; use taskset")

@@ -47,14 +47,14 @@ OTHERWISE = "on for who has loaded the module, else off"
     "partitions",
     metavar="P",
     multiple=True,
-    help="Only for steps in this partition; may be given several times.",
+    help="Only for steps in this partition; several times.",
 )
 @click.option(
     "--account",
     "accounts",
     metavar="A",
     multiple=True,
-    help="Only for steps of this account; may be given several times.",
+    help="Only for steps of this account; several times.",
 )
 @json_option
 def command(root: Path, word: str | None, partitions: tuple[str, ...], accounts: tuple[str, ...], as_json: bool) -> int:

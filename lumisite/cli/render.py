@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +9,15 @@ import click
 
 from lumisite.cli.commands import Command
 from lumisite.cli.options import (
+    OR_EXAMPLE,
     PATH,
     load_lock,
-    lock_option,
-    plan_option,
     real_path,
     requested_releases,
     selection_options,
-    site_or_example_option,
+    site_option,
 )
-from lumisite.cli.output import print_note, warn_untried
+from lumisite.cli.output import print_lines, print_note, warn_untried
 from lumisite.cli.site_choice import site_or_example
 from lumisite.errors import LumisiteError
 from lumisite.findings.finding import Finding, Severity
@@ -37,14 +34,10 @@ from lumisite.text import printable
 
 
 @click.command(cls=Command)
-@site_or_example_option
+@site_option(OR_EXAMPLE)
 @selection_options
 @click.option("-o", "--out", metavar="DIR", type=PATH, default="site-out", help="Where to write (default: site-out).")
-@plan_option
-@lock_option
-def command(
-    site: str, platform: str | None, out: Path, plan_files: Sequence[Path], lock: Path | None, **releases: Any
-) -> int:
+def command(site: str, platform: str | None, out: Path, **releases: Any) -> int:
     """Write modules/, spank/ and MANIFEST.json for the releases asked for.
 
     The same input gives the same bytes; OUT is replaced as a whole or not at all. Each path is printed, then how to
@@ -54,11 +47,11 @@ def command(
         # The modulefiles take a folder of this name for the link of a deployment root, and look beside it.
         message = f"{printable(str(out))} has the name of a deployment's link"
         raise LumisiteError(Finding("out-unfit", Severity.FAULT, message, "name another folder", "--out"))
-    loaded = load_site(site_or_example(site, quiet=True))
+    loaded = load_site(site_or_example(site))
     selection = resolve_selection(loaded.site, platform=platform, **requested_releases(**releases))
-    plans = load_plans(loaded, plan_files)
+    plans = load_plans(loaded)
     templates = load_templates()
-    files = render_tree(loaded, selection, templates, plans, load_lock(loaded, lock))
+    files = render_tree(loaded, selection, templates, plans, load_lock(loaded))
     write_tree(files, out)
     for loaded_plan in plans:
         if loaded_plan.plan.platform != selection.platform:  # its image is then treated by its family alone
@@ -69,9 +62,9 @@ def command(
         if finding.code != "plan-image-missing":  # images need not be where a render is made
             print_note(line(finding))
     warn_untried(loaded.site)
-    for path in files:
-        print(out / path)
+    print_lines(str(out / path) for path in files)
     modules = real_path(out) / MODULES
-    deploy = f"lumisite deploy {out} {loaded.site.root}"
-    print(f"{selection}\ntry it:    module use {modules}\ndeploy it: {deploy}", file=sys.stderr)
+    print_note(str(selection))
+    print_note(f"try it: module use {modules}")
+    print_note(f"deploy it: lumisite deploy {out} {loaded.site.root}")
     return 0

@@ -8,10 +8,9 @@ import click
 
 from lumisite.cli.commands import Command
 from lumisite.cli.options import FILE_NAME, image_change_option, json_option, out_option
-from lumisite.cli.output import print_note, write_text
+from lumisite.cli.output import print_lines, print_note, write_text
 from lumisite.cli.runs import read_side
 from lumisite.cli.site_choice import recorded_site
-from lumisite.cli.terminal import print_lines
 from lumisite.site.load import LoadedSite, load_site
 from lumisite.validate.report.gather import Side, make_report
 from lumisite.validate.report.write import WRITERS
@@ -35,15 +34,13 @@ _FORMATS = {".html": "html", ".htm": "html", ".json": "json"}
     metavar="FILE",
     type=FILE_NAME,
     multiple=True,
-    help="A run from before the change, folder or file; may be given several times (default: none, and then only gates "
-    "and the site's expectations decide).",
+    help="A run from before the change, folder or file; several times (default: only gates decide).",
 )
 @click.option(
     "--site",
     metavar="NAME|FILE",
     default="",
-    help="Take what is expected of each metric, and what changes touch, from this site (default: the one that the run "
-    "was made for).",
+    help="The site (default: the one that the run was made for).",
 )
 @image_change_option
 @json_option

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import click
 from lumisite.cli.commands import Command
 from lumisite.cli.deploy import format_command
 from lumisite.cli.options import root_argument
-from lumisite.cli.terminal import DIFFERENCE, print_lines
+from lumisite.cli.output import DIFFERENCE, print_lines, print_note
 from lumisite.release.deploy import plan_rollback, roll_back
 from lumisite.release.diff import Difference, compare
 from lumisite.release.diff_lines import summary_lines
@@ -38,12 +37,12 @@ def command(root: Path, release: str) -> int:
         if before.manifest.release and (difference := compare(before, after)):
             _print_difference(difference)
         logged = roll_back(now, by, after.path.name)
-    print(f"rolled back {now.current or '(none)'} -> {after.path.name}")
+    print_lines([f"rolled back {now.current or '(none)'} -> {after.path.name}"])
     if now.current and before.faults:
-        print(f"{before.path}: not as it was deployed; left as it is:{fault_lines(before.faults)}", file=sys.stderr)
+        print_note(f"{before.path}: not as it was deployed; left as it is:{fault_lines(before.faults)}")
     if not logged:
-        print(f"{path}/history: could not be written; the link was moved all the same", file=sys.stderr)
-    print(f"check that it fits: {format_command('status', root)}", file=sys.stderr)
+        print_note(f"{path}/history: could not be written; the link was moved all the same")
+    print_note(f"check that it fits: {format_command('status', root)}")
     return 0
 
 
@@ -51,4 +50,3 @@ def _print_difference(difference: Difference) -> None:
     """Print what a rollback is about to change; a full disk or a reader that has left is no reason not to go back."""
     with suppress(OSError):
         print_lines([f"release {difference.old} -> {difference.new}", *summary_lines(difference)], DIFFERENCE)
-        sys.stdout.flush()

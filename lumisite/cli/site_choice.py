@@ -1,81 +1,78 @@
-"""The site that a command works for: named by an option, LUMISITE_SITE, a release, a configuration file or a record."""
+"""The site that a command works for: of an option, LUMISITE_SITE, a release, the configuration file or a record."""
 
 from __future__ import annotations
 
 import os
-import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
-from lumisite.cli.config_file import configured_site
+from lumisite.cli.output import print_note
 from lumisite.errors import ResolveError
 from lumisite.paths import SITE_FILE, SITE_FOLDER
 from lumisite.site import load
+from lumisite.site.decode import decode, key
+from lumisite.site.read import read_file
+from lumisite.site.scalars import Name
+from lumisite.site.yaml import MAX_BYTES
 
+#: The configuration file of a machine, which names its site.
+CONFIGURATION = Path("/etc/lumisite.yaml")
 #: The example of commands that only explain, or write into a folder, where no site is named.
 _EXAMPLE = "lumi"
 _UNKNOWN = "no site is named (--site NAME|FILE or LUMISITE_SITE=NAME|FILE names it)"
 
 
-class _Found(NamedTuple):
-    """A site by its name or file, and why it is this one."""
+@dataclass(frozen=True)
+class Configuration:
+    """What the configuration file may say."""
 
-    name: str
-    why: str
+    site: Name = key("The site: an embedded one by its name, or the file of its description.")
 
 
-def required_site(name: str, *, quiet: bool = False) -> str:
-    """Return the site that an option names, or the one that is chosen; raise `ResolveError` where there is none.
-
-    What is chosen is printed with the reason, unless the command itself names the site (`quiet`).
-    """
-    chosen = name or optional_site("", quiet=quiet)
+def required_site(name: str) -> str:
+    """Return the site that an option names, or else the chosen one; raise `ResolveError` where there is none."""
+    chosen = optional_site(name)
     if not chosen:
         raise ResolveError(f"--site: {_UNKNOWN}")
     return chosen
 
 
-def site_or_example(name: str, *, quiet: bool = False) -> str:
-    """Return the site that an option names, or the one that is chosen, or an example, which is printed always."""
-    chosen = name or optional_site("", quiet=quiet)
+def site_or_example(name: str) -> str:
+    """Return the site that an option names, or else the chosen one, or an example."""
+    chosen = optional_site(name)
     if not chosen:
-        _print_choice(_Found(_EXAMPLE, f"an example: {_UNKNOWN}"))
+        print_note(f"site {_EXAMPLE}, an example: {_UNKNOWN}")
     return chosen or _EXAMPLE
 
 
-def optional_site(name: str, *, quiet: bool = False) -> str:
-    """Return the site that an option names, or the one that is chosen; empty where there is none."""
+def optional_site(name: str) -> str:
+    """Return the site that an option names, or else the chosen one, with a note why; empty where there is none."""
     if name:
         return name
-    found = _named_site()
-    if found is not None and not quiet:
-        _print_choice(found)
-    return found.name if found else ""
+    chosen, why = _chosen_site()
+    if why:
+        print_note(f"site {chosen}, by {why}")
+    return chosen
 
 
-def _print_choice(found: _Found) -> None:
-    """Print the site before anything else; an error that follows takes its place."""
-    first = getattr(sys.stderr, "first", None)
-    if first is not None:
-        first.append(f"lumisite: site {found.name}, {found.why}")
+def _chosen_site() -> tuple[str, str]:
+    """Return the site of LUMISITE_SITE, of the loaded module or of the configuration file, and which of the two it was.
 
-
-def _named_site() -> _Found | None:
-    """Return the site that LUMISITE_SITE, the module that is loaded, or a configuration file names, in this order.
-
-    Raises `ResolveError` where the named one does not exist.
+    Raises `ResolveError` where the named one does not exist, `SiteError` for a configuration file with faults.
     """
     if name := os.environ.get("LUMISITE_SITE", ""):
         load.require_site(name, "LUMISITE_SITE")
-        return _Found(name, "by LUMISITE_SITE")
+        return name, ""
     release = os.environ.get("LUMISITE_RELEASE", "")
     if release.startswith("/") and (name := carried_site(Path(release))):
-        return _Found(name, f"by the module that is loaded, of release {Path(release).name}")
-    if found := configured_site():
-        name, path = found
-        load.require_site(name, f"{path}: site")
-        return _Found(name, f"by {path}")
-    return None
+        return name, f"the module that is loaded, of release {Path(release).name}"
+    if CONFIGURATION.is_file():
+        name = decode(read_file(CONFIGURATION, MAX_BYTES), Configuration, file=str(CONFIGURATION)).site
+        beside = CONFIGURATION.parent / name
+        name = str(beside) if load.is_file(name) else name
+        load.require_site(name, f"{CONFIGURATION}: site")
+        return name, str(CONFIGURATION)
+    return "", ""
 
 
 def carried_site(release: Path) -> str:
@@ -85,12 +82,13 @@ def carried_site(release: Path) -> str:
 
 
 def recorded_site(name: str, release: Path | None = None) -> str:
-    """Return the site that a file, such as a manifest, names: that of the `release`, the named one, or an embedded one.
+    """Return the site that a manifest or record names: that of the `release`, the chosen one, or an embedded one.
 
     A name in a file opens nothing else; the result is empty where there is none of them.
     """
     if release is not None and (carried := carried_site(release)):
         return carried
-    if (found := _named_site()) and load.load_site(found.name).site.name == name:
-        return found.name
+    chosen, _ = _chosen_site()
+    if chosen and load.load_site(chosen).site.name == name:
+        return chosen
     return name if name in load.embedded_sites() else ""

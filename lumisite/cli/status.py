@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from lumisite.cli.commands import Command
-from lumisite.cli.config_file import configured_root
 from lumisite.cli.options import PATH, host_root_option, json_option, require_directory
-from lumisite.cli.output import print_result
+from lumisite.cli.output import print_json, print_lines, print_note, print_table
 from lumisite.cli.policy import OTHERWISE, describe_policy
 from lumisite.cli.site_choice import recorded_site, required_site
-from lumisite.cli.terminal import print_lines, table
 from lumisite.errors import LumisiteError
 from lumisite.findings.exit_code import exit_code
 from lumisite.findings.finding import Finding, Severity
@@ -27,28 +24,15 @@ from lumisite.release.policy import read_policy
 from lumisite.release.root import Root, existing_root, inspect_release, list_releases, release_row
 from lumisite.release.tree import RenderedTree, fault_lines
 from lumisite.site.load import LoadedSite, load_site
-from lumisite.text import columns, printable
+from lumisite.text import printable
 
 _MOST_FAULTS = 5
 
 
 @click.command(cls=Command)
-@click.argument(
-    "root",
-    metavar="[ROOT]",
-    required=False,
-    type=PATH,
-    help="The deployment root (default: `root` of a configuration file, else the site's).",
-)
-@click.option(
-    "--all", "all_releases", is_flag=True, help="List all releases in ROOT instead: inputs, and whether they are whole."
-)
-@click.option(
-    "--site",
-    metavar="NAME|FILE",
-    default="",
-    help="The site (default: the one that the release is of, by LUMISITE_SITE or embedded).",
-)
+@click.argument("root", metavar="[ROOT]", required=False, type=PATH, help="The deployment root (default: the site's).")
+@click.option("--all", "all_releases", is_flag=True, help="List all releases in ROOT instead.")
+@click.option("--site", metavar="NAME|FILE", default="", help="The site (default: the one that the release is of).")
 @host_root_option
 @json_option
 def command(root: Path | None, all_releases: bool, site: str, host_root: str, as_json: bool) -> int:
@@ -59,45 +43,52 @@ def command(root: Path | None, all_releases: bool, site: str, host_root: str, as
     (--site names it).
     """
     require_directory(host_root)
-    given = root or configured_root()
-    name = site or ("" if given else required_site(""))
+    name = site if root else required_site(site)
     loaded = load_site(name) if name else None
-    found = existing_root(given or Path(loaded.site.root if loaded else ""))
+    found = existing_root(root or Path(loaded.site.root if loaded else ""))
     if all_releases:
         return _print_releases(found, as_json=as_json)
     release = inspect_release(found, found.current) if found.current else None
     if release and not name and (name := recorded_site(release.manifest.site, found.release(found.current))):
         loaded = load_site(name)
     if release:
-        code, status = _status(found, release, (name, loaded), DiskTree(host_root))
+        code, status = _status(found, release, name, loaded, DiskTree(host_root))
     else:
         code, status = 1, {"root": str(found.path), "release": None, "next": _first_command(found, name)}
-    print_result(status, _lines(status), as_json=as_json)
+    if as_json:
+        print_json(status)
+    elif release:
+        print_table(_rows(status))
+        print_lines([f"next        {status['next']}"])  # on one line, since users copy it
+    else:
+        print_lines([f"{status['root']}: no release is deployed", f"next: {status['next']}"])
     return code
+
+
+# ---------------------------------------------------------------- all releases
 
 
 def _print_releases(root: Root, *, as_json: bool) -> int:
     """Print the releases of a root, and return 1 where the current one is not whole."""
     rows = list_releases(root)
     if as_json:
-        print_result([_json_of(row) for row in rows], (), as_json=True)
+        print_json([row["stacks"] | _without_stacks(row) | {"faults": _messages(row["faults"])} for row in rows])
     elif rows:
         stacks = dict.fromkeys(stack for row in rows for stack in row["stacks"])
         names = ("release", "deployed", "site", "platform", *stacks, "lumisite", "inputs", "state")
-        print_lines(table([("", *map(str.upper, names)), *(_row(row, names) for row in rows)]))
-        print("* current  < previous (rollback target)", file=sys.stderr)
+        print_table([("", *map(str.upper, names)), *(_row(row, names) for row in rows)])
+        print_note("* current  < previous (rollback target)")
     else:
-        print(f"{root.path}: no release yet", file=sys.stderr)
+        print_note(f"{root.path}: no release yet")
     for row in rows:
         if row["faults"] and not as_json:
             faults = fault_lines(row["faults"], most=_MOST_FAULTS)
-            print(f"{row['release']}: not as it was deployed:{faults}", file=sys.stderr)
+            print_note(f"{row['release']}: not as it was deployed:{faults}")
     return 1 if any(row["role"] == "current" and row["state"] != "whole" for row in rows) else 0
 
 
-def _json_of(row: dict[str, Any]) -> dict[str, Any]:
-    values = {name: value for name, value in row.items() if name != "stacks"}
-    return {**row["stacks"], **values, "faults": [subject_and_message(fault) for fault in row["faults"]]}
+def _without_stacks(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "stacks"}
 
 
 def _row(release: dict[str, Any], names: tuple[str, ...]) -> tuple[str, ...]:
@@ -105,6 +96,9 @@ def _row(release: dict[str, Any], names: tuple[str, ...]) -> tuple[str, ...]:
     values = {**dict.fromkeys(names, ""), **release, **stacks, "inputs": release["inputs"][:12]}
     mark = {"current": "*", "before": "<"}.get(release["role"], " ")
     return (mark, *(printable(values[name] or "-") for name in names))
+
+
+# ---------------------------------------------------------------- the current release
 
 
 def _first_command(root: Root, site: str) -> str:
@@ -117,19 +111,18 @@ def _first_command(root: Root, site: str) -> str:
 
 
 def _status(
-    root: Root, release: RenderedTree, site: tuple[str, LoadedSite | None], host: DiskTree
+    root: Root, release: RenderedTree, name: str, loaded: LoadedSite | None, host: DiskTree
 ) -> tuple[int, dict[str, Any]]:
-    """Return the exit code and the keys of the JSON; `site` has the name of the site as it was given."""
-    name, loaded = site
+    """Return the exit code and the keys of the JSON; `name` is that of the site as it was given."""
     quoted = shlex.quote(str(root.path))
     row = release_row(root, release)
     target = inspect_release(root, root.before) if root.before and root.release(root.before).exists() else None
-    again = f"lumisite deploy OUT {quoted} --apply"
-    back = f"lumisite rollback {quoted}" if target and not target.faults else again
-    keys = ("site", "platform", "stacks", "deployed", "by", "lumisite", "state")
+    back = f"lumisite rollback {quoted}"
+    if not target or target.faults:
+        back = f"lumisite deploy OUT {quoted} --apply"
     status: dict[str, Any] = {"root": str(root.path), "release": root.current}
+    status |= {key: row[key] for key in ("site", "platform", "stacks", "deployed", "by", "lumisite", "state")}
     status |= {
-        **{key: row[key] for key in keys},
         "before": target and target.path.name,
         "before_faults": _messages(target.faults if target else ()),
         "policy": _policy_line(root),
@@ -146,7 +139,10 @@ def _status(
         checked = check_release(loaded, root.path, host, release=release)
     except LumisiteError as error:  # such as a release for what the site description does not have
         return 1, status | {"fits": False, "faults": [str(error)], "next": back}
-    pending = [*checked.pending, *_other_platform(loaded, release)]
+    pending = list(checked.pending)
+    if (now := loaded.site.platform) != (before := release.manifest.platform):
+        text = f"platform is {now} now, and release {release.path.name} is for {before}"
+        pending.append(Finding("not-deployed", Severity.INFO, text, subject=loaded.file))
     code = exit_code(checked.findings)
     if checked.faults:
         described = "" if Path(name).is_relative_to(root.path) else f" {shlex.quote(name)}"  # else the root knows it
@@ -163,14 +159,6 @@ def _status(
     return code, status | {"next": next_command}
 
 
-def _other_platform(loaded: LoadedSite, release: RenderedTree) -> Iterator[Finding]:
-    """Yield the platform that the description has now, where the release is for another one."""
-    now, before = loaded.site.platform, release.manifest.platform
-    if now != before:
-        text = f"platform is {now} now, and release {release.path.name} is for {before}"
-        yield Finding("not-deployed", Severity.INFO, text, subject=loaded.file)
-
-
 def _policy_line(root: Root) -> str:
     """Return for whom the helper is on, and what is wrong with the file that says so."""
     policy = read_policy(root.path)
@@ -185,32 +173,21 @@ def _messages(findings: Iterable[Finding]) -> list[str]:
     return list(map(subject_and_message, findings))
 
 
-def _previous(status: dict[str, Any]) -> str:
-    """Return the release that rollback goes to, and what is wrong with it."""
-    if not status["before_faults"]:
-        return status["before"] or "none"
-    return f"{status['before']}, not as it was deployed: {'; '.join(status['before_faults'][:_MOST_FAULTS])}"
-
-
-def _lines(status: dict[str, Any]) -> list[str]:
+def _rows(status: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the status in rows, as much as fits on a screen."""
-    if status["release"] is None:
-        return [f"{status['root']}: no release is deployed", f"next: {status['next']}"]
     stacks = ", ".join(f"{stack} {' '.join(versions)}" for stack, versions in status["stacks"].items())
     faults = status["faults"]
     check = "unknown" if status["fits"] is None else "passed" if status["fits"] else f"failed ({len(faults)})"
-    rows = [
+    edited = "; ".join(status["before_faults"][:_MOST_FAULTS])
+    return [
         ("root", f"{status['root']} of site {printable(status['site'] or '-')}"),
         ("release", f"{status['release']}, {status['state']}"),
         ("for", f"platform {printable(status['platform'] or '-')}{f', {stacks}' if stacks else ''}"),
         ("deployed", f"{status['deployed']}{' by ' + status['by'] if status['by'] else ''}"),
-        ("previous", _previous(status)),
+        ("previous", (status["before"] or "none") + (f", not as it was deployed: {edited}" if edited else "")),
         ("policy", status["policy"]),
         ("host check", check),
         *(("", fault) for fault in faults[:_MOST_FAULTS]),
         *([("", f"and {len(faults) - _MOST_FAULTS} more")] if len(faults) > _MOST_FAULTS else []),
         ("pending", "; ".join(status["waiting"]) or "nothing"),
-        ("next", status["next"]),
     ]
-    *_, command = columns(rows)  # stays on one line, since users copy it
-    return [*table(rows[:-1]), command]

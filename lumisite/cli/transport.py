@@ -10,10 +10,9 @@ import click
 
 from lumisite.cli.commands import Command
 from lumisite.cli.input import file_blocks
-from lumisite.cli.options import COUNT, FILE_NAME, json_option, site_option
-from lumisite.cli.output import print_result
+from lumisite.cli.options import COUNT, FILE_NAME, OR_NONE, json_option, site_option
+from lumisite.cli.output import print_json, print_lines, print_table
 from lumisite.cli.site_choice import optional_site
-from lumisite.cli.terminal import table
 from lumisite.findings import writers
 from lumisite.findings.exit_code import verdict_exit_code
 from lumisite.site.cpu_list import format_cpu_list
@@ -38,14 +37,13 @@ _COLUMNS = ("verdict", "plugin", "provider", "network", "NICs", "GDR", "init")
 @click.option(
     "--expect",
     metavar="PROVIDER",
-    help="Libfabric provider that must carry the traffic, such as verbs (default: that of --site; without --site, any "
-    "fast network).",
+    help="Libfabric provider that must carry the traffic (default: that of the site, else any fast one).",
 )
 @click.option(
-    "--nics", metavar="N", type=COUNT, help="NICs that each process must find (default: as many as --site has)."
+    "--nics", metavar="N", type=COUNT, help="NICs that each process must find (default: as many as the site has)."
 )
 @click.option("--require-gdr", is_flag=True, help="Fail without proof of GPU Direct RDMA.")
-@site_option("LUMISITE_SITE, the module that is loaded, or a configuration file; else none")
+@site_option(OR_NONE)
 @json_option
 def command(
     logs: tuple[str, ...], expect: str | None, nics: int | None, require_gdr: bool, site: str, as_json: bool
@@ -62,7 +60,10 @@ def command(
         expect, nics = expect or described.fabric.carrier, nics or described.nics
     log = scan((name, file_blocks(name)) for name in logs)
     result = judge(log, Expectation(expect, nics, require_gdr))
-    print_result(_as_json(result), _as_text(result), as_json=as_json)
+    if as_json:
+        print_json(_as_json(result))
+    else:
+        _print_text(result)
     return verdict_exit_code(result.verdict)
 
 
@@ -72,11 +73,9 @@ def _as_json(result: Result) -> dict[str, object]:
     return {**fields, "reasons": result.reasons, "findings": [writers.as_json(finding) for finding in result.findings]}
 
 
-def _as_text(result: Result) -> Iterator[str]:
+def _print_text(result: Result) -> None:
     first, *rest = [writers.line(finding) for finding in result.findings]
-    yield f"{result.verdict.upper()}: {first}"
-    yield from (f"  {line}" for line in rest)
-    yield ""
+    print_lines([f"{result.verdict.upper()}: {first}", *(f"  {line}" for line in rest), ""])
     answers = [
         ("plugin in use", result.plugin_in_use),
         ("provider", result.provider),
@@ -84,10 +83,10 @@ def _as_text(result: Result) -> Iterator[str]:
         ("GPU Direct RDMA", result.gdr),
         ("interfaces", " ".join(result.interfaces) or "not named"),
     ]
-    yield from table([(name, printable(value)) for name, value in answers])
+    print_table([(name, printable(value)) for name, value in answers])
     if result.processes:
-        yield ""
-        yield from table([["ranks", "process", *_COLUMNS], *_rows(result.processes)])
+        print_lines([""])
+        print_table([["ranks", "process", *_COLUMNS], *_rows(result.processes)])
 
 
 def _rows(processes: Sequence[ProcessResult]) -> Iterator[list[str]]:

@@ -22,12 +22,10 @@ from lumisite import __version__
 from lumisite.cli.commands import Command
 from lumisite.cli.input import file_blocks
 from lumisite.cli.options import COUNT, FILE_NAME, json_option, one_of, real_path, site_option
-from lumisite.cli.output import print_note, print_result
+from lumisite.cli.output import print_lines, print_note, print_result, progress, write_text
 from lumisite.cli.policy import note_policy
-from lumisite.cli.progress import Progress, line_of_stderr
 from lumisite.cli.runs import read_side
 from lumisite.cli.site_choice import required_site
-from lumisite.cli.terminal import print_lines
 from lumisite.errors import ResolveError, ToolError
 from lumisite.findings import writers
 from lumisite.findings.finding import Finding
@@ -171,10 +169,9 @@ def print_run(run: Run, request: RunRequest, loaded: LoadedSite, before: Side | 
     side = read_side([str(run.folder)])
     report = make_report(before, side, Terms.of(loaded.site.validation), loaded)
     if as_json:
-        sys.stdout.write(WRITERS["json"](report))
+        write_text(WRITERS["json"](report), None)
     else:
         print_lines([WRITERS["text"](report).rstrip("\n")])
-    sys.stdout.flush()
     if report.next_command:
         folders = f"{request.folder} {request.folder}-next"
         sides = "".join(f" --before {name}" for name in request.before)
@@ -246,13 +243,12 @@ def this_python() -> tuple[str, str]:
 def run_jobs(runner: Runner, *, again: bool) -> bool:
     """Run the jobs of a request; return false where Ctrl-C has stopped it."""
     resume = f"`lumisite validate --resume {runner.request.folder}`"
-    runner.progress = Progress("steps", lines=False)
     try:
-        runner.restore(again=again)
-        runner.work()
+        with progress("steps") as runner.progress:
+            runner.restore(again=again)
+            runner.work()
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # what follows is short, and leaves nothing behind in Slurm
-        line_of_stderr().end()
         print_note("interrupted: cancelling the jobs of this run")
         runner.cancel()
         print_note(f"what is measured is kept; {resume} goes on")

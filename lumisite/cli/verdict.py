@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from lumisite.cli.commands import Command
-from lumisite.cli.options import FILE_NAME, Decorator, image_change_option, json_option, site_option
+from lumisite.cli.options import FILE_NAME, OR_NONE, Decorator, image_change_option, json_option, site_option
 from lumisite.cli.output import print_result
 from lumisite.cli.runs import read_samples
 from lumisite.cli.site_choice import optional_site
@@ -18,14 +18,14 @@ from lumisite.validate.verdict.system import as_json as verdict_json
 
 
 def _side_option(side: str) -> Decorator:
-    text = f"Samples {side} the change, or the folder of a run; may be given several times; - is standard input."
+    text = f"Samples {side} the change, or the folder of a run; several times; - is standard input."
     return click.option(f"--{side}", metavar="FILE", type=FILE_NAME, multiple=True, help=text)
 
 
 @click.command(cls=Command)
 @_side_option("before")
 @_side_option("after")
-@site_option("LUMISITE_SITE, the module that is loaded, or a configuration file; else none")
+@site_option(OR_NONE)
 @image_change_option
 @json_option
 def command(

@@ -99,9 +99,8 @@ def explain(
     """
     site = loaded.site
     inside = holds or Holds()
-    for option, value, table in (("family", inside.family, site.families), ("partition", partition, site.partitions)):
-        if value is not None and value not in table:
-            raise ResolveError(unknown_name(f"--{option}", value, option, site.name, table))
+    if partition is not None and partition not in site.partitions:
+        raise ResolveError(unknown_name("--partition", partition, "partition", site.name, site.partitions))
     kinds = [] if partition is None else [*site.kinds_of(partition)]
     situation = replace(
         of_modules(site, selection.default).with_image(inside),

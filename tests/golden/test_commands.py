@@ -28,7 +28,7 @@ CALLS = (
     "init facts.json -o made.yaml",
     "check faults.yaml",
     "why NCCL_SOCKET_IFNAME /opt/cray singularity-AI-bindings rocm --site lumi",
-    "env lumi-multitorch-x.sif --site lumi --plan plan.yaml --lock images.lock",
+    "env lumi-multitorch-x.sif --site lumi.yaml",
     "masks --node lumi-g --site lumi --tasks 8",
     "binds image --host-root node --site lumi",
     "images sifs --site lumi",

@@ -17,6 +17,7 @@ import pytest
 from lumisite.cli import main
 from lumisite.render.manifest import MANIFEST
 from lumisite.render.render import PROLOG_SCRIPTS, WRAPPER_SCRIPTS
+from tests.support.sites import site_text
 
 HERE = Path(__file__).parent
 SCRIPTS = HERE.parents[1] / "spank_helpers"
@@ -29,7 +30,7 @@ TREES: dict[str, tuple[list[str], str | None]] = {
     "lumi/2024-08": (["--platform", "2024-08", "--rocm", "all", "--cpe", "23.09"], "lumi/2026-01"),
     "twin/2026-01": (["--site", "twin", "--rocm", "6.2"], None),
     "twin/2026-01-plan": (
-        ["--site", "twin", "--rocm", "6.2", "--plan", str(HERE / "plans/small.yaml")],
+        ["--site", "planned.yaml", "--rocm", "6.2"],
         "twin/2026-01",
     ),
     "twin/2024-08": (["--site", "twin", "--platform", "2024-08", "--rocm", "6.0"], "twin/2026-01"),
@@ -42,6 +43,9 @@ def rendered(name: str, out: Path) -> dict[str, str]:
 
     The manifest's hashes of inputs change with every input, so not it; nor the description, which is an input itself.
     """
+    text = site_text(("\nmodules:\n", "\nplans: [small.yaml]\nmodules:\n"))
+    Path("planned.yaml").write_text(text)
+    Path("small.yaml").write_bytes((HERE / "plans/small.yaml").read_bytes())
     assert main(["render", *TREES[name][0], "--out", str(out)]) == 0
     release = json.loads((out / MANIFEST).read_text())["release"]
     paths = [path for path in sorted(out.rglob("*")) if path.is_file() and path.name != MANIFEST]

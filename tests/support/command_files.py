@@ -157,7 +157,7 @@ def _nodes(scene: Path, call: Call) -> None:
         write_tree(scene / "node", files)
         if ldconfig := shutil.which("ldconfig", path="/sbin:/usr/sbin"):
             subprocess.run([ldconfig, "-r", str(scene / "node")], check=False, capture_output=True)
-        call(f"facts --host-root node -o {name}.json")
+        call(f"facts --root node -o {name}.json")
 
 
 def _images(scene: Path, call: Call) -> None:

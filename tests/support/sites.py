@@ -20,6 +20,14 @@ def site_text(*changes: tuple[str, str]) -> str:
     return text
 
 
+def lumi_with_lock() -> str:
+    """Write LUMI's description, with the file `lock` beside it as its lock of images; return the name of the file."""
+    text = (EMBEDDED / "lumi.yaml").read_text()
+    assert text.count("\nimages:\n") == 1
+    Path("with-lock.yaml").write_text(text.replace("\nimages:\n", "\nimages:\n  lock: lock\n"))
+    return "with-lock.yaml"
+
+
 def load_text(text: str, file: str = "site.yaml") -> LoadedSite:
     return site_of(text.encode(), Path(file))
 

@@ -60,11 +60,12 @@ EDGES = {
 JOBSIDE = re.compile(r"validate/probes/(job/|\w+/job)")
 WORLD = {"os", "subprocess", "shutil", "socket", "tempfile", "fcntl", "signal"}
 READERS = ("open", "fdopen", "FileIO", "read_text", "read_bytes", "mmap", "fromfile", "loadtxt")
-#: What opens something else than a file that is there: one reader of files, standard input, the lock of a root.
+#: What opens something else than a file that is there: the reader of files, standard input, a closed output, a lock.
 READING = {
     ("site/read.py", "os.open"),
     ("site/read.py", "os.fdopen"),
     ("cli/input.py", "io.FileIO"),
+    ("cli/__init__.py", "os.fdopen"),
     ("release/root.py", "os.open"),
 }
 OPENERS = ("open", "read_text", "read_bytes", "write_text", "write_bytes")

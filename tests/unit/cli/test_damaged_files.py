@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.thorough, needs_mksquashfs]
 #: What is damaged, and the command that reads it. Libraries, images and ld.so.cache have such tests beside their readers.
 READERS = {
     "site.yaml": "check site.yaml",
-    "plan.yaml": "env x.sif --site lumi --plan plan.yaml",
-    "images.lock": "env x.sif --site lumi --lock images.lock",
+    "plan.yaml": "env x.sif --site lumi.yaml",
+    "images.lock": "env x.sif --site lumi.yaml",
     "facts.json": "changes facts.json later.json --site lumi",
     "new/MANIFEST.json": "deploy new root",
     "root/policy": "policy root",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +16,7 @@ Output = pytest.CaptureFixture[str]
 
 def test_every_test_that_the_page_names_is_there() -> None:
     named = re.findall(r"`(tests/\S+\.py)::(\w+)`", PAGE)
-    assert len(named) > 10
+    assert len(named) > 8
     assert [f"{file}::{test}" for file, test in named if f"def {test}(" not in (REPOSITORY / file).read_text()] == []
 
 
@@ -61,10 +59,3 @@ def test_an_image_in_a_registry_is_not_read(capsys: Output) -> None:
 def test_a_run_needs_a_folder_that_all_nodes_see(tmp_path: Path, capsys: Output) -> None:
     assert main(["validate", "--site", "lumi", "--image", "x.sif", "--out", str(tmp_path / "run")]) == 2
     assert "is not on a file system that all nodes see" in capsys.readouterr().err
-
-
-def test_without_fcntl_it_does_not_start() -> None:
-    program = "import sys; sys.modules['fcntl'] = None; import lumisite.cli; lumisite.cli.main(['status', '/'])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert done.returncode != 0
-    assert "import of fcntl halted" in done.stderr

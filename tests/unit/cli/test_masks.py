@@ -173,7 +173,6 @@ def test_a_grant_of_every_core_that_tasks_may_use_is_a_whole_node(granted: str, 
         (["--topology", "none.xml"], "none.xml: cannot be read: No such file or directory"),
         (["--topology", "."], ".: cannot be read: it is not a file but a directory (expected: an hwloc XML file)"),
         (["--topology", "/dev/zero"], "/dev/zero: cannot be read: it is not a file but a device"),
-        (["--topology", "a\0b"], "cannot be read"),
     ],
 )
 def test_a_wrong_call_is_refused_with_the_right_one(arguments: list[str], says: str, capsys: Output) -> None:

@@ -39,10 +39,9 @@ def test_the_command_says_by_its_exit_code_whether_something_changed(
     said = capsys.readouterr()
     assert "Slurm: 24.05.8 -> 25.05.1" in said.out
     assert "[facts-of-two-hosts]" in said.err
-    for option, first in (("--users", "LUMI was updated"), ("--json", "{")):
-        assert main(["changes", same, other, option]) == 1
-        assert capsys.readouterr().out.startswith(first)
-    assert main(["changes", same, other, "--json", "--users"]) == 2
+    assert "\nLUMI was updated" in said.out
+    assert main(["changes", same, other, "--json"]) == 1
+    assert capsys.readouterr().out.startswith("{")
 
 
 @pytest.mark.parametrize(
@@ -50,7 +49,6 @@ def test_the_command_says_by_its_exit_code_whether_something_changed(
     [
         ("node", "nowhere", [], "nowhere: cannot be read: No such file or directory"),
         ("node", ".", [], ".: cannot be read: it is not a file but a directory"),
-        ("node", "a\0b", [], "cannot be read"),
         ("node", "broken", [], "[file-unreadable]"),
         ("node", "twin", [], "[facts-mismatch]"),
         ("node", "node", ["--site", "twin"], "[facts-mismatch]"),
@@ -76,7 +74,7 @@ def test_bad_input_is_named(
 def test_a_machine_that_nobody_has_described_is_read_and_given_no_site(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lumisite.cli.site_choice._named_site", lambda: None)
+    monkeypatch.setattr("lumisite.cli.site_choice._chosen_site", lambda: ("", ""))
     root = write_tree(tmp_path / "node", lumi_node())
     assert main(["facts", "--root", str(root), "-o", "mine.json"]) == 0
     assert "[facts-without-site]" in capsys.readouterr().err

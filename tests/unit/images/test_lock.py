@@ -68,7 +68,7 @@ def test_a_moved_alias_names_both_files_and_what_differs(folder: Path, capsys: O
         f"    leads to {folder / NEW}, before to {folder / OLD}",
         "    torch 2.9.1 -> 2.10.0",
     ]
-    assert output.err == "lumisite: site lumi, by LUMISITE_SITE\nlumisite: 3 images, 1 differ from images.lock\n"
+    assert output.err == "lumisite: 3 images, 1 differ from images.lock\n"
 
 
 def test_every_difference_has_its_kind(folder: Path, capsys: Output) -> None:
@@ -253,7 +253,6 @@ def test_usage_that_makes_no_sense_is_refused(folder: Path, capsys: Output) -> N
         (["--check"], "--check: needs --lock FILE"),
         (["--check", "--lock", "no.lock"], "(`lumisite images --lock no.lock` writes it)"),
         (["--lock", str(folder)], "it is not a file but a directory"),
-        (["--lock", "a\0b"], "cannot read"),
     ):
         assert main(["images", *words]) in (2, 3)
         assert said in capsys.readouterr().err

@@ -12,6 +12,7 @@ from lumisite.lint.job import Job
 from lumisite.lint.programs import known_image, starts_of
 from lumisite.site.load import load_site
 from tests.support.linted import LUMI, findings, found
+from tests.support.sites import lumi_with_lock
 
 TWIN = load_site("twin").site
 JOB = Job(LUMI, "")
@@ -165,11 +166,12 @@ def test_a_plugin_that_cannot_load_its_libfabric_is_no_plugin() -> None:
     assert "harmful-value" not in codes("/x/FABRIC_1.8.sif")
 
 
-def test_the_command_takes_a_lock(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lock, script = tmp_path / "images.lock", tmp_path / "job.sh"
+def test_the_lock_of_the_site_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lock, script = tmp_path / "lock", tmp_path / "job.sh"
     lock.write_text(format_lock(Lock("lumi", (), {"/x/mine.sif": LockedImage(versions={"torch": "2.5.1+cu124"})})))
     script.write_text(f"{GPUS}singularity run /x/mine.sif x\n")
     assert main(["lint", "--site", "lumi", str(script)]) == 0
-    assert main(["lint", "--site", "lumi", str(script), "--lock", str(lock)]) == 1
+    assert main(["lint", "--site", lumi_with_lock(), str(script)]) == 1
     assert "image-for-other-gpus" in capsys.readouterr().out
-    assert main(["lint", "--site", "lumi", str(script), "--lock", str(tmp_path / "gone")]) == 3
+    lock.unlink()
+    assert main(["lint", "--site", "with-lock.yaml", str(script)]) == 3

@@ -11,6 +11,7 @@ import pytest
 from lumisite.cli import main
 from tests.support.dict_trees import Files, write_tree
 from tests.support.elves import elf
+from tests.support.sites import lumi_with_lock
 from tests.support.torch import torch
 
 pytestmark = pytest.mark.usefixtures("at_lumi")
@@ -86,7 +87,7 @@ def test_what_the_image_sets_counts_as_set(tmp_path: Path, monkeypatch: pytest.M
     # Once the wrapper knows the image, its own default stays.
     assert main(["images", image, "--lock", str(tmp_path / "lock")]) == 0
     capsys.readouterr()
-    assert by("--lock", str(tmp_path / "lock")) == [("image", "hsn1"), ("image", "262144"), ("image", "8388608")]
+    assert by("--site", lumi_with_lock()) == [("image", "hsn1"), ("image", "262144"), ("image", "8388608")]
     monkeypatch.setenv("NCCL_BUFFSIZE", "1")
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "hsn0")
     assert by()[0] == ("image", "hsn1")

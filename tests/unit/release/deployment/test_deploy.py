@@ -21,14 +21,14 @@ from lumisite.render.manifest import MANIFEST
 from tests.support.scene import THIRD, Run, current, deploy
 from tests.support.trees import NEW, OLD, everything, manifest, tree, with_manifest, written
 
-NEXT = "check that it fits: lumisite status ROOT\ngo back: lumisite rollback ROOT\n"
+NEXT = "lumisite: check that it fits: lumisite status ROOT\nlumisite: go back: lumisite rollback ROOT\n"
 
 
 def test_without_apply_nothing_is_written(run: Run) -> None:
     code, out, err = run("deploy", "new", "ROOT")
     assert code == 1
     assert "+ module singularity-CPEbits/25.03\n+ module singularity-CPEbits/25.03: /opt/cray\n" in out
-    assert err == "nothing was written; deploy it: lumisite deploy new ROOT --apply\n"
+    assert err == "lumisite: nothing was written; deploy it: lumisite deploy new ROOT --apply\n"
     assert not Path("ROOT").exists()
 
 
@@ -259,7 +259,7 @@ def test_a_terminal_that_knows_ascii_only_gets_all_of_the_difference(tmp_path: P
         check=False,
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
     )
-    told = b"nothing was written; deploy it: lumisite deploy new ROOT --apply\n"
+    told = b"lumisite: nothing was written; deploy it: lumisite deploy new ROOT --apply\n"
     assert (found.returncode, found.stderr) == (1, told)
     assert b'+help("\\xe9")' in found.stdout
 

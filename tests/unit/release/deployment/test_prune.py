@@ -48,7 +48,7 @@ def test_what_jobs_may_still_use_stays(run: Run) -> None:
 def test_the_newest_five_stay_however_old_they_are(run: Run) -> None:
     age(*IDS)
     _, out, err = run("deploy", IDS[7], "ROOT")
-    gone = [f"would be removed: {Path('ROOT').resolve()}/releases/{name}" for name in reversed(IDS[:3])]
+    gone = [f"lumisite: would be removed: {Path('ROOT').resolve()}/releases/{name}" for name in reversed(IDS[:3])]
     assert [line for line in err.splitlines() if "removed" in line] == gone
     assert there() == IDS[:7]
     assert json.loads(run("deploy", IDS[7], "ROOT", "--json", "--keep", "3")[1])["removed"] == IDS[4::-1]

@@ -19,7 +19,7 @@ from tests.support.trees import NEW, OLD
 def test_rollback_goes_one_release_back_at_once_and_tells_what_changes(run: Run) -> None:
     deploy("old", "new")
     code, out, err = run("rollback", "ROOT")
-    assert (code, err) == (0, "check that it fits: lumisite status ROOT\n")
+    assert (code, err) == (0, "lumisite: check that it fits: lumisite status ROOT\n")
     assert out == (
         f"release {NEW} -> {OLD}\n"
         "- platform: 2026-01\n"
@@ -197,7 +197,11 @@ def test_a_root_that_has_lost_its_link_goes_to_a_release_that_is_named(run: Run)
         f"next: lumisite status {place} --all, then lumisite rollback {place} ID\n"
     )
     code, out, err = run("rollback", "ROOT", NEW)
-    assert (code, out, err) == (0, f"rolled back (none) -> {NEW}\n", "check that it fits: lumisite status ROOT\n")
+    assert (code, out, err) == (
+        0,
+        f"rolled back (none) -> {NEW}\n",
+        "lumisite: check that it fits: lumisite status ROOT\n",
+    )
     assert current() == NEW
     assert run("rollback", "ROOT")[0] == 0, "the way back is as before"
     assert current() == OLD
