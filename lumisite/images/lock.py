@@ -14,11 +14,10 @@ from pathlib import Path
 
 from lumisite.errors import LumisiteError, ToolError, wrong_type
 from lumisite.findings.finding import Finding, Severity
-from lumisite.images.contents import collectives_of
-from lumisite.images.network import PluginSearch, with_network
+from lumisite.images.network import PluginSearch, holds_of
 from lumisite.machine.host import LARGEST_READ_BYTES, refused_with_command
 from lumisite.site.decode import contradiction
-from lumisite.site.images import Holds, family_by_path, parse_release
+from lumisite.site.images import Holds, family_by_path
 from lumisite.site.json_file import JsonFile
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import Site
@@ -72,24 +71,14 @@ class LoadedLock:
 def holds_by_lock(site: Site, path: str, image: LockedImage, platform: str | None = None) -> Holds:
     """Return what a lock says that an image holds, on a platform (default: the current one).
 
-    A plugin that was not found is not there, where the library was found that would open it. A family counts if it
-    recognised the image, and does not only stand for what none recognises.
+    A family counts if it recognised the image, and does not only stand for what none recognises.
     """
     known = site.families.get(image.family or "")
     recognised = known is not None and known.default_for is None
     named = family_by_path(site, image.target or path, path)
     family = image.family if recognised or named == image.family else None
-    stack = site.gpu_stack
-    release = None if stack is None else parse_release(image.versions.get(stack))
-    stacks = {} if stack is None or release is None else {stack: release}
-    plugin, openers = "ofi_plugin" in image.versions, {library.name for library in collectives_of(site)}
-    looked_at = not openers.isdisjoint(image.versions)
-    holds = Holds(family, stacks, plugin if plugin or looked_at else None, sets=image.sets)
-    if not plugin:
-        return holds
     search = PluginSearch(image.libfabric, image.libfabric_folders, image.libfabric_versions)
-    release = None if image.libfabric is None else parse_release(image.versions.get("libfabric"))
-    return with_network(site, platform or site.platform, holds, search, release)
+    return holds_of(site, platform or site.platform, family, image.versions, search, image.sets)
 
 
 def format_lock(lock: Lock) -> str:

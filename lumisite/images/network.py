@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from lumisite.findings.finding import Finding, Severity
-from lumisite.images.contents import LIBFABRIC, LIBRARY_FOLDERS, Contents, find_file
+from lumisite.images.contents import LIBFABRIC, LIBRARY_FOLDERS, Contents, collectives_of, find_file
 from lumisite.images.environment import RUNTIME_LIBRARIES
 from lumisite.machine.elf import ElfError, ElfInfo, read_elf
 from lumisite.machine.library_names import newest, numbers_in
@@ -82,23 +82,40 @@ def _newest(key: str, versions: tuple[str, ...]) -> dict[str, str]:
     return {key: newest(versions)} if versions else {}
 
 
-def with_network(
-    site: Site, platform: str, holds: Holds, search: PluginSearch, release: Version | None = None
+def holds_of(
+    site: Site,
+    platform: str,
+    family: str | None,
+    versions: Mapping[str, str],
+    search: PluginSearch,
+    sets: Mapping[str, str],
 ) -> Holds:
-    """Return what an image with a plugin holds, with whether that finds a libfabric that it can load on a platform.
+    """Return what settings depend on, for an image of a family on a platform.
 
-    `release` is that of the image's own libfabric.
+    It has the `versions`, its plugin finds what `search` has, and it sets the variables `sets` itself. Where programs
+    get libraries of several releases, none is known. A plugin that was not found is not there, where the library was
+    found that would open it.
     """
+    stack = site.gpu_stack
+    release = None if stack is None else parse_release(versions.get(stack))
+    stacks = {} if stack is None or release is None else {stack: release}
+    openers = {library.name for library in collectives_of(site)}
+    plugin = "ofi_plugin" in versions or (None if openers.isdisjoint(versions) else False)
+    holds = Holds(family, stacks, plugin, sets=sets)
+    if not plugin:
+        return holds
+    needed = search.versions.get("needs")
     if search.libfabric is not None:
-        return _judged(holds, search.libfabric, release, search.versions.get("needs"), search.versions.get("has"))
-    folders, of_host = search.folders, host_libfabric(site, platform, holds.family)
+        own = parse_release(versions.get("libfabric"))
+        return _judged(holds, search.libfabric, own, needed, search.versions.get("has"))
+    folders, of_host = search.folders, host_libfabric(site, platform, family)
     if folders is None or of_host is None:
         return replace(holds, plugin=None)
-    searched = (*folders, *(library_path(site, platform, holds.family) if holds.family is not None else ()))
+    searched = (*folders, *(library_path(site, platform, family) if family is not None else ()))
     found = next((folder for folder in searched if folder in of_host), None)
     if found is not None:
         release = parse_release(libfabric_release(f"{found}/"))
-        return _judged(holds, f"{found}/{LIBFABRIC}", release, search.versions.get("needs"), _defined_by(release))
+        return _judged(holds, f"{found}/{LIBFABRIC}", release, needed, _defined_by(release))
     lacking = next((folder for folder in searched if "libfabric" in folder), (*searched, _USUAL_FOLDER)[0])
     return replace(holds, plugin=False, lacking=lacking)
 

@@ -17,9 +17,9 @@ from lumisite.images.contents import (
     collectives_of,
 )
 from lumisite.images.environment import UNKNOWN, variables_of
-from lumisite.images.network import PluginSearch, libfabric_release, search_libfabric, with_network
+from lumisite.images.network import PluginSearch, holds_of, libfabric_release, search_libfabric
 from lumisite.machine.tree import Tree, text_of
-from lumisite.site.images import Holds, parse_release
+from lumisite.site.images import Holds
 from lumisite.site.model import Site
 from lumisite.text import printable
 from lumisite.vendors import gpu_of, software_of
@@ -89,12 +89,6 @@ class ReadImage(Contents):
         return PluginSearch() if self.plugin is None else search_libfabric(self, self.plugin)
 
     @cached_property
-    def has_plugin(self) -> bool | None:
-        """Whether the OFI plugin is in it; that it is not is known only with the library that would open it."""
-        looked_at = any(self.copies_of(library) for library in collectives_of(self.site))
-        return True if self.plugin is not None else False if looked_at else None
-
-    @cached_property
     def sets(self) -> Mapping[str, str]:
         """The variables of the site's ledger that the image sets itself."""
         of_image, names = variables_of(self.tree), {setting.name for setting in self.site.settings}
@@ -103,17 +97,9 @@ class ReadImage(Contents):
         }
 
     def holds(self, family: str | None, platform: str | None = None) -> Holds:
-        """Return what settings depend on, for an image of a family on a platform (default: the current one).
-
-        A release is left out where programs get libraries of several.
-        """
-        known = {name: parse_release(version.value) for name, version in self.releases.items()}
-        releases = {name: release for name, release in known.items() if release is not None}
-        holds = Holds(family, releases, self.has_plugin, sets=self.sets)
-        if not self.has_plugin:
-            return holds
-        release = None if self.network.libfabric is None else parse_release(self.versions["libfabric"].value)
-        return with_network(self.site, platform or self.site.platform, holds, self.network, release)
+        """Return what settings depend on, for an image of a family on a platform (default: the current one)."""
+        versions = {name: version.value for name, version in self.versions.items()}
+        return holds_of(self.site, platform or self.site.platform, family, versions, self.network, self.sets)
 
     @property
     def other_gpus(self) -> tuple[str, ...]:

@@ -229,11 +229,11 @@ def test_people_read_titles_of_the_site_and_of_the_vendor() -> None:
 
 
 def test_the_plugin_is_there_where_its_file_is() -> None:
-    assert ReadImage(LUMI, DictTree(laif())).has_plugin
-    assert ReadImage(LUMI, DictTree({"/opt/aws-ofi-rccl/librccl-net.so": b""})).has_plugin
+    assert ReadImage(LUMI, DictTree(laif())).plugin
+    assert ReadImage(LUMI, DictTree({"/opt/aws-ofi-rccl/librccl-net.so": b""})).plugin
     conda = "/opt/miniconda3/envs/x/lib"
     files = {f"{conda}/python3.11/site-packages/pip.py": b"", f"{conda}/librccl-net.so": b""}
-    assert ReadImage(LUMI, DictTree(files)).has_plugin
+    assert ReadImage(LUMI, DictTree(files)).plugin
 
 
 def test_that_there_is_no_plugin_is_known_only_beside_the_library_that_opens_it() -> None:

@@ -193,32 +193,9 @@ def test_no_other_file_is_replaced_by_a_lock(folder: Path, capsys: Output) -> No
             ":{n}:11: site: keys-contradict",
         ),
         ('"site": "lumi"', '"site": 5', ":{n}:11: site: value-wrong"),
-        (
-            '"lumisite_images": 1',
-            '"lumisite_images": 2',
-            ":{n}:22: lumisite_images: value-wrong",
-        ),
-        ('"lumisite_images": 1', '"lumisite": 1', ": file-unreadable"),
         ('"digest": "header:', '"digest": "header:x', ":{n}:17: images.{image}.digest: value-wrong"),
-        (
-            '"family": "laif-multitorch"',
-            '"family": []',
-            ":{n}:17: images.{image}.family: value-wrong",
-        ),
-        (
-            '"size": ',
-            '"size": -0.5, "b": ',
-            ":{n}:15: images.{image}.size: value-wrong",
-        ),
-        ('"given": [', '"given": [1, ', ":{n}:13: given[0]: value-wrong"),
-        ('"images": {', '"image": {', ":1:1: images: key-missing"),
         ('"images": {', '"images": {"x": {},', ":{n}:19: images.x: value-wrong"),
         ('"given": [', '"given": ', ":4:3: file-unreadable"),
-        (
-            '"site": "lumi"',
-            '"site": "lumi", "site": "lumi"',
-            ": file-unreadable",
-        ),
     ],
 )
 def test_a_damaged_lock_is_named_with_line_and_key(
@@ -237,9 +214,7 @@ def test_a_damaged_lock_is_named_with_line_and_key(
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"[]", b"\xff", b"[" * 100_000, b"null", b'{"lumisite_images": true}', b"{} x"]
-)
+@pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b'{"lumisite_images": true}'])
 def test_what_is_no_lock_is_said_in_one_line(folder: Path, capsys: Output, content: bytes) -> None:
     Path("images.lock").write_bytes(content)
     assert main(["images", "--check", "--lock", "images.lock"]) == 2
@@ -256,9 +231,3 @@ def test_usage_that_makes_no_sense_is_refused(folder: Path, capsys: Output) -> N
     ):
         assert main(["images", *words]) in (2, 3)
         assert said in capsys.readouterr().err
-
-
-def test_a_lock_that_cannot_be_written_names_its_file(folder: Path, capsys: Output) -> None:
-    assert main(["images", str(folder), "--lock", "no/where.lock"]) == 3
-    assert capsys.readouterr().err.splitlines()[-1].startswith("lumisite: no/where.lock: cannot write: No such file")
-    assert not list(Path().glob(".lumisite*"))
