@@ -91,7 +91,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class LibraryExplanation:
-    """One line of a plan, by the names of `why --json`, and what it was made for."""
+    """One line of a plan, by the keys of a plan file, and the `situation` that it was made for."""
 
     name: str
     kind: Literal["library"]
@@ -100,13 +100,9 @@ class LibraryExplanation:
 
     def __str__(self) -> str:
         line = self.line
-        rows = [
-            ("chain", " <- ".join(line["chain"])),
-            ("bind", f"{line['source']}:{line['target']}" if line["decision"] == "bind" else ""),
-            ("by", line["by"]),
-            ("without", line["without"]),
-            *(("warning", note) for note in line["notes"]),
-        ]
+        bind = f"{line['source']}:{line['target']}" if line["decision"] == "bind" else ""
+        rows = [("chain", line["chain"]), ("bind", bind), ("by", line.get("by")), ("without", line.get("without"))]
+        rows += [("warning", warning) for warning in line.get("warnings", ())]
         head = [f"{self.name} (library; {self.situation})", f"  {line['decision']}: {line['reason']}"]
         return "\n".join([*head, *(f"    {name:7} {value}" for name, value in rows if value)])
 
@@ -123,16 +119,4 @@ def explain_library(request: PlanRequest, plan: BindPlan, image: str, name: str)
     line = next((line for line in lines if line.decision in UNMET), lines[0])
     versions = "".join(f", {stack} {version}" for stack, version in request.releases.items())
     situation = f"{image}, family {plan.family}, platform {request.platform}{versions}"
-    values = {
-        "name": line.library,
-        "decision": line.decision,
-        "source": line.source or line.library,
-        "target": line.target,
-        "reason": reason_of(line),
-        "chain": line.chain,
-        "notes": tuple(map(printable, line.warnings)),
-        "by": line.by,
-        "without": line.without,
-        "soname": line.soname,
-    }
-    return LibraryExplanation(name, "library", situation, values)
+    return LibraryExplanation(name, "library", situation, _plain(_line(line, {})))

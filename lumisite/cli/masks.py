@@ -12,7 +12,6 @@ from lumisite.cli.options import FILE_NAME, json_option, one_of, site_option
 from lumisite.cli.output import print_json_rows, print_lines, print_note, print_table
 from lumisite.cli.site_choice import optional_site, required_site
 from lumisite.errors import ResolveError
-from lumisite.findings.writers import message
 from lumisite.machine.host import DiskTree
 from lumisite.machine.hwloc import SIZE_LIMIT_BYTES, parse_hwloc
 from lumisite.machine.live import read_allowed, read_topology
@@ -162,5 +161,5 @@ def _row(answer: TaskMask) -> tuple[str, ...]:
 def _reason(answer: TaskMask) -> str:
     """Return where a task's cores are, or why it has none."""
     gpus = ",".join(map(str, answer.gpus))
-    text = ", ".join(map(message, answer.findings))
+    text = ", ".join(answer.why)
     return f"GPU{'s' if len(answer.gpus) > 1 else ''} {gpus}: {text}" if gpus else text

@@ -25,9 +25,6 @@ CODES: Mapping[str, str] = {
     "link-broken": "a link leads to nothing: repair it",
     "library-damaged": "a library cannot be loaded: restore its file",
     "wrong-machine": "a library is for another machine: install the package for this one",
-    "cores-given": "where the cores of a task are",
-    "cores-not-granted": "no cores near a GPU may be used: ask Slurm for others, or start fewer tasks",
-    "gpu-place-unknown": "which cores are near a GPU is not known: describe its place",
     # Images and binds
     "plan-image-changed": "an image is not the one that its bind plan was made for",
     "plan-image-missing": "the image of a bind plan is not here",
@@ -39,7 +36,6 @@ CODES: Mapping[str, str] = {
     "image-family-default": "no family recognises an image: describe images like it",
     "locked-image-changed": "a locked image is another one now: restore it or tell users, and lock the images again",
     "plan-note": "what limits a bind plan as a whole, or what it follows from",
-    "library-not-found": "a library that is needed is nowhere: install it where the message says",
     "speed-unknown": "how fast an image runs between nodes is unknown: check the log of a run",
     "image-unfit": "the image is for other GPUs, or has a release that the driver does not run: use another image",
     "image-unread": "an image cannot be read: its releases and family follow from its name",

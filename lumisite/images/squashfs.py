@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from lumisite.errors import LumisiteError
 from lumisite.findings.finding import Finding, Severity
@@ -25,19 +25,13 @@ from lumisite.machine.tree import ByteSource, DirEntry
 
 MAGIC = b"hsqs"
 _SUPERBLOCK = "<4sIIIIHHHHHHQQQQQQQQ"
-SUPERBLOCK_BYTES = struct.calcsize(_SUPERBLOCK)
+_SUPERBLOCK_BYTES = struct.calcsize(_SUPERBLOCK)
 _METADATA_BYTES = 8192
 _LARGEST_BLOCK_BYTES = 1024 * 1024
 #: What is kept of all images in memory: 8 MiB of metadata, at most 16 MiB of files, and what leads to them.
-_METADATA_KEPT = 1024
-_BLOCKS_KEPT = 16
-_LISTINGS_KEPT = 256
-_PATHS_KEPT = 16 * 1024
-#: Limits far beyond real images: names of one directory in bytes, and blocks of one file.
-_LARGEST_LISTING_BYTES = 8 * 1024 * 1024
-_MOST_BLOCKS = 1024 * 1024
-_LONGEST_LINK_BYTES = 4096
-
+_METADATA_KEPT, _BLOCKS_KEPT, _LISTINGS_KEPT, _PATHS_KEPT = 1024, 16, 256, 16 * 1024
+#: Limits far beyond real images: names of one directory in bytes, blocks of one file, and bytes of a link.
+_LARGEST_LISTING_BYTES, _MOST_BLOCKS, _LONGEST_LINK_BYTES = 8 * 1024 * 1024, 1024 * 1024, 4096
 _COMPRESSIONS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}
 #: No block needs a larger window or dictionary: the largest block has 1 MiB.
 _WINDOW_LOG = 20
@@ -45,10 +39,16 @@ _XZ_MEMORY_BYTES = 32 * 1024 * 1024
 
 _NO_FRAGMENT = 0xFFFFFFFF
 _FRAGMENTS_PER_BLOCK = 512
-_DIRECTORY, _FILE, _LINK = 1, 2, 3
-_EXTENDED = 7
-_MOST_KIND = 14
-
+_DIRECTORY, _FILE, _LINK, _EXTENDED, _MOST_KIND = 1, 2, 3, 7, 14
+#: The layout of each inode behind its first 16 bytes, and where size, start, offset and fragment stand in it.
+_INODES: dict[int, tuple[str, tuple[int | None, int | None, int | None, int | None]]] = {
+    1: ("<IIHHI", (2, 0, 3, None)),
+    2: ("<IIII", (3, 0, 2, 1)),
+    3: ("<II", (1, None, None, None)),
+    8: ("<IIIIHHI", (1, 2, 5, None)),
+    9: ("<QQQIIII", (1, 0, 5, 4)),
+    10: ("<II", (1, None, None, None)),
+}
 
 #: Starts unpacking one block, and the error of its library for a damaged one.
 Unpacker: TypeAlias = tuple[Callable[[], Any], type[Exception]]
@@ -80,8 +80,7 @@ def unsupported(
     return ImageError(Finding("image-unsupported", Severity.FAULT, message, advice, source.name))
 
 
-@dataclass(frozen=True)
-class _Inode:
+class _Inode(NamedTuple):
     """`start` and `offset` place a directory's names, or a file's first block and its part of a fragment.
 
     `after` is where the metadata behind the inode stands: the sizes of a file's blocks, or the text of a link.
@@ -97,7 +96,10 @@ class _Inode:
 
 @dataclass(frozen=True, eq=False)
 class Squashfs:
-    """The file system between `start` and `start + size` of an image file."""
+    """The file system between `start` and `start + size` of an image file.
+
+    Places in metadata are a block and an offset in it; `tables` are where inodes, names and fragments begin.
+    """
 
     file: ByteSource
     start: int
@@ -114,30 +116,25 @@ class Squashfs:
 
     def look(self, path: str) -> DirEntry | None:
         """Return what is at a path."""
-        found = self._find(path)
-        if found is None:
+        reference, kind = self._find(path) or (0, None)
+        if kind is None:
             return None
-        reference, kind = found
-        if kind == _LINK:
-            inode = self._inode(reference)
-            if inode.kind != _LINK or inode.size > _LONGEST_LINK_BYTES:
-                raise self.damaged(inode.after[0], "link")
-            return DirEntry("link", self._metadata(inode.after, inode.size)[0].decode("utf-8", "surrogateescape"))
-        return DirEntry("directory" if kind == _DIRECTORY else "file" if kind == _FILE else "other")
+        if kind != _LINK:
+            return DirEntry("directory" if kind == _DIRECTORY else "file" if kind == _FILE else "other")
+        inode = self._inode(reference)
+        if inode.kind != _LINK or inode.size > _LONGEST_LINK_BYTES:
+            raise self.damaged(inode.after[0], "link")
+        return DirEntry("link", self._metadata(inode.after, inode.size)[0].decode("utf-8", "surrogateescape"))
 
     def names(self, path: str) -> tuple[str, ...]:
         """Return the names in a directory."""
-        found = self._find(path)
-        if found is None or found[1] != _DIRECTORY:
-            return ()
-        return tuple(self._listed(found[0]))
+        reference, kind = self._find(path) or (0, None)
+        return tuple(self._listed(reference)) if kind == _DIRECTORY else ()
 
     def source(self, path: str) -> SquashedFile | None:
         """Return a file."""
-        found = self._find(path)
-        if found is None or found[1] != _FILE:
-            return None
-        return SquashedFile(f"{self.name}:{path}", self, self._inode(found[0]))
+        reference, kind = self._find(path) or (0, None)
+        return SquashedFile(f"{self.name}:{path}", self, self._inode(reference)) if kind == _FILE else None
 
     @lru_cache(_PATHS_KEPT)  # noqa: B019 - bounded, as the others here
     def _find(self, path: str) -> tuple[int, int] | None:
@@ -146,24 +143,92 @@ class Squashfs:
             return self.root, _DIRECTORY
         top, _, name = path.rpartition("/")
         parent = self._find(top or "/")
-        if parent is None or parent[1] != _DIRECTORY:
-            return None
-        return self._listed(parent[0]).get(name)
+        return None if parent is None or parent[1] != _DIRECTORY else self._listed(parent[0]).get(name)
 
     @lru_cache(_LISTINGS_KEPT)  # noqa: B019
     def _listed(self, directory: int) -> dict[str, tuple[int, int]]:
         """Return the names of a directory with the reference and the kind of each."""
-        return dict(self._listing(directory))
+        inode = self._inode(directory)
+        length = inode.size - 3  # the size counts `.` and `..`, which are not written
+        if inode.kind != _DIRECTORY or length > _LARGEST_LISTING_BYTES:
+            raise self.damaged(inode.after[0], "directory")
+        at = self.tables[1] + inode.start
+        try:
+            return dict(_names(self._metadata((at, inode.offset), length)[0]))
+        except struct.error:
+            raise self.damaged(at, "directory") from None
 
-    def damaged(self, at: int, part: str) -> ImageError:
-        """Return an error that names the byte of the image file, and the part that is damaged."""
-        return damaged(self.file, self.start + at, part)
+    def _inode(self, reference: int) -> _Inode:
+        head, position = self._metadata((self.tables[0] + (reference >> 16), reference & 0xFFFF), 16)
+        (kind,) = struct.unpack_from("<H", head)
+        if kind not in _INODES:
+            if _LINK < kind <= _MOST_KIND:
+                return _Inode(kind, 0, 0, 0, _NO_FRAGMENT, position)
+            raise self.damaged(position[0], f"inode of kind {kind}")
+        layout, fields = _INODES[kind]
+        body, after = self._metadata(position, struct.calcsize(layout))
+        values = struct.unpack(layout, body)
+        size, start, offset = (0 if index is None else values[index] for index in fields[:3])
+        fragment = _NO_FRAGMENT if fields[3] is None else values[fields[3]]
+        return _Inode(kind if kind <= _EXTENDED else kind - _EXTENDED, size, start, offset, fragment, after)
 
-    def _bytes(self, at: int, length: int) -> bytes:
-        content = self.file.read(self.start + at, length) if at + length <= self.size else b""
+    def block_sizes(self, inode: _Inode) -> tuple[int, ...]:
+        """Return the packed size of each block of a file, as it is written."""
+        whole, rest = divmod(inode.size, self.block_bytes)
+        count = whole + (1 if rest and inode.fragment == _NO_FRAGMENT else 0)
+        if count > _MOST_BLOCKS:
+            raise self.damaged(inode.after[0], "file")
+        return struct.unpack(f"<{count}I", self._metadata(inode.after, 4 * count)[0])
+
+    def fragment(self, inode: _Inode, length: int) -> bytes:
+        """Return the end of a file that shares a block with the ends of others."""
+        index, entry = divmod(inode.fragment, _FRAGMENTS_PER_BLOCK)
+        (at,) = struct.unpack("<Q", self._bytes(self.tables[2] + 8 * index, 8))
+        start, size, _ = struct.unpack("<QII", self._metadata((at, 16 * entry), 16)[0])
+        return self.block(start, size, inode.offset + length)[inode.offset :]
+
+    def block(self, at: int, size: int, length: int) -> bytes:
+        """Return the first bytes of a block; `size` is the packed size, with a bit for one that is not packed."""
+        content = self._block(at, size)[:length]
         if len(content) < length:
-            raise self.damaged(at, "file system, which ends too early")
+            raise self.damaged(at, "data block")
         return content
+
+    @lru_cache(_BLOCKS_KEPT)  # noqa: B019
+    def _block(self, at: int, size: int) -> bytes:
+        packed_bytes = size & 0xFFFFFF
+        if packed_bytes > _LARGEST_BLOCK_BYTES:
+            raise self.damaged(at, "data block")
+        content = self._bytes(at, packed_bytes)
+        return content if size & 0x1000000 else self._unpacked(at, content, self.block_bytes)
+
+    def _metadata(self, position: tuple[int, int], length: int) -> tuple[bytes, tuple[int, int]]:
+        """Return `length` bytes of metadata from a place on, and the place after them."""
+        at, offset = position
+        parts = []
+        while length > 0:
+            block, following = self._metadata_block(at)
+            part = block[offset : offset + length]
+            if offset > len(block):
+                raise self.damaged(at, "metadata block")
+            parts.append(part)
+            length -= len(part)
+            offset += len(part)
+            if offset >= len(block):
+                at, offset = following, 0
+        return b"".join(parts), (at, offset)
+
+    @lru_cache(_METADATA_KEPT)  # noqa: B019
+    def _metadata_block(self, at: int) -> tuple[bytes, int]:
+        """Return a block of metadata and where the next one stands."""
+        (head,) = struct.unpack("<H", self._bytes(at, 2))
+        packed_bytes = head & 0x7FFF
+        content = self._bytes(at + 2, packed_bytes)
+        if not head & 0x8000:
+            content = self._unpacked(at, content, _METADATA_BYTES)
+        if not 0 < len(content) <= _METADATA_BYTES:
+            raise self.damaged(at, "metadata block")
+        return content, at + 2 + packed_bytes
 
     def _unpacked(self, at: int, content: bytes, most: int) -> bytes:
         """Unpack a block, but never to more bytes than it may have."""
@@ -177,113 +242,28 @@ class Squashfs:
             raise self.damaged(at, "compressed block")
         return unpacked
 
-    @lru_cache(_METADATA_KEPT)  # noqa: B019
-    def _metadata_block(self, at: int) -> tuple[bytes, int]:
-        """Return a block of metadata and where the next one stands."""
-        (head,) = struct.unpack("<H", self._bytes(at, 2))
-        length = head & 0x7FFF
-        content = self._bytes(at + 2, length)
-        if not head & 0x8000:
-            content = self._unpacked(at, content, _METADATA_BYTES)
-        if not 0 < len(content) <= _METADATA_BYTES:
-            raise self.damaged(at, "metadata block")
-        return content, at + 2 + length
-
-    def _metadata(self, position: tuple[int, int], length: int) -> tuple[bytes, tuple[int, int]]:
-        """Return `length` bytes of metadata from a block and an offset in it, and the position after them."""
-        at, offset = position
-        parts = []
-        while length > 0:
-            block, following = self._metadata_block(at)
-            part = block[offset : offset + length]
-            if not part and offset > len(block):
-                raise self.damaged(at, "metadata block")
-            parts.append(part)
-            length -= len(part)
-            offset += len(part)
-            if offset >= len(block):
-                at, offset = following, 0
-        return b"".join(parts), (at, offset)
-
-    def _inode(self, reference: int) -> _Inode:
-        inodes = self.tables[0]
-        position = (inodes + (reference >> 16), reference & 0xFFFF)
-        head, position = self._metadata(position, 16)
-        (kind,) = struct.unpack_from("<H", head)
-        layout = _INODES.get(kind)
-        if layout is None:
-            if _LINK < kind <= _MOST_KIND:
-                return _Inode(kind, 0, 0, 0, _NO_FRAGMENT, position)
-            raise self.damaged(position[0], f"inode of kind {kind}")
-        body, after = self._metadata(position, struct.calcsize(layout[0]))
-        values = struct.unpack(layout[0], body)
-        size, start, offset, fragment = (0 if index is None else values[index] for index in layout[1])
-        fragment = fragment if layout[1][3] is not None else _NO_FRAGMENT
-        return _Inode(kind if kind <= _EXTENDED else kind - _EXTENDED, size, start, offset, fragment, after)
-
-    def _listing(self, directory: int) -> Iterator[tuple[str, tuple[int, int]]]:
-        inode = self._inode(directory)
-        length = inode.size - 3  # the size counts `.` and `..`, which are not written
-        if inode.kind != _DIRECTORY or length > _LARGEST_LISTING_BYTES:
-            raise self.damaged(inode.after[0], "directory")
-        at = self.tables[1] + inode.start
-        content, _ = self._metadata((at, inode.offset), length)
-        position = 0
-        try:
-            while position < len(content):
-                count, block, _ = struct.unpack_from("<III", content, position)
-                position += 12
-                for _ in range(count + 1):
-                    offset, _, kind, last = struct.unpack_from("<HhHH", content, position)
-                    name = content[position + 8 : position + 9 + last]
-                    position += 9 + last
-                    yield name.decode("utf-8", "surrogateescape"), (block << 16 | offset, kind)
-        except struct.error:
-            raise self.damaged(at, "directory") from None
-
-    def block_sizes(self, inode: _Inode) -> tuple[int, ...]:
-        """Return the packed size of each block of a file, as it is written."""
-        whole, rest = divmod(inode.size, self.block_bytes)
-        count = whole + (1 if rest and inode.fragment == _NO_FRAGMENT else 0)
-        if count > _MOST_BLOCKS:
-            raise self.damaged(inode.after[0], "file")
-        content, _ = self._metadata(inode.after, 4 * count)
-        return struct.unpack(f"<{count}I", content)
-
-    def block(self, at: int, size: int, most: int) -> bytes:
-        """Return an unpacked block of a file; `size` is the packed size, with a bit for one that is not packed."""
-        content = self._block(at, size)
-        if len(content) < most:
-            raise self.damaged(at, "data block")
+    def _bytes(self, at: int, length: int) -> bytes:
+        content = self.file.read(self.start + at, length) if at + length <= self.size else b""
+        if len(content) < length:
+            raise self.damaged(at, "file system, which ends too early")
         return content
 
-    @lru_cache(_BLOCKS_KEPT)  # noqa: B019
-    def _block(self, at: int, size: int) -> bytes:
-        length = size & 0xFFFFFF
-        if length > _LARGEST_BLOCK_BYTES:
-            raise self.damaged(at, "data block")
-        content = self._bytes(at, length)
-        return content if size & 0x1000000 else self._unpacked(at, content, self.block_bytes)
-
-    def fragment(self, inode: _Inode, length: int) -> bytes:
-        """Return the end of a file that shares a block with the ends of others."""
-        index, entry = divmod(inode.fragment, _FRAGMENTS_PER_BLOCK)
-        (at,) = struct.unpack("<Q", self._bytes(self.tables[2] + 8 * index, 8))
-        content, _ = self._metadata((at, 16 * entry), 16)
-        start, size, _ = struct.unpack("<QII", content)
-        end = inode.offset + length
-        return self.block(start, size, end)[inode.offset : end]
+    def damaged(self, at: int, part: str) -> ImageError:
+        """Return an error that names the byte of the image file, and the part that is damaged."""
+        return damaged(self.file, self.start + at, part)
 
 
-#: The layout of each inode behind its first 16 bytes, and where size, start, offset and fragment stand in it.
-_INODES: dict[int, tuple[str, tuple[int | None, int | None, int | None, int | None]]] = {
-    1: ("<IIHHI", (2, 0, 3, None)),
-    2: ("<IIII", (3, 0, 2, 1)),
-    3: ("<II", (1, None, None, None)),
-    8: ("<IIIIHHI", (1, 2, 5, None)),
-    9: ("<QQQIIII", (1, 0, 5, 4)),
-    10: ("<II", (1, None, None, None)),
-}
+def _names(content: bytes) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield the names in the content of a directory; raises `struct.error` where it is cut."""
+    position = 0
+    while position < len(content):
+        count, block, _ = struct.unpack_from("<III", content, position)
+        position += 12
+        for _ in range(count + 1):
+            offset, _, kind, last = struct.unpack_from("<HhHH", content, position)
+            name = content[position + 8 : position + 9 + last]
+            position += 9 + last
+            yield name.decode("utf-8", "surrogateescape"), (block << 16 | offset, kind)
 
 
 @dataclass(frozen=True)
@@ -301,39 +281,37 @@ class SquashedFile:
 
     def read(self, offset: int, length: int) -> bytes:
         """Return a part of it; raises `ImageError`."""
-        block_bytes = self.image.block_bytes
         end = min(offset + length, self.size)
         parts = []
         while offset < end:
-            index, skip = divmod(offset, block_bytes)
-            content = self._block(index)[skip : skip + end - offset]
-            parts.append(content)
-            offset += len(content)
+            index, skip = divmod(offset, self.image.block_bytes)
+            parts.append(self._block(index)[skip : skip + end - offset])
+            offset += len(parts[-1])
         return b"".join(parts)
 
     @cached_property
-    def _starts(self) -> tuple[tuple[int, int], ...]:
+    def _places(self) -> tuple[tuple[int, int], ...]:
         sizes = self.image.block_sizes(self.inode)
         places = accumulate((size & 0xFFFFFF for size in sizes), initial=self.inode.start)
         return tuple(zip(places, sizes, strict=False))
 
     def _block(self, index: int) -> bytes:
-        """Return a block of the file in full; the last one may be shorter."""
+        """Return a block of the file in full; the last one may be shorter, and one of zeros is not written."""
         length = min(self.image.block_bytes, self.size - index * self.image.block_bytes)
-        if index >= len(self._starts):
+        if index >= len(self._places):
             return self.image.fragment(self.inode, length)
-        at, size = self._starts[index]
-        return self.image.block(at, size, length)[:length] if size else bytes(length)
+        at, size = self._places[index]
+        return self.image.block(at, size, length) if size else bytes(length)
 
 
 def read_squashfs(source: ByteSource, start: int = 0, size: int | None = None) -> Squashfs:
     """Open the file system at `start` of an image file; raises `ImageError`."""
     size = source.size - start if size is None else size
-    content = source.read(start, SUPERBLOCK_BYTES)
+    content = source.read(start, _SUPERBLOCK_BYTES)
     if content[:4] != MAGIC:
         raise damaged(source, start, "file system")
-    if len(content) < SUPERBLOCK_BYTES:
-        raise cut(source, start, SUPERBLOCK_BYTES, len(content))
+    if len(content) < _SUPERBLOCK_BYTES:
+        raise cut(source, start, _SUPERBLOCK_BYTES, len(content))
     values = struct.unpack(_SUPERBLOCK, content)
     _, _, _, block_bytes, _, compression, block_log, _, _, major, minor, root, used, _, _, *tables, _ = values
     inodes, names, fragments = tables

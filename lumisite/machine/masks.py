@@ -50,13 +50,13 @@ class MaskRequest:
 class TaskMask:
     """The answer for one task (`SLURM_LOCALID`): its GPUs and its PUs in rising kernel numbers.
 
-    Without PUs the task must not be bound. `findings` are where the PUs come from, or why there are none.
+    Without PUs the task must not be bound. `why` is where the PUs come from, or why there are none.
     """
 
     task: int
     gpus: tuple[int, ...]
     pu_os: tuple[int, ...]
-    findings: tuple[Finding, ...]
+    why: tuple[str, ...]
 
     @property
     def cpus(self) -> str | None:
@@ -79,7 +79,7 @@ class _Pool(NamedTuple):
 class _Share(NamedTuple):
     """One task's share of a pool: its cores, and which of how many they are, or why there are none."""
 
-    finding: Finding
+    why: str
     cores: tuple[Core, ...] = ()
 
 
@@ -94,10 +94,10 @@ def cpu_masks(topology: Topology, request: MaskRequest) -> tuple[TaskMask, ...]:
     _check(topology, request, gpus)
     if request.tasks == 1 and len(gpus) == len(topology.gpus):  # every core, near a GPU or not (torchrun, OpenMP)
         pus = tuple(sorted(pu for picked in usable.values() for pu in picked))
-        finding = _given(f"the only task, {len(usable)} cores that tasks may use")
+        why = f"the only task, {len(usable)} cores that tasks may use"
         if not pus:
-            finding = _not_granted(f"no core of {topology.name} is among {_granted(request)} that tasks may use")
-        return (TaskMask(0, tuple(gpu.index for gpu in gpus), pus, (finding,)),)
+            why = f"no core of {topology.name} is among {_granted(request)} that tasks may use"
+        return (TaskMask(0, tuple(gpu.index for gpu in gpus), pus, (why,)),)
     owned = _gpus_of_tasks(request.tasks, gpus)
     pools = {gpu: _pool(topology, gpu) for gpu in topology.gpus}
     _check_far(topology, pools.values(), usable)
@@ -246,18 +246,15 @@ def _divide(
     if not near:
         return dict.fromkeys(weights, _Share(_why_none(pool, request)))
     if len(weights) == 1:
-        finding = _given(f"{len(near)} cores of {pool.name}")
-        return dict.fromkeys(weights, _Share(finding, tuple(near)))
+        return dict.fromkeys(weights, _Share(f"{len(near)} cores of {pool.name}", tuple(near)))
     each = len(near) // sum(weights.values())
     if not each:
-        message = f"{len(weights)} tasks share the {len(near)} cores of {pool.name} that may be used"
-        advice = "start fewer tasks on a node, or ask Slurm for more cores"
-        return dict.fromkeys(weights, _Share(_not_granted(message, advice)))
+        why = f"{len(weights)} tasks share the {len(near)} cores of {pool.name} that may be used"
+        return dict.fromkeys(weights, _Share(why))
     shares, start = {}, 0
     for task, weight in weights.items():
         cores = tuple(near[start : start + each * weight])
-        finding = _given(f"{len(cores)} of the {len(near)} cores of {pool.name}")
-        shares[task] = _Share(finding, cores)
+        shares[task] = _Share(f"{len(cores)} of the {len(near)} cores of {pool.name}", cores)
         start += each * weight
     return shares
 
@@ -268,33 +265,19 @@ def _in_order(pool: _Pool, usable: Mapping[Core, tuple[int, ...]]) -> list[Core]
     return sorted(near, key=lambda core: (core.l3 is not None, core.l3 or 0, core.core_logical))
 
 
-def _why_none(pool: _Pool, request: MaskRequest) -> Finding:
+def _why_none(pool: _Pool, request: MaskRequest) -> str:
     if not pool.name:
-        message = "where the GPU is attached is not known"
-        advice = "describe the place of the GPU in the site description (node_kinds)"
-        return Finding("gpu-place-unknown", Severity.FAULT, message, advice)
+        return "where the GPU is attached is not known"
     if not pool.cores:
-        message = f"{pool.name} has no core that is not near another GPU"
-        advice = "describe the L3 of each GPU in the site description (node_kinds)"
-        return Finding("gpu-place-unknown", Severity.FAULT, message, advice)
+        return f"{pool.name} has no core that is not near another GPU"
+    threads = " with 2 threads" if request.cpus is not None and request.threads == 2 else ""
     pus = format_cpu_list(pu for core in pool.cores for pu in core.pu_os)
-    core = f"no core of {pool.name}"
-    if request.cpus is not None and request.threads == 2:
-        core += " with 2 threads"
     its_cpus = "" if request.cpus is None else f" (its CPUs are {pus})"
-    return _not_granted(f"{core} is among {_granted(request)} that tasks may use{its_cpus}")
+    return f"no core of {pool.name}{threads} is among {_granted(request)} that tasks may use{its_cpus}"
 
 
 def _granted(request: MaskRequest) -> str:
     return "the node's CPUs" if request.cpus is None else f"the granted CPUs {format_cpu_list(request.cpus)}"
-
-
-def _given(message: str) -> Finding:
-    return Finding("cores-given", Severity.INFO, message)
-
-
-def _not_granted(message: str, advice: str = "ask Slurm for cores near the GPUs, or for whole nodes") -> Finding:
-    return Finding("cores-not-granted", Severity.FAULT, message, advice)
 
 
 def _task_mask(
@@ -302,8 +285,8 @@ def _task_mask(
 ) -> TaskMask:
     """Return the mask of a task from its shares; a GPU without a near core leaves it none."""
     gpus = tuple(gpu.index for gpu in owned)
-    missing = tuple(share.finding for share in shares if not share.cores)
+    missing = tuple(share.why for share in shares if not share.cores)
     if missing:
         return TaskMask(task, gpus, (), missing)
     pus = tuple(sorted(pu for share in shares for core in share.cores for pu in usable[core]))
-    return TaskMask(task, gpus, pus, tuple(share.finding for share in shares))
+    return TaskMask(task, gpus, pus, tuple(share.why for share in shares))

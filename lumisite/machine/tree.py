@@ -80,20 +80,17 @@ class ResolvedPath(NamedTuple):
     def finding(self, subject: str) -> Finding:
         """Return what is wrong with a path that leads to nothing."""
         at, closed = printable(self.path), f"is in a folder that may not be entered ({self.command})"
-        code, message, advice = {
-            "link-loop": ("link-broken", "is a loop of links", "repair the link"),
-            "link-broken": ("link-broken", f"leads to {at}, which is not there", "repair the link"),
-            "path-in-closed-folder": ("path-closed", closed, "open the folder as its owner or root"),
-            "link-into-closed-folder": (
-                "path-closed",
-                f"leads to {at}, which {closed}",
-                "open the folder as its owner",
-            ),
-            "path-through-file": (self.code, f"leads through {at}, which is no directory", "correct the path"),
-            "path-too-long": ("path-missing", f"is longer than {LONGEST_PATH} bytes", "use a shorter path"),
-            "path-missing": (self.code, "is not there", "create it, or correct the path"),
-        }[self.code]
-        return Finding(code, Severity.FAULT, message, advice, subject)
+        if self.code in ("path-in-closed-folder", "link-into-closed-folder"):
+            message = closed if self.code == "path-in-closed-folder" else f"leads to {at}, which {closed}"
+            return Finding("path-closed", Severity.FAULT, message, "open the folder as its owner or root", subject)
+        if self.code in ("link-loop", "link-broken"):
+            message = "is a loop of links" if self.code == "link-loop" else f"leads to {at}, which is not there"
+            return Finding("link-broken", Severity.FAULT, message, "repair the link", subject)
+        if self.code == "path-through-file":
+            message = f"leads through {at}, which is no directory"
+            return Finding("path-through-file", Severity.FAULT, message, "correct the path", subject)
+        message = f"is longer than {LONGEST_PATH} bytes" if self.code == "path-too-long" else "is not there"
+        return Finding("path-missing", Severity.FAULT, message, "create it, or correct the path", subject)
 
 
 def resolve(tree: Tree, path: str, folder: str = "/") -> ResolvedPath:

@@ -257,8 +257,8 @@ def test_why_explains_a_library_beside_a_setting_and_as_json(hosts: Path, capsys
     found = json.loads(explained(capsys, "NCCL_NET", "libcxi.so.1", *options, "--json"))
     assert [(one["name"], one["kind"]) for one in found] == [("NCCL_NET", "setting"), ("libcxi.so.1", "library")]
     assert found[1]["line"]["decision"] == "refuse"
-    assert found[1]["line"]["chain"] == ["libcxi.so.1", "root"]
-    assert " ".join(found[1]["line"]) == "name decision source target reason chain notes by without soname"
+    assert found[1]["line"]["chain"] == "libcxi.so.1 <- root"
+    assert " ".join(found[1]["line"]) == "library decision source reason chain"
 
 
 def test_why_says_what_it_cannot_explain(hosts: Path, capsys: Output) -> None:
