@@ -110,18 +110,6 @@ RESUME_OPTIONS = ("resume", "before", "as_json")
     "folder like that of a run, or a file NAME.jsonl, which has the samples only.",
 )
 @click.option(
-    "--jax-image",
-    metavar="FILE",
-    type=FILE_NAME,
-    help="Image with JAX, which the probe environment checks too (default: none).",
-)
-@click.option(
-    "--wrapper",
-    metavar="DIR",
-    type=FILE_NAME,
-    help="Environment of Tykky, in which the probe ddp trains too (default: none).",
-)
-@click.option(
     "--env", metavar="NAME=VALUE", multiple=True, help="Set this variable in all steps; may be given several times."
 )
 @click.option(

@@ -128,9 +128,7 @@ CODES: Mapping[str, str] = {
     "directory-unfit": "a directory of caches is not private, local and writable: leave its variable to lumisite",
     "packages-hidden": "packages of the user hide those of the image, or would",
     "python-wrong": "another Python runs than the one of the image, or it lacks the framework",
-    "jax-wrong": "JAX fails, has not the devices that it should, or gives wrong sums",
     "results-wrong": "a collective or a gradient is wrong: run it again, and drain the node that differs",
-    "tykky-slower": "training is much slower in Tykky than in the container: use the container",
     # Slurm and the jobs of a run (`validate`)
     "job-progress": "what a job does while it is well",
     "job-done": "all steps of a job have run",

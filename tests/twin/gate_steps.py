@@ -19,8 +19,6 @@ from tests.twin.cluster import Cluster
 from tests.twin.helper_site import LOAD
 from tests.twin.process import Result
 
-TORCH, JAX = "/appl/images/torch.sif", "/appl/images/jax.sif"
-
 
 @dataclass(frozen=True)
 class GateRun:
@@ -56,9 +54,9 @@ class Start:
 
 
 def environment_of(site: Site | str = "twin", *parts: str) -> Probe:
-    """Return the probe `environment`, or some of its parts; with JAX only where that is asked for."""
-    (probe,) = choose_probes(target_of(site, jax_image=JAX), ["environment"])
-    return replace(probe, sruns=tuple(part for part in probe.sruns if part.name in (parts or ("node", "container"))))
+    """Return the probe `environment`, or some of its parts."""
+    (probe,) = choose_probes(target_of(site), ["environment"])
+    return replace(probe, sruns=tuple(part for part in probe.sruns if not parts or part.name in parts))
 
 
 def run_gate(cluster: Cluster, probe: Probe, start: Start = Start()) -> GateRun:

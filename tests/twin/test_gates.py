@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
 import pytest
 
-from lumisite.validate.lines import Gate, Sample
-from lumisite.validate.probes.ddp.judge import ddp_in_tykky
+from lumisite.validate.lines import Gate
 from lumisite.validate.probes.environment.judge import GATES
 from lumisite.validate.probes.probe import Probe
-from tests.support.records import TWO_NODES, judged, only, target_of
 from tests.support.sites import load_text, site_text
 from tests.twin import faults
 from tests.twin.cluster import SITE_TREE, Cluster, ClusterPlan, running
 from tests.twin.fixtures import require_twin
-from tests.twin.gate_steps import TORCH, Start, environment_of, run_gate, run_parts
+from tests.twin.gate_steps import Start, environment_of, run_gate
 from tests.twin.helper_site import deploy_site
 from tests.twin.roots import HOME
-from tests.twin.tykky import write_environment
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
@@ -30,9 +26,9 @@ FRAMEWORK = "export SINGULARITYENV_PYTHONPATH=/scratch/framework"
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Cluster]:
-    """A cluster with the twin's site, and images with PyTorch and with JAX."""
+    """A cluster with the twin's site, and an image with PyTorch."""
     require_twin()
-    with running(ClusterPlan(images=("torch", "jax"))) as cluster:
+    with running(ClusterPlan(images=("torch",))) as cluster:
         deploy_site(cluster)
         (cluster.shared / "scratch/framework").mkdir()
         (cluster.shared / "scratch/framework/torch.py").write_text("__version__ = '0'\n")
@@ -50,7 +46,7 @@ def test_an_untouched_cluster_passes(site: Cluster, tasks: int) -> None:
     done = run_gate(site, environment_of(), Start(tasks=tasks))
     assert [step.code for step in done.steps] == [0, 0]
     assert done.codes == []
-    assert [gate.gate for gate in done.findings] == ["environment", *(gate for gate in GATES if gate != "jax")]
+    assert [gate.gate for gate in done.findings] == ["environment", *GATES]
     assert {gate.nodes for gate in done.findings} == {site.nodes}
     passed = {gate.gate: gate.cause for gate in done.findings}
     assert passed["affinity"].endswith(f"{2 * tasks} records passed")
@@ -214,44 +210,3 @@ def test_a_python_that_was_not_activated_is_named(site: Cluster) -> None:
     found = python_found(site, environment_of(conda, "container"), Start(nodes=1))
     assert (found.code, found.cause.rpartition(" ")[2]) == ("python-wrong", "/opt/env/bin")
     assert found.advice.endswith("(with-conda)")
-
-
-# ---- JAX, and training in two environments
-
-
-@pytest.mark.parametrize(("nodes", "tasks"), [(1, 1), (1, 2), (2, 1)])
-def test_jax_finds_its_devices_and_they_add_up(site: Cluster, nodes: int, tasks: int) -> None:
-    done = run_gate(site, environment_of("twin", "jax"), Start(nodes=nodes, tasks=tasks))
-    assert done.codes == []
-    (passed,) = [gate for gate in done.findings if gate.gate == "jax"]
-    assert f"{nodes * tasks} records passed" in passed.cause
-
-
-def test_ranks_that_do_not_meet_are_named(site: Cluster) -> None:
-    """Without the task prolog, nobody tells the ranks where to meet."""
-    done = run_gate(site, environment_of("twin", "jax"), Start("export LUMISITE=off", nodes=1, tasks=2))
-    assert (done.codes, done.only.values["ranks"]) == (["jax: jax-wrong"], "0-1")
-    assert done.only.cause.endswith("KeyError: 'MASTER_ADDR'")
-
-
-def test_training_in_tykky_is_compared_with_the_container(site: Cluster) -> None:
-    write_environment(site.shared / "scratch/tykky", TORCH)
-    probe = ddp_in_tykky(target_of("twin"), "/scratch/tykky")
-    # What else this machine does only makes epochs longer, in one environment or in the other.
-    tries = (run_gate(site, probe) for _ in range(4))
-    done = next((one for one in tries if not one.codes), None)
-    assert done is not None, "four times much slower in Tykky"
-    measures = {line.metric: line.value for line in done.lines if isinstance(line, Sample)}
-    assert set(measures) == {"ddp/epoch_s/container/2n", "ddp/epoch_s/tykky/2n", "ddp/epoch_ratio/2n"}
-    assert measures["ddp/epoch_ratio/2n"] < 2
-
-    slow = site.shared / "scratch/slow"
-    write_environment(slow, TORCH, extra="unset GLOO_SOCKET_IFNAME\n")
-    probe = ddp_in_tykky(target_of("twin"), "/scratch/slow")
-    # The container's own times are known already.
-    with faults.interface_throttled(site, site.nodes[0], "eth0", "75mbit"):
-        slowed, _ = run_parts(site, dataclasses.replace(probe, sruns=probe.sruns[1:]), Start())
-    usual = [record for record in done.records if record["part"] == "container"]
-    found = only(judged(probe, [*usual, *slowed], TWO_NODES))
-    assert found.code == "tykky-slower"
-    assert found.cause.endswith("settings that differ (the container's in parentheses): GLOO_SOCKET_IFNAME= (hsn0)")

@@ -94,14 +94,12 @@ class Srun:
 
 @dataclass(frozen=True)
 class Target:
-    """What all else follows from; `wrapper` is the directory of an environment of Tykky."""
+    """What all else follows from."""
 
     site: Site
     selection: Selection
     plan: Validation
     image: str
-    jax_image: str | None = None
-    wrapper: str | None = None
 
     @property
     def family_name(self) -> str:

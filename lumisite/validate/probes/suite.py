@@ -10,7 +10,7 @@ from lumisite.site.model import Validation
 from lumisite.text import suggestion
 from lumisite.validate.probes.collectives.judge import collectives
 from lumisite.validate.probes.communicators.judge import communicators
-from lumisite.validate.probes.ddp.judge import ddp, ddp_in_tykky
+from lumisite.validate.probes.ddp.judge import ddp
 from lumisite.validate.probes.environment.judge import ENVIRONMENT, GATES, environment
 from lumisite.validate.probes.node.judge import node
 from lumisite.validate.probes.pairs.judge import pairs
@@ -40,8 +40,6 @@ def choose_probes(target: Target, names: Sequence[str] = ()) -> list[Probe]:
     chosen = [probe for probe in probes if not names or probe.name in names]
     if any(probe.together for probe in chosen):
         chosen = [probe for probe in probes if probe in chosen or probe.name == NODE]
-    if target.wrapper and any(probe.name == "ddp" for probe in chosen):
-        chosen.append(ddp_in_tykky(target, target.wrapper))
     return chosen
 
 

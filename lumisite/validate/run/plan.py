@@ -59,7 +59,7 @@ def target_of(request: RunRequest, loaded: LoadedSite) -> Target:
     """Return what all that a run does follows from."""
     site = loaded.site
     plan = replace(validation_of(site), nodes=len(request.node_sets[0]))
-    return Target(site, resolve_selection(site), plan, request.image, request.jax_image, request.wrapper)
+    return Target(site, resolve_selection(site), plan, request.image)
 
 
 def plans_of(request: RunRequest, loaded: LoadedSite) -> list[JobPlan]:

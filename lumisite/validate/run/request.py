@@ -12,7 +12,7 @@ from lumisite.findings.finding import Finding, Severity
 from lumisite.site.json_file import decode_values, parse_json
 
 #: Options of `validate` that a request keeps under their own names, and that the commands to type next have again.
-KEPT_OPTIONS = ("account", "reservation", "limit", "jax_image", "wrapper")
+KEPT_OPTIONS = ("account", "reservation", "limit")
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,6 @@ class RunRequest:
     reservation: str | None = None
     sbatch: tuple[str, ...] = ()
     limit: int | None = None
-    jax_image: str | None = None
-    wrapper: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     """What is set in all steps."""
     before: tuple[str, ...] = ()

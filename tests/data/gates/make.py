@@ -1,7 +1,7 @@
 """Write the records beside this file anew, as root: `python -m tests.data.gates.make`.
 
 Each was left by the scripts of lumisite/validate/probes in real steps: on an untouched twin of two nodes (Slurm 24.11,
-Apptainer 1.4, PyTorch 2.6, JAX 0.10), and `environment-lumi-g.json` on the virtual LUMI-G node. The present ones were put
+Apptainer 1.4, PyTorch 2.6), and `environment-lumi-g.json` on the virtual LUMI-G node. The present ones were put
 together from those of earlier scripts.
 """
 
@@ -12,24 +12,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lumisite.site.load import load_site
-from lumisite.validate.probes.ddp.judge import ddp_in_tykky
 from lumisite.validate.probes.probe import Record, scripts
 from tests.support.prologs import render_files
-from tests.support.records import target_of
 from tests.twin.cluster import ClusterPlan, running
-from tests.twin.gate_steps import TORCH, environment_of, run_gate
+from tests.twin.gate_steps import environment_of, run_gate
 from tests.twin.helper_site import deploy_site
 from tests.twin.lumi_g import lumi_g_all
-from tests.twin.tykky import write_environment
 
 
 def main() -> None:
     """Write all of them."""
-    with running(ClusterPlan(images=("torch", "jax"))) as cluster:
+    with running(ClusterPlan(images=("torch",))) as cluster:
         deploy_site(cluster)
-        write_environment(cluster.shared / "scratch/tykky", TORCH)
-        save("environment", run_gate(cluster, environment_of("twin", "node", "container", "jax")).records)
-        save("tykky", run_gate(cluster, ddp_in_tykky(target_of("twin"), "/scratch/tykky")).records)
+        save("environment", run_gate(cluster, environment_of("twin")).records)
     files = {f"/opt/{name}": scripts()[name].read_text() for name in ("environment.py", "lumisite_record.py")}
     files["/opt/prolog"] = render_files(load_site("lumi"), rocm=("6.2",))["spank/task_prolog"]
     command = "srun -p standard-g -n8 --task-prolog=/opt/prolog python3 /opt/environment.py /tmp/out"

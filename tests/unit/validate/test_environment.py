@@ -13,7 +13,7 @@ from lumisite.validate.probes.probe import Expected, Target
 from tests.support.records import TWO_NODES, changed, codes, failed, judged, recorded, target_of
 from tests.support.sites import load_text, site_text
 
-TWIN = target_of("twin", jax_image="/j.sif")
+TWIN = target_of("twin")
 RECORDS = recorded("environment")
 DB = "MIOPEN_USER_DB_PATH"
 CPEBITS = "singularity-CPEbits/25.03"
@@ -53,7 +53,6 @@ def test_an_untouched_twin_passes() -> None:
     assert [*passed] == ["environment", *GATES]
     assert codes(lines) == []
     assert {line.nodes for line in lines if isinstance(line, Gate)} == {TWO_NODES.nodes}
-    assert passed["jax"].endswith("2 records passed; versions: 0.10.2")
     assert passed["conda"].endswith("versions: 3.13.5")
     assert "libfabric.so.1.27.0" in passed["binds"]
 
@@ -110,12 +109,6 @@ def test_an_untouched_twin_passes() -> None:
          "python-wrong", "is on /scratch, which is bound from the host"),
         ("container", ("found", "python"), {"path": "/opt/bin/python", "real": "/opt/bin/python3.6"}, "conda",
          "python-wrong", "python: /opt/bin/python, but python3 is /"),
-        ("jax", ("error",), "RuntimeError: no", "jax", "jax-wrong", "RuntimeError: no"),
-        ("jax", ("processes",), 1, "jax", "jax-wrong", "processes is 1, expected 2"),
-        ("jax", ("local_devices",), 8, "jax", "jax-wrong", "local_devices is 8, expected 1"),
-        ("jax", ("devices",), 1, "jax", "jax-wrong", "devices is 1, expected 2"),
-        ("jax", ("sum",), 1.0, "jax", "jax-wrong", "the sum over 2 devices is 1.0, expected 3"),
-        ("jax", ("platform",), "rocm", "jax", "jax-wrong", "JAX runs on rocm, expected cpu"),
     ],
 )  # fmt: skip
 def test_a_fault_of_one_node_is_found_by_its_check_and_no_other(
@@ -124,7 +117,7 @@ def test_a_fault_of_one_node_is_found_by_its_check_and_no_other(
     (found,) = gates_of(changed(RECORDS, *keys, value=value, part=part))
     assert (found.gate, found.code, found.nodes) == (gate, code, ("nid000001",))
     assert message in found.cause
-    assert found.rank == (0 if gate in ("affinity", "miopen", "usersite", "conda", "jax") else None)
+    assert found.rank == (0 if gate in ("affinity", "miopen", "usersite", "conda") else None)
     assert found.asked == TWO_NODES.nodes
     assert found.advice
 
@@ -194,7 +187,7 @@ def without(rank: int, part: str) -> list[Any]:
     return [record for record in RECORDS if (record["rank"], record["part"]) != (rank, part)]
 
 
-@pytest.mark.parametrize("part", ["node", "container", "jax"])
+@pytest.mark.parametrize("part", ["node", "container"])
 def test_a_record_that_is_missing_is_named(part: str) -> None:
     (found,) = gates_of(without(0, part))
     assert (found.gate, found.code, found.values["subject"]) == ("environment", "record-missing", part)
@@ -269,7 +262,7 @@ def test_no_plugin_is_a_failure_though_all_else_is_right() -> None:
 def test_the_advice_names_the_place_that_the_site_has() -> None:
     tmp = "{path: /tmp, kind: node-local, writable: yes,"
     site = load_text(site_text((tmp, "{path: /tmp, kind: node-local, job_folder: $TMPDIR,"))).site
-    (found,) = gates_of(changed(RECORDS, *DIRECTORY, "owner", value=1), target_of(site, jax_image="/j.sif"))
+    (found,) = gates_of(changed(RECORDS, *DIRECTORY, "owner", value=1), target_of(site))
     assert found.advice.endswith("a private directory under $TMPDIR")
 
 
@@ -294,7 +287,7 @@ def test_a_variable_of_the_site_is_missed_before_it_does_harm() -> None:
     (found,) = gates_of(records)
     assert found.cause.startswith("ranks 0-1 on nid000001, nid000002: PYTHONNOUSERSITE: not set")
     setting = ('  - name: PYTHONNOUSERSITE\n    value: "1"\n', "  - name: PYTHONNOUSERSITE\n    leave: yes\n")
-    assert gates_of(records, target_of(load_text(site_text(setting)).site, jax_image="/j.sif")) == []
+    assert gates_of(records, target_of(load_text(site_text(setting)).site)) == []
 
 
 CONDA = target_of(
@@ -320,11 +313,3 @@ def test_the_environments_python_passes() -> None:
         real = records[0]["executable"]["real"]
         records = changed(records, "found", "python", value={"path": path, "real": real}, rank=rank)
     assert python_found(records) == []
-
-
-@pytest.mark.parametrize(("site", "selectors"), [("lumi", ("ROCR_VISIBLE_DEVICES", "--rocm")), ("university", ("CUDA_VISIBLE_DEVICES", "--nv"))])  # fmt: skip
-def test_jax_on_the_cpu_of_a_gpu_node_is_named(site: str, selectors: tuple[str, ...]) -> None:
-    found = [line for line in gates_of(RECORDS, target_of(site, jax_image="/j.sif")) if line.gate == "jax"]
-    (cause,) = {line.cause for line in found}
-    assert cause.endswith("JAX runs on cpu, expected gpu")
-    assert found[0].advice.endswith(f"({', '.join(selectors)})")

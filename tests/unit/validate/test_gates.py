@@ -28,12 +28,11 @@ def probes_of_site(site: str, **options: str) -> dict[str, Probe]:
 
 def test_the_probes_come_in_their_order() -> None:
     assert [probe.name for probe in choose_probes(target_of("twin"))] == NAMES
-    assert [probe.name for probe in choose_probes(target_of("twin", wrapper="/env"))] == [*NAMES, "ddp"]
-    assert [probe.name for probe in choose_probes(target_of("twin", wrapper="/env"), ["pairs"])] == ["node", "pairs"]
+    assert [probe.name for probe in choose_probes(target_of("twin"), ["pairs"])] == ["node", "pairs"]
 
 
 def test_gates_are_asked_again_by_the_probe_that_answers_them() -> None:
-    assert probes_of(["affinity", "jax", "ddp"]) == {"environment", "ddp"}
+    assert probes_of(["affinity", "ddp"]) == {"environment", "ddp"}
 
 
 def test_each_folder_is_a_probe_and_has_a_question() -> None:
@@ -48,7 +47,7 @@ def test_each_check_says_what_must_hold() -> None:
 
 
 def test_commands_are_what_a_user_would_type() -> None:
-    target = target_of("twin", wrapper="/scratch/env", jax_image="/j.sif")
+    target = target_of("twin")
     probes = choose_probes(target)
 
     def words(number: int, part: int) -> str:
@@ -65,15 +64,10 @@ def test_commands_are_what_a_user_would_type() -> None:
         "--variable MIOPEN_USER_DB_PATH --variable MIOPEN_CUSTOM_CACHE_DIR --private /tmp/lumisite --import torch"
         in words(1, 1)
     )
-    assert words(1, 2) == "singularity exec --bind /p,/o /j.sif python3 /p/environment_jax.py /o"
-    assert words(-1, 1) == (
-        "/scratch/env/bin/python /p/ddp.py /o --backend gloo --model epoch:linear:8:512:16 --warm-up 2 "
-        "--limit 60 --steps 8"
-    )
 
 
 def test_every_script_is_there() -> None:
-    target = target_of("twin", jax_image="/j.sif", wrapper="/env")
+    target = target_of("twin")
     every = groups(choose_probes(target), target.plan, None, ("n1", "n2"))
     wanted = {file for group in every for step in group.steps for file in step.srun.files}
     assert wanted == {name for name, path in scripts().items() if path.is_file()}
@@ -114,8 +108,6 @@ def test_an_older_image_takes_its_network_from_the_host() -> None:
 def test_bus_ids_and_devices_are_the_platforms() -> None:
     buses = [gpu.pci_bus for gpu in Setup(target_of("lumi")).topology.gpus]
     assert buses[3:5] == ["0000:ce:00.0", "0000:d1:00.0"]
-    assert "--one-gpu" in probes_of_site("lumi", jax_image="/j.sif")["environment"].sruns[2].arguments
-    assert "--one-gpu" not in probes_of_site("twin", jax_image="/j.sif")["environment"].sruns[2].arguments
 
 
 def test_no_code_of_a_gate_knows_lumi() -> None:
@@ -156,7 +148,7 @@ def test_a_task_without_a_record_is_named() -> None:
 
 
 def test_every_judge_says_so_when_there_is_no_record_at_all() -> None:
-    for probe in choose_probes(target_of("twin", jax_image="/j.sif", wrapper="/env")):
+    for probe in choose_probes(target_of("twin")):
         lines = judged(probe, [], a_job(("a", "b"), 2))
         assert lines, probe.name
         assert all(isinstance(line, Gate) and line.verdict == "fail" for line in lines), probe.name
@@ -164,7 +156,7 @@ def test_every_judge_says_so_when_there_is_no_record_at_all() -> None:
 
 def test_a_judge_survives_any_json() -> None:
     odd: tuple[Record, ...] = ({}, {"host": 1, "rank": "x"}, {"host": "a", "rank": 0, "part": "container", "paths": []})
-    for probe in choose_probes(target_of("lumi", jax_image="/j.sif")):
+    for probe in choose_probes(target_of("lumi")):
         for record in odd if not probe.together else ():
             assert judged(probe, [{**record, "local_rank": 0}], a_job(("a",), 1)), probe.name
 

@@ -20,7 +20,7 @@ from lumisite.validate.probes.probe import scripts
 from lumisite.validate.run.folder import read_records
 from tests.support.job_scripts import put_scripts
 
-PYTHON = ("environment.py", "environment_jax.py", "lumisite_record.py")
+PYTHON = ("environment.py", "lumisite_record.py")
 SHELL = {"environment_node.sh": "bash"}
 
 #: What no script expects: bytes that are no text, a line break, a home that is not there.
@@ -130,10 +130,6 @@ def test_a_node_without_lmod_records_so_and_which_files_its_paths_are(tmp_path: 
     assert record["granted"].keys() == names
     assert record["granted"]["open files"] == left_by("environment.py")["limits"]["open files"]
     assert names <= left_by("environment.py")["limits"].keys()
-
-
-def test_jax_that_is_not_there_is_a_record_with_an_error() -> None:
-    assert left_by("environment_jax.py")["error"] == "ModuleNotFoundError: No module named 'jax'"
 
 
 @pytest.mark.parametrize("script", ["transport.py", "communicators.py", "collectives.py", "ddp.py", "pairs.py"])

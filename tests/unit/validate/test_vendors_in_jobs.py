@@ -117,8 +117,6 @@ def pairs_of(words: str) -> list[list[str]]:
 def test_ranks_look_for_their_own_gpus(name: str, expected: str) -> None:
     words = part(SITES[name], "environment", 1).arguments
     assert given(words, "selecting", "runtime", "device") == [" ".join(pair) for pair in pairs_of(expected)]
-    jax = part(SITES[name], "environment", 2, jax_image="/j.sif").arguments
-    assert given(jax, "selecting") == given(tuple(expected.split()), "selecting")
 
 
 def test_libraries_are_those_of_the_vendors() -> None:

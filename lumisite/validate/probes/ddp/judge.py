@@ -1,4 +1,4 @@
-"""Judge `ddp`: did all ranks train one model together, how fast, and how much slower in an environment of Tykky."""
+"""Judge `ddp`: did all ranks train one model together, and how fast."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from lumisite.findings.finding import Finding, Severity
-from lumisite.text import some
 from lumisite.validate.lines import Sample
 from lumisite.validate.probes.definition import make_probe, options_of
-from lumisite.validate.probes.outcome import judge_together, nothing_measured, passed, trouble
-from lumisite.validate.probes.probe import Ended, Expected, Line, Probe, Record, Target, rounded
-from lumisite.validate.probes.records import finished, number, rank_of, slowest, table, text, texts, usual
+from lumisite.validate.probes.outcome import judge_together, passed
+from lumisite.validate.probes.probe import Expected, Line, Probe, Record, Target, rounded
+from lumisite.validate.probes.records import number, rank_of, slowest, table, text, usual
 
 #: What the metrics are called that say how fast training is.
 RATE = "ddp/samples_per_s/"
@@ -114,78 +113,3 @@ def scaling(samples: Iterable[Sample], ranks: Mapping[str, int]) -> Iterator[Sam
             name = f"{model}/{shape}"
             value = rounded(rate / first)
             yield replace(rates[name], metric=f"ddp/scaling_efficiency/{name}", value=value, unit="of linear")
-
-
-# ---- the same training in the container and in an environment of Tykky
-
-#: The environment is much slower above this. A missing plugin cost a factor of 2 or more on two sites alike;
-#: what costs less is for the samples to show.
-SLOWER = 2.0
-#: How many epochs the script's steps are, and its model.
-EPOCHS, MODEL = 4, "epoch"
-CONTAINER, TYKKY = "container", "tykky"
-
-
-def ddp_in_tykky(target: Target, folder: str) -> Probe:
-    """Return the probe that compares the container with the environment in a folder."""
-    options = options_of("ddp-tykky", target.plan.backend)
-    inside, outside = (target.together("ddp.py", *options, name=name) for name in (CONTAINER, TYKKY))
-    outside = replace(outside, start=(f"{folder}/bin/python",))
-    return replace(make_probe("ddp-tykky", (inside, outside), _compare), name="ddp")
-
-
-def _compare(steps: Sequence[Ended], expected: Expected) -> list[Line]:
-    """Return the gate, and the times of both.
-
-    Whatever else runs beside it only makes an epoch longer, so the fastest tells most of the environment; the first has
-    the search for kernels in it.
-    """
-    for ended in steps:
-        failed = trouble(ended, replace(expected, srun=ended.step.srun))
-        if failed is not None:
-            return [failed]
-    records = {ended.step.srun.name: finished(ended.records) for ended in steps}
-    seconds = {part: _epoch_seconds(of_ranks) for part, of_ranks in records.items()}
-    if not all(seconds.values()):
-        return [expected.gate(nothing_measured())]
-    fastest = {part: min(values[1:] or values) for part, values in seconds.items()}
-    ratio = fastest[TYKKY] / fastest[CONTAINER]
-    message = (
-        f"the fastest epoch takes {fastest[TYKKY]:.3g} s in Tykky and {fastest[CONTAINER]:.3g} s in the container "
-    )
-    message += f"({ratio:.2f} times)"
-    found = passed(message)
-    if ratio > SLOWER:
-        message += _differences(records[CONTAINER][0], records[TYKKY][0])
-        advice = "compare the variables of the two steps; use the container for training on several nodes"
-        found = Finding("tykky-slower", Severity.FAULT, message, advice)
-    return [
-        expected.gate(found),
-        *(expected.sample(f"epoch_s/{part}", value, "lower", "s") for part, value in fastest.items()),
-        expected.sample("epoch_ratio", ratio, "lower", ""),
-    ]
-
-
-def _epoch_seconds(of_ranks: Sequence[Record]) -> list[float]:
-    """Return the seconds of each epoch: those of its slowest rank."""
-    steps = slowest([table(record, "models", MODEL) for record in of_ranks], "step_s")
-    length = max(1, len(steps) // EPOCHS)
-    return [sum(steps[first : first + length]) for first in range(0, len(steps), length)]
-
-
-def _differences(container: Record, tykky: Record) -> str:
-    """Return the libraries that are not in use in Tykky, and the settings that differ there, as text."""
-    settings = table(tykky, "environment")
-    differ = [
-        f"{name}={settings.get(name, '')} ({value})"
-        for name, value in table(container, "environment").items()
-        if name.startswith(("NCCL_", "GLOO_", "FI_")) and settings.get(name) != value
-    ]
-    in_use, in_tykky = (
-        {path.rpartition("/")[2].partition(".so")[0] for path in texts(record, "mapped")}
-        for record in (container, tykky)
-    )
-    lacking = sorted(in_use - in_tykky)
-    message = f"; not in use in Tykky: {some(lacking, between=', ')}" if lacking else ""
-    listed = f"; settings that differ (the container's in parentheses): {some(differ, between=', ')}" if differ else ""
-    return message + listed

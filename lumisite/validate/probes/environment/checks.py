@@ -1,7 +1,7 @@
 """The checks of what a node or a rank has. A new one is a function here and a row of CHECKS.
 
 Each looks at one record: that of a `node` outside of containers, of a `rank` in the container, of the `first` rank of
-each node, which records binds and libraries too, or of a rank with `jax`.
+each node, which records binds and libraries too.
 """
 
 from __future__ import annotations
@@ -43,29 +43,26 @@ SHARED_MEMORY = "shared memory"
 #: A rank that has less than this part of what the node's step has was limited on the way.
 LEAST = 0.9
 
-Kind: TypeAlias = Literal["node", "rank", "first", "jax"]
+Kind: TypeAlias = Literal["node", "rank", "first"]
 Cpus: TypeAlias = frozenset[int]
 
 
 @dataclass(frozen=True)
 class NodeRecords:
-    """All records of one node: its own, those of its ranks in the container, and of its ranks with JAX.
+    """All records of one node: its own, and those of its ranks in the container.
 
-    `expected_cpus` are the CPUs that each local rank should have, none where the node kind has no table for them, and
-    `ranks_in_all` is how many ranks the step has.
+    `expected_cpus` are the CPUs that each local rank should have, none where the node kind has no table for them.
     """
 
     node: Record
     ranks: tuple[Record, ...]
-    jax: tuple[Record, ...]
     expected_cpus: Mapping[int, Cpus]
-    ranks_in_all: int
 
     def of_kind(self, kind: Kind) -> tuple[Record, ...]:
         """Return the records that checks of a kind look at."""
         if kind == "first":
             return tuple(record for record in self.ranks if "imports" in record)
-        return {"node": (self.node,) if self.node else (), "rank": self.ranks, "jax": self.jax}[kind]
+        return {"node": (self.node,) if self.node else (), "rank": self.ranks}[kind]
 
     @cached_property
     def cpus(self) -> Mapping[int, Cpus]:
@@ -416,35 +413,6 @@ def check_python(record: Record, _node: NodeRecords, setup: Setup) -> Iterator[F
             yield wrong(message, "look at PATH inside the container", name)
 
 
-# ---- JAX
-
-
-def check_jax(record: Record, node: NodeRecords, setup: Setup) -> Iterator[Finding]:
-    """Each rank has one device, all count the same number, and a sum over all is right."""
-    ranks, found, total = node.ranks_in_all, text(record, "platform"), value_at(record, "sum")
-    selectors = _list(setup.gpu_selectors)
-    counts = {key: whole(record, key) for key in ("processes", "local_devices", "devices")}
-    wrong = [key for key, count in counts.items() if count != (1 if key == "local_devices" else ranks)]
-    if error := text(record, "error"):
-        message, advice = error, "look at MASTER_ADDR, and whether the image's JAX fits its driver"
-    # JAX names the platform of GPUs by their software, or gpu, by its release.
-    elif ("cpu" if found == "cpu" else "gpu") != setup.jax_platform:
-        message, advice = f"JAX runs on {found}, expected {setup.jax_platform}", "look at JAX_PLATFORMS"
-        if selectors:
-            advice = f"the image's JAX has no plugin for this GPU, or the GPU is hidden ({selectors})"
-    elif wrong:
-        message = f"{wrong[0]} is {counts[wrong[0]]}, expected {1 if wrong[0] == 'local_devices' else ranks}"
-        advice = "look at the number of tasks"
-        if selectors:
-            advice = f"one process for each GPU: look at the number of tasks, local_device_ids and {selectors}"
-    elif total != ranks * (ranks + 1) / 2:
-        message = f"the sum over {ranks} devices is {total}, expected {ranks * (ranks + 1) / 2:g}"
-        advice = "a collective gave a wrong result: run the probe `collectives`"
-    else:
-        return
-    yield Finding("jax-wrong", Severity.FAULT, message, advice)
-
-
 class Check(NamedTuple):
     """A question of a gate, and the function that answers it for one record of a kind."""
 
@@ -465,5 +433,4 @@ CHECKS = (
     Check("miopen", "rank", check_directories),
     Check("usersite", "rank", check_packages),
     Check("conda", "rank", check_python),
-    Check("jax", "jax", check_jax),
 )

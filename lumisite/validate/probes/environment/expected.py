@@ -97,16 +97,3 @@ class Setup:
         settings = decide(self.target.site, self.target.situation).settings
         winners = (verdict.entry for verdict in settings if verdict.outcome == "wins")
         return any(setting.name == "PYTHONNOUSERSITE" and setting.value for setting in winners)
-
-    @property
-    def jax_platform(self) -> str:
-        """What JAX should run on."""
-        return "gpu" if self.target.has_gpus else "cpu"
-
-    @property
-    def gpu_selectors(self) -> list[str]:
-        """The variable and the options of the runtime by which a process sees a GPU, or none."""
-        gpu = self.target.gpu
-        if gpu is None:
-            return []
-        return [*gpu.visible[:1], *([f"--{gpu.flag}"] if gpu.flag else [])]

@@ -24,10 +24,7 @@ GATES = tuple(dict.fromkeys(check.gate for check in CHECKS))
 def environment(target: Target) -> Probe:
     """Return the probe; what the node has is recorded outside of containers, as compute nodes need no Python."""
     setup = Setup(target)
-    sruns = [_on_node(setup), _in_container(setup)]
-    if target.jax_image:
-        sruns.append(_with_jax(setup, target.jax_image))
-    return make_probe(ENVIRONMENT, sruns, partial(_judge, setup))
+    return make_probe(ENVIRONMENT, [_on_node(setup), _in_container(setup)], partial(_judge, setup))
 
 
 def _on_node(setup: Setup) -> Srun:
@@ -53,12 +50,6 @@ def _in_container(setup: Setup) -> Srun:
         arguments += each("runtime", [":".join(gpu.bus_ids)] if gpu.bus_ids else [])
         arguments += each("device", [gpu.control])
     return target.alone("environment.py", *arguments, name=CONTAINER)
-
-
-def _with_jax(setup: Setup, image: str) -> Srun:
-    visible = setup.target.gpu.visible if setup.target.gpu else ()
-    arguments = ("--one-gpu", "yes", *each("selecting", visible)) if setup.target.has_gpus else ()
-    return replace(setup.target, image=image).alone("environment_jax.py", *arguments, name="jax")
 
 
 def _judge(setup: Setup, steps: Sequence[Ended], expected: Expected) -> list[Line]:
@@ -88,19 +79,19 @@ def _judge(setup: Setup, steps: Sequence[Ended], expected: Expected) -> list[Lin
 
 
 def _records_of(name: str, records: Sequence[Record], tasks: int, expected: Expected, setup: Setup) -> NodeRecords:
-    parts: dict[str, list[Record]] = {"node": [], "container": [], "jax": []}
+    parts: dict[str, list[Record]] = {"node": [], "container": []}
     for record in records:
         if text(record, "host") == name and text(record, "part") in parts:
             parts[text(record, "part")].append(record)
     node, ranks = next(iter(parts["node"]), {}), tuple(parts["container"])
     cpus = expected_cpus(ranks, tasks, setup)
-    return NodeRecords(node, ranks, tuple(parts["jax"]), cpus, tasks * len(expected.nodes))
+    return NodeRecords(node, ranks, cpus)
 
 
 def _find(check: Check, node: NodeRecords, setup: Setup) -> Iterator[Located]:
     """Yield what a check finds on a node: about a rank where each rank has a record of the kind."""
     for record in node.of_kind(check.kind):
-        rank = whole(record, "rank") if check.kind in ("rank", "jax") else None
+        rank = whole(record, "rank") if check.kind == "rank" else None
         for finding in check.find(record, node, setup):
             yield Located(finding, text(record, "host"), rank)
 
@@ -124,6 +115,6 @@ def _seen(gate: str, records: Sequence[Record], setup: Setup) -> str:
         words = ("nccl", "libfabric", *setup.target.carriers)
         paths = {text(row, "path") for record in records for row in rows(record, "mapped")}
         title, names = "libraries in use", {path for path in paths if any(word in path for word in words)}
-    elif key := {"conda": "version", "jax": "jax"}.get(gate):
-        title, names = "versions", {text(record, key) for record in records}
+    elif gate == "conda":
+        title, names = "versions", {text(record, "version") for record in records}
     return f"; {title}: {some(sorted(names), between=', ')}" if names else ""

@@ -84,9 +84,8 @@ def node(target: Target) -> Probe:
     patterns = (*_libraries(target), *_devices(target))
     arguments = (local, *setup.interfaces, "--", *setup.paths, *patterns)
     srun = Srun("node.sh", ("sh", "-c", TEXT), arguments, each="node", bare=True)
-    images = [image for image in (target.image, target.jax_image) if image]
-    others = [path for path, needed in setup.paths.items() if not needed.shared and path not in images]
-    of_files = (setup.release, *(path for path in others if not is_under(path, setup.release)), *images)
+    others = [path for path, needed in setup.paths.items() if not needed.shared and path != target.image]
+    of_files = (setup.release, *(path for path in others if not is_under(path, setup.release)), target.image)
     files = Srun("node_files.sh", ("sh", "-c", TEXT), of_files, each="node", name=FILES, bare=True)
     return make_probe(NODE, (srun, _exchange(target), files, check_of_node()), partial(_judge, setup))
 
