@@ -22,7 +22,7 @@ from lumisite.cli.options import (
     require_directory,
     site_option,
 )
-from lumisite.cli.output import print_json_rows, print_lines, print_note, write_whole
+from lumisite.cli.output import print_json, print_lines, print_note, write_whole
 from lumisite.cli.site_choice import required_site
 from lumisite.errors import ResolveError, SiteError
 from lumisite.findings import writers
@@ -44,26 +44,13 @@ from lumisite.text import columns, printable
 @site_option()
 @host_root_option
 @click.option("--family", metavar="F", help="Image family (default: the one that recognises the image).")
-@click.option(
-    "--library",
-    "libraries",
-    metavar="SONAME",
-    multiple=True,
-    help="A library to bind beside those of the family (libmpi.so.12); several times.",
-)
+@click.option("--library", "libraries", metavar="SONAME", multiple=True, help="One more library; several times.")
 @platform_option
 @click.option(
-    "--write",
-    metavar="FILE",
-    type=PATH,
-    help="Also store it as a plan, to be reviewed; what was edited in FILE before stays.",
+    "--write", metavar="FILE", type=PATH, help="Also store it as a plan; what was edited in FILE before stays."
 )
 @click.option(
-    "--path",
-    "paths",
-    metavar="PATTERN",
-    multiple=True,
-    help="How jobs name the image; several times (default: IMAGE, and where it leads).",
+    "--path", "paths", metavar="PATTERN", multiple=True, help="How jobs name the image; several times (default: IMAGE)."
 )
 @json_option
 def command(
@@ -95,7 +82,7 @@ def command(
     if write is not None:
         _write_plan(write, _Names(image, host_root), paths, request, plan)
     if as_json:
-        print_json_rows(map(_entry, plan.lines))
+        print_json(list(map(_entry, plan.lines)))
     elif plan.lines:
         print_lines(_table(plan.lines))
     return plan.exit_code

@@ -22,12 +22,7 @@ from lumisite.text import counted, printable
 @click.command(cls=Command)
 @click.argument("before", metavar="BEFORE", type=FILE_NAME, help="The facts file from before.")
 @click.argument("after", metavar="AFTER", type=FILE_NAME, help="The facts file from after.")
-@click.option(
-    "--site",
-    metavar="NAME|FILE",
-    default="",
-    help="The site (default: the one that the files name).",
-)
+@click.option("--site", metavar="NAME|FILE", default="", help="The site (default: the one that the files name).")
 @json_option
 def command(before: str, after: str, site: str, as_json: bool) -> int:
     """Compare two captures of a node, before and after a maintenance.

@@ -19,13 +19,7 @@ from lumisite.text import counted, printable
 
 
 @click.command(cls=Command)
-@click.argument(
-    "file",
-    metavar="[FILE]",
-    required=False,
-    default="",
-    help="A YAML file, or an embedded site's name (default: as for --site of other commands).",
-)
+@click.argument("file", metavar="[FILE]", required=False, default="", help="A YAML file, or an embedded site's name.")
 @click.option("--host", is_flag=True, help="Check the deployed release of the site against this node.")
 @click.option("--root", metavar="ROOT", type=PATH, help="With --host: the deployment root (default: the site's).")
 @host_root_option

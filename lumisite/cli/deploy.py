@@ -20,62 +20,57 @@ from lumisite.release.diff_lines import file_lines, meaning_lines, summary_lines
 from lumisite.release.files import make_directories
 from lumisite.release.root import locked, read_root
 from lumisite.release.tree import fault_lines, user_and_node
-from lumisite.text import printable
 
 
 @click.command(cls=Command)
 @click.argument("out", metavar="OUT", type=PATH, help="A tree that `lumisite render` wrote.")
 @root_argument
 @click.option("--apply", is_flag=True, help="Deploy; without it, only show what would change.")
-@click.option("--change-site", is_flag=True, help="Allow a root that belongs to another site.")
 @click.option(
-    "--keep",
-    metavar="N",
-    type=click.IntRange(1),
-    default=KEPT,
-    help=f"Remove releases but for the newest N ({KEPT}), and those that jobs may use.",
+    "--keep", metavar="N", type=click.IntRange(1), default=KEPT, help=f"Newest releases that stay (default: {KEPT})."
 )
 @click.option("--details", is_flag=True, help="Show every change and the diff of every file.")
 @json_option
-def command(out: Path, root: Path, apply: bool, change_site: bool, keep: int, details: bool, as_json: bool) -> int:
+def command(out: Path, root: Path, apply: bool, keep: int, details: bool, as_json: bool) -> int:
     """Print what a rendered tree would change in a deployment root, and with --apply deploy it.
 
-    Without --apply nothing is written, and the exit code is 1 where something would change.
+    Without --apply nothing is written, and the exit code is 1 where something would change. Older releases are removed,
+    but for those that jobs may use.
     """
     if apply and as_json:
         raise ResolveError("--json: not with --apply")
     tree = load_out(out, os.geteuid())
-    plan = plan_deploy(tree, root, os.geteuid(), any_site=change_site)
+    plan = plan_deploy(tree, root, os.geteuid())
     if not apply:
-        removed = old_releases(plan.root, plan.out.manifest.release, keep)
-        if as_json:
-            edited = {
-                str(release.path): [subject_and_message(fault) for fault in release.faults] for release in plan.edited
-            }
-            print_json({**to_json(plan.difference), "edited": edited, "removed": removed})
-        elif _print_difference(plan, details=details) and not details and plan.difference.old:
-            print_note(f"all of it: {format_command('deploy', out, root, '--details')}")
-        _print_edits(plan)
-        plan.refuse_damage()
-        if plan.difference and not as_json:
-            for name in removed:
-                print_note(f"would be removed: {plan.root.release(name)}")
-            options = ["--change-site"] if plan.is_of_another_site else []
-            note = f" (it replaces site {printable(plan.site)} for its users)" if plan.is_of_another_site else ""
-            how = format_command("deploy", out, root, "--apply", *options)
-            print_note(f"nothing was written; deploy it: {how}{note}")
-        return 1 if plan.difference or plan.edited else 0
+        return _preview(plan, out, root, keep, details=details, as_json=as_json)
     try:
         make_directories(Path(os.path.realpath(root)))
     except OSError as error:
         raise refused("create the deployment root", error) from error
     with locked(read_root(root).path, by := user_and_node()):
-        plan = plan_deploy(tree, root, os.geteuid(), any_site=change_site)
+        plan = plan_deploy(tree, root, os.geteuid())
         changed = apply_plan(plan, by)
         removed = remove_old(plan.root, plan.out.manifest.release, keep) if changed else []
     _print_difference(plan, details=details)  # by now a reader that has left stops nothing half-way
     _print_deployed(plan, root, removed, changed=changed)
     return 0
+
+
+def _preview(plan: DeployPreview, out: Path, root: Path, keep: int, *, details: bool, as_json: bool) -> int:
+    """Print what a deploy would do, and return 1 where something would change. Raises `DifferenceError` for damage."""
+    removed = old_releases(plan.root, plan.out.manifest.release, keep)
+    if as_json:
+        edited = {str(release.path): list(map(subject_and_message, release.faults)) for release in plan.edited}
+        print_json({**to_json(plan.difference), "edited": edited, "removed": removed})
+    elif _print_difference(plan, details=details) and not details and plan.difference.old:
+        print_note(f"all of it: {format_command('deploy', out, root, '--details')}")
+    _print_edits(plan)
+    plan.refuse_damage()
+    if plan.difference and not as_json:
+        for name in removed:
+            print_note(f"would be removed: {plan.root.release(name)}")
+        print_note(f"nothing was written; deploy it: {format_command('deploy', out, root, '--apply')}")
+    return 1 if plan.difference or plan.edited else 0
 
 
 def _print_deployed(plan: DeployPreview, root: Path, removed: list[str], *, changed: bool) -> None:

@@ -32,13 +32,11 @@ from lumisite.text import counted, printable
     metavar="[DIR|FILE]...",
     nargs=-1,
     type=FILE_NAME,
-    help="Images, or directories of them (default: those of the site).",
+    help="Images, or directories of them (default: the site's).",
 )
 @site_option()
 @host_root_option
-@click.option(
-    "--lock", metavar="FILE", type=FILE_NAME, help="Write what is found to a lock; with --check, compare with it."
-)
+@click.option("--lock", metavar="FILE", type=FILE_NAME, help="Write a lock; with --check, compare with it.")
 @click.option("--check", is_flag=True, help="Print what moved, changed, broke, vanished or is new.")
 @json_option
 def command(

@@ -22,11 +22,7 @@ from lumisite.machine.host import DiskTree
 
 @click.command(cls=Command)
 @click.argument(
-    "facts",
-    metavar="[FACTS]...",
-    nargs=-1,
-    type=FILE_NAME,
-    help="Files of `lumisite facts`, one of each kind of node (default: this node).",
+    "facts", metavar="[FACTS]...", nargs=-1, type=FILE_NAME, help="One of each kind of node (default: this node)."
 )
 @out_option
 def command(facts: tuple[str, ...], out: Path | None) -> int:

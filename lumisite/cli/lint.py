@@ -19,12 +19,7 @@ from lumisite.text import counted
 
 @click.command(cls=Command)
 @click.argument(
-    "scripts",
-    metavar="SCRIPT...",
-    nargs=-1,
-    required=True,
-    type=FILE_NAME,
-    help="A job script; - is standard input.",
+    "scripts", metavar="SCRIPT...", nargs=-1, required=True, type=FILE_NAME, help="A job script; - is standard input."
 )
 @site_option(OR_EXAMPLE)
 @json_option

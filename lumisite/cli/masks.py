@@ -9,7 +9,7 @@ import click
 
 from lumisite.cli.commands import Command
 from lumisite.cli.options import FILE_NAME, json_option, one_of, site_option
-from lumisite.cli.output import print_json_rows, print_lines, print_note, print_table
+from lumisite.cli.output import print_json, print_lines, print_note, print_table
 from lumisite.cli.site_choice import optional_site, required_site
 from lumisite.errors import ResolveError
 from lumisite.machine.host import DiskTree
@@ -28,9 +28,7 @@ LIVE = "live"
 
 @click.command(cls=Command)
 @site_option()
-@click.option(
-    "--node", metavar="KIND", help="A node kind of the site, or 'live' for this node (default: the only one with GPUs)."
-)
+@click.option("--node", metavar="KIND", help="A node kind, or `live` for this node (default: the one with GPUs).")
 @click.option("--topology", metavar="XML", type=FILE_NAME, help="A node as hwloc's `lstopo FILE.xml` wrote it.")
 @click.option("--tasks", metavar="N", type=int, help="Tasks on the node (default: one for each GPU).")
 @click.option(
@@ -60,7 +58,7 @@ def command(
     answers = cpu_masks(known, request)
     sound = all(answer.pu_os for answer in answers)
     if as_json:
-        print_json_rows(map(_entry, answers))
+        print_json(list(map(_entry, answers)))
     else:
         print_table([("task", "gpu", "cpus", "mask", "from"), *map(_row, answers)])
         # The option of srun is printed only where it fits every node of a step.

@@ -90,11 +90,6 @@ def print_json(value: object) -> None:
     print(json.dumps(value, indent=2, default=str), flush=True)
 
 
-def print_json_rows(rows: Iterable[object]) -> None:
-    """Print a JSON list with one line for each of its values, for `grep`."""
-    print("[" + ",".join(f"\n  {json.dumps(row)}" for row in rows) + "\n]", flush=True)
-
-
 def print_result(result: object, lines: Iterable[str], *, as_json: bool) -> None:
     """Print a result: as JSON for a machine, else its lines, if there are any."""
     if as_json:

@@ -43,18 +43,10 @@ OTHERWISE = "on for who has loaded the module, else off"
     help="The new policy (default: print it).",
 )
 @click.option(
-    "--partition",
-    "partitions",
-    metavar="P",
-    multiple=True,
-    help="Only for steps in this partition; several times.",
+    "--partition", "partitions", metavar="P", multiple=True, help="Only for steps in this partition; several times."
 )
 @click.option(
-    "--account",
-    "accounts",
-    metavar="A",
-    multiple=True,
-    help="Only for steps of this account; several times.",
+    "--account", "accounts", metavar="A", multiple=True, help="Only for steps of this account; several times."
 )
 @json_option
 def command(root: Path, word: str | None, partitions: tuple[str, ...], accounts: tuple[str, ...], as_json: bool) -> int:

@@ -27,21 +27,12 @@ _FORMATS = {".html": "html", ".htm": "html", ".json": "json"}
     nargs=-1,
     required=True,
     type=FILE_NAME,
-    help="The folder of a run after the change, or its file of samples; several are judged together.",
+    help="A run after the change; several are judged together.",
 )
 @click.option(
-    "--before",
-    metavar="FILE",
-    type=FILE_NAME,
-    multiple=True,
-    help="A run from before the change, folder or file; several times (default: only gates decide).",
+    "--before", metavar="FILE", type=FILE_NAME, multiple=True, help="A run from before the change; several times."
 )
-@click.option(
-    "--site",
-    metavar="NAME|FILE",
-    default="",
-    help="The site (default: the one that the run was made for).",
-)
+@click.option("--site", metavar="NAME|FILE", default="", help="The site (default: the one that the run was made for).")
 @image_change_option
 @json_option
 @out_option

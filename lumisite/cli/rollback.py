@@ -22,11 +22,7 @@ from lumisite.release.tree import fault_lines, user_and_node
 @click.command(cls=Command)
 @root_argument
 @click.argument(
-    "release",
-    metavar="[ID]",
-    required=False,
-    default="",
-    help="The release to go to (default: the one before).",
+    "release", metavar="[ID]", required=False, default="", help="The release to go to (default: the one before)."
 )
 def command(root: Path, release: str) -> int:
     """Go one release back, or to the one that is named, at once."""

@@ -27,21 +27,14 @@ _COLUMNS = ("verdict", "plugin", "provider", "network", "NICs", "GDR", "init")
 
 @click.command(cls=Command)
 @click.argument(
-    "logs",
-    metavar="LOG...",
-    nargs=-1,
-    required=True,
-    type=FILE_NAME,
-    help="A log, plain or gzip; - is standard input.",
+    "logs", metavar="LOG...", nargs=-1, required=True, type=FILE_NAME, help="A log, plain or gzip; - is standard input."
 )
 @click.option(
     "--expect",
     metavar="PROVIDER",
-    help="Libfabric provider that must carry the traffic (default: that of the site, else any fast one).",
+    help="Libfabric provider that must be used (default: the site's, else any fast one).",
 )
-@click.option(
-    "--nics", metavar="N", type=COUNT, help="NICs that each process must find (default: as many as the site has)."
-)
+@click.option("--nics", metavar="N", type=COUNT, help="NICs that each process must find (default: the site's).")
 @click.option("--require-gdr", is_flag=True, help="Fail without proof of GPU Direct RDMA.")
 @site_option(OR_NONE)
 @json_option

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     metavar="NAME...",
     nargs=-1,
     required=True,
-    help="A variable, an absolute path, a module, a SONAME, a component, or `platform`.",
+    help="A variable, path, module, SONAME, component, or `platform`.",
 )
 @site_option(OR_EXAMPLE)
 @selection_options

@@ -45,8 +45,7 @@ DAYS_FOR_JOBS = 30
 class DeployPreview:
     """What a deploy of `out` would do.
 
-    `existing` is the release of the same id from before; it and `current` are None when they do not exist. `site` is
-    that of the root's releases.
+    `existing` is the release of the same id from before; it and `current` are None when they do not exist.
     """
 
     root: Root
@@ -54,12 +53,6 @@ class DeployPreview:
     current: RenderedTree | None
     existing: RenderedTree | None
     difference: Difference
-    site: str
-
-    @property
-    def is_of_another_site(self) -> bool:
-        """Whether users of one site would get what is for another."""
-        return self.site != self.out.manifest.site
 
     @property
     def edited(self) -> tuple[RenderedTree, ...]:
@@ -106,19 +99,19 @@ def load_out(path: Path, admin: int) -> RenderedTree:
     return tree
 
 
-def plan_deploy(out: RenderedTree, path: Path, admin: int, *, any_site: bool) -> DeployPreview:
+def plan_deploy(out: RenderedTree, path: Path, admin: int) -> DeployPreview:
     """Compare a tree with what is deployed; reads only.
 
     Raises `DifferenceError` for a root that a deploy by the user id `admin` must not touch, `LumisiteError` for one of
-    another site unless `any_site`.
+    another site.
     """
     root = read_root(path, admin)
     newest = next(manifests(root), None)
     site = newest.site if newest else out.manifest.site
-    if site != out.manifest.site and not any_site:
+    if site != out.manifest.site:
         new = out.manifest.site
         text = f"holds releases of site {site}, and {out.path} is of site {new}; nothing was written"
-        advice = f"name the root of site {new}, or add --change-site to replace {site} by {new} for its users"
+        advice = f"name the root of site {new}"
         raise LumisiteError(Finding("root-of-other-site", Severity.FAULT, text, advice, str(root.path)))
     real = Path(os.path.realpath(out.path))
     if real in (root.path, *root.path.parents):
@@ -127,7 +120,7 @@ def plan_deploy(out: RenderedTree, path: Path, admin: int, *, any_site: bool) ->
     if root.current != out.manifest.release:
         exists = bool(root.current) and os.path.lexists(root.release(root.current))
         current = inspect_release(root, root.current) if exists else None
-    return DeployPreview(root, out, current, existing, compare(current, out), site)
+    return DeployPreview(root, out, current, existing, compare(current, out))
 
 
 def _existing(root: Root, out: RenderedTree) -> RenderedTree | None:

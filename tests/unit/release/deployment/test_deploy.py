@@ -308,18 +308,7 @@ def test_a_tree_of_another_site_is_refused_and_both_are_named(run: Run, options:
     assert (code, out) == (2, "")
     assert "[root-of-other-site]" in err
     assert "holds releases of site lumi" in err
-    assert "--change-site" in err
     assert (current(), everything(Path("ROOT/releases"))) == (OLD, before)
-
-
-@pytest.mark.usefixtures("foreign")
-def test_the_next_command_is_one_that_is_not_refused(run: Run) -> None:
-    deploy("old")
-    code, _, err = run("deploy", "foreign", "ROOT", "--change-site")
-    assert code == 1
-    command = "lumisite deploy foreign ROOT --apply --change-site"
-    assert f"deploy it: {command} " in err
-    assert run(*command.split()[1:])[0] == 0
 
 
 @pytest.mark.usefixtures("foreign")
@@ -328,18 +317,6 @@ def test_a_root_knows_its_site_also_when_the_release_of_users_cannot_be_read(run
     Path("ROOT/current", MANIFEST).write_text("{}")
     assert run("deploy", "foreign", "ROOT", "--apply")[0] == 2
     assert Path("ROOT/current").readlink().name == NEW
-
-
-@pytest.mark.usefixtures("foreign")
-def test_who_means_it_changes_the_site_and_the_way_back_stays_open(run: Run) -> None:
-    deploy("old")
-    code, out, err = run("deploy", "foreign", "ROOT", "--apply", "--change-site")
-    assert (code, err) == (0, NEXT)
-    assert "- site: lumi\n+ site: university\n" in out
-    assert current() == THIRD
-    assert run("deploy", "new", "ROOT", "--apply")[0] == 2, "it is of the other site now"
-    assert run("rollback", "ROOT")[0] == 0
-    assert run("deploy", "new", "ROOT", "--apply")[0] == 0
 
 
 # -- two at once
