@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
-
-Value: TypeAlias = "str | int | float | bool | tuple[Value, ...] | None"
 
 
 class Severity(str, Enum):
@@ -40,7 +36,6 @@ class Finding:
     `code` is one of `lumisite.findings.codes`, `message` says what is wrong and `advice` what to type or change next.
     `subject` is the path, variable, library, metric or key that it is about. `cause` is the code of the finding that
     this one follows from. `place` is where it stands, for what was read from a file.
-    `values` is for machines alone: what a gate's line notes beside its sentence.
     """
 
     code: str
@@ -51,7 +46,6 @@ class Finding:
     nodes: tuple[str, ...] = ()
     place: Place | None = None
     cause: str | None = None
-    values: Mapping[str, Value] = field(default_factory=dict, hash=False)
 
 
 def place_severity(bad: int, every: int, *, picked_out: bool = True) -> Severity:

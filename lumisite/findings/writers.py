@@ -46,7 +46,6 @@ def as_json(finding: Finding) -> dict[str, object]:
     place = finding.place
     known: dict[str, object] = {
         "nodes": list(finding.nodes),
-        "values": dict(finding.values),
         "cause": finding.cause,
         "file": place and place.file,
         "line": place and place.line,

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from lumisite.errors import LumisiteError
-from lumisite.findings.finding import Finding, Severity, Value
+from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import advice, message
 from lumisite.site.cpu_list import format_cpu_list
 from lumisite.site.json_file import short
@@ -31,6 +31,9 @@ GateOutcome: TypeAlias = Literal["pass", "fail", "inconclusive"]
 #: What a verdict on gates, on a metric (those alone are unconfirmed) or on the system may be.
 State: TypeAlias = Literal["pass", "warn", "fail", "unconfirmed", "inconclusive", "bad-nodes", "shown"]
 Nodes: TypeAlias = tuple[str, ...]
+
+#: What a gate's line notes for machines.
+Value: TypeAlias = "str | int | float | bool | tuple[Value, ...] | None"
 
 BETTER: tuple[Better, ...] = ("higher", "lower")
 GATE_STATES: tuple[GateOutcome, ...] = ("pass", "fail", "inconclusive")
@@ -76,8 +79,8 @@ class Gate:
     """One answer to one hard question in one job; a gate that passed needs no cause and no advice.
 
     `asked` are all nodes that it is about, empty where that is not known: `nodes` may be only those at fault.
-    `location` are the nodes and ranks that the cause begins with. `code` is that of a finding, whose `subject` is among
-    the `values`, with the `ranks`.
+    `location` are the nodes and ranks that the cause begins with. `code` is that of a finding, whose `subject` and
+    `cause` are among the `values`, with the `ranks`.
     """
 
     gate: str
@@ -111,7 +114,7 @@ def gate_of(
     asked: Nodes = (),
 ) -> Gate:
     """Return the gate line for a finding about some nodes; `location` names them and the ranks in its cause."""
-    values = {"subject": finding.subject, "ranks": format_cpu_list(ranks), **finding.values}
+    values = {"subject": finding.subject, "ranks": format_cpu_list(ranks), "cause": finding.cause}
     return Gate(
         gate,
         VERDICTS[finding.severity],

@@ -189,35 +189,6 @@ def test_the_finding_comes_first_and_nothing_is_beside_the_window(
         assert layout.smallest > 7  # pixels
 
 
-def test_at_night_the_page_is_dark_and_its_plots_stay_readable(tmp_path: Path) -> None:
-    page = report(tmp_path, Maintenance(network=0.85))
-    picture = tmp_path / "dark.png"
-    dark = "--blink-settings=preferredColorScheme=0"
-    browse(tmp_path, dark, f"--window-size={WIDTH},1000", f"--screenshot={picture}", page.as_uri())
-    x, y, width, _ = measured(page).plots[0].box
-    with Image.open(picture) as whole:
-        rgb_picture = whole.convert("RGB")
-        corner, on_plot = rgb_picture.getpixel((2, 2)), rgb_picture.getpixel((round(x + width - 3), round(y + 3)))
-    assert isinstance(corner, tuple)
-    assert max(corner) < 60
-    assert on_plot == (255, 255, 255)
-
-
-def test_it_prints_on_a4_with_the_numbers_of_each_plot(tmp_path: Path) -> None:
-    page = report(tmp_path, Maintenance(network=0.85, slow_node="nid005017"))
-    printed = tmp_path / "report.pdf"
-    browse(tmp_path, "--no-pdf-header-footer", f"--print-to-pdf={printed}", page.as_uri())
-    sheets = re.findall(rb"/MediaBox ?\[0 0 ([0-9.]+) ([0-9.]+)\]", printed.read_bytes())
-    assert {(round(float(width)), round(float(height))) for width, height in sheets} <= {(595, 842), (596, 842)}
-    assert 1 < len(sheets) < 15
-    text = subprocess.run([tool("pdftotext"), str(printed), "-"], capture_output=True, text=True, check=True).stdout
-    cells = re.findall(
-        r"<td[^>]*>([^<]+)</td>", "".join(re.findall(r"<details>.*?</details>", page.read_text(), re.DOTALL))
-    )
-    assert len(cells) > 20
-    assert [cell for cell in cells if cell not in text] == [], "the numbers behind each plot are on paper"
-
-
 @pytest.mark.parametrize("gates", [0, 200])
 @pytest.mark.parametrize("width", [390, WIDTH])
 def test_long_names_and_causes_and_many_gates_and_none_are_not_cut(width: int, gates: int, tmp_path: Path) -> None:

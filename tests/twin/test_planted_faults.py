@@ -241,7 +241,7 @@ PLANTED = [
         module_of_another_network,
         "--probe transport",
         {
-            "node": ("node-check", {"check": "release-edited"}),
+            "node": ("node-check", {"cause": "release-edited"}),
             "transport": ("transport-wrong-network", {"subject": "nid000001"}),
         },
     ),

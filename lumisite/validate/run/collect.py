@@ -60,10 +60,9 @@ def skipped(expected: Expected, cause: Gate) -> Gate:
     """Return the line of a group that was not run because of a finding on some of its nodes."""
     of = tuple(node for node in cause.nodes if node in expected.nodes)
     text = f"not run, since {cause.gate} found {cause.code} on {some(of, between=', ')}"
-    gate = expected.gate(
-        Finding("step-skipped", Severity.DOUBT, text, "repair that first; then run it again", expected.folder)
-    )
-    return replace(gate, values={**gate.values, "cause": cause.code, "gate": cause.gate, "of": of})
+    todo = "repair that first; then run it again"
+    gate = expected.gate(Finding("step-skipped", Severity.DOUBT, text, todo, expected.folder, cause=cause.code))
+    return replace(gate, values={**gate.values, "gate": cause.gate, "of": of})
 
 
 @dataclass
@@ -118,15 +117,16 @@ class Collector:
             # A fault of a node that shows only here: the group itself follows from it.
             lines.append(skipped(expected, bad_node))
         gates = [line for line in lines if isinstance(line, Gate)]
-        for text in [str(gate.values.get("unchecked", "")) for gate in gates] + self._left_out(job):
-            if text and text not in self._reported:
+        for text in self._left_out(job):
+            if text not in self._reported:
                 self._reported.add(text)
                 self.report(job.progress(text))
         job.samples += [line for line in lines if isinstance(line, Sample)]
         self.run.keep(lines)
         self._skip(job, group, gates)
         bad = next((gate for gate in gates if gate.verdict != "pass"), None)
-        came = f"{bad.verdict}: {bad.cause}" if bad else "passed"
+        fine = f": {gates[0].cause}" if gates and group.steps[0].probe == NODE else ""
+        came = f"{bad.verdict}: {bad.cause}" if bad else f"passed{fine}"
         seconds = ends[-1].time - (self.run.step_began(job.plan.run, group.steps[0]) or ends[-1].time)
         self.report(job.progress(f"{group.folder} {came}, {seconds:.1f} s"))
 

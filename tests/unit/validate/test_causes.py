@@ -63,12 +63,8 @@ def test_a_step_that_was_not_run_follows_from_what_it_was_not_run_for() -> None:
     bad = line("node", DOWN, 1.0, "n3")
     fine = line("node", Finding("node-fine", Severity.INFO, "as it should be"), 1.0, "n1", "n2", "n4")
     skipped = Finding("step-skipped", Severity.DOUBT, "not run", "repair", "ddp-4n", cause="node-interface")
-    lines = [bad, fine, *(line(name, with_cause(skipped), 1.5) for name in ("transport", "ddp"))]
+    lines = [bad, fine, *(line(name, skipped, 1.5) for name in ("transport", "ddp"))]
     found = verdict(*lines)
     assert found.exit_code == 5
     assert {gate.gate: gate.follows for gate in found.gates} == {"node": (), "transport": ("n3",), "ddp": ("n3",)}
     assert found.bad_nodes == ["n3"]
-
-
-def with_cause(finding: Finding) -> Finding:
-    return replace(finding, values={**finding.values, "cause": finding.cause})

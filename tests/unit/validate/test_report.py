@@ -13,7 +13,7 @@ from lumisite.cli import main
 from lumisite.facts.facts import Releases
 from lumisite.site.load import load_site
 from lumisite.validate.metric_names import metric_order, parse_name, size_text
-from lumisite.validate.report.advice import changes, percent_range
+from lumisite.validate.report.advice import changes
 from tests.support.example_runs import Maintenance, capture_of, write_runs
 
 SLOW_NODE = "nid005017 is 14 % slower than the others"
@@ -210,11 +210,6 @@ def test_a_broken_file_of_a_run_is_named(content: str, fault: str, capsys: Outpu
     assert fault in capsys.readouterr().err
 
 
-def test_what_cannot_be_written_is_exit_3(capsys: Output) -> None:
-    report(Maintenance(), "-o", "no/where.html", code=3)
-    assert "no/where.html: cannot write: No such file or directory" in capsys.readouterr().err
-
-
 # ---------------------------------------------------------------- parts
 
 
@@ -267,8 +262,3 @@ def test_a_run_is_judged_by_its_own_sites_expectations(capsys: Output) -> None:
         said = f"the site of the run, '{site}', was not found: its expectations are left out\n"
         assert (said in capsys.readouterr().err) == site.endswith("gone.yaml")
     assert told == {"lumi": 0, "strict.yaml": 1, "gone.yaml": 0}
-
-
-def test_drops_that_are_alike_are_one_number() -> None:
-    assert percent_range([0.14, 0.152, 0.16]) == "15 %"
-    assert percent_range([0.1, 0.3]) == "10 to 30 %"

@@ -45,13 +45,6 @@ def test_what_failed_is_in_the_headline(capsys: Output) -> None:
     assert line.startswith(f"FAIL: transport failed ({cause}); 50 % slower between nodes; ")
 
 
-def test_a_cause_has_its_nodes_as_slurm_takes_them_and_what_to_do(capsys: Output) -> None:
-    out = text(Maintenance(failed_gate="binds"), capsys, code=1)
-    nodes = ",".join(f"nid00500{number}" for number in range(1, 7))
-    cause = "rank 3 used sockets: no <plugin> & no 'cxi'"
-    assert f"\n  1. binds: {cause} ({nodes}): bind the host's libfabric\n" in out
-
-
 def test_a_long_cause_is_no_headline(capsys: Output) -> None:
     write_runs(Path("runs"), Maintenance(failed_gate="binds"))
     file = Path("runs/after/samples.jsonl")
@@ -72,16 +65,6 @@ def test_without_a_baseline_nothing_is_said_of_what_nobody_judged(capsys: Output
     assert "metrics that decide" not in out
     Path("runs/after/samples.jsonl").write_text("")
     assert main(["report", "runs/after"]) == 4
-
-
-def test_what_failed_comes_before_what_passed(capsys: Output) -> None:
-    out = text(Maintenance(network=0.85), capsys, code=1)
-    states = re.findall(r"  (fail|pass)\n", out)
-    assert states == sorted(states)
-    assert {*states} == {"fail", "pass"}
-    titles = ("what to do", "metrics that decide", "what changed on the machine", "gates", "other metrics")
-    places = [out.index(f"\n{title}") for title in titles]
-    assert places == sorted(places)
 
 
 def test_a_number_is_the_same_wherever_it_stands(capsys: Output) -> None:

@@ -70,21 +70,6 @@ def test_every_step_of_every_job_gives_its_lines_once(played: PlayedSlurm, tmp_p
     assert len(played.jobs) == 2
 
 
-def test_it_tells_how_many_steps_are_judged(played: PlayedSlurm, tmp_path: Path) -> None:
-    told: list[tuple[float, float]] = []
-    run = create_run(tmp_path / "run", {})
-    one = runner(run)
-    one.progress = lambda done, total: told.append((done, total))
-    run.lock()
-    one.restore()
-    one.work()
-    run.release()
-    assert told == sorted(told)
-    assert list(told[0]) == [0, 6]
-    assert {total for _, total in told} == {6}
-    assert max(told)[0] > 2
-
-
 def test_a_refused_submission_ends_in_a_line_that_says_so(played: PlayedSlurm, tmp_path: Path) -> None:
     played.refuse = "Invalid account or account/partition combination specified"
     gates = job_gates(work(tmp_path / "run"))
@@ -242,37 +227,3 @@ def test_what_slurm_says_is_told_once_while_a_step_waits(
     work(tmp_path / "run", reports)
     waits = [one.message for one in reports if one.code == "job-waits"]
     assert waits == ["job 1 PENDING (BeginTime)"]  # whatever the number of jobs
-
-
-def test_a_job_that_starts_at_once_is_not_said_to_wait(
-    played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    go_on = played.go_on
-    starting = True
-
-    def start() -> None:
-        nonlocal starting
-        starting = False
-        go_on()
-
-    played.go_on = start  # type: ignore[method-assign]
-    state = {True: slurm.JobState("PENDING", "None"), False: slurm.JobState("RUNNING")}
-    monkeypatch.setattr(slurm, "poll", lambda jobs: dict.fromkeys(jobs, state[starting]))
-    reports: list[Finding] = []
-    work(tmp_path / "run", reports)
-    assert {one.code for one in reports} == {"job-progress"}
-
-
-def test_nodes_that_are_drained_while_a_job_waits_are_named_with_what_to_do(
-    played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    played.nodes = {NODES[0]: "allocated", NODES[1]: "drained"}
-    waiting = slurm.JobState("PENDING", "ReqNodeNotAvail, UnavailableNodes:nid000002")
-    monkeypatch.setattr(slurm, "poll", lambda jobs: dict.fromkeys(jobs, waiting))
-    reports: list[Finding] = []
-    work(tmp_path / "run", reports)
-    (waits, *_) = [one for one in reports if one.code == "job-nodes-away"]
-    assert waits.nodes == ("nid000002",)
-    assert waits.message.endswith(": nid000002 drained")
-    assert "--avoid nid000002" in waits.advice
-    assert not [one for one in reports if one.code == "job-waits"]

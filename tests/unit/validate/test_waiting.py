@@ -65,21 +65,3 @@ def test_a_node_that_boots_or_is_busy_is_no_fault(
     played.nodes = {NODES[0]: "powering_up", NODES[1]: "allocated"}
     found = waiting(played, tmp_path / "run", monkeypatch, "Resources", looks=20)
     assert [one.code for one in found if one.code != "job-progress"] == ["job-waits"]
-
-
-def test_a_node_that_is_lost_while_the_job_waits_is_named_then(
-    played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    states = iter(["idle"] * 3)
-    monkeypatch.setattr(slurm, "nodes_of", lambda _: dict.fromkeys(NODES, next(states, "down")))
-    found = waiting(played, tmp_path / "run", monkeypatch, "Resources", looks=9)
-    assert [one.code for one in found if one.code != "job-progress"] == ["job-waits", "job-nodes-away"]
-
-
-def test_slurm_has_reasons_for_nodes(fp: FakeProcess) -> None:
-    words = ["sinfo", "--noheader", "--Node", "--nodes=n1,n2,n3", "--format=%N|%E"]
-    fp.register(words, stdout="n1|none\nn2|Kill task failed|at night\nn2|Kill task failed|at night\nn3|\n")
-    assert slurm.reasons_of(["n1", "n2", "n3"]) == {"n2": "Kill task failed|at night"}
-    fp.register(words, stderr="slurm_load_node: Unable to contact slurm controller\n", returncode=1)
-    assert slurm.reasons_of(["n1", "n2", "n3"]) == {}
-    assert slurm.reasons_of([]) == {}

@@ -84,8 +84,8 @@ def _key(fault: Record) -> tuple[str, str]:
 
 def _finding(fault: Record, severity: Severity) -> Finding:
     advice = text(fault, "remedy") + (DRAIN if severity is Severity.NODE else "")
-    values = {"check": text(fault, "code")}
-    return Finding("node-check", severity, text(fault, "found"), advice, subject=text(fault, "path"), values=values)
+    path, code = text(fault, "path"), text(fault, "code")
+    return Finding("node-check", severity, text(fault, "found"), advice, subject=path, cause=code)
 
 
 def _is_same(fault: Record, subject: str, release: str) -> bool:
