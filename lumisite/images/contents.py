@@ -143,17 +143,15 @@ class Contents:
             dict.fromkeys(_real_files(self.tree, (path for pattern in files for path in glob(self.tree, pattern))))
         )
 
-    def is_for_gpus_of(self, name: str) -> bool:
-        """Return whether an image holds libraries for the GPUs of a vendor."""
-        maker = vendor(name)
-        if any(self.stated(software.images) for software in maker.software):
-            return True
-        return maker.gpu is not None and bool(self.copies_of(maker.gpu.collectives))
-
     @cached_property
     def gpu_vendors(self) -> tuple[str, ...]:
         """The vendors for whose GPUs the image holds libraries, by the words of `stacks.*.gpu`."""
-        return tuple(filter(self.is_for_gpus_of, gpu_names()))
+        return tuple(
+            name
+            for name in gpu_names()
+            if any(self.stated(software.images) for software in vendor(name).software)
+            or self.copies_of(gpu_of(name).collectives)
+        )
 
     def stated(self, signs: Iterable[Sign]) -> StatedVersion | None:
         """Return the version that the first sign states; of several folders of releases the newest one."""

@@ -55,7 +55,7 @@ def know_image(site: Site, path: str, platform: str | None = None, lock: Lock | 
         image = ReadImage(site, open_image(real).tree)
         recognised = recognise_family(site, (typed, real), image)
         holds = image.holds(None if recognised is None else recognised[0], platform)
-        built_for = map(vendor, image.other_gpus) if image.gpu_vendors else vendors_by_words(path, {})
+        built_for = map(vendor, image.gpu_vendors) if image.gpu_vendors else vendors_by_words(path, {})
         return KnownImage(holds, holds.stacks, tuple(built_for), image)
     except LumisiteError as error:
         known = know_unread(site, (typed, real), {} if lock is None else lock.images, platform)

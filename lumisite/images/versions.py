@@ -101,15 +101,6 @@ class ReadImage(Contents):
         versions = {name: version.value for name, version in self.versions.items()}
         return holds_of(self.site, platform or self.site.platform, family, versions, self.network, self.sets)
 
-    @property
-    def other_gpus(self) -> tuple[str, ...]:
-        """The vendors for whose GPUs the image is, where it is for none that the site has."""
-        vendors = {stack.gpu for stack in self.site.stacks.values() if stack.gpu is not None}
-        # Most images are for the site's own: then nobody looks for the others.
-        if not vendors or any(map(self.is_for_gpus_of, vendors)):
-            return ()
-        return self.gpu_vendors
-
 
 def title_of(site: Site, name: str) -> str:
     """Return the name that people have for what has a version."""

@@ -80,16 +80,14 @@ def _cores(tree: Tree) -> Iterator[CoreGroup]:
 
 
 def _siblings(tree: Tree, cpu: int) -> frozenset[int]:
-    """Return a core's PUs; `core_cpus_list` is the name since Linux 5.3, the other one older and still there."""
-    for name in ("core_cpus_list", "thread_siblings_list"):
-        path = f"{_CPU}/cpu{cpu}/topology/{name}"
-        if (text := small_text(tree, path)) is not None:
-            siblings = _parsed(tree, path, text)
-            if cpu not in siblings:
-                message = f"CPU {cpu} is not among its own siblings"
-                raise _fault(tree, path, message, "copy the files again from one node")
-            return siblings
-    return frozenset({cpu})
+    """Return a core's PUs; `core_cpus_list` is another name of the file since Linux 5.3."""
+    path = f"{_CPU}/cpu{cpu}/topology/thread_siblings_list"
+    if (text := small_text(tree, path)) is None:
+        return frozenset({cpu})
+    siblings = _parsed(tree, path, text)
+    if cpu not in siblings:
+        raise _fault(tree, path, f"CPU {cpu} is not among its own siblings", "copy the files again from one node")
+    return siblings
 
 
 def _l3_cpus(tree: Tree, cpu: int) -> frozenset[int]:

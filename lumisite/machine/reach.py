@@ -35,11 +35,10 @@ class Reach:
     """The mount `points` that users reach through a path, and where a mount is missing.
 
     `missing` are empty folders of the node's own root file system, with the first link that leads there. `real` is the
-    path without links; it is not `mounted` where it is a folder of the root file system itself.
+    path without links.
     """
 
     real: str
-    mounted: bool
     points: dict[str, Mount] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
 
@@ -80,14 +79,12 @@ def reach(host: DiskTree, mounts: Iterable[Mount], path: str) -> Reach | None:
     if root is None:
         return None
     if root.kind not in OWN:  # such as NFS, which nodes share
-        return Reach(path, mounted=True, points={"/": root})
+        return Reach(path, {"/": root})
     tree = _OwnTree(host.name, points=points)
     resolved = resolve(tree, path)
-    mount = tree.mount(resolved.path)
-    found = Reach(resolved.path, mounted=mount is not None)
-    if mount:
-        found.points[mount.point] = mount
-        return found
+    if mount := tree.mount(resolved.path):
+        return Reach(resolved.path, {mount.point: mount})
+    found = Reach(resolved.path)
     below = (inner for inner in points.values() if is_under(inner.point, resolved.path))
     found.points.update({inner.point: inner for inner in below if inner.kind not in NO_FILES})
     if resolved.path != path:

@@ -156,10 +156,6 @@ def write(files: Mapping[str, str], root: Path) -> None:
         (root / path).write_text(text)
 
 
-def test_an_older_kernel_names_siblings_otherwise() -> None:
-    assert read(topology__core_cpus_list=None).topology.cores == LUMI_G.cores
-
-
 def test_threads_that_are_offline_are_not_there() -> None:
     live = read(cpu__online="0-63\n")
     assert [core.pu_os for core in live.topology.cores] == [(cpu,) for cpu in range(64)]
@@ -196,7 +192,7 @@ def test_a_virtual_machine_without_caches_domains_and_gpus_is_read() -> None:
         ({"cpu__online": None}, "/sys/devices/system/cpu/online", "file-unreadable"),
         ({"cpu__online": "\n"}, "/sys/devices/system/cpu/online", "file-unreadable"),
         ({"cpu__online": "all\n"}, "/sys/devices/system/cpu/online", "value-wrong"),
-        ({"cpu3__topology__core_cpus_list": "5\n"}, "core_cpus_list", "file-unreadable"),
+        ({"cpu3__topology__thread_siblings_list": "5\n"}, "thread_siblings_list", "file-unreadable"),
         ({"cpu0__cache__index1__shared_cpu_list": "x\n"}, "cpu0/cache/index1/shared_cpu_list", "value-wrong"),
         ({"node2__cpulist": "9-1\n"}, "/sys/devices/system/node/node2/cpulist", "value-wrong"),
         ({"0000:c1:00.0__local_cpulist": "?\n"}, "0000:c1:00.0/local_cpulist", "value-wrong"),
