@@ -55,10 +55,9 @@ def command(
         raise ResolveError("--check: needs --lock FILE, a lock that `lumisite images --lock FILE` wrote")
     require_directory(host_root)
     loaded = load_site(required_site(site))
-    releases = loaded.site.platforms[loaded.site.platform].defaults
     requested = tuple(map(_absolute, paths))
     with progress("images") as report:
-        reading = Reading(loaded.site, releases, host_root, report)
+        reading = Reading(loaded.site, host_root, report)
         if check and lock:
             return _check(lock, loaded, reading, requested, as_json=as_json)
         return _list(lock, reading, requested, as_json=as_json)
@@ -135,7 +134,6 @@ def _as_json(image: NamedImage) -> dict[str, object]:
     return asdict(image.locked) | {
         "path": image.path,
         "why": "" if image.why is None else message(image.why),
-        "labels": image.labels,
         "versions": {name: asdict(version) for name, version in image.versions.items()},
         "notes": list(map(line, image.notes)),
         "fault": "" if image.fault is None else line(image.fault),

@@ -21,7 +21,6 @@ from lumisite.machine.host import DiskTree, list_directory, open_file
 from lumisite.machine.tree import ResolvedPath, resolve
 from lumisite.site.ledger import Situation, harmful_values
 from lumisite.site.model import Site
-from lumisite.site.versions import Version
 
 #: The names of images in a directory for which the site has no patterns.
 USUAL_PATTERNS = ("*.sif", "*.simg", "*.sqfs", "*.squashfs", "*/*.sif")
@@ -43,7 +42,6 @@ class NamedImage:
     path: str
     locked: LockedImage
     why: Finding | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, StatedVersion] = field(default_factory=dict)
     notes: tuple[Finding, ...] = ()
     fault: Finding | None = None
@@ -51,10 +49,9 @@ class NamedImage:
 
 @dataclass(frozen=True)
 class Reading:
-    """How images are read: for which site and which default releases, and below which `root`."""
+    """How images are read: for which site, and below which `root`."""
 
     site: Site
-    releases: Mapping[str, Version]
     root: str = "/"
     progress: Progress | None = None
 
@@ -132,7 +129,7 @@ def _fault(tree: DiskTree, resolved: ResolvedPath) -> Finding | None:
 
 def _read(reading: Reading, real: str, aliases: Sequence[NamedImage]) -> Iterator[NamedImage]:
     """Read one file for all names that lead to it; a damaged one has a digest where that can be computed."""
-    known = LockedImage(real)
+    known, site = LockedImage(real), reading.site
     path = reading.tree.on_disk(real)
     entry = reading.tree.look(real)
     try:
@@ -141,7 +138,7 @@ def _read(reading: Reading, real: str, aliases: Sequence[NamedImage]) -> Iterato
             known = replace(known, size=source.size)
             known = replace(known, digest=digest_of(source))
         opened = open_image(path)
-        image = ReadImage(reading.site, opened.tree)
+        image = ReadImage(site, opened.tree)
         known = replace(
             known,
             versions={name: version.value for name, version in image.versions.items()},
@@ -151,11 +148,11 @@ def _read(reading: Reading, real: str, aliases: Sequence[NamedImage]) -> Iterato
             sets=image.sets,
         )
         for alias in aliases:
-            family, why = choose_family(reading.site, (alias.path, real), image, reading.releases)
+            family, why = choose_family(site, (alias.path, real), image, site.platforms[site.platform].defaults)
             on_site = _judge(image, family if why.code == "image-family" else None)
             notes = (*opened.notes, *on_site)
             locked = replace(known, links=alias.locked.links, family=family)
-            yield NamedImage(alias.path, locked, why, image.labels, image.versions, notes)
+            yield NamedImage(alias.path, locked, why, image.versions, notes)
     except LumisiteError as error:
         fault = error.finding
         if fault.subject == path:

@@ -50,7 +50,7 @@ def test_an_unpacked_image_is_one_image(tmp_path: Path, capsys: Output) -> None:
     write_tree(tmp_path / "sandbox", laif() | {"/.singularity.d/labels.json": b'{"a": "1"}'})
     write_tree(tmp_path / "folder.sif", {"/etc/os-release": b""})
     entry = listing(capsys, str(tmp_path / "sandbox"))["sandbox"]
-    assert (entry["digest"], entry["size"], entry["fault"], entry["labels"]) == (None, None, "", {"a": "1"})
+    assert (entry["digest"], entry["size"], entry["fault"]) == (None, None, "")
     entry = listing(capsys, str(tmp_path), code=1)["folder.sif"]
     assert "[no-image]" in entry["fault"]
 
