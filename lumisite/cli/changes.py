@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
 import click
 
 from lumisite.cli.commands import Command
@@ -12,6 +15,7 @@ from lumisite.cli.site_choice import recorded_site
 from lumisite.errors import ResolveError
 from lumisite.facts.change import Change
 from lumisite.facts.facts import Facts
+from lumisite.facts.kinds import BY_NAME
 from lumisite.facts.report import ChangeReport, make_report, report_json
 from lumisite.findings.finding import Finding, Severity
 from lumisite.findings.writers import line
@@ -43,23 +47,27 @@ def command(before: str, after: str, site: str, as_json: bool) -> int:
 
 
 def _report_lines(report: ChangeReport) -> list[str]:
-    """Return the whole report: changes with what they touch, and the paragraph for users."""
+    """Return the whole report: the changes of each kind with what they touch, and the paragraph for users."""
     if not report.changes:
         return ["nothing changed"]
     now = f"fits platform {report.now}" if report.now else "fits no platform that is described"
     lines = [f"{counted(len(report.changes), 'change')}; the node was platform {report.was}, and now {now}", ""]
-    for change in report.changes:
-        advice = f" ({printable(change.advice)})" if change.advice else ""
-        lines += [f"{change.sentence}{advice} [{change.kind}]", *_touched_lines(change)]
+    for name, changes in groupby(report.changes, lambda change: change.kind):
+        lines += _lines_of_kind(name, list(changes))
     return [*lines, "", "-- for users (copy this)", *report.users]
 
 
-def _touched_lines(change: Change) -> list[str]:
-    """Return a line for all parts of one sort that a change touches for the same reason."""
-    together: dict[tuple[str, str], list[str]] = {}
-    for touched in change.touches:
-        together.setdefault((touched.what, printable(touched.why)), []).append(printable(touched.name))
-    return [f"  {what:8} {', '.join(names)}: {why}" for (what, why), names in together.items()]
+def _lines_of_kind(name: str, changes: Sequence[Change]) -> Iterator[str]:
+    """Yield what depends on a kind and what to do, its changes, and what they touch."""
+    advice = dict.fromkeys(printable(change.advice) for change in changes if change.advice)
+    yield " -> ".join((f"{name}: {BY_NAME[name].affects}", *(["; ".join(advice)] if advice else [])))
+    yield from (f"  {change.sentence}" for change in changes)
+    parts: dict[str, dict[str, None]] = {}
+    for touched in (touched for change in changes for touched in change.touches):
+        parts.setdefault(touched.what, {})[printable(touched.name)] = None
+    if parts:
+        words = (f"{what} {', '.join(names)}" for what, names in parts.items())
+        yield f"  touches {'; '.join(words)}"
 
 
 def _require_one_site(before: Facts, after: Facts, file: str, other: str) -> None:

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from lumisite.errors import DifferenceError
 from lumisite.facts import runtime, slurm
+from lumisite.facts.capture_hardware import capture_hardware, interfaces_on_devices
 from lumisite.facts.capture_libraries import capture_libraries
-from lumisite.facts.capture_system import capture_system, interfaces_on_devices
-from lumisite.facts.context import RUNTIME, stated_libraries, stated_paths
-from lumisite.facts.facts import Deployed, Facts, ImageFile, Named, Releases
-from lumisite.facts.installed import VERSION, installed_releases, versions_below
+from lumisite.facts.facts import Facts, ImageFile, Named
 from lumisite.facts.kinds import KINDS, Kind
-from lumisite.facts.reading import LARGEST_FILE_BYTES, Texts, is_below
+from lumisite.facts.reading import Texts, is_below
+from lumisite.facts.releases import installed_products, installed_stacks, product_folders
+from lumisite.facts.stated import RUNTIME, image_folders, stated_libraries, stated_paths
 from lumisite.findings.finding import Finding, Severity
 from lumisite.images.sif import MAGIC, MAGIC_OFFSET
-from lumisite.machine.library_names import in_order
-from lumisite.machine.tree import Tree, broken_link_on, content_of, digest_of, head_of, names_of, resolve, size_of
+from lumisite.machine.tree import Tree, broken_link_on, head_of, names_of, resolve, size_of
 from lumisite.paths import current
-from lumisite.render.manifest import LARGEST_MANIFEST_BYTES, MANIFEST, parse_manifest
 from lumisite.site.model import Site
-from lumisite.vendors import all_software, all_vendors
 
-_DEEPEST = 8
 #: What image files are called; anything else in a directory of images is no image.
 _IMAGE_NAMES = (".sif", ".simg", ".img", ".sqsh", ".sqfs", ".squashfs")
 #: Files and folders that cannot be read are named before they are only counted.
@@ -44,34 +37,29 @@ class Captured:
 def capture(tree: Tree, site: Site) -> Captured:
     """Read a node from its files; `tree` is its root or a copy. Whatever is damaged is left out, with a finding."""
     findings: list[Finding] = []
-    facts = capture_system(tree, site.name, (*site.fabric.interfaces, *site.fabric.management), findings)
+    facts = capture_hardware(tree, site.name, (*site.fabric.interfaces, *site.fabric.management), findings)
     facts, folders = capture_libraries(facts, tree, site, findings)
-    products = _products(tree, site)
-    named = [*(f"{path}/default" for path in products), *(path for _, path in stated_paths(site)), *_tops()]
+    products = installed_products(tree, [path for _, path in stated_libraries(site)])
+    named = [*(f"{path}/default" for path in products), *(path for _, path in stated_paths(site)), *product_folders()]
+    release = resolve(tree, current(site.root))
     facts = replace(
         facts,
         slurm=slurm.slurm_version(tree, folders),
         runtime=runtime.read_program(tree, site),
-        stacks=_stacks(tree),
+        stacks=installed_stacks(tree),
         products=products,
         dangling={**facts.dangling, **dict(_broken_links(tree, named))},
         paths=_paths(tree, site),
         images=_images(tree, site),
-        deployed=_deployed(tree, site),
+        release=posixpath.basename(release.path) if release.entry else None,
     )
     findings += _wrapper_findings(tree, site)
     read = {kind.name: kind.read(tree, site) for kind in KINDS if kind.read is not None}
-    # What was refused on the way, but for the kernel's own files.
-    unreadable, private = (
-        {path: command for path, command in getattr(tree, part, {}).items() if not path.startswith(("/proc/", "/sys/"))}
-        for part in ("unreadable", "private")
-    )
-    texts = {
-        **facts.texts,
-        **{kind.name: _kept(read[kind.name]) for kind in KINDS if _is_known(kind, read, unreadable)},
-    }
-    facts = replace(facts, texts=texts, unreadable=unreadable, private=private)
-    return Captured(facts, (*findings, *_closed_findings(facts)))
+    unreadable, private = (_closed(tree, part) for part in ("unreadable", "private"))
+    closed = {**unreadable, **private}
+    texts = {kind.name: _kept(read[kind.name]) for kind in KINDS if _is_known(kind, read, closed)}
+    facts = replace(facts, texts={**facts.texts, **texts}, unreadable=closed)
+    return Captured(facts, (*findings, *_closed_findings(unreadable, private)))
 
 
 def capture_undescribed(tree: Tree) -> Captured:
@@ -79,8 +67,14 @@ def capture_undescribed(tree: Tree) -> Captured:
     findings: list[Finding] = []
     # Where no interface has a device, as in a virtual machine, all of them count.
     interfaces = () if interfaces_on_devices(tree) else {*names_of(tree, "/sys/class/net")} - {"lo"}
-    facts = capture_system(tree, "", interfaces, findings)
-    return Captured(replace(facts, slurm=slurm.slurm_version(tree, ()), stacks=_stacks(tree)), tuple(findings))
+    facts = capture_hardware(tree, "", interfaces, findings)
+    return Captured(replace(facts, slurm=slurm.slurm_version(tree, ()), stacks=installed_stacks(tree)), tuple(findings))
+
+
+def _closed(tree: Tree, part: str) -> dict[str, str]:
+    """Return what was refused on the way, but for the kernel's own files, with the command that opens it."""
+    refused: Mapping[str, str] = getattr(tree, part, {})
+    return {path: command for path, command in refused.items() if not path.startswith(("/proc/", "/sys/"))}
 
 
 def _is_known(kind: Kind, read: Mapping[str, Texts | None], unreadable: Mapping[str, str]) -> bool:
@@ -105,11 +99,11 @@ def _wrapper_findings(tree: Tree, site: Site) -> Iterator[Finding]:
         )
 
 
-def _closed_findings(facts: Facts) -> list[Finding]:
+def _closed_findings(unreadable: Mapping[str, str], private: Mapping[str, str]) -> list[Finding]:
     """Return a finding for each path that somebody may not read, and for many one with the number of the others."""
     found = [
         Finding("facts-incomplete", Severity.DOUBT, f"cannot be read by {users}", command, path)
-        for closed, users in ((facts.unreadable, "you"), (facts.private, "other users"))
+        for closed, users in ((unreadable, "you"), (private, "other users"))
         for path, command in sorted(closed.items())
     ]
     more = len(found) - _MOST_CLOSED
@@ -118,31 +112,7 @@ def _closed_findings(facts: Facts) -> list[Finding]:
     return found[:_MOST_CLOSED] + ([rest] if more > 0 else [])
 
 
-# Releases
-
-
-def _stacks(tree: Tree) -> dict[str, Releases]:
-    found = {software.name: installed_releases(tree, software) for _, software in all_software()}
-    return {name: releases for name, releases in found.items() if releases.versions}
-
-
-def _products(tree: Tree, site: Site) -> dict[str, Releases]:
-    """Return the folders that have one folder for each release of a product."""
-    stated = (path for _, path in stated_libraries(site) if VERSION.fullmatch(posixpath.basename(path)))
-    tops = _tops()
-    parents = {posixpath.dirname(path) for path in stated}
-    parents |= {f"{top}/{name}" for top in tops for name in names_of(tree, top)}
-    found = {}
-    for path in sorted(parents - tops):
-        if versions := tuple(in_order(versions_below(tree, path))):
-            link = resolve(tree, f"{path}/default")
-            default = posixpath.basename(link.path) if link.links and link.entry else None
-            found[path] = Releases(versions, default)
-    return found
-
-
-def _tops() -> set[str]:
-    return {top for vendor in all_vendors() for top in vendor.products}
+# Paths and images
 
 
 def _broken_links(tree: Tree, paths: list[str]) -> Iterator[tuple[str, str]]:
@@ -151,13 +121,10 @@ def _broken_links(tree: Tree, paths: list[str]) -> Iterator[tuple[str, str]]:
         yield link, found.links[-1] if found.links[-1].startswith("/") else found.path
 
 
-# Paths and images
-
-
 def _paths(tree: Tree, site: Site) -> dict[str, Named]:
     """Return what is at each path that the site names; the runtime has facts of its own."""
     stated = (path for key, path in stated_paths(site) if key != RUNTIME)
-    return {path: _named(tree, path) for path in sorted({*stated, *_image_folders(site)})}
+    return {path: _named(tree, path) for path in sorted({*stated, *image_folders(site)})}
 
 
 def _named(tree: Tree, path: str) -> Named:
@@ -171,18 +138,10 @@ def _named(tree: Tree, path: str) -> Named:
     return Named(kind, found.path if found.path != path else None)
 
 
-def _image_folders(site: Site) -> tuple[str, ...]:
-    """Return the site's folders of images, and those of its families' patterns, up to the first sign of a pattern."""
-    folders = [str(folder.path) for folder in site.images.folders] if site.images is not None else []
-    patterns = [pattern for family in site.families.values() for pattern in family.paths]
-    fixed = [posixpath.dirname(re.split(r"[*?[]", pattern)[0]) for pattern in patterns if pattern.startswith("/")]
-    return tuple(dict.fromkeys(path for path in (*folders, *fixed) if path != "/"))
-
-
 def _images(tree: Tree, site: Site) -> dict[str, dict[str, ImageFile]]:
     """Return the images of each folder and of the folders in it: where each name leads, and which image it is."""
     found: dict[str, dict[str, ImageFile]] = {}
-    for folder in _image_folders(site):
+    for folder in image_folders(site):
         for name in _image_names(tree, folder):
             image = resolve(tree, f"{folder}/{name}")
             if image.entry is None:
@@ -207,30 +166,3 @@ def _identity(tree: Tree, path: str) -> str | None:
     if len(head) < 64 or head[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] != MAGIC:
         return None
     return head[48:64].hex()
-
-
-# The deployed release
-
-
-def _deployed(tree: Tree, site: Site) -> Deployed:
-    """Return which release is deployed, with the digests of its files."""
-    release = resolve(tree, current(site.root))
-    if release.entry is None or release.entry.kind != "directory":
-        return Deployed()
-    digests = {path: digest_of(tree, path, LARGEST_FILE_BYTES) for path in _files(tree, release.path, _DEEPEST)}
-    files = {path[len(release.path) + 1 :]: digest for path, digest in digests.items() if digest}
-    names: Mapping[str, str] = {}
-    with suppress(DifferenceError):
-        manifest = content_of(tree, f"{release.path}/{MANIFEST}", LARGEST_MANIFEST_BYTES) or b""
-        names = parse_manifest(manifest, MANIFEST).leads
-    return Deployed(posixpath.basename(release.path), site.root, files, names)
-
-
-def _files(tree: Tree, folder: str, depth: int) -> Iterator[str]:
-    for name in names_of(tree, folder):
-        path = f"{folder}/{name}"
-        entry = tree.look(path)
-        if entry is not None and entry.kind == "file":
-            yield path
-        elif entry is not None and entry.kind == "directory" and depth:
-            yield from _files(tree, path, depth - 1)

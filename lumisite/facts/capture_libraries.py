@@ -11,26 +11,22 @@ from functools import cache
 from lumisite.binds.host_libraries import folders_below, more_folders
 from lumisite.binds.never_bound import is_never_bound
 from lumisite.errors import LumisiteError
-from lumisite.facts.context import stated_libraries
 from lumisite.facts.facts import Facts, Library
-from lumisite.facts.installed import installed_releases
-from lumisite.facts.reading import LARGEST_FILE_BYTES, folders_of, is_below, mode_of, owner_of
+from lumisite.facts.reading import folders_of, is_below, mode_of, owner_of
+from lumisite.facts.releases import installed_releases
+from lumisite.facts.stated import stated_libraries
 from lumisite.findings.finding import Finding, Severity
-from lumisite.images.contents import glibc_of, providers_beside
+from lumisite.images.contents import glibc_of
 from lumisite.machine.ldcache import conf_directories, glob
 from lumisite.machine.library_names import newest, numbers_in, public_versions, stem
 from lumisite.machine.loader import Found, Loaded, Loader, Rules, Search, cpu_levels, read_rules, walk
-from lumisite.machine.tree import Tree, content_of, digest_of, names_of, resolve, size_of
+from lumisite.machine.tree import Tree, digest_of, names_of, resolve, size_of
 from lumisite.site.model import Site
 from lumisite.vendors import all_fabrics, all_software, all_vendors, fabrics_of, plugins, software_of
 
 #: A library that is looked for whatever the site names, with what carries its fabric and with plugins, which are
 #: opened by names without a version.
 _ALWAYS = "libfabric.so.1"
-#: How functions of libfabric's providers begin that are no vendor's (the folder `prov` of its sources).
-_PROVIDERS = {
-    "lnx": ("lnx",), "shm": ("smr",), "sockets": ("sock",), "tcp": ("xnet", "tcpx"), "ucx": ("ucx",), "udp": ("udpx",),
-}  # fmt: skip
 _GROUPS = ("GLIBC", "GLIBCXX", "CXXABI")
 #: Larger libraries, such as those of kernels for GPUs, are known by their size alone.
 _LARGEST_DIGEST_BYTES = 32 * 1024 * 1024
@@ -187,10 +183,8 @@ def _library(tree: Tree, found: Found) -> Library:
         if numbered := [version for version in versions if re.fullmatch(rf"{group}_[0-9.]+", version)]:
             wants[group] = newest(numbered).partition("_")[2]
     gives = tuple(sorted(public_versions(info.verdef)))
-    runpath = tuple((info.runpath or info.rpath or "").split(":")) if info.runpath or info.rpath else ()
-    providers = _providers(tree, found.real) if (info.soname or "").startswith(_ALWAYS) else ()
     size, digest = size_of(tree, found.real) or 0, digest_of(tree, found.real, _LARGEST_DIGEST_BYTES)
-    return Library(info.soname, size, info.needed, wants, gives, digest, runpath, providers)
+    return Library(info.soname, size, info.needed, wants, gives, digest)
 
 
 def _rights(tree: Tree, site: Site, libraries: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -210,18 +204,3 @@ def _rights(tree: Tree, site: Site, libraries: Iterable[str]) -> dict[str, tuple
         if words:
             found[path] = tuple(dict.fromkeys(words))
     return found
-
-
-def _providers(tree: Tree, path: str) -> tuple[str, ...]:
-    """Return the providers that a libfabric has built in, and those that it opens in the folder beside it.
-
-    Each has its functions' names in its messages. Where none has, as in a library without messages, the provider's own
-    name counts, which libfabric else lists for all of them. Seen so in Debian's libfabric 1.17.
-    """
-    content = content_of(tree, path, LARGEST_FILE_BYTES) or b""
-    known = [_PROVIDERS, *(vendor.providers for vendor in all_vendors())]
-    signs = {name: "|".join(prefixes) for table in known for name, prefixes in table.items()}
-    built = {name for name, sign in signs.items() if re.search(rf"\0({sign})_[a-z_0-9]+\0".encode(), content)}
-    listed = {name for name in signs if f"\0{name}\0".encode() in content}
-    beside = (re.fullmatch(r".*/lib(\w+)-fi\.so", opened) for opened in providers_beside(tree, path))
-    return tuple(sorted({*(built or listed), *(match[1] for match in beside if match)}))

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from lumisite.findings.finding import Severity
-from lumisite.text import listed, printable
+from lumisite.text import printable
 
 What = Literal["site", "setting", "module", "family", "plan", "mask", "image", "helper"]
 INFO, DOUBT, FAULT = Severity.INFO, Severity.DOUBT, Severity.FAULT
+#: What is compared: lists of words by subject. A single value is a list of one.
+Words: TypeAlias = tuple[str, ...]
+Texts: TypeAlias = Mapping[str, Words]
 
 
 @dataclass(frozen=True)
 class Touched:
-    """A part of the site that a change touches, and why.
+    """A part of the site that a change touches.
 
     `name` is a key of the site description, a setting, a module, a family, an image. A `plan` has the name of the
     family that it is for or, if it is stored, of its file.
@@ -23,83 +26,59 @@ class Touched:
 
     what: What
     name: str
-    why: str
 
 
 @dataclass(frozen=True)
 class Change:
-    """One difference of two captures.
+    """One difference of two captures; `kind` is the name of its row in `kinds`.
 
-    `subject` is what changed: a path, a SONAME, an interface. `before` and `after` are `None` where there was, or is,
-    nothing. `message` and `advice` are for people; what is empty, and the severity, the kind has for all of its
-    changes. `affects` is what depends on the subject, for people. `users` are sentences for users, where the message is
-    not one. `paths` are the files and folders that it is about, where the subject is not one; `values` are lists that
-    others decide by. `kind` is the name of its row.
+    `subject` is what changed: a path, a SONAME, an interface. `gone` and `come` are the words that only one capture has
+    of it, `kept` those of both; `before` and `after` are `None` where there was, or is, nothing of `gone` and `come`.
+    `message` and `advice` are for people.
+    `names` are paths, SONAMEs and devices that parts of a site may name; `inside` are the files of which all are gone
+    or new with a folder above them. `users` are sentences for users, where the message is not one.
     """
 
+    kind: str
     subject: str
     before: str | None = None
     after: str | None = None
     message: str = ""
-    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    paths: tuple[str, ...] = ()
-    severity: Severity | None = None
+    severity: Severity = DOUBT
+    gone: Words = ()
+    come: Words = ()
+    names: Words = ()
+    inside: Words = ()
+    users: Words = ()
     advice: str = ""
-    users: tuple[str, ...] = ()
-    affects: str = ""
-    kind: str = ""
     touches: tuple[Touched, ...] = ()
+    kept: Words = ()
 
     @property
     def sentence(self) -> str:
-        """What changed and what depends on it, in one line."""
-        return f"{self.what_changed}; touches {self.affects}" if self.affects else self.what_changed
-
-    @property
-    def what_changed(self) -> str:
         """What changed, in one line."""
         return printable(f"{self.subject}: {self.message}")
 
     @property
     def is_one_sided(self) -> bool:
-        """Whether it is new, or gone, and not only a word of several."""
-        return (self.before is None or self.after is None) and not self.names("kept")
-
-    def names(self, value: str) -> tuple[str, ...]:
-        """Return one of the lists of the change, empty where it has none of that name."""
-        return self.values.get(value, ())
+        """Whether the subject is new, or gone, and not only a word of several."""
+        return (self.before is None or self.after is None) and not self.kept
 
 
-def difference(what: str, before: str | None, after: str | None) -> str:
+def difference(before: str | None, after: str | None) -> str:
     """Return what is another one, new or gone, as text.
 
-    >>> [difference("driver", *pair) for pair in (("1", "2"), (None, "2"), ("1", None))]
-    ['driver 1 -> 2', 'new driver 2', 'driver 1 is gone']
-    >>> [difference("", *pair) for pair in (("1", "2"), (None, "2"), ("1", None))]
+    >>> [difference(*pair) for pair in (("1", "2"), (None, "2"), ("1", None))]
     ['1 -> 2', 'new: 2', 'gone: 1']
     """
     if before is None:
-        return f"new {what} {after}" if what else f"new: {after}"
-    if after is None:
-        return f"{what} {before} is gone" if what else f"gone: {before}"
-    return f"{what} {before} -> {after}".lstrip()
+        return f"new: {after}"
+    return f"gone: {before}" if after is None else f"{before} -> {after}"
 
 
-def known_difference(before: str | None, after: str | None) -> str:
-    """Return how a value differs that a node always has, known or not."""
-    if before is None or after is None:
-        return f"{after}, unknown before" if before is None else f"unknown, before {before}"
-    return f"{before} -> {after}"
-
-
-def only_in(old: Sequence[str], new: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def only_in(old: Sequence[str], new: Sequence[str]) -> tuple[Words, Words]:
     """Return which entries of two lists only one of them has, in their order."""
     return tuple(name for name in old if name not in new), tuple(name for name in new if name not in old)
-
-
-def borrows(libraries: Iterable[object]) -> str:
-    """Return why the plans of an image family are touched."""
-    return f"its images borrow {listed(libraries)} from the host"
 
 
 def joined(names: Iterable[str]) -> str | None:

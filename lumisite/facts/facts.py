@@ -41,8 +41,7 @@ class Named:
 class Library:
     """A shared library; `wants` are the highest versions of GLIBC, GLIBCXX and CXXABI that it needs.
 
-    `gives` are the symbol versions that it has for others, `runpath` is where its needs are searched first, `providers`
-    are those of libfabric. The largest have no digest.
+    `gives` are the symbol versions that it has for others. The largest have no digest.
     """
 
     soname: str | None = None
@@ -51,8 +50,6 @@ class Library:
     wants: Mapping[str, str] = field(default_factory=dict)
     gives: tuple[str, ...] = ()
     sha256: str | None = None
-    runpath: tuple[str, ...] = ()
-    providers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,19 +111,6 @@ class ImageFile:
 
 
 @dataclass(frozen=True)
-class Deployed:
-    """The release that `current` of a deployment `root` names, and the SHA-256 of each of its files.
-
-    `names` maps what users may type to the module that they get, or to nothing where only a message is left.
-    """
-
-    release: str | None = None
-    root: str | None = None
-    files: Mapping[str, str] = field(default_factory=dict)
-    names: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Program:
     """A program: its real file, that file's size and digest, and its package with version, where a file states it."""
 
@@ -146,9 +130,10 @@ class Facts:
     `uncached` maps a SONAME that only the loader's cache hides to where it is. `damaged` maps the real path of a
     library that cannot be loaded to the reason, `dangling` a broken link to where it leads. `stacks` are by the
     name that the vendor's file has for them, `products` by directory, `images` by directory and name. GPUs are in
-    the order of their bus. `texts` holds, for each kind of change that has a reader, lists of words by name; a kind
-    that this user could not read is absent. `unreadable` and `private` map what could not be read, or only since root
-    took the capture, to the command that opens it.
+    the order of their bus. `release` is what the
+    deployment root has as current. `texts` holds, for each kind of change that has a reader, lists of words by name; a
+    kind that this user could not read is absent. `unreadable` maps what this user or others may not read to the command
+    that opens it.
     """
 
     site: str
@@ -176,15 +161,9 @@ class Facts:
     cpus: tuple[CpuGroup, ...] = ()
     threads_per_core: int | None = None
     images: Mapping[str, Mapping[str, ImageFile]] = field(default_factory=dict)
-    deployed: Deployed = Deployed()
+    release: str | None = None
     texts: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
-    private: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def closed(self) -> dict[str, str]:
-        """What users may not read, with the command that opens it; captures by root and by a user count alike."""
-        return {**self.unreadable, **self.private}
 
 
 def driver_text(name: str, driver: Driver) -> str:

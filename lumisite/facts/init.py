@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from lumisite.facts.capture_system import lies_on
+from lumisite.facts.capture_hardware import lies_on
 from lumisite.facts.facts import Device, Driver, Facts, Interface, Releases, driver_text
 from lumisite.machine.library_names import numbers_in
 from lumisite.site.cpu_list import CpusetError, format_cpu_list, parse_number_list

@@ -1,347 +1,339 @@
 """All kinds of change in one table, in the order of the report: what breaks containers before what describes a machine.
 
-A kind is a row: how two captures are compared, what of a site a change touches, what to do, how bad it is, from which
-other changes it only follows and, where it is about texts, what reads them. Texts that need no meaning of their own
-have one comparison (`text`), with a phrase of what depends on them. A new file of a node to compare is a reader, a
-function from a tree and a site to lists of words by name, and a row.
+A kind is a row: what of a capture it compares, what depends on it, what to do, what of a site it touches and how bad it
+is. All kinds have one comparison, of lists of words by subject, but for three whose changes have a meaning of their
+own. A new file of a node to compare is a reader, a function from a tree and a site to lists of words by name, and a
+row.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from lumisite.facts import devices, due, images, kernel, libraries, modules, runtime, slurm, software, touches
-from lumisite.facts.change import DOUBT, FAULT, INFO, Change, difference, joined, only_in
-from lumisite.facts.due import Follows
+from lumisite.facts import compare_images, compare_libraries, modules, node_files, releases, runtime, slurm, words
+from lumisite.facts.change import DOUBT, FAULT, INFO, Change, Words, difference, joined, only_in
 from lumisite.facts.facts import Facts
-from lumisite.facts.libraries import Compare
 from lumisite.facts.reading import Texts
-from lumisite.facts.touches import Touches
+from lumisite.facts.words import WordsOf
 from lumisite.findings.finding import Severity
 from lumisite.machine.tree import Tree
 from lumisite.site.model import Site
+from lumisite.vendors import all_software
 
-Words: TypeAlias = tuple[str, ...]
-Question: TypeAlias = Callable[[Words, Words], bool]
 Read: TypeAlias = Callable[[Tree, Site], Texts | None]
+#: From a subject with its words before and after, or with those that went and those that came.
+SeverityOf: TypeAlias = Callable[[str, Words, Words], Severity]
+NamesOf: TypeAlias = Callable[[str, Words, Words], Iterable[str]]
+
+
+def by(changed: Severity = DOUBT, gone: Severity = DOUBT, new: Severity = DOUBT) -> SeverityOf:
+    """Return a function for how bad it is that something is another one, gone, or new."""
+    return lambda subject, before, after: new if not before else gone if not after else changed
+
+
+doubt = by()
+
+
+def is_lost(subject: str, before: Words, after: Words) -> Severity:
+    """Return a fault where a word that was there is not any more."""
+    return DOUBT if {*before} <= {*after} else FAULT
+
+
+def own_name(subject: str, gone: Words, come: Words) -> Iterable[str]:
+    """Return that parts of a site name the subject itself."""
+    return (subject,)
+
+
+def last_word(subject: str, gone: Words, come: Words) -> Iterable[str]:
+    """Return that settings name what a key of the kernel ends with: `userfaultfd` of `vm.unprivileged_userfaultfd`."""
+    return (subject.replace("_", ".").rpartition(".")[2],)
+
+
+def no_name(subject: str, gone: Words, come: Words) -> Iterable[str]:
+    """Return that no part of a site names the subject."""
+    return ()
+
+
+def folders_gone(subject: str, gone: Words, come: Words) -> Iterable[str]:
+    """Return the folders of the releases that went or, if there are none, of those that came."""
+    return release_folders(subject, gone or come)
+
+
+def release_folders(subject: str, releases: Words) -> Iterator[str]:
+    """Yield the folders of releases, of a product by its folder or of software by its title."""
+    for release in releases:
+        for software in (software for _, software in all_software() if software.title == subject):
+            yield from software.tops(release)
+        if _is_path(subject):
+            yield f"{subject}/{release}"
+
+
+def default_links(subject: str, gone: Words, come: Words) -> Iterable[str]:
+    """Return the links to a default release, of a product by its folder or of software by its title."""
+    links = [link for _, software in all_software() if software.title == subject for link in software.defaults]
+    return links or [f"{subject}/default", *release_folders(subject, (*gone, *come))]
+
+
+def _is_path(name: str) -> bool:
+    return name.startswith("/")
 
 
 @dataclass(frozen=True)
 class Kind:
     """A kind of change.
 
-    `severities` are how bad it is that something is another one, that it is gone, and that it is new. `what` is what
-    changes, for a sentence that a change has none of. `read` captures what is compared as text (`Facts.texts`), `None`
-    where there is none of it; `where` are the folders that it is read in: who may not read there does not know it.
+    `words` are what a capture has of it, those of its reader unless said; `affects` is what depends on it, for people.
+    `touches` are parts of the site, as `touches.parts_of` reads them, beside those that name one of `names`. `default`
+    is what an absent subject stands for, `None` where that is unknown. `read` captures what is compared as text
+    (`Facts.texts`); `where` are the folders that it is read in: who may not read there does not know it. `compare` is
+    the comparison of a kind that has its own.
     """
 
     name: str
-    compare: Compare
-    touches: Touches
-    advice: str
-    severities: tuple[Severity, Severity, Severity] = (DOUBT, DOUBT, DOUBT)
-    follows: Follows = due.to_nothing
-    what: str = ""
+    affects: str
+    advice: str = "compare with the other nodes, and set it as before or run lumisite validate"
+    touches: tuple[str, ...] = ()
+    words: WordsOf | None = None
     read: Read | None = None
+    severity: SeverityOf = doubt
+    names: NamesOf = no_name
+    same: Callable[[Words, Words], bool] = operator.eq
+    default: Callable[[str], Words | None] = lambda subject: ()
     where: tuple[str, ...] = ()
+    compare: Callable[[Facts, Facts], Iterator[Change]] | None = None
 
     def changes(self, before: Facts, after: Facts) -> Iterator[Change]:
-        """Yield the changes with what they have in common."""
-        for change in self.compare(before, after):
-            at = 2 if change.before is None else 1 if change.after is None else 0
-            severity = change.severity or self.severities[at]
-            message = change.message or difference(self.what, change.before, change.after)
-            advice = change.advice or ("" if severity is INFO else self.advice)
-            yield replace(change, kind=self.name, severity=severity, message=message, advice=advice)
+        """Yield what differs between two captures; what one of them does not know is no difference."""
+        if self.compare is not None:
+            yield from self.compare(before, after)
+            return
+        old, new = (self.words(one) if self.words else one.texts.get(self.name) for one in (before, after))
+        if old is None or new is None:
+            return
+        for subject in sorted(old.keys() | new.keys()):
+            was, now = (side.get(subject, self.default(subject)) for side in (old, new))
+            if was is not None and now is not None and not self.same(was, now):
+                yield self._change(subject, was, now)
+
+    def _change(self, subject: str, was: Words, now: Words) -> Change:
+        gone, come = only_in(was, now)
+        # Words that both have are not shown, unless only the order differs.
+        before, after = (joined(part) for part in ((gone, come) if gone or come else (was, now)))
+        severity, names = self.severity(subject, was, now), tuple(self.names(subject, gone, come))
+        return Change(
+            self.name,
+            subject,
+            before,
+            after,
+            difference(before, after),
+            severity,
+            gone,
+            come,
+            kept=tuple(word for word in was if word in now),
+            names=names,
+            inside=tuple(filter(_is_path, names)) or tuple(filter(_is_path, [subject])),
+            advice="" if severity is INFO else self.advice,
+        )
 
 
-def text(
-    name: str,
-    affects: str,
-    touched: Touches,
-    read: Read,
-    follows: Follows = due.to_nothing,
-    *,
-    same: Question = operator.eq,
-    is_fault: Question = lambda old, new: False,
-    severity: Severity = DOUBT,
-    where: tuple[str, ...] = (),
-) -> Kind:
-    """Return a kind of change of lists of words by name; `affects` is what depends on them, for people.
-
-    Words that both captures have are not shown, unless only the order differs. `is_fault` returns whether a change is
-    no doubt but a fault.
-    """
-
-    def compare(before: Facts, after: Facts) -> Iterator[Change]:
-        if name not in before.texts or name not in after.texts:
-            return  # one of them could not read it
-        before_texts, after_texts = before.texts[name], after.texts[name]
-        for subject in sorted(before_texts.keys() | after_texts.keys()):
-            old, new = before_texts.get(subject, ()), after_texts.get(subject, ())
-            if same(old, new):
-                continue
-            gone, come = only_in(old, new)
-            was, now = (joined(words) for words in ((gone, come) if gone or come else (old, new)))
-            how_bad = FAULT if is_fault(old, new) else severity
-            words = {"gone": gone, "come": come, "kept": tuple(word for word in old if word in new)}
-            yield Change(subject, was, now, difference("", was, now), words, severity=how_bad, affects=affects)
-
-    advice = "compare with the other nodes, and set it as before or run lumisite validate"
-    return Kind(name, compare, touched, advice, follows=follows, read=read, where=where)
+def filter_severity(subject: str, before: Words, after: Words) -> Severity:
+    """Return a fault where the site's cli_filter ran a file of the deployment root, and does not any more."""
+    return FAULT if any(word.startswith(slurm.CALLS) and word not in after for word in before) else DOUBT
 
 
-def compare_module_defaults(before: Facts, after: Facts) -> Iterator[Change]:
-    """Yield a change for each folder of modules that is elsewhere now, and for each module with another default."""
-    old, new = (facts.texts.get(_DEFAULT.name, {}) for facts in (before, after))
-    moved = modules.moved_folders(old, new) if old and new else {}
-    for was, now in sorted({modules.roots(*pair) for pair in moved.items()}):
-        advice = "compare `module avail` on a login node, and correct the site's login files or Lmod's modulespath"
-        yield Change(was, was, now, f"its modules are in {now} now", paths=(was, now), severity=DOUBT, advice=advice)
-    there = {moved.get(folder, folder): words for folder, words in old.items()}
-    texts = {**before.texts, _DEFAULT.name: there} if _DEFAULT.name in before.texts else before.texts
-    yield from _DEFAULT.compare(replace(before, texts=texts), after)
+def search_severity(subject: str, before: Words, after: Words) -> Severity:
+    """Return a fault where the loader does not look in a folder any more, or loads something into every program."""
+    return DOUBT if after in ((), (node_files.SEARCHED,)) else FAULT
 
 
-def was_there(old: Words, new: Words) -> bool:
-    """Return whether something is not as it was, or gone, and not only new."""
-    return bool(old)
-
-
-def is_gone(old: Words, new: Words) -> bool:
-    """Return whether something is not there any more."""
-    return not new
-
-
-def loses_a_word(old: Words, new: Words) -> bool:
-    """Return whether something that was there is not any more."""
-    return not {*old} <= {*new}
-
-
-def is_same_search(old: Words, new: Words) -> bool:
-    """Return whether the loader looks wherever it looked before; a folder that came or went is no change alone."""
-    states = {kernel.SEARCHED, kernel.NOT_INCLUDED, kernel.CACHED}
-    return old == new or ((not old or not new) and {*old, *new} <= states) or (old, new) == ((), ("present",))
-
-
-def is_not_searched(old: Words, new: Words) -> bool:
-    """Return whether the loader does not look in a folder any more, or loads something into every program."""
-    return new not in ((), (kernel.SEARCHED,))
-
-
-def no_longer_calls(old: Words, new: Words) -> bool:
-    """Return whether the site's cli_filter ran a file of the deployment root, and does not any more."""
-    return any(word.startswith(slurm.CALLS) and word not in new for word in old)
+def mount_severity(subject: str, before: Words, after: Words) -> Severity:
+    """Return a fault where jobs cannot use a mount as before."""
+    return FAULT if node_files.is_worse_mount(before, after) else DOUBT
 
 
 _SITE = "correct the site description and render again"
 _KIND = "correct the node kind and render again"
-_PATH = "mount or restore it, or correct the site description"
-_PLAN = "plan the images that borrow it again: lumisite binds IMAGE --write FILE"
-_NODES = "compare with the other nodes: all need the same interfaces, speed and MTU"
-_DRIVER = "write driver and supported releases into the platform, and tell users of images that lose support"
-_PROVIDER = "install the libfabric that was built for the network, and run lumisite validate"
-_DEPLOY = "restore the release: lumisite deploy OUT ROOT, then with --apply"
-_TRY = "try one image of each family"
-#: How bad it is that something is another one, that it is gone, and that it is new.
-_ANY, _NOW, _GONE = (FAULT, FAULT, FAULT), (FAULT, INFO, FAULT), (DOUBT, FAULT, INFO)
-_NONE, _NEW, _LESS = (INFO, INFO, INFO), (INFO, INFO, FAULT), (FAULT, FAULT, INFO)
-_OS, _KERNEL = ("/etc/os-release", "/usr/lib/os-release"), ("/proc/sys/kernel/osrelease",)
-_LIBC = tuple(f"{folder}/libc.so.6" for folder in ("/lib64", "/usr/lib64", "/lib", "/usr/lib"))
-_LIMITS, _SLURM = ("/etc/security", *kernel.UNIT_FOLDERS), (*slurm.FOLDERS, *slurm.PLUGIN_FOLDERS)
-_SLURM_LIBRARIES = ("/usr/lib64/slurm/libslurmfull.so", "/usr/lib/slurm-wlm/libslurmfull.so", "/opt/slurm/lib")
-_NEEDS = libraries.compare_names(libraries.needs_of, "needs")
-_PROVIDERS = libraries.compare_names(lambda library: library.providers, "has provider")
-_SYMBOLS = libraries.compare_names(lambda library: library.gives, "has symbol versions")
-_DEVICES = "which cores, devices and memory a job is confined to"
+_MASK = "mask {gpu_kind}"
+_CONFINED = "which cores, devices and memory a job is confined to"
+_JOB = ("helper spank/task_prolog",)
+_STARTER = ("helper spank/bin",)
+_SLURM = (*slurm.FOLDERS, *slurm.PLUGIN_FOLDERS)
+_PLATFORM = "site platforms.{platform}."
+_GPUS = ("site node_kinds.{gpu_kind}.gpus", _MASK)
+_DEVICES = (*_GPUS, "setting {one_gpu}", *_JOB)
+_HOST_DEFAULTS = (f"{_PLATFORM}stacks.{{host_stack}}.default",)
 
-_DEFAULT = text(
-    "module-default",
-    "what job scripts load without a version",
-    touches.module_default,
-    modules.read_module_defaults,
-    due.to_module_path,
-    severity=INFO,
-)
-CLOSED = Kind("unreadable", software.compare_closed, touches.path, "", _NOW)
 KINDS: tuple[Kind, ...] = (
-    CLOSED,
+    Kind(
+        "unreadable", "what users may read", "open it with the command", words=words.unreadable, names=own_name,
+        severity=by(FAULT, INFO, FAULT),
+    ),
     # Releases
-    Kind("product", software.compare_products, touches.product, _SITE, _LESS, what="release folder"),
-    Kind("stack", software.compare_stacks, touches.stack, "correct the releases in the site description"),
-    Kind("default", software.compare_defaults, touches.default, _SITE, follows=due.to_link, what="default"),
-    text("links", "images with the folder on LD_LIBRARY_PATH", touches.path, software.read_links),
+    Kind(
+        "product", "libraries below the folder", _SITE, words=words.products, names=folders_gone,
+        severity=by(FAULT, FAULT, INFO),
+    ),
+    Kind("stack", "images and modules of these releases", _SITE, words=words.stacks, names=folders_gone),
+    Kind(
+        "default", "what modules and links lead to", _SITE,
+        (f"{_PLATFORM}stacks.{{stack}}.default", "module {stack_module}"), words.defaults, names=default_links,
+    ),
+    Kind("links", "images with the folder on LD_LIBRARY_PATH", read=releases.read_links, names=own_name),
     # Libraries
-    Kind("cache", libraries.compare_cache, touches.library, "run ldconfig on the node", _ANY),
-    Kind("soname", libraries.compare_sonames, touches.library, _PLAN, _ANY, what="SONAME"),
-    Kind("library-gone", libraries.compare_gone, touches.library, f"install it again, or {_PLAN}", _ANY, due.to_loss),
-    Kind("library-new", libraries.compare_new, touches.library, "", _NONE, due.to_need),
-    Kind("damaged", libraries.compare_damaged, touches.library, "install its package again", _NEW),
-    Kind("library", libraries.compare_files, touches.library, _PLAN, follows=due.to_rebuild),
-    Kind("needs", _NEEDS, touches.library, _PLAN, follows=due.to_soname),
-    Kind("wants", libraries.compare_needed_versions, touches.library, f"{_PLAN}; an older image cannot load it"),
-    Kind("gives", _SYMBOLS, touches.library, "build what needs them again", _LESS),
-    Kind("runpath", libraries.compare_runpaths, touches.library, "install the library's package again", _ANY),
-    Kind("provider", _PROVIDERS, touches.library, _PROVIDER, _LESS),
-    Kind("missing", libraries.compare_missing, touches.library, "install it", _NEW, due.to_library),
-    Kind("library-rights", libraries.compare_rights, touches.path, "set owner and mode as the package has them"),
-    text(
-        "loader",
-        "libraries of all programs",
-        touches.path,
-        kernel.read_loader,
-        is_fault=is_not_searched,
-        same=is_same_search,
+    Kind("soname", "images that borrow the library", compare=compare_libraries.compare_sonames),
+    Kind("library-missing", "images that borrow the library", compare=compare_libraries.compare_missing),
+    Kind("library", "images that borrow the library", compare=compare_libraries.compare_files),
+    Kind("library-new", "images that borrow the library", compare=compare_libraries.compare_new),
+    Kind(
+        "library-rights", "who can put another library in its place", "set owner and mode as the package has them",
+        severity=by(FAULT, INFO, FAULT), names=own_name,
+    ),
+    Kind(
+        "loader", "libraries of all programs", read=node_files.read_loader, names=own_name, severity=search_severity,
+        same=node_files.is_same_search,
     ),
     # Paths
-    Kind("dangling", software.compare_broken_links, touches.path, "restore its target", _NOW, due.to_target),
-    Kind("path", software.compare_paths, touches.path, _PATH, _GONE, due.to_content),
-    text(
-        "mounts",
-        "where jobs can write, how much, and with which file locks",
-        touches.mounts,
-        kernel.read_mounts,
-        due.to_path,
-        is_fault=kernel.is_worse_mount,
-        same=kernel.is_same_mount,
+    Kind(
+        "dangling", "what is below the link", "restore its target", words=words.broken_links, names=own_name,
+        severity=by(FAULT, INFO, FAULT),
+    ),
+    Kind(
+        "path", "what names the path", "mount or restore it, or correct the site description", words=words.paths,
+        names=own_name, severity=by(DOUBT, FAULT, INFO),
+    ),
+    Kind(
+        "mounts", "where jobs can write, how much, and with which file locks", touches=("site partitions",),
+        read=node_files.read_mounts, names=own_name, severity=mount_severity, same=node_files.is_same_mount,
     ),
     # Devices
-    Kind("driver", devices.compare_drivers, touches.driver, _DRIVER, follows=due.to_build, what="GPU driver"),
-    Kind("gpu-count", devices.compare_gpu_count, touches.gpus, f"look for a GPU that failed, else {_KIND}", _ANY),
-    Kind("gpu-bus", devices.compare_gpu_buses, touches.gpu_buses, "write the new addresses into the platform", _ANY),
-    Kind("gpu-place", devices.compare_gpu_places, touches.gpus, _KIND, _ANY, due.to_cpus),
-    Kind("cpus", devices.compare_cpus, touches.cpus, _KIND),
-    Kind("interface", devices.compare_interfaces, touches.device, _NODES, _GONE, due.to_cpus),
-    Kind("nic", devices.compare_adapters, touches.device, f"look at its port and slot, or {_KIND}", _GONE, due.to_cpus),
-    text(
-        "device",
-        "which devices programs can open",
-        touches.starter,
-        kernel.read_devices,
-        due.to_gpus,
-        is_fault=was_there,
+    Kind(
+        "driver", "which releases can run", "write driver and supported releases into the platform",
+        ("site platforms.{now}.stacks.{driven}.driver", "site platforms.{now}.stacks.{driven}.runs"), words.drivers,
+    ),
+    Kind(
+        "gpu-count", "jobs with GPUs", f"look for a GPU that failed, else {_KIND}", _GPUS, words.gpu_count,
+        severity=by(FAULT),
+    ),
+    Kind(
+        "gpu-bus", "masks, and scripts with PCI addresses", "write the new addresses into the platform",
+        (f"{_PLATFORM}gpu_bus_ids.{{gpu_kind}}", _MASK), words.gpu_buses, severity=by(FAULT),
+    ),
+    Kind(
+        "gpu-place", "masks", _KIND, _GPUS, words.gpu_places, severity=by(FAULT, FAULT, FAULT),
+    ),
+    Kind("cpus", "masks", _KIND, ("site node_kinds.{kind}.l3", "mask {kind}"), words.cpus, severity=by(FAULT)),
+    Kind(
+        "interface", "traffic between nodes", "compare with the other nodes: all need the same speed and MTU",
+        words=words.interfaces, names=own_name, severity=by(DOUBT, FAULT, INFO),
+    ),
+    Kind(
+        "nic", "traffic between nodes", f"look at its port and slot, or {_KIND}", ("site node_kinds.{nic_kind}.nics",),
+        words.adapters, names=own_name, severity=by(DOUBT, FAULT, INFO),
+    ),
+    Kind(
+        "device", "which devices programs can open", touches=_STARTER, read=node_files.read_devices,
+        severity=by(FAULT, FAULT, DOUBT),
     ),
     # Images, modules, and what is deployed
-    Kind("image", images.compare_images, touches.image, "", follows=due.to_moved_folder),
-    Kind("release", software.compare_release, touches.release, "", _NONE),
-    Kind("edited", software.compare_edited, touches.deployed_file, _DEPLOY, (DOUBT, FAULT, DOUBT)),
-    text(
-        "module-path", "modules that are found by name", touches.module_path, modules.read_module_paths, due.to_folders
-    ),
-    replace(_DEFAULT, compare=compare_module_defaults),
-    # The runtime
-    Kind("runtime", software.compare_runtime, touches.runtime, _TRY, _GONE, what="container runtime"),
+    Kind("image", "who uses the image", compare=compare_images.compare_images),
     Kind(
-        "runtime-directive",
-        runtime.compare_directives,
-        touches.starter,
-        _TRY,
-        follows=due.to_runtime,
-        read=runtime.read_directives,
+        "release", "modules that users load", "", ("module {module}",),
+        words.value("deployed release", lambda facts: facts.release), severity=by(INFO),
     ),
-    text(
-        "container-start",
-        "whether containers start",
-        touches.starter,
-        runtime.read_start,
-        due.to_runtime,
-        is_fault=is_gone,
+    Kind(
+        "module-path", "modules that are found by name", touches=_HOST_DEFAULTS,
+        read=modules.read_module_paths, names=lambda subject, gone, come: gone,
     ),
-    text(
-        "runtime-file",
-        "whether containers start, with what mounted",
-        touches.starter,
-        runtime.read_files,
-        due.to_program,
+    Kind(
+        "module-default", "what job scripts load without a version", touches=_HOST_DEFAULTS,
+        read=modules.read_module_defaults, severity=by(INFO, INFO, INFO),
     ),
+    # The runtime
+    Kind(
+        "runtime", "how containers start", "try one image of each family",
+        ("site runtimes.{runtime}.variant", *_STARTER), words.runtime, severity=by(DOUBT, FAULT, INFO),
+    ),
+    Kind(
+        "runtime-directive", "what containers may do", "try one image of each family", _STARTER,
+        read=runtime.read_directives, default=runtime.default_of, severity=runtime.directive_severity,
+    ),
+    Kind(
+        "container-start", "whether containers start", touches=_STARTER, read=runtime.read_start, where=runtime.FOLDERS,
+        severity=by(DOUBT, FAULT, DOUBT),
+    ),
+    Kind("runtime-file", "whether containers start, with what mounted", touches=_STARTER, read=runtime.read_files),
     # The system
     Kind(
-        "os",
-        software.compare_os,
-        touches.system,
-        "correct the platform, and plan images with a bind plan again",
-        where=_OS,
+        "os", "libraries of the distribution", "correct the platform, and plan images with a bind plan again",
+        (f"{_PLATFORM}os",), words.value("operating system", lambda facts: facts.os),
     ),
     Kind(
-        "kernel",
-        software.compare_kernel,
-        touches.platform("kernel"),
-        "correct the platform",
-        _NONE,
-        due.to_update,
-        where=_KERNEL,
+        "kernel", "drivers, and how containers start", "correct the platform",
+        (f"{_PLATFORM}kernel", "settings DMABUF", *_STARTER), words.value("kernel", lambda facts: facts.kernel),
+        severity=by(INFO),
     ),
     Kind(
-        "glibc",
-        software.compare_glibc,
-        touches.glibc,
-        "plan the images with a bind plan again",
-        follows=due.to_update,
-        where=_LIBC,
+        "glibc", "which images can load libraries of the host", "plan the images with a bind plan again",
+        ("plan {borrowing}",), words.value("glibc", lambda facts: facts.glibc),
     ),
-    text(
-        "kernel-config",
-        "containers, and memory of GPUs in the network",
-        touches.kernel_config,
-        kernel.read_kernel_config,
-        is_fault=loses_a_word,
+    Kind(
+        "kernel-config", "containers, and memory of GPUs in the network", read=node_files.read_kernel_config,
+        touches=("settings DMABUF", *_STARTER), severity=is_lost, where=("/boot",),
+        names=lambda subject, gone, come: [word.removeprefix("CONFIG_").lower() for word in (*gone, *come)],
     ),
-    text(
-        "kernel-parameter",
-        "the IOMMU, isolated CPUs and the like",
-        touches.platform("kernel"),
-        kernel.read_parameters,
-        due.to_smt,
+    Kind(
+        "kernel-parameter", "the IOMMU, isolated CPUs and the like", touches=(f"{_PLATFORM}kernel",),
+        read=node_files.read_parameters,
     ),
-    text("kernel-module", "the traffic of the interfaces", touches.interfaces, kernel.read_modules, due.to_build),
-    text(
-        "driver-option",
-        "memory and queues of GPUs and adapters",
-        touches.settings_holding("."),
-        kernel.read_options,
-        due.to_option,
+    Kind(
+        "kernel-module", "the traffic of the interfaces", touches=("site fabric.interfaces",),
+        read=node_files.read_modules,
     ),
-    text("sysctl", "calls of the system in containers, and memory", touches.settings_holding("_"), kernel.read_sysctls),
-    text(
-        "hugepages",
-        "buffers of network libraries, some of which abort without",
-        touches.settings_called("HUGE|_HP$"),
-        kernel.read_hugepages,
+    Kind(
+        "module-parameter", "memory and queues of GPUs and adapters", read=node_files.read_module_parameters,
+        names=last_word, same=lambda old, new: old == new or not old or not new,  # a build has parameters of its own
     ),
-    text("cpu-setting", "how fast the ranks of this node are", touches.nothing, kernel.read_cpu_settings, due.to_smt),
-    text("service", "retries of the network", touches.interfaces, kernel.read_services, is_fault=loses_a_word),
-    text("limits", "memory, files and processes of ranks", touches.limits, kernel.read_limits, where=_LIMITS),
+    Kind("sysctl", "calls of the system in containers, and memory", read=node_files.read_sysctls, names=last_word),
+    Kind(
+        "hugepages", "buffers of network libraries, some of which abort without", touches=("settings HUGE|_HP$",),
+        read=node_files.read_hugepages,
+    ),
+    Kind("cpu-setting", "how fast the ranks of this node are", read=node_files.read_cpu_settings),
+    Kind(
+        "service", "retries of the network", touches=("site fabric.interfaces",), read=node_files.read_services,
+        severity=is_lost,
+    ),
+    Kind(
+        "limits", "memory, files and processes of ranks", read=node_files.read_limits,
+        touches=("site partitions", "settings MR_CACHE|REGISTER|HUGE|_HP$"),
+        where=node_files.LIMIT_FOLDERS,
+    ),
     # Slurm
     Kind(
-        "slurm",
-        software.compare_slurm,
-        touches.slurm,
-        "run one job step with LUMISITE_VERBOSE=1",
-        where=_SLURM_LIBRARIES,
+        "slurm", "what tasks of jobs find", "run one job step with LUMISITE_VERBOSE=1",
+        (f"{_PLATFORM}slurm", "helper spank/cli_filter.lua", *_JOB), words.value("Slurm", lambda facts: facts.slurm),
     ),
-    text(
-        "slurm-conf",
-        "what a task of a job finds",
-        touches.slurm_conf,
-        slurm.read_settings,
-        is_fault=no_longer_calls,
-        where=_SLURM,
+    Kind(
+        "slurm-conf", "what a task of a job finds", touches=("helper spank/cli_filter.lua", *_JOB),
+        read=slurm.read_settings, severity=filter_severity, where=_SLURM,
     ),
-    text(
-        "slurm-plugins", "what runs in a task before its program", touches.task_prolog, slurm.read_plugins, where=_SLURM
+    Kind(
+        "slurm-plugins", "what runs in a task before its program", touches=_JOB, read=slurm.read_plugins, where=_SLURM,
     ),
-    text(
-        "slurm-node",
-        "cores, memory and devices for jobs",
-        touches.slurm_node,
-        slurm.read_node,
-        due.to_other_node,
-        where=_SLURM,
+    Kind(
+        "slurm-node", "cores, memory and devices for jobs", touches=("site node_kinds.{kind}", "mask {kind}", *_JOB),
+        read=slurm.read_node, where=_SLURM,
     ),
-    text("slurm-gres", "which devices jobs are given", touches.slurm_devices, slurm.read_gres, where=_SLURM),
-    text("slurm-cgroup", _DEVICES, touches.slurm_devices, slurm.read_cgroup_conf, where=_SLURM),
-    text("cgroup", _DEVICES, touches.slurm_devices, kernel.read_cgroups, is_fault=was_there),
-)
+    Kind(
+        "slurm-gres", "which devices jobs are given", read=slurm.read_gres, where=_SLURM,
+        touches=_DEVICES,
+    ),
+    Kind(
+        "slurm-cgroup", _CONFINED, touches=_DEVICES, read=slurm.read_cgroup_conf, where=_SLURM,
+    ),
+    Kind("cgroup", _CONFINED, touches=_DEVICES, read=node_files.read_cgroups, severity=by(FAULT, FAULT, DOUBT)),
+)  # fmt: skip
+BY_NAME = {kind.name: kind for kind in KINDS}

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from lumisite.facts.reading import Texts, is_below
 from lumisite.machine.ldcache import glob
@@ -113,19 +112,3 @@ def _hidden(tree: Tree, paths: Iterable[str]) -> list[str]:
     """Return which versions some files hide, which are no defaults any more."""
     texts = [small_text(tree, path) or "" for path in paths]
     return sorted({f"{posixpath.basename(name)} is hidden" for text in texts for name in _HIDDEN.findall(text)})
-
-
-def moved_folders(old: Collection[str], new: Collection[str]) -> dict[str, str]:
-    """Return the folders that are elsewhere now, by where they were: the only ones of their name that went and came."""
-    gone, come = set(old).difference(new), set(new).difference(old)
-    counts = [Counter(map(posixpath.basename, paths)) for paths in (gone, come)]
-    places = {posixpath.basename(path): path for path in come}
-    alone = {path: posixpath.basename(path) for path in gone}
-    return {path: places[name] for path, name in alone.items() if counts[0][name] == counts[1][name] == 1}
-
-
-def roots(old: str, new: str) -> tuple[str, str]:
-    """Return two folders without what is the same at the end of both."""
-    while posixpath.basename(old) == posixpath.basename(new) != "":
-        old, new = posixpath.dirname(old), posixpath.dirname(new)
-    return old, new

@@ -50,12 +50,11 @@ def owner_of(tree: Tree, path: str) -> int | None:
 
 def text_mark(tree: Tree, path: str) -> str:
     """Return the begin of the SHA-256 of a configuration file without its comments, empty where there is no line."""
-    lines = "\n".join(lines_of(tree, [path]))
-    return f"sha256 {hashlib.sha256(lines.encode()).hexdigest()[:12]}" if lines else ""
+    return _mark("\n".join(lines_of(tree, [path])))
 
 
 def script_mark(tree: Tree, path: str, comment: str = "#") -> str:
-    """Return the begin of the SHA-256 of a script without its comments, or of a file that is none.
+    """Return the begin of the SHA-256 of a script without its comments, or of a program.
 
     What may be in quotes counts as code: what runs must not be taken for a comment.
     """
@@ -64,19 +63,12 @@ def script_mark(tree: Tree, path: str, comment: str = "#") -> str:
         return file_mark(tree, path)
     if comment == "--":
         text = re.sub(r"--\[\[.*?\]\]", "", text, flags=re.DOTALL)
-    lines = (_without_comment(line, comment).rstrip() for line in text.splitlines())
-    code = "\n".join(filter(None, lines))
-    return f"sha256 {hashlib.sha256(code.encode()).hexdigest()[:12]}"
+    code = re.sub(rf"^\s*{comment}(?!!).*|\s{comment}\s[^\"'`\n]*$", "", text, flags=re.MULTILINE)
+    return _mark("\n".join(filter(None, map(str.rstrip, code.splitlines()))))
 
 
-def _without_comment(line: str, comment: str) -> str:
-    """Return a line without its comment, if that is behind closed quotes and has none; `#!` is no comment."""
-    for found in re.finditer(rf"(^|(?<=\s)){comment}(?!!)", line):
-        before, after = line[: found.start()], line[found.end() :]
-        is_closed = before.count('"') % 2 == before.count("'") % 2 == 0
-        if not before.strip() or (is_closed and not re.search("[\"'`]", after)):
-            return before
-    return line
+def _mark(text: str) -> str:
+    return f"sha256 {hashlib.sha256(text.encode()).hexdigest()[:12]}" if text else ""
 
 
 def file_mark(tree: Tree, path: str) -> str:

@@ -1,4 +1,4 @@
-"""The container runtime: its program, what it starts containers with, and its configuration by meaning.
+"""The container runtime: its program, what it starts containers with, and what its configuration states.
 
 Sources: the structure `File` and the parser beside it, in `pkg/util/apptainerconf` of Apptainer 1 and
 `pkg/util/singularityconf` of SingularityCE 4: names are in lower case, of one value the first line counts, a comment
@@ -12,21 +12,19 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from lumisite.facts.change import DOUBT, FAULT, Change, joined, only_in
-from lumisite.facts.facts import Facts, Program
-from lumisite.facts.installed import package_version
-from lumisite.facts.kernel import sysctls
+from lumisite.facts.change import DOUBT, FAULT, Words
+from lumisite.facts.facts import Program
+from lumisite.facts.node_files import sysctls
 from lumisite.facts.reading import LARGEST_FILE_BYTES, Texts, file_mark, mode_of, owner_of, text_mark, values_of
+from lumisite.facts.releases import package_version
+from lumisite.findings.finding import Severity
 from lumisite.machine.host import mount_of, mounts_of
 from lumisite.machine.ldcache import glob
-from lumisite.machine.tree import Tree, content_of, digest_of, head_of, is_under, resolve, size_of, small_text
+from lumisite.machine.tree import Tree, digest_of, is_under, resolve, size_of, small_text
 from lumisite.render.runtimes import RUNTIMES
 from lumisite.site.model import Site
 
 _PACKAGES = ("apptainer", "singularity-ce", "singularity-container")
-_SCRIPT = re.compile(
-    rf"^[^#\n]*?(?:^|[\s\"'=])((?:/[^\s\"'$]*/)?(?:{'|'.join(RUNTIMES)}))[\"']?\s+[\"']?\$[@*]", re.MULTILINE
-)
 #: Settings of the kernel that close user namespaces.
 _SPACES = (
     "kernel.apparmor_restrict_unprivileged_userns", "kernel.unprivileged_userns_clone", "user.max_user_namespaces",
@@ -35,10 +33,9 @@ _TOOLS = {
     "squashfuse": ("squashfuse_ll", "squashfuse"), "fuse-overlayfs": ("fuse-overlayfs",),
     "fusermount": ("fusermount3", "fusermount"), "newuidmap": ("newuidmap",),
 }  # fmt: skip
-_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
-STARTER, CONFIG = "setuid starter", "configuration"
-#: What comes and goes with the runtime; the other programs are packages of their own.
-OWN = (STARTER, CONFIG, "squashfuse", "fuse-overlayfs")
+_PROGRAMS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+#: Where the configuration is.
+FOLDERS = tuple(f"{top}/{name}" for top in ("/etc", "/usr/local/etc") for name in RUNTIMES)
 #: Beside the configuration: who may run what, and the libraries that come with GPUs.
 _BESIDE = ("capability.json", "ecl.toml", "nvliblist.conf", "rocmliblist.conf")
 
@@ -68,26 +65,16 @@ def read_program(tree: Tree, site: Site) -> Program:
 
 
 def find_runtime(tree: Tree, site: Site) -> Home:
-    """Return the runtime behind the command of the site: a link or a script of the old name may lead to another one."""
+    """Return the runtime behind the command of the site: a link of the old name may lead to another one."""
     real = resolve(tree, site.runtime.executable or f"/usr/bin/{site.command}").path
-    head = (head_of(tree, real, 4096) or b"").decode("utf-8", "replace")
-    if head.startswith("#!") and (script := _SCRIPT.search(head)):
-        real = resolve(tree, posixpath.join(posixpath.dirname(real), script[1])).path
-    top, names = posixpath.dirname(posixpath.dirname(real)), [posixpath.basename(real), site.command, *RUNTIMES]
+    top = posixpath.dirname(posixpath.dirname(real))
     folders = dict.fromkeys(("/etc" if top == "/usr" else f"{top}/etc", "/etc", "/usr/local/etc"))
-    known = [name for name in dict.fromkeys(names) if name in RUNTIMES]
-    configs = {
-        name: path
-        for name in known
-        for path in [f"{folder}/{name}/{name}.conf" for folder in folders][::-1]
-        if resolve(tree, path).entry is not None
-    }
-    if len(configs) > 1:  # the program names its own file
-        content = content_of(tree, real, LARGEST_FILE_BYTES) or b""
-        named = [name for name in configs if f"/{name}/{name}.conf".encode() in content]
-        known = [*named, *known] if len(named) == 1 else known
-    name = next((name for name in known if name in configs), known[0] if known else site.command)
-    return Home(name, top, configs.get(name))
+    known = [name for name in (posixpath.basename(real), site.command, *RUNTIMES) if name in RUNTIMES]
+    for name in known:
+        for path in (f"{folder}/{name}/{name}.conf" for folder in folders):
+            if resolve(tree, path).entry is not None:
+                return Home(name, top, path)
+    return Home(known[0], top, None)
 
 
 # What a container does not start without
@@ -96,11 +83,11 @@ def find_runtime(tree: Tree, site: Site) -> Home:
 def read_start(tree: Tree, site: Site) -> Texts:
     """Return the rights of the starter, of programs and of the configuration, and what the kernel closes."""
     home = find_runtime(tree, site)
-    programs = {STARTER: [path for path in starters(tree, home) if path.endswith("/starter-suid")]}
+    programs = {"setuid starter": [path for path in starters(tree, home) if path.endswith("/starter-suid")]}
     for label, names in _TOOLS.items():
-        folders = (f"{home.top}/libexec/{home.name}/bin", f"{home.top}/bin", *_FOLDERS)
+        folders = (f"{home.top}/libexec/{home.name}/bin", f"{home.top}/bin", *_PROGRAMS)
         programs[label] = [f"{folder}/{name}" for name in names for folder in folders]
-    programs[CONFIG] = [home.config] if home.config else []
+    programs["configuration"] = [home.config] if home.config else []
     spaces = sysctls(tree, _SPACES)
     if spaces.get(_SPACES[-1], "0") != "0":
         spaces[_SPACES[-1]] = "some"  # their number follows the memory of the node
@@ -154,59 +141,35 @@ _DEFAULTS = {
 }  # fmt: skip
 _ON = ("allow ", "config ", "enable ", "mount ")
 _OFF = ("always use ", "use ")
-_WORDS = {"yes", "no", "try", "driver", "minimal", "iflimited"}
 #: What containers of this site cannot do without.
 _NEEDED = re.compile(
     r"allow (setuid|container (sif|squashfs|dir)|kernel squashfs|setuid-mount squashfs)|user bind control"
     r"|mount (dev|proc|sys)"
 )
-FILE = "configuration file"
 
 
-def read_directives(tree: Tree, site: Site) -> Texts:
-    """Return the directives that the configuration states, one of one value by its first line, and the file itself."""
+def read_directives(tree: Tree, site: Site) -> Texts | None:
+    """Return the directives that the configuration states, one of one value by its first line; `None` without one."""
     config = find_runtime(tree, site).config
-    text = None if config is None else small_text(tree, config)
-    if config is None or text is None:
-        return {}
+    if config is None:
+        return None
     stated: Texts = {}
-    for name, value in _DIRECTIVE.findall(text):
+    for name, value in _DIRECTIVE.findall(small_text(tree, config) or ""):
         if value.strip():
             stated.setdefault(name.strip(), []).extend(part.strip() for part in value.split(","))
-    found = {name: sorted({*words}) if name.startswith(_LISTS) else words[:1] for name, words in stated.items()}
-    return {FILE: [config], **found}
+    return {name: sorted({*words}) if name.startswith(_LISTS) else words[:1] for name, words in stated.items()}
 
 
-def _default(name: str) -> str | None:
+def default_of(name: str) -> Words | None:
     """Return what the runtime does where a directive is absent; `None` for one that is not known here."""
     if name.startswith(_LISTS):
-        return "none"
-    return _DEFAULTS.get(name, "yes" if name.startswith(_ON) else "no" if name.startswith(_OFF) else None)
+        return ()
+    default = _DEFAULTS.get(name, "yes" if name.startswith(_ON) else "no" if name.startswith(_OFF) else None)
+    return None if default is None else (default,)
 
 
-def compare_directives(before: Facts, after: Facts) -> Iterator[Change]:
-    """Yield a change for each directive of another meaning, or for the whole file where it went."""
-    if not all("runtime-directive" in facts.texts for facts in (before, after)):
-        return
-    old, new = (facts.texts["runtime-directive"] for facts in (before, after))
-    if FILE in old and FILE not in new:
-        advice, config = "install the runtime's package again", old[FILE][0]
-        yield Change(config, config, None, "configuration is gone", severity=FAULT, advice=advice)
-        return
-    for name in sorted((old.keys() | new.keys()) - {FILE}):
-        was, now = (joined(side.get(name, ())) or _default(name) for side in (old, new))
-        if was != now and was is not None and now is not None:
-            is_fault = _forbids(name, was, now)
-            message = f"{was} -> {now}" + (f" in {new[FILE][0]}" if FILE in new else "")
-            advice = f"set it to {was}, or try one image of each family" if is_fault else ""
-            yield Change(name, was, now, message, severity=FAULT if is_fault else DOUBT, advice=advice)
-
-
-def _forbids(name: str, was: str, now: str) -> bool:
-    """Return whether containers that started before may not start, or lack what they need."""
+def directive_severity(name: str, old: Words, new: Words) -> Severity:
+    """Return a fault where containers that started before may not start, or lack what they need."""
     if name.startswith("limit container "):
-        gone, _ = only_in(was.split(", "), now.split(", "))
-        return now != "none" and bool(gone)
-    if _default(name) in _WORDS and now not in _WORDS:
-        return True  # the runtime refuses the whole file
-    return now in ("no", "minimal") and _NEEDED.fullmatch(name) is not None
+        return FAULT if new and (not old or not {*old} <= {*new}) else DOUBT
+    return FAULT if new and new[0] in ("no", "minimal") and _NEEDED.fullmatch(name) else DOUBT

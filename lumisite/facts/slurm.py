@@ -30,40 +30,13 @@ _KEYS = (
     "PropagateResourceLimitsExcept", "SelectType", "SelectTypeParameters", "SlurmdParameters", "SlurmdSpoolDir",
     "SwitchParameters", "SwitchType", "TaskPlugin", "TaskPluginParam", "UsePAM",
 )  # fmt: skip
-#: Keys whose values are words without an order, in any case.
-_WORDS = (
-    "GresTypes", "JobAcctGatherParams", "LaunchParameters", "PrologFlags", "PropagateResourceLimits",
-    "PropagateResourceLimitsExcept", "SelectTypeParameters", "SlurmdParameters", "SwitchParameters", "TaskPlugin",
-    "TaskPluginParam",
-)  # fmt: skip
 #: The file of cli_filter/lua beside slurm.conf, and what stands before a file that it runs.
 FILTER, CALLS = "cli_filter.lua", "runs "
-_SPOOL = "/var/spool/slurmd"
-_DEFAULTS = {
-    "KillOnBadExit": "no", "MpiDefault": "none", "PropagateResourceLimits": "ALL", "SlurmdSpoolDir": _SPOOL,
-    "UsePAM": "no",
-}  # fmt: skip
-#: What a flag of `PrologFlags` sets too.
-_IMPLIED = {
-    "contain": "alloc", "deferbatch": "alloc", "nohold": "alloc", "forcerequeueonfail": "alloc",
-    "x11": "contain alloc", "runinjob": "contain alloc",
-}  # fmt: skip
-_SWITCHES = {"yes": "yes", "true": "yes", "up": "yes", "1": "yes", "no": "no", "false": "no", "down": "no", "0": "no"}
-#: Keys of cgroup.conf with their defaults.
-_CGROUP_KEYS = {
-    "AllowedRAMSpace": "100", "AllowedSwapSpace": "0", "CgroupPlugin": "autodetect", "ConstrainCores": "no",
-    "ConstrainDevices": "no", "ConstrainRAMSpace": "no", "ConstrainSwapSpace": "no", "EnableControllers": "no",
-    "IgnoreSystemd": "no", "MaxRAMPercent": "100", "MaxSwapPercent": "100", "MemorySwappiness": "",
-    "MinRAMSpace": "30", "SignalChildrenProcesses": "no", "TaskAffinity": "no",
-}  # fmt: skip
-#: Keys of a node, with the key of the node kind that says the same.
-NODE_KEYS = {
-    "Boards": "l3", "CPUs": "l3", "CoreSpecCount": "reserved", "CoresPerSocket": "l3", "CpuSpecList": "reserved",
-    "Gres": "gpus", "MemSpecLimit": "memory_mib", "RealMemory": "memory_mib", "Sockets": "l3",
-    "SocketsPerBoard": "l3", "ThreadsPerCore": "l3",
-}  # fmt: skip
-#: How the line of the node itself in slurm.conf is called; the only line of a file has its names behind.
-OWN_NODE = "NodeName"
+#: What the line of a node says of its cores, memory and devices.
+_NODE_KEYS = (
+    "Boards", "CPUs", "CoreSpecCount", "CoresPerSocket", "CpuSpecList", "Gres", "MemSpecLimit", "RealMemory", "Sockets",
+    "SocketsPerBoard", "ThreadsPerCore",
+)  # fmt: skip
 #: A name with ranges in a list of names.
 _LISTED = r"(?:[^,\[]|\[[^\[\]]*\])+"
 
@@ -113,19 +86,9 @@ def _entries(tree: Tree, path: str) -> Iterator[dict[str, str]]:
         yield {key.lower(): quoted or plain for key, quoted, plain in pairs}
 
 
-def meaning(name: str, value: str | None) -> str:
-    """Return what the value of a key means: order, case and spelling do not count where they mean nothing.
-
-    >>> meaning("PrologFlags", "X11") == meaning("PrologFlags", "contain,Alloc,x11")
-    True
-    """
-    text = (value or _DEFAULTS.get(name, "")).strip('"').rstrip("/")
-    if name in _WORDS:
-        words = {word.strip().lower().removeprefix("task/") for word in text.split(",")} - {""}
-        if name == "PrologFlags":
-            words |= {implied for word in words for implied in _IMPLIED.get(word, "").split()}
-        return ",".join(sorted(words - {"none"} if name == "TaskPlugin" else words))
-    return _SWITCHES.get(text.lower(), text)
+def _meaning(value: str) -> str:
+    """Return a value of a key without what means nothing: case, and the order of words; paths are as they are."""
+    return value if value.startswith("/") else ",".join(sorted(value.lower().split(",")))
 
 
 def _in_order(value: str) -> str:
@@ -146,10 +109,10 @@ def read_settings(tree: Tree, site: Site) -> Texts:
         return {}
     found: Texts = {}
     for name in _KEYS:
-        value = meaning(name, conf.settings.get(name.lower()))
-        is_deployed = value.startswith(f"{site.root}/")  # known by the digest of the release
+        value = conf.settings.get(name.lower(), "")
+        is_deployed = value.startswith(f"{site.root}/")  # known by the release
         mark = script_mark(tree, value) if name in SCRIPTS and value and not is_deployed else ""
-        found[name] = [f"{value} ({mark})" if mark else value]
+        found[name] = list(filter(None, (_meaning(value), mark)))
     filter_path = f"{conf.folder}/{FILTER}"
     if mark := script_mark(tree, filter_path, "--"):
         code = re.sub(r"--.*", "", small_text(tree, filter_path) or "")
@@ -174,15 +137,12 @@ def read_plugins(tree: Tree, _: Site) -> Texts | None:
 
 
 def read_cgroup_conf(tree: Tree, _: Site) -> Texts | None:
-    """Return the keys of cgroup.conf with their defaults."""
+    """Return what cgroup.conf states."""
     folder = _folder(tree, "slurm.conf", "cgroup.conf")
     if folder is None:
         return None
-    stated: dict[str, str] = {}
-    for entry in _entries(tree, f"{folder}/cgroup.conf"):
-        stated |= entry
-    values = {key: meaning(key, stated.get(key.lower()) or default) for key, default in _CGROUP_KEYS.items()}
-    return {"cgroup.conf": [f"{key}={value}" for key, value in values.items()]}
+    pairs = (pair for entry in _entries(tree, f"{folder}/cgroup.conf") for pair in entry.items())
+    return {"cgroup.conf": sorted(f"{key}={_meaning(value)}" for key, value in pairs)}
 
 
 def read_gres(tree: Tree, _: Site) -> Texts | None:
@@ -202,21 +162,15 @@ def read_gres(tree: Tree, _: Site) -> Texts | None:
 
 
 def read_node(tree: Tree, _: Site) -> Texts | None:
-    """Return what slurm.conf says of this node: its own line, else the only one."""
+    """Return what slurm.conf says of this node."""
     conf = read_slurm_conf(tree)
-    if conf is None:
-        return None
-    own = conf.node(host_name(tree))
-    if own is None and len(conf.nodes) == 1:
-        return {f"{OWN_NODE} {conf.nodes[0]['nodename']}": _node_words(conf.nodes[0])}
-    return {} if own is None else {OWN_NODE: _node_words(own)}
-
-
-def _node_words(entry: Mapping[str, str]) -> list[str]:
-    stated = {key: entry[key.lower()] for key in NODE_KEYS if key.lower() in entry}
+    entry = conf.node(host_name(tree)) if conf else None
+    if conf is None or entry is None:
+        return None if conf is None else {}
+    stated = {key: entry[key.lower()] for key in _NODE_KEYS if key.lower() in entry}
     if "(" not in stated.get("Gres", "("):
         stated["Gres"] = ",".join(sorted(stated["Gres"].lower().split(",")))
-    return [f"{key}={_in_order(value)}" for key, value in stated.items()]
+    return {"NodeName": [f"{key}={_in_order(value)}" for key, value in stated.items()]}
 
 
 def slurm_version(tree: Tree, folders: tuple[str, ...]) -> str | None:
@@ -232,12 +186,6 @@ def slurm_version(tree: Tree, folders: tuple[str, ...]) -> str | None:
             found = set(re.findall(rb"(?<=\0)(\d\d\.\d\d\.\d+(?:-\d+)?(?:-?rc\d+)?)(?=\0)", content))
             return found.pop().decode() if len(found) == 1 else None
     return None
-
-
-def spool_folder(value: str | None) -> str:
-    """Return the folder of slurmd, up to a part that is the node's own name."""
-    common, percent, _ = (value or _SPOOL).partition("%")
-    return (common.rpartition("/")[0] if percent else common).rstrip("/") or _SPOOL
 
 
 # Names of nodes

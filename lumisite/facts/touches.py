@@ -1,367 +1,267 @@
-"""What of a site each kind of change touches."""
+"""What of a site a change touches: the parts that its row names, and those that name what changed.
+
+A part of a row is the sort of it and its name, such as `helper spank/bin`. A name may have a word in braces, for which
+all that the site and the captures have of that stand: `{gpu_kind}` are the node kinds with as many GPUs as the node had
+or has. `settings` is followed by a pattern of their names.
+"""
 
 from __future__ import annotations
 
 import fnmatch
-import posixpath
 import re
-from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
-from lumisite.facts.change import Change, Touched, borrows, joined
-from lumisite.facts.context import Context, stated_devices, stated_paths, stored_plan
-from lumisite.facts.facts import Library
-from lumisite.facts.slurm import FILTER, NODE_KEYS, spool_folder
+from lumisite.facts.change import Change, Touched
+from lumisite.facts.facts import Facts
+from lumisite.facts.kinds import BY_NAME
+from lumisite.facts.stated import stated_devices, stated_paths
 from lumisite.machine.tree import is_under
-from lumisite.paths import CLI_FILTER, PROLOG, WRAPPERS
 from lumisite.site.images import family_by_path, parse_release, releases_by_name
-from lumisite.text import listed
-from lumisite.vendors import gpu_of
-
-Touches: TypeAlias = Callable[[Change, Context], Iterator[Touched]]
-
-
-def nothing(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield nothing: no part of a site names it."""
-    yield from ()
+from lumisite.site.model import Module, Platform, Site
+from lumisite.site.plans import LoadedPlan
+from lumisite.site.scalars import full_pci_bus
+from lumisite.site.selection import combinations, module_version
+from lumisite.site.versions import Version, parse_version
+from lumisite.vendors import gpu_of, software_of
 
 
-def _helper(*files: str) -> Touches:
-    """Return a function that yields files of the helper."""
-    return lambda change, context: (Touched("helper", file, f"depends on {change.subject}") for file in files)
+@dataclass(frozen=True)
+class Context:
+    """The site beside two captures. `was` is the platform before; `now` the one that the node is now, if known.
+
+    `plans` are the stored plans for `was`: those for other platforms did nothing on this node.
+    """
+
+    site: Site
+    before: Facts
+    after: Facts
+    was: str
+    now: str | None
+    plans: tuple[LoadedPlan, ...] = ()
+
+    @property
+    def old(self) -> Platform:
+        """The platform before."""
+        return self.site.platforms[self.was]
+
+    @property
+    def stated(self) -> Platform:
+        """The platform after, where it is known, else the one before."""
+        return self.site.platforms[self.now or self.was]
+
+    @property
+    def driven(self) -> str | None:
+        """The stack of which a driver decides what runs, where the platform is known to have it."""
+        return self.site.gpu_stack if self.site.gpu_stack in self.stated.stacks else None
+
+    def stack_of(self, title: str) -> str:
+        """Return the site's stack for software on the host, by its title there; empty where the site has none."""
+        known = ((stack, software_of(stack, self.site.stacks[stack].gpu)) for stack in self.site.stacks)
+        return next((stack for stack, software in known if software is not None and software.title == title), "")
+
+    def lost_releases(self, stack: str) -> tuple[str, ...]:
+        """Return the releases of the site that the new driver no longer supports, as far as that is known."""
+        return tuple(release for release in self.site.releases(stack) if self.loses(stack, parse_release(release)))
+
+    def loses(self, stack: str, release: Version | None) -> bool:
+        """Return whether the new driver no longer supports a release that the old one did."""
+        old, new = self.old.stacks.get(stack), self.stated.stacks.get(stack)
+        if release is None or old is None or new is None:
+            return False
+        return old.in_range(release) and not new.in_range(release)
+
+    @cached_property
+    def borrowed(self) -> dict[str, set[str]]:
+        """The libraries that images of each family borrow from the host: its own, and all that these need."""
+        sides, families = (self.before, self.after), self.site.families.items()
+        return {name: {soname for facts in sides for soname in _needed(facts, one.libraries)} for name, one in families}
 
 
-starter, task_prolog = _helper(WRAPPERS), _helper(PROLOG)
+def make_context(site: Site, before: Facts, after: Facts, plans: Iterable[LoadedPlan] = ()) -> Context:
+    """Find the platforms that two captures are of; the one in force stands for a capture that fits none."""
+    was = platform_of(site, before) or site.platform
+    stored = tuple(loaded for loaded in plans if loaded.plan.platform == was)
+    return Context(site, before, after, was, platform_of(site, after), stored)
 
 
-def platform(key: str) -> Touches:
-    """Return a function that yields a key of the platform before, with what it states."""
-
-    def touches(change: Change, context: Context) -> Iterator[Touched]:
-        stated = getattr(context.old, key)
-        yield Touched("site", f"platforms.{context.was}.{key}", f"states {stated or 'what changed'}")
-
-    return touches
+def platform_of(site: Site, facts: Facts) -> str | None:
+    """Return the platform that agrees with most of a capture and contradicts none of it."""
+    scores = {name: list(_agreements(platform, facts)) for name, platform in site.platforms.items()}
+    fitting = {name: len(answers) for name, answers in scores.items() if answers and all(answers)}
+    return max(fitting, key=lambda name: fitting[name], default=None)
 
 
-def settings_holding(between: str) -> Touches:
-    """Return a function that yields the settings whose value has the last word of the subject."""
-    return lambda change, context: context.settings_holding(change.subject.rpartition(between)[2])
+def _agreements(platform: Platform, facts: Facts) -> Iterator[bool]:
+    """Yield for each thing that a platform states and a capture has whether they agree."""
+    for path in platform.libraries.values():
+        if path in facts.paths:
+            yield facts.paths[path].kind == "directory"
+    if platform.slurm is not None and facts.slurm is not None:
+        yield str(platform.slurm) == facts.slurm
+    if platform.kernel is not None and facts.kernel is not None:
+        yield platform.kernel == facts.kernel
+    buses = [gpu.bus for gpu in facts.gpus]
+    if buses and platform.gpu_bus_ids:
+        yield any(buses == [full_pci_bus(bus) for bus in stated] for stated in platform.gpu_bus_ids.values())
 
 
-def settings_called(pattern: str) -> Touches:
-    """Return a function that yields the settings whose names match a pattern."""
-    return lambda change, context: context.settings_called(pattern, change.subject)
+def _needed(facts: Facts, roots: Iterable[str]) -> set[str]:
+    """Return libraries with all that they need, and these need."""
+    known: set[str] = set()
+    waiting = list(roots)
+    while waiting:
+        name = waiting.pop()
+        if name not in known:
+            known.add(name)
+            library = facts.libraries.get(facts.loads.get(name, ""))
+            waiting += library.needed if library else ()
+    return known
 
 
-def path(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield what names the path, and the plans with libraries below it."""
-    yield from context.all_naming(change.subject)
-    yield from context.plans_with([*context.sonames_under(change.subject), posixpath.basename(change.subject)])
+# What a change touches
 
 
-# The system
+def touches(change: Change, context: Context) -> tuple[Touched, ...]:
+    """Return what a change touches, each part once."""
+    found = [part for template in BY_NAME[change.kind].touches for part in parts_of(template, change, context)]
+    found += (part for name in change.names for part in naming(name, context))
+    more = {"driver": _driver, "stack": _stack, "image": _image}.get(change.kind)
+    found += more(change, context) if more else ()
+    return tuple(dict.fromkeys(found))
 
 
-def system(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield what the parts of the operating system touch, which are not reported beside it."""
-    yield from platform("os")(change, context)
-    parts = [part.partition(" ")[0] for part in change.names("parts")]
-    if "kernel" in parts:
-        yield from platform("kernel")(change, context)
-        yield from kernel_config(change, context)
-    if "glibc" in parts:
-        yield from glibc(change, context)
-
-
-def glibc(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield every plan: what images need of glibc is compared with what the host's libraries need."""
-    for name, family in context.site.families.items():
-        if family.libraries:
-            yield Touched("plan", name, borrows(family.libraries))
-    for stored in context.plans:
-        if bound := tuple(line.library for line in stored.plan.lines if line.decision == "bind"):
-            yield stored_plan(stored, f"decides about {listed(bound)}")
-
-
-def kernel_config(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the settings that name a part of the kernel, binds of the file, and what starts containers."""
-    for part in re.findall(r"CONFIG_(\w+)", f"{change.before}, {change.after}"):
-        yield from context.settings_holding(part.lower())
-    yield from context.settings_called("DMABUF", change.subject)
-    for key, bind in context.site.host_paths.items():
-        if bind.path.startswith("/boot"):
-            yield Touched("site", f"{key}.path", f"names {bind.path}")
-    yield from starter(change, context)
-
-
-def limits(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the ranks of all jobs, and for memory that is locked the settings about memory of the network."""
-    yield Touched("site", "partitions", f"ranks on the node get {change.subject}")
-    if change.subject.lower().endswith("memlock"):
-        yield from context.settings_called("MR_CACHE|REGISTER|HUGE|_HP$", change.subject)
-
-
-def mounts(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the ranks of all jobs, and what names a path on the mount."""
-    yield Touched("site", "partitions", f"ranks on the node get {change.subject}")
-    if change.subject != "/":
-        yield from context.all_naming(change.subject)
-
-
-def runtime(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the variant that the site states, and the wrapper."""
-    site = context.site
-    yield Touched("site", f"runtimes.{site.command}.variant", f"states {site.runtime.variant}")
-    yield from starter(change, context)
-
-
-# Devices
-
-
-def driver(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield, for the stack that the driver decides on, the entry of the platform and what the driver drops."""
-    stack = context.driven
-    if stack is None or change.subject not in gpu_of(str(context.site.gpu_vendor)).drivers:
+def parts_of(template: str, change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the parts of a site that a template of a row stands for."""
+    site, (what, _, name) = context.site, template.partition(" ")
+    if what == "settings":
+        yield from (Touched("setting", each.name) for each in site.settings if re.search(name, each.name))
         return
-    key, stated = f"platforms.{context.now or context.was}.stacks.{stack}", context.stated.stacks[stack]
-    if change.before != change.after:
-        yield Touched("site", f"{key}.driver", f"states {stated.driver}")
-    yield Touched("site", f"{key}.runs", f"states {stated.runs}")
-    yield from _dropped(stack, context)
+    name = name.replace("{platform}", context.was).replace("{now}", context.now or context.was)
+    word = re.search(r"\{(\w+)\}", name)
+    for value in _values(word[1], change, context) if word else ("",):
+        yield Touched(what, name.format(**{word[1]: value}) if word else name)  # type: ignore[arg-type]
 
 
-def _dropped(stack: str, context: Context) -> Iterator[Touched]:
+def _values(word: str, change: Change, context: Context) -> Collection[str]:
+    """Return all that a word in braces stands for."""
+    site, counts = context.site, {len(context.before.gpus), len(context.after.gpus)}
+    kinds = {name: kind for name, kind in site.node_kinds.items() if len(kind.gpus) in counts}
+    stack = context.stack_of(change.subject)
+    is_driver = site.gpu_vendor is not None and change.subject in gpu_of(site.gpu_vendor).drivers
+    found: dict[str, Collection[str]] = {
+        "kind": kinds,
+        "gpu_kind": [name for name, kind in kinds.items() if kind.gpus],
+        "nic_kind": [name for name, kind in kinds.items() if kind.nics],
+        "module": site.modules,
+        "runtime": [site.command],
+        "borrowing": [name for name, family in site.families.items() if family.libraries],
+        "one_gpu": [setting.name for setting in site.settings if setting.computed == "one-gpu"],
+        "host_stack": [name for name in site.host_stacks if name in context.old.stacks],
+        "driven": [context.driven] if context.driven and is_driver else [],
+        "stack": [stack] if stack in context.old.stacks else [],
+        "stack_module": [name for name, module in site.modules.items() if stack in module.version],
+    }
+    return found[word]
+
+
+def naming(name: str, context: Context) -> Iterator[Touched]:
+    """Yield the parts of a site that name a path, with what is below it, a library or a device."""
+    site = context.site
+    whole = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])")
+    yield from (Touched("setting", each.name) for each in site.settings if each.value and whole.search(each.value))
+    yield from (Touched("site", key) for key, stated in stated_devices(site) if stated == name)
+    sonames = {name}
+    if name.startswith("/"):
+        yield from (Touched("site", key) for key, stated in stated_paths(site) if is_under(stated, name))
+        yield from _modules_binding(name, site)
+        yield from _families_searching(name, site)
+        for facts in (context.before, context.after):
+            sonames |= {soname for soname, path in facts.loads.items() if is_under(path, name)}
+    yield from (Touched("plan", family) for family, borrowed in context.borrowed.items() if borrowed & sonames)
+    for stored in context.plans:
+        sources = {str(line.source) for line in stored.plan.lines if line.source is not None}
+        if sonames & {line.library for line in stored.plan.lines} or any(is_under(path, name) for path in sources):
+            yield Touched("plan", stored.file)
+
+
+def _modules_binding(path: str, site: Site) -> Iterator[Touched]:
+    """Yield the modules that bind a path, a folder above it or something below it, and those that load these."""
+    binding = {
+        str(bind.where)
+        for bind in site.host_paths.values()
+        if bind.where in site.modules and (is_under(path, bind.path) or is_under(bind.path, path))
+    }
+    for name, module in site.modules.items():
+        if name in binding or binding.intersection(module.loads):
+            yield Touched("module", name)
+
+
+def _families_searching(folder: str, site: Site) -> Iterator[Touched]:
+    """Yield the families whose images have a folder of libraries below a path on LD_LIBRARY_PATH."""
+    stated = (item for platform in site.platforms.values() for item in platform.libraries.items())
+    libraries = {name for name, path in stated if is_under(path, folder)}
+    for name, family in site.families.items():
+        if libraries.intersection(family.library_path):
+            yield Touched("family", name)
+
+
+def _driver(change: Change, context: Context) -> Iterator[Touched]:
     """Yield the modules and the images whose release the new driver does not support."""
-    title, supported = context.site.stacks[stack].title, str(context.stated.stacks[stack].runs)
-    why = f"{title} {{}} is outside {supported}, which the driver supports"
+    stack = context.driven
+    if stack is None or not _values("driven", change, context):
+        return
     series = {version.minor: str(version) for version in map(parse_release, context.lost_releases(stack)) if version}
-    for release in series.values():
-        for name, module in context.site.modules.items():
-            for version in context.versions_with(module, stack, release) if stack in module.version else ():
-                yield Touched("module", f"{name}/{version}", why.format(release))
+    for name, module in context.site.modules.items():
+        for release in series.values() if stack in module.version else ():
+            yield from (Touched("module", f"{name}/{version}") for version in _versions_with(context, module, release))
     for folder, images in context.after.images.items():
         for name, file in images.items():
             image = f"{folder}/{name}"
-            named = releases_by_name(context.site, file.target or image, image).get(stack)
-            if context.loses(stack, named):
-                yield Touched("image", image, why.format(named))
+            if context.loses(stack, releases_by_name(context.site, file.target or image, image).get(stack)):
+                yield Touched("image", image)
 
 
-def gpus(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the node kinds with as many GPUs as this node had, or has, and their masks."""
-    for name in context.gpu_kinds:
-        yield Touched("site", f"node_kinds.{name}.gpus", f"states {change.before or 'what changed'}")
-        yield Touched("mask", name, f"masks are made from {change.subject}")
+def _versions_with(context: Context, module: Module, release: str) -> Iterator[str]:
+    """Yield the versions of a module that have a release of the driven stack."""
+    site, old = context.site, context.old
+    hosts = {name: old.stacks[name].supported for name in site.host_stacks if name in old.stacks}
+    chosen = {**hosts, str(context.driven): (parse_version(release),)}
+    ordered = {name: chosen[name] for name in site.stacks if name in chosen}
+    for combination in combinations(site, context.was, ordered):
+        yield module_version(site, module, combination)
 
 
-def gpu_buses(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the bus ids of the platform, by which a live node is recognised."""
-    for name in context.gpu_kinds:
-        key = f"platforms.{context.was}.gpu_bus_ids.{name}"
-        yield Touched("site", key, f"states {change.before or 'what changed'}")
-        yield Touched("mask", name, f"masks are made from {key}")
-
-
-def cpus(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the groups of each node kind, and the masks that are made from them."""
-    for name in context.site.node_kinds:
-        yield Touched("site", f"node_kinds.{name}.l3", "states what changed")
-        if "groups" in change.names("how"):
-            yield Touched("mask", name, f"masks are made from {change.subject}")
-
-
-def interfaces(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the interfaces of the fabric, whichever they are."""
-    yield Touched("site", "fabric.interfaces", f"states {joined(map(str, context.site.fabric.interfaces))}")
-
-
-def device(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the keys and settings that name an interface or adapter; of one elsewhere the places of node kinds too."""
-    name = change.subject
-    for key, stated in stated_devices(context.site):
-        if name == stated:
-            yield Touched("site", key, f"names {name}")
-    yield from context.settings_holding(name)
-    is_elsewhere = change.is_one_sided or any(field.startswith(("numa ", "cpus ")) for field in change.names("fields"))
-    for kind, node in context.site.node_kinds.items():
-        if change.kind == "nic" and is_elsewhere and node.nics:
-            yield Touched("site", f"node_kinds.{kind}.nics", f"names {name}")
-
-
-# Releases and images
-
-
-def product(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield what names the folder that went, what lacks the one that came, and what binds either."""
-    gone, come = change.before, change.after
-    if gone is not None:
-        yield from context.keys_naming(gone)
-        yield from context.settings_holding(gone)
-        yield from context.plans_under(gone)
-        yield from _families_searching(context, gone)
-        yield from context.plans_with(context.sonames_under(gone))
-    if come is not None and not any(is_under(stated, come) for _, stated in stated_paths(context.site)):
-        yield Touched("site", "platforms", f"does not name {come}")
-    yield from context.modules_binding(gone or come or "")
-
-
-def _families_searching(context: Context, folder: str) -> Iterator[Touched]:
-    platforms = context.site.platforms.values()
-    libraries = {name for each in platforms for name, at in each.libraries.items() if is_under(at, folder)}
-    for name, family in context.site.families.items():
-        if used := tuple(sorted(libraries.intersection(family.library_path))):
-            yield Touched("family", name, f"LD_LIBRARY_PATH of its images has {listed(used)}")
-
-
-def stack(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield what needs a release that went, and where one that came is not described."""
-    if not (name := context.stack_of(change.subject)):
+def _stack(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield where the site has a release that went, and where it lacks one that came."""
+    name = context.stack_of(change.subject)
+    if not name:
         return
-    for release in change.names("gone"):
-        gone = _gone_for_modules if context.site.stacks[name].gpu is None else _gone_for_images
-        yield from gone(context, name, release)
-    for release in change.names("come"):
-        if release not in context.site.releases(name):
-            yield Touched("site", f"stacks.{name}.releases", f"does not name {release}")
+    described, stated = context.site.releases(name), context.old.stacks.get(name)
+    for release in change.gone:
+        if stated is not None and release in map(str, stated.installed):
+            yield Touched("site", f"platforms.{context.was}.stacks.{name}.supported")
+        if context.site.stacks[name].gpu is not None:
+            if release in described and described[release].found != "image":
+                yield Touched("site", f"stacks.{name}.releases.{release}")
+        else:
+            for module_name in _values("stack_module", change, context):
+                yield Touched("module", f"{module_name}/{release}*")
+    if any(release not in described for release in change.come):
+        yield Touched("site", f"stacks.{name}.releases")
 
 
-def _gone_for_modules(context: Context, name: str, release: str) -> Iterator[Touched]:
-    """Yield what names a release that only the host has."""
-    stated = context.old.stacks.get(name)
-    if stated is None:
-        return
-    if release in map(str, stated.installed):
-        yield Touched("site", f"platforms.{context.was}.stacks.{name}.supported", f"states {release}")
-    title = context.site.stacks[name].title
-    for module_name, module in context.site.modules.items():
-        if name in module.version:
-            yield Touched("module", f"{module_name}/{release}*", f"{title} {release} is gone")
-
-
-def _gone_for_images(context: Context, name: str, release: str) -> Iterator[Touched]:
-    """Yield what takes a release from the host that images bring too."""
-    entry, software = context.site.releases(name).get(release), context.software(name)
-    if entry is not None and entry.found != "image":
-        yield Touched("site", f"stacks.{name}.releases.{release}", f"states {entry.found}")
-    for folder in software.tops(release) if software else ():
-        yield from context.keys_naming(folder)
-        yield from context.plans_with(context.sonames_under(folder))
-        yield from context.plans_under(folder)
-
-
-def default(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the plans with libraries that come from another release now, and what follows the default."""
-    name, after = context.stack_of(change.subject), context.after
-    kept = {soname: at for soname, at in context.before.loads.items() if at in after.libraries}
-    yield from context.plans_with([soname for soname, at in kept.items() if after.loads.get(soname, at) != at])
-    stated = context.old.defaults.get(name)
-    if stated is None:
-        yield from context.all_naming(f"{change.subject}/default")
-        return
-    yield Touched("site", f"platforms.{context.was}.stacks.{name}.default", f"states {stated}")
-    for module_name, module in context.site.modules.items():
-        if name in module.version:
-            yield Touched("module", module_name, f"its default version follows the default {change.subject}")
-
-
-def image(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the family that recognises the image, its modules and plans, and where the site names the image."""
+def _image(change: Change, context: Context) -> Iterator[Touched]:
+    """Yield the family that recognises an image, its modules, and the stored plans that were made for it."""
     site = context.site
-    paths = dict.fromkeys((*change.names("files"), *filter(None, (change.before, change.after)), *change.paths))
-    for at in paths:
-        family = family_by_path(site, at, *change.paths)
+    for path in change.names:
+        family = family_by_path(site, path, *change.inside)
         if family is not None:
-            yield Touched("family", family, f"recognises {at}")
-            for module in site.families[family].modules:
-                yield Touched("module", module, f"images of {family} are run with it")
-            if libraries := tuple(map(str, site.families[family].libraries)):
-                yield Touched("plan", family, borrows(libraries))
-    for stored in context.plans:
-        patterns = stored.plan.paths
-        if any(fnmatch.fnmatchcase(at, pattern) for at in paths for pattern in patterns):
-            yield stored_plan(stored, "was made for another file")
-    if site.validation is not None and site.validation.image in (*change.paths, change.before):
-        yield Touched("site", "validation.image", f"names {site.validation.image}")
-
-
-def release(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield all modules."""
-    for name in context.site.modules:
-        yield Touched("module", name, "users load it from the release that `current` leads to")
-
-
-def deployed_file(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the module that the file is, or what else runs or reads it."""
-    folder, _, rest = change.subject.partition("/")
-    name = rest.removesuffix(".lua") if folder == "modules" else change.subject
-    yield Touched("module" if folder == "modules" else "helper", name, "differs from what was rendered")
-
-
-# Libraries
-
-
-def library(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield what borrows the libraries of a change or what needs them, and what binds those that came or went."""
-    names = change.names("gone") or change.names("libraries")
-    facts = context.before if change.after is None else context.after
-    needing = [facts.libraries.get(at, Library()).soname or posixpath.basename(at) for at in change.names("needed_by")]
-    about = names if change.kind in ("soname", "cache") else (change.subject,)
-    yield from context.plans_with((*about, *needing))
-    both = context.before.loads.keys() & context.after.loads.keys()
-    yield from context.binds_of([name for name in (*about, *names) if name not in both])
-
-
-# Modules and Slurm
-
-
-def module_default(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the defaults that the site states: without a version users get another release."""
-    for name in context.site.host_stacks:
-        if name in context.old.stacks:
-            stated = context.old.defaults[name]
-            yield Touched("site", f"platforms.{context.was}.stacks.{name}.default", f"states {stated}")
-
-
-def module_path(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the modules of the site, which users load beside these, and what names a folder."""
-    for folder in change.names("gone"):
-        yield from context.all_naming(folder)
-    yield from module_default(change, context)
-
-
-def slurm(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the key of the platform, and what Slurm runs of the helper."""
-    yield from platform("slurm")(change, context)
-    yield from _helper(PROLOG, CLI_FILTER)(change, context)
-
-
-def slurm_conf(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the task prolog or the cli_filter, and what names the folder of slurmd."""
-    yield from _helper(CLI_FILTER if change.subject == FILTER else PROLOG)(change, context)
-    if change.subject == "SlurmdSpoolDir":
-        yield from context.all_naming(spool_folder(change.before))
-
-
-def slurm_node(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield what node kinds say of the keys that changed, and their masks."""
-    yield from task_prolog(change, context)
-    changed = {word.partition("=")[0] for word in (*change.names("gone"), *change.names("come"))}
-    stated = {NODE_KEYS[key] for key in changed & NODE_KEYS.keys()}
-    for name in context.kinds_like_node:
-        for key in sorted(stated):
-            yield Touched("site", f"node_kinds.{name}.{key}", "states what changed")
-        if stated & {"l3", "reserved"}:
-            yield Touched("mask", name, f"masks are made from {change.subject}")
-
-
-def slurm_devices(change: Change, context: Context) -> Iterator[Touched]:
-    """Yield the task prolog, the GPUs of node kinds with the masks, and the settings that choose a GPU."""
-    yield from task_prolog(change, context)
-    for name in context.kinds_like_node:
-        if name in context.gpu_kinds:
-            yield Touched("site", f"node_kinds.{name}.gpus", "states what changed")
-        yield Touched("mask", name, f"masks are made from {change.subject}")
-    for setting in context.site.settings:
-        if setting.computed == "one-gpu":
-            yield Touched("setting", setting.name, f"depends on {change.subject}")
+            yield Touched("family", family)
+            yield from (Touched("module", module) for module in site.families[family].modules)
+            if site.families[family].libraries:
+                yield Touched("plan", family)
+        for stored in context.plans:
+            if any(fnmatch.fnmatchcase(path, pattern) for pattern in stored.plan.paths):
+                yield Touched("plan", stored.file)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from lumisite.facts.kernel import read_limits
+from lumisite.facts.node_files import read_limits
 from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.host import PCI_DRIVERS, has_address, mount_of, partition_of_this_job, silent_paths
 from lumisite.machine.ldcache import glob

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from lumisite.facts.kernel import sysctls
+from lumisite.facts.node_files import sysctls
 from lumisite.facts.runtime import find_runtime, is_wrapper, read_directives, starters
 from lumisite.findings.finding import Finding, Severity
 from lumisite.machine.host import mount_of
@@ -51,7 +51,7 @@ def container_faults(node: Node) -> Iterator[HostFault]:
     if node.site.runtime.executable is None or any(runtime_faults(node)):
         return
     host, home = node.host, find_runtime(node.host, node.site)
-    directives = {name: words[0] for name, words in read_directives(host, node.site).items()}
+    directives = {name: words[0] for name, words in (read_directives(host, node.site) or {}).items()}
     path = str(node.site.runtime.executable)
     for name in _NEEDED:
         if directives.get(name) in ("no", "minimal"):

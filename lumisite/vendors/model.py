@@ -33,12 +33,10 @@ class Sign:
 class Software:
     """Software whose releases matter to containers, by the name that it usually has as a stack of a site.
 
-    `words` is what people read of it where its title is not enough. `folders` are what stands before the version in
-    paths of its releases, `series` before the first two numbers of it in paths of folders that all releases of a series
-    share. There `stated`, a text in the folder, has the whole version, and so has the package that is called `package`
-    with the two numbers behind. `defaults` are links to the default release, the first that leads to one counts;
-    `libraries` are the folders of libraries below a release, `follows` stands before the paths of what changes with the
-    default, where more than its releases do.
+    `folders` are what stands before the version in paths of its releases, `series` before the first two numbers of it
+    in paths of folders that all releases of a series share. There `stated`, a text in the folder, has the whole
+    version, and so has the package that is called `package` with the two numbers behind. `defaults` are links to the
+    default release, the first that leads to one counts; `libraries` are the folders of libraries below a release.
     Of a vendor of GPUs its driver decides what runs, of others what the host has installed; `drivers` says by major
     version the first major version of the driver that runs all of its minor ones. `images` says where images state the
     release, what counts more first.
@@ -46,26 +44,14 @@ class Software:
 
     name: str
     title: str
-    words: str = ""
     folders: tuple[str, ...]
     series: tuple[str, ...] = ()
     stated: Sign | None = None
     package: str = ""
     defaults: tuple[str, ...]
-    follows: str = ""
     libraries: tuple[str, ...] = ()
     drivers: Mapping[str, int] = field(default_factory=dict)
     images: tuple[Sign, ...] = ()
-
-    @property
-    def on_host(self) -> str:
-        """What of it a node has, for people."""
-        return self.words or f"{self.title} on the host"
-
-    @property
-    def moving(self) -> tuple[str, ...]:
-        """What stands before the paths of what changes with the default."""
-        return (self.follows,) if self.follows else (*self.folders, *self.series)
 
     def tops(self, release: str) -> tuple[str, ...]:
         """The folders that a release may have, whether they are there or not."""
@@ -182,8 +168,7 @@ class Vendor:
     stand. `kernel_modules` is a regular expression for modules of the kernel whose version matters;
     `kernel_options` are options of the kernel's configuration, with who reads them. `devices` are files that show
     that a module is there whose libraries pass memory between processes; `services` how the names of services begin
-    that must run; `login_files` patterns of what its shells run at login; `providers` are libfabric's for these
-    products, with how the names of their functions begin, up to the first `_`. `bound` is the folder whose libraries
+    that must run; `login_files` patterns of what its shells run at login. `bound` is the folder whose libraries
     containers borrow, `log` the words of logs.
     """
 
@@ -202,6 +187,5 @@ class Vendor:
     devices: tuple[str, ...] = ()
     services: tuple[str, ...] = ()
     login_files: tuple[str, ...] = ()
-    providers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     bound: str = ""
     log: LogWords = field(default_factory=LogWords)

@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 
 from lumisite.errors import shown
 from lumisite.facts.change import Change
+from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts
-from lumisite.facts.report import change_json, compare, make_report
+from lumisite.facts.report import change_json, make_report
 from lumisite.site.load import LoadedSite, load_plans
 from lumisite.text import listed, percent, some
 from lumisite.validate.metric_names import parse_name
@@ -20,8 +21,8 @@ from lumisite.validate.verdict.system import SystemVerdict
 #: Which kinds of change are suspected first where a part of the machine is slower.
 SUSPECTS: Mapping[str, tuple[str, ...]] = {
     "network": (
-        "product", "default", "soname", "library-gone", "library", "missing", "dangling", "interface", "nic", "os",
-        "kernel", "kernel-config",
+        "product", "default", "soname", "library-missing", "library", "dangling", "interface", "nic", "os", "kernel",
+        "kernel-config",
     ),
     "node": ("driver", "stack", "gpu-count", "gpu-bus", "gpu-place", "cpus", "os", "kernel", "runtime"),
 }  # fmt: skip

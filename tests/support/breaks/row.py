@@ -10,23 +10,17 @@ from tests.support.dict_trees import Link
 #: What is put into a node's files by path; `None` takes a file away.
 Plant = Mapping[str, bytes | Link | None]
 
-#: Whether the text for users says anything of a change.
-TOLD = True
-
 
 @dataclass(frozen=True)
 class Break:
     """A row: `files` are planted in the node after, `both` before and after.
 
-    `change` is the code and the subject of the change; `touched` are parts that it touches (what, name); `users` says
-    whether users read of it; `also` are the other changes: a fault is reported once, so there are none but where one
-    file is two facts. `plan` is said of why a stored plan of the latest image is touched, if it is.
+    `change` is the code and the subject of the change; `touched` are parts that it touches (what, name); `also` are the
+    other changes, where one file is several facts.
     """
 
     files: Plant
     change: tuple[str, str]
     touched: list[tuple[str, str]]
-    users: bool
     also: tuple[tuple[str, str], ...] = ()
     both: Plant = field(default_factory=dict)
-    plan: str = ""

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from lumisite.facts.capture import capture
+from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts
-from lumisite.facts.report import compare
 from lumisite.findings.finding import Severity
 from lumisite.machine.host import DiskTree
 from tests.support.breaks import LUMI
@@ -17,7 +17,6 @@ from tests.support.dict_trees import DictTree, write_tree
 from tests.support.nodes import AFTER, lumi_node
 
 CPU, OPTIONS = "/sys/devices/system/cpu", "/sys/module/amdgpu/parameters"
-MODPROBE = "/etc/modprobe.d/site.conf"
 BASE: Plant = {
     **{f"/dev/cxi{number}": b"" for number in range(4)},
     **{f"/dev/dri/renderD{128 + number}": b"" for number in range(8)},
@@ -27,7 +26,6 @@ BASE: Plant = {
     f"{OPTIONS}/noretry": b"-1\n",
     f"{OPTIONS}/mes": b"N\n",
     "/sys/module/cxi_ss1/parameters/disable_default_svc": b"1\n",
-    MODPROBE: b"options amdgpu noretry=0 vm_size=9\noptions cxi-ss1 disable_default_svc=0\n",
     **{f"{CPU}/cpu{number}/cpufreq/scaling_governor": b"performance\n" for number in range(128)},
     f"{CPU}/cpufreq/boost": b"1\n",
     f"{CPU}/smt/control": b"on\n",
@@ -53,12 +51,7 @@ def found(plant: Plant) -> list[tuple[str, str, object, object]]:
         ({"/dev/kfd": None}, ("device", "/dev/kfd", "1 file", None)),
         ({"/dev/cxi3": None}, ("device", "/dev/cxi", "4 files", "3 files")),
         ({"/dev/xpmem": None, "/sys/module/xpmem/refcnt": None}, ("device", "xpmem", "2 files", None)),
-        ({"/dev/infiniband/uverbs0": b""}, ("device", "/dev/infiniband/uverbs", None, "1 file")),
-        ({f"{OPTIONS}/noretry": b"1\n"}, ("driver-option", "amdgpu.noretry", "-1", "1")),
-        ({f"{OPTIONS}/noretry": b"\n"}, ("driver-option", "amdgpu.noretry", "-1", "empty")),
-        ({MODPROBE: None}, ("driver-option", "modprobe cxi_ss1.disable_default_svc", "0", None)),
-        ({MODPROBE: b"options amdgpu vm_size=9 noretry=1\noptions cxi_ss1 disable_default_svc=0\n"}, ("driver-option", "modprobe amdgpu.noretry", "0", "1")),
-        ({"/usr/lib/modprobe.d/new.conf": b"install amdgpu /bin/false\n"}, ("driver-option", "modprobe amdgpu.blacklist", None, "yes")),
+        ({f"{OPTIONS}/noretry": b"1\n"}, ("module-parameter", "amdgpu.noretry", "-1", "1")),
         ({f"{CPU}/cpu{number}/cpufreq/scaling_governor": b"powersave\n" for number in range(128)}, ("cpu-setting", "scaling_governor", "performance", "powersave")),
         ({f"{CPU}/cpu9/cpufreq/scaling_governor": b"powersave\n"}, ("cpu-setting", "scaling_governor", "performance", "performance (127), powersave (1)")),
         ({f"{CPU}/cpufreq/boost": b"0\n"}, ("cpu-setting", "boost", "1", "0")),
@@ -73,9 +66,6 @@ def test_a_planted_change_is_named(plant: Plant, change: tuple[object, ...]) -> 
     "plant",
     [
         {f"{OPTIONS}/new_in_this_build": b"4\n"},
-        {MODPROBE: None, "/lib/modprobe.d/x.conf": b"# one\noptions cxi_ss1  disable_default_svc=0\noptions amdgpu vm_size=9 \\\n  noretry=0\n"},
-        {"/usr/lib/modprobe.d/site.conf": b"options amdgpu noretry=1\n"},
-        {"/etc/modprobe.d/live.conf": b"options amdgpu mes=0\nblacklist nouveau\noptions loop max_loop=4\n"},
         {f"{CPU}/cpu0/cpufreq/scaling_cur_freq": b"1500000\n"},
         {f"{CPU}/smt/active": b"1\n"},
     ],
@@ -88,15 +78,6 @@ def test_what_means_the_same_is_silent(plant: Plant) -> None:
 def test_a_lost_device_is_a_fault(path: str) -> None:
     (change,) = compare(facts_of({}), facts_of({path: None}))
     assert change.severity is Severity.FAULT
-
-
-def test_what_follows_from_another_change_is_not_repeated() -> None:
-    devices = {path: None for path in BASE if path.startswith(("/dev/kfd", "/dev/dri"))}
-    unloaded = {"/sys/module/amdgpu/version": None, "/sys/module/amdgpu/srcversion": None, **devices}
-    assert [code for code, *_ in found(unloaded)] == ["driver"]
-    assert [code for code, *_ in found({"/sys/class/cxi/cxi2/device": None, "/dev/cxi2": None})] == ["nic"]
-    stated = {"/proc/cmdline": b"iommu=pt amdgpu.noretry=1\n", f"{OPTIONS}/noretry": b"1\n"}
-    assert [code for code, *_ in found(stated)] == ["kernel-parameter"]
 
 
 def test_rights_of_devices_are_compared_where_the_tree_has_them(tmp_path: Path) -> None:

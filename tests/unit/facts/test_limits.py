@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts, format_facts, parse_facts
-from lumisite.facts.report import compare, make_report
+from lumisite.facts.report import make_report
 from lumisite.findings.finding import Severity
 from tests.support.breaks import LUMI, facts_of
 from tests.support.breaks.row import Plant
@@ -56,41 +57,21 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], str | None]] = {
         ("limits", "* memlock"),
         "hard 64",
     ),
-    "a later file": (
-        {"/etc/security/limits.d/99-x.conf": b"* - memlock 8192\n"},
-        ("limits", "* memlock"),
-        "hard 8192, soft 8192",
-    ),
     "no file of the site": ({MORE: None}, ("limits", "@users nofile"), None),
     "the unit": (
         {UNIT: BASE[UNIT].replace(b"LimitMEMLOCK=infinity", b"LimitMEMLOCK=64M")},
         ("limits", "slurmd.service LimitMEMLOCK"),
         "64M",
     ),
-    "no drop-in": (
-        {DROP_IN: None},
-        ("limits", "slurmd.service LimitNOFILE"),
-        "131072",
-    ),
     "a drop-in that counts later": (
         {"/run/systemd/system/slurmd.service.d/60-x.conf": b"[Service]\nLimitSTACK=8M:infinity\n"},
         ("limits", "slurmd.service LimitSTACK"),
         "8M:infinity",
     ),
-    "a limit that is taken back": (
-        {DROP_IN: BASE[DROP_IN] + b"LimitMEMLOCK=\n"},
-        ("limits", "slurmd.service LimitMEMLOCK"),
-        None,
-    ),
     "default of systemd": (
         {SYSTEMD: b"DefaultLimitNPROC=100\n"},
         ("limits", "slurmd.service LimitNPROC"),
         "100",
-    ),
-    "no cgroups of its own": (
-        {UNIT: BASE[UNIT].replace(b"Delegate=yes", b"Delegate=no")},
-        ("limits", "slurmd.service Delegate"),
-        "no",
     ),
     "small /dev/shm": (
         mounted("size=263907320k", "size=65536k"),
@@ -164,7 +145,6 @@ def test_what_a_limit_and_a_mount_touch() -> None:
         return {(touch.what, touch.name) for touch in change.touches}
 
     assert ("setting", "FI_MR_CACHE_MONITOR") in touched("the unit")
-    assert ("setting", "FI_MR_CACHE_MONITOR") not in touched("default of systemd")
     assert ("module", "singularity-userfilesystems") in touched("read-only after an error")
     for name in ("read-only after an error", "not mounted", "no locks", "no locks of the node"):
         (change,) = compare(node(), node(CHANGES[name][0]))

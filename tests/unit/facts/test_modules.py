@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts
-from lumisite.facts.report import compare, make_report
+from lumisite.facts.report import make_report
 from tests.support.breaks import LUMI, facts_of
 from tests.support.breaks.row import Plant
 from tests.support.dict_trees import Link
@@ -42,18 +43,6 @@ CHANGES: Mapping[str, tuple[Plant, set[tuple[str, str]]]] = {
     "a folder that moved with its list": (
         {**moved(SITE, "/usr/local/modules2"), LIST: b"/usr/local/modules2\n/usr/local/more*/all\n"},
         {("module-path", "MODULEPATH")},
-    ),
-    "a folder that moved, and the list did not": (
-        moved(SITE, "/usr/local/elsewhere"),
-        {("module-path", "MODULEPATH")},
-    ),
-    "a folder inside of one that is searched": (
-        moved(CORE, f"{CORE}.new"),
-        {("module-default", CORE)},
-    ),
-    "moved, with another default": (
-        {**moved(CORE, f"{CORE}.new"), f"{CORE}.new/papi/.modulerc.lua": b'module_version("papi/7.2", "default")\n'},
-        {("module-default", CORE), ("module-default", f"{CORE}.new/papi")},
     ),
     "another pattern": (
         {LIST: b"/usr/local/modules\n"},

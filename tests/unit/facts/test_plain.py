@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -15,13 +14,14 @@ import pytest
 from lumisite.facts import capture as capture_module
 from lumisite.facts import capture_libraries
 from lumisite.facts.capture import Captured, capture
-from lumisite.facts.facts import Facts, format_facts, parse_facts
+from lumisite.facts.compare import compare
+from lumisite.facts.facts import Facts, format_facts
 from lumisite.facts.kinds import KINDS
-from lumisite.facts.report import ChangeReport, compare, make_report
+from lumisite.facts.report import ChangeReport, make_report
 from lumisite.machine.host import DiskTree
 from lumisite.site.load import load_site
 from tests.support.dict_trees import DictTree, Link, write_tree
-from tests.support.nodes import AFTER, MODULEFILE, RELEASE, NodeFiles, lumi_node
+from tests.support.nodes import AFTER, NodeFiles, lumi_node
 
 LUMI = load_site("lumi").site
 Plant = Mapping[str, bytes | Link | None]
@@ -86,16 +86,10 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], set[tuple[str, str]]]] = {
         ("interface", "hsn0"),
         {("site", "fabric.interfaces"), ("setting", "NCCL_SOCKET_IFNAME")},
     ),
-    "MTU beyond": ({f"{HSN0}/mtu": b"9216\n"}, ("interface", "hsn0"), {("site", "fabric.interfaces")}),
     "no IOMMU": (
         {"/proc/cmdline": b"root=/dev/sda1 nosmt isolcpus=0,8 crashkernel=1G"},
         ("kernel-parameter", "iommu"),
         {("site", "platforms.2026-01.kernel")},
-    ),
-    "isolated CPUs": (
-        {"/proc/cmdline": b"iommu=pt nosmt isolcpus=0 crashkernel=1G"},
-        ("kernel-parameter", "isolcpus"),
-        set(),
     ),
     "a parameter more": (
         {"/proc/cmdline": b"iommu=pt nosmt isolcpus=0,8 crashkernel=1G amdgpu.noretry=0"},
@@ -106,11 +100,6 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], set[tuple[str, str]]]] = {
         {"/proc/sys/vm/unprivileged_userfaultfd": b"0\n"},
         ("sysctl", "vm.unprivileged_userfaultfd"),
         {("setting", "FI_MR_CACHE_MONITOR")},
-    ),
-    "NUMA balancing": (
-        {"/proc/sys/kernel/numa_balancing": b"1\n"},
-        ("sysctl", "kernel.numa_balancing"),
-        set(),
     ),
     "fewer huge pages": (
         {f"{HUGE}/nr_hugepages": b"0\n"},
@@ -127,11 +116,6 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], set[tuple[str, str]]]] = {
         ("kernel-module", "cxi_ss1"),
         {("site", "fabric.interfaces")},
     ),
-    "kdreg2 built anew": (
-        {"/sys/module/kdreg2/srcversion": b"DDDD\n"},
-        ("kernel-module", "kdreg2"),
-        {("site", "fabric.interfaces")},
-    ),
     "default by .version": (
         {f"{CORE}/cray-mpich/.version": b"#%Module1.0\nset  ModulesVersion 9.0.1\n"},
         ("module-default", "/opt/cray/pe/lmod/modulefiles/core/cray-mpich"),
@@ -141,11 +125,6 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], set[tuple[str, str]]]] = {
         {f"{CORE}/gcc/.modulerc.lua": b"module_version('gcc/14.1','default')\n"},
         ("module-default", "/opt/cray/pe/lmod/modulefiles/core/gcc"),
         {("site", "platforms.2026-01.stacks.cpe.default")},
-    ),
-    "default by .modulerc": (
-        {f"{CORE}/rocm/.modulerc": b"module-version rocm/7.0 default\n"},
-        ("module-default", "/opt/cray/pe/lmod/modulefiles/core/rocm"),
-        set(),
     ),
     "default by link": (
         {f"{CORE}/papi/default": Link("7.2.lua"), f"{CORE}/papi/7.2.lua": b""},
@@ -162,20 +141,10 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], set[tuple[str, str]]]] = {
         ("slurm-conf", "TaskProlog"),
         {("helper", "spank/task_prolog")},
     ),
-    "TaskProlog edited": (
-        {"/etc/slurm/prolog.sh": b"#!/bin/sh\necho export X=1\n"},
-        ("slurm-conf", "TaskProlog"),
-        {("helper", "spank/task_prolog")},
-    ),
     "plugin more": (
         {"/etc/slurm/plugstack.conf.d/pyxis.conf": b"required /opt/pyxis.so\n"},
         ("slurm-plugins", "plugstack.conf"),
         {("helper", "spank/task_prolog")},
-    ),
-    "plugin replaced": (
-        {"/usr/lib64/slurm/spank_lua.so": b"two"},
-        ("slurm-plugins", "plugstack.conf"),
-        set(),
     ),
     "included": (
         {"/etc/slurm/more.conf": b"SwitchType=switch/none\n"},
@@ -184,15 +153,6 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], set[tuple[str, str]]]] = {
     ),
     "lib64 led elsewhere": (
         {f"{LIB64}/libmpi_gnu_123.so.12": Link(f"{MPICH}/9.0.1/ofi/gnu/12.3/lib/libmpi_gnu_123.so.12")},
-        ("links", "/opt/cray/pe/lib64"),
-        {("module", "singularity-CPEbits")},
-    ),
-    "lib64 that is a link": (
-        {
-            f"{LIB64}/libmpi_gnu_123.so.12": None,
-            f"{LIB64}/libmpi_gtl_hsa.so.0": None,
-            LIB64: Link(f"{MPICH}/8.1.32/gtl/lib"),
-        },
         ("links", "/opt/cray/pe/lib64"),
         {("module", "singularity-CPEbits")},
     ),
@@ -206,14 +166,9 @@ CHANGES: Mapping[str, tuple[Plant, tuple[str, str], set[tuple[str, str]]]] = {
         ("library", "libcxi.so.1"),
         {("plan", "lumi-rocm")},
     ),
-    "need rebuilt to the same size": (
-        rebuilt(JSON),
-        ("library", "libjson-c.so.5"),
-        {("plan", "lumi-rocm")},
-    ),
     "runtime rebuilt to the same size": (
         rebuilt("/usr/bin/singularity"),
-        ("runtime", "/usr/bin/singularity"),
+        ("runtime", "container runtime"),
         {("site", "runtimes.singularity.variant"), ("helper", "spank/bin")},
     ),
 }
@@ -231,9 +186,6 @@ HARMLESS: Mapping[str, Plant] = {
         f"{CORE}/cray-mpich/.version": b'#%Module\n# set ModulesVersion "1"\nset ModulesVersion "8.1.32"\n'
     },
     "a version beside the default": {f"{CORE}/cray-mpich/8.1.33.lua": b""},
-    "a comment in slurm.conf": {
-        "/etc/slurm/slurm.conf": b"# new\nTaskProlog = /etc/slurm/prolog.sh\nInclude more.conf\nNodeName=x\n"
-    },
     "blanks in plugstack.conf": {"/etc/slurm/plugstack.conf.d/lua.conf": b"# one\noptional spank_lua.so a=1\n\n"},
     "a link of the same release": {
         f"{LIB64}/libmpi_gtl_hsa.so.0": Link(f"{MPICH}/8.1.32/ofi/gnu/12.3/lib/libmpi_gnu_123.so.12")
@@ -271,7 +223,6 @@ def test_a_planted_change_is_told_alone_with_what_it_touches(name: str, node: Fa
     report = make_report(node, facts_of(plant), LUMI)
     assert told(report) == [change]
     assert touched <= {(touch.what, touch.name) for touch in report.changes[0].touches}
-    assert ("This is what it means" in report.users[0]) == bool(report.changes[0].touches)
 
 
 @pytest.mark.parametrize("name", HARMLESS)
@@ -290,17 +241,13 @@ def test_each_part_has_a_planted_change_and_a_capture_holds_no_secret(node: Fact
         "module-path",
     }  # in tables beside this file
     seen |= {"loader", "kernel-config", "cgroup", "service"}
-    seen |= {"device", "driver-option", "cpu-setting", "container-start", "runtime-directive"}  # likewise
+    seen |= {"device", "module-parameter", "cpu-setting", "container-start", "runtime-directive"}  # likewise
     assert seen >= {kind.name for kind in KINDS if kind.read is not None}
     assert "s3cr3t" not in format_facts(node)
 
 
 def test_a_part_that_one_capture_lacks_is_not_known(node: Facts) -> None:
-    document = json.loads(format_facts(node))
-    del document["texts"], document["runtime"]["sha256"], document["interfaces"]["hsn0"]["mtu"]
-    for library in document["libraries"].values():
-        del library["sha256"]
-    old = parse_facts(json.dumps(document).encode(), "old.json")
+    old = replace(node, texts={}, libraries={path: replace(one, sha256=None) for path, one in node.libraries.items()})
     assert told(make_report(old, node, LUMI)) == told(make_report(node, old, LUMI)) == []
 
 
@@ -326,7 +273,6 @@ CLOSED = (
     "/usr/lib64",
     f"{SIF}/lumi-multitorch-full-{AFTER.image}.sif",
     SIF,
-    f"/appl/local/lumisite/releases/{RELEASE}/{MODULEFILE}",
     "/appl/local/lumisite",
     "/etc/slurm/slurm.conf",
     "/etc/slurm/prolog.sh",

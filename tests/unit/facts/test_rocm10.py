@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts
-from lumisite.facts.report import compare, make_report
+from lumisite.facts.report import make_report
 from tests.support.breaks import LUMI, facts_of
 from tests.support.dict_trees import Link
 from tests.support.nodes import NodeFiles, lumi_node

@@ -10,9 +10,8 @@ import yaml
 
 from lumisite.cli import main
 from lumisite.facts.change import Change
-from lumisite.facts.context import Context
 from lumisite.facts.facts import Facts
-from lumisite.facts.report import touches
+from lumisite.facts.touches import Context, touches
 from lumisite.site.load import load_site
 from tests.support.closures import stock
 from tests.support.dict_trees import Files, Link, write_tree
@@ -78,7 +77,7 @@ def test_a_change_touches_the_families_that_a_name_led_and_leads_to() -> None:
     """Its own name, which is that of a third family, counts for neither."""
     site = load_site("lumi").site
     before, after = f"{LAIF}/old.sif", "/data/lumi-jax-rocm-6.2.4.sif"
-    change = Change(PYTORCH, before, after, kind="image")
+    change = Change("image", PYTORCH, before, after, names=(before, after))
     node = Facts(site="lumi")
     found = touches(change, Context(site, node, node, site.platform, None))
     assert {one.name for one in found if one.what == "family"} == {"laif-multitorch", "lumi-jax"}

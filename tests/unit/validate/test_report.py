@@ -136,7 +136,7 @@ def test_json_has_the_verdict_and_the_numbers_of_the_plots(capsys: Output) -> No
     assert [point["size"] for point in found["curves"][1]["after"]][:2] == [1 << 20, 1 << 23]
     (change,) = found["changes"]
     assert (change["code"], change["subject"], change["what"]) == ("product", "/opt/cray/libfabric", RENAMED)
-    assert change["before"] == "/opt/cray/libfabric/1.15.2.0"
+    assert change["before"] == "1.15.2.0"
     assert "family tykky" in change["touches"]
     assert [bar["shape"] for bar in found["scalings"][0]["bars"]] == ["1g", "1n", "2n"]
 
@@ -238,7 +238,7 @@ def test_captures_are_compared_and_a_site_that_is_not_known_is_not_guessed() -> 
     old, new = capture_of("1.15.2.0"), capture_of("1.22.0")
     lumi = load_site("lumi")
     what = changes(old, new, None)[0]["what"]
-    assert "/opt/cray/libfabric/1.15.2.0 -> /opt/cray/libfabric/1.22.0" in what
+    assert "/opt/cray/libfabric: 1.15.2.0 -> 1.22.0" in what
     assert changes(old, new, load_site("twin")) == changes(old, new, None)
     assert changes(old, new, lumi)[0]["touches"]
     assert changes(old, old, lumi) == changes(None, new, lumi) == ()

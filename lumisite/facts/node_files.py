@@ -1,8 +1,8 @@
-"""What the kernel, the loader and systemd of a node say that reaches a job, as lists of words by name.
+"""Files of a node that reach a job, of the kernel, the loader, systemd and pam, as lists of words by name.
 
 Sources: Documentation/admin-guide/{kernel-parameters,sysctl/*,mm/hugetlbpage,mm/transhuge} and Documentation/ABI of
-Linux; proc(5); modprobe.d(5); ld.so(8), ldconfig(8); cgroups(7); limits.conf(5); systemd.exec(5), systemd.unit(5),
-systemd-system.conf(5); tmpfs(5); mount.lustre(8). Which devices, drivers and services count is the vendors'.
+Linux; proc(5); ld.so(8), ldconfig(8); cgroups(7); limits.conf(5); systemd.exec(5), systemd.unit(5); tmpfs(5);
+mount.lustre(8). Which devices, drivers and services count is the vendors'.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from lumisite.errors import LumisiteError
 from lumisite.facts.reading import (
     Texts,
     first_of_each_name,
@@ -26,8 +25,8 @@ from lumisite.facts.reading import (
     values_of,
 )
 from lumisite.machine.host import mounts_of
-from lumisite.machine.ldcache import CACHE, CONF, conf_directories, glob, read_cache
-from lumisite.machine.tree import Tree, content_of, file_of, first_line, names_of, resolve, small_text
+from lumisite.machine.ldcache import CONF, conf_directories, glob
+from lumisite.machine.tree import Tree, content_of, first_line, names_of, resolve, small_text
 from lumisite.site.model import Site
 from lumisite.text import counted
 from lumisite.vendors import all_fabrics, all_gpus, all_vendors
@@ -66,12 +65,9 @@ _LARGEST_CONFIG_BYTES = 4 * 1024 * 1024
 
 
 def sysctls(tree: Tree, names: Iterable[str]) -> dict[str, str]:
-    """Return the values under /proc/sys; of a copy without it, what is set at boot."""
-    files = [path for folder in ("/usr/lib", "/run", "/etc") for path in glob(tree, f"{folder}/sysctl.d/*.conf")]
-    stated = settings_in(lines_of(tree, [*files, "/etc/sysctl.conf"]))
-    at_boot = {name.strip("-").replace("/", "."): value for name, value in stated.items()}
-    live = {name: first_line(tree, f"/proc/sys/{name.replace('.', '/')}") for name in names}
-    return {name: text for name in names if (text := live[name] or at_boot.get(name)) is not None}
+    """Return those of some values under /proc/sys that there are."""
+    values = {name: first_line(tree, f"/proc/sys/{name.replace('.', '/')}") for name in names}
+    return {name: value for name, value in values.items() if value}
 
 
 def read_sysctls(tree: Tree, _: Site) -> Texts:
@@ -132,29 +128,23 @@ def _config_text(tree: Tree, path: str) -> str:
 # Devices, and the modules that drive them
 
 
-def device_owners() -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Return by name whose devices there are (`gpu`, `nic` or nobody's), and the patterns of their files."""
-    found: dict[str, tuple[str, tuple[str, ...]]] = {"/dev/fuse": ("", ("/dev/fuse",))}
-    found |= {gpu.control: ("gpu", (gpu.control,)) for gpu in all_gpus()}
-    found |= {re.split(r"[*?[]", path)[0]: ("gpu", (path,)) for gpu in all_gpus() for path in gpu.devices}
-    found |= {re.split(r"[*?[]", path)[0]: ("nic", (path,)) for fabric in all_fabrics() for path in fabric.devices}
-    shared = [vendor.devices for vendor in all_vendors() if vendor.devices]
-    found |= {posixpath.basename(paths[0]): ("", paths) for paths in shared}
-    return {name: row for name, row in found.items() if not any(other.startswith(f"{name}/") for other in found)}
-
-
 def read_devices(tree: Tree, _: Site) -> Texts:
-    """Return how many there are of each device, and their rights."""
+    """Return how many there are of each device that containers open, and their rights."""
+    shared = [vendor.devices for vendor in all_vendors() if vendor.devices]
+    patterns = {posixpath.basename(paths[0]): paths for paths in shared} | {"/dev/fuse": ("/dev/fuse",)}
+    kinds = (*(gpu.devices for gpu in all_gpus()), *(fabric.devices for fabric in all_fabrics()))
+    for path in (path for paths in kinds for path in paths):
+        patterns[re.split(r"[*?[]", path)[0]] = (path,)
     found: Texts = {}
-    for name, (_of, patterns) in device_owners().items():
-        paths = [path for pattern in patterns for path in glob(tree, pattern)]
+    for name, wanted in patterns.items():
+        paths = [path for pattern in wanted for path in glob(tree, pattern)]
         rights = {mode_of(tree, path) for path in paths if "/dev/" in path} - {None}
         found[name] = [counted(len(paths), "file")] if paths else []
         found[name] += sorted(f"mode {mode:04o}" for mode in rights)
     return found
 
 
-def network_modules(tree: Tree) -> set[str]:
+def _network_modules(tree: Tree) -> set[str]:
     """Return the loaded modules that drive the network: those known by name, and those of the interfaces."""
     known = "|".join(vendor.kernel_modules for vendor in all_vendors() if vendor.kernel_modules)
     links = (f"/sys/class/net/{name}/device/driver" for name in names_of(tree, "/sys/class/net"))
@@ -164,108 +154,70 @@ def network_modules(tree: Tree) -> set[str]:
 
 
 def read_modules(tree: Tree, _: Site) -> Texts:
-    """Return version and build of what drives the network."""
+    """Return the version of what drives the network."""
+    versions = {name: first_line(tree, f"/sys/module/{name}/version") for name in _network_modules(tree)}
+    return {name: [version or "loaded"] for name, version in versions.items()}
+
+
+def read_module_parameters(tree: Tree, _: Site) -> Texts:
+    """Return the value of each parameter of the modules that drive GPUs and the network."""
+    names = "|".join(rf"{name}(_\w+)?" for gpu in all_gpus() for name in gpu.drivers)
+    loaded = {name for name in names_of(tree, "/sys/module") if re.fullmatch(names, name)} | _network_modules(tree)
     found: Texts = {}
-    for name in sorted(network_modules(tree)):
-        version, build = (first_line(tree, f"/sys/module/{name}/{file}") for file in ("version", "srcversion"))
-        found[name] = [*filter(None, [version]), *([f"build {build}"] if build else [])]
-    return found
-
-
-#: What stands before an option as modprobe.d has it.
-STATED = "modprobe "
-
-
-def read_options(tree: Tree, _: Site) -> Texts:
-    """Return each option of the drivers of GPUs and networks: as it is now, and as modprobe.d has it, if another."""
-    drivers = [rf"{name}(_\w+)?" for gpu in all_gpus() for name in gpu.drivers]
-    known = "|".join((*drivers, *(vendor.kernel_modules for vendor in all_vendors() if vendor.kernel_modules)))
-    loaded = {name for name in names_of(tree, "/sys/module") if re.fullmatch(known, name)} | network_modules(tree)
-    found: dict[str, str] = {}
     for module in sorted(loaded):
         folder = f"/sys/module/{module}/parameters"
         for name in names_of(tree, folder):
-            found[f"{module}.{name}"] = (small_text(tree, f"{folder}/{name}") or "").strip()
-    folders = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
-    for line in lines_of(tree, first_of_each_name(tree, (f"{folder}/modprobe.d/*.conf" for folder in folders))):
-        command, module, *words = [*line.split(), ""]
-        module = module.replace("-", "_")
-        if module not in loaded and not re.fullmatch(known, module):
-            continue
-        if command == "options":
-            new = {f"{module}.{name}": value for name, value in settings_in(words).items()}
-            found |= {STATED + name: value for name, value in new.items() if not _is_same(value, found.get(name))}
-        elif command == "blacklist" or (command == "install" and words[0].endswith(("/true", "/false"))):
-            found[f"{STATED}{module}.blacklist"] = "yes"
-    return {name: [value or "empty"] for name, value in found.items()}
-
-
-def _is_same(stated: str, live: str | None) -> bool:
-    """Return whether the value of a line is that of the kernel, which writes Y and N."""
-    return live is not None and {"1": "Y", "0": "N"}.get(stated, stated) == {"1": "Y", "0": "N"}.get(live, live)
+            found[f"{module}.{name}"] = [(small_text(tree, f"{folder}/{name}") or "").strip() or "empty"]
+    return found
 
 
 # Where the loader looks
 
-PRELOAD = "/etc/ld.so.preload"
-#: How the loader knows a folder: by ld.so.conf, by a file beside it that nothing includes, by its old cache alone.
-SEARCHED, NOT_INCLUDED, CACHED = "searched", "not-included", "cached-only"
-#: Folders that the loader searches without being told, with those of its levels of processors.
-_USUAL = re.compile(r"/(usr/)?lib(32|64|x32)?(/[\w-]+-linux-gnu)?(/glibc-hwcaps/.*)?")
-#: Machines as ELF numbers them.
-_X86_64, _AARCH64 = 62, 183
+#: How the loader knows a folder of ld.so.conf: by it and what it includes, or only by a file beside it.
+SEARCHED, NOT_SEARCHED = "searched", "not searched"
 
 
 def read_loader(tree: Tree, _: Site) -> Texts:
     """Return the folders of ld.so.conf and of the files beside it, and what is loaded into every program."""
     beside = (line.partition("=")[0].strip() for line in lines_of(tree, glob(tree, "/etc/ld.so.conf.d/*.conf")))
-    # What only the cache has is lost with the next run of ldconfig.
-    folders = {folder: CACHED for folder in _cached_folders(tree) if not _USUAL.fullmatch(folder)}
-    folders |= {posixpath.normpath(line): NOT_INCLUDED for line in beside if line.startswith("/")}
+    folders = {posixpath.normpath(line): NOT_SEARCHED for line in beside if line.startswith("/")}
     folders |= dict.fromkeys(conf_directories(tree), SEARCHED)
     found = {folder: [state] for folder, state in folders.items() if resolve(tree, folder).entry is not None}
     found[CONF] = ["present"] if resolve(tree, CONF).entry is not None else []
-    return {**found, PRELOAD: list(lines_of(tree, [PRELOAD]))}
+    return {**found, "/etc/ld.so.preload": list(lines_of(tree, ["/etc/ld.so.preload"]))}
 
 
-def _cached_folders(tree: Tree) -> set[str]:
-    """Return the folders of the loader's cache; none where it is damaged, which the search for libraries reports."""
-    with suppress(LumisiteError):
-        source = file_of(tree, CACHE)
-        caches = [read_cache(source, machine) for machine in (_X86_64, _AARCH64)] if source else []
-        return {posixpath.dirname(path).partition("/glibc-hwcaps/")[0] for cache in caches for path in cache.values()}
-    return set()
+def is_same_search(old: tuple[str, ...], new: tuple[str, ...]) -> bool:
+    """Return whether the loader looks wherever it looked before; a folder or a list that came is no change alone."""
+    return old == new or new == ("present",) or ((not old or not new) and {*old, *new} <= {SEARCHED, NOT_SEARCHED})
 
 
 # Services
 
 #: Where units are, what counts most first; drop-ins of all of them count, by their names.
-UNIT_FOLDERS = (
+_UNIT_FOLDERS = (
     "/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system",
     "/lib/systemd/system",
 )  # fmt: skip
+LIMIT_FOLDERS = ("/etc/security", *_UNIT_FOLDERS)
 _PROGRAMS = ("/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin")
-_CGROUP = "/sys/fs/cgroup"
+_SLICES = ("/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice")
 
 
 def read_services(tree: Tree, _: Site) -> Texts:
-    """Return the services that vendors' adapters and GPUs need: their program and unit, what starts them, what runs."""
+    """Return the services that vendors' adapters and GPUs need: their program and unit, and how many run."""
     return {name: list(_service(tree, name)) for vendor in all_vendors() for name in vendor.services}
 
 
 def _service(tree: Tree, name: str) -> Iterator[str]:
-    """Yield what there is of a service as `key=value`."""
     if any(resolve(tree, f"{folder}/{name}").entry is not None for folder in _PROGRAMS):
-        yield "program=installed"
-    units = [path for folder in UNIT_FOLDERS for path in glob(tree, f"{folder}/{name}*.service")]
+        yield "program installed"
+    units = [path for folder in _UNIT_FOLDERS for path in glob(tree, f"{folder}/{name}*.service")]
     if units:
-        yield "unit=masked" if any(resolve(tree, path).path == "/dev/null" for path in units) else "unit=installed"
-    wanted = {path.split("/")[-2] for folder in UNIT_FOLDERS for path in glob(tree, f"{folder}/*.wants/{name}*")}
-    yield from (f"started-by={folder.removesuffix('.wants')}" for folder in sorted(wanted))
-    slices = (f"{_CGROUP}/{top}system.slice/{inner}" for top in ("", "systemd/") for inner in ("", "*/"))
-    running = {posixpath.basename(path) for part in slices for path in glob(tree, f"{part}{name}*.service")}
-    if running:
-        yield f"running={len(running)}"
+        yield "unit masked" if any(resolve(tree, path).path == "/dev/null" for path in units) else "unit installed"
+    patterns = [f"{top}/{inner}{name}*.service" for top in _SLICES for inner in ("", "*/")]
+    if running := [path for pattern in patterns for path in glob(tree, pattern)]:
+        yield f"{len(running)} running"
 
 
 # Limits of each process of a job
@@ -290,8 +242,8 @@ def read_limits(tree: Tree, _: Site) -> Texts:
             kinds = ("hard", "soft") if words[1] == "-" else (words[1],)
             limits.setdefault(f"{words[0]} {words[2]}", {}).update(dict.fromkeys(kinds, words[3]))
     found = {name: [f"{kind} {kinds[kind]}" for kind in sorted(kinds)] for name, kinds in limits.items()}
-    units = [path for top in UNIT_FOLDERS for path in glob(tree, f"{top}/slurmd.service")][:1]
-    folders = [f"{top}/{name}" for name in ("service.d", "slurmd.service.d") for top in UNIT_FOLDERS]
+    units = [path for top in _UNIT_FOLDERS for path in glob(tree, f"{top}/slurmd.service")][:1]
+    folders = [f"{top}/{name}" for name in ("service.d", "slurmd.service.d") for top in _UNIT_FOLDERS]
     drop_ins = first_of_each_name(tree, (f"{folder}/*.conf" for folder in folders))
     defaults = ("/etc/systemd/system.conf", *glob(tree, "/etc/systemd/system.conf.d/*.conf"))
     stated = settings_in(lines_of(tree, (*defaults, *units, *drop_ins))) if units else {}

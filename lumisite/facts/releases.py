@@ -1,21 +1,25 @@
-"""Which releases of software are installed on a node: by the folders that they are in, and by what these state."""
+"""Which releases of software are installed on a node, by their folders and what these state, and which are default."""
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from lumisite.facts.facts import Releases
+from lumisite.facts.reading import Texts
 from lumisite.machine.library_names import in_order
 from lumisite.machine.tree import Tree, content_of, names_of, resolve, small_text
 from lumisite.site.images import parse_release
+from lumisite.site.model import Site
 from lumisite.site.versions import parse_version
+from lumisite.vendors import all_software, all_vendors
 from lumisite.vendors.model import Software
 
 #: What names of folders of releases are.
 VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([-_+.][\w.]+)?")
 _SERIES = re.compile(r"[0-9]+\.[0-9]+", re.ASCII)
+_RELEASE_FOLDER = re.compile(r"(/\S*?/[0-9]+(?:\.[0-9]+)+[^/]*)(?:/|$)")
 _PACKAGES = "/var/lib/dpkg/status"
 _LARGEST_LIST_BYTES = 64 * 1024 * 1024
 
@@ -69,3 +73,44 @@ def package_version(tree: Tree, name: str) -> str | None:
         return None
     version = re.search(rb"^Version: ([!-~]+)$", found[1], re.MULTILINE)
     return version[1].decode() if version else None
+
+
+def installed_stacks(tree: Tree) -> dict[str, Releases]:
+    """Return the releases of all software that vendors know, by its name."""
+    found = {software.name: installed_releases(tree, software) for _, software in all_software()}
+    return {name: releases for name, releases in found.items() if releases.versions}
+
+
+def installed_products(tree: Tree, stated: Collection[str]) -> dict[str, Releases]:
+    """Return the folders that have one folder for each release of a product: vendors' and those of `stated` paths."""
+    tops = product_folders()
+    parents = {posixpath.dirname(path) for path in stated if VERSION.fullmatch(posixpath.basename(path))}
+    parents |= {f"{top}/{name}" for top in tops for name in names_of(tree, top)}
+    found = {}
+    for path in sorted(parents - tops):
+        if versions := tuple(in_order(versions_below(tree, path))):
+            link = resolve(tree, f"{path}/default")
+            default = posixpath.basename(link.path) if link.links and link.entry else None
+            found[path] = Releases(versions, default)
+    return found
+
+
+def product_folders() -> set[str]:
+    """Return the folders in which vendors have a folder for each product."""
+    return {top for vendor in all_vendors() for top in vendor.products}
+
+
+def read_links(tree: Tree, _: Site) -> Texts:
+    """Return to which releases the links of folders lead that have libraries of default releases."""
+    found: Texts = {}
+    for folder in (folder for vendor in all_vendors() for folder in vendor.linked):
+        top, origins = resolve(tree, folder), set[str]()
+        for name in names_of(tree, folder):
+            target = resolve(tree, f"{folder}/{name}")
+            if target.links:
+                release = _RELEASE_FOLDER.match(target.path)
+                origin = release[1] if release else posixpath.dirname(target.path)
+                origins.add("nothing" if target.entry is None else origin)
+        found[folder] = [top.path if top.entry is not None else "nothing"] if top.links else []
+        found[folder] += sorted(origins)
+    return found

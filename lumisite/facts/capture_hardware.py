@@ -1,4 +1,4 @@
-"""What the kernel and the distribution say of a node: sysfs, procfs, os-release.
+"""What the kernel and the distribution say of a node: drivers, interfaces, adapters, CPUs, GPUs, os-release.
 
 Sources: os-release(5); proc(5); Documentation/ABI/{stable,testing}/sysfs-* in Linux 6.1. Which drivers, adapters and
 options of the kernel count is the vendors'.
@@ -27,7 +27,7 @@ from lumisite.vendors import all_fabrics, all_gpus
 _NET = "/sys/class/net"
 
 
-def capture_system(tree: Tree, site: str, named: Collection[str], findings: list[Finding]) -> Facts:
+def capture_hardware(tree: Tree, site: str, named: Collection[str], findings: list[Finding]) -> Facts:
     """Return the facts that the kernel and the distribution tell; a tree without topology has a finding instead of it.
 
     CPUs come by L3, GPUs in the order of their bus. `site` is its name; `named` are interfaces that count even where
