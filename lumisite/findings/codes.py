@@ -82,7 +82,6 @@ CODES: Mapping[str, str] = {
     "release-damaged": "a release that is to be used is missing, or is not as it was deployed",
     "release-edited": "a file of a release is not as lumisite wrote it",
     "release-file-missing": "a file of a release is missing",
-    "release-id-taken": "another release of the same id is deployed",
     "release-missing": "a release is missing as a whole",
     "release-mode": "owner or mode of a file of a release is another one",
     "root-damaged": "the history of a deployment root or its link is not as lumisite wrote it",

@@ -109,39 +109,19 @@ def plan_deploy(out: RenderedTree, path: Path, admin: int) -> DeployPreview:
     newest = next(manifests(root), None)
     site = newest.site if newest else out.manifest.site
     if site != out.manifest.site:
-        new = out.manifest.site
-        text = f"holds releases of site {site}, and {out.path} is of site {new}; nothing was written"
-        advice = f"name the root of site {new}"
+        text = f"holds releases of site {site}, and {out.path} is of site {out.manifest.site}; nothing was written"
+        advice = f"name the root of site {out.manifest.site}, which may be new"
         raise LumisiteError(Finding("root-of-other-site", Severity.FAULT, text, advice, str(root.path)))
     real = Path(os.path.realpath(out.path))
     if real in (root.path, *root.path.parents):
         raise LumisiteError(f"{path}: is inside {out.path}, the tree to deploy (name another root)")
-    current = existing = _existing(root, out)
-    if root.current != out.manifest.release:
+    release = out.manifest.release
+    existing = inspect_release(root, release, out) if os.path.lexists(root.release(release)) else None
+    current = existing
+    if root.current != release:
         exists = bool(root.current) and os.path.lexists(root.release(root.current))
         current = inspect_release(root, root.current) if exists else None
     return DeployPreview(root, out, current, existing, compare(current, out))
-
-
-def _existing(root: Root, out: RenderedTree) -> RenderedTree | None:
-    """Return the release of the same id. It must have the same content: jobs that run rely on what it is."""
-    path = root.release(out.manifest.release)
-    if not os.path.lexists(path):
-        return None
-    if path.is_symlink() or not path.is_dir():
-        text, advice = "not a directory, so lumisite did not write it", "move the directory itself to this path"
-        raise DifferenceError(Finding("release-id-taken", Severity.FAULT, text, advice, str(path)))
-    expected = inspect_release(root, path.name, out)
-    if step := root.deployed(path.name):
-        is_other = step.manifest != sha256_of(out.manifest_bytes)
-    else:
-        is_other = bool(expected.faults) and not inspect_release(root, path.name).faults
-    if is_other:
-        text = "deployed before with the same id and other content; a release never changes"
-        more = "" if root.current == path.name else f", or remove {path} once no job uses it"
-        advice = f"render with another id{more}"
-        raise DifferenceError(Finding("release-id-taken", Severity.FAULT, text, advice, str(path)))
-    return expected
 
 
 def apply_plan(plan: DeployPreview, by: str) -> bool:

@@ -15,7 +15,7 @@ import os
 import shlex
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -72,8 +72,14 @@ class Root:
 
     @cached_property
     def before(self) -> str:
-        """The release that rollback goes to, which may be gone; empty where there is none."""
-        return ["", "", *way_back(self.steps, self.current)][-2]
+        """The release that rollback goes to, which may be gone; empty where there is none.
+
+        It is what was current when the current one was deployed: what was rolled back is not come back to. From a
+        release that the history does not know it is the last one that the history has.
+        """
+        step = self.deployed(self.current)
+        last = self.steps[-1].release if self.steps and self.current else ""
+        return step.before if step else last
 
 
 def read_root(path: Path, admin: int | None = None) -> Root:
@@ -147,41 +153,6 @@ def parse_history(content: bytes, where: str) -> tuple[LinkMove, ...]:
 def _is_sound(step: LinkMove) -> bool:
     known = is_release_id(step.release) and (not step.before or is_release_id(step.before))
     return known and f"{step.time}{step.by}".isprintable()
-
-
-def way_back(steps: Sequence[LinkMove], current: str) -> tuple[str, ...]:
-    """Return the releases that rollback walks, the oldest first; the last is `current` itself.
-
-    A deploy after a rollback starts from where the rollback went: what was rolled back is not come back to.
-
-    >>> first, second = LinkMove("deploy", "a", "", "", "", ""), LinkMove("deploy", "b", "a", "", "", "")
-    >>> way_back([first, second], "b")
-    ('a', 'b')
-    >>> way_back([first, second], "a")  # the second was killed before the link moved, or was undone by hand
-    ('a',)
-    """
-    stack: list[str] = []
-    afterwards = [*(step.before for step in steps), current][1:]
-    for step, after in zip(steps, afterwards, strict=True):
-        _move_to(stack, step.before)
-        if after == step.before:
-            continue
-        if step.action == "rollback":
-            _move_to(stack, step.release)
-        else:
-            stack.append(step.release)
-    _move_to(stack, current)
-    return tuple(stack)
-
-
-def _move_to(stack: list[str], release: str) -> None:
-    """Follow a link that was moved by hand: back to a release on the way, or on to a new one."""
-    if not release:
-        return
-    while stack.count(release) and stack[-1] != release:
-        stack.pop()
-    if not stack or stack[-1] != release:
-        stack.append(release)
 
 
 def inspect_release(root: Root, release: str, expected: RenderedTree | None = None) -> RenderedTree:

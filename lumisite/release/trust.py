@@ -14,23 +14,12 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from lumisite.errors import ToolError
 from lumisite.findings.finding import Finding, Severity
 from lumisite.paths import CURRENT, POLICY, RELEASES
 from lumisite.release.tree import owner_of
 from lumisite.text import counted
-
-
-class _Doubt(NamedTuple):
-    """A path that others can change: whose it is, its mode, what is wrong, and the command that mends it."""
-
-    path: str
-    owner: str
-    mode: str
-    text: str
-    command: str
 
 
 def root_doubts(root: Path, admin: int | None = None) -> Iterator[Finding]:
@@ -40,12 +29,10 @@ def root_doubts(root: Path, admin: int | None = None) -> Iterator[Finding]:
     found = {path: path.lstat() for path in (real / name for name in names) if os.path.lexists(path)}
     if admin is None:
         admin = real.stat().st_uid if real.exists() else os.geteuid()
-    doubts = list(_doubts(root, admin, found))
+    yield from _doubts(root, admin, found)
     release = Path(os.path.realpath(real / CURRENT))
     if real / CURRENT in found and release.exists():  # its mode is judged with what is in it
-        doubts += _doubt(release, release.stat(), admin, _team(real.stat(), admin), is_mode_judged=False)
-    for doubt in doubts:
-        yield Finding("root-open", Severity.FAULT, doubt.text, doubt.command, doubt.path)
+        yield from _doubt(release, release.stat(), admin, _team(real.stat(), admin), is_mode_judged=False)
 
 
 def refuse_out(path: Path, admin: int, status: Mapping[str, os.stat_result] | None = None) -> None:
@@ -55,16 +42,15 @@ def refuse_out(path: Path, admin: int, status: Mapping[str, os.stat_result] | No
     """
     real = os.path.realpath(path)
     opened = {Path(os.path.normpath(f"{real}/{name}")): found for name, found in (status or {}).items()}
-    doubts = list(_doubts(path, admin, opened))
-    if doubts:
-        first, others = doubts[0], len({doubt.path for doubt in doubts}) - 1
+    if doubts := list(_doubts(path, admin, opened)):
+        first, others = doubts[0], len({doubt.subject for doubt in doubts}) - 1
         more = f" and {counted(others, 'more path')}" if others else ""
-        text = f"{first.path} (owner {first.owner}, mode {first.mode}){more} could have been changed by others"
+        text = f"{first.subject} ({first.message}){more} could have been changed by others"
         advice = f"render again as {owner_of(admin)}, into a folder that only {owner_of(admin)} can change"
         raise ToolError(Finding("out-untrusted", Severity.FAULT, text, advice, str(path)))
 
 
-def _doubts(path: Path, admin: int, inside: Mapping[Path, os.stat_result]) -> Iterator[_Doubt]:
+def _doubts(path: Path, admin: int, inside: Mapping[Path, os.stat_result]) -> Iterator[Finding]:
     """Judge a path, the folders on the way to it and to what it is a link to, and what is inside."""
     named, real = Path(os.path.abspath(path)), Path(os.path.realpath(path))  # noqa: PTH100 - links are judged too
     for folder in dict.fromkeys((*named.parents[::-1], *real.parents[::-1], named, real)):
@@ -93,16 +79,16 @@ def _groups(user: int) -> set[int]:
 
 def _doubt(
     path: Path, status: os.stat_result, admin: int, team: int | None, *, is_mode_judged: bool = True
-) -> Iterator[_Doubt]:
-    """Yield a doubt for an owner who is not root, the admin or in the team, and for what others may write."""
+) -> Iterator[Finding]:
+    """Yield an owner who is not root, the admin or in the team, and a mode by which others may write."""
     owner, mode, is_link = status.st_uid, stat.S_IMODE(status.st_mode), stat.S_ISLNK(status.st_mode)
-    name, quoted, text = str(path), shlex.quote(str(path)), f"{mode:04o}"
+    quoted = shlex.quote(str(path))
     if owner not in (0, admin) and (team is None or team not in _groups(owner)):
         command = f"chown {'-h ' if is_link else ''}{shlex.quote(owner_of(admin))} {quoted}"
-        wrong = f"belongs to {owner_of(owner)}, who can change what users load"
-        yield _Doubt(name, owner_of(owner), text, wrong, command)
+        text = f"belongs to {owner_of(owner)}, who can change what users load"
+        yield Finding("root-open", Severity.FAULT, text, command, str(path))
     more = mode & (stat.S_IWOTH | (0 if team == status.st_gid else stat.S_IWGRP))
     if more and is_mode_judged and not is_link:
         who = ("g" if more & stat.S_IWGRP else "") + ("o" if more & stat.S_IWOTH else "")
-        wrong = f"mode {text}: others can change what users load"
-        yield _Doubt(name, owner_of(owner), text, wrong, f"chmod {who}-w {quoted}")
+        text = f"mode {mode:04o}: others can change what users load"
+        yield Finding("root-open", Severity.FAULT, text, f"chmod {who}-w {quoted}", str(path))

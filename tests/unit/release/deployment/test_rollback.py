@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from lumisite.release import deploy as deployment
-from lumisite.release.root import LinkMove, way_back
 from tests.support.scene import THIRD, Run, current, deploy, edit_current
 from tests.support.trees import NEW, OLD
 
@@ -97,14 +96,6 @@ def test_a_deploy_after_a_rollback_starts_from_there(run: Run) -> None:
     deploy("third")
     assert run("rollback", "ROOT")[0] == 0
     assert current() == OLD
-
-
-def test_a_release_that_comes_again_has_both_places_on_the_way_back(run: Run) -> None:
-    deploy("old", "new", "old")
-    for release in (NEW, OLD):
-        assert run("rollback", "ROOT")[0] == 0
-        assert current() == release
-    assert run("rollback", "ROOT")[0] == 3
 
 
 def test_a_link_that_was_moved_by_hand_is_followed(run: Run) -> None:
@@ -205,28 +196,3 @@ def test_a_root_that_has_lost_its_link_goes_to_a_release_that_is_named(run: Run)
     assert current() == NEW
     assert run("rollback", "ROOT")[0] == 0, "the way back is as before"
     assert current() == OLD
-
-
-def step(release: str, before: str, action: str = "deploy") -> LinkMove:
-    return LinkMove(action, release, before, "", "", "")
-
-
-@pytest.mark.parametrize(
-    ("steps", "link", "way"),
-    [
-        ([], "", ()),
-        ([], "a", ("a",)),
-        ([step("a", "")], "", ()),
-        ([step("a", ""), step("b", "a")], "b", ("a", "b")),
-        ([step("a", ""), step("b", "a")], "a", ("a",)),
-        ([step("a", ""), step("b", "a"), step("b", "a")], "b", ("a", "b")),
-        ([step("a", ""), step("b", "a"), step("a", "b", "rollback")], "a", ("a",)),
-        ([step("a", ""), step("b", "a"), step("a", "b", "rollback")], "b", ("a", "b")),
-        ([step("a", ""), step("b", "a"), step("a", "b", "rollback"), step("c", "a")], "c", ("a", "c")),
-        ([step("a", ""), step("b", "a"), step("a", "b"), step("b", "a", "rollback")], "b", ("a", "b")),
-        ([step("a", ""), step("b", "a"), step("c", "b")], "a", ("a",)),
-        ([step("a", ""), step("b", "a")], "x", ("a", "b", "x")),
-    ],
-)
-def test_the_way_back_is_read_in_the_light_of_the_link(steps: list[LinkMove], link: str, way: tuple[str, ...]) -> None:
-    assert way_back(steps, link) == way
