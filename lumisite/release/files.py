@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import shutil
@@ -20,7 +19,7 @@ from lumisite.render.manifest import LINK, MANIFEST, RenderedFile, path_fault
 from lumisite.site.read import read_file, regular_size
 from lumisite.text import printable
 
-#: What is on the way to a final name starts so, and the next deploy into its folder, or the next render, removes it.
+#: What is on the way to a final name starts so, and the next deploy into its folder removes it.
 TEMPORARY = ".lumisite-new-"
 _NEW_TREE = ".lumisite-tree-"
 
@@ -167,30 +166,14 @@ def write_tree(files: Mapping[str, RenderedFile], out: Path) -> bool:
             raise LumisiteError(f"{printable(path)}: not a path of a rendered tree ({remedy})")
     try:
         make_directories(out.parent)
-        with _alone_in(out.parent):
-            if _is_rendered_already(out, rendered[MANIFEST][0]):
-                return False
-            _write(out, rendered)
+        if _is_rendered_already(out, rendered[MANIFEST][0]):
+            return False
+        _write(out, rendered)
     except OSError as error:
         # The reader knows `out`, not the name on the way there.
         error.filename = re.sub(re.escape(_NEW_TREE) + "[^/]*", lambda _: out.name, str(error.filename or out))
         raise refused("write", error) from error
     return True
-
-
-@contextmanager
-def _alone_in(parent: Path) -> Iterator[None]:
-    """Keep other runs out, where the file system has locks, and remove the temporary trees of killed ones."""
-    descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            for path in parent.glob(_NEW_TREE + "*"):
-                if path.lstat().st_uid == os.geteuid():
-                    remove(path)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _is_rendered_already(out: Path, manifest: bytes) -> bool:

@@ -303,9 +303,7 @@ def _read_current(root: Path) -> str:
         raise DifferenceError(Finding("root-damaged", Severity.FAULT, text, "move it away", str(link)))
     target = link.readlink()
     if target.parent != Path(RELEASES) or not is_release_id(target.name):
-        there = [path.parent for path in root.glob(f"{RELEASES}/*/{MANIFEST}") if is_release_id(path.parent.name)]
-        newest = max(there, key=lambda path: path.stat().st_mtime, default=None)
-        advice = f"to use the newest release: {link_command(root, newest.name)}" if newest else "remove it"
+        advice = f"remove it, then `lumisite rollback {shlex.quote(str(root))} ID`"
         text = f"points to {printable(str(target))}, expected {RELEASES}/<id>"
         raise DifferenceError(Finding("root-damaged", Severity.FAULT, text, advice, str(link)))
     return target.name

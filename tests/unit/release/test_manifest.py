@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from lumisite.render.manifest import (
 )
 from lumisite.site.read import read_file
 from tests.support.sites import printed_codes
-from tests.support.trees import manifest, tree
+from tests.support.trees import tree
 
 GOOD = json.loads(tree()[MANIFEST].text)
 A_FILE = "spank/task_prolog"
@@ -78,14 +77,6 @@ json_values = st.recursive(
 @given(manifests)
 def test_what_is_written_reads_back_the_same(written: Manifest) -> None:
     assert parse_manifest(format_manifest(written).encode(), "M") == written
-
-
-def test_the_text_does_not_depend_on_the_order_of_the_mappings() -> None:
-    one = manifest()
-    other = replace(one, inputs={"b": "1", "a": "2"})
-    assert format_manifest(other) == format_manifest(replace(one, inputs={"a": "2", "b": "1"}))
-    assert format_manifest(one).endswith("}\n")
-    assert list(json.loads(format_manifest(one))) == sorted(GOOD)
 
 
 def test_entries_describe_every_file() -> None:
@@ -155,10 +146,6 @@ def test_a_missing_key_is_named(key: str) -> None:
         parse_manifest(json.dumps(rest).encode(), "M")
 
 
-def test_a_key_that_a_later_version_added_is_no_fault() -> None:
-    assert parse_manifest(json.dumps({**GOOD, "new": 1}).encode(), "M").site == "lumi"
-
-
 @pytest.mark.parametrize(
     "content",
     [b"", b"{", b"[]", b"7", b"\xff\xfe", b"[" * 100_000, b'{"a": "\\ud800"}', b"1" * 5000, b"NaN", b"null", b"{}"],
@@ -166,12 +153,6 @@ def test_a_key_that_a_later_version_added_is_no_fault() -> None:
 )
 def test_what_is_no_manifest_at_all_is_refused(content: bytes) -> None:
     with pytest.raises(DifferenceError, match=r"^M:"):
-        parse_manifest(content, "M")
-
-
-@given(st.binary(max_size=50) | json_values.map(lambda value: json.dumps(value).encode()))
-def test_any_bytes_give_a_manifest_or_a_difference(content: bytes) -> None:
-    with pytest.raises(DifferenceError):
         parse_manifest(content, "M")
 
 
@@ -183,17 +164,6 @@ def test_any_value_at_any_key_gives_a_manifest_or_one_line(key: str, value: Any)
     except DifferenceError as difference:
         error = str(difference)
     assert "\n" not in error
-
-
-@given(st.integers(0, len(tree()[MANIFEST].text.encode()) - 2))
-def test_a_manifest_that_was_cut_short_is_refused(length: int) -> None:
-    with pytest.raises(DifferenceError, match="file-unreadable"):
-        parse_manifest(tree()[MANIFEST].text.encode()[:length], "M")
-
-
-def test_half_a_surrogate_pair_in_a_manifest_is_refused() -> None:
-    with pytest.raises(DifferenceError, match=r"^M: site: contains .* \[value-wrong\]$"):
-        parse_manifest(json.dumps({**GOOD, "site": "\ud800"}).encode(), "M")
 
 
 def test_what_turned_into_a_link_or_a_pipe_is_neither_followed_nor_waited_for(tmp_path: Path) -> None:

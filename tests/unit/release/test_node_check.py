@@ -120,13 +120,6 @@ def test_each_fault_is_named(
     assert fault["remedy"]
 
 
-def test_a_missing_path_is_told_with_what_is_beside_it(node: Callable[[Files], Path], capsys: Output) -> None:
-    files = {path: content for path, content in host().items() if "mpich" not in path}
-    node({**files, "/opt/cray/pe/mpich/8.1.29/lib/libmpi.so.12": b""})
-    (fault,) = faults(capsys)
-    assert "/opt/cray/pe/mpich has 8.1.29" in fault["found"]
-
-
 def test_a_fault_is_one_line_for_people(node: Callable[[Files], Path], capsys: Output) -> None:
     node({path: content for path, content in host().items() if path != "/flash/.keep"})
     capsys.readouterr()
@@ -206,17 +199,6 @@ def test_a_site_that_was_edited_since_is_said(node: Callable[[Files], Path], cap
     Path("twin.yaml").write_text(site_text(("title: the twin", "title: the other")))
     assert main(["check", "./twin.yaml", "--host", "--root", "root", "--host-root", "host"]) == 0
     assert "[not-deployed]" in capsys.readouterr().err
-
-
-def test_usage_is_refused_in_one_line(node: Callable[[Files], Path], capsys: Output) -> None:
-    for words, said in (
-        (["--root", "root"], "--root: goes with --host only"),
-        (["--host", "--root", "nowhere"], "nowhere: does not exist"),
-        (["--host", "--root", "root", "--host-root", "nowhere"], "--host-root: 'nowhere' is no directory"),
-    ):
-        capsys.readouterr()
-        assert main(["check", "twin", *words]) == 2
-        assert said in capsys.readouterr().err
 
 
 CRAY = [path for path in host() if path.startswith("/opt/cray/")]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lumisite.cli import main
-from lumisite.machine.host import DiskTree, Mount, mount_of, mounts_of
+from lumisite.machine.host import DiskTree
 from lumisite.release.node import Node
 from lumisite.release.node_checks import local_faults, shared_faults
 from lumisite.site.load import load_site
@@ -285,12 +285,6 @@ def test_what_the_whole_system_may_have_drains_no_node(nid: Callable[..., Path],
     assert not any("drain" in one for one in faults)
 
 
-def test_a_plugin_that_needs_what_nobody_has_is_named(nid: Callable[..., Path], capsys: Output) -> None:
-    nid({PLUGIN: elf("librccl-net.so", ["libhwloc.so.15"])})
-    _, (fault,) = checked(capsys)
-    assert (fault["path"], fault["code"], fault["expected"]) == ("libhwloc.so.15", "host-library", PLUGIN)
-
-
 def test_with_a_fault_of_the_system_the_exit_code_is_not_that_of_a_node(
     nid: Callable[..., Path], capsys: Output
 ) -> None:
@@ -315,26 +309,6 @@ def test_what_cannot_be_known_is_not_said(
 ) -> None:
     nid(lacking)
     assert checked(capsys) == (0, [])
-
-
-def test_the_mount_of_a_path_is_the_nearest_and_the_last(tmp_path: Path) -> None:
-    text = table("/flash", "/flash/old\\040data", "/fla") + b"80 21 0:8 / /flash ro - nfs server:/x ro\n"
-    mounts = mounts_of(DiskTree(str(write_tree(tmp_path, {"/proc/self/mountinfo": text}))))
-    expected = {
-        "/flash/a": Mount("/flash", "nfs", "/x", read_only=True),
-        "/flash/old data/a": Mount("/flash/old data", "lustre", "/x", read_only=False),
-        "/flashy": Mount("/", "tmpfs", "rootfs", read_only=False),
-    }
-    for path, mount in expected.items():
-        found = mount_of(mounts, path)
-        assert (found, found and found.read_only) == (mount, mount.read_only)
-    assert mount_of((), "/flash") is None
-
-
-def test_the_table_of_this_process_says_nothing_of_another_root(tmp_path: Path) -> None:
-    assert mounts_of(DiskTree("/"))
-    live = write_tree(tmp_path, {"/proc/self": Link("1"), "/proc/1/mountinfo": table()})
-    assert mounts_of(DiskTree(str(live))) == ()
 
 
 def test_the_file_system_that_holds_the_release_is_told_where_it_is_not_mounted(

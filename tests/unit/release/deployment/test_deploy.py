@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -51,16 +50,6 @@ def test_a_deployed_release_is_a_whole_copy_and_the_old_one_stays_as_it_was() ->
     assert {path: (mode, text) for path, (mode, _, text) in copied.items()} == {
         path: (mode, text) for path, (mode, _, text) in rendered.items()
     }
-
-
-def test_a_job_that_stands_in_its_release_goes_on_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    deploy("old")
-    root = Path.cwd()
-    prolog = Path("ROOT/current").resolve() / "spank/task_prolog"
-    text = prolog.read_text()
-    deploy("new")
-    monkeypatch.chdir(root)
-    assert prolog.read_text() == text
 
 
 @pytest.mark.parametrize("bits", [0o007, 0o077])
@@ -225,43 +214,12 @@ def test_a_current_release_that_is_gone_is_told_and_replaced(run: Run) -> None:
     assert current() == NEW
 
 
-def test_the_current_release_that_is_gone_can_be_deployed_again(run: Run) -> None:
-    deploy("old")
-    Path("ROOT/releases", OLD).rename("gone")
-    deploy("old")
-    assert current() == OLD
-
-
 def test_a_release_folder_can_be_deployed_again(run: Run) -> None:
     deploy("old", "new", "third")
     assert run("deploy", f"ROOT/releases/{OLD}", "ROOT", "--apply")[0] == 0
     assert current() == OLD
     assert run("rollback", "ROOT")[0] == 0
     assert current() == THIRD
-
-
-def test_a_reader_that_leaves_does_not_stop_a_deploy(tmp_path: Path) -> None:
-    reading, writing = os.pipe()
-    os.close(reading)
-    command = [sys.executable, "-m", "lumisite", "deploy", "new", "ROOT", "--apply"]
-    with os.fdopen(writing, "wb") as closed:
-        found = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, cwd=tmp_path, check=False)
-    assert (found.returncode, found.stderr) == (0, b"")
-    assert current() == NEW
-
-
-def test_a_terminal_that_knows_ascii_only_gets_all_of_the_difference(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "lumisite", "deploy", "new", "ROOT", "--details"]
-    found = subprocess.run(
-        command,
-        capture_output=True,
-        cwd=tmp_path,
-        check=False,
-        env={**os.environ, "PYTHONIOENCODING": "ascii"},
-    )
-    told = b"lumisite: nothing was written; deploy it: lumisite deploy new ROOT --apply\n"
-    assert (found.returncode, found.stderr) == (1, told)
-    assert b'+help("\\xe9")' in found.stdout
 
 
 @pytest.mark.parametrize("words", [("deploy", "new", "ROOT", "--apply"), ("rollback", "ROOT")])
@@ -281,12 +239,6 @@ def test_a_root_of_somebody_else_says_whose_it_is(
     owner = Path("ROOT").owner()
     said = f"lumisite: {Path('ROOT').absolute()}: belongs to {owner}, and you cannot write there; nothing was changed (run the command as {owner})\n"
     assert (code, out, err) == (3, "", said)
-
-
-def test_a_root_that_cannot_be_made_is_named(run: Run) -> None:
-    code, _, err = run("deploy", "new", "/proc/ROOT/x", "--apply")
-    assert code == 3
-    assert err.startswith("lumisite: ")
 
 
 # -- the site of a root
@@ -309,14 +261,6 @@ def test_a_tree_of_another_site_is_refused_and_both_are_named(run: Run, options:
     assert "[root-of-other-site]" in err
     assert "holds releases of site lumi" in err
     assert (current(), everything(Path("ROOT/releases"))) == (OLD, before)
-
-
-@pytest.mark.usefixtures("foreign")
-def test_a_root_knows_its_site_also_when_the_release_of_users_cannot_be_read(run: Run) -> None:
-    deploy("old", "new")
-    Path("ROOT/current", MANIFEST).write_text("{}")
-    assert run("deploy", "foreign", "ROOT", "--apply")[0] == 2
-    assert Path("ROOT/current").readlink().name == NEW
 
 
 # -- two at once

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.release import policy
-from lumisite.release.policy import parse_policy, read_policy
-from lumisite.release.root import locked
+from lumisite.release.policy import read_policy
 from lumisite.site.load import EMBEDDED
 from tests.support.scene import Run, deploy
 
@@ -58,18 +57,6 @@ def test_a_line_comes_before_those_that_are_there_and_in_the_place_of_its_like(r
     ]
 
 
-def test_it_is_printed_for_people(run: Run) -> None:
-    code, out, _ = run("policy", "ROOT")
-    assert (code, "none, so the helper is on for who has loaded the module, else off" in out) == (0, True)
-    assert "next: lumisite policy" in out
-    _, out, _ = run("policy", "ROOT", "on", "--partition", "dev-g")
-    assert [line.split("  ")[0] for line in out.splitlines()[1:]] == ["on", ""]
-    assert "all other jobs   on for who has loaded the module, else off" in out
-    _, out, _ = run("policy", "ROOT", "observe")
-    assert run("policy", "ROOT")[1] == out
-    assert "observe  all other jobs  changes nothing" in out
-
-
 def test_the_json_has_a_word_scope_and_name_a_line(run: Run) -> None:
     assert json.loads(run("policy", "ROOT", "--json")[1])["policy"] is None
     out = run("policy", "ROOT", "on", "--partition", "dev-g", "--json")[1]
@@ -90,10 +77,6 @@ def test_a_name_that_there_is_not_is_refused(run: Run, words: Sequence[str], cod
     status, out, err = run("policy", "ROOT", *words)
     assert (status, out, code in err) == (2, "", True)
     assert lines(run) == ["on default"]
-
-
-def test_the_near_partition_is_named(run: Run) -> None:
-    assert "did you mean dev-g?" in run("policy", "ROOT", "on", "--partition", "dev_g")[2]
 
 
 def test_names_without_a_word_are_refused(run: Run) -> None:
@@ -171,14 +154,6 @@ def test_what_the_helper_makes_of_a_policy_is_said_by_all(run: Run, kind: str) -
         assert lines(run, "on") == ["on default"]
 
 
-def test_of_two_at_once_one_is_refused_by_name(run: Run) -> None:
-    run("policy", "ROOT", "observe")
-    with locked(Path("ROOT").resolve(), "other@login2"):
-        status, _, err = run("policy", "ROOT", "on")
-    assert (status, "other@login2" in err) == (3, True)
-    assert lines(run) == ["observe default"]
-
-
 def test_everybody_can_read_it_whatever_the_umask_is(run: Run) -> None:
     before = os.umask(0o077)
     try:
@@ -204,8 +179,3 @@ def test_a_deployment_and_a_rollback_leave_it(run: Run) -> None:
     assert run("deploy", "new", "ROOT", "--apply")[0] == 0
     assert run("rollback", "ROOT")[0] == 0
     assert Path("ROOT/policy").read_text() == text
-
-
-def test_the_place_of_a_damaged_line_is_told() -> None:
-    (fault,) = parse_policy("on default\noff  default\n", Path("root")).faults
-    assert (fault.code, str(fault.place)) == ("policy-damaged", "root/policy:2")
