@@ -19,7 +19,7 @@ from lumisite.render.manifest import MANIFEST, NO_MANIFEST, PAGE, Manifest, Modu
 from lumisite.text import printable
 
 _LISTS = ("binds", "provides", "loads", "conflicts")
-_MOST_LINES_COMPARED = 100_000  # many times what is rendered: a damaged file must not fill the memory
+_MOST_LINES_COMPARED = 20_000  # many times what is rendered: a damaged file must not fill the memory
 
 
 class Pair(NamedTuple):
@@ -50,31 +50,17 @@ class ModuleChange:
         return self.old != self.new or bool(self.lists or self.environment)
 
 
-class DiffFile(NamedTuple):
-    """A file of a tree, with the release's id blanked in its `content`; `mode` is `0644`, `0755` or `link`."""
-
-    content: bytes
-    path: str
-    mode: str
-
-
-@dataclass(frozen=True)
-class FileChange:
+class FileChange(NamedTuple):
     """One file; `None` is the side that does not have it.
 
-    A file whose module got a new version is the same file under a new name.
+    `kind` is `new`, `removed`, `renamed`, `changed` or `mode`, `diff` the lines of its unified diff. A file whose
+    module got a new version is the same file under a new name.
     """
 
-    old: DiffFile | None
-    new: DiffFile | None
-
-    @property
-    def kind(self) -> str:
-        """`new`, `removed`, `renamed`, `changed`, `mode`, or empty where nothing differs."""
-        if self.old is None or self.new is None:
-            return "new" if self.old is None else "removed"
-        pairs = zip(("changed", "renamed", "mode"), self.old, self.new, strict=True)
-        return next((kind for kind, old, new in pairs if old != new), "")
+    kind: str
+    old: str | None
+    new: str | None
+    diff: list[str]
 
 
 @dataclass(frozen=True)
@@ -108,7 +94,7 @@ def compare(old: RenderedTree | None, new: RenderedTree) -> Difference:
         modules=modules,
         names=_pairs(before.leads, after.leads, sorted(before.leads)),
         tasks=_task_changes(before.tasks, after.tasks),
-        files=tuple(_file_changes(_files(old) if old else {}, _files(new), modules)),
+        files=tuple(_file_changes(old, new, modules)),
     )
 
 
@@ -172,43 +158,49 @@ def _by_name(modules: Mapping[str, ModuleSummary]) -> defaultdict[str, dict[str,
     return grouped
 
 
-def _file_changes(
-    old: Mapping[str, DiffFile], new: Mapping[str, DiffFile], modules: Iterable[ModuleChange]
-) -> Iterator[FileChange]:
+def _file_changes(old: RenderedTree | None, new: RenderedTree, modules: Iterable[ModuleChange]) -> Iterator[FileChange]:
     """Yield the files that differ; where only the version of a module is new, its file is compared with the old one."""
-    old_names = {
+    before, after = _files(old) if old else {}, _files(new)
+    renamed = {
         form.format(f"{module.name}/{module.new}"): form.format(f"{module.name}/{module.old}")
         for form in (MODULEFILE, PAGE)
         for module in modules
         if module.old and module.new and module.old != module.new
     }
-    renamed = {path: name for path, name in old_names.items() if path in new and name in old}
-    for path in sorted({*old, *new} - {*renamed.values()}):
-        change = FileChange(old.get(renamed.get(path, path)), new.get(path))
-        if change.kind:
-            yield change
+    renamed = {path: name for path, name in renamed.items() if path in after and name in before}
+    for path in sorted({*before, *after} - {*renamed.values()}):
+        name = renamed.get(path, path)
+        was, now = before.get(name), after.get(path)
+        if was is None or now is None:
+            kind = "new" if was is None else "removed"
+        else:
+            kind = "changed" if was[0] != now[0] else "renamed" if name != path else "mode" if was != now else ""
+        if kind:
+            yield FileChange(kind, name if was else None, path if now else None, _unified(kind, name, path, was, now))
 
 
-def _files(tree: RenderedTree) -> dict[str, DiffFile]:
+def _files(tree: RenderedTree) -> dict[str, tuple[bytes, str]]:
+    """Return the content of each file, with the release's id blanked, and its mode: `0644`, `0755` or `link`."""
     release, modes = tree.manifest.release.encode(), tree.manifest.files
     return {
-        path: DiffFile(content.replace(release, b"<release>") if release else content, path, modes[path].mode)
+        path: (content.replace(release, b"<release>") if release else content, modes[path].mode)
         for path, content in tree.contents.items()
         if path != MANIFEST
     }
 
 
-def unified(change: FileChange) -> list[str]:
+def _unified(
+    kind: str, name: str, path: str, was: tuple[bytes, str] | None, now: tuple[bytes, str] | None
+) -> list[str]:
     """Return the unified diff of a file."""
-    a = f"a/{printable(change.old.path)}" if change.old else "/dev/null"
-    b = f"b/{printable(change.new.path)}" if change.new else "/dev/null"
-    contents = [side.content if side else b"" for side in (change.old, change.new)]
+    a, b = f"a/{printable(name)}" if was else "/dev/null", f"b/{printable(path)}" if now else "/dev/null"
+    contents = [side[0] if side else b"" for side in (was, now)]
     if max(content.count(b"\n") for content in contents) > _MOST_LINES_COMPARED:
         return [f"{a} and {b} differ, in too many lines to be compared"]
+    lines = [f"renamed {a} -> {b}"] if kind == "renamed" else []
+    if was and now and was[1] != now[1]:
+        lines.append(f"mode {b}: {was[1]} -> {now[1]}")
     old, new = map(_lines_of, contents)
-    lines = [f"renamed {a} -> {b}"] if change.kind == "renamed" else []
-    if change.old and change.new and change.old.mode != change.new.mode:
-        lines.append(f"mode {b}: {change.old.mode} -> {change.new.mode}")
     return [*lines, *difflib.unified_diff(old, new, a, b, lineterm="")]
 
 
@@ -239,12 +231,7 @@ def to_json(difference: Difference) -> dict[str, Any]:
             group: {name: pair._asdict() for name, pair in pairs.items()} for group, pairs in difference.tasks.items()
         },
         "files": [
-            {
-                "what": change.kind,
-                "old": change.old.path if change.old else None,
-                "new": change.new.path if change.new else None,
-                "diff": "\n".join(unified(change)),
-            }
+            {"what": change.kind, "old": change.old, "new": change.new, "diff": "\n".join(change.diff)}
             for change in difference.files
         ],
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from lumisite.release.diff import Difference, ModuleChange, Pair, unified
+from lumisite.release.diff import Difference, ModuleChange, Pair
 from lumisite.text import counted, printable
 
 #: Of a summary: with the lines around it, a terminal of 24 lines holds it.
@@ -97,4 +97,4 @@ def _module_lines(module: ModuleChange) -> Iterator[str]:
 
 def file_lines(difference: Difference) -> list[str]:
     """Return a unified diff of every file that differs."""
-    return [line for change in difference.files for line in unified(change)]
+    return [line for change in difference.files for line in change.diff]
