@@ -43,7 +43,7 @@ def test_the_list_for_people_says_the_same(folder: Path, capsys: Output) -> None
     assert lines[:2] == [str(folder / LATEST), f"    -> {OLD}"]
     assert lines[2].startswith("    image family laif-multitorch (by its path, */lumi-multitorch-*.sif); 0 MB; header:")
     assert lines[3] == ("    ROCm 6.4.4, torch 2.9.1, libfabric 2.1.0, OFI plugin 1.4.0")
-    assert output.err == "lumisite: site lumi, by LUMISITE_SITE\nlumisite: 1 image, all can be read\n"
+    assert output.err == "lumisite: 1 image, all can be read\n"
 
 
 def test_an_unpacked_image_is_one_image(tmp_path: Path, capsys: Output) -> None:
@@ -87,7 +87,7 @@ def test_a_bad_image_is_one_line_and_not_the_end(
     assert [one for one, entry in entries.items() if entry["fault"]] == [name]
     assert main(["images", str(folder)]) == 1
     output = capsys.readouterr()
-    assert output.err == "lumisite: site lumi, by LUMISITE_SITE\nlumisite: 4 images, 1 cannot be used\n"
+    assert output.err == "lumisite: 4 images, 1 cannot be used\n"
     assert len(output.out.splitlines()) < 20
 
 
