@@ -119,9 +119,7 @@ def print_error(text: str) -> None:
 def warn_untried(site: Site) -> None:
     """Print a warning for a site that nobody has tried."""
     if site.tried == "no":
-        print_note(
-            f"{site.title} was never run with this: its description is from documents, so try it before you rely on it"
-        )
+        print_note(site.not_proved)
 
 
 @contextmanager

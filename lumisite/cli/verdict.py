@@ -47,9 +47,10 @@ def command(
         one, two = "`lumisite verdict --before FILE --after RUN`", "`lumisite report RUN` shows one run alone"
         raise ResolveError(f"verdict: two sides are compared ({one}; {two})")
     name = optional_site(site)
-    rules = load_site(name).site.validation if name else None
+    loaded = load_site(name) if name else None
+    rules = loaded.site.validation if loaded else None
     terms = Terms.of(rules, allow_image_change=allow_image_change)
-    report = make_report(Side(read_samples(before)), Side(read_samples(after)), terms)
+    report = make_report(Side(read_samples(before)), Side(read_samples(after)), terms, loaded)
     text = WRITERS["text"](report).rstrip("\n")
     print_result(verdict_json(report.verdict), [text], as_json=as_json)
     return report.verdict.exit_code

@@ -343,6 +343,13 @@ class Site:
         return found
 
     @property
+    def not_proved(self) -> str:
+        """Where this description was not run yet, as a sentence; empty where it was run at the site itself."""
+        if self.tried == "no":
+            return f"{self.title} was never run with this: its description is from documents, so try it first"
+        return f"proved on a twin, not yet run on {self.title} or on a GPU machine" if self.tried == "twin" else ""
+
+    @property
     def private_places(self) -> tuple[FileSystem, ...]:
         """The file systems where private caches may be, in the order in which they are tried."""
         return tuple(system for system in self.file_systems if system.writable or system.job_folder)

@@ -103,7 +103,7 @@ def make_report(before: Side | None, after: Side, terms: Terms, loaded: LoadedSi
     command = next_command(verdict, request_of(after.about))
     return RunReport(
         headline=headline(verdict, changed, with_baseline=not alone),
-        summary=tuple(_summary(before, after)),
+        summary=tuple(_summary(before, after, loaded)),
         verdict=verdict,
         about=tuple((key, _value(before, key), _value(after, key)) for key in ABOUT),
         changes=changed,
@@ -117,10 +117,12 @@ def make_report(before: Side | None, after: Side, terms: Terms, loaded: LoadedSi
 # ---- what was run
 
 
-def _summary(before: Side, after: Side) -> Iterator[str]:
-    """Yield when and on what was measured, how much, and what wrote this."""
+def _summary(before: Side, after: Side, loaded: LoadedSite | None) -> Iterator[str]:
+    """Yield when and on what was measured, how much, how far to trust it, and what wrote this."""
     if site := _value(after, "site"):
         yield f"{site}, platform {_value(after, 'platform')}"
+    if loaded and loaded.site.not_proved:
+        yield loaded.site.not_proved
     for side, verb in ((after, "measured"), (before, "compared with")):
         every: list[Gate | JobValues] = [
             *side.recorded.gates,

@@ -31,6 +31,7 @@ def test_the_headline_is_the_finding_with_its_suspect(capsys: Output) -> None:
     assert out[0] == f"FAIL: 15 % slower between nodes; libfabric changed; {SLOW_NODE}"
     summary = [
         "lumi, platform 2026-01",
+        "proved on a twin, not yet run on LUMI or on a GPU machine",
         "measured 13 jobs on 40 nodes, 29 January 2026 to 1 February 2026",
         "compared with 13 jobs on 40 nodes, 9 January 2026 to 12 January 2026",
         f"lumisite {lumisite.__version__}",
